@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,48 +16,20 @@ import numpy as np
 from ..common import InputError, format_bytes, plural
 from .constants import Evidence, Fitness, LeftOut
 from .intervals import Range, range_of
-from .reading import MESSAGE_TIMES, Kind, Row, Table
-from .robust import Fit, Flags, Floats, fit_times
+from .messages import OTHER_UNIT, Messages, messages_of
+from .reading import Table, named
+from .robust import Fit, Floats, fit_times
 
 UNIT_BYTES = 64
 FEWEST_SIZES, LEAST_SPAN = 4, 64
 WORST_RMS = 0.15
 LEAST_RMS = 1e-6
-_AGREE = 0.01
-_OTHER_UNIT = 100.0
-_LEAST_LOOPS = 1.5
-"""Least ratio of the longest to the shortest loop at which the start of kernels can be told from the latency."""
 _LEAST_GROWTH, _LEAST_LATENCY = 0.05, 0.005
 """Least time of the largest message's bytes over the latency, and of the latency over the smallest time."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Messages:
-    """Rows of a link: the size in bytes, the loop's length (infinite where it is not known), and the time in s."""
-
-    rows: tuple[Row, ...]
-    sizes: Floats
-    loops: Floats
-    times: Floats
-
-    @property
-    def runs(self) -> list[str]:
-        """The runs in the order of their first rows."""
-        return list(dict.fromkeys(row.run for row in self.rows))
-
-    def where(self, chosen: Flags) -> Messages:
-        """Return some of the rows."""
-        rows = tuple(row for row, keeps in zip(self.rows, chosen, strict=True) if keeps)
-        return Messages(rows, self.sizes[chosen], self.loops[chosen], self.times[chosen])
-
-    def of_run(self, run: str) -> Flags:
-        """Return which rows are of a run."""
-        return np.array([row.run == run for row in self.rows], np.bool_)
-
-    @property
-    def starts(self) -> bool:
-        """Whether the start of kernels can be told from the latency: rows differ in the length of their loop."""
-        return bool(np.isfinite(self.loops).all() and self.loops.max() >= _LEAST_LOOPS * self.loops.min())
+class Unfit(Exception):
+    """Messages of which no link follows; the text says why, without the files."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,32 +59,6 @@ class LinkFit:
     warnings: tuple[str, ...]
 
 
-def messages_of(tables: Sequence[Table], from_bytes: int = 0) -> Messages:
-    """Return the rows of links with messages of `from_bytes` and more.
-
-    Raises:
-        InputError: a table measures something else, a row has no valid number, or none is left.
-    """
-    rows: list[Row] = []
-    values: list[tuple[float, float, float]] = []
-    for table in tables:
-        if table.kind is not Kind.LINK:
-            hint = "" if table.kind is Kind.LAYERS else "; `emuchain calibrate board` takes it"
-            raise InputError(f"{table.name}: measures {table.kind.value}, not {Kind.LINK.value}{hint}")
-        for row in table.rows:
-            size, loop, time = row.count("message_bytes"), *_loop_and_time(row)
-            if size >= from_bytes:
-                rows.append(row)
-                values.append((size, loop, time))
-    if not rows:
-        raise InputError(f"no messages of {from_bytes:,} bytes and more: `--from-bytes` leaves no row")
-    sizes, loops, times = (np.array(column, np.float64) for column in zip(*values, strict=True))
-    messages = Messages(tuple(rows), sizes, loops, times)
-    _check_sizes(messages)
-    _check_units(messages)
-    return messages
-
-
 def fit_link(tables: Sequence[Table], from_bytes: int = 0) -> LinkFit:
     """Return the fit of a link's latency and bandwidth.
 
@@ -121,13 +66,21 @@ def fit_link(tables: Sequence[Table], from_bytes: int = 0) -> LinkFit:
         InputError: files cannot be used; a line does not fit their rows, or does not tell latency and bandwidth apart.
     """
     messages = messages_of(tables, from_bytes)
+    try:
+        return _fit(messages, tables, from_bytes)
+    except Unfit as error:
+        raise InputError(f"{named(tables)}: {error}") from None
+
+
+def _fit(messages: Messages, tables: Sequence[Table], from_bytes: int) -> LinkFit:
+    _check_sizes(messages)
     model = link_model(messages)
     _check_fit(messages, model, from_bytes)
     by_run = {run: _model_of_run(messages, run) for run in messages.runs}
-    models = {run: alone for run, alone in by_run.items() if alone is not None}
-    alone = list(models.values()) or [model]
-    latency = range_of([of_run.latency_s for of_run in alone]).around(model.latency_s)
-    bandwidth = range_of([of_run.bytes_per_s for of_run in alone]).around(model.bytes_per_s)
+    models = {run: of_run for run, of_run in by_run.items() if of_run is not None}
+    known = list(models.values()) or [model]
+    latency = range_of([of_run.latency_s for of_run in known]).around(model.latency_s)
+    bandwidth = range_of([of_run.bytes_per_s for of_run in known]).around(model.bytes_per_s)
     residuals = model.fit.residuals
     worst = int(np.argmax(np.abs(residuals)))
     told = f"{messages.rows[worst]}, {messages.sizes[worst]:,.0f} bytes"
@@ -141,7 +94,7 @@ def link_model(messages: Messages) -> LinkModel:
     """Return the model of messages.
 
     Raises:
-        InputError: they do not tell latency and bandwidth apart.
+        Unfit: they do not tell latency and bandwidth apart.
     """
     starts = messages.starts
     try:
@@ -149,16 +102,16 @@ def link_model(messages: Messages) -> LinkModel:
         if starts and fit.values[2] < 0:
             fit = fit_times(_terms(messages, False), messages.times)
     except ValueError:
-        raise InputError(
+        raise Unfit(
             f"sizes from {messages.sizes.min():,.0f} to {messages.sizes.max():,.0f} bytes, in units of {UNIT_BYTES},"
             " do not tell latency and bandwidth apart; measure larger messages, too"
         ) from None
     latency, per_byte, *others = (float(value) for value in fit.values)
     if per_byte * messages.sizes.max() < _LEAST_GROWTH * latency or fit.deviations[1] > per_byte / 2:
         largest = f"those of {messages.sizes.max():,.0f} bytes"
-        raise InputError(f"times hardly grow with the size, up to {largest}; measure larger messages, too")
+        raise Unfit(f"times hardly grow with the size, up to {largest}; measure larger messages, too")
     if latency < _LEAST_LATENCY * messages.times.min():
-        raise InputError(
+        raise Unfit(
             f"the latency comes out at {latency * 1e9:,.4g} ns, of at least {messages.times.min() * 1e9:,.4g} ns in all"
             " rows; measure smaller messages, too"
         )
@@ -171,53 +124,20 @@ def _terms(messages: Messages, starts: bool) -> Floats:
     return np.stack(columns, axis=1)
 
 
-def _loop_and_time(row: Row) -> tuple[float, float]:
-    """Return the length of a row's loop, and the time of one message in s."""
-    units = [column for column in MESSAGE_TIMES if row.has(column)]
-    if len(units) > 1:
-        raise InputError(f"{row}: `{units[0]}` and `{units[1]}`: one unit to a file; leave one out")
-    loop = float(row.count("loop_length")) if row.has("loop_length") else math.inf
-    stated = row.number(units[0]) * MESSAGE_TIMES[units[0]] if units else None
-    if not row.has("transfer_s"):
-        assert stated is not None
-        return loop, stated
-    if math.isinf(loop):
-        raise InputError(f"{row}: `transfer_s` is the time of all messages of a loop; `loop_length` is missing")
-    time = row.number("transfer_s") / loop
-    if stated is not None and abs(stated / time - 1) > _AGREE:
-        raise InputError(f"{row}: mixed units: `{units[0]}` is {stated / time:.3g} times `transfer_s` / `loop_length`")
-    return loop, time
-
-
 def _check_sizes(messages: Messages) -> None:
     sizes = sorted(set(messages.sizes))
     if len(sizes) < FEWEST_SIZES:
-        raise InputError(f"{plural(len(sizes), 'message size')}: a fit needs {FEWEST_SIZES} at least")
+        raise Unfit(f"{plural(len(sizes), 'message size')}: a fit needs {FEWEST_SIZES} at least")
     if sizes[-1] < LEAST_SPAN * sizes[0]:
-        raise InputError(
+        raise Unfit(
             f"message sizes from {sizes[0]:,.0f} to {sizes[-1]:,.0f} bytes: a fit needs the largest to be"
             f" {LEAST_SPAN} times the smallest at least"
         )
 
 
-def _check_units(messages: Messages) -> None:
-    """Refuse rows of one size that differ as units do."""
-    by_size: dict[float, list[int]] = defaultdict(list)
-    for place, size in enumerate(messages.sizes):
-        by_size[size].append(place)
-    for size, places in by_size.items():
-        first, last = (chosen(places, key=lambda place: messages.times[place]) for chosen in (min, max))
-        ratio = messages.times[last] / messages.times[first]
-        if ratio > _OTHER_UNIT:
-            raise InputError(
-                f"{messages.rows[last]}: mixed units: {size:,.0f} bytes take {ratio:,.0f} times as long as in"
-                f" {messages.rows[first]}"
-            )
-
-
 def _check_fit(messages: Messages, model: LinkModel, from_bytes: int) -> None:
     worst = int(np.argmax(np.abs(model.fit.residuals)))
-    if model.fit.outliers[worst] and abs(model.fit.residuals[worst]) > math.log(_OTHER_UNIT):
+    if model.fit.outliers[worst] and abs(model.fit.residuals[worst]) > math.log(OTHER_UNIT):
         raise InputError(
             f"{messages.rows[worst]}: mixed units: takes {math.exp(model.fit.residuals[worst]):,.3g} times as long as"
             " other rows say"
@@ -225,11 +145,11 @@ def _check_fit(messages: Messages, model: LinkModel, from_bytes: int) -> None:
     if model.fit.rms > WORST_RMS:
         hint = (
             "small messages may go another way: leave them out by `--from-bytes N`"
-            if from_bytes <= messages.sizes.min()
+            if not from_bytes
             else "runs may be of different set-ups: choose some by `--only COLUMN=VALUE`"
         )
         rms = f"rms {100 * model.fit.rms:.0f} % (at most {100 * WORST_RMS:.0f} %)"
-        raise InputError(f"a line does not fit: {rms}; {hint}")
+        raise Unfit(f"a line does not fit: {rms}; {hint}")
 
 
 def check_line_rate(fit: LinkFit, line_gbps: float, of_what: str) -> None:
@@ -241,8 +161,8 @@ def check_line_rate(fit: LinkFit, line_gbps: float, of_what: str) -> None:
     gbps = fit.model.bytes_per_s * 8e-9
     if gbps > 1.02 * line_gbps:
         raise InputError(
-            f"{gbps:,.4g} Gb/s is {gbps / line_gbps:.3g} times {of_what}, {line_gbps:,.4g} Gb/s: `message_bytes` should"
-            " be those of one direction, and times those of one message"
+            f"{fit.evidence.files[0]}: {gbps:,.4g} Gb/s is {gbps / line_gbps:.3g} times {of_what}, {line_gbps:,.4g}"
+            " Gb/s: `message_bytes` should be those of one direction, and times those of one message"
         )
 
 
@@ -252,7 +172,7 @@ def _model_of_run(messages: Messages, run: str) -> LinkModel | None:
         alone = messages.where(messages.of_run(run))
         _check_sizes(alone)
         return link_model(alone)
-    except InputError:
+    except Unfit:
         return None
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from ..common import plural
 from ..view import log_ticks, new_figure, save_figure
-from .link import LinkFit, LinkModel, Messages
+from .link import LinkFit, LinkModel
+from .messages import Messages
 
 _MARKS = (("o", "#0072b2"), ("s", "#d55e00"), ("^", "#009e73"), ("D", "#cc79a7"), ("v", "#e69f00"))
 _MOST_RUNS = 8

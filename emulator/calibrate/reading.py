@@ -125,6 +125,11 @@ def read_tables(files: Sequence[str | os.PathLike[str]], only: Mapping[str, str]
     return [_chosen(table, only or {}) for table in tables.values()]
 
 
+def named(tables: Sequence[Table]) -> str:
+    """Return the names of tables for a message: the first one, and how many more there are."""
+    return tables[0].name + (f" and {len(tables) - 1} more" if len(tables) > 1 else "")
+
+
 def digest(tables: Sequence[Table]) -> str:
     """Return the first digits of the SHA-256 of all files one after the other, as `cat FILES | sha256sum` has it."""
     return hashlib.sha256(b"".join(table.content for table in tables)).hexdigest()[:12]

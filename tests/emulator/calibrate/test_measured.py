@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.calibrate import calibrate_board, calibrate_link
-from emuchain.emulator.calibrate.link import fit_link, messages_of
+from emuchain.emulator.calibrate.link import fit_link
+from emuchain.emulator.calibrate.messages import messages_of
 from emuchain.emulator.calibrate.reading import read_tables
 from emuchain.emulator.common import InputError
 
