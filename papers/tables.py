@@ -170,7 +170,7 @@ def _escaped(cell: str) -> str:
 def as_json(result: Result) -> dict[str, Any]:
     claim = result.claim
     return {
-        **claim.model_dump(mode="json", exclude={"expect"}, by_alias=True),
+        **claim.model_dump(mode="json", exclude={"expect", "measure", "how"}, by_alias=True),
         "expect": claim.expect.model_dump(mode="json", exclude_none=True) if claim.expect else None,
         "ours": result.ours,
         "how": result.how if claim.expect else None,

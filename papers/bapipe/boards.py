@@ -30,7 +30,6 @@ CLUSTERS = {
 }
 SCHEDULE = "fbp-as"
 _FREE_MBPS = 10**9
-_BITS_OF_MB = 1024
 
 
 @kept
@@ -119,19 +118,11 @@ def _better_for_unequal() -> Measured:
     return Measured(most / slowest, "2 VCU129 and 2 VCU118: slowest stage over that of stages for equal boards")
 
 
-def _key(board: str, key: str, unit: float = 1) -> Measured:
-    return Measured(board_keys(board)[key] / unit, f"boards/{board}.toml: {key}")
-
-
 def _transceivers(board: str) -> Measured:
     """Return the transceivers of a board's file: GTY, GTM; those above 33 Gb/s are GTM."""
     keys = board_keys(board)
     count, gbps = keys["transceivers"], keys["transceiver_gbps"]
     return Measured([0, count] if gbps > 33 else [count, 0], f"boards/{board}.toml: {count} of {gbps:g} Gb/s")
-
-
-def _platforms() -> Measured:
-    return Measured([board_keys(board)["name"] for board in ("vcu118", "vcu129")], "boards that come with emuchain")
 
 
 def _settings() -> Measured:
@@ -141,16 +132,8 @@ def _settings() -> Measured:
     )
 
 
-_TABLE_4 = {"dsp": ("dsp", 1), "ram": ("on_chip_memory_kbit", _BITS_OF_MB), "ddr": ("off_chip_gbytes_per_s", 1)}
-
+FUNCTIONS = {"transceivers": _transceivers}
 MEASURES: dict[str, Measure] = {
-    **{
-        f"bapipe-t4-{board}-{row}": functools.partial(_key, board, key, unit)
-        for board in ("vcu118", "vcu129")
-        for row, (key, unit) in _TABLE_4.items()
-    },
-    **{f"bapipe-t4-{board}-trx": functools.partial(_transceivers, board) for board in ("vcu118", "vcu129")},
-    "bapipe-fpga-cluster": _platforms,
     **{f"bapipe-t6-{cluster}": functools.partial(_row, cluster) for cluster in CLUSTERS},
     "bapipe-t6-trend": _trend,
     "bapipe-t6-schedule": _schedule,

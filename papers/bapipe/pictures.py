@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from ...emulator.schedule import Kind, Machine, Transport
 from ...emulator.view import PipelineDrawing, draw_chart, new_figure, save_figure
 from ..claim import Measure, Value, load_claims
-from ..run import Draw
+from ..run import Draw, measures
 from . import boards, largest, speedups
 from .schedules import Case, run, shape_of
 from .timelines import FIG_3, FIG_4
@@ -102,7 +102,7 @@ def draw_platforms(path: pathlib.Path) -> None:
     rows = {"dsp": "DSP slices", "ram": "on-chip RAM / Mb", "ddr": "DDR4 / GB/s"}
     panels: dict[str, dict[str, tuple[float, float]]] = {label: {} for label in rows.values()}
     for board in ("vcu118", "vcu129"):
-        for row, pair in _pairs(boards.MEASURES, f"t4-{board}-").items():
+        for row, pair in _pairs(measures("bapipe"), f"t4-{board}-").items():
             if row in rows:
                 panels[rows[row]][board] = pair
     _bars(path, panels)

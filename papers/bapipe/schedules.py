@@ -194,17 +194,16 @@ def _extra() -> Measured:
     return Measured(extra[320] / extra[160], "time beyond 1F1B-SO's, M = 320 over M = 160, N = 4")
 
 
-_WARM_UPS = {"1f1b-as": 1, "fbp-as": 2, "1f1b-sno": 1, "1f1b-so": 2}
-
+FUNCTIONS = {
+    "time": _time,
+    "bubble": _bubble,
+    "features": _features,
+    "weights": _weights,
+    "bandwidth": _bandwidth,
+    "memory_ratio": _memory_ratio,
+}
 MEASURES: dict[str, Measure] = {
-    **{f"bapipe-{name}-time": functools.partial(_time, name) for name in SCHEDULES},
-    **{f"bapipe-{name}-bubble": functools.partial(_bubble, name) for name in SCHEDULES},
-    **{f"bapipe-{name}-features": functools.partial(_features, name, warm_up) for name, warm_up in _WARM_UPS.items()},
-    **{f"bapipe-{name}-weights": functools.partial(_weights, name) for name in SCHEDULES},
-    **{f"bapipe-{name}-bandwidth": functools.partial(_bandwidth, name) for name in SCHEDULES},
     "bapipe-as-same-time": _same_time,
-    "bapipe-as-memory-2x": functools.partial(_memory_ratio, "fbp-as", "1f1b-as"),
-    "bapipe-so-memory-2x": functools.partial(_memory_ratio, "1f1b-so", "1f1b-sno"),
     "bapipe-as-bandwidth-order": _bandwidth_order,
     "bapipe-fbp-smaller-m": _smaller_micro_batches,
     "bapipe-so-faster": _overlap_gain,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 
 from ...emulator.schedule import (
@@ -20,7 +19,7 @@ from ...emulator.schedule import (
 )
 from ...emulator.timing import PipelineResult, Timed, time_pipeline, time_shape
 from ..claim import Measure, Measured
-from .schedules import ASYNCHRONOUS, SCHEDULES, SYNCHRONOUS, Case, run
+from .schedules import ASYNCHRONOUS, SCHEDULES, Case, run
 
 FIG_3 = Case(3, 8, 10, 20)
 FIG_4 = Case(3, 8, 10, 20, 5)
@@ -92,10 +91,10 @@ def _before_first_b(name: str, case: Case) -> list[int]:
     return counts
 
 
-def _warm_up(more: str, less: str, of_less: bool) -> Measured:
+def _warm_up(more: str, less: str, less_over_more: bool = False) -> Measured:
     one, two = (_before_first_b(name, dataclasses.replace(FIG_4, m=24)) for name in (less, more))
     pairs = list(zip(two, one, strict=True))
-    ratios = [b / a for a, b in pairs] if of_less else [a / b for a, b in pairs]
+    ratios = [b / a for a, b in pairs] if less_over_more else [a / b for a, b in pairs]
     return Measured(ratios, f"stages 1 to 3: {', '.join(map(str, two))} against {', '.join(map(str, one))}")
 
 
@@ -104,10 +103,10 @@ def _modes() -> Measured:
     return Measured(transports, ", ".join(SCHEDULES))
 
 
-def _schedules_with(transport: Transport, wanted: tuple[str, ...]) -> Measured:
-    found = [name for name, kind in pipelines().items() if kind.machine.transport is transport]
+def _schedules_with(transport: str, *wanted: str) -> Measured:
+    found = [name for name, kind in pipelines().items() if kind.machine.transport.value == transport]
     more = ", ".join(name for name in found if name not in wanted) or "no others"
-    return Measured([name for name in wanted if name in found], f"{transport.value} transport; besides them {more}")
+    return Measured([name for name in wanted if name in found], f"{transport} transport; besides them {more}")
 
 
 def _overlap() -> Measured:
@@ -179,17 +178,14 @@ def _stash() -> Measured:
     return Measured(list(copies), "versions that each of 3 stages keeps")
 
 
+FUNCTIONS = {"warm_up": _warm_up, "schedules_with": _schedules_with}
 MEASURES: dict[str, Measure] = {
     "bapipe-topology-chain": _chain,
     "bapipe-async-sync": _modes,
-    "bapipe-sched-set-async": functools.partial(_schedules_with, Transport.HIDDEN, ASYNCHRONOUS),
-    "bapipe-sched-set-sync": functools.partial(_schedules_with, Transport.STORED, SYNCHRONOUS),
     "bapipe-1f1b-def": _alternates,
     "bapipe-fbp-def": _parallel,
     "bapipe-fig3-example": _example,
     "bapipe-gpu-no-fbp": _not_on_gpus,
-    "bapipe-so-warmup": functools.partial(_warm_up, "1f1b-so", "1f1b-sno", False),
-    "bapipe-warmup-half": functools.partial(_warm_up, "fbp-as", "1f1b-as", True),
     "bapipe-sr-assumption": _one_transfer_time,
     "bapipe-gpipe-memory": _gpipe_features,
     "bapipe-pipedream-stash": _stash,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 from ...emulator.cluster import Fpga, PeArray, board_keys
 from ...emulator.timing.pair import Cell, RecurrentWork, mvm_cycles, step_cycles, unsplit_cycles
 from ..claim import Measure, Measured
@@ -21,15 +19,6 @@ def array(name: str) -> PeArray:
     board = runs.cluster(name).board(1)
     assert isinstance(board, Fpga) and board.pe_array is not None
     return board.pe_array
-
-
-def board(kind: str, key: str, scale: float = 1) -> Measured:
-    """Return a figure of a board's file."""
-    return Measured(board_keys(kind)[key] / scale, f"boards/{kind}.toml: {key}")
-
-
-def _units(kind: str) -> Measured:
-    return Measured(board_keys(kind)["mvm_units"], f"boards/{kind}.toml: mvm_units")
 
 
 def _pe() -> Measured:
@@ -108,28 +97,21 @@ def _scaling() -> Measured:
 
 
 MEASURES: dict[str, Measure] = {
-    "farnn-mvm-units": functools.partial(_units, "farnn-9p-lstm"),
-    "farnn-mvm-units-gru": functools.partial(_units, "farnn-9p-gru"),
     "farnn-pe": _pe,
     "farnn-feed-cycles": _feed,
     "farnn-chains-w": _chains,
     "farnn-pe-per-round": _per_round,
-    "farnn-freq": functools.partial(board, "farnn-9p-lstm", "clock_mhz"),
     "farnn-slices-formula": _rounds,
     "farnn-slices-1024-256": _slices,
     "farnn-weights-per-pe": _words,
     "farnn-step-cycles": _rounds,
     "farnn-split-1024-768-naive": lambda: Measured(unsplit_cycles(1024, 1024, 768)),
     "farnn-split-1024-768-split": _split,
-    "farnn-split-idle": lambda: Measured(1024 % 768, "outputs of the last round"),
     "farnn-split-halves": _half,
     "farnn-act-latency": lambda: Measured(array("farnn-9p").activation_cycles, "the default of `activation_cycles`"),
     "farnn-act-hidden": _exposed,
     "farnn-pes-per-mvm": _pes,
     "farnn-t2-lstm-shorter": _longer,
-    "farnn-pe-memory": functools.partial(board, "farnn-9p-lstm", "pe_words"),
-    "farnn-pe-memory-8k": functools.partial(board, "farnn-9p-lstm-8k", "pe_words"),
     "farnn-pe-count-8k": _total,
-    "farnn-vu9p-onchip": functools.partial(board, "farnn-9p-lstm", "on_chip_memory_kbit", 8000),
     "farnn-slr-scaling": _scaling,
 }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 
 from ...kernels.recurrent import lstm_backward, lstm_forward, sigmoid, tanh
@@ -101,7 +99,7 @@ def deviations(steps: int) -> dict[str, float]:
     return {name: float(np.abs(ours[name] - theirs[name]).max() / np.abs(theirs[name]).max()) for name in theirs}
 
 
-def _of(steps: int, *names: str) -> Measured:
+def _deviation(steps: int, *names: str) -> Measured:
     found = deviations(steps)
     said = "one step" if steps == 1 else f"{steps} steps"
     return Measured(max(found[name] for name in names), f"kernels against float64, {said}: {', '.join(names)}")
@@ -139,20 +137,10 @@ def _single_precision() -> Measured:
     return Measured(max(found.values()), "float32 kernels against float64: all outputs, errors and gradients")
 
 
+FUNCTIONS = {"deviation": _deviation}
 MEASURES: dict[str, Measure] = {
-    "farnn-eq1-gates": functools.partial(_of, 1, "h", "c"),
-    "farnn-eq2-state": functools.partial(_of, 3, "h", "c"),
     "farnn-eq-bw-hhat": _sum_of_errors,
-    "farnn-eq-bw-chat": functools.partial(_of, 1, "dc0", "c'"),
-    "farnn-eq-bw-o": functools.partial(_of, 1, "o"),
-    "farnn-eq-bw-c": functools.partial(_of, 1, "c'"),
-    "farnn-eq-bw-i": functools.partial(_of, 1, "i"),
-    "farnn-eq-bw-f": functools.partial(_of, 1, "f"),
-    "farnn-eq-bw-cprev": functools.partial(_of, 3, "dc0"),
-    "farnn-eq3-bw-mvm": functools.partial(_of, 3, "dh0", "dx"),
-    "farnn-eq-gc": functools.partial(_of, 3, "dw", "dr"),
     "farnn-eq-sigmoid": _activations,
     "farnn-eq-derivs": _derivatives,
-    "farnn-bw-partials": functools.partial(_of, 1, "dh0"),
     "farnn-fp32": _single_precision,
 }

@@ -65,9 +65,9 @@ def _fpga_tasks() -> Measured:
     return Measured(_on(Resource.FPGA, tuple(Part)), "tasks of the FPGA; a projection is part of a step")
 
 
-def _transfers(phase: Phase) -> Measured:
+def _transfers(name: str) -> Measured:
     """Measure values of a step in and out of the FPGA, and weights of a layer, all in cells."""
-    [work, *_] = synthetic(Cell.LSTM).recurrent
+    phase, [work, *_] = Phase(name), synthetic(Cell.LSTM).recurrent
     pair = pair_of(runs.cluster("farnn-9p"), schedules()["farnn"])
     step = next(iter(tasks(lambda task: task.part is Part.STEPS and task.phase is phase)))
     busy = dict(step.streams)
@@ -202,13 +202,12 @@ def _others() -> Measured:
     return Measured(_unique(each.task.resource.value for each in timed if each.task.part is Part.OTHERS), "where")
 
 
+FUNCTIONS = {"transfers": _transfers}
 MEASURES: dict[str, Measure] = {
     "farnn-four-steps": _steps,
     "farnn-subtasks": _subtasks,
     "farnn-t1-gpu-tasks": _gpu_tasks,
     "farnn-t1-fpga-tasks": _fpga_tasks,
-    "farnn-t1-fw-transfer": lambda: _transfers(Phase.FORWARD),
-    "farnn-t1-bw-transfer": lambda: _transfers(Phase.BACKWARD),
     "farnn-imvm-independent": _products,
     "farnn-loop": _loop,
     "farnn-transposed-reload": _reload,

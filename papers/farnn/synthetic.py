@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 
-from ...emulator.cluster import Gpu, board_keys
+from ...emulator.cluster import Gpu
 from ...emulator.timing.pair import Cell, Part, Phase
 from ..claim import Measure, Measured
 from . import runs
@@ -201,22 +201,11 @@ def _persistent_best() -> Measured:
     return Measured(found, "cuDNN-Std over cuDNN-PD at batch 1: LSTM, GRU")
 
 
-def _baselines() -> Measured:
-    return Measured([runs.STANDARD, runs.PERSISTENT_FORM], "schedules of a GPU alone; the static form is none of them")
-
-
 MEASURES: dict[str, Measure] = {
-    "farnn-p100-peak": lambda: Measured(board_keys("p100")["peak_tflops"], "boards/p100.toml"),
     "farnn-fig2-rmvm": _recurrent_share,
     "farnn-fig2-imvm": _input_share,
     "farnn-fig2-order": _order,
-    "farnn-ds2-len-576": lambda: Measured(FIG_2_STEPS, "steps of Fig. 2's layer"),
-    "farnn-baseline-cudnn": _baselines,
     "farnn-pd-best-small": _persistent_best,
-    "farnn-fig7-setting": lambda: Measured([runs.LAYERS, runs.STEPS, 1]),
-    "farnn-fig8-setting": lambda: Measured([runs.LAYERS, *runs.CELLS.values(), 1]),
-    "farnn-fig9-setting": lambda: Measured([runs.LAYERS, runs.STEPS, *runs.CELLS.values()]),
-    "farnn-fig10-setting": lambda: Measured([runs.LAYERS, FIG_10_STEPS, 1]),
     **{
         f"farnn-fig7-{cell.value}-{build.lower()}": functools.partial(_fig_7, build, cell)
         for cell in Cell

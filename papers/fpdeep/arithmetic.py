@@ -170,6 +170,7 @@ def _precision() -> Measured:
     return Measured(str(_kernel_gradient().dtype), "of the kernels' results; the links carry 4 bytes a value")
 
 
+FUNCTIONS = {"error_sides": _error_sides}
 MEASURES: dict[str, Measure] = {
     "fpdeep-eq1-fp": _equation_1,
     "fpdeep-eq2-eb": _equation_2,
@@ -178,7 +179,5 @@ MEASURES: dict[str, Measure] = {
     "fpdeep-eb-steps": _two_steps,
     "fpdeep-pg-split": _split,
     "fpdeep-fig11-fp-sizes": _forward_sides,
-    "fpdeep-fig11-bp-l1": lambda: _error_sides(1),
-    "fpdeep-fig11-bp-l2": lambda: _error_sides(2),
     "fpdeep-t6-precision": _precision,
 }

@@ -6,8 +6,7 @@ checked on all links between two devices that share a layer: 60 FPGAs, three net
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 
 from ...emulator.cluster import Engine, board_keys, board_types, changeable_keys
 from ...emulator.mapping import Cut, DataPath, Slice, Stream, channel_works, cut_channels, partition, streams
@@ -31,24 +30,17 @@ def _shared_links() -> list[tuple[Slice, tuple[Stream, ...]]]:
     return found
 
 
-def _against(path: DataPath, channels: Callable[[Slice], int]) -> Measured:
-    """Count the links on which `path` does not carry the expected number of channels."""
-    links = _shared_links()
+def _channels_on(number: int) -> Measured:
+    """Count the links on which a path does not carry the inputs of devices further on, or the outputs, as it has to."""
+    path, links = DataPath(number), _shared_links()
+    is_of_inputs = path in (DataPath.ACTIVATIONS, DataPath.INPUT_ERRORS)
     wrong = 0
     for right, carried in links:
         if path is DataPath.INPUT_ERRORS and not right.layer.needs_errors:
             continue
-        wrong += [stream.channels for stream in carried if stream.path is path] != [channels(right)]
+        expected = right.layer.input[0] - right.begin if is_of_inputs else right.layer.channels
+        wrong += [stream.channels for stream in carried if stream.path is path] != [expected]
     return Measured(wrong, f"links that carry something else, of {len(links)} within layers")
-
-
-def _beyond(right: Slice) -> int:
-    """Return the number of input channels that devices further on convolve."""
-    return right.layer.input[0] - right.begin
-
-
-def _outputs(right: Slice) -> int:
-    return right.layer.channels
 
 
 def _number() -> Measured:
@@ -117,7 +109,7 @@ def _macs_per_tile() -> Measured:
     return Measured([sum(ratios) / len(ratios), max(ratios)], "over K x K: mean, most")
 
 
-def _cycles(phase: str) -> Measured:
+def _pixel_cycles(phase: str) -> Measured:
     """Measure the cycles of a pixel over OC / P, where P is the engine's tiles over its input channels."""
     ratios = []
     for part, engine in _engines(phase):
@@ -183,11 +175,10 @@ def _transceivers() -> Measured:
     return Measured(found[best], str(best))
 
 
+FUNCTIONS = {"channels_on": _channels_on, "passing": _passing, "pixel_cycles": _pixel_cycles}
 MEASURES: dict[str, Measure] = {
     "fpdeep-dsp-rounding": _rounding,
     "fpdeep-fp-macs-per-tile": _macs_per_tile,
-    "fpdeep-fp-cycles-pixel": partial(_cycles, "fp"),
-    "fpdeep-eb-cycles": partial(_cycles, "eb"),
     "fpdeep-pg-ops-same": _pg_operations,
     "fpdeep-pg-filter-size": _pg_filters,
     "fpdeep-pg-ce-like": _pg_like,
@@ -195,12 +186,6 @@ MEASURES: dict[str, Measure] = {
     "fpdeep-trx-highend": _transceivers,
     "fpdeep-six-datapaths": _number,
     "fpdeep-interconnect-pairs": _pairs,
-    "fpdeep-datapath-1": partial(_against, DataPath.ACTIVATIONS, _beyond),
-    "fpdeep-datapath-2": partial(_against, DataPath.PARTIAL_ACTIVATIONS, _outputs),
-    "fpdeep-datapath-3": partial(_against, DataPath.OUTPUT_ERRORS, _outputs),
-    "fpdeep-datapath-4": partial(_against, DataPath.INPUT_ERRORS, _beyond),
-    "fpdeep-resnet-mapping": partial(_passing, "resnet8-cifar"),
-    "fpdeep-inception-mapping": partial(_passing, "inception-cifar"),
     "fpdeep-ext-modules": _extra_modules,
     "fpdeep-sim-params": _knobs,
 }

@@ -6,7 +6,6 @@ Balanced parameters are measured where parameters fit only when balanced: vgg16-
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import math
 
@@ -103,9 +102,9 @@ def _lgb() -> Measured:
     return Measured([min(ratios), max(ratios)], "LGB over LPRAM: least, most")
 
 
-def _paths(path: DataPath) -> Measured:
+def _balanced_on(number: int) -> Measured:
     """Measure the most bytes of a data path missing on a device: received and stored, less sent on and used."""
-    name, devices = BALANCED
+    path, (name, devices) = DataPath(number), BALANCED
     found, timing_ = layout(name, devices), plan(name, devices).timing
     carried = [0, *(sum(s.sample_bytes for s in link if s.path is path) for link in timing_.links), 0]
     missing = 0
@@ -154,18 +153,14 @@ def _act_ram() -> Measured:
     return Measured(rises, f"rises along the chain: {', '.join(map(str, in_flight))} samples")
 
 
+FUNCTIONS = {"lpram": _lpram, "balanced_on": _balanced_on}
 MEASURES: dict[str, Measure] = {
     "fpdeep-eq12-storage": _storage_aim,
     "fpdeep-excess-weights-neighbour": _off_chip_instead,
     "fpdeep-param-transfer-no-tighten": _peak_with_balancing,
-    "fpdeep-lpram-size": functools.partial(_lpram, "size"),
-    "fpdeep-lpram-banks": functools.partial(_lpram, "banks"),
-    "fpdeep-lpram-depth": functools.partial(_lpram, "depth"),
     "fpdeep-lgb": _lgb,
     "fpdeep-bpram": _bpram,
     "fpdeep-bgb": _bgb,
     "fpdeep-ram-update": _gradients_to_both,
-    "fpdeep-datapath-5": functools.partial(_paths, DataPath.PARAMETERS),
-    "fpdeep-datapath-6": functools.partial(_paths, DataPath.PARAMETER_GRADIENTS),
     "fpdeep-actram": _act_ram,
 }

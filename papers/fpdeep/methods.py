@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from functools import partial
@@ -36,11 +35,11 @@ def _bottleneck(dimensions: int) -> tuple[int, int]:
     return max(map(found.degree, found.bottleneck)), found.link_ports(*found.bottleneck)
 
 
-def _degree(dimensions: int) -> Measured:
+def _bottleneck_degree(dimensions: int) -> Measured:
     return Measured(_bottleneck(dimensions)[0])
 
 
-def _ports(dimensions: int) -> Measured:
+def _bottleneck_ports(dimensions: int) -> Measured:
     return Measured(_bottleneck(dimensions)[1])
 
 
@@ -80,8 +79,8 @@ _METRICS = {
 }
 
 
-def _dimensions(method: Method) -> Measured:
-    divided = method.dimensions
+def _dimensions(method: str) -> Measured:
+    divided = _METHODS[method].dimensions
     return Measured(["Y" if each in divided else "N" for each in ("sample", "layer", "model")])
 
 
@@ -90,8 +89,8 @@ def _ranks(metric: str) -> dict[Method, int]:
     return found.ranks(found.common_devices)[_METRICS[metric]]
 
 
-def _rank(method: Method, metric: str) -> Measured:
-    return Measured(_ranks(metric)[method])
+def _rank(method: str, metric: str) -> Measured:
+    return Measured(_ranks(metric)[_METHODS[method]])
 
 
 def _order(metric: str, *names: str) -> Measured:
@@ -111,8 +110,8 @@ def _more_bandwidth() -> Measured:
     return Measured(sorted(gbps, key=lambda name: -gbps[name]))
 
 
-def _most_devices(method: Method) -> Measured:
-    return Measured(comparison().most_devices[method])
+def _most_devices(method: str) -> Measured:
+    return Measured(comparison().most_devices[_METHODS[method]])
 
 
 def _layers() -> Measured:
@@ -137,7 +136,7 @@ def _neighbours_only() -> Measured:
     return Measured(sorted(paths), "data paths between neighbours, 16 FPGAs; there are no other links")
 
 
-def _rises(what: str) -> Measured:
+def _against_trend(what: str) -> Measured:
     layers = [layer for layer in network("vgg16").layers if layer.convolves]
     sizes = {
         "activations": [-layer.output[0] * layer.output[1] * layer.output[2] for layer in layers],
@@ -164,39 +163,25 @@ def _coarse_pipeline() -> Measured:
     return Measured(found, "on 15 FPGAs: AlexNet, VGG-16, VGG-19")
 
 
-def _ranked() -> dict[str, Measure]:
-    return {
-        f"fpdeep-t5-{name}-{metric}": partial(_rank, method, metric)
-        for name, method in _METHODS.items()
-        for metric in _METRICS
-    }
-
-
+FUNCTIONS = {
+    "dimensions": _dimensions,
+    "rank": _rank,
+    "most_devices": _most_devices,
+    "against_trend": _against_trend,
+    "bottleneck_degree": _bottleneck_degree,
+    "bottleneck_ports": _bottleneck_ports,
+}
 MEASURES: dict[str, Measure] = {
-    "fpdeep-t4-dp": partial(_dimensions, Method.DP),
-    "fpdeep-t4-lp": partial(_dimensions, Method.LP),
-    "fpdeep-t4-mp": partial(_dimensions, Method.MP),
-    "fpdeep-t4-hp": partial(_dimensions, Method.HP),
-    **_ranked(),
     "fpdeep-order-flop-util": partial(_order, "flop-util", *_METHODS),
     "fpdeep-order-storage": partial(_order, "storage-req", *_METHODS),
     "fpdeep-order-footprint": partial(_order, "comm-footprint", *_METHODS),
     "fpdeep-order-bandwidth": partial(_order, "comm-bandwidth", *_METHODS),
     "fpdeep-layer-order-link": _more_bandwidth,
-    "fpdeep-dp-device-limit": partial(_most_devices, Method.DP),
-    "fpdeep-lp-device-limit": partial(_most_devices, Method.LP),
-    "fpdeep-mp-device-limit": partial(_most_devices, Method.MP),
     "fpdeep-vgg16-layers": _layers,
     "fpdeep-dp-copies-params": _copies,
     "fpdeep-lp-neighbour-only": _neighbours_only,
-    "fpdeep-fig6-act-trend": partial(_rises, "activations"),
-    "fpdeep-fig6-param-trend": partial(_rises, "parameters"),
     "fpdeep-fine-storage-less": _coarse_pipeline,
     "fpdeep-topology-1d": _chain,
-    "fpdeep-fig9-2d-degree": functools.partial(_degree, 2),
-    "fpdeep-fig9-2d-ports": functools.partial(_ports, 2),
-    "fpdeep-fig9-1d-degree": functools.partial(_degree, 1),
-    "fpdeep-fig9-1d-ports": functools.partial(_ports, 1),
     "fpdeep-fig10-1d-better": _beyond_five,
     "fpdeep-fig10-gap-grows": _growth,
     "fpdeep-fig10-2d-at-4": _at_four,

@@ -15,7 +15,6 @@ import itertools
 import math
 import time
 from collections.abc import Sequence
-from functools import partial
 
 from ...emulator.cluster import Cluster, Fpga
 from ...emulator.mapping import Cut, Slice, channel_works, coarse, cut_channels, imbalance, partition
@@ -176,7 +175,7 @@ def _one_layer(name: str, layer: str) -> list[Slice]:
     return [part for held in found.devices for part in held]
 
 
-def _shares(layer: str) -> Measured:
+def _layer_shares(layer: str) -> Measured:
     """Measure the channels of a layer on each of four devices."""
     parts = _one_layer("vgg16", layer)
     return Measured([part.end - part.begin for part in parts], f"{layer} of VGG-16, {parts[0].cut.value}")
@@ -202,6 +201,7 @@ def _first_of_alexnet() -> Measured:
     return Measured([cut.value, layer.input[0], layer.channels])
 
 
+FUNCTIONS = {"layer_shares": _layer_shares}
 MEASURES: dict[str, Measure] = {
     "fpdeep-eq5-variance": _equation_5,
     "fpdeep-coarse-vs-fine-variance": _two_phases,
@@ -212,8 +212,6 @@ MEASURES: dict[str, Measure] = {
     "fpdeep-inputs-two": _inputs,
     "fpdeep-no-reconfig": _held_otherwise,
     "fpdeep-shared-mapping": _shared,
-    "fpdeep-icp-share": partial(_shares, "conv3_2"),
-    "fpdeep-ocp-share": partial(_shares, "conv1_1"),
     "fpdeep-icp-memory-less": _duplicated,
     "fpdeep-ocp-when": _when_ocp,
     "fpdeep-alexnet-l1-ocp": _first_of_alexnet,

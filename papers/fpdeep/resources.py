@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 from ...emulator.cluster import Fpga, lut_multipliers
 from ...emulator.mapping import VALUE_BYTES
 from ...emulator.plan import DeviceLayout, Layout
@@ -57,7 +55,7 @@ def _needs_balancing() -> Measured:
     return Measured(found, "AlexNet, VGG-16, VGG-19; for the VGGs balancing is not enough in single precision")
 
 
-def _most_shares(kind: str) -> Measured:
+def _most_share(kind: str) -> Measured:
     """Measure the fullest device's share of a resource (equations (8) to (11))."""
     shares = [max(layout(name).utilisation(d)[f"{kind}_share"] or 0 for d in layout(name).devices) for name in NETWORKS]
     return Measured(shares, "the fullest FPGA's share: AlexNet, VGG-16, VGG-19")
@@ -95,6 +93,7 @@ def _engine_mix() -> Measured:
     return Measured([board.dsp_multipliers, lut_multipliers(board, 0.9)], "multipliers of DSPs and of LUTs, alpha 0.9")
 
 
+FUNCTIONS = {"most_share": _most_share}
 MEASURES: dict[str, Measure] = {
     "fpdeep-dsp-util-15": _dsp,
     "fpdeep-dsp-balanced": _dsp_balance,
@@ -103,10 +102,6 @@ MEASURES: dict[str, Measure] = {
     "fpdeep-conv-onchip-only": _on_chip_only,
     "fpdeep-alexnet-no-balancing": _needs_balancing,
     "fpdeep-eq6-buffers": _buffers,
-    "fpdeep-eq8-lut": functools.partial(_most_shares, "lut"),
-    "fpdeep-eq9-ff": functools.partial(_most_shares, "ff"),
-    "fpdeep-eq10-bram": functools.partial(_most_shares, "bram"),
-    "fpdeep-eq11-dsp": functools.partial(_most_shares, "dsp"),
     "fpdeep-hw-constraints": _limits,
     "fpdeep-ce-mix": _engine_mix,
 }

@@ -5,7 +5,6 @@ The number of CEs, P, is taken from the time of a row: the fewest with which a p
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -52,7 +51,7 @@ def _engines(phase: str) -> Iterator[_Engine]:
                 yield _Engine(tiles, len(part.in_channels), len(part.out_channels), cycles / shape[2])
 
 
-def _over_inputs(phase: str) -> Measured:
+def _tiles_over_inputs(phase: str) -> Measured:
     """Measure an engine's tiles for each of P over S: least, most."""
     found = [engine.tiles / engine.engines / engine.inputs for engine in _engines(phase)]
     return Measured([min(found), max(found)], f"tiles over P S, of {len(found)} engines: least, most")
@@ -91,12 +90,9 @@ def _fewest_devices(name: str) -> int | None:
     return None
 
 
+FUNCTIONS = {"tiles_over_inputs": _tiles_over_inputs}
 MEASURES: dict[str, Measure] = {
     "fpdeep-fp-num-ce": _whole,
-    "fpdeep-fp-tiles-per-ce": functools.partial(_over_inputs, "fp"),
-    "fpdeep-fp-lb-reads": functools.partial(_over_inputs, "fp"),
     "fpdeep-fp-ce-rate": _rate,
-    "fpdeep-eb-ce": functools.partial(_over_inputs, "eb"),
-    "fpdeep-eb-parallel": functools.partial(_over_inputs, "eb"),
     "fpdeep-eb-broadcast": _broadcast,
 }

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from ..claim import Measure, Measured
-from .evidence import NETWORKS, WORKERS, network
+from .evidence import WORKERS, network
 
 MIB = 2**20
 
 
-def _size(name: str) -> Measured:
+def _model_size(name: str) -> Measured:
     found = network(name)
     return Measured(4 * found.parameters / MIB, f"MiB, {found.parameters / 1e6:.2f} M parameters of 4 bytes")
 
@@ -59,9 +57,8 @@ def _sum_of_workers() -> Measured:
     return Measured(float(np.abs(whole - parts).max() / np.abs(whole).max()), "a convolution, 4 workers of 2 samples")
 
 
+FUNCTIONS = {"model_size": _model_size, "layers": _layers}
 MEASURES: dict[str, Measure] = {
-    **{f"inceptionn-model-size-{name}": partial(_size, name) for name in NETWORKS},
-    **{f"inceptionn-net-{name}": partial(_layers, name) for name in NETWORKS},
     "inceptionn-net-hdc": _hdc,
     "inceptionn-eq-sgd": _update,
     "inceptionn-alg1-update": _update,

@@ -24,7 +24,6 @@ from emuchain.papers.claim import Expect, NoEvidence
 from emuchain.papers.commands import validate as command
 from emuchain.papers.inceptionn import codec, evidence, nic, ring, runs, times, training
 from emuchain.papers.inceptionn.runs import Loss, decide
-from emuchain.papers.run import measures
 from emuchain.papers.tables import by_class, markdown_tables
 from emuchain.papers.training_runs import Mean
 
@@ -41,17 +40,6 @@ def result_of(name: str) -> Result:
 def results() -> list[Result]:
     """Of all claims."""
     return list(validate("inceptionn", CLAIMS.values()))
-
-
-def test_every_claim_has_a_measure_or_a_reason() -> None:
-    assert {name for name, claim in CLAIMS.items() if claim.expect} == set(measures("inceptionn"))
-    assert len(CLAIMS) == 224
-
-
-def test_what_differs_is_explained(results: list[Result]) -> None:
-    assert [r.claim.id for r in results if r.is_run and not (r.verdict.is_good or r.claim.explanation)] == []
-    assert all(r.how for r in results if not r.is_run)
-    assert sum(r.verdict.is_good for r in results) > 100
 
 
 def test_the_document_has_current_values(results: list[Result]) -> None:
