@@ -54,9 +54,9 @@ def judge(expect: Expect, ours: Value) -> tuple[Verdict, float | None]:
     if key == "equals":
         good = ours == wanted
     elif key == "between":
-        good = bool(_as_list(ours)) and all(wanted[0] <= each <= wanted[1] for each in _as_list(ours))
+        good = bool(_as_list(ours)) and all(wanted[0] <= number <= wanted[1] for number in _as_list(ours))
     else:
-        good = bool(_as_list(ours)) and all(_COMPARISONS[key](each, wanted) for each in _as_list(ours))
+        good = bool(_as_list(ours)) and all(_COMPARISONS[key](number, wanted) for number in _as_list(ours))
     return (Verdict.HOLDS if good else Verdict.FAILS), None
 
 

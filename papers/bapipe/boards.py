@@ -58,9 +58,9 @@ def _wires() -> Wires:
 def pipeline(cluster: str, schedule: str = SCHEDULE) -> Candidate:
     """Return a mini-batch of BaPipe's, cut within layers by the explorer."""
     kind = pipeline_kind(schedule)
-    found = pipelined(kind, kind.machine, _stages(cluster), _wires(), MINI_BATCH // MICRO_BATCH)
-    assert found is not None
-    return found
+    candidate = pipelined(kind, kind.machine, _stages(cluster), _wires(), MINI_BATCH // MICRO_BATCH)
+    assert candidate is not None
+    return candidate
 
 
 @kept
@@ -69,10 +69,10 @@ def dp(cluster: str) -> Candidate:
     return data_parallel(_stages(cluster), _wires(), MINI_BATCH // MICRO_BATCH)
 
 
-def _time_ps(found: Candidate) -> int:
-    if found.time_ps is None:
-        raise InputError(found.why_not)
-    return found.time_ps
+def _time_ps(candidate: Candidate) -> int:
+    if candidate.time_ps is None:
+        raise InputError(candidate.why_not)
+    return candidate.time_ps
 
 
 def speedup(cluster: str) -> float:
@@ -86,8 +86,10 @@ def _row(cluster: str) -> Measured:
 
 
 def _trend() -> Measured:
-    found = [speedup(name) for name in ("4vcu129", "2plus2", "4vcu118")]
-    return Measured([found[0] / found[1], found[1] / found[2]], "four VCU129 over mixed, mixed over four VCU118")
+    speedups = [speedup(name) for name in ("4vcu129", "2plus2", "4vcu118")]
+    return Measured(
+        [speedups[0] / speedups[1], speedups[1] / speedups[2]], "four VCU129 over mixed, mixed over four VCU118"
+    )
 
 
 def _schedule() -> Measured:
@@ -114,7 +116,7 @@ def _better_for_unequal() -> Measured:
         _stages("2plus2").costs(begin, end, device, 2 * (4 - device)).work_ps
         for device, (begin, end) in enumerate(equal.cut.spans)
     )
-    most = max(each.work_ps for each in ours.costs)
+    most = max(stage.work_ps for stage in ours.costs)
     return Measured(most / slowest, "2 VCU129 and 2 VCU118: slowest stage over that of stages for equal boards")
 
 

@@ -48,8 +48,8 @@ def _delay_product(batch: int) -> Measured:
 def _large_batch() -> Measured:
     ratios = [[ds2_time_ratio(batch, cell) for batch in DS2_BATCHES] for cell in Cell]
     ratios.append([rnnt_time_ratio(batch) for batch in RNNT_BATCHES])
-    found = [POWER * (after - before) for of in ratios for before, after in itertools.pairwise(of)]
-    return Measured(found, "growth of energy over the GPU's: DS2 LSTM and GRU, batch 1, 2, 4; RNN-T, 1, 2, 4, 8")
+    growths = [POWER * (after - before) for series in ratios for before, after in itertools.pairwise(series)]
+    return Measured(growths, "growth of energy over the GPU's: DS2 LSTM and GRU, batch 1, 2, 4; RNN-T, 1, 2, 4, 8")
 
 
 DS2_BATCHES = (1, 2, 4)
@@ -72,13 +72,13 @@ def _ds2(cell: Cell) -> Measured:
 
 
 def _ds2_batches() -> Measured:
-    found = []
+    gains = []
     for cell in Cell:
         for batch in DS2_BATCHES:
             workload = deep_speech(cell, batch)
             best = min(standard_ps(workload), persistent_ps(workload))
-            found.append(best / time_ps(workload, FARNN["13P", cell]))
-    return Measured(found, "FARNN-13P over the better of both: LSTM, then GRU, batch 1, 2, 4")
+            gains.append(best / time_ps(workload, FARNN["13P", cell]))
+    return Measured(gains, "FARNN-13P over the better of both: LSTM, then GRU, batch 1, 2, 4")
 
 
 def _ds2_gru_4() -> Measured:
@@ -106,8 +106,8 @@ def _total(build: str) -> Measured:
 
 def _batches(build: str, most: int) -> Measured:
     batches = [batch for batch in RNNT_BATCHES if batch <= most]
-    found = [encoder_speed_up(build, batch) for batch in batches]
-    return Measured(found, f"encoder over cuDNN-Std: batch {', '.join(map(str, batches))}")
+    speed_ups = [encoder_speed_up(build, batch) for batch in batches]
+    return Measured(speed_ups, f"encoder over cuDNN-Std: batch {', '.join(map(str, batches))}")
 
 
 XEON_LANES, CARD_LANES = 48, 16
@@ -121,44 +121,44 @@ def halved_ps(workload: Workload, cluster: str) -> int:
 
 
 def _halved() -> Measured:
-    found = {}
+    growths = {}
     for build in ("9P", "13P"):
         workload, cluster = deep_speech(Cell.LSTM, 2), FARNN[build, Cell.LSTM]
-        found[build] = 100 * (halved_ps(workload, cluster) / time_ps(workload, cluster) - 1)
-    return Measured(found["9P"], f"FARNN-9P, batch 2; FARNN-13P {found['13P']:.0f} %")
+        growths[build] = 100 * (halved_ps(workload, cluster) / time_ps(workload, cluster) - 1)
+    return Measured(growths["9P"], f"FARNN-9P, batch 2; FARNN-13P {growths['13P']:.0f} %")
 
 
 def _halved_gain() -> Measured:
     workload = deep_speech(Cell.LSTM, 2)
     best = min(standard_ps(workload), persistent_ps(workload))
-    found = {build: reduction(halved_ps(workload, FARNN[build, Cell.LSTM]), best) for build in ("9P", "13P")}
-    return Measured(found["9P"], f"FARNN-9P, batch 2; FARNN-13P {found['13P']:.0f} %")
+    gains = {build: reduction(halved_ps(workload, FARNN[build, Cell.LSTM]), best) for build in ("9P", "13P")}
+    return Measured(gains["9P"], f"FARNN-9P, batch 2; FARNN-13P {gains['13P']:.0f} %")
 
 
 def versal_gains() -> dict[str, float]:
     """Return by how much less time FARNN-VS takes than a V100, in percent: the better form of the latter."""
-    found = {}
+    gains = {}
     for cell in Cell:
         for batch in (1, 2, 4):
             workload = deep_speech(cell, batch)
             best = min(standard_ps(workload, "v100"), persistent_ps(workload, "v100"))
-            found[f"{workload.name}, batch {batch}"] = reduction(time_ps(workload, FARNN["VS", cell]), best)
+            gains[f"{workload.name}, batch {batch}"] = reduction(time_ps(workload, FARNN["VS", cell]), best)
     for batch in (1, 2, 4, 8):
         workload = encoder(batch)
         theirs = standard_ps(workload, "v100")
-        found[f"{workload.name}, batch {batch}"] = reduction(time_ps(workload, FARNN["VS", Cell.LSTM]), theirs)
-    return found
+        gains[f"{workload.name}, batch {batch}"] = reduction(time_ps(workload, FARNN["VS", Cell.LSTM]), theirs)
+    return gains
 
 
 def _versal() -> Measured:
-    found = versal_gains()
-    best = max(found, key=lambda name: found[name])
-    return Measured(found[best], f"{best}; the V100's steps by its memory bandwidth alone")
+    gains = versal_gains()
+    best = max(gains, key=lambda name: gains[name])
+    return Measured(gains[best], f"{best}; the V100's steps by its memory bandwidth alone")
 
 
 def _pes() -> Measured:
-    found = [array(FARNN["VS", cell]).pes / array(FARNN["13P", cell]).pes for cell in Cell]
-    return Measured(found, "PEs of a unit: LSTM, GRU")
+    ratios = [array(FARNN["VS", cell]).pes / array(FARNN["13P", cell]).pes for cell in Cell]
+    return Measured(ratios, "PEs of a unit: LSTM, GRU")
 
 
 def _assumptions() -> Measured:

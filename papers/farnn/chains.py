@@ -22,8 +22,8 @@ def array(name: str) -> PeArray:
 
 
 def _pe() -> Measured:
-    found = [mvm_cycles(size, size, 256) * 256 / size**2 for size in (256, 512, 1024)]
-    return Measured(found, "PEs times cycles over multiply-accumulates: 256, 512 and 1,024 cells on 256 PEs")
+    ratios = [mvm_cycles(size, size, 256) * 256 / size**2 for size in (256, 512, 1024)]
+    return Measured(ratios, "PEs times cycles over multiply-accumulates: 256, 512 and 1,024 cells on 256 PEs")
 
 
 def _feed() -> Measured:
@@ -66,24 +66,24 @@ def _half() -> Measured:
 
 def _exposed() -> Measured:
     """Measure the cycles of a step beyond R-MVM for LSTM layers with more than 256 cells."""
-    found = []
+    exposed = []
     for cells in (512, 1024, 2048):
         cycles = step_cycles(RecurrentWork("lstm", Cell.LSTM, 1, cells, 1), array("farnn-9p"), backward=False)
-        found.append(cycles.total - cycles.recurrent)
-    return Measured(found, "cycles of a step beyond R-MVM: 512, 1,024 and 2,048 cells on FARNN-9P")
+        exposed.append(cycles.total - cycles.recurrent)
+    return Measured(exposed, "cycles of a step beyond R-MVM: 512, 1,024 and 2,048 cells on FARNN-9P")
 
 
 def _pes() -> Measured:
-    found = {name: array(cluster).pes for (name, cell), cluster in runs.FARNN.items() if cell is Cell.LSTM}
-    return Measured(list(found.values()), f"PEs of a unit for LSTM: {', '.join(found)}")
+    pes = {name: array(cluster).pes for (name, cell), cluster in runs.FARNN.items() if cell is Cell.LSTM}
+    return Measured(list(pes.values()), f"PEs of a unit for LSTM: {', '.join(pes)}")
 
 
 def _longer() -> Measured:
-    found = [
+    differences = [
         array(runs.FARNN[build, Cell.GRU]).pes_per_chain - array(runs.FARNN[build, Cell.LSTM]).pes_per_chain
         for build in ("9P", "13P", "VS")
     ]
-    return Measured(found, "PEs of a chain for GRU beyond those for LSTM: 9P, 13P, VS")
+    return Measured(differences, "PEs of a chain for GRU beyond those for LSTM: 9P, 13P, VS")
 
 
 def _total() -> Measured:
@@ -92,8 +92,8 @@ def _total() -> Measured:
 
 
 def _scaling() -> Measured:
-    found = [board_keys(build)["clock_mhz"] for build in BUILDS]
-    return Measured([clock - found[0] for clock in found], "MHz beyond those of the smallest build")
+    clocks = [board_keys(build)["clock_mhz"] for build in BUILDS]
+    return Measured([clock - clocks[0] for clock in clocks], "MHz beyond those of the smallest build")
 
 
 MEASURES: dict[str, Measure] = {

@@ -25,7 +25,9 @@ def gpu_tflops(batch: int, part: Part) -> float:
     [work] = workload.recurrent
     timed = runs.timed(workload, "p100", runs.STANDARD).timed
     time_ps_ = sum(
-        each.task.duration_ps for each in timed if each.task.part is part and each.task.phase is Phase.FORWARD
+        timed_task.task.duration_ps
+        for timed_task in timed
+        if timed_task.task.part is part and timed_task.task.phase is Phase.FORWARD
     )
     macs = work.input_weights if part is Part.INPUTS else work.gate_weights
     return 2 * macs * work.steps * batch / time_ps_
@@ -38,8 +40,8 @@ def _peak() -> float:
 
 
 def _recurrent_share() -> Measured:
-    found = gpu_tflops(1, Part.STEPS)
-    return Measured(100 * found / _peak(), f"{found:.3f} TFLOPS, as a dependent phase takes what 3.6 times requires")
+    tflops = gpu_tflops(1, Part.STEPS)
+    return Measured(100 * tflops / _peak(), f"{tflops:.3f} TFLOPS, as a dependent phase takes what 3.6 times requires")
 
 
 def _input_share() -> Measured:
@@ -47,8 +49,8 @@ def _input_share() -> Measured:
 
 
 def _order() -> Measured:
-    found = [gpu_tflops(batch, Part.INPUTS) / gpu_tflops(batch, Part.STEPS) for batch in BATCHES]
-    return Measured(found, "I-MVM over R-MVM: batch 1, 2, 4")
+    ratios = [gpu_tflops(batch, Part.INPUTS) / gpu_tflops(batch, Part.STEPS) for batch in BATCHES]
+    return Measured(ratios, "I-MVM over R-MVM: batch 1, 2, 4")
 
 
 def _gain(build: str, cell: Cell) -> float:
@@ -64,9 +66,9 @@ def _fig_7(build: str, cell: Cell) -> Measured:
 
 def _fig_7_order() -> Measured:
     gains = {(build, cell): _gain(build, cell) for build in ("9P", "13P") for cell in Cell}
-    found = [gains["13P", cell] - gains["9P", cell] for cell in Cell]
-    found += [gains[build, Cell.LSTM] - gains[build, Cell.GRU] for build in ("9P", "13P")]
-    return Measured(found, "points: 13P over 9P for LSTM, for GRU; LSTM over GRU on 9P, on 13P")
+    differences = [gains["13P", cell] - gains["9P", cell] for cell in Cell]
+    differences += [gains[build, Cell.LSTM] - gains[build, Cell.GRU] for build in ("9P", "13P")]
+    return Measured(differences, "points: 13P over 9P for LSTM, for GRU; LSTM over GRU on 9P, on 13P")
 
 
 def _persistent_falls() -> Measured:
@@ -99,24 +101,24 @@ def _long() -> Measured:
 
 
 def _growth() -> Measured:
-    found = [
+    growths = [
         after - before
         for build, cell in itertools.product(("9P", "13P"), Cell)
         for before, after in itertools.pairwise(speed_up(build, steps, cell=cell) for steps in LENGTHS)
     ]
-    return Measured(found, "growth of the speed-up from 100 steps on, doubled each time: 9P, 13P, LSTM and GRU each")
+    return Measured(growths, "growth of the speed-up from 100 steps on, doubled each time: 9P, 13P, LSTM and GRU each")
 
 
 def _batch_4() -> Measured:
     workload = synthetic(Cell.LSTM, batch=4)
     standard = standard_ps(workload)
-    found = [persistent_ps(workload) / standard, time_ps(workload, FARNN["9P", Cell.LSTM]) / standard]
-    return Measured(found, "LSTM, time over cuDNN-Std's: cuDNN-PD, FARNN-9P")
+    ratios = [persistent_ps(workload) / standard, time_ps(workload, FARNN["9P", Cell.LSTM]) / standard]
+    return Measured(ratios, "LSTM, time over cuDNN-Std's: cuDNN-PD, FARNN-9P")
 
 
 def _persistent_linear() -> Measured:
-    found = persistent_ps(synthetic(Cell.LSTM, batch=4)) / persistent_ps(synthetic(Cell.LSTM))
-    return Measured(found, "LSTM, batch 4 over 1: each sample reads the weights")
+    ratio = persistent_ps(synthetic(Cell.LSTM, batch=4)) / persistent_ps(synthetic(Cell.LSTM))
+    return Measured(ratio, "LSTM, batch 4 over 1: each sample reads the weights")
 
 
 def batch_ratio(cell: Cell = Cell.LSTM, build: str = "9P") -> float:
@@ -129,14 +131,14 @@ def _batch_ratio() -> Measured:
 
 
 def _sub_linear() -> Measured:
-    found = [batch_ratio(cell, build) for cell in Cell for build in ("9P", "13P")]
-    return Measured(found, "batch 4 over 1: LSTM on 9P and 13P, GRU on 9P and 13P")
+    ratios = [batch_ratio(cell, build) for cell in Cell for build in ("9P", "13P")]
+    return Measured(ratios, "batch 4 over 1: LSTM on 9P and 13P, GRU on 9P and 13P")
 
 
 def _utilisation(batch: int) -> Measured:
-    found = runs.timed(synthetic(Cell.LSTM, batch=batch), FARNN["9P", Cell.LSTM])
-    assert found.utilisation is not None
-    return Measured(100 * found.utilisation, f"FARNN-9P: {found.mini_batch_ps / 1e9:.1f} ms")
+    run = runs.timed(synthetic(Cell.LSTM, batch=batch), FARNN["9P", Cell.LSTM])
+    assert run.utilisation is not None
+    return Measured(100 * run.utilisation, f"FARNN-9P: {run.mini_batch_ps / 1e9:.1f} ms")
 
 
 def over_farnn(schedule: str, build: str = "9P") -> float:
@@ -150,8 +152,8 @@ def _all_fpga() -> Measured:
 
 
 def _no_overlap() -> Measured:
-    found = [100 * (over_farnn("farnn-no-overlap", build) - 1) for build in ("9P", "13P")]
-    return Measured(found, "more time, in percent: 9P, 13P")
+    percents = [100 * (over_farnn("farnn-no-overlap", build) - 1) for build in ("9P", "13P")]
+    return Measured(percents, "more time, in percent: 9P, 13P")
 
 
 def _layers() -> Measured:
@@ -166,7 +168,7 @@ def _layers() -> Measured:
 def _step_rate() -> float:
     """Return what steps of FW bring to the FPGA, in GB/s."""
     timed = runs.timed(synthetic(Cell.LSTM), FARNN["9P", Cell.LSTM])
-    step = next(each.task for each in timed.timed if each.task.part is Part.STEPS)
+    step = next(timed_task.task for timed_task in timed.timed if timed_task.task.part is Part.STEPS)
     return 4 * 4 * 1024 * runs.STEPS * 1000 / step.duration_ps
 
 
@@ -192,13 +194,13 @@ def _best_region() -> Measured:
         [gain(steps=steps) for steps in LENGTHS],
         [gain(cells=cells) for cells in CELL_COUNTS],
     )
-    found = [after - before for way in ways for before, after in itertools.pairwise(way)]
-    return Measured(found, "growth over the better of both: batch 4, 2, 1; 100 to 1,600 steps; 256 to 1,024 cells")
+    growths = [after - before for way in ways for before, after in itertools.pairwise(way)]
+    return Measured(growths, "growth over the better of both: batch 4, 2, 1; 100 to 1,600 steps; 256 to 1,024 cells")
 
 
 def _persistent_best() -> Measured:
-    found = [standard_ps(synthetic(cell)) / persistent_ps(synthetic(cell)) for cell in Cell]
-    return Measured(found, "cuDNN-Std over cuDNN-PD at batch 1: LSTM, GRU")
+    ratios = [standard_ps(synthetic(cell)) / persistent_ps(synthetic(cell)) for cell in Cell]
+    return Measured(ratios, "cuDNN-Std over cuDNN-PD at batch 1: LSTM, GRU")
 
 
 MEASURES: dict[str, Measure] = {

@@ -41,9 +41,13 @@ def blind_predictions() -> Iterator[Blind]:
 
 
 def _predicted(network: str) -> Mapping[str, float]:
-    found = convolutions(network)
-    assert found.gop_per_j is not None, "the power of all boards is in force"
-    return dict(zip(_FIGURES, (found.gops_per_fpga, found.gop_per_j, report(network).epoch_hours(IMAGES)), strict=True))
+    throughput = convolutions(network)
+    assert throughput.gop_per_j is not None, "the power of all boards is in force"
+    return dict(
+        zip(
+            _FIGURES, (throughput.gops_per_fpga, throughput.gop_per_j, report(network).epoch_hours(IMAGES)), strict=True
+        )
+    )
 
 
 def _macs(network: str) -> int:

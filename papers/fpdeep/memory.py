@@ -28,15 +28,15 @@ def _storage_aim() -> Measured:
 def _off_chip_instead() -> Measured:
     """Measure images a second with the excess parameters at neighbours, over those with them in the board's DRAM."""
     name, devices = BALANCED
-    found = layout(name, devices)
+    laid_out = layout(name, devices)
     balanced = [0] * devices
-    for block in found.balancing.blocks:
+    for block in laid_out.balancing.blocks:
         balanced[block.user_device] += block.parameter_bytes
-    board = found.devices[0].board
+    board = laid_out.devices[0].board
     off_chip = 1e9 * (board.off_chip_gbytes_per_s or math.inf) / (OFF_CHIP_PASSES * max(balanced))
     alone = 1e12 / Timing.of(mapping(name, devices), cluster()).interval_ps
-    how = f"{name} on {devices} FPGAs: {found.images_per_s:.0f} images/s against {min(alone, off_chip):.0f}"
-    return Measured(found.images_per_s / min(alone, off_chip), how)
+    how = f"{name} on {devices} FPGAs: {laid_out.images_per_s:.0f} images/s against {min(alone, off_chip):.0f}"
+    return Measured(laid_out.images_per_s / min(alone, off_chip), how)
 
 
 def _peak_with_balancing() -> Measured:
@@ -51,23 +51,23 @@ def _peak_with_balancing() -> Measured:
 
 def _peak_of_vgg16() -> float:
     """Return the same for VGG-16 as it fits 15 FPGAs: with values of 2 bytes and Act-RAMs for one sample."""
-    found, value_bytes = mapping("vgg16"), 2
-    _, balancing = place_on_chip(found, cluster(), [1] * len(found.devices), value_bytes)
+    mapped, value_bytes = mapping("vgg16"), 2
+    _, balancing = place_on_chip(mapped, cluster(), [1] * len(mapped.devices), value_bytes)
     assert balancing.fits and balancing.blocks, "so it does, with balanced parameters"
     plain = [
-        [count * value_bytes // VALUE_BYTES for count in both] for both in _directions(Timing.of(found, cluster()))
+        [count * value_bytes // VALUE_BYTES for count in both] for both in _directions(Timing.of(mapped, cluster()))
     ]
     return max(max(both) + balancing.link_bytes(link) for link, both in enumerate(plain)) / max(map(max, plain))
 
 
-def _directions(found: Timing) -> list[tuple[int, int]]:
+def _directions(timed: Timing) -> list[tuple[int, int]]:
     """Return the bytes of a sample to the right and to the left over each link."""
     return [
         (
             sum(stream.sample_bytes for stream in link if stream.path.is_forward),
             sum(stream.sample_bytes for stream in link if not stream.path.is_forward),
         )
-        for link in found.links
+        for link in timed.links
     ]
 
 
@@ -88,12 +88,12 @@ def _lpram(what: str) -> Measured:
         part = held.part
         banks = len(part.in_channels) * math.prod(part.layer.kernel)
         memory = parameter_memory(part, part.end - part.begin)
-        found = {
+        shares = {
             "size": memory.bytes // VALUE_BYTES / (banks * len(part.out_channels)),
             "banks": memory.banks / banks,
             "depth": memory.bytes / VALUE_BYTES / memory.banks / len(part.out_channels),
         }
-        worst = max(worst, abs(found[what] - 1))
+        worst = max(worst, abs(shares[what] - 1))
     return Measured(worst, f"largest deviation of {len(deep)} slices with over 64 output channels")
 
 
@@ -105,10 +105,10 @@ def _lgb() -> Measured:
 def _balanced_on(number: int) -> Measured:
     """Measure the most bytes of a data path missing on a device: received and stored, less sent on and used."""
     path, (name, devices) = DataPath(number), BALANCED
-    found, timing_ = layout(name, devices), plan(name, devices).timing
+    laid_out, timing_ = layout(name, devices), plan(name, devices).timing
     carried = [0, *(sum(s.sample_bytes for s in link if s.path is path) for link in timing_.links), 0]
     missing = 0
-    for number, device in enumerate(found.devices):
+    for number, device in enumerate(laid_out.devices):
         used = sum(_balanced_bytes(device, held) for held in device.slices)
         missing = max(missing, abs(carried[number] + device.bpram.bytes - carried[number + 1] - used))
     return Measured(missing, f"bytes, most of {devices} FPGAs; {max(carried)} on the busiest link ({name})")
@@ -120,16 +120,16 @@ def _balanced_bytes(device: DeviceLayout, held: SliceLayout) -> int:
 
 def _bpram() -> Measured:
     """Measure the BPRAM of all devices over the parameters that devices use and do not hold."""
-    found = layout(*BALANCED)
-    balanced = sum(_balanced_bytes(device, held) for device in found.devices for held in device.slices)
-    stored = sum(device.bpram.bytes for device in found.devices)
+    laid_out = layout(*BALANCED)
+    balanced = sum(_balanced_bytes(device, held) for device in laid_out.devices for held in device.slices)
+    stored = sum(device.bpram.bytes for device in laid_out.devices)
     return Measured(stored / balanced, f"{stored / 1e6:.1f} MB, {BALANCED[0]} on {BALANCED[1]} FPGAs")
 
 
 def _bgb() -> Measured:
-    found = layout(*BALANCED)
+    laid_out = layout(*BALANCED)
     ratios = []
-    for device in found.devices:
+    for device in laid_out.devices:
         if device.bpram.bytes:
             both = device.buffers.bytes - sum(held.memory.total.bytes for held in device.slices)
             ratios.append(both / device.bpram.bytes - 1)

@@ -9,14 +9,14 @@ from ..claim import Measure, Measured
 from .evidence import NETWORKS, cluster, layout
 
 
-def _conv_devices(found: Layout) -> list[DeviceLayout]:
-    return [device for device in found.devices if any(held.part.layer.convolves for held in device.slices)]
+def _conv_devices(laid_out: Layout) -> list[DeviceLayout]:
+    return [device for device in laid_out.devices if any(held.part.layer.convolves for held in device.slices)]
 
 
 def _shares(name: str, kind: str) -> list[float]:
     """Return the shares of their boards, in percent, that devices with convolutions use."""
-    found = layout(name)
-    return [100 * (found.utilisation(device)[f"{kind}_share"] or 0) for device in _conv_devices(found)]
+    laid_out = layout(name)
+    return [100 * (laid_out.utilisation(device)[f"{kind}_share"] or 0) for device in _conv_devices(laid_out)]
 
 
 def _dsp() -> Measured:
@@ -51,8 +51,8 @@ def _on_chip_devices() -> Measured:
 
 def _needs_balancing() -> Measured:
     """Check whether a network has data that do not fit where they are used."""
-    found = [bool(layout(name).balancing.blocks) or not _fits(name) for name in NETWORKS]
-    return Measured(found, "AlexNet, VGG-16, VGG-19; for the VGGs balancing is not enough in single precision")
+    needed = [bool(layout(name).balancing.blocks) or not _fits(name) for name in NETWORKS]
+    return Measured(needed, "AlexNet, VGG-16, VGG-19; for the VGGs balancing is not enough in single precision")
 
 
 def _most_share(kind: str) -> Measured:
@@ -63,8 +63,8 @@ def _most_share(kind: str) -> Measured:
 
 def _buffers() -> Measured:
     """Measure the layout's bytes of buffers over equation (6)'s, from S, K, OC and the maps' sizes alone."""
-    found, by_hand, counted = layout("alexnet"), 0, 0
-    for device in _conv_devices(found):
+    laid_out, by_hand, counted = layout("alexnet"), 0, 0
+    for device in _conv_devices(laid_out):
         for held in (held for held in device.slices if held.part.layer.convolves):
             part, layer = held.part, held.part.layer
             ins, outs = len(part.in_channels), len(part.out_channels)
@@ -81,8 +81,8 @@ def _buffers() -> Measured:
 
 
 def _limits() -> Measured:
-    found = layout("alexnet")
-    kinds = [key.removesuffix("_share") for key, share in found.utilisation(found.devices[0]).items() if share]
+    laid_out = layout("alexnet")
+    kinds = [key.removesuffix("_share") for key, share in laid_out.utilisation(laid_out.devices[0]).items() if share]
     return Measured(sorted(set(kinds) & {"lut", "ff", "bram", "dsp", "transceiver"}))
 
 

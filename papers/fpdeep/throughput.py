@@ -41,9 +41,9 @@ def _beside(name: str, measure: Callable[[str], float]) -> str:
 
 
 def _energy(name: str) -> float:
-    found = convolutions(name).gop_per_j
-    assert found is not None, "vc709 says what the board draws"
-    return found
+    gop_per_j = convolutions(name).gop_per_j
+    assert gop_per_j is not None, "vc709 says what the board draws"
+    return gop_per_j
 
 
 def _gpu_gains() -> list[float]:
@@ -91,21 +91,21 @@ def _tops() -> Measured:
 
 def _passes() -> Measured:
     """Measure the multiply-accumulates of all engines for a sample over those of FP."""
-    found = []
+    ratios = []
     for name in NETWORKS:
         macs = sum(server.part.macs for server in engine_loads(timing(name)))
-        found.append(macs / network(name).macs)
+        ratios.append(macs / network(name).macs)
     return Measured(
-        found, f"operations are counted {TRAINING_OPERATIONS_PER_MAC // OPERATIONS_PER_MAC} times, as the paper does"
+        ratios, f"operations are counted {TRAINING_OPERATIONS_PER_MAC // OPERATIONS_PER_MAC} times, as the paper does"
     )
 
 
 def _outputs() -> Measured:
-    found = report("vgg16", DEVICES)
+    state = report("vgg16", DEVICES)
     figures = {
-        "throughput": found.images_per_s,
-        "bandwidth demand": found.highest_demand_gbps,
-        "idle stages": found.mean_idle_share,
+        "throughput": state.images_per_s,
+        "bandwidth demand": state.highest_demand_gbps,
+        "idle stages": state.mean_idle_share,
     }
     return Measured([name for name, figure in figures.items() if figure > 0])
 
@@ -113,7 +113,11 @@ def _outputs() -> Measured:
 _TABLE_6 = {"gops": _gops, "gopsj": _gop_per_j, "hours": _hours}
 
 MEASURES: dict[str, Measure] = {
-    **{f"fpdeep-t6-{name}-{column}": partial(of, name) for name in NETWORKS for column, of in _TABLE_6.items()},
+    **{
+        f"fpdeep-t6-{name}-{column}": partial(measure, name)
+        for name in NETWORKS
+        for column, measure in _TABLE_6.items()
+    },
     "fpdeep-abs-energy-gain": _mean_gpu_gain,
     "fpdeep-eff-titanx": _titan_x_gain,
     "fpdeep-eff-k80": _k80_gain,

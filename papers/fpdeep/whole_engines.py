@@ -53,29 +53,29 @@ def _engines(phase: str) -> Iterator[_Engine]:
 
 def _tiles_over_inputs(phase: str) -> Measured:
     """Measure an engine's tiles for each of P over S: least, most."""
-    found = [engine.tiles / engine.engines / engine.inputs for engine in _engines(phase)]
-    return Measured([min(found), max(found)], f"tiles over P S, of {len(found)} engines: least, most")
+    ratios = [engine.tiles / engine.engines / engine.inputs for engine in _engines(phase)]
+    return Measured([min(ratios), max(ratios)], f"tiles over P S, of {len(ratios)} engines: least, most")
 
 
 def _broadcast() -> Measured:
-    found = [engine.tiles / engine.inputs / engine.engines for engine in _engines("eb")]
-    return Measured([min(found), max(found)], f"tiles of each of S CEs over P, of {len(found)} engines: least, most")
+    ratios = [engine.tiles / engine.inputs / engine.engines for engine in _engines("eb")]
+    return Measured([min(ratios), max(ratios)], f"tiles of each of S CEs over P, of {len(ratios)} engines: least, most")
 
 
 def _rate() -> Measured:
     """Measure the output channels that a CE makes in a cycle; below 1 where P does not divide OC."""
-    found = [engine.outputs / engine.pixel_cycles / engine.engines for engine in _engines("fp")]
-    return Measured([sum(found) / len(found), max(found)], "output channels of a CE in a cycle: mean, most")
+    rates = [engine.outputs / engine.pixel_cycles / engine.engines for engine in _engines("fp")]
+    return Measured([sum(rates) / len(rates), max(rates)], "output channels of a CE in a cycle: mean, most")
 
 
 def _whole() -> Measured:
     """Measure the share of FP engines with whole P, and how many boards the networks need for such engines."""
-    found = [engine.tiles / engine.inputs for engine in _engines("fp")]
+    counts = [engine.tiles / engine.inputs for engine in _engines("fp")]
     idle = 100 * idle_share(_timing("alexnet", DEVICES).mapping, _timing("alexnet", DEVICES).cluster)
     fewest = ", ".join(f"{name} {_fewest_devices(name)}" for name in NETWORKS)
     return Measured(
-        sum(each.is_integer() for each in found) / len(found),
-        f"share of {len(found)} FP engines with whole P, AlexNet on 15, idle {idle:.0f} %; fewest FPGAs: {fewest}",
+        sum(count.is_integer() for count in counts) / len(counts),
+        f"share of {len(counts)} FP engines with whole P, AlexNet on 15, idle {idle:.0f} %; fewest FPGAs: {fewest}",
     )
 
 

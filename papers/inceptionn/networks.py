@@ -11,8 +11,8 @@ MIB = 2**20
 
 
 def _model_size(name: str) -> Measured:
-    found = network(name)
-    return Measured(4 * found.parameters / MIB, f"MiB, {found.parameters / 1e6:.2f} M parameters of 4 bytes")
+    loaded = network(name)
+    return Measured(4 * loaded.parameters / MIB, f"MiB, {loaded.parameters / 1e6:.2f} M parameters of 4 bytes")
 
 
 def _layers(name: str) -> Measured:
@@ -49,8 +49,8 @@ def _sum_of_workers() -> Measured:
     errors = random.standard_normal((2 * WORKERS, 4, 7, 6)).astype(np.float32)
 
     def gradient(part: slice) -> np.ndarray:
-        of = (np.ascontiguousarray(maps[part]), np.ascontiguousarray(errors[part]))
-        return conv.gradient(*of, (4, 3, 3, 3), stride=(1, 1), pad=(1, 1)).astype(np.float64)
+        operands = (np.ascontiguousarray(maps[part]), np.ascontiguousarray(errors[part]))
+        return conv.gradient(*operands, (4, 3, 3, 3), stride=(1, 1), pad=(1, 1)).astype(np.float64)
 
     whole = gradient(slice(None))
     parts = sum(gradient(slice(2 * worker, 2 * worker + 2)) for worker in range(WORKERS))

@@ -34,7 +34,7 @@ def _run(workers: int, steps: int | None = None) -> Held:
 
 def _whole(held: Held) -> list[list[int]]:
     """Return the blocks in which each worker has the sum of all gradients."""
-    return [[block for block, of in enumerate(blocks) if len(of) == len(held)] for blocks in held]
+    return [[block for block, summed in enumerate(blocks) if len(summed) == len(held)] for blocks in held]
 
 
 def _missing() -> Measured:

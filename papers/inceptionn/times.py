@@ -53,8 +53,8 @@ def _table_2(step: Callable[[Times], float], name: str) -> Measured:
 
 
 def _percent(step: Callable[[Times], float], name: str) -> Measured:
-    found = times(name, "WA")
-    return Measured(100 * step(found) / found.total, "of our total")
+    seconds = times(name, "WA")
+    return Measured(100 * step(seconds) / seconds.total, "of our total")
 
 
 def _own_percent(name: str, step: str) -> Measured:
@@ -62,25 +62,25 @@ def _own_percent(name: str, step: str) -> Measured:
 
 
 def _all_percent(name: str) -> Measured:
-    found = times(name, "WA")
-    return Measured(100 * (found.node + found.gradient_sum + found.communicate) / found.total, "all steps")
+    seconds = times(name, "WA")
+    return Measured(100 * (seconds.node + seconds.gradient_sum + seconds.communicate) / seconds.total, "all steps")
 
 
 def _all_networks(share: Callable[[Times], float]) -> Measured:
-    found = [times(name, "WA") for name in NETWORKS]
-    return Measured([100 * share(each) / each.total for each in found], _FOUR)
+    all_times = [times(name, "WA") for name in NETWORKS]
+    return Measured([100 * share(seconds) / seconds.total for seconds in all_times], _FOUR)
 
 
-def _communicate(found: Times) -> float:
-    return found.communicate
+def _communicate(seconds: Times) -> float:
+    return seconds.communicate
 
 
-def _gradient_sum(found: Times) -> float:
-    return found.gradient_sum
+def _gradient_sum(seconds: Times) -> float:
+    return seconds.gradient_sum
 
 
-def _total(found: Times) -> float:
-    return found.total
+def _total(seconds: Times) -> float:
+    return seconds.total
 
 
 def _less(part: Callable[[Times], float], name: str, ours: Exchange = "INC", theirs: Exchange = "WA") -> Measured:
@@ -89,8 +89,8 @@ def _less(part: Callable[[Times], float], name: str, ours: Exchange = "INC", the
 
 
 def _range_of(measure: Callable[[str], float]) -> Measured:
-    found = [measure(name) for name in NETWORKS]
-    return Measured([min(found), max(found)], f"{_FOUR}: {', '.join(f'{each:.3g}' for each in found)}")
+    figures = [measure(name) for name in NETWORKS]
+    return Measured([min(figures), max(figures)], f"{_FOUR}: {', '.join(f'{figure:.3g}' for figure in figures)}")
 
 
 def _reduction(name: str) -> float:
@@ -98,14 +98,16 @@ def _reduction(name: str) -> float:
 
 
 def _best_of_wa() -> Measured:
-    found = [less_percent(times(name, "WA+C").communicate, times(name, "WA").communicate) for name in NETWORKS]
-    return Measured(max(found), f"{_FOUR}: {', '.join(f'{each:.1f}' for each in found)}")
+    percents = [less_percent(times(name, "WA+C").communicate, times(name, "WA").communicate) for name in NETWORKS]
+    return Measured(max(percents), f"{_FOUR}: {', '.join(f'{percent:.1f}' for percent in percents)}")
 
 
 def _order(*exchanges: Exchange) -> Measured:
     """Count the networks for which total times do not fall in this order."""
-    found = [[times(name, exchange).total for exchange in exchanges] for name in NETWORKS]
-    return Measured(sum(totals != sorted(totals, reverse=True) for totals in found), f"networks, of {len(NETWORKS)}")
+    totals_by_network = [[times(name, exchange).total for exchange in exchanges] for name in NETWORKS]
+    return Measured(
+        sum(totals != sorted(totals, reverse=True) for totals in totals_by_network), f"networks, of {len(NETWORKS)}"
+    )
 
 
 def _compressed_order() -> Measured:
@@ -120,9 +122,9 @@ def _less_to_sum() -> Measured:
 
 def _share_grows() -> Measured:
     """Measure communication's share with twice the workers, and with nodes twice as fast, over that of Table II."""
-    found, more = times("alexnet", "WA"), times("alexnet", "WA", 2 * WORKERS)
-    share = found.communicate / found.total
-    faster = found.communicate / (found.total - found.node / 2)
+    now, more = times("alexnet", "WA"), times("alexnet", "WA", 2 * WORKERS)
+    share = now.communicate / now.total
+    faster = now.communicate / (now.total - now.node / 2)
     return Measured([more.communicate / more.total / share, faster / share], "AlexNet: 8 workers; nodes twice as fast")
 
 
@@ -138,13 +140,13 @@ def _ratio_not_time() -> Measured:
 
 def _scaled() -> Measured:
     """Measure what INC+C saves by the paper's method: the link's time over the ratio, plus the engines' time."""
-    found, saved = cluster_network(), {}
+    interconnect, saved = cluster_network(), {}
     for name in NETWORKS:
         message_bytes = VALUE_BYTES * (values(name) // WORKERS)
-        link_ps = found.transfer_ps(message_bytes)
-        engines_ps = found.engines.time_ps(message_bytes, int(message_bytes / RATIOS[name]))
+        link_ps = interconnect.transfer_ps(message_bytes)
+        engines_ps = interconnect.engines.time_ps(message_bytes, int(message_bytes / RATIOS[name]))
         saved[name] = less_percent(link_ps / RATIOS[name] + engines_ps, link_ps)
-    how = f"ResNet-50, Table III's ratio; {_FOUR}: {', '.join(f'{each:.1f}' for each in saved.values())}"
+    how = f"ResNet-50, Table III's ratio; {_FOUR}: {', '.join(f'{percent:.1f}' for percent in saved.values())}"
     return Measured(saved["resnet50"], how)
 
 
@@ -156,29 +158,33 @@ def _linear() -> Measured:
     """Measure the largest deviation of exchange times from a straight line, as a share."""
     worst = []
     for name in NETWORKS:
-        found = _line("WA", name)
-        straight = np.polyval(np.polyfit(SCALED, found, 1), SCALED)
-        worst.append(float(np.abs(found / straight - 1).max()))
+        seconds = _line("WA", name)
+        straight = np.polyval(np.polyfit(SCALED, seconds, 1), SCALED)
+        worst.append(float(np.abs(seconds / straight - 1).max()))
     growth = ", ".join(f"{_line('WA', name)[-1] / _line('WA', name)[0]:.2f}" for name in NETWORKS)
     return Measured(worst, f"4 to 8 workers, largest deviation from a line; 8 over 4: {growth} ({_FOUR})")
 
 
 def _flat() -> Measured:
-    found = [float(_line("INC", name)[-1] / _line("INC", name)[0]) for name in LARGE]
+    growths = [float(_line("INC", name)[-1] / _line("INC", name)[0]) for name in LARGE]
     hdc = _line("INC", "hdc")
-    return Measured(found, f"8 over 4 workers: AlexNet, ResNet-50, VGG-16; HDC {hdc[-1] / hdc[0]:.2f}")
+    return Measured(growths, f"8 over 4 workers: AlexNet, ResNet-50, VGG-16; HDC {hdc[-1] / hdc[0]:.2f}")
 
 
 def _below() -> Measured:
-    found = [float((_line("INC", name) / _line("WA", name)).max()) for name in NETWORKS]
-    return Measured(found, f"INC over WA, the most of 4 to 8 workers: {_FOUR}")
+    ratios = [float((_line("INC", name) / _line("WA", name)).max()) for name in NETWORKS]
+    return Measured(ratios, f"INC over WA, the most of 4 to 8 workers: {_FOUR}")
 
 
 def _over_formula(exchange: Exchange) -> Measured:
     """Measure the exchange time over the printed formula's, with full-duplex links and packets without overhead."""
-    found = dataclasses.replace(cluster_network(), packet_overhead_bytes=0, packet_stack_ps=0, blocking=False)
+    interconnect = dataclasses.replace(cluster_network(), packet_overhead_bytes=0, packet_stack_ps=0, blocking=False)
     count = values("alexnet") // 64 * 64
-    alpha, n_beta, n_gamma = found.latency_ps, found.transfer_ps(4 * count), found.sum_ps(4 * count)
+    alpha, n_beta, n_gamma = (
+        interconnect.latency_ps,
+        interconnect.transfer_ps(4 * count),
+        interconnect.sum_ps(4 * count),
+    )
     ratios = []
     for p in (4, 8, 16):
         if exchange == "WA":
@@ -186,7 +192,7 @@ def _over_formula(exchange: Exchange) -> Measured:
             printed = (1 + log) * alpha + (p + log) * n_beta + (p - 1) * n_gamma
         else:
             printed = 2 * (p - 1) * alpha + 2 * (p - 1) / p * n_beta + (p - 1) / p * n_gamma
-        ratios.append(exchange_ps(found, exchange, count, p) / printed)
+        ratios.append(exchange_ps(interconnect, exchange, count, p) / printed)
     return Measured(ratios, "AlexNet's size, 4, 8 and 16 workers, over the formula")
 
 
@@ -202,10 +208,10 @@ def _first_term() -> Measured:
 
 
 def _ratio_of_wire() -> Measured:
-    found = dataclasses.replace(
+    interconnect = dataclasses.replace(
         cluster_network(), packet_overhead_bytes=0, packet_stack_ps=0, blocking=False, latency_ps=0, sum_ps_per_kbyte=0
     )
-    aggregator, ring = (exchange_ps(found, exchange, 10**6) for exchange in ("WA", "INC"))
+    aggregator, ring = (exchange_ps(interconnect, exchange, 10**6) for exchange in ("WA", "INC"))
     return Measured(aggregator / ring, "n beta alone, links that send and receive at once")
 
 
@@ -234,7 +240,7 @@ MEASURES: dict[str, Measure] = {
     "inceptionn-fig3-alexnet-share": partial(_percent, _communicate, "alexnet"),
     "inceptionn-fig3-more-nodes": _share_grows,
     **{claim: measure for name in NETWORKS for claim, measure in _of_table_2(name).items()},
-    "inceptionn-t2-local-30": partial(_all_networks, lambda found: found.total - found.communicate),
+    "inceptionn-t2-local-30": partial(_all_networks, lambda seconds: seconds.total - seconds.communicate),
     "inceptionn-t2-comm-70": partial(_all_networks, _communicate),
     "inceptionn-fig12-order": partial(_order, "WA", "INC"),
     "inceptionn-fig12-c-order": _compressed_order,

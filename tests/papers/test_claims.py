@@ -21,7 +21,7 @@ from emuchain.papers.run import measures
 ROOT = Path(__file__).resolve().parents[2]
 COUNTS = {"bapipe": 131, "farnn": 150, "fpdeep": 221, "inceptionn": 224}
 SLOW = re.compile(
-    "fpdeep-(abs-linear|batch-arb|unaligned-s|latency-no|linear-|intro-linear|epochs|partition-poly|idle-)"
+    "fpdeep-(fp-num-ce|abs-linear|batch-|unaligned-|latency-|linear-|intro-linear|epochs|partition-poly|idle-)"
 )
 
 
