@@ -66,7 +66,7 @@ class Blind:
 
 
 def blind_predictions(paper: str) -> list[Blind]:
-    """Return a paper's blind predictions, if it has any: those of its file blind.py."""
+    """Return a paper's blind predictions, if it has any: those of a file with `blind_predictions`."""
     topics = [topic for topic in modules(f"{__package__}.{paper}") if hasattr(topic, "blind_predictions")]
     return [blind for topic in topics for blind in topic.blind_predictions()]
 
