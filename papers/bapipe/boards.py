@@ -6,8 +6,6 @@ DP take no time. A clock of 93 MHz a DSP is fitted.
 
 from __future__ import annotations
 
-import functools
-
 from ...comm import Interconnect
 from ...emulator.cluster import Board, Link, board_keys, load_cluster
 from ...emulator.common import InputError
@@ -134,9 +132,8 @@ def _settings() -> Measured:
     )
 
 
-FUNCTIONS = {"transceivers": _transceivers}
+FUNCTIONS = {"transceivers": _transceivers, "over_dp": _row}
 MEASURES: dict[str, Measure] = {
-    **{f"bapipe-t6-{cluster}": functools.partial(_row, cluster) for cluster in CLUSTERS},
     "bapipe-t6-trend": _trend,
     "bapipe-t6-schedule": _schedule,
     "bapipe-t6-settings": _settings,

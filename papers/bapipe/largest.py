@@ -6,7 +6,6 @@ keeps, `feature_mbytes` for each LSTM layer. Features that a schedule keeps are 
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Sequence
 
@@ -133,15 +132,8 @@ def _rule() -> Measured:
     return Measured([micro_batches(stages) // stages for stages in GPUS[1:]], "M over N")
 
 
+FUNCTIONS = {"largest": _row, "parameters_over": _ratio}
 MEASURES: dict[str, Measure] = {
-    **{
-        f"bapipe-t5-{method}-{stages}": functools.partial(_row, method, stages)
-        for method in ("dp", "pipedream", "gpipe", "bapipe")
-        for stages in GPUS
-    },
-    "bapipe-abs-memory": functools.partial(_ratio, "dp"),
-    "bapipe-t5-vs-dp": functools.partial(_ratio, "dp"),
-    "bapipe-t5-vs-pipe": functools.partial(_ratio, "gpipe"),
     "bapipe-t5-param-formula": _formula,
     "bapipe-t5-order": _order,
     "bapipe-t5-pipedream-flat": _flat,

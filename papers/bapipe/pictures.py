@@ -10,7 +10,7 @@ from ...emulator.schedule import Kind, Machine, Transport
 from ...emulator.view import PipelineDrawing, draw_chart, new_figure, save_figure
 from ..claim import Measure, Value, load_claims
 from ..run import Draw, measures
-from . import boards, largest, speedups
+from . import boards, speedups
 from .schedules import Case, run, shape_of
 from .timelines import FIG_3, FIG_4
 
@@ -114,7 +114,7 @@ def draw_largest(path: pathlib.Path) -> None:
     pairs = {
         f"{method}{gpus}": pair
         for method in methods
-        for gpus, pair in _pairs(largest.MEASURES, f"t5-{method}").items()
+        for gpus, pair in _pairs(measures("bapipe"), f"t5-{method}").items()
         if gpus.isdigit()
     }
     _bars(path, {"layers of the largest GNMT-L": pairs})
@@ -122,7 +122,7 @@ def draw_largest(path: pathlib.Path) -> None:
 
 def draw_fpgas(path: pathlib.Path) -> None:
     """Draw Table VI: speed-up over DP of ResNet-50 on FPGAs."""
-    pairs = _pairs(boards.MEASURES, "t6-")
+    pairs = _pairs(measures("bapipe"), "t6-")
     _bars(path, {"ResNet-50: speed-up over DP": {name: pairs[name] for name in boards.CLUSTERS}})
 
 

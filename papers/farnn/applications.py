@@ -7,7 +7,6 @@ are the devices, half the PCIe lanes, and a Versal beside a V100.
 
 from __future__ import annotations
 
-import functools
 import itertools
 
 from ...emulator.cluster import Gpu, board_keys
@@ -63,11 +62,9 @@ def ds2_reduction(build: str, cell: Cell, batch: int) -> float:
     return reduction(time_ps(workload, FARNN[build, cell]), standard_ps(workload))
 
 
-def _ds2(cell: Cell) -> Measured:
-    persistent = reduction(
-        time_ps(deep_speech(cell, 2), FARNN["13P", cell]),
-        persistent_ps(deep_speech(cell, 2)),
-    )
+def _ds2(cells: str) -> Measured:
+    cell = Cell(cells)
+    persistent = reduction(time_ps(deep_speech(cell, 2), FARNN["13P", cell]), persistent_ps(deep_speech(cell, 2)))
     return Measured(ds2_reduction("13P", cell, 2), f"against cuDNN-Std; against cuDNN-PD {persistent:.1f} %")
 
 
@@ -179,22 +176,17 @@ def _logic() -> Measured:
     return Measured([ours[key] / base[key] for key in ("lut", "on_chip_memory_kbit")], "boards' files: LUTs, memory")
 
 
+FUNCTIONS = {
+    "encoder": _encoder,
+    "ds2": _ds2,
+    "total_of_rnnt": _total,
+    "encoder_batches": _batches,
+    "delay_product": _delay_product,
+}
 MEASURES: dict[str, Measure] = {
-    "farnn-abs-speedup": functools.partial(_encoder, "13P"),
-    "farnn-intro-ds2-52": functools.partial(_ds2, Cell.LSTM),
-    "farnn-intro-rnnt-48": functools.partial(_total, "13P"),
-    "farnn-intro-rnnt-batch8": functools.partial(_batches, "13P", 8),
-    "farnn-ds2-13p-lstm": functools.partial(_ds2, Cell.LSTM),
-    "farnn-ds2-13p-gru": functools.partial(_ds2, Cell.GRU),
     "farnn-ds2-batch4": _ds2_batches,
     "farnn-ds2-gru-b4": _ds2_gru_4,
-    **{f"farnn-rnnt-enc-{build.lower()}": functools.partial(_encoder, build) for build in ENCODERS},
-    **{f"farnn-rnnt-total-{build.lower()}": functools.partial(_total, build) for build in ENCODERS},
-    "farnn-rnnt-batch-9p": functools.partial(_batches, "9P", 4),
-    "farnn-rnnt-batch-13p": functools.partial(_batches, "13P", 8),
     "farnn-energy-ds2": _ds2_energy,
-    "farnn-edp-rnnt-b1": functools.partial(_delay_product, 1),
-    "farnn-edp-rnnt-b2": functools.partial(_delay_product, 2),
     "farnn-energy-large-batch": _large_batch,
     "farnn-platform": _devices,
     "farnn-pcie-x8-slow": _halved,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 
 from ...emulator.cluster import Gpu
@@ -59,7 +58,8 @@ def _gain(build: str, cell: Cell) -> float:
     return reduction(time_ps(workload, FARNN[build, cell]), persistent_ps(workload))
 
 
-def _fig_7(build: str, cell: Cell) -> Measured:
+def _fig_7(build: str, cells: str) -> Measured:
+    cell = Cell(cells)
     ms = time_ps(synthetic(cell), FARNN[build, cell]) / 1e9
     return Measured(_gain(build, cell), f"{ms:.1f} ms; cuDNN-PD {persistent_ps(synthetic(cell)) / 1e9:.1f} ms")
 
@@ -203,16 +203,12 @@ def _persistent_best() -> Measured:
     return Measured(ratios, "cuDNN-Std over cuDNN-PD at batch 1: LSTM, GRU")
 
 
+FUNCTIONS = {"fig_7": _fig_7, "utilisation": _utilisation}
 MEASURES: dict[str, Measure] = {
     "farnn-fig2-rmvm": _recurrent_share,
     "farnn-fig2-imvm": _input_share,
     "farnn-fig2-order": _order,
     "farnn-pd-best-small": _persistent_best,
-    **{
-        f"farnn-fig7-{cell.value}-{build.lower()}": functools.partial(_fig_7, build, cell)
-        for cell in Cell
-        for build in ("9P", "13P")
-    },
     "farnn-fig7-order": _fig_7_order,
     "farnn-fig7-pd-falls": _persistent_falls,
     "farnn-gru-lstm-size": _sizes,
@@ -223,7 +219,6 @@ MEASURES: dict[str, Measure] = {
     "farnn-fig9-pd-linear": _persistent_linear,
     "farnn-fig9-farnn-3p4": _batch_ratio,
     "farnn-fig9-sub-linear": _sub_linear,
-    **{f"farnn-fig9-util-b{batch}": functools.partial(_utilisation, batch) for batch in BATCHES},
     "farnn-fig10-allfpga": _all_fpga,
     "farnn-fig10-nooverlap": _no_overlap,
     "farnn-overlap-layers": _layers,

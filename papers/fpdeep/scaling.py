@@ -7,7 +7,6 @@ before a link is slower than all engines for the first time.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from ...emulator.common import gbps
 from ...emulator.mapping import VALUE_BYTES
@@ -153,9 +152,8 @@ def _transceivers() -> Measured:
     return Measured(links * transceivers, f"{transceivers} for each of {links} links, both directions")
 
 
+FUNCTIONS = {"linear_limit": _limit}
 MEASURES: dict[str, Measure] = {
-    **{f"fpdeep-linear-limit-{name}": partial(_limit, name) for name in NETWORKS},
-    "fpdeep-intro-linear-83-six-trx": partial(_limit, "alexnet"),
     "fpdeep-abs-linear-100": _wide_limits,
     "fpdeep-linear-order": _order,
     "fpdeep-bottleneck-is-link": _slowest_of_many,

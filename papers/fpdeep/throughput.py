@@ -11,7 +11,6 @@ same GOPS and GOPS/J, and hours in proportion to the convolutions' operations.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 
 from ...emulator.network import OPERATIONS_PER_MAC, TRAINING_OPERATIONS_PER_MAC
 from ...emulator.timing import engine_loads
@@ -163,14 +162,8 @@ def _fitted_share(name: str) -> float:
     return round((low + high) / 2, 4)
 
 
-_TABLE_6 = {"gops": _gops, "gopsj": _gop_per_j, "hours": _hours}
-
+FUNCTIONS = {"gops": _gops, "gop_per_j": _gop_per_j, "hours": _hours}
 MEASURES: dict[str, Measure] = {
-    **{
-        f"fpdeep-t6-{name}-{column}": partial(measure, name)
-        for name in NETWORKS
-        for column, measure in _TABLE_6.items()
-    },
     "fpdeep-abs-energy-gain": _mean_gpu_gain,
     "fpdeep-eff-titanx": _titan_x_gain,
     "fpdeep-eff-k80": _k80_gain,

@@ -48,13 +48,13 @@ def exchange_seconds(name: str, exchange: Exchange, workers: int) -> float:
     return exchange_ps(cluster_network(), exchange, values(name), workers) * 1e-12
 
 
-def _table_2(step: Callable[[Times], float], name: str) -> Measured:
-    return Measured(step(times(name, "WA")))
+def _seconds(name: str, part: str) -> Measured:
+    return Measured(getattr(times(name, "WA"), part))
 
 
-def _percent(step: Callable[[Times], float], name: str) -> Measured:
+def _percent(name: str, part: str) -> Measured:
     seconds = times(name, "WA")
-    return Measured(100 * step(seconds) / seconds.total, "of our total")
+    return Measured(100 * getattr(seconds, part) / seconds.total, "of our total")
 
 
 def _own_percent(name: str, step: str) -> Measured:
@@ -71,20 +71,8 @@ def _all_networks(share: Callable[[Times], float]) -> Measured:
     return Measured([100 * share(seconds) / seconds.total for seconds in all_times], _FOUR)
 
 
-def _communicate(seconds: Times) -> float:
-    return seconds.communicate
-
-
-def _gradient_sum(seconds: Times) -> float:
-    return seconds.gradient_sum
-
-
-def _total(seconds: Times) -> float:
-    return seconds.total
-
-
-def _less(part: Callable[[Times], float], name: str, ours: Exchange = "INC", theirs: Exchange = "WA") -> Measured:
-    mine, other = (part(times(name, exchange)) for exchange in (ours, theirs))
+def _less(name: str, part: str, ours: Exchange = "INC", theirs: Exchange = "WA") -> Measured:
+    mine, other = (getattr(times(name, exchange), part) for exchange in (ours, theirs))
     return Measured(less_percent(mine, other), f"{mine:.4g} s of {other:.4g} s")
 
 
@@ -220,37 +208,26 @@ def _at_same_accuracy(name: str) -> Measured:
     return Measured(speedup(name, EXTRA_EPOCHS), how)
 
 
-def _of_table_2(name: str) -> dict[str, Measure]:
-    begin = f"inceptionn-t2-{name}"
-    return {
-        f"{begin}-grad-sum-s": partial(_table_2, _gradient_sum, name),
-        f"{begin}-grad-sum-pct": partial(_percent, _gradient_sum, name),
-        f"{begin}-communicate-s": partial(_table_2, _communicate, name),
-        f"{begin}-communicate-pct": partial(_percent, _communicate, name),
-        f"{begin}-total-s": partial(_table_2, _total, name),
-        f"inceptionn-fig12-{name}-total": partial(_less, _total, name),
-        f"inceptionn-fig12-{name}-comm": partial(_less, _communicate, name),
-    }
-
-
-FUNCTIONS = {"own_percent": _own_percent, "all_percent": _all_percent, "over_formula": _over_formula}
+FUNCTIONS = {
+    "seconds": _seconds,
+    "percent": _percent,
+    "own_percent": _own_percent,
+    "all_percent": _all_percent,
+    "less": _less,
+    "over_formula": _over_formula,
+    "at_same_accuracy": _at_same_accuracy,
+}
 MEASURES: dict[str, Measure] = {
     "inceptionn-abs-comm": partial(_range_of, _reduction),
     "inceptionn-abs-speedup": partial(_range_of, speedup),
-    "inceptionn-fig3-alexnet-share": partial(_percent, _communicate, "alexnet"),
     "inceptionn-fig3-more-nodes": _share_grows,
-    **{claim: measure for name in NETWORKS for claim, measure in _of_table_2(name).items()},
     "inceptionn-t2-local-30": partial(_all_networks, lambda seconds: seconds.total - seconds.communicate),
-    "inceptionn-t2-comm-70": partial(_all_networks, _communicate),
+    "inceptionn-t2-comm-70": partial(_all_networks, lambda seconds: seconds.communicate),
     "inceptionn-fig12-order": partial(_order, "WA", "INC"),
     "inceptionn-fig12-c-order": _compressed_order,
     "inceptionn-fig12-wac-comm": _best_of_wa,
-    "inceptionn-fig12-incc-wa": partial(_less, _communicate, "resnet50", "INC+C", "WA"),
-    "inceptionn-fig12-incc-inc": partial(_less, _communicate, "resnet50", "INC+C", "INC"),
     "inceptionn-fig12-incc-speedup": partial(_range_of, speedup),
     "inceptionn-fig12-compute-less": _less_to_sum,
-    "inceptionn-acc-speedup-vgg16": partial(_at_same_accuracy, "vgg16"),
-    "inceptionn-acc-speedup-alexnet": partial(_at_same_accuracy, "alexnet"),
     "inceptionn-scaling-method": _scaled,
     "inceptionn-ratio-not-time": _ratio_not_time,
     "inceptionn-fig15-wa-linear": _linear,

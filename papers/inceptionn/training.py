@@ -249,6 +249,7 @@ def _two_bits_range() -> Measured:
     return Measured([min(shares), max(shares)], who)
 
 
+FUNCTIONS = {"table_3": _table_3}
 MEASURES: dict[str, Measure] = {
     "inceptionn-fig4-trunc-g-vs-w": _weights_or_gradients,
     "inceptionn-fig4-w-complex": _weights_of_complex,
@@ -261,11 +262,6 @@ MEASURES: dict[str, Measure] = {
     "inceptionn-fig14-inc-2-6": _ratios_at_6,
     "inceptionn-fig14-acc-2-6": _loss_at_6,
     "inceptionn-fig14-ratio-bound": _ratio_rises,
-    **{
-        f"inceptionn-t3-{name}-eb{-exponent}": partial(_table_3, name, exponent)
-        for name in NETWORKS
-        for exponent in EXPONENTS
-    },
     "inceptionn-t3-2bit-90": _two_bits,
     "inceptionn-t3-2bit-range": _two_bits_range,
     "inceptionn-ratio-2-10": _ratio_range,
