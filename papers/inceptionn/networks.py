@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...kernels.number import FP32
 from ..claim import Measure, Measured
 from .evidence import WORKERS, network
 
@@ -12,7 +13,8 @@ MIB = 2**20
 
 def _model_size(name: str) -> Measured:
     loaded = network(name)
-    return Measured(4 * loaded.parameters / MIB, f"MiB, {loaded.parameters / 1e6:.2f} M parameters of 4 bytes")
+    size_mib = FP32.bytes_of(loaded.parameters) / MIB
+    return Measured(size_mib, f"MiB, {loaded.parameters / 1e6:.2f} M parameters of 4 bytes")
 
 
 def _layers(name: str) -> Measured:
