@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.codec import Codec
+from ...kernels.number import FP32
 from ..interconnect import COMPRESSIBLE_TOS, Interconnect
 from .gradient import Gradient, GradientMessage, Values
-from .time import VALUE_BYTES, Sizes
+from .time import Sizes
 
 ORDINARY_TOS = 0
 
@@ -94,7 +95,7 @@ class Nic:
         if message.payload is None:
             return None
         if message.tos != COMPRESSIBLE_TOS or not self._codec.compresses:
-            return message.payload[: VALUE_BYTES * count].view(np.float32)
+            return message.payload[: FP32.bytes_of(count)].view(np.float32)
         return self._codec.decompress(message.payload, count)
 
     def round(self, gradient: Gradient, message: GradientMessage) -> None:

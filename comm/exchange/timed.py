@@ -9,12 +9,12 @@ import functools
 
 import numpy as np
 
+from ...kernels.number import FP32
 from ..host import Mailbox
 from ..interconnect import Interconnect
 from .gradient import Gradient
 from .groups import DataParallel, OnExchange
 from .time import (
-    VALUE_BYTES,
     Compressed,
     Times,
     aggregator_ends_ps,
@@ -45,7 +45,7 @@ def exchange_ends_ps(
     if data_parallel.exchange == "ring":
         blocks = None if compressed is None else compressed(ring_messages(count, data_parallel.replicas))
         return ring_of_nodes_ps(interconnect, ready_ps, count, blocks), free_ps
-    gradients = None if compressed is None else compressed(np.full(data_parallel.replicas, VALUE_BYTES * count))
+    gradients = None if compressed is None else compressed(np.full(data_parallel.replicas, FP32.bytes_of(count)))
     return aggregator_ends_ps(interconnect, ready_ps, count, gradients, free_ps=free_ps)
 
 
@@ -63,7 +63,7 @@ def _compressed(data_parallel: DataParallel) -> Compressed | None:
         return None
     if data_parallel.ratio is not None:
         return functools.partial(bytes_at_ratio, ratio=data_parallel.ratio)
-    return lambda message_bytes: codec.expected_bytes(message_bytes // VALUE_BYTES)
+    return lambda message_bytes: codec.expected_bytes(FP32.values_in(message_bytes))
 
 
 class TimedExchange:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.number import FP32
 from ..common import percent
 from .figures import Pace, Sheet, as_ratio, geometric_mean, interleaved, median_ratio
 from .shapes import Layer
@@ -88,13 +89,14 @@ def measure(measured: Sequence[Layer], pace: Pace, torch: ModuleType | None) -> 
         if torch is not None:
             sides.append(_theirs(torch, layer, *arrays))
             _check(layer, *(call() for call in sides))
-        count = max(layer.weight_bytes // 4, _LEAST_READ)
-        numbers, times = in_huge_pages(4 * count).view(np.float32), -(-_READ_BYTES // (4 * count))
+        count = max(FP32.values_in(layer.weight_bytes), _LEAST_READ)
+        size = FP32.bytes_of(count)
+        numbers, times = in_huge_pages(size).view(np.float32), -(-_READ_BYTES // size)
         numbers.fill(1)
         bounds = functools.partial(multiply_add, _PEAK_ROUNDS), functools.partial(read, numbers, times)
         *ours_and_theirs, peak_s, read_s = interleaved([*sides, *bounds], pace)
         flop_s = [seconds / (_PEAK_ROUNDS * FLOP_OF_ROUND) for seconds in peak_s]
-        byte_s = [seconds / (4 * count * times) for seconds in read_s]
+        byte_s = [seconds / (size * times) for seconds in read_s]
         yield row_of(layer, flop_s, byte_s, *ours_and_theirs)
 
 

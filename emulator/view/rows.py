@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...comm import Times
-from ..mapping import VALUE_BYTES, DataPath, StreamKey
+from ...kernels.number import FP32
+from ..mapping import DataPath, StreamKey
 from ..network import Phase
 from ..plan import ChainPlan
 from ..timing import exchange_name
@@ -107,7 +108,7 @@ def _stage_lanes(plan: ChainPlan, stage: int) -> Iterator[RowLane]:
         size, backwards = stream.row_bytes, last_first and key.path in ERROR_PATHS
         yield RowLane(device, path, resource.name, LaneKind.LINK, stage, key, size, resource.latency_ps, backwards)
     if plan.data_parallel.replicas > 1:
-        size = VALUE_BYTES * clock.streams.gradient_values
+        size = FP32.bytes_of(clock.streams.gradient_values)
         name = exchange_name(stage)
         named = f"{title(name)} of stage {stage}" if several else title(name)
         yield RowLane(device, named, name, LaneKind.EXCHANGE, stage, None, size)

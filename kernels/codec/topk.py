@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..inceptionn.format import Buffer, CodecError, opened, values_of
-from .codec import FLOAT_BYTES, Codec, Count
+from ..number import FP32, Count
+from .codec import Codec
 
-_ENTRY_BYTES = 2 * FLOAT_BYTES
+_ENTRY_BYTES = 4 + FP32.bytes_of(1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,11 +15,12 @@ from ...emulator.explore import Candidate, Wires, data_parallel, pipelined
 from ...emulator.network import load_network
 from ...emulator.profile import BoardStages
 from ...emulator.schedule import pipeline_kind
+from ...kernels.number import FP16
 from ..claim import Measure, Measured
 from ..constants import changed, in_force, in_use, kept
 from .constants import DSP_MHZ
 
-VALUE_BYTES, MICRO_BATCH, MINI_BATCH = 2, 1, 128
+NUMBER, MICRO_BATCH, MINI_BATCH = FP16, 1, 128
 """Section IV-C: fp16, micro-batch 1, mini-batch 128."""
 DDR_GBYTES_PER_S = 40
 """Table IV: "~40"."""
@@ -47,7 +48,7 @@ def boards_of(cluster: str) -> tuple[Board, ...]:
 
 @kept
 def _stages(cluster: str) -> BoardStages:
-    return BoardStages(load_network("resnet50"), boards_of(cluster), MICRO_BATCH, VALUE_BYTES)
+    return BoardStages(load_network("resnet50"), boards_of(cluster), MICRO_BATCH, NUMBER)
 
 
 @kept
@@ -137,7 +138,7 @@ def _platforms() -> Measured:
 def _settings() -> Measured:
     micro_batches = pipeline("4vcu118").micro_batches
     return Measured(
-        [MINI_BATCH // micro_batches, MINI_BATCH], f"{micro_batches} micro-batches; {VALUE_BYTES} bytes a value"
+        [MINI_BATCH // micro_batches, MINI_BATCH], f"{micro_batches} micro-batches; {NUMBER.bytes_of(1)} bytes a value"
     )
 
 

@@ -10,9 +10,9 @@ import functools
 import itertools
 from collections.abc import Callable, Sequence
 
-from ...emulator.mapping import VALUE_BYTES
 from ...emulator.schedule import Machine, Shape, StageCosts, pipeline_kind
 from ...emulator.timing import time_shape
+from ...kernels.number import FP32
 from ..claim import Measure, Measured
 from ..constants import in_use, kept
 from .constants import FEATURE_MBYTES, PARAMETER_BYTES
@@ -40,7 +40,7 @@ def kept_batches(schedule: str, stages: int) -> tuple[int, ...]:
 
 def layer_bytes(layer: ChainLayer, batches: int, weight_copies: int = 1) -> float:
     """Return the memory of a layer, which keeps features of some batches and more than one copy of its weights."""
-    of_parameter = in_use(PARAMETER_BYTES) + (weight_copies - 1) * VALUE_BYTES
+    of_parameter = in_use(PARAMETER_BYTES) + (weight_copies - 1) * FP32.bytes_of(1)
     return of_parameter * layer.parameters + batches * layer.lstm_layers * in_use(FEATURE_MBYTES) * 1e6
 
 

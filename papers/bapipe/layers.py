@@ -11,9 +11,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ...emulator.mapping import VALUE_BYTES, Slice, cut_channels
+from ...emulator.mapping import Slice, cut_channels
 from ...emulator.network import load_network
 from ...emulator.profile import PartNeeds, boundary_bytes
+from ...kernels.number import FP32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +34,7 @@ class ChainLayer:
     @property
     def parameter_bytes(self) -> int:
         """Bytes of the weights, or of their gradients."""
-        return VALUE_BYTES * self.parameters
+        return FP32.bytes_of(self.parameters)
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from ...emulator.network import load_network
 from ...emulator.profile import BoardStages, board_stage
 from ..claim import Measure, Measured
 from . import gpus
-from .boards import VALUE_BYTES, pipeline
+from .boards import NUMBER, pipeline
 from .layers import pipedream_stages, zoo_layers
 from .speedups import stages_of
 
@@ -43,7 +43,7 @@ def _shares() -> Measured:
 def _profile() -> Measured:
     """Return what the profile of a layer has on a board."""
     [part], board = whole_layers(load_network("vgg16"), 3, 4), load_cluster("u280").board(0)
-    costs = board_stage([part], board, 1, 1, value_bytes=VALUE_BYTES).costs
+    costs = board_stage([part], board, 1, 1, number=NUMBER).costs
     said = {
         "FP time": costs.forward_ps,
         "BP time": costs.backward_ps,
@@ -58,7 +58,7 @@ def _explored(**keys: float) -> list[str]:
     changes = {key.replace("__", "."): value for key, value in keys.items()}
     cluster = load_cluster("u280", changes)
     boards = (cluster.board(0),) * 4
-    stages = BoardStages(load_network("vgg16"), boards, 1, VALUE_BYTES)
+    stages = BoardStages(load_network("vgg16"), boards, 1, NUMBER)
     found = partition(stages, (cluster.slowest_link,) * 3, Demand((4, 3, 2, 1)))
     return [f"{step.name}: {step.reason}" for step in found.steps]
 

@@ -19,6 +19,7 @@ from ...emulator.timing.pair import (
     all_needs,
     pair_of,
 )
+from ...kernels.number import FP32
 from ..claim import Measure, Measured
 from . import runs
 from .runs import synthetic
@@ -108,7 +109,7 @@ def _pinned() -> Measured:
 def _saved() -> Measured:
     [first, *_] = needs()
     steps = tasks(lambda task: task.part is Part.STEPS)
-    ratio = first.kept_bytes / (4 * runs.STEPS * runs.CELLS[Cell.LSTM])
+    ratio = first.kept_bytes / FP32.bytes_of(runs.STEPS * runs.CELLS[Cell.LSTM])
     return Measured([ratio, len(steps) / runs.LAYERS], "vectors kept of a step: four gates, c and h; passes of a layer")
 
 

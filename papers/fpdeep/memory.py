@@ -10,9 +10,10 @@ import functools
 import itertools
 import math
 
-from ...emulator.mapping import VALUE_BYTES, DataPath, parameter_memory, slice_memory
+from ...emulator.mapping import DataPath, parameter_memory, slice_memory
 from ...emulator.plan import OFF_CHIP_PASSES, DeviceLayout, SliceLayout, lay_out_on_chip, place_on_chip
 from ...emulator.timing import Timing
+from ...kernels.number import FP16, FP32, NumberFormat
 from ..claim import Measure, Measured
 from .evidence import BALANCED, NETWORKS, cluster, layout, mapping, plan
 
@@ -52,21 +53,19 @@ def _peak_with_balancing() -> Measured:
 
 def _peak_of_vgg16() -> float:
     """Return the same for VGG-16 as it fits 15 FPGAs: with values of 2 bytes and Act-RAMs for one sample."""
-    found, value_bytes = mapping("vgg16"), 2
-    _, balancing = place_on_chip(found, cluster(), [1] * len(found.devices), value_bytes)
+    found = mapping("vgg16")
+    _, balancing = place_on_chip(found, cluster(), [1] * len(found.devices), FP16)
     assert balancing.fits and balancing.blocks, "so it does, with balanced parameters"
-    plain = [
-        [count * value_bytes // VALUE_BYTES for count in both] for both in _directions(Timing.of(found, cluster()))
-    ]
+    plain = _directions(Timing.of(found, cluster()), FP16)
     return max(max(both) + balancing.link_bytes(link) for link, both in enumerate(plain)) / max(map(max, plain))
 
 
-def _directions(found: Timing) -> list[tuple[int, int]]:
-    """Return the bytes of a sample to the right and to the left over each link."""
+def _directions(found: Timing, number: NumberFormat = FP32) -> list[tuple[int, int]]:
+    """Return the bytes of a sample to the right and to the left over each link, with values of a format."""
     return [
         (
-            sum(stream.sample_bytes for stream in link if stream.path.is_forward),
-            sum(stream.sample_bytes for stream in link if not stream.path.is_forward),
+            number.bytes_of(sum(stream.sample_values for stream in link if stream.path.is_forward)),
+            number.bytes_of(sum(stream.sample_values for stream in link if not stream.path.is_forward)),
         )
         for link in found.links
     ]
@@ -90,9 +89,9 @@ def _lpram(what: str) -> Measured:
         banks = len(part.in_channels) * math.prod(part.layer.kernel)
         memory = parameter_memory(part, part.end - part.begin)
         found = {
-            "size": memory.bytes // VALUE_BYTES / (banks * len(part.out_channels)),
+            "size": FP32.values_in(memory.bytes) / (banks * len(part.out_channels)),
             "banks": memory.banks / banks,
-            "depth": memory.bytes / VALUE_BYTES / memory.banks / len(part.out_channels),
+            "depth": FP32.values_in(memory.bytes) / memory.banks / len(part.out_channels),
         }
         worst = max(worst, abs(found[what] - 1))
     return Measured(worst, f"largest deviation of {len(deep)} slices with over 64 output channels")

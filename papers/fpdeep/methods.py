@@ -10,8 +10,9 @@ import itertools
 import math
 from functools import partial
 
-from ...emulator.mapping import VALUE_BYTES, partition, streams
+from ...emulator.mapping import partition, streams
 from ...emulator.studies import Method, Ports, Topology, chain_topology, direct_topology, section, whole_layers
+from ...kernels.number import FP32
 from ..claim import Measure, Measured
 from ..constants import kept
 from .evidence import DEVICES, NETWORKS, cluster, comparison, layout, mapping, network
@@ -158,7 +159,7 @@ def _coarse_pipeline() -> Measured:
         held = sum(s.memory.act_ram.bytes for device in layout(name).devices for s in device.slices)
         layers = network(name).layers
         waiting = sum(
-            (2 * behind + 1) * VALUE_BYTES * math.prod(layer.input) for behind, layer in enumerate(reversed(layers))
+            (2 * behind + 1) * FP32.bytes_of(math.prod(layer.input)) for behind, layer in enumerate(reversed(layers))
         )
         found.append(waiting / held)
     return Measured(found, "on 15 FPGAs: AlexNet, VGG-16, VGG-19")

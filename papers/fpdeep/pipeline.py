@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ...emulator.mapping import VALUE_BYTES
 from ...emulator.plan import ChainPlan, find_steady
 from ...emulator.run import simulate, steady_period_ps
 from ...emulator.schedule import Kind
 from ...emulator.studies import Method
 from ...emulator.timing import engine_loads
+from ...kernels.number import FP32
 from ..claim import Measure, Measured
 from .evidence import BALANCED, DEVICES, NETWORKS, cluster, comparison, layout, network, plan, report, timing
 
@@ -68,7 +68,7 @@ def _local() -> Measured:
     shares = []
     for name, devices in (*((name, DEVICES) for name in NETWORKS), BALANCED):
         away = sum(block.parameter_bytes for block in layout(name, devices).balancing.blocks)
-        shares.append(away / (VALUE_BYTES * network(name).parameters))
+        shares.append(away / FP32.bytes_of(network(name).parameters))
     how = f"share updated elsewhere: three networks on {DEVICES} FPGAs; {BALANCED[0]} on {BALANCED[1]}"
     return Measured(shares, how)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 
 from ...emulator.cluster import Fpga, lut_multipliers
-from ...emulator.mapping import VALUE_BYTES
 from ...emulator.plan import DeviceLayout, Layout
+from ...kernels.number import FP32
 from ..claim import Measure, Measured
 from .evidence import NETWORKS, cluster, layout
 
@@ -77,7 +77,7 @@ def _buffers() -> Measured:
             values += ins * kernel_rows * columns + outs * out_columns  # line buffer of FP, PAB
             if layer.needs_errors:
                 values += outs * kernel_rows * out_columns + ins * columns  # line buffer of EB, error buffer
-            by_hand += VALUE_BYTES * values
+            by_hand += FP32.bytes_of(values)
             counted += held.memory.total.bytes
     return Measured(counted / by_hand, "AlexNet's convolutions on 15 FPGAs")
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from functools import partial
 
 from ...emulator.common import gbps
-from ...emulator.mapping import VALUE_BYTES
 from ...emulator.plan import transceivers_used
 from ...emulator.studies import chain_topology
 from ...emulator.timing import LinkLoad, link_loads
+from ...kernels.number import FP32
 from ..claim import Measure, Measured
 from .evidence import (
     DEVICES,
@@ -61,7 +61,7 @@ def _limit(name: str) -> Measured:
     limit = linear_limit(name)
     link = max(_links(name, limit + 1), key=lambda load: load.sample_ps)
     how = (
-        f"then {link.name}, {link.sample_bytes // VALUE_BYTES} values per sample; roofs meet at {roofs_meet(name):.1f}"
+        f"then {link.name}, {FP32.values_in(link.sample_bytes)} values per sample; roofs meet at {roofs_meet(name):.1f}"
     )
     return Measured(limit, how)
 

@@ -13,8 +13,9 @@ from typing import Literal
 import numpy as np
 
 from ...comm import Interconnect
-from ...comm.exchange import VALUE_BYTES, aggregator_ps, bytes_at_ratio, ring_messages, ring_ps
+from ...comm.exchange import aggregator_ps, bytes_at_ratio, ring_messages, ring_ps
 from ...emulator.network import Network, load_network
+from ...kernels.number import FP32
 from ..constants import cluster_of, kept
 
 NETWORKS = ("alexnet", "hdc", "resnet50", "vgg16")
@@ -77,7 +78,7 @@ def cluster_network() -> Interconnect:
 
 def values(name: str) -> int:
     """Return the number of values in a gradient."""
-    return HDC_BYTES // VALUE_BYTES if name == "hdc" else network(name).parameters
+    return FP32.values_in(HDC_BYTES) if name == "hdc" else network(name).parameters
 
 
 def exchange_ps(found: Interconnect, exchange: Exchange, count: int, workers: int = WORKERS, ratio: float = 1) -> int:
@@ -86,7 +87,7 @@ def exchange_ps(found: Interconnect, exchange: Exchange, count: int, workers: in
     if exchange.startswith("INC"):
         made = bytes_at_ratio(ring_messages(count, workers), ratio) if compresses else None
         return int(ring_ps(found, ready, count, made).max())
-    made = bytes_at_ratio(np.full(workers, VALUE_BYTES * count), ratio) if compresses else None
+    made = bytes_at_ratio(np.full(workers, FP32.bytes_of(count)), ratio) if compresses else None
     return int(aggregator_ps(found, ready, count, made).max())
 
 

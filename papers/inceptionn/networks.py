@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from ...kernels.number import FP32
 from ..claim import Measure, Measured
 from .evidence import NETWORKS, WORKERS, network
 
@@ -14,7 +15,7 @@ MIB = 2**20
 
 def _size(name: str) -> Measured:
     found = network(name)
-    return Measured(4 * found.parameters / MIB, f"MiB, {found.parameters / 1e6:.2f} M parameters of 4 bytes")
+    return Measured(FP32.bytes_of(found.parameters) / MIB, f"MiB, {found.parameters / 1e6:.2f} M parameters of 4 bytes")
 
 
 def _layers(name: str) -> Measured:

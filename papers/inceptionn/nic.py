@@ -19,6 +19,7 @@ from ...emulator.cluster import load_cluster
 from ...kernels import CodecError, inceptionn
 from ...kernels.codec import Inceptionn
 from ...kernels.inceptionn import hardware
+from ...kernels.number import FP32
 from ..claim import Measure, Measured
 from .codec import EXPONENT, Floats, numbers
 from .evidence import cluster_network
@@ -165,7 +166,7 @@ def _burst() -> Measured:
 
 
 def _floats() -> Measured:
-    return Measured(_burst_bytes() / 4, "values that the engine takes in a cycle")
+    return Measured(_burst_bytes() / FP32.bytes_of(1), "values that the engine takes in a cycle")
 
 
 def _frequency() -> Measured:

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from ...comm.exchange import VALUE_BYTES
+from ...kernels.number import FP32
 from ..claim import Measure, Measured
 from .evidence import (
     EXCHANGES,
@@ -140,7 +140,7 @@ def _scaled() -> Measured:
     """Measure what INC+C saves by the paper's method: the link's time over the ratio, plus the engines' time."""
     found, saved = cluster_network(), {}
     for name in NETWORKS:
-        message_bytes = VALUE_BYTES * (values(name) // WORKERS)
+        message_bytes = FP32.bytes_of(values(name) // WORKERS)
         link_ps = found.transfer_ps(message_bytes)
         engines_ps = found.engines.time_ps(message_bytes, int(message_bytes / RATIOS[name]))
         saved[name] = less_percent(link_ps / RATIOS[name] + engines_ps, link_ps)
@@ -178,7 +178,8 @@ def _formula(exchange: Exchange) -> Measured:
     """Measure the exchange time over the printed formula's, with full-duplex links and packets without overhead."""
     found = dataclasses.replace(cluster_network(), packet_overhead_bytes=0, packet_stack_ps=0, blocking=False)
     count = values("alexnet") // 64 * 64
-    alpha, n_beta, n_gamma = found.latency_ps, found.transfer_ps(4 * count), found.sum_ps(4 * count)
+    size = FP32.bytes_of(count)
+    alpha, n_beta, n_gamma = found.latency_ps, found.transfer_ps(size), found.sum_ps(size)
     ratios = []
     for p in (4, 8, 16):
         if exchange == "WA":
