@@ -67,8 +67,8 @@ def profile_toml(fit: ProfileFit) -> str:
 
 def _times(device: str, time: LayerTime) -> dict[str, Any]:
     said: dict[str, Any] = {"device": device, "micro_batch": time.samples}
-    said |= {"forward_us": time.forward_us, "backward_us": time.backward_us}
-    return said if time.gradient_us is None else {**said, "gradient_us": time.gradient_us}
+    said |= {"forward_us": round(time.forward_us, 6), "backward_us": round(time.backward_us, 6)}
+    return said if time.gradient_us is None else {**said, "gradient_us": round(time.gradient_us, 6)}
 
 
 def _uncertainty(constants: Sequence[Constant], evidence: Evidence, before: Mapping[str, Any]) -> list[str]:

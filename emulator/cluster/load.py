@@ -80,10 +80,9 @@ def load_cluster(
 
     if isinstance(cluster, str):
         path = find("cluster", cluster, CLUSTERS)
-        described, source, text = _but_ranges(read_toml(path)), str(path), read_text(path)
+        described, source, text = read_toml(path), str(path), read_text(path)
     else:
-        described, source = _but_ranges(cluster), repr(cluster.get("name", "cluster"))
-        text = json.dumps(described, indent=2)
+        described, source, text = dict(cluster), repr(cluster.get("name", "cluster")), json.dumps(cluster, indent=2)
     said = _validated(described, source)
     if changes:
         for key in changes:
@@ -196,16 +195,11 @@ def _with_types(values: dict[str, Any], source: str) -> dict[str, Any]:
         kind = table.get("type") if isinstance(table, dict) else None
         if isinstance(kind, str):
             try:
-                table = {**_but_ranges(board_keys(kind)), **table}
+                table = {**board_keys(kind), **table}
             except InputError as error:
                 raise InputError(f"{source}: boards[{place}]: {error}") from None
         filled.append(table)
     return {**values, "boards": filled}
-
-
-def _but_ranges(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a file without the ranges that `emuchain calibrate` writes beside them."""
-    return {key: value for key, value in keys.items() if key != "uncertainty"}
 
 
 _KEYS = {"name", "count"}
