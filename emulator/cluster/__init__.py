@@ -14,11 +14,13 @@ from .load import (
     load_cluster,
     load_named,
 )
+from .uncertainty import ConstantRange, RangeClass, find_range
 
 __all__ = [
     "BANK_BYTES",
     "Board",
     "Cluster",
+    "ConstantRange",
     "Engine",
     "Fpga",
     "Gpu",
@@ -26,6 +28,7 @@ __all__ = [
     "LinkShare",
     "NamedChain",
     "PeArray",
+    "RangeClass",
     "Resources",
     "Work",
     "board_keys",
@@ -33,6 +36,7 @@ __all__ = [
     "changeable_keys",
     "cluster_files",
     "clusters",
+    "find_range",
     "load_cluster",
     "load_named",
     "lut_multipliers",
