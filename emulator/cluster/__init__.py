@@ -15,11 +15,13 @@ from .load import (
     load_cluster,
     load_named,
 )
+from .uncertainty import ConstantRange, RangeClass, find_range
 
 __all__ = [
     "BANK_BYTES",
     "Board",
     "Cluster",
+    "ConstantRange",
     "Engine",
     "Fpga",
     "Gpu",
@@ -27,6 +29,7 @@ __all__ = [
     "LinkShare",
     "NamedChain",
     "PeArray",
+    "RangeClass",
     "Resources",
     "Work",
     "board_files",
@@ -35,6 +38,7 @@ __all__ = [
     "changeable_keys",
     "cluster_files",
     "clusters",
+    "find_range",
     "load_cluster",
     "load_named",
     "lut_multipliers",

@@ -13,6 +13,8 @@ import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 
+from .uncertainty import ConstantRange
+
 BANK_BYTES = 512 * 4
 """Bytes of a bank of on-chip memory, half a block RAM of 36 kbit: 512 words of 4 bytes, or 1,024 of 2."""
 
@@ -96,7 +98,7 @@ class Board(abc.ABC):
     """A board of any kind. Times on it are whole multiples of its clock period; None means unknown.
 
     The engines of a board share its `multipliers`. The number that a piece of work needs depends on the time that it
-    may take; the needs of several pieces add up.
+    may take; the needs of several pieces add up. `ranges` are those of its constants that are not their class's.
     """
 
     name: str
@@ -109,6 +111,7 @@ class Board(abc.ABC):
     transceivers: int | None
     transceiver_gbps: float | None
     activation_cycles: int = ACTIVATION_CYCLES
+    ranges: tuple[ConstantRange, ...] = ()
 
     @property
     def activation_ps(self) -> int:

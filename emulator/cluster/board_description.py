@@ -11,6 +11,7 @@ from ..common import FINITE, GbytesPerSecond, Megahertz, Name, NotNegative, Posi
 from .board import ACTIVATION_CYCLES, LSTM_UNITS, PeArray
 from .fpga import LUT_PER_DSP, Fpga, lut_multipliers
 from .gpu import Gpu
+from .uncertainty_description import RangeDescription
 from .whole_engines import WholeEnginesFpga
 
 
@@ -45,6 +46,7 @@ class FpgaDescription:
     mvm_units: Positive = LSTM_UNITS
     activation_cycles: NotNegative = ACTIVATION_CYCLES
     source: str | None = None
+    uncertainty: dict[str, RangeDescription] | None = None
     count: Annotated[int, Ge(1), Le(100_000)] = 1
 
     @property
@@ -112,6 +114,7 @@ class GpuDescription:
     memory_gbytes: PositiveNumber | None = None
     power_w: Watts | None = None
     source: str | None = None
+    uncertainty: dict[str, RangeDescription] | None = None
     count: Annotated[int, Ge(1), Le(100_000)] = 1
 
     def board(self, alpha: float) -> Gpu:

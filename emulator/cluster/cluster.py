@@ -15,6 +15,7 @@ from ...comm import Chain, Interconnect, NicEngines
 from ..common import check_names, format_time_ps, html_table
 from ..faults import Faults, joined_links
 from .board import Board
+from .uncertainty import ConstantRange, find_range
 
 Bytes = TypeVar("Bytes", int, NDArray[np.int64])
 """Of one message, or an array for many messages."""
@@ -97,7 +98,8 @@ class Cluster:
     differ, `own_links` has them in the order of the chain, and the last one is repeated; all have the same `share`.
     `engines` and `transport` say how boards execute and when messages leave them (`pipeline.Machine`); without
     `transport`, as suits the engines. `parameter_copies` is the room of a parameter, in units of its size: itself, its
-    gradient, and what an optimiser keeps beside them. `faults` are those of a run on it that names no others.
+    gradient, and what an optimiser keeps beside them. `faults` are those of a run on it that names no others. `ranges`
+    are those of the links' and the network's constants that are not their class's; boards have their own.
     """
 
     name: str
@@ -113,6 +115,7 @@ class Cluster:
     transport: Literal["streamed", "stored", "hidden"] | None = None
     parameter_copies: int = 2
     faults: Faults = dataclasses.field(default_factory=Faults)
+    ranges: tuple[ConstantRange, ...] = dataclasses.field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_names("cluster", (self.name,))
@@ -122,6 +125,10 @@ class Cluster:
     def interconnect(self) -> Interconnect:
         """The interconnect over which replicas exchange gradients: `own_interconnect`, or the chain's slowest link."""
         return self.own_interconnect or chain_interconnect(self.boards, self.slowest_link)
+
+    def range_of(self, key: str, device: int = 0) -> ConstantRange:
+        """Return the range of a constant: `link.KEY`, `network.KEY`, or `board.KEY` of a device's board."""
+        return find_range(key, self.board(device).ranges if key.startswith("board.") else self.ranges)
 
     @property
     def slowest_link(self) -> Link:

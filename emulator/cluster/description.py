@@ -30,6 +30,8 @@ latency_us = 100
 [[faults.boards]]             # optional: what is hurt, and when (`emulator/faults`)
 board = 2
 factor = 3
+[uncertainty]                 # optional: how far constants may be wrong (`uncertainty.py`)
+"link.latency_ns" = { low = 950, high = 1100, class = "measured" }
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ from ..common import DESCRIBED, Gbps, GbytesPerSecond, Megahertz, Microseconds, 
 from ..faults import FaultsDescription
 from .board_description import FpgaDescription, GpuDescription
 from .cluster import Link, LinkShare
+from .uncertainty_description import RangeDescription
 
 
 class LinksDescription(Model):
@@ -163,11 +166,17 @@ class ClusterDescription(Model):
     resources: ResourcesDescription | None = None
     network: NetworkDescription | None = None
     faults: FaultsDescription | None = None
+    uncertainty: dict[str, RangeDescription] | None = None
 
     @property
     @abc.abstractmethod
     def all_links(self) -> tuple[Link, ...]:
         """The links in the order of the chain; the last one is repeated."""
+
+    @property
+    @abc.abstractmethod
+    def link_tables(self) -> tuple[LinksDescription, ...]:
+        """The tables of links, as they are described."""
 
 
 class WithLinks(ClusterDescription):
@@ -179,6 +188,11 @@ class WithLinks(ClusterDescription):
     def all_links(self) -> tuple[Link, ...]:
         """See `ClusterDescription`."""
         return (self.links.link,) * self.links.count
+
+    @property
+    def link_tables(self) -> tuple[LinksDescription, ...]:
+        """See `ClusterDescription`."""
+        return (self.links,)
 
 
 class WithLinkTables(ClusterDescription):
@@ -197,6 +211,11 @@ class WithLinkTables(ClusterDescription):
     def all_links(self) -> tuple[Link, ...]:
         """See `ClusterDescription`."""
         return tuple(table.link for table in self.links for _ in range(table.count))
+
+    @property
+    def link_tables(self) -> tuple[LinksDescription, ...]:
+        """See `ClusterDescription`."""
+        return self.links
 
 
 class NamedDevice(Model):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ...kernels.number import FP32
 from .board import ACTIVATION_CYCLES, Board, Engine, PeArray, Resources, Work
+from .uncertainty import ConstantRange
 
 _LONG_CYCLES = 1 << 60
 """More cycles than a sample takes on any engine."""
@@ -63,6 +64,7 @@ class Fpga(Board):
     off_chip_pj_per_bit: float | None = None
     pe_array: PeArray | None = None
     activation_cycles: int = ACTIVATION_CYCLES
+    ranges: tuple[ConstantRange, ...] = dataclasses.field(default=(), repr=False, compare=False)
 
     @property
     def clock_mhz(self) -> float:

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from ..common import InputError
 from .board import Board, Engine, Resources, Work
+from .uncertainty import ConstantRange
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Gpu(Board):
     off_chip_pj_per_bit: float | None = None
     transceivers: int | None = None
     transceiver_gbps: float | None = None
+    ranges: tuple[ConstantRange, ...] = dataclasses.field(default=(), repr=False, compare=False)
 
     @property
     def multipliers(self) -> int:

@@ -8,19 +8,23 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...comm import Chain, Interconnect
 from ..common import InputError, did_you_mean, find, names, read_text
 from .board import Board
 from .cluster import Cluster, Link, chain_interconnect
+from .uncertainty import ConstantRange, constant_ranges
 
 if TYPE_CHECKING:
     from .description import BoardDescription, ClusterDescription
 
 
 CLUSTERS, _BOARDS = "cluster/clusters", "cluster/boards"
+
+_NOT_CHANGED = ("kind", "name", "source", "count", "uncertainty")
+"""Keys of a board that no study changes."""
 
 
 def clusters() -> list[str]:
@@ -55,7 +59,7 @@ def changeable_keys() -> list[str]:
     )
 
     keys = dict.fromkeys(field.name for kind in BOARD_KINDS for field in dataclasses.fields(kind))
-    boards = [f"board.{key}" for key in keys if key not in ("kind", "name", "source", "count")]
+    boards = [f"board.{key}" for key in keys if key not in _NOT_CHANGED]
     links = [f"link.{key}" for key in LinksDescription.model_fields if key != "count"]
     resources = [f"resources.{key}" for key in ResourcesDescription.model_fields]
     network = [f"network.{key}" for key in NetworkDescription.model_fields]
@@ -82,7 +86,7 @@ def load_cluster(
         path = find("cluster", cluster, CLUSTERS)
         described, source, text = read_toml(path), str(path), read_text(path)
     else:
-        described, source, text = dict(cluster), repr(cluster.get("name", "cluster")), json.dumps(cluster, indent=2)
+        described, source, text = dict(cluster), repr(cluster.get("name", "cluster")), _as_text(cluster)
     said = _validated(described, source)
     if changes:
         for key in changes:
@@ -91,7 +95,7 @@ def load_cluster(
                 hint = did_you_mean(key, known)
                 raise InputError(f"{blame}: unknown key `{key}`; {hint}known keys: {', '.join(known)}")
         described = _changed(described, said, changes, blame)
-        source, said, text = blame, _validated(described, blame), json.dumps(described, indent=2)
+        source, said, text = blame, _validated(described, blame), _as_text(described)
     return _cluster(said, source, text)
 
 
@@ -128,9 +132,15 @@ def _cluster(said: ClusterDescription, source: str, text: str) -> Cluster:
         if isinstance(board, FpgaDescription) and board.lut is None and min(built_of.alpha, built_of.beta) < 1:
             raise InputError(f"{source}: key `boards[{place}].lut` is missing: `resources` has {board.name} use LUTs")
     kinds = [_board(board, built_of.alpha, source, place) for place, board in enumerate(said.boards)]
+    ranges = constant_ranges(said.uncertainty, changeable_keys(), _values(said), source)
+    kinds = [
+        dataclasses.replace(kind, ranges=_board_ranges(board, ranges, f"{source}: boards[{place}]"))  # type: ignore[type-var]  # all kinds are dataclasses
+        for place, (kind, board) in enumerate(zip(kinds, said.boards, strict=True))
+    ]
     boards = tuple(kind for kind, board in zip(kinds, said.boards, strict=True) for _ in range(board.count))
     links = said.all_links
     found = Cluster(said.name, boards, links[0], text, built_of.alpha, built_of.beta, built_of.aim)
+    found = dataclasses.replace(found, ranges=tuple(entry for entry in ranges if not entry.key.startswith("board.")))
     executes = said.machine or MachineDescription()
     found = dataclasses.replace(found, engines=executes.engines, transport=executes.transport)
     if said.faults is not None:
@@ -141,6 +151,31 @@ def _cluster(said: ClusterDescription, source: str, text: str) -> Cluster:
         return found
     over = said.network.interconnect(chain_interconnect(boards, found.slowest_link))
     return dataclasses.replace(found, own_interconnect=over)
+
+
+def _as_text(described: Mapping[str, Any]) -> str:
+    """Return a description as JSON; dates of measurements are written as in TOML."""
+    return json.dumps(described, indent=2, default=str)
+
+
+def _values(said: ClusterDescription) -> dict[str, list[Any]]:
+    """Return the values of a cluster's constants by key, one of each board or table of links that has it."""
+    tables = [("board", board) for board in said.boards]
+    tables += [("link", links) for links in said.link_tables]
+    tables += [("network", said.network)] if said.network is not None else []
+    values: dict[str, list[Any]] = {}
+    for table, described in tables:
+        for key, value in vars(described).items():
+            values.setdefault(f"{table}.{key}", []).append(value)
+    return values
+
+
+def _board_ranges(board: BoardDescription, ranges: tuple[ConstantRange, ...], source: str) -> tuple[ConstantRange, ...]:
+    """Return the ranges of a board's constants: those of the cluster, then its own."""
+    keys = [f"board.{field.name}" for field in dataclasses.fields(board) if field.name not in _NOT_CHANGED]
+    values = {f"board.{key}": [value] for key, value in vars(board).items()}
+    own = constant_ranges(board.uncertainty, keys, values, source)
+    return (*(entry for entry in ranges if entry.key in keys), *own)
 
 
 def _board(said: BoardDescription, alpha: float, source: str, place: int) -> Board:
@@ -175,14 +210,22 @@ def _changed(
         if not any(key in keys for keys in keys_of):
             raise InputError(f"{blame}: `board.{key}`: no board of {said.name} is of a kind that has this key")
     boards = [
-        {**board, **{key: value for key, value in of("board.").items() if key in keys}}
+        _without_ranges({**board, **{key: value for key, value in of("board.").items() if key in keys}}, changes)
         for board, keys in zip(described["boards"], keys_of, strict=True)
     ]
     tables = described["links"]
     links = [{**t, **of("link.")} for t in tables] if isinstance(tables, list) else {**tables, **of("link.")}
     optional = {table: {**described.get(table, {}), **of(f"{table}.")} for table in ("machine", "resources", "network")}
     more = {table: keys for table, keys in optional.items() if keys or table in described}
-    return {**described, "boards": boards, "links": links, **more}
+    return _without_ranges({**described, "boards": boards, "links": links, **more}, changes)
+
+
+def _without_ranges(described: dict[str, Any], changed: Iterable[str]) -> dict[str, Any]:
+    """Return a description without the ranges of keys that are changed: they are of other values."""
+    ranges = described.get("uncertainty")
+    if not isinstance(ranges, dict):
+        return described
+    return {**described, "uncertainty": {key: entry for key, entry in ranges.items() if key not in changed}}
 
 
 def _with_types(values: dict[str, Any], source: str) -> dict[str, Any]:
@@ -195,11 +238,20 @@ def _with_types(values: dict[str, Any], source: str) -> dict[str, Any]:
         kind = table.get("type") if isinstance(table, dict) else None
         if isinstance(kind, str):
             try:
-                table = {**board_keys(kind), **table}
+                table = _with_type(board_keys(kind), table)
             except InputError as error:
                 raise InputError(f"{source}: boards[{place}]: {error}") from None
         filled.append(table)
     return {**values, "boards": filled}
+
+
+def _with_type(keys: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
+    """Return a board's keys over those of its type; so are ranges, but those of the type's values that are not kept."""
+    kept = _without_ranges(keys, {f"board.{key}" for key in table})
+    filled = {**kept, **table}
+    if isinstance(kept.get("uncertainty"), dict) and isinstance(table.get("uncertainty"), dict):
+        filled["uncertainty"] = {**kept["uncertainty"], **table["uncertainty"]}
+    return filled
 
 
 _KEYS = {"name", "count"}

@@ -14,6 +14,7 @@ from emuchain.emulator.cluster.description import (
     ResourcesDescription,
     WithLinks,
 )
+from emuchain.emulator.cluster.uncertainty_description import RangeDescription
 from emuchain.emulator.common import Model, model_of
 from emuchain.emulator.config import Config
 from emuchain.emulator.faults import BoardDeath, BoardFault, FaultsDescription, FlipFault, LinkFault
@@ -41,6 +42,7 @@ MODELS: dict[str, type[Model]] = {
     "a bad link": model_of(LinkFault),
     "flips": model_of(FlipFault),
     "a death": model_of(BoardDeath),
+    "a range": RangeDescription,
     "a profile": ProfileDescription,
     "a profiled device": DeviceTable,
     "a profiled layer": LayerTable,
