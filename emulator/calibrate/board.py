@@ -107,8 +107,9 @@ def fpga(kind: str, changes: Mapping[str, float]) -> Fpga:
     Raises:
         InputError: as `fpga_keys`.
     """
+    keys = {key: value for key, value in board_keys(kind).items() if key != "uncertainty"}  # is of unchanged values
     links = {"bandwidth_gbps": 1, "latency_ns": 0}
-    board = load_cluster({"name": "calibration", "boards": [{"type": kind, **changes}], "links": links}).board(0)
+    board = load_cluster({"name": "calibration", "boards": [{**keys, **changes}], "links": links}).board(0)
     if not isinstance(board, Fpga):
         raise InputError(f"`type` = {kind!r}: is no FPGA, of which `emuchain calibrate` fits boards and links")
     return board

@@ -32,7 +32,7 @@ def open_of_board(fit: BoardFit) -> list[str]:
             "`dsp_share` and efficiency: the bitstream's report fixes clock and DSPs, products the rest"
             if fit.has_report
             else "clock, DSPs, `dsp_share` and efficiency, of which products fix the product: without a bitstream's"
-            " report (clock_mhz, dsp_used), the first three are those of the board's type"
+            " report (clock_mhz, dsp_used), the first three are those of the board's type, and exact"
         )
     if "board.off_chip_gbytes_per_s" in keys:
         told.append("reading and writing: bandwidth is the mean of functions that do both, and its range holds each")

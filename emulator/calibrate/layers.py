@@ -18,6 +18,9 @@ from .reading import Kind, Row, Table
 _PHASES = {"fp": "fp", "forward": "fp", "eb": "eb", "pg": "pg", "gradient": "pg", "backward": "backward"}
 """FP, EB and PG under the names that files may have; `backward` is EB and PG together."""
 
+_PS_DIGITS = 6
+"""Digits of us down to a picosecond."""
+
 
 @dataclasses.dataclass(frozen=True)
 class LayerTime:
@@ -98,7 +101,7 @@ def _log_mean(values: Sequence[float]) -> float:
 
 def _time(layer: str, samples: int, phases: dict[str, list[float]]) -> LayerTime:
     """Return the times of a layer; the first layer of a network has no EB."""
-    means = {phase: math.exp(_log_mean(values)) for phase, values in phases.items()}
+    means = {phase: round(math.exp(_log_mean(values)), _PS_DIGITS) for phase, values in phases.items()}
     where = f"layer {layer}, {samples} samples"
     if "fp" not in means:
         raise InputError(f"{where}: no row has phase FP")

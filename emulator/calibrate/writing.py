@@ -13,6 +13,9 @@ from .board import BoardFit
 from .constants import Constant, Evidence
 from .layers import LayerTime, ProfileFit
 
+_HELD_BY_EFFICIENCY = ("board.clock_mhz", "board.dsp", "board.dsp_share")
+"""Constants of which products measure the product with efficiency, whose range is that of all of them."""
+
 
 def cluster_toml(path: pathlib.PurePath, board: str, constants: Sequence[Constant], evidence: Evidence) -> str:
     """Return the file of a cluster of boards of one type, whose links have the constants `link.KEY`."""
@@ -38,6 +41,9 @@ def board_toml(fit: BoardFit) -> str:
     measured = {constant.key.removeprefix("board."): constant.value for constant in fit.constants}
     keys = {**fit.keys, **measured}
     before = keys.pop("uncertainty", {})
+    if "efficiency" in measured:
+        before = {key: entry for key, entry in before.items() if key not in _HELD_BY_EFFICIENCY}
+        before["board.clock_mhz"] = _entry(keys["clock_mhz"], keys["clock_mhz"], fit.evidence)
     return "\n".join(
         [
             f"# {', '.join(measured)} as measured ({fit.evidence}); `emuchain calibrate board` wrote this file.",
@@ -67,23 +73,20 @@ def profile_toml(fit: ProfileFit) -> str:
 
 def _times(device: str, time: LayerTime) -> dict[str, Any]:
     said: dict[str, Any] = {"device": device, "micro_batch": time.samples}
-    said |= {"forward_us": round(time.forward_us, 6), "backward_us": round(time.backward_us, 6)}
-    return said if time.gradient_us is None else {**said, "gradient_us": round(time.gradient_us, 6)}
+    said |= {"forward_us": time.forward_us, "backward_us": time.backward_us}
+    return said if time.gradient_us is None else {**said, "gradient_us": time.gradient_us}
 
 
 def _uncertainty(constants: Sequence[Constant], evidence: Evidence, before: Mapping[str, Any]) -> list[str]:
     """Return the table of ranges; those that the file had `before` stay where nothing was measured anew."""
     ranges: dict[str, Any] = dict(before)
     for constant in constants:
-        low, high, _ = constant.range
-        ranges[constant.key] = {
-            "low": low,
-            "high": high,
-            "class": "measured",
-            "from": str(evidence),
-            "date": evidence.date,
-        }
+        ranges[constant.key] = _entry(constant.range.low, constant.range.high, evidence)
     return ["", "[uncertainty]", *(f"{json.dumps(key)} = {_table(keys)}" for key, keys in ranges.items())]
+
+
+def _entry(low: float, high: float, evidence: Evidence) -> dict[str, Any]:
+    return {"low": low, "high": high, "class": "measured", "from": str(evidence), "date": evidence.date}
 
 
 def _keys(values: Mapping[str, Any]) -> list[str]:

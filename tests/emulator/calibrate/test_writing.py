@@ -50,7 +50,11 @@ def test_a_cluster_of_measured_boards_loads(tmp_path: Path, measured: Path) -> N
     gemm = write_csv(tmp_path / "gemm.csv", ["matrix_size", "best_s"], [[4096, 0.1313]])
     calibrate_board(stream, "vc709", out=board)
     calibrate_board(gemm, str(board), out=again)
-    assert read_toml(again)["uncertainty"].keys() == {"board.off_chip_gbytes_per_s", "board.efficiency"}
+    ranges = read_toml(again)["uncertainty"]
+    assert ranges.keys() == {"board.off_chip_gbytes_per_s", "board.efficiency", "board.clock_mhz"}
+    assert ranges["board.off_chip_gbytes_per_s"]["from"].startswith("stream.csv")
+    assert ranges["board.clock_mhz"]["low"] == ranges["board.clock_mhz"]["high"] == 200  # its part is in efficiency's
+    calibrate_board(gemm, str(again), out=again.with_name("third.toml"))
     calibrate_link(measured, out=out, type=str(again))
     cluster = load_cluster(str(out))
     fpga = cluster.board(0)
@@ -74,3 +78,17 @@ def test_the_picture_is_drawn(tmp_path: Path, measured: Path) -> None:
     calibrate_link(measured, plot=plot)
     text = plot.read_text()
     assert "range of 90 % of runs" in text.replace("<!-- ", "")
+
+
+def test_the_ranges_are_read_again(tmp_path: Path, measured: Path) -> None:
+    out, board = tmp_path / "cluster.toml", tmp_path / "board.toml"
+    gemm = write_csv(tmp_path / "gemm.csv", ["matrix_size", "best_s"], [[4096, 0.1313]])
+    of_board = calibrate_board(gemm, "vc709", out=board)
+    of_link = calibrate_link(measured, out=out, type=str(board))
+    cluster = load_cluster(str(out))
+    entries = {entry.key: entry for entry in (*cluster.ranges, *cluster.board(0).ranges)}
+    for constant in (*of_link.constants, *of_board.constants):
+        entry = entries[constant.key]
+        assert entry.kind == "measured"
+        assert (entry.low * constant.value, entry.high * constant.value) == pytest.approx(constant.range[:2])
+    assert entries["board.clock_mhz"].is_exact
