@@ -108,7 +108,7 @@ def row_of(
     torch_s: Sequence[float] | None = None,
 ) -> Row:
     """Return a row from each round's seconds: of an operation at the peak, of a byte read, and of a training step."""
-    bound_s = [layer.bound_s(*each) for each in zip(flop_s, byte_s, strict=True)]
+    bound_s = [layer.bound_s(*seconds) for seconds in zip(flop_s, byte_s, strict=True)]
     return Row(
         **dataclasses.asdict(layer),
         rounds=len(ours_s),
@@ -126,7 +126,7 @@ def row_of(
 
 def summarise(rows: Sequence[Row]) -> list[Summary]:
     """Return a summary of each kind for few samples, up to 4, and for more."""
-    found = []
+    summaries = []
     for kind in dict.fromkeys(row.kind for row in rows):
         for few in (True, False):
             mine = [row for row in rows if row.kind == kind and (row.batch <= 4) == few]
@@ -135,8 +135,8 @@ def summarise(rows: Sequence[Row]) -> list[Summary]:
             if ratios:
                 batches = tuple(dict.fromkeys(row.batch for row in mine))
                 means = geometric_mean(ratios), min(ratios), geometric_mean(bounds)
-                found.append(Summary(kind, batches, len(mine), *means))
-    return found
+                summaries.append(Summary(kind, batches, len(mine), *means))
+    return summaries
 
 
 def _arrays(layer: Layer) -> tuple[Floats, Floats, list[Floats]]:
@@ -155,17 +155,17 @@ def _ours(layer: Layer, x: Floats, dy: Floats, weights: list[Floats]) -> Callabl
     from ...kernels.recurrent import GruSlice, LstmSlice, by_unit
     from ..device import all_backward, all_forward
 
-    of = (LstmSlice if layer.kind == "lstm" else GruSlice)(layer.units, layer.units)
+    kernel = (LstmSlice if layer.kind == "lstm" else GruSlice)(layer.units, layer.units)
     own = [by_unit(array, layer.gates) for array in weights]
 
     def step() -> list[Floats]:
-        packed = of.pack(*own)
-        tape = of.tape(of.input_products(packed, x))
-        y = all_forward(of, packed, tape)
-        all_backward(of, packed, tape, dy)
+        packed = kernel.pack(*own)
+        tape = kernel.tape(kernel.input_products(packed, x))
+        y = all_forward(kernel, packed, tape)
+        all_backward(kernel, packed, tape, dy)
         gradients = [np.empty_like(array) for array in own]
-        of.gradients(tape, x, *gradients, fresh=True)
-        return [y, of.input_errors(packed, tape.delta), *gradients]
+        kernel.gradients(tape, x, *gradients, fresh=True)
+        return [y, kernel.input_errors(packed, tape.delta), *gradients]
 
     return step
 
@@ -207,10 +207,10 @@ def recurrent_answer(summaries: Sequence[Summary], rows: Sequence[Row]) -> list[
         fastest = max(rows, key=lambda row: row.gflops)
         return [f"layers measured: {len(rows)}; up to {fastest.gflops:.1f} GFLOP/s, {_layer(fastest)}"]
     return [
-        f"{each.kind.upper()}, batch {_batches(each)}: {as_ratio(each.ratio_geometric_mean)} times as fast as PyTorch,"
-        f" the geometric mean; least {as_ratio(each.ratio_minimum)}; a step at this machine's bound would have"
-        f" {as_ratio(each.bound_ratio_geometric_mean)}"
-        for each in summaries
+        f"{summary.kind.upper()}, batch {_batches(summary)}: {as_ratio(summary.ratio_geometric_mean)} times as"
+        f" fast as PyTorch, the geometric mean; least {as_ratio(summary.ratio_minimum)}; a step at this machine's bound"
+        f" would have {as_ratio(summary.bound_ratio_geometric_mean)}"
+        for summary in summaries
     ]
 
 

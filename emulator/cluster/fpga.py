@@ -114,9 +114,9 @@ class Fpga(Board):
         if used(available) <= left:
             return available, used(available)
         # Rounding adds less than a tile to each engine.
-        each = sum(convolutions / limit * tile for convolutions, limit, tile in limits)
-        low = max(0, int((left - sum(work.tile for work in works)) / each) - 1)
-        high = min(available, int(left / each) + 2)
+        per_channel = sum(convolutions / limit * tile for convolutions, limit, tile in limits)
+        low = max(0, int((left - sum(work.tile for work in works)) / per_channel) - 1)
+        high = min(available, int(left / per_channel) + 2)
         return most_within(used, left, low, high)
 
     def build(self, works: Sequence[Work], no_faster_than_ps: int) -> list[Engine]:
@@ -160,26 +160,26 @@ class Fpga(Board):
 
     def engine_resources(self, multipliers: Sequence[int]) -> list[Resources]:
         """See `Board`: f2, f3 and f5 of equations (8), (9) and (11); DSPs are taken first, then LUTs."""
-        found, left = [], self.dsp_multipliers
+        resources, left = [], self.dsp_multipliers
         for count in multipliers:
             of_dsp = min(left, count)
             left -= of_dsp
-            found.append(engine_resources(of_dsp, count - of_dsp, self.lut_per_dsp))
-        return found
+            resources.append(engine_resources(of_dsp, count - of_dsp, self.lut_per_dsp))
+        return resources
 
     def share(self, parts: int, *, whole: bool) -> Fpga:
         """See `Board`."""
         off_chip = self.off_chip_memory_bytes
-        found = dataclasses.replace(
+        board = dataclasses.replace(
             self,
             on_chip_memory_bytes=self.on_chip_memory_bytes // parts,
             off_chip_memory_bytes=None if off_chip is None else off_chip // parts,
         )
         if whole:
-            return found
+            return board
         port = self.off_chip_gbytes_per_s
         return dataclasses.replace(
-            found,
+            board,
             dsp=self.dsp // parts,
             lut_multipliers=self.lut_multipliers // parts,
             off_chip_gbytes_per_s=None if port is None else port / parts,

@@ -68,7 +68,9 @@ def exchange(
     with picture_file(plot, "--plot") as picture:
         with phases(f"exchanges among up to {workers[-1]:,} workers"):
             for count in workers:
-                rows += [exchange_times(boards.interconnect, loaded.parameters, count, each) for each in (None, ratio)]
+                rows += [
+                    exchange_times(boards.interconnect, loaded.parameters, count, assumed) for assumed in (None, ratio)
+                ]
         if picture is not None:
             draw_exchanges(title, rows, picture)
     if as_json:

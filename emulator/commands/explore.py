@@ -115,9 +115,9 @@ def _heed_work(question: Question) -> None:
     counts = [question.batch // samples for samples in question.micro_batches]
     most = _MOST_ACTIONS // devices
     if max(counts) > most:
-        each = f"micro-batches of {plural(min(question.micro_batches), 'sample')} on {plural(devices, 'device')}"
+        size = f"micro-batches of {plural(min(question.micro_batches), 'sample')} on {plural(devices, 'device')}"
         raise InputError(
-            f"`batch` = {question.batch}: {max(counts):,} {each}, at most {most:,}; give fewer samples, or larger"
+            f"`batch` = {question.batch}: {max(counts):,} {size}, at most {most:,}; give fewer samples, or larger"
             " micro-batches by --micro-batch"
         )
     seconds = _ACTION_S * devices * sum(counts)

@@ -194,17 +194,17 @@ def _print(layout: Layout, missing: int, full: bool) -> None:
 
 
 def _print_slices(layout: Layout, full: bool) -> None:
-    held = [(device, each) for device in layout.devices for each in device.slices]
+    held = [(device, slice_layout) for device in layout.devices for slice_layout in device.slices]
     title, shown = most_loaded(
         "Slices",
         "slices",
         held,
-        lambda of: max(engine.sample_ps for engine in of[1].engines.built),
+        lambda entry: max(engine.sample_ps for engine in entry[1].engines.built),
         full,
     )
     columns = ["device", "slice", "FP", "EB", "PG", "parameters", "activations", "line buffers"]
-    off_chip = any(each.off_chip_bytes for _, each in shown)
-    rows = [_slice_row(device, each, off_chip) for device, each in shown]
+    off_chip = any(slice_layout.off_chip_bytes for _, slice_layout in shown)
+    rows = [_slice_row(device, slice_layout, off_chip) for device, slice_layout in shown]
     table(title, [*columns, *(["off chip"] * off_chip)], rows, names=("slice",))
 
 

@@ -88,7 +88,7 @@ class Replicas:
         """Return the clocks and counters of what is here, by name; call only when no sample is in flight."""
         clocks: dict[str, Any] = {f"aggregator {device}": node.state() for device, node in self.aggregators.items()}
         for replica, chain in enumerate(self.chains):
-            clocks |= {f"replica {replica} device {each.number}": each.clocks() for each in chain.devices}
+            clocks |= {f"replica {replica} device {device.number}": device.clocks() for device in chain.devices}
         return clocks
 
     def restore_clocks(self, state: Mapping[str, Any]) -> None:

@@ -103,7 +103,7 @@ def _stage_lanes(plan: ChainPlan, stage: int) -> Iterator[RowLane]:
             backwards = last_first and port is not None and port.phase is not Phase.FP
             yield RowLane(device, title(name), name, LaneKind.MEMORY, stage, None, size, 0, backwards)
     for key, resource in clock.links.items():
-        [stream] = (each for each in plan.timing.links[stage - (not key.path.is_forward)] if each.key == key)
+        [stream] = (link for link in plan.timing.links[stage - (not key.path.is_forward)] if link.key == key)
         path = f"{title(resource.name)} ({key.path.name.lower().replace('_', ' ')})"
         size, backwards = stream.row_bytes, last_first and key.path in ERROR_PATHS
         yield RowLane(device, path, resource.name, LaneKind.LINK, stage, key, size, resource.latency_ps, backwards)

@@ -108,8 +108,8 @@ class NoCodec(Codec):
 @functools.cache
 def codecs() -> tuple[type[Codec], ...]:
     """Return all codecs, `NoCodec` first."""
-    found = subclasses(__package__, Codec)  # type: ignore[type-abstract]  # only its subclasses are returned
-    return (NoCodec, *(codec for codec in found if codec is not NoCodec))
+    kinds = subclasses(__package__, Codec)  # type: ignore[type-abstract]  # only its subclasses are returned
+    return (NoCodec, *(codec for codec in kinds if codec is not NoCodec))
 
 
 def parse_codec(text: str) -> Codec:

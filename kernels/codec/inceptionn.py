@@ -58,7 +58,7 @@ class Inceptionn(Codec):
     def statistics(self, buffer: Buffer, count: int) -> Mapping[str, int]:
         """Return the numbers of values that took 0, 8, 16 and 32 bits (Table III)."""
         widths = inceptionn.width_counts(buffer, count)
-        return {f"width_{bits}": found for bits, found in zip(inceptionn.WIDTHS, widths, strict=True)}
+        return {f"width_{bits}": number for bits, number in zip(inceptionn.WIDTHS, widths, strict=True)}
 
     def __str__(self) -> str:
         return f"{self.kinds[self.rule != 'bound']}:{self.error_bound_exponent}"

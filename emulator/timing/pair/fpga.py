@@ -138,17 +138,18 @@ def layer_needs(work: RecurrentWork, array: PeArray, batch: int, *, inputs_too: 
     Raises:
         InputError: its cells have more gates than there are MVM units.
     """
-    forward, backward = (step_cycles(work, array, backward=each) for each in (False, True))
+    forward, backward = (step_cycles(work, array, backward=is_backward) for is_backward in (False, True))
     steps = work.directions * batch * work.steps
     weights = work.recurrent_weights + (work.input_weights if inputs_too else 0)
     gates = work.gates * work.cells
     streams = [
-        each for direction in range(work.directions) for each in streams_of(work, direction, inputs_too=inputs_too)
+        stream for direction in range(work.directions) for stream in streams_of(work, direction, inputs_too=inputs_too)
     ]
 
     def travelled(phase: Phase, *, to_fpga: bool) -> int:
         travelling = [stream for stream in streams if stream.phase is phase and stream.to_fpga is to_fpga]
-        return FP32.bytes_of(batch * work.steps * sum(each.values for each in travelling if not each.holds_weights))
+        values = sum(stream.values for stream in travelling if not stream.holds_weights)
+        return FP32.bytes_of(batch * work.steps * values)
 
     return LayerNeeds(
         work,
