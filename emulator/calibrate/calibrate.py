@@ -6,6 +6,7 @@ Before anything is read, what is written is compared with all that is read: no m
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -101,6 +102,8 @@ def calibrate_link(
     _check_files(names, type, out=out, plot=plot)
     if from_bytes < 0:
         raise InputError(f"`from_bytes` = {from_bytes}: must not be negative")
+    if line_gbps is not None and not 0 < line_gbps < math.inf:
+        raise InputError(f"`line_gbps` = {line_gbps:g}: must be a rate above 0")
     board = fpga(type, {})
     with _file(out, "cluster.toml") as file, picture_file(plot, "--plot") as picture:
         tables = of_board(read_tables(names, only), board.name)

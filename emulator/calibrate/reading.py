@@ -122,6 +122,11 @@ def read_tables(files: Sequence[str | os.PathLike[str]], only: Mapping[str, str]
         twin = tables.setdefault(table.content, table)
         if twin is not table:
             raise InputError(f"{shown(path)}: holds the same as {twin.name}; give each run once")
+    columns = {column for table in tables.values() for column in table.rows[0].cells}
+    for column in only or {}:
+        if column not in columns:
+            hint = did_you_mean(column, columns)
+            raise InputError(f"`only`: no file has a column `{column}`; {hint}there are {', '.join(sorted(columns))}")
     return [_chosen(table, only or {}) for table in tables.values()]
 
 

@@ -77,6 +77,8 @@ def test_a_board_and_a_profile(tmp_path: Path) -> None:
     [
         ([], "rows are of several boards: choose one by `--only board=NAME`: ours, theirs"),
         (["--only", "board"], "should be COLUMN=VALUE"),
+        (["--only", "bord=ours"], "no file has a column `bord`; did you mean `board`?"),
+        (["--line-gbps", "nan"], "`line_gbps` = nan: must be a rate above 0"),
         (["--only", "board=ours", "--from-bytes", "65"], "3 message sizes"),
         (["--only", "board=ours", "--line-gbps", "9.7"], "is 1.03 times the line's rate, 9.7 Gb/s"),
         (["--only", "board=ours", "--type", "p100"], "is no FPGA"),
