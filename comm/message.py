@@ -7,17 +7,18 @@ is no payload.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import ALIGNMENT, Arena
+from ..kernels.number import FP32
 from .fifo import Times
 
 _HEADER_BYTES = 16  # the first sample's number and the number of samples, both int64
 _TIME_BYTES = 8
-_VALUE_BYTES = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,10 +58,10 @@ class Format:
     columns: int
     with_data: bool
 
-    @property
+    @functools.cached_property
     def payload_bytes(self) -> int:
         """Bytes of one sample on the emulated link."""
-        return _VALUE_BYTES * self.channels * self.rows * self.columns
+        return FP32.bytes_of(self.channels * self.rows * self.columns)
 
     def bytes_of(self, samples: int) -> int:
         """Return the size of the packed message in bytes."""

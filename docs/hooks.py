@@ -69,7 +69,7 @@ def place_of(path: str) -> str | None:
 
 def relinked(markdown: str, place: str, repository: str | None) -> str:
     """Return the page at a place of the site with its links as they are there."""
-    source = next((path for path, of in OUTSIDE.items() if of == place), f"docs/{place}")
+    source = next((path for path, page in OUTSIDE.items() if page == place), f"docs/{place}")
 
     def link(match: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), match["path"]))

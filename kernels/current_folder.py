@@ -34,13 +34,13 @@ def python_command(module: str, *arguments: str) -> list[str]:
 
 def safe_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment whose search paths have absolute folders alone."""
-    found = dict(environment)
+    safe = dict(environment)
     for name in SEARCH_PATHS:
-        if name in found:
-            found[name] = os.pathsep.join(filter(os.path.isabs, found[name].split(os.pathsep)))
-            if not found[name] and name != "PATH":
-                del found[name]
-    return found
+        if name in safe:
+            safe[name] = os.pathsep.join(filter(os.path.isabs, safe[name].split(os.pathsep)))
+            if not safe[name] and name != "PATH":
+                del safe[name]
+    return safe
 
 
 def clean_environment() -> None:
@@ -71,8 +71,8 @@ def user_cache() -> str | None:
 
 def find_program(name: str) -> str | None:
     """Return the absolute path of a program, from the absolute folders of `PATH`, or as named with its folder."""
-    found = shutil.which(name, path=safe_environment(os.environ).get("PATH"))
-    return None if found is None else os.path.abspath(found)
+    program = shutil.which(name, path=safe_environment(os.environ).get("PATH"))
+    return None if program is None else os.path.abspath(program)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ T = TypeVar("T")
 def modules(package: str) -> list[ModuleType]:
     """Import all modules of a package, in the order of their names."""
     path = importlib.import_module(package).__path__
-    return [importlib.import_module(f"{package}.{found.name}") for found in pkgutil.iter_modules(path)]
+    return [importlib.import_module(f"{package}.{module.name}") for module in pkgutil.iter_modules(path)]
 
 
 def subclasses(package: str, base: type[T]) -> list[type[T]]:
@@ -29,7 +29,7 @@ def subclasses(package: str, base: type[T]) -> list[type[T]]:
 
 def instances(package: str, kind: type[T]) -> list[T]:
     """Return the values of a type that the modules of a package define, in the order of the modules."""
-    found: list[T] = []
+    results: list[T] = []
     for module in modules(package):
-        found += [value for value in vars(module).values() if isinstance(value, kind) and value not in found]
-    return found
+        results += [value for value in vars(module).values() if isinstance(value, kind) and value not in results]
+    return results

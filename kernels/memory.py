@@ -59,8 +59,8 @@ class Slabs:
         room = -(-size // ALIGNMENT) * ALIGNMENT
         if room > self._left.size:
             self._left = in_huge_pages(_SLAB)
-        found, self._left = self._left[:size], self._left[room:]
-        return found
+        taken, self._left = self._left[:size], self._left[room:]
+        return taken
 
 
 _Held = tuple[NDArray[np.uint8], int]  # memory, and its address, which is slow to look up

@@ -66,16 +66,20 @@ def _warm_conv() -> None:
     _convolve(convolution(2, [1, 1], *window, (1, 1)), x)
 
 
-def _convolve(of: Convolving, x: Floats) -> None:
-    packed, frame = np.ones(of.packed_size, np.float32), np.empty(of.frame_shape(1), np.float32)
-    turned, y, dx = np.empty(of.turned_size, np.float32), np.empty((1, *of.output, 2), np.float32), np.empty_like(x)
-    of.turn(packed, turned)
-    of.frame(x, frame)
-    of.forward(y, frame, packed, fresh=True)
-    of.error_frame(y, np.empty(of.error_frame_shape(1), np.float32))
-    of.error(dx, np.empty(of.error_frame_shape(1), np.float32), turned, fresh=True)
-    of.gradient(packed, frame, y, fresh=True)
-    of.pack(of.unpack(packed))
+def _convolve(kernel: Convolving, x: Floats) -> None:
+    packed, frame = np.ones(kernel.packed_size, np.float32), np.empty(kernel.frame_shape(1), np.float32)
+    turned, y, dx = (
+        np.empty(kernel.turned_size, np.float32),
+        np.empty((1, *kernel.output, 2), np.float32),
+        np.empty_like(x),
+    )
+    kernel.turn(packed, turned)
+    kernel.frame(x, frame)
+    kernel.forward(y, frame, packed, fresh=True)
+    kernel.error_frame(y, np.empty(kernel.error_frame_shape(1), np.float32))
+    kernel.error(dx, np.empty(kernel.error_frame_shape(1), np.float32), turned, fresh=True)
+    kernel.gradient(packed, frame, y, fresh=True)
+    kernel.pack(kernel.unpack(packed))
 
 
 def _warm_links() -> None:

@@ -438,8 +438,8 @@ class Guard:
         self._settle()
         if self._ends:
             return ""
-        asked = self._page.asked(place)
-        return self._whom(place, f"{how} after {signal.Signals(asked).name}" if asked else how)
+        number = self._page.asked(place)
+        return self._whom(place, f"{how} after {signal.Signals(number).name}" if number else how)
 
     def _settle(self) -> None:
         """Let launchers kill what they kill, and ranks say what they say; hear other guards at once, to date deaths."""
@@ -458,7 +458,7 @@ class Guard:
             return f"{self._page.name(place) or f'rank {first} on {host}'} {how}"
         # One that has not come may have died before, and the launcher may have ended the others for it.
         by_launcher = not all_came and "SIGTERM" in how
-        suspects = set[int]() if by_launcher else {first, *(self._members[each].rank for each in self._dead_before)}
+        suspects = set[int]() if by_launcher else {first, *(self._members[dead].rank for dead in self._dead_before)}
         if not all_came:
             suspects |= {*range(self._expected.in_all)} - come
         is_known = self._expected.in_all == self._expected.here
@@ -521,13 +521,13 @@ def peer_of(line: socket.socket) -> Peer:
 
 def shared_by(pid: int) -> set[Shared]:
     """Return MPI's files in shared memory that a process maps, or is about to map."""
-    found = set()
+    files = set()
     for line in (*_maps(pid), *_open_files(pid)):
         if name := _LEFT_BEHIND.search(line):
             with contextlib.suppress(OSError):
                 stat = os.stat(name[1], follow_symlinks=False)
-                found.add(Shared(name[1], stat.st_dev, stat.st_ino))
-    return found
+                files.add(Shared(name[1], stat.st_dev, stat.st_ino))
+    return files
 
 
 def _maps(pid: int) -> Iterator[str]:

@@ -55,8 +55,8 @@ def addresses() -> Iterator[str]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as of_any:
         for _, name in socket.if_nameindex():
             with contextlib.suppress(OSError):
-                found = fcntl.ioctl(of_any, _GET_ADDRESS, struct.pack("256s", name.encode()))
-                yield socket.inet_ntoa(found[20:24])
+                interface = fcntl.ioctl(of_any, _GET_ADDRESS, struct.pack("256s", name.encode()))
+                yield socket.inet_ntoa(interface[20:24])
 
 
 def accepted(server: socket.socket, word: bytes) -> socket.socket:

@@ -27,13 +27,13 @@ def find_mpiexec() -> str:
         LaunchError: there is none.
     """
     beside = pathlib.Path(sys.executable).parent / "mpiexec"
-    found = str(beside) if beside.exists() else find_program("mpiexec")
-    if found is None:
+    path = str(beside) if beside.exists() else find_program("mpiexec")
+    if path is None:
         raise LaunchError(
             "there is no `mpiexec`, neither next to this Python nor on the PATH; install `emuchain[mpi-mpich]`"
             " or `emuchain[mpi-openmpi]`"
         )
-    return found
+    return path
 
 
 def launch_command(ranks: int, arguments: Sequence[str]) -> list[str]:
@@ -47,8 +47,8 @@ def launch_command(ranks: int, arguments: Sequence[str]) -> list[str]:
 
 def launch_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for it: one core a rank, and under Open MPI more ranks than cores, also for root."""
-    found = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", **_OPEN_MPI, **safe_environment(environment)}
-    return {**found, **_AS_ROOT} if os.geteuid() == 0 and is_installed("openmpi") else found
+    variables = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", **_OPEN_MPI, **safe_environment(environment)}
+    return {**variables, **_AS_ROOT} if os.geteuid() == 0 and is_installed("openmpi") else variables
 
 
 def passed_on(number: int) -> signal.Signals:
@@ -92,6 +92,6 @@ def _is_below(ancestor: int, pid: int, parents: Mapping[int, int]) -> bool:
 def _is_rank(pid: int) -> bool:
     """Return whether a launcher has told a process its rank."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-        names = {each.partition(b"=")[0].decode(errors="replace") for each in file.read().split(b"\0")}
+        names = {entry.partition(b"=")[0].decode(errors="replace") for entry in file.read().split(b"\0")}
         return not names.isdisjoint(RANK_VARIABLES)
     return False

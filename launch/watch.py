@@ -168,7 +168,9 @@ def introduce(rank: int) -> Watch:
         server = _meet(line, f"\0emuchain-{os.geteuid()}-{launcher}")
         own = os.pidfd_open(os.getpid())
         socket.send_fds(
-            line, [f"{rank} {os.getpid()}".encode()], [own, *(fd for each in _launcher_fd() for fd in (each, 2))]
+            line,
+            [f"{rank} {os.getpid()}".encode()],
+            [own, *(fd for descriptor in _launcher_fd() for fd in (descriptor, 2))],
         )
         os.close(own)
         if server is not None:

@@ -16,7 +16,6 @@ from .groups import (
 )
 from .nic import BINS, LEAST_EXPONENT, ORDINARY_TOS, GivenBytes, Nic, SizeLog, Traffic, histogram
 from .time import (
-    VALUE_BYTES,
     after_step,
     aggregator_ps,
     block_sizes,
@@ -35,7 +34,6 @@ __all__ = [
     "BINS",
     "LEAST_EXPONENT",
     "ORDINARY_TOS",
-    "VALUE_BYTES",
     "Aggregator",
     "Channel",
     "Channels",

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import Arena
-from .time import VALUE_BYTES
+from ...kernels.number import FP32
 
 Values = NDArray[np.float32]
 
@@ -39,7 +39,7 @@ class Gradient:
     @property
     def bytes(self) -> int:
         """Size as float32."""
-        return VALUE_BYTES * self.count
+        return FP32.bytes_of(self.count)
 
 
 _HEADER_BYTES = 32

@@ -30,14 +30,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.number import FP32
 from ..interconnect import Count, Interconnect, later
 
 Times = NDArray[np.int64]
 Sizes = NDArray[np.int64]
 Compressed = Callable[[Sizes], Sizes]
 """Sizes of messages after the codec, from their sizes before it, in bytes."""
-
-VALUE_BYTES = 4
 
 
 def after_step(
@@ -71,7 +70,7 @@ def ring_steps(workers: int) -> range:
 
 def ring_messages(values: int, workers: int) -> Sizes:
     """Return the bytes that each worker sends in each step, before compression: (step, worker)."""
-    bytes_ = VALUE_BYTES * block_sizes(values, workers)
+    bytes_ = FP32.bytes_of(block_sizes(values, workers))
     steps = [bytes_[sent_block(np.arange(workers), step, workers)] for step in ring_steps(workers)]
     return np.array(steps, np.int64).reshape(-1, workers)
 
@@ -146,7 +145,7 @@ def aggregator_ends_ps(
     The workers are at `nodes`, by default the first ones; the aggregator is the node at which that range stops.
     """
     nodes = range(len(ready_ps)) if nodes is None else nodes
-    time_ps, message_bytes = free_ps, VALUE_BYTES * values
+    time_ps, message_bytes = free_ps, FP32.bytes_of(values)
     for worker, worker_ready_ps in enumerate(ready_ps.tolist()):
         latency_ps = interconnect.hops(nodes[worker], nodes.stop) * interconnect.latency_ps
         compressed = None if compressed_bytes is None else int(compressed_bytes[worker])
@@ -225,17 +224,18 @@ def hierarchy_ends_ps(
     for group, first in enumerate(firsts):
         nodes = range(first, first + members)
         times[group] = ring_of_nodes_ps(interconnect, ready_ps[group], values, block_bytes, nodes)
-    leaders, gradient, total_bytes = times[:, 0], np.full(groups, VALUE_BYTES * values), None
+    gradient_bytes, leaders, total_bytes = FP32.bytes_of(values), times[:, 0], None
+    gradients = np.full(groups, gradient_bytes)
     if top == "ring":
         block_bytes = None if compressed is None else compressed(ring_messages(values, groups))
-        total_bytes = None if compressed is None else int(compressed(gradient)[0])
+        total_bytes = None if compressed is None else int(compressed(gradients)[0])
         times[:, 0] = ring_of_nodes_ps(interconnect, leaders, values, block_bytes, firsts)
     else:
-        gradient_bytes = None if compressed is None else compressed(gradient)
-        times[:, 0], free_ps = aggregator_ends_ps(interconnect, leaders, values, gradient_bytes, firsts, free_ps)
+        sent_bytes = None if compressed is None else compressed(gradients)
+        times[:, 0], free_ps = aggregator_ends_ps(interconnect, leaders, values, sent_bytes, firsts, free_ps)
     for group, first in enumerate(firsts):
         nodes = range(first, first + members)
-        times[group] = broadcast_ps(interconnect, times[group], VALUE_BYTES * values, total_bytes, nodes)
+        times[group] = broadcast_ps(interconnect, times[group], gradient_bytes, total_bytes, nodes)
     return times, free_ps
 
 

@@ -9,12 +9,12 @@ import functools
 
 import numpy as np
 
+from ...kernels.number import FP32
 from ..host import Mailbox
 from ..interconnect import Interconnect
 from .gradient import Gradient
 from .groups import DataParallel, OnExchange
 from .time import (
-    VALUE_BYTES,
     Compressed,
     Times,
     aggregator_ends_ps,
@@ -26,7 +26,7 @@ from .time import (
 
 
 def exchange_ends_ps(
-    of: DataParallel, interconnect: Interconnect, count: int, ready_ps: Times, free_ps: int = 0
+    data_parallel: DataParallel, interconnect: Interconnect, count: int, ready_ps: Times, free_ps: int = 0
 ) -> tuple[Times, int]:
     """Return when each replica has finished an exchange, and when the aggregator has, in ps.
 
@@ -37,42 +37,44 @@ def exchange_ends_ps(
         ready_ps: when each replica is ready.
         free_ps: when the aggregator is free, if there is one.
     """
-    compressed = _compressed(of)
-    if of.groups > 1:
-        in_groups = ready_ps.reshape(of.groups, of.members)
-        ends, free_ps = hierarchy_ends_ps(interconnect, in_groups, count, of.exchange, compressed, free_ps)
+    compressed = _compressed(data_parallel)
+    if data_parallel.groups > 1:
+        in_groups = ready_ps.reshape(data_parallel.groups, data_parallel.members)
+        ends, free_ps = hierarchy_ends_ps(interconnect, in_groups, count, data_parallel.exchange, compressed, free_ps)
         return ends.reshape(-1), free_ps
-    if of.exchange == "ring":
-        blocks = None if compressed is None else compressed(ring_messages(count, of.replicas))
+    if data_parallel.exchange == "ring":
+        blocks = None if compressed is None else compressed(ring_messages(count, data_parallel.replicas))
         return ring_of_nodes_ps(interconnect, ready_ps, count, blocks), free_ps
-    gradients = None if compressed is None else compressed(np.full(of.replicas, VALUE_BYTES * count))
+    gradients = None if compressed is None else compressed(np.full(data_parallel.replicas, FP32.bytes_of(count)))
     return aggregator_ends_ps(interconnect, ready_ps, count, gradients, free_ps=free_ps)
 
 
-def exchange_ps(of: DataParallel, interconnect: Interconnect, count: int) -> int:
+def exchange_ps(data_parallel: DataParallel, interconnect: Interconnect, count: int) -> int:
     """Return the duration of an exchange of `count` values for which all replicas are ready at once, in ps."""
-    return int(exchange_ends_ps(of, interconnect, count, np.zeros(of.replicas, np.int64))[0].max())
+    return int(
+        exchange_ends_ps(data_parallel, interconnect, count, np.zeros(data_parallel.replicas, np.int64))[0].max()
+    )
 
 
-def _compressed(of: DataParallel) -> Compressed | None:
+def _compressed(data_parallel: DataParallel) -> Compressed | None:
     """Return the codec's assumed sizes, or None without a codec; sizes that depend on values need a ratio."""
-    codec = of.codec
+    codec = data_parallel.codec
     if not codec.compresses:
         return None
-    if of.ratio is not None:
-        return functools.partial(bytes_at_ratio, ratio=of.ratio)
-    return lambda message_bytes: codec.expected_bytes(message_bytes // VALUE_BYTES)
+    if data_parallel.ratio is not None:
+        return functools.partial(bytes_at_ratio, ratio=data_parallel.ratio)
+    return lambda message_bytes: codec.expected_bytes(FP32.values_in(message_bytes))
 
 
 class TimedExchange:
     """The timed exchange of `count` values among all replicas' devices of one number."""
 
-    def __init__(self, of: DataParallel, interconnect: Interconnect, count: int) -> None:
-        self.replicas = of.replicas
-        self._of, self._interconnect, self._count = of, interconnect, count
-        self._ready_ps = np.zeros(of.replicas, np.int64)
-        self._expected, self.aggregator_ps = of.replicas, 0
-        self._mailboxes = [Mailbox() for _ in range(of.replicas)]
+    def __init__(self, data_parallel: DataParallel, interconnect: Interconnect, count: int) -> None:
+        self.replicas = data_parallel.replicas
+        self._data_parallel, self._interconnect, self._count = data_parallel, interconnect, count
+        self._ready_ps = np.zeros(data_parallel.replicas, np.int64)
+        self._expected, self.aggregator_ps = data_parallel.replicas, 0
+        self._mailboxes = [Mailbox() for _ in range(data_parallel.replicas)]
 
     async def end_ps(self, replica: int, ready_ps: int) -> int:
         """Return when a replica has finished the exchange, in ps; wait for the ready times of all others."""
@@ -81,7 +83,7 @@ class TimedExchange:
         if not self._expected:
             self._expected = self.replicas
             ends, self.aggregator_ps = exchange_ends_ps(
-                self._of, self._interconnect, self._count, self._ready_ps, self.aggregator_ps
+                self._data_parallel, self._interconnect, self._count, self._ready_ps, self.aggregator_ps
             )
             for mailbox, end_ps in zip(self._mailboxes, ends.tolist(), strict=True):
                 mailbox.put(end_ps)

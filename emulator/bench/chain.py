@@ -111,13 +111,13 @@ def find_mpiexec() -> str:
         InputError: mpiexec was not found.
     """
     beside = pathlib.Path(sys.executable).with_name("mpiexec")
-    found = str(beside) if beside.exists() else find_program("mpiexec")
-    if found is None:
+    path = str(beside) if beside.exists() else find_program("mpiexec")
+    if path is None:
         raise InputError(
             f"no `mpiexec`, neither next to {sys.executable} nor on the PATH; install `emuchain[mpi-mpich]`, or give"
             " --ranks 1"
         )
-    return found
+    return path
 
 
 def torch_command(setting: Setting) -> list[str]:

@@ -79,8 +79,8 @@ def gradients(count: int, bound: float) -> Floats:
 
 def versions() -> dict[str, str | None]:
     """Return the peers' versions; None for a peer that is not installed."""
-    found = {name: importlib.util.find_spec(name) is not None for name in PEERS}
-    return {name: importlib.metadata.version(name) if here else None for name, here in found.items()}
+    installed = {name: importlib.util.find_spec(name) is not None for name in PEERS}
+    return {name: importlib.metadata.version(name) if here else None for name, here in installed.items()}
 
 
 def measure(count: int, error_bound_exponent: int, pace: Pace) -> list[Row]:

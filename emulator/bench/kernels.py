@@ -150,7 +150,7 @@ def row_of(
 
 def summarise(rows: Sequence[Row]) -> list[Summary]:
     """Return a summary of each phase of each list."""
-    found = []
+    summaries = []
     for name in dict.fromkeys(row.list for row in rows):
         for phase in PHASES:
             mine = [row for row in rows if (row.list, row.phase) == (name, phase)]
@@ -159,7 +159,7 @@ def summarise(rows: Sequence[Row]) -> list[Summary]:
             ratios = [row.ratio for row in mine if row.ratio is not None]
             peak_ratios = [row.peak_ratio for row in mine if row.peak_ratio is not None]
             shares = [row.peak_share for row in mine if row.has_bar]
-            found.append(
+            summaries.append(
                 Summary(
                     name,
                     phase,
@@ -171,7 +171,7 @@ def summarise(rows: Sequence[Row]) -> list[Summary]:
                     min(shares, default=None),
                 )
             )
-    return found
+    return summaries
 
 
 def kernel_answer(rows: Sequence[Row]) -> list[str]:

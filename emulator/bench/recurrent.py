@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.number import FP32
 from ..common import percent
 from .figures import Pace, Sheet, as_ratio, geometric_mean, interleaved, median_ratio
 from .shapes import Layer
@@ -88,13 +89,14 @@ def measure(measured: Sequence[Layer], pace: Pace, torch: ModuleType | None) -> 
         if torch is not None:
             sides.append(_theirs(torch, layer, *arrays))
             _check(layer, *(call() for call in sides))
-        count = max(layer.weight_bytes // 4, _LEAST_READ)
-        numbers, times = in_huge_pages(4 * count).view(np.float32), -(-_READ_BYTES // (4 * count))
+        count = max(FP32.values_in(layer.weight_bytes), _LEAST_READ)
+        size = FP32.bytes_of(count)
+        numbers, times = in_huge_pages(size).view(np.float32), -(-_READ_BYTES // size)
         numbers.fill(1)
         bounds = functools.partial(multiply_add, _PEAK_ROUNDS), functools.partial(read, numbers, times)
         *ours_and_theirs, peak_s, read_s = interleaved([*sides, *bounds], pace)
         flop_s = [seconds / (_PEAK_ROUNDS * FLOP_OF_ROUND) for seconds in peak_s]
-        byte_s = [seconds / (4 * count * times) for seconds in read_s]
+        byte_s = [seconds / (size * times) for seconds in read_s]
         yield row_of(layer, flop_s, byte_s, *ours_and_theirs)
 
 
@@ -106,7 +108,7 @@ def row_of(
     torch_s: Sequence[float] | None = None,
 ) -> Row:
     """Return a row from each round's seconds: of an operation at the peak, of a byte read, and of a training step."""
-    bound_s = [layer.bound_s(*each) for each in zip(flop_s, byte_s, strict=True)]
+    bound_s = [layer.bound_s(*seconds) for seconds in zip(flop_s, byte_s, strict=True)]
     return Row(
         **dataclasses.asdict(layer),
         rounds=len(ours_s),
@@ -124,7 +126,7 @@ def row_of(
 
 def summarise(rows: Sequence[Row]) -> list[Summary]:
     """Return a summary of each kind for few samples, up to 4, and for more."""
-    found = []
+    summaries = []
     for kind in dict.fromkeys(row.kind for row in rows):
         for few in (True, False):
             mine = [row for row in rows if row.kind == kind and (row.batch <= 4) == few]
@@ -133,8 +135,8 @@ def summarise(rows: Sequence[Row]) -> list[Summary]:
             if ratios:
                 batches = tuple(dict.fromkeys(row.batch for row in mine))
                 means = geometric_mean(ratios), min(ratios), geometric_mean(bounds)
-                found.append(Summary(kind, batches, len(mine), *means))
-    return found
+                summaries.append(Summary(kind, batches, len(mine), *means))
+    return summaries
 
 
 def _arrays(layer: Layer) -> tuple[Floats, Floats, list[Floats]]:
@@ -153,17 +155,17 @@ def _ours(layer: Layer, x: Floats, dy: Floats, weights: list[Floats]) -> Callabl
     from ...kernels.recurrent import GruSlice, LstmSlice, by_unit
     from ..device import all_backward, all_forward
 
-    of = (LstmSlice if layer.kind == "lstm" else GruSlice)(layer.units, layer.units)
+    kernel = (LstmSlice if layer.kind == "lstm" else GruSlice)(layer.units, layer.units)
     own = [by_unit(array, layer.gates) for array in weights]
 
     def step() -> list[Floats]:
-        packed = of.pack(*own)
-        tape = of.tape(of.input_products(packed, x))
-        y = all_forward(of, packed, tape)
-        all_backward(of, packed, tape, dy)
+        packed = kernel.pack(*own)
+        tape = kernel.tape(kernel.input_products(packed, x))
+        y = all_forward(kernel, packed, tape)
+        all_backward(kernel, packed, tape, dy)
         gradients = [np.empty_like(array) for array in own]
-        of.gradients(tape, x, *gradients, fresh=True)
-        return [y, of.input_errors(packed, tape.delta), *gradients]
+        kernel.gradients(tape, x, *gradients, fresh=True)
+        return [y, kernel.input_errors(packed, tape.delta), *gradients]
 
     return step
 
@@ -205,10 +207,10 @@ def recurrent_answer(summaries: Sequence[Summary], rows: Sequence[Row]) -> list[
         fastest = max(rows, key=lambda row: row.gflops)
         return [f"layers measured: {len(rows)}; up to {fastest.gflops:.1f} GFLOP/s, {_layer(fastest)}"]
     return [
-        f"{each.kind.upper()}, batch {_batches(each)}: {as_ratio(each.ratio_geometric_mean)} times as fast as PyTorch,"
-        f" the geometric mean; least {as_ratio(each.ratio_minimum)}; a step at this machine's bound would have"
-        f" {as_ratio(each.bound_ratio_geometric_mean)}"
-        for each in summaries
+        f"{summary.kind.upper()}, batch {_batches(summary)}: {as_ratio(summary.ratio_geometric_mean)} times as"
+        f" fast as PyTorch, the geometric mean; least {as_ratio(summary.ratio_minimum)}; a step at this machine's bound"
+        f" would have {as_ratio(summary.bound_ratio_geometric_mean)}"
+        for summary in summaries
     ]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+from ...kernels.number import FP32
+
 PHASES = ("FP", "EB", "PG")
 
 _BAR_CHANNELS, _BAR_PIXELS = 64, 64
@@ -111,7 +113,7 @@ class Layer:
     @property
     def weight_bytes(self) -> int:
         """Bytes of R, which each step reads, forward and back."""
-        return 4 * self.gates * self.units * self.units
+        return FP32.bytes_of(self.gates * self.units * self.units)
 
     def bound_s(self, flop_s: float, byte_s: float) -> float:
         """Return the least seconds of a training step, for those of an operation, and of a byte of R that is read.

@@ -143,9 +143,8 @@ class PeerLayer:
         return {"FP": self.forward, "EB": self.error, "PG": self.gradient}[phase]().numpy()
 
     def _backward(self, errors: bool) -> Any:
-        of = self._shape
-        none, one = (0, 0), (1, 1)
+        stride, pad, none, one = self._shape.stride, self._shape.pad, (0, 0), (1, 1)
         with self._torch.no_grad():
             return self._torch.ops.aten.convolution_backward(
-                self._dy, self._x, self._w, None, of.stride, of.pad, one, False, none, 1, (errors, not errors, False)
+                self._dy, self._x, self._w, None, stride, pad, one, False, none, 1, (errors, not errors, False)
             )

@@ -143,9 +143,9 @@ def simulation_answer(costs: Sequence[Cost]) -> list[str]:
     """Return what the largest cluster and the longest run cost."""
     most, longest = max(costs, key=lambda cost: cost.devices), max(costs, key=lambda cost: cost.samples)
     return [
-        f"{each.network} on {plural(each.devices, 'device')}: {each.plan_seconds:.2f} s to plan,"
-        f" {each.run_seconds:.2f} s for {plural(each.samples, 'sample')}"
-        for each in (most, longest)
+        f"{cost.network} on {plural(cost.devices, 'device')}: {cost.plan_seconds:.2f} s to plan,"
+        f" {cost.run_seconds:.2f} s for {plural(cost.samples, 'sample')}"
+        for cost in (most, longest)
     ]
 
 
@@ -168,16 +168,16 @@ def simulation_sheet(costs: Sequence[Cost]) -> Sheet:
     return Sheet("Simulation, mini-batches of 64, fpdeep", columns, cells, 1)
 
 
-def curve_sheet(found: Sequence[WholeCommand]) -> Sheet:
+def curve_sheet(commands: Sequence[WholeCommand]) -> Sheet:
     """Return a table with a row for each command."""
     cells = tuple(
         (
-            each.command,
-            f"{each.boards:,}",
-            f"{each.processor_seconds:.2f} s",
-            f"{each.board_ms:.2f} ms",
-            f"{each.peak_bytes / 1e6:,.0f} MB",
+            command.command,
+            f"{command.boards:,}",
+            f"{command.processor_seconds:.2f} s",
+            f"{command.board_ms:.2f} ms",
+            f"{command.peak_bytes / 1e6:,.0f} MB",
         )
-        for each in found
+        for command in commands
     )
     return Sheet("Whole commands", ("command", "boards", "processor", "a board", "memory"), cells, 1)

@@ -159,10 +159,10 @@ def family(pid: int) -> list[int]:
             except (OSError, ValueError):
                 continue
             children.setdefault(parent, []).append(int(entry.name))
-    found = [pid]
-    for member in found:
-        found += children.get(member, [])
-    return found
+    members = [pid]
+    for member in members:
+        members += children.get(member, [])
+    return members
 
 
 def tell(pids: list[int], number: signal.Signals) -> None:

@@ -13,6 +13,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from ...kernels.number import FP32
 from .board import ACTIVATION_CYCLES, Board, Engine, PeArray, Resources, Work
 
 _LONG_CYCLES = 1 << 60
@@ -25,11 +26,6 @@ LUT_PER_DSP = 83
 FF_PER_DSP = 92
 """LUTs and FFs of a convolution engine for each of its DSPs, control and addressing included: 186,251 LUTs and 205,704
 FFs for 2,240 DSPs (C. Zhang et al., FPGA 2015, single precision on a VX485T; FPDeep's reference 42)."""
-
-LUT_PER_LUT_MULTIPLIER = 1000
-FF_PER_LUT_MULTIPLIER = 1200
-"""LUTs and FFs of a single-precision multiplier and adder without DSPs; an assumption: Xilinx's floating-point operator
-(PG060) takes about 600 and 400 LUTs for them."""
 
 LUT_SHARE = 0.8
 """Largest share of a board's LUTs that engines may use: shallow memories need some, and routing more. An assumption."""
@@ -118,9 +114,9 @@ class Fpga(Board):
         if used(available) <= left:
             return available, used(available)
         # Rounding adds less than a tile to each engine.
-        each = sum(convolutions / limit * tile for convolutions, limit, tile in limits)
-        low = max(0, int((left - sum(work.tile for work in works)) / each) - 1)
-        high = min(available, int(left / each) + 2)
+        per_channel = sum(convolutions / limit * tile for convolutions, limit, tile in limits)
+        low = max(0, int((left - sum(work.tile for work in works)) / per_channel) - 1)
+        high = min(available, int(left / per_channel) + 2)
         return most_within(used, left, low, high)
 
     def build(self, works: Sequence[Work], no_faster_than_ps: int) -> list[Engine]:
@@ -164,26 +160,26 @@ class Fpga(Board):
 
     def engine_resources(self, multipliers: Sequence[int]) -> list[Resources]:
         """See `Board`: f2, f3 and f5 of equations (8), (9) and (11); DSPs are taken first, then LUTs."""
-        found, left = [], self.dsp_multipliers
+        resources, left = [], self.dsp_multipliers
         for count in multipliers:
             of_dsp = min(left, count)
             left -= of_dsp
-            found.append(engine_resources(of_dsp, count - of_dsp, self.lut_per_dsp))
-        return found
+            resources.append(engine_resources(of_dsp, count - of_dsp, self.lut_per_dsp))
+        return resources
 
     def share(self, parts: int, *, whole: bool) -> Fpga:
         """See `Board`."""
         off_chip = self.off_chip_memory_bytes
-        found = dataclasses.replace(
+        board = dataclasses.replace(
             self,
             on_chip_memory_bytes=self.on_chip_memory_bytes // parts,
             off_chip_memory_bytes=None if off_chip is None else off_chip // parts,
         )
         if whole:
-            return found
+            return board
         port = self.off_chip_gbytes_per_s
         return dataclasses.replace(
-            found,
+            board,
             dsp=self.dsp // parts,
             lut_multipliers=self.lut_multipliers // parts,
             off_chip_gbytes_per_s=None if port is None else port / parts,
@@ -208,8 +204,8 @@ def most_within(used: Callable[[int], int], left: int, low: int, high: int) -> t
 def engine_resources(dsp_multipliers: int, lut_multipliers: int, lut_per_dsp: int = LUT_PER_DSP) -> Resources:
     """Return the resources of engines; one DSP counts as one multiplier, even in single precision."""
     return Resources(
-        lut=lut_per_dsp * dsp_multipliers + LUT_PER_LUT_MULTIPLIER * lut_multipliers,
-        ff=FF_PER_DSP * dsp_multipliers + FF_PER_LUT_MULTIPLIER * lut_multipliers,
+        lut=lut_per_dsp * dsp_multipliers + FP32.multiplier_lut * lut_multipliers,
+        ff=FF_PER_DSP * dsp_multipliers + FP32.multiplier_ff * lut_multipliers,
         dsp=dsp_multipliers,
     )
 
@@ -219,5 +215,5 @@ def lut_multipliers(board: Fpga, alpha: float) -> int:
     if alpha >= 1 or board.lut is None:
         return 0
     wanted = board.dsp_multipliers * (1 - alpha) / alpha
-    room = (LUT_SHARE * board.lut - board.lut_per_dsp * board.dsp_multipliers) // LUT_PER_LUT_MULTIPLIER
+    room = (LUT_SHARE * board.lut - board.lut_per_dsp * board.dsp_multipliers) // FP32.multiplier_lut
     return max(0, math.floor(min(wanted, room)))

@@ -61,8 +61,8 @@ class WholeEnginesFpga(Fpga):
         """See `Board`."""
         if work.takes_turns:
             return super().build_alone(work)
-        each = engine_multipliers(work)
-        return self._engine(work, min(self.multipliers // each, work.outputs) * each)
+        size = engine_multipliers(work)
+        return self._engine(work, min(self.multipliers // size, work.outputs) * size)
 
 
 def engine_multipliers(work: Work) -> int:

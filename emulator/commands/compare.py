@@ -196,7 +196,7 @@ def _best_first(comparison: Comparison) -> list[str]:
         sign = -1 if metric.more_is_better else 1
         values = {method: metric.shown(outcome) for method, outcome in having.items()}
         shown = [
-            f"{m.value.split()[0]} {number(v)}" for m, v in sorted(values.items(), key=lambda each: sign * each[1])
+            f"{m.value.split()[0]} {number(v)}" for m, v in sorted(values.items(), key=lambda entry: sign * entry[1])
         ]
         lines.append(f"{metric.name} on {counts[-1]}, {metric.unit}: {', '.join(shown)}")
     return lines
@@ -208,8 +208,8 @@ def _comparison_as_json(comparison: Comparison) -> dict[str, Any]:
     workload, common = comparison.workload, comparison.common_devices
 
     def ranks(devices: Sequence[int]) -> dict[str, Any]:
-        found = comparison.ranks(devices)
-        return {"devices": list(devices), **{k: {m.name: r for m, r in by.items()} for k, by in found.items()}}
+        rank_of = comparison.ranks(devices)
+        return {"devices": list(devices), **{k: {m.name: r for m, r in by.items()} for k, by in rank_of.items()}}
 
     return {
         "network": workload.network.name,

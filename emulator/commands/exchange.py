@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...kernels.number import FP32
 from ..common import InputError
 from .kernels import starting
 from .named import NETWORK, PICTURE, Counts, FileCommand, cluster_option
@@ -62,16 +63,18 @@ def exchange(
         given = f"`--compress-ratio` = {ratio:g}"
         raise InputError(f"{given}: must be from 1 to {_MOST_RATIO}, as a value keeps a tag of 2 bits")
     loaded, boards = network_of(network), load_cluster(cluster)
-    title = f"{loaded.name}, {4 * loaded.parameters / 1e6:,.1f} MB of gradients, on {boards.name}"
+    title = f"{loaded.name}, {FP32.bytes_of(loaded.parameters) / 1e6:,.1f} MB of gradients, on {boards.name}"
     rows = []
     with picture_file(plot, "--plot") as picture:
         with phases(f"exchanges among up to {workers[-1]:,} workers"):
             for count in workers:
-                rows += [exchange_times(boards.interconnect, loaded.parameters, count, each) for each in (None, ratio)]
+                rows += [
+                    exchange_times(boards.interconnect, loaded.parameters, count, assumed) for assumed in (None, ratio)
+                ]
         if picture is not None:
             draw_exchanges(title, rows, picture)
     if as_json:
-        said = {"network": loaded.name, "cluster": boards.name, "gradient_bytes": 4 * loaded.parameters}
+        said = {"network": loaded.name, "cluster": boards.name, "gradient_bytes": FP32.bytes_of(loaded.parameters)}
         print(json.dumps({**said, "exchanges": [dataclasses.asdict(row) for row in rows]}, indent=2))
         return
     from ..view import next_line, print_answer

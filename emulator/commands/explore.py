@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
+from ...kernels.number import number_formats
 from ..common import InputError, plural
 from .kernels import starting
 from .named import NETWORK, OPTIMIZER, PROFILE, WORD, FileCommand, cluster_option
@@ -59,7 +60,7 @@ _USUAL = {"precision": "fp32", "optimizer": "sgd"}
     metavar="N|search",
     help="Samples of a micro-batch; search tries the powers of two, or profiled sizes, that divide --batch.",
 )
-@click.option("--precision", type=click.Choice(["fp32", "fp16"]), default="fp32", show_default=True)
+@click.option("--precision", type=click.Choice([*number_formats()]), default="fp32", show_default=True)
 @click.option(
     "--optimizer",
     type=OPTIMIZER,
@@ -114,9 +115,9 @@ def _heed_work(question: Question) -> None:
     counts = [question.batch // samples for samples in question.micro_batches]
     most = _MOST_ACTIONS // devices
     if max(counts) > most:
-        each = f"micro-batches of {plural(min(question.micro_batches), 'sample')} on {plural(devices, 'device')}"
+        size = f"micro-batches of {plural(min(question.micro_batches), 'sample')} on {plural(devices, 'device')}"
         raise InputError(
-            f"`batch` = {question.batch}: {max(counts):,} {each}, at most {most:,}; give fewer samples, or larger"
+            f"`batch` = {question.batch}: {max(counts):,} {size}, at most {most:,}; give fewer samples, or larger"
             " micro-batches by --micro-batch"
         )
     seconds = _ACTION_S * devices * sum(counts)
@@ -197,7 +198,7 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
     from ...kernels.optimizers import optimizers
     from ..cluster import load_cluster
     from ..explore import Wires, micro_batches_of
-    from ..mapping import COPIES, PRECISIONS
+    from ..mapping import COPIES
     from ..plan import network_of
     from ..profile import BoardStages
     from ..schedule import Transport
@@ -212,7 +213,7 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
     copies = COPIES + optimizers()[flags["optimizer"]].states_beside_lgb
 
     def stages_of(samples: int) -> Stages:
-        return BoardStages(loaded, boards, samples, PRECISIONS[flags["precision"]], copies)
+        return BoardStages(loaded, boards, samples, number_formats()[flags["precision"]], copies)
 
     sizes = micro_batches_of(flags["batch"])
     said = cluster.transport in _SCHEDULES
@@ -225,7 +226,6 @@ def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
     from ...kernels.optimizers import optimizers
     from ..cluster import load_named
     from ..explore import Wires
-    from ..mapping import PRECISIONS
     from ..plan import network_of
     from ..profile import ProfileStages, load_graph, load_profile
     from ..schedule import Transport
@@ -237,7 +237,7 @@ def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
     kinds = tuple(chain.kind(device) for device in range(devices))
     if path.suffix == ".toml":
         known = None if network is None else network_of(network)
-        profile = load_profile(path, known, PRECISIONS[flags["precision"]])
+        profile = load_profile(path, known, number_formats()[flags["precision"]])
     else:
         samples = flags["micro_batch"]
         if not samples.isdecimal() or not int(samples):

@@ -136,8 +136,8 @@ class Counts(click.ParamType):
 
     name = "counts"
 
-    def __init__(self, of: str = "devices", most: int = _LARGEST) -> None:
-        self._of, self._most = of, most
+    def __init__(self, noun: str = "devices", most: int = _LARGEST) -> None:
+        self._noun, self._most = noun, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the numbers in ascending order, each once."""
@@ -146,7 +146,7 @@ class Counts(click.ParamType):
         from ..common import parse_counts
 
         try:
-            return parse_counts(value, self._of, self._most)
+            return parse_counts(value, self._noun, self._most)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 

@@ -58,8 +58,8 @@ def _inputs(network: Network) -> str:
     said = f"images of {'x'.join(map(str, network.input))} (channels, rows, columns)"
     if network.takes_sequence:
         said = f"sequences of {plural(steps, 'step')} of {plural(values, 'value')}"
-    each = ", each step" if network.result_steps > 1 else ""
-    return f"{said} in {plural(network.classes, 'class')}{each}"
+    repetition = ", each step" if network.result_steps > 1 else ""
+    return f"{said} in {plural(network.classes, 'class')}{repetition}"
 
 
 def graph_as_json(name: str) -> None:

@@ -46,12 +46,12 @@ def simulate_pair(
     Raises:
         InputError: a value does not suit a pair, or the trace cannot be written.
     """
-    asked = parse_what_if(what_if)
+    alternative = parse_what_if(what_if)
     with pair_trace(**trace) or contextlib.nullcontext() as traced, picture_file(plot, "--plot") as picture:
         plan, other = _plan(config, {}), None
         if what_if:
-            changed = settings_config({**config.model_dump(exclude_unset=True), **asked.config})
-            other = _plan(changed, asked.cluster)
+            changed = settings_config({**config.model_dump(exclude_unset=True), **alternative.config})
+            other = _plan(changed, alternative.cluster)
         if picture is not None:
             draw_chart(pair_chart(plan.times, f"{plan.title}, {config.schedule.name}"), picture)
         if traced is not None:
@@ -59,10 +59,10 @@ def simulate_pair(
     if as_json:
         values = plan.to_dict()
         if other is not None:
-            values["what_if"] = {"changes": {**asked.cluster, **asked.config}, "run": other.to_dict()}
+            values["what_if"] = {"changes": {**alternative.cluster, **alternative.config}, "run": other.to_dict()}
         print(json.dumps(values, indent=2))
         return
-    print_answer(_answer(plan, other, str(asked), flags))
+    print_answer(_answer(plan, other, str(alternative), flags))
     if traced is not None:
         say(f"trace in {traced.path}; open it with https://ui.perfetto.dev")
     _print_resources(plan.times)
@@ -126,14 +126,14 @@ def _print_resources(times: PairTimes) -> None:
 
 def _print_layers(times: PairTimes) -> None:
     """Print the time of each layer's tasks, by what they do."""
-    parts = list(dict.fromkeys(each.task.part for each in times.timed))
+    parts = list(dict.fromkeys(timed.task.part for timed in times.timed))
     sums: dict[tuple[str, str], dict[Any, int]] = {}
-    for task in (each.task for each in times.timed):
-        of = sums.setdefault((task.phase.value, task.layer), {})
-        of[task.part] = of.get(task.part, 0) + task.duration_ps
+    for task in (timed.task for timed in times.timed):
+        durations = sums.setdefault((task.phase.value, task.layer), {})
+        durations[task.part] = durations.get(task.part, 0) + task.duration_ps
     rows = [
-        [f"{phase} {layer}", *(format_time_ps(of[part]) if part in of else "-" for part in parts)]
-        for (phase, layer), of in sums.items()
+        [f"{phase} {layer}", *(format_time_ps(durations[part]) if part in durations else "-" for part in parts)]
+        for (phase, layer), durations in sums.items()
     ]
     table("Tasks", ["layer", *(part.value for part in parts)], rows, names=["layer"])
 
@@ -141,17 +141,17 @@ def _print_layers(times: PairTimes) -> None:
 def _print_needs(plan: PairPlan) -> None:
     print()
     has = plan.pair.gpu.off_chip_memory_bytes
-    of = "" if has is None else f" of {format_bytes(has)}"
+    capacity = "" if has is None else f" of {format_bytes(has)}"
     needed = format_bytes(gpu_bytes(plan.workload, plan.pair))
-    say(f"{plan.pair.gpu.name}: {needed}{of} for weights and recurrent layers")
+    say(f"{plan.pair.gpu.name}: {needed}{capacity} for weights and recurrent layers")
     if not plan.needs:
         return
     rows = []
-    for each in plan.needs:
-        for phase, cycles in (("FW", each.forward), ("BW", each.backward)):
+    for layer in plan.needs:
+        for phase, cycles in (("FW", layer.forward), ("BW", layer.backward)):
             rows.append(
                 [
-                    f"{phase} {each.work.name}",
+                    f"{phase} {layer.work.name}",
                     f"{cycles.recurrent:,}",
                     f"{cycles.unsplit:,}",
                     f"{cycles.projection:,}" if cycles.projection else "-",

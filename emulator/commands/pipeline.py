@@ -222,7 +222,9 @@ def _to_try(flags: Mapping[str, Any], shape: Shape, scale: int) -> str:
     names = ("stages", "micro_batches", "forward", "backward", "transfer", "latency")
     if shape.chunks > 1 and not shape.uniform:
         times = {"forward": [cost.forward_ps for cost in shape.costs], "backward": [e.backward_ps for e in shape.costs]}
-        by_stage = {name: ",".join(f"{_plain(Fraction(each, scale))}" for each in of) for name, of in times.items()}
+        by_stage = {
+            name: ",".join(f"{_plain(Fraction(time, scale))}" for time in values) for name, values in times.items()
+        }
         flags = {**flags, **by_stage, "stages": len(shape.costs)}
     given = (f"--{name.replace('_', '-')} {flags[name]}" for name in names if flags[name] != "0")
     return f"emuchain pipeline --schedule {other} {' '.join(given)}"

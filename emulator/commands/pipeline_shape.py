@@ -86,13 +86,13 @@ def _by_stage(flags: Mapping[str, Any], name: str, devices: int, chunks: int) ->
     """Return the time of each stage: of one value, or one for each device, each chunk has an equal part."""
     times = _list(flags[name], name)
     if len(times) not in (1, devices, devices * chunks):
-        each = (
+        places = (
             plural(devices, "stage")
             if chunks == 1
             else f"{plural(devices, 'device')}, or of {plural(devices * chunks, 'stage')}"
         )
         raise InputError(
-            f"`{name}` = {flags[name]!r}: has {plural(len(times), 'value')}; must be one, or one for each of {each}"
+            f"`{name}` = {flags[name]!r}: has {plural(len(times), 'value')}; must be one, or one for each of {places}"
         )
     if len(times) == devices * chunks and len(times) > 1:
         return times
@@ -114,7 +114,7 @@ def _by_link(text: str, stages: int) -> list[Fraction]:
 
 
 def _list(text: str, name: str) -> list[Fraction]:
-    return [_number(each, name) for each in text.split(",")]
+    return [_number(entry, name) for entry in text.split(",")]
 
 
 def _number(text: str, name: str) -> Fraction:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from ...kernels.number import FP16, FP32, NumberFormat
 from ..common import WholeFile, format_bytes, format_time_ps, percent, plural, validate
 from ..config import Config
 from ..mapping import channel_bytes
@@ -193,17 +194,17 @@ def _print(layout: Layout, missing: int, full: bool) -> None:
 
 
 def _print_slices(layout: Layout, full: bool) -> None:
-    held = [(device, each) for device in layout.devices for each in device.slices]
+    held = [(device, slice_layout) for device in layout.devices for slice_layout in device.slices]
     title, shown = most_loaded(
         "Slices",
         "slices",
         held,
-        lambda of: max(engine.sample_ps for engine in of[1].engines.built),
+        lambda entry: max(engine.sample_ps for engine in entry[1].engines.built),
         full,
     )
     columns = ["device", "slice", "FP", "EB", "PG", "parameters", "activations", "line buffers"]
-    off_chip = any(each.off_chip_bytes for _, each in shown)
-    rows = [_slice_row(device, each, off_chip) for device, each in shown]
+    off_chip = any(slice_layout.off_chip_bytes for _, slice_layout in shown)
+    rows = [_slice_row(device, slice_layout, off_chip) for device, slice_layout in shown]
     table(title, [*columns, *(["off chip"] * off_chip)], rows, names=("slice",))
 
 
@@ -297,12 +298,12 @@ def _print_off_chip(layout: Layout, full: bool) -> None:
 def _remedies(plan: ChainPlan) -> str:
     """Return what would still be missing with less to store, as text."""
 
-    def missing(in_flight: Sequence[int], value_bytes: int) -> str:
-        short = sum(place_on_chip(plan.mapping, plan.cluster, in_flight, value_bytes)[1].shortfall_bytes)
+    def missing(in_flight: Sequence[int], number: NumberFormat) -> str:
+        short = sum(place_on_chip(plan.mapping, plan.cluster, in_flight, number)[1].shortfall_bytes)
         return format_bytes(short) if short else "nothing"
 
     held, one = plan.steady.in_flight, [1] * plan.devices
     return (
-        f"missing with values of 2 bytes: {missing(held, 2)}; with one sample in flight: {missing(one, 4)};"
-        f" with both: {missing(one, 2)}"
+        f"missing with values of 2 bytes: {missing(held, FP16)}; with one sample in flight: {missing(one, FP32)};"
+        f" with both: {missing(one, FP16)}"
     )

@@ -20,8 +20,8 @@ def retime_run(file: str, cluster: str | None, what_if: Sequence[str], as_json: 
     Raises:
         InputError: the file, the cluster or `what_if` is invalid, or the run cannot be planned on the cluster.
     """
-    asked = parse_what_if(what_if)
-    for key, value in asked.config.items():
+    alternative = parse_what_if(what_if)
+    for key, value in alternative.config.items():
         if key == "cluster":
             raise InputError(f"--what-if cluster={value}: `--cluster {value}` names another cluster")
         raise InputError(
@@ -30,9 +30,9 @@ def retime_run(file: str, cluster: str | None, what_if: Sequence[str], as_json: 
         )
     results = read_results(pathlib.Path(file))
     own = str(results.config.get("cluster", "its own cluster"))
-    other = None if cluster is None else load_cluster(cluster, asked.cluster, blame="--what-if")
-    changes = asked.cluster if cluster is None else None
-    label = label_of(cluster or own, asked.cluster)
+    other = None if cluster is None else load_cluster(cluster, alternative.cluster, blame="--what-if")
+    changes = alternative.cluster if cluster is None else None
+    label = label_of(cluster or own, alternative.cluster)
     retiming = retime(results, other, changes, label=label, source=file, blame="--what-if")
     if as_json:
         print(json.dumps({"file": file, "own_cluster": own, **_as_json(retiming)}, indent=2))

@@ -95,10 +95,10 @@ def _written(rtl: Rtl, out: str) -> list[Line]:
     plan = rtl.plan
     what = f"{plan.network.name} on {plan.devices} x {plan.cluster.boards[0].name}"
     slowed = [
-        f"{of.part} {phase} x{engine.every}"
+        f"{design.part} {phase} x{engine.every}"
         for device in rtl.devices
-        for of in device.slices
-        for phase, engine in (("FP", of.fp), ("EB", of.eb), ("PG", of.pg))
+        for design in device.slices
+        for phase, engine in (("FP", design.fp), ("EB", design.eb), ("PG", design.pg))
         if engine is not None and engine.every > 1
     ]
     lines = [Line(f"{what}: {plural(len(rtl.devices), 'device')} and {len(sources())} modules in {out}")]
@@ -155,26 +155,28 @@ def _print_rows(result: RtlResult) -> None:
     table("Rows", columns, rows, names=("engine",))
 
 
-def _taken(of: DeviceResources) -> Line:
-    counts = zip(("DSPs", "LUTs", "FFs", "banks of block RAM"), _counts(of.built), _counts(of.planned), strict=True)
+def _taken(resources: DeviceResources) -> Line:
+    counts = zip(
+        ("DSPs", "LUTs", "FFs", "banks of block RAM"), _counts(resources.built), _counts(resources.planned), strict=True
+    )
     said = ", ".join(f"{built:,} {name} where the plan has {planned:,}" for name, built, planned in counts)
-    return Line(f"device {of.device} takes {said}")
+    return Line(f"device {resources.device} takes {said}")
 
 
-def _counts(of: Resources) -> tuple[int, int, int, int]:
-    return of.dsp, of.lut, of.ff, of.bram_banks
+def _counts(resources: Resources) -> tuple[int, int, int, int]:
+    return resources.dsp, resources.lut, resources.ff, resources.bram_banks
 
 
 def _print_resources(taken: list[DeviceResources]) -> None:
     rows = []
-    for of in taken:
-        planned = {"tiles": of.engines, "memories": of.buffers}
-        for part, built in sorted(of.parts.items(), key=lambda each: -each[1].lut):
-            rows.append([str(of.device), part, *_cells(built, planned.get(part))])
-        rows.append([str(of.device), "all", *_cells(of.built, of.planned)])
-        pairs = zip(_counts(of.built), _counts(of.planned), strict=True)
+    for device in taken:
+        planned = {"tiles": device.engines, "memories": device.buffers}
+        for part, built in sorted(device.parts.items(), key=lambda entry: -entry[1].lut):
+            rows.append([str(device.device), part, *_cells(built, planned.get(part))])
+        rows.append([str(device.device), "all", *_cells(device.built, device.planned)])
+        pairs = zip(_counts(device.built), _counts(device.planned), strict=True)
         times = [f"x{built / planned:.1f}" if planned else "-" for built, planned in pairs]
-        rows.append([str(of.device), "all, times the plan", *times, *["-"] * 4])
+        rows.append([str(device.device), "all, times the plan", *times, *["-"] * 4])
     kinds = ["DSP", "LUT", "FF", "BRAM"]
     table("Resources", ["device", "part", *kinds, *(f"plan {kind}" for kind in kinds)], rows, names=("part",))
 

@@ -42,8 +42,8 @@ def run_schedule(config_file: str | None, flags: dict[str, Any], steps: int) -> 
         plan = make_plan(config, 1)
     most = _MOST_ACTIONS // (plan.devices * plan.chunks * plan.batch)
     if steps > max(most, 1):
-        of = f"of {plural(plan.batch, 'sample')} on {plural(plan.devices * plan.chunks, 'stage')}"
-        raise InputError(f"`steps` = {steps}: mini-batches {of}, at most {max(most, 1):,}")
+        size = f"of {plural(plan.batch, 'sample')} on {plural(plan.devices * plan.chunks, 'stage')}"
+        raise InputError(f"`steps` = {steps}: mini-batches {size}, at most {max(most, 1):,}")
     return plan.schedule(steps * plan.batch)
 
 

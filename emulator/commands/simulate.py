@@ -86,11 +86,11 @@ def run_simulation(
         if config.schedule.offload is not None:
             simulate_pair(config, flags, what_if, as_json, trace, plot)
             return
-    asked, traced = parse_what_if(what_if), TraceRequest.of(**trace)
+    alternative, traced = parse_what_if(what_if), TraceRequest.of(**trace)
     with traced or contextlib.nullcontext(), picture_file(plot, "--plot") as picture:
         run = _run(config_file, flags, {}, traced)
         tell_notes(idle_settings(run.simulation.plan))
-        other = _run(config_file, {**flags, **asked.config}, asked.cluster) if what_if else None
+        other = _run(config_file, {**flags, **alternative.config}, alternative.cluster) if what_if else None
         known = epoch_images or run.simulation.plan.network.epoch_images
         counted = epoch_images or IMAGENET_IMAGES
         rows = compare_runs(run[:2], other[:2], counted) if other else []
@@ -103,16 +103,16 @@ def run_simulation(
     if as_json:
         values = _as_json(run, counted)
         if other is not None:
-            changes = {**asked.cluster, **asked.config}
+            changes = {**alternative.cluster, **alternative.config}
             figures = {row.figure: {"before": row.before, "after": row.after, "ratio": row.ratio} for row in rows}
             values["what_if"] = {"changes": changes, "figures": figures, "run": _as_json(other, counted)}
         print(json.dumps(values, indent=2))
         return
-    print_answer(_answer(run, other, str(asked), known, _to_try(run, config_file, flags)))
+    print_answer(_answer(run, other, str(alternative), known, _to_try(run, config_file, flags)))
     if traced is not None:
         say(traced.written)
     if other is not None:
-        _print_comparison(str(asked), rows, other)
+        _print_comparison(str(alternative), rows, other)
     _print_tables(run, full)
     print()
     _print_details(run, known)

@@ -24,26 +24,26 @@ def parse_values(text: str) -> tuple[Value, ...]:
     Raises:
         ValueError: the list has another form; the message says what is wrong with it.
     """
-    found: dict[Value, None] = {}
+    values: dict[Value, None] = {}
     for item in text.split(","):
         for value in _values_of(item.strip(), text):
-            found[value] = None
-            if len(found) > _MOST_VALUES:
+            values[value] = None
+            if len(values) > _MOST_VALUES:
                 raise ValueError(f"{text!r}: more than {_MOST_VALUES} values")
-    words = [value for value in found if isinstance(value, str)]
-    numbers = [value for value in found if not isinstance(value, (str, bool))]
+    words = [value for value in values if isinstance(value, str)]
+    numbers = [value for value in values if not isinstance(value, (str, bool))]
     if words and numbers:
         raise ValueError(f"{text!r}: mixes the word {words[0]!r} with numbers")
-    return tuple(sorted(numbers)) if numbers else tuple(found)
+    return tuple(sorted(numbers)) if numbers else tuple(values)
 
 
-def parse_counts(text: str, of: str, most: int = 999_999) -> tuple[int, ...]:
+def parse_counts(text: str, noun: str, most: int = 999_999) -> tuple[int, ...]:
     """Return a list of numbers of `of`, such as "devices", from 1 to `most`, in ascending order, each once.
 
     Raises:
         ValueError: the list has another form, or a number is out of range.
     """
-    form = f"{text!r} is not a list of numbers of {of} such as 2,4,8 or 2-8 or 2-64:4"
+    form = f"{text!r} is not a list of numbers of {noun} such as 2,4,8 or 2-8 or 2-64:4"
     try:
         values = parse_values(text)
     except ValueError as error:
@@ -52,7 +52,7 @@ def parse_counts(text: str, of: str, most: int = 999_999) -> tuple[int, ...]:
     if len(counts) != len(values):
         raise ValueError(form)
     if not 1 <= counts[0] <= counts[-1] <= most:
-        raise ValueError(f"{form}: must be from 1 to {most} {of}")
+        raise ValueError(f"{form}: must be from 1 to {most} {noun}")
     return counts
 
 

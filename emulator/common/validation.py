@@ -135,7 +135,7 @@ def _first_problem(model: type[Model], error: pydantic.ValidationError) -> str:
     """Return one line about the first problem that pydantic found, in the terms of the file."""
     problems = error.errors(include_url=False)
     # A misspelt key is missing, too; its spelling is what helps.
-    problem = next((each for each in problems if each["type"] == "extra_forbidden"), problems[0])
+    problem = next((candidate for candidate in problems if candidate["type"] == "extra_forbidden"), problems[0])
     place = _place(problem["loc"])
     if problem["type"] == "extra_forbidden":
         *outer, key = problem["loc"]

@@ -121,7 +121,7 @@ class WholeFile:
         """Return the file that the path leads to, after checking that it is one, or that there is room for one."""
         target = pathlib.Path(os.path.realpath(self._absolute))
         try:
-            found = os.stat(self._absolute)  # not of the target: /dev/stdout leads to what has no path
+            status = os.stat(self._absolute)  # not of the target: /dev/stdout leads to what has no path
         except FileNotFoundError:
             folder = target.parent
             if not folder.is_dir():
@@ -134,14 +134,14 @@ class WholeFile:
             raise InputError(
                 f"{self._given}: a folder of this path does not exist, but is a file; give another path"
             ) from None
-        if stat.S_ISDIR(found.st_mode):
+        if stat.S_ISDIR(status.st_mode):
             raise InputError(
                 f"{self._given}: is a folder; give the name of a file, such as {self.path / self._example}"
             )
-        kind = _KINDS.get(stat.S_IFMT(found.st_mode))
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode))
         if kind is not None:
             raise InputError(f"{self._given}: is {kind}; give the name of a file, such as {self._example}")
-        if any(_is_open_as(number, found) for number in (1, 2)):
+        if any(_is_open_as(number, status) for number in (1, 2)):
             raise InputError(f"{self._given}: takes the output of this command already; give the name of another file")
         os.close(os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         return target
@@ -213,9 +213,9 @@ def _short(path: str, quote: str = "'") -> str:
     return text if len(text) <= _SHOWN else f"{text[:100]}...{text[-50:]} ({len(path):,} characters)"
 
 
-def _is_open_as(descriptor: int, found: os.stat_result) -> bool:
+def _is_open_as(descriptor: int, status: os.stat_result) -> bool:
     try:
-        return os.path.samestat(os.fstat(descriptor), found)
+        return os.path.samestat(os.fstat(descriptor), status)
     except OSError:
         return False
 

@@ -12,6 +12,7 @@ import pydantic
 from pydantic_core import core_schema
 
 from ...kernels.codec import Codec, codecs, parse_codec
+from ...kernels.number import NumberFormat, number_formats
 from ...kernels.optimizers import optimizers
 from ..common import (
     NO_FILE,
@@ -112,7 +113,15 @@ def _optimizer(name: str) -> str:
     return name
 
 
+def _number_format(name: str) -> NumberFormat:
+    if name not in number_formats():
+        *others, last = map(repr, number_formats())
+        raise ValueError(f"should be {', '.join(others)} or {last}")
+    return number_formats()[name]
+
+
 CodecKey = Annotated[Codec, _Spelt(Codec, parse_codec, str)]
+NumberKey = Annotated[NumberFormat, _Spelt(NumberFormat, _number_format, lambda number: number.name)]
 ScheduleKey = Annotated[ScheduleKind, _Spelt(ScheduleKind, _schedule, lambda kind: kind.name)]
 
 Sizes = Annotated[tuple[Positive, ...], _Listed()]
@@ -203,10 +212,12 @@ class Config(Model):
         None,
         description="when a message leaves: row by row, after its action, or during it; default: the cluster's",
     )
-    precision: Literal["fp32", "fp16"] = pydantic.Field(
+    precision: NumberKey = pydantic.Field(
         "fp32",
+        validate_default=True,
         description="precision of values on links and in memory, for times; numbers are always fp32. fp16 needs"
         " boards that run whole actions",
+        json_schema_extra={"choices": [*number_formats()]},
     )
     replicas: Positive = pydantic.Field(1, description="number of chains that train data-parallel")
     exchange: Literal["ring", "aggregator"] = pydantic.Field("ring", description="how replicas exchange gradients")

@@ -49,8 +49,8 @@ def _log(value: str) -> Paths:
 
 
 def _listed_networks(value: str) -> Iterator[str]:
-    for each in value.split(","):
-        yield from map(str, _network(each))
+    for name in value.split(","):
+        yield from map(str, _network(name))
 
 
 NETWORK = Reads("a network's file", _network)

@@ -91,8 +91,8 @@ def load_arrays(file: ArrayFile, reading: Reading) -> Dataset:
     needed = (IMAGES, LABELS, *((TEST_IMAGES, TEST_LABELS) if has_test else ()))
     missing = [name for name in needed if name not in file.names]
     if missing:
-        found = ", ".join(sorted(file.names)[:8]) or "nothing"
-        raise InputError(f"{file.path}: has no `{missing[0]}`, but {found}; `images` and `labels` are needed")
+        names_there = ", ".join(sorted(file.names)[:8]) or "nothing"
+        raise InputError(f"{file.path}: has no `{missing[0]}`, but {names_there}; `images` and `labels` are needed")
     names = file.classes() if CLASSES in file.names else None
     pictures, labels = _part(file, IMAGES, LABELS)
     classes = _classes(file.path, labels, names)
@@ -111,11 +111,13 @@ def load_arrays(file: ArrayFile, reading: Reading) -> Dataset:
     _in_range(file.path, TEST_LABELS, test_labels, len(classes))
     test_size = preparation.size(test_pictures.sizes, file.path)
     if (test_size, test_pictures.channels) != (size, pictures.channels):
-        shapes = (f"{of.channels}x{s[0]}x{s[1]}" for of, s in ((pictures, size), (test_pictures, test_size)))
+        shapes = (f"{part.channels}x{s[0]}x{s[1]}" for part, s in ((pictures, size), (test_pictures, test_size)))
         raise InputError(
             f"{file.path}: `images` are {next(shapes)} and `test_images` {next(shapes)}; should be the same"
         )
-    images, test_images = (LazyImages(of, preparation, size, np.arange(len(of))) for of in (pictures, test_pictures))
+    images, test_images = (
+        LazyImages(part, preparation, size, np.arange(len(part))) for part in (pictures, test_pictures)
+    )
     return Dataset(file.name, images, labels, test_images, test_labels, classes, "; ".join(file.notes))
 
 
@@ -137,10 +139,12 @@ def check_type(where: str, name: str, dtype: np.dtype[Any]) -> None:
 
 def _part(file: ArrayFile, images: str, labels: str) -> tuple[ArrayPictures, NDArray[np.int64]]:
     pictures = ArrayPictures.of(file.images(images), images, file.path)
-    found = file.labels(labels)
-    if found.shape not in ((len(pictures),), (len(pictures), 1)):
-        raise InputError(f"{file.path}: `{labels}` has shape {found.shape}; should be ({len(pictures)},), one an image")
-    wide = found.reshape(-1)
+    values = file.labels(labels)
+    if values.shape not in ((len(pictures),), (len(pictures), 1)):
+        raise InputError(
+            f"{file.path}: `{labels}` has shape {values.shape}; should be ({len(pictures)},), one an image"
+        )
+    wide = values.reshape(-1)
     if wide.dtype.kind == "u" and len(wide) and int(wide.max()) >= 1 << 63:
         raise InputError(f"{file.path}: `{labels}` has a label of {int(wide.max())}")
     return pictures, wide.astype(np.int64)

@@ -118,8 +118,8 @@ def _read_pickled(path: Path) -> Batch:
     content = unpickle(path)
     pixels, labels = content.get("data"), content.get("labels")
     if not isinstance(pixels, np.ndarray) or pixels.ndim != 2 or pixels.shape[1] != _PIXELS or not len(pixels):
-        found = f"uint8 of shape {pixels.shape}" if isinstance(pixels, np.ndarray) else "no array"
-        raise InputError(f"{path}: `data`: {found} found, uint8 of shape (n, {_PIXELS}) expected")
+        array = f"uint8 of shape {pixels.shape}" if isinstance(pixels, np.ndarray) else "no array"
+        raise InputError(f"{path}: `data`: {array} found, uint8 of shape (n, {_PIXELS}) expected")
     if not isinstance(labels, list) or len(labels) != len(pixels) or not all(type(label) is int for label in labels):
         raise InputError(f"{path}: `labels`: a list of {len(pixels)} whole numbers expected, one for each image")
     return pixels, _labels(path, labels)

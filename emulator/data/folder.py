@@ -57,9 +57,9 @@ def load_folder(root: Path, reading: Reading) -> Dataset:
     trained, evaluated, classes, train_folder, notes = list_folder(root)
     parts = [trained] if evaluated is None else [trained, evaluated]
     checked = [_checked(root, part, reading.skip_broken) for part in parts]
-    headers = [header for _, found in checked for header in found]
+    headers = [header for _, part_headers in checked for header in part_headers]
     broken = [
-        name for of, (kept, _) in zip(parts, checked, strict=True) for name in sorted({*of.files} - {*kept.files})
+        name for part, (kept, _) in zip(parts, checked, strict=True) for name in sorted({*part.files} - {*kept.files})
     ]
     if broken:
         notes.append(
@@ -105,9 +105,9 @@ def _checked(root: Path, part: Part, skip_broken: bool) -> tuple[Part, list[Head
             return broken
 
     with ThreadPoolExecutor(_THREADS) as threads:
-        found = list(threads.map(check, part.files) if skip_broken else map(check, part.files))
+        outcomes = list(threads.map(check, part.files) if skip_broken else map(check, part.files))
     kept, headers = Part([], []), []
-    for name, label, header in zip(part.files, part.labels, found, strict=True):
+    for name, label, header in zip(part.files, part.labels, outcomes, strict=True):
         if isinstance(header, BrokenError):
             if not skip_broken:
                 raise _refusal(root / name, header)

@@ -41,8 +41,8 @@ class Hdf5Images:
         with _reading(Path(self.path)):
             if self._open is None:
                 self._open = h5py.File(self.path, "r", rdcc_nbytes=_CACHE)[self.name]
-            found: NDArray[np.uint8] = self._open[number]
-        return found
+            image: NDArray[np.uint8] = self._open[number]
+        return image
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_open": None}
@@ -63,8 +63,8 @@ def load_hdf5(path: Path, reading: Reading) -> Dataset:
             return Hdf5Images(str(path.resolve()), name, _checked(path, file, name).shape)
 
         def labels(name: str) -> NDArray[Any]:
-            found: NDArray[Any] = _checked(path, file, name)[()]
-            return found
+            values: NDArray[Any] = _checked(path, file, name)[()]
+            return values
 
         def classes() -> list[str]:
             return _class_names(path, _checked(path, file, CLASSES))

@@ -77,12 +77,12 @@ class LazyImages:
     def __getitem__(self, places: Any, /) -> Any:
         if isinstance(places, slice):
             return dataclasses.replace(self, numbers=self.numbers[places])
-        found = self.read(np.atleast_1d(places))
-        return found[0] if np.ndim(places) == 0 else found
+        images = self.read(np.atleast_1d(places))
+        return images[0] if np.ndim(places) == 0 else images
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        found = self.read(np.arange(len(self)))
-        return found if dtype is None else found.astype(dtype)
+        images = self.read(np.arange(len(self)))
+        return images if dtype is None else images.astype(dtype)
 
     def read(self, places: NDArray[np.integer[Any]], epoch: int | None = None) -> NDArray[np.uint8]:
         """Return the samples at these places, augmented as in an epoch, or not.

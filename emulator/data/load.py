@@ -101,11 +101,11 @@ def load_data(
     reading.check()
     if where == "shapes":
         return _prepared(shapes.draw(*map(_at_most, (shapes.N_TRAIN, shapes.N_TEST), enough)), reading)
-    found, layout = _find(where)
+    folder, layout = _find(where)
     if isinstance(layout, _Layout):
-        return _prepared(layout.load(found), reading)
+        return _prepared(layout.load(folder), reading)
     with _about(where):
-        return _prepared(layout(found, reading), reading)
+        return _prepared(layout(folder, reading), reading)
 
 
 def _at_most(available: int, wanted: int | None) -> int:
@@ -123,9 +123,9 @@ def describe_data(
         if where == "shapes":
             return shapes.N_TRAIN, shapes.N_TEST, shapes.SHAPE, len(shapes.CLASSES)
         if not text.is_text(where):
-            found, layout = _find(where)
+            folder, layout = _find(where)
             if isinstance(layout, _Layout) and layout.describe is not None:
-                return layout.describe(found)
+                return layout.describe(folder)
     data = load_data(where, steps, lines=lines, reading=reading)
     return data.n_train, data.n_test, data.shape, data.n_classes
 
@@ -228,8 +228,8 @@ def _look_in(root: Path) -> tuple[Path, _Layout | _Loader]:
         for folder in layout.folders
         if layout.recognise(root / folder) and not (root / folder).samefile(root)
     ]
-    found = here or below
-    if not found:
+    candidates = here or below
+    if not candidates:
         advice = advice_on_folder(root)
         if advice is not None:
             raise InputError(f"{shown(root)}: {advice}")
@@ -237,7 +237,7 @@ def _look_in(root: Path) -> tuple[Path, _Layout | _Loader]:
             return root, _load_folder
         state = "holds no known data set" if any(root.iterdir()) else "is empty"
         raise InputError(f"{root}: {state}; known layouts: {_UNDERSTOOD}")
-    if len({layout.title for _, layout in found}) > 1:
-        names = " and ".join(f"{layout.title} ({place})" for place, layout in found)
+    if len({layout.title for _, layout in candidates}) > 1:
+        names = " and ".join(f"{layout.title} ({place})" for place, layout in candidates)
         raise InputError(f"{root}: holds {names}; give the directory of one of them")
-    return found[0]
+    return candidates[0]

@@ -99,7 +99,7 @@ def _resize(picture: Pixels, size: Size) -> Pixels:
         whole = image.fromarray(np.ascontiguousarray(picture))
         return np.asarray(whole.resize((columns, rows), image.Resampling.BILINEAR))
     planes = [image.fromarray(np.ascontiguousarray(picture[:, :, c])) for c in range(picture.shape[2])]
-    return np.stack([np.asarray(each.resize((columns, rows), image.Resampling.BILINEAR)) for each in planes], axis=2)
+    return np.stack([np.asarray(plane.resize((columns, rows), image.Resampling.BILINEAR)) for plane in planes], axis=2)
 
 
 def _spelt(size: Size) -> str:

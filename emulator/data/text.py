@@ -124,9 +124,9 @@ def read_text(where: str) -> str:
     try:
         text = content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        found = content[error.start]
+        byte = content[error.start]
         raise InputError(
-            f"{path}: not UTF-8: byte 0x{found:02x} at offset {error.start:,}; save the text as UTF-8"
+            f"{path}: not UTF-8: byte 0x{byte:02x} at offset {error.start:,}; save the text as UTF-8"
         ) from None
     if "\0" in text:
         raise InputError(
@@ -162,7 +162,7 @@ def load_text(where: str, steps: int, *, lines: bool = False) -> Dataset:
         cut = text.rfind("\n", 0, cut) + 1
         ends = np.flatnonzero(_code_points(text) == ord("\n"))
         pieces = [_line_pieces(begin, end, steps) for begin, end in _lines(ends, len(text))]
-        places = [place for found in pieces for place in found]
+        places = [place for piece in pieces for place in piece]
         train, test = ([place for place in places if (place[0] < cut) is first] for first in (True, False))
     else:
         train, test = (_windows(begin, end, steps) for begin, end in ((0, cut), (cut, len(text))))

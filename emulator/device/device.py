@@ -144,7 +144,7 @@ class Device:
             made = await numerics.forward(span, maps, version, epoch.sample_numbers[span.slice])
             self._send(span, left, made)
 
-        await self._lanes.forward(span.of.index, compute)
+        await self._lanes.forward(span.micro_batch.index, compute)
 
     async def _backward(self, span: SampleSpan, version: int) -> None:
         times, maps = await self._receive(self.clock.streams.backward, span)
@@ -158,7 +158,7 @@ class Device:
             made = await numerics.backward(span, maps, version)
             self._send(span, left, made)
 
-        await self._lanes.backward(span.of.index, compute)
+        await self._lanes.backward(span.micro_batch.index, compute)
 
     async def _gradient(self, whole: SampleSpan, epoch: Epoch) -> None:
         numerics = self.numerics
@@ -170,9 +170,9 @@ class Device:
 
             await self._lanes.gradient(compute)
         self._send(whole, self.clock.gradient(whole), {})
-        following = epoch.micro_batches[whole.of.index + 1 : whole.of.index + 2]
-        if not following or following[0].step > whole.of.step:
-            self.balanced.send_gradients(whole.first, epoch.step_samples[whole.of.step])
+        following = epoch.micro_batches[whole.micro_batch.index + 1 : whole.micro_batch.index + 2]
+        if not following or following[0].step > whole.micro_batch.step:
+            self.balanced.send_gradients(whole.first, epoch.step_samples[whole.micro_batch.step])
 
     async def settle(self, *, keeps: bool) -> None:
         """Wait for numerics that go beside the program: gradients, and where no version is kept, all actions so far."""

@@ -58,29 +58,29 @@ class DeviceNumerics:
     def attach(self, ports: Ports) -> None:
         """Take the ports of the device."""
         self._ports = ports
-        for of in self.slices:
-            of.attach(ports)
+        for numerics in self.slices:
+            numerics.attach(ports)
 
     def _lengths(self, span: SampleSpan) -> Lengths | None:
         return None if self.lengths is None else self.lengths[span.slice]
 
     async def forward(self, span: SampleSpan, arrived: Maps, version: int, samples: NDArray[np.int64]) -> Maps:
         """Carry out F; `samples` (n,) are sample numbers since the start of training, on which dropout depends."""
-        training = Training(span.of.step, samples, self._lengths(span))
+        training = Training(span.micro_batch.step, samples, self._lengths(span))
 
-        def convolve(of: SliceNumerics, x: Data, partial: Data | None) -> Awaitable[Data]:
-            return of.forward(span, self.taken(of, x), partial, version, self._lengths(span))
+        def convolve(numerics: SliceNumerics, x: Data, partial: Data | None) -> Awaitable[Data]:
+            return numerics.forward(span, self.taken(numerics, x), partial, version, self._lengths(span))
 
-        def activate(of: SliceNumerics, held: dict[int, Data]) -> None:
-            assert of.sfu is not None
-            of.sfu.forward(span, held, version, training)
+        def activate(numerics: SliceNumerics, held: dict[int, Data]) -> None:
+            assert numerics.sfu is not None
+            numerics.sfu.forward(span, held, version, training)
 
         sent, outputs = await self._through(span, arrived, convolve, activate)
         if outputs is not None and self.head is not None:
             self.head.forward(span, outputs)
         return sent
 
-    def taken(self, of: SliceNumerics, x: Data) -> Data:
+    def taken(self, numerics: SliceNumerics, x: Data) -> Data:
         """Return the activations that a slice takes into its Act-RAM."""
         return x
 
@@ -88,12 +88,12 @@ class DeviceNumerics:
         """Carry out F in evaluation, with the newest weights."""
         version = self._newest
 
-        def convolve(of: SliceNumerics, x: Data, partial: Data | None) -> Awaitable[Data]:
-            return of.infer(span, x, partial, version, self._lengths(span))
+        def convolve(numerics: SliceNumerics, x: Data, partial: Data | None) -> Awaitable[Data]:
+            return numerics.infer(span, x, partial, version, self._lengths(span))
 
-        def activate(of: SliceNumerics, held: dict[int, Data]) -> None:
-            assert of.sfu is not None
-            of.sfu.infer(held, version, self._lengths(span))
+        def activate(numerics: SliceNumerics, held: dict[int, Data]) -> None:
+            assert numerics.sfu is not None
+            numerics.sfu.infer(held, version, self._lengths(span))
 
         sent, outputs = await self._through(span, arrived, convolve, activate)
         if outputs is not None and self.head is not None:
@@ -110,20 +110,20 @@ class DeviceNumerics:
         else:
             paths = [key for key in streams.forward if key.path is DataPath.ACTIVATIONS]
             held = {key.number: await values.take(key) for key in paths}
-        for part, of in zip(streams.slices, self.slices, strict=True):
+        for part, numerics in zip(streams.slices, self.slices, strict=True):
             layer = part.layer
             x, partial = held[layer.reads.number], None
             if not part.is_last:
                 for tensor in layer.takes:
-                    maps = of.beyond(x) if tensor == layer.reads else held[tensor.number]
+                    maps = numerics.beyond(x) if tensor == layer.reads else held[tensor.number]
                     values.put(StreamKey(DataPath.ACTIVATIONS, tensor.number), maps)
             gathered = layer.operation.recurs  # each slice has the outputs of all units before its own
             if not part.is_first and not gathered:
                 partial = await values.take(StreamKey(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number))
-            y = await convolve(of, x, partial)
+            y = await convolve(numerics, x, partial)
             if part.is_last:
                 held[layer.makes.number] = y
-                activate(of, held)
+                activate(numerics, held)
                 held = {tensor.number: held[tensor.number] for tensor in layer.hands_on}
             elif not gathered:
                 values.put(StreamKey(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number), y)
@@ -148,19 +148,19 @@ class DeviceNumerics:
             errors[streams.slices[-1].layer.hands_on[0].number] = self.head.backward(span)
         elif streams.slices[-1].is_last:
             await take_errors()
-        for part, of in zip(reversed(streams.slices), reversed(self.slices), strict=True):
+        for part, numerics in zip(reversed(streams.slices), reversed(self.slices), strict=True):
             layer, reads = part.layer, part.layer.reads.number
-            if of.sfu is not None:
-                of.sfu.backward(span, errors, version)
+            if numerics.sfu is not None:
+                numerics.sfu.backward(span, errors, version)
                 dy = errors.pop(layer.makes.number)
             else:
                 dy = await values.take(StreamKey(DataPath.OUTPUT_ERRORS, layer.makes.number))
             if not part.is_first:
-                values.put(StreamKey(DataPath.OUTPUT_ERRORS, layer.makes.number), of.before(dy))
-            await of.recur(span, dy, version)
+                values.put(StreamKey(DataPath.OUTPUT_ERRORS, layer.makes.number), numerics.before(dy))
+            await numerics.recur(span, dy, version)
             if not part.is_last:
                 await take_errors()  # devices that share a recurrent layer have them after its steps
-            errors[reads] = await of.error(span, dy, errors.get(reads), version)
+            errors[reads] = await numerics.error(span, dy, errors.get(reads), version)
         if not streams.is_chain_start:
             for tensor in with_errors(streams.slices[0].layer.takes):
                 values.put(StreamKey(DataPath.INPUT_ERRORS, tensor.number), errors[tensor.number])
@@ -168,13 +168,13 @@ class DeviceNumerics:
 
     def gradient(self, whole: SampleSpan) -> None:
         """Carry out W for a micro-batch."""
-        for of in self.slices:
-            of.gradient(whole)
+        for numerics in self.slices:
+            numerics.gradient(whole)
 
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """Carry out U: make the next version of the weights from the mean of the gradients over `samples`."""
-        for of in self.slices:
-            of.update(samples, rule, keeps=keeps)
+        for numerics in self.slices:
+            numerics.update(samples, rule, keeps=keeps)
         self._newest += 1
 
     def update_stored(self, number: int, gradient: Data, samples: int, rule: Rule) -> Data:
@@ -183,13 +183,13 @@ class DeviceNumerics:
 
     def balanced_gradient(self, number: int) -> Data:
         """Return the sum of the gradients of a block used here, and clear it."""
-        block, of = self._use(number)
-        return of.balanced_gradient(block.begin, block.end)
+        block, numerics = self._use(number)
+        return numerics.balanced_gradient(block.begin, block.end)
 
     def take_balanced(self, number: int, weights: Data) -> None:
         """Set the new weights of a block used here."""
-        block, of = self._use(number)
-        of.take_balanced(block.begin, block.end, weights)
+        block, numerics = self._use(number)
+        numerics.take_balanced(block.begin, block.end, weights)
 
     def _use(self, number: int) -> tuple[BalancedParameters, SliceNumerics]:
         [place] = [place for place, used in enumerate(self.streams.parameters) if number in used]
@@ -200,28 +200,30 @@ class DeviceNumerics:
 
         Parameters that other devices store for its slices are in those devices' rows.
         """
-        gradients = [part for of, kept in zip(self.slices, self._kept, strict=True) for part in of.gradients(kept)]
+        gradients = [
+            part for numerics, kept in zip(self.slices, self._kept, strict=True) for part in numerics.gradients(kept)
+        ]
         row = np.concatenate([*gradients, *(gradient.ravel() for gradient in stored)])
         row *= np.float32(scale)
         return row
 
     def take_gradient_row(self, row: Data) -> list[Data]:
         """Set gradients from a row laid out as by `gradient_row`; return those of stored blocks."""
-        for of, kept in zip(self.slices, self._kept, strict=True):
-            row = of.take_gradients(kept, row)
+        for numerics, kept in zip(self.slices, self._kept, strict=True):
+            row = numerics.take_gradients(kept, row)
         sizes = [self._blocks[number].values for number in self.streams.stored]
         return np.split(row, np.cumsum(sizes)[:-1]) if sizes else []
 
     def free(self, versions: Sequence[int]) -> None:
         """Drop versions of the weights after their last use."""
-        for of in self.slices:
-            of.free(versions)
+        for numerics in self.slices:
+            numerics.free(versions)
 
     def begin_epoch(self) -> None:
         """Renumber the versions: the newest becomes 0."""
         self._newest = 0
-        for of in self.slices:
-            of.begin_epoch()
+        for numerics in self.slices:
+            numerics.begin_epoch()
         for of_block in self.stored.values():
             of_block.begin_epoch()
 

@@ -126,10 +126,10 @@ class SoftmaxHead:
 
     def _count(self, span: SampleSpan, tally: Tally, losses: list[float], step_losses: Sequence[float] = ()) -> None:
         """Add to the tally; losses one by one, so that their sums do not depend on the micro-batches."""
-        before = self._tallies[span.of.step]
+        before = self._tallies[span.micro_batch.step]
         total = functools.reduce(operator.add, losses, before.loss)
         steps = functools.reduce(operator.add, step_losses, before.step_loss)
-        self._tallies[span.of.step] = dataclasses.replace(before + tally, loss=total, step_loss=steps)
+        self._tallies[span.micro_batch.step] = dataclasses.replace(before + tally, loss=total, step_loss=steps)
 
     def backward(self, span: SampleSpan) -> Data:
         """Return softmax minus one-hot, for each sample; of its steps, over their number."""

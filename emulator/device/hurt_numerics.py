@@ -41,11 +41,11 @@ class SoftErrors:
 class HurtNumerics(DeviceNumerics):
     """A device's numerics with `errors`; evaluation sees no others than those that training left in the weights."""
 
-    def __init__(self, errors: SoftErrors, *of: Any) -> None:
-        super().__init__(*of)
+    def __init__(self, errors: SoftErrors, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._errors = errors
         self._seen: collections.Counter[str] = collections.Counter()  # samples and updates, by what happened to them
-        tensors = (tensor for of in self.streams.slices for tensor in of.layer.takes)
+        tensors = (tensor for part in self.streams.slices for tensor in part.layer.takes)
         self._images = {tensor.number for tensor in tensors if tensor.is_images}
 
     async def forward(self, span: SampleSpan, arrived: Maps, version: int, samples: NDArray[np.int64]) -> Maps:
@@ -66,9 +66,9 @@ class HurtNumerics(DeviceNumerics):
             return maps
         return flipper.samples(maps, key.path << 32 | key.number, self._sample(f"{key.path} {key.number}", len(maps)))
 
-    def taken(self, of: SliceNumerics, x: Data) -> Data:
+    def taken(self, numerics: SliceNumerics, x: Data) -> Data:
         """See `DeviceNumerics`."""
-        layer, flipper = of.part.layer, self._errors.activations
+        layer, flipper = numerics.part.layer, self._errors.activations
         if not flipper or layer.reads.is_images:
             return x
         return flipper.samples(x, layer.index, self._sample(f"activations {layer.index}", len(x)))
@@ -79,11 +79,11 @@ class HurtNumerics(DeviceNumerics):
         if not self._errors.weights:
             return
         step = self._errors.begun.steps + self._counted("updates", 1)
-        for of in self.slices:
-            weights = of.weights()
-            hit = self._errors.weights.values(weights, of.part.layer.index, step)
+        for numerics in self.slices:
+            weights = numerics.weights()
+            hit = self._errors.weights.values(weights, numerics.part.layer.index, step)
             if hit is not weights:
-                of.put_weights(hit)
+                numerics.put_weights(hit)
 
     def _sample(self, what: str, count: int) -> int:
         """Return the number of the first of `count` samples, since the start of training."""

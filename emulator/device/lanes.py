@@ -116,8 +116,8 @@ class Lanes(InTurn):
         return [self._serve(queue) for queue in self._queues.values()]
 
     async def _serve(self, queue: Mailbox) -> None:
-        while (found := await queue.get()) is not None:
-            number, job = found
+        while (entry := await queue.get()) is not None:
+            number, job = entry
             await job()
             del self._open[number]
             for jobs, call in self._deferred:

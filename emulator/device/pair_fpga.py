@@ -5,6 +5,7 @@ Weights come once a mini-batch for FP, and anew for EB; values come and go with 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -79,7 +80,7 @@ class FpgaDirection:
 
     async def _weights(self, span: SampleSpan, *contents: Content) -> Packed:
         """Return weights for a span, received once for all micro-batches of its mini-batch."""
-        step, last = span.of.step, contents[-1]
+        step, last = span.micro_batch.step, contents[-1]
         if last not in self._packed or self._packed[last][0] != step:
             for content in contents:
                 if content is not Content.INPUT_WEIGHTS or self._inputs_too:
@@ -114,13 +115,16 @@ class PairFpga:
         self.ports = ports
         self._inputs_too = inputs_too
         self._layers = [
-            [FpgaDirection(part, each, ports, arena, inputs_too=inputs_too) for each in range(_directions(part.layer))]
+            [
+                FpgaDirection(part, direction, ports, arena, inputs_too=inputs_too)
+                for direction in range(_directions(part.layer))
+            ]
             for part in layers
         ]
 
     async def train(self, program: Iterable[Action], micro_batches: Sequence[MicroBatch]) -> None:
         """Carry out F and B of an epoch's actions."""
-        for direction in (each for layer in self._layers for each in layer):
+        for direction in itertools.chain.from_iterable(self._layers):
             direction.begin_epoch()
         for action in program:
             if action.kind is Kind.FORWARD:
@@ -130,7 +134,7 @@ class PairFpga:
 
     async def _forward(self, span: SampleSpan) -> None:
         lengths = None if self.lengths is None else self.lengths[span.slice]
-        for direction in (each for layer in self._layers for each in layer):
+        for direction in itertools.chain.from_iterable(self._layers):
             await direction.forward(span, lengths)
 
     async def _backward(self, span: SampleSpan) -> None:

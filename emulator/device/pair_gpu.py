@@ -112,11 +112,11 @@ class OffloadedSlice(RecurrentSlice):
 
     def _give(self, content: Content, place: int, span: SampleSpan, version: int) -> None:
         """Send weights of a direction, unless the FPGA has them for this mini-batch."""
-        key, step = PairKey(self.part.layer.index, place, content), span.of.step
+        key, step = PairKey(self.part.layer.index, place, content), span.micro_batch.step
         if self._sent.get(key) == step:
             return
         self._sent[key] = step
-        arrays = {name: of[version] for name, of in self._directions[place].parameters.items()}
+        arrays = {name: versions[version] for name, versions in self._directions[place].parameters.items()}
         self._pair_ports.send(key, step, joined_weights(content, arrays))
 
     def _send(self, content: Content, place: int, span: SampleSpan, values: Data) -> None:

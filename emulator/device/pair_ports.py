@@ -85,7 +85,7 @@ def sent_for_gradients(layer: Layer) -> list[Content]:
     """Return what the FPGA sends of the steps of EB."""
     streams = streams_of(work_of(layer), 0, inputs_too=False)
     back = [stream for stream in streams if stream.phase is Phase.BACKWARD and stream.part is Part.STEPS]
-    return [each.content for each in back if not each.to_fpga]
+    return [stream.content for stream in back if not stream.to_fpga]
 
 
 def of_tape(content: Content, kernel: Kernel, tape: Tape) -> Data:

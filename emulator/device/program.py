@@ -124,10 +124,10 @@ class _Split:
                 yield lane.waiting.popleft()
 
     def _read(self) -> bool:
-        found = next(self._program, None)
-        if found is None:
+        entry = next(self._program, None)
+        if entry is None:
             return False
-        action, keeps, frees = found
+        action, keeps, frees = entry
         if action.kind is Kind.FORWARD:
             self.forwards.add(_Step(action, max(self._updated, self.others.read - AHEAD)))
             if frees:  # an action that F is ahead of may still use them

@@ -252,10 +252,10 @@ class RecurrentSlice(SliceNumerics):
 
     def put_weights(self, weights: Data) -> None:
         """See `SliceNumerics`."""
-        for of, arrays in zip(self._directions, split(self.part, weights), strict=True):
-            for name, value in of.values().items():
+        for direction, arrays in zip(self._directions, split(self.part, weights), strict=True):
+            for name, value in direction.values().items():
                 value[...] = arrays[name]
-            of.pack()
+            direction.pack()
 
     def free(self, versions: Sequence[int]) -> None:
         """See `SliceNumerics`."""
@@ -273,7 +273,7 @@ class RecurrentSlice(SliceNumerics):
         held = [weights.state() for weights in self._directions]
 
         def of_kind(kind: str) -> Data:
-            return joined(self.part, [{name: of[kind] for name, of in each.items()} for each in held])
+            return joined(self.part, [{name: kinds[kind] for name, kinds in states.items()} for states in held])
 
         return {kind: of_kind(kind) for kind in held[0]["w"]}
 

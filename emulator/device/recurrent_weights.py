@@ -36,12 +36,12 @@ _PROJECTION = 1 << 30
 
 def kernel_of(part: Slice) -> LstmSlice | GruSlice:
     """Return the kernels of a slice's units."""
-    layer, of = part.layer, part.layer.operation
+    layer, operation = part.layer, part.layer.operation
     units = _units(part)
-    if isinstance(of, Lstm):
-        return LstmSlice(layer.input[0], of.units, units.start, units.stop, of.projection or 0)
-    assert isinstance(of, Gru)
-    return GruSlice(layer.input[0], of.units, units.start, units.stop, of.reset == "after")
+    if isinstance(operation, Lstm):
+        return LstmSlice(layer.input[0], operation.units, units.start, units.stop, operation.projection or 0)
+    assert isinstance(operation, Gru)
+    return GruSlice(layer.input[0], operation.units, units.start, units.stop, operation.reset == "after")
 
 
 def first_weights(part: Slice, seed: int) -> list[Arrays]:
@@ -49,20 +49,23 @@ def first_weights(part: Slice, seed: int) -> list[Arrays]:
 
     Each unit has its own random stream, so that values do not depend on the device.
     """
-    layer, of = part.layer, _operation(part.layer)
-    limit, columns = 1 / math.sqrt(of.units), of.weight_columns(layer.input[0])
+    layer, operation = part.layer, _operation(part.layer)
+    limit, columns = 1 / math.sqrt(operation.units), operation.weight_columns(layer.input[0])
 
     def drawn(number: int, count: int) -> NDArray[np.float64]:
         stream = np.random.Generator(np.random.Philox(key=[seed, layer.index << 32 | number]))
         return stream.uniform(-limit, limit, count)
 
-    found = []
-    for direction in range(of.directions):
-        numbers = (direction * of.units + unit for unit in _units(part))
-        rows = np.stack([drawn(number, of.gates * columns) for number in numbers]).astype(np.float32)
-        projection = [drawn(_PROJECTION + direction * of.hidden + row, of.units) for row in range(of.projection or 0)]
-        found.append(_split(of, rows, np.array(projection, np.float32)))
-    return found
+    weights = []
+    for direction in range(operation.directions):
+        numbers = (direction * operation.units + unit for unit in _units(part))
+        rows = np.stack([drawn(number, operation.gates * columns) for number in numbers]).astype(np.float32)
+        projection = [
+            drawn(_PROJECTION + direction * operation.hidden + row, operation.units)
+            for row in range(operation.projection or 0)
+        ]
+        weights.append(_split(operation, rows, np.array(projection, np.float32)))
+    return weights
 
 
 def joined(part: Slice, directions: Sequence[Arrays]) -> Data:
@@ -70,29 +73,31 @@ def joined(part: Slice, directions: Sequence[Arrays]) -> Data:
     shape = part.layer.weight_shape
     rows = []
     for direction in directions:
-        each = [direction["w"], direction["r"], direction["b_w"][:, None], direction["b_r"][:, None]]
-        rows += [np.concatenate(each, axis=1).reshape(-1), *([direction["p"].reshape(-1)] if "p" in direction else [])]
+        parts = [direction["w"], direction["r"], direction["b_w"][:, None], direction["b_r"][:, None]]
+        rows.append(np.concatenate(parts, axis=1).reshape(-1))
+        if "p" in direction:
+            rows.append(direction["p"].reshape(-1))
     return np.concatenate(rows).reshape(-1, *shape[1:])
 
 
 def split(part: Slice, weights: Data) -> list[Arrays]:
     """Return the arrays of each direction from one array of the layer's layout."""
-    of, values = _operation(part.layer), weights.reshape(-1)
+    operation, values = _operation(part.layer), weights.reshape(-1)
     count = len(_units(part))
-    rows = count * of.gates * of.weight_columns(part.layer.input[0])
+    rows = count * operation.gates * operation.weight_columns(part.layer.input[0])
     parts = []
-    for own in np.split(values, of.directions):
-        projection = own[rows:].reshape(-1, of.units)
-        parts.append(_split(of, own[:rows].reshape(count, -1), projection))
+    for own in np.split(values, operation.directions):
+        projection = own[rows:].reshape(-1, operation.units)
+        parts.append(_split(operation, own[:rows].reshape(count, -1), projection))
     return parts
 
 
 def named_weights(layer: Layer, weights: Data) -> dict[str, Data]:
     """Return a whole layer's weights by PyTorch's names, in its layout: gate after gate, and in each all units."""
-    of, named = _operation(layer), {}
+    operation, named = _operation(layer), {}
     for end, arrays in zip(_ENDS, split(_whole(layer), weights), strict=False):
         for key, name in _NAMES.items():
-            by_unit = arrays[key].reshape(of.units, of.gates, -1)
+            by_unit = arrays[key].reshape(operation.units, operation.gates, -1)
             turned = np.ascontiguousarray(by_unit.swapaxes(0, 1)).reshape(arrays[key].shape)
             named[name + end] = turned
         if "p" in arrays:
@@ -102,12 +107,12 @@ def named_weights(layer: Layer, weights: Data) -> dict[str, Data]:
 
 def joined_weights(layer: Layer, named: Arrays) -> Data:
     """Return a whole layer's weights as one array of its layout: the inverse of `named_weights`."""
-    of, directions = _operation(layer), []
-    for end in _ENDS[: of.directions]:
-        arrays = {"p": named[_PROJECTED + end]} if of.projection else {}
+    operation, directions = _operation(layer), []
+    for end in _ENDS[: operation.directions]:
+        arrays = {"p": named[_PROJECTED + end]} if operation.projection else {}
         for key, name in _NAMES.items():
             turned = named[name + end]
-            by_gate = turned.reshape(of.gates, of.units, -1)
+            by_gate = turned.reshape(operation.gates, operation.units, -1)
             arrays[key] = np.ascontiguousarray(by_gate.swapaxes(0, 1)).reshape(turned.shape)
         directions.append(arrays)
     return joined(_whole(layer), directions)
@@ -127,14 +132,14 @@ def _units(part: Slice) -> range:
     return range(_operation(part.layer).units) if whole else range(part.begin, part.end)
 
 
-def _split(of: Recurrent, rows: Data, projection: Data) -> Arrays:
+def _split(operation: Recurrent, rows: Data, projection: Data) -> Arrays:
     """Return the arrays of rows of units (units, gates · columns) and of the projection."""
-    rows = rows.reshape(len(rows) * of.gates, -1)
-    inputs = rows.shape[1] - of.hidden - 2
-    parts = np.split(rows, [inputs, inputs + of.hidden, inputs + of.hidden + 1], axis=1)
+    rows = rows.reshape(len(rows) * operation.gates, -1)
+    inputs = rows.shape[1] - operation.hidden - 2
+    parts = np.split(rows, [inputs, inputs + operation.hidden, inputs + operation.hidden + 1], axis=1)
     w, r, b_w, b_r = (np.ascontiguousarray(array) for array in parts)
-    found = {"w": w, "r": r, "b_w": b_w.reshape(-1), "b_r": b_r.reshape(-1)}
-    return {**found, "p": np.ascontiguousarray(projection)} if len(projection) else found
+    arrays = {"w": w, "r": r, "b_w": b_w.reshape(-1), "b_r": b_r.reshape(-1)}
+    return {**arrays, "p": np.ascontiguousarray(projection)} if len(projection) else arrays
 
 
 @dataclasses.dataclass
@@ -212,7 +217,7 @@ Sizes = tuple[int, ...]
 
 def array_shapes(layer: Layer) -> dict[str, Sizes]:
     """Return the shapes of a layer's arrays, by the names that results files have."""
-    others = {name: of.newest.shape for name, of in Sfu(layer, 0, Arena()).held.items()}
+    others = {name: learnt.newest.shape for name, learnt in Sfu(layer, 0, Arena()).held.items()}
     if not layer.operation.recurs:
         return {"weight": layer.weight_shape, **others}
     weights = named_weights(layer, np.empty(layer.weight_shape, np.float32))

@@ -137,12 +137,12 @@ class SliceNumerics(abc.ABC):
 
     def arrays(self) -> Mapping[str, Data]:
         """Return the arrays of its SFU by name."""
-        return {name: of.newest for name, of in self._held.items()}
+        return {name: learnt.newest for name, learnt in self._held.items()}
 
     @property
     def averages(self) -> Mapping[str, Versions]:
         """Moving averages of its SFU by name, which differ between replicas."""
-        return {name: of for name, of in self._held.items() if isinstance(of, Versions)}
+        return {name: learnt for name, learnt in self._held.items() if isinstance(learnt, Versions)}
 
     @property
     def _held(self) -> Mapping[str, Parameter | Versions]:
@@ -173,12 +173,12 @@ class SliceNumerics(abc.ABC):
 
         Call only when no sample is in flight.
         """
-        return {"weight": self._weights_state(), **{name: of.state() for name, of in self._held.items()}}
+        return {"weight": self._weights_state(), **{name: learnt.state() for name, learnt in self._held.items()}}
 
     def restore(self, state: State) -> None:
         """Restore what `state` returned, of this slice or of another with the same channels."""
-        for name, of in self._held.items():
-            of.restore(state[name])
+        for name, learnt in self._held.items():
+            learnt.restore(state[name])
         self._restore_weights(state["weight"])
 
     @abc.abstractmethod

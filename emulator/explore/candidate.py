@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...comm import Interconnect
-from ...comm.exchange import VALUE_BYTES, ring_ps
+from ...comm.exchange import ring_ps
+from ...kernels.number import FP32
 from ..cluster import Link
 from ..profile import DoesNotFit, Stages
 from ..schedule import Machine, PipelineKind, Shape, StageCosts, Transport
@@ -180,8 +181,8 @@ def data_parallel(stages: Stages, wires: Wires, micro_batches: int, *, together:
     ends = [count * time for count, time in zip(dealt, times, strict=True)]
     exchange = 0
     if stages.devices > 1:
-        ready = np.zeros(stages.devices, np.int64)
-        exchange = int(ring_ps(wires.interconnect.among(stages.devices), ready, -(-parameters // VALUE_BYTES)).max())
+        ready, values = np.zeros(stages.devices, np.int64), -(-8 * parameters // FP32.bits)  # as many bytes
+        exchange = int(ring_ps(wires.interconnect.among(stages.devices), ready, values).max())
     slowest = ends.index(max(ends))
     limit = f"device {slowest} ({stages.kinds[slowest]})" if max(ends) >= exchange else "exchange of gradients"
     return dataclasses.replace(

@@ -110,7 +110,7 @@ class _Flow:
         time = threshold.period_ps
         cut = least_cut(pieces, stages.starts, longest_message_ps=time)
         assert cut is not None
-        slowest = min(range(stages.devices - 1), key=lambda each: pieces.links[each].bandwidth_mbps)
+        slowest = min(range(stages.devices - 1), key=lambda number: pieces.links[number].bandwidth_mbps)
         most = pieces.links[slowest].carried_bytes(time)
         inner = [place for place in stages.starts[1:-1] if pieces.link_ps(slowest, place) <= time]
         self._say(

@@ -249,9 +249,9 @@ class Faults:
         """Return what hurts a link, each with its place in `links`, on which its losses depend."""
         return tuple((place, fault) for place, fault in enumerate(self.links) if fault.link == link)
 
-    def flipping(self, of: FlipTarget) -> tuple[tuple[int, FlipFault], ...]:
+    def flipping(self, target: FlipTarget) -> tuple[tuple[int, FlipFault], ...]:
         """Return the flips of a kind, each with its place in `flips`, on which its bits depend; none at rate 0."""
-        return tuple((place, fault) for place, fault in enumerate(self.flips) if fault.of == of and fault.rate)
+        return tuple((place, fault) for place, fault in enumerate(self.flips) if fault.of == target and fault.rate)
 
     @property
     def without_flips(self) -> Faults:
@@ -292,7 +292,7 @@ class Faults:
 
 def _renamed(fault: Any, **numbers: dict[int, int]) -> Any:
     """Return a fault with the new numbers of its board and link, where it has them."""
-    new = {key: of.get(getattr(fault, key)) for key, of in numbers.items()}
+    new = {key: number_of.get(getattr(fault, key)) for key, number_of in numbers.items()}
     return dataclasses.replace(fault, **new)
 
 

@@ -112,8 +112,8 @@ class PacedResource(FifoResource):
     behind it.
     """
 
-    def __init__(self, of: FifoResource, delays: Sequence[Delay], begun: Begun = _START) -> None:
-        super().__init__(of.name, of.row_ps, of.latency_ps, of.header_ps)
+    def __init__(self, resource: FifoResource, delays: Sequence[Delay], begun: Begun = _START) -> None:
+        super().__init__(resource.name, resource.row_ps, resource.latency_ps, resource.header_ps)
         self._delays, self._begins = tuple(delays), begun
         self._ends = [end_ps - begun.time_ps for end_ps in ends_of(delays)]
         self._arrived_ps = 0

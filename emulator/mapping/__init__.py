@@ -34,8 +34,6 @@ from .row import PieceMemory
 from .shedding import SliceNeeds, WeightBanks, shed, slice_needs
 from .slices import Balance, Cut, Mapping, Slice, cut_channels, imbalance, inputs_before
 from .traffic import (
-    PRECISIONS,
-    VALUE_BYTES,
     DataPath,
     Stream,
     StreamKey,
@@ -51,8 +49,6 @@ from .traffic import (
 __all__ = [
     "COPIES",
     "LUT_RAM_BITS",
-    "PRECISIONS",
-    "VALUE_BYTES",
     "Balance",
     "BalancedParameters",
     "Balancing",

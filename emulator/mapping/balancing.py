@@ -18,9 +18,10 @@ import bisect
 import dataclasses
 from collections.abc import Sequence
 
+from ...kernels.number import FP32, NumberFormat
 from ..network import Layer
 from .slices import Cut, Slice
-from .traffic import VALUE_BYTES, DataPath, Stream
+from .traffic import DataPath, Stream
 
 COPIES = 2
 """Room that a stored parameter takes, in units of its size: itself and its gradient. Some optimisers need more."""
@@ -49,7 +50,7 @@ class BalancedParameters:
     @property
     def values(self) -> int:
         """Number of parameters."""
-        return self.parameter_bytes // VALUE_BYTES
+        return (self.end - self.begin) * channel_values(self.part)
 
     def __str__(self) -> str:
         return f"{self.layer.name}[{self.begin}:{self.end}]"
@@ -81,10 +82,15 @@ def blocks_of(blocks: Sequence[BalancedParameters], part: Slice, device: int) ->
     return [(n, block) for n, block in enumerate(blocks) if (block.user_device, block.layer) == (device, part.layer)]
 
 
-def channel_bytes(part: Slice, value_bytes: int = VALUE_BYTES) -> int:
-    """Return the bytes of the weights of one of a slice's cut channels."""
+def channel_values(part: Slice) -> int:
+    """Return the number of weights of one of a slice's cut channels."""
     outs, ins, kernel_rows, kernel_columns = part.layer.weight_shape
-    return (outs if part.cut is Cut.ICP else ins) * kernel_rows * kernel_columns * value_bytes
+    return (outs if part.cut is Cut.ICP else ins) * kernel_rows * kernel_columns
+
+
+def channel_bytes(part: Slice, number: NumberFormat = FP32) -> int:
+    """Return the bytes of the weights of one of a slice's cut channels."""
+    return number.bytes_of(channel_values(part))
 
 
 def balanced_streams(blocks: Sequence[BalancedParameters], link: int) -> tuple[Stream, ...]:
@@ -110,7 +116,7 @@ class _Unplaced:
 def balance(
     slices: Sequence[Sequence[Slice]],
     room_bytes: Sequence[int],
-    value_bytes: int = VALUE_BYTES,
+    number: NumberFormat = FP32,
     copies: int = COPIES,
 ) -> Balancing:
     """Find a place for the weights of each device's slices.
@@ -118,7 +124,7 @@ def balance(
     Args:
         slices: for each device the slices whose weights must be on chip.
         room_bytes: bytes that each device has left for weights and gradients; below zero if other buffers do not fit.
-        value_bytes: bytes of a value.
+        number: the format of the weights.
         copies: room of a parameter, in units of its size.
     """
     blocks: list[BalancedParameters] = []
@@ -127,7 +133,7 @@ def balance(
         room, rest = room_bytes[device], []
         own = [_Unplaced(part, part.begin, part.end, device) for part in slices[device]]
         for item in own + unplaced:
-            size = channel_bytes(item.part, value_bytes)
+            size = channel_bytes(item.part, number)
             placed = item.begin + min(item.end - item.begin, max(0, room) // (copies * size))
             carried = (placed - item.begin) * size
             room -= copies * carried
@@ -139,7 +145,7 @@ def balance(
         unplaced = rest
     shortfall = [max(0, -room) for room in room_bytes]
     for item in unplaced:
-        shortfall[item.user_device] += copies * (item.end - item.begin) * channel_bytes(item.part, value_bytes)
+        shortfall[item.user_device] += copies * (item.end - item.begin) * channel_bytes(item.part, number)
     return Balancing(tuple(blocks), tuple(shortfall))
 
 
@@ -147,7 +153,7 @@ def balance_evenly(
     slices: Sequence[Sequence[Slice]],
     room_bytes: Sequence[int],
     capacity_bytes: Sequence[int],
-    value_bytes: int = VALUE_BYTES,
+    number: NumberFormat = FP32,
     copies: int = COPIES,
 ) -> Balancing:
     """Find a place for all weights so that the fullest device holds as little as possible: FPDeep's equation (12).
@@ -162,7 +168,7 @@ def balance_evenly(
             room - max(0, capacity - max(level, capacity - room))
             for room, capacity in zip(room_bytes, capacity_bytes, strict=True)
         ]
-        return balance(slices, rooms, value_bytes, copies)
+        return balance(slices, rooms, number, copies)
 
     levels = range(max(capacity_bytes) + 1)
     return filled(min(bisect.bisect_left(levels, True, key=lambda level: filled(level).fits), levels[-1]))

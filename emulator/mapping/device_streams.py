@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..network import Tensor
-from .balancing import BalancedParameters, blocks_of, channel_bytes
+from .balancing import BalancedParameters, blocks_of, channel_values
 from .slices import Mapping, Slice
-from .traffic import VALUE_BYTES, DataPath, StreamKey
+from .traffic import DataPath, StreamKey
 
 
 def kept_channels(part: Slice, device: int, blocks: Sequence[BalancedParameters]) -> NDArray[np.bool_]:
@@ -32,7 +32,7 @@ def gradient_values(device: int, slices: Sequence[Slice], blocks: Sequence[Balan
     """Return the number of gradients that a device exchanges with its counterparts in other replicas."""
     count = sum(block.values for block in blocks if block.store_device == device)
     for part in slices:
-        weights = int(kept_channels(part, device, blocks).sum()) * channel_bytes(part) // VALUE_BYTES
+        weights = int(kept_channels(part, device, blocks).sum()) * channel_values(part)
         count += weights + part.is_last * (part.layer.parameters - part.layer.weights)
     return count
 

@@ -36,13 +36,13 @@ from __future__ import annotations
 
 import dataclasses
 
+from ...kernels.number import FP32, NumberFormat
 from ..cluster import BANK_BYTES
 from ..network import Phase
 from .balancing import COPIES, channel_bytes
 from .slices import Cut, Slice
-from .traffic import VALUE_BYTES
 
-WORDS = BANK_BYTES // VALUE_BYTES
+WORDS = FP32.values_in(BANK_BYTES)
 """Words of a bank."""
 
 LUT_RAM_BITS = 64
@@ -71,13 +71,14 @@ class Buffer:
         return Buffer(self.bytes * count, self.banks * count, self.lut * count, self.lut_bytes * count)
 
 
-def memories(count: int, words: int, value_bytes: int = VALUE_BYTES) -> Buffer:
+def memories(count: int, words: int, number: NumberFormat = FP32) -> Buffer:
     """Return the size of `count` memories of `words` words each."""
-    total = count * words * value_bytes
+    memory_bytes = number.bytes_of(words)
+    total = count * memory_bytes
     if words <= LUT_RAM_BITS:
         bits_a_lut = 1 if words > LUT_RAM_BITS // 2 else 2
-        return Buffer(total, 0, count * 8 * value_bytes // bits_a_lut, total)
-    return Buffer(total, count * -(-words * value_bytes // BANK_BYTES), 0)
+        return Buffer(total, 0, count * number.bits // bits_a_lut, total)
+    return Buffer(total, count * -(-memory_bytes // BANK_BYTES), 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +107,7 @@ def slice_memory(
     part: Slice,
     in_flight: int,
     kept_channels: int | None = None,
-    value_bytes: int = VALUE_BYTES,
+    number: NumberFormat = FP32,
     copies: int = COPIES,
 ) -> SliceMemory:
     """Return the buffers of a slice with `in_flight` samples in flight; `kept_channels` of its channels are in LPRAM.
@@ -120,31 +121,31 @@ def slice_memory(
     if layer.operation.one_memory:
         values, rows = ins * rows * columns, layer.engine_view.in_rows
         ins, columns, outs, out_columns, kernel_rows = 1, values // rows, 1, outs, 1
-    parameters = parameter_memory(part, part.channels if kept_channels is None else kept_channels, value_bytes)
+    parameters = parameter_memory(part, part.channels if kept_channels is None else kept_channels, number)
     kept = part.kept_values
     if part.is_last:
-        parameters += memories(1, layer.parameters - layer.weights, value_bytes)
-    line_buffers = memories(ins * kernel_rows, columns, value_bytes)
+        parameters += memories(1, layer.parameters - layer.weights, number)
+    line_buffers = memories(ins * kernel_rows, columns, number)
     error_buffer = Buffer()
     if layer.has_eb:
-        line_buffers += memories(outs * kernel_rows, out_columns, value_bytes)
-        error_buffer = memories(ins, columns, value_bytes)
-    act_ram = memories(ins, rows * columns * in_flight, value_bytes)
+        line_buffers += memories(outs * kernel_rows, out_columns, number)
+        error_buffer = memories(ins, columns, number)
+    act_ram = memories(ins, rows * columns * in_flight, number)
     if kept:
-        act_ram += memories(1, kept * in_flight, value_bytes)
+        act_ram += memories(1, kept * in_flight, number)
     return SliceMemory(
         act_ram=act_ram,
         lpram=parameters,
         lgb=parameters * (copies - 1),
         line_buffers=line_buffers,
         error_buffer=error_buffer,
-        pab=memories(outs, out_columns, value_bytes),
+        pab=memories(outs, out_columns, number),
     )
 
 
-def parameter_memory(part: Slice, channels: int, value_bytes: int = VALUE_BYTES) -> Buffer:
+def parameter_memory(part: Slice, channels: int, number: NumberFormat = FP32) -> Buffer:
     """Return the weights of `channels` of a slice's cut channels, without bias, as LPRAM or BPRAM holds them."""
-    return memories(*weight_memories(part, channels), value_bytes)
+    return memories(*weight_memories(part, channels), number)
 
 
 def weight_memories(part: Slice, channels: int) -> tuple[int, int]:
@@ -175,13 +176,13 @@ class MemoryStream:
     sample_bytes: int
 
 
-def memory_streams(part: Slice, off_chip: OffChip, value_bytes: int = VALUE_BYTES) -> tuple[MemoryStream, ...]:
+def memory_streams(part: Slice, off_chip: OffChip, number: NumberFormat = FP32) -> tuple[MemoryStream, ...]:
     """Return what FP, EB (unless the layer takes images) and PG of a slice move over the memory port."""
     if not off_chip:
         return ()
     view = part.layer.engine_view
-    activations = off_chip.activations * activation_bytes(part, value_bytes)
-    weights = off_chip.channels * channel_bytes(part, value_bytes)
+    activations = off_chip.activations * activation_bytes(part, number)
+    weights = off_chip.channels * channel_bytes(part, number)
 
     def of(phase: Phase, rows: int, copies: int, more: int) -> MemoryStream:
         each_row = off_chip.activations or (part.layer.operation.recurs and phase is not Phase.PG)
@@ -195,15 +196,15 @@ def memory_streams(part: Slice, off_chip: OffChip, value_bytes: int = VALUE_BYTE
     return tuple(stream for stream in moved if stream.sample_bytes)
 
 
-def activation_bytes(part: Slice, value_bytes: int = VALUE_BYTES) -> int:
+def activation_bytes(part: Slice, number: NumberFormat = FP32) -> int:
     """Return the bytes of a sample's input activations of a slice."""
     _, rows, columns = part.layer.input
-    return (len(part.in_channels) * rows * columns + part.kept_values) * value_bytes
+    return number.bytes_of(len(part.in_channels) * rows * columns + part.kept_values)
 
 
-def port_bytes(part: Slice, off_chip: OffChip, value_bytes: int = VALUE_BYTES) -> int:
+def port_bytes(part: Slice, off_chip: OffChip, number: NumberFormat = FP32) -> int:
     """Return the bytes that a slice moves over its board's memory port for a sample."""
-    return sum(stream.sample_bytes for stream in memory_streams(part, off_chip, value_bytes))
+    return sum(stream.sample_bytes for stream in memory_streams(part, off_chip, number))
 
 
 def update_bytes(part: Slice, off_chip: OffChip, copies: int = COPIES) -> int:
@@ -212,8 +213,8 @@ def update_bytes(part: Slice, off_chip: OffChip, copies: int = COPIES) -> int:
 
 
 def stored_bytes(
-    part: Slice, off_chip: OffChip, in_flight: int, value_bytes: int = VALUE_BYTES, copies: int = COPIES
+    part: Slice, off_chip: OffChip, in_flight: int, number: NumberFormat = FP32, copies: int = COPIES
 ) -> int:
     """Return the bytes of a slice in off-chip memory: weights, gradients, and activations of the samples in flight."""
-    weights = copies * off_chip.channels * channel_bytes(part, value_bytes)
-    return weights + off_chip.activations * in_flight * activation_bytes(part, value_bytes)
+    weights = copies * off_chip.channels * channel_bytes(part, number)
+    return weights + off_chip.activations * in_flight * activation_bytes(part, number)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+from ...kernels.number import FP32
 from ..cluster import Board, Cluster
 from ..common import InputError, plural
 from ..network import Layer, Network
@@ -22,7 +23,6 @@ from .engines import channel_works, slice_works
 from .fine import Servers, fastest, is_enough, shares, spread
 from .row import Boundaries, PieceMemory, Row
 from .slices import Balance, Mapping, Slice, cut_channels, imbalance
-from .traffic import VALUE_BYTES
 
 _LATER = 1000
 """A cut for memory ports that turns out to need longer gets a thousandth more time."""
@@ -130,7 +130,7 @@ def _layers_on_chip(layers: Sequence[Layer], board: Board, copies: int) -> int:
     """Return the number of layers before those at the end that need off-chip memory; all layers if none do."""
     first = next((layer.index + 1 for layer in reversed(layers) if not layer.operation.may_be_off_chip), 0)
     parameters = sum(layer.weights + layer.bias * layer.channels for layer in layers[first:])
-    fits = parameters * copies * VALUE_BYTES <= board.on_chip_memory_bytes
+    fits = copies * FP32.bytes_of(parameters) <= board.on_chip_memory_bytes
     return len(layers) if fits or not first else first
 
 

@@ -23,6 +23,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.number import FP32
 from ..cluster import Link, LinkShare
 from ..network import Layer, SfuStep, Shape
 from .slices import Cut, Mapping, Slice, cut_of, inputs_before
@@ -52,11 +53,6 @@ def sent_shape(layer: Layer, share: LinkShare) -> Shape:
 
 
 Bytes = TypeVar("Bytes", int, NDArray[np.int64])
-
-VALUE_BYTES = 4
-"""Bytes of an activation, an error or a parameter: all are single-precision floats (FPDeep, Table 6)."""
-PRECISIONS = {"fp32": VALUE_BYTES, "fp16": VALUE_BYTES // 2}
-"""Bytes of a value for boards that take actions as a whole; they change times and memory, not numbers."""
 
 
 class DataPath(enum.IntEnum):
@@ -129,13 +125,18 @@ class Stream:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row of one sample, all channels."""
-        return VALUE_BYTES * self.channels * self.columns
+        """Bytes of one row of one sample, all channels: single-precision floats (FPDeep, Table 6)."""
+        return FP32.bytes_of(self.channels * self.columns)
 
     @property
     def sample_bytes(self) -> int:
         """Bytes of one sample."""
         return self.row_bytes * self.rows
+
+    @property
+    def sample_values(self) -> int:
+        """Values of one sample."""
+        return self.channels * self.rows * self.columns
 
 
 def streams(mapping: Mapping, link: int, share: LinkShare = LinkShare.BYTES) -> tuple[Stream, ...]:

@@ -99,8 +99,10 @@ def with_symbols(keys: Mapping[str, Any], symbols: Callable[[], int] | None = No
 
     def filled(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: filled(each) if key not in ("name", "from", "type") else each for key, each in value.items()}
-        return [filled(each) for each in value] if isinstance(value, list) else count if value == "symbols" else value
+            return {
+                key: filled(entry) if key not in ("name", "from", "type") else entry for key, entry in value.items()
+            }
+        return [filled(entry) for entry in value] if isinstance(value, list) else count if value == "symbols" else value
 
     return {**keys, "symbols": None, **{key: filled(keys[key]) for key in ("input", "layers") if key in keys}}
 

@@ -30,7 +30,7 @@ def resolve(description: Description, source: str, wheres: Sequence[str] = ()) -
     Raises:
         InputError: an operation is out of place or does not fit its input; a cycle; a result that is not used.
     """
-    places = wheres or [f"{source}: layers[{n}] ({of.operation.type})" for n, of in enumerate(description.layers)]
+    places = wheres or [f"{source}: layers[{n}] ({node.operation.type})" for n, node in enumerate(description.layers)]
     graph = _Graph(Tensor(0, description.input, IMAGES), source)
     for place, (where, node) in enumerate(zip(places, description.layers, strict=True)):
         graph.add(where, node, is_last=place + 1 == len(description.layers))

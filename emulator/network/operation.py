@@ -270,5 +270,5 @@ def _reached_last_first(forward: RowMap, rows_in: int, rows_out: int) -> RowMap:
 @functools.cache
 def operation_types() -> Mapping[str, type[Operation]]:
     """Return the operations of the folder `operations/` by name."""
-    found = subclasses(f"{__package__}.operations", Operation)  # type: ignore[type-abstract]  # its subclasses
-    return {kind.type: kind for kind in found if hasattr(kind, "type")}
+    kinds = subclasses(f"{__package__}.operations", Operation)  # type: ignore[type-abstract]  # its subclasses
+    return {kind.type: kind for kind in kinds if hasattr(kind, "type")}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...comm.exchange import DataParallel
 from ...kernels.codec import NoCodec
+from ...kernels.number import FP32
 from ...kernels.optimizers import optimizers
 from ..cluster import Cluster, load_cluster
 from ..common import InputError, plural
@@ -193,9 +194,9 @@ class _Making:
             InputError: a value does not suit them, or the network does not fit.
         """
         config, network, cluster = self.config, self.network, self.cluster
-        if config.precision != "fp32":
+        if config.precision != FP32:
             raise InputError(
-                f"`precision` = {config.precision!r}: rows on split engines have 4-byte values; should be 'fp32',"
+                f"`precision` = {config.precision.name!r}: rows on split engines have 4-byte values; should be 'fp32',"
                 " or `engines` = 'turns' or 'shared'"
             )
         balancing = config.balancing == "auto" and self.chunks == 1 and not network.last_first

@@ -176,7 +176,7 @@ class PairPlan(Plan):
         """What the fullest PE holds, as text; None without an FPGA."""
         if not self.needs:
             return None
-        fullest = max(self.needs, key=lambda each: each.words)
+        fullest = max(self.needs, key=lambda layer: layer.words)
         return f"fits, {fullest.words:,} of {self.pair.array.words:,} words of a PE in {fullest.work.name}"
 
     @property

@@ -19,11 +19,11 @@ import itertools
 import math
 from collections.abc import Sequence
 
+from ...kernels.number import FP32, NumberFormat
 from ..cluster import BANK_BYTES, Cluster, Resources
 from ..common import InputError
 from ..mapping import (
     LUT_RAM_BITS,
-    VALUE_BYTES,
     Balancing,
     Buffer,
     Mapping,
@@ -106,7 +106,7 @@ _STEADY_BATCH = 16
 
 
 def place_on_chip(
-    mapping: Mapping, cluster: Cluster, in_flight: Sequence[int], value_bytes: int = VALUE_BYTES
+    mapping: Mapping, cluster: Cluster, in_flight: Sequence[int], number: NumberFormat = FP32
 ) -> tuple[list[list[Slice]], Balancing]:
     """Return the slices of each device whose parameters are on chip, and where their channels are stored, by bytes.
 
@@ -117,19 +117,19 @@ def place_on_chip(
     for device, slices in enumerate(mapping.devices):
         room = int(cluster.board(device).on_chip_memory_bytes / cluster.beta)
         capacities.append(room)
-        held = [(part, slice_memory(part, in_flight[device], None, value_bytes, copies)) for part in slices]
+        held = [(part, slice_memory(part, in_flight[device], None, number, copies)) for part in slices]
         if sum(memory.total.bytes for part, memory in held if part.layer.operation.may_be_off_chip) > room:
             on_chip.append([part for part in slices if not part.layer.operation.may_be_off_chip])
         else:
             on_chip.append(list(slices))
-        weights = [parameter_memory(part, part.channels, value_bytes).bytes for part in slices]
+        weights = [parameter_memory(part, part.channels, number).bytes for part in slices]
         for (part, memory), size in zip(held, weights, strict=True):
             bias = memory.lpram.bytes - size if part in on_chip[-1] else 0
             room -= memory.working.bytes + copies * bias
         rooms.append(room)
     if cluster.aim == "storage":
-        return on_chip, balance_evenly(on_chip, rooms, capacities, value_bytes, copies)
-    return on_chip, balance(on_chip, rooms, value_bytes, copies)
+        return on_chip, balance_evenly(on_chip, rooms, capacities, number, copies)
+    return on_chip, balance(on_chip, rooms, number, copies)
 
 
 def smallest_cluster(network: Network, cluster: Cluster, above: int, most: int = MOST_DEVICES) -> int | None:

@@ -9,11 +9,12 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from ...kernels.number import FP32, NumberFormat
 from ..cluster import Board, Cluster, Link
 from ..common import InputError
 from ..explore import Demand, Pieces, filled_cut, fits_at_all
 from ..explore import partition as find_partition
-from ..mapping import COPIES, PRECISIONS, VALUE_BYTES, Mapping, Stream, partition_layers
+from ..mapping import COPIES, Mapping, Stream, partition_layers
 from ..network import Network
 from ..profile import BoardStage, BoardStages, DataBytes, DoesNotFit, board_stage, streams_bytes
 from ..schedule import EpochShape, Kind, Machine, ScheduleKind, StageCosts, Staleness, kept_micro_batches, weight_copies
@@ -39,12 +40,12 @@ class PlannedStages:
     kept_samples: tuple[int, ...]
     weight_copies: tuple[int, ...]
     samples: int
-    value_bytes: int = VALUE_BYTES
+    number: NumberFormat = FP32
     parameter_copies: int = COPIES
 
     def message_bytes(self, streams: Iterable[Stream], samples: int) -> int:
         """Return the bytes of a message with `samples` samples of some streams."""
-        return samples * streams_bytes(streams, self.value_bytes)
+        return samples * streams_bytes(streams, self.number)
 
     def costs(self, stage: int, samples: int) -> StageCosts:
         """Return the costs of a stage for a micro-batch of `samples` samples, without transfers.
@@ -74,7 +75,7 @@ class PlannedStages:
                 self.kept_samples[stage],
                 weight_copies=self.weight_copies[stage],
                 stage=stage,
-                value_bytes=self.value_bytes,
+                number=self.number,
                 copies=self.parameter_copies,
             )
         return self._found[key]
@@ -106,9 +107,9 @@ def stages_on_boards(
     boards = [cluster.board(stage) for stage in range(count)]
     if config.memory == "ignored":
         boards = [dataclasses.replace(board, on_chip_memory_bytes=_UNLIMITED) for board in boards]  # type: ignore[type-var]  # all kinds are dataclasses
-    size, value_bytes = min(epoch.micro_batch, epoch.batch), PRECISIONS[config.precision]
+    size = min(epoch.micro_batch, epoch.batch)
     kept, copies = _kept(config.schedule, epoch, machine.frees_features)
-    pieces = BoardStages(network, boards, size, value_bytes, cluster.parameter_copies)
+    pieces = BoardStages(network, boards, size, config.precision, cluster.parameter_copies)
 
     if config.stages == "layers":
         mapping = _between_layers(network, cluster, pieces, kept, copies)
@@ -116,8 +117,8 @@ def stages_on_boards(
         links = [cluster.link_at(link) for link in range(count - 1)]
         mapping = _within_layers(network, pieces, links, Demand(kept, weight_copies=copies))
     kept_samples = tuple(size * count_kept for count_kept in kept)
-    bytes_of = value_bytes, cluster.parameter_copies
-    planned = PlannedStages(mapping, tuple(boards), machine, epoch.chunks, kept_samples, copies, size, *bytes_of)
+    arrays = config.precision, cluster.parameter_copies
+    planned = PlannedStages(mapping, tuple(boards), machine, epoch.chunks, kept_samples, copies, size, *arrays)
     for stage in range(count):
         planned.costs(stage, size)
     return planned

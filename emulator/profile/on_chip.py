@@ -17,7 +17,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ..mapping import COPIES, VALUE_BYTES, Slice, Stream, activation_bytes, slice_memory, streams_between
+from ...kernels.number import FP32, NumberFormat
+from ..mapping import COPIES, Slice, Stream, activation_bytes, slice_memory, streams_between
 from ..network import Layer, Network
 
 
@@ -37,36 +38,36 @@ class PartNeeds(NamedTuple):
     copies: int = COPIES
 
     @classmethod
-    def of(cls, part: Slice, value_bytes: int = VALUE_BYTES, copies: int = COPIES) -> PartNeeds:
-        """Return the needs of a slice, with values of `value_bytes`."""
-        memory = slice_memory(part, 0, value_bytes=value_bytes)
-        features = activation_bytes(part, value_bytes)
+    def of(cls, part: Slice, number: NumberFormat = FP32, copies: int = COPIES) -> PartNeeds:
+        """Return the needs of a slice, with values of a format."""
+        memory = slice_memory(part, 0, number=number)
+        features = activation_bytes(part, number)
         return cls(part, part.macs, part.eb_macs, memory.lpram.bytes, features, memory.working.bytes, copies)
 
 
-def boundary_bytes(network: Network, after_layer: int, value_bytes: int = VALUE_BYTES) -> int:
+def boundary_bytes(network: Network, after_layer: int, number: NumberFormat = FP32) -> int:
     """Return the bytes of a sample that cross a cut behind a layer: all maps that later layers need, shortcuts too.
 
     `after_layer` is the layer's index; behind the last layer these are the outputs of the network.
     """
-    return value_bytes * sum(math.prod(tensor.shape) for tensor in network.layers[after_layer].hands_on)
+    return number.bytes_of(sum(math.prod(tensor.shape) for tensor in network.layers[after_layer].hands_on))
 
 
-def cut_bytes(left: Layer, right: Slice, value_bytes: int = VALUE_BYTES) -> int:
+def cut_bytes(left: Layer, right: Slice, number: NumberFormat = FP32) -> int:
     """Return the bytes of a sample in the fuller direction between a stage that ends in `left` and one from `right` on.
 
     Between slices of one layer partial sums cross, too, and their errors back.
     """
     crossing = streams_between(left, right)
     return max(
-        streams_bytes((stream for stream in crossing if stream.path.is_forward is forward), value_bytes)
+        streams_bytes((stream for stream in crossing if stream.path.is_forward is forward), number)
         for forward in (True, False)
     )
 
 
-def streams_bytes(streams: Iterable[Stream], value_bytes: int = VALUE_BYTES) -> int:
-    """Return the bytes of a sample of some streams, with values of `value_bytes`."""
-    return sum(stream.sample_bytes for stream in streams) * value_bytes // VALUE_BYTES
+def streams_bytes(streams: Iterable[Stream], number: NumberFormat = FP32) -> int:
+    """Return the bytes of a sample of some streams, with values of a format."""
+    return number.bytes_of(sum(stream.sample_values for stream in streams))
 
 
 class Data(enum.Flag):

@@ -16,10 +16,10 @@ class LayerTimes(NamedTuple):
     backward_ps: int
     pg_ps: int | None = None
 
-    def scaled(self, by: int, of: int) -> LayerTimes:
-        """Return times that are by/of as long, rounded up."""
-        pg = None if self.pg_ps is None else -(-self.pg_ps * by // of)
-        return LayerTimes(-(-self.forward_ps * by // of), -(-self.backward_ps * by // of), pg)
+    def scaled(self, samples: int, profiled: int) -> LayerTimes:
+        """Return the times of `samples` samples from these of `profiled` samples, rounded up."""
+        pg = None if self.pg_ps is None else -(-self.pg_ps * samples // profiled)
+        return LayerTimes(-(-self.forward_ps * samples // profiled), -(-self.backward_ps * samples // profiled), pg)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,6 +21,7 @@ from typing import Annotated
 
 import pydantic
 
+from ...kernels.number import FP32, NumberFormat
 from ..common import (
     Finite,
     InputError,
@@ -34,7 +35,7 @@ from ..common import (
     read_toml,
     validate,
 )
-from ..mapping import VALUE_BYTES, Slice, cut_channels
+from ..mapping import Slice, cut_channels
 from ..network import Layer, Network
 from .on_chip import PartNeeds, boundary_bytes
 from .profile import LayerProfile, LayerTimes, Profile
@@ -85,8 +86,8 @@ class ProfileDescription(Model):
     layers: Annotated[tuple[LayerTable, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)]
 
 
-def load_profile(path: pathlib.Path, network: Network | None = None, value_bytes: int = VALUE_BYTES) -> Profile:
-    """Return the profile in a TOML file; bytes that it leaves out are those of `network`, with values of `value_bytes`.
+def load_profile(path: pathlib.Path, network: Network | None = None, number: NumberFormat = FP32) -> Profile:
+    """Return the profile in a TOML file; bytes that it leaves out are those of `network`, with values of a format.
 
     Raises:
         InputError: the file cannot be read, has a wrong key, a negative time, or lacks times or bytes of a layer.
@@ -94,7 +95,7 @@ def load_profile(path: pathlib.Path, network: Network | None = None, value_bytes
     source = str(path)
     said = validate(ProfileDescription, read_toml(path), source)
     known = {} if network is None else {layer.name: layer for layer in network.layers}
-    layers = tuple(_layer(table, said, known, network, value_bytes, source) for table in said.layers)
+    layers = tuple(_layer(table, said, known, network, number, source) for table in said.layers)
     _check_times(layers, source)
     memory = {
         name: None if table.memory_gbytes is None else round(table.memory_gbytes * 1e9)
@@ -108,7 +109,7 @@ def _layer(
     said: ProfileDescription,
     known: dict[str, Layer],
     network: Network | None,
-    value_bytes: int,
+    number: NumberFormat,
     source: str,
 ) -> LayerProfile:
     where = f"{source}: layer {table.name}"
@@ -131,8 +132,8 @@ def _layer(
     sizes = {"output_bytes": table.output_bytes, "feature_bytes": table.feature_bytes}
     sizes["parameter_bytes"] = table.parameter_bytes
     if layer is not None and network is not None:
-        needs = PartNeeds.of(Slice(layer, 0, cut_channels(layer)), value_bytes)
-        crossing = boundary_bytes(network, layer.index, value_bytes)
+        needs = PartNeeds.of(Slice(layer, 0, cut_channels(layer)), number)
+        crossing = boundary_bytes(network, layer.index, number)
         of_network = {"output_bytes": crossing, "feature_bytes": needs.feature_bytes}
         of_network["parameter_bytes"] = needs.parameter_bytes
         sizes = {key: of_network[key] if size is None else size for key, size in sizes.items()}

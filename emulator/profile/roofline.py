@@ -13,9 +13,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from ...kernels.number import FP32, NumberFormat
 from ..cluster import Board
 from ..common import InputError
-from ..mapping import COPIES, VALUE_BYTES, Slice
+from ..mapping import COPIES, Slice
 from ..network import Phase
 from ..schedule import StageCosts
 from .on_chip import ALL, Data, DataBytes, LayerData, PartNeeds, Phases, choose_off_chip
@@ -86,7 +87,7 @@ def board_stage(
     *,
     stage: int = 0,
     weight_copies: int = 1,
-    value_bytes: int = VALUE_BYTES,
+    number: NumberFormat = FP32,
     copies: int = COPIES,
     parameters_together: bool = False,
 ) -> BoardStage:
@@ -99,14 +100,14 @@ def board_stage(
         kept_samples: samples whose features are kept at a time, from FP until PG.
         stage: the stage's number, for messages.
         weight_copies: versions of the weights that are kept; the gradients come in addition, once.
-        value_bytes: bytes of a value: 4, or 2 in half precision.
+        number: the format of all values.
         copies: arrays for each parameter: itself, its gradient, and what an optimiser keeps beside them.
         parameters_together: whether weights and gradients of all layers are off chip if not all of them fit.
 
     Raises:
         DoesNotFit: they need more memory than there is, on chip and off chip.
     """
-    needs = [PartNeeds.of(part, value_bytes, copies) for part in slices]
+    needs = [PartNeeds.of(part, number, copies) for part in slices]
     return stage_of_needs(
         needs,
         board,

@@ -15,8 +15,9 @@ import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ...kernels.number import FP32, NumberFormat
 from ..cluster import Board
-from ..mapping import COPIES, VALUE_BYTES, Slice, cut_channels
+from ..mapping import COPIES, Slice, cut_channels
 from ..network import Network
 from ..schedule import StageCosts
 from .on_chip import PartNeeds, boundary_bytes, cut_bytes
@@ -96,14 +97,14 @@ class BoardStages(Stages):
         network: Network,
         boards: Sequence[Board],
         samples: int,
-        value_bytes: int = VALUE_BYTES,
+        number: NumberFormat = FP32,
         copies: int = COPIES,
     ) -> None:
-        """Take a network, a chain's boards, a micro-batch's samples, a value's bytes and a parameter's arrays."""
+        """Take a network, a chain's boards, a micro-batch's samples, values' format and a parameter's arrays."""
         self.name, self.samples = network.name, samples
         self.layers = tuple(layer.name for layer in network.layers)
         self.kinds = tuple(board.name for board in boards)
-        self._network, self._boards, self._value_bytes = network, tuple(boards), value_bytes
+        self._network, self._boards, self._number = network, tuple(boards), number
         self._copies = copies
         channels = [cut_channels(layer) for layer in network.layers]
         macs = [2 * layer.macs + (layer.eb_macs if layer.has_eb else 0) for layer in network.layers]
@@ -169,12 +170,12 @@ class BoardStages(Stages):
         if place in (0, self.end):
             return 0
         if place == self.starts[layer]:
-            return self.samples * boundary_bytes(self._network, layer - 1, self._value_bytes)
+            return self.samples * boundary_bytes(self._network, layer - 1, self._number)
         [right] = self.slices(place, self.starts[layer + 1])
-        return self.samples * cut_bytes(right.layer, right, self._value_bytes)
+        return self.samples * cut_bytes(right.layer, right, self._number)
 
     def _part_needs(self, layer: int, begin: int, end: int) -> PartNeeds:
-        return PartNeeds.of(Slice(self._network.layers[layer], begin, end), self._value_bytes, self._copies)
+        return PartNeeds.of(Slice(self._network.layers[layer], begin, end), self._number, self._copies)
 
     def _stage(
         self, begin: int, end: int, board: Board, kept: int, weight_copies: int, together: bool

@@ -77,14 +77,14 @@ class RtlChain:
 
     def _lookahead(self, number: int) -> list[tuple[int, int]]:
         """Return for each neighbour its number, and the least time in ps from a row there to its arrival here."""
-        found = []
+        waits = []
         for neighbour, forward in ((number - 1, True), (number + 1, False)):
             if 0 <= neighbour < len(self._models):
                 keys = (key for key in self._links[neighbour] if key.path.is_forward == forward)
                 hops = [self._links[neighbour][key].row_ps + self._links[neighbour][key].latency_ps for key in keys]
                 if hops:
-                    found.append((neighbour, min(hops)))
-        return found
+                    waits.append((neighbour, min(hops)))
+        return waits
 
     def _advance(self, number: int, model: DeviceModel, most_ps: int) -> None:
         """Run a device as far as it is known what arrives there."""
@@ -93,8 +93,8 @@ class RtlChain:
             # All that arrives up to this time is known: the neighbours' next cycles are still to come.
             known_ps = min(
                 (
-                    (self._models[of].cycle + 1) * self._models[of].design.period_ps + hop_ps - 1
-                    for of, hop_ps in self._waits[number]
+                    (self._models[neighbour].cycle + 1) * self._models[neighbour].design.period_ps + hop_ps - 1
+                    for neighbour, hop_ps in self._waits[number]
                 ),
                 default=most_ps,
             )
@@ -119,7 +119,7 @@ class RtlChain:
         assert port.key is not None
         arrives_ps = int(self._links[number][port.key].serve(np.array([[now_ps]]))[0, 0])
         to = self._models[number + 1 if port.key.path.is_forward else number - 1]
-        [place] = [place for place, of in enumerate(to.inputs) if of.key == port.key]
+        [place] = [place for place, entry in enumerate(to.inputs) if entry.key == port.key]
         to.put(place, -(-arrives_ps // to.design.period_ps), row)
 
     def _judge(self, model: DeviceModel, row: Row) -> None:

@@ -34,23 +34,23 @@ UPDATE_TAIL = 2
 class RtlSliceClock(SliceClock):
     """The clock of a slice's modules and of its SFU."""
 
-    def __init__(self, device: DeviceDesign, of: SliceDesign) -> None:
-        self._of, self._period_ps = of, device.period_ps
-        name = f"{of.part} on device {device.number}"
+    def __init__(self, device: DeviceDesign, design: SliceDesign) -> None:
+        self._design, self._period_ps = design, device.period_ps
+        name = f"{design.part} on device {device.number}"
         self.ports = {}
-        self.fp = self._engine(f"FP of {name}", of.fp)
-        self.eb = None if of.eb is None else self._engine(f"EB of {name}", of.eb)
-        self.pg = self._engine(f"PG of {name}", of.pg)
+        self.fp = self._engine(f"FP of {name}", design.fp)
+        self.eb = None if design.eb is None else self._engine(f"EB of {name}", design.eb)
+        self.pg = self._engine(f"PG of {name}", design.pg)
         self.fp_start_ps = self.eb_start_ps = self.pg_end_ps = np.zeros(0, np.int64)
-        self.outputs = of.layer.makes.number
-        self._rows = of.layer.rows
+        self.outputs = design.layer.makes.number
+        self._rows = design.layer.rows
         self._joins = self._resource(f"path 2 of {name}", 1), self._resource(f"path 4 of {name}", 1)
         self._unflatten = self._resource(f"map of {name}", 1)
-        self._loss_ps = device.period_ps if device.is_end and of is device.slices[-1] else 0
-        bias = of.bias
-        self._add = None if bias is None else self._resource(f"bias of {name}", bias.add_cycles, of.latency)
+        self._loss_ps = device.period_ps if device.is_end and design is device.slices[-1] else 0
+        bias = design.bias
+        self._add = None if bias is None else self._resource(f"bias of {name}", bias.add_cycles, design.latency)
         self._sum = None if bias is None else self._engine(f"bias gradient of {name}", bias.sums)
-        self._spreads = [self._resource(f"{step.makes.name} of {name}", 1) for step in of.steps]
+        self._spreads = [self._resource(f"{step.makes.name} of {name}", 1) for step in design.steps]
         self._eb_end_ps = self._bias_end_ps = 0
         self._x_ps = self._dy_ps = self._errors_done_ps = np.zeros(0, np.int64)
         self._waiting = 1
@@ -71,8 +71,8 @@ class RtlSliceClock(SliceClock):
     def _resource(self, name: str, cycles: int, latency: int = 0) -> FifoResource:
         return FifoResource(name, cycles * self._period_ps, latency * self._period_ps)
 
-    def _engine(self, name: str, of: EngineDesign) -> FifoResource:
-        return self._resource(name, of.row_cycles, of.tail)
+    def _engine(self, name: str, engine: EngineDesign) -> FifoResource:
+        return self._resource(name, engine.row_cycles, engine.tail)
 
     def _accepted(self, times: Times) -> Times:
         return times + ACCEPT * self._period_ps
@@ -80,7 +80,7 @@ class RtlSliceClock(SliceClock):
     def forward(self, x: Times, partial: Times | None, not_before_ps: Times | int) -> Times:
         """Return when rows of outputs are on their bus, given when input rows `x` and `partial` rows are."""
         ready = self._accepted(x)[:, self._rows.fp]
-        icp = self._of.part.cut is Cut.ICP
+        icp = self._design.part.cut is Cut.ICP
         if icp and partial is not None:
             ready = np.maximum(ready, self._accepted(partial))
         done = self.fp.serve(ready)
@@ -110,7 +110,7 @@ class RtlSliceClock(SliceClock):
             came, at = at, self._add.serve(self._accepted(at))
             self._waits(came, at - self._add.latency_ps - self._period_ps)
             times[self.outputs] = at
-        for step in self._of.steps:
+        for step in self._design.steps:
             if isinstance(step.operation, MaxPool):
                 assert step.rows is not None
                 at = at[:, step.rows.forward] + self._period_ps
@@ -118,7 +118,7 @@ class RtlSliceClock(SliceClock):
 
     def deactivate(self, times: dict[int, Times]) -> None:
         """Replace the error times of the SFU's results by those of its inputs."""
-        steps = self._of.steps
+        steps = self._design.steps
         at = times.pop(steps[-1].makes.number if steps else self.outputs) + self._loss_ps
         for step, spread in zip(reversed(steps), reversed(self._spreads), strict=True):
             if isinstance(step.operation, MaxPool):
@@ -135,7 +135,7 @@ class RtlSliceClock(SliceClock):
         if self.eb is None:
             self.eb_start_ps = ready[:, 0]
             return ready
-        icp, flat = self._of.is_icp, self._of.is_flat
+        icp, flat = self._design.is_icp, self._design.is_flat
         if not icp and partial is not None:
             ready = np.maximum(ready, self._accepted(partial[:, -1:] if flat else partial))
         done = self.eb.serve(ready)
@@ -168,8 +168,8 @@ class RtlSliceClock(SliceClock):
     def updated_ps(self, not_before_ps: int = 0) -> int:
         """Return when the parameters are updated: of weights and of the bias."""
         started_ps = self._accepted(np.array(max(int(self.pg_end_ps[-1]), self._eb_end_ps, self._bias_end_ps)))
-        bias = 0 if self._of.bias is None else self._of.bias.update_cycles
-        cycles = max(self._of.update_cycles, bias) + UPDATE_TAIL + 5 * self._of.latency
+        bias = 0 if self._design.bias is None else self._design.bias.update_cycles
+        cycles = max(self._design.update_cycles, bias) + UPDATE_TAIL + 5 * self._design.latency
         return int(started_ps) + cycles * self._period_ps
 
 
@@ -183,7 +183,7 @@ class RtlDeviceClock(DeviceClock):
 
     def __init__(self, plan: ChainPlan, device: DeviceDesign) -> None:
         planned = plan.timing.clock(device.number)
-        self.parts = [RtlSliceClock(device, of) for of in device.slices]
+        self.parts = [RtlSliceClock(device, part) for part in device.slices]
         super().__init__(planned.streams, self.parts, planned.links, plan.timing.interval_ps, ())
         self._period_ps = device.period_ps
         self._ports: dict[StreamKey | None, FifoResource] = {}

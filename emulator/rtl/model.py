@@ -106,13 +106,13 @@ class DeviceModel:
         return {}
 
     def _left(self) -> dict[int, Row]:
-        found = {}
+        rows = {}
         for path, port in enumerate(self.outputs):
             if self._library.device_has(self._device, path):
                 row = np.empty(port.words, np.float32)
                 self._library.device_get(self._device, path, row.ctypes.data_as(ctypes.c_void_p))
-                found[path] = row
-        return found
+                rows[path] = row
+        return rows
 
     def rows_done(self) -> dict[tuple[str, int], NDArray[np.int64]]:
         """Return the cycles in which engines had done their rows, by phase and place of the slice."""

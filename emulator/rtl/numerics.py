@@ -72,7 +72,10 @@ def rtl_numerics(plan: ChainPlan, streams: DeviceStreams, slices: Sequence[Slice
         InputError: it cannot be built.
     """
     design, batch = designs_of(plan)[streams.device], plan.config.batch
-    rooms = [Room(batch, batch * max(of.layer.input[1], of.layer.output[1])) for of in design.slices]
+    rooms = [
+        Room(batch, batch * max(slice_design.layer.input[1], slice_design.layer.output[1]))
+        for slice_design in design.slices
+    ]
     with scratch_folder() as folder:
         top = folder / f"{design.module}.sv"
         top.write_text(top_module(design, rooms, plan.network.name), encoding="utf-8")
@@ -135,11 +138,11 @@ class RtlNumerics(DeviceNumerics):
         while not model.done:
             if model.run(end) or model.cycle >= end:
                 raise RuntimeError(f"device {self._design.number}: its RTL does not update")
-        for place, of in enumerate(self.slices):
-            of.update(samples, Rule(_Elsewhere(0, 0)), keeps=keeps)
-            of.put_weights(model.read(place, "weight", of.weights().shape))
-            if of.sfu is not None and of.sfu.bias is not None:
-                bias = of.sfu.bias.newest
+        for place, numerics in enumerate(self.slices):
+            numerics.update(samples, Rule(_Elsewhere(0, 0)), keeps=keeps)
+            numerics.put_weights(model.read(place, "weight", numerics.weights().shape))
+            if numerics.sfu is not None and numerics.sfu.bias is not None:
+                bias = numerics.sfu.bias.newest
                 bias[...] = model.read(place, "bias", bias.shape)
         self._newest += 1
 
@@ -147,10 +150,10 @@ class RtlNumerics(DeviceNumerics):
         """Write the weights, which may be those of a file, and end the reset."""
         if self._runs:
             return
-        for place, of in enumerate(self.slices):
-            self._model.write(place, "weight", of.weights())
-            if of.sfu is not None and of.sfu.bias is not None:
-                self._model.write(place, "bias", of.sfu.bias.newest)
+        for place, numerics in enumerate(self.slices):
+            self._model.write(place, "weight", numerics.weights())
+            if numerics.sfu is not None and numerics.sfu.bias is not None:
+                self._model.write(place, "bias", numerics.sfu.bias.newest)
         self._model.start()
         self._runs = True
 

@@ -41,7 +41,7 @@ def inputs_of(device: DeviceDesign) -> tuple[Port, ...]:
     """Return the streams that a device takes in: from the left, then from the right."""
     first, last = device.slices[0], device.slices[-1]
     x, y = first.layer.reads, last.layer.makes
-    found = [
+    ports = [
         _port(
             IMAGES if device.is_start else "path1_in",
             first.arriving,
@@ -51,35 +51,35 @@ def inputs_of(device: DeviceDesign) -> tuple[Port, ...]:
     ]
     if not first.part.is_first:
         channels = first.before or first.sent
-        found.append(_port("path2_in", channels, first.layer.makes, DataPath.PARTIAL_ACTIVATIONS))
+        ports.append(_port("path2_in", channels, first.layer.makes, DataPath.PARTIAL_ACTIVATIONS))
     if not last.part.is_last:
-        found.append(_port("path3_in", last.sent, y, DataPath.OUTPUT_ERRORS))
+        ports.append(_port("path3_in", last.sent, y, DataPath.OUTPUT_ERRORS))
         if last.eb is not None:
-            found.append(_port("path4_in", last.passed, last.layer.reads, DataPath.INPUT_ERRORS))
-        return tuple(found)
+            ports.append(_port("path4_in", last.passed, last.layer.reads, DataPath.INPUT_ERRORS))
+        return tuple(ports)
     result = last.layer.hands_on[0]
     key = None if device.is_end else DataPath.INPUT_ERRORS
-    found.append(_port(ERRORS if device.is_end else "path4_in", result.shape[0], result, key))
-    return tuple(found)
+    ports.append(_port(ERRORS if device.is_end else "path4_in", result.shape[0], result, key))
+    return tuple(ports)
 
 
 def outputs_of(device: DeviceDesign) -> tuple[Port, ...]:
     """Return the streams that a device sends: to the right, then to the left."""
     first, last = device.slices[0], device.slices[-1]
-    found = []
+    ports = []
     if last.part.is_last:
         result = last.layer.hands_on[0]
         key = None if device.is_end else DataPath.ACTIVATIONS
-        found.append(_port(OUTPUTS if device.is_end else "path1_out", result.shape[0], result, key))
+        ports.append(_port(OUTPUTS if device.is_end else "path1_out", result.shape[0], result, key))
     else:
-        found.append(_port("path1_out", last.passed, last.layer.reads, DataPath.ACTIVATIONS))
-        found.append(_port("path2_out", last.sent, last.layer.makes, DataPath.PARTIAL_ACTIVATIONS))
+        ports.append(_port("path1_out", last.passed, last.layer.reads, DataPath.ACTIVATIONS))
+        ports.append(_port("path2_out", last.sent, last.layer.makes, DataPath.PARTIAL_ACTIVATIONS))
     if not first.part.is_first:
         channels = first.before or first.sent
-        found.append(_port("path3_out", channels, first.layer.makes, DataPath.OUTPUT_ERRORS))
+        ports.append(_port("path3_out", channels, first.layer.makes, DataPath.OUTPUT_ERRORS))
     if first.eb is not None:
-        found.append(_port("path4_out", first.arriving, first.layer.reads, DataPath.INPUT_ERRORS))
-    return tuple(found)
+        ports.append(_port("path4_out", first.arriving, first.layer.reads, DataPath.INPUT_ERRORS))
+    return tuple(ports)
 
 
 def _port(name: str, channels: int, tensor: Tensor, path: DataPath | None) -> Port:
@@ -97,9 +97,9 @@ def units_of(device: DeviceDesign) -> tuple[tuple[int, str], ...]:
     """Return (place of the slice, "weight" or "bias") of each unit that the host reads and writes."""
     return tuple(
         (place, name)
-        for place, of in enumerate(device.slices)
+        for place, slice_design in enumerate(device.slices)
         for name in ("weight", "bias")
-        if name == "weight" or of.bias is not None
+        if name == "weight" or slice_design.bias is not None
     )
 
 
@@ -107,42 +107,42 @@ Pair = tuple[int, int]
 _AXES = "ROWS", "COLUMNS"
 
 
-def slice_parameters(of: SliceDesign, room: Room) -> Mapping[str, int]:
+def slice_parameters(design: SliceDesign, room: Room) -> Mapping[str, int]:
     """Return the parameters of a `slice`."""
-    part, layer = of.part, of.layer
-    kernel, stride, pad = ((1, 1), (1, 1), (0, 0)) if of.is_flat else layer.window
-    eb = of.eb
+    part, layer = design.part, design.layer
+    kernel, stride, pad = ((1, 1), (1, 1), (0, 0)) if design.is_flat else layer.window
+    eb = design.eb
     return {
-        "ICP": int(of.is_icp),
+        "ICP": int(design.is_icp),
         "IS_FIRST": int(part.is_first),
         "IS_LAST": int(part.is_last),
         "HAS_EB": int(eb is not None),
-        "FLAT": int(of.is_flat),
-        "ARRIVING": of.arriving,
+        "FLAT": int(design.is_flat),
+        "ARRIVING": design.arriving,
         "INPUTS": len(part.in_channels),
-        "BEFORE": of.before,
+        "BEFORE": design.before,
         "OUTPUTS": len(part.out_channels),
         "ROWS_IN": layer.input[1],
         "COLUMNS_IN": layer.input[2],
         "ROWS": layer.output[1],
         "COLUMNS": layer.output[2],
         **_window_parameters(kernel, stride, pad),
-        "FP_TILES": of.fp.tiles,
-        "FP_EVERY": of.fp.every,
+        "FP_TILES": design.fp.tiles,
+        "FP_EVERY": design.fp.every,
         "EB_TILES": eb.tiles if eb else 1,
         "EB_EVERY": eb.every if eb else 1,
-        "PG_TILES": of.pg.tiles,
-        "PG_EVERY": of.pg.every,
-        "LANES": of.lanes,
-        "LATENCY": of.latency,
+        "PG_TILES": design.pg.tiles,
+        "PG_EVERY": design.pg.every,
+        "LANES": design.lanes,
+        "LATENCY": design.latency,
         "SLOTS": room.samples,
         "DEPTH": room.rows,
     }
 
 
-def bias_parameters(of: SliceDesign, bias: BiasDesign, room: Room) -> Mapping[str, int]:
+def bias_parameters(design: SliceDesign, bias: BiasDesign, room: Room) -> Mapping[str, int]:
     """Return the parameters of a `bias`."""
-    channels, rows, columns = of.layer.output
+    channels, rows, columns = design.layer.output
     return {
         "CHANNELS": channels,
         "ROWS": rows,
@@ -151,7 +151,7 @@ def bias_parameters(of: SliceDesign, bias: BiasDesign, room: Room) -> Mapping[st
         "SUM_LANES": bias.sums.tiles,
         "SUM_EVERY": bias.sums.every,
         "LANES": bias.lanes,
-        "LATENCY": of.latency,
+        "LATENCY": design.latency,
         "DEPTH": room.rows,
     }
 

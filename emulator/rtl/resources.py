@@ -68,16 +68,16 @@ def device_resources(yosys: str, rtl: Rtl, device: int, top: pathlib.Path, scrat
     # Packages come before what uses them.
     modules = sorted(sources(), key=lambda module: module.stem != "fp32")
     cells = synthesise(yosys, top.stem, [*modules, top], {}, scratch)
-    parts = {part: resources_of(of) for part, of in cells_by_part(cells, f"\\{top.stem}").items()}
+    parts = {part: resources_of(cells_of_part) for part, cells_of_part in cells_by_part(cells, f"\\{top.stem}").items()}
     return DeviceResources(device, parts, *planned_resources(rtl.plan.layout().devices[device]))
 
 
 def planned_resources(layout: DeviceLayout) -> tuple[Resources, Resources]:
     """Return what the plan says of a device: of its engines, and of all else, which are its buffers."""
-    found = layout.board.engine_resources(
+    by_slice = layout.board.engine_resources(
         [sum(engine.multipliers for engine in held.engines.built) for held in layout.slices]
     )
-    engines = sum(found, Resources())
+    engines = sum(by_slice, Resources())
     every = layout.resources
     buffers = Resources(
         every.lut - engines.lut, every.ff - engines.ff, every.bram_banks - engines.bram_banks, every.dsp - engines.dsp
@@ -87,7 +87,7 @@ def planned_resources(layout: DeviceLayout) -> tuple[Resources, Resources]:
 
 def cells_by_part(modules: Mapping[str, Mapping[str, int]], top: str) -> dict[str, dict[str, int]]:
     """Return the cells of a module and all below it by `PARTS`, and in those by type; `modules` are of `modules_of`."""
-    found: dict[str, Counter[str]] = {}
+    by_part: dict[str, Counter[str]] = {}
 
     def add(module: str, part: str, times: int) -> None:
         if part not in _WHOLE:
@@ -97,10 +97,10 @@ def cells_by_part(modules: Mapping[str, Mapping[str, int]], top: str) -> dict[st
             if below in modules:
                 add(below, part, times * count)
             else:
-                found.setdefault(part, Counter())[kind] += times * count
+                by_part.setdefault(part, Counter())[kind] += times * count
 
     add(top, CONTROL, 1)
-    return {part: dict(cells) for part, cells in found.items()}
+    return {part: dict(cells) for part, cells in by_part.items()}
 
 
 def all_cells(modules: Mapping[str, Mapping[str, int]], top: str) -> dict[str, int]:

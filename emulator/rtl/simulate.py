@@ -151,9 +151,9 @@ def simulate_rtl(
         wrong: dict[str, int] = {}
         values = 0
         for model in models:
-            for name, (found, trained) in _pairs(model, reference.after).items():
-                wrong[name] = int((found.view(np.uint32) != trained.view(np.uint32)).sum())
-                values += found.size
+            for name, (model_values, trained) in _pairs(model, reference.after).items():
+                wrong[name] = int((model_values.view(np.uint32) != trained.view(np.uint32)).sum())
+                values += model_values.size
         engines = tuple(_rows(rtl, models))
         modelled_ps = run_mini_batch([plan.timing.clock(device) for device in range(plan.devices)], plan.config.batch)
         cycles = sum(model.cycle + 1 for model in models)
@@ -195,13 +195,15 @@ def _started(model: DeviceModel, waves: WholeFile | None) -> Iterator[None]:
 
 def _own(model: DeviceModel, weights: Weights) -> dict[tuple[int, str], NDArray[np.float32]]:
     """Return a device's parameters among those of all layers, by place of the slice and name."""
-    found = {}
-    for place, of in enumerate(model.design.slices):
-        ins, outs, arrays = of.part.in_channels, of.part.out_channels, weights[of.layer.name]
-        found[place, "weight"] = np.ascontiguousarray(arrays["weight"][outs.start : outs.stop, ins.start : ins.stop])
-        if of.bias is not None:
-            found[place, "bias"] = arrays["bias"]
-    return found
+    parameters = {}
+    for place, design in enumerate(model.design.slices):
+        ins, outs, arrays = design.part.in_channels, design.part.out_channels, weights[design.layer.name]
+        parameters[place, "weight"] = np.ascontiguousarray(
+            arrays["weight"][outs.start : outs.stop, ins.start : ins.stop]
+        )
+        if design.bias is not None:
+            parameters[place, "bias"] = arrays["bias"]
+    return parameters
 
 
 def _write(model: DeviceModel, weights: Weights) -> None:
@@ -221,18 +223,16 @@ def _rows(rtl: Rtl, models: Sequence[DeviceModel]) -> list[EngineRows]:
     plan = rtl.plan
     expected = _left(clocks_of(plan, rtl.devices), plan.config.batch)
     modelled = _left([plan.timing.clock(device) for device in range(plan.devices)], plan.config.batch)
-    found = []
+    rows = []
     for model in models:
         design, done = model.design, model.rows_done()
-        for place, of in enumerate(design.slices):
-            for phase, engine in (("FP", of.fp), ("EB", of.eb), ("PG", of.pg)):
+        for place, slice_design in enumerate(design.slices):
+            for phase, engine in (("FP", slice_design.fp), ("EB", slice_design.eb), ("PG", slice_design.pg)):
                 if engine is not None:
-                    name = f"{phase} of {of.part} on device {design.number}"
+                    name = f"{phase} of {slice_design.part} on device {design.number}"
                     right = expected[name] // design.period_ps + engine.tail
-                    found.append(
-                        EngineRows(name, engine, done[phase, place], right, modelled[name] // design.period_ps)
-                    )
-    return found
+                    rows.append(EngineRows(name, engine, done[phase, place], right, modelled[name] // design.period_ps))
+    return rows
 
 
 def _left(clocks: Sequence[DeviceClock], samples: int) -> dict[str, Times]:

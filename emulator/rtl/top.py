@@ -87,7 +87,7 @@ class _Top:
         return "\n".join([self._head(bits), *declared, "", *self._body, "", "endmodule", ""])
 
     def _head(self, bits: int) -> str:
-        slices = "".join(f"\n//   - {comment(str(of.part))}" for of in self._device.slices)
+        slices = "".join(f"\n//   - {comment(str(design.part))}" for design in self._device.slices)
         unit_bits = max(1, (len(self._units) - 1).bit_length())
         ports = [
             "    input  logic clk",
@@ -148,27 +148,27 @@ class _Top:
         slices = self._device.slices
         x = self._inputs.get("images") or self._inputs["path1_in"]
         # Errors of what leaves the device come from the right, all others from the slice behind.
-        dxs = [self._dx(of) for of in slices]
-        for place, of in enumerate(slices):
+        dxs = [self._dx(design) for design in slices]
+        for place, design in enumerate(slices):
             last = place == len(slices) - 1
             behind = dxs[place + 1] if not last else None
-            if behind is None and of.part.is_last:
+            if behind is None and design.part.is_last:
                 behind = self._inputs.get("errors") or self._inputs["path4_in"]
-            x = self._slice(place, of, x, dxs[place], behind)
+            x = self._slice(place, design, x, dxs[place], behind)
         if slices[0].eb is not None:
             self._send("path4_out", dxs[0].valid, dxs[0].row)
 
-    def _dx(self, of: SliceDesign) -> _Bus:
-        return self._bus(f"{of.name}_dx", of.arriving * of.layer.input[2])
+    def _dx(self, design: SliceDesign) -> _Bus:
+        return self._bus(f"{design.name}_dx", design.arriving * design.layer.input[2])
 
-    def _slice(self, place: int, of: SliceDesign, x: _Bus, dx: _Bus, behind: _Bus | None) -> _Bus:
+    def _slice(self, place: int, design: SliceDesign, x: _Bus, dx: _Bus, behind: _Bus | None) -> _Bus:
         """Add a slice and its SFU; return the results, or x where they go to the next device."""
-        name, columns = of.name, of.layer.output[2]
-        self._body.append(f"\n    // ---- {of.part}\n")
-        y = self._bus(f"{name}_y", of.sent * columns)
-        dy = self._bus(f"{name}_dy", of.sent * columns) if behind is not None else self._inputs["path3_in"]
-        passed_words = (of.passed if of.passed else 1) * of.layer.input[2]
-        partial_words = (of.sent if of.is_icp else of.before or 1) * columns
+        name, columns = design.name, design.layer.output[2]
+        self._body.append(f"\n    // ---- {design.part}\n")
+        y = self._bus(f"{name}_y", design.sent * columns)
+        dy = self._bus(f"{name}_dy", design.sent * columns) if behind is not None else self._inputs["path3_in"]
+        passed_words = (design.passed if design.passed else 1) * design.layer.input[2]
+        partial_words = (design.sent if design.is_icp else design.before or 1) * columns
         unit = self._units.index((place, "weight"))
         self._body += [
             f"    logic [{passed_words * 32 - 1}:0] {name}_passed;",
@@ -176,7 +176,7 @@ class _Top:
             f"    logic {name}_update;",
             f"    logic [31:0] {name}_others;",
         ]
-        before = self._inputs.get("path2_in") if not of.part.is_first else None
+        before = self._inputs.get("path2_in") if not design.part.is_first else None
         beyond = self._inputs.get("path4_in") if behind is None else None
         ports = {
             **_same("clk", "reset", "limit"),
@@ -196,12 +196,12 @@ class _Top:
             **{f"{phase}_done": f"rows_done[{3 * place + bit}]" for bit, phase in enumerate(("fp", "eb", "pg"))},
             "overrun": self._overrun(),
         }
-        self._body.append(instance("slice", name, slice_parameters(of, self._rooms[place]), ports) + "\n")
-        if not of.part.is_first:
+        self._body.append(instance("slice", name, slice_parameters(design, self._rooms[place]), ports) + "\n")
+        if not design.part.is_first:
             self._send("path3_out", dy.valid, f"{name}_dy_passed")
         else:
             self._body.append(f"    wire unused_{name}_dy = &{name}_dy_passed;")
-        if of.eb is None:
+        if design.eb is None:
             self._body.append(f"    wire unused_{name}_dx = &{{{dx.valid}, {dx.row}}};")
         if behind is None:
             self._body.append(f"    assign {name}_others = limit;\n    wire unused_{name}_update = {name}_update;")
@@ -209,15 +209,15 @@ class _Top:
             self._send("path2_out", y.valid, y.row)
             return x
         self._body.append(f"    wire unused_{name}_passed = &{name}_passed;\n")
-        result = self._sfu(place, of, y, dy, behind)
+        result = self._sfu(place, design, y, dy, behind)
         if place == len(self._device.slices) - 1:
             self._send("outputs" if self._device.is_end else "path1_out", result.valid, result.row)
         return result
 
-    def _sfu(self, place: int, of: SliceDesign, y: _Bus, dy: _Bus, behind: _Bus) -> _Bus:
+    def _sfu(self, place: int, design: SliceDesign, y: _Bus, dy: _Bus, behind: _Bus) -> _Bus:
         """Add the SFU of a layer: from `y` to the result, and from the errors `behind` back to `dy`."""
-        name, room = of.name, self._rooms[place]
-        if of.bias is not None:
+        name, room = design.name, self._rooms[place]
+        if design.bias is not None:
             made = self._bus(f"{name}_biased", y.words)
             ports = {
                 **_same("clk", "reset", "limit"),
@@ -231,16 +231,18 @@ class _Top:
                 **self._host(self._units.index((place, "bias"))),
                 "overrun": self._overrun(),
             }
-            self._body.append(instance("bias", f"{name}_bias", bias_parameters(of, of.bias, room), ports) + "\n")
+            self._body.append(
+                instance("bias", f"{name}_bias", bias_parameters(design, design.bias, room), ports) + "\n"
+            )
             y = made
         else:
             self._body.append(f"    assign {name}_others = limit;\n    wire unused_{name}_update = {name}_update;")
         errors = dy  # of what the next step takes
-        for number, step in enumerate(of.steps):
+        for number, step in enumerate(design.steps):
             kind = "max_pool" if isinstance(step.operation, MaxPool) else "relu"
             title = f"{name}_{kind.replace('-', '_')}{number}"
             made = self._bus(title, step.output[0] * step.output[2])
-            after = behind if number == len(of.steps) - 1 else self._bus(f"{title}_errors", made.words)
+            after = behind if number == len(design.steps) - 1 else self._bus(f"{title}_errors", made.words)
             ports = {
                 **_same("clk", "reset"),
                 **_both("in", y),
@@ -251,7 +253,7 @@ class _Top:
             }
             self._body.append(instance(kind, f"{title}_unit", step_parameters(step, room), ports) + "\n")
             y, errors = made, after
-        if not of.steps:
+        if not design.steps:
             self._body.append(f"    assign {dy.valid} = {behind.valid};\n    assign {dy.row} = {behind.row};\n")
         return y
 

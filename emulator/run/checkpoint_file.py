@@ -57,8 +57,8 @@ def checked(form: Any, value: Any, name: str = "a value") -> Any:
     elif isinstance(form, Sequence):
         if len(_an(list, value, name)) != len(form) and form:
             raise ValueError(f"{name} has {len(value)} values, not {len(form)}")
-        for of, each in zip(form, value, strict=False):
-            checked(of, each, name)
+        for example, item in zip(form, value, strict=False):
+            checked(example, item, name)
     elif form is not None or value is not None:
         _number(0 if form is None else form, value, name)
     return value

@@ -73,8 +73,8 @@ def evaluate(run: RunWeights, data: Dataset | str | None = None, test_samples: i
     """
     own = data if isinstance(data, Dataset) else None
     kept = {key: run.settings[key] for key in _OF_DATA if run.settings.get(key) not in (None, ())}
-    asked = {"data": None if own is not None else data, "test_samples": test_samples}
-    given = {key: value for key, value in asked.items() if value is not None}
+    overrides = {"data": None if own is not None else data, "test_samples": test_samples}
+    given = {key: value for key, value in overrides.items() if value is not None}
     how = {"schedule": "sync", "devices": 1, "memory": "ignored", "network": run.network.name}
     config = settings_config({**kept, **given, **how})
     plan = make_plan(config.model_copy(update={"samples": None, "test_samples": None}), 1, network=run.network)

@@ -223,7 +223,7 @@ class History(MutableSequence[EpochResult]):
     def __getitem__(self, place: int | slice) -> EpochResult | list[EpochResult]:
         """Return an epoch, or some."""
         places = range(len(self))[place]
-        return self._epoch(places) if isinstance(places, int) else [self._epoch(each) for each in places]
+        return self._epoch(places) if isinstance(places, int) else [self._epoch(number) for number in places]
 
     def _epoch(self, place: int) -> EpochResult:
         assert self._last is not None
@@ -275,10 +275,10 @@ class History(MutableSequence[EpochResult]):
         """Add an epoch, at the end."""
         if place < len(self):
             raise ValueError("epochs are added at the end of a history")
-        of, exchanged = epoch.steps, epoch.row().exchanged
-        steps = np.empty(len(of), STEP)
+        table, exchanged = epoch.steps, epoch.row().exchanged
+        steps = np.empty(len(table), STEP)
         for name in STEP.names or ():
-            steps[name] = getattr(of, name)
+            steps[name] = getattr(table, name)
         self.steps.add(steps)
         if exchanged.traffic.value_bytes or epoch.sizes:
             self._others.add(np.frombuffer(pickle.dumps((exchanged, epoch.sizes), pickle.HIGHEST_PROTOCOL), np.uint8))
@@ -290,9 +290,9 @@ class History(MutableSequence[EpochResult]):
         self._last = epoch
 
     def _note(self, exchanged: Iterable[Exchanged]) -> None:
-        for each in exchanged:
-            if each.traffic.value_bytes:
-                self.statistics = {**(self.statistics or {}), **dict.fromkeys(each.traffic.statistics)}
+        for exchange in exchanged:
+            if exchange.traffic.value_bytes:
+                self.statistics = {**(self.statistics or {}), **dict.fromkeys(exchange.traffic.statistics)}
 
     def __eq__(self, other: object) -> bool:
         """Return whether the epochs are the same."""
@@ -316,5 +316,5 @@ def bits_per_step(tallies: NDArray[Any]) -> NDArray[np.float64]:
     return _ratio(tallies["step_loss"], tallies["steps"]) / math.log(2)
 
 
-def _ratio(of: NDArray[Any], to: NDArray[np.int64]) -> NDArray[np.float64]:
-    return np.divide(of, to, out=np.full(len(of), np.nan), where=to != 0)
+def _ratio(numerators: NDArray[Any], denominators: NDArray[np.int64]) -> NDArray[np.float64]:
+    return np.divide(numerators, denominators, out=np.full(len(numerators), np.nan), where=denominators != 0)

@@ -42,7 +42,7 @@ def write_history(
     _write_columns(writer, history.steps, "history/steps")
     count = len(history)
     if history.statistics is not None:
-        histograms = ([each.histogram for each in piece.exchanged] for piece in history.pieces())
+        histograms = ([exchange.histogram for exchange in piece.exchanged] for piece in history.pieces())
         writer.pieces("history/histogram", np.dtype(np.int64), (count, 2, BINS), map(np.stack, histograms))
     sizes = next(history.pieces()).sizes[0] if history else {}
     for number, (source, first) in enumerate(sizes.items()):
@@ -57,7 +57,10 @@ def _rows(history: History) -> Iterator[list[dict[str, Any]]]:
         if history.statistics is None:
             yield [{}] * len(piece.rows)
         else:
-            yield [{"traffic": dataclasses.asdict(of.traffic), "spent_ps": of.spent_ps} for of in piece.exchanged]
+            yield [
+                {"traffic": dataclasses.asdict(exchange.traffic), "spent_ps": exchange.spent_ps}
+                for exchange in piece.exchanged
+            ]
 
 
 def _write_columns(writer: CheckpointWriter, records: Spool, place: str) -> None:
@@ -105,8 +108,8 @@ def history_from(reader: CheckpointReader) -> Iterator[EpochResult]:
         of_epochs = [checked(_EXCHANGED, row, "history") for row in kept]
         histograms = reader.array("history/histogram", np.int64, (count, 2, BINS))
         exchanged = [
-            Exchanged(Traffic(**of["traffic"]), int(of["spent_ps"]), histogram)
-            for of, histogram in zip(of_epochs, histograms, strict=True)
+            Exchanged(Traffic(**row["traffic"]), int(row["spent_ps"]), histogram)
+            for row, histogram in zip(of_epochs, histograms, strict=True)
         ]
     sizes = [reader.array(f"history/sizes/{number}", np.int64, (count, None, 2)) for number in range(len(sources))]
     uses = [ResourceUse(*checked(_USE, use, "resources")) for use in checked([], reader.text["resources"], "resources")]
@@ -120,7 +123,7 @@ def history_from(reader: CheckpointReader) -> Iterator[EpochResult]:
             float(row["host_time_s"]),
             Usage(int(row["virtual_time_ps"]), (), ()),
             exchanged[place],
-            {of: each[place] for of, each in zip(sources, sizes, strict=True)},
+            {source: column[place] for source, column in zip(sources, sizes, strict=True)},
             tuple(uses) if place == count - 1 else (),
             StepTable(**{name: column[ends[place] - counts[place] : ends[place]] for name, column in steps.items()}),
         )
@@ -140,11 +143,11 @@ def so_far_from(reader: CheckpointReader) -> SoFar:
         InputError: it is damaged.
     """
     rows = [checked(_SHARE, share, "shares") for share in checked([], reader.text["shares"], "shares")]
-    shares = [StepResult(epoch, step, Tally(*of), *rest) for epoch, step, of, *rest in rows]
+    shares = [StepResult(epoch, step, Tally(*tally), *rest) for epoch, step, tally, *rest in rows]
     sources = _sources(reader.text["sources"])
-    sizes = {of: reader.array(f"sizes/{number}", np.int64, (None, 2)) for number, of in enumerate(sources)}
+    sizes = {source: reader.array(f"sizes/{number}", np.int64, (None, 2)) for number, source in enumerate(sources)}
     return SoFar(shares, sizes)
 
 
 def _sources(text: Sequence[Sequence[int]]) -> list[SentBy]:
-    return [SentBy(*checked(SentBy(0, 0), of, "sources")) for of in checked([], text, "sources")]
+    return [SentBy(*checked(SentBy(0, 0), row, "sources")) for row in checked([], text, "sources")]

@@ -48,11 +48,11 @@ def gathered_state(ranks: Ranks, layer: Layer, learnt: Sequence[Learnt], *, whol
 
     Unless `whole`, only moving averages are taken, which replicas have of their own samples.
     """
-    own = [of for of in learnt if of.part.layer.index == layer.index]
-    parts = [(isinstance(of, Bpram), of.part, of.state() if whole else _averages(of)) for of in own]
+    own = [holder for holder in learnt if holder.part.layer.index == layer.index]
+    parts = [(isinstance(holder, Bpram), holder.part, holder.state() if whole else _averages(holder)) for holder in own]
     whole_layer: LayerState = {}
     every = [rank_part for rank_parts in ranks.gather(parts) for rank_part in rank_parts]
-    for _, part, state in sorted(every, key=lambda each: each[0]):  # stored blocks have what counts, so come last
+    for _, part, state in sorted(every, key=lambda entry: entry[0]):  # stored blocks have what counts, so come last
         for name, kinds in state.items():
             arrays = whole_layer.setdefault(name, {})
             for kind, array in kinds.items():
@@ -78,22 +78,24 @@ def deal_state(
     `kinds` are what is kept of each parameter; of moving averages, there is the value alone. Unless `whole`, only
     averages are the replica's own, and parameters those of the first.
     """
-    own = [of for of in learnt if of.part.layer.index == layer.index]
-    wanted = ranks.gather([(of.part, _shapes(of.state()), {*of.averages}) for of in own])
+    own = [holder for holder in learnt if holder.part.layer.index == layer.index]
+    wanted = ranks.gather([(holder.part, _shapes(holder.state()), {*holder.averages}) for holder in own])
     once = functools.cache(read)
 
     def answer(part: Slice, shapes: Mapping[str, tuple[int, ...]], averages: set[str]) -> State:
         state: LayerState = {}
         for name, shape in shapes.items():
-            of = replica if whole or name in averages else 0
+            source = replica if whole or name in averages else 0
             for kind in (_VALUE,) if name in averages else kinds:
-                array = once(layer, of, name, kind, layer.weight_shape if name == _WEIGHT else shape)
+                array = once(layer, source, name, kind, layer.weight_shape if name == _WEIGHT else shape)
                 own = array[_place(part)] if name == _WEIGHT else array
                 state.setdefault(name, {})[kind] = np.ascontiguousarray(own)
         return state
 
-    for of, held in zip(own, ranks.deal([[answer(*each) for each in parts] for parts in wanted]), strict=True):
-        of.restore(held)
+    for holder, held in zip(
+        own, ranks.deal([[answer(*request) for request in parts] for parts in wanted]), strict=True
+    ):
+        holder.restore(held)
 
 
 def deal_weights(ranks: Ranks, network: Network, learnt: Sequence[Sequence[Learnt]], weights: Weights | None) -> None:
@@ -112,8 +114,8 @@ def deal_weights(ranks: Ranks, network: Network, learnt: Sequence[Sequence[Learn
             deal_state(ranks, layer, own, read, (_VALUE,), replica)
 
 
-def _averages(of: Learnt) -> State:
-    return {name: versions.state() for name, versions in of.averages.items()}
+def _averages(holder: Learnt) -> State:
+    return {name: versions.state() for name, versions in holder.averages.items()}
 
 
 def _shapes(state: State) -> dict[str, tuple[int, ...]]:

@@ -18,11 +18,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ...kernels.number import FP32
 from ...kernels.optimizers import optimizers
 from ...launch import Ranks
 from ..common import InputError, Room, format_bytes, host_room, process_room
 from ..data import Dataset
-from ..mapping import VALUE_BYTES, parameter_memory
+from ..mapping import parameter_memory
 from ..plan import ChainPlan, Plan
 from ..schedule import weight_copies
 
@@ -154,7 +155,7 @@ def check_needs(
 def needed_bytes(plan: Plan, data: Dataset, ranks: int, *, gathers: bool, trains: bool = True) -> list[int]:
     """Return the bytes that each rank takes for a run, beyond its data, which are in memory already."""
     states = len(optimizers()[plan.config.optimizer].states) if trains else 0
-    weights = [VALUE_BYTES * layer.parameters for layer in plan.network.layers]
+    weights = [FP32.bytes_of(layer.parameters) for layer in plan.network.layers]
     if isinstance(plan, ChainPlan):
         needs = _of_chains(plan, data, ranks, states, trains=trains)
     else:
@@ -201,7 +202,7 @@ def _of_stage(plan: ChainPlan, stage: int, states: int, versions: int, *, trains
         weights * ((arrays - 1) * versions + 1 + states + exchanged) for weights, arrays in _weights(plan, stage)
     )
     for part in plan.mapping.devices[stage]:
-        total += VALUE_BYTES * in_flight * len(part.in_channels) * part.layer.input[1] * part.layer.input[2]
+        total += FP32.bytes_of(in_flight * len(part.in_channels) * part.layer.input[1] * part.layer.input[2])
     return total
 
 

@@ -94,9 +94,9 @@ class Recorder:
         weights, self._unwritten = self._unwritten, None
         if self._out is None or weights is None:
             return
-        of = self._plan, self._samples, self.history
+        run = self._plan, self._samples, self.history
         with self._pace.writing(), self._out.building() as file:
-            fill_results(file, fixed_results(*of, weights, self._versions), growing_of(*of, self.ngrams))
+            fill_results(file, fixed_results(*run, weights, self._versions), growing_of(*run, self.ngrams))
 
     def __enter__(self) -> Self:
         return self
@@ -108,11 +108,11 @@ class Recorder:
 
     def _log_epoch(self, result: EpochResult) -> None:
         """Log an epoch, and those of its mini-batches that are not logged yet."""
-        of = result.steps
-        for step in range(self._shares.end_epoch(result.epoch), len(of)):
-            loss, rate = float(of.loss[step]), float(of.learning_rate[step])
-            self._log_step(result.epoch, step, loss, rate, int(of.virtual_time_ps[step]))
-        self._log.epoch(result, self._number(result.epoch, len(of)))
+        table = result.steps
+        for step in range(self._shares.end_epoch(result.epoch), len(table)):
+            loss, rate = float(table.loss[step]), float(table.learning_rate[step])
+            self._log_step(result.epoch, step, loss, rate, int(table.virtual_time_ps[step]))
+        self._log.epoch(result, self._number(result.epoch, len(table)))
 
     def _log_step(self, epoch: int, step: int, loss: float, learning_rate: float, virtual_time_ps: int) -> None:
         self._log.step(

@@ -23,7 +23,7 @@ from ...comm.exchange import (
     histogram,
 )
 from ...kernels import Arena
-from ..mapping import VALUE_BYTES
+from ...kernels.number import FP32
 from ..plan import ChainPlan
 from ..timing import Hurt
 from .chain import Chain, MakeNumerics, Wiring, build_chain
@@ -88,7 +88,7 @@ class Replicas:
         """Return the clocks and counters of what is here, by name; call only when no sample is in flight."""
         clocks: dict[str, Any] = {f"aggregator {device}": node.state() for device, node in self.aggregators.items()}
         for replica, chain in enumerate(self.chains):
-            clocks |= {f"replica {replica} device {each.number}": each.clocks() for each in chain.devices}
+            clocks |= {f"replica {replica} device {device.number}": device.clocks() for device in chain.devices}
         return clocks
 
     def restore_clocks(self, state: Mapping[str, Any]) -> None:
@@ -212,7 +212,7 @@ class _Channels:
             ExchangePhase.TOP: len(parallel.top) if parallel.exchange == "ring" else 1,
         }
         values = -(-self.count // ring_of.get(phase, 1))
-        return max(parallel.codec.largest_bytes(values), VALUE_BYTES * values)
+        return max(parallel.codec.largest_bytes(values), FP32.bytes_of(values))
 
     def _gated(self, sender: int, outlet: Outlet) -> Outlet:
         """Return the outlet; with the throttle, one that delays messages as the sender's link would."""

@@ -77,7 +77,7 @@ class Results:
         """Bits per character of the test set after the last epoch, and of the simplest models; None without a text."""
         if not self.epochs or "test_bits" not in self.history:
             return None
-        test, unigram, bigram = (float(self.history[f"{of}_bits"][-1]) for of in ("test", "unigram", "bigram"))
+        test, unigram, bigram = (float(self.history[f"{model}_bits"][-1]) for model in ("test", "unigram", "bigram"))
         return test, NgramBits(unigram, bigram)
 
     @property

@@ -203,12 +203,12 @@ def read_results(path: pathlib.Path, blame: str | None = None, denial: str = _DE
     most = 2**26 + _MOST_PACKED * size
     seconds = _SECONDS + size // _BYTES_PER_SECOND
     read = functools.partial(read_arrays, path, blame, denial, most)
-    found = confined(read, blame, most_bytes=2**28 + 3 * most, seconds=seconds)
+    arrays = confined(read, blame, most_bytes=2**28 + 3 * most, seconds=seconds)
     try:
-        results = results_from(found)
+        results = results_from(arrays)
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise damaged(" ".join(str(error).split()), blame) from None
-    if found["@format"] == UNSEALED_FORMAT:
+    if arrays["@format"] == UNSEALED_FORMAT:
         said = "is of an earlier version of emuchain, without a digest: damage to it is not always seen"
         warnings.warn(f"{blame} {said}", Note, stacklevel=2)
     return results

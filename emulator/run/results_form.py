@@ -206,11 +206,11 @@ def results_from(arrays_by_path: dict[str, NDArray[Any]]) -> Results:
     for path, array in arrays_by_path.items():
         group, _, name = path.partition("/")
         if group == "weights":
-            layer, _, of = name.rpartition("/")
-            if of and not layer:
-                raise TypeError(f"weights/{of} is not a group")
+            layer, _, kind = name.rpartition("/")
+            if kind and not layer:
+                raise TypeError(f"weights/{kind} is not a group")
             if layer:
-                weights.setdefault(escaped(layer), {}).update({escaped(of): array} if of else {})
+                weights.setdefault(escaped(layer), {}).update({escaped(kind): array} if kind else {})
         elif name:
             groups[group][escaped(_name(name))] = _text(array) if group in TABLES and array.dtype.kind == "S" else array
     return checked_results(groups, weights)

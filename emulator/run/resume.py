@@ -69,7 +69,7 @@ class Resumed:
                     f"`resume` = {config.resume!r}: was written with other faults; use the same faults, or begin a"
                     " new run"
                 )
-            clusters = (read_description(each) for each in (text["cluster"], plan.cluster.text))
+            clusters = (read_description(source) for source in (text["cluster"], plan.cluster.text))
             same = text["mapping"] == plan.mapping_text and next(clusters) == next(clusters)
             same &= all(getattr(before, key) == getattr(config, key) for key in _OF_MACHINE)
         if not same and plan.faults.deaths:

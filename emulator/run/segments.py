@@ -68,7 +68,7 @@ class Death:
     Work of `lost_ps` is lost; the others go on at the virtual time `back_ps`.
     """
 
-    of: BoardDeath
+    fault: BoardDeath
     at: Position
     leg: Leg
     left: int
@@ -149,13 +149,13 @@ class HurtNic(Nic):
         super().restore(traffic)
 
 
-def _flipper(plan: ChainPlan, of: FlipTarget, purpose: Purpose, board: int, at: int | None) -> Flipper:
+def _flipper(plan: ChainPlan, target: FlipTarget, purpose: Purpose, board: int, at: int | None) -> Flipper:
     """Return what flips on a board; `at` is the board or link whose faults count."""
     seed = plan.config.seed if plan.faults.seed is None else plan.faults.seed
     faults = tuple(
         (place, fault)
-        for place, fault in plan.faults.flipping(of)
-        if (fault.link if of == "messages" else fault.board) in (None, at)
+        for place, fault in plan.faults.flipping(target)
+        if (fault.link if target == "messages" else fault.board) in (None, at)
     )
     return Flipper(seed, purpose, board, faults)
 
@@ -163,7 +163,7 @@ def _flipper(plan: ChainPlan, of: FlipTarget, purpose: Purpose, board: int, at: 
 def soft_errors(segment: Segment, replica: int, stage: int) -> SoftErrors | None:
     """Return what flips on the device of a stage; None if nothing does."""
     plan = segment.plan
-    if not any(plan.faults.flipping(of) for of in ("weights", "activations", "messages")):
+    if not any(plan.faults.flipping(target) for target in ("weights", "activations", "messages")):
         return None
     from ..device import SoftErrors
 

@@ -207,7 +207,10 @@ class PairSimulation:
             ["virtual time", f"{format_time_ps(self.virtual_time_ps)} ({self.virtual_time_ps} ps)"],
             ["mini-batch", f"{format_time_ps(times.mini_batch_ps)}, of it FW {format_time_ps(times.forward_ps)}"],
             ["rate", self._rate],
-            *([each.value, f"busy {percent(use.busy_ps / times.mini_batch_ps)}"] for each, use in times.busy.items()),
+            *(
+                [resource.value, f"busy {percent(use.busy_ps / times.mini_batch_ps)}"]
+                for resource, use in times.busy.items()
+            ),
         ]
         return html_table(f"Simulation of {self.plan.title}", rows)
 

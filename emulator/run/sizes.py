@@ -102,9 +102,9 @@ def message_columns(first: EpochSizes, steps: int) -> dict[str, np.ndarray]:
     """
     if not first:
         return {}
-    count = [len(first[of]) // steps for of in sorted(first)]
+    count = [len(first[source]) // steps for source in sorted(first)]
     return {
-        **{name: np.repeat([getattr(of, name) for of in sorted(first)], count) for name in SentBy._fields},
+        **{name: np.repeat([getattr(source, name) for source in sorted(first)], count) for name in SentBy._fields},
         "value_bytes": _by_step(first, steps)[0, :, 0],
     }
 
@@ -115,16 +115,19 @@ def compressed_bytes(epochs: Sequence[EpochSizes], steps: int) -> NDArray[np.uin
 
 
 def _by_step(epoch: EpochSizes, steps: int) -> NDArray[np.int64]:
-    return np.concatenate([epoch[of].reshape(steps, -1, 2) for of in sorted(epoch)], axis=1)
+    return np.concatenate([epoch[source].reshape(steps, -1, 2) for source in sorted(epoch)], axis=1)
 
 
 def recorded_sizes(table: Mapping[str, np.ndarray], epochs: int) -> list[RecordedSizes]:
     """Return the sizes of each of a run's epochs from the columns of `messages/`."""
     sources = np.array([table[name] for name in SentBy._fields]).T
-    places = {SentBy(*of): np.flatnonzero((sources == of).all(axis=1)) for of in np.unique(sources, axis=0).tolist()}
+    places = {
+        SentBy(*source): np.flatnonzero((sources == source).all(axis=1))
+        for source in np.unique(sources, axis=0).tolist()
+    }
     after = table["compressed_bytes"].astype(np.int64)
     both = np.stack([np.broadcast_to(table["value_bytes"], after.shape), after], axis=2)
     return [
-        RecordedSizes({of: epoch[:, place].reshape(-1, 2) for of, place in places.items()})
+        RecordedSizes({source: epoch[:, place].reshape(-1, 2) for source, place in places.items()})
         for epoch in both.reshape(epochs, -1, *both.shape[1:])
     ]

@@ -84,7 +84,7 @@ class MicroBatch:
 class SampleSpan:
     """Samples begin … end-1 of a micro-batch, counted from its first."""
 
-    of: MicroBatch
+    micro_batch: MicroBatch
     begin: int
     end: int
 
@@ -96,22 +96,22 @@ class SampleSpan:
     @property
     def is_whole(self) -> bool:
         """Whether this is all of the micro-batch."""
-        return self.samples == self.of.samples
+        return self.samples == self.micro_batch.samples
 
     @property
     def ends(self) -> bool:
         """Whether the micro-batch ends with it."""
-        return self.end == self.of.samples
+        return self.end == self.micro_batch.samples
 
     @property
     def first(self) -> int:
         """Index of its first sample in the epoch."""
-        return self.of.begin + self.begin
+        return self.micro_batch.begin + self.begin
 
     @property
     def slice(self) -> slice:
         """Its samples as a slice of the epoch."""
-        return slice(self.first, self.of.begin + self.end)
+        return slice(self.first, self.micro_batch.begin + self.end)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -133,19 +133,19 @@ class SpanStore:
     def put(self, span: SampleSpan, *arrays: Arrays) -> None:
         """Keep the arrays of a span."""
         if span.is_whole:
-            self._held[span.of.index] = list(arrays)
+            self._held[span.micro_batch.index] = list(arrays)
             return
         for room, maps in zip(self._rooms(span, [(a.shape[1:], a.dtype) for a in arrays]), arrays, strict=True):
             room[...] = maps
 
     def _rooms(self, span: SampleSpan, forms: list[tuple[tuple[int, ...], Any]]) -> list[Arrays]:
-        index, samples = span.of.index, span.of.samples
+        index, samples = span.micro_batch.index, span.micro_batch.samples
         if index not in self._held:
             self._held[index] = [self._take((samples, *shape), dtype) for shape, dtype in forms]
         return [held[span.begin : span.end] for held in self._held[index]]
 
     def read(self, span: SampleSpan) -> list[Arrays]:
         """Return a span of each array that was put; reading the last span frees the micro-batch."""
-        index = span.of.index
+        index = span.micro_batch.index
         held = self._held.pop(index) if span.ends else self._held[index]
         return held if span.is_whole else [maps[span.begin : span.end] for maps in held]

@@ -55,7 +55,7 @@ class Comparison:
     @property
     def common_devices(self) -> tuple[int, ...]:
         """The numbers of devices, beyond one, that all methods can use."""
-        counts = [set(found) for found in self.outcomes.values()]
+        counts = [set(outcomes) for outcomes in self.outcomes.values()]
         return tuple(sorted(count for count in set.intersection(*counts) if count > 1))
 
     @property
@@ -65,14 +65,14 @@ class Comparison:
 
     def ranks(self, devices: Sequence[int]) -> dict[str, dict[Method, int]]:
         """Return ranks from 1 (worst) to 4 by metric key and `most_devices`; metrics are averaged over `devices`."""
-        found = {"most_devices": rank(self.most_devices, more_is_better=True)}
+        ranks = {"most_devices": rank(self.most_devices, more_is_better=True)}
         for metric in METRICS:
             sums = {
                 method: sum(metric.of(outcomes[count]) for count in devices)
                 for method, outcomes in self.outcomes.items()
             }
-            found[metric.key] = rank(sums, metric.more_is_better)
-        return found
+            ranks[metric.key] = rank(sums, metric.more_is_better)
+        return ranks
 
 
 def rank(values: Mapping[Method, float], more_is_better: bool) -> dict[Method, int]:

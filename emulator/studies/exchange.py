@@ -12,7 +12,8 @@ from typing import Literal
 import numpy as np
 
 from ...comm import Interconnect
-from ...comm.exchange import VALUE_BYTES, aggregator_ps, bytes_at_ratio, hierarchy_ps, ring_messages, ring_ps
+from ...comm.exchange import aggregator_ps, bytes_at_ratio, hierarchy_ps, ring_messages, ring_ps
+from ...kernels.number import FP32
 from ..view import log_ticks, nested_widths, new_figure, save_figure
 
 _WAYS = {
@@ -48,7 +49,7 @@ def groups_of(workers: int) -> int:
 def exchange_times(interconnect: Interconnect, values: int, workers: int, ratio: float | None) -> ExchangeTimes:
     """Return the times in which `workers` exchange gradients of `values` values, all ready at once."""
     groups, ready = groups_of(workers), np.zeros(workers, np.int64)
-    in_groups, gradients = ready.reshape(groups, -1), np.full(workers, VALUE_BYTES * values)
+    in_groups, gradients = ready.reshape(groups, -1), np.full(workers, FP32.bytes_of(values))
     compressed = None if ratio is None else functools.partial(bytes_at_ratio, ratio=ratio)
     blocks = None if compressed is None else compressed(ring_messages(values, workers))
     whole = None if compressed is None else compressed(gradients)

@@ -14,9 +14,10 @@ import functools
 import math
 from collections.abc import Callable
 
+from ...kernels.number import FP32
 from ..cluster import Board
 from ..common import InputError
-from ..mapping import VALUE_BYTES, Mapping, Slice, allocate, cut_channels, engines_in_turn, partition
+from ..mapping import Mapping, Slice, allocate, cut_channels, engines_in_turn, partition
 from ..network import Layer, Network
 from ..plan import find_steady
 from ..timing import Timing
@@ -205,9 +206,9 @@ def _storage_bytes(slices: tuple[Slice, ...], in_flight: int) -> int:
     parameters = activations = 0
     for part in slices:
         layer = part.layer
-        parameters += VALUE_BYTES * len(part.weight_inputs) * len(part.out_channels) * math.prod(layer.kernel)
+        parameters += FP32.bytes_of(len(part.weight_inputs) * len(part.out_channels) * math.prod(layer.kernel))
         parameters += parameter_bytes(layer) - weight_bytes(layer) if part.is_last else 0
-        activations += VALUE_BYTES * len(part.in_channels) * math.prod(layer.input[1:])
+        activations += FP32.bytes_of(len(part.in_channels) * math.prod(layer.input[1:]))
     return 2 * parameters + in_flight * activations
 
 

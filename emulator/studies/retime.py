@@ -192,16 +192,16 @@ def retime(
     samples, ends = int(results.config["samples"]), tuple(results.history["virtual_time_ps"].tolist())
     try:
         simulation = simulate(plan, samples, sizes=sizes)
-        found = Retiming(label or label_of(cluster.name, changes), own, ends, simulation, steady_state(plan))
-        notes = [*notes, *_about_own_times(found, results, own_sizes), *_about_sums(own, plan, alike)]
+        retiming = Retiming(label or label_of(cluster.name, changes), own, ends, simulation, steady_state(plan))
+        notes = [*notes, *_about_own_times(retiming, results, own_sizes), *_about_sums(own, plan, alike)]
     except OtherMessages as error:
         raise InputError(f"{source}: has sizes of other messages than its run sends: {error}; train it again") from None
-    if sizes and not found.same_staleness:
+    if sizes and not retiming.same_staleness:
         notes.append("gradients shrink as they did in the run, with the old weights that it used")
     if not plan.fits:
         missing = format_bytes(plan.missing_bytes)
         notes.append(f"{missing} do not fit into on-chip memory there; `emuchain plan` says where")
-    return dataclasses.replace(found, notes=tuple(notes))
+    return dataclasses.replace(retiming, notes=tuple(notes))
 
 
 def _check_finished(results: Results, source: str) -> None:
@@ -217,14 +217,14 @@ def _described(results: Results, name: str, source: str) -> dict[str, Any]:
     """Return the keys of a description, which is TOML, or JSON where it came from Python."""
     text = results.descriptions.get(name, "")
     try:
-        found = read_description(text)
+        keys = read_description(text)
     except ValueError:
-        found = {}
-    if not found:
+        keys = {}
+    if not keys:
         raise InputError(
             f"{source}: does not describe its {name.removesuffix('.toml')}, so that it cannot be timed again"
         )
-    return found
+    return keys
 
 
 def _planned(results: Results, cluster: Cluster, source: str) -> ChainPlan:
@@ -261,16 +261,16 @@ def _settings(results: Results) -> dict[str, Any]:
 
 def _sizes(results: Results, own: ChainPlan) -> tuple[Sequence[GivenSizes], list[str]]:
     """Return the sizes of compressed messages in each epoch, () where those expected serve; and what is assumed."""
-    of = own.data_parallel
-    if not of.codec.compresses or (of.replicas == 1 and not own.timing.blocks):
+    data_parallel = own.data_parallel
+    if not data_parallel.codec.compresses or (data_parallel.replicas == 1 and not own.timing.blocks):
         return (), []
     if results.messages:
         return recorded_sizes(results.messages, results.epochs), []
-    if not of.codec.size_depends_on_values and not own.timing.blocks:
+    if not data_parallel.codec.size_depends_on_values and not own.timing.blocks:
         return (), []
     earlier = "the file, of an earlier version, has no sizes of messages: gradients are assumed"
     if not results.exchange:
-        return (), [f"{earlier} to have the size that {of.codec} expects"]
+        return (), [f"{earlier} to have the size that {data_parallel.codec} expects"]
     ratios = results.exchange["value_bytes"] / results.exchange["compressed_bytes"]
     return [MeanRatio(float(ratio)) for ratio in ratios], [f"{earlier} to shrink by the mean ratio of each epoch"]
 
@@ -284,23 +284,27 @@ def _mean_ratios(sizes: Sequence[GivenSizes], notes: list[str]) -> tuple[Sequenc
     return ratios, [f"{held}: gradients are assumed to shrink by the mean ratio of each epoch"]
 
 
-def _about_own_times(found: Retiming, results: Results, sizes: Sequence[GivenSizes]) -> list[str]:
+def _about_own_times(retiming: Retiming, results: Results, sizes: Sequence[GivenSizes]) -> list[str]:
     """Return a note where this version's time model differs from the one that the run had."""
     if any(isinstance(epoch, MeanRatio) for epoch in sizes):
         return []
-    [now_ps] = simulate(found.own.with_epochs(1), found.simulation.samples, sizes=sizes[:1]).epoch_ends_ps
-    if now_ps == found.own_ends_ps[0]:
+    [now_ps] = simulate(retiming.own.with_epochs(1), retiming.simulation.samples, sizes=sizes[:1]).epoch_ends_ps
+    if now_ps == retiming.own_ends_ps[0]:
         return []
     return [
-        f"on its own cluster the run's first epoch took {found.own_ends_ps[0]} ps by emuchain"
+        f"on its own cluster the run's first epoch took {retiming.own_ends_ps[0]} ps by emuchain"
         f" {results.versions.get('emuchain', '?')}, and takes {now_ps} ps by this version's time model"
     ]
 
 
 def _about_sums(own: ChainPlan, plan: ChainPlan, alike: bool) -> list[str]:
     """Return a note where replicas would add up gradients in another order."""
-    of = plan.data_parallel
+    data_parallel = plan.data_parallel
     same_ring = alike and own.cluster.interconnect.topology == plan.cluster.interconnect.topology
-    if of.replicas <= 2 or same_ring or (of.exchange == "aggregator" and of.groups == 1):
+    if (
+        data_parallel.replicas <= 2
+        or same_ring
+        or (data_parallel.exchange == "aggregator" and data_parallel.groups == 1)
+    ):
         return []
     return ["replicas would add up gradients in another order there, so that last digits would differ"]

@@ -19,9 +19,10 @@ from collections import Counter
 from collections.abc import Mapping as Map
 from collections.abc import Sequence
 
+from ...kernels.number import FP32
 from ..cluster import Cluster
 from ..common import InputError
-from ..mapping import VALUE_BYTES, Mapping, streams
+from ..mapping import Mapping, streams
 from ..network import Layer, Network, Tensor
 from ..timing import Timing, find_bottleneck
 from ..view import log_ticks, nested_widths, new_figure, save_figure, whole_ticks
@@ -109,13 +110,14 @@ def direct_topology(mapping: Mapping, cluster: Cluster, ports: Ports) -> Topolog
         held = [(device, part) for device, part in held if part.layer.index == layer.index]
         home = held[-1][0]
         for device, part in held:
-            inputs = VALUE_BYTES * len(part.in_channels) * math.prod(layer.input[1:])
-            outputs = VALUE_BYTES * len(part.out_channels) * math.prod(layer.output[1:])
+            inputs = FP32.bytes_of(len(part.in_channels) * math.prod(layer.input[1:]))
+            outputs = FP32.bytes_of(len(part.out_channels) * math.prod(layer.output[1:]))
             exchange(homes.get(layer.reads.number, 0), device, inputs, layer.needs_errors)
             exchange(device, home, outputs, True)
         made = {tensor.number for tensor in (layer.makes, *(step.makes for step in layer.sfu))}
         for tensor in {tensor for step in layer.sfu for tensor in step.reads if tensor.number not in made}:
-            exchange(homes.get(tensor.number, 0), home, VALUE_BYTES * math.prod(tensor.shape), not tensor.is_images)
+            count = FP32.bytes_of(math.prod(tensor.shape))
+            exchange(homes.get(tensor.number, 0), home, count, not tensor.is_images)
         homes |= dict.fromkeys(made, home)
     return Topology(len(mapping.devices), traffic, ports, _compute_images_per_s(mapping, cluster))
 

@@ -38,7 +38,7 @@ def parse_what_if(texts: Sequence[str]) -> WhatIf:
         InputError: a text has another form, or a key is unknown or given twice.
     """
     known = [*CONFIG_KEYS, *changeable_keys()]
-    found: dict[str, object] = {}
+    changes: dict[str, object] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         key = key.strip()
@@ -47,11 +47,11 @@ def parse_what_if(texts: Sequence[str]) -> WhatIf:
         if key not in known:
             hint = did_you_mean(key, known)
             raise InputError(f"--what-if {text}: unknown key `{key}`; {hint}known keys: {', '.join(known)}")
-        if key in found:
+        if key in changes:
             raise InputError(f"--what-if {text}: `{key}` is given twice")
-        found[key] = _value(value.strip())
-    cluster = {key: value for key, value in found.items() if key not in CONFIG_KEYS}
-    return WhatIf(cluster, {key: value for key, value in found.items() if key in CONFIG_KEYS})
+        changes[key] = _value(value.strip())
+    cluster = {key: value for key, value in changes.items() if key not in CONFIG_KEYS}
+    return WhatIf(cluster, {key: value for key, value in changes.items() if key in CONFIG_KEYS})
 
 
 def _value(text: str) -> object:

@@ -5,30 +5,30 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from ...kernels.number import FP32
 from ..cluster import Cluster
 from ..common import gbps
-from ..mapping import VALUE_BYTES
 from ..network import Layer, Network
 
 
 def weight_bytes(layer: Layer) -> int:
     """Return the bytes of a layer's weights."""
-    return VALUE_BYTES * layer.weights
+    return FP32.bytes_of(layer.weights)
 
 
 def parameter_bytes(layer: Layer) -> int:
     """Return the bytes of a layer's weights, biases, and normalisation parameters."""
-    return VALUE_BYTES * layer.parameters
+    return FP32.bytes_of(layer.parameters)
 
 
 def input_bytes(layer: Layer) -> int:
     """Return the bytes of one sample's input activations."""
-    return VALUE_BYTES * math.prod(layer.input)
+    return FP32.bytes_of(math.prod(layer.input))
 
 
 def output_bytes(layer: Layer) -> int:
     """Return the bytes of one sample's outputs after pooling, without maps that the SFU joins from other branches."""
-    return VALUE_BYTES * min(math.prod(layer.output), math.prod(layer.feeds))
+    return FP32.bytes_of(min(math.prod(layer.output), math.prod(layer.feeds)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Workload:
     @property
     def activation_bytes(self) -> int:
         """Bytes of one sample's maps that layers read, which PG needs again after FP; each map once."""
-        return VALUE_BYTES * sum(math.prod(t.shape) for t in {layer.reads for layer in self.network.layers})
+        return FP32.bytes_of(sum(math.prod(t.shape) for t in {layer.reads for layer in self.network.layers}))
 
     def utilisation(self, devices: int, iteration_ps: int) -> float:
         """Return RealFlops / MaxFlops (FPDeep, section 3.3): useful work over the capacity of all multipliers."""

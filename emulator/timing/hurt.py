@@ -52,8 +52,8 @@ class Hurt:
             if faults:
                 wire.pace = self._wire_pace(faults, board.number, wire.latency_ps)
 
-    def _paced(self, of: FifoResource, delays: Sequence[Delay]) -> PacedResource:
-        return PacedResource(of, delays, self._begun)
+    def _paced(self, resource: FifoResource, delays: Sequence[Delay]) -> PacedResource:
+        return PacedResource(resource, delays, self._begun)
 
     def _of_board(self, device: int) -> tuple[Delay, ...]:
         return tuple(Delay(fault, exact(fault.factor)) for fault in self._faults.slow(self._first + device))

@@ -137,7 +137,7 @@ class StageClock(Versions):
         arrived: Mapping[StreamKey, Times] = MappingProxyType({}),
         not_before_ps: int = 0,
     ) -> dict[StreamKey, Times]:
-        index, board = span.of.index, self.board
+        index, board = span.micro_batch.index, self.board
         own_ps = 0 if kind.before is None else self._ended_ps.get((kind.before, index), 0)
         ready_ps = max([not_before_ps, own_ps, *(int(times[-1, -1]) for times in arrived.values())])
         is_last = kind is self._machine.frees_features
@@ -166,7 +166,7 @@ class StageClock(Versions):
         if receiver != self.board.number:
             wire = self.board.wires[receiver]
             if self._course is not None:
-                carried = self._course.carried[Step(kind, span.of.index, stage)]
+                carried = self._course.carried[Step(kind, span.micro_batch.index, stage)]
             else:
                 message, sample = self._loads.message(kind, stage, span.samples), self._passed + span.first
                 carried = wire.carry(ran, message, self._machine.transport, sample)

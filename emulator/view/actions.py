@@ -57,10 +57,10 @@ class ActionLanes:
 
 def by_lane(spans: Iterable[Span]) -> Mapping[Lane, list[Span]]:
     """Return the spans of each lane that has any."""
-    found = collections.defaultdict[Lane, list[Span]](list)
+    spans_of = collections.defaultdict[Lane, list[Span]](list)
     for span in spans:
-        found[span.lane].append(span)
-    return found
+        spans_of[span.lane].append(span)
+    return spans_of
 
 
 def action_look(kind: Kind, micro_batch: int, chunk: int, chunks: int) -> Look:

@@ -40,9 +40,10 @@ def limit_lines(plan: ChainPlan, state: SteadyState, cause: Cause) -> list[Line]
 
 
 def _slowest(state: SteadyState, cause: Cause) -> str:
-    found = state.bottleneck
-    ties = f" ({found.ties:,} other{'s' * (found.ties > 1)} equally slow)" if found.ties else ""
-    return f"{found.slowest.name}, {format_time_ps(found.slowest.sample_ps)}/sample{ties}{cut_setting(state, cause)}"
+    bottleneck = state.bottleneck
+    ties = f" ({bottleneck.ties:,} other{'s' * (bottleneck.ties > 1)} equally slow)" if bottleneck.ties else ""
+    duration = format_time_ps(bottleneck.slowest.sample_ps)
+    return f"{bottleneck.slowest.name}, {duration}/sample{ties}{cut_setting(state, cause)}"
 
 
 def cut_setting(state: SteadyState, cause: Cause) -> str:
@@ -93,7 +94,7 @@ def rates_without(state: SteadyState) -> dict[str, float]:
         left_ps = max((ps for other, ps in slowest.items() if other != kind), default=0)
         if left_ps:
             rates[kind] = state.replicas * 1e12 / left_ps
-    return dict(sorted(rates.items(), key=lambda each: -each[1]))
+    return dict(sorted(rates.items(), key=lambda entry: -entry[1]))
 
 
 def kinds_of(state: SteadyState) -> dict[str, int]:

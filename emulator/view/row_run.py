@@ -50,7 +50,9 @@ class RowRun:
         """Return what the recorders of all ranks have kept, lane by lane and in order."""
         kept = kept_by(recorders)
         rows = {
-            lane.resource: tuple(Rows(lane, number, *of) for number, of in sorted(kept.get(lane.resource, {}).items()))
+            lane.resource: tuple(
+                Rows(lane, number, *spans) for number, spans in sorted(kept.get(lane.resource, {}).items())
+            )
             for lane in self.lanes
         }
         return RecordedRows(self, rows)

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...comm import Times
-from ..mapping import VALUE_BYTES, DataPath, StreamKey
+from ...kernels.number import FP32
+from ..mapping import DataPath, StreamKey
 from ..network import Phase
 from ..plan import ChainPlan
 from ..timing import exchange_name
@@ -102,12 +103,12 @@ def _stage_lanes(plan: ChainPlan, stage: int) -> Iterator[RowLane]:
             backwards = last_first and port is not None and port.phase is not Phase.FP
             yield RowLane(device, title(name), name, LaneKind.MEMORY, stage, None, size, 0, backwards)
     for key, resource in clock.links.items():
-        [stream] = (each for each in plan.timing.links[stage - (not key.path.is_forward)] if each.key == key)
+        [stream] = (link for link in plan.timing.links[stage - (not key.path.is_forward)] if link.key == key)
         path = f"{title(resource.name)} ({key.path.name.lower().replace('_', ' ')})"
         size, backwards = stream.row_bytes, last_first and key.path in ERROR_PATHS
         yield RowLane(device, path, resource.name, LaneKind.LINK, stage, key, size, resource.latency_ps, backwards)
     if plan.data_parallel.replicas > 1:
-        size = VALUE_BYTES * clock.streams.gradient_values
+        size = FP32.bytes_of(clock.streams.gradient_values)
         name = exchange_name(stage)
         named = f"{title(name)} of stage {stage}" if several else title(name)
         yield RowLane(device, named, name, LaneKind.EXCHANGE, stage, None, size)

@@ -62,7 +62,7 @@ def time_cost_line(costs: FaultCosts) -> Line:
     line = f"faults cost {format_time_ps(costs.cost_ps)}, {percent(costs.share)} of"
     line += f" {format_time_ps(costs.without_ps)} without"
     if len(costs.each) > 1:
-        what, cost_ps = max(costs.each, key=lambda each: each[1])
+        what, cost_ps = max(costs.each, key=lambda cost: cost[1])
         line += f"; most: {what}, {format_time_ps(cost_ps)}"
     elif costs.each:
         line += f": {costs.each[0][0]}"
@@ -79,10 +79,10 @@ def death_lines(costs: FaultCosts, faults: Faults) -> list[Line]:
 def _death_line(death: Death) -> Line:
     first, last = death.leg.first + 1, death.leg.last
     where = f"mini-batch {last}" if first == last else f"mini-batches {first} to {last}"
-    of, left = death.of, plural(death.left, "board")
+    fault, left = death.fault, plural(death.left, "board")
     return Line(
-        f"{of}, in {where} of epoch {death.at.epoch + 1}: {format_time_ps(death.lost_ps)} of work lost,"
-        f" {format_time_ps(of.detect_ps)} to detect it, {format_time_ps(of.reload_ps)} to reload; {left} continue"
+        f"{fault}, in {where} of epoch {death.at.epoch + 1}: {format_time_ps(death.lost_ps)} of work lost,"
+        f" {format_time_ps(fault.detect_ps)} to detect it, {format_time_ps(fault.reload_ps)} to reload; {left} continue"
     )
 
 
@@ -115,14 +115,14 @@ def costs_as_json(costs: FaultCosts) -> dict[str, Any]:
 
 
 def _death_as_json(death: Death) -> dict[str, int]:
-    of, at = death.of, death.at
+    fault, at = death.fault, death.at
     return {
-        "board": of.board,
-        "at_ps": of.at_ps,
+        "board": fault.board,
+        "at_ps": fault.at_ps,
         "epoch": at.epoch + 1,
         "mini_batches_done": at.step,
         "lost_ps": death.lost_ps,
-        "detect_ps": of.detect_ps,
-        "reload_ps": of.reload_ps,
+        "detect_ps": fault.detect_ps,
+        "reload_ps": fault.reload_ps,
         "devices_left": death.left,
     }

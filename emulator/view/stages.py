@@ -22,8 +22,8 @@ def stage_lines(plan: ChainPlan, usage: Usage) -> list[Line]:
     """Return what limits a run, its busiest stage or link, or waits where none is busy for half of the time."""
     assert plan.stages is not None
     machine, busy = plan.stages.machine, busy_shares(plan, usage)
-    device = max(range(plan.devices), key=lambda each: (busy[each], -each))
-    stage = max(range(device, plan.stage_count, plan.devices), key=lambda each: _costs(plan, each).work_ps)
+    device = max(range(plan.devices), key=lambda index: (busy[index], -index))
+    stage = max(range(device, plan.stage_count, plan.devices), key=lambda index: _costs(plan, index).work_ps)
     costs = _costs(plan, stage)
     loads = [
         (
@@ -39,7 +39,7 @@ def stage_lines(plan: ChainPlan, usage: Usage) -> list[Line]:
         )
     ]
     if usage.links:
-        link = max(usage.links, key=lambda each: each.utilisation)
+        link = max(usage.links, key=lambda use: use.utilisation)
         share = percent(link.utilisation)
         loads.append((link.utilisation, f"link {link.sender} -> {link.receiver}, busy for {share} of the time"))
     loads.sort(key=lambda load: -load[0])
@@ -95,17 +95,17 @@ def stage_rows(plan: ChainPlan) -> None:
     chunks = plan.chunks > 1
     rows = []
     for stage in range(plan.stage_count):
-        found = plan.stages.stage(stage, plan.stages.samples)
+        planned = plan.stages.stage(stage, plan.stages.samples)
         rows.append(
             [
                 str(stage),
                 *([str(stage % plan.devices)] if chunks else []),
-                *(format_time_ps(ps) for ps in (found.costs.forward_ps, found.costs.backward_ps)),
+                *(format_time_ps(ps) for ps in (planned.costs.forward_ps, planned.costs.backward_ps)),
                 str(plan.stages.kept_samples[stage]),
                 str(plan.stages.weight_copies[stage]),
-                format_bytes(found.on_chip_bytes),
-                format_bytes(found.off_chip_bytes),
-                "yes" if found.bound_by_memory else "no",
+                format_bytes(planned.on_chip_bytes),
+                format_bytes(planned.off_chip_bytes),
+                "yes" if planned.bound_by_memory else "no",
             ]
         )
     columns = ["stage", *(["device"] if chunks else []), "F", "B", "samples kept", "weight copies"]
@@ -118,7 +118,7 @@ def stage_rows(plan: ChainPlan) -> None:
 
 def stages_as_json(stages: PlannedStages) -> dict[str, Any]:
     """Return machine and stages; times and bytes are those of a micro-batch."""
-    found = [stages.stage(stage, stages.samples) for stage in range(len(stages.mapping.devices))]
+    planned = [stages.stage(stage, stages.samples) for stage in range(len(stages.mapping.devices))]
     return {
         "engines": stages.machine.engines.value,
         "transport": stages.machine.transport.value,
@@ -137,7 +137,7 @@ def stages_as_json(stages: PlannedStages) -> dict[str, Any]:
                 "on_chip_bytes": stage.on_chip_bytes,
                 "off_chip_bytes": stage.off_chip_bytes,
             }
-            for stage, kept, copies in zip(found, stages.kept_samples, stages.weight_copies, strict=True)
+            for stage, kept, copies in zip(planned, stages.kept_samples, stages.weight_copies, strict=True)
         ],
     }
 

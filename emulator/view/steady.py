@@ -25,7 +25,7 @@ _WIDTH = 0.27
 def print_steady_tables(state: SteadyState, full: bool = False) -> None:
     """Print idle shares of engines by slices, and the demand on links and memory: of the most loaded, or of all."""
     slices = [(device, *of_slice) for device in state.devices for of_slice in _idle_shares(device).items()]
-    title, shown = most_loaded("Idle engines", "slices", slices, lambda each: -min(each[2].values()), full)
+    title, shown = most_loaded("Idle engines", "slices", slices, lambda row: -min(row[2].values()), full)
     rows = []
     for device, name, idle in shown:
         shares = [percent(idle[phase]) if phase in idle else "-" for phase in PHASES]
@@ -57,10 +57,10 @@ def _port_share(port: MemoryUse) -> float:
 
 def _idle_shares(device: DeviceUse) -> dict[str, dict[str, float]]:
     """Return the idle shares of a device's engines, by slice and phase."""
-    found: dict[str, dict[str, float]] = {}
+    shares: dict[str, dict[str, float]] = {}
     for use in device.engines:
-        found.setdefault(str(use.load.part), {})[use.load.phase.value] = use.idle_share
-    return found
+        shares.setdefault(str(use.load.part), {})[use.load.phase.value] = use.idle_share
+    return shares
 
 
 def print_steady_state(state: SteadyState, epoch_images: int | None) -> None:
@@ -104,7 +104,7 @@ def steady_state_as_json(state: SteadyState, epoch_images: int, cause: Cause | N
     Rates of the bottleneck's kinds are those of this cut; those of `cause`, if it is known, are of a new one.
     """
     hours = state.epoch_hours(epoch_images)
-    found = state.bottleneck
+    bottleneck = state.bottleneck
     return {
         "period_ps": state.period_ps,
         "images_per_s": state.images_per_s,
@@ -120,14 +120,14 @@ def steady_state_as_json(state: SteadyState, epoch_images: int, cause: Cause | N
         "fill_ps": state.fill_ps,
         "fill_samples": state.fill_samples,
         "bottleneck": {
-            "slowest": _load(found.slowest),
-            "behind": _load(found.behind),
-            "ties": found.ties,
-            "images_per_s_without_slowest": _rate_if_any(state, found.behind.sample_ps),
-            "images_per_s_engines_alone": _rate_if_any(state, found.engines_ps),
-            "images_per_s_links_alone": _rate_if_any(state, found.links_ps),
-            "images_per_s_exchanges_alone": _rate_if_any(state, found.exchanges_ps),
-            "images_per_s_memory_alone": _rate_if_any(state, found.memory_ps),
+            "slowest": _load(bottleneck.slowest),
+            "behind": _load(bottleneck.behind),
+            "ties": bottleneck.ties,
+            "images_per_s_without_slowest": _rate_if_any(state, bottleneck.behind.sample_ps),
+            "images_per_s_engines_alone": _rate_if_any(state, bottleneck.engines_ps),
+            "images_per_s_links_alone": _rate_if_any(state, bottleneck.links_ps),
+            "images_per_s_exchanges_alone": _rate_if_any(state, bottleneck.exchanges_ps),
+            "images_per_s_memory_alone": _rate_if_any(state, bottleneck.memory_ps),
         },
         "cause": None if cause is None else cause_as_json(cause),
         "devices": [_device(device) for device in state.devices],

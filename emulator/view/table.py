@@ -63,14 +63,14 @@ def _parts(least: Sequence[int], width: int) -> list[list[int]]:
 
 def _widths(sizes: Sequence[tuple[int, int]], words: Sequence[bool], width: int) -> list[int]:
     """Return the widths of a part's columns: room that is left goes to words first, to all alike, then to titles."""
-    found = [least for least, _ in sizes]
-    spare = max(0, width - sum(found) - _GAP * (len(found) - 1))
+    widths = [least for least, _ in sizes]
+    spare = max(0, width - sum(widths) - _GAP * (len(widths) - 1))
     for kind in (True, False):
-        while spare and (short := [i for i, (_, most) in enumerate(sizes) if words[i] is kind and found[i] < most]):
+        while spare and (short := [i for i, (_, most) in enumerate(sizes) if words[i] is kind and widths[i] < most]):
             for column in short[:spare]:
-                found[column] += 1
+                widths[column] += 1
             spare -= len(short[:spare])
-    return found
+    return widths
 
 
 def _draw(

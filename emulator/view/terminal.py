@@ -128,7 +128,7 @@ def say(text: str) -> None:
 
 def wrapped(text: str, width: int) -> list[str]:
     """Return the lines of `text`, none wider than `width` unless a word is."""
-    whole = _WHOLE.sub(lambda found: found[0].replace(" ", _NO_BREAK), text)
+    whole = _WHOLE.sub(lambda match: match[0].replace(" ", _NO_BREAK), text)
     lines = textwrap.wrap(whole, width, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False)
     return [line.replace(_NO_BREAK, " ") for line in lines]
 

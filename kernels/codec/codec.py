@@ -10,18 +10,16 @@ import abc
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..extensions import subclasses
 from ..inceptionn.format import Buffer, CodecError, opened, values_of
+from ..number import FP32, Count
 
-FLOAT_BYTES = 4
-
-Count = TypeVar("Count", int, NDArray[np.int64])
-"""A number of values or bytes, or an array of such numbers."""
+_MOST_DIGITS = 4
 
 
 class Codec(abc.ABC):
@@ -91,17 +89,17 @@ class NoCodec(Codec):
     def decompress(self, buffer: Buffer, count: int) -> NDArray[np.float32]:
         """See `Codec`; a copy."""
         data, count = opened(buffer, count)
-        if data.size != FLOAT_BYTES * count:
-            raise CodecError(f"{count} values are {FLOAT_BYTES * count} bytes, but the buffer has {data.size}")
+        if data.size != FP32.bytes_of(count):
+            raise CodecError(f"{count} values are {FP32.bytes_of(count)} bytes, but the buffer has {data.size}")
         return data.copy().view(np.float32)
 
     def largest_bytes(self, count: int) -> int:
         """See `Codec`."""
-        return FLOAT_BYTES * count
+        return FP32.bytes_of(count)
 
     def expected_bytes(self, count: Count) -> Count:
         """See `Codec`."""
-        return FLOAT_BYTES * count
+        return FP32.bytes_of(count)
 
     def __str__(self) -> str:
         return "none"
@@ -110,8 +108,8 @@ class NoCodec(Codec):
 @functools.cache
 def codecs() -> tuple[type[Codec], ...]:
     """Return all codecs, `NoCodec` first."""
-    found = subclasses(__package__, Codec)  # type: ignore[type-abstract]  # only its subclasses are returned
-    return (NoCodec, *(codec for codec in found if codec is not NoCodec))
+    kinds = subclasses(__package__, Codec)  # type: ignore[type-abstract]  # only its subclasses are returned
+    return (NoCodec, *(codec for codec in kinds if codec is not NoCodec))
 
 
 def parse_codec(text: str) -> Codec:
@@ -129,6 +127,6 @@ def parse_codec(text: str) -> Codec:
 
 def parsed_number(argument: str) -> int:
     """Return an argument as an integer. Raise CodecError if it is not one."""
-    if not argument.removeprefix("-").isdecimal() or not argument.isascii() or len(argument) > FLOAT_BYTES:
+    if not argument.removeprefix("-").isdecimal() or not argument.isascii() or len(argument) > _MOST_DIGITS:
         raise CodecError(f"expected a whole number, not {argument!r}")
     return int(argument)

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from .. import inceptionn
 from ..inceptionn.format import Buffer
-from .codec import FLOAT_BYTES, Codec, Count, parsed_number
+from ..number import FP32, Count
+from .codec import Codec, parsed_number
 
 _BY_RANGE = "inceptionn-range"
 
@@ -52,12 +53,12 @@ class Inceptionn(Codec):
 
     def expected_bytes(self, count: Count) -> Count:
         """See `Codec`: without the values, no compression is assumed."""
-        return FLOAT_BYTES * count
+        return FP32.bytes_of(count)
 
     def statistics(self, buffer: Buffer, count: int) -> Mapping[str, int]:
         """Return the numbers of values that took 0, 8, 16 and 32 bits (Table III)."""
         widths = inceptionn.width_counts(buffer, count)
-        return {f"width_{bits}": found for bits, found in zip(inceptionn.WIDTHS, widths, strict=True)}
+        return {f"width_{bits}": number for bits, number in zip(inceptionn.WIDTHS, widths, strict=True)}
 
     def __str__(self) -> str:
         return f"{self.kinds[self.rule != 'bound']}:{self.error_bound_exponent}"

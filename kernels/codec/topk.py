@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..inceptionn.format import Buffer, CodecError, opened, values_of
-from .codec import FLOAT_BYTES, Codec, Count
+from ..number import FP32, Count
+from .codec import Codec
 
-_ENTRY_BYTES = 2 * FLOAT_BYTES
+_ENTRY_BYTES = 4 + FP32.bytes_of(1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,11 +65,11 @@ class TopK(Codec):
         kept = self.kept(count)
         if data.size != _ENTRY_BYTES * kept:
             raise CodecError(f"{count} values are {_ENTRY_BYTES * kept} bytes, but the buffer has {data.size}")
-        places, found = data[: data.size // 2].copy().view(np.uint32), data[data.size // 2 :].copy().view(np.float32)
+        places, largest = data[: data.size // 2].copy().view(np.uint32), data[data.size // 2 :].copy().view(np.float32)
         if kept and places.max() >= count:
             raise CodecError(f"the buffer has a value at place {places.max()}, but only {count} values")
         values = np.zeros(count, np.float32)
-        values[places] = found
+        values[places] = largest
         return values
 
     def largest_bytes(self, count: int) -> int:

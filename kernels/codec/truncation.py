@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..inceptionn.format import Buffer, CodecError, is_integer, opened, values_of
-from .codec import Codec, Count, parsed_number
+from ..number import Count
+from .codec import Codec, parsed_number
 
 DROPPED = (16, 22, 24)
 _GROUP = 4  # values that are packed together, into whole bytes and at most 64 bits

@@ -248,13 +248,13 @@ class Convolution:
             g = self._geometry
             hp, wp = g.error_framed
             (h, w), (sh, sw), before, size = g.size, g.stride, g.error_before, g.oc * hp * wp
-            found = []
+            tables = []
             for phase in self._phases:
                 rows, columns = phase.rows, phase.columns
                 down = before[0] + (rows.start + g.pad[0] - phase.first[0]) // sh
                 right = before[1] + (columns.start + g.pad[1] - phase.first[1]) // sw
                 begin = hp * wp - 1 - (down * wp + right)  # in the plane of the last channel, which comes first
-                found.append(
+                tables.append(
                     _Tables.of(
                         _backwards(
                             _offsets((samples, h * w), (len(rows), sh * w), (len(columns), sw))
@@ -264,7 +264,7 @@ class Convolution:
                         _offsets((g.oc, hp * wp), (phase.down, wp), (phase.across, 1)),
                     )
                 )
-            self._tables[key] = found
+            self._tables[key] = tables
         return self._tables[key]
 
 

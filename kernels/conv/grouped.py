@@ -210,7 +210,7 @@ def convolution(
 class _Part(NamedTuple):
     """A group: its convolution, and where its data lie in those of all."""
 
-    of: Convolution
+    convolution: Convolution
     ins: slice
     outs: slice
     frame: slice
@@ -236,22 +236,22 @@ class Grouped:
     _parts: tuple[_Part, ...] = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        each, rest = divmod(self.in_channels, len(self.outputs))
+        inputs, rest = divmod(self.in_channels, len(self.outputs))
         if rest:
             raise ValueError(f"{self.in_channels} input channels do not divide among {len(self.outputs)} groups")
         window = self.size, self.kernel, self.stride, self.pad
         whole = Convolution(self.in_channels, sum(self.outputs), *window)
-        known = {count: Convolution(each, count, *window) for count in set(self.outputs)}
-        of = [known[count] for count in self.outputs]
+        known = {count: Convolution(inputs, count, *window) for count in set(self.outputs)}
+        groups = [known[count] for count in self.outputs]
         outs = _spans(self.outputs)
         parts = zip(
-            of,
-            _spans([each] * len(of)),
+            groups,
+            _spans([inputs] * len(groups)),
             outs,
-            _spans([group.frame_shape(1)[1] for group in of]),
+            _spans([group.frame_shape(1)[1] for group in groups]),
             [slice(whole.out_channels - span.stop, whole.out_channels - span.start) for span in outs],  # flipped
-            _spans([group.packed_size for group in of]),
-            _spans([group.turned_size for group in of]),
+            _spans([group.packed_size for group in groups]),
+            _spans([group.turned_size for group in groups]),
             strict=True,
         )
         object.__setattr__(self, "_whole", whole)
@@ -292,17 +292,17 @@ class Grouped:
             raise ValueError(f"weights {w.shape} do not fit; {expected} are needed")
         packed = aligned(FLOAT_BYTES * self.packed_size).view(np.float32)
         for part in self._parts:
-            packed[part.packed] = part.of.pack(w[part.outs])
+            packed[part.packed] = part.convolution.pack(w[part.outs])
         return packed
 
     def unpack(self, packed: Floats) -> Floats:
         """Return packed weights as weights (oc, input channels of a group, kh, kw)."""
-        return np.concatenate([part.of.unpack(packed[part.packed]) for part in self._parts])
+        return np.concatenate([part.convolution.unpack(packed[part.packed]) for part in self._parts])
 
     def turn(self, packed: Floats, out: Floats) -> None:
         """Write packed weights to `out` in the order in which EB reads them."""
         for part in self._parts:
-            part.of.turn(packed[part.packed], out[part.turned])
+            part.convolution.turn(packed[part.packed], out[part.turned])
 
     def frame(self, x: Floats, out: Floats) -> None:
         """See `Convolution`."""
@@ -316,19 +316,19 @@ class Grouped:
         """See `Convolution`."""
         for part in self._parts:
             own = np.ascontiguousarray(frame[:, part.frame])
-            part.of.forward(y[..., part.outs], own, packed[part.packed], fresh=fresh)
+            part.convolution.forward(y[..., part.outs], own, packed[part.packed], fresh=fresh)
 
     def gradient(self, packed_gradient: Floats, frame: Floats, dy: Floats, *, fresh: bool) -> None:
         """See `Convolution`."""
         for part in self._parts:
             own = np.ascontiguousarray(frame[:, part.frame])
-            part.of.gradient(packed_gradient[part.packed], own, dy[..., part.outs], fresh=fresh)
+            part.convolution.gradient(packed_gradient[part.packed], own, dy[..., part.outs], fresh=fresh)
 
     def error(self, dx: Floats, error_frame: Floats, turned: Floats, *, fresh: bool) -> None:
         """See `Convolution`."""
         for part in self._parts:
             own = np.ascontiguousarray(error_frame[:, part.error_frame])
-            part.of.error(dx[..., part.ins], own, turned[part.turned], fresh=fresh)
+            part.convolution.error(dx[..., part.ins], own, turned[part.turned], fresh=fresh)
 
 
 def _spans(sizes: Sequence[int]) -> list[slice]:

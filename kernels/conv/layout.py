@@ -73,13 +73,13 @@ def _some_lines(
     builder: ir.IRBuilder, base: ir.Value, step: ir.Value, count: ir.Value, run: ir.Value
 ) -> list[tuple[ir.Value, ir.Value]]:
     """Return address and mask of each line; a line beyond `count` repeats the last one, with an empty mask."""
-    found, offset, full = [], index(0), lane_bits(builder, run)
+    lines, offset, full = [], index(0), lane_bits(builder, run)
     for number in range(SIDE):
         known = builder.icmp_signed("<", index(number), count)
         offset = builder.add(offset, builder.select(known, step, index(0))) if number else offset
         mask = bits_to_mask(builder, builder.select(known, full, index(0)), SIDE)
-        found.append((address(builder, base, offset, vector(SIDE)), mask))
-    return found
+        lines.append((address(builder, base, offset, vector(SIDE)), mask))
+    return lines
 
 
 @intrinsic

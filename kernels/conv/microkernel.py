@@ -179,35 +179,39 @@ def _run(vectors: Any, pixels: Any, at: Any) -> None:
 
 
 @compiled
-def contract(of: Any) -> None:
+def contract(contraction: Any) -> None:
     """Run a `Contraction` of FP or EB, with b packed in panels of padded lanes."""
     first = 0
-    while first < of.pixels:
-        count = even_share(of.pixels - first, _BLOCK)
-        c_q, a_q = of.c_pixel + INDEX_BYTES * first, of.a_pixel + INDEX_BYTES * first
+    while first < contraction.pixels:
+        count = even_share(contraction.pixels - first, _BLOCK)
+        c_q, a_q = contraction.c_pixel + INDEX_BYTES * first, contraction.a_pixel + INDEX_BYTES * first
         first += count
-        further = FLOAT_BYTES * (read_index(of.a_pixel, first) - read_index(a_q, 0)) if first < of.pixels else 0
-        panel, lane = of.b, 0
-        while lane < of.lanes:
-            vectors = vectors_of(of.lanes - lane)
+        further = (
+            FLOAT_BYTES * (read_index(contraction.a_pixel, first) - read_index(a_q, 0))
+            if first < contraction.pixels
+            else 0
+        )
+        panel, lane = contraction.b, 0
+        while lane < contraction.lanes:
+            vectors = vectors_of(contraction.lanes - lane)
             row = vectors * WIDTH
-            width = min(row, of.lanes - lane)
+            width = min(row, contraction.lanes - lane)
             k = 0
-            while k < of.depth:
-                steps = even_share(of.depth - k, _FEW_STEPS if count <= _FEW else _STEPS)
+            while k < contraction.depth:
+                steps = even_share(contraction.depth - k, _FEW_STEPS if count <= _FEW else _STEPS)
                 part = panel + FLOAT_BYTES * k * row
                 after = part + FLOAT_BYTES * steps * row
                 tiles = Tiles(
-                    c=of.c + FLOAT_BYTES * lane,
+                    c=contraction.c + FLOAT_BYTES * lane,
                     c_pixel=c_q,
-                    c_step=of.c_step,
-                    a=of.a,
+                    c_step=contraction.c_step,
+                    a=contraction.a,
                     a_pixel=a_q,
-                    a_k=of.a_k + INDEX_BYTES * k,
+                    a_k=contraction.a_k + INDEX_BYTES * k,
                     b=part,
                     steps=steps,
                     lanes=width,
-                    fresh=1 if of.fresh and k == 0 else 0,
+                    fresh=1 if contraction.fresh and k == 0 else 0,
                     a_ahead=further,
                     b_next=after,
                     b_end=after if count <= _PIXELS[vectors - 1] else after + FLOAT_BYTES * steps * row,
@@ -215,45 +219,47 @@ def contract(of: Any) -> None:
                 _run(vectors, count, tiles)
                 k += steps
             further = 0  # once, with the first block of lanes
-            panel += FLOAT_BYTES * of.depth * row
+            panel += FLOAT_BYTES * contraction.depth * row
             lane += row
 
 
 @compiled
-def contract_rows(of: Any) -> None:
+def contract_rows(contraction: Any) -> None:
     """Run a `Contraction` of PG, to c packed in panels of padded lanes, at rows c_pixel, with b[k * b_step + l]."""
-    space = np.empty((min(_ROW_STEPS, of.depth) * MOST_VECTORS * WIDTH + LINE_BYTES // FLOAT_BYTES), np.float32)
+    space = np.empty(
+        (min(_ROW_STEPS, contraction.depth) * MOST_VECTORS * WIDTH + LINE_BYTES // FLOAT_BYTES), np.float32
+    )
     panel = (space.ctypes.data + LINE_BYTES - 1) // LINE_BYTES * LINE_BYTES
-    target, lane = of.c, 0
-    while lane < of.lanes:
-        vectors = vectors_of(of.lanes - lane)
+    target, lane = contraction.c, 0
+    while lane < contraction.lanes:
+        vectors = vectors_of(contraction.lanes - lane)
         row = vectors * WIDTH
-        width = min(row, of.lanes - lane)
-        for k in range(0, of.depth, _ROW_STEPS):
-            steps = min(_ROW_STEPS, of.depth - k)
-            a_ks, a_further, b_further = of.a_k + INDEX_BYTES * k, 0, 0
-            if k + steps < of.depth:
-                b_further = FLOAT_BYTES * steps * of.b_step
+        width = min(row, contraction.lanes - lane)
+        for k in range(0, contraction.depth, _ROW_STEPS):
+            steps = min(_ROW_STEPS, contraction.depth - k)
+            a_ks, a_further, b_further = contraction.a_k + INDEX_BYTES * k, 0, 0
+            if k + steps < contraction.depth:
+                b_further = FLOAT_BYTES * steps * contraction.b_step
                 if lane == 0:
                     a_further = FLOAT_BYTES * (read_index(a_ks, steps) - read_index(a_ks, 0))
-            source = of.b + FLOAT_BYTES * (k * of.b_step + lane)
-            copy_rows(vectors, panel, source, of.b_step, steps, width, b_further)
+            source = contraction.b + FLOAT_BYTES * (k * contraction.b_step + lane)
+            copy_rows(vectors, panel, source, contraction.b_step, steps, width, b_further)
             tiles = Tiles(
                 c=target,
-                c_pixel=of.c_pixel,
+                c_pixel=contraction.c_pixel,
                 c_step=row,
-                a=of.a,
-                a_pixel=of.a_pixel,
+                a=contraction.a,
+                a_pixel=contraction.a_pixel,
                 a_k=a_ks,
                 b=panel,
                 steps=steps,
                 lanes=row,
-                fresh=1 if of.fresh and k == 0 else 0,
+                fresh=1 if contraction.fresh and k == 0 else 0,
                 a_ahead=a_further,
                 b_next=panel,
                 b_end=panel,
             )
-            _run(vectors, of.pixels, tiles)
-        target += FLOAT_BYTES * of.pixels * row
+            _run(vectors, contraction.pixels, tiles)
+        target += FLOAT_BYTES * contraction.pixels * row
         lane += row
     space[0] = 0  # keeps the panel's memory until here

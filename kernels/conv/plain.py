@@ -32,9 +32,9 @@ def forward(x: Floats, w: Floats, *, stride: Pair, pad: Pair, partial: Floats | 
     TypeError where an array is not float32.
     """
     shape = output_shape(x.shape, w.shape, stride=stride, pad=pad)
-    of = _convolution(x.shape, w.shape, stride, pad)
+    convolution = _convolution(x.shape, w.shape, stride, pad)
     y = _start(shape, partial, "partial")
-    of.forward(y, _framed_inputs(of, x), of.pack(w), fresh=partial is None)
+    convolution.forward(y, _framed_inputs(convolution, x), convolution.pack(w), fresh=partial is None)
     return _channels_first(y)
 
 
@@ -47,15 +47,15 @@ def error(
     TypeError where an array is not float32.
     """
     _check(x_shape, w.shape, dy.shape, stride, pad)
-    of = _convolution(x_shape, w.shape, stride, pad)
+    convolution = _convolution(x_shape, w.shape, stride, pad)
     dx = _start(tuple(x_shape), partial, "partial")
     framed, turned = (
-        np.empty(of.error_frame_shape(len(dy)), np.float32),
-        aligned(FLOAT_BYTES * of.turned_size).view(np.float32),
+        np.empty(convolution.error_frame_shape(len(dy)), np.float32),
+        aligned(FLOAT_BYTES * convolution.turned_size).view(np.float32),
     )
-    of.error_frame(_channels_last(dy, "dy"), framed)
-    of.turn(of.pack(w), turned)
-    of.error(dx, framed, turned, fresh=partial is None)
+    convolution.error_frame(_channels_last(dy, "dy"), framed)
+    convolution.turn(convolution.pack(w), turned)
+    convolution.error(dx, framed, turned, fresh=partial is None)
     return _channels_first(dx)
 
 
@@ -68,12 +68,12 @@ def gradient(
     TypeError where an array is not float32.
     """
     _check(x.shape, w_shape, dy.shape, stride, pad)
-    of = _convolution(x.shape, w_shape, stride, pad)
+    convolution = _convolution(x.shape, w_shape, stride, pad)
     if accumulate is not None and accumulate.shape != tuple(w_shape):
         raise ValueError(f"accumulate has shape {accumulate.shape}; {tuple(w_shape)} is needed")
-    packed = _new(of.packed_size) if accumulate is None else of.pack(accumulate)
-    of.gradient(packed, _framed_inputs(of, x), _channels_last(dy, "dy"), fresh=accumulate is None)
-    return of.unpack(packed)
+    packed = _new(convolution.packed_size) if accumulate is None else convolution.pack(accumulate)
+    convolution.gradient(packed, _framed_inputs(convolution, x), _channels_last(dy, "dy"), fresh=accumulate is None)
+    return convolution.unpack(packed)
 
 
 def _convolution(x_shape: tuple[int, ...], w_shape: tuple[int, ...], stride: Pair, pad: Pair) -> Convolution:
@@ -100,9 +100,9 @@ def _start(shape: tuple[int, ...], given: Floats | None, name: str) -> Floats:
     return np.array(_channels_last(given, name))
 
 
-def _framed_inputs(of: Convolution, x: Floats) -> Floats:
-    framed = np.empty(of.frame_shape(len(x)), np.float32)
-    of.frame(_channels_last(x, "x"), framed)
+def _framed_inputs(convolution: Convolution, x: Floats) -> Floats:
+    framed = np.empty(convolution.frame_shape(len(x)), np.float32)
+    convolution.frame(_channels_last(x, "x"), framed)
     return framed
 
 

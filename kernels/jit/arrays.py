@@ -63,13 +63,13 @@ def target(maps: Floats, name: str) -> tuple[Floats, Extent]:
 
     Raise ValueError if they are not 4-d or have another layout, TypeError if they are not of float32.
     """
-    found = _flat(maps, name)
-    if found is None:
+    flattened = _flat(maps, name)
+    if flattened is None:
         raise ValueError(
             f"{name} is written in place: it must be aligned, writeable, and channels last, or some channels of such "
             f"maps; not of shape {maps.shape} and strides {maps.strides}"
         )
-    return found
+    return flattened
 
 
 def pitch(maps: Floats) -> int:

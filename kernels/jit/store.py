@@ -149,9 +149,9 @@ def _trusted(place: pathlib.Path) -> pathlib.Path | None:
 _BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
-def _is_safe(found: os.stat_result, another: int | None = None, forbidden: int = _BY_OTHERS) -> bool:
+def _is_safe(status: os.stat_result, another: int | None = None, forbidden: int = _BY_OTHERS) -> bool:
     """Return whether this user, root, the owner of the sources, or `another` has it, and others cannot write."""
-    return found.st_uid in (os.geteuid(), 0, another, _owner()) and not found.st_mode & forbidden
+    return status.st_uid in (os.geteuid(), 0, another, _owner()) and not status.st_mode & forbidden
 
 
 def _owner() -> int:
@@ -169,8 +169,8 @@ def _read(path: pathlib.Path) -> bytes:
     except OSError:
         return b""
     with open(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        return file.read() if stat.S_ISREG(found.st_mode) and _is_safe(found) else b""
+        status = os.fstat(descriptor)
+        return file.read() if stat.S_ISREG(status.st_mode) and _is_safe(status) else b""
 
 
 def _check(rest: bytes) -> bytes:

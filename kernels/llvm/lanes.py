@@ -126,11 +126,11 @@ class Units:
 
 def _gather(builder: ir.IRBuilder, parts: Sequence[ir.Value], places: Sequence[int]) -> ir.Value:
     """Return the vector of the given places of all parts, one after the other."""
-    found = shuffle(builder, parts[0], parts[1], [place % (2 * WIDTH) for place in places])
+    gathered = shuffle(builder, parts[0], parts[1], [place % (2 * WIDTH) for place in places])
     for number, part in enumerate(parts[2:], 2):
         chosen = [place % WIDTH + WIDTH if place // WIDTH == number else lane for lane, place in enumerate(places)]
-        found = shuffle(builder, found, part, chosen)
-    return found
+        gathered = shuffle(builder, gathered, part, chosen)
+    return gathered
 
 
 def for_units(builder: ir.IRBuilder, count: ir.Value, write: Callable[[Units], Any]) -> None:

@@ -139,7 +139,7 @@ def _generate_reading(builder: ir.IRBuilder, place: ir.Value, step: ir.Value, ro
         phi.add_incoming(value, loop)
     builder.cbranch(builder.icmp_signed("<", following, rows), loop, after)
     builder.position_at_end(after)
-    found = sums[0]
+    whole = sums[0]
     for value in sums[1:]:
-        found = builder.fadd(found, value)
-    builder.store(found, address(builder, total, index(0), kind), align=FLOAT_BYTES)
+        whole = builder.fadd(whole, value)
+    builder.store(whole, address(builder, total, index(0), kind), align=FLOAT_BYTES)

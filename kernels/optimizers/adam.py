@@ -103,9 +103,7 @@ class Adam(Optimizer):
     beta2: float
     epsilon: float
 
-    def update(
-        self, value: Floats, gradient: Floats, states: Mapping[str, Floats], *, count: int, number: int
-    ) -> None:
+    def update(self, value: Floats, gradient: Floats, states: Mapping[str, Floats], *, count: int, number: int) -> None:
         """See `Optimizer`."""
         update(
             *(value, gradient, states["first_moment"], states["second_moment"]),

@@ -29,9 +29,7 @@ class Optimizer(abc.ABC):
     weight_decay: float
 
     @abc.abstractmethod
-    def update(
-        self, value: Floats, gradient: Floats, states: Mapping[str, Floats], *, count: int, number: int
-    ) -> None:
+    def update(self, value: Floats, gradient: Floats, states: Mapping[str, Floats], *, count: int, number: int) -> None:
         """Change a parameter and its `states` in place, from `gradient`, the sum of the gradients of `count` samples.
 
         The arrays are C-contiguous and of one shape; `gradient` is not changed.

@@ -83,9 +83,7 @@ class Sgd(Optimizer):
 
     momentum: float
 
-    def update(
-        self, value: Floats, gradient: Floats, states: Mapping[str, Floats], *, count: int, number: int
-    ) -> None:
+    def update(self, value: Floats, gradient: Floats, states: Mapping[str, Floats], *, count: int, number: int) -> None:
         """See `Optimizer`."""
         self.kernel(
             *(value, gradient, states["velocity"]),

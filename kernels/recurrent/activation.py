@@ -85,8 +85,8 @@ def _apply(context: Any, is_tanh: Any, count: Any, x: Any, y: Any) -> Any:
         def write(units: Units) -> None:
             given = units.load(x)
             wanted = builder.icmp_signed("!=", is_tanh, ir.Constant(is_tanh.type, 0))
-            found = builder.select(wanted, tanh(given).value, sigmoid(given).value)
-            units.store(Lanes(builder, found), y)
+            result = builder.select(wanted, tanh(given).value, sigmoid(given).value)
+            units.store(Lanes(builder, result), y)
 
         for_units(builder, count, write)
 

@@ -99,9 +99,9 @@ def state(given: Floats | None, samples: int, width: int, name: str) -> Floats:
     """Return a copy of a given state (N, width), or zeros."""
     if given is None:
         return new(samples, width, cleared=True)
-    found = new(samples, width)
-    found[...] = checked(given, (samples, width), name, "(samples, units)")
-    return found
+    copy = new(samples, width)
+    copy[...] = checked(given, (samples, width), name, "(samples, units)")
+    return copy
 
 
 def rows_of(samples: int, steps: int, lengths: Lengths | None, *, reverse: bool) -> Rows:
@@ -135,6 +135,6 @@ def tanh(x: Floats) -> Floats:
 
 def _apply(is_tanh: int, x: Floats) -> Floats:
     given = np.ascontiguousarray(of_float32(x, "x"))
-    found = np.empty_like(given)
-    _kernels.apply(is_tanh, given.size, address_of(given), address_of(found))
-    return found.reshape(x.shape)
+    y = np.empty_like(given)
+    _kernels.apply(is_tanh, given.size, address_of(given), address_of(y))
+    return y.reshape(x.shape)

@@ -76,7 +76,7 @@ def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, t
 
 @compiled
 def backward_steps(
-    steps: Any, sizes: Any, rows: Any, r: Any, state: Any, tape: Any, found: Any, spare: Any, fresh: Any
+    steps: Any, sizes: Any, rows: Any, r: Any, state: Any, tape: Any, results: Any, spare: Any, fresh: Any
 ) -> None:
     """Run the steps (first, last + 1) from the last to the first, linear before reset.
 
@@ -91,7 +91,7 @@ def backward_steps(
     units, width, begin = sizes
     dh, dh_step, dh_before, carry = state
     dy, gates, m, h_before = tape
-    delta, delta_r = found
+    delta, delta_r = results
     copied, errors = spare
     samples, channels = rows.shape[1], GATES * units
     for step in range(steps[1] - 1, steps[0] - 1, -1):

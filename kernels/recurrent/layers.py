@@ -20,7 +20,7 @@ from .slices import Packed, Slice, Tape
 class Saved:
     """What forward leaves for backward. The weights must not change between the two."""
 
-    of: LstmSlice | GruSlice
+    kernel: LstmSlice | GruSlice
     packed: Packed
     tape: Tape
     x: Floats
@@ -76,13 +76,13 @@ def lstm_forward(
         ValueError: shapes do not fit.
         TypeError: an array is not of float32.
     """
-    of = LstmSlice(*_sizes(x, w, 4), outputs=0 if p is None else p.shape[0])
-    packed = _packed(of, w, r, b_w, b_r, p)
-    h, c = state(h0, len(x), of.width, "h0"), state(c0, len(x), of.units, "c0")
+    kernel = LstmSlice(*_sizes(x, w, 4), outputs=0 if p is None else p.shape[0])
+    packed = _packed(kernel, w, r, b_w, b_r, p)
+    h, c = state(h0, len(x), kernel.width, "h0"), state(c0, len(x), kernel.units, "c0")
     x = _within(x, lengths)
-    tape = of.tape(of.input_products(packed, x), lengths=lengths, reverse=reverse)
-    of.forward(packed, tape, h, c, (0, tape.steps))
-    return tape.y, h, c, Saved(of, packed, tape, x)
+    tape = kernel.tape(kernel.input_products(packed, x), lengths=lengths, reverse=reverse)
+    kernel.forward(packed, tape, h, c, (0, tape.steps))
+    return tape.y, h, c, Saved(kernel, packed, tape, x)
 
 
 def lstm_backward(saved: Saved, dy: Floats, *, dh: Floats | None = None, dc: Floats | None = None) -> LstmGradients:
@@ -92,14 +92,14 @@ def lstm_backward(saved: Saved, dy: Floats, *, dh: Floats | None = None, dc: Flo
         ValueError: shapes do not fit.
         TypeError: an array is not of float32.
     """
-    of, tape = saved.of, saved.tape
-    if not isinstance(of, LstmSlice):
+    kernel, tape = saved.kernel, saved.tape
+    if not isinstance(kernel, LstmSlice):
         raise TypeError("saved is of a GRU; that of an LSTM is needed")
-    later, dc0 = state(dh, tape.samples, of.width, "dh"), state(dc, tape.samples, of.units, "dc")
-    carry = new(tape.samples, of.width, cleared=True)
-    dh0 = of.backward(saved.packed, tape, dy, later, dc0, carry, (0, tape.steps))
+    later, dc0 = state(dh, tape.samples, kernel.width, "dh"), state(dc, tape.samples, kernel.units, "dc")
+    carry = new(tape.samples, kernel.width, cleared=True)
+    dh0 = kernel.backward(saved.packed, tape, dy, later, dc0, carry, (0, tape.steps))
     dh0 += carry
-    dp = new(of.outputs, of.units) if of.outputs else None
+    dp = new(kernel.outputs, kernel.units) if kernel.outputs else None
     return LstmGradients(*_gradients(saved, dp), dh0, dc0, dp)
 
 
@@ -125,13 +125,13 @@ def gru_forward(
         ValueError: shapes do not fit.
         TypeError: an array is not of float32.
     """
-    of = GruSlice(*_sizes(x, w, 3), linear_before_reset=linear_before_reset)
-    packed = _packed(of, w, r, b_w, b_r)
-    h = state(h0, len(x), of.hidden, "h0")
+    kernel = GruSlice(*_sizes(x, w, 3), linear_before_reset=linear_before_reset)
+    packed = _packed(kernel, w, r, b_w, b_r)
+    h = state(h0, len(x), kernel.hidden, "h0")
     x = _within(x, lengths)
-    tape = of.tape(of.input_products(packed, x), lengths=lengths, reverse=reverse)
-    of.forward(packed, tape, h, (0, tape.steps))
-    return tape.y, h, Saved(of, packed, tape, x)
+    tape = kernel.tape(kernel.input_products(packed, x), lengths=lengths, reverse=reverse)
+    kernel.forward(packed, tape, h, (0, tape.steps))
+    return tape.y, h, Saved(kernel, packed, tape, x)
 
 
 def gru_backward(saved: Saved, dy: Floats, *, dh: Floats | None = None) -> GruGradients:
@@ -141,22 +141,27 @@ def gru_backward(saved: Saved, dy: Floats, *, dh: Floats | None = None) -> GruGr
         ValueError: shapes do not fit.
         TypeError: an array is not of float32.
     """
-    of, tape = saved.of, saved.tape
-    if not isinstance(of, GruSlice):
+    kernel, tape = saved.kernel, saved.tape
+    if not isinstance(kernel, GruSlice):
         raise TypeError("saved is of an LSTM; that of a GRU is needed")
-    later, carry = state(dh, tape.samples, of.hidden, "dh"), new(tape.samples, of.hidden, cleared=True)
-    dh0 = of.backward(saved.packed, tape, dy, later, carry, (0, tape.steps))
+    later, carry = state(dh, tape.samples, kernel.hidden, "dh"), new(tape.samples, kernel.hidden, cleared=True)
+    dh0 = kernel.backward(saved.packed, tape, dy, later, carry, (0, tape.steps))
     dh0 += carry
     return GruGradients(*_gradients(saved), dh0)
 
 
 def _gradients(saved: Saved, dp: Floats | None = None) -> tuple[Floats, Floats, Floats, Floats, Floats]:
     """Return the errors of x, and the gradients of W, R, b_W and b_R, after EB; write those of P to `dp`."""
-    of = saved.of
-    own = new(of.channels, of.inputs), new(of.channels, of.width), new(of.channels), new(of.channels)
-    of.gradients(saved.tape, saved.x, *own, dp, fresh=True)
-    dw, dr, db_w, db_r = (by_gate(array, of.gates) for array in own)
-    return of.input_errors(saved.packed, saved.tape.delta), dw, dr, db_w, db_r
+    kernel = saved.kernel
+    own = (
+        new(kernel.channels, kernel.inputs),
+        new(kernel.channels, kernel.width),
+        new(kernel.channels),
+        new(kernel.channels),
+    )
+    kernel.gradients(saved.tape, saved.x, *own, dp, fresh=True)
+    dw, dr, db_w, db_r = (by_gate(array, kernel.gates) for array in own)
+    return kernel.input_errors(saved.packed, saved.tape.delta), dw, dr, db_w, db_r
 
 
 def by_unit(array: Floats, gates: int) -> Floats:
@@ -174,12 +179,12 @@ def _swapped(array: Floats, first: int, second: int) -> Floats:
     return np.ascontiguousarray(turned).reshape(array.shape)
 
 
-def _packed(of: Slice, w: Floats, r: Floats, b_w: Floats, b_r: Floats, p: Floats | None = None) -> Packed:
-    w = checked(w, (of.channels, of.inputs), "w", "(gates * units, inputs)")
-    r = checked(r, (of.channels, of.width), "r", "(gates * units, width of h)")
-    b_w, b_r = (checked(b, (of.channels,), name, "(gates * units)") for b, name in ((b_w, "b_w"), (b_r, "b_r")))
-    w, r, b_w, b_r = (by_unit(array, of.gates) for array in (w, r, b_w, b_r))
-    return of.pack(w, r, b_w, b_r, p)
+def _packed(kernel: Slice, w: Floats, r: Floats, b_w: Floats, b_r: Floats, p: Floats | None = None) -> Packed:
+    w = checked(w, (kernel.channels, kernel.inputs), "w", "(gates * units, inputs)")
+    r = checked(r, (kernel.channels, kernel.width), "r", "(gates * units, width of h)")
+    b_w, b_r = (checked(b, (kernel.channels,), name, "(gates * units)") for b, name in ((b_w, "b_w"), (b_r, "b_r")))
+    w, r, b_w, b_r = (by_unit(array, kernel.gates) for array in (w, r, b_w, b_r))
+    return kernel.pack(w, r, b_w, b_r, p)
 
 
 def _sizes(x: Floats, w: Floats, gates: int) -> tuple[int, int]:

@@ -169,7 +169,7 @@ def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, t
 
 @compiled
 def backward_steps(
-    steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, tape: Any, found: Any, spare: Any, fresh: Any
+    steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, tape: Any, results: Any, spare: Any, fresh: Any
 ) -> None:
     """Run the steps (first, last + 1) from the last to the first.
 
@@ -185,7 +185,7 @@ def backward_steps(
     r, p = weights
     dh, dh_step, dh_before, carry, dc = state
     dy, gates, t, c_before = tape
-    delta, of_outputs = found
+    delta, of_outputs = results
     copied, errors, of_cells = spare
     samples, channels = rows.shape[1], GATES * units
     wide = outputs if outputs else units

@@ -98,25 +98,25 @@ def _write(builder: ir.IRBuilder, vectors: int, samples: int, at: Any) -> None:
 
 
 @compiled
-def run_tiles(samples: Any, of: Any) -> None:
+def run_tiles(samples: Any, whole: Any) -> None:
     """Run a `Tile` of any number of samples, over up to ROW lanes, as several tiles."""
     vectors, lane = _VECTORS[min(samples, MOST_SAMPLES) - 1], 0
-    while lane < of.lanes:
-        while vectors * WIDTH >= of.lanes - lane + WIDTH:  # the last ones take 4, 2 or 1 vectors
+    while lane < whole.lanes:
+        while vectors * WIDTH >= whole.lanes - lane + WIDTH:  # the last ones take 4, 2 or 1 vectors
             vectors = _FEWER[vectors]
-        some, s = min(vectors * WIDTH, of.lanes - lane), 0
+        some, s = min(vectors * WIDTH, whole.lanes - lane), 0
         while s < samples:
             size = even_share(samples - s, MOST_SAMPLES)
             tile = Tile(
-                c=of.c + FLOAT_BYTES * (s * of.c_step + lane),
-                c_step=of.c_step,
-                a=of.a + FLOAT_BYTES * s * of.a_step,
-                a_step=of.a_step,
-                a_k=of.a_k,
-                b=of.b + FLOAT_BYTES * lane,
-                steps=of.steps,
+                c=whole.c + FLOAT_BYTES * (s * whole.c_step + lane),
+                c_step=whole.c_step,
+                a=whole.a + FLOAT_BYTES * s * whole.a_step,
+                a_step=whole.a_step,
+                a_k=whole.a_k,
+                b=whole.b + FLOAT_BYTES * lane,
+                steps=whole.steps,
                 lanes=some,
-                fresh=of.fresh,
+                fresh=whole.fresh,
             )
             _run_tile((vectors, size), tile)
             s += size
@@ -124,29 +124,29 @@ def run_tiles(samples: Any, of: Any) -> None:
 
 
 @compiled
-def product(of: Any, fresh: Any, turn: Any) -> None:
+def product(operands: Any, fresh: Any, turn: Any) -> None:
     """Run a `Product`, from +0 where `fresh`, else added to c.
 
     Panels are read from the first to the last; where `turn` is odd, from the last to the first. If each call takes the
     other way, the panels that the one before it has read last are still in the cache.
     """
-    panels = (of.lanes + ROW - 1) // ROW
-    part = of.depth if of.samples <= MOST_SAMPLES else _STEPS
+    panels = (operands.lanes + ROW - 1) // ROW
+    part = operands.depth if operands.samples <= MOST_SAMPLES else _STEPS
     for number in range(panels):
         lane = ROW * (panels - 1 - number if turn % 2 else number)
         k = 0
-        while k < of.depth:
-            steps = even_share(of.depth - k, part)
+        while k < operands.depth:
+            steps = even_share(operands.depth - k, part)
             tile = Tile(
-                c=of.c + FLOAT_BYTES * lane,
-                c_step=of.c_step,
-                a=of.a + FLOAT_BYTES * k * of.a_k,
-                a_step=of.a_step,
-                a_k=of.a_k,
-                b=of.b + FLOAT_BYTES * (lane * of.depth + k * ROW),
+                c=operands.c + FLOAT_BYTES * lane,
+                c_step=operands.c_step,
+                a=operands.a + FLOAT_BYTES * k * operands.a_k,
+                a_step=operands.a_step,
+                a_k=operands.a_k,
+                b=operands.b + FLOAT_BYTES * (lane * operands.depth + k * ROW),
                 steps=steps,
-                lanes=min(ROW, of.lanes - lane),
+                lanes=min(ROW, operands.lanes - lane),
                 fresh=1 if fresh and k == 0 else 0,
             )
-            run_tiles(of.samples, tile)
+            run_tiles(operands.samples, tile)
             k += steps

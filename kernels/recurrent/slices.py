@@ -73,13 +73,13 @@ class Tape:
         rows = rows_of(samples, steps, lengths, reverse=reverse)
         names = ("gates", "inner", "c_before", "h_before", "cells", "y")
         gates, inner, c_before, h_before, cells, y = (arrays.get(name, new(samples, steps, 0)) for name in names)
-        found = cls(rows, ragged, gates, inner, c_before, h_before, cells, y)
+        tape = cls(rows, ragged, gates, inner, c_before, h_before, cells, y)
         if "delta" in arrays:
-            found.delta = arrays["delta"]
-            found.delta_r = arrays.get("delta_r", found.delta)
+            tape.delta = arrays["delta"]
+            tape.delta_r = arrays.get("delta_r", tape.delta)
         if "of_outputs" in arrays:
-            found.of_outputs = arrays["of_outputs"]
-        return found
+            tape.of_outputs = arrays["of_outputs"]
+        return tape
 
     @property
     def samples(self) -> int:
@@ -273,10 +273,10 @@ Channels = tuple[int, int, int]
 def pack_rows(w: Floats) -> tuple[Floats, Floats]:
     """Return rows of weights, packed for products with inputs, and for those with errors."""
     channels, depth = w.shape
-    found = new(_padded(channels) * depth), new(_padded(depth) * channels)
-    for pack, out in zip((_packing.pack_forward, _packing.pack_backward), found, strict=True):
+    packings = new(_padded(channels) * depth), new(_padded(depth) * channels)
+    for pack, out in zip((_packing.pack_forward, _packing.pack_backward), packings, strict=True):
         pack(address_of(w), channels, depth, address_of(out))
-    return found
+    return packings
 
 
 def _padded(lanes: int) -> int:
@@ -294,6 +294,6 @@ def transposed(rows: Floats) -> Floats:
     """Return rows [..., lanes] as [lanes, rows], of a pitch that is not a power of two."""
     lanes = rows.shape[-1]
     count = rows.size // lanes
-    found = new(lanes, count // 16 * 16 + 16 + 16 * (count // 16 % 2))
-    _packing.transpose(address_of(rows), count, lanes, address_of(found), found.shape[1])
-    return found
+    lanes_first = new(lanes, count // 16 * 16 + 16 + 16 * (count // 16 % 2))
+    _packing.transpose(address_of(rows), count, lanes, address_of(lanes_first), lanes_first.shape[1])
+    return lanes_first

@@ -7,12 +7,13 @@ context, too; a vocabulary of 32,320 with embeddings of source and target and a 
 
 from __future__ import annotations
 
+from ...kernels.number import FP32
 from ..constants import in_use, kept
 from .constants import TOKENS
 from .layers import ChainLayer
 
 CELLS, VOCABULARY = 1024, 32320
-_GATES, _BYTES = 4, 4
+_GATES = 4
 _ATTENTION = 2 * CELLS * CELLS + 2 * CELLS + 1
 """Two projections, the scores' vector, its bias, its scale."""
 _WORDS = VOCABULARY * CELLS
@@ -36,7 +37,7 @@ def gnmt(layers: int) -> tuple[ChainLayer, ...]:
     later. An embedding counts one multiply-accumulate for each value that it looks up.
     """
     half, tokens = layers // 2, round(in_use(TOKENS))
-    state = _BYTES * CELLS * tokens
+    state = FP32.bytes_of(CELLS * tokens)
     encoders = [_layer("encoder 2", _lstm(2 * CELLS), _lstm_macs(2 * CELLS), 2 * state, 1)]
     encoders += [_layer(f"encoder {n}", _lstm(CELLS), _lstm_macs(CELLS), 2 * state, 1) for n in range(3, half + 1)]
     attention_macs = 2 * CELLS * CELLS + 2 * tokens * CELLS

@@ -13,8 +13,9 @@ from typing import Literal
 import numpy as np
 
 from ...comm import Interconnect
-from ...comm.exchange import VALUE_BYTES, aggregator_ps, bytes_at_ratio, ring_messages, ring_ps
+from ...comm.exchange import aggregator_ps, bytes_at_ratio, ring_messages, ring_ps
 from ...emulator.network import Network, load_network
+from ...kernels.number import FP32
 from ..constants import cluster_of, kept
 
 NETWORKS = ("alexnet", "hdc", "resnet50", "vgg16")
@@ -77,17 +78,19 @@ def cluster_network() -> Interconnect:
 
 def values(name: str) -> int:
     """Return the number of values in a gradient."""
-    return HDC_BYTES // VALUE_BYTES if name == "hdc" else network(name).parameters
+    return FP32.values_in(HDC_BYTES) if name == "hdc" else network(name).parameters
 
 
-def exchange_ps(found: Interconnect, exchange: Exchange, count: int, workers: int = WORKERS, ratio: float = 1) -> int:
+def exchange_ps(
+    interconnect: Interconnect, exchange: Exchange, count: int, workers: int = WORKERS, ratio: float = 1
+) -> int:
     """Return the time in ps of one exchange of gradients of `count` values, all ready at once."""
     ready, compresses = np.zeros(workers, np.int64), exchange.endswith("+C")
     if exchange.startswith("INC"):
         made = bytes_at_ratio(ring_messages(count, workers), ratio) if compresses else None
-        return int(ring_ps(found, ready, count, made).max())
-    made = bytes_at_ratio(np.full(workers, VALUE_BYTES * count), ratio) if compresses else None
-    return int(aggregator_ps(found, ready, count, made).max())
+        return int(ring_ps(interconnect, ready, count, made).max())
+    made = bytes_at_ratio(np.full(workers, FP32.bytes_of(count)), ratio) if compresses else None
+    return int(aggregator_ps(interconnect, ready, count, made).max())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,8 +113,8 @@ def times(name: str, exchange: Exchange, workers: int = WORKERS, ratio: float | 
     ratio = RATIOS[name] if ratio is None else ratio
     without = dataclasses.replace(cluster_network(), sum_ps_per_kbyte=0)
     both, communicate = (
-        exchange_ps(found, exchange, values(name), workers, ratio) * 1e-12 * ITERATIONS
-        for found in (cluster_network(), without)
+        exchange_ps(interconnect, exchange, values(name), workers, ratio) * 1e-12 * ITERATIONS
+        for interconnect in (cluster_network(), without)
     )
     return Times(NODES[name].total, both - communicate, communicate)
 

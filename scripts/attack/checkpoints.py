@@ -78,7 +78,7 @@ def examples() -> list[bytes]:
     """Return checkpoints within an epoch, and after the last one."""
     from emuchain import train
 
-    found = []
+    contents = []
     for variant in VARIANTS:
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "run.ckpt")
@@ -90,11 +90,11 @@ def examples() -> list[bytes]:
             try:
                 train(TINY, on_epoch=stop, **settings)
             except _Stopped:
-                found.append(path.read_bytes())
+                contents.append(path.read_bytes())
             train(TINY, **settings)
-            found.append(path.read_bytes())
+            contents.append(path.read_bytes())
             resume(path)  # so that processes that are forked have loaded all kernels
-    return found
+    return contents
 
 
 def resume(path: pathlib.Path) -> list[bytes]:
@@ -111,9 +111,11 @@ def resume(path: pathlib.Path) -> list[bytes]:
     assert start is not None
     config = start.config.model_copy(update={"out": None, "checkpoint": None, "log": None})
     plan = make_plan(config, 1, network=start.network, cluster=start.cluster)
-    of = repr(plan.config.model_dump(exclude={"seed", "resume", *(key for each in VARIANTS for key in each)}))
-    data, ranks = _drawn.get(of) or training_data(plan), SingleProcess()
-    _drawn.setdefault(of, data)
+    identity = repr(
+        plan.config.model_dump(exclude={"seed", "resume", *(key for settings in VARIANTS for key in settings)})
+    )
+    data, ranks = _drawn.get(identity) or training_data(plan), SingleProcess()
+    _drawn.setdefault(identity, data)
     weights: list[dict[str, Any]] = []
     history = train(
         *(plan, data, ranks, lambda _: None, lambda _, last: weights.append(last)),

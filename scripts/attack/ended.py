@@ -62,8 +62,8 @@ HEAD = (
 def row(mpi: str, target: str, name: str, cases: Sequence[Case]) -> str:
     """Return the row that says how these runs ended, and how long the slowest took."""
     early, crashed, wrong = (
-        sum(map(bool, each))
-        for each in zip(*((case.is_early, case.crashed, case.wrong) for case in cases), strict=True)
+        sum(map(bool, flags))
+        for flags in zip(*((case.is_early, case.crashed, case.wrong) for case in cases), strict=True)
     )
     told, slowest_s = sum(len(case.lines) == 1 for case in cases), max(case.end_s for case in cases)
     counts = f"{len(cases):>5}{early:>7}{told:>10}{crashed:>9}{wrong:>7}{slowest_s:>7.1f} s"

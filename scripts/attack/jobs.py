@@ -32,10 +32,10 @@ TIDY_S = 15.0
 def environment_of(mpi: str) -> Path:
     """Return the environment with this MPI, which must be there."""
     variable, folder = ENVIRONMENTS[mpi]
-    found = Path(os.environ.get(variable, ROOT / folder))
-    if not (found / "bin" / "mpiexec").exists():
-        sys.exit(f"{mpi}: no {found}/bin/mpiexec; name an environment by {variable}")
-    return found
+    environment = Path(os.environ.get(variable, ROOT / folder))
+    if not (environment / "bin" / "mpiexec").exists():
+        sys.exit(f"{mpi}: no {environment}/bin/mpiexec; name an environment by {variable}")
+    return environment
 
 
 class Job:
@@ -65,34 +65,34 @@ class Job:
 
     def ranks(self) -> dict[int, psutil.Process]:
         """Wait until all ranks are there; return them, fewer where the launcher ends before."""
-        found: dict[int, psutil.Process] = {}
-        while len(found) < self._ranks and self.process.poll() is None:
-            found = ranks_below(self.process.pid)
+        processes: dict[int, psutil.Process] = {}
+        while len(processes) < self._ranks and self.process.poll() is None:
+            processes = ranks_below(self.process.pid)
             time.sleep(0.01)
-        return found
+        return processes
 
     def rank(self, number: int) -> psutil.Process | None:
         """Wait until a rank is there, and return it; None where the launcher ends before."""
         while self.process.poll() is None:
-            if (found := ranks_below(self.process.pid).get(number)) is not None:
-                return found
+            if (process := ranks_below(self.process.pid).get(number)) is not None:
+                return process
             time.sleep(0.01)
         return None
 
     def left(self) -> list[psutil.Process]:
         """Return the processes of this run that are still there."""
-        found = []
+        processes = []
         for process in psutil.process_iter():
             try:
                 if process.environ().get(MARK) == self._mark and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
+                    processes.append(process)
             except psutil.Error:
                 continue
-        return found
+        return processes
 
     def guarded(self) -> bool:
         """Return whether a guard watches the ranks."""
-        return any("guard.py" in " ".join(each.cmdline()) for each in self.left() if each.is_running())
+        return any("guard.py" in " ".join(process.cmdline()) for process in self.left() if process.is_running())
 
     def end(self, most_s: float, shared: set[str]) -> list[str]:
         """Wait for the end, then end what is left; return what is wrong. `shared` must be gone by then."""
@@ -113,7 +113,7 @@ class Job:
 
 def ranks_below(launcher: int) -> dict[int, psutil.Process]:
     """Return the ranks of emuchain among the descendants of a process."""
-    found = {}
+    ranks = {}
     try:
         below = psutil.Process(launcher).children(recursive=True)
     except psutil.Error:
@@ -125,16 +125,16 @@ def ranks_below(launcher: int) -> dict[int, psutil.Process]:
             continue
         rank = environment.get("PMI_RANK", environment.get("PMIX_RANK", ""))
         if rank.isdigit() and "emuchain" in arguments:
-            found.setdefault(int(rank), process)  # what it forks looks the same, until it is another program
-    return found
+            ranks.setdefault(int(rank), process)  # what it forks looks the same, until it is another program
+    return ranks
 
 
 def shared_by(processes: Sequence[psutil.Process]) -> set[str]:
     """Return MPI's files in shared memory that processes map."""
-    found: set[str] = set()
+    files: set[str] = set()
     for process in processes:
         try:
-            found |= set(SHARED.findall(Path(f"/proc/{process.pid}/maps").read_text()))
+            files |= set(SHARED.findall(Path(f"/proc/{process.pid}/maps").read_text()))
         except OSError:
             continue
-    return found
+    return files

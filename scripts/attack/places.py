@@ -138,17 +138,17 @@ def a_stranger_s_results(text: str) -> Iterator[list[str]]:
     """Text in results, with the seal that belongs to them."""
     from emuchain.emulator.run import read_results, write_results
 
-    found = read_results(pathlib.Path("run.h5"))
-    named = {key: text for key, value in found.config.items() if isinstance(value, str)}
-    [*layers], name = found.weights, file_named(text)
+    results = read_results(pathlib.Path("run.h5"))
+    named = {key: text for key, value in results.config.items() if isinstance(value, str)}
+    [*layers], name = results.weights, file_named(text)
     for changed in (
-        {"config": {**found.config, **named}},
-        {"descriptions": dict.fromkeys(found.descriptions, text)},
-        {"versions": {**dict.fromkeys(found.versions, text), name: text}},
-        {"weights": {name: found.weights[layers[0]], **found.weights}},
+        {"config": {**results.config, **named}},
+        {"descriptions": dict.fromkeys(results.descriptions, text)},
+        {"versions": {**dict.fromkeys(results.versions, text), name: text}},
+        {"weights": {name: results.weights[layers[0]], **results.weights}},
     ):
         try:
-            write_results(pathlib.Path("new.h5"), dataclasses.replace(found, **changed))
+            write_results(pathlib.Path("new.h5"), dataclasses.replace(results, **changed))
         except (UnicodeEncodeError, ValueError):
             continue  # no such file can be written
         yield from _of_results("new.h5")

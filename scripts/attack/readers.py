@@ -68,9 +68,9 @@ def schedule() -> Reader:
     from emuchain.emulator.commands.schedule import check_schedule, order_of
     from emuchain.emulator.schedule import to_csv, to_text
 
-    of = order_of(None, {"schedule": "1f1b-so", "devices": 3}, 4, 2)
+    order = order_of(None, {"schedule": "1f1b-so", "devices": 3}, 4, 2)
     one = order_of(None, {"schedule": "1f1b-so", "devices": 3}, 4, 1)
-    return Reader([to_text(of).encode(), to_csv(one).encode()], ".txt", lambda path: check_schedule(str(path)))
+    return Reader([to_text(order).encode(), to_csv(one).encode()], ".txt", lambda path: check_schedule(str(path)))
 
 
 def checkpoint() -> Reader:
@@ -260,18 +260,20 @@ def _damaged(example: bytes, chance: random.Random, change: Change) -> bytes:
 
 
 READERS: dict[str, Callable[[], Reader]] = {
-    of.__name__: of
-    for of in (
+    reader.__name__: reader
+    for reader in (
         *(config, network, cluster, faults, schedule, profile, codec),
         *(checkpoint, onnx, safetensors),
         *(npz, hdf5, chunks, text, archive, journal),
     )
 }
 for command in results.OF_ANY_RUN:
-    READERS[command.__name__] = lambda of=command: _of_runs(of, results.examples())
+    READERS[command.__name__] = lambda command=command: _of_runs(command, results.examples())
 for command in results.OF_CHAINS:
-    READERS[command.__name__] = lambda of=command: _of_runs(of, results.examples()[:2])
+    READERS[command.__name__] = lambda command=command: _of_runs(command, results.examples()[:2])
 for command in results.OF_WEIGHTS:
-    READERS[command.__name__] = lambda of=command: _of_runs(of, results.examples()[:2] + checkpoints.examples())
+    READERS[command.__name__] = lambda command=command: _of_runs(
+        command, results.examples()[:2] + checkpoints.examples()
+    )
 SEALED = ("show", "report", "retime", "export", "evaluate", "init", "checkpoint", "journal")
 """Readers of files in which damage must be seen."""

@@ -67,13 +67,13 @@ def examples() -> list[bytes]:
     """Return the results files of some runs."""
     from emuchain import train
 
-    found = []
+    contents = []
     for run in RUNS:
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "run.h5")
             train(**{**_SETTINGS, **run}, out=str(path))
-            found.append(path.read_bytes())
-    return found
+            contents.append(path.read_bytes())
+    return contents
 
 
 def damaged(example: bytes, chance: random.Random, bytes_changed: Callable[[bytes, random.Random], bytes]) -> bytes:
@@ -94,9 +94,9 @@ def damaged(example: bytes, chance: random.Random, bytes_changed: Callable[[byte
 
 def _any(file: Any, chance: random.Random, *, groups: bool = False) -> Any:
     """Return a data set, or a group, too."""
-    found: list[Any] = []
-    file.visititems(lambda _, item: found.append(item) if groups or hasattr(item, "shape") else None)
-    return chance.choice(found)
+    items: list[Any] = []
+    file.visititems(lambda _, item: items.append(item) if groups or hasattr(item, "shape") else None)
+    return chance.choice(items)
 
 
 def _replace(old: Any, **new: Any) -> None:
@@ -249,7 +249,8 @@ def _other_description(file: Any, chance: random.Random) -> None:
         text = text[: chance.randrange(len(text) + 1)]
     else:
         text = "".join(
-            chance.choice("0123456789") if each.isdigit() and not chance.randrange(9) else each for each in text
+            chance.choice("0123456789") if character.isdigit() and not chance.randrange(9) else character
+            for character in text
         )
     _replace(data, data=np.bytes_(text.encode()))
 

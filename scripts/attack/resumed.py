@@ -67,7 +67,7 @@ class Attack:
     def _run(self, ranks: int, arguments: Sequence[str | Path]) -> tuple[int, float, str]:
         """Run to the end; return the status, the seconds since the ranks were there, and what was said."""
         with tempfile.TemporaryFile("w+") as said:
-            job = Job(self._environment, ranks, [str(each) for each in arguments], said)
+            job = Job(self._environment, ranks, [str(argument) for argument in arguments], said)
             job.ranks()
             begin_s = time.monotonic()
             wrong = job.end(MOST_S, set())
@@ -77,14 +77,14 @@ class Attack:
     def _killed(self, ranks: int, arguments: Sequence[str | Path]) -> tuple[bool, list[str]]:
         """Kill a rank at a random moment; return whether it was there still, and what is wrong."""
         with tempfile.TemporaryFile("w+") as said:
-            job = Job(self._environment, ranks, [str(each) for each in arguments], said)
-            found = job.ranks()
+            job = Job(self._environment, ranks, [str(argument) for argument in arguments], said)
+            processes = job.ranks()
             time.sleep(self._chance.uniform(self._first_s, max(self._first_s, self._whole_s)))
-            shared, rank = shared_by(list(found.values())), self._chance.randrange(ranks)
-            hit = job.process.poll() is None and rank in found
+            shared, rank = shared_by(list(processes.values())), self._chance.randrange(ranks)
+            hit = job.process.poll() is None and rank in processes
             if hit:
                 try:
-                    found[rank].kill()
+                    processes[rank].kill()
                 except psutil.NoSuchProcess:
                     hit = False
             wrong = job.end(MOST_S, set())
@@ -115,13 +115,17 @@ class Attack:
         return Case(ranks, kills, resumes, wrong or different(self._expected, out))
 
 
-def different(expected: Path, found: Path) -> list[str]:
+def different(expected: Path, actual: Path) -> list[str]:
     """Return where two results files differ: in bits of weights, or any column but the host's time."""
     from emuchain.emulator.run import read_results
 
-    one, other = read_results(expected), read_results(found)
+    one, other = read_results(expected), read_results(actual)
     arrays = [
-        {f"weights/{layer}/{name}": array for layer, of in results.weights.items() for name, array in of.items()}
+        {
+            f"weights/{layer}/{name}": array
+            for layer, parameters in results.weights.items()
+            for name, array in parameters.items()
+        }
         | {
             f"{table}/{name}": column
             for table in ("history", "devices", "links", "exchange", "messages", "resources", "steps")

@@ -137,7 +137,9 @@ def all_commands() -> Iterator[Surface]:
         settings = [Setting(named.setting_of(param), role_in(param), _as(name)) for name, param in params.items()]
         if isinstance(command, ConfiguredCommand):
             settings.append(Setting("CONFIG.toml", roles.CONFIGURATION, _as("subject")))
-        yield Surface(" ".join(names), [each for each in settings if each.role != NO_FILE], _command(names, params))
+        yield Surface(
+            " ".join(names), [setting for setting in settings if setting.role != NO_FILE], _command(names, params)
+        )
 
 
 def leaves(group: click.Group, names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:

@@ -78,4 +78,5 @@ def extended_package(folder: Path, extensions: dict[str, str]) -> None:
             for name in names:
                 (copy / name).symlink_to(Path(inside, name))
     for name, content in extensions.items():
-        (package / name).write_text(content)
+        with (package / name).open("x") as file:  # not "w", which would follow a link and change a file of ours
+            file.write(content)

@@ -123,9 +123,9 @@ class LrnUnit(Unit):
 
     def __init__(self, step: SfuStep, site: Site) -> None:
         super().__init__(step, site)
-        of = step.operation
-        assert isinstance(of, Lrn)
-        self._rule: dict[str, Any] = {"size": of.size, "alpha": of.alpha, "beta": of.beta, "k": of.k}
+        lrn = step.operation
+        assert isinstance(lrn, Lrn)
+        self._rule: dict[str, Any] = {"size": lrn.size, "alpha": lrn.alpha, "beta": lrn.beta, "k": lrn.k}
 
     def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:
         """See `Unit`."""

@@ -90,13 +90,13 @@ class Sfu:
         """Replace the errors of the SFU's results by those of its inputs; errors of the same tensor are added."""
         for place, kept in zip(reversed(self._places), reversed(self._states), strict=True):
             dz, state = errors.pop(place.makes), tuple(kept.read(span))
-            found = place.unit.backward(state, dz, version)
+            input_errors = place.unit.backward(state, dz, version)
             place.unit.keep(span, state, dz)
-            for tensor, error in zip(place.reads, found, strict=True):
+            for tensor, error in zip(place.reads, input_errors, strict=True):
                 if tensor in errors:
                     errors[tensor] += error
                 else:
-                    errors[tensor] = error if len(found) == 1 else copied(error, self._arena)
+                    errors[tensor] = error if len(input_errors) == 1 else copied(error, self._arena)
         if self.bias is not None:
             self._output_errors.put(span, errors[self._makes])
 
@@ -128,14 +128,14 @@ class Sfu:
     @property
     def held(self) -> Mapping[str, Parameter | Versions]:
         """Its parameters and moving averages by name; names of a second such unit end in 2, and so on."""
-        found: dict[str, Parameter | Versions] = {} if self.bias is None else {"bias": self.bias}
+        entries: dict[str, Parameter | Versions] = {} if self.bias is None else {"bias": self.bias}
         number = 0
         for unit in self._units:
             held: Mapping[str, Parameter | Versions] = {**unit.parameters, **unit.averages}
             number += bool(held)
             end = str(number) if number > 1 else ""
-            found.update({name + end: of for name, of in held.items()})
-        return found
+            entries.update({name + end: learnt for name, learnt in held.items()})
+        return entries
 
     def free(self, versions: Sequence[int]) -> None:
         """Drop versions after their last use."""

@@ -22,9 +22,9 @@ class _PoolUnit(Unit):
 
     def __init__(self, step: SfuStep, site: Site) -> None:
         super().__init__(step, site)
-        of = step.operation
-        assert isinstance(of, (MaxPool, AveragePool))
-        self._window: dict[str, Any] = {"kernel": of.kernel, "stride": of.step, "pad": of.pad}
+        pool = step.operation
+        assert isinstance(pool, (MaxPool, AveragePool))
+        self._window: dict[str, Any] = {"kernel": pool.kernel, "stride": pool.step, "pad": pool.pad}
         channels, *size = step.input
         self._input = (*size, channels)
         channels, *size = step.output

@@ -170,8 +170,8 @@ def _length(walk: Walk, node: OnnxNode) -> int | None:
     """Return the time steps of all samples; None where the node does not say it."""
     if not node.has_input(_LENGTHS):
         return None
-    found = walk.constant(node, _LENGTHS)
-    lengths = set(() if found is None or found.entries is None else found.entries)
+    constant = walk.constant(node, _LENGTHS)
+    lengths = set(() if constant is None or constant.entries is None else constant.entries)
     if len(lengths) != 1 or not isinstance(length := lengths.pop(), int):
         raise node.refusal("`sequence_lens`: should be left out, or all time steps for each sample")
     return length

@@ -70,7 +70,9 @@ class Expressions:
             return None
         made = [Constant(name, shape, None, kind=kind) for name, (kind, shape) in inferred.items()]
         self._check(node, list(given.values()), made)
-        self._values.update({name: _array(of) for name, of in given.items() if of.numbers is not None})
+        self._values.update(
+            {name: _array(constant) for name, constant in given.items() if constant.numbers is not None}
+        )
         roots = frozenset[str]().union(*(constant.roots for constant in given.values()))
         self._made_by.update(dict.fromkeys(inferred, node))
         if roots and (node.operator not in _MOVES or not self._arithmetic.isdisjoint(given)):
@@ -124,16 +126,16 @@ class Expressions:
             made = shape_inference.infer_node_outputs(schema, node.proto, types, data, opset_imports=opsets)
         except Exception:  # it has errors of many kinds, as the evaluator below
             return None
-        found = {}
+        inferred = {}
         for name in filter(None, node.outputs):
             if name not in made or not made[name].HasField("tensor_type"):
                 return None
-            of = made[name].tensor_type
-            shape = tuple(size.dim_value if size.HasField("dim_value") else -1 for size in of.shape.dim)
-            if not of.HasField("shape") or min(shape, default=0) < 0 or not _is_number(of.elem_type):
+            tensor = made[name].tensor_type
+            shape = tuple(size.dim_value if size.HasField("dim_value") else -1 for size in tensor.shape.dim)
+            if not tensor.HasField("shape") or min(shape, default=0) < 0 or not _is_number(tensor.elem_type):
                 return None
-            found[name] = of.elem_type, shape
-        return found or None
+            inferred[name] = tensor.elem_type, shape
+        return inferred or None
 
     def _check(self, node: OnnxNode, taken: Sequence[Constant], made: Sequence[Constant]) -> None:
         """Count what a node computes; refuse it if that is too much with what others do."""
@@ -149,11 +151,11 @@ class Expressions:
 
     def _with_numbers(self, node: OnnxNode, given: Mapping[str, Constant], made: Sequence[Constant]) -> list[Constant]:
         values = self._computed(node, {name: _array(constant) for name, constant in given.items()})
-        found = []
+        constants = []
         for constant in made:
             numbers = tuple(map(shortest, values[constant.name].ravel().tolist()))
-            found.append(dataclasses.replace(constant, numbers=numbers if are_numbers(numbers) else None))
-        return found
+            constants.append(dataclasses.replace(constant, numbers=numbers if are_numbers(numbers) else None))
+        return constants
 
     def _computed(self, node: OnnxNode, given: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         from onnx.reference import ReferenceEvaluator

@@ -82,12 +82,12 @@ def _entries(node: OnnxNode, constants: list[Constant]) -> tuple[int | str, ...]
     if node.operator == "Expand" and rest == [(1,)]:
         return first
     if node.operator == "Concat":
-        return tuple(entry for each in (first, *rest) for entry in each)
+        return tuple(entry for sizes in (first, *rest) for entry in sizes)
     if node.operator in _ARITHMETIC:
-        return ("product",) * max(len(each) for each in (first, *rest))
-    numbers = [entry for each in rest for entry in each if isinstance(entry, int)]
+        return ("product",) * max(len(sizes) for sizes in (first, *rest))
+    numbers = [entry for sizes in rest for entry in sizes if isinstance(entry, int)]
     if node.operator == "Gather" and len(numbers) == 1 and -len(first) <= numbers[0] < len(first):
         return (first[numbers[0]],)
-    if node.operator == "Slice" and len(numbers) >= 2 and all(len(each) == 1 for each in rest):
+    if node.operator == "Slice" and len(numbers) >= 2 and all(len(sizes) == 1 for sizes in rest):
         return first[numbers[0] : numbers[1]]
     return None

@@ -70,8 +70,8 @@ class Expectation:
             InputError: they differ.
         """
         wanted = ("channels", self.channels, shape[0]), ("values", self.values, math.prod(shape))
-        for kind, count, found in (*wanted, ("time steps", self.steps, shape[1])):
-            if count not in (None, found):
+        for kind, count, actual in (*wanted, ("time steps", self.steps, shape[1])):
+            if count not in (None, actual):
                 raise self.node.refusal(f"is made for {count} {kind}, but takes maps of {shown(shape)}")
 
 

@@ -132,8 +132,10 @@ class Walk:
         known = {**dict(zip(MAPS[1:], shape, strict=True)), "one": 1, "last": 1, "values": math.prod(shape)}
         parts = [axis.split("·") for axis in axes]
         return tuple(
-            math.prod(known[part] for part in of) if known.keys() >= {*of} and "directions" not in axes else axis
-            for axis, of in zip(axes, parts, strict=True)
+            math.prod(known[part] for part in factors)
+            if known.keys() >= {*factors} and "directions" not in axes
+            else axis
+            for axis, factors in zip(axes, parts, strict=True)
         )
 
     def layout(self, value: Value) -> Axes:
@@ -148,12 +150,12 @@ class Walk:
 
     def expect_axes(self, node: OnnxNode, value: Value, wanted: Axes) -> None:
         """Check that a value has these axes; those of the input that have no role yet get theirs."""
-        found = self.axes_of(value)
-        if len(found) == len(wanted):
-            self._roles.update({axis: role for axis, role in zip(found, wanted, strict=True) if axis.isdigit()})
+        axes = self.axes_of(value)
+        if len(axes) == len(wanted):
+            self._roles.update({axis: role for axis, role in zip(axes, wanted, strict=True) if axis.isdigit()})
         if self.axes_of(value) != wanted:
             raise node.refusal(
-                f"takes {' x '.join(found)} where it should take {' x '.join(wanted)}; Transpose, Squeeze and Reshape"
+                f"takes {' x '.join(axes)} where it should take {' x '.join(wanted)}; Transpose, Squeeze and Reshape"
                 " bring axes into that order"
             )
 
@@ -255,11 +257,11 @@ class Walk:
 
     def has_bias(self, node: OnnxNode) -> bool:
         """Return whether a node adds a bias, its third input; zeros that nodes before it make are none."""
-        found = self.constant(node, 2)
-        if not node.has_input(2) or (found is not None and self._is_made_zero(found)):
+        bias = self.constant(node, 2)
+        if not node.has_input(2) or (bias is not None and self._is_made_zero(bias)):
             return False
-        if found is not None:
-            self.parameters.use(node, 2, found)
+        if bias is not None:
+            self.parameters.use(node, 2, bias)
         return True
 
     def _is_made_zero(self, constant: Constant) -> bool:
@@ -276,18 +278,18 @@ class Walk:
 
     def entries(self, node: OnnxNode, place: int) -> tuple[int | str, ...]:
         """Return sizes that a node takes at `place`."""
-        found = self.constant(node, place)
-        if found is None or found.entries is None:
+        constant = self.constant(node, place)
+        if constant is None or constant.entries is None:
             raise node.refusal(f"its input {place + 1} should be sizes: numbers of the file, or of a shape")
-        return found.entries
+        return constant.entries
 
     def weight(self, node: OnnxNode, place: int = 1) -> tuple[int, ...]:
         """Return the shape of a node's weights, by default its second input."""
-        found = self.constant(node, place)
-        if found is None:
+        weight = self.constant(node, place)
+        if weight is None:
             raise node.refusal("its weights should be a constant of the file")
-        self.parameters.use(node, place, found)
-        return found.shape
+        self.parameters.use(node, place, weight)
+        return weight.shape
 
     def numbers(self, node: OnnxNode, attribute: str, place: int = 1) -> tuple[float, ...]:
         """Return an attribute's numbers, which newer versions of an operator take as input; () if not given.
@@ -299,17 +301,17 @@ class Walk:
             return (node.number(attribute, 0.0),) if isinstance(value, float) else node.integers(attribute, ())
         if not node.has_input(place):
             return ()
-        found = self.constants.get(node.inputs[place])
-        if found is None or found.numbers is None:
+        constant = self.constants.get(node.inputs[place])
+        if constant is None or constant.numbers is None:
             raise node.refusal(f"its input {place + 1}, `{attribute}`, should be a constant of few numbers")
-        return found.numbers
+        return constant.numbers
 
     def integers(self, node: OnnxNode, attribute: str) -> tuple[int, ...]:
         """Return the same as `numbers`, where these must be integers."""
-        found = self.numbers(node, attribute)
-        if not all(isinstance(number, int) for number in found):
+        numbers = self.numbers(node, attribute)
+        if not all(isinstance(number, int) for number in numbers):
             raise node.refusal(f"its input 2, `{attribute}`, should be of integers")
-        return tuple(map(int, found))
+        return tuple(map(int, numbers))
 
     def expect(
         self,

@@ -36,7 +36,9 @@ class StoredArrays(Mapping[str, NDArray[Any]]):
         self._tensors = {_text(tensor.name): tensor for tensor in model.graph.initializer}
         for node in model.graph.node:
             if node.op_type == "Constant":
-                self._tensors.update({_text(node.output[0]): of.t for of in node.attribute if of.name == "value"})
+                self._tensors.update(
+                    {_text(node.output[0]): attribute.t for attribute in node.attribute if attribute.name == "value"}
+                )
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         from onnx.checker import ValidationError
@@ -169,7 +171,7 @@ def _attribute(attribute: onnx.AttributeProto) -> object:
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, list):
-        return tuple(each.decode() if isinstance(each, bytes) else each for each in value)
+        return tuple(entry.decode() if isinstance(entry, bytes) else entry for entry in value)
     return value
 
 
@@ -185,6 +187,6 @@ def _constant(tensor: onnx.TensorProto) -> Constant:
     shape, name = tuple(tensor.dims), _text(tensor.name)
     if tensor.data_location == onnx.TensorProto.EXTERNAL or not 0 <= math.prod(shape) <= FEW:
         return Constant(name, shape, None, kind=tensor.data_type)
-    found = onnx.numpy_helper.to_array(tensor).ravel().tolist()
-    numbers = tuple(map(shortest, found))
+    values = onnx.numpy_helper.to_array(tensor).ravel().tolist()
+    numbers = tuple(map(shortest, values))
     return Constant(name, shape, numbers if are_numbers(numbers) else None, kind=tensor.data_type)

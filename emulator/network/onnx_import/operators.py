@@ -56,8 +56,8 @@ def to_description(
     description = empty.model_copy(update={"layers": tuple(nodes)})
     network = resolve(description, source, [*(steps[n].node.where for n in order), f"{source}: the output"])
     begins = list(itertools.takewhile(lambda n: not _opens_layer(steps[n]), order))
-    found = [*(network.entry for _ in begins), *(tensor.shape for tensor in network.tensors)]
-    shapes = dict(zip(order, found, strict=True)) | {FROM_IMAGES: images}
+    made = [*(network.entry for _ in begins), *(tensor.shape for tensor in network.tensors)]
+    shapes = dict(zip(order, made, strict=True)) | {FROM_IMAGES: images}
     for expectation in expectations:
         expectation.check(shapes[expectation.step])
     return description
@@ -150,16 +150,16 @@ def _flatten(walk: Walk, node: OnnxNode) -> Value:
 
 
 def _reshape(walk: Walk, node: OnnxNode) -> Value:
-    value, found = walk.take(node), walk.constant(node, 1)
+    value, target = walk.take(node), walk.constant(node, 1)
     if (
-        found is not None
-        and found.entries is not None
-        and (view := views.reshape(walk, node, value, found.entries)) is not None
+        target is not None
+        and target.entries is not None
+        and (view := views.reshape(walk, node, value, target.entries)) is not None
     ):
         return view
     if (sequence := sequences.reshape(walk, node)) is not None:
         return sequence
-    shape = found.sizes if found is not None and found.sizes is not None else walk.integers(node, "shape")
+    shape = target.sizes if target is not None and target.sizes is not None else walk.integers(node, "shape")
     if len(shape) != 2 or shape[0] not in (0, -1, walk.batch, "samples") or shape == (-1, -1):
         raise node.refusal(
             f"to the shape {list(shape)}: only to one row of values for each sample, [0, -1], is supported"

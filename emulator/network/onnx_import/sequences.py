@@ -58,15 +58,15 @@ def cut(walk: Walk, node: OnnxNode) -> Value:
     """Return the last step of a sequence, cut out with its axis; or all of an axis."""
     value = walk.take(node)
     axes = walk.axes_of(value)
-    found = [node.integers(name, ()) or walk.entries(node, 1 + n) for n, name in enumerate(("starts", "ends"))]
+    bounds = [node.integers(name, ()) or walk.entries(node, 1 + n) for n, name in enumerate(("starts", "ends"))]
     place = node.integers("axes", ()) or (walk.entries(node, 3) if node.has_input(3) else (0,))
     step = walk.entries(node, 4) if node.has_input(4) else (1,)
     axis = _axis(node, axes, place[0]) if len(place) == 1 else ""
     size = walk.sizes(value)[axes.index(axis)] if axis else None
-    to_the_end = step == (1,) and len(found[1]) == 1 and _is_end(found[1][0], axis, size)
-    if axis and found[0] == (0,) and to_the_end:
+    to_the_end = step == (1,) and len(bounds[1]) == 1 and _is_end(bounds[1][0], axis, size)
+    if axis and bounds[0] == (0,) and to_the_end:
         return value
-    is_last = to_the_end and found[0] in ((-1,), (_last(walk, value),))
+    is_last = to_the_end and bounds[0] in ((-1,), (_last(walk, value),))
     if axis != "rows" or axes == MAPS or not is_last:
         raise node.refusal(f"cuts {_shown(axes)}: only the last time step, from -1 on, is supported")
     return _last_step(walk, node, value, tuple("last" if name == "rows" else name for name in axes))
@@ -88,12 +88,12 @@ def squeeze(walk: Walk, node: OnnxNode, value: Value, places: tuple[int, ...]) -
 
 def reshape(walk: Walk, node: OnnxNode) -> Value | None:
     """Return a sequence with two axes merged, or with those apart again; None for maps that become a row of values."""
-    found = walk.constant(node, 1)
+    target = walk.constant(node, 1)
     value = walk.take(node)
     axes = walk.axes_of(value)
-    if value.is_flat or found is None or found.entries is None or (axes == MAPS and len(found.entries) == 2):
+    if value.is_flat or target is None or target.entries is None or (axes == MAPS and len(target.entries) == 2):
         return None
-    entries = found.entries
+    entries = target.entries
     if len(entries) == 2 and axes[0] == "samples" and entries[0] in ("samples", walk.batch):
         return None  # it becomes a row of values
     if len(entries) == len(axes) and walk.shape(value) is None and _fits(entries, axes):

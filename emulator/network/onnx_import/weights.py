@@ -31,30 +31,33 @@ def weights_of(graph: OnnxGraph, name: str) -> dict[str, Arrays]:
     """
     walk = walked(graph)
     layers = iter(resolve(described(walk, graph, name), graph.source).layers)
-    found: dict[str, Arrays] = {}
+    weights: dict[str, Arrays] = {}
     own, normal = dict[str, NDArray[Any]](), 0
 
-    def take(node: OnnxNode, of: str) -> NDArray[Any]:
-        known = walk.constants.get(of)
+    def take(node: OnnxNode, value: str) -> NDArray[Any]:
+        known = walk.constants.get(value)
         try:
-            return walk.expressions.value(of if known is None else known.name)
+            return walk.expressions.value(value if known is None else known.name)
         except KeyError:
-            raise node.refusal(f"takes {of!r}, which cannot be computed of arrays of the file alone") from None
+            raise node.refusal(f"takes {value!r}, which cannot be computed of arrays of the file alone") from None
 
     for step in (walk.steps[n] for n in in_order(walk.steps)):
         if issubclass(step.kind, LayerOperation):
             layer = next(layers)
             own, normal = _of_layer(step, take, graph), 0
-            found[layer.name] = own
+            weights[layer.name] = own
             if "weight" in own and own["weight"].size == math.prod(layer.weight_shape):
                 own["weight"] = _by_maps(own["weight"], layer.weight_shape, step.order)
         elif step.node.operator == "BatchNormalization":
             normal += 1
             end = str(normal) if normal > 1 else ""
             own.update(
-                {f"{each}{end}": take(step.node, of) for each, of in zip(_NORMAL, step.node.inputs[1:5], strict=True)}
+                {
+                    f"{key}{end}": take(step.node, value)
+                    for key, value in zip(_NORMAL, step.node.inputs[1:5], strict=True)
+                }
             )
-    return found
+    return weights
 
 
 def _by_maps(weight: NDArray[Any], shape: tuple[int, ...], order: Axes | None) -> NDArray[Any]:
@@ -75,11 +78,11 @@ def _of_layer(step: Step, take: Take, graph: OnnxGraph) -> Arrays:
         return {"weight": take(node, node.inputs[0]).T}
     weight = take(node, node.inputs[1])
     turned = node.operator == "MatMul" or (node.operator == "Gemm" and not node.integer("transB", 0))
-    found = {"weight": weight.T if turned else weight}
+    arrays = {"weight": weight.T if turned else weight}
     if step.keys["bias"]:
         name = _added(graph, node.outputs[0]) if node.operator == "MatMul" else node.inputs[2]
-        found["bias"] = take(node, name).reshape(-1)
-    return found
+        arrays["bias"] = take(node, name).reshape(-1)
+    return arrays
 
 
 def _added(graph: OnnxGraph, made: str) -> str:
@@ -93,9 +96,9 @@ def _recurrent(step: Step, take: Take) -> Arrays:
     order = _GATES[step.node.operator]
     w, r, b = (take(step.node, name) for name in step.node.inputs[1:4])
     b_w, b_r = np.split(b, 2, axis=1)
-    found: Arrays = {}
+    arrays: Arrays = {}
     for direction, end in zip(range(len(w)), ("", "_reverse"), strict=False):
         for name, array in (("weight_ih", w), ("weight_hh", r), ("bias_ih", b_w), ("bias_hh", b_r)):
             gates = np.split(array[direction], len(order))
-            found[f"{name}_l0{end}"] = np.concatenate([gates[place] for place in order])
-    return found
+            arrays[f"{name}_l0{end}"] = np.concatenate([gates[place] for place in order])
+    return arrays

@@ -157,10 +157,10 @@ def _limit(walk: Walk, node: OnnxNode, attribute: str, place: int) -> float:
     """Return a limit: an attribute, or in newer versions of the operator an input; infinite if it is not given."""
     if attribute not in node.attributes and not node.has_input(place):
         return -math.inf if attribute == "min" else math.inf
-    found = walk.numbers(node, attribute, place)
-    if len(found) != 1:
+    limits = walk.numbers(node, attribute, place)
+    if len(limits) != 1:
         raise node.refusal(f"`{attribute}` should be one number")
-    return float(found[0])
+    return float(limits[0])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -70,10 +70,10 @@ class Recurrent(LayerOperation):
 
     def weight_shape(self, shape: Shape, made: Shape) -> tuple[int, int, int, int]:
         """See `LayerOperation`: (units, values of a unit, 1, 1), or (1, all values, 1, 1) if it is not divisible."""
-        each = self.gates * self.weight_columns(shape[0])
+        per_unit = self.gates * self.weight_columns(shape[0])
         if self.is_divisible:
-            return self.units, each, 1, 1
-        whole = self.directions * (self.units * each + (self.projection or 0) * self.units)
+            return self.units, per_unit, 1, 1
+        whole = self.directions * (self.units * per_unit + (self.projection or 0) * self.units)
         return 1, whole, 1, 1
 
     def pieces(self, made: Shape) -> int:
@@ -82,10 +82,10 @@ class Recurrent(LayerOperation):
 
     def taps(self, shape: Shape, *, with_inputs: bool = True) -> int:
         """See `LayerOperation`: multiply-accumulates of a step for each of its pieces."""
-        each = self.gates * (with_inputs * shape[0] + self.hidden)
+        per_unit = self.gates * (with_inputs * shape[0] + self.hidden)
         if self.is_divisible:
-            return each
-        return self.directions * self.units * (each + (self.projection or 0))
+            return per_unit
+        return self.directions * self.units * (per_unit + (self.projection or 0))
 
     def kept_values(self, shape: Shape) -> int:
         """See `LayerOperation`: the hidden state, and each unit's gates and cell."""

@@ -70,15 +70,15 @@ def _schedules(result: SweepResult) -> str:
     for row in result.rows:
         if row["error"] is None:
             rates.setdefault(tuple(row[key] for key in others), {})[row["schedule"]] = row["images_per_s"]
-    wins = Counter(max(of, key=lambda name: of[name]) for of in rates.values() if len(of) > 1)
+    wins = Counter(max(rate_of, key=lambda name: rate_of[name]) for rate_of in rates.values() if len(rate_of) > 1)
     if not wins:
         return ""
-    shares = {name: sum(of.get(name, 0.0) / max(of.values()) for of in rates.values()) for name in wins}
+    shares = {name: sum(rate_of.get(name, 0.0) / max(rate_of.values()) for rate_of in rates.values()) for name in wins}
     winner = max(wins, key=lambda name: (wins[name], shares[name]))
     gains: dict[str, list[float]] = {}
-    for of in rates.values():
-        for name in of.keys() - {winner} if winner in of else ():
-            gains.setdefault(name, []).append(of[winner] / of[name])
+    for rate_of in rates.values():
+        for name in rate_of.keys() - {winner} if winner in rate_of else ():
+            gains.setdefault(name, []).append(rate_of[winner] / rate_of[name])
     ranked = sorted(gains, key=lambda name: (max(gains[name]), name))
     told = ", ".join(f"{_span(gains[name])} {name}'s" for name in ranked[:_MOST_COMPARED])
     often = f" in {wins[winner]} of {wins.total()} cases" if others else ""
@@ -86,7 +86,7 @@ def _schedules(result: SweepResult) -> str:
 
 
 def _span(gains: Sequence[float]) -> str:
-    least, most = (f"{of(gains):.3g}" for of in (min, max))
+    least, most = (f"{extreme(gains):.3g}" for extreme in (min, max))
     return f"{least} times" if least == most else f"{least} to {most} times"
 
 
@@ -104,10 +104,10 @@ def _knee(series: Series, noun: str) -> str:
         return f"knee: none; rate still rising at {_amount(series.rows[-1], along)}"
     place = series.rows.index(row) + 1
     before, beyond = (_commonest(part) for part in (series.rows[:place], series.rows[place:]))
-    each = "each board" if along == "devices" else "each step"
-    found = f"{_amount(row, along)}, {_rate(row, noun)}; {_limit(before, part=True)} up to it"
+    addition = "each board" if along == "devices" else "each step"
+    bend = f"{_amount(row, along)}, {_rate(row, noun)}; {_limit(before, part=True)} up to it"
     same = "" if limiting_kind(before) != limiting_kind(beyond) else ", too"
-    return f"knee: {found}; beyond, {each} adds less than half as much: {_limit(beyond, part=True)}{same}"
+    return f"knee: {bend}; beyond, {addition} adds less than half as much: {_limit(beyond, part=True)}{same}"
 
 
 def _commonest(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -166,12 +166,12 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 def _falls(result: SweepResult) -> str:
     """Return a line about the greatest fall of the rate with more boards."""
-    found = [fall for series in result.series if series.along == "devices" for fall in series.falls()]
-    if not found:
+    falls = [fall for series in result.series if series.along == "devices" for fall in series.falls()]
+    if not falls:
         return ""
-    slower, better = min(found, key=lambda fall: fall[0]["images_per_s"] / fall[1]["images_per_s"])
+    slower, better = min(falls, key=lambda fall: fall[0]["images_per_s"] / fall[1]["images_per_s"])
     others = [f"{key} = {slower[key]}" for key in result.space.varied if key != "devices"]
-    more = f"; so {'is' if len(found) == 2 else 'are'} {len(found) - 1} more" if len(found) > 1 else ""
+    more = f"; so {'is' if len(falls) == 2 else 'are'} {len(falls) - 1} more" if len(falls) > 1 else ""
     at = f" at {', '.join(others)}" if others else ""
     are = "is" if slower["boards"] == 1 else "are"
     return (
@@ -233,11 +233,11 @@ def chosen_rows(result: SweepResult, most: int) -> list[dict[str, Any]]:
         return result.rows
     if not result.series:
         return result.rows[:most]
-    each = most // len(result.series)
-    if each < _FEWEST:
+    share = most // len(result.series)
+    if share < _FEWEST:
         best = [max(series.rows, key=lambda row: row["images_per_s"]) for series in result.series]
         return sorted(best, key=lambda row: -row["images_per_s"])[:most]
-    return [row for series in result.series for row in _some(series, each)]
+    return [row for series in result.series for row in _some(series, share)]
 
 
 def _some(series: Series, most: int) -> list[dict[str, Any]]:

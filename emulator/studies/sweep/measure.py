@@ -125,7 +125,7 @@ def _of_actions(plan: ChainPlan, epoch_images: int) -> Measured:
         boards=plan.nodes,
         images_per_s=rate,
         efficiency=rate / replicas * macs / (1e12 * sum(board.capacity for board in boards)),
-        images_per_j=rate / replicas / sum(each or 0 for each in power) if all(power) else None,
+        images_per_j=rate / replicas / sum(watts or 0 for watts in power) if all(power) else None,
         epoch_hours=epoch_images / rate / 3600,
         fits=plan.fits,
         missing_mib=0.0,
@@ -141,13 +141,13 @@ def _of_actions(plan: ChainPlan, epoch_images: int) -> Measured:
 def _of_pair(plan: PairPlan, epoch_images: int) -> Measured:
     """Return the figures of a GPU, alone or with an FPGA, whose mini-batches follow one another."""
     power = [plan.cluster.board(device).power_w for device in range(plan.devices)]
-    slowest, *others = sorted(plan.times.busy.values(), key=lambda each: -each.busy_ps)
+    slowest, *others = sorted(plan.times.busy.values(), key=lambda use: -use.busy_ps)
     second = others[0].resource if others else None
     return Measured(
         boards=plan.devices,
         images_per_s=plan.samples_per_s,
         efficiency=plan.times.utilisation,
-        images_per_j=plan.samples_per_s / sum(each or 0 for each in power) if all(power) else None,
+        images_per_j=plan.samples_per_s / sum(watts or 0 for watts in power) if all(power) else None,
         epoch_hours=epoch_images / plan.samples_per_s / 3600,
         fits=True,
         missing_mib=0.0,
@@ -208,9 +208,9 @@ def _canonical(value: Any) -> Any:
         fields = ((field.name, _canonical(getattr(value, field.name))) for field in dataclasses.fields(value))
         return type(value).__qualname__, *fields
     if isinstance(value, Mapping):
-        return tuple(sorted((str(key), _canonical(of)) for key, of in value.items()))
+        return tuple(sorted((str(key), _canonical(item)) for key, item in value.items()))
     if isinstance(value, (tuple, list)):
         return tuple(map(_canonical, value))
     if isinstance(value, (set, frozenset)):
-        return tuple(sorted(repr(_canonical(each)) for each in value))
+        return tuple(sorted(repr(_canonical(item)) for item in value))
     return repr(value)

@@ -95,11 +95,11 @@ def _lines(result: SweepResult) -> list[tuple[list[Series], dict[str, Any]]]:
 
 def _label(alike: Sequence[Series]) -> str:
     """Return what tells a line from others, as text: of several series, all that it stands for."""
-    differing = {key for key in alike[0].others if len({each.others[key] for each in alike}) > 1}
+    differing = {key for key in alike[0].others if len({series.others[key] for series in alike}) > 1}
     if len(differing) > 1:
-        return " | ".join(_label([each]) for each in alike)
+        return " | ".join(_label([series]) for series in alike)
     return ", ".join(
-        f"{key} = {', '.join(dict.fromkeys(str(each.others[key]) for each in alike))}" for key in alike[0].others
+        f"{key} = {', '.join(dict.fromkeys(str(series.others[key]) for series in alike))}" for key in alike[0].others
     )
 
 
@@ -175,7 +175,7 @@ def _draw_bars(axes: Axes, result: SweepResult, marks: dict[str, tuple[str, str]
 def _title(result: SweepResult) -> str:
     """Return the keys that do not vary, as text."""
     row = result.rows[0]
-    fixed = {key: row[key] for key in result.space.values if all(each[key] == row[key] for each in result.rows)}
+    fixed = {key: row[key] for key in result.space.values if all(other[key] == row[key] for other in result.rows)}
     network, cluster = (fixed.pop(key, f"{len(result.space.values[key])} {key}s") for key in ("network", "cluster"))
     return ", ".join([f"{network} on {cluster}", *(f"{key} = {value}" for key, value in fixed.items())])
 

@@ -35,8 +35,8 @@ class SweepResult:
     @functools.cached_property
     def best(self) -> dict[str, Any] | None:
         """The row with the highest rate, of equal ones that with the fewest boards; None if all points fail."""
-        found = [row for row in self.rows if row["error"] is None]
-        return max(found, key=lambda row: (row["images_per_s"], -row["boards"]), default=None)
+        rows = [row for row in self.rows if row["error"] is None]
+        return max(rows, key=lambda row: (row["images_per_s"], -row["boards"]), default=None)
 
     @functools.cached_property
     def best_series(self) -> Series | None:
@@ -81,25 +81,25 @@ class Series:
     @property
     def on_chip_from(self) -> Any | None:
         """The value of the key from which on all points have all their data on chip; None if the last has not."""
-        found = None
+        value = None
         for row in reversed(self.rows):
             if not is_on_chip(row):
                 break
-            found = row[self.along]
-        return found
+            value = row[self.along]
+        return value
 
     def falls(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """Return the rows that are slower than a row with less of the key, each with the fastest such row.
 
         Falls of less than a thousandth do not count.
         """
-        found, best = [], None
+        falls, best = [], None
         for row in self.rows:
             if best is not None and row["images_per_s"] < (1 - _FALL) * best["images_per_s"]:
-                found.append((row, best))
+                falls.append((row, best))
             elif best is None or row["images_per_s"] > best["images_per_s"]:
                 best = row
-        return found
+        return falls
 
 
 def is_on_chip(row: dict[str, Any]) -> bool:
@@ -112,13 +112,13 @@ def series_of(rows: Sequence[dict[str, Any]], space: Space) -> list[Series]:
     along = space.along
     if along is None:
         return []
-    found: dict[tuple[Any, ...], Series] = {}
+    by_others: dict[tuple[Any, ...], Series] = {}
     for row in rows:
         others = {key: row[key] for key in space.varied if key != along}
-        series = found.setdefault((*others.values(),), Series(along, others, []))
+        series = by_others.setdefault((*others.values(),), Series(along, others, []))
         if row["error"] is None:
             series.rows.append(row)
-    return [series for series in found.values() if series.rows]
+    return [series for series in by_others.values() if series.rows]
 
 
 def knee(amounts: Sequence[float], rates: Sequence[float]) -> int | None:

@@ -66,24 +66,28 @@ def run_space(
     points = points_of(space, blame)
     known = identities(points, epoch_images) if csv is not None else [""] * len(points)
     journal = None if csv is None else Journal(csv, list(space.values), known, restart=restart)
-    found: list[Measured | None] = [None] * len(points)
+    measurements: list[Measured | None] = [None] * len(points)
     if journal is not None:
-        found = [journal.done.get(point) for point in known]
-    missing = [place for place, measured in enumerate(found) if measured is None]
+        measurements = [journal.done.get(point) for point in known]
+    missing = [place for place, measured in enumerate(measurements) if measured is None]
     tasks = [(points[place], epoch_images) for place in missing]
     try:
         with announce(len(points), len(points) - len(missing)) as advance:
             for number, measured in in_parallel(ranks or SingleProcess(), jobs or usable_cores(), measure, tasks):
                 place = missing[number]
-                found[place] = measured
+                measurements[place] = measured
                 if journal is not None:
                     journal.add(row_of(points[place], measured), known[place])
                 advance()
-        rows = [row_of(point, measured) for point, measured in zip(points, found, strict=True) if measured is not None]
+        rows = [
+            row_of(point, measured)
+            for point, measured in zip(points, measurements, strict=True)
+            if measured is not None
+        ]
         if journal is not None:
             journal.finish(rows, known)
     except KeyboardInterrupt:
-        raise Interrupted(sum(measured is not None for measured in found), len(found)) from None
+        raise Interrupted(sum(measured is not None for measured in measurements), len(measurements)) from None
     except WorkerLost as error:
         raise InputError(str(error)) from None
     finally:
@@ -213,10 +217,10 @@ def _measured(row: dict[str, str]) -> Measured:
     Raises:
         ValueError: a cell is not of its column's type.
     """
-    found = {}
+    figures = {}
     for name, hint in Measured.__annotations__.items():
         try:
-            found[name] = _READERS[hint.split(" ")[0]](of_cell(row[name])) if row[name] else None
+            figures[name] = _READERS[hint.split(" ")[0]](of_cell(row[name])) if row[name] else None
         except KeyError:
             raise ValueError(row[name]) from None
-    return Measured(**found)
+    return Measured(**figures)

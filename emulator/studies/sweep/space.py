@@ -66,10 +66,10 @@ class Space:
         listed = {key: _listed(value) for key, value in {**first, **values}.items()}
         for key in ("network", "cluster"):  # a name may be a number
             listed[key] = tuple(str(value) if isinstance(value, int | float) else value for value in listed[key])
-        for key, found in listed.items():
-            if not found:
+        for key, choices in listed.items():
+            if not choices:
                 raise InputError(f"{blame}: `{key}` has no values")
-            if len({*map(label, found)}) < len(found):
+            if len({*map(label, choices)}) < len(choices):
                 raise InputError(f"{blame}: `{key}` has a value twice, or two values of one name")
         space = cls(listed, dict(settings or {}))
         if space.points > _MOST_POINTS:
@@ -100,8 +100,8 @@ class Space:
         """Yield all combinations of values, in order; the last key to change is the slowest, `along` is the fastest."""
         order = sorted(self.values, key=lambda key: key == self.along)
         for chosen in itertools.product(*(self.values[key] for key in order)):
-            found = dict(zip(order, chosen, strict=True))
-            yield {key: found[key] for key in self.values}
+            combination = dict(zip(order, chosen, strict=True))
+            yield {key: combination[key] for key in self.values}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,7 +216,7 @@ def _changes(values: Mapping[str, Any]) -> dict[str, Any]:
 def _listed(value: Any) -> tuple[Any, ...]:
     """Return one value or several as a tuple; NumPy's numbers become Python's."""
     several = isinstance(value, Iterable) and not isinstance(value, (str, Mapping))
-    return tuple(_plain(each) for each in (value if several else (value,)))
+    return tuple(_plain(item) for item in (value if several else (value,)))
 
 
 def _plain(value: Any) -> Any:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from ....kernels.number import FP32
 from ...cluster import Cluster, Fpga, Gpu, Link, PeArray
 from ...common import InputError
-from ...mapping import VALUE_BYTES
 from ...schedule import ScheduleKind
 from .work import Cell, RecurrentWork, Workload
 
@@ -41,7 +41,7 @@ class Pair:
 
     def values_ps(self, values: int) -> int:
         """Return the time in ps that values take on the link, without its latency."""
-        return self.link.transfer_ps(VALUE_BYTES * values)
+        return self.link.transfer_ps(FP32.bytes_of(values))
 
     def load_ps(self, weights: int) -> int:
         """Return the time in ps in which weights reach the PEs: by the link, or a weight a cycle into each chain."""
@@ -91,12 +91,12 @@ def memory_ps(gpu: Gpu, moved_bytes: int) -> int:
 
 def transposition_ps(gpu: Gpu, weights: int) -> int:
     """Return the time in ps to read weights and write their transpose."""
-    return memory_ps(gpu, 2 * VALUE_BYTES * weights)
+    return memory_ps(gpu, 2 * FP32.bytes_of(weights))
 
 
 def update_ps(gpu: Gpu, parameters: int, states: int = STATES) -> int:
     """Return the time in ps of WU: weight, gradient and the optimiser's states in, weight and states out."""
-    return memory_ps(gpu, (3 + 2 * states) * VALUE_BYTES * parameters)
+    return memory_ps(gpu, (3 + 2 * states) * FP32.bytes_of(parameters))
 
 
 def standard_step_ps(gpu: Gpu, work: RecurrentWork, batch: int) -> int:
@@ -107,7 +107,7 @@ def standard_step_ps(gpu: Gpu, work: RecurrentWork, batch: int) -> int:
     """
     phases = [weights for weights in (work.gate_weights, work.projection_weights) if weights]
     return sum(
-        max(gpu.recurrent_ps, memory_ps(gpu, VALUE_BYTES * weights), product_ps(gpu, batch * weights))
+        max(gpu.recurrent_ps, memory_ps(gpu, FP32.bytes_of(weights)), product_ps(gpu, batch * weights))
         for weights in phases
     )
 
@@ -116,7 +116,7 @@ def persistent_step_ps(gpu: Gpu, work: RecurrentWork, batch: int) -> int:
     """Return the time in ps of a time step in cuDNN's persistent form: each sample reads the recurrent weights."""
     lstm = work.cell is Cell.LSTM
     gbytes_per_s = gpu.persistent_gbytes_per_s if lstm else gpu.persistent_gru_gbytes_per_s
-    return math.ceil(1000 * batch * VALUE_BYTES * work.recurrent_weights / gbytes_per_s)
+    return math.ceil(1000 * batch * FP32.bytes_of(work.recurrent_weights) / gbytes_per_s)
 
 
 COPIES = 2
@@ -137,7 +137,7 @@ def gpu_bytes(workload: Workload, pair: Pair) -> int:
     parameters = sum(
         part.parameters * (part.directions if isinstance(part, RecurrentWork) else 1) for part in workload.parts
     )
-    return VALUE_BYTES * ((COPIES + pair.states) * parameters + workload.batch * values)
+    return FP32.bytes_of((COPIES + pair.states) * parameters + workload.batch * values)
 
 
 def check_gpu_memory(workload: Workload, pair: Pair) -> None:

@@ -18,9 +18,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from ....kernels.number import FP32
 from ...cluster import PeArray
 from ...common import InputError
-from ...mapping import VALUE_BYTES
 from ...schedule import Offload
 from .devices import Pair
 from .messages import streams_of
@@ -105,7 +105,7 @@ def pe_words(work: RecurrentWork, array: PeArray, *, inputs_too: bool = False) -
 def unheld_bytes(work: RecurrentWork, array: PeArray, *, inputs_too: bool = False) -> int:
     """Return the bytes that the PEs' memories lack for the layer's weights; 0 if they are large enough."""
     lacking = max(0, pe_words(work, array, inputs_too=inputs_too) - array.words)
-    return VALUE_BYTES * lacking * array.pes * work.gates
+    return FP32.bytes_of(lacking * array.pes * work.gates)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,17 +138,18 @@ def layer_needs(work: RecurrentWork, array: PeArray, batch: int, *, inputs_too: 
     Raises:
         InputError: its cells have more gates than there are MVM units.
     """
-    forward, backward = (step_cycles(work, array, backward=each) for each in (False, True))
-    steps = VALUE_BYTES * work.directions * batch * work.steps
+    forward, backward = (step_cycles(work, array, backward=is_backward) for is_backward in (False, True))
+    steps = work.directions * batch * work.steps
     weights = work.recurrent_weights + (work.input_weights if inputs_too else 0)
     gates = work.gates * work.cells
     streams = [
-        each for direction in range(work.directions) for each in streams_of(work, direction, inputs_too=inputs_too)
+        stream for direction in range(work.directions) for stream in streams_of(work, direction, inputs_too=inputs_too)
     ]
 
     def travelled(phase: Phase, *, to_fpga: bool) -> int:
         travelling = [stream for stream in streams if stream.phase is phase and stream.to_fpga is to_fpga]
-        return VALUE_BYTES * batch * work.steps * sum(each.values for each in travelling if not each.holds_weights)
+        values = sum(stream.values for stream in travelling if not stream.holds_weights)
+        return FP32.bytes_of(batch * work.steps * values)
 
     return LayerNeeds(
         work,
@@ -156,13 +157,13 @@ def layer_needs(work: RecurrentWork, array: PeArray, batch: int, *, inputs_too: 
         backward,
         pe_words(work, array, inputs_too=inputs_too),
         unheld_bytes(work, array, inputs_too=inputs_too),
-        VALUE_BYTES * work.directions * weights,
-        VALUE_BYTES * work.directions * work.biases,
+        FP32.bytes_of(work.directions * weights),
+        FP32.bytes_of(work.directions * work.biases),
         travelled(Phase.FORWARD, to_fpga=True),
         travelled(Phase.FORWARD, to_fpga=False),
         travelled(Phase.BACKWARD, to_fpga=True),
         travelled(Phase.BACKWARD, to_fpga=False),
-        steps * (gates + work.cells + work.state),
+        FP32.bytes_of(steps * (gates + work.cells + work.state)),
     )
 
 

@@ -80,7 +80,7 @@ def values_of(work: RecurrentWork, direction: int, phase: Phase, part: Part, *, 
     """Return the values of a time step that go to the FPGA, and those that leave it, during one of its tasks."""
     streams = streams_of(work, direction, inputs_too=inputs_too)
     of_task = [stream for stream in streams if stream.phase is phase and stream.part is part]
-    to_fpga, to_gpu = (sum(each.values for each in of_task if each.to_fpga is way) for way in (True, False))
+    to_fpga, to_gpu = (sum(stream.values for stream in of_task if stream.to_fpga is way) for way in (True, False))
     return to_fpga, to_gpu
 
 

@@ -37,7 +37,9 @@ class _Making:
     def forward(self, work: RecurrentWork) -> None:
         """Add FW of a layer; of one with two directions, one after the other on the FPGA."""
         products = (
-            () if self.costs.inputs_too else [self._add_inputs(work, _FW, each) for each in range(work.directions)]
+            ()
+            if self.costs.inputs_too
+            else [self._add_inputs(work, _FW, direction) for direction in range(work.directions)]
         )
         done = []
         for direction in range(work.directions):
@@ -50,8 +52,10 @@ class _Making:
     def backward(self, work: RecurrentWork) -> None:
         """Add BW of a layer, and GC and WU of the one behind it."""
         each_way = range(work.directions)
-        turned = [self._turn(work, work.recurrent_weights, each) for each in each_way]
-        turned_inputs = [self._turn(work, work.input_weights, each) for each in each_way if self.costs.inputs_too]
+        turned = [self._turn(work, work.recurrent_weights, direction) for direction in each_way]
+        turned_inputs = [
+            self._turn(work, work.input_weights, direction) for direction in each_way if self.costs.inputs_too
+        ]
         self.finish()
         done = []
         for direction in each_way:
@@ -198,7 +202,7 @@ def _alone(workload: Workload, costs: Costs, step_ps: StepTime) -> list[Task]:
                 tasks.append(costs.others(part, phase, passes=1 if forward else 2))
                 tasks += [] if forward else [costs.update(part)]
                 continue
-            products = [costs.input_products(part, phase, each) for each in range(part.directions)]
+            products = [costs.input_products(part, phase, direction) for direction in range(part.directions)]
             steps = costs.gpu_steps(part, phase, step_ps(costs.pair.gpu, part, costs.batch))
             tasks += [*products, steps] if forward else [steps, *products, costs.gradients(part), costs.update(part)]
     return in_a_row(tasks)

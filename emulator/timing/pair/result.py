@@ -40,12 +40,12 @@ class PairTimes:
     @property
     def mini_batch_ps(self) -> int:
         """Time of the mini-batch."""
-        return max(each.end_ps for each in self.timed)
+        return max(timed.end_ps for timed in self.timed)
 
     @property
     def forward_ps(self) -> int:
         """Time of FW."""
-        return max(each.end_ps for each in self.timed if each.task.phase is Phase.FORWARD)
+        return max(timed.end_ps for timed in self.timed if timed.task.phase is Phase.FORWARD)
 
     @property
     def backward_ps(self) -> int:
@@ -61,20 +61,22 @@ class PairTimes:
     def busy(self) -> Mapping[Resource, Busy]:
         """All resources that have tasks, with the time that they are busy."""
         tasks: dict[Resource, list[tuple[int, Task]]] = {}
-        for task in (each.task for each in self.timed):
+        for task in (timed.task for timed in self.timed):
             tasks.setdefault(task.resource, []).append((task.duration_ps, task))
             for link, busy_ps in task.streams:
                 tasks.setdefault(link, []).append((busy_ps, task))
         return {
-            each: Busy(each, sum(time for time, _ in tasks[each]), max(tasks[each], key=lambda of: of[0])[1])
-            for each in Resource
-            if each in tasks
+            resource: Busy(
+                resource, sum(time for time, _ in tasks[resource]), max(tasks[resource], key=lambda use: use[0])[1]
+            )
+            for resource in Resource
+            if resource in tasks
         }
 
     @property
     def limit(self) -> Busy:
         """The resource that is busy longest."""
-        return max(self.busy.values(), key=lambda each: each.busy_ps)
+        return max(self.busy.values(), key=lambda use: use.busy_ps)
 
 
 _TASKS: Mapping[Offload, Callable[[Workload, Costs], list[Task]]] = {
@@ -143,7 +145,7 @@ def times_as_json(times: PairTimes) -> dict[str, Any]:
             }
             for resource, busy in times.busy.items()
         },
-        "tasks": [_task_as_json(each) for each in times.timed],
+        "tasks": [_task_as_json(timed) for timed in times.timed],
     }
 
 

@@ -176,9 +176,9 @@ class Costs:
         if values is None:
             return Task(part, phase, work.name, Resource.FPGA, computed, direction=direction)
         streams = tuple(
-            (link, self.pair.values_ps(count * each))
-            for link, each in zip((Resource.TO_FPGA, Resource.TO_GPU), values, strict=True)
-            if each
+            (link, self.pair.values_ps(count * values_per_step))
+            for link, values_per_step in zip((Resource.TO_FPGA, Resource.TO_GPU), values, strict=True)
+            if values_per_step
         )
         slowest = max(computed, *(busy for _, busy in streams))
         duration = slowest + len(streams) * self.pair.link.latency_ps

@@ -42,28 +42,28 @@ def headline(run: Run) -> str:
 
 def figures(run: Run) -> tuple[Figure, ...]:
     """Return the figures that answer the first questions about a run."""
-    found = []
+    answers = []
     results, plan, steady = run.results, run.plan, run.steady
     if results.epochs:
         trained = percent(float(results.history["train_accuracy"][-1]))
-        found.append(Figure("Test accuracy", _accuracy(run) or "–", f"training {trained}"))
+        answers.append(Figure("Test accuracy", _accuracy(run) or "–", f"training {trained}"))
         host = f"{results.history['host_time_s'][-1]:.1f} s on the host"
-        found.append(Figure("Virtual time", time(results.virtual_time_ps), host))
+        answers.append(Figure("Virtual time", time(results.virtual_time_ps), host))
     if run.images_per_s is not None:
         note = f"steady state {rate(steady.images_per_s, run.noun)}" if steady else "filling and draining included"
-        found.append(Figure("Rate on the cluster", rate(run.images_per_s, run.noun), note))
+        answers.append(Figure("Rate on the cluster", rate(run.images_per_s, run.noun), note))
     if plan is None or steady is None or run.cause is None:
-        return (*found, Figure("Plan", "unknown", run.why_no_plan, is_warning=True))
+        return (*answers, Figure("Plan", "unknown", run.why_no_plan, is_warning=True))
     slowest, behind = steady.bottleneck.slowest, steady.bottleneck.behind
-    found.append(_fit(plan, run))
+    answers.append(_fit(plan, run))
     then = f"next in this cut: {behind.name}, {_faster(slowest.sample_ps, behind.sample_ps)}"
     limit = slowest.name + cut_setting(steady, run.cause)
-    found.append(Figure("Limited by", limit, ". ".join([*wider_links(steady, run.cause), then]), is_wide=True))
-    found.append(_staleness(plan))
+    answers.append(Figure("Limited by", limit, ". ".join([*wider_links(steady, run.cause), then]), is_wide=True))
+    answers.append(_staleness(plan))
     ratio = codec_ratio(results)
     if ratio is not None:
-        found.append(Figure("Compression of gradients", f"{ratio:.2f} : 1", spelt(results.config["compress"])))
-    return tuple(found)
+        answers.append(Figure("Compression of gradients", f"{ratio:.2f} : 1", spelt(results.config["compress"])))
+    return tuple(answers)
 
 
 def comparison(runs: Sequence[Run]) -> Table:
@@ -133,11 +133,11 @@ def _staleness(plan: ChainPlan) -> Figure:
     """Return how many samples use old weights; none where the pipeline drains."""
     if plan.config.schedule.drains:
         return Figure("Old weights", "none", f"{plan.config.schedule.name} drains the pipeline at each update")
-    stale = [of.stale_samples for of in plan.steady.staleness]
+    stale = [staleness.stale_samples for staleness in plan.steady.staleness]
     least, most = min(stale), max(stale)
     value = f"{most} of {plural(plan.batch, 'sample')}"
     where = "on every device" if least == most else f"on the device with the most; {least} on the one with the fewest"
-    late = max(max(of.forward) for of in plan.steady.staleness)
+    late = max(max(staleness.forward) for staleness in plan.steady.staleness)
     note = f"of a mini-batch, at most {plural(late, 'update')} old, {where}"
     return Figure("Old weights", value, note if most else "of a mini-batch")
 

@@ -47,7 +47,9 @@ def _busy_shares(run: Run, usage: Usage, device: DeviceUsage) -> dict[str, float
     weights = dict.fromkeys(device.busy, 1)
     if run.plan is not None:
         held = run.plan.timing.engines[device.device]
-        for phase, engines in zip(PHASES, zip(*((of.fp, of.eb, of.pg) for of in held), strict=True), strict=True):
+        for phase, engines in zip(
+            PHASES, zip(*((part.fp, part.eb, part.pg) for part in held), strict=True), strict=True
+        ):
             weights[phase] = sum(engine.multipliers for engine in engines if engine is not None)
     busy = sum(weights[phase] * share for phase, share in device.busy.items())
     total = sum(weights[phase] for phase in device.busy)
@@ -139,11 +141,11 @@ def memory(run: Run) -> Section | None:
 
 def _of_layout(layout: Layout, device: DeviceLayout) -> dict[str, Any]:
     sums = dict.fromkeys(_MEMORIES, 0)
-    for of in device.slices:
-        sums["LPRAM"] += of.memory.lpram.block_ram_bytes
-        sums["LGB"] += of.memory.lgb.block_ram_bytes
-        sums["Act-RAM"] += of.memory.act_ram.block_ram_bytes
-        sums["buffers"] += of.memory.working.block_ram_bytes - of.memory.act_ram.block_ram_bytes
+    for part in device.slices:
+        sums["LPRAM"] += part.memory.lpram.block_ram_bytes
+        sums["LGB"] += part.memory.lgb.block_ram_bytes
+        sums["Act-RAM"] += part.memory.act_ram.block_ram_bytes
+        sums["buffers"] += part.memory.working.block_ram_bytes - part.memory.act_ram.block_ram_bytes
     sums["BPRAM"], sums["BGB"] = device.bpram.block_ram_bytes, device.bgb.block_ram_bytes
     return {
         "device": device.device,
@@ -155,10 +157,10 @@ def _of_layout(layout: Layout, device: DeviceLayout) -> dict[str, Any]:
 
 
 def _of_usage(device: DeviceUsage) -> dict[str, Any]:
-    of = device.memory
-    sums = {"LPRAM": of.lpram, "LGB": of.lgb, "Act-RAM": of.act_ram, "BPRAM": of.bpram, "BGB": of.bgb}
-    missing = max(0, sum(sums.values()) - of.board)
-    return {"device": device.device, "bytes": sums, "board": of.board, "off_chip": of.off_chip, "missing": missing}
+    held = device.memory
+    sums = {"LPRAM": held.lpram, "LGB": held.lgb, "Act-RAM": held.act_ram, "BPRAM": held.bpram, "BGB": held.bgb}
+    missing = max(0, sum(sums.values()) - held.board)
+    return {"device": device.device, "bytes": sums, "board": held.board, "off_chip": held.off_chip, "missing": missing}
 
 
 def _colour(part: str) -> str:

@@ -46,8 +46,8 @@ def convergence(runs: Sequence[Run]) -> Section | None:
                 for kind in (("train", "test") if alone else ("test",))
             ]
             data = {"over": over, "measure": measure, "curves": curves}
-            of = title if alone else f"Test {title.lower()}"
-            charts.append(Chart("curves", f"{of} over {axis}", data, is_wide=False))
+            heading = title if alone else f"Test {title.lower()}"
+            charts.append(Chart("curves", f"{heading} over {axis}", data, is_wide=False))
     tables = tuple(_history(run, alone) for _, run in shown)
     return Section("Convergence", _convergence_said(shown), tuple(charts), tables, legend=_curve_keys(shown, alone))
 
@@ -130,10 +130,10 @@ def _widths(run: Run) -> Chart:
 
 
 def _weight_section(run: Run) -> Section | None:
-    found = [histogram(weight.ravel()) for weight in run.results.weight_arrays.values()]
-    if not found:
+    histograms = [histogram(weight.ravel()) for weight in run.results.weight_arrays.values()]
+    if not histograms:
         return None
-    counts = functools.reduce(operator.add, found)
+    counts = functools.reduce(operator.add, histograms)
     data = {
         "curves": [_curve("weights", "gradient-last", counts)],
         "bound": None,

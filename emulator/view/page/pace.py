@@ -37,7 +37,7 @@ def roofs(run: Run) -> Section | None:
     """Return the section; None without a plan."""
     if run.plan is None or run.steady is None or run.cause is None:
         return None
-    found, replicas = run.steady.bottleneck, run.plan.data_parallel.replicas
+    bottleneck, replicas = run.steady.bottleneck, run.plan.data_parallel.replicas
     every = [load for load in loads_of(run.plan.timing, exchange_loads(run.plan)) if load.sample_ps]
     points = [
         {
@@ -67,9 +67,13 @@ def roofs(run: Run) -> Section | None:
         data,
         (*(Key(kind, f"kind-{kind}") for kind in kinds), *lines),
     )
-    ties = f" ({found.ties} {'others are' if found.ties > 1 else 'other is'} equally slow)" if found.ties else ""
+    ties = (
+        f" ({bottleneck.ties} {'others are' if bottleneck.ties > 1 else 'other is'} equally slow)"
+        if bottleneck.ties
+        else ""
+    )
     setting = cut_setting(run.steady, run.cause)
-    said = f"{found.slowest.name} sets the pace: {time(found.slowest.sample_ps)} for a sample{ties}{setting}."
+    said = f"{bottleneck.slowest.name} sets the pace: {time(bottleneck.slowest.sample_ps)} for a sample{ties}{setting}."
     said += "".join(f" {line}." for line in wider_links(run.steady, run.cause))
     said += f" The chain's steady state gives {rate(run.steady.images_per_s, run.noun)}"
     if run.images_per_s is not None:
@@ -93,8 +97,8 @@ def kind_of(load: Load) -> str:
 
 def in_order(kinds: Iterable[str]) -> list[str]:
     """Return kinds of loads, each once: the phases of engines, then the others."""
-    found = dict.fromkeys(kinds)
-    return [*(phase for phase in PHASES if phase in found), *(kind for kind in found if kind not in PHASES)]
+    distinct = dict.fromkeys(kinds)
+    return [*(phase for phase in PHASES if phase in distinct), *(kind for kind in distinct if kind not in PHASES)]
 
 
 def place_of(load: Load) -> float:
@@ -124,23 +128,24 @@ def timeline(run: Run) -> Section | None:
     """Return the section; None without a plan."""
     if run.plan is None or run.steady is None:
         return None
-    found = excerpt(run.plan, int(run.results.config["samples"]))
-    kinds = in_order(lane.kind for lane in found.lanes)
+    extract = excerpt(run.plan, int(run.results.config["samples"]))
+    kinds = in_order(lane.kind for lane in extract.lanes)
     data = {
-        "window_ps": found.window_ps,
+        "window_ps": extract.window_ps,
         "devices": run.plan.devices,
         "kinds": kinds,
         "lanes": [
-            {"device": lane.device, "kind": lane.kind, "number": lane.number, "name": lane.name} for lane in found.lanes
+            {"device": lane.device, "kind": lane.kind, "number": lane.number, "name": lane.name}
+            for lane in extract.lanes
         ],
-        "bars": found.bars.T.tolist(),
+        "bars": extract.bars.T.tolist(),
     }
     entered = f"{run.steady.fill_samples:.1f}"
     said = f"The pipeline is full after {time(run.steady.fill_ps)}, when {entered} samples have entered. "
-    told_apart = len(found.bars) == 0 or found.bars[0, 1] >= 0
+    told_apart = len(extract.bars) == 0 or extract.bars[0, 1] >= 0
     said += "Light and dark shades distinguish samples. " if told_apart else ""
     whose = "the first replica's" if run.plan.data_parallel.replicas > 1 else "the"
-    said += f"Shown are {whose} first {time(found.window_ps)}, simulated; gaps are engines that wait."
+    said += f"Shown are {whose} first {time(extract.window_ps)}, simulated; gaps are engines that wait."
     legend = tuple(Key(kind, f"kind-{kind}") for kind in kinds)
     return Section(
         "Timeline of the first samples",

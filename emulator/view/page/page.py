@@ -36,7 +36,7 @@ def make_page(runs: Sequence[Run]) -> Page:
 
 
 def _part(run: Run) -> RunPart:
-    sections: list[Section] = [found for make in _OF_A_RUN if (found := make(run)) is not None]
+    sections: list[Section] = [section for make in _OF_A_RUN if (section := make(run)) is not None]
     return RunPart(run.name, f"{run.network} on {devices_of(run)}", headline(run), figures(run), tuple(sections))
 
 

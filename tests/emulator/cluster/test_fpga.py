@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emuchain.emulator.cluster import Fpga, load_cluster, lut_multipliers
-from emuchain.emulator.cluster.fpga import LUT_PER_DSP, LUT_PER_LUT_MULTIPLIER, engine_resources
+from emuchain.emulator.cluster.fpga import LUT_PER_DSP, engine_resources
+from emuchain.kernels.number import FP32
 
 
 def test_engines_may_take_a_share_of_the_dsps() -> None:
@@ -38,7 +39,7 @@ def test_alpha_of_the_engines_are_of_dsps_as_far_as_luts_allow(alpha: float) -> 
     board = load_cluster("vc709").board(0)
     of_luts = lut_multipliers(board, alpha)
     assert board.lut is not None
-    assert LUT_PER_DSP * board.dsp_multipliers + LUT_PER_LUT_MULTIPLIER * of_luts <= board.lut
+    assert LUT_PER_DSP * board.dsp_multipliers + FP32.multiplier_lut * of_luts <= board.lut
     wanted = board.dsp_multipliers / alpha
     if alpha >= 0.99:
         assert wanted - 1 < board.dsp_multipliers + of_luts <= wanted

@@ -70,9 +70,9 @@ def test_the_way_back_through_relu_and_max_pool(
     assert backward(whole).tobytes() == dx.tobytes()
 
     there, back = samples // 2, samples // 3
-    for span in spans(whole.of, there):
+    for span in spans(whole.micro_batch, there):
         assert np.array_equal(forward(span), z[span.slice], equal_nan=True)
-    for span in spans(whole.of, back):
+    for span in spans(whole.micro_batch, back):
         assert backward(span).tobytes() == dx[span.slice].tobytes()
 
 

@@ -9,6 +9,7 @@ from emuchain.emulator.explore import Wires, data_parallel, pipelined
 from emuchain.emulator.network import load_network
 from emuchain.emulator.profile import BoardStages
 from emuchain.emulator.schedule import pipeline_kind
+from emuchain.kernels.number import FP16
 from emuchain.papers.bapipe.constants import DSP_MHZ
 
 
@@ -18,7 +19,7 @@ def test_speedups_over_data_parallelism(vcu129: int, vcu118: int, published: flo
     counts = {"vcu129": vcu129, "vcu118": vcu118}
     boards = [{"type": kind, "count": count, **keys} for kind, count in counts.items() if count]
     cluster = load_cluster({"name": "table 6", "boards": boards, "links": {"bandwidth_gbps": 100, "latency_ns": 1000}})
-    stages = BoardStages(load_network("resnet50"), cluster.boards, 1, 2)
+    stages = BoardStages(load_network("resnet50"), cluster.boards, 1, FP16)
     wires = Wires(tuple(cluster.link_at(link) for link in range(3)), cluster.interconnect)
     times = {}
     for name in ("fbp-as", "1f1b-as"):

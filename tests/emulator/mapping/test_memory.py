@@ -9,17 +9,19 @@ from hypothesis import strategies as st
 
 from emuchain.emulator.mapping import Buffer, Slice, cut_channels, memories, parameter_memory, slice_memory
 from emuchain.emulator.network import Layer, load_network
+from emuchain.kernels.number import FP16, NumberFormat, number_formats
 
 VGG16 = load_network("vgg16")
 CONV1_2 = next(layer for layer in VGG16.layers if layer.name == "conv1_2")
 CONV4_1 = next(layer for layer in VGG16.layers if layer.name == "conv4_1")
+FORMATS = st.sampled_from([*number_formats().values()])
 LAYERS = [layer for name in ("vgg16", "alexnet", "lenet-mnist") for layer in load_network(name).layers]
 
 
 def test_memories_round_up_to_banks_and_shallow_ones_are_luts() -> None:
     assert memories(3, 512) == Buffer(3 * 2048, 3, 0)
     assert memories(3, 513) == Buffer(3 * 2052, 6, 0)
-    assert memories(3, 1024, value_bytes=2) == Buffer(3 * 2048, 3, 0)
+    assert memories(3, 1024, number=FP16) == Buffer(3 * 2048, 3, 0)
     assert memories(3, 65) == Buffer(3 * 260, 3, 0)
     assert memories(3, 64) == Buffer(3 * 256, 0, 3 * 32, 3 * 256)  # a LUT is 64 x 1
     assert memories(3, 32) == Buffer(3 * 128, 0, 3 * 16, 3 * 128)  # or 32 x 2
@@ -52,21 +54,21 @@ def test_the_first_layer_has_no_errors() -> None:
     assert first.line_buffers.bytes == 4 * 3 * 3 * 224  # of its inputs alone
 
 
-@given(st.sampled_from(LAYERS), st.data(), st.sampled_from([2, 4]))
+@given(st.sampled_from(LAYERS), st.data(), FORMATS)
 def test_cutting_a_layer_neither_loses_nor_doubles_parameters(
-    layer: Layer, data: st.DataObject, value_bytes: int
+    layer: Layer, data: st.DataObject, number: NumberFormat
 ) -> None:
     channels = cut_channels(layer)
     cut = data.draw(st.integers(1, channels))
     parts = [Slice(layer, begin, end) for begin, end in ((0, cut), (cut, channels)) if begin < end]
     oc, ic, kernel_rows, kernel_columns = layer.weight_shape
     whole = oc * ic * kernel_rows * kernel_columns + layer.bias * oc
-    held = [slice_memory(part, 3, None, value_bytes) for part in parts]
-    assert sum(memory.lpram.bytes for memory in held) == whole * value_bytes
-    assert sum(memory.lgb.bytes for memory in held) == whole * value_bytes
+    held = [slice_memory(part, 3, None, number) for part in parts]
+    assert sum(memory.lpram.bytes for memory in held) == whole * number.bits // 8
+    assert sum(memory.lgb.bytes for memory in held) == whole * number.bits // 8
     kept = data.draw(st.integers(0, cut))
-    here, elsewhere = (parameter_memory(parts[0], count, value_bytes) for count in (kept, cut - kept))
-    assert here.bytes + elsewhere.bytes == parameter_memory(parts[0], cut, value_bytes).bytes
+    here, elsewhere = (parameter_memory(parts[0], count, number) for count in (kept, cut - kept))
+    assert here.bytes + elsewhere.bytes == parameter_memory(parts[0], cut, number).bytes
 
 
 @given(st.sampled_from(LAYERS), st.integers(1, 9), st.integers(1, 9))
@@ -77,9 +79,9 @@ def test_act_ram_grows_with_samples_and_nothing_else_does(layer: Layer, few: int
     assert dataclasses.replace(one, act_ram=two.act_ram) == two
 
 
-@given(st.integers(0, 10**6), st.integers(1, 5000), st.sampled_from([2, 4]))
-def test_banks_hold_the_bytes(count: int, words: int, value_bytes: int) -> None:
-    buffer = memories(count, words, value_bytes)
-    assert buffer.bytes == count * words * value_bytes
+@given(st.integers(0, 10**6), st.integers(1, 5000), FORMATS)
+def test_banks_hold_the_bytes(count: int, words: int, number: NumberFormat) -> None:
+    buffer = memories(count, words, number)
+    assert buffer.bytes == count * words * number.bits // 8
     assert buffer.banks * 2048 + buffer.lut * 64 // 8 >= buffer.bytes
     assert not (buffer.banks and buffer.lut)

@@ -6,15 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emuchain.emulator.cluster import Resources
-from emuchain.emulator.cluster.fpga import (
-    FF_PER_DSP,
-    FF_PER_LUT_MULTIPLIER,
-    LUT_PER_DSP,
-    LUT_PER_LUT_MULTIPLIER,
-    engine_resources,
-)
+from emuchain.emulator.cluster.fpga import FF_PER_DSP, LUT_PER_DSP, engine_resources
 from emuchain.emulator.mapping import Buffer
 from emuchain.emulator.plan import bram_bytes, buffer_resources, lut_bytes, transceivers_used
+from emuchain.kernels.number import FP32
 
 
 def test_resources_by_hand() -> None:
@@ -22,8 +17,8 @@ def test_resources_by_hand() -> None:
     taken = engine_resources(100, 3) + buffer_resources(buffers)
     assert taken.dsp == 100
     assert taken.bram_banks == 10
-    assert taken.lut == 100 * LUT_PER_DSP + 3 * LUT_PER_LUT_MULTIPLIER + 7
-    assert taken.ff == 100 * FF_PER_DSP + 3 * FF_PER_LUT_MULTIPLIER
+    assert taken.lut == 100 * LUT_PER_DSP + 3 * FP32.multiplier_lut + 7
+    assert taken.ff == 100 * FF_PER_DSP + 3 * FP32.multiplier_ff
     half = engine_resources(100, 3) + buffer_resources(buffers, beta=0.5)
     assert half.bram_banks == 5
     assert half.lut == taken.lut + 4000 * 8 // 64

@@ -10,6 +10,7 @@ import pytest
 from emuchain.emulator.common import InputError
 from emuchain.emulator.network import load_network
 from emuchain.emulator.profile import DoesNotFit, LayerTimes, ProfileStages, load_graph, load_profile
+from emuchain.kernels.number import FP16
 
 PROFILE = """
 name = "two"
@@ -91,7 +92,7 @@ def test_bytes_come_from_the_network_where_the_profile_has_none(tmp_path: Path) 
     network = load_network("lenet-mnist")
     times = 'times = [{ device = "g", micro_batch = 1, forward_us = 1, backward_us = 2 }]'
     tables = "".join(f'[[layers]]\nname = "{layer.name}"\n{times}\n' for layer in network.layers)
-    profile = load_profile(of(tmp_path, f'name = "p"\n[devices.g]\n{tables}'), network, 2)
+    profile = load_profile(of(tmp_path, f'name = "p"\n[devices.g]\n{tables}'), network, FP16)
     assert sum(layer.parameter_bytes for layer in profile.layers) == 2 * network.parameters
     assert profile.layers[0].feature_bytes == 2 * 28 * 28
 

@@ -11,6 +11,7 @@ from emuchain.emulator.cluster import Fpga, load_cluster
 from emuchain.emulator.mapping import Mapping, Slice, cut_channels, streams
 from emuchain.emulator.network import Network, Phase, load_network
 from emuchain.emulator.profile import Data, DoesNotFit, board_stage, boundary_bytes, cut_bytes
+from emuchain.kernels.number import FP16
 
 PERIOD_PS, MULTIPLIERS = 1000, 10
 MACS = 20 * 20 * 100  # of conv2: a 1x1 kernel, 20 channels in and out, maps of 10x10
@@ -72,7 +73,7 @@ def test_a_fast_port_hides_what_is_off_chip() -> None:
 
 def test_half_precision_halves_bytes() -> None:
     whole_values = board_stage(whole(net(), 0, 1), board(), 1, 4)
-    half = board_stage(whole(net(), 0, 1), board(), 1, 4, value_bytes=2)
+    half = board_stage(whole(net(), 0, 1), board(), 1, 4, number=FP16)
     assert 2 * half.on_chip_bytes == whole_values.on_chip_bytes
     assert 2 * half.costs.feature_bytes == whole_values.costs.feature_bytes
     assert half.costs.forward_ps == whole_values.costs.forward_ps
@@ -146,7 +147,7 @@ def test_shortcuts_cross_a_cut_too() -> None:
         mapping = Mapping(network, (tuple(ahead), tuple(behind)))
         right = [stream for stream in streams(mapping, 0) if stream.path.is_forward]
         assert boundary_bytes(network, layer.index) == sum(stream.sample_bytes for stream in right)
-        assert cut_bytes(layer, behind[0], 2) == boundary_bytes(network, layer.index, 2)
+        assert cut_bytes(layer, behind[0], FP16) == boundary_bytes(network, layer.index, FP16)
     assert boundary_bytes(network, last) == 4 * network.classes
 
 

@@ -119,8 +119,8 @@ def test_training_takes_the_time_of_simulation(trained: Any, plan_with: PlanWith
     ends_ps, first = steps_ps(done.history), 6 * after.begin.epoch + after.begin.step
     assert len(ends_ps) == 12
     assert ends_ps == sorted(ends_ps)
-    assert ends_ps[first - 1] <= before.death.of.at_ps < after.start_ps < ends_ps[first]
-    assert after.start_ps == before.death.of.at_ps + 100_000_000
+    assert ends_ps[first - 1] <= before.death.fault.at_ps < after.start_ps < ends_ps[first]
+    assert after.start_ps == before.death.fault.at_ps + 100_000_000
     if name in ("sync", "adam"):
         assert bits(done.weights) == bits(trained(plan_with(dies(1, 0.4 * without_ps), **keys, micro_batch=2)).weights)
 
@@ -185,8 +185,11 @@ def test_deaths_of_any_number_at_any_time(plan_with: PlanWith, deaths: list[tupl
     assert covered(segments) == [(number, step) for number in range(2) for step in (0, 2, 4)]
     for segment in segments[:-1]:
         assert segment.death is not None
-        assert 0 <= segment.death.lost_ps <= segment.death.of.at_ps
-        assert segment.death.back_ps >= segment.death.of.at_ps + segment.death.of.detect_ps + segment.death.of.reload_ps
+        assert 0 <= segment.death.lost_ps <= segment.death.fault.at_ps
+        assert (
+            segment.death.back_ps
+            >= segment.death.fault.at_ps + segment.death.fault.detect_ps + segment.death.fault.reload_ps
+        )
     inside = sum(segment.death is not None for segment in segments)
     assert segments[-1].plan.devices == 4 - inside
     assert found.virtual_time_ps > segments[-1].start_ps
@@ -264,7 +267,7 @@ def test_costs(plan_with: PlanWith) -> None:
     only = plan_with(death, schedule="sync")
     assert [*alone.values()][1] == simulate(only, SAMPLES).virtual_time_ps - without_ps
     [found] = costs.deaths
-    assert found.of.board == 1
+    assert found.fault.board == 1
     # The shares of a death: work that is lost, the time until the chain is loaded, and that fewer boards are slower.
     slower_ps = simulate(only, SAMPLES).virtual_time_ps - without_ps - found.lost_ps - 100_000_000
     assert slower_ps > 0

@@ -1,0 +1,51 @@
+"""Number formats: which there are, and the bytes of values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import emuchain
+from emuchain.emulator.common import InputError
+from emuchain.kernels.number import FP16, FP32, NumberFormat, number_formats
+
+COUNTS = st.integers(0, 2**40)
+
+
+def test_formats_are_known_by_their_names_the_longest_first() -> None:
+    assert [*number_formats().values()] == [FP32, FP16]
+    assert all(number.name == name for name, number in number_formats().items())
+
+
+@given(COUNTS, st.integers(1, 64))
+def test_bytes_are_whole_and_hold_the_values(count: int, bits: int) -> None:
+    number = NumberFormat("other", bits)
+    size = number.bytes_of(count)
+    assert 8 * size - 7 <= count * bits <= 8 * size
+    assert count <= number.values_in(size) <= count + 7 // bits
+
+
+@given(st.lists(COUNTS), st.integers(1, 64).filter(lambda bits: 2**40 * bits < 2**63))
+def test_arrays_are_as_numbers(counts: list[int], bits: int) -> None:
+    number, array = NumberFormat("other", bits), np.array(counts, np.int64)
+    assert number.bytes_of(array).tolist() == [number.bytes_of(count) for count in counts]
+    assert number.values_in(array).tolist() == [number.values_in(count) for count in counts]
+    assert number.bytes_of(array).dtype == np.int64
+
+
+def time_ps(precision: str | NumberFormat) -> int:
+    settings = {"devices": 2, "schedule": "gpipe", "engines": "turns", "micro_batch": 8, "samples": 256}
+    planned = emuchain.plan("quick-cifar", "vc709-10g", precision=precision, **settings)
+    return emuchain.simulate(planned).virtual_time_ps
+
+
+def test_times_follow_from_the_bits_alone() -> None:
+    assert time_ps(NumberFormat("other", bits=16)) == time_ps("fp16")
+    assert time_ps("fp16") < time_ps(NumberFormat("other", bits=24)) < time_ps("fp32")
+
+
+def test_an_unknown_format() -> None:
+    with pytest.raises(InputError, match=r"`precision` = 'fp8': should be 'fp32' or 'fp16'"):
+        time_ps("fp8")
