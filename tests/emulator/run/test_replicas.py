@@ -285,7 +285,7 @@ def test_ranks_do_not_matter(
     tmp_path: Path,
     mpiexec: Any,
 ) -> None:
-    """Ranks, one of them without a device, against one process: the same bits, the same time, the same bytes."""
+    """2, 3 and 5 ranks, one without a device, against one process: the same bits, the same time, the same bytes."""
     settings = {"data": str(small_cifar), "test_samples": 7, "network": "quick-cifar", "batch": BATCH, "epochs": 1}
     words = [f"--{key.replace('_', '-')}={value}" for key, value in {**settings, "samples": SAMPLES, **flags}.items()]
     mpiexec(ranks, ["-m", "emuchain", "train", *words, "--out", str(tmp_path / "ranks.h5")])
