@@ -54,11 +54,11 @@ def test_the_document_has_current_values(quick: list[Result]) -> None:
     assert f"of BaPipe's {found.confirmed} of {found.run} (" in tour
 
 
-@pytest.mark.slow
-def test_the_document_has_all_cases_of_tables_1_and_2() -> None:
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", OF_CASES)
+def test_the_document_has_all_cases_of_tables_1_and_2(name: str) -> None:
     lines = (ROOT / "docs" / "validation-bapipe.md").read_text(encoding="utf-8").splitlines()
-    found = list(validate("bapipe", [CLAIMS[name] for name in OF_CASES]))
-    rows = markdown_tables(found)
+    rows = markdown_tables(list(validate("bapipe", [CLAIMS[name]])))
     assert [row for row in rows[: rows.index("")] if row not in lines] == []
 
 

@@ -114,9 +114,11 @@ def test_the_document_has_all_claims_and_current_values(results: dict[str, Resul
 
 
 @pytest.mark.slow
-def test_all_measures_are_in_the_document() -> None:
+def test_all_measures_are_in_the_document(results: dict[str, Result]) -> None:
     rounding = {*arithmetic.MEASURES, "fpdeep-partition-poly"}
-    found = list(validate("fpdeep", CLAIMS.values()))
+    dear = validate("fpdeep", [claim for name, claim in CLAIMS.items() if name not in results])
+    whole = {**results, **{result.claim.id: result for result in dear}}
+    found = [whole[name] for name in CLAIMS]
     text = (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")
     rows = markdown_tables([result for result in found if result.claim.id not in rounding])
     claims, reasons = rows[: rows.index("")], rows[rows.index("", rows.index("") + 1) + 2 :]
