@@ -122,6 +122,7 @@ def run_sweep(
     restart: bool = False,
     as_json: bool = False,
     full: bool = False,
+    ranged: bool = True,
     jobs: int | None = None,
     epoch_images: int = IMAGENET_IMAGES,
 ) -> int:
@@ -136,6 +137,7 @@ def run_sweep(
         restart: begin that file anew.
         as_json: print one JSON object.
         full: print all rows.
+        ranged: say how sure rates and choices are.
         jobs: number of processes; by default one for each core.
         epoch_images: images of an epoch.
 
@@ -224,6 +226,7 @@ def sweep_devices(
     plot: str | None,
     as_json: bool,
     full: bool,
+    ranged: bool = True,
     epoch_images: int = IMAGENET_IMAGES,
     alone: Mapping[str, object] | None = None,
 ) -> int:
@@ -255,5 +258,6 @@ def sweep_devices(
             plot=None if plot is None else pathlib.Path(plot),
             as_json=as_json,
             full=full,
+            ranged=ranged,
             epoch_images=epoch_images,
         )

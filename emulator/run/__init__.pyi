@@ -4,6 +4,7 @@ from .checkpoints import Ended, Keeping, Leader, RunCheckpoints
 from .epochs import train
 from .evaluation import Evaluation, evaluate
 from .placement import Placement, check_needs, needed_bytes
+from .ranges import AnswerRange, pair_range, rate_range, roofs_of, run_range
 from .recorder import Recorder
 from .results import Results, results_of, versions
 from .results_file import read_results, write_results
@@ -30,6 +31,7 @@ from .weights_files import RunWeights, WeightsFile, read_run_weights, read_weigh
 
 __all__ = [
     "PHASES",
+    "AnswerRange",
     "Cause",
     "ChainTrainer",
     "Death",
@@ -86,7 +88,9 @@ __all__ = [
     "limiting_kind",
     "needed_bytes",
     "open_log",
+    "pair_range",
     "prepared_on_all",
+    "rate_range",
     "read_results",
     "read_run_weights",
     "read_weights",
@@ -94,6 +98,8 @@ __all__ = [
     "resource_table",
     "results_of",
     "resumed",
+    "roofs_of",
+    "run_range",
     "run_weights_of",
     "safetensors_image",
     "segments_of",
