@@ -106,6 +106,7 @@ def sweep(
     jobs: int | None = None,
     csv: str | os.PathLike[str] | None = None,
     restart: bool = False,
+    ranged: bool = True,
     **settings: Any,
 ) -> SweepResult:
     """Return the rates of all combinations of values: `.rows`, a list of dictionaries, and `.best`, one of them.
@@ -122,6 +123,7 @@ def sweep(
         jobs: number of processes; by default one for each core.
         csv: a file for the rows; points that it holds are not computed again.
         restart: whether to start that file over.
+        ranged: whether rows have ranges, and the result says how sure its choices are (`choice`, `best_range`).
         **settings: further keys of the configuration that change times, such as batch=[32, 64], schedule="sync".
 
     Raises:
@@ -133,7 +135,7 @@ def sweep(
     path = None if csv is None else pathlib.Path(csv)
     space = Space.of(values, blame="sweep")
     check_files(space.values, csv=csv)
-    return run_space(space, epoch_images, jobs=jobs, csv=path, restart=restart, blame="sweep")
+    return run_space(space, epoch_images, jobs=jobs, csv=path, restart=restart, blame="sweep", ranged=ranged)
 
 
 @overload

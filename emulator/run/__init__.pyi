@@ -4,7 +4,7 @@ from .checkpoints import Ended, Keeping, Leader, RunCheckpoints
 from .epochs import train
 from .evaluation import Evaluation, evaluate
 from .placement import Placement, check_needs, needed_bytes
-from .ranges import AnswerRange, pair_range, rate_range, roofs_of, run_range
+from .ranges import AnswerRange, pair_range, rate_range, roofs_of, run_range, steady_range
 from .recorder import Recorder
 from .results import Results, results_of, versions
 from .results_file import read_results, write_results
@@ -105,6 +105,7 @@ __all__ = [
     "segments_of",
     "simulate",
     "steady_period_ps",
+    "steady_range",
     "steady_state",
     "train",
     "trained_mini_batch",

@@ -80,7 +80,8 @@ class AnswerRange:
 
 def roofs_of(plan: ChainPlan) -> Roofs:
     """Return the roofs of a plan's rate: engines, links, memory ports and exchanges of gradients."""
-    return Roofs.of([*load_parts(plan.timing), *_exchange_parts(plan)], plan.data_parallel.replicas)
+    latency = [{(plan.cluster.range_of(LATENCY),): 0.0}] * (plan.stage_count > 1)  # of what fills, in no steady load
+    return Roofs.of([*load_parts(plan.timing), *_exchange_parts(plan), *latency], plan.data_parallel.replicas)
 
 
 def rate_range(plan: ChainPlan, rate: float | None = None) -> AnswerRange:
@@ -88,7 +89,7 @@ def rate_range(plan: ChainPlan, rate: float | None = None) -> AnswerRange:
     if not plan.times_rows:
         return _timed(plan.cluster, _acting(plan), _action_times(plan)).times(1.0 if rate is None else rate)
     roofs = roofs_of(plan)
-    return _steady(roofs, plan).times(float(roofs.rates({}, 1)[0]) if rate is None else rate)
+    return steady_range(roofs).times(float(roofs.rates({}, 1)[0]) if rate is None else rate)
 
 
 def run_range(simulation: Simulation | PairSimulation) -> AnswerRange:
@@ -100,13 +101,12 @@ def run_range(simulation: Simulation | PairSimulation) -> AnswerRange:
         return rate_range(plan, rate)
     assert isinstance(simulation, Simulation)
     roofs = roofs_of(plan)
-    steady = _steady(roofs, plan)
-    constants = [entry for entry in _acting(plan) if not entry.is_exact]
-    if not constants:
+    steady = steady_range(roofs)
+    if not roofs.constants:
         return steady.times(rate)
     samples = simulation.samples * len(simulation.epoch_ends_ps) / plan.data_parallel.replicas
     rest_ps = max(0.0, simulation.virtual_time_ps - samples * float(roofs.period_ps({})[0]))
-    drawn = {entry: factors(entry) for entry in constants}
+    drawn = {entry: factors(entry) for entry in roofs.constants}
     fills = _fills_ps(plan.timing, drawn) / max(1, plan.steady.fill_ps)
     times = samples * roofs.period_ps(drawn, DRAWS) + rest_ps * fills
     low, high = np.percentile(simulation.virtual_time_ps / times, [LOWEST, HIGHEST])
@@ -136,18 +136,11 @@ def pair_range(plan: PairPlan) -> AnswerRange:
 
 
 def _acting(plan: ChainPlan) -> tuple[ConstantRange, ...]:
-    """Return the constants that times of a plan follow: those of its boards, and those of links if there are any."""
+    """Return the constants that times of boards follow that take actions as a whole."""
     cluster = plan.cluster
-    speeds = (
-        [entry for parts in load_parts(plan.timing) for speed in parts for entry in speed] if plan.times_rows else []
-    )
-    if not plan.times_rows:
-        speeds = [cluster.range_of(key, device) for device in range(plan.devices) for key in (*CLOCK, MEMORY)]
-        speeds += [cluster.range_of(BANDWIDTH)] if plan.devices > 1 else []
-    if plan.stage_count > 1:
-        speeds.append(cluster.range_of(LATENCY))
-    speeds += [entry for parts in _exchange_parts(plan) for speed in parts for entry in speed]
-    return tuple(dict.fromkeys(speeds))
+    entries = [cluster.range_of(key, device) for device in range(plan.devices) for key in (*CLOCK, MEMORY)]
+    entries += [cluster.range_of(key) for key in (BANDWIDTH, LATENCY) if plan.devices > 1]
+    return tuple(dict.fromkeys(entries))
 
 
 _OF_PAIRS = (
@@ -172,7 +165,7 @@ def _classes(constants: Iterable[ConstantRange]) -> dict[str, str]:
     return {entry.key: entry.kind for entry in constants if not entry.is_exact}
 
 
-def _steady(roofs: Roofs, plan: ChainPlan) -> AnswerRange:
+def steady_range(roofs: Roofs) -> AnswerRange:
     """Return the range of a steady rate in multiples of it."""
     drawn = {entry: factors(entry) for entry in roofs.constants}
     nominal = float(roofs.rates({}, 1)[0])
@@ -187,7 +180,7 @@ def _steady(roofs: Roofs, plan: ChainPlan) -> AnswerRange:
         fixed = {entry: np.full(DRAWS, middle(entry)) if entry.key == key else of for entry, of in drawn.items()}
         least, most = ends(fixed)
         shares[key] = _rounded(min(1.0, max(0.0, 1 - (most - least) / (high - low)))) if high > low else 0.0
-    return AnswerRange(low, high, DRAWS, _classes(_acting(plan)), shares)
+    return AnswerRange(low, high, DRAWS, _classes(drawn), shares)
 
 
 def _timed(cluster: Cluster, constants: Iterable[ConstantRange], time_ps: Callable[[Cluster], float]) -> AnswerRange:

@@ -10,6 +10,7 @@ are linear near the constants as they are.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -36,10 +37,10 @@ class Roofs:
 
     speeds: tuple[Speed, ...]
     rows_ps: tuple[tuple[float, ...], ...]
-    replicas: int = 1
+    replicas: float = 1
 
     @classmethod
-    def of(cls, loads: Iterable[Parts], replicas: int = 1) -> Roofs:
+    def of(cls, loads: Iterable[Parts], replicas: float = 1) -> Roofs:
         """Return the roofs of loads, without those that never exceed another."""
         rows = list(loads)
         speeds = tuple(dict.fromkeys(speed for parts in rows for speed in parts))
@@ -50,6 +51,30 @@ class Roofs:
             if not any(all(a >= b for a, b in zip(other, row, strict=True)) for other in kept):
                 kept.append(row)
         return cls(speeds, tuple(kept), replicas)
+
+    @classmethod
+    def of_text(cls, text: str) -> Roofs:
+        """Return the roofs that `text` was made of.
+
+        Raises:
+            ValueError: it was made of none.
+        """
+        try:
+            speeds, rows_ps, replicas = json.loads(text)
+            made = (tuple(ConstantRange(*entry) for entry in speed) for speed in speeds)
+            return cls(tuple(made), tuple(map(tuple, rows_ps)), replicas)
+        except (TypeError, RecursionError) as error:
+            raise ValueError(str(error)) from None
+
+    @property
+    def text(self) -> str:
+        """The roofs as one line of JSON, as files keep them."""
+        speeds = [[dataclasses.astuple(entry) for entry in speed] for speed in self.speeds]
+        return json.dumps([speeds, self.rows_ps, self.replicas], separators=(",", ":"))
+
+    def at_rate(self, rate: float) -> Roofs:
+        """Return roofs under which the rate is this with the constants as they are, and follows them as here."""
+        return dataclasses.replace(self, replicas=rate * float(self.period_ps({})[0]) / 1e12)
 
     @property
     def constants(self) -> tuple[ConstantRange, ...]:

@@ -4,15 +4,16 @@
 that are finished. `result.py` and `findings.py` say what comes out, `picture.py` draws it.
 """
 
+from .choice import Choice, choose
 from .findings import chosen_rows, findings, table_of
-from .measure import FIGURES, Measured, measure
+from .measure import Measured, figures, measure
 from .picture import draw_sweep
 from .result import Series, SweepResult, knee
 from .run import Interrupted, Journal, run_space
 from .space import Point, Space, points_of, sweepable_keys
 
 __all__ = [
-    "FIGURES",
+    "Choice",
     "Interrupted",
     "Journal",
     "Measured",
@@ -20,8 +21,10 @@ __all__ = [
     "Series",
     "Space",
     "SweepResult",
+    "choose",
     "chosen_rows",
     "draw_sweep",
+    "figures",
     "findings",
     "knee",
     "measure",
