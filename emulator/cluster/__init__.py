@@ -15,7 +15,7 @@ from .load import (
     load_named,
 )
 from .uncertainty import ConstantRange, RangeClass, find_range
-from .varied import BANDWIDTH, CLOCK, LATENCY, MEMORY, varied, varied_board
+from .varied import BANDWIDTH, CLOCK, LATENCY, MEMORY, varied, varied_board, varied_link
 
 __all__ = [
     "BANDWIDTH",
@@ -47,4 +47,5 @@ __all__ = [
     "lut_multipliers",
     "varied",
     "varied_board",
+    "varied_link",
 ]

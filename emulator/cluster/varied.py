@@ -6,7 +6,7 @@ A constant has one factor on all boards: its quantile is the same on each, withi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias, TypeVar
 
 from .board import Board
@@ -34,13 +34,6 @@ BoardT = TypeVar("BoardT", bound=Board)
 def varied(cluster: Cluster, factor: Factor) -> Cluster:
     """Return a cluster with all constants of boards and links multiplied by their factors; counts stay."""
 
-    def of_links(link: Link) -> Link:
-        return dataclasses.replace(
-            link,
-            bandwidth_mbps=_at_least_one(link.bandwidth_mbps * factor(cluster.range_of(BANDWIDTH))),
-            latency_ps=round(link.latency_ps * factor(cluster.range_of(LATENCY))),
-        )
-
     over = cluster.own_interconnect
     if over is not None:
         over = dataclasses.replace(
@@ -53,9 +46,19 @@ def varied(cluster: Cluster, factor: Factor) -> Cluster:
     return dataclasses.replace(
         cluster,
         boards=tuple(varied_board(board, factor) for board in cluster.boards),
-        link=of_links(cluster.link),
-        own_links=tuple(map(of_links, cluster.own_links)),
+        link=varied_link(cluster.link, factor, cluster.ranges),
+        own_links=tuple(varied_link(link, factor, cluster.ranges) for link in cluster.own_links),
         own_interconnect=over,
+    )
+
+
+def varied_link(link: Link, factor: Factor, ranges: Iterable[ConstantRange]) -> Link:
+    """Return a link with bandwidth and latency multiplied by their factors; `ranges` are those that are given."""
+    bandwidth, latency = (find_range(key, ranges) for key in (BANDWIDTH, LATENCY))
+    return dataclasses.replace(
+        link,
+        bandwidth_mbps=_at_least_one(link.bandwidth_mbps * factor(bandwidth)),
+        latency_ps=round(link.latency_ps * factor(latency)),
     )
 
 

@@ -91,7 +91,7 @@ def run_simulation(
     `trace` has the flags of a trace; it shows the run as it is. Without `epoch_images`, text has an epoch of the
     network's data set, or none where that is not known, and JSON has one of ImageNet.
 
-    The steady state is drawn into the file `plot`, if one is given. If they are `ranged`, answers say how sure they are.
+    The steady state is drawn into the file `plot`, if one is given. If it is `ranged`, the answer says how sure it is.
 
     Raises:
         InputError: the configuration, `what_if` or `trace` is invalid.

@@ -4,7 +4,17 @@ from .checkpoints import Ended, Keeping, Leader, RunCheckpoints
 from .epochs import train
 from .evaluation import Evaluation, evaluate
 from .placement import Placement, check_needs, needed_bytes
-from .ranges import AnswerRange, pair_range, rate_range, roofs_of, run_range, steady_range
+from .ranges import (
+    AnswerRange,
+    Slopes,
+    by_slopes,
+    drawn_range,
+    pair_range,
+    rate_range,
+    roofs_of,
+    run_range,
+    steady_range,
+)
 from .recorder import Recorder
 from .results import Results, results_of, versions
 from .results_file import read_results, write_results
@@ -64,6 +74,7 @@ __all__ = [
     "RunWeights",
     "Segment",
     "Simulation",
+    "Slopes",
     "SteadyState",
     "StepLog",
     "StepResult",
@@ -74,11 +85,13 @@ __all__ = [
     "Weights",
     "WeightsFile",
     "WiderLinks",
+    "by_slopes",
     "cause_of",
     "check_needs",
     "checkpoints_of",
     "draining_limits",
     "draining_share",
+    "drawn_range",
     "ending_together",
     "evaluate",
     "exchange_table",

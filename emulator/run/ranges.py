@@ -107,23 +107,37 @@ def run_range(simulation: Simulation | PairSimulation) -> AnswerRange:
     samples = simulation.samples * len(simulation.epoch_ends_ps) / plan.data_parallel.replicas
     rest_ps = max(0.0, simulation.virtual_time_ps - samples * float(roofs.period_ps({})[0]))
     drawn = {entry: factors(entry) for entry in roofs.constants}
-    fills = _fills_ps(plan.timing, drawn) / max(1, plan.steady.fill_ps)
+    filling = by_slopes(drawn, lambda given: fill_ps(varied_timing(plan.timing, given)))
+    fills = filling.times_ps(drawn) / max(1, plan.steady.fill_ps)
     times = samples * roofs.period_ps(drawn, DRAWS) + rest_ps * fills
     low, high = np.percentile(simulation.virtual_time_ps / times, [LOWEST, HIGHEST])
     return dataclasses.replace(steady, low=float(low), high=float(high)).times(rate)
 
 
-def _fills_ps(timing: Timing, drawn: Mapping[ConstantRange, Floats]) -> Floats:
-    """Return the fill time in each draw, by its slopes where all constants are in the middle of their ranges."""
-    middles = {entry: middle(entry) for entry in drawn}
-    middle_ps = fill_ps(varied_timing(timing, middles))
-    fills = np.full(DRAWS, float(middle_ps))
-    for entry, of in drawn.items():
-        at, way = middles[entry], 1 if slows(entry.key) else -1
-        slower = {**middles, entry: at * (1 + _STEP) ** way}
-        slope_ps = (fill_ps(varied_timing(timing, slower)) - middle_ps) / _STEP
-        fills += slope_ps * ((of / at) ** way - 1)
-    return fills
+def by_slopes(constants: Iterable[ConstantRange], time_ps: Callable[[Given], float]) -> Slopes:
+    """Return a time as a function of constants, by its slopes where all are in the middle of their ranges."""
+    middles = {entry: middle(entry) for entry in constants if not entry.is_exact}
+    middle_ps, slopes = time_ps(middles), {}
+    for entry, at in middles.items():
+        slower = {**middles, entry: at * ((1 + _STEP) if slows(entry.key) else 1 / (1 + _STEP))}
+        slopes[entry] = (time_ps(slower) - middle_ps) / _STEP
+    return Slopes(middle_ps, slopes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Slopes:
+    """A time in ps where all constants are in the middle of their ranges, and how much longer for each share slower."""
+
+    middle_ps: float
+    slopes_ps: Mapping[ConstantRange, float]
+
+    def times_ps(self, drawn: Mapping[ConstantRange, Floats]) -> Floats:
+        """Return the time in each draw of the factors of all constants."""
+        times = np.full(DRAWS, float(self.middle_ps))
+        for entry, slope_ps in self.slopes_ps.items():
+            faster = drawn[entry] / middle(entry)
+            times += slope_ps * ((faster if slows(entry.key) else 1 / faster) - 1)
+        return times
 
 
 def pair_range(plan: PairPlan) -> AnswerRange:
@@ -167,14 +181,21 @@ def _classes(constants: Iterable[ConstantRange]) -> dict[str, str]:
 
 def steady_range(roofs: Roofs) -> AnswerRange:
     """Return the range of a steady rate in multiples of it."""
-    drawn = {entry: factors(entry) for entry in roofs.constants}
     nominal = float(roofs.rates({}, 1)[0])
+    return drawn_range(roofs.constants, lambda drawn: roofs.rates(drawn) / nominal)
+
+
+def drawn_range(
+    constants: Iterable[ConstantRange], rates_of: Callable[[Mapping[ConstantRange, Floats]], Floats]
+) -> AnswerRange:
+    """Return the range of what `rates_of` returns for the draws of the factors of some constants."""
+    drawn = {entry: factors(entry) for entry in constants if not entry.is_exact}
 
     def ends(given: Mapping[ConstantRange, Floats]) -> tuple[float, float]:
-        low, high = np.percentile(roofs.rates(given) / nominal, [LOWEST, HIGHEST])
+        low, high = np.percentile(rates_of(given), [LOWEST, HIGHEST])
         return float(low), float(high)
 
-    low, high = ends(drawn) if drawn else (1.0, 1.0)
+    low, high = ends(drawn)
     shares = {}
     for key in dict.fromkeys(entry.key for entry in drawn):
         fixed = {entry: np.full(DRAWS, middle(entry)) if entry.key == key else of for entry, of in drawn.items()}

@@ -1,5 +1,6 @@
 from .comparison import METRICS, Comparison, Metric, compare_methods, draw_comparison
 from .exchange import ExchangeTimes, draw_exchanges, exchange_times, groups_of
+from .explored import Explored, explored
 from .methods import Method, whole_layers
 from .retime import Retiming, label_of, retime
 from .topology import Ports, Topology, chain_topology, direct_topology, draw_topologies, section
@@ -11,6 +12,7 @@ __all__ = [
     "Compared",
     "Comparison",
     "ExchangeTimes",
+    "Explored",
     "Method",
     "Metric",
     "Outcome",
@@ -27,6 +29,7 @@ __all__ = [
     "draw_exchanges",
     "draw_topologies",
     "exchange_times",
+    "explored",
     "groups_of",
     "label_of",
     "parse_what_if",

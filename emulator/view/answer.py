@@ -17,7 +17,7 @@ _NEXT = "next: "
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A line of an answer; an optional one is left out where there is no room, for which one `beside` does not count."""
+    """A line of an answer; an optional one is left out where there is no room, in which one `beside` takes none."""
 
     text: str
     optional: bool = False
