@@ -1,15 +1,16 @@
-from .emulator.api import evaluate, export, plan, results, retime, simulate, sweep, train
+from .emulator.api import evaluate, export, plan, rate_range, results, retime, simulate, sweep, train
 from .emulator.cluster import Cluster, load_cluster
 from .emulator.common import InputError
 from .emulator.data import Dataset, load_data
 from .emulator.network import Network, load_network
 from .emulator.plan import ChainPlan, PairPlan, Plan
-from .emulator.run import Evaluation, PairSimulation, Results, Simulation, SteadyState, steady_state
+from .emulator.run import AnswerRange, Evaluation, PairSimulation, Results, Simulation, SteadyState, steady_state
 from .emulator.studies import Retiming
 
 __version__: str
 
 __all__ = [
+    "AnswerRange",
     "ChainPlan",
     "Cluster",
     "Dataset",
@@ -30,6 +31,7 @@ __all__ = [
     "load_data",
     "load_network",
     "plan",
+    "rate_range",
     "results",
     "retime",
     "simulate",

@@ -21,6 +21,7 @@ from .config import roles
 from .data import Dataset
 from .plan import ChainPlan, PairPlan, Plan, epoch_samples, plan_run
 from .run import (
+    AnswerRange,
     EpochResult,
     Evaluation,
     PairSimulation,
@@ -31,13 +32,16 @@ from .run import (
     Weights,
     WeightsFile,
     ending_together,
+    pair_range,
     prepared_on_all,
     read_results,
     read_run_weights,
     resumed,
+    run_range,
     run_weights_of,
 )
 from .run import evaluate as evaluate_weights
+from .run import rate_range as range_of_plan
 from .run import simulate as run_simulation
 from .studies import Retiming, label_of
 from .studies import retime as retime_results
@@ -136,6 +140,22 @@ def sweep(
     space = Space.of(values, blame="sweep")
     check_files(space.values, csv=csv)
     return run_space(space, epoch_images, jobs=jobs, csv=path, restart=restart, blame="sweep", ranged=ranged)
+
+
+def rate_range(run: Plan | Simulation | PairSimulation) -> AnswerRange:
+    """Return between what rates a plan or a simulation lies in nine of ten cases, as the ranges of its constants say.
+
+    `low` and `high` are in samples per second, `classes` and `share_of_width` by constant.
+
+    Args:
+        run: from `plan`, whose rate is the steady one, or from `simulate`, with filling and draining.
+    """
+    if isinstance(run, PairPlan):
+        return pair_range(run).times(run.samples_per_s)
+    if isinstance(run, Simulation | PairSimulation):
+        return run_range(run)
+    assert isinstance(run, ChainPlan)
+    return range_of_plan(run)
 
 
 @overload

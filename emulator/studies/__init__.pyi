@@ -1,3 +1,4 @@
+from .compared import MethodRanges, method_ranges
 from .comparison import METRICS, Comparison, Metric, compare_methods, draw_comparison
 from .exchange import ExchangeTimes, draw_exchanges, exchange_times, groups_of
 from .explored import Explored, explored
@@ -14,6 +15,7 @@ __all__ = [
     "ExchangeTimes",
     "Explored",
     "Method",
+    "MethodRanges",
     "Metric",
     "Outcome",
     "Ports",
@@ -32,6 +34,7 @@ __all__ = [
     "explored",
     "groups_of",
     "label_of",
+    "method_ranges",
     "parse_what_if",
     "retime",
     "section",
