@@ -65,7 +65,8 @@ class AnswerRange:
 
     def times(self, rate: float) -> AnswerRange:
         """Return the range of a rate, where this is that of its multiples."""
-        return dataclasses.replace(self, low=_rounded(self.low * rate), high=_rounded(self.high * rate))
+        low, high = (rate if end == 1 else _rounded(end * rate) for end in (self.low, self.high))
+        return dataclasses.replace(self, low=low, high=high)
 
     @property
     def reversed(self) -> AnswerRange:
