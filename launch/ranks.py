@@ -102,7 +102,7 @@ class MpiRanks:
         return self.size > 1 and len(self._on_this_host) <= self._cores
 
     def share_processors(self, work: Sequence[int]) -> None:
-        """Where ranks outnumber this host's processors, take a part that is as this rank's `work`, given by rank."""
+        """Share this host's processors, where ranks outnumber them, in proportion to `work`, which is given by rank."""
         if len(self._on_this_host) > self._cores:
             be_nicer(niceness(work[self.rank], max(work[rank] for rank in self._on_this_host)), self._niceness)
 

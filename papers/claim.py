@@ -9,6 +9,8 @@ quantity = "performance per FPGA"
 value = 1197                               # as published
 unit = "GOPS"
 setting = "FPDeep, VGG-16, 15 FPGAs"
+measure = "gops('vgg16')"                  # a formula (formula.py); or MEASURES of the paper's files have the id
+how = "mean of 15"                         # the note of a formula of constants alone
 expect = { near = 1197, tolerance = 0.05 } # of the measure; or `not_run`: why there is none
 null = 1200                                # what a guess without the model gives, where one is known
 same_as = "fpdeep-..."                     # the row that says the same; only one of them is counted
@@ -94,6 +96,8 @@ class Claim(Model):
     value: Value
     unit: str = ""
     setting: str = ""
+    measure: str | None = None
+    how: str = ""
     expect: Expect | None = None
     not_run: str | None = None
     null: Value = None
@@ -104,6 +108,8 @@ class Claim(Model):
     def _run_or_not(self) -> Claim:
         if (self.expect is None) == (self.not_run is None):
             raise ValueError(f"{self.id}: must have either `expect` or `not_run`")
+        if (self.measure and self.not_run) or (self.how and not self.measure):
+            raise ValueError(f"{self.id}: `measure` stands with `expect`, and `how` with `measure`")
         return self
 
 

@@ -90,26 +90,26 @@ def _print_sensitivity(paper: str, claims: Sequence[Claim], as_json: bool, markd
     from . import blind_predictions, sensitivities
     from . import sensitivity_tables as tables
 
-    found = sensitivities(paper, claims, functools.partial(point_progress, "measuring"))
+    rows = sensitivities(paper, claims, functools.partial(point_progress, "measuring"))
     blind = blind_predictions(paper)
     by_id = {claim.id: claim for claim in claims}
     if as_json:
-        print(json.dumps(tables.sensitivity_as_json(found, blind), indent=2))
+        print(json.dumps(tables.sensitivity_as_json(rows, blind), indent=2))
         return
     if markdown:
-        print("\n".join(tables.sensitivity_markdown(found, by_id, blind)))
+        print("\n".join(tables.sensitivity_markdown(rows, by_id, blind)))
         return
-    turning = tables.turning_rows(found, by_id)
-    most = max(found, key=lambda each: len(each.hanging)).constant.name
+    turning = tables.turning_rows(rows, by_id)
+    most = max(rows, key=lambda row: len(row.hanging)).constant.name
     print_answer(
         [
-            tables.headline(found),
+            tables.headline(rows),
             f"most claims depend on {most}",
             *([tables.blind_headline(blind)] if blind else []),
             next_line(f"emuchain validate {paper}"),
         ]
     )
-    table("constants", tables.CONSTANT_COLUMNS, tables.constant_rows(found), left=("fitted to",), names=("constant",))
+    table("constants", tables.CONSTANT_COLUMNS, tables.constant_rows(rows), left=("fitted to",), names=("constant",))
     if turning:
         claim, *words = tables.TURNING_COLUMNS
         table("verdicts that change", tables.TURNING_COLUMNS, turning, left=words, names=[claim])
@@ -139,15 +139,15 @@ def _print_tables(paper: str, results: Sequence[Result]) -> None:
     if ran:
         table("verdicts by class", tables.CLASS_COLUMNS, tables.class_rows(results), names=("class",))
     *columns, _ = tables.COLUMNS
-    for each in Class:
-        of_class = [tables.cells(result)[:-1] for result in ran if result.claim.row_class is each]
+    for row_class in Class:
+        of_class = [tables.cells(result)[:-1] for result in ran if result.claim.row_class is row_class]
         if of_class:
             rows = [[claim, *map(_cut, others)] for claim, *others in of_class]
             words = ("published", "ours", "verdict")
-            table(f"{paper}, {each.value}: published and measured", columns, rows, left=words, names=("claim",))
+            table(f"{paper}, {row_class.value}: published and measured", columns, rows, left=words, names=("claim",))
     print()
-    for why, of in tables.by_explanation(results, confirmed=False).items():
-        measured = [f"{each.claim.id}{f' ({each.how})' if each.how else ''}" for each in of]
+    for why, alike in tables.by_explanation(results, confirmed=False).items():
+        measured = [f"{result.claim.id}{f' ({result.how})' if result.how else ''}" for result in alike]
         say(f"{'; '.join(measured)}: {why}")
     for reason, left_out in tables.by_reason(results).items():
         more = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""

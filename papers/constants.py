@@ -16,7 +16,7 @@ from typing import Generic, ParamSpec, TypeVar
 from ..emulator.cluster import Cluster, load_cluster
 
 Parameters = ParamSpec("Parameters")
-Found = TypeVar("Found")
+Kept = TypeVar("Kept")
 
 Changes = tuple[tuple[str, object], ...]
 _IN_FORCE: ContextVar[Changes] = ContextVar("changes", default=())
@@ -68,15 +68,15 @@ def cluster_of(name: str, **more: object) -> Cluster:
     return load_cluster(name, changed(**more))
 
 
-class kept(Generic[Parameters, Found]):  # a decorator
+class kept(Generic[Parameters, Kept]):  # a decorator
     """A function whose results are kept by its arguments and the changes in force."""
 
-    def __init__(self, function: Callable[Parameters, Found]) -> None:
+    def __init__(self, function: Callable[Parameters, Kept]) -> None:
         self._function = function
-        self._results: dict[object, Found] = {}
+        self._results: dict[object, Kept] = {}
         functools.update_wrapper(self, function)
 
-    def __call__(self, *args: Parameters.args, **keys: Parameters.kwargs) -> Found:
+    def __call__(self, *args: Parameters.args, **keys: Parameters.kwargs) -> Kept:
         place = _IN_FORCE.get(), args, tuple(sorted(keys.items()))
         if place not in self._results:
             self._results[place] = self._function(*args, **keys)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from ..emulator.common import InputError, own_folder
 from ..kernels import modules
 from .claim import Claim, Expect, Measure, NoEvidence, Value, load_claims
+from .formula import Formulas
 
 Draw = Callable[[pathlib.Path], None]
 """Draws a figure into a file; raises NoEvidence where there is nothing to draw."""
@@ -53,9 +54,9 @@ def judge(expect: Expect, ours: Value) -> tuple[Verdict, float | None]:
     if key == "equals":
         good = ours == wanted
     elif key == "between":
-        good = bool(_as_list(ours)) and all(wanted[0] <= each <= wanted[1] for each in _as_list(ours))
+        good = bool(_as_list(ours)) and all(wanted[0] <= number <= wanted[1] for number in _as_list(ours))
     else:
-        good = bool(_as_list(ours)) and all(_COMPARISONS[key](each, wanted) for each in _as_list(ours))
+        good = bool(_as_list(ours)) and all(_COMPARISONS[key](number, wanted) for number in _as_list(ours))
     return (Verdict.HOLDS if good else Verdict.FAILS), None
 
 
@@ -81,9 +82,15 @@ def _deviation(wanted: list[float], ours: list[float]) -> float:
 
 @functools.cache
 def measures(paper: str) -> Mapping[str, Measure]:
-    """Return a paper's measures by the ids of its claims: `MEASURES` of each module in its folder."""
+    """Return a paper's measures by the ids of its claims: `MEASURES` of each module in its folder, and formulas."""
     topics = modules(f"{__package__}.{paper}")
-    return {name: measure for topic in topics for name, measure in getattr(topic, "MEASURES", {}).items()}
+    coded = {name: measure for topic in topics for name, measure in getattr(topic, "MEASURES", {}).items()}
+    formulas = Formulas.of_files(topics)
+    return coded | {
+        name: functools.partial(formulas.measure, claim.measure, claim.how)
+        for name, claim in load_claims(paper).items()
+        if claim.measure is not None
+    }
 
 
 @dataclasses.dataclass(frozen=True)

@@ -39,7 +39,7 @@ class Sensitivity:
     @property
     def turning(self) -> dict[str, tuple[Verdict, ...]]:
         """The rows whose verdict is not the same at all values."""
-        return {name: found for name, found in self.verdicts.items() if len(set(found)) > 1}
+        return {name: verdicts for name, verdicts in self.verdicts.items() if len(set(verdicts)) > 1}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Blind:
 
 
 def blind_predictions(paper: str) -> list[Blind]:
-    """Return a paper's blind predictions, if it has any: those of its file blind.py."""
+    """Return a paper's blind predictions, if it has any: those of a file with `blind_predictions`."""
     topics = [topic for topic in modules(f"{__package__}.{paper}") if hasattr(topic, "blind_predictions")]
     return [blind for topic in topics for blind in topic.blind_predictions()]
 
@@ -98,8 +98,8 @@ def sensitivities(
     rows: list[dict[str, Row]] = [{} for _ in tasks]
     try:
         with announce(len(tasks), 0) as advance:
-            for place, found in in_parallel(SingleProcess(), jobs or usable_cores(), _rows, tasks):
-                rows[place] = found
+            for place, measured_rows in in_parallel(SingleProcess(), jobs or usable_cores(), _rows, tasks):
+                rows[place] = measured_rows
                 advance()
     except WorkerLost as error:
         raise InputError(str(error)) from None
@@ -112,7 +112,7 @@ def _rows(task: tuple[str, tuple[str, ...], str, float]) -> dict[str, Row]:
     paper, names, key, value = task
     known = load_claims(paper)
     with in_force({key: value}):
-        return {found.claim.id: (found.verdict, found.ours) for found in validate(paper, [known[n] for n in names])}
+        return {result.claim.id: (result.verdict, result.ours) for result in validate(paper, [known[n] for n in names])}
 
 
 def _sensitivity(constant: Constant, rows: Sequence[Mapping[str, Row]]) -> Sensitivity:

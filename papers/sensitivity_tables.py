@@ -18,113 +18,111 @@ TURNING_COLUMNS = ("claim", "class", "constant", "verdicts")
 BLIND_COLUMNS = ("fitted to", "DSP share", "predicted", "published", "ours", "deviation", "deviation of a guess")
 
 
-def headline(found: Sequence[Sensitivity]) -> str:
+def headline(rows: Sequence[Sensitivity]) -> str:
     """Return how many claims depend on constants, and how many verdicts change, as a line."""
-    hanging = {name for each in found for name in each.hanging}
-    turning = {name for each in found for name in each.turning}
-    fitted = sum(bool(each.constant.fitted_to) for each in found)
+    hanging = {name for row in rows for name in row.hanging}
+    turning = {name for row in rows for name in row.turning}
+    fitted = sum(bool(row.constant.fitted_to) for row in rows)
     return (
         f"{plural(len(hanging), 'claim')} depend{'s' * (len(hanging) == 1)} on"
-        f" {plural(len(found), 'constant')}, of which {fitted} {'was' if fitted == 1 else 'were'} fitted;"
+        f" {plural(len(rows), 'constant')}, of which {fitted} {'was' if fitted == 1 else 'were'} fitted;"
         f" {plural(len(turning), 'verdict')} change{'s' * (len(turning) == 1)} within their ranges"
     )
 
 
-def constant_rows(found: Sequence[Sensitivity]) -> list[list[str]]:
+def constant_rows(rows: Sequence[Sensitivity]) -> list[list[str]]:
     """Return a row for each constant, under `CONSTANT_COLUMNS`."""
     return [
         [
-            each.constant.name,
-            f"{each.constant.default:g}",
-            f"{min(each.constant.values):g} to {max(each.constant.values):g}",
-            each.constant.fitted_to or "-",
-            str(len(each.hanging)),
-            str(len(each.turning)),
+            row.constant.name,
+            f"{row.constant.default:g}",
+            f"{min(row.constant.values):g} to {max(row.constant.values):g}",
+            row.constant.fitted_to or "-",
+            str(len(row.hanging)),
+            str(len(row.turning)),
         ]
-        for each in found
+        for row in rows
     ]
 
 
-def turning_rows(found: Sequence[Sensitivity], claims: Mapping[str, Claim]) -> list[list[str]]:
+def turning_rows(rows: Sequence[Sensitivity], claims: Mapping[str, Claim]) -> list[list[str]]:
     """Return a row for each verdict that changes, under `TURNING_COLUMNS`."""
     return [
-        [name, claims[name].row_class.value, each.constant.name, _ranges(each.constant, verdicts)]
-        for each in found
-        for name, verdicts in each.turning.items()
+        [name, claims[name].row_class.value, row.constant.name, _ranges(row.constant, verdicts)]
+        for row in rows
+        for name, verdicts in row.turning.items()
     ]
 
 
 def _ranges(constant: Constant, verdicts: Sequence[Verdict]) -> str:
     """Return the verdicts with the values at which they hold: within 0.82 to 0.84, off 0.85."""
     said = []
-    for verdict, group in itertools.groupby(zip(constant.values, verdicts, strict=True), key=lambda each: each[1]):
+    for verdict, group in itertools.groupby(zip(constant.values, verdicts, strict=True), key=lambda pair: pair[1]):
         values = [f"{value:g}" for value, _ in group]
         said.append(f"{verdict.value} {values[0]}{f' to {values[-1]}' if len(values) > 1 else ''}")
     return ", ".join(said)
 
 
-def blind_rows(found: Sequence[Blind]) -> list[list[str]]:
+def blind_rows(predictions: Sequence[Blind]) -> list[list[str]]:
     """Return a row for each blind prediction, under `BLIND_COLUMNS`."""
     return [
         [
-            each.fitted_to,
-            f"{each.dsp_share:.3f}",
-            f"{each.network} {each.figure}",
-            f"{each.published:g}",
-            f"{each.predicted:.4g}",
-            f"{100 * each.deviation:+.1f} %",
-            f"{100 * each.guess_deviation:+.1f} %",
+            prediction.fitted_to,
+            f"{prediction.dsp_share:.3f}",
+            f"{prediction.network} {prediction.figure}",
+            f"{prediction.published:g}",
+            f"{prediction.predicted:.4g}",
+            f"{100 * prediction.deviation:+.1f} %",
+            f"{100 * prediction.guess_deviation:+.1f} %",
         ]
-        for each in found
+        for prediction in predictions
     ]
 
 
-def blind_headline(found: Sequence[Blind]) -> str:
+def blind_headline(predictions: Sequence[Blind]) -> str:
     """Return how the blind predictions compare with guesses, as a line."""
-    better = sum(abs(each.deviation) < abs(each.guess_deviation) for each in found)
-    worst = max(abs(each.deviation) for each in found)
+    better = sum(abs(prediction.deviation) < abs(prediction.guess_deviation) for prediction in predictions)
+    worst = max(abs(prediction.deviation) for prediction in predictions)
     return (
         f"blind predictions of Table 6 from one network's row: at most {100 * worst:.1f} % off;"
-        f" nearer than a guess in {better} of {len(found)}"
+        f" nearer than a guess in {better} of {len(predictions)}"
     )
 
 
-def sensitivity_markdown(
-    found: Sequence[Sensitivity], claims: Mapping[str, Claim], blind: Sequence[Blind]
-) -> list[str]:
+def sensitivity_markdown(rows: Sequence[Sensitivity], claims: Mapping[str, Claim], blind: Sequence[Blind]) -> list[str]:
     """Return lines of Markdown: constants, verdicts that change, and blind predictions, if there are any."""
-    lines = [*markdown(CONSTANT_COLUMNS, constant_rows(found)), "", headline(found), ""]
-    lines += markdown(TURNING_COLUMNS, turning_rows(found, claims))
+    lines = [*markdown(CONSTANT_COLUMNS, constant_rows(rows)), "", headline(rows), ""]
+    lines += markdown(TURNING_COLUMNS, turning_rows(rows, claims))
     if blind:
         lines += ["", *markdown(BLIND_COLUMNS, blind_rows(blind)), "", blind_headline(blind)]
     return lines
 
 
-def sensitivity_as_json(found: Sequence[Sensitivity], blind: Sequence[Blind]) -> dict[str, Any]:
+def sensitivity_as_json(rows: Sequence[Sensitivity], blind: Sequence[Blind]) -> dict[str, Any]:
     """Return constants with the verdicts of claims that depend on them, and the blind predictions, as JSON's values."""
     return {
         "constants": [
             {
-                "key": each.constant.key,
-                "default": each.constant.default,
-                "values": list(each.constant.values),
-                "why": each.constant.why,
-                "fitted_to": each.constant.fitted_to,
-                "verdicts": {name: [v.value for v in verdicts] for name, verdicts in each.verdicts.items()},
-                "turning": list(each.turning),
+                "key": row.constant.key,
+                "default": row.constant.default,
+                "values": list(row.constant.values),
+                "why": row.constant.why,
+                "fitted_to": row.constant.fitted_to,
+                "verdicts": {name: [v.value for v in verdicts] for name, verdicts in row.verdicts.items()},
+                "turning": list(row.turning),
             }
-            for each in found
+            for row in rows
         ],
         "blind": [
             {
-                "fitted_to": each.fitted_to,
-                "dsp_share": each.dsp_share,
-                "network": each.network,
-                "figure": each.figure,
-                "published": each.published,
-                "predicted": each.predicted,
-                "guess": each.guess,
+                "fitted_to": prediction.fitted_to,
+                "dsp_share": prediction.dsp_share,
+                "network": prediction.network,
+                "figure": prediction.figure,
+                "published": prediction.published,
+                "predicted": prediction.predicted,
+                "guess": prediction.guess,
             }
-            for each in blind
+            for prediction in blind
         ],
     }

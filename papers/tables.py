@@ -53,8 +53,10 @@ def count(results: Iterable[Result]) -> Count:
 
 def by_class(results: Sequence[Result]) -> dict[Class, Count]:
     """Return the counts of each class that has rows."""
-    found = {each: count(result for result in results if result.claim.row_class is each) for each in Class}
-    return {each: counts for each, counts in found.items() if counts.rows}
+    counts_by_class = {
+        row_class: count(result for result in results if result.claim.row_class is row_class) for row_class in Class
+    }
+    return {row_class: counts for row_class, counts in counts_by_class.items() if counts.rows}
 
 
 COLUMNS = ("claim", "published", "ours", "deviation", "verdict", "class")
@@ -66,57 +68,67 @@ CLASS_COLUMNS = (
 
 def headline(results: Sequence[Result]) -> str:
     """Return how many predictions are confirmed, as a line."""
-    found = by_class(results).get(Class.PREDICTION)
-    if found is None or not found.run:
+    predictions = by_class(results).get(Class.PREDICTION)
+    if predictions is None or not predictions.run:
         return "predictions: none of these rows"
     said = []
-    if found.figures:
-        said.append(f"{found.verdicts[Verdict.WITHIN]} of {found.figures} figures are within tolerance")
-    if found.run > found.figures:
-        said.append(f"{found.verdicts[Verdict.HOLDS]} of {found.run - found.figures} statements hold")
-    guessed = f"; {found.guessed} of them no better than a guess" if found.guessed else ""
-    return f"predictions: {found.confirmed} of {found.run} confirmed ({', '.join(said)}{guessed})"
+    if predictions.figures:
+        said.append(f"{predictions.verdicts[Verdict.WITHIN]} of {predictions.figures} figures are within tolerance")
+    if predictions.run > predictions.figures:
+        said.append(f"{predictions.verdicts[Verdict.HOLDS]} of {predictions.run - predictions.figures} statements hold")
+    guessed = f"; {predictions.guessed} of them no better than a guess" if predictions.guessed else ""
+    return f"predictions: {predictions.confirmed} of {predictions.run} confirmed ({', '.join(said)}{guessed})"
 
 
 def others(results: Sequence[Result]) -> str:
     """Return what was confirmed of the other classes, which could hardly fail, and what was not run, as a line."""
-    found = by_class(results)
-    counts = [(each.value, of) for each, of in found.items() if each is not Class.PREDICTION and of.run]
-    said = [f"{name} {of.confirmed} of {of.run}" for name, of in counts]
+    counts_by_class = by_class(results)
+    counts = [
+        (row_class.value, class_counts)
+        for row_class, class_counts in counts_by_class.items()
+        if row_class is not Class.PREDICTION and class_counts.run
+    ]
+    said = [f"{name} {class_counts.confirmed} of {class_counts.run}" for name, class_counts in counts]
     left_out = sum(not result.is_run for result in results)
     return f"other classes: {', '.join(said) or 'none'}; {left_out} not run"
 
 
 def class_rows(results: Sequence[Result]) -> list[list[str]]:
     """Return the rows of the table by class, under `CLASS_COLUMNS`, with the sum of all as the last one."""
-    found = {each.value: of for each, of in by_class(results).items()}
-    return [_class_row(name, of) for name, of in {**found, "all": count(results)}.items()]
+    counts_by_class = {row_class.value: class_counts for row_class, class_counts in by_class(results).items()}
+    return [_class_row(name, class_counts) for name, class_counts in {**counts_by_class, "all": count(results)}.items()]
 
 
-def _class_row(name: str, of: Count) -> list[str]:
+def _class_row(name: str, counted: Count) -> list[str]:
     verdicts = (Verdict.WITHIN, Verdict.OFF, Verdict.HOLDS, Verdict.FAILS)
-    counts = (of.rows, of.run, *(of.verdicts[verdict] for verdict in verdicts), of.guessed, of.repeated)
+    counts = (
+        counted.rows,
+        counted.run,
+        *(counted.verdicts[verdict] for verdict in verdicts),
+        counted.guessed,
+        counted.repeated,
+    )
     return [name, *map(str, counts)]
 
 
 def by_explanation(results: Sequence[Result], *, confirmed: bool) -> dict[str, list[Result]]:
     """Group claims by explanation: those that were not confirmed, or confirmed ones that still have an explanation."""
-    found: dict[str, list[Result]] = {}
+    groups: dict[str, list[Result]] = {}
     for result in results:
         if result.is_run and result.verdict.is_good is confirmed:
-            found.setdefault(result.claim.explanation or "not explained", []).append(result)
+            groups.setdefault(result.claim.explanation or "not explained", []).append(result)
     if confirmed:
-        found.pop("not explained", None)
-    return found
+        groups.pop("not explained", None)
+    return groups
 
 
 def by_reason(results: Sequence[Result]) -> dict[str, list[Result]]:
     """Group the claims that were not run by reason."""
-    found: dict[str, list[Result]] = {}
+    groups: dict[str, list[Result]] = {}
     for result in results:
         if not result.is_run:
-            found.setdefault(result.how, []).append(result)
-    return found
+            groups.setdefault(result.how, []).append(result)
+    return groups
 
 
 def cells(result: Result) -> list[str]:
@@ -135,7 +147,7 @@ def cells(result: Result) -> list[str]:
 def _shown(value: Any) -> str:
     """Format a figure to four significant digits, a list with commas."""
     if isinstance(value, (list, tuple)):
-        return ", ".join(f"[{_shown(each)}]" if isinstance(each, list) else _shown(each) for each in value)
+        return ", ".join(f"[{_shown(part)}]" if isinstance(part, list) else _shown(part) for part in value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -150,10 +162,13 @@ def markdown_tables(results: Sequence[Result]) -> list[str]:
         "confirmed, but": by_explanation(results, confirmed=True),
         "not run": by_reason(results),
     }
-    for title, found in groups.items():
-        if found:
+    for title, groups_by_reason in groups.items():
+        if groups_by_reason:
             lines += ["", f"| {title} | |", "|---|---|"]
-            lines += [f"| {', '.join(each.claim.id for each in of)} | {_escaped(why)} |" for why, of in found.items()]
+            lines += [
+                f"| {', '.join(result.claim.id for result in alike)} | {_escaped(why)} |"
+                for why, alike in groups_by_reason.items()
+            ]
     return lines
 
 
@@ -170,7 +185,7 @@ def _escaped(cell: str) -> str:
 def as_json(result: Result) -> dict[str, Any]:
     claim = result.claim
     return {
-        **claim.model_dump(mode="json", exclude={"expect"}, by_alias=True),
+        **claim.model_dump(mode="json", exclude={"expect", "measure", "how"}, by_alias=True),
         "expect": claim.expect.model_dump(mode="json", exclude_none=True) if claim.expect else None,
         "ours": result.ours,
         "how": result.how if claim.expect else None,

@@ -73,18 +73,19 @@ class Nic:
         """Pack a block into a message, ready at time 0; count it `copies` times."""
         if tos != COMPRESSIBLE_TOS:
             return self._plain(gradient, tos)
+        size = gradient.bytes
         if not self._codec.compresses:
-            self.traffic += Traffic(gradient.bytes, gradient.bytes).times(copies)
+            self.traffic += Traffic(size, size).times(copies)
             return self._plain(gradient, tos)
         if gradient.values is None:
-            size = self.given(gradient.bytes) if self.given else self._codec.expected_bytes(gradient.count)
-            payload, sent = None, Traffic(gradient.bytes, size)
+            made = self.given(size) if self.given else self._codec.expected_bytes(gradient.count)
+            payload, sent = None, Traffic(size, made)
         else:
             payload = self._codec.compress(gradient.values)
-            sent = Traffic(gradient.bytes, payload.nbytes, self._codec.statistics(payload, gradient.count))
+            sent = Traffic(size, payload.nbytes, self._codec.statistics(payload, gradient.count))
         self.traffic += sent.times(copies)
         self.sizes.add(sent.value_bytes, sent.compressed_bytes)
-        return GradientMessage(0, self.interconnect.transfer_ps(gradient.bytes, sent.compressed_bytes), tos, payload)
+        return GradientMessage(0, self.interconnect.transfer_ps(size, sent.compressed_bytes), tos, payload)
 
     def _plain(self, gradient: Gradient, tos: int) -> GradientMessage:
         payload: NDArray[np.uint8] | None = None if gradient.values is None else gradient.values.view(np.uint8).copy()

@@ -92,7 +92,11 @@ def _topology(name: str) -> str:
     return name
 
 
-TopologyName = Annotated[str, pydantic.AfterValidator(_topology)]
+TopologyName = Annotated[
+    str,
+    pydantic.AfterValidator(_topology),
+    pydantic.Field(json_schema_extra={"choices": [*topologies()]}),
+]
 
 
 class NetworkDescription(Model):

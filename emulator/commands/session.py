@@ -125,7 +125,7 @@ class Session:
             sys.exit(dismissed.status)
 
     def _get_ready(self, ranks: MpiRanks) -> None:
-        """Be watched, and import what training needs, while rank 0 plans."""
+        """Register with the guard, and import what training needs, while rank 0 plans."""
         self.join_watched()
         from .kernels import load, starting
 
@@ -207,7 +207,7 @@ class Session:
         os._exit(status)
 
     def _begin_to_end(self) -> None:
-        """Pay no more attention to signals that reach ranks one by one: an order to stop may have been quicker."""
+        """Ignore further signals, which reach ranks one by one: an order to stop may have been quicker."""
         if isinstance(self._ranks, MpiRanks):
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
                 signal.signal(number, signal.SIG_IGN)

@@ -86,7 +86,7 @@ def _receive(pipe: io.FileIO, most_bytes: int, seconds: float) -> bytes | None:
 
 
 def _limit(most_bytes: int, seconds: int) -> None:
-    """Limit this process, and keep what a library says before it aborts from the terminal."""
+    """Limit this process, and discard what a library prints before it aborts."""
     faulthandler.disable()
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in range(3):

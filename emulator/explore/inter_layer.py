@@ -191,7 +191,7 @@ def _furthest(pieces: Pieces, places: Sequence[int], at: int, most: int, device:
         return work is None or work > time_ps
 
     def can_end(k: int) -> bool:
-        """Whether the link carries the message in the time, and the device can wait for it."""
+        """Return whether the link carries the message in the time, and the device can wait for it."""
         message, wait = pieces.link_ps(device, places[k]), pieces.wait_ps(device, places[k])
         work = pieces.work_ps(places[at], places[k], device) if message <= time_ps else None
         return work is not None and work + wait <= time_ps

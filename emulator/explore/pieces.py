@@ -184,7 +184,7 @@ def cuts_between_layers_ps(pieces: Pieces, micro_batches: int, *, stored: bool) 
 
 
 def _is_possible(pieces: Pieces, micro_batches: int, time_ps: int, stored: bool) -> bool:
-    """Whether a cut between layers has (1) with a time for all its stages."""
+    """Return whether a cut between layers satisfies (1) with a time for all its stages."""
     starts, last = pieces.stages.starts, len(pieces.stages.starts) - 1
     ahead = {0: 0}
     for device in range(pieces.devices):

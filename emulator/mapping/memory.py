@@ -73,12 +73,12 @@ class Buffer:
 
 def memories(count: int, words: int, number: NumberFormat = FP32) -> Buffer:
     """Return the size of `count` memories of `words` words each."""
-    each = number.bytes_of(words)
-    total = count * each
+    memory_bytes = number.bytes_of(words)
+    total = count * memory_bytes
     if words <= LUT_RAM_BITS:
         bits_a_lut = 1 if words > LUT_RAM_BITS // 2 else 2
         return Buffer(total, 0, count * number.bits // bits_a_lut, total)
-    return Buffer(total, count * -(-each // BANK_BYTES), 0)
+    return Buffer(total, count * -(-memory_bytes // BANK_BYTES), 0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Verilator and a C++ compiler: linting, and building a device's model (https://verilator.org).
 
 A model is a shared library with the C functions of `cpp/device.cpp`. Verilator's own run-time library is compiled once
-and kept.
+and kept. Verilator's `--build` would compile it for every device, at about four times the processor time of the model
+alone. It would also need make, and the PyPI package's makefile names a Python of the machine where it was built.
 """
 
 from __future__ import annotations

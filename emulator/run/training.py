@@ -193,7 +193,7 @@ def ending_together(ranks: Ranks) -> Iterator[None]:
 
 
 def _stop_others(ranks: Ranks, error: Exception) -> None:
-    """Stop the other ranks, so that none waits for one that has failed: this one, or the one that the error is of."""
+    """Stop the other ranks, so that none waits for the rank that has failed: this one, or that of a `RankFailed`."""
     status = error.status if isinstance(error, RankFailed) else _status_of(error)
     if ranks.rank == 0:
         ranks.stop_others(status, str(error))

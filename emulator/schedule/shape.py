@@ -173,7 +173,7 @@ def streamed(shape: Shape, costs: StageCosts) -> ClosedForm | None:
 
 
 def is_plain(machine: Machine) -> bool:
-    """Whether a machine is one of the tables': B includes PG, links have no latency."""
+    """Return whether the tables are of such a machine: B includes PG, and links have no latency."""
     return machine.backward is Backward.FUSED and not machine.latency_ps
 
 

@@ -78,7 +78,7 @@ def _emit_loop(
         return builder.add(place, index(step * rounds))
 
     def goes_on(place: ir.Value, at: ir.Value) -> ir.Value:
-        """Whether there are values, and room, for an iteration and for what it prepares."""
+        """Return whether there are values, and room, for an iteration and for what it prepares."""
         is_before = builder.icmp_signed("<=", place, last_place)
         return builder.and_(is_before, builder.icmp_signed("<=", at, last_at))
 

@@ -36,7 +36,7 @@ class NumberFormat:
 
     def bytes_of(self, values: Count) -> Count:
         """Return the bytes of a number of values that lie or travel together."""
-        return -(-values * self.bits // 8)
+        return (values * self.bits + 7) // 8
 
     def values_in(self, size_bytes: Count) -> Count:
         """Return the most values that a number of bytes holds."""

@@ -6,8 +6,6 @@ DP take no time. A clock of 93 MHz a DSP is fitted.
 
 from __future__ import annotations
 
-import functools
-
 from ...comm import Interconnect
 from ...emulator.cluster import Board, Link, board_keys, load_cluster
 from ...emulator.common import InputError
@@ -31,7 +29,6 @@ CLUSTERS = {
 }
 SCHEDULE = "fbp-as"
 _FREE_MBPS = 10**9
-_BITS_OF_MB = 1024
 
 
 @kept
@@ -60,9 +57,9 @@ def _wires() -> Wires:
 def pipeline(cluster: str, schedule: str = SCHEDULE) -> Candidate:
     """Return a mini-batch of BaPipe's, cut within layers by the explorer."""
     kind = pipeline_kind(schedule)
-    found = pipelined(kind, kind.machine, _stages(cluster), _wires(), MINI_BATCH // MICRO_BATCH)
-    assert found is not None
-    return found
+    candidate = pipelined(kind, kind.machine, _stages(cluster), _wires(), MINI_BATCH // MICRO_BATCH)
+    assert candidate is not None
+    return candidate
 
 
 @kept
@@ -71,10 +68,10 @@ def dp(cluster: str) -> Candidate:
     return data_parallel(_stages(cluster), _wires(), MINI_BATCH // MICRO_BATCH)
 
 
-def _time_ps(found: Candidate) -> int:
-    if found.time_ps is None:
-        raise InputError(found.why_not)
-    return found.time_ps
+def _time_ps(candidate: Candidate) -> int:
+    if candidate.time_ps is None:
+        raise InputError(candidate.why_not)
+    return candidate.time_ps
 
 
 def speedup(cluster: str) -> float:
@@ -88,8 +85,10 @@ def _row(cluster: str) -> Measured:
 
 
 def _trend() -> Measured:
-    found = [speedup(name) for name in ("4vcu129", "2plus2", "4vcu118")]
-    return Measured([found[0] / found[1], found[1] / found[2]], "four VCU129 over mixed, mixed over four VCU118")
+    speedups = [speedup(name) for name in ("4vcu129", "2plus2", "4vcu118")]
+    return Measured(
+        [speedups[0] / speedups[1], speedups[1] / speedups[2]], "four VCU129 over mixed, mixed over four VCU118"
+    )
 
 
 def _schedule() -> Measured:
@@ -116,12 +115,8 @@ def _better_for_unequal() -> Measured:
         _stages("2plus2").costs(begin, end, device, 2 * (4 - device)).work_ps
         for device, (begin, end) in enumerate(equal.cut.spans)
     )
-    most = max(each.work_ps for each in ours.costs)
+    most = max(stage.work_ps for stage in ours.costs)
     return Measured(most / slowest, "2 VCU129 and 2 VCU118: slowest stage over that of stages for equal boards")
-
-
-def _key(board: str, key: str, unit: float = 1) -> Measured:
-    return Measured(board_keys(board)[key] / unit, f"boards/{board}.toml: {key}")
 
 
 def _transceivers(board: str) -> Measured:
@@ -131,10 +126,6 @@ def _transceivers(board: str) -> Measured:
     return Measured([0, count] if gbps > 33 else [count, 0], f"boards/{board}.toml: {count} of {gbps:g} Gb/s")
 
 
-def _platforms() -> Measured:
-    return Measured([board_keys(board)["name"] for board in ("vcu118", "vcu129")], "boards that come with emuchain")
-
-
 def _settings() -> Measured:
     micro_batches = pipeline("4vcu118").micro_batches
     return Measured(
@@ -142,17 +133,8 @@ def _settings() -> Measured:
     )
 
 
-_TABLE_4 = {"dsp": ("dsp", 1), "ram": ("on_chip_memory_kbit", _BITS_OF_MB), "ddr": ("off_chip_gbytes_per_s", 1)}
-
+FUNCTIONS = {"transceivers": _transceivers, "over_dp": _row}
 MEASURES: dict[str, Measure] = {
-    **{
-        f"bapipe-t4-{board}-{row}": functools.partial(_key, board, key, unit)
-        for board in ("vcu118", "vcu129")
-        for row, (key, unit) in _TABLE_4.items()
-    },
-    **{f"bapipe-t4-{board}-trx": functools.partial(_transceivers, board) for board in ("vcu118", "vcu129")},
-    "bapipe-fpga-cluster": _platforms,
-    **{f"bapipe-t6-{cluster}": functools.partial(_row, cluster) for cluster in CLUSTERS},
     "bapipe-t6-trend": _trend,
     "bapipe-t6-schedule": _schedule,
     "bapipe-t6-settings": _settings,

@@ -91,38 +91,38 @@ def _wires(devices: int) -> Wires:
 @kept
 def _stages(network: str, devices: int, batch: int) -> ProfileStages:
     """Return a network's profile on GPUs, for micro-batches of `batch`."""
-    found = []
+    profiles = []
     for layer in layers_of(network):
         forward = round(forward_ps([layer], batch))
         feature_bytes = layer.kept_bytes + round(layer.lstm_layers * in_use(FEATURE_MBYTES) * 1e6 / FEATURE_BATCH)
         times = {(_GPU, batch): LayerTimes(forward, 2 * forward)}
-        found.append(LayerProfile(layer.name, times, layer.sent_bytes, feature_bytes, layer.parameter_bytes))
-    profile = Profile(network, tuple(found), {_GPU: MEMORY_BYTES})
+        profiles.append(LayerProfile(layer.name, times, layer.sent_bytes, feature_bytes, layer.parameter_bytes))
+    profile = Profile(network, tuple(profiles), {_GPU: MEMORY_BYTES})
     return ProfileStages(profile, (_GPU,) * devices, batch)
 
 
 @kept
 def dp_samples_per_ps(network: str, devices: int, batch: int = BASE) -> float:
     """Return the throughput of data parallelism, whose all-reduce follows B."""
-    found = data_parallel(_stages(network, devices, batch), _wires(devices), devices)
-    assert found.time_ps is not None
-    return devices * batch / found.time_ps
+    candidate = data_parallel(_stages(network, devices, batch), _wires(devices), devices)
+    assert candidate.time_ps is not None
+    return devices * batch / candidate.time_ps
 
 
 @kept
 def pipeline(network: str, devices: int, schedule: str, micro_batches: int, batch: int) -> Candidate:
     """Return a schedule on BaPipe's stages of whole layers, on the timeline engine; they fit into 16 GiB."""
     stages, wires = _stages(network, devices, batch), _wires(devices)
-    found = pipelined(pipeline_kind(schedule), Machine(), stages, wires, micro_batches, whole_layers=True)
-    assert found is not None
-    return found
+    candidate = pipelined(pipeline_kind(schedule), Machine(), stages, wires, micro_batches, whole_layers=True)
+    assert candidate is not None
+    return candidate
 
 
 def parts(network: str, devices: int, schedule: str, micro_batches: int, batch: int) -> list[Sequence[ChainLayer]]:
     """Return the layers of each of BaPipe's stages."""
-    found, layers = pipeline(network, devices, schedule, micro_batches, batch).partition, layers_of(network)
-    assert found is not None
-    ends = map(_stages(network, devices, batch).layer_of, found.cut.ends)
+    partition, layers = pipeline(network, devices, schedule, micro_batches, batch).partition, layers_of(network)
+    assert partition is not None
+    ends = map(_stages(network, devices, batch).layer_of, partition.cut.ends)
     return [layers[begin:end] for begin, end in itertools.pairwise((0, *ends))]
 
 
@@ -150,12 +150,12 @@ def pipedream_samples_per_ps(network: str, devices: int, batch: int) -> float:
 
     A replicated stage does its devices' batches side by side, and reduces gradients after each.
     """
-    found = pipedream_parts(network, devices, batch)
-    if len(found) == 1:
+    stages = pipedream_parts(network, devices, batch)
+    if len(stages) == 1:
         return dp_samples_per_ps(network, devices, batch)
     layers, forwards, behind = layers_of(network), [0], 0
     costs: list[StageCosts] = []
-    for begin, end, count in reversed(found):
+    for begin, end, count in reversed(stages):
         part = layers[begin:end]
         costs.insert(0, _costs(part, batch, count, all_reduce_ps(part, count) / count))
         behind += count

@@ -6,7 +6,6 @@ keeps, `feature_mbytes` for each LSTM layer. Features that a schedule keeps are 
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Sequence
 
@@ -35,7 +34,7 @@ def micro_batches(stages: int) -> int:
 def kept_batches(schedule: str, stages: int) -> tuple[int, ...]:
     """Return the micro-batches whose features each stage keeps."""
     shape = Shape(stages, micro_batches(stages), (StageCosts(1, 2),) * stages, Machine())
-    return tuple(int(each) for each in time_shape(pipeline_kind(schedule), shape).features)
+    return tuple(int(count) for count in time_shape(pipeline_kind(schedule), shape).features)
 
 
 def layer_bytes(layer: ChainLayer, batches: int, weight_copies: int = 1) -> float:
@@ -47,9 +46,9 @@ def layer_bytes(layer: ChainLayer, batches: int, weight_copies: int = 1) -> floa
 def fits(layers: Sequence[ChainLayer], batches: Sequence[int]) -> bool:
     """Return whether there is a cut into stages that all fit; a stage takes as many layers as it can."""
     first = 0
-    for each in batches:
+    for batch_count in batches:
         used = 0.0
-        while first < len(layers) and (used := used + layer_bytes(layers[first], each)) <= MEMORY_BYTES:
+        while first < len(layers) and (used := used + layer_bytes(layers[first], batch_count)) <= MEMORY_BYTES:
             first += 1
     return first == len(layers)
 
@@ -99,9 +98,9 @@ def _ratio(other: str) -> Measured:
 
 
 def _formula() -> Measured:
-    found = [parameters(layers) / 1e6 / (10.4938 * layers + 109.82) for layers in PUBLISHED_LAYERS]
+    ratios = [parameters(layers) / 1e6 / (10.4938 * layers + 109.82) for layers in PUBLISHED_LAYERS]
     said = ", ".join(f"{parameters(layers) / 1e6:.1f}" for layers in PUBLISHED_LAYERS)
-    return Measured(found, f"of our layers over the formula; {said} M; GNMT-8 {parameters(8) / 1e6:.2f} M")
+    return Measured(ratios, f"of our layers over the formula; {said} M; GNMT-8 {parameters(8) / 1e6:.2f} M")
 
 
 def _order() -> Measured:
@@ -114,8 +113,8 @@ def _order() -> Measured:
 
 
 def _flat() -> Measured:
-    found = [largest(method, 8) / largest(method, 1) for method in ("dp", "pipedream")]
-    return Measured(found, "layers on 8 GPUs over those on one: DP, PipeDream")
+    ratios = [largest(method, 8) / largest(method, 1) for method in ("dp", "pipedream")]
+    return Measured(ratios, "layers on 8 GPUs over those on one: DP, PipeDream")
 
 
 def _schedule() -> Measured:
@@ -124,24 +123,17 @@ def _schedule() -> Measured:
     def most(schedule: str) -> int:
         return _largest(lambda layers: fits(layers, kept_batches(schedule, 8)))
 
-    found = {schedule: most(schedule) for schedule in ("1f1b-so", "1f1b-sno")}
-    said = ", ".join(f"{schedule} {layers} layers" for schedule, layers in found.items())
-    return Measured(max(found, key=lambda schedule: found[schedule]), f"on 8 GPUs: {said}")
+    layer_counts = {schedule: most(schedule) for schedule in ("1f1b-so", "1f1b-sno")}
+    said = ", ".join(f"{schedule} {layers} layers" for schedule, layers in layer_counts.items())
+    return Measured(max(layer_counts, key=lambda schedule: layer_counts[schedule]), f"on 8 GPUs: {said}")
 
 
 def _rule() -> Measured:
     return Measured([micro_batches(stages) // stages for stages in GPUS[1:]], "M over N")
 
 
+FUNCTIONS = {"largest": _row, "parameters_over": _ratio}
 MEASURES: dict[str, Measure] = {
-    **{
-        f"bapipe-t5-{method}-{stages}": functools.partial(_row, method, stages)
-        for method in ("dp", "pipedream", "gpipe", "bapipe")
-        for stages in GPUS
-    },
-    "bapipe-abs-memory": functools.partial(_ratio, "dp"),
-    "bapipe-t5-vs-dp": functools.partial(_ratio, "dp"),
-    "bapipe-t5-vs-pipe": functools.partial(_ratio, "gpipe"),
     "bapipe-t5-param-formula": _formula,
     "bapipe-t5-order": _order,
     "bapipe-t5-pipedream-flat": _flat,

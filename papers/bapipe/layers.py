@@ -75,14 +75,14 @@ def pipedream_stages(
 
     @functools.cache
     def best(end: int, count: int) -> tuple[float, tuple[Replicated, ...]]:
-        found: tuple[float, tuple[Replicated, ...]] = stage(0, end, count), (Replicated(0, end, count),)
+        fastest: tuple[float, tuple[Replicated, ...]] = stage(0, end, count), (Replicated(0, end, count),)
         for cut in range(1, end):
             for last in range(1, count):
                 time, before = best(cut, count - last)
                 slowest = max(time, links[cut - 1], stage(cut, end, last))
-                if slowest < found[0] and not math.isclose(slowest, found[0]):
-                    found = slowest, (*before, Replicated(cut, end, last))
-        return found
+                if slowest < fastest[0] and not math.isclose(slowest, fastest[0]):
+                    fastest = slowest, (*before, Replicated(cut, end, last))
+        return fastest
 
     return best(len(layers), devices)[1]
 

@@ -59,21 +59,23 @@ def _explored(**keys: float) -> list[str]:
     cluster = load_cluster("u280", changes)
     boards = (cluster.board(0),) * 4
     stages = BoardStages(load_network("vgg16"), boards, 1, NUMBER)
-    found = partition(stages, (cluster.slowest_link,) * 3, Demand((4, 3, 2, 1)))
-    return [f"{step.name}: {step.reason}" for step in found.steps]
+    cut = partition(stages, (cluster.slowest_link,) * 3, Demand((4, 3, 2, 1)))
+    return [f"{step.name}: {step.reason}" for step in cut.steps]
 
 
 def _inputs() -> Measured:
     """Name the hardware constraints of which another value changes what the explorer says."""
     board, now = load_cluster("u280").board(0), _explored()
     assert board.off_chip_gbytes_per_s is not None
-    found = {
+    steps_by_key = {
         "compute": _explored(board__clock_mhz=100),
         "memory bandwidth": _explored(board__off_chip_gbytes_per_s=board.off_chip_gbytes_per_s / 100),
         "memory capacity": _explored(board__on_chip_memory_kbit=board.on_chip_memory_bytes * 8 // 8000),
         "link bandwidth": _explored(link__bandwidth_gbps=1),
     }
-    return Measured([name for name, steps in found.items() if steps != now], "of which another value changes a cut")
+    return Measured(
+        [name for name, steps in steps_by_key.items() if steps != now], "of which another value changes a cut"
+    )
 
 
 def _steps() -> Measured:
@@ -84,25 +86,25 @@ def _steps() -> Measured:
 
 def _three_parts() -> Measured:
     """Name the parts of an exploration that it has: times of layers, a schedule, a cut."""
-    found = pipeline("4vcu118")
+    candidate = pipeline("4vcu118")
     said = {
-        "profile": found.partition is not None and found.partition.steps[0].name == "profile",
-        "schedule": found.timeline is not None,
-        "partition": found.partition is not None and len(found.partition.costs) == 4,
+        "profile": candidate.partition is not None and candidate.partition.steps[0].name == "profile",
+        "schedule": candidate.timeline is not None,
+        "partition": candidate.partition is not None and len(candidate.partition.costs) == 4,
     }
     return Measured([name for name, there in said.items() if there], "of a candidate of the explorer's")
 
 
 def _threshold() -> Measured:
     """Measure the largest features across a cut over those that a link takes in T, the slowest stage or link."""
-    found = []
+    shares = []
     for network in ("vgg16", "resnet50"):
         for devices in gpus.GPUS:
             cut = stages_of(network, devices)
             slowest = max(gpus.work_ps(part) for part in cut)
             longest = max(part[-1].sent_bytes for part in cut[:-1]) / gpus.link_bytes_per_ps()
-            found.append(longest / max(slowest, _least_ps(network, devices)))
-    return Measured(found, "largest features across a cut, over a_th: VGG-16 and ResNet-50 on 4 and 8 GPUs")
+            shares.append(longest / max(slowest, _least_ps(network, devices)))
+    return Measured(shares, "largest features across a cut, over a_th: VGG-16 and ResNet-50 on 4 and 8 GPUs")
 
 
 def _least_ps(network: str, devices: int) -> float:
@@ -132,9 +134,9 @@ def _pipedream() -> Measured:
                 times.append(max(stage(begin, end, here), links[end - 1], best(end, count - here)))
         return min(times)
 
-    found = pipedream_stages(layers, 4, stage, links)
+    stages = pipedream_stages(layers, 4, stage, links)
     ours = max(
-        [stage(*each) for each in found] + [links[each.end - 1] for each in found[:-1]],
+        [stage(*part) for part in stages] + [links[part.end - 1] for part in stages[:-1]],
     )
     return Measured(ours / best(0, 4), "VGG-16 from conv4_2 on, 4 GPUs, over all partitions tried one by one")
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from ...emulator.schedule import Kind, Machine, Transport
 from ...emulator.view import PipelineDrawing, draw_chart, new_figure, save_figure
 from ..claim import Measure, Value, load_claims
-from ..run import Draw
-from . import boards, largest, speedups
+from ..run import Draw, measures
+from . import boards, speedups
 from .schedules import Case, run, shape_of
 from .timelines import FIG_3, FIG_4
 
@@ -27,17 +27,17 @@ def draw_execution(path: pathlib.Path) -> None:
     figure = new_figure(_WIDTH, 4.5, "--pictures")
     modes = ((Transport.HIDDEN, "(a) asynchronous"), (Transport.STORED, "(b) synchronous"))
     for axes, (transport, title) in zip(figure.subplots(2, 1, sharex=True), modes, strict=True):
-        found = run("gpipe", FIG_2, Machine(transport=transport))
-        forwards = [each for each in found.timed if each.step.kind is Kind.FORWARD]
-        for each in forwards:
-            height = each.device - _HALF, 2 * _HALF
-            axes.broken_barh([(each.start_ps, FIG_2.f)], height, color=_FORWARD, edgecolor="grey", linewidth=0.5)
-            at = each.start_ps + FIG_2.f / 2, each.device
-            axes.text(*at, str(each.step.micro_batch), ha="center", va="center", fontsize=7)
-            if each.device == 0:
-                begin = each.end_ps - (FIG_2.sr if transport is Transport.HIDDEN else 0)
+        timeline = run("gpipe", FIG_2, Machine(transport=transport))
+        forwards = [action for action in timeline.timed if action.step.kind is Kind.FORWARD]
+        for action in forwards:
+            height = action.device - _HALF, 2 * _HALF
+            axes.broken_barh([(action.start_ps, FIG_2.f)], height, color=_FORWARD, edgecolor="grey", linewidth=0.5)
+            at = action.start_ps + FIG_2.f / 2, action.device
+            axes.text(*at, str(action.step.micro_batch), ha="center", va="center", fontsize=7)
+            if action.device == 0:
+                begin = action.end_ps - (FIG_2.sr if transport is Transport.HIDDEN else 0)
                 axes.broken_barh([(begin, FIG_2.sr)], (0.42, 0.16), color=_MESSAGE, edgecolor="grey", linewidth=0.5)
-        axes.set_xlim(0, max(each.end_ps for each in forwards) + FIG_2.sr)
+        axes.set_xlim(0, max(action.end_ps for action in forwards) + FIG_2.sr)
         axes.set_yticks(range(FIG_2.n), [f"accelerator {device + 1}" for device in range(FIG_2.n)], fontsize=7)
         axes.set_ylim(FIG_2.n - 0.5, -0.5)
         axes.set_xticks([])
@@ -47,10 +47,10 @@ def draw_execution(path: pathlib.Path) -> None:
 
 def draw_schedule(schedule: str, case: Case, path: pathlib.Path) -> None:
     """Draw Fig. 3 or 4: the timeline of a schedule."""
-    found = run(schedule, case)
-    times = {"F": case.f, "B": case.b, **({"SR": case.sr} if case.sr else {}), "mini-batch": found.makespan_ps}
+    timeline = run(schedule, case)
+    times = {"F": case.f, "B": case.b, **({"SR": case.sr} if case.sr else {}), "mini-batch": timeline.makespan_ps}
     title = f"{schedule}: {', '.join(f'{name} = {time / _UNIT_PS:g}' for name, time in times.items())}"
-    draw_chart(PipelineDrawing(shape_of(schedule, case), found, _UNIT_PS).chart(title), path, "--pictures")
+    draw_chart(PipelineDrawing(shape_of(schedule, case), timeline, _UNIT_PS).chart(title), path, "--pictures")
 
 
 def _bars(path: pathlib.Path, panels: Mapping[str, Mapping[str, tuple[float, float]]]) -> None:
@@ -70,12 +70,12 @@ def _bars(path: pathlib.Path, panels: Mapping[str, Mapping[str, tuple[float, flo
 
 def _pairs(measures: Mapping[str, Measure], begin: str) -> dict[str, tuple[float, float]]:
     """Return the published figure and ours, of a list the first, of rows by what follows `begin` in their ids."""
-    claims, found = load_claims("bapipe"), {}
+    claims, pairs = load_claims("bapipe"), {}
     for name, measure in measures.items():
         value = claims[name].value
         if name.startswith(f"bapipe-{begin}") and isinstance(value, (int, float, list)):
-            found[name.removeprefix(f"bapipe-{begin}")] = _first(value), _first(measure().ours)
-    return found
+            pairs[name.removeprefix(f"bapipe-{begin}")] = _first(value), _first(measure().ours)
+    return pairs
 
 
 def _first(value: Value) -> float:
@@ -85,12 +85,12 @@ def _first(value: Value) -> float:
 def draw_speedups(path: pathlib.Path) -> None:
     """Draw Table III."""
     networks = ("vgg16", "resnet50", "gnmt8")
-    found = {
+    pairs = {
         name: pair
         for network in networks
         for name, pair in _named(network, _pairs(speedups.MEASURES, f"t3-{network}-")).items()
     }
-    _bars(path, {"throughput over DP with B = 64": found})
+    _bars(path, {"throughput over DP with B = 64": pairs})
 
 
 def _named(network: str, pairs: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
@@ -102,7 +102,7 @@ def draw_platforms(path: pathlib.Path) -> None:
     rows = {"dsp": "DSP slices", "ram": "on-chip RAM / Mb", "ddr": "DDR4 / GB/s"}
     panels: dict[str, dict[str, tuple[float, float]]] = {label: {} for label in rows.values()}
     for board in ("vcu118", "vcu129"):
-        for row, pair in _pairs(boards.MEASURES, f"t4-{board}-").items():
+        for row, pair in _pairs(measures("bapipe"), f"t4-{board}-").items():
             if row in rows:
                 panels[rows[row]][board] = pair
     _bars(path, panels)
@@ -111,19 +111,19 @@ def draw_platforms(path: pathlib.Path) -> None:
 def draw_largest(path: pathlib.Path) -> None:
     """Draw Table V: layers of the largest GNMT-L."""
     methods = ("dp-", "pipedream-", "gpipe-", "bapipe-")
-    found = {
+    pairs = {
         f"{method}{gpus}": pair
         for method in methods
-        for gpus, pair in _pairs(largest.MEASURES, f"t5-{method}").items()
+        for gpus, pair in _pairs(measures("bapipe"), f"t5-{method}").items()
         if gpus.isdigit()
     }
-    _bars(path, {"layers of the largest GNMT-L": found})
+    _bars(path, {"layers of the largest GNMT-L": pairs})
 
 
 def draw_fpgas(path: pathlib.Path) -> None:
     """Draw Table VI: speed-up over DP of ResNet-50 on FPGAs."""
-    found = _pairs(boards.MEASURES, "t6-")
-    _bars(path, {"ResNet-50: speed-up over DP": {name: found[name] for name in boards.CLUSTERS}})
+    pairs = _pairs(measures("bapipe"), "t6-")
+    _bars(path, {"ResNet-50: speed-up over DP": {name: pairs[name] for name in boards.CLUSTERS}})
 
 
 FIGURES: dict[str, Draw] = {

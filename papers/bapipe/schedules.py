@@ -80,14 +80,14 @@ def _valid(schedule: str) -> list[Case]:
 def _time(schedule: str) -> Measured:
     """Count the cases in which the engine's time is not the formula's."""
     said, least = _BOUNDS[schedule]
-    found = _valid(schedule)
-    wrong = sum(run(schedule, case).makespan_ps != table_ps(schedule, case) for case in found)
+    valid = _valid(schedule)
+    wrong = sum(run(schedule, case).makespan_ps != table_ps(schedule, case) for case in valid)
     beyond = list(cases(_BEYOND, least))
     off = sum(run(schedule, case).makespan_ps != table_ps(schedule, case) for case in beyond)
-    how = f"of {len(found)} with {said}; with SR half as long again {off} of {len(beyond)}"
+    how = f"of {len(valid)} with {said}; with SR half as long again {off} of {len(beyond)}"
     if schedule == "fbp-as":
         split = dataclasses.replace(pipeline_kind(schedule).machine, engines=Engines.SPLIT)
-        apart = [case for case in found if case.sr == 0 and case.m >= 2 * case.n]
+        apart = [case for case in valid if case.sr == 0 and case.m >= 2 * case.n]
         longer = sum(run(schedule, c, split).makespan_ps == table_ps(schedule, c, split) for c in apart)
         how += f"; separate engines for F and B take (M + 2N - 1)(F + B) in {longer} of {len(apart)} with M >= 2N"
     return Measured(wrong, how)
@@ -95,12 +95,12 @@ def _time(schedule: str) -> Measured:
 
 def _bubble(schedule: str) -> Measured:
     """Count the cases in which the engine's idle share is not the table's."""
-    found = _valid(schedule)
+    valid = _valid(schedule)
     wrong = sum(
         run(schedule, case).bubble != 1 - Fraction(case.m * (case.f + case.b), table_ps(schedule, case))
-        for case in found
+        for case in valid
     )
-    return Measured(wrong, f"of {len(found)}: (time - M (F + B)) / time")
+    return Measured(wrong, f"of {len(valid)}: (time - M (F + B)) / time")
 
 
 def _full(schedule: str) -> list[Case]:
@@ -113,7 +113,7 @@ def _features(schedule: str, warm_up: int) -> Measured:
     wrong, stages = 0, 0
     for case in _full(schedule):
         kept = run(schedule, case).features
-        wrong += sum(each != warm_up * (case.n - stage) for stage, each in enumerate(kept))
+        wrong += sum(count != warm_up * (case.n - stage) for stage, count in enumerate(kept))
         stages += case.n
     how = f"of {stages} stages, M >= 2N"
     if schedule == "fbp-as":
@@ -125,39 +125,39 @@ def _features(schedule: str, warm_up: int) -> Measured:
 
 def _weights(schedule: str) -> Measured:
     """Measure the most copies of a stage's weights and gradients."""
-    copies = [each + 1 for case in _full(schedule) for each in run(schedule, case).weight_copies]
+    copies = [copy_count + 1 for case in _full(schedule) for copy_count in run(schedule, case).weight_copies]
     return Measured([min(copies), max(copies)], "versions of the weights, and one gradient: least, most")
 
 
 def _bandwidth(schedule: str) -> Measured:
     """Count the cases in which the rate that hides messages is not the table's; of chains with inner stages, B >= F."""
-    found = [case for case in _full(schedule) if case.n > 2 and case.b >= case.f]
+    full = [case for case in _full(schedule) if case.n > 2 and case.b >= case.f]
     by_table = {"fbp-as": lambda case: Fraction(2, case.f + case.b)}
     table = by_table.get(schedule, lambda case: Fraction(1, case.f))
-    wrong = sum(run(schedule, case).send_peak != table(case) for case in found)
-    return Measured(wrong, f"of {len(found)} with B >= F; where B < F, 1F1B's errors need a/B")
+    wrong = sum(run(schedule, case).send_peak != table(case) for case in full)
+    return Measured(wrong, f"of {len(full)} with B >= F; where B < F, 1F1B's errors need a/B")
 
 
 def _same_time() -> Measured:
-    found = _valid("1f1b-as")
-    wrong = sum(run("1f1b-as", case).makespan_ps != run("fbp-as", case).makespan_ps for case in found)
-    return Measured(wrong, f"cases that differ, of {len(found)}")
+    valid = _valid("1f1b-as")
+    wrong = sum(run("1f1b-as", case).makespan_ps != run("fbp-as", case).makespan_ps for case in valid)
+    return Measured(wrong, f"cases that differ, of {len(valid)}")
 
 
 def _memory_ratio(more: str, less: str) -> Measured:
-    found = [
+    ratios = [
         float(two / one)
         for case in _full(less)
         for two, one in zip(run(more, case).features, run(less, case).features, strict=True)
     ]
-    return Measured([min(found), max(found)], "stages, M >= 2N: least, most")
+    return Measured([min(ratios), max(ratios)], "stages, M >= 2N: least, most")
 
 
 def _bandwidth_order() -> Measured:
     by_work = {(f, b): Case(4, 16, 12 * f, 12 * b) for f, b in WORK}
-    found = {work: float(run("1f1b-as", c).send_peak / run("fbp-as", c).send_peak) for work, c in by_work.items()}
-    others = ", ".join(f"{found[work]:.2f} with F : B = {work[0]} : {work[1]}" for work in WORK[1:])
-    return Measured(found[1, 2], f"with B = 2 F; {others}")
+    ratios = {work: float(run("1f1b-as", c).send_peak / run("fbp-as", c).send_peak) for work, c in by_work.items()}
+    others = ", ".join(f"{ratios[work]:.2f} with F : B = {work[0]} : {work[1]}" for work in WORK[1:])
+    return Measured(ratios[1, 2], f"with B = 2 F; {others}")
 
 
 def _smaller_micro_batches() -> Measured:
@@ -175,13 +175,13 @@ def _smaller_micro_batches() -> Measured:
 
 def _overlap_gain() -> Measured:
     """Measure 1F1B-SO over 1F1B-SNO, time and bubble, where messages take time and there is a steady state."""
-    found = [case for case in _valid("1f1b-so") if case.sr and case.n > 1 and case.m > case.n]
-    pairs = [(run("1f1b-so", case), run("1f1b-sno", case)) for case in found]
+    overlapping = [case for case in _valid("1f1b-so") if case.sr and case.n > 1 and case.m > case.n]
+    pairs = [(run("1f1b-so", case), run("1f1b-sno", case)) for case in overlapping]
     ratios = [so.makespan_ps / sno.makespan_ps for so, sno in pairs] + [
         float(so.bubble / sno.bubble) for so, sno in pairs
     ]
     return Measured(
-        [min(ratios), max(ratios)], f"time and bubble over 1F1B-SNO's, M > N, {len(found)} cases: least, most"
+        [min(ratios), max(ratios)], f"time and bubble over 1F1B-SNO's, M > N, {len(overlapping)} cases: least, most"
     )
 
 
@@ -194,17 +194,16 @@ def _extra() -> Measured:
     return Measured(extra[320] / extra[160], "time beyond 1F1B-SO's, M = 320 over M = 160, N = 4")
 
 
-_WARM_UPS = {"1f1b-as": 1, "fbp-as": 2, "1f1b-sno": 1, "1f1b-so": 2}
-
+FUNCTIONS = {
+    "time": _time,
+    "bubble": _bubble,
+    "features": _features,
+    "weights": _weights,
+    "bandwidth": _bandwidth,
+    "memory_ratio": _memory_ratio,
+}
 MEASURES: dict[str, Measure] = {
-    **{f"bapipe-{name}-time": functools.partial(_time, name) for name in SCHEDULES},
-    **{f"bapipe-{name}-bubble": functools.partial(_bubble, name) for name in SCHEDULES},
-    **{f"bapipe-{name}-features": functools.partial(_features, name, warm_up) for name, warm_up in _WARM_UPS.items()},
-    **{f"bapipe-{name}-weights": functools.partial(_weights, name) for name in SCHEDULES},
-    **{f"bapipe-{name}-bandwidth": functools.partial(_bandwidth, name) for name in SCHEDULES},
     "bapipe-as-same-time": _same_time,
-    "bapipe-as-memory-2x": functools.partial(_memory_ratio, "fbp-as", "1f1b-as"),
-    "bapipe-so-memory-2x": functools.partial(_memory_ratio, "1f1b-so", "1f1b-sno"),
     "bapipe-as-bandwidth-order": _bandwidth_order,
     "bapipe-fbp-smaller-m": _smaller_micro_batches,
     "bapipe-so-faster": _overlap_gain,

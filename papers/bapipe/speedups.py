@@ -46,8 +46,8 @@ def _over_dp(network: str, devices: int, samples_per_ps: float) -> float:
 @kept
 def pipeline_speedup(network: str, devices: int, row: Row) -> float:
     """Return the speed-up of a row's pipeline over DP; 0 if it does not fit."""
-    found = gpus.pipeline(network, devices, *row)
-    return _over_dp(network, devices, row.micro_batches * row.batch / found.time_ps) if found.time_ps else 0
+    candidate = gpus.pipeline(network, devices, *row)
+    return _over_dp(network, devices, row.micro_batches * row.batch / candidate.time_ps) if candidate.time_ps else 0
 
 
 @kept
@@ -109,29 +109,33 @@ def _gpipe(network: str, devices: int) -> Measured:
 
 def _pipedream(network: str, devices: int, batch: int) -> Measured:
     layers = gpus.layers_of(network)
-    found = gpus.pipedream_parts(network, devices, batch)
-    stages = ", ".join(f"{count} x to {layers[end - 1].name}" for _, end, count in found)
+    replicated = gpus.pipedream_parts(network, devices, batch)
+    stages = ", ".join(f"{count} x to {layers[end - 1].name}" for _, end, count in replicated)
     return Measured(pipedream_speedup(network, devices, batch), f"GPUs of each stage: {stages}")
 
 
 def _order() -> Measured:
     """Measure BaPipe's speed-up over the better of PipeDream's and GPipe's."""
-    found = {
+    ratios = {
         f"{network} on {devices}": bapipe_speedup(network, devices)
         / max(pipedream_speedup(network, devices), gpipe_speedup(network, devices))
         for network, devices in BAPIPE
     }
-    return Measured(list(found.values()), f"over the better of both: {', '.join(found)}")
+    return Measured(list(ratios.values()), f"over the better of both: {', '.join(ratios)}")
 
 
 def _most_over_dp() -> Measured:
-    found = {f"{network} on {devices}": bapipe_speedup(network, devices) for network, devices in BAPIPE}
-    return Measured(max(found.values()), f"{max(found, key=lambda row: found[row])}")
+    speedups = {f"{network} on {devices}": bapipe_speedup(network, devices) for network, devices in BAPIPE}
+    return Measured(max(speedups.values()), f"{max(speedups, key=lambda row: speedups[row])}")
 
 
 def _most_over_pipelines() -> Measured:
-    found = [bapipe_speedup(*row) / of(*row) for row in BAPIPE for of in (pipedream_speedup, gpipe_speedup)]
-    return Measured(max(found), "over PipeDream or GPipe")
+    ratios = [
+        bapipe_speedup(*row) / other_speedup(*row)
+        for row in BAPIPE
+        for other_speedup in (pipedream_speedup, gpipe_speedup)
+    ]
+    return Measured(max(ratios), "over PipeDream or GPipe")
 
 
 def _smaller_batch() -> Measured:
@@ -143,12 +147,12 @@ def _smaller_batch() -> Measured:
 
 def _traffic() -> Measured:
     """Measure the bytes of features and errors of a pipeline over those of gradients in DP, of all links."""
-    found = []
+    ratios = []
     for devices in GPUS:
         stages = stages_of("resnet50", devices)
         messages = 2 * devices * BASE * sum(part[-1].sent_bytes for part in stages[:-1])
-        found.append(messages / (devices * gpus.ring_bytes(gpus.layers_of("resnet50"), devices)))
-    return Measured(found, "all links, as many samples: 4 and 8 GPUs, 64 samples a GPU; no constant is in it")
+        ratios.append(messages / (devices * gpus.ring_bytes(gpus.layers_of("resnet50"), devices)))
+    return Measured(ratios, "all links, as many samples: 4 and 8 GPUs, 64 samples a GPU; no constant is in it")
 
 
 def _schedules() -> Measured:
@@ -158,10 +162,12 @@ def _schedules() -> Measured:
         if network not in PIPELINED:
             continue
         tried = [gpus.pipeline(network, devices, name, *row[1:]) for name in ("1f1b-so", "1f1b-sno")]
-        chosen.append(min(tried, key=lambda each: each.rank).name)
+        chosen.append(min(tried, key=lambda candidate: candidate.rank).name)
         over_dp = [
-            f"{_over_dp(network, devices, row.micro_batches * row.batch / each.time_ps):.2f}" if each.time_ps else "-"
-            for each in tried
+            f"{_over_dp(network, devices, row.micro_batches * row.batch / candidate.time_ps):.2f}"
+            if candidate.time_ps
+            else "-"
+            for candidate in tried
         ]
         said.append(f"{network} on {devices} {' and '.join(over_dp)}")
     return Measured(chosen, f"speed-ups with 1F1B-SO and 1F1B-SNO: {', '.join(said)}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 
 from ...emulator.schedule import (
@@ -20,35 +19,36 @@ from ...emulator.schedule import (
 )
 from ...emulator.timing import PipelineResult, Timed, time_pipeline, time_shape
 from ..claim import Measure, Measured
-from .schedules import ASYNCHRONOUS, SCHEDULES, SYNCHRONOUS, Case, run
+from .schedules import ASYNCHRONOUS, SCHEDULES, Case, run
 
 FIG_3 = Case(3, 8, 10, 20)
 FIG_4 = Case(3, 8, 10, 20, 5)
 
 
-def _on(found: PipelineResult, device: int) -> list[Timed]:
-    return [each for each in found.timed if each.device == device]
+def _on(timeline: PipelineResult, device: int) -> list[Timed]:
+    return [action for action in timeline.timed if action.device == device]
 
 
 def _alternates() -> Measured:
     """Count pairs of actions of the same kind in a row, between a stage's first B and its last F."""
     wrong = pairs = 0
     for name in ("1f1b-as", "1f1b-sno", "1f1b-so"):
-        found = run(name, FIG_4)
+        timeline = run(name, FIG_4)
         for device in range(FIG_4.n):
-            kinds = [each.step.kind for each in _on(found, device)]
+            kinds = [action.step.kind for action in _on(timeline, device)]
             steady = kinds[kinds.index(Kind.BACKWARD) : len(kinds) - kinds[::-1].index(Kind.FORWARD)]
             wrong += sum(one is other for one, other in itertools.pairwise(steady))
             pairs += max(len(steady) - 1, 0)
     return Measured(wrong, f"pairs of the same kind, of {pairs}: 1F1B-AS, 1F1B-SNO, 1F1B-SO")
 
 
-def _side_by_side(found: PipelineResult) -> list[float]:
+def _side_by_side(timeline: PipelineResult) -> list[float]:
     """Return the share of time in which each stage runs F and B at once, from its first B until its last F."""
     shares = []
-    for device in sorted({each.device for each in found.timed}):
+    for device in sorted({action.device for action in timeline.timed}):
         forward, backward = (
-            [each for each in _on(found, device) if each.step.kind is kind] for kind in (Kind.FORWARD, Kind.BACKWARD)
+            [action for action in _on(timeline, device) if action.step.kind is kind]
+            for kind in (Kind.FORWARD, Kind.BACKWARD)
         )
         begin, end = backward[0].start_ps, forward[-1].end_ps
         both = sum(max(0, min(f.end_ps, b.end_ps) - max(f.start_ps, b.start_ps)) for f in forward for b in backward)
@@ -60,17 +60,19 @@ def _parallel() -> Measured:
     """Measure how long F and B run at once on separate engines, as FPDeep has them."""
     case, pool = Case(3, 24, 10, 20), pipeline_kind("fbp-as").machine
     split, shared = (
-        _side_by_side(run("fbp-as", case, dataclasses.replace(pool, engines=each)))
-        for each in (Engines.SPLIT, Engines.SHARED)
+        _side_by_side(run("fbp-as", case, dataclasses.replace(pool, engines=engines)))
+        for engines in (Engines.SPLIT, Engines.SHARED)
     )
-    said = ", ".join(f"{each:.2f}" for each in shared)
+    said = ", ".join(f"{share:.2f}" for share in shared)
     return Measured(split, f"share of the time, stages 1 to 3, separate engines; on one pool {said}")
 
 
 def _example() -> Measured:
-    found = [run(name, FIG_3) for name in ASYNCHRONOUS]
-    shapes = {(len(each.busy_ps), len({t.step.micro_batch for t in each.timed})) for each in found}
-    times = ", ".join(f"{name} {each.makespan_ps / 10:g}" for name, each in zip(ASYNCHRONOUS, found, strict=True))
+    timelines = [run(name, FIG_3) for name in ASYNCHRONOUS]
+    shapes = {(len(timeline.busy_ps), len({t.step.micro_batch for t in timeline.timed})) for timeline in timelines}
+    times = ", ".join(
+        f"{name} {timeline.makespan_ps / 10:g}" for name, timeline in zip(ASYNCHRONOUS, timelines, strict=True)
+    )
     return Measured(list(min(shapes)), f"with F = 1, B = 2: {times}")
 
 
@@ -84,18 +86,18 @@ def _not_on_gpus() -> Measured:
 
 def _before_first_b(name: str, case: Case) -> list[int]:
     """Return the F that each stage starts before its first B."""
-    found = run(name, case)
+    timeline = run(name, case)
     counts = []
     for device in range(case.n):
-        kinds = [each.step.kind for each in _on(found, device)]
+        kinds = [action.step.kind for action in _on(timeline, device)]
         counts.append(kinds.index(Kind.BACKWARD))
     return counts
 
 
-def _warm_up(more: str, less: str, of_less: bool) -> Measured:
+def _warm_up(more: str, less: str, less_over_more: bool = False) -> Measured:
     one, two = (_before_first_b(name, dataclasses.replace(FIG_4, m=24)) for name in (less, more))
     pairs = list(zip(two, one, strict=True))
-    ratios = [b / a for a, b in pairs] if of_less else [a / b for a, b in pairs]
+    ratios = [b / a for a, b in pairs] if less_over_more else [a / b for a, b in pairs]
     return Measured(ratios, f"stages 1 to 3: {', '.join(map(str, two))} against {', '.join(map(str, one))}")
 
 
@@ -104,48 +106,48 @@ def _modes() -> Measured:
     return Measured(transports, ", ".join(SCHEDULES))
 
 
-def _schedules_with(transport: Transport, wanted: tuple[str, ...]) -> Measured:
-    found = [name for name, kind in pipelines().items() if kind.machine.transport is transport]
-    more = ", ".join(name for name in found if name not in wanted) or "no others"
-    return Measured([name for name in wanted if name in found], f"{transport.value} transport; besides them {more}")
+def _schedules_with(transport: str, *wanted: str) -> Measured:
+    known = [name for name, kind in pipelines().items() if kind.machine.transport.value == transport]
+    more = ", ".join(name for name in known if name not in wanted) or "no others"
+    return Measured([name for name in wanted if name in known], f"{transport} transport; besides them {more}")
 
 
 def _overlap() -> Measured:
     """Measure, on two accelerators, how long after F the next one gets its features; in SR."""
-    found, gaps = Case(2, 1, 10, 20, 5), []
+    case, gaps = Case(2, 1, 10, 20, 5), []
     for name in ("1f1b-as", "1f1b-sno"):
-        first, second = (_on(run(name, found), device)[0] for device in range(2))
-        gaps.append((second.start_ps - first.end_ps) / found.sr)
+        first, second = (_on(run(name, case), device)[0] for device in range(2))
+        gaps.append((second.start_ps - first.end_ps) / case.sr)
     return Measured(gaps, "waits of accelerator 2 after F of accelerator 1, in SR: asynchronous, synchronous")
 
 
 def _one_transfer_time() -> Measured:
     """Measure the time between F and the next stage's F, and between B and the stage's before, in SR."""
     case = Case(4, 1, 10, 20, 5)
-    end = {each.step: each for each in run("1f1b-sno", case).timed}
+    end = {action.step: action for action in run("1f1b-sno", case).timed}
     gaps = set()
-    for step, each in end.items():
+    for step, action in end.items():
         onwards = step._replace(stage=step.stage + (1 if step.kind is Kind.FORWARD else -1))
         if onwards in end:
-            gaps.add((end[onwards].start_ps - each.end_ps) / case.sr)
+            gaps.add((end[onwards].start_ps - action.end_ps) / case.sr)
     return Measured(sorted(gaps), "time from an action to the one that needs its message, in SR: F and B, 4 stages")
 
 
 def _chain() -> Measured:
     """Measure the most distant device that a message comes from."""
-    found = max(
-        abs(each.released_by.stage - each.step.stage)
+    most_distant = max(
+        abs(action.released_by.stage - action.step.stage)
         for name in SCHEDULES
-        for each in run(name, Case(8, 16, 10, 20, 5)).timed
-        if each.released_by is not None
+        for action in run(name, Case(8, 16, 10, 20, 5)).timed
+        if action.released_by is not None
     )
-    return Measured(found, "places between devices that exchange messages: the most, 8 devices")
+    return Measured(most_distant, "places between devices that exchange messages: the most, 8 devices")
 
 
 def _whole_mini_batches(name: str) -> int:
     """Return the actions of three mini-batches that use other weights than those of their mini-batch."""
     order = schedules()[name].generate(EpochShape(4, 48, 16, 1))
-    steps = {each.index: each.step for each in order.micro_batches}
+    steps = {micro_batch.index: micro_batch.step for micro_batch in order.micro_batches}
     programs = order.programs(range(4))
     return sum(
         action.version != steps[action.index]
@@ -162,14 +164,14 @@ def _intra_batch() -> Measured:
 
 def _gpipe_features() -> Measured:
     kept = run("gpipe", FIG_4).features
-    return Measured([int(each) for each in kept], "micro-batches kept by each stage, M = 8")
+    return Measured([int(count) for count in kept], "micro-batches kept by each stage, M = 8")
 
 
 def _slowest_stage() -> Measured:
     """Measure the time of a long mini-batch over that of its slowest stage's work."""
     costs = [StageCosts(10, 20), StageCosts(20, 40), StageCosts(5, 10)]
-    found = time_shape(pipeline_kind("1f1b-so"), Shape(3, 400, costs, Machine()))
-    return Measured(found.makespan_ps / (400 * 60), "stages of 30, 60 and 15, M = 400: over 400 times 60")
+    timeline = time_shape(pipeline_kind("1f1b-so"), Shape(3, 400, costs, Machine()))
+    return Measured(timeline.makespan_ps / (400 * 60), "stages of 30, 60 and 15, M = 400: over 400 times 60")
 
 
 def _stash() -> Measured:
@@ -179,17 +181,14 @@ def _stash() -> Measured:
     return Measured(list(copies), "versions that each of 3 stages keeps")
 
 
+FUNCTIONS = {"warm_up": _warm_up, "schedules_with": _schedules_with}
 MEASURES: dict[str, Measure] = {
     "bapipe-topology-chain": _chain,
     "bapipe-async-sync": _modes,
-    "bapipe-sched-set-async": functools.partial(_schedules_with, Transport.HIDDEN, ASYNCHRONOUS),
-    "bapipe-sched-set-sync": functools.partial(_schedules_with, Transport.STORED, SYNCHRONOUS),
     "bapipe-1f1b-def": _alternates,
     "bapipe-fbp-def": _parallel,
     "bapipe-fig3-example": _example,
     "bapipe-gpu-no-fbp": _not_on_gpus,
-    "bapipe-so-warmup": functools.partial(_warm_up, "1f1b-so", "1f1b-sno", False),
-    "bapipe-warmup-half": functools.partial(_warm_up, "fbp-as", "1f1b-as", True),
     "bapipe-sr-assumption": _one_transfer_time,
     "bapipe-gpipe-memory": _gpipe_features,
     "bapipe-pipedream-stash": _stash,

@@ -7,7 +7,6 @@ are the devices, half the PCIe lanes, and a Versal beside a V100.
 
 from __future__ import annotations
 
-import functools
 import itertools
 
 from ...emulator.cluster import Gpu, board_keys
@@ -48,8 +47,8 @@ def _delay_product(batch: int) -> Measured:
 def _large_batch() -> Measured:
     ratios = [[ds2_time_ratio(batch, cell) for batch in DS2_BATCHES] for cell in Cell]
     ratios.append([rnnt_time_ratio(batch) for batch in RNNT_BATCHES])
-    found = [POWER * (after - before) for of in ratios for before, after in itertools.pairwise(of)]
-    return Measured(found, "growth of energy over the GPU's: DS2 LSTM and GRU, batch 1, 2, 4; RNN-T, 1, 2, 4, 8")
+    growths = [POWER * (after - before) for series in ratios for before, after in itertools.pairwise(series)]
+    return Measured(growths, "growth of energy over the GPU's: DS2 LSTM and GRU, batch 1, 2, 4; RNN-T, 1, 2, 4, 8")
 
 
 DS2_BATCHES = (1, 2, 4)
@@ -63,22 +62,20 @@ def ds2_reduction(build: str, cell: Cell, batch: int) -> float:
     return reduction(time_ps(workload, FARNN[build, cell]), standard_ps(workload))
 
 
-def _ds2(cell: Cell) -> Measured:
-    persistent = reduction(
-        time_ps(deep_speech(cell, 2), FARNN["13P", cell]),
-        persistent_ps(deep_speech(cell, 2)),
-    )
+def _ds2(cells: str) -> Measured:
+    cell = Cell(cells)
+    persistent = reduction(time_ps(deep_speech(cell, 2), FARNN["13P", cell]), persistent_ps(deep_speech(cell, 2)))
     return Measured(ds2_reduction("13P", cell, 2), f"against cuDNN-Std; against cuDNN-PD {persistent:.1f} %")
 
 
 def _ds2_batches() -> Measured:
-    found = []
+    gains = []
     for cell in Cell:
         for batch in DS2_BATCHES:
             workload = deep_speech(cell, batch)
             best = min(standard_ps(workload), persistent_ps(workload))
-            found.append(best / time_ps(workload, FARNN["13P", cell]))
-    return Measured(found, "FARNN-13P over the better of both: LSTM, then GRU, batch 1, 2, 4")
+            gains.append(best / time_ps(workload, FARNN["13P", cell]))
+    return Measured(gains, "FARNN-13P over the better of both: LSTM, then GRU, batch 1, 2, 4")
 
 
 def _ds2_gru_4() -> Measured:
@@ -106,8 +103,8 @@ def _total(build: str) -> Measured:
 
 def _batches(build: str, most: int) -> Measured:
     batches = [batch for batch in RNNT_BATCHES if batch <= most]
-    found = [encoder_speed_up(build, batch) for batch in batches]
-    return Measured(found, f"encoder over cuDNN-Std: batch {', '.join(map(str, batches))}")
+    speed_ups = [encoder_speed_up(build, batch) for batch in batches]
+    return Measured(speed_ups, f"encoder over cuDNN-Std: batch {', '.join(map(str, batches))}")
 
 
 XEON_LANES, CARD_LANES = 48, 16
@@ -121,44 +118,44 @@ def halved_ps(workload: Workload, cluster: str) -> int:
 
 
 def _halved() -> Measured:
-    found = {}
+    growths = {}
     for build in ("9P", "13P"):
         workload, cluster = deep_speech(Cell.LSTM, 2), FARNN[build, Cell.LSTM]
-        found[build] = 100 * (halved_ps(workload, cluster) / time_ps(workload, cluster) - 1)
-    return Measured(found["9P"], f"FARNN-9P, batch 2; FARNN-13P {found['13P']:.0f} %")
+        growths[build] = 100 * (halved_ps(workload, cluster) / time_ps(workload, cluster) - 1)
+    return Measured(growths["9P"], f"FARNN-9P, batch 2; FARNN-13P {growths['13P']:.0f} %")
 
 
 def _halved_gain() -> Measured:
     workload = deep_speech(Cell.LSTM, 2)
     best = min(standard_ps(workload), persistent_ps(workload))
-    found = {build: reduction(halved_ps(workload, FARNN[build, Cell.LSTM]), best) for build in ("9P", "13P")}
-    return Measured(found["9P"], f"FARNN-9P, batch 2; FARNN-13P {found['13P']:.0f} %")
+    gains = {build: reduction(halved_ps(workload, FARNN[build, Cell.LSTM]), best) for build in ("9P", "13P")}
+    return Measured(gains["9P"], f"FARNN-9P, batch 2; FARNN-13P {gains['13P']:.0f} %")
 
 
 def versal_gains() -> dict[str, float]:
     """Return by how much less time FARNN-VS takes than a V100, in percent: the better form of the latter."""
-    found = {}
+    gains = {}
     for cell in Cell:
         for batch in (1, 2, 4):
             workload = deep_speech(cell, batch)
             best = min(standard_ps(workload, "v100"), persistent_ps(workload, "v100"))
-            found[f"{workload.name}, batch {batch}"] = reduction(time_ps(workload, FARNN["VS", cell]), best)
+            gains[f"{workload.name}, batch {batch}"] = reduction(time_ps(workload, FARNN["VS", cell]), best)
     for batch in (1, 2, 4, 8):
         workload = encoder(batch)
         theirs = standard_ps(workload, "v100")
-        found[f"{workload.name}, batch {batch}"] = reduction(time_ps(workload, FARNN["VS", Cell.LSTM]), theirs)
-    return found
+        gains[f"{workload.name}, batch {batch}"] = reduction(time_ps(workload, FARNN["VS", Cell.LSTM]), theirs)
+    return gains
 
 
 def _versal() -> Measured:
-    found = versal_gains()
-    best = max(found, key=lambda name: found[name])
-    return Measured(found[best], f"{best}; the V100's steps by its memory bandwidth alone")
+    gains = versal_gains()
+    best = max(gains, key=lambda name: gains[name])
+    return Measured(gains[best], f"{best}; the V100's steps by its memory bandwidth alone")
 
 
 def _pes() -> Measured:
-    found = [array(FARNN["VS", cell]).pes / array(FARNN["13P", cell]).pes for cell in Cell]
-    return Measured(found, "PEs of a unit: LSTM, GRU")
+    ratios = [array(FARNN["VS", cell]).pes / array(FARNN["13P", cell]).pes for cell in Cell]
+    return Measured(ratios, "PEs of a unit: LSTM, GRU")
 
 
 def _assumptions() -> Measured:
@@ -179,32 +176,19 @@ def _logic() -> Measured:
     return Measured([ours[key] / base[key] for key in ("lut", "on_chip_memory_kbit")], "boards' files: LUTs, memory")
 
 
+FUNCTIONS = {
+    "encoder": _encoder,
+    "ds2": _ds2,
+    "total_of_rnnt": _total,
+    "encoder_batches": _batches,
+    "delay_product": _delay_product,
+}
 MEASURES: dict[str, Measure] = {
-    "farnn-abs-speedup": functools.partial(_encoder, "13P"),
-    "farnn-intro-ds2-52": functools.partial(_ds2, Cell.LSTM),
-    "farnn-intro-rnnt-48": functools.partial(_total, "13P"),
-    "farnn-intro-rnnt-batch8": functools.partial(_batches, "13P", 8),
-    "farnn-ds2-length": lambda: Measured(runs.DS2_STEPS),
-    "farnn-ds2-gru-model": lambda: Measured([runs.DS2_LAYERS, runs.CELLS[Cell.GRU]]),
-    "farnn-ds2-lstm-model": lambda: Measured(runs.CELLS[Cell.LSTM]),
-    "farnn-ds2-13p-lstm": functools.partial(_ds2, Cell.LSTM),
-    "farnn-ds2-13p-gru": functools.partial(_ds2, Cell.GRU),
     "farnn-ds2-batch4": _ds2_batches,
-    "farnn-ds2-padding": lambda: Measured(100 * (runs.PADDING[4] - 1), "assumed for batch 4"),
     "farnn-ds2-gru-b4": _ds2_gru_4,
-    "farnn-rnnt-model": lambda: Measured(list(runs.RNNT.values())),
-    "farnn-rnnt-encoder-share": lambda: Measured(100 * in_use(ENCODER_SHARE), "assumed for the rows of all of RNN-T"),
-    **{f"farnn-rnnt-enc-{build.lower()}": functools.partial(_encoder, build) for build in ENCODERS},
-    **{f"farnn-rnnt-total-{build.lower()}": functools.partial(_total, build) for build in ENCODERS},
-    "farnn-rnnt-batch-9p": functools.partial(_batches, "9P", 4),
-    "farnn-rnnt-batch-13p": functools.partial(_batches, "13P", 8),
-    "farnn-power-ds2": lambda: Measured(100 * (POWER - 1), "assumed for all rows of energy"),
     "farnn-energy-ds2": _ds2_energy,
-    "farnn-edp-rnnt-b1": functools.partial(_delay_product, 1),
-    "farnn-edp-rnnt-b2": functools.partial(_delay_product, 2),
     "farnn-energy-large-batch": _large_batch,
     "farnn-platform": _devices,
-    "farnn-pcie-two-thirds": lambda: Measured(2 * CARD_LANES / XEON_LANES, "32 of 48 lanes"),
     "farnn-pcie-x8-slow": _halved,
     "farnn-pcie-x8-gain": _halved_gain,
     "farnn-vs-pes": _pes,

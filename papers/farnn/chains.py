@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 from ...emulator.cluster import Fpga, PeArray, board_keys
 from ...emulator.timing.pair import Cell, RecurrentWork, mvm_cycles, step_cycles, unsplit_cycles
 from ..claim import Measure, Measured
@@ -23,18 +21,9 @@ def array(name: str) -> PeArray:
     return board.pe_array
 
 
-def board(kind: str, key: str, scale: float = 1) -> Measured:
-    """Return a figure of a board's file."""
-    return Measured(board_keys(kind)[key] / scale, f"boards/{kind}.toml: {key}")
-
-
-def _units(kind: str) -> Measured:
-    return Measured(board_keys(kind)["mvm_units"], f"boards/{kind}.toml: mvm_units")
-
-
 def _pe() -> Measured:
-    found = [mvm_cycles(size, size, 256) * 256 / size**2 for size in (256, 512, 1024)]
-    return Measured(found, "PEs times cycles over multiply-accumulates: 256, 512 and 1,024 cells on 256 PEs")
+    ratios = [mvm_cycles(size, size, 256) * 256 / size**2 for size in (256, 512, 1024)]
+    return Measured(ratios, "PEs times cycles over multiply-accumulates: 256, 512 and 1,024 cells on 256 PEs")
 
 
 def _feed() -> Measured:
@@ -77,24 +66,24 @@ def _half() -> Measured:
 
 def _exposed() -> Measured:
     """Measure the cycles of a step beyond R-MVM for LSTM layers with more than 256 cells."""
-    found = []
+    exposed = []
     for cells in (512, 1024, 2048):
         cycles = step_cycles(RecurrentWork("lstm", Cell.LSTM, 1, cells, 1), array("farnn-9p"), backward=False)
-        found.append(cycles.total - cycles.recurrent)
-    return Measured(found, "cycles of a step beyond R-MVM: 512, 1,024 and 2,048 cells on FARNN-9P")
+        exposed.append(cycles.total - cycles.recurrent)
+    return Measured(exposed, "cycles of a step beyond R-MVM: 512, 1,024 and 2,048 cells on FARNN-9P")
 
 
 def _pes() -> Measured:
-    found = {name: array(cluster).pes for (name, cell), cluster in runs.FARNN.items() if cell is Cell.LSTM}
-    return Measured(list(found.values()), f"PEs of a unit for LSTM: {', '.join(found)}")
+    pes = {name: array(cluster).pes for (name, cell), cluster in runs.FARNN.items() if cell is Cell.LSTM}
+    return Measured(list(pes.values()), f"PEs of a unit for LSTM: {', '.join(pes)}")
 
 
 def _longer() -> Measured:
-    found = [
+    differences = [
         array(runs.FARNN[build, Cell.GRU]).pes_per_chain - array(runs.FARNN[build, Cell.LSTM]).pes_per_chain
         for build in ("9P", "13P", "VS")
     ]
-    return Measured(found, "PEs of a chain for GRU beyond those for LSTM: 9P, 13P, VS")
+    return Measured(differences, "PEs of a chain for GRU beyond those for LSTM: 9P, 13P, VS")
 
 
 def _total() -> Measured:
@@ -103,33 +92,26 @@ def _total() -> Measured:
 
 
 def _scaling() -> Measured:
-    found = [board_keys(build)["clock_mhz"] for build in BUILDS]
-    return Measured([clock - found[0] for clock in found], "MHz beyond those of the smallest build")
+    clocks = [board_keys(build)["clock_mhz"] for build in BUILDS]
+    return Measured([clock - clocks[0] for clock in clocks], "MHz beyond those of the smallest build")
 
 
 MEASURES: dict[str, Measure] = {
-    "farnn-mvm-units": functools.partial(_units, "farnn-9p-lstm"),
-    "farnn-mvm-units-gru": functools.partial(_units, "farnn-9p-gru"),
     "farnn-pe": _pe,
     "farnn-feed-cycles": _feed,
     "farnn-chains-w": _chains,
     "farnn-pe-per-round": _per_round,
-    "farnn-freq": functools.partial(board, "farnn-9p-lstm", "clock_mhz"),
     "farnn-slices-formula": _rounds,
     "farnn-slices-1024-256": _slices,
     "farnn-weights-per-pe": _words,
     "farnn-step-cycles": _rounds,
     "farnn-split-1024-768-naive": lambda: Measured(unsplit_cycles(1024, 1024, 768)),
     "farnn-split-1024-768-split": _split,
-    "farnn-split-idle": lambda: Measured(1024 % 768, "outputs of the last round"),
     "farnn-split-halves": _half,
     "farnn-act-latency": lambda: Measured(array("farnn-9p").activation_cycles, "the default of `activation_cycles`"),
     "farnn-act-hidden": _exposed,
     "farnn-pes-per-mvm": _pes,
     "farnn-t2-lstm-shorter": _longer,
-    "farnn-pe-memory": functools.partial(board, "farnn-9p-lstm", "pe_words"),
-    "farnn-pe-memory-8k": functools.partial(board, "farnn-9p-lstm-8k", "pe_words"),
     "farnn-pe-count-8k": _total,
-    "farnn-vu9p-onchip": functools.partial(board, "farnn-9p-lstm", "on_chip_memory_kbit", 8000),
     "farnn-slr-scaling": _scaling,
 }

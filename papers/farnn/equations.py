@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 
 from ...kernels.recurrent import lstm_backward, lstm_forward, sigmoid, tanh
@@ -46,25 +44,25 @@ def _tanh(x: np.ndarray) -> np.ndarray:
 
 def published(arrays: Arrays) -> Arrays:
     """Return what the paper's equations give in float64: outputs, states, and all errors and gradients."""
-    of = {name: value.astype(np.float64) for name, value in arrays.items()}
-    steps, h, c = of["x"].shape[1], of["h0"], of["c0"]
+    exact = {name: value.astype(np.float64) for name, value in arrays.items()}
+    steps, h, c = exact["x"].shape[1], exact["h0"], exact["c0"]
     saved, outputs = [], []
     for t in range(steps):
-        sums = of["x"][:, t] @ of["w"].T + h @ of["r"].T + of["b_w"] + of["b_r"]
+        sums = exact["x"][:, t] @ exact["w"].T + h @ exact["r"].T + exact["b_w"] + exact["b_r"]
         i, f, new, o = np.split(sums, 4, axis=1)
         i, f, new, o = _sigma(i), _sigma(f), _tanh(new), _sigma(o)
         saved.append((i, f, new, o, c, h))
         c = f * c + i * new
         h = o * _tanh(c)
         outputs.append(h)
-    found = {"y": np.stack(outputs, 1), "h": h, "c": c}
-    found |= {"dx": np.zeros_like(of["x"]), "dw": np.zeros_like(of["w"]), "dr": np.zeros_like(of["r"])}
-    found["gates"] = np.zeros(4 * _CELLS)
-    dh, dc = of["dh"], of["dc"]
+    results = {"y": np.stack(outputs, 1), "h": h, "c": c}
+    results |= {"dx": np.zeros_like(exact["x"]), "dw": np.zeros_like(exact["w"]), "dr": np.zeros_like(exact["r"])}
+    results["gates"] = np.zeros(4 * _CELLS)
+    dh, dc = exact["dh"], exact["dc"]
     for t in reversed(range(steps)):
         i, f, new, o, before, h_before = saved[t]
         state = f * before + i * new
-        d_output = dh + of["dy"][:, t]
+        d_output = dh + exact["dy"][:, t]
         d_cell = dc + (1 - _tanh(state) ** 2) * o * d_output
         d_o = o * (1 - o) * _tanh(state) * d_output
         d_new = (1 - new**2) * i * d_cell
@@ -72,13 +70,13 @@ def published(arrays: Arrays) -> Arrays:
         d_f = f * (1 - f) * before * d_cell
         errors = np.concatenate((d_i, d_f, d_new, d_o), axis=1)
         dc = f * d_cell
-        parts = zip(np.split(errors, 4, axis=1), np.split(of["r"], 4), strict=True)
+        parts = zip(np.split(errors, 4, axis=1), np.split(exact["r"], 4), strict=True)
         dh = np.sum([error @ part for error, part in parts], axis=0)
-        found["dx"][:, t] = errors @ of["w"]
-        found["dw"] += errors.T @ of["x"][:, t]
-        found["dr"] += errors.T @ h_before
-        found["gates"] += errors.sum(0)
-    return {**found, "dh0": dh, "dc0": dc}
+        results["dx"][:, t] = errors @ exact["w"]
+        results["dw"] += errors.T @ exact["x"][:, t]
+        results["dr"] += errors.T @ h_before
+        results["gates"] += errors.sum(0)
+    return {**results, "dh0": dh, "dc0": dc}
 
 
 def computed(arrays: Arrays) -> Arrays:
@@ -86,8 +84,8 @@ def computed(arrays: Arrays) -> Arrays:
     keys = ("x", "w", "r", "b_w", "b_r", "h0", "c0")
     y, h, c, saved = lstm_forward(*(arrays[key] for key in keys))
     back = lstm_backward(saved, arrays["dy"], dh=arrays["dh"], dc=arrays["dc"])
-    found = {"y": y, "h": h, "c": c, "dx": back.dx, "dw": back.dw, "dr": back.dr, "gates": back.db_w}
-    return {**found, "dh0": back.dh0, "dc0": back.dc0}
+    results = {"y": y, "h": h, "c": c, "dx": back.dx, "dw": back.dw, "dr": back.dr, "gates": back.db_w}
+    return {**results, "dh0": back.dh0, "dc0": back.dc0}
 
 
 @kept
@@ -101,10 +99,10 @@ def deviations(steps: int) -> dict[str, float]:
     return {name: float(np.abs(ours[name] - theirs[name]).max() / np.abs(theirs[name]).max()) for name in theirs}
 
 
-def _of(steps: int, *names: str) -> Measured:
-    found = deviations(steps)
+def _deviation(steps: int, *names: str) -> Measured:
+    shares = deviations(steps)
     said = "one step" if steps == 1 else f"{steps} steps"
-    return Measured(max(found[name] for name in names), f"kernels against float64, {said}: {', '.join(names)}")
+    return Measured(max(shares[name] for name in names), f"kernels against float64, {said}: {', '.join(names)}")
 
 
 def _sum_of_errors() -> Measured:
@@ -128,31 +126,21 @@ def _activations() -> Measured:
 def _derivatives() -> Measured:
     """Measure the formulas of derivatives against differences."""
     x, width = np.linspace(-4, 4, 81), 1e-5
-    found = []
-    for of, slope in ((_sigma, _sigma(x) * (1 - _sigma(x))), (_tanh, 1 - _tanh(x) ** 2)):
-        found.append(np.abs((of(x + width) - of(x - width)) / (2 * width) - slope).max())
-    return Measured(float(max(found)), "formulas against central differences")
+    differences = []
+    for function, slope in ((_sigma, _sigma(x) * (1 - _sigma(x))), (_tanh, 1 - _tanh(x) ** 2)):
+        differences.append(np.abs((function(x + width) - function(x - width)) / (2 * width) - slope).max())
+    return Measured(float(max(differences)), "formulas against central differences")
 
 
 def _single_precision() -> Measured:
-    found = deviations(3)
-    return Measured(max(found.values()), "float32 kernels against float64: all outputs, errors and gradients")
+    shares = deviations(3)
+    return Measured(max(shares.values()), "float32 kernels against float64: all outputs, errors and gradients")
 
 
+FUNCTIONS = {"deviation": _deviation}
 MEASURES: dict[str, Measure] = {
-    "farnn-eq1-gates": functools.partial(_of, 1, "h", "c"),
-    "farnn-eq2-state": functools.partial(_of, 3, "h", "c"),
     "farnn-eq-bw-hhat": _sum_of_errors,
-    "farnn-eq-bw-chat": functools.partial(_of, 1, "dc0", "c'"),
-    "farnn-eq-bw-o": functools.partial(_of, 1, "o"),
-    "farnn-eq-bw-c": functools.partial(_of, 1, "c'"),
-    "farnn-eq-bw-i": functools.partial(_of, 1, "i"),
-    "farnn-eq-bw-f": functools.partial(_of, 1, "f"),
-    "farnn-eq-bw-cprev": functools.partial(_of, 3, "dc0"),
-    "farnn-eq3-bw-mvm": functools.partial(_of, 3, "dh0", "dx"),
-    "farnn-eq-gc": functools.partial(_of, 3, "dw", "dr"),
     "farnn-eq-sigmoid": _activations,
     "farnn-eq-derivs": _derivatives,
-    "farnn-bw-partials": functools.partial(_of, 1, "dh0"),
     "farnn-fp32": _single_precision,
 }

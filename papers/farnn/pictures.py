@@ -34,11 +34,11 @@ def _four(cell: Cell, **keys: int) -> list[PairTimes]:
 def _stacked(axes: Axes, groups: Bars, series: Sequence[str], title: str) -> None:
     """Draw FW and, above it, BW with GC and WU, as shares of the first bar of each group."""
     width = 0.8 / len(series)
-    for place, of in enumerate(groups.values()):
-        unit = of[0].mini_batch_ps
-        for column, each in enumerate(of):
+    for place, bars in enumerate(groups.values()):
+        unit = bars[0].mini_batch_ps
+        for column, run in enumerate(bars):
             left = place + (column - (len(series) - 1) / 2) * width
-            forward, backward = each.forward_ps / unit, each.backward_ps / unit
+            forward, backward = run.forward_ps / unit, run.backward_ps / unit
             axes.bar(left, forward, width, color=_FORWARD[column])
             axes.bar(left, backward, width, bottom=forward, color=_BACKWARD[column])
     for column, name in enumerate(series):
@@ -77,8 +77,8 @@ def draw_throughput(path: pathlib.Path) -> None:
 
 def draw_timeline(path: pathlib.Path) -> None:
     """Draw Fig. 6: tasks and transfers of three layers."""
-    found = runs.timed(runs.synthetic(Cell.LSTM, steps=400, layers=3), FARNN["9P", Cell.LSTM])
-    draw_chart(pair_chart(found, "three layers of LSTM-1024, 400 steps, FARNN-9P"), path, "--pictures")
+    run = runs.timed(runs.synthetic(Cell.LSTM, steps=400, layers=3), FARNN["9P", Cell.LSTM])
+    draw_chart(pair_chart(run, "three layers of LSTM-1024, 400 steps, FARNN-9P"), path, "--pictures")
 
 
 def draw_cells(path: pathlib.Path) -> None:
@@ -119,13 +119,13 @@ def draw_deep_speech(path: pathlib.Path) -> None:
     """Draw Fig. 11: recurrent layers of Deep Speech 2."""
 
     def groups(cell: Cell) -> dict[str, list[PairTimes]]:
-        found = {}
+        bars = {}
         for batch in DS2_BATCHES:
             workload = runs.deep_speech(cell, batch)
             alone = [runs.timed(workload, "p100", form) for form in (runs.STANDARD, runs.PERSISTENT_FORM)]
             pairs = [runs.timed(workload, FARNN[build, cell]) for build in ("9P", "13P")]
-            found[str(batch)] = [*alone, *pairs]
-        return found
+            bars[str(batch)] = [*alone, *pairs]
+        return bars
 
     _both(path, groups(Cell.LSTM), groups(Cell.GRU), "batch")
 
@@ -134,14 +134,14 @@ def draw_encoder(path: pathlib.Path) -> None:
     """Draw Fig. 12: RNN-T's encoder."""
     figure = new_figure(_WIDTH / 2, _HEIGHT, "--pictures")
     axes = figure.subplots()
-    found = {
+    bars = {
         str(batch): [
             runs.timed(runs.encoder(batch), "p100", runs.STANDARD),
             *(runs.timed(runs.encoder(batch), cluster) for cluster in ENCODERS.values()),
         ]
         for batch in RNNT_BATCHES
     }
-    _stacked(axes, found, ("cuDNN-Std", "FARNN-9P", "FARNN-13P"), "encoder: time over cuDNN-Std's")
+    _stacked(axes, bars, ("cuDNN-Std", "FARNN-9P", "FARNN-13P"), "encoder: time over cuDNN-Std's")
     axes.set_xlabel("batch", fontsize=7)
     axes.legend(fontsize=7)
     save_figure(figure, path, "--pictures")
@@ -166,12 +166,12 @@ def draw_energy(path: pathlib.Path) -> None:
 
 def draw_versal(path: pathlib.Path) -> None:
     """Draw Fig. 14: FARNN-VS beside a V100."""
-    found = versal_gains()
+    gains = versal_gains()
     figure = new_figure(_WIDTH, _HEIGHT, "--pictures")
     axes = figure.subplots()
-    axes.bar(range(len(found)), list(found.values()), color=_BACKWARD[2])
+    axes.bar(range(len(gains)), list(gains.values()), color=_BACKWARD[2])
     axes.axhline(0, color="0.3", linewidth=0.8)
-    axes.set_xticks(range(len(found)), list(found), rotation=45, ha="right", fontsize=7)
+    axes.set_xticks(range(len(gains)), list(gains), rotation=45, ha="right", fontsize=7)
     axes.set_ylabel("less time than the V100, %", fontsize=8)
     save_figure(figure, path, "--pictures")
 

@@ -9,7 +9,8 @@ from ..constants import changed, in_use, kept
 from .constants import PERSISTENT, PERSISTENT_GRU, RECURRENT_US, RNNT_STEPS
 
 LAYERS, STEPS = 5, 1600
-CELLS = {Cell.LSTM: 1024, Cell.GRU: 1280}
+LSTM_CELLS, GRU_CELLS = 1024, 1280
+CELLS = {Cell.LSTM: LSTM_CELLS, Cell.GRU: GRU_CELLS}
 """Figs. 7 to 9."""
 FARNN = {
     ("9P", Cell.LSTM): "farnn-9p",

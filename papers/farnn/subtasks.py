@@ -34,7 +34,7 @@ def timeline(schedule: str = "farnn") -> tuple[TimedTask, ...]:
 
 def tasks(keep: Callable[[Task], bool] = lambda task: True, schedule: str = "farnn") -> list[Task]:
     """Return the tasks of that timeline for which `keep` holds."""
-    return [each.task for each in timeline(schedule) if keep(each.task)]
+    return [timed.task for timed in timeline(schedule) if keep(timed.task)]
 
 
 def _unique(values: Iterable[str]) -> list[str]:
@@ -42,9 +42,9 @@ def _unique(values: Iterable[str]) -> list[str]:
 
 
 def _steps() -> Measured:
-    found = _unique(task.phase.value for task in tasks())
-    found += _unique(task.part.value for task in tasks(lambda task: task.part in (Part.GRADIENTS, Part.UPDATE)))
-    return Measured(found, "phases, and tasks after BW")
+    steps = _unique(task.phase.value for task in tasks())
+    steps += _unique(task.part.value for task in tasks(lambda task: task.part in (Part.GRADIENTS, Part.UPDATE)))
+    return Measured(steps, "phases, and tasks after BW")
 
 
 def _subtasks() -> Measured:
@@ -66,21 +66,21 @@ def _fpga_tasks() -> Measured:
     return Measured(_on(Resource.FPGA, tuple(Part)), "tasks of the FPGA; a projection is part of a step")
 
 
-def _transfers(phase: Phase) -> Measured:
+def _transfers(name: str) -> Measured:
     """Measure values of a step in and out of the FPGA, and weights of a layer, all in cells."""
-    [work, *_] = synthetic(Cell.LSTM).recurrent
+    phase, [work, *_] = Phase(name), synthetic(Cell.LSTM).recurrent
     pair = pair_of(runs.cluster("farnn-9p"), schedules()["farnn"])
     step = next(iter(tasks(lambda task: task.part is Part.STEPS and task.phase is phase)))
     busy = dict(step.streams)
     one = pair.values_ps(work.steps * work.cells)
-    found = [round(busy[link] / one) for link in (Resource.TO_FPGA, Resource.TO_GPU)]
+    vectors = [round(busy[link] / one) for link in (Resource.TO_FPGA, Resource.TO_GPU)]
     loads = tasks(lambda task: task.part is Part.WEIGHTS and task.phase is phase)
-    return Measured([len(loads), *found], "transfers of R; vectors of a step to the FPGA, and to the GPU")
+    return Measured([len(loads), *vectors], "transfers of R; vectors of a step to the FPGA, and to the GPU")
 
 
 def _products() -> Measured:
-    found = tasks(lambda task: task.part is Part.INPUTS and task.phase is Phase.FORWARD)
-    return Measured(len(found) / runs.LAYERS, "tasks of FW I-MVM for all steps of a layer")
+    products = tasks(lambda task: task.part is Part.INPUTS and task.phase is Phase.FORWARD)
+    return Measured(len(products) / runs.LAYERS, "tasks of FW I-MVM for all steps of a layer")
 
 
 def _loop() -> Measured:
@@ -116,9 +116,9 @@ def _saved() -> Measured:
 def _started() -> Measured:
     """Measure the largest time from the arrival of weights and I-MVM to the first step."""
     timed, waits = timeline(), []
-    for each in timed:
-        if each.task.part is Part.STEPS:
-            waits.append(each.start_ps - max(timed[other].end_ps for other in each.task.after))
+    for timed_task in timed:
+        if timed_task.task.part is Part.STEPS:
+            waits.append(timed_task.start_ps - max(timed[other].end_ps for other in timed_task.task.after))
     return Measured(max(waits), "ps from the last that a pass waits for to its start, the longest")
 
 
@@ -135,19 +135,19 @@ def overlap_ps(ours: Callable[[Task], bool], theirs: Callable[[Task], bool]) -> 
 
 
 def _forward_overlap() -> Measured:
-    found = overlap_ps(
+    both_ps = overlap_ps(
         lambda task: task.part is Part.INPUTS and task.phase is Phase.FORWARD,
         lambda task: task.part is Part.WEIGHTS and task.phase is Phase.FORWARD,
     )
-    return Measured(found / 1e9, "ms of I-MVM in parallel with transfers of R, of five layers")
+    return Measured(both_ps / 1e9, "ms of I-MVM in parallel with transfers of R, of five layers")
 
 
 def _backward_overlap() -> Measured:
-    found = overlap_ps(
+    both_ps = overlap_ps(
         lambda task: task.part in (Part.GRADIENTS, Part.UPDATE),
         lambda task: task.phase is Phase.BACKWARD and task.part in (Part.WEIGHTS, Part.STEPS),
     )
-    return Measured(found / 1e9, "ms of GC and WU in parallel with BW of the next layer, of five layers")
+    return Measured(both_ps / 1e9, "ms of GC and WU in parallel with BW of the next layer, of five layers")
 
 
 def _amortised() -> Measured:
@@ -155,21 +155,21 @@ def _amortised() -> Measured:
 
     def share(steps: int, batch: int) -> float:
         timed = runs.timed(synthetic(Cell.LSTM, steps=steps, batch=batch), "farnn-9p")
-        loads = [each.task.duration_ps for each in timed.timed if each.task.part is Part.WEIGHTS]
+        loads = [timed_task.task.duration_ps for timed_task in timed.timed if timed_task.task.part is Part.WEIGHTS]
         return sum(loads) / timed.mini_batch_ps
 
     by_length = [share(steps, 1) for steps in (100, 400, 1600)]
     by_batch = [share(1600, batch) for batch in (1, 2, 4)]
-    falls = [now - then for of in (by_length, by_batch) for now, then in itertools.pairwise(of)]
+    falls = [now - then for series in (by_length, by_batch) for now, then in itertools.pairwise(series)]
     return Measured(falls, "falls of the share of transfers: 100, 400, 1,600 steps; batch 1, 2, 4")
 
 
 def _one_transfer() -> Measured:
     loads = [
         [
-            each.task.duration_ps
-            for each in runs.timed(synthetic(Cell.LSTM, batch=batch), "farnn-9p").timed
-            if each.task.part is Part.WEIGHTS
+            timed_task.task.duration_ps
+            for timed_task in runs.timed(synthetic(Cell.LSTM, batch=batch), "farnn-9p").timed
+            if timed_task.task.part is Part.WEIGHTS
         ]
         for batch in (1, 4)
     ]
@@ -178,7 +178,7 @@ def _one_transfer() -> Measured:
 
 def _projection() -> Measured:
     timed = runs.timed(runs.encoder(1), runs.LARGE_9P)
-    passes = [each.task.resource.value for each in timed.timed if each.task.part is Part.STEPS]
+    passes = [timed_task.task.resource.value for timed_task in timed.timed if timed_task.task.part is Part.STEPS]
     kind = schedules()["farnn"]
     [first, *_] = all_needs(runs.encoder(1), pair_of(runs.cluster(runs.LARGE_9P), kind), Offload.OVERLAPPED)
     cycles = [first.forward.projection, first.backward.projection]
@@ -186,30 +186,34 @@ def _projection() -> Measured:
 
 
 def _all_on_fpga() -> Measured:
-    found = tasks(lambda task: task.part in (Part.INPUTS, Part.STEPS, Part.GRADIENTS, Part.UPDATE), "farnn-all-fpga")
-    return Measured(sorted({f"{task.part.value}: {task.resource.value}" for task in found}), "farnn-all-fpga")
+    all_tasks = tasks(
+        lambda task: task.part in (Part.INPUTS, Part.STEPS, Part.GRADIENTS, Part.UPDATE), "farnn-all-fpga"
+    )
+    return Measured(sorted({f"{task.part.value}: {task.resource.value}" for task in all_tasks}), "farnn-all-fpga")
 
 
 def _in_turn() -> Measured:
     timed = timeline("farnn-no-overlap")
     return Measured(
-        sum(each.task.duration_ps for each in timed) / timed[-1].end_ps, "sum of all tasks over the mini-batch"
+        sum(timed_task.task.duration_ps for timed_task in timed) / timed[-1].end_ps,
+        "sum of all tasks over the mini-batch",
     )
 
 
 def _others() -> Measured:
     parts = (OtherWork("conv", 10**9), *synthetic(Cell.LSTM, layers=1).parts, OtherWork("fc", 10**6))
     timed = runs.timed(Workload("with others", parts), "farnn-9p").timed
-    return Measured(_unique(each.task.resource.value for each in timed if each.task.part is Part.OTHERS), "where")
+    return Measured(
+        _unique(timed_task.task.resource.value for timed_task in timed if timed_task.task.part is Part.OTHERS), "where"
+    )
 
 
+FUNCTIONS = {"transfers": _transfers}
 MEASURES: dict[str, Measure] = {
     "farnn-four-steps": _steps,
     "farnn-subtasks": _subtasks,
     "farnn-t1-gpu-tasks": _gpu_tasks,
     "farnn-t1-fpga-tasks": _fpga_tasks,
-    "farnn-t1-fw-transfer": lambda: _transfers(Phase.FORWARD),
-    "farnn-t1-bw-transfer": lambda: _transfers(Phase.BACKWARD),
     "farnn-imvm-independent": _products,
     "farnn-loop": _loop,
     "farnn-transposed-reload": _reload,

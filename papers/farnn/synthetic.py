@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 
-from ...emulator.cluster import Gpu, board_keys
+from ...emulator.cluster import Gpu
 from ...emulator.timing.pair import Cell, Part, Phase
 from ..claim import Measure, Measured
 from . import runs
@@ -25,7 +24,9 @@ def gpu_tflops(batch: int, part: Part) -> float:
     [work] = workload.recurrent
     timed = runs.timed(workload, "p100", runs.STANDARD).timed
     time_ps_ = sum(
-        each.task.duration_ps for each in timed if each.task.part is part and each.task.phase is Phase.FORWARD
+        timed_task.task.duration_ps
+        for timed_task in timed
+        if timed_task.task.part is part and timed_task.task.phase is Phase.FORWARD
     )
     macs = work.input_weights if part is Part.INPUTS else work.gate_weights
     return 2 * macs * work.steps * batch / time_ps_
@@ -38,8 +39,8 @@ def _peak() -> float:
 
 
 def _recurrent_share() -> Measured:
-    found = gpu_tflops(1, Part.STEPS)
-    return Measured(100 * found / _peak(), f"{found:.3f} TFLOPS, as a dependent phase takes what 3.6 times requires")
+    tflops = gpu_tflops(1, Part.STEPS)
+    return Measured(100 * tflops / _peak(), f"{tflops:.3f} TFLOPS, as a dependent phase takes what 3.6 times requires")
 
 
 def _input_share() -> Measured:
@@ -47,8 +48,8 @@ def _input_share() -> Measured:
 
 
 def _order() -> Measured:
-    found = [gpu_tflops(batch, Part.INPUTS) / gpu_tflops(batch, Part.STEPS) for batch in BATCHES]
-    return Measured(found, "I-MVM over R-MVM: batch 1, 2, 4")
+    ratios = [gpu_tflops(batch, Part.INPUTS) / gpu_tflops(batch, Part.STEPS) for batch in BATCHES]
+    return Measured(ratios, "I-MVM over R-MVM: batch 1, 2, 4")
 
 
 def _gain(build: str, cell: Cell) -> float:
@@ -57,16 +58,17 @@ def _gain(build: str, cell: Cell) -> float:
     return reduction(time_ps(workload, FARNN[build, cell]), persistent_ps(workload))
 
 
-def _fig_7(build: str, cell: Cell) -> Measured:
+def _fig_7(build: str, cells: str) -> Measured:
+    cell = Cell(cells)
     ms = time_ps(synthetic(cell), FARNN[build, cell]) / 1e9
     return Measured(_gain(build, cell), f"{ms:.1f} ms; cuDNN-PD {persistent_ps(synthetic(cell)) / 1e9:.1f} ms")
 
 
 def _fig_7_order() -> Measured:
     gains = {(build, cell): _gain(build, cell) for build in ("9P", "13P") for cell in Cell}
-    found = [gains["13P", cell] - gains["9P", cell] for cell in Cell]
-    found += [gains[build, Cell.LSTM] - gains[build, Cell.GRU] for build in ("9P", "13P")]
-    return Measured(found, "points: 13P over 9P for LSTM, for GRU; LSTM over GRU on 9P, on 13P")
+    differences = [gains["13P", cell] - gains["9P", cell] for cell in Cell]
+    differences += [gains[build, Cell.LSTM] - gains[build, Cell.GRU] for build in ("9P", "13P")]
+    return Measured(differences, "points: 13P over 9P for LSTM, for GRU; LSTM over GRU on 9P, on 13P")
 
 
 def _persistent_falls() -> Measured:
@@ -99,24 +101,24 @@ def _long() -> Measured:
 
 
 def _growth() -> Measured:
-    found = [
+    growths = [
         after - before
         for build, cell in itertools.product(("9P", "13P"), Cell)
         for before, after in itertools.pairwise(speed_up(build, steps, cell=cell) for steps in LENGTHS)
     ]
-    return Measured(found, "growth of the speed-up from 100 steps on, doubled each time: 9P, 13P, LSTM and GRU each")
+    return Measured(growths, "growth of the speed-up from 100 steps on, doubled each time: 9P, 13P, LSTM and GRU each")
 
 
 def _batch_4() -> Measured:
     workload = synthetic(Cell.LSTM, batch=4)
     standard = standard_ps(workload)
-    found = [persistent_ps(workload) / standard, time_ps(workload, FARNN["9P", Cell.LSTM]) / standard]
-    return Measured(found, "LSTM, time over cuDNN-Std's: cuDNN-PD, FARNN-9P")
+    ratios = [persistent_ps(workload) / standard, time_ps(workload, FARNN["9P", Cell.LSTM]) / standard]
+    return Measured(ratios, "LSTM, time over cuDNN-Std's: cuDNN-PD, FARNN-9P")
 
 
 def _persistent_linear() -> Measured:
-    found = persistent_ps(synthetic(Cell.LSTM, batch=4)) / persistent_ps(synthetic(Cell.LSTM))
-    return Measured(found, "LSTM, batch 4 over 1: each sample reads the weights")
+    ratio = persistent_ps(synthetic(Cell.LSTM, batch=4)) / persistent_ps(synthetic(Cell.LSTM))
+    return Measured(ratio, "LSTM, batch 4 over 1: each sample reads the weights")
 
 
 def batch_ratio(cell: Cell = Cell.LSTM, build: str = "9P") -> float:
@@ -129,14 +131,14 @@ def _batch_ratio() -> Measured:
 
 
 def _sub_linear() -> Measured:
-    found = [batch_ratio(cell, build) for cell in Cell for build in ("9P", "13P")]
-    return Measured(found, "batch 4 over 1: LSTM on 9P and 13P, GRU on 9P and 13P")
+    ratios = [batch_ratio(cell, build) for cell in Cell for build in ("9P", "13P")]
+    return Measured(ratios, "batch 4 over 1: LSTM on 9P and 13P, GRU on 9P and 13P")
 
 
 def _utilisation(batch: int) -> Measured:
-    found = runs.timed(synthetic(Cell.LSTM, batch=batch), FARNN["9P", Cell.LSTM])
-    assert found.utilisation is not None
-    return Measured(100 * found.utilisation, f"FARNN-9P: {found.mini_batch_ps / 1e9:.1f} ms")
+    run = runs.timed(synthetic(Cell.LSTM, batch=batch), FARNN["9P", Cell.LSTM])
+    assert run.utilisation is not None
+    return Measured(100 * run.utilisation, f"FARNN-9P: {run.mini_batch_ps / 1e9:.1f} ms")
 
 
 def over_farnn(schedule: str, build: str = "9P") -> float:
@@ -150,8 +152,8 @@ def _all_fpga() -> Measured:
 
 
 def _no_overlap() -> Measured:
-    found = [100 * (over_farnn("farnn-no-overlap", build) - 1) for build in ("9P", "13P")]
-    return Measured(found, "more time, in percent: 9P, 13P")
+    percents = [100 * (over_farnn("farnn-no-overlap", build) - 1) for build in ("9P", "13P")]
+    return Measured(percents, "more time, in percent: 9P, 13P")
 
 
 def _layers() -> Measured:
@@ -166,7 +168,7 @@ def _layers() -> Measured:
 def _step_rate() -> float:
     """Return what steps of FW bring to the FPGA, in GB/s."""
     timed = runs.timed(synthetic(Cell.LSTM), FARNN["9P", Cell.LSTM])
-    step = next(each.task for each in timed.timed if each.task.part is Part.STEPS)
+    step = next(timed_task.task for timed_task in timed.timed if timed_task.task.part is Part.STEPS)
     return 4 * 4 * 1024 * runs.STEPS * 1000 / step.duration_ps
 
 
@@ -192,36 +194,21 @@ def _best_region() -> Measured:
         [gain(steps=steps) for steps in LENGTHS],
         [gain(cells=cells) for cells in CELL_COUNTS],
     )
-    found = [after - before for way in ways for before, after in itertools.pairwise(way)]
-    return Measured(found, "growth over the better of both: batch 4, 2, 1; 100 to 1,600 steps; 256 to 1,024 cells")
+    growths = [after - before for way in ways for before, after in itertools.pairwise(way)]
+    return Measured(growths, "growth over the better of both: batch 4, 2, 1; 100 to 1,600 steps; 256 to 1,024 cells")
 
 
 def _persistent_best() -> Measured:
-    found = [standard_ps(synthetic(cell)) / persistent_ps(synthetic(cell)) for cell in Cell]
-    return Measured(found, "cuDNN-Std over cuDNN-PD at batch 1: LSTM, GRU")
+    ratios = [standard_ps(synthetic(cell)) / persistent_ps(synthetic(cell)) for cell in Cell]
+    return Measured(ratios, "cuDNN-Std over cuDNN-PD at batch 1: LSTM, GRU")
 
 
-def _baselines() -> Measured:
-    return Measured([runs.STANDARD, runs.PERSISTENT_FORM], "schedules of a GPU alone; the static form is none of them")
-
-
+FUNCTIONS = {"fig_7": _fig_7, "utilisation": _utilisation}
 MEASURES: dict[str, Measure] = {
-    "farnn-p100-peak": lambda: Measured(board_keys("p100")["peak_tflops"], "boards/p100.toml"),
     "farnn-fig2-rmvm": _recurrent_share,
     "farnn-fig2-imvm": _input_share,
     "farnn-fig2-order": _order,
-    "farnn-ds2-len-576": lambda: Measured(FIG_2_STEPS, "steps of Fig. 2's layer"),
-    "farnn-baseline-cudnn": _baselines,
     "farnn-pd-best-small": _persistent_best,
-    "farnn-fig7-setting": lambda: Measured([runs.LAYERS, runs.STEPS, 1]),
-    "farnn-fig8-setting": lambda: Measured([runs.LAYERS, *runs.CELLS.values(), 1]),
-    "farnn-fig9-setting": lambda: Measured([runs.LAYERS, runs.STEPS, *runs.CELLS.values()]),
-    "farnn-fig10-setting": lambda: Measured([runs.LAYERS, FIG_10_STEPS, 1]),
-    **{
-        f"farnn-fig7-{cell.value}-{build.lower()}": functools.partial(_fig_7, build, cell)
-        for cell in Cell
-        for build in ("9P", "13P")
-    },
     "farnn-fig7-order": _fig_7_order,
     "farnn-fig7-pd-falls": _persistent_falls,
     "farnn-gru-lstm-size": _sizes,
@@ -232,7 +219,6 @@ MEASURES: dict[str, Measure] = {
     "farnn-fig9-pd-linear": _persistent_linear,
     "farnn-fig9-farnn-3p4": _batch_ratio,
     "farnn-fig9-sub-linear": _sub_linear,
-    **{f"farnn-fig9-util-b{batch}": functools.partial(_utilisation, batch) for batch in BATCHES},
     "farnn-fig10-allfpga": _all_fpga,
     "farnn-fig10-nooverlap": _no_overlap,
     "farnn-overlap-layers": _layers,

@@ -49,10 +49,10 @@ def _convolve(one_map: Array, one_filter: Array) -> Array:
     return np.asarray(np.einsum("rcuv,uv->rc", windows, one_filter))
 
 
-def _apart(found: NDArray[np.float32], formula: Array) -> float:
-    if found.shape != formula.shape:
-        raise ValueError(f"shapes {found.shape} and {formula.shape}")
-    return float(np.abs(found - formula).max() / np.abs(formula).max())
+def _apart(kernel: NDArray[np.float32], formula: Array) -> float:
+    if kernel.shape != formula.shape:
+        raise ValueError(f"shapes {kernel.shape} and {formula.shape}")
+    return float(np.abs(kernel - formula).max() / np.abs(formula).max())
 
 
 def _pairs() -> Iterator[tuple[int, int]]:
@@ -156,10 +156,10 @@ def _error_sides(layer: int) -> Measured:
     sides = _two_layers()
     before, after = sides[layer - 1], sides[layer]
     errors, weights = np.ones((1, 1, after, after), np.float32), np.ones((1, 1, 3, 3), np.float32)
-    found = conv.error(errors, weights, (1, 1, before, before), stride=(1, 1), pad=(0, 0))
+    input_errors = conv.error(errors, weights, (1, 1, before, before), stride=(1, 1), pad=(0, 0))
     # Nine products where the window lies within the errors; with full padding, one at each corner.
-    assert found.max() == 9 and found[0, 0, 0, 0] == 1, "full padding: corners take one product"
-    return Measured([after, found.shape[2] + 3 - 1, found.shape[2]])
+    assert input_errors.max() == 9 and input_errors[0, 0, 0, 0] == 1, "full padding: corners take one product"
+    return Measured([after, input_errors.shape[2] + 3 - 1, input_errors.shape[2]])
 
 
 def _forward_sides() -> Measured:
@@ -170,6 +170,7 @@ def _precision() -> Measured:
     return Measured(str(_kernel_gradient().dtype), "of the kernels' results; the links carry 4 bytes a value")
 
 
+FUNCTIONS = {"error_sides": _error_sides}
 MEASURES: dict[str, Measure] = {
     "fpdeep-eq1-fp": _equation_1,
     "fpdeep-eq2-eb": _equation_2,
@@ -178,7 +179,5 @@ MEASURES: dict[str, Measure] = {
     "fpdeep-eb-steps": _two_steps,
     "fpdeep-pg-split": _split,
     "fpdeep-fig11-fp-sizes": _forward_sides,
-    "fpdeep-fig11-bp-l1": lambda: _error_sides(1),
-    "fpdeep-fig11-bp-l2": lambda: _error_sides(2),
     "fpdeep-t6-precision": _precision,
 }

@@ -6,8 +6,7 @@ checked on all links between two devices that share a layer: 60 FPGAs, three net
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 
 from ...emulator.cluster import Engine, board_keys, board_types, changeable_keys
 from ...emulator.mapping import Cut, DataPath, Slice, Stream, channel_works, cut_channels, partition, streams
@@ -22,33 +21,26 @@ _FORWARD, _BACKWARD = ([path.value for path in _PATHS if path.is_forward is forw
 
 def _shared_links() -> list[tuple[Slice, tuple[Stream, ...]]]:
     """Return the slice to the right and the streams of each link within a layer cut by input channels."""
-    found = []
+    shared = []
     for name in NETWORKS:
         devices, links = timing(name, _MANY).mapping.devices, timing(name, _MANY).links
         for left, right, carried in zip(devices, devices[1:], links, strict=False):
             if left[-1].layer == right[0].layer and right[0].cut is Cut.ICP:
-                found.append((right[0], carried))
-    return found
+                shared.append((right[0], carried))
+    return shared
 
 
-def _against(path: DataPath, channels: Callable[[Slice], int]) -> Measured:
-    """Count the links on which `path` does not carry the expected number of channels."""
-    links = _shared_links()
+def _channels_on(number: int) -> Measured:
+    """Count the links on which a path does not carry the inputs of devices further on, or the outputs, as it has to."""
+    path, links = DataPath(number), _shared_links()
+    is_of_inputs = path in (DataPath.ACTIVATIONS, DataPath.INPUT_ERRORS)
     wrong = 0
     for right, carried in links:
         if path is DataPath.INPUT_ERRORS and not right.layer.needs_errors:
             continue
-        wrong += [stream.channels for stream in carried if stream.path is path] != [channels(right)]
+        expected = right.layer.input[0] - right.begin if is_of_inputs else right.layer.channels
+        wrong += [stream.channels for stream in carried if stream.path is path] != [expected]
     return Measured(wrong, f"links that carry something else, of {len(links)} within layers")
-
-
-def _beyond(right: Slice) -> int:
-    """Return the number of input channels that devices further on convolve."""
-    return right.layer.input[0] - right.begin
-
-
-def _outputs(right: Slice) -> int:
-    return right.layer.channels
 
 
 def _number() -> Measured:
@@ -61,24 +53,24 @@ def _pairs() -> Measured:
 
 def _passing(name: str) -> Measured:
     """Measure the largest number of maps on path 1 of a link."""
-    found = partition(network(name), cluster(), 6)
-    maps = [sum(stream.path is DataPath.ACTIVATIONS for stream in streams(found, link)) for link in range(5)]
+    mapping = partition(network(name), cluster(), 6)
+    maps = [sum(stream.path is DataPath.ACTIVATIONS for stream in streams(mapping, link)) for link in range(5)]
     return Measured(max(maps), f"{name} on 6 FPGAs, maps on path 1 of each link: {', '.join(map(str, maps))}")
 
 
 def _extra_modules() -> Measured:
-    found, names = set(), {"add": "add", "concat": "concatenate"}
+    modules, names = set(), {"add": "add", "concat": "concatenate"}
     for name in ("resnet8-cifar", "inception-cifar"):
         for layer in network(name).layers:
-            found |= {names[step.operation.type] for step in layer.sfu if step.operation.type in names}
-            found |= {"bypass"} if layer.bypass else set()
-    return Measured(sorted(found), "in resnet8-cifar and inception-cifar")
+            modules |= {names[step.operation.type] for step in layer.sfu if step.operation.type in names}
+            modules |= {"bypass"} if layer.bypass else set()
+    return Measured(sorted(modules), "in resnet8-cifar and inception-cifar")
 
 
 def _knobs() -> Measured:
     named = ("bandwidth", "latency")
-    found = [key for key in changeable_keys() if key.startswith(tuple(f"link.{knob}" for knob in named))]
-    return Measured(found, "keys of --what-if")
+    keys = [key for key in changeable_keys() if key.startswith(tuple(f"link.{knob}" for knob in named))]
+    return Measured(keys, "keys of --what-if")
 
 
 _PHASES = ("fp", "eb", "pg")
@@ -87,8 +79,8 @@ _PHASES = ("fp", "eb", "pg")
 def _engines(*phases: str) -> Iterator[tuple[Slice, Engine]]:
     """Yield the slices of all convolutions with their engines for `phases`, three networks on 15 FPGAs."""
     for name in NETWORKS:
-        found = timing(name)
-        for parts, held in zip(found.mapping.devices, found.engines, strict=True):
+        timed = timing(name)
+        for parts, held in zip(timed.mapping.devices, timed.engines, strict=True):
             for part, engines in zip(parts, held, strict=True):
                 if not part.layer.convolves:
                     continue
@@ -104,8 +96,8 @@ def _tile(layer: Layer) -> int:
 
 def _rounding() -> Measured:
     """Count the engines whose number of multipliers is not a multiple of K x K."""
-    found = [engine.multipliers % _tile(part.layer) for part, engine in _engines(*_PHASES)]
-    return Measured(sum(map(bool, found)), f"engines, of {len(found)}")
+    remainders = [engine.multipliers % _tile(part.layer) for part, engine in _engines(*_PHASES)]
+    return Measured(sum(map(bool, remainders)), f"engines, of {len(remainders)}")
 
 
 def _macs_per_tile() -> Measured:
@@ -117,13 +109,13 @@ def _macs_per_tile() -> Measured:
     return Measured([sum(ratios) / len(ratios), max(ratios)], "over K x K: mean, most")
 
 
-def _cycles(phase: str) -> Measured:
+def _pixel_cycles(phase: str) -> Measured:
     """Measure the cycles of a pixel over OC / P, where P is the engine's tiles over its input channels."""
     ratios = []
     for part, engine in _engines(phase):
         columns = part.layer.output[2] if phase == "fp" else part.layer.input[2]
-        each = engine.multipliers / _tile(part.layer) / len(part.in_channels)  # P
-        ratios.append(engine.row_ps / cluster().board(0).period_ps / columns / (len(part.out_channels) / each))
+        parallel = engine.multipliers / _tile(part.layer) / len(part.in_channels)  # P
+        ratios.append(engine.row_ps / cluster().board(0).period_ps / columns / (len(part.out_channels) / parallel))
     return Measured([sum(ratios) / len(ratios), max(ratios)], "over OC / P with P = tiles / S: mean, most")
 
 
@@ -159,18 +151,18 @@ def _modules() -> Measured:
     lacking = dict.fromkeys((*(phase.upper() for phase in _PHASES), "memory", "interconnect"), 0)
     count = 0
     for name in NETWORKS:
-        found = timing(name)
+        timed = timing(name)
         for device, held in enumerate(layout(name).devices):
             parts = [number for number, part in enumerate(held.slices) if part.part.layer.convolves]
             if not parts:
                 continue
             count += 1
             for phase in _PHASES:
-                engines = (getattr(found.engines[device][number], phase) for number in parts)
+                engines = (getattr(timed.engines[device][number], phase) for number in parts)
                 lacking[phase.upper()] += not any(engine is not None and engine.multipliers for engine in engines)
             memories = (held.slices[number].memory for number in parts)
             lacking["memory"] += not all(m.act_ram.bytes and m.lpram.bytes and m.lgb.bytes for m in memories)
-            lacking["interconnect"] += not any(found.links[max(0, device - 1) : device + 1])
+            lacking["interconnect"] += not any(timed.links[max(0, device - 1) : device + 1])
     said = ", ".join(f"{module} on {many}" for module, many in lacking.items() if many)
     how = f"{count} FPGAs with convolutions, three networks on 15; lacking: {said or 'none'}"
     return Measured([module for module, many in lacking.items() if not many], how)
@@ -178,16 +170,15 @@ def _modules() -> Measured:
 
 def _transceivers() -> Measured:
     boards = map(board_keys, board_types())
-    found = {board["name"]: board.get("transceivers", 0) for board in boards}
-    best = max(found, key=lambda name: found[name])
-    return Measured(found[best], str(best))
+    counts = {board["name"]: board.get("transceivers", 0) for board in boards}
+    best = max(counts, key=lambda name: counts[name])
+    return Measured(counts[best], str(best))
 
 
+FUNCTIONS = {"channels_on": _channels_on, "passing": _passing, "pixel_cycles": _pixel_cycles}
 MEASURES: dict[str, Measure] = {
     "fpdeep-dsp-rounding": _rounding,
     "fpdeep-fp-macs-per-tile": _macs_per_tile,
-    "fpdeep-fp-cycles-pixel": partial(_cycles, "fp"),
-    "fpdeep-eb-cycles": partial(_cycles, "eb"),
     "fpdeep-pg-ops-same": _pg_operations,
     "fpdeep-pg-filter-size": _pg_filters,
     "fpdeep-pg-ce-like": _pg_like,
@@ -195,12 +186,6 @@ MEASURES: dict[str, Measure] = {
     "fpdeep-trx-highend": _transceivers,
     "fpdeep-six-datapaths": _number,
     "fpdeep-interconnect-pairs": _pairs,
-    "fpdeep-datapath-1": partial(_against, DataPath.ACTIVATIONS, _beyond),
-    "fpdeep-datapath-2": partial(_against, DataPath.PARTIAL_ACTIVATIONS, _outputs),
-    "fpdeep-datapath-3": partial(_against, DataPath.OUTPUT_ERRORS, _outputs),
-    "fpdeep-datapath-4": partial(_against, DataPath.INPUT_ERRORS, _beyond),
-    "fpdeep-resnet-mapping": partial(_passing, "resnet8-cifar"),
-    "fpdeep-inception-mapping": partial(_passing, "inception-cifar"),
     "fpdeep-ext-modules": _extra_modules,
     "fpdeep-sim-params": _knobs,
 }

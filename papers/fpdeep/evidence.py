@@ -54,12 +54,12 @@ def mapping(name: str, devices: int = DEVICES, link_gbps: float = LINK_GBPS) -> 
     return partition(network(name), cluster(link_gbps), devices)
 
 
-def operations(found: Mapping) -> dict[int, int]:
+def operations(mapped: Mapping) -> dict[int, int]:
     """Return the multiply-accumulates of FP, EB and PG of each device that holds convolutions."""
     return {
         device: sum(part.macs * len(channel_works(part.layer)) for part in held)
-        for device, held in enumerate(found.devices)
-        if device not in found.off_chip_devices
+        for device, held in enumerate(mapped.devices)
+        if device not in mapped.off_chip_devices
     }
 
 
@@ -94,11 +94,11 @@ def idle_percent(name: str, devices: int) -> float:
     No engine is built faster than the slowest one, so that a device with little work leaves multipliers unused.
     """
     slowest_ps = bottleneck(name, devices).engines_ps
-    found = [
+    idle = [
         1 - macs * cluster().board(device).period_ps / (cluster().board(device).multipliers * slowest_ps)
         for device, macs in operations(mapping(name, devices)).items()
     ]
-    return 100 * sum(found) / len(found)
+    return 100 * sum(idle) / len(idle)
 
 
 @kept
@@ -124,9 +124,9 @@ def report(name: str, devices: int = DEVICES) -> SteadyState:
 
 def convolutions(name: str) -> Throughput:
     """Return the throughput of the convolutions, on those of 15 devices that hold any."""
-    found = report(name).convolutions
-    assert found is not None, "all networks here have convolutions"
-    return found
+    throughput = report(name).convolutions
+    assert throughput is not None, "all networks here have convolutions"
+    return throughput
 
 
 @kept

@@ -6,7 +6,6 @@ Balanced parameters are measured where parameters fit only when balanced: vgg16-
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import math
 
@@ -30,15 +29,15 @@ def _storage_aim() -> Measured:
 def _off_chip_instead() -> Measured:
     """Measure images a second with the excess parameters at neighbours, over those with them in the board's DRAM."""
     name, devices = BALANCED
-    found = layout(name, devices)
+    laid_out = layout(name, devices)
     balanced = [0] * devices
-    for block in found.balancing.blocks:
+    for block in laid_out.balancing.blocks:
         balanced[block.user_device] += block.parameter_bytes
-    board = found.devices[0].board
+    board = laid_out.devices[0].board
     off_chip = 1e9 * (board.off_chip_gbytes_per_s or math.inf) / (OFF_CHIP_PASSES * max(balanced))
     alone = 1e12 / Timing.of(mapping(name, devices), cluster()).interval_ps
-    how = f"{name} on {devices} FPGAs: {found.images_per_s:.0f} images/s against {min(alone, off_chip):.0f}"
-    return Measured(found.images_per_s / min(alone, off_chip), how)
+    how = f"{name} on {devices} FPGAs: {laid_out.images_per_s:.0f} images/s against {min(alone, off_chip):.0f}"
+    return Measured(laid_out.images_per_s / min(alone, off_chip), how)
 
 
 def _peak_with_balancing() -> Measured:
@@ -53,21 +52,21 @@ def _peak_with_balancing() -> Measured:
 
 def _peak_of_vgg16() -> float:
     """Return the same for VGG-16 as it fits 15 FPGAs: with values of 2 bytes and Act-RAMs for one sample."""
-    found = mapping("vgg16")
-    _, balancing = place_on_chip(found, cluster(), [1] * len(found.devices), FP16)
+    mapped = mapping("vgg16")
+    _, balancing = place_on_chip(mapped, cluster(), [1] * len(mapped.devices), FP16)
     assert balancing.fits and balancing.blocks, "so it does, with balanced parameters"
-    plain = _directions(Timing.of(found, cluster()), FP16)
+    plain = _directions(Timing.of(mapped, cluster()), FP16)
     return max(max(both) + balancing.link_bytes(link) for link, both in enumerate(plain)) / max(map(max, plain))
 
 
-def _directions(found: Timing, number: NumberFormat = FP32) -> list[tuple[int, int]]:
+def _directions(timed: Timing, number: NumberFormat = FP32) -> list[tuple[int, int]]:
     """Return the bytes of a sample to the right and to the left over each link, with values of a format."""
     return [
         (
             number.bytes_of(sum(stream.sample_values for stream in link if stream.path.is_forward)),
             number.bytes_of(sum(stream.sample_values for stream in link if not stream.path.is_forward)),
         )
-        for link in found.links
+        for link in timed.links
     ]
 
 
@@ -88,12 +87,12 @@ def _lpram(what: str) -> Measured:
         part = held.part
         banks = len(part.in_channels) * math.prod(part.layer.kernel)
         memory = parameter_memory(part, part.end - part.begin)
-        found = {
+        shares = {
             "size": FP32.values_in(memory.bytes) / (banks * len(part.out_channels)),
             "banks": memory.banks / banks,
             "depth": FP32.values_in(memory.bytes) / memory.banks / len(part.out_channels),
         }
-        worst = max(worst, abs(found[what] - 1))
+        worst = max(worst, abs(shares[what] - 1))
     return Measured(worst, f"largest deviation of {len(deep)} slices with over 64 output channels")
 
 
@@ -102,13 +101,13 @@ def _lgb() -> Measured:
     return Measured([min(ratios), max(ratios)], "LGB over LPRAM: least, most")
 
 
-def _paths(path: DataPath) -> Measured:
+def _balanced_on(number: int) -> Measured:
     """Measure the most bytes of a data path missing on a device: received and stored, less sent on and used."""
-    name, devices = BALANCED
-    found, timing_ = layout(name, devices), plan(name, devices).timing
+    path, (name, devices) = DataPath(number), BALANCED
+    laid_out, timing_ = layout(name, devices), plan(name, devices).timing
     carried = [0, *(sum(s.sample_bytes for s in link if s.path is path) for link in timing_.links), 0]
     missing = 0
-    for number, device in enumerate(found.devices):
+    for number, device in enumerate(laid_out.devices):
         used = sum(_balanced_bytes(device, held) for held in device.slices)
         missing = max(missing, abs(carried[number] + device.bpram.bytes - carried[number + 1] - used))
     return Measured(missing, f"bytes, most of {devices} FPGAs; {max(carried)} on the busiest link ({name})")
@@ -120,16 +119,16 @@ def _balanced_bytes(device: DeviceLayout, held: SliceLayout) -> int:
 
 def _bpram() -> Measured:
     """Measure the BPRAM of all devices over the parameters that devices use and do not hold."""
-    found = layout(*BALANCED)
-    balanced = sum(_balanced_bytes(device, held) for device in found.devices for held in device.slices)
-    stored = sum(device.bpram.bytes for device in found.devices)
+    laid_out = layout(*BALANCED)
+    balanced = sum(_balanced_bytes(device, held) for device in laid_out.devices for held in device.slices)
+    stored = sum(device.bpram.bytes for device in laid_out.devices)
     return Measured(stored / balanced, f"{stored / 1e6:.1f} MB, {BALANCED[0]} on {BALANCED[1]} FPGAs")
 
 
 def _bgb() -> Measured:
-    found = layout(*BALANCED)
+    laid_out = layout(*BALANCED)
     ratios = []
-    for device in found.devices:
+    for device in laid_out.devices:
         if device.bpram.bytes:
             both = device.buffers.bytes - sum(held.memory.total.bytes for held in device.slices)
             ratios.append(both / device.bpram.bytes - 1)
@@ -153,18 +152,14 @@ def _act_ram() -> Measured:
     return Measured(rises, f"rises along the chain: {', '.join(map(str, in_flight))} samples")
 
 
+FUNCTIONS = {"lpram": _lpram, "balanced_on": _balanced_on}
 MEASURES: dict[str, Measure] = {
     "fpdeep-eq12-storage": _storage_aim,
     "fpdeep-excess-weights-neighbour": _off_chip_instead,
     "fpdeep-param-transfer-no-tighten": _peak_with_balancing,
-    "fpdeep-lpram-size": functools.partial(_lpram, "size"),
-    "fpdeep-lpram-banks": functools.partial(_lpram, "banks"),
-    "fpdeep-lpram-depth": functools.partial(_lpram, "depth"),
     "fpdeep-lgb": _lgb,
     "fpdeep-bpram": _bpram,
     "fpdeep-bgb": _bgb,
     "fpdeep-ram-update": _gradients_to_both,
-    "fpdeep-datapath-5": functools.partial(_paths, DataPath.PARAMETERS),
-    "fpdeep-datapath-6": functools.partial(_paths, DataPath.PARAMETER_GRADIENTS),
     "fpdeep-actram": _act_ram,
 }

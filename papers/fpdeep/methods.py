@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from functools import partial
@@ -26,22 +25,22 @@ SIZES_OF_FIG_10 = tuple(range(2, 17))
 @kept
 def pair(devices: int) -> tuple[Topology, Topology]:
     """Return the 1D and the 2D topology."""
-    found = partition(section(network("vgg16"), "conv3_1", "conv5_3"), cluster(), devices)
-    return chain_topology(found, cluster(), PORTS), direct_topology(found, cluster(), PORTS)
+    mapped = partition(section(network("vgg16"), "conv3_1", "conv5_3"), cluster(), devices)
+    return chain_topology(mapped, cluster(), PORTS), direct_topology(mapped, cluster(), PORTS)
 
 
 def _bottleneck(dimensions: int) -> tuple[int, int]:
     """Return the degree of the bottleneck's device, and the ports of its links."""
-    found = pair(DEVICES_OF_FIG_9)[dimensions - 1]
-    assert found.bottleneck is not None, "there are links"
-    return max(map(found.degree, found.bottleneck)), found.link_ports(*found.bottleneck)
+    topology = pair(DEVICES_OF_FIG_9)[dimensions - 1]
+    assert topology.bottleneck is not None, "there are links"
+    return max(map(topology.degree, topology.bottleneck)), topology.link_ports(*topology.bottleneck)
 
 
-def _degree(dimensions: int) -> Measured:
+def _bottleneck_degree(dimensions: int) -> Measured:
     return Measured(_bottleneck(dimensions)[0])
 
 
-def _ports(dimensions: int) -> Measured:
+def _bottleneck_ports(dimensions: int) -> Measured:
     return Measured(_bottleneck(dimensions)[1])
 
 
@@ -62,13 +61,13 @@ def _growth() -> Measured:
 
 
 def _at_four() -> Measured:
-    found = ", ".join(f"{devices}: {_advantage(devices):.2f}" for devices in SIZES_OF_FIG_10)
-    return Measured(1 / _advantage(4), f"2D over 1D; 1D over 2D with {found}")
+    advantages = ", ".join(f"{devices}: {_advantage(devices):.2f}" for devices in SIZES_OF_FIG_10)
+    return Measured(1 / _advantage(4), f"2D over 1D; 1D over 2D with {advantages}")
 
 
 def _chain() -> Measured:
-    found = chain_topology(mapping("vgg16"), cluster(), PORTS)
-    return Measured(max(map(found.degree, range(DEVICES))), "most links of any FPGA, VGG-16 on 15")
+    topology = chain_topology(mapping("vgg16"), cluster(), PORTS)
+    return Measured(max(map(topology.degree, range(DEVICES))), "most links of any FPGA, VGG-16 on 15")
 
 
 _METHODS = {"dp": Method.DP, "lp": Method.LP, "mp": Method.MP, "fpdeep": Method.HP}
@@ -81,18 +80,18 @@ _METRICS = {
 }
 
 
-def _dimensions(method: Method) -> Measured:
-    divided = method.dimensions
-    return Measured(["Y" if each in divided else "N" for each in ("sample", "layer", "model")])
+def _dimensions(method: str) -> Measured:
+    divided = _METHODS[method].dimensions
+    return Measured(["Y" if dimension in divided else "N" for dimension in ("sample", "layer", "model")])
 
 
 def _ranks(metric: str) -> dict[Method, int]:
-    found = comparison()
-    return found.ranks(found.common_devices)[_METRICS[metric]]
+    compared = comparison()
+    return compared.ranks(compared.common_devices)[_METRICS[metric]]
 
 
-def _rank(method: Method, metric: str) -> Measured:
-    return Measured(_ranks(metric)[method])
+def _rank(method: str, metric: str) -> Measured:
+    return Measured(_ranks(metric)[_METHODS[method]])
 
 
 def _order(metric: str, *names: str) -> Measured:
@@ -104,16 +103,16 @@ def _order(metric: str, *names: str) -> Measured:
 
 def _more_bandwidth() -> Measured:
     """Sort LP's pipeline and DP's burst by the bandwidth averaged over the iteration, most first."""
-    found = comparison()
+    compared = comparison()
     gbps = {
-        name: sum(found.outcomes[method][devices].bandwidth_gbps for devices in found.common_devices)
+        name: sum(compared.outcomes[method][devices].bandwidth_gbps for devices in compared.common_devices)
         for name, method in (("LP", Method.LP), ("DP", Method.DP))
     }
     return Measured(sorted(gbps, key=lambda name: -gbps[name]))
 
 
-def _most_devices(method: Method) -> Measured:
-    return Measured(comparison().most_devices[method])
+def _most_devices(method: str) -> Measured:
+    return Measured(comparison().most_devices[_METHODS[method]])
 
 
 def _layers() -> Measured:
@@ -123,10 +122,10 @@ def _layers() -> Measured:
 
 def _copies() -> Measured:
     """Measure the least storage of a device over the parameters and the activations of its samples."""
-    found = comparison()
-    workload, least = found.workload, []
+    compared = comparison()
+    workload, least = compared.workload, []
     for method in (Method.DP, Method.MP):
-        for devices, outcome in found.outcomes[method].items():
+        for devices, outcome in compared.outcomes[method].items():
             samples = workload.batch // devices if method is Method.DP else workload.batch
             least.append(min(outcome.storage_bytes) / (workload.parameter_bytes + samples * workload.activation_bytes))
     return Measured(min(least), "least storage of any FPGA over a copy of the model and all activations of its samples")
@@ -138,7 +137,7 @@ def _neighbours_only() -> Measured:
     return Measured(sorted(paths), "data paths between neighbours, 16 FPGAs; there are no other links")
 
 
-def _rises(what: str) -> Measured:
+def _against_trend(what: str) -> Measured:
     layers = [layer for layer in network("vgg16").layers if layer.convolves]
     sizes = {
         "activations": [-layer.output[0] * layer.output[1] * layer.output[2] for layer in layers],
@@ -154,50 +153,36 @@ def _coarse_pipeline() -> Measured:
     There each layer works on another sample: after FP of layer l of L, its inputs wait for the L - l layers behind it
     and the way back, with 2 (L - l) + 1 samples in all.
     """
-    found = []
+    ratios = []
     for name in NETWORKS:
         held = sum(s.memory.act_ram.bytes for device in layout(name).devices for s in device.slices)
         layers = network(name).layers
         waiting = sum(
             (2 * behind + 1) * FP32.bytes_of(math.prod(layer.input)) for behind, layer in enumerate(reversed(layers))
         )
-        found.append(waiting / held)
-    return Measured(found, "on 15 FPGAs: AlexNet, VGG-16, VGG-19")
+        ratios.append(waiting / held)
+    return Measured(ratios, "on 15 FPGAs: AlexNet, VGG-16, VGG-19")
 
 
-def _ranked() -> dict[str, Measure]:
-    return {
-        f"fpdeep-t5-{name}-{metric}": partial(_rank, method, metric)
-        for name, method in _METHODS.items()
-        for metric in _METRICS
-    }
-
-
+FUNCTIONS = {
+    "dimensions": _dimensions,
+    "rank": _rank,
+    "most_devices": _most_devices,
+    "against_trend": _against_trend,
+    "bottleneck_degree": _bottleneck_degree,
+    "bottleneck_ports": _bottleneck_ports,
+}
 MEASURES: dict[str, Measure] = {
-    "fpdeep-t4-dp": partial(_dimensions, Method.DP),
-    "fpdeep-t4-lp": partial(_dimensions, Method.LP),
-    "fpdeep-t4-mp": partial(_dimensions, Method.MP),
-    "fpdeep-t4-hp": partial(_dimensions, Method.HP),
-    **_ranked(),
     "fpdeep-order-flop-util": partial(_order, "flop-util", *_METHODS),
     "fpdeep-order-storage": partial(_order, "storage-req", *_METHODS),
     "fpdeep-order-footprint": partial(_order, "comm-footprint", *_METHODS),
     "fpdeep-order-bandwidth": partial(_order, "comm-bandwidth", *_METHODS),
     "fpdeep-layer-order-link": _more_bandwidth,
-    "fpdeep-dp-device-limit": partial(_most_devices, Method.DP),
-    "fpdeep-lp-device-limit": partial(_most_devices, Method.LP),
-    "fpdeep-mp-device-limit": partial(_most_devices, Method.MP),
     "fpdeep-vgg16-layers": _layers,
     "fpdeep-dp-copies-params": _copies,
     "fpdeep-lp-neighbour-only": _neighbours_only,
-    "fpdeep-fig6-act-trend": partial(_rises, "activations"),
-    "fpdeep-fig6-param-trend": partial(_rises, "parameters"),
     "fpdeep-fine-storage-less": _coarse_pipeline,
     "fpdeep-topology-1d": _chain,
-    "fpdeep-fig9-2d-degree": functools.partial(_degree, 2),
-    "fpdeep-fig9-2d-ports": functools.partial(_ports, 2),
-    "fpdeep-fig9-1d-degree": functools.partial(_degree, 1),
-    "fpdeep-fig9-1d-ports": functools.partial(_ports, 1),
     "fpdeep-fig10-1d-better": _beyond_five,
     "fpdeep-fig10-gap-grows": _growth,
     "fpdeep-fig10-2d-at-4": _at_four,

@@ -15,7 +15,6 @@ import itertools
 import math
 import time
 from collections.abc import Sequence
-from functools import partial
 
 from ...emulator.cluster import Cluster, Fpga
 from ...emulator.mapping import Cut, Slice, channel_works, coarse, cut_channels, imbalance, partition
@@ -31,14 +30,14 @@ class _Channels:
     """The work before each boundary between channels of a network's convolutions, in multiply-accumulates."""
 
     def __init__(self, name: str) -> None:
-        found = mapping(name)
-        self.boards = len(found.devices) - len(found.off_chip_devices)
-        layers = [layer for layer in found.network.layers if layer.convolves]
-        each = [sum(work.macs for work in channel_works(layer)) for layer in layers]
+        mapped = mapping(name)
+        self.boards = len(mapped.devices) - len(mapped.off_chip_devices)
+        layers = [layer for layer in mapped.network.layers if layer.convolves]
+        works = [sum(work.macs for work in channel_works(layer)) for layer in layers]
         counts = [cut_channels(layer) for layer in layers]
         self.first = [*itertools.accumulate(counts, initial=0)]
         """The boundary before each layer, and the last."""
-        repeated = (macs for macs, count in zip(each, counts, strict=True) for _ in range(count))
+        repeated = (macs for macs, count in zip(works, counts, strict=True) for _ in range(count))
         self.before = [*itertools.accumulate(repeated, initial=0)]
 
     def variance(self, cuts: Sequence[int]) -> float:
@@ -56,14 +55,14 @@ class _Channels:
 
     def fine(self, cuts: Sequence[int]) -> list[int]:
         """Return the boundaries after the fine phase."""
-        found = list(cuts)
+        boundaries = list(cuts)
         for _ in range(_MOST_SWEEPS):
-            previous = list(found)
-            for place in range(1, len(found) - 1):
-                found[place] = self._middle(found[place - 1], found[place + 1])
-            if found == previous:
+            previous = list(boundaries)
+            for place in range(1, len(boundaries) - 1):
+                boundaries[place] = self._middle(boundaries[place - 1], boundaries[place + 1])
+            if boundaries == previous:
                 break
-        return found
+        return boundaries
 
     def _middle(self, begin: int, end: int) -> int:
         """Return the boundary between two others at which the work between them is halved, or nearly."""
@@ -93,17 +92,17 @@ def _equation_5() -> Measured:
     """Measure V from the devices' operations over the V that the partition states."""
     ratios = []
     for name in NETWORKS:
-        found, counts = mapping(name), [*operations(mapping(name)).values()]
-        assert found.balance is not None, "partition states it"
-        ratios.append(sum((count - min(counts)) / min(counts) for count in counts) / found.balance.fine)
+        mapped, counts = mapping(name), [*operations(mapping(name)).values()]
+        assert mapped.balance is not None, "partition states it"
+        ratios.append(sum((count - min(counts)) / min(counts) for count in counts) / mapped.balance.fine)
     return Measured(ratios, "AlexNet, VGG-16, VGG-19")
 
 
 def _two_phases() -> Measured:
     """Measure V after the coarse phase over V after the fine one."""
-    balances = [found.balance for found in map(mapping, NETWORKS) if found.balance is not None]
-    how = "; ".join(f"{each.coarse:.3g} to {each.fine:.3g}" for each in balances)
-    return Measured([round(each.coarse / each.fine, 9) for each in balances], f"V of equation (5): {how}")
+    balances = [mapped.balance for mapped in map(mapping, NETWORKS) if mapped.balance is not None]
+    how = "; ".join(f"{balance.coarse:.3g} to {balance.fine:.3g}" for balance in balances)
+    return Measured([round(balance.coarse / balance.fine, 9) for balance in balances], f"V of equation (5): {how}")
 
 
 def _equation_7() -> Measured:
@@ -165,18 +164,18 @@ def _held_otherwise() -> Measured:
 
 
 def _shared() -> Measured:
-    found = slices("vgg16")
-    devices = max(sum(part.layer == layer for _, part in found) for layer in network("vgg16").layers)
-    layers = max(sum(held == device for held, _ in found) for device in range(DEVICES))
+    held_slices = slices("vgg16")
+    devices = max(sum(part.layer == layer for _, part in held_slices) for layer in network("vgg16").layers)
+    layers = max(sum(held == device for held, _ in held_slices) for device in range(DEVICES))
     return Measured([devices, layers], "most FPGAs of a layer, most layers on an FPGA: VGG-16 on 15")
 
 
 def _one_layer(name: str, layer: str) -> list[Slice]:
-    found = partition(section(network(name), layer, layer), cluster(_LINK_GBPS), 4)
-    return [part for held in found.devices for part in held]
+    mapped = partition(section(network(name), layer, layer), cluster(_LINK_GBPS), 4)
+    return [part for held in mapped.devices for part in held]
 
 
-def _shares(layer: str) -> Measured:
+def _layer_shares(layer: str) -> Measured:
     """Measure the channels of a layer on each of four devices."""
     parts = _one_layer("vgg16", layer)
     return Measured([part.end - part.begin for part in parts], f"{layer} of VGG-16, {parts[0].cut.value}")
@@ -192,8 +191,10 @@ def _duplicated() -> Measured:
 
 def _when_ocp() -> Measured:
     """Measure the most input channels of a layer cut by output channels."""
-    found = {f"{name} {part.layer.name}": part for name in NETWORKS for _, part in slices(name) if part.cut is Cut.OCP}
-    return Measured(max(part.layer.input[0] for part in found.values()), ", ".join(found))
+    cut_by_outputs = {
+        f"{name} {part.layer.name}": part for name in NETWORKS for _, part in slices(name) if part.cut is Cut.OCP
+    }
+    return Measured(max(part.layer.input[0] for part in cut_by_outputs.values()), ", ".join(cut_by_outputs))
 
 
 def _first_of_alexnet() -> Measured:
@@ -202,6 +203,7 @@ def _first_of_alexnet() -> Measured:
     return Measured([cut.value, layer.input[0], layer.channels])
 
 
+FUNCTIONS = {"layer_shares": _layer_shares}
 MEASURES: dict[str, Measure] = {
     "fpdeep-eq5-variance": _equation_5,
     "fpdeep-coarse-vs-fine-variance": _two_phases,
@@ -212,8 +214,6 @@ MEASURES: dict[str, Measure] = {
     "fpdeep-inputs-two": _inputs,
     "fpdeep-no-reconfig": _held_otherwise,
     "fpdeep-shared-mapping": _shared,
-    "fpdeep-icp-share": partial(_shares, "conv3_2"),
-    "fpdeep-ocp-share": partial(_shares, "conv1_1"),
     "fpdeep-icp-memory-less": _duplicated,
     "fpdeep-ocp-when": _when_ocp,
     "fpdeep-alexnet-l1-ocp": _first_of_alexnet,

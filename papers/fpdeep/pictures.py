@@ -54,13 +54,13 @@ def draw_scaling(path: pathlib.Path) -> None:
     """
     figure = new_figure(11, 8.4, _FLAG)
     for name, (roofs, idle, epochs) in zip(NETWORKS, figure.subplots(len(NETWORKS), 3), strict=True):
-        found = [bottleneck(name, devices) for devices in SIZES]
-        roofs.plot(SIZES, [1e12 / each.engines_ps for each in found], "o-", markersize=3, label="engines")
+        limits = [bottleneck(name, devices) for devices in SIZES]
+        roofs.plot(SIZES, [1e12 / limit.engines_ps for limit in limits], "o-", markersize=3, label="engines")
         roofs.plot(
-            SIZES, [1e12 / each.links_ps for each in found], "s--", markersize=3, label=f"links, {LINK_GBPS} Gb/s"
+            SIZES, [1e12 / limit.links_ps for limit in limits], "s--", markersize=3, label=f"links, {LINK_GBPS} Gb/s"
         )
         roofs.axvline(scaling.linear_limit(name), color="grey", linewidth=0.8)
-        roofs.set(xlabel="FPGAs", ylabel="images/s", title=name, ylim=(0, 1.5e12 / found[-1].engines_ps))
+        roofs.set(xlabel="FPGAs", ylabel="images/s", title=name, ylim=(0, 1.5e12 / limits[-1].engines_ps))
         idle.plot(SIZES, [idle_percent(name, devices) for devices in SIZES], "o-", markersize=3)
         idle.set(xlabel="FPGAs", ylabel="idle stages / %", ylim=(0, 5))
         rates = [scaling.images_per_s(name, devices) for devices in SIZES]

@@ -16,9 +16,9 @@ _MINI_BATCH, _FPGAS = 1000, 100
 """FPDeep, section 4.4."""
 
 
-def simulated_period_ps(found: ChainPlan, samples: int) -> float:
+def simulated_period_ps(planned: ChainPlan, samples: int) -> float:
     """Return the simulated time between samples in ps, from the ends of two runs of different length."""
-    short, long = (simulate(found, count).epoch_ends_ps[-1] for count in (samples, 3 * samples))
+    short, long = (simulate(planned, count).epoch_ends_ps[-1] for count in (samples, 3 * samples))
     return (long - short) / (2 * samples)
 
 
@@ -51,11 +51,11 @@ def _stages() -> Measured:
 
 def _old_weights() -> Measured:
     """Count the samples of a mini-batch whose FP uses weights one update late, on the device with most of them."""
-    found = []
+    counts = []
     for name in NETWORKS:
         steady = find_steady(timing(name, _FPGAS), _MINI_BATCH)
-        found.append(max(device.stale_samples for device in steady.staleness))
-    return Measured(found, f"of {_MINI_BATCH} on {_FPGAS} FPGAs, most of any FPGA: AlexNet, VGG-16, VGG-19")
+        counts.append(max(device.stale_samples for device in steady.staleness))
+    return Measured(counts, f"of {_MINI_BATCH} on {_FPGAS} FPGAs, most of any FPGA: AlexNet, VGG-16, VGG-19")
 
 
 def _flush() -> Measured:
@@ -75,8 +75,8 @@ def _local() -> Measured:
 
 def _updates() -> Measured:
     """Count the updates on each device for each mini-batch."""
-    found = plan(_NETWORK, batch=16)
-    programs = found.schedule(64).programs(range(DEVICES)).values()
+    planned = plan(_NETWORK, batch=16)
+    programs = planned.schedule(64).programs(range(DEVICES)).values()
     updates = sum(action.kind is Kind.UPDATE for program in programs for action in program)
     return Measured(updates / DEVICES / 4, "4 mini-batches of 16 samples")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 from ...emulator.cluster import Fpga, lut_multipliers
 from ...emulator.plan import DeviceLayout, Layout
 from ...kernels.number import FP32
@@ -11,14 +9,14 @@ from ..claim import Measure, Measured
 from .evidence import NETWORKS, cluster, layout
 
 
-def _conv_devices(found: Layout) -> list[DeviceLayout]:
-    return [device for device in found.devices if any(held.part.layer.convolves for held in device.slices)]
+def _conv_devices(laid_out: Layout) -> list[DeviceLayout]:
+    return [device for device in laid_out.devices if any(held.part.layer.convolves for held in device.slices)]
 
 
 def _shares(name: str, kind: str) -> list[float]:
     """Return the shares of their boards, in percent, that devices with convolutions use."""
-    found = layout(name)
-    return [100 * (found.utilisation(device)[f"{kind}_share"] or 0) for device in _conv_devices(found)]
+    laid_out = layout(name)
+    return [100 * (laid_out.utilisation(device)[f"{kind}_share"] or 0) for device in _conv_devices(laid_out)]
 
 
 def _dsp() -> Measured:
@@ -53,11 +51,11 @@ def _on_chip_devices() -> Measured:
 
 def _needs_balancing() -> Measured:
     """Check whether a network has data that do not fit where they are used."""
-    found = [bool(layout(name).balancing.blocks) or not _fits(name) for name in NETWORKS]
-    return Measured(found, "AlexNet, VGG-16, VGG-19; for the VGGs balancing is not enough in single precision")
+    needed = [bool(layout(name).balancing.blocks) or not _fits(name) for name in NETWORKS]
+    return Measured(needed, "AlexNet, VGG-16, VGG-19; for the VGGs balancing is not enough in single precision")
 
 
-def _most_shares(kind: str) -> Measured:
+def _most_share(kind: str) -> Measured:
     """Measure the fullest device's share of a resource (equations (8) to (11))."""
     shares = [max(layout(name).utilisation(d)[f"{kind}_share"] or 0 for d in layout(name).devices) for name in NETWORKS]
     return Measured(shares, "the fullest FPGA's share: AlexNet, VGG-16, VGG-19")
@@ -65,8 +63,8 @@ def _most_shares(kind: str) -> Measured:
 
 def _buffers() -> Measured:
     """Measure the layout's bytes of buffers over equation (6)'s, from S, K, OC and the maps' sizes alone."""
-    found, by_hand, counted = layout("alexnet"), 0, 0
-    for device in _conv_devices(found):
+    laid_out, by_hand, counted = layout("alexnet"), 0, 0
+    for device in _conv_devices(laid_out):
         for held in (held for held in device.slices if held.part.layer.convolves):
             part, layer = held.part, held.part.layer
             ins, outs = len(part.in_channels), len(part.out_channels)
@@ -83,8 +81,8 @@ def _buffers() -> Measured:
 
 
 def _limits() -> Measured:
-    found = layout("alexnet")
-    kinds = [key.removesuffix("_share") for key, share in found.utilisation(found.devices[0]).items() if share]
+    laid_out = layout("alexnet")
+    kinds = [key.removesuffix("_share") for key, share in laid_out.utilisation(laid_out.devices[0]).items() if share]
     return Measured(sorted(set(kinds) & {"lut", "ff", "bram", "dsp", "transceiver"}))
 
 
@@ -95,6 +93,7 @@ def _engine_mix() -> Measured:
     return Measured([board.dsp_multipliers, lut_multipliers(board, 0.9)], "multipliers of DSPs and of LUTs, alpha 0.9")
 
 
+FUNCTIONS = {"most_share": _most_share}
 MEASURES: dict[str, Measure] = {
     "fpdeep-dsp-util-15": _dsp,
     "fpdeep-dsp-balanced": _dsp_balance,
@@ -103,10 +102,6 @@ MEASURES: dict[str, Measure] = {
     "fpdeep-conv-onchip-only": _on_chip_only,
     "fpdeep-alexnet-no-balancing": _needs_balancing,
     "fpdeep-eq6-buffers": _buffers,
-    "fpdeep-eq8-lut": functools.partial(_most_shares, "lut"),
-    "fpdeep-eq9-ff": functools.partial(_most_shares, "ff"),
-    "fpdeep-eq10-bram": functools.partial(_most_shares, "bram"),
-    "fpdeep-eq11-dsp": functools.partial(_most_shares, "dsp"),
     "fpdeep-hw-constraints": _limits,
     "fpdeep-ce-mix": _engine_mix,
 }

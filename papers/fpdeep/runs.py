@@ -88,16 +88,18 @@ def final_accuracies(runs: Iterable[Run]) -> dict[str, dict[str, Mean]]:
     """
     seeds: dict[str, dict[str, dict[int, float]]] = {}
     for run in runs:
-        of = seeds.setdefault(run.network, {schedule: {} for schedule in SCHEDULES})
-        of[run.schedule][run.seed] = 100 * run.test_accuracy[-1]
-    found = {}
+        by_seed = seeds.setdefault(run.network, {schedule: {} for schedule in SCHEDULES})
+        by_seed[run.schedule][run.seed] = 100 * run.test_accuracy[-1]
+    means = {}
     for network, by_schedule in seeds.items():
-        both = sorted(set.intersection(*(set(of) for of in by_schedule.values())))
+        both = sorted(set.intersection(*(set(by_seed) for by_seed in by_schedule.values())))
         if len(both) > 1:
-            found[network] = {name: Mean.over([of[seed] for seed in both]) for name, of in by_schedule.items()}
-    if not found:
+            means[network] = {
+                name: Mean.over([by_seed[seed] for seed in both]) for name, by_seed in by_schedule.items()
+            }
+    if not means:
         raise NoEvidence(f"No network was trained with two seeds on both schedules ({FILE.name}).")
-    return found
+    return means
 
 
 def _unaligned() -> Measured:

@@ -7,7 +7,6 @@ before a link is slower than all engines for the first time.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from ...emulator.common import gbps
 from ...emulator.plan import transceivers_used
@@ -41,8 +40,8 @@ _TRANSCEIVER_GBPS = 28
 def linear_limit(name: str, link_gbps: float = LINK_GBPS, most: int = _MOST) -> int:
     """Return the largest number of devices before the first that a link limits; `most` if there is none up to it."""
     for devices in range(2, most + 1):
-        found = bottleneck(name, devices, link_gbps)
-        if found.links_ps > found.engines_ps:
+        slowest = bottleneck(name, devices, link_gbps)
+        if slowest.links_ps > slowest.engines_ps:
             return devices - 1
     return most
 
@@ -90,23 +89,23 @@ def _highest_demand() -> Measured:
 
 
 def _demand_ratio() -> Measured:
-    found = []
+    ratios = []
     for devices in (DEVICES, 30, 50):
         demands = [
             max(gbps(link.sample_bytes, bottleneck(name, devices).slowest.sample_ps) for link in _links(name, devices))
             for name in ("vgg16", "vgg19")
         ]
-        found.append(demands[0] / demands[1])
-    return Measured(found, "VGG-16 over VGG-19 with 15, 30, 50 FPGAs")
+        ratios.append(demands[0] / demands[1])
+    return Measured(ratios, "VGG-16 over VGG-19 with 15, 30, 50 FPGAs")
 
 
 def _epochs() -> Measured:
     """Measure the rate for each FPGA, up to the limit, over that with 15."""
-    found = []
+    rates = []
     for name in NETWORKS:
         below = [devices for devices in SIZES if DEVICES <= devices <= linear_limit(name)]
-        found += [images_per_s(name, n) / n / (images_per_s(name, DEVICES) / DEVICES) for n in below]
-    return Measured([min(found), max(found)], f"epochs an hour for each FPGA over those with {DEVICES}: least, most")
+        rates += [images_per_s(name, n) / n / (images_per_s(name, DEVICES) / DEVICES) for n in below]
+    return Measured([min(rates), max(rates)], f"epochs an hour for each FPGA over those with {DEVICES}: least, most")
 
 
 def _most_idle() -> Measured:
@@ -115,7 +114,7 @@ def _most_idle() -> Measured:
     for name in NETWORKS:
         idle = [idle_percent(name, devices) for devices in SIZES]
         built = max(built_idle_percent(name, devices) for devices in SIZES)
-        sizes = [devices for devices, each in zip(SIZES, idle, strict=True) if each >= _IDLE_PERCENT]
+        sizes = [devices for devices, percent in zip(SIZES, idle, strict=True) if percent >= _IDLE_PERCENT]
         over = f"{_IDLE_PERCENT} and more with {', '.join(map(str, sizes))}" if sizes else f"all below {_IDLE_PERCENT}"
         said.append(f"{name} mean {sum(idle) / len(idle):.1f}, {over} (of multipliers in engines: most {built:.1f})")
         most.append(max(idle))
@@ -134,9 +133,11 @@ def _idle_of_many() -> Measured:
 
 
 def _idle_trend() -> Measured:
-    found, built = ([_many_over_few(of, name) for name in NETWORKS] for of in (idle_percent, built_idle_percent))
+    ratios, built = (
+        [_many_over_few(percent, name) for name in NETWORKS] for percent in (idle_percent, built_idle_percent)
+    )
     how = f"mean above {_MANY} FPGAs over mean up to {_MANY}: AlexNet, VGG-16, VGG-19"
-    return Measured(found, f"{how}; of multipliers in engines {', '.join(f'{each:.2f}' for each in built)}")
+    return Measured(ratios, f"{how}; of multipliers in engines {', '.join(f'{ratio:.2f}' for ratio in built)}")
 
 
 def _many_over_few(percent: Callable[[str, int], float], name: str) -> float:
@@ -146,14 +147,13 @@ def _many_over_few(percent: Callable[[str, int], float], name: str) -> float:
 
 def _transceivers() -> Measured:
     """Count the transceivers of the FPGA with most links; each sends and receives."""
-    each = transceivers_used(LINK_GBPS, _TRANSCEIVER_GBPS)
+    transceivers = transceivers_used(LINK_GBPS, _TRANSCEIVER_GBPS)
     links = max(map(chain_topology(mapping("vgg16"), cluster(), PORTS).degree, range(DEVICES)))
-    return Measured(links * each, f"{each} for each of {links} links, both directions")
+    return Measured(links * transceivers, f"{transceivers} for each of {links} links, both directions")
 
 
+FUNCTIONS = {"linear_limit": _limit}
 MEASURES: dict[str, Measure] = {
-    **{f"fpdeep-linear-limit-{name}": partial(_limit, name) for name in NETWORKS},
-    "fpdeep-intro-linear-83-six-trx": partial(_limit, "alexnet"),
     "fpdeep-abs-linear-100": _wide_limits,
     "fpdeep-linear-order": _order,
     "fpdeep-bottleneck-is-link": _slowest_of_many,

@@ -5,7 +5,6 @@ The number of CEs, P, is taken from the time of a row: the fewest with which a p
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -52,31 +51,31 @@ def _engines(phase: str) -> Iterator[_Engine]:
                 yield _Engine(tiles, len(part.in_channels), len(part.out_channels), cycles / shape[2])
 
 
-def _over_inputs(phase: str) -> Measured:
+def _tiles_over_inputs(phase: str) -> Measured:
     """Measure an engine's tiles for each of P over S: least, most."""
-    found = [engine.tiles / engine.engines / engine.inputs for engine in _engines(phase)]
-    return Measured([min(found), max(found)], f"tiles over P S, of {len(found)} engines: least, most")
+    ratios = [engine.tiles / engine.engines / engine.inputs for engine in _engines(phase)]
+    return Measured([min(ratios), max(ratios)], f"tiles over P S, of {len(ratios)} engines: least, most")
 
 
 def _broadcast() -> Measured:
-    found = [engine.tiles / engine.inputs / engine.engines for engine in _engines("eb")]
-    return Measured([min(found), max(found)], f"tiles of each of S CEs over P, of {len(found)} engines: least, most")
+    ratios = [engine.tiles / engine.inputs / engine.engines for engine in _engines("eb")]
+    return Measured([min(ratios), max(ratios)], f"tiles of each of S CEs over P, of {len(ratios)} engines: least, most")
 
 
 def _rate() -> Measured:
     """Measure the output channels that a CE makes in a cycle; below 1 where P does not divide OC."""
-    found = [engine.outputs / engine.pixel_cycles / engine.engines for engine in _engines("fp")]
-    return Measured([sum(found) / len(found), max(found)], "output channels of a CE in a cycle: mean, most")
+    rates = [engine.outputs / engine.pixel_cycles / engine.engines for engine in _engines("fp")]
+    return Measured([sum(rates) / len(rates), max(rates)], "output channels of a CE in a cycle: mean, most")
 
 
 def _whole() -> Measured:
     """Measure the share of FP engines with whole P, and how many boards the networks need for such engines."""
-    found = [engine.tiles / engine.inputs for engine in _engines("fp")]
+    counts = [engine.tiles / engine.inputs for engine in _engines("fp")]
     idle = 100 * idle_share(_timing("alexnet", DEVICES).mapping, _timing("alexnet", DEVICES).cluster)
     fewest = ", ".join(f"{name} {_fewest_devices(name)}" for name in NETWORKS)
     return Measured(
-        sum(each.is_integer() for each in found) / len(found),
-        f"share of {len(found)} FP engines with whole P, AlexNet on 15, idle {idle:.0f} %; fewest FPGAs: {fewest}",
+        sum(count.is_integer() for count in counts) / len(counts),
+        f"share of {len(counts)} FP engines with whole P, AlexNet on 15, idle {idle:.0f} %; fewest FPGAs: {fewest}",
     )
 
 
@@ -91,12 +90,9 @@ def _fewest_devices(name: str) -> int | None:
     return None
 
 
+FUNCTIONS = {"tiles_over_inputs": _tiles_over_inputs}
 MEASURES: dict[str, Measure] = {
     "fpdeep-fp-num-ce": _whole,
-    "fpdeep-fp-tiles-per-ce": functools.partial(_over_inputs, "fp"),
-    "fpdeep-fp-lb-reads": functools.partial(_over_inputs, "fp"),
     "fpdeep-fp-ce-rate": _rate,
-    "fpdeep-eb-ce": functools.partial(_over_inputs, "eb"),
-    "fpdeep-eb-parallel": functools.partial(_over_inputs, "eb"),
     "fpdeep-eb-broadcast": _broadcast,
 }

@@ -27,8 +27,8 @@ def numbers() -> Floats:
     patterns = random.integers(0, 2**32, 200_000, np.uint32).view(np.float32)
     powers = (2.0 ** np.arange(-126, 2)).astype(np.float32)
     edges = np.concatenate([powers, np.nextafter(powers, np.float32(0)), np.nextafter(powers, np.float32(4))])
-    found = np.concatenate([patterns[np.isfinite(patterns)], edges, -edges])
-    return np.concatenate([found, random.uniform(-1, 1, 8 * 10_000 - len(found) % 8).astype(np.float32)])
+    values = np.concatenate([patterns[np.isfinite(patterns)], edges, -edges])
+    return np.concatenate([values, random.uniform(-1, 1, 8 * 10_000 - len(values) % 8).astype(np.float32)])
 
 
 def _bits(values: Sequence[float], coding: Codec | None = None) -> int:
@@ -55,13 +55,15 @@ def _below_one() -> Floats:
 
 
 def _split() -> Measured:
-    found = np.finfo(np.float32)
-    return Measured([found.bits - found.nexp - found.nmant, found.nexp, found.nmant], "of the type that is compressed")
+    layout = np.finfo(np.float32)
+    return Measured(
+        [layout.bits - layout.nexp - layout.nmant, layout.nexp, layout.nmant], "of the type that is compressed"
+    )
 
 
 def _least_kept() -> Measured:
-    found = np.finfo(np.float32)
-    return Measured(found.bits - found.nmant, "bits")
+    layout = np.finfo(np.float32)
+    return Measured(layout.bits - layout.nmant, "bits")
 
 
 def _tag_bits() -> Measured:
@@ -89,8 +91,8 @@ def _of_small() -> Measured:
 def _fractions(rule: Codec) -> int:
     """Return the number of values below 1 that do not decompress to a fraction of 7 or 15 digits."""
     values = _below_one()
-    found = _through(values, rule)
-    return int(np.count_nonzero((found != _fixed_point(values, 7)) & (found != _fixed_point(values, 15))))
+    restored = _through(values, rule)
+    return int(np.count_nonzero((restored != _fixed_point(values, 7)) & (restored != _fixed_point(values, 15))))
 
 
 def _middle() -> Measured:
@@ -101,11 +103,11 @@ def _middle() -> Measured:
 def _digits() -> Measured:
     """Measure the digits that remain of a fraction with all digits set."""
     all_ones, by_range = 1 - 2.0**-24, Inceptionn(-12, "range")
-    found = []
+    counts = []
     for value in (all_ones * 2.0**-6, all_ones):
         back = _through(np.array([value], np.float32), by_range)[0]
-        found.append(next(digits for digits in range(33) if float(back) * 2.0**digits % 1 == 0))
-    return Measured(found, "of 8 bits, of 16 bits, in addition to the sign; rule by range")
+        counts.append(next(digits for digits in range(33) if float(back) * 2.0**digits % 1 == 0))
+    return Measured(counts, "of 8 bits, of 16 bits, in addition to the sign; rule by range")
 
 
 def _error() -> Measured:
@@ -113,17 +115,17 @@ def _error() -> Measured:
     worst = []
     for exponent in (-10, -8, -6):
         for rule in ("bound", "range"):
-            found = _through(numbers(), Inceptionn(exponent, "bound" if rule == "bound" else "range"))
+            restored = _through(numbers(), Inceptionn(exponent, "bound" if rule == "bound" else "range"))
             with np.errstate(over="ignore"):
-                worst.append(float(np.abs(found.astype(np.float64) - numbers()).max()) / 2.0**exponent)
-    by_range = ", ".join(f"{each:.2f}" for each in worst[1::2])
+                worst.append(float(np.abs(restored.astype(np.float64) - numbers()).max()) / 2.0**exponent)
+    by_range = ", ".join(f"{ratio:.2f}" for ratio in worst[1::2])
     return Measured(worst[::2], f"largest error over the bound at 2^-10, 2^-8, 2^-6; by the paper's rule {by_range}")
 
 
 def _back_whole() -> Measured:
     """Measure the decompressed values of 1.5 and of half the bound."""
-    found = _through(np.array([1.5, BOUND / 2], np.float32), Inceptionn(EXPONENT))
-    return Measured(found.tolist(), "of 1.5 and half the bound")
+    restored = _through(np.array([1.5, BOUND / 2], np.float32), Inceptionn(EXPONENT))
+    return Measured(restored.tolist(), "of 1.5 and half the bound")
 
 
 def _tag_vector() -> Measured:
@@ -163,8 +165,8 @@ def _every_hop() -> Measured:
 
 
 def _truncated_ratios() -> Measured:
-    found = [32 * 1000 / _bits([0.3] * 1000, Truncation(bits)) for bits in (16, 22, 24)]
-    return Measured(found, "of 16, 22, 24 bits dropped")
+    ratios = [32 * 1000 / _bits([0.3] * 1000, Truncation(bits)) for bits in (16, 22, 24)]
+    return Measured(ratios, "of 16, 22, 24 bits dropped")
 
 
 def _truncated_most() -> Measured:
@@ -173,17 +175,17 @@ def _truncated_most() -> Measured:
 
 def _truncated_exponent() -> Measured:
     """Measure the bits that 24b-T keeps, and the values of 1 and 2 after it."""
-    found = _through(np.array([1.0, 2.0], np.float32), Truncation(24))
-    return Measured([_bits([0.3] * _BURST, Truncation(24)) // _BURST, *found.tolist()], "bits; 1 and 2 after it")
+    restored = _through(np.array([1.0, 2.0], np.float32), Truncation(24))
+    return Measured([_bits([0.3] * _BURST, Truncation(24)) // _BURST, *restored.tolist()], "bits; 1 and 2 after it")
 
 
 def _formula() -> Measured:
     """Measure the ratios of 10,000 values with the widths of Table III's first rows of AlexNet and HDC."""
-    found = []
+    ratios = []
     for counts in ((7490, 390, 2110, 10), (9200, 650, 150, 0)):
         values = np.repeat(np.array([0.0, 0.5, 0.5 + 2.0**-9, 1.0], np.float32), counts)
-        found.append(32 * values.size / _bits(values.tolist()))
-    return Measured(found, "shares of 2, 10, 18, 34 bits as in Table III, AlexNet and HDC at 2^-10")
+        ratios.append(32 * values.size / _bits(values.tolist()))
+    return Measured(ratios, "shares of 2, 10, 18, 34 bits as in Table III, AlexNet and HDC at 2^-10")
 
 
 MEASURES: dict[str, Measure] = {

@@ -81,14 +81,16 @@ def values(name: str) -> int:
     return FP32.values_in(HDC_BYTES) if name == "hdc" else network(name).parameters
 
 
-def exchange_ps(found: Interconnect, exchange: Exchange, count: int, workers: int = WORKERS, ratio: float = 1) -> int:
+def exchange_ps(
+    interconnect: Interconnect, exchange: Exchange, count: int, workers: int = WORKERS, ratio: float = 1
+) -> int:
     """Return the time in ps of one exchange of gradients of `count` values, all ready at once."""
     ready, compresses = np.zeros(workers, np.int64), exchange.endswith("+C")
     if exchange.startswith("INC"):
         made = bytes_at_ratio(ring_messages(count, workers), ratio) if compresses else None
-        return int(ring_ps(found, ready, count, made).max())
+        return int(ring_ps(interconnect, ready, count, made).max())
     made = bytes_at_ratio(np.full(workers, FP32.bytes_of(count)), ratio) if compresses else None
-    return int(aggregator_ps(found, ready, count, made).max())
+    return int(aggregator_ps(interconnect, ready, count, made).max())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,8 +113,8 @@ def times(name: str, exchange: Exchange, workers: int = WORKERS, ratio: float | 
     ratio = RATIOS[name] if ratio is None else ratio
     without = dataclasses.replace(cluster_network(), sum_ps_per_kbyte=0)
     both, communicate = (
-        exchange_ps(found, exchange, values(name), workers, ratio) * 1e-12 * ITERATIONS
-        for found in (cluster_network(), without)
+        exchange_ps(interconnect, exchange, values(name), workers, ratio) * 1e-12 * ITERATIONS
+        for interconnect in (cluster_network(), without)
     )
     return Times(NODES[name].total, both - communicate, communicate)
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from ...kernels.number import FP32
 from ..claim import Measure, Measured
-from .evidence import NETWORKS, WORKERS, network
+from .evidence import WORKERS, network
 
 MIB = 2**20
 
 
-def _size(name: str) -> Measured:
-    found = network(name)
-    return Measured(FP32.bytes_of(found.parameters) / MIB, f"MiB, {found.parameters / 1e6:.2f} M parameters of 4 bytes")
+def _model_size(name: str) -> Measured:
+    loaded = network(name)
+    size_mib = FP32.bytes_of(loaded.parameters) / MIB
+    return Measured(size_mib, f"MiB, {loaded.parameters / 1e6:.2f} M parameters of 4 bytes")
 
 
 def _layers(name: str) -> Measured:
@@ -52,17 +51,16 @@ def _sum_of_workers() -> Measured:
     errors = random.standard_normal((2 * WORKERS, 4, 7, 6)).astype(np.float32)
 
     def gradient(part: slice) -> np.ndarray:
-        of = (np.ascontiguousarray(maps[part]), np.ascontiguousarray(errors[part]))
-        return conv.gradient(*of, (4, 3, 3, 3), stride=(1, 1), pad=(1, 1)).astype(np.float64)
+        operands = (np.ascontiguousarray(maps[part]), np.ascontiguousarray(errors[part]))
+        return conv.gradient(*operands, (4, 3, 3, 3), stride=(1, 1), pad=(1, 1)).astype(np.float64)
 
     whole = gradient(slice(None))
     parts = sum(gradient(slice(2 * worker, 2 * worker + 2)) for worker in range(WORKERS))
     return Measured(float(np.abs(whole - parts).max() / np.abs(whole).max()), "a convolution, 4 workers of 2 samples")
 
 
+FUNCTIONS = {"model_size": _model_size, "layers": _layers}
 MEASURES: dict[str, Measure] = {
-    **{f"inceptionn-model-size-{name}": partial(_size, name) for name in NETWORKS},
-    **{f"inceptionn-net-{name}": partial(_layers, name) for name in NETWORKS},
     "inceptionn-net-hdc": _hdc,
     "inceptionn-eq-sgd": _update,
     "inceptionn-alg1-update": _update,

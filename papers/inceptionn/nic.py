@@ -81,7 +81,9 @@ def _burst_buffer() -> Measured:
         "the worst case": _least_buffer(worst),
         "gradients below 1": _least_buffer(gradients),
     }
-    return Measured(max(needed.values()), f"bits needed: {', '.join(f'{of} {bits}' for of, bits in needed.items())}")
+    return Measured(
+        max(needed.values()), f"bits needed: {', '.join(f'{kind} {bits}' for kind, bits in needed.items())}"
+    )
 
 
 def _least_buffer(values: NDArray[np.float32]) -> int:
@@ -177,17 +179,19 @@ def _frequency() -> Measured:
 
 def _no_slowdown() -> Measured:
     """Measure the time of an incompressible message through the engines over that of one that bypasses them."""
-    found = cluster_network()
-    bytes_ = 1000 * found.packet_bytes
-    return Measured(found.transfer_ps(bytes_, bytes_) / found.transfer_ps(bytes_), "time of 1000 packets")
+    interconnect = cluster_network()
+    bytes_ = 1000 * interconnect.packet_bytes
+    return Measured(interconnect.transfer_ps(bytes_, bytes_) / interconnect.transfer_ps(bytes_), "time of 1000 packets")
 
 
 def _headers() -> Measured:
     """Measure the bytes on the wire of a packet whose payload is compressed to nothing."""
-    found = cluster_network()
-    at_once = dataclasses.replace(found.engines, clock_period_ps=0)
-    wire = dataclasses.replace(found, packet_stack_ps=0, engines=at_once)
-    return Measured(wire.transfer_ps(found.packet_bytes, 0) * found.bandwidth_mbps / 8e6, "bytes, of 1,538")
+    interconnect = cluster_network()
+    at_once = dataclasses.replace(interconnect.engines, clock_period_ps=0)
+    wire = dataclasses.replace(interconnect, packet_stack_ps=0, engines=at_once)
+    return Measured(
+        wire.transfer_ps(interconnect.packet_bytes, 0) * interconnect.bandwidth_mbps / 8e6, "bytes, of 1,538"
+    )
 
 
 def _tos() -> Measured:

@@ -33,8 +33,8 @@ def _bars(path: pathlib.Path, groups: Sequence[str], bars: dict[str, list[Mean]]
     axes = figure.subplots()
     for place, (name, means) in enumerate(bars.items()):
         left = [group + (place - len(bars) / 2 + 0.5) * 0.8 / len(bars) for group in range(len(groups))]
-        errors = [each.error if 0 < each.error < math.inf else math.nan for each in means]
-        axes.bar(left, [each.value for each in means], 0.8 / len(bars), yerr=errors, capsize=2, label=name)
+        errors = [mean.error if 0 < mean.error < math.inf else math.nan for mean in means]
+        axes.bar(left, [mean.value for mean in means], 0.8 / len(bars), yerr=errors, capsize=2, label=name)
     axes.set_xticks(range(len(groups)), groups)
     axes.set_ylabel(label)
     axes.margins(y=0.25)
@@ -47,11 +47,11 @@ def draw_times(path: pathlib.Path) -> None:
     figure = new_figure(_WIDTH, _HEIGHT, "--pictures")
     axes = figure.subplots()
     labels = [f"{exchange}\n{name}" if exchange == "WA+C" else exchange for name in NETWORKS for exchange in EXCHANGES]
-    found = [(times(name, exchange), times(name, "WA").total) for name in NETWORKS for exchange in EXCHANGES]
-    computation = [(each.node + each.gradient_sum) / whole for each, whole in found]
+    pairs = [(times(name, exchange), times(name, "WA").total) for name in NETWORKS for exchange in EXCHANGES]
+    computation = [(parts.node + parts.gradient_sum) / whole for parts, whole in pairs]
     places = [5 * place + bar for place in range(len(NETWORKS)) for bar in range(len(EXCHANGES))]
     axes.bar(places, computation, label="computation")
-    axes.bar(places, [each.communicate / whole for each, whole in found], bottom=computation, label="communication")
+    axes.bar(places, [parts.communicate / whole for parts, whole in pairs], bottom=computation, label="communication")
     axes.set_xticks(places, labels, fontsize=7)
     axes.set_ylabel("training time over WA")
     axes.set_ylim(0, 1.2)
@@ -110,9 +110,11 @@ def draw_gradients(path: pathlib.Path) -> None:
     counts = training.stages("alexnet")
     figure = new_figure(_WIDTH, _HEIGHT, "--pictures")
     axes = figure.subplots()
-    for stage, found in zip(("early", "middle", "final"), counts, strict=False):
+    for stage, histogram in zip(("early", "middle", "final"), counts, strict=False):
         exponents = [LEAST_EXPONENT + place for place in range(BINS - 1)]
-        axes.step(exponents, [100 * each / sum(found) for each in found[1:]], where="post", label=stage)
+        axes.step(
+            exponents, [100 * bin_count / sum(histogram) for bin_count in histogram[1:]], where="post", label=stage
+        )
     axes.set(xlabel="exponent: values from 2^e on", ylabel="share / %", title=training.STAND_INS["alexnet"])
     whole_ticks(axes.xaxis)
     axes.legend()
@@ -133,8 +135,8 @@ def draw_ratios(path: pathlib.Path) -> None:
     if not rows:
         raise NoEvidence(" ".join(missing))
     cut = {f"truncate:{bits}": [Mean(32 / (32 - bits), 0)] * len(rows) for bits in training.TRUNCATED}
-    found = {f"2^{e}": [row[place] for row in rows.values()] for place, e in enumerate(training.EXPONENTS)}
-    _bars(path, list(rows), {**cut, **found}, "compression ratio")
+    ratios = {f"2^{e}": [row[place] for row in rows.values()] for place, e in enumerate(training.EXPONENTS)}
+    _bars(path, list(rows), {**cut, **ratios}, "compression ratio")
 
 
 FIGURES: dict[str, Draw] = {

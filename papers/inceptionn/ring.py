@@ -6,7 +6,6 @@ A ring runs on sets (the workers whose gradients are in a block) or on numbers, 
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
 
 import numpy as np
 
@@ -35,7 +34,7 @@ def _run(workers: int, steps: int | None = None) -> Held:
 
 def _whole(held: Held) -> list[list[int]]:
     """Return the blocks in which each worker has the sum of all gradients."""
-    return [[block for block, of in enumerate(blocks) if len(of) == len(held)] for blocks in held]
+    return [[block for block, summed in enumerate(blocks) if len(summed) == len(held)] for blocks in held]
 
 
 def _missing() -> Measured:
@@ -43,21 +42,18 @@ def _missing() -> Measured:
     return Measured(wrong, f"blocks that are not sums of all at the end, on {', '.join(map(str, SIZES))} workers")
 
 
-def _steps(phase: int | None) -> Measured:
-    def count(workers: int) -> int:
-        first = sum(step < workers for step in ring_steps(workers))
-        return {None: len(ring_steps(workers)), 1: first, 2: len(ring_steps(workers)) - first}[phase]
-
-    return Measured([count(workers) for workers in SIZES], f"with {', '.join(map(str, SIZES))} workers")
+def _steps(*phases: int) -> Measured:
+    counts = [sum((2 if step >= workers else 1) in phases for step in ring_steps(workers)) for workers in SIZES]
+    return Measured(counts, f"with {', '.join(map(str, SIZES))} workers")
 
 
-def _otherwise(receives: bool, second: bool, shift: int) -> Measured:
-    """Count the steps of workers in a phase whose block is not (i - s + shift) mod N."""
+def _other_blocks(way: str, phase: int, shift: int) -> Measured:
+    """Count the steps of workers in a phase whose sent or received block is not (i - s + shift) mod N."""
     wrong = count = 0
     for workers in SIZES:
-        for step in (step for step in ring_steps(workers) if (step >= workers) is second):
+        for step in (step for step in ring_steps(workers) if (step >= workers) is (phase == 2)):
             for worker in range(workers):
-                block = sent_block((worker - receives) % workers, step, workers)
+                block = sent_block((worker - (way == "received")) % workers, step, workers)
                 wrong += block != (worker - step + shift) % workers
                 count += 1
     return Measured(wrong, f"of {count} steps of workers")
@@ -125,23 +121,15 @@ def _hierarchy(top: str) -> Measured:
     return Measured(float(done.max() / 6400), how + {"ring": "a ring, 2 rounds", "tree": "4 + 3, 2 rounds"}[top])
 
 
+FUNCTIONS = {"steps": _steps, "other_blocks": _other_blocks, "hierarchy": _hierarchy}
 MEASURES: dict[str, Measure] = {
     "inceptionn-wa-structure": _aggregator,
     "inceptionn-wa-leg": _gradients_leg,
     "inceptionn-ring-neighbours": _neighbours,
     "inceptionn-ring-blocks": _blocks,
-    "inceptionn-ring-p1-steps": partial(_steps, 1),
-    "inceptionn-ring-p2-steps": partial(_steps, 2),
-    "inceptionn-ring-total-steps": partial(_steps, None),
-    "inceptionn-ring-p1-recv": partial(_otherwise, True, False, 0),
-    "inceptionn-ring-p1-send": partial(_otherwise, False, False, 1),
-    "inceptionn-ring-p2-recv": partial(_otherwise, True, True, 1),
-    "inceptionn-ring-p2-send": partial(_otherwise, False, True, 2),
     "inceptionn-ring-ex-after-p1": _owners,
     "inceptionn-ring-ex-step4": _step_4,
     "inceptionn-ring-bitwise": _sum,
     "inceptionn-ring-allreduce": _missing,
     "inceptionn-even-bandwidth": _even,
-    "inceptionn-fig1-b": partial(_hierarchy, "tree"),
-    "inceptionn-fig1-c": partial(_hierarchy, "ring"),
 }

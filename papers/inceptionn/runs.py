@@ -93,10 +93,10 @@ def runs_of(network: str, gradients: str = "none", weights: str = "none") -> lis
         NoEvidence: there are none.
     """
     wanted = (network, gradients, weights)
-    found = [run for run in all_runs() if (run.network, run.gradients, run.weights) == wanted]
-    if not found:
+    runs = [run for run in all_runs() if (run.network, run.gradients, run.weights) == wanted]
+    if not runs:
         raise NoEvidence(f"No runs of {network} (papers/{FILE.parent.name}/{FILE.name}).")
-    return found
+    return runs
 
 
 def learning_runs_of(network: str, gradients: str = "none") -> list[Run]:
@@ -105,10 +105,10 @@ def learning_runs_of(network: str, gradients: str = "none") -> list[Run]:
     Raises:
         NoEvidence: there are none.
     """
-    found = [run for run in runs_of(network, gradients) if run.learns]
-    if not found:
+    learning = [run for run in runs_of(network, gradients) if run.learns]
+    if not learning:
         raise NoEvidence(f"{network} did not learn with {gradients}: no run ends above {200 * CHANCE:g} %.")
-    return found
+    return learning
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,7 +160,7 @@ def _percent(run: Run, later: int = 0) -> float:
     return 100 * (run.test_accuracy[place] if place < len(run.test_accuracy) else CHANCE)
 
 
-def decide(found: Mapping[str, Loss], bound: float, missing: Sequence[str] = ()) -> None:
+def decide(losses: Mapping[str, Loss], bound: float, missing: Sequence[str] = ()) -> None:
     """Check that the seeds tell whether each loses at most `bound` points: all surely do, or one surely does not.
 
     `missing` are reasons why others have no evidence; they do not matter where one loses more for sure.
@@ -168,17 +168,17 @@ def decide(found: Mapping[str, Loss], bound: float, missing: Sequence[str] = ())
     Raises:
         NoEvidence: it is left open.
     """
-    sure = [loss.is_surely(bound) for loss in found.values()]
+    sure = [loss.is_surely(bound) for loss in losses.values()]
     if False in sure:
         return
-    if missing or not found:
+    if missing or not losses:
         raise NoEvidence(" ".join(missing))
     if None in sure:
         raise NoEvidence(
-            f"Whether it is more than {bound:g} points is within the seeds' standard errors: {shown(found)}."
+            f"Whether it is more than {bound:g} points is within the seeds' standard errors: {shown(losses)}."
         )
 
 
-def shown(found: Mapping[str, object]) -> str:
+def shown(texts: Mapping[str, object]) -> str:
     """Return losses or means as text."""
-    return ", ".join(f"{name} {value}" for name, value in found.items())
+    return ", ".join(f"{name} {value}" for name, value in texts.items())

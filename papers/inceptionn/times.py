@@ -48,49 +48,37 @@ def exchange_seconds(name: str, exchange: Exchange, workers: int) -> float:
     return exchange_ps(cluster_network(), exchange, values(name), workers) * 1e-12
 
 
-def _table_2(step: Callable[[Times], float], name: str) -> Measured:
-    return Measured(step(times(name, "WA")))
+def _seconds(name: str, part: str) -> Measured:
+    return Measured(getattr(times(name, "WA"), part))
 
 
-def _percent(step: Callable[[Times], float], name: str) -> Measured:
-    found = times(name, "WA")
-    return Measured(100 * step(found) / found.total, "of our total")
+def _percent(name: str, part: str) -> Measured:
+    seconds = times(name, "WA")
+    return Measured(100 * getattr(seconds, part) / seconds.total, "of our total")
 
 
-def _own_percent(step: str, name: str) -> Measured:
+def _own_percent(name: str, step: str) -> Measured:
     return Measured(100 * getattr(NODES[name], step) / times(name, "WA").total, "Table II's seconds in our total")
 
 
 def _all_percent(name: str) -> Measured:
-    found = times(name, "WA")
-    return Measured(100 * (found.node + found.gradient_sum + found.communicate) / found.total, "all steps")
+    seconds = times(name, "WA")
+    return Measured(100 * (seconds.node + seconds.gradient_sum + seconds.communicate) / seconds.total, "all steps")
 
 
 def _all_networks(share: Callable[[Times], float]) -> Measured:
-    found = [times(name, "WA") for name in NETWORKS]
-    return Measured([100 * share(each) / each.total for each in found], _FOUR)
+    all_times = [times(name, "WA") for name in NETWORKS]
+    return Measured([100 * share(seconds) / seconds.total for seconds in all_times], _FOUR)
 
 
-def _communicate(found: Times) -> float:
-    return found.communicate
-
-
-def _gradient_sum(found: Times) -> float:
-    return found.gradient_sum
-
-
-def _total(found: Times) -> float:
-    return found.total
-
-
-def _less(part: Callable[[Times], float], name: str, ours: Exchange = "INC", theirs: Exchange = "WA") -> Measured:
-    mine, other = (part(times(name, exchange)) for exchange in (ours, theirs))
+def _less(name: str, part: str, ours: Exchange = "INC", theirs: Exchange = "WA") -> Measured:
+    mine, other = (getattr(times(name, exchange), part) for exchange in (ours, theirs))
     return Measured(less_percent(mine, other), f"{mine:.4g} s of {other:.4g} s")
 
 
 def _range_of(measure: Callable[[str], float]) -> Measured:
-    found = [measure(name) for name in NETWORKS]
-    return Measured([min(found), max(found)], f"{_FOUR}: {', '.join(f'{each:.3g}' for each in found)}")
+    figures = [measure(name) for name in NETWORKS]
+    return Measured([min(figures), max(figures)], f"{_FOUR}: {', '.join(f'{figure:.3g}' for figure in figures)}")
 
 
 def _reduction(name: str) -> float:
@@ -98,14 +86,16 @@ def _reduction(name: str) -> float:
 
 
 def _best_of_wa() -> Measured:
-    found = [less_percent(times(name, "WA+C").communicate, times(name, "WA").communicate) for name in NETWORKS]
-    return Measured(max(found), f"{_FOUR}: {', '.join(f'{each:.1f}' for each in found)}")
+    percents = [less_percent(times(name, "WA+C").communicate, times(name, "WA").communicate) for name in NETWORKS]
+    return Measured(max(percents), f"{_FOUR}: {', '.join(f'{percent:.1f}' for percent in percents)}")
 
 
 def _order(*exchanges: Exchange) -> Measured:
     """Count the networks for which total times do not fall in this order."""
-    found = [[times(name, exchange).total for exchange in exchanges] for name in NETWORKS]
-    return Measured(sum(totals != sorted(totals, reverse=True) for totals in found), f"networks, of {len(NETWORKS)}")
+    totals_by_network = [[times(name, exchange).total for exchange in exchanges] for name in NETWORKS]
+    return Measured(
+        sum(totals != sorted(totals, reverse=True) for totals in totals_by_network), f"networks, of {len(NETWORKS)}"
+    )
 
 
 def _compressed_order() -> Measured:
@@ -120,9 +110,9 @@ def _less_to_sum() -> Measured:
 
 def _share_grows() -> Measured:
     """Measure communication's share with twice the workers, and with nodes twice as fast, over that of Table II."""
-    found, more = times("alexnet", "WA"), times("alexnet", "WA", 2 * WORKERS)
-    share = found.communicate / found.total
-    faster = found.communicate / (found.total - found.node / 2)
+    now, more = times("alexnet", "WA"), times("alexnet", "WA", 2 * WORKERS)
+    share = now.communicate / now.total
+    faster = now.communicate / (now.total - now.node / 2)
     return Measured([more.communicate / more.total / share, faster / share], "AlexNet: 8 workers; nodes twice as fast")
 
 
@@ -138,13 +128,13 @@ def _ratio_not_time() -> Measured:
 
 def _scaled() -> Measured:
     """Measure what INC+C saves by the paper's method: the link's time over the ratio, plus the engines' time."""
-    found, saved = cluster_network(), {}
+    interconnect, saved = cluster_network(), {}
     for name in NETWORKS:
         message_bytes = FP32.bytes_of(values(name) // WORKERS)
-        link_ps = found.transfer_ps(message_bytes)
-        engines_ps = found.engines.time_ps(message_bytes, int(message_bytes / RATIOS[name]))
+        link_ps = interconnect.transfer_ps(message_bytes)
+        engines_ps = interconnect.engines.time_ps(message_bytes, int(message_bytes / RATIOS[name]))
         saved[name] = less_percent(link_ps / RATIOS[name] + engines_ps, link_ps)
-    how = f"ResNet-50, Table III's ratio; {_FOUR}: {', '.join(f'{each:.1f}' for each in saved.values())}"
+    how = f"ResNet-50, Table III's ratio; {_FOUR}: {', '.join(f'{percent:.1f}' for percent in saved.values())}"
     return Measured(saved["resnet50"], how)
 
 
@@ -156,30 +146,30 @@ def _linear() -> Measured:
     """Measure the largest deviation of exchange times from a straight line, as a share."""
     worst = []
     for name in NETWORKS:
-        found = _line("WA", name)
-        straight = np.polyval(np.polyfit(SCALED, found, 1), SCALED)
-        worst.append(float(np.abs(found / straight - 1).max()))
+        seconds = _line("WA", name)
+        straight = np.polyval(np.polyfit(SCALED, seconds, 1), SCALED)
+        worst.append(float(np.abs(seconds / straight - 1).max()))
     growth = ", ".join(f"{_line('WA', name)[-1] / _line('WA', name)[0]:.2f}" for name in NETWORKS)
     return Measured(worst, f"4 to 8 workers, largest deviation from a line; 8 over 4: {growth} ({_FOUR})")
 
 
 def _flat() -> Measured:
-    found = [float(_line("INC", name)[-1] / _line("INC", name)[0]) for name in LARGE]
+    growths = [float(_line("INC", name)[-1] / _line("INC", name)[0]) for name in LARGE]
     hdc = _line("INC", "hdc")
-    return Measured(found, f"8 over 4 workers: AlexNet, ResNet-50, VGG-16; HDC {hdc[-1] / hdc[0]:.2f}")
+    return Measured(growths, f"8 over 4 workers: AlexNet, ResNet-50, VGG-16; HDC {hdc[-1] / hdc[0]:.2f}")
 
 
 def _below() -> Measured:
-    found = [float((_line("INC", name) / _line("WA", name)).max()) for name in NETWORKS]
-    return Measured(found, f"INC over WA, the most of 4 to 8 workers: {_FOUR}")
+    ratios = [float((_line("INC", name) / _line("WA", name)).max()) for name in NETWORKS]
+    return Measured(ratios, f"INC over WA, the most of 4 to 8 workers: {_FOUR}")
 
 
-def _formula(exchange: Exchange) -> Measured:
+def _over_formula(exchange: Exchange) -> Measured:
     """Measure the exchange time over the printed formula's, with full-duplex links and packets without overhead."""
-    found = dataclasses.replace(cluster_network(), packet_overhead_bytes=0, packet_stack_ps=0, blocking=False)
+    interconnect = dataclasses.replace(cluster_network(), packet_overhead_bytes=0, packet_stack_ps=0, blocking=False)
     count = values("alexnet") // 64 * 64
     size = FP32.bytes_of(count)
-    alpha, n_beta, n_gamma = found.latency_ps, found.transfer_ps(size), found.sum_ps(size)
+    alpha, n_beta, n_gamma = interconnect.latency_ps, interconnect.transfer_ps(size), interconnect.sum_ps(size)
     ratios = []
     for p in (4, 8, 16):
         if exchange == "WA":
@@ -187,7 +177,7 @@ def _formula(exchange: Exchange) -> Measured:
             printed = (1 + log) * alpha + (p + log) * n_beta + (p - 1) * n_gamma
         else:
             printed = 2 * (p - 1) * alpha + 2 * (p - 1) / p * n_beta + (p - 1) / p * n_gamma
-        ratios.append(exchange_ps(found, exchange, count, p) / printed)
+        ratios.append(exchange_ps(interconnect, exchange, count, p) / printed)
     return Measured(ratios, "AlexNet's size, 4, 8 and 16 workers, over the formula")
 
 
@@ -203,10 +193,10 @@ def _first_term() -> Measured:
 
 
 def _ratio_of_wire() -> Measured:
-    found = dataclasses.replace(
+    interconnect = dataclasses.replace(
         cluster_network(), packet_overhead_bytes=0, packet_stack_ps=0, blocking=False, latency_ps=0, sum_ps_per_kbyte=0
     )
-    aggregator, ring = (exchange_ps(found, exchange, 10**6) for exchange in ("WA", "INC"))
+    aggregator, ring = (exchange_ps(interconnect, exchange, 10**6) for exchange in ("WA", "INC"))
     return Measured(aggregator / ring, "n beta alone, links that send and receive at once")
 
 
@@ -215,46 +205,31 @@ def _at_same_accuracy(name: str) -> Measured:
     return Measured(speedup(name, EXTRA_EPOCHS), how)
 
 
-def _of_table_2(name: str) -> dict[str, Measure]:
-    own = ("forward", "backward", "update") + (() if name == "hdc" else ("gpu_copy",))
-    begin = f"inceptionn-t2-{name}"
-    return {
-        **{f"{begin}-{step.replace('_', '-')}-pct": partial(_own_percent, step, name) for step in own},
-        f"{begin}-grad-sum-s": partial(_table_2, _gradient_sum, name),
-        f"{begin}-grad-sum-pct": partial(_percent, _gradient_sum, name),
-        f"{begin}-communicate-s": partial(_table_2, _communicate, name),
-        f"{begin}-communicate-pct": partial(_percent, _communicate, name),
-        f"{begin}-total-s": partial(_table_2, _total, name),
-        f"{begin}-total-pct": partial(_all_percent, name),
-        f"inceptionn-fig12-{name}-total": partial(_less, _total, name),
-        f"inceptionn-fig12-{name}-comm": partial(_less, _communicate, name),
-    }
-
-
+FUNCTIONS = {
+    "seconds": _seconds,
+    "percent": _percent,
+    "own_percent": _own_percent,
+    "all_percent": _all_percent,
+    "less": _less,
+    "over_formula": _over_formula,
+    "at_same_accuracy": _at_same_accuracy,
+}
 MEASURES: dict[str, Measure] = {
     "inceptionn-abs-comm": partial(_range_of, _reduction),
     "inceptionn-abs-speedup": partial(_range_of, speedup),
-    "inceptionn-fig3-alexnet-share": partial(_percent, _communicate, "alexnet"),
     "inceptionn-fig3-more-nodes": _share_grows,
-    **{claim: measure for name in NETWORKS for claim, measure in _of_table_2(name).items()},
-    "inceptionn-t2-local-30": partial(_all_networks, lambda found: found.total - found.communicate),
-    "inceptionn-t2-comm-70": partial(_all_networks, _communicate),
+    "inceptionn-t2-local-30": partial(_all_networks, lambda seconds: seconds.total - seconds.communicate),
+    "inceptionn-t2-comm-70": partial(_all_networks, lambda seconds: seconds.communicate),
     "inceptionn-fig12-order": partial(_order, "WA", "INC"),
     "inceptionn-fig12-c-order": _compressed_order,
     "inceptionn-fig12-wac-comm": _best_of_wa,
-    "inceptionn-fig12-incc-wa": partial(_less, _communicate, "resnet50", "INC+C", "WA"),
-    "inceptionn-fig12-incc-inc": partial(_less, _communicate, "resnet50", "INC+C", "INC"),
     "inceptionn-fig12-incc-speedup": partial(_range_of, speedup),
     "inceptionn-fig12-compute-less": _less_to_sum,
-    "inceptionn-acc-speedup-vgg16": partial(_at_same_accuracy, "vgg16"),
-    "inceptionn-acc-speedup-alexnet": partial(_at_same_accuracy, "alexnet"),
     "inceptionn-scaling-method": _scaled,
     "inceptionn-ratio-not-time": _ratio_not_time,
     "inceptionn-fig15-wa-linear": _linear,
     "inceptionn-fig15-inc-flat": _flat,
     "inceptionn-fig15-order": _below,
-    "inceptionn-eq-wa-cost": partial(_formula, "WA"),
-    "inceptionn-eq-inc-cost": partial(_formula, "INC"),
     "inceptionn-eq-first-term": _first_term,
     "inceptionn-ratio-p4": _ratio_of_wire,
 }

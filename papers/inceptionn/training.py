@@ -31,7 +31,7 @@ WITHIN = 0.5
 _STANDS = 5
 """Points of accuracy that truncation may cost a network that is said to stand it."""
 
-Found = TypeVar("Found")
+Figures = TypeVar("Figures")
 
 
 def loss(name: str, gradients: str = "none", weights: str = "none", later: int = 0) -> Loss:
@@ -44,23 +44,23 @@ def loss(name: str, gradients: str = "none", weights: str = "none", later: int =
     return lost(network, learning_runs_of(network), runs_of(network, gradients, weights), later)
 
 
-def by_network(measure: Callable[[str], Found]) -> tuple[dict[str, Found], list[str]]:
+def by_network(measure: Callable[[str], Figures]) -> tuple[dict[str, Figures], list[str]]:
     """Return the measure of each stand-in that has evidence, and why the others have none."""
-    found, missing = {}, []
+    measures, missing = {}, []
     for name in NETWORKS:
         try:
-            found[STAND_INS[name]] = measure(name)
+            measures[STAND_INS[name]] = measure(name)
         except NoEvidence as error:
             missing.append(str(error))
-    return found, missing
+    return measures, missing
 
 
-def _with_evidence(measure: Callable[[str], Found]) -> tuple[dict[str, Found], str]:
+def _with_evidence(measure: Callable[[str], Figures]) -> tuple[dict[str, Figures], str]:
     """Return the measure of each stand-in that has evidence, and a note that names them, and the others."""
-    found, missing = by_network(measure)
-    if not found:
+    measures, missing = by_network(measure)
+    if not measures:
         raise NoEvidence(" ".join(missing))
-    return found, "; ".join([", ".join(found), *(reason.removesuffix(".") for reason in missing)])
+    return measures, "; ".join([", ".join(measures), *(reason.removesuffix(".") for reason in missing)])
 
 
 def widths(name: str, exponent: int, codec: str = "inceptionn-range") -> list[float]:
@@ -77,11 +77,11 @@ def plain_widths(name: str, exponent: int) -> list[float]:
     histograms = [histogram for run in learning_runs_of(STAND_INS[name]) for histogram in run.histograms]
     if not histograms:
         raise NoEvidence(f"The runs of {STAND_INS[name]} have no histograms.")
-    smallest, middle = (1 + each - LEAST_EXPONENT for each in (exponent, -(-exponent // 2)))
+    smallest, middle = (1 + power - LEAST_EXPONENT for power in (exponent, -(-exponent // 2)))
     epochs = [[sum(both) for both in zip(*signs, strict=True)] for signs in histograms]
     parts = [(counts[:smallest], counts[smallest:middle], counts[middle:-1], counts[-1:]) for counts in epochs]
-    shares = [[100 * sum(part) / sum(map(sum, of)) for part in of] for of in parts]
-    return [statistics.mean(of) for of in zip(*shares, strict=True)]
+    shares = [[100 * sum(part) / sum(map(sum, epoch)) for part in epoch] for epoch in parts]
+    return [statistics.mean(column) for column in zip(*shares, strict=True)]
 
 
 def ratio(name: str, exponent: int, codec: str = "inceptionn-range") -> float:
@@ -91,8 +91,8 @@ def ratio(name: str, exponent: int, codec: str = "inceptionn-range") -> float:
 
 def ratio_over_seeds(name: str, exponent: int, codec: str = "inceptionn-range") -> Mean:
     """Return the mean of the seeds' compression ratios, each over all epochs."""
-    found = learning_runs_of(STAND_INS[name], f"{codec}:{exponent}")
-    seeds = [[100 * statistics.mean(shares) for shares in zip(*run.widths, strict=True)] for run in found]
+    learning = learning_runs_of(STAND_INS[name], f"{codec}:{exponent}")
+    seeds = [[100 * statistics.mean(shares) for shares in zip(*run.widths, strict=True)] for run in learning]
     return Mean.over([_ratio_of(shares) for shares in seeds])
 
 
@@ -111,10 +111,10 @@ def extra_epochs(name: str) -> int:
 
 def stages(name: str) -> list[list[int]]:
     """Return histograms of gradients, both signs together, early, midway and at the end of training without a codec."""
-    found = learning_runs_of(STAND_INS[name])[0].histograms
-    if not found:
+    histograms = learning_runs_of(STAND_INS[name])[0].histograms
+    if not histograms:
         raise NoEvidence(f"The runs of {STAND_INS[name]} have no histograms.")
-    chosen = (found[0], found[len(found) // 2], found[-1])
+    chosen = (histograms[0], histograms[len(histograms) // 2], histograms[-1])
     return [[sum(both) for both in zip(*signs, strict=True)] for signs in chosen]
 
 
@@ -134,7 +134,7 @@ def _table_3(name: str, exponent: int) -> Measured:
 
 def _weights_or_gradients() -> Measured:
     """Count the pairs in which truncated weights do not lose more than truncated gradients, beyond standard errors."""
-    found = {
+    losses = {
         f"{STAND_INS[name]} {bits}b": lost(
             STAND_INS[name],
             runs_of(STAND_INS[name], f"truncate:{bits}"),
@@ -143,51 +143,51 @@ def _weights_or_gradients() -> Measured:
         for name in ("alexnet", "hdc")
         for bits in TRUNCATED
     }
-    if any(each.error == math.inf for each in found.values()):
-        raise NoEvidence(f"One seed only: {shown(found)}.")
-    wrong = sum(not each.counts for each in found.values())
-    return Measured(wrong, f"of {len(found)} pairs, weights do not lose more; points more: {shown(found)}")
+    if any(lost_more.error == math.inf for lost_more in losses.values()):
+        raise NoEvidence(f"One seed only: {shown(losses)}.")
+    wrong = sum(not lost_more.counts for lost_more in losses.values())
+    return Measured(wrong, f"of {len(losses)} pairs, weights do not lose more; points more: {shown(losses)}")
 
 
 def _weights_of_complex() -> Measured:
-    found = {STAND_INS["alexnet"]: loss("alexnet", weights="truncate:24")}
-    [each] = found.values()
-    if each.is_surely(10) is None:
-        raise NoEvidence(f"Whether it is more than 10 points is within the seeds' standard errors: {shown(found)}.")
-    return Measured(each.points, f"points, 24 bits of weights: {shown(found)}")
+    losses = {STAND_INS["alexnet"]: loss("alexnet", weights="truncate:24")}
+    [lost_accuracy] = losses.values()
+    if lost_accuracy.is_surely(10) is None:
+        raise NoEvidence(f"Whether it is more than 10 points is within the seeds' standard errors: {shown(losses)}.")
+    return Measured(lost_accuracy.points, f"points, 24 bits of weights: {shown(losses)}")
 
 
 def _range() -> Measured:
     """Count the gradients of magnitude 1 or more."""
     counts = stages("alexnet")
-    small = ", ".join(f"{100 * (1 - sum(each[BINS - 11 :]) / sum(each)):.1f}" for each in counts)
+    small = ", ".join(f"{100 * (1 - sum(histogram[BINS - 11 :]) / sum(histogram)):.1f}" for histogram in counts)
     how = f"gradients of 1 and more, early, middle, final; below 2^-10: {small} %"
-    return Measured([each[BINS - 1] for each in counts], how)
+    return Measured([histogram[BINS - 1] for histogram in counts], how)
 
 
 def _losses(gradients: str, bound: float, later: int = 0) -> tuple[dict[str, Loss], str]:
     """Return what each network loses, where the seeds tell whether it is at most `bound`, and a note."""
-    found, missing = by_network(partial(loss, gradients=gradients, later=later))
-    decide(found, bound, missing)
-    return found, "; ".join([f"points: {shown(found)}", *missing])
+    losses, missing = by_network(partial(loss, gradients=gradients, later=later))
+    decide(losses, bound, missing)
+    return losses, "; ".join([f"points: {shown(losses)}", *missing])
 
 
 def _extra_epochs() -> Measured:
-    found, how = _losses("inceptionn:-10", WITHIN, MORE_EPOCHS)
-    tried = {STAND_INS[name]: extra_epochs(name) for name in NETWORKS if STAND_INS[name] in found}
+    losses, how = _losses("inceptionn:-10", WITHIN, MORE_EPOCHS)
+    tried = {STAND_INS[name]: extra_epochs(name) for name in NETWORKS if STAND_INS[name] in losses}
     return Measured(
         list(tried.values()), f"until within half a point: {shown(tried)}; {MORE_EPOCHS} epochs later {how}"
     )
 
 
 def _drop() -> Measured:
-    found, how = _losses("inceptionn:-10", 1.5)
-    return Measured(max(each.points for each in found.values()), how)
+    losses, how = _losses("inceptionn:-10", 1.5)
+    return Measured(max(lost_accuracy.points for lost_accuracy in losses.values()), how)
 
 
 def _loss_at_6() -> Measured:
-    found, how = _losses("inceptionn:-6", 2)
-    return Measured([each.points for each in found.values()], how)
+    losses, how = _losses("inceptionn:-6", 2)
+    return Measured([lost_accuracy.points for lost_accuracy in losses.values()], how)
 
 
 def _cut(name: str) -> dict[str, Loss]:
@@ -197,56 +197,59 @@ def _cut(name: str) -> dict[str, Loss]:
 def _stand_truncation() -> Measured:
     """Find the networks that lose no more than 5 points under any truncation of gradients."""
     standing: list[str] = []
-    all_found: dict[str, Loss] = {}
+    all_losses: dict[str, Loss] = {}
     for name in CUT:
-        found = _cut(name)
-        decide(found, _STANDS)
-        all_found |= found
-        standing += [name] * all(each.points <= _STANDS for each in found.values())
-    return Measured(standing, f"stand it; points lost: {shown(all_found)}")
+        losses = _cut(name)
+        decide(losses, _STANDS)
+        all_losses |= losses
+        standing += [name] * all(lost_accuracy.points <= _STANDS for lost_accuracy in losses.values())
+    return Measured(standing, f"stand it; points lost: {shown(all_losses)}")
 
 
 def _worst_of_resnet() -> Measured:
-    found, whole = _cut("resnet50"), accuracy(STAND_INS["resnet50"])
-    return Measured(max(each.points for each in found.values()), f"points, of {whole} %: {shown(found)}")
+    losses, whole = _cut("resnet50"), accuracy(STAND_INS["resnet50"])
+    return Measured(
+        max(lost_accuracy.points for lost_accuracy in losses.values()), f"points, of {whole} %: {shown(losses)}"
+    )
 
 
 def _by_bound(exponent: int) -> str:
-    found, _ = by_network(partial(ratio, exponent=exponent, codec="inceptionn"))
-    return f"by the bound {', '.join(f'{each:.1f}' for each in found.values())}"
+    ratios, _ = by_network(partial(ratio, exponent=exponent, codec="inceptionn"))
+    return f"by the bound {', '.join(f'{mean_ratio:.1f}' for mean_ratio in ratios.values())}"
 
 
 def _largest_ratio() -> Measured:
-    found, who = _with_evidence(lambda name: max(ratio(name, exponent) for exponent in EXPONENTS))
-    return Measured(max(found.values()), f"of 2^-10, 2^-8, 2^-6: {who}")
+    ratios, who = _with_evidence(lambda name: max(ratio(name, exponent) for exponent in EXPONENTS))
+    return Measured(max(ratios.values()), f"of 2^-10, 2^-8, 2^-6: {who}")
 
 
 def _ratios_at_6() -> Measured:
-    found, who = _with_evidence(partial(ratio, exponent=-6))
-    return Measured(list(found.values()), f"{who}; {_by_bound(-6)}")
+    ratios, who = _with_evidence(partial(ratio, exponent=-6))
+    return Measured(list(ratios.values()), f"{who}; {_by_bound(-6)}")
 
 
 def _ratio_range() -> Measured:
-    found, who = _with_evidence(partial(ratio, exponent=-10))
-    return Measured([min(found.values()), max(found.values())], f"{who}; {_by_bound(-10)}")
+    ratios, who = _with_evidence(partial(ratio, exponent=-10))
+    return Measured([min(ratios.values()), max(ratios.values())], f"{who}; {_by_bound(-10)}")
 
 
 def _ratio_rises() -> Measured:
-    found, who = _with_evidence(lambda name: [ratio(name, exponent) for exponent in EXPONENTS])
-    return Measured(sum(row != sorted(row) for row in found.values()), f"networks whose ratio falls: {who}")
+    ratios, who = _with_evidence(lambda name: [ratio(name, exponent) for exponent in EXPONENTS])
+    return Measured(sum(row != sorted(row) for row in ratios.values()), f"networks whose ratio falls: {who}")
 
 
 def _two_bits() -> Measured:
-    found, who = _with_evidence(partial(widths, exponent=-6))
-    return Measured([shares[0] for shares in found.values()], who)
+    shares_by_network, who = _with_evidence(partial(widths, exponent=-6))
+    return Measured([shares[0] for shares in shares_by_network.values()], who)
 
 
 def _two_bits_range() -> Measured:
-    found, who = _with_evidence(partial(widths, exponent=-10))
-    shares = [shares[0] for shares in found.values()]
+    shares_by_network, who = _with_evidence(partial(widths, exponent=-10))
+    shares = [shares[0] for shares in shares_by_network.values()]
     return Measured([min(shares), max(shares)], who)
 
 
+FUNCTIONS = {"table_3": _table_3}
 MEASURES: dict[str, Measure] = {
     "inceptionn-fig4-trunc-g-vs-w": _weights_or_gradients,
     "inceptionn-fig4-w-complex": _weights_of_complex,
@@ -259,11 +262,6 @@ MEASURES: dict[str, Measure] = {
     "inceptionn-fig14-inc-2-6": _ratios_at_6,
     "inceptionn-fig14-acc-2-6": _loss_at_6,
     "inceptionn-fig14-ratio-bound": _ratio_rises,
-    **{
-        f"inceptionn-t3-{name}-eb{-exponent}": partial(_table_3, name, exponent)
-        for name in NETWORKS
-        for exponent in EXPONENTS
-    },
     "inceptionn-t3-2bit-90": _two_bits,
     "inceptionn-t3-2bit-range": _two_bits_range,
     "inceptionn-ratio-2-10": _ratio_range,

@@ -59,6 +59,7 @@ def assert_nothing_is_left(mark: str, folder: Path) -> None:
 
 # Launchers kill the other ranks, too; on a busy machine before the guard has seen which one was first.
 @pytest.mark.alone
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("rank", "signal_name"), [(0, "SIGKILL"), (2, "SIGKILL"), (0, "SIGSEGV"), (2, "SIGSEGV")])
 def test_a_dead_rank_is_named(mpiexec, one_line, tmp_path, rank, signal_name):
     mark = uuid.uuid4().hex

@@ -107,13 +107,17 @@ def test_convergence_is_drawn_from_runs(tmp_path: Path, monkeypatch: pytest.Monk
                 write_run(tmp_path / f"{network}-{schedule}-{seed}.h5", planned)
     write_run(tmp_path / "unfinished.h5", emuchain.plan("quick-cifar", devices=4, epochs=3))
     figures: list[Any] = []
-    monkeypatch.setattr(pictures, "save_figure", lambda figure, *_: figures.append(figure))
+    save = pictures.save_figure
+
+    def kept(figure: Any, *arguments: Any) -> None:
+        figures.append(figure)
+        save(figure, *arguments)
+
+    monkeypatch.setattr(pictures, "save_figure", kept)
     pictures.draw_convergence(tmp_path, tmp_path / "fig16.png")
-    monkeypatch.undo()
     assert [axes.get_title() for axes in figures[0].axes] == ["alexnet-cifar", "vgg16-cifar"]
     labels = [text.get_text() for text in figures[0].axes[0].get_legend().get_texts()]
     assert labels == ["fpdeep, 4 FPGAs, 2 seeds", "sync, 4 FPGAs, 2 seeds"]
-    pictures.draw_convergence(tmp_path, tmp_path / "fig16.png")
     assert (tmp_path / "fig16.png").read_bytes().startswith(b"\x89PNG")
 
 

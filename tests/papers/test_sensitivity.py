@@ -14,7 +14,7 @@ from emuchain.emulator.cluster import load_cluster
 from emuchain.papers import Verdict, load_claims, sensitivity_tables, validate
 from emuchain.papers.commands import validate as command
 from emuchain.papers.constants import Constant, changed, cluster_of, in_force, kept
-from emuchain.papers.fpdeep import blind, evidence
+from emuchain.papers.fpdeep import evidence, throughput
 from emuchain.papers.fpdeep.constants import DSP_SHARE
 from emuchain.papers.sensitivity import Sensitivity, constants_of, sensitivities
 
@@ -104,12 +104,12 @@ def test_of_inceptionn_on_the_screen() -> None:
 @pytest.mark.slow
 def test_blind_predictions() -> None:
     """The fitted network's own GOPS come out; the others' follow, and nothing stays in force."""
-    found = list(blind.blind_predictions())
+    found = list(throughput.blind_predictions())
     assert len(found) == 3 * 2 * 3
     for fitted_to, share in {each.fitted_to: each.dsp_share for each in found}.items():
         with in_force({DSP_SHARE.key: share}):
             own = evidence.convolutions(fitted_to).gops_per_fpga
-        assert own == pytest.approx(blind.published(fitted_to, "gops"), rel=0.01)
+        assert own == pytest.approx(throughput.published(f"fpdeep-t6-{fitted_to}-gops"), rel=0.01)
     by_name = {(each.fitted_to, each.network, each.figure): each for each in found}
     assert by_name["vgg16", "vgg19", "gops"].guess == 1197
     assert by_name["vgg16", "vgg19", "hours"].guess == pytest.approx(2.19 * 19.508 / 15.347, rel=1e-3)

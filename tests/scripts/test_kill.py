@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.each_mpi]
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 SCRIPT = Path(__file__).resolve().parent.parent.parent / "scripts" / "attack" / "kill"
 TRAIN = ["train", "--samples", "640", "--test-samples", "4", "--epochs", "50", "--batch", "16", "--progress", "none"]

@@ -124,7 +124,6 @@ def test_loss_that_is_not_a_number(mpiexec, one_line: OneLine, small_cifar: Path
         assert word in line
 
 
-@pytest.mark.each_mpi
 @pytest.mark.alone
 @pytest.mark.parametrize("victim", [0, 2])
 def test_a_rank_that_dies_ends_the_job(mpiexec, small_cifar: Path, tmp_path: Path, victim: int) -> None:  # type: ignore[no-untyped-def]  # a fixture

@@ -267,7 +267,7 @@ def test_costs(plan_with: PlanWith) -> None:
     only = plan_with(death, schedule="sync")
     assert [*alone.values()][1] == simulate(only, SAMPLES).virtual_time_ps - without_ps
     [found] = costs.deaths
-    assert found.of.board == 1
+    assert found.fault.board == 1
     # The shares of a death: work that is lost, the time until the chain is loaded, and that fewer boards are slower.
     slower_ps = simulate(only, SAMPLES).virtual_time_ps - without_ps - found.lost_ps - 100_000_000
     assert slower_ps > 0

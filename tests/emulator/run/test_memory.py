@@ -121,6 +121,7 @@ train(make_plan(load_config(None, flags), 1), data, SingleProcess(), on_step, ga
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive  # test_an_epoch_like_the_one_before_takes_no_memory does, of two epochs
 def test_peak_memory_is_flat_from_step_10_to_step_1000() -> None:
     """The process's own peak; it may grow by the losses and times that are kept of each step."""
     finished = subprocess.run([sys.executable, "-c", _PEAKS], capture_output=True, text=True, check=True, timeout=500)

@@ -156,7 +156,7 @@ def test_timelines_hold_together(workload: Workload, offload: Offload) -> None:
     steps = [each.task for each in found.timed if each.task.part is Part.STEPS]
     expected = sum(1 if offload.devices == 1 else part.directions for part in workload.recurrent)
     assert [sum(task.phase is phase for task in steps) for phase in Phase] == [expected, expected]
-    if found.peak_ps is not None:
+    if found.peak_ps is not None and offload is not Offload.ALL_STEPS:  # the peak has I-MVM on the GPU
         assert found.peak_ps <= found.mini_batch_ps
 
 
