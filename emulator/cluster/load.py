@@ -152,7 +152,7 @@ def _as_text(described: Mapping[str, Any]) -> str:
 
 def _values(said: ClusterDescription) -> dict[str, list[Any]]:
     """Return the values of a cluster's constants by key, one of each board or table of links that has it."""
-    tables = [("board", board) for board in said.boards]
+    tables: list[tuple[str, object]] = [("board", board) for board in said.boards]
     tables += [("link", links) for links in said.link_tables]
     tables += [("network", said.network)] if said.network is not None else []
     values: dict[str, list[Any]] = {}

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pydantic
 
 from ..common import InputError, Model, PositiveFinite, did_you_mean
-from .uncertainty import EXACT, ConstantRange, RangeClass, range_of_class
+from .uncertainty import ConstantRange, RangeClass, range_of_class
 
 
 class RangeDescription(Model):
@@ -63,7 +63,8 @@ def constant_ranges(
             raise InputError(f"{source}: uncertainty: `{key}` has no value in this file that could be uncertain")
         date = "" if entry.date is None else str(entry.date)
         if entry.low is None or entry.high is None:
-            ranges.append(ConstantRange(key, *range_of_class(key, entry.kind), entry.kind, entry.source, date))
+            low, high = range_of_class(key, entry.kind)
+            ranges.append(ConstantRange(key, low, high, entry.kind, entry.source, date))
             continue
         for value in numbers:
             if not entry.low * (1 - _SLACK) <= value <= entry.high * (1 + _SLACK):
@@ -73,8 +74,7 @@ def constant_ranges(
         if len(set(numbers)) > 1:
             raise InputError(f"{source}: uncertainty: `{key}` has several values; give the range in each board's file")
         [value] = set(numbers)
-        bounds = (entry.low / value, entry.high / value) if value else EXACT
-        ranges.append(ConstantRange(key, *bounds, entry.kind, entry.source, date))
+        ranges.append(ConstantRange(key, entry.low / value, entry.high / value, entry.kind, entry.source, date))
     return tuple(ranges)
 
 

@@ -81,7 +81,9 @@ class AnswerRange:
 
 def roofs_of(plan: ChainPlan) -> Roofs:
     """Return the roofs of a plan's rate: engines, links, memory ports and exchanges of gradients."""
-    latency = [{(plan.cluster.range_of(LATENCY),): 0.0}] * (plan.stage_count > 1)  # of what fills, in no steady load
+    latency: list[Parts] = [{(plan.cluster.range_of(LATENCY),): 0.0}] * (
+        plan.stage_count > 1
+    )  # of what fills, in no steady load
     return Roofs.of([*load_parts(plan.timing), *_exchange_parts(plan), *latency], plan.data_parallel.replicas)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from ..cluster import BANDWIDTH, CLOCK, LATENCY, MEMORY, Cluster, ConstantRange, varied
 from ..mapping import DataPath
 from ..network import Phase
-from .bottleneck import EngineLoad, engine_loads, link_loads, memory_loads
+from .bottleneck import EngineLoad, engine_loads, link_loads, loads_of, memory_loads
 from .draws import DRAWS, Floats, factors, slows
 from .timing import Timing, lockstep
 
@@ -159,7 +159,7 @@ def with_constants(timing: Timing, cluster: Cluster) -> Timing:
                 held,
                 **{
                     name: dataclasses.replace(
-                        engine, wait_ps=0, row_ps=round((engine.row_ps - engine.wait_ps) / before * now)
+                        engine, wait_ps=0, row_ps=(engine.row_ps - engine.wait_ps) * now // before
                     )
                     for name in ("fp", "eb", "pg")
                     if (engine := getattr(held, name)) is not None
@@ -172,8 +172,7 @@ def with_constants(timing: Timing, cluster: Cluster) -> Timing:
     )
     other = dataclasses.replace(timing, cluster=cluster, engines=engines)
     other = dataclasses.replace(other, engines=lockstep(timing.mapping, cluster, engines, other.hop_ps))
-    loads = (*engine_loads(other), *link_loads(other), *memory_loads(other))
-    return dataclasses.replace(other, interval_ps=max(1, *(load.sample_ps for load in loads)))
+    return dataclasses.replace(other, interval_ps=max(1, *(load.sample_ps for load in loads_of(other))))
 
 
 def varied_timing(timing: Timing, given: Mapping[ConstantRange, float]) -> Timing:

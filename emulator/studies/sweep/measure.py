@@ -125,11 +125,10 @@ def _with_range(measured: Measured, roofs: Roofs) -> Measured:
     """Return the figures of a point with the range of its rate, and what other draws of it follow."""
     assert measured.images_per_s is not None
     at_rate = roofs.at_rate(measured.images_per_s)
-    low, high = np.percentile(at_rate.rates(), [LOWEST, HIGHEST])
-    ends = (float(f"{end:.12g}") for end in (low, high))
-    if not roofs.constants:
-        ends = (measured.images_per_s, measured.images_per_s)
-    return dataclasses.replace(measured, **dict(zip(_OF_RANGES, (*ends, at_rate.text), strict=True)))
+    low = high = measured.images_per_s
+    if roofs.constants:
+        low, high = (float(f"{end:.12g}") for end in np.percentile(at_rate.rates(), [LOWEST, HIGHEST]))
+    return dataclasses.replace(measured, range_low=low, range_high=high, roofs=at_rate.text)
 
 
 def _of_actions(plan: ChainPlan, epoch_images: int) -> Measured:
