@@ -1,16 +1,17 @@
-from .emulator.api import evaluate, export, plan, results, retime, simulate, sweep, train
+from .emulator.api import evaluate, export, plan, rate_range, results, retime, simulate, sweep, train
 from .emulator.calibrate import BoardCalibration, LinkCalibration, calibrate_board, calibrate_link
 from .emulator.cluster import Cluster, load_cluster
 from .emulator.common import InputError
 from .emulator.data import Dataset, load_data
 from .emulator.network import Network, load_network
 from .emulator.plan import ChainPlan, PairPlan, Plan
-from .emulator.run import Evaluation, PairSimulation, Results, Simulation, SteadyState, steady_state
+from .emulator.run import AnswerRange, Evaluation, PairSimulation, Results, Simulation, SteadyState, steady_state
 from .emulator.studies import Retiming
 
 __version__: str
 
 __all__ = [
+    "AnswerRange",
     "BoardCalibration",
     "ChainPlan",
     "Cluster",
@@ -35,6 +36,7 @@ __all__ = [
     "load_data",
     "load_network",
     "plan",
+    "rate_range",
     "results",
     "retime",
     "simulate",

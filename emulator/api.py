@@ -21,6 +21,7 @@ from .config import roles
 from .data import Dataset
 from .plan import ChainPlan, PairPlan, Plan, epoch_samples, plan_run
 from .run import (
+    AnswerRange,
     EpochResult,
     Evaluation,
     PairSimulation,
@@ -31,13 +32,16 @@ from .run import (
     Weights,
     WeightsFile,
     ending_together,
+    pair_range,
     prepared_on_all,
     read_results,
     read_run_weights,
     resumed,
+    run_range,
     run_weights_of,
 )
 from .run import evaluate as evaluate_weights
+from .run import rate_range as range_of_plan
 from .run import simulate as run_simulation
 from .studies import Retiming, label_of
 from .studies import retime as retime_results
@@ -106,6 +110,7 @@ def sweep(
     jobs: int | None = None,
     csv: str | os.PathLike[str] | None = None,
     restart: bool = False,
+    ranged: bool = True,
     **settings: Any,
 ) -> SweepResult:
     """Return the rates of all combinations of values: `.rows`, a list of dictionaries, and `.best`, one of them.
@@ -122,6 +127,7 @@ def sweep(
         jobs: number of processes; by default one for each core.
         csv: a file for the rows; points that it holds are not computed again.
         restart: whether to start that file over.
+        ranged: whether rows have ranges, and the result says how sure its choices are (`choice`, `best_range`).
         **settings: further keys of the configuration that change times, such as batch=[32, 64], schedule="sync".
 
     Raises:
@@ -133,7 +139,23 @@ def sweep(
     path = None if csv is None else pathlib.Path(csv)
     space = Space.of(values, blame="sweep")
     check_files(space.values, csv=csv)
-    return run_space(space, epoch_images, jobs=jobs, csv=path, restart=restart, blame="sweep")
+    return run_space(space, epoch_images, jobs=jobs, csv=path, restart=restart, blame="sweep", ranged=ranged)
+
+
+def rate_range(run: Plan | Simulation | PairSimulation) -> AnswerRange:
+    """Return between what rates a plan or a simulation lies in nine of ten cases, as the ranges of its constants say.
+
+    `low` and `high` are in samples per second, `classes` and `share_of_width` by constant.
+
+    Args:
+        run: from `plan`, whose rate is the steady one, or from `simulate`, with filling and draining.
+    """
+    if isinstance(run, PairPlan):
+        return pair_range(run).times(run.samples_per_s)
+    if isinstance(run, Simulation | PairSimulation):
+        return run_range(run)
+    assert isinstance(run, ChainPlan)
+    return range_of_plan(run)
 
 
 @overload

@@ -16,9 +16,14 @@ from .load import (
     load_named,
 )
 from .uncertainty import ConstantRange, RangeClass, find_range
+from .varied import BANDWIDTH, CLOCK, LATENCY, MEMORY, varied, varied_board, varied_link
 
 __all__ = [
+    "BANDWIDTH",
     "BANK_BYTES",
+    "CLOCK",
+    "LATENCY",
+    "MEMORY",
     "Board",
     "Cluster",
     "ConstantRange",
@@ -42,4 +47,7 @@ __all__ = [
     "load_cluster",
     "load_named",
     "lut_multipliers",
+    "varied",
+    "varied_board",
+    "varied_link",
 ]

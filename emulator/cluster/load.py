@@ -15,7 +15,7 @@ from ...comm import Chain, Interconnect
 from ..common import InputError, did_you_mean, find, names, read_text
 from .board import Board
 from .cluster import Cluster, Link, chain_interconnect
-from .uncertainty import ConstantRange, constant_ranges
+from .uncertainty import ConstantRange
 
 if TYPE_CHECKING:
     from .description import BoardDescription, ClusterDescription
@@ -126,6 +126,7 @@ def board_files(kind: str) -> Iterator[pathlib.Path]:
 
 def _cluster(said: ClusterDescription, source: str, text: str) -> Cluster:
     from .description import FpgaDescription, MachineDescription, ResourcesDescription
+    from .uncertainty_description import constant_ranges
 
     built_of = said.resources or ResourcesDescription()
     for place, board in enumerate(said.boards):
@@ -160,7 +161,7 @@ def _as_text(described: Mapping[str, Any]) -> str:
 
 def _values(said: ClusterDescription) -> dict[str, list[Any]]:
     """Return the values of a cluster's constants by key, one of each board or table of links that has it."""
-    tables = [("board", board) for board in said.boards]
+    tables: list[tuple[str, object]] = [("board", board) for board in said.boards]
     tables += [("link", links) for links in said.link_tables]
     tables += [("network", said.network)] if said.network is not None else []
     values: dict[str, list[Any]] = {}
@@ -172,6 +173,8 @@ def _values(said: ClusterDescription) -> dict[str, list[Any]]:
 
 def _board_ranges(board: BoardDescription, ranges: tuple[ConstantRange, ...], source: str) -> tuple[ConstantRange, ...]:
     """Return the ranges of a board's constants: those of the cluster, then its own."""
+    from .uncertainty_description import constant_ranges
+
     keys = [f"board.{field.name}" for field in dataclasses.fields(board) if field.name not in _NOT_CHANGED]
     values = {f"board.{key}": [value] for key, value in vars(board).items()}
     own = constant_ranges(board.uncertainty, keys, values, source)

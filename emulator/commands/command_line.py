@@ -16,7 +16,7 @@ import click
 from ... import __version__
 from ..common import IMAGENET_IMAGES, InputError, NamedFiles, check_start
 from . import output
-from .flags import RANGE_HELP, RANGE_METAVAR, ConfiguredCommand, PlanningCommand, full_option, traced
+from .flags import RANGE_HELP, RANGE_METAVAR, ConfiguredCommand, PlanningCommand, full_option, range_option, traced
 from .kernels import starting
 from .named import (
     FILES,
@@ -151,6 +151,7 @@ def run_command(ranks: int, restarts: int, arguments: tuple[str, ...]) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--plot", type=OUTPUT, metavar="FILE.png", help="Draw how busy engines and links are.")
 @full_option
+@range_option
 @traced
 @click.pass_obj
 def simulate(
@@ -162,6 +163,7 @@ def simulate(
     as_json: bool,
     plot: str | None,
     full: bool,
+    ranged: bool,
     **trace: str | None,
 ) -> int:
     """Simulate the virtual time of a run, and the use of its devices and links, without training.
@@ -178,13 +180,14 @@ def simulate(
             plot=plot,
             as_json=as_json,
             full=full,
+            ranged=ranged,
             epoch_images=epoch_images or IMAGENET_IMAGES,
             alone=alone,
         )
     with starting():
         from .simulate import run_simulation
 
-    run_simulation(config_file, flags, what_if, epoch_images, as_json, full, trace, plot)
+    run_simulation(config_file, flags, what_if, epoch_images, as_json, full, trace, plot, ranged)
     return 0
 
 
@@ -320,8 +323,9 @@ def schedule(
     help="Draw each device's multipliers, block RAM and look-up tables by layer.",
 )
 @full_option
+@range_option
 @click.pass_obj
-def plan(session: Session, as_json: bool, plot: str | None, full: bool, **flags: Any) -> int:
+def plan(session: Session, as_json: bool, plot: str | None, full: bool, ranged: bool, **flags: Any) -> int:
     """Show NETWORK's layout on a cluster: slices, engines, resources, memory, links, and what limits the rate.
 
     NETWORK comes with emuchain, or is a TOML or ONNX file. With several numbers of --devices, prints what `sweep`
@@ -329,11 +333,11 @@ def plan(session: Session, as_json: bool, plot: str | None, full: bool, **flags:
     """
     given = {key: value for key, value in flags.items() if value is not None}
     if is_range(given):
-        return sweep_devices(session, None, given, plot=plot, as_json=as_json, full=full)
+        return sweep_devices(session, None, given, plot=plot, as_json=as_json, full=full, ranged=ranged)
     with starting():
         from .plan import show_plan
 
-    show_plan(given, as_json, plot, full)
+    show_plan(given, as_json, plot, full, ranged)
     return 0
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..common import InputError, plural
+from .flags import range_option
 from .kernels import starting
 from .named import NETWORK, PICTURE, WORD, Counts, FileCommand, cluster_option
 from .output import phases
@@ -18,7 +19,8 @@ from .output import phases
 if TYPE_CHECKING:
     from ..cluster import Cluster
     from ..network import Network
-    from ..studies import Comparison, Outcome, Topology
+    from ..studies import Comparison, MethodRanges, Outcome, Topology
+    from ..view import Line
 
 
 _CLUSTER = "vc709"
@@ -45,12 +47,14 @@ def _options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
 @click.command(cls=FileCommand)
 @_options("2-16")
 @click.option("--batch", type=click.IntRange(min=1), default=128, show_default=True, help="Samples of a mini-batch.")
+@range_option
 def compare(
     network: str,
     cluster: str,
     devices: tuple[int, ...],
     layers: str | None,
     batch: int,
+    ranged: bool,
     as_json: bool,
     plot: pathlib.Path | None,
 ) -> None:
@@ -61,7 +65,7 @@ def compare(
     """
     with starting():
         from ..plan import check_batch
-        from ..studies import Workload, draw_comparison
+        from ..studies import Workload, draw_comparison, method_ranges
         from ..studies import compare_methods as run
         from ..view import picture_file
 
@@ -70,12 +74,13 @@ def compare(
     with picture_file(plot, "--plot") as picture:
         with phases(f"mapping {loaded.name} in four ways on up to {plural(devices[-1], 'device')}"):
             comparison = run(Workload(loaded, boards, batch), devices)
+            sure = method_ranges(comparison) if ranged else None
         if picture is not None:
             draw_comparison(comparison, picture)
     if as_json:
-        print(json.dumps(_comparison_as_json(comparison), indent=2))
+        print(json.dumps({**_comparison_as_json(comparison), **({} if sure is None else sure.to_dict())}, indent=2))
     else:
-        _print_comparison(comparison, _to_try(network, cluster, devices))
+        _print_comparison(comparison, sure, _to_try(network, cluster, devices))
 
 
 @click.command(cls=FileCommand)
@@ -144,13 +149,36 @@ def _load(network: str, cluster: str, layers: str | None) -> tuple[Network, Clus
     return loaded, load_cluster(cluster)
 
 
-def _print_comparison(comparison: Comparison, to_try: str) -> None:
+def _sure(sure: MethodRanges | None) -> list[Line]:
+    """Return the ranges of the methods' FLOP utilisation, and in what share of draws the best is the best."""
+    from ..common import number, percent
+    from ..view import Line, class_words, range_lines
+
+    if sure is None:
+        return []
+    spans = [
+        f"{method.value.split()[0]} {number(100 * of.low)} to {number(100 * of.high)}"
+        for method, of in sure.ranges.items()
+    ]
+    first, *others = range_lines(sure.ranges[sure.best])
+    names = ", ".join(method.value.split()[0] for method in (sure.best, *sure.rivals))
+    alike = f"not distinguishable: {names}; " if sure.rivals else ""
+    grounds = class_words(sure.ranges[sure.best].classes)
+    first = Line(f"range: 90 % of FLOP utilisation on {sure.devices}, %: {', '.join(spans)}; {grounds}", beside=True)
+    choice = Line(
+        f"choice: {alike}{sure.best.value.split()[0]} best in {percent(sure.best_share)} of draws", beside=True
+    )
+    return [first, *others, choice]
+
+
+def _print_comparison(comparison: Comparison, sure: MethodRanges | None, to_try: str) -> None:
     from ..common import number
     from ..studies import METRICS, Method, Metric
     from ..view import next_line, print_answer, table
 
     outcomes = comparison.outcomes
-    print_answer([*_best_first(comparison), next_line(to_try)])
+    first, *others = _best_first(comparison)
+    print_answer([first, *_sure(sure), *others, next_line(to_try)])
     devices = sorted({count for by_count in outcomes.values() for count in by_count})
     for metric in METRICS:
 

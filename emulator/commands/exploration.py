@@ -8,17 +8,20 @@ from typing import Any
 from ..common import format_bytes, format_time_ps, number, percent, plural
 from ..explore import DATA_PARALLEL, FURTHEST, Candidate, Exploration, Question
 from ..schedule import Engines, Transport
-from ..view import Line, command_line, next_line, print_answer, say, table
+from ..studies import Explored
+from ..view import Line, command_line, next_line, print_answer, range_lines, say, table
 
 
 def print_exploration(
-    devices: str, question: Question, exploration: Exploration, run: dict[str, object] | None
+    devices: str, question: Question, exploration: Exploration, run: dict[str, object] | None, sure: Explored | None
 ) -> None:
     """Print the answer, each step with its reason, the stages of the winner, and the candidates.
 
-    `run` are the flags of a simulation of these boards, None where there are only profiles.
+    `run` are the flags of a simulation of these boards, None where there are only profiles. `sure` says how sure the
+    answer is, None without ranges.
     """
-    print_answer([*_answer(devices, question, exploration), *_next(question, exploration, run)])
+    first, *others = _answer(devices, question, exploration)
+    print_answer([first, *_sure(sure, exploration), *others, *_next(question, exploration, run)])
     cut = exploration.best_cut
     print(f"\nSteps to the cut of {cut.name}:" if cut is not None else "")
     steps = cut.partition.steps if cut is not None and cut.partition is not None else ()
@@ -27,6 +30,18 @@ def print_exploration(
     say(f"{len(steps) + 1}. schedule: {_choice(exploration)}")
     _print_stages(question, exploration.winner)
     _print_candidates(exploration)
+
+
+def _sure(sure: Explored | None, exploration: Exploration) -> list[Line]:
+    """Return the range of the winner's rate, and in what share of draws it wins; nothing without ranges."""
+    if sure is None:
+        return []
+    lines = range_lines(sure.sure)
+    if exploration.runner_up is None:
+        return lines
+    names = ", ".join((exploration.winner.name, *sure.rivals))
+    alike = f"not distinguishable: {names}; " if sure.rivals else ""
+    return [*lines, Line(f"choice: {alike}best in {percent(sure.best_share)} of draws", beside=True)]
 
 
 def _answer(devices: str, question: Question, exploration: Exploration) -> list[Line]:
@@ -164,7 +179,9 @@ def _print_candidates(exploration: Exploration) -> None:
     )
 
 
-def exploration_as_json(devices: str, question: Question, exploration: Exploration) -> dict[str, Any]:
+def exploration_as_json(
+    devices: str, question: Question, exploration: Exploration, sure: Explored | None
+) -> dict[str, Any]:
     """Return an exploration as one JSON object; times in ps."""
     winner, cut = exploration.winner, exploration.best_cut
     return {
@@ -188,6 +205,7 @@ def exploration_as_json(devices: str, question: Question, exploration: Explorati
             for step in (cut.partition.steps if cut and cut.partition else ())
         ],
         "candidates": [_candidate(question, candidate) for candidate in exploration.candidates],
+        **({} if sure is None else sure.to_dict()),
     }
 
 

@@ -8,18 +8,20 @@ import itertools
 import json
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
 from ...kernels.number import number_formats
 from ..common import InputError, plural
+from .flags import range_option
 from .kernels import starting
 from .named import NETWORK, OPTIMIZER, PROFILE, WORD, FileCommand, cluster_option
 from .output import tell
 
 if TYPE_CHECKING:
+    from ..cluster import Cluster, ConstantRange
     from ..explore import Question, Wires
     from ..profile import Stages
     from ..schedule import Engines, Machine, PipelineKind, Transport
@@ -30,6 +32,7 @@ _ACTION_S, _LONG_S = 2e-3, 120
 """Time that each micro-batch on a device takes, with all bandwidths that are tried; and time before a warning."""
 _SCHEDULES = {"hidden": ("1f1b-as", "fbp-as", "gpipe"), "stored": ("1f1b-sno", "1f1b-so", "gpipe")}
 """The schedules of BaPipe, and GPipe's, by the transport that devices have."""
+_OF_NETWORK = ("network.bandwidth_gbps", "network.latency_us", "network.packet_stack_ns", "network.sum_gbytes_per_s")
 _USUAL = {"precision": "fp32", "optimizer": "sgd"}
 """Defaults of flags that a run takes, too."""
 
@@ -81,7 +84,8 @@ _USUAL = {"precision": "fp32", "optimizer": "sgd"}
 )
 @click.option("--whole-layers", is_flag=True, help="Cut between layers only.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def explore(network: str | None, as_json: bool, **flags: Any) -> None:
+@range_option
+def explore(network: str | None, as_json: bool, ranged: bool, **flags: Any) -> None:
     """Find the fastest cut, schedule and micro-batch to train NETWORK on a chain of devices, which may differ.
 
     Follows BaPipe: profile, cut between layers, coarse or within layers, memory; then schedules and micro-batches, each
@@ -89,18 +93,23 @@ def explore(network: str | None, as_json: bool, **flags: Any) -> None:
     """
     with starting():
         from ..explore import explore as best_of
+        from ..studies import explored
         from .exploration import exploration_as_json, print_exploration
 
-    devices, question = _question(network, flags)
+    chain, question_on = _questions(network, flags)
+    devices, question = chain.devices, question_on(chain)
     _heed_work(question)
     exploration = best_of(question)
+    sure = None
+    if ranged:
+        sure = explored(question, exploration, chain.constants, lambda given: question_on(chain.varied(given)))
     if as_json:
-        print(json.dumps(exploration_as_json(devices, question, exploration), indent=2))
+        print(json.dumps(exploration_as_json(devices, question, exploration, sure), indent=2))
     else:
         named = {"cluster": flags["cluster"], "devices": question.stages_of(exploration.winner.samples).devices}
         others = {key: flags[key] for key, usual in _USUAL.items() if flags[key] != usual}
         run = {"network": network, **named, **others} if flags["profile"] is None else None
-        print_exploration(devices, question, exploration, run)
+        print_exploration(devices, question, exploration, run, sure)
 
 
 def _heed_work(question: Question) -> None:
@@ -128,7 +137,8 @@ def _heed_work(question: Question) -> None:
 class _Chain(NamedTuple):
     """What is known of the devices: kinds, wires, stages by the samples of a micro-batch, sizes to try, machines.
 
-    Without `engines`, they can do all that a schedule asks for.
+    Without `engines`, they can do all that a schedule asks for. `constants` have ranges; `varied` is the chain with
+    factors of these.
     """
 
     kinds: tuple[str, ...]
@@ -137,11 +147,19 @@ class _Chain(NamedTuple):
     sizes: tuple[int, ...]
     transport: Transport
     source: str
+    constants: tuple[ConstantRange, ...]
+    varied: Callable[[Mapping[ConstantRange, float]], _Chain]
     engines: str | None = None
 
+    @property
+    def devices(self) -> str:
+        """The devices as text."""
+        alike = ((kind, len(list(group))) for kind, group in itertools.groupby(self.kinds))
+        return ", ".join(f"{count} {kind}" for kind, count in alike)
 
-def _question(network: str | None, flags: dict[str, Any]) -> tuple[str, Question]:
-    """Return what is explored, and the devices as text.
+
+def _questions(network: str | None, flags: dict[str, Any]) -> tuple[_Chain, Callable[[_Chain], Question]]:
+    """Return what is known of the devices, and what is explored on them.
 
     Raises:
         InputError: a name, a file or a value is invalid.
@@ -153,13 +171,15 @@ def _question(network: str | None, flags: dict[str, Any]) -> tuple[str, Question
     transport = Transport(flags["transport"]) if flags["transport"] else chain.transport
     engines = flags["engines"] or chain.engines
     sizes = _sizes(chain, flags["batch"], flags["micro_batch"])
-    stages_of = functools.cache(chain.stages_of)
-    question = Question(
-        *(stages_of, chain.wires, flags["batch"], sizes, _schedules(transport, engines), flags["whole_layers"]),
-        weights_together=flags["profile"] is not None,
-    )
-    alike = ((kind, len(list(group))) for kind, group in itertools.groupby(chain.kinds))
-    return ", ".join(f"{count} {kind}" for kind, count in alike), question
+
+    def question_on(known: _Chain) -> Question:
+        stages_of = functools.cache(known.stages_of)
+        return Question(
+            *(stages_of, known.wires, flags["batch"], sizes, _schedules(transport, engines), flags["whole_layers"]),
+            weights_together=flags["profile"] is not None,
+        )
+
+    return chain, question_on
 
 
 def _sizes(chain: _Chain, batch: int, micro_batch: str) -> tuple[int, ...]:
@@ -196,7 +216,7 @@ def _devices(given: int | None, listed: int) -> int:
 
 def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
     from ...kernels.optimizers import optimizers
-    from ..cluster import load_cluster
+    from ..cluster import BANDWIDTH, CLOCK, LATENCY, MEMORY, load_cluster, varied
     from ..explore import Wires, micro_batches_of
     from ..mapping import COPIES
     from ..plan import network_of
@@ -207,24 +227,33 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
         raise InputError("NETWORK is missing; it can be left out only with `--profile`")
     loaded, cluster = network_of(network), load_cluster(flags["cluster"])
     devices = _devices(flags["devices"], len(cluster.boards))
-    boards = [cluster.board(device) for device in range(devices)]
-    wires = Wires(tuple(cluster.link_at(link) for link in range(devices - 1)), cluster.interconnect)
-
     copies = COPIES + optimizers()[flags["optimizer"]].states_beside_lgb
 
-    def stages_of(samples: int) -> Stages:
-        return BoardStages(loaded, boards, samples, number_formats()[flags["precision"]], copies)
-
+    constants = [cluster.range_of(key, device) for device in range(devices) for key in (*CLOCK, MEMORY)]
+    keys = [BANDWIDTH, LATENCY, *([] if cluster.own_interconnect is None else _OF_NETWORK)]
+    constants += [cluster.range_of(key) for key in keys if devices > 1]
     sizes = micro_batches_of(flags["batch"])
     said = cluster.transport in _SCHEDULES
     transport = Transport(cluster.transport) if said else Transport.HIDDEN
     engines = None if cluster.engines == "split" else cluster.engines
-    return _Chain(tuple(board.name for board in boards), wires, stages_of, sizes, transport, loaded.name, engines)
+
+    def chain_on(cluster: Cluster) -> _Chain:
+        boards = [cluster.board(device) for device in range(devices)]
+        wires = Wires(tuple(cluster.link_at(link) for link in range(devices - 1)), cluster.interconnect)
+
+        def stages_of(samples: int) -> Stages:
+            return BoardStages(loaded, boards, samples, number_formats()[flags["precision"]], copies)
+
+        kinds = tuple(board.name for board in boards)
+        named = kinds, wires, stages_of, sizes, transport, loaded.name, tuple(dict.fromkeys(constants))
+        return _Chain(*named, lambda given: chain_on(varied(cluster, lambda entry: given.get(entry, 1.0))), engines)
+
+    return chain_on(cluster)
 
 
 def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
     from ...kernels.optimizers import optimizers
-    from ..cluster import load_named
+    from ..cluster import BANDWIDTH, LATENCY, find_range, load_named, varied_link
     from ..explore import Wires
     from ..plan import network_of
     from ..profile import ProfileStages, load_graph, load_profile
@@ -252,4 +281,14 @@ def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
     def stages_of(samples: int) -> Stages:
         return ProfileStages(kept, kinds, samples)
 
-    return _Chain(kinds, wires, stages_of, profile.micro_batches, Transport.STORED, profile.name)
+    constants = tuple(find_range(key, ()) for key in (BANDWIDTH, LATENCY) if devices > 1)
+
+    def chain_with(given: Mapping[ConstantRange, float]) -> _Chain:
+        def factor(entry: ConstantRange) -> float:
+            return given.get(entry, 1.0)
+
+        links = tuple(varied_link(link, factor, ()) for link in wires.links)
+        named = kinds, Wires(links, wires.interconnect), stages_of, profile.micro_batches
+        return _Chain(*named, Transport.STORED, profile.name, constants, chain_with)
+
+    return chain_with({})

@@ -84,6 +84,14 @@ USUAL = {
 RANGE_METAVAR = "N|RANGE"
 RANGE_HELP = "a range such as 1-64 or 1,2,4,8 is swept"
 
+range_option = click.option(
+    "--range",
+    "ranged",
+    type=click.Choice(["90", "none"]),
+    default="90",
+    callback=lambda ctx, option, value: value != "none",
+    help="Show between what values answers lie in 90 % of cases; none: do not.  [default: 90]",
+)
 full_option = click.option("--full", is_flag=True, help="Show all devices and links, not only the most loaded ones.")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from ..common import format_bytes, format_time_ps, number, percent, plural
 from ..config import Config, settings_config
 from ..plan import PairPlan, make_pair_plan
+from ..run import pair_range
 from ..schedule import Offload
 from ..studies import parse_what_if
 from ..timing.pair import PairTimes, gpu_bytes
@@ -23,6 +24,7 @@ from ..view import (
     pair_trace,
     picture_file,
     print_answer,
+    range_lines,
     say,
     table,
     time_and_ps,
@@ -40,6 +42,7 @@ def simulate_pair(
     as_json: bool,
     trace: Mapping[str, str | None],
     plot: str | None,
+    ranged: bool = True,
 ) -> None:
     """Print the time of a mini-batch as an answer with tables, or as JSON; with `what_if`, compare.
 
@@ -57,12 +60,12 @@ def simulate_pair(
         if traced is not None:
             write_trace(traced, pair_timeline(plan))
     if as_json:
-        values = plan.to_dict()
+        values = {**plan.to_dict(), **_sure(plan, ranged)}
         if other is not None:
             values["what_if"] = {"changes": {**alternative.cluster, **alternative.config}, "run": other.to_dict()}
         print(json.dumps(values, indent=2))
         return
-    print_answer(_answer(plan, other, str(alternative), flags))
+    print_answer(_answer(plan, other, str(alternative), flags, ranged))
     if traced is not None:
         say(f"trace in {traced.path}; open it with https://ui.perfetto.dev")
     _print_resources(plan.times)
@@ -73,7 +76,7 @@ def simulate_pair(
     say(f"mini-batch: {time_and_ps(plan.times.mini_batch_ps)}")
 
 
-def plan_pair(config: Config, flags: dict[str, Any], as_json: bool, plot: str | None) -> None:
+def plan_pair(config: Config, flags: dict[str, Any], as_json: bool, plot: str | None, ranged: bool = True) -> None:
     """Print what recurrent layers take of a pair, as an answer with tables, or as JSON; draw the timeline.
 
     Raises:
@@ -84,9 +87,9 @@ def plan_pair(config: Config, flags: dict[str, Any], as_json: bool, plot: str | 
         if picture is not None:
             draw_chart(pair_chart(plan.times, f"{plan.title}, {config.schedule.name}"), picture)
     if as_json:
-        print(json.dumps(plan.to_dict(), indent=2))
+        print(json.dumps({**plan.to_dict(), **_sure(plan, ranged)}, indent=2))
         return
-    print_answer(_answer(plan, None, "", flags))
+    print_answer(_answer(plan, None, "", flags, ranged))
     _print_needs(plan)
     _print_resources(plan.times)
 
@@ -98,7 +101,7 @@ def _plan(config: Config, changes: dict[str, object]) -> PairPlan:
     return plan
 
 
-def _answer(plan: PairPlan, other: PairPlan | None, changes: str, flags: dict[str, Any]) -> list[Line]:
+def _answer(plan: PairPlan, other: PairPlan | None, changes: str, flags: dict[str, Any], ranged: bool) -> list[Line]:
     first, *others = map(Line, plan.answer)
     if other is not None:
         ratio = number(plan.times.mini_batch_ps / other.times.mini_batch_ps)
@@ -108,7 +111,17 @@ def _answer(plan: PairPlan, other: PairPlan | None, changes: str, flags: dict[st
     if plan.offload is Offload.STANDARD:
         schedule = "gpu-persistent"
     to_try = command_line("simulate", None, {**_to_try(plan, flags), "schedule": schedule})
-    return [first, *others, next_line(to_try)]
+    sure = pair_range(plan).times(plan.samples_per_s) if ranged else None
+
+    def batch_time(rate: float) -> str:
+        return format_time_ps(round(1e12 * plan.workload.batch / rate))
+
+    return [first, *range_lines(None if sure is None else sure.reversed, batch_time), *others, next_line(to_try)]
+
+
+def _sure(plan: PairPlan, ranged: bool) -> dict[str, Any]:
+    """Return the range of a pair's rate as JSON has it."""
+    return pair_range(plan).times(plan.samples_per_s).to_dict() if ranged else {}
 
 
 def _to_try(plan: PairPlan, flags: dict[str, Any]) -> dict[str, Any]:

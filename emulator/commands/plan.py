@@ -20,7 +20,7 @@ from ..plan import (
     place_on_chip,
     smallest_cluster,
 )
-from ..run import cause_of, steady_state
+from ..run import cause_of, rate_range, steady_state
 from ..view import (
     Line,
     cause_as_json,
@@ -36,6 +36,7 @@ from ..view import (
     next_line,
     picture_file,
     print_answer,
+    range_lines,
     rate_line,
     say,
     stage_bound_lines,
@@ -61,21 +62,25 @@ _SPELT = {
 }
 
 
-def show_plan(flags: dict[str, Any], as_json: bool, plot: str | None, full: bool) -> None:
+def show_plan(flags: dict[str, Any], as_json: bool, plot: str | None, full: bool, ranged: bool = True) -> None:
     """Lay a network out on a cluster and print an answer with tables, or JSON; draw it into the file `plot`.
+
+    If it is `ranged`, the answer says how sure it is.
 
     Raises:
         InputError: the network or cluster is unknown, there are too many devices, or a board is too small.
     """
     config = validate(Config, flags, "command line")
     if config.schedule.offload is not None:
-        plan_pair(config, flags, as_json, plot)
+        plan_pair(config, flags, as_json, plot, ranged)
         return
     with picture_file(plot, "--plot") as picture:
-        _show(config, flags, as_json, picture, full)
+        _show(config, flags, as_json, picture, full, ranged)
 
 
-def _show(config: Config, flags: dict[str, Any], as_json: bool, picture: WholeFile | None, full: bool) -> None:
+def _show(
+    config: Config, flags: dict[str, Any], as_json: bool, picture: WholeFile | None, full: bool, ranged: bool
+) -> None:
     """Do what `show_plan` says on a chain."""
     with phases(
         f"mapping {config.network} on {plural(config.devices or 1, 'device')}, and its steady pipeline"
@@ -87,6 +92,7 @@ def _show(config: Config, flags: dict[str, Any], as_json: bool, picture: WholeFi
             return
         show(f"laying out {plural(plan.devices, 'device')}")
         layout = plan.layout()
+        sure = rate_range(plan, layout.images_per_s) if ranged else None
         missing, smallest = plan.missing_bytes, None
         if layout.off_chip_bytes or missing:
             show(f"looking for the fewest boards that hold {plan.network.name}")
@@ -98,9 +104,11 @@ def _show(config: Config, flags: dict[str, Any], as_json: bool, picture: WholeFi
     if as_json:
         verdict = {"fits": not missing, "missing_bytes": missing, "stale_samples": plan.stale_samples}
         cause = cause_as_json(cause_of(plan, steady_state(plan)))
-        print(json.dumps({**layout_as_json(layout, smallest), "cause": cause, **verdict}, indent=2))
+        said = {} if sure is None else sure.to_dict()
+        print(json.dumps({**layout_as_json(layout, smallest), "cause": cause, **verdict, **said}, indent=2))
         return
-    print_answer(_answer(plan, layout, missing, smallest, flags))
+    first, *others = _answer(plan, layout, missing, smallest, flags)
+    print_answer([first, *range_lines(sure), *others])
     _print(layout, missing, full)
     if missing:
         say(_remedies(plan))

@@ -11,7 +11,18 @@ from ...comm.exchange import step_sizes
 from ..common import IMAGENET_IMAGES, format_time_ps, number, percent, plural
 from ..config import blaming, load_config
 from ..plan import describe_devices, epoch_samples, idle_settings, long_work, make_plan
-from ..run import Cause, FaultCosts, Simulation, SteadyState, cause_of, fault_costs, simulate, steady_state
+from ..run import (
+    AnswerRange,
+    Cause,
+    FaultCosts,
+    Simulation,
+    SteadyState,
+    cause_of,
+    fault_costs,
+    run_range,
+    simulate,
+    steady_state,
+)
 from ..studies import Compared, compare_runs, parse_what_if
 from ..view import (
     Line,
@@ -35,6 +46,7 @@ from ..view import (
     print_answer,
     print_steady_state,
     print_steady_tables,
+    range_lines,
     rate_line,
     say,
     simulation_as_json,
@@ -59,6 +71,8 @@ class _Run(NamedTuple):
     """None where there is no steady state."""
     costs: FaultCosts | None
     """None without faults that cost time."""
+    sure: AnswerRange | None
+    """None where no range is asked for."""
 
 
 def run_simulation(
@@ -70,13 +84,14 @@ def run_simulation(
     full: bool,
     trace: Mapping[str, str | None],
     plot: str | None = None,
+    ranged: bool = True,
 ) -> None:
     """Simulate as configured and print an answer and tables, or JSON; with `what_if`, compare with these values.
 
     `trace` has the flags of a trace; it shows the run as it is. Without `epoch_images`, text has an epoch of the
     network's data set, or none where that is not known, and JSON has one of ImageNet.
 
-    The steady state is drawn into the file `plot`, if one is given.
+    The steady state is drawn into the file `plot`, if one is given. If it is `ranged`, the answer says how sure it is.
 
     Raises:
         InputError: the configuration, `what_if` or `trace` is invalid.
@@ -84,13 +99,15 @@ def run_simulation(
     with blaming(config_file, flags):
         config = load_config(config_file, flags)
         if config.schedule.offload is not None:
-            simulate_pair(config, flags, what_if, as_json, trace, plot)
+            simulate_pair(config, flags, what_if, as_json, trace, plot, ranged)
             return
     alternative, traced = parse_what_if(what_if), TraceRequest.of(**trace)
     with traced or contextlib.nullcontext(), picture_file(plot, "--plot") as picture:
-        run = _run(config_file, flags, {}, traced)
+        run = _run(config_file, flags, {}, traced, ranged=ranged)
         tell_notes(idle_settings(run.simulation.plan))
-        other = _run(config_file, {**flags, **alternative.config}, alternative.cluster) if what_if else None
+        other = (
+            _run(config_file, {**flags, **alternative.config}, alternative.cluster, ranged=ranged) if what_if else None
+        )
         known = epoch_images or run.simulation.plan.network.epoch_images
         counted = epoch_images or IMAGENET_IMAGES
         rows = compare_runs(run[:2], other[:2], counted) if other else []
@@ -123,6 +140,8 @@ def _run(
     flags: dict[str, Any],
     cluster_changes: dict[str, object],
     trace: TraceRequest | None = None,
+    *,
+    ranged: bool,
 ) -> _Run:
     with blaming(config_file, flags):
         config = load_config(config_file, flags)
@@ -142,21 +161,23 @@ def _run(
                 costs = fault_costs(plan, samples, simulation.virtual_time_ps)
             show(f"steady state of {plural(plan.nodes, 'device')}")
             state = steady_state(plan) if plan.times_rows else None
-            return _Run(simulation, state, None if state is None else cause_of(plan, state), costs)
+            sure = run_range(simulation) if ranged else None
+            return _Run(simulation, state, None if state is None else cause_of(plan, state), costs, sure)
 
 
 def _as_json(run: _Run, epoch_images: int) -> dict[str, Any]:
     costs = {} if run.costs is None else {"faults": costs_as_json(run.costs)}
-    return {**simulation_as_json(run.simulation, run.steady, epoch_images, run.cause), **costs}
+    sure = {} if run.sure is None else run.sure.to_dict()
+    return {**simulation_as_json(run.simulation, run.steady, epoch_images, run.cause), **costs, **sure}
 
 
 def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int | None, to_try: str) -> list[Line]:
     """Return the first screen: of the run, and of the one with changes, if there is one."""
-    simulation, steady, cause, costs = run
+    simulation, steady, cause, costs, sure = run
     plan, rate = simulation.plan, simulation.images_per_s
     missing, noun = plan.missing_bytes, plan.network.sample_noun
     lines = [] if costs is None else [time_cost_line(costs), *death_lines(costs, plan.faults)]
-    lines.append(rate_line(plan, rate, missing))
+    lines += [rate_line(plan, rate, missing), *range_lines(sure)]
     if other is not None:
         after = other.simulation.images_per_s
         ratio = f"{number(after / rate)} times as fast"

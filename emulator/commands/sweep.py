@@ -13,6 +13,7 @@ import click
 
 from ..common import IMAGENET_IMAGES, InputError, NamedFiles, plural
 from ..config import roles
+from .flags import range_option
 from .kernels import starting
 from .named import PICTURE, FileCommand, Named, Values
 from .output import tell
@@ -86,6 +87,7 @@ def _parameter(key: str) -> str:
 @click.option("--restart", is_flag=True, help="Start the CSV file over.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--full", is_flag=True, help=f"Print all points, not only {_MOST_ROWS}.")
+@range_option
 @click.option(
     "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of processes.  [default: one for each core]"
 )
@@ -122,6 +124,7 @@ def run_sweep(
     restart: bool = False,
     as_json: bool = False,
     full: bool = False,
+    ranged: bool = True,
     jobs: int | None = None,
     epoch_images: int = IMAGENET_IMAGES,
 ) -> int:
@@ -136,6 +139,7 @@ def run_sweep(
         restart: begin that file anew.
         as_json: print one JSON object.
         full: print all rows.
+        ranged: say how sure rates and choices are.
         jobs: number of processes; by default one for each core.
         epoch_images: images of an epoch.
 
@@ -154,7 +158,9 @@ def run_sweep(
     announce = functools.partial(point_progress, "sweep")
     with picture_file(plot, "--plot") as picture:
         try:
-            result = run_space(space, epoch_images, ranks=ranks, jobs=jobs, csv=csv, restart=restart, announce=announce)
+            result = run_space(
+                space, epoch_images, ranks=ranks, jobs=jobs, csv=csv, restart=restart, announce=announce, ranged=ranged
+            )
         except Interrupted as interrupted:
             kept = f"; they are kept in {csv}, from which the same command resumes" if csv is not None else ""
             told = f"emuchain: interrupted after {interrupted.done} of {interrupted.total} points{kept}"
@@ -182,8 +188,19 @@ def _as_json(result: SweepResult) -> dict[str, Any]:
         "findings": findings(result),
         "best": result.best,
         "knee": series.knee if series else None,
+        **_sure(result),
         "rows": result.rows,
     }
+
+
+def _sure(result: SweepResult) -> dict[str, Any]:
+    """Return the range of the best point's rate, and how sure choices are; nothing without ranges."""
+    choice, sure = result.choice, result.best_range
+    said = {} if sure is None else sure.to_dict()
+    if choice is None:
+        return said
+    shares = {"best": choice.best_share, "knee": choice.knee_share}
+    return {**said, "confidence": {**shares, "not_distinguishable": list(choice.rivals)}}
 
 
 def _firsts(result: SweepResult, key: str) -> list[dict[str, Any]]:
@@ -224,6 +241,7 @@ def sweep_devices(
     plot: str | None,
     as_json: bool,
     full: bool,
+    ranged: bool = True,
     epoch_images: int = IMAGENET_IMAGES,
     alone: Mapping[str, object] | None = None,
 ) -> int:
@@ -255,5 +273,6 @@ def sweep_devices(
             plot=None if plot is None else pathlib.Path(plot),
             as_json=as_json,
             full=full,
+            ranged=ranged,
             epoch_images=epoch_images,
         )

@@ -19,7 +19,7 @@ from ..profile import DoesNotFit, Stages
 from ..schedule import Machine, PipelineKind, Shape, StageCosts, Transport
 from ..timing import PipelineResult, least_time_ps, time_shape, warm_ups_of
 from .partition import Partition, partition
-from .pieces import Demand
+from .pieces import Demand, Pieces
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,8 +100,9 @@ def pipelined(
     *,
     whole_layers: bool = False,
     better_than_ps: int | None = None,
+    cut_as: Partition | None = None,
 ) -> Candidate | None:
-    """Return a schedule as a candidate, on the cut that suits it.
+    """Return a schedule as a candidate, on the cut that suits it, or on a given one.
 
     Args:
         kind: the kind of schedule.
@@ -110,6 +111,7 @@ def pipelined(
         wires: links and interconnect.
         micro_batches: their number in a mini-batch.
         whole_layers: whether layers stay whole.
+        cut_as: the cut; without it, it is searched.
         better_than_ps: return None, without a timeline, if its cut cannot be as fast as this.
 
     Raises:
@@ -120,7 +122,11 @@ def pipelined(
     kept = _kept(kind, machine, stages.devices, micro_batches)
     overlaps = machine.transport is Transport.HIDDEN or kind.overlaps
     try:
-        cut = partition(stages, wires.links, Demand(kept, overlaps), whole_layers=whole_layers)
+        demand = Demand(kept, overlaps)
+        if cut_as is None:
+            cut = partition(stages, wires.links, demand, whole_layers=whole_layers)
+        else:
+            cut = dataclasses.replace(cut_as, costs=Pieces(stages, wires.links, demand).costs(cut_as.cut.ends))
     except DoesNotFit as shortage:
         return dataclasses.replace(candidate, why_not=str(shortage))
     shape = Shape(stages.devices, micro_batches, cut.costs, machine)

@@ -115,6 +115,19 @@ def _all(question: Question) -> list[Candidate]:
     return candidates
 
 
+def time_again(question: Question, candidate: Candidate) -> int:
+    """Return the time in ps of a candidate that fits, on its cut, with the devices and links of a question."""
+    stages, count = question.stages_of(candidate.samples), candidate.micro_batches
+    again: Candidate | None
+    if candidate.partition is None:
+        again = data_parallel(stages, question.wires, count, together=question.weights_together)
+    else:
+        kind, machine = next(each for each in question.schedules if each[0].name == candidate.name)
+        again = pipelined(kind, machine, stages, question.wires, count, cut_as=candidate.partition)
+    assert again is not None and again.time_ps is not None
+    return again.time_ps
+
+
 def _best(question: Question) -> Candidate | None:
     """Return the winner alone, without the timelines of those that cannot be it."""
     best: Candidate | None = None

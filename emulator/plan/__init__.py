@@ -19,7 +19,7 @@ from .placement import (
 )
 from .plan import ChainPlan, Plan, describe_devices, exchange_loads, exchange_times
 from .stages import PlannedStages
-from .steady import SteadyPipeline, find_steady
+from .steady import SteadyPipeline, fill_ps, find_steady
 from .work import check_batch, check_memory, duration, idle_settings, long_work
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "epoch_samples",
     "exchange_loads",
     "exchange_times",
+    "fill_ps",
     "find_steady",
     "idle_settings",
     "lay_out",

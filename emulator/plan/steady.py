@@ -55,6 +55,11 @@ def free_run(timing: Timing, batch: int, steps: int, exchange_ps: Sequence[int] 
         yield Trace(forward, backward, gradient, updated)
 
 
+def fill_ps(timing: Timing) -> int:
+    """Return the fill time of a pipeline, as `SteadyPipeline` has it, by running one sample."""
+    return max(int(trace.gradient_ps[0]) for trace in free_run(timing, 1, 1))
+
+
 def _exchanged_ps(ready_ps: Sequence[int], takes_ps: int) -> list[int]:
     """Return when exchanges end that take `takes_ps` each, one after another, given when gradients are ready."""
     ends = [0]

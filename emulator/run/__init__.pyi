@@ -4,6 +4,17 @@ from .checkpoints import Ended, Keeping, Leader, RunCheckpoints
 from .epochs import train
 from .evaluation import Evaluation, evaluate
 from .placement import Placement, check_needs, needed_bytes
+from .ranges import (
+    AnswerRange,
+    Slopes,
+    by_slopes,
+    drawn_range,
+    pair_range,
+    rate_range,
+    roofs_of,
+    run_range,
+    steady_range,
+)
 from .recorder import Recorder
 from .results import Results, results_of, versions
 from .results_file import read_results, write_results
@@ -30,6 +41,7 @@ from .weights_files import RunWeights, WeightsFile, read_run_weights, read_weigh
 
 __all__ = [
     "PHASES",
+    "AnswerRange",
     "Cause",
     "ChainTrainer",
     "Death",
@@ -62,6 +74,7 @@ __all__ = [
     "RunWeights",
     "Segment",
     "Simulation",
+    "Slopes",
     "SteadyState",
     "StepLog",
     "StepResult",
@@ -72,11 +85,13 @@ __all__ = [
     "Weights",
     "WeightsFile",
     "WiderLinks",
+    "by_slopes",
     "cause_of",
     "check_needs",
     "checkpoints_of",
     "draining_limits",
     "draining_share",
+    "drawn_range",
     "ending_together",
     "evaluate",
     "exchange_table",
@@ -86,7 +101,9 @@ __all__ = [
     "limiting_kind",
     "needed_bytes",
     "open_log",
+    "pair_range",
     "prepared_on_all",
+    "rate_range",
     "read_results",
     "read_run_weights",
     "read_weights",
@@ -94,11 +111,14 @@ __all__ = [
     "resource_table",
     "results_of",
     "resumed",
+    "roofs_of",
+    "run_range",
     "run_weights_of",
     "safetensors_image",
     "segments_of",
     "simulate",
     "steady_period_ps",
+    "steady_range",
     "steady_state",
     "train",
     "trained_mini_batch",

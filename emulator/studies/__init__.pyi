@@ -1,5 +1,7 @@
+from .compared import MethodRanges, method_ranges
 from .comparison import METRICS, Comparison, Metric, compare_methods, draw_comparison
 from .exchange import ExchangeTimes, draw_exchanges, exchange_times, groups_of
+from .explored import Explored, explored
 from .methods import Method, whole_layers
 from .retime import Retiming, label_of, retime
 from .topology import Ports, Topology, chain_topology, direct_topology, draw_topologies, section
@@ -11,7 +13,9 @@ __all__ = [
     "Compared",
     "Comparison",
     "ExchangeTimes",
+    "Explored",
     "Method",
+    "MethodRanges",
     "Metric",
     "Outcome",
     "Ports",
@@ -27,8 +31,10 @@ __all__ = [
     "draw_exchanges",
     "draw_topologies",
     "exchange_times",
+    "explored",
     "groups_of",
     "label_of",
+    "method_ranges",
     "parse_what_if",
     "retime",
     "section",

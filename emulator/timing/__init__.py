@@ -17,6 +17,7 @@ from .bottleneck import (
 )
 from .course import Course, Sent, Timed, course_of
 from .device_clock import DeviceClock
+from .draws import DRAWS, HIGHEST, LOWEST, TIMING_DRAWS, Floats, factors, middle, slows
 from .hurt import Hurt
 from .pipeline import (
     PipelineResult,
@@ -29,25 +30,34 @@ from .pipeline import (
     warm_ups_of,
 )
 from .program import Step, work_ps
+from .roofs import Parts, Roofs, Speed, load_parts, varied_timing
 from .slice_clock import SliceClock
 from .stage_clock import StageClock, StageTimes
 from .timing import Timing
 
 __all__ = [
+    "DRAWS",
+    "HIGHEST",
+    "LOWEST",
+    "TIMING_DRAWS",
     "ActionBoard",
     "Bottleneck",
     "Course",
     "DeviceClock",
     "EngineLoad",
     "ExchangeLoad",
+    "Floats",
     "Hurt",
     "LinkLoad",
     "Load",
     "MemoryLoad",
     "Message",
+    "Parts",
     "PipelineResult",
+    "Roofs",
     "Sent",
     "SliceClock",
+    "Speed",
     "StageClock",
     "StageLoads",
     "StageTimes",
@@ -58,16 +68,21 @@ __all__ = [
     "course_of",
     "engine_loads",
     "exchange_name",
+    "factors",
     "find_bottleneck",
     "least_time_ps",
     "link_loads",
+    "load_parts",
     "loads_of",
     "memory_loads",
+    "middle",
     "run_timeline",
     "schedule_of",
+    "slows",
     "smallest_warm_ups",
     "time_pipeline",
     "time_shape",
+    "varied_timing",
     "warm_ups_of",
     "work_ps",
 ]

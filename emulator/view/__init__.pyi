@@ -18,6 +18,7 @@ from .layout import draw_layout, layout_as_json
 from .limits import command_line, cut_setting, limit_lines, next_changes, other_schedule, wider_links
 from .picture import coinciding, log_ticks, nested_widths, new_figure, picture_file, save_figure, whole_ticks
 from .progress import EpochRow, Progress, make_progress, point_progress
+from .ranges import class_words, range_lines
 from .row_run import RowRun
 from .rows import LaneKind, Level
 from .samples import DEFAULT_WINDOW, RunSamples, SpanRecorder, Window
@@ -56,6 +57,7 @@ __all__ = [
     "accuracy_cost_line",
     "bits_line",
     "cause_as_json",
+    "class_words",
     "coinciding",
     "command_line",
     "cost_rows",
@@ -97,6 +99,7 @@ __all__ = [
     "print_answer",
     "print_steady_state",
     "print_steady_tables",
+    "range_lines",
     "rate_line",
     "recorded_run",
     "resource_rows",

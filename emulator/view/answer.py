@@ -1,4 +1,4 @@
-"""The first screen of a command: at most eight lines that answer the question, before any table."""
+"""The first screen of a command: at most eight lines that answer the question, before any table; and how sure it is."""
 
 from __future__ import annotations
 
@@ -17,28 +17,30 @@ _NEXT = "next: "
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A line of an answer; an optional one is left out where there is no room."""
+    """A line of an answer; an optional one is left out where there is no room, in which one `beside` takes none."""
 
     text: str
     optional: bool = False
+    beside: bool = False
 
 
 def print_answer(lines: Sequence[Line | str]) -> None:
-    """Print an answer in at most eight lines of the screen."""
+    """Print an answer in at most eight lines of the screen, without those of its range."""
     given = [line if isinstance(line, Line) else Line(line) for line in lines]
     print("\n".join(first_screen(given, screen_width())))
 
 
 def first_screen(lines: Sequence[Line], width: int) -> list[str]:
-    """Return the lines wrapped to `width`, without the last optional ones where all would be more than eight.
+    """Return the lines wrapped to `width`, without the last optional ones where they would be more than eight.
 
     A command to be pasted is never wrapped.
     """
     kept = list(lines)
     while True:
         shown = [part for line in kept for part in _shown(line.text, width)]
+        beside = sum(len(_shown(line.text, width)) for line in kept if line.beside)
         optional = [place for place, line in enumerate(kept) if line.optional]
-        if len(shown) <= MOST_LINES or not optional:
+        if len(shown) - beside <= MOST_LINES or not optional:
             return shown
         del kept[optional[-1]]
 

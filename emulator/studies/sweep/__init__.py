@@ -4,15 +4,19 @@
 that are finished. `result.py` and `findings.py` say what comes out, `picture.py` draws it.
 """
 
+from .choice import FLOOR, SURE, TIE, Choice, choose, wins
 from .findings import chosen_rows, findings, table_of
-from .measure import FIGURES, Measured, measure
+from .measure import Measured, figures, measure
 from .picture import draw_sweep
 from .result import Series, SweepResult, knee
 from .run import Interrupted, Journal, run_space
 from .space import Point, Space, points_of, sweepable_keys
 
 __all__ = [
-    "FIGURES",
+    "FLOOR",
+    "SURE",
+    "TIE",
+    "Choice",
     "Interrupted",
     "Journal",
     "Measured",
@@ -20,8 +24,10 @@ __all__ = [
     "Series",
     "Space",
     "SweepResult",
+    "choose",
     "chosen_rows",
     "draw_sweep",
+    "figures",
     "findings",
     "knee",
     "measure",
@@ -29,4 +35,5 @@ __all__ = [
     "run_space",
     "sweepable_keys",
     "table_of",
+    "wins",
 ]

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...common import plural
+from ...common import percent, plural
+from ...view import range_lines
 from .result import FEWEST, Series, SweepResult, is_on_chip
 
 _MOST_COMPARED = 4
@@ -23,13 +24,28 @@ def findings(result: SweepResult) -> list[str]:
     best = result.best
     if best is None:
         return []
-    lines = [_best(result, best), _schedules(result)]
+    lines = [_best(result, best), *_sure(result, best), _schedules(result)]
     series = result.best_series
     if series is not None:
         lines.append(_knee(series, result.noun))
         if series.along == "devices":
             lines.append(_memory(series))
     return [*filter(None, [*lines, _falls(result), _failures(result.rows)])]
+
+
+def _sure(result: SweepResult, best: dict[str, Any]) -> list[str]:
+    """Return the range of the best rate, and in what share of draws the choices stand; nothing without ranges."""
+    choice, varied = result.choice, result.space.varied
+    lines = [line.text for line in range_lines(result.best_range, rate_text)]
+    if choice is None or len(result.rows) == 1:
+        return lines
+    knee = "" if choice.knee_share is None else f"; the knee is there in {percent(choice.knee_share)} of them"
+    told = [where(row, varied) for row in (best, *choice.rivals[: _MOST_COMPARED - 1])]
+    more = len(choice.rivals) - _MOST_COMPARED + 1
+    rest = f" and {more} more" if more > 0 else ""
+    separated = "; " if any(", " in name for name in told) else ", "
+    alike = f"not distinguishable: {separated.join(told)}{rest}; " if choice.rivals else ""
+    return [*lines, f"choice: {alike}best in {percent(choice.best_share)} of draws{knee}"]
 
 
 def where(row: dict[str, Any], keys: Sequence[str]) -> str:

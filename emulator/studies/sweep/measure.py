@@ -13,10 +13,13 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from ...common import InputError
 from ...config import settings_config
 from ...plan import ChainPlan, PairPlan, make_pair_plan, make_plan
-from ...run import SteadyState, is_waiting, limiting_kind, simulate, steady_state
+from ...run import SteadyState, is_waiting, limiting_kind, roofs_of, simulate, steady_state
+from ...timing import HIGHEST, LOWEST, Roofs
 from ...timing.pair import Resource
 from .space import Point
 
@@ -42,7 +45,8 @@ class Measured:
     all boards are always busy; of a GPU with an FPGA it is their utilisation, of a GPU alone None. `images_per_j` is
     None where a board's power is unknown. `off_chip_mib` of a chain are kept off chip; `missing_mib` have no place,
     which times ignore. `second` would limit if the bottleneck were infinitely fast; of a pair it is what is
-    busy second longest. `cause` is what holds a chain back whatever its cut (`run.Cause`), or waits.
+    busy second longest. `cause` is what holds a chain back whatever its cut (`run.Cause`), or waits. Of a chain of rows
+    there are the range of the rate, and the `roofs` that all draws of it follow (`timing.Roofs.text`).
     """
 
     boards: int | None = None
@@ -59,17 +63,26 @@ class Measured:
     second_kind: str | None = None
     cause: str | None = None
     error: str | None = None
+    range_low: float | None = None
+    range_high: float | None = None
+    roofs: str | None = None
 
 
-FIGURES = tuple(field.name for field in dataclasses.fields(Measured))
+_OF_RANGES = ("range_low", "range_high", "roofs")
 
 
-def measure(task: tuple[Point, int]) -> Measured:
-    """Return the figures of a point, with the hours of an epoch.
+def figures(ranged: bool) -> tuple[str, ...]:
+    """Return the names of a point's figures, with those of its range or without."""
+    names = (field.name for field in dataclasses.fields(Measured))
+    return tuple(name for name in names if ranged or name not in _OF_RANGES)
+
+
+def measure(task: tuple[Point, int, bool]) -> Measured:
+    """Return the figures of a point, with the hours of an epoch, and whether with its range.
 
     Whatever goes wrong is the point's `error`, in one line.
     """
-    point, epoch_images = task
+    point, epoch_images, ranged = task
     if point.cluster is None:
         return Measured(error=point.error)
     try:
@@ -78,7 +91,8 @@ def measure(task: tuple[Point, int]) -> Measured:
             return _of_pair(make_pair_plan(config, network=point.network, cluster=point.cluster), epoch_images)
         plan = make_plan(config, 1, network=point.network, cluster=point.cluster, timing_only=True)
         if plan.times_rows:
-            return _figures(plan, steady_state(plan), epoch_images)
+            of_point = _figures(plan, steady_state(plan), epoch_images)
+            return _with_range(of_point, roofs_of(plan)) if ranged else of_point
         return _of_actions(plan, epoch_images)
     except InputError as error:
         return Measured(error=_line(str(error)))
@@ -105,6 +119,16 @@ def _figures(plan: ChainPlan, state: SteadyState, epoch_images: int) -> Measured
         second_kind=behind.kind,
         cause=limiting_kind(plan, state),
     )
+
+
+def _with_range(measured: Measured, roofs: Roofs) -> Measured:
+    """Return the figures of a point with the range of its rate, and what other draws of it follow."""
+    assert measured.images_per_s is not None
+    at_rate = roofs.at_rate(measured.images_per_s)
+    low = high = measured.images_per_s
+    if roofs.constants:
+        low, high = (float(f"{end:.12g}") for end in np.percentile(at_rate.rates(), [LOWEST, HIGHEST]))
+    return dataclasses.replace(measured, range_low=low, range_high=high, roofs=at_rate.text)
 
 
 def _of_actions(plan: ChainPlan, epoch_images: int) -> Measured:
@@ -159,9 +183,9 @@ def _of_pair(plan: PairPlan, epoch_images: int) -> Measured:
     )
 
 
-def row_of(point: Point, measured: Measured) -> dict[str, Any]:
-    """Return a point's keys and figures as one row."""
-    return {**point.keys, **dataclasses.asdict(measured)}
+def row_of(point: Point, measured: Measured, ranged: bool) -> dict[str, Any]:
+    """Return a point's keys and figures as one row, with those of its range or without."""
+    return {**point.keys, **{name: getattr(measured, name) for name in figures(ranged)}}
 
 
 def _line(text: str) -> str:

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...common import plural
+from ...run import AnswerRange, steady_range
+from ...timing import Roofs
+from .choice import LITTLE, TIE, Choice, choose
 from .space import Space
 
 FEWEST = 3
-_LITTLE = 0.5
 _FALL = 1e-3
 """Share of a rate by which it falls at the least: placements are found to a thousandth."""
 
@@ -20,12 +22,31 @@ _FALL = 1e-3
 class SweepResult:
     """The rows of a sweep, which `pandas.DataFrame` takes as they are: keys and figures (docs/sweeps.md) by name.
 
-    `noun` is what a sample is called: "image" or "sample".
+    `noun` is what a sample is called: "image" or "sample". `roofs` are what the draws of each row follow, None without
+    ranges.
     """
 
     space: Space
     rows: list[dict[str, Any]]
     noun: str = "image"
+    roofs: list[str | None] | None = None
+
+    @functools.cached_property
+    def choice(self) -> Choice | None:
+        """How sure the best point is; None without ranges, and where points have none."""
+        best, series = self.best, self.best_series
+        if self.roofs is None or best is None:
+            return None
+        line = () if series is None else (series.along, series.rows, series.knee)
+        return choose(self.rows, self.roofs, best, *line)
+
+    @functools.cached_property
+    def best_range(self) -> AnswerRange | None:
+        """The range of the best point's rate; None without ranges, and where it has none."""
+        if self.roofs is None or self.best is None:
+            return None
+        text = next(text for row, text in zip(self.rows, self.roofs, strict=True) if row is self.best)
+        return None if text is None else steady_range(Roofs.of_text(text)).times(self.best["images_per_s"])
 
     @functools.cached_property
     def series(self) -> list[Series]:
@@ -34,8 +55,15 @@ class SweepResult:
 
     @functools.cached_property
     def best(self) -> dict[str, Any] | None:
-        """The row with the highest rate, of equal ones that with the fewest boards; None if all points fail."""
+        """The row with the highest rate, of equal ones that with the fewest boards; None if all points fail.
+
+        With ranges, rates are equal that differ by less than a thousandth.
+        """
         rows = [row for row in self.rows if row["error"] is None]
+        if self.roofs is not None and rows:
+            most = max(row["images_per_s"] for row in rows)
+            equal = [row for row in rows if row["images_per_s"] > (1 - TIE) * most]
+            return min(equal, key=lambda row: (row["boards"], -row["images_per_s"]))
         return max(rows, key=lambda row: (row["images_per_s"], -row["boards"]), default=None)
 
     @functools.cached_property
@@ -131,6 +159,6 @@ def knee(amounts: Sequence[float], rates: Sequence[float]) -> int | None:
         return None
     for place, (amount, rate) in enumerate(zip(amounts[:-1], rates[:-1], strict=True)):
         later = zip(amounts[place + 1 :], rates[place + 1 :], strict=True)
-        if all((more_rate - rate) * amount < _LITTLE * rate * (more - amount) for more, more_rate in later):
+        if all((more_rate - rate) * amount < LITTLE * rate * (more - amount) for more, more_rate in later):
             return place
     return None

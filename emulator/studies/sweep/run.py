@@ -17,7 +17,7 @@ from typing import Any
 
 from ....launch import Ranks, SingleProcess, WorkerLost, in_parallel, usable_cores
 from ...common import NAMES, InputError, LineFile, as_cell, encoded, of_cell, plural, shown
-from .measure import FIGURES, INTERNAL, Measured, identities, measure, row_of
+from .measure import INTERNAL, Measured, figures, identities, measure, row_of
 from .result import SweepResult
 from .space import Space, points_of
 
@@ -46,6 +46,7 @@ def run_space(
     restart: bool = False,
     announce: Announce = lambda *_: nullcontext(lambda: None),
     blame: str = "command line",
+    ranged: bool = True,
 ) -> SweepResult:
     """Compute all points of a sweep.
 
@@ -58,6 +59,7 @@ def run_space(
         restart: whether to compute all points anew.
         announce: what reports progress.
         blame: beginning of messages about a value.
+        ranged: whether to draw the ranges of rates, and how sure choices are.
 
     Raises:
         InputError: a value is invalid, the file is that of another sweep or cannot be written, or a process died.
@@ -65,22 +67,22 @@ def run_space(
     """
     points = points_of(space, blame)
     known = identities(points, epoch_images) if csv is not None else [""] * len(points)
-    journal = None if csv is None else Journal(csv, list(space.values), known, restart=restart)
+    journal = None if csv is None else Journal(csv, [*space.values, *figures(ranged)], known, restart=restart)
     measurements: list[Measured | None] = [None] * len(points)
     if journal is not None:
         measurements = [journal.done.get(point) for point in known]
     missing = [place for place, measured in enumerate(measurements) if measured is None]
-    tasks = [(points[place], epoch_images) for place in missing]
+    tasks = [(points[place], epoch_images, ranged) for place in missing]
     try:
         with announce(len(points), len(points) - len(missing)) as advance:
             for number, measured in in_parallel(ranks or SingleProcess(), jobs or usable_cores(), measure, tasks):
                 place = missing[number]
                 measurements[place] = measured
                 if journal is not None:
-                    journal.add(row_of(points[place], measured), known[place])
+                    journal.add(row_of(points[place], measured, ranged), known[place])
                 advance()
         rows = [
-            row_of(point, measured)
+            row_of(point, measured, ranged)
             for point, measured in zip(points, measurements, strict=True)
             if measured is not None
         ]
@@ -94,7 +96,9 @@ def run_space(
         if journal is not None:
             journal.close()
     nouns = {point.network.sample_noun for point in points}
-    return SweepResult(space, rows, nouns.pop() if len(nouns) == 1 else "sample")
+    noun = nouns.pop() if len(nouns) == 1 else "sample"
+    roofs = [row.pop("roofs", None) for row in rows]
+    return SweepResult(space, rows, noun, roofs if ranged else None)
 
 
 class Journal:
@@ -102,7 +106,7 @@ class Journal:
 
     Args:
         path: the file, which need not exist.
-        keys: columns of keys.
+        keys: columns of keys and figures.
         points: identities of the sweep's points.
         restart: whether to begin anew, whatever the file holds.
 
@@ -114,7 +118,7 @@ class Journal:
         self, path: pathlib.Path, keys: Sequence[str], points: Sequence[str], *, restart: bool = False
     ) -> None:
         self._path, self._file = path, LineFile(path, "csv", "sweep.csv")
-        self._columns = [*keys, *FIGURES, _POINT]
+        self._columns = [*keys, _POINT]
         self.done: dict[str, Measured] = {}
         try:
             self._begin(points, restart)
@@ -219,6 +223,8 @@ def _measured(row: dict[str, str]) -> Measured:
     """
     figures = {}
     for name, hint in Measured.__annotations__.items():
+        if name not in row:
+            continue
         try:
             figures[name] = _READERS[hint.split(" ")[0]](of_cell(row[name])) if row[name] else None
         except KeyError:

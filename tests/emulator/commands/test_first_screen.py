@@ -1,4 +1,4 @@
-"""The first screen: each command answers in its first eight lines what was asked, with the numbers of its JSON."""
+"""The first screen: each command answers in its first lines what was asked, with the numbers of its JSON."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def number_before(unit: str, line: str) -> float:
 
 
 def line_of(start: str, lines: list[str]) -> str:
-    [line] = [line for line in lines[:8] if line.startswith(start)]
+    [line] = [line for line in lines[: lines.index("")] if line.startswith(start)]
     return line
 
 

@@ -79,9 +79,12 @@ def test_the_answer_comes_first() -> None:
     lines = printed(*SHORT, "--link.bandwidth_gbps", "1,100").splitlines()
     assert lines[0].startswith("best: 3 boards, link.bandwidth_gbps = 100: ")
     assert lines[0].endswith(" limits")
-    assert lines[1].startswith("knee: ")
-    assert lines[2].startswith("memory: all is on chip from 1 board on")
-    assert "quick-cifar on vc709" in lines[4]
+    assert lines[1].startswith("range: 90 % from ")
+    assert lines[2].startswith("measure first: ")
+    assert lines[3].startswith("choice: best in ")
+    assert lines[4].startswith("knee: ")
+    assert lines[5].startswith("memory: all is on chip from 1 board on")
+    assert "quick-cifar on vc709" in lines[7]
     assert sum(line.split()[:1] in (["1"], ["2"], ["3"]) for line in lines) == 6
 
 

@@ -21,7 +21,7 @@ IMAGES = 36_000_000
 def measured(**values: Any) -> Measured:
     """The figures of one point."""
     [point] = points_of(Space.of(values))
-    return measure((point, IMAGES))
+    return measure((point, IMAGES, False))
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ def test_the_file_has_the_rows(tmp_path: Path) -> None:
     with path.open(newline="") as file:
         found = list(csv.DictReader(file))
     assert len({row.pop("point") for row in found}) == 6
+    assert all(row.pop("roofs").startswith("[") == (row["error"] == "") for row in found)
     assert found == [{key: "" if value is None else str(value) for key, value in row.items()} for row in rows]
     assert not [*tmp_path.glob("x.csv.*")]
 

@@ -1,0 +1,70 @@
+"""`--range`: lines below the first of an answer and keys of JSON, which `none` leaves out without any other change."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emuchain.emulator.commands.cli import main
+
+KEYS = {"range", "ranges", "classes", "share_of_width", "confidence"}
+COMMANDS = [
+    ("plan", "quick-cifar", "--devices", "3"),
+    ("simulate", "quick-cifar", "--devices", "3", "--samples", "128"),
+    ("simulate", "quick-cifar", "--devices", "2", "--samples", "128", "--schedule", "1f1b-so", "--engines", "turns"),
+    ("simulate", "char-lstm", "--cluster", "farnn-9p", "--schedule", "farnn", "--samples", "64", "--batch", "16"),
+    ("plan", "char-lstm", "--cluster", "farnn-9p", "--schedule", "farnn", "--batch", "16"),
+    ("sweep", "quick-cifar", "--devices", "1-4"),
+    ("explore", "quick-cifar", "--cluster", "vc709", "--devices", "2", "--batch", "8"),
+    ("compare", "quick-cifar", "--devices", "2-3"),
+]
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    said = capsys.readouterr()
+    assert ended.value.code == 0, said.err
+    return said.out
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_none_leaves_out_the_lines_of_the_range_alone(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    lines, plain = (printed(capsys, *words, *more).splitlines() for more in ((), ("--range", "none")))
+    assert lines[0] == plain[0]
+    place = next(number for number, line in enumerate(lines) if line.startswith("range: 90 % "))
+    assert place <= 2, "below the first line, which may be wrapped"
+    more = len(lines) - len(plain)
+    assert 2 <= more <= 5
+    assert lines[:place] + lines[place + more :] == plain
+    assert any(line.startswith("measure first: ") for line in lines[place : place + more])
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_json_has_range_classes_and_shares(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    said, plain = (json.loads(printed(capsys, *words, "--json", *more)) for more in ((), ("--range", "none")))
+    assert said["range"]["low"] < said["range"]["high"]
+    assert said["classes"].keys() == said["share_of_width"].keys()
+    if words[0] == "sweep":
+        for row in (said["best"], *filter(None, [said["knee"]]), *said["rows"]):
+            assert row.pop("range_low") <= row.pop("range_high")
+        del said["findings"], plain["findings"]
+    assert {key: value for key, value in said.items() if key not in KEYS} == plain
+
+
+def test_measured_constants_narrow_the_range(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    cluster = tmp_path / "ours.toml"
+    cluster.write_text(
+        'name = "ours"\n[[boards]]\ntype = "vc709"\n[links]\nbandwidth_gbps = 150\nlatency_ns = 1000\n[uncertainty]\n'
+        '"board.clock_mhz" = { low = 199, high = 201, class = "measured", from = "a scope", date = 2026-11-25 }\n'
+    )
+    words = ("plan", "quick-cifar", "--devices", "3", "--cluster")
+    wide: dict[str, Any] = json.loads(printed(capsys, *words, "vc709", "--json"))
+    narrow: dict[str, Any] = json.loads(printed(capsys, *words, str(cluster), "--json"))
+    assert wide["images_per_s"] == narrow["images_per_s"]
+    assert narrow["range"]["high"] - narrow["range"]["low"] < 0.2 * (wide["range"]["high"] - wide["range"]["low"])
+    assert narrow["classes"]["board.clock_mhz"] == "measured"
+    assert "engines measured" in printed(capsys, *words, str(cluster))
