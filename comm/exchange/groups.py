@@ -107,24 +107,24 @@ class ExchangeStep(Protocol):
         """Run in place; return the finish time in ps."""
 
 
-def exchange_steps(of: DataParallel, replica: int, nic: Nic, channels: Channels) -> list[ExchangeStep]:
+def exchange_steps(data_parallel: DataParallel, replica: int, nic: Nic, channels: Channels) -> list[ExchangeStep]:
     """Return a replica's steps of the exchange, in the order of the phases."""
-    if of.groups == 1:
-        return _top(of, replica, nic, channels)
-    leader = replica - replica % of.members
-    group = range(leader, leader + of.members)
+    if data_parallel.groups == 1:
+        return _top(data_parallel, replica, nic, channels)
+    leader = replica - replica % data_parallel.members
+    group = range(leader, leader + data_parallel.members)
     steps: list[ExchangeStep] = [_ring(ExchangePhase.GROUP, group, replica, nic, channels)]
     if replica == leader:
-        steps += _top(of, replica, nic, channels)
-    tos = COMPRESSIBLE_TOS if of.exchange == "ring" else ORDINARY_TOS
+        steps += _top(data_parallel, replica, nic, channels)
+    tos = COMPRESSIBLE_TOS if data_parallel.exchange == "ring" else ORDINARY_TOS
     return [*steps, _broadcast(ExchangePhase.PROPAGATION, group, replica, nic, channels, tos)]
 
 
-def _top(of: DataParallel, replica: int, nic: Nic, channels: Channels) -> list[ExchangeStep]:
-    if of.exchange == "ring":
-        return [_ring(ExchangePhase.TOP, of.top, replica, nic, channels)]
-    upload = GradientUpload(nic, channels(ExchangePhase.TOP, replica, of.aggregator).outlet)
-    return [upload, _broadcast(ExchangePhase.WEIGHTS, of.tree, replica, nic, channels, ORDINARY_TOS)]
+def _top(data_parallel: DataParallel, replica: int, nic: Nic, channels: Channels) -> list[ExchangeStep]:
+    if data_parallel.exchange == "ring":
+        return [_ring(ExchangePhase.TOP, data_parallel.top, replica, nic, channels)]
+    upload = GradientUpload(nic, channels(ExchangePhase.TOP, replica, data_parallel.aggregator).outlet)
+    return [upload, _broadcast(ExchangePhase.WEIGHTS, data_parallel.tree, replica, nic, channels, ORDINARY_TOS)]
 
 
 def _ring(phase: ExchangePhase, members: Sequence[int], replica: int, nic: Nic, channels: Channels) -> Ring:
@@ -147,11 +147,13 @@ def _broadcast(
     return Broadcast(nic, parents[0] if parents else None, children, tos)
 
 
-def aggregator(of: DataParallel, nic: Nic, count: int, with_data: bool, channels: Channels) -> Aggregator:
+def aggregator(data_parallel: DataParallel, nic: Nic, count: int, with_data: bool, channels: Channels) -> Aggregator:
     """Return the aggregator of gradients of `count` values."""
-    node, hops = of.aggregator, nic.interconnect.hops
-    workers = [Parent(channels(ExchangePhase.TOP, worker, node).mailbox, hops(worker, node)) for worker in of.top]
-    broadcast = _broadcast(ExchangePhase.WEIGHTS, of.tree, node, nic, channels, ORDINARY_TOS)
+    node, hops = data_parallel.aggregator, nic.interconnect.hops
+    workers = [
+        Parent(channels(ExchangePhase.TOP, worker, node).mailbox, hops(worker, node)) for worker in data_parallel.top
+    ]
+    broadcast = _broadcast(ExchangePhase.WEIGHTS, data_parallel.tree, node, nic, channels, ORDINARY_TOS)
     return Aggregator(nic, count, with_data, workers, broadcast)
 
 
@@ -161,8 +163,8 @@ class GradientExchange:
     An exchange does not begin before that of the previous mini-batch has ended.
     """
 
-    def __init__(self, of: DataParallel, nic: Nic, steps: Sequence[ExchangeStep]) -> None:
-        self.replicas = of.replicas
+    def __init__(self, data_parallel: DataParallel, nic: Nic, steps: Sequence[ExchangeStep]) -> None:
+        self.replicas = data_parallel.replicas
         self.nic = nic
         self.spent_ps = 0
         self.last: NDArray[np.float32] | None = None

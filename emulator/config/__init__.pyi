@@ -1,5 +1,6 @@
 from . import roles
-from .config import RUN_ONLY_KEYS, Config, blaming, listed, load_config, name_files, role_of, settings_config
+from .config import RUN_ONLY_KEYS, Config, blaming, load_config, name_files, role_of, settings_config
+from .keys import listed
 from .roles import log_place
 from .settings import Settings, check_updates, learning_rate, optimizer_of
 

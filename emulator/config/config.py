@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import pydantic
-from pydantic_core import core_schema
 
-from ...kernels.codec import Codec, codecs, parse_codec
-from ...kernels.number import NumberFormat, number_formats
+from ...kernels.codec import codecs
+from ...kernels.number import number_formats
 from ...kernels.optimizers import optimizers
 from ..common import (
     NO_FILE,
@@ -24,107 +23,27 @@ from ..common import (
     Reads,
     Role,
     Writes,
-    did_you_mean,
     read_toml,
     validate,
 )
-from ..schedule import ScheduleKind, schedules
+from ..schedule import schedules
 from . import roles
+from .keys import (
+    LEAST_SINGLE,
+    MOST_SINGLE,
+    Augments,
+    CodecKey,
+    Deviations,
+    Factor,
+    Means,
+    NotNegativeNumber,
+    NumberKey,
+    OptimizerKey,
+    PositiveNumber,
+    ScheduleKey,
+    Sizes,
+)
 from .settings import Settings
-
-NotNegativeNumber = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)]
-PositiveNumber = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
-_LEAST_SINGLE, _MOST_SINGLE = 1e-37, 1e38
-"""Bounds of what updates compute with in single precision, in which less is 0 and more is infinite."""
-Factor = Annotated[float, pydantic.Field(ge=_LEAST_SINGLE, le=_MOST_SINGLE, allow_inf_nan=False)]
-
-
-_LEAST_STD = 1e-6  # of values from 0 to 1: a step between two bytes is 4e-3
-
-
-def _of_unit_values(value: float) -> float:
-    if value > 1:
-        raise ValueError("should be at most 1, as values are from 0 to 1; divide what is of 0 to 255 by 255")
-    return value
-
-
-def _of_deviation(value: float) -> float:
-    if value < _LEAST_STD:
-        raise ValueError(f"should be at least {_LEAST_STD:g}: images are divided by it; of a constant channel, give 1")
-    return _of_unit_values(value)
-
-
-class _Listed:
-    """A marker of tuples that are a value or a list in files, and text with commas in results."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        spelt = core_schema.plain_serializer_function_ser_schema(lambda values: ",".join(map(str, values)))
-        return core_schema.no_info_before_validator_function(listed, handler(source), serialization=spelt)
-
-
-def listed(value: object) -> object:
-    """Return a value, a list, or text such as 0.5,0.4 as a tuple; anything else as it is."""
-    if isinstance(value, str):
-        return tuple(_number_or_word(word.strip()) for word in value.split(",")) if value else ()
-    return tuple(value) if isinstance(value, list) else (value,) if type(value) in (int, float) else value
-
-
-def _number_or_word(word: str) -> int | float | str:
-    for kind in (int, float):
-        with contextlib.suppress(ValueError):
-            return kind(word)
-    return word
-
-
-_Mean = Annotated[NotNegativeNumber, pydantic.AfterValidator(_of_unit_values)]
-_Deviation = Annotated[PositiveNumber, pydantic.AfterValidator(_of_deviation)]
-
-
-class _Spelt:
-    """A marker of values that are objects in Python and text in files, on the command line and in JSON."""
-
-    def __init__(self, kind: type, parse: Callable[[str], Any], spell: Callable[[Any], str]) -> None:
-        self._kind, self._parse, self._spell = kind, parse, spell
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        def validated(value: Any) -> Any:
-            if isinstance(value, self._kind):
-                return value
-            if not isinstance(value, str):
-                raise ValueError("should be a valid string")
-            return self._parse(value)
-
-        spelt = core_schema.plain_serializer_function_ser_schema(self._spell)
-        return core_schema.no_info_plain_validator_function(validated, serialization=spelt)
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
-        return {"type": "string"}
-
-
-def _schedule(name: str) -> ScheduleKind:
-    if name not in schedules():
-        raise ValueError(f"{did_you_mean(name, schedules())}known: {', '.join(schedules())}")
-    return schedules()[name]
-
-
-def _optimizer(name: str) -> str:
-    if name not in optimizers():
-        raise ValueError(f"{did_you_mean(name, optimizers())}known: {', '.join(optimizers())}")
-    return name
-
-
-def _number_format(name: str) -> NumberFormat:
-    if name not in number_formats():
-        *others, last = map(repr, number_formats())
-        raise ValueError(f"should be {', '.join(others)} or {last}")
-    return number_formats()[name]
-
-
-CodecKey = Annotated[Codec, _Spelt(Codec, parse_codec, str)]
-NumberKey = Annotated[NumberFormat, _Spelt(NumberFormat, _number_format, lambda number: number.name)]
-ScheduleKey = Annotated[ScheduleKind, _Spelt(ScheduleKind, _schedule, lambda kind: kind.name)]
-
-Sizes = Annotated[tuple[Positive, ...], _Listed()]
 
 RUN_ONLY_KEYS = (
     *("test_samples", "mean", "std", "augment", "init"),
@@ -154,14 +73,12 @@ class Config(Model):
     crop: Sizes = pydantic.Field(
         (), description="cut this size out of each image, from its centre: one number, or rows and columns"
     )
-    mean: Annotated[tuple[_Mean, ...], _Listed()] = pydantic.Field(
+    mean: Means = pydantic.Field(
         (),
         description="mean of each channel, 0 to 1, for normalisation with `std`; default: that of the training images",
     )
-    std: Annotated[tuple[_Deviation, ...], _Listed()] = pydantic.Field(
-        (), description="standard deviation of each channel; see `mean`"
-    )
-    augment: Annotated[tuple[Literal["crop", "flip"], ...], _Listed()] = pydantic.Field(
+    std: Deviations = pydantic.Field((), description="standard deviation of each channel; see `mean`")
+    augment: Augments = pydantic.Field(
         (),
         description="augmentation of training images, drawn by the seed: crop takes the window of `crop` at a random"
         " place, or without `crop` pads by an eighth first; flip mirrors half of them",
@@ -261,7 +178,7 @@ class Config(Model):
         description="a file with the initial weights: a results file, a checkpoint, FILE.safetensors or FILE.onnx;"
         " default: drawn by the seed",
     )
-    optimizer: Annotated[str, pydantic.AfterValidator(_optimizer), NO_FILE] = pydantic.Field(
+    optimizer: OptimizerKey = pydantic.Field(
         "sgd",
         description="update rule: sgd and nesterov with momentum, adam and adamw",
         json_schema_extra={"choices": [*optimizers()]},
@@ -276,10 +193,10 @@ class Config(Model):
     beta2: Annotated[NotNegativeNumber, pydantic.Field(lt=1)] = pydantic.Field(
         0.999, description="for adam and adamw: decay rate of the mean of their squares"
     )
-    epsilon: Annotated[float, pydantic.Field(ge=1e-30, le=_MOST_SINGLE, allow_inf_nan=False)] = pydantic.Field(
+    epsilon: Annotated[float, pydantic.Field(ge=1e-30, le=MOST_SINGLE, allow_inf_nan=False)] = pydantic.Field(
         1e-8, description="for adam and adamw: added to the root of that mean"
     )
-    weight_decay: Annotated[NotNegativeNumber, pydantic.Field(le=_MOST_SINGLE)] = pydantic.Field(
+    weight_decay: Annotated[NotNegativeNumber, pydantic.Field(le=MOST_SINGLE)] = pydantic.Field(
         0.0005,
         description="this share of each weight is added to its gradient; adamw subtracts it from the weight itself",
     )
@@ -290,7 +207,7 @@ class Config(Model):
     lr_step: Positive | None = pydantic.Field(
         None, description="for step: mini-batches after which the learning rate is multiplied by `lr_decay`"
     )
-    lr_decay: Annotated[float, pydantic.Field(ge=_LEAST_SINGLE, le=1, allow_inf_nan=False)] = pydantic.Field(
+    lr_decay: Annotated[float, pydantic.Field(ge=LEAST_SINGLE, le=1, allow_inf_nan=False)] = pydantic.Field(
         0.1, description="factor of the learning rate; see `lr_step`"
     )
     lr_warm_up: Annotated[int, pydantic.Field(ge=0)] = pydantic.Field(

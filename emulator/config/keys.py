@@ -1,0 +1,114 @@
+"""The types of a run's keys: numbers in bounds, lists, and objects that are text in files."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
+
+import pydantic
+from pydantic_core import core_schema
+
+from ...kernels.codec import Codec, parse_codec
+from ...kernels.number import NumberFormat, number_formats
+from ...kernels.optimizers import optimizers
+from ..common import NO_FILE, Positive, did_you_mean
+from ..schedule import ScheduleKind, schedules
+
+NotNegativeNumber = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)]
+PositiveNumber = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
+LEAST_SINGLE, MOST_SINGLE = 1e-37, 1e38
+"""Bounds of what updates compute with in single precision, in which less is 0 and more is infinite."""
+Factor = Annotated[float, pydantic.Field(ge=LEAST_SINGLE, le=MOST_SINGLE, allow_inf_nan=False)]
+
+
+_LEAST_STD = 1e-6  # of values from 0 to 1: a step between two bytes is 4e-3
+
+
+def _of_unit_values(value: float) -> float:
+    if value > 1:
+        raise ValueError("should be at most 1, as values are from 0 to 1; divide what is of 0 to 255 by 255")
+    return value
+
+
+def _of_deviation(value: float) -> float:
+    if value < _LEAST_STD:
+        raise ValueError(f"should be at least {_LEAST_STD:g}: images are divided by it; of a constant channel, give 1")
+    return _of_unit_values(value)
+
+
+class Listed:
+    """A marker of tuples that are a value or a list in files, and text with commas in results."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        spelt = core_schema.plain_serializer_function_ser_schema(lambda values: ",".join(map(str, values)))
+        return core_schema.no_info_before_validator_function(listed, handler(source), serialization=spelt)
+
+
+def listed(value: object) -> object:
+    """Return a value, a list, or text such as 0.5,0.4 as a tuple; anything else as it is."""
+    if isinstance(value, str):
+        return tuple(_number_or_word(word.strip()) for word in value.split(",")) if value else ()
+    return tuple(value) if isinstance(value, list) else (value,) if type(value) in (int, float) else value
+
+
+def _number_or_word(word: str) -> int | float | str:
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(word)
+    return word
+
+
+Means = Annotated[tuple[Annotated[NotNegativeNumber, pydantic.AfterValidator(_of_unit_values)], ...], Listed()]
+Deviations = Annotated[tuple[Annotated[PositiveNumber, pydantic.AfterValidator(_of_deviation)], ...], Listed()]
+Augments = Annotated[tuple[Literal["crop", "flip"], ...], Listed()]
+
+
+class _Spelt:
+    """A marker of values that are objects in Python and text in files, on the command line and in JSON."""
+
+    def __init__(self, kind: type, parse: Callable[[str], Any], spell: Callable[[Any], str]) -> None:
+        self._kind, self._parse, self._spell = kind, parse, spell
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        def validated(value: Any) -> Any:
+            if isinstance(value, self._kind):
+                return value
+            if not isinstance(value, str):
+                raise ValueError("should be a valid string")
+            return self._parse(value)
+
+        spelt = core_schema.plain_serializer_function_ser_schema(self._spell)
+        return core_schema.no_info_plain_validator_function(validated, serialization=spelt)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
+        return {"type": "string"}
+
+
+def _known(name: str, names: Mapping[str, Any]) -> str:
+    if name not in names:
+        raise ValueError(f"{did_you_mean(name, names)}known: {', '.join(names)}")
+    return name
+
+
+def _schedule(name: str) -> ScheduleKind:
+    return schedules()[_known(name, schedules())]
+
+
+def _optimizer(name: str) -> str:
+    return _known(name, optimizers())
+
+
+def _number_format(name: str) -> NumberFormat:
+    if name not in number_formats():
+        *others, last = map(repr, number_formats())
+        raise ValueError(f"should be {', '.join(others)} or {last}")
+    return number_formats()[name]
+
+
+CodecKey = Annotated[Codec, _Spelt(Codec, parse_codec, str)]
+NumberKey = Annotated[NumberFormat, _Spelt(NumberFormat, _number_format, lambda number: number.name)]
+OptimizerKey = Annotated[str, pydantic.AfterValidator(_optimizer), NO_FILE]
+ScheduleKey = Annotated[ScheduleKind, _Spelt(ScheduleKind, _schedule, lambda kind: kind.name)]
+
+Sizes = Annotated[tuple[Positive, ...], Listed()]
