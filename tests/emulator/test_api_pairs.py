@@ -37,8 +37,11 @@ def call(command: str, schedule: str) -> Any:
 @pytest.mark.parametrize("schedule", ON)
 @pytest.mark.parametrize("command", KEYS)
 def test_json_is_the_commands(printed: Run, command: str, schedule: str) -> None:
+    """But for the range of the rate of mini-batches, which Python has from `rate_range`."""
     found, said = call(command, schedule), json.loads(printed(*words_of(command, schedule, "--json")))
-    assert json.loads(json.dumps(found.to_dict())) == said
+    sure = emuchain.rate_range(found if command == "plan" else found.plan).to_dict()
+    assert json.loads(json.dumps({**found.to_dict(), **sure})) == said
+    assert sure.keys() == {"range", "classes", "share_of_width"}
     if command == "simulate":
         assert found.virtual_time_ps == said["virtual_time_ps"]
         assert found.images_per_s == pytest.approx(20e12 / said["virtual_time_ps"])
@@ -47,7 +50,7 @@ def test_json_is_the_commands(printed: Run, command: str, schedule: str) -> None
 @pytest.mark.parametrize("schedule", ON)
 @pytest.mark.parametrize("command", KEYS)
 def test_text_is_the_commands_answer(printed: Run, command: str, schedule: str) -> None:
-    answer, _, _ = printed(*words_of(command, schedule)).partition("\nnext: ")
+    answer, _, _ = printed(*words_of(command, schedule, "--range", "none")).partition("\nnext: ")
     text = str(call(command, schedule))
     assert text.split() == answer.split()
     assert ("epoch of 10 samples: " in text) is (command == "simulate")
