@@ -18,7 +18,7 @@ from ..run import AnswerRange, by_slopes, drawn_range
 from ..timing import Floats, Roofs, Timing, factors, load_parts
 from .comparison import Comparison
 from .methods import Method, whole_layers
-from .sweep import FLOOR, SURE, TIE, wins
+from .sweep import standing
 from .workload import Workload
 
 
@@ -51,7 +51,7 @@ def method_ranges(comparison: Comparison) -> MethodRanges:
     workload, outcomes = comparison.workload, comparison.outcomes
     devices = (comparison.common_devices or (min(map(min, filter(None, outcomes.values()))),))[-1]
     used = {method: by_count[devices].flop_utilisation for method, by_count in outcomes.items() if devices in by_count}
-    used = dict(sorted(used.items(), key=lambda each: -each[1]))
+    used = dict(sorted(used.items(), key=lambda share: -share[1]))
     cluster = workload.cluster
     constants = [cluster.range_of(key, device) for device in range(devices) for key in CLOCK]
     constants += [cluster.range_of(key) for key in (BANDWIDTH, LATENCY) if devices > 1]
@@ -59,18 +59,11 @@ def method_ranges(comparison: Comparison) -> MethodRanges:
     drawn = {entry: factors(entry) for entry in uncertain}
     shares_of = {method: _utilisation(workload, method, devices, share, drawn) for method, share in used.items()}
     rates = np.stack([of(drawn) for of in shares_of.values()])
-    best, *others = used.values()
-    apart = [number for number, share in enumerate(others, 1) if share <= (1 - TIE) * best]
-    won, shares = wins(rates, 0, apart) if apart else (1.0, [])
+    stands = standing(rates, [*used.values()])
     methods = list(used)
-    rivals = [
-        methods[number]
-        for number, share in zip(apart, shares, strict=True)
-        if share < SURE or best < (1 + FLOOR) * others[number - 1]
-    ]
-    ties = [method for number, method in enumerate(methods) if number and number not in apart]
+    rivals = tuple(methods[number] for number in (*stands.ties, *stands.rivals))
     ranges = {method: drawn_range(drawn, of).times(1.0) for method, of in shares_of.items()}
-    return MethodRanges(devices, ranges, won, (*ties, *rivals))
+    return MethodRanges(devices, ranges, stands.best_share, rivals)
 
 
 def _utilisation(

@@ -16,7 +16,7 @@ from ..cluster import ConstantRange
 from ..explore import Candidate, Exploration, Question, time_again
 from ..run import AnswerRange, by_slopes, drawn_range
 from ..timing import factors
-from .sweep import FLOOR, SURE, TIE, wins
+from .sweep import standing
 
 Varied: TypeAlias = Callable[[Mapping[ConstantRange, float]], Question]
 """Returns the question on devices and links some of whose constants have factors."""
@@ -47,15 +47,8 @@ def explored(
     drawn = {entry: factors(entry) for entry in constants if not entry.is_exact}
     slopes = [by_slopes(drawn, lambda given, of=of: time_again(varied(given), of)) for of in best.values()]  # type: ignore[misc]  # `of` is bound
     rates = np.stack([1e12 * question.batch / slope.times_ps(drawn) for slope in slopes])
-    winner_ps, *others_ps = (candidate.time_ps or 0 for candidate in best.values())
-    others = [number for number, other_ps in enumerate(others_ps, 1) if winner_ps <= (1 - TIE) * other_ps]
-    share, shares = wins(rates, 0, others) if others else (1.0, [])
     names = list(best)
-    rivals = tuple(
-        names[number]
-        for number, won in zip(others, shares, strict=True)
-        if won < SURE or others_ps[number - 1] < (1 + FLOOR) * winner_ps
-    )
-    ties = tuple(name for number, name in enumerate(names) if number and number not in others)
+    stands = standing(rates, [1 / candidate.time_ps for candidate in best.values() if candidate.time_ps])
+    rivals = tuple(names[number] for number in (*stands.ties, *stands.rivals))
     of_winner = drawn_range(drawn, lambda given: 1e12 * question.batch / slopes[0].times_ps(given))
-    return Explored(of_winner.times(1.0), share, (*ties, *rivals))
+    return Explored(of_winner.times(1.0), stands.best_share, rivals)

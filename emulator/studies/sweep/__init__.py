@@ -4,7 +4,7 @@
 that are finished. `result.py` and `findings.py` say what comes out, `picture.py` draws it.
 """
 
-from .choice import FLOOR, SURE, TIE, Choice, choose, wins
+from .choice import Choice, choose, standing
 from .findings import chosen_rows, findings, table_of
 from .measure import Measured, figures, measure
 from .picture import draw_sweep
@@ -13,9 +13,6 @@ from .run import Interrupted, Journal, run_space
 from .space import Point, Space, points_of, sweepable_keys
 
 __all__ = [
-    "FLOOR",
-    "SURE",
-    "TIE",
     "Choice",
     "Interrupted",
     "Journal",
@@ -33,7 +30,7 @@ __all__ = [
     "measure",
     "points_of",
     "run_space",
+    "standing",
     "sweepable_keys",
     "table_of",
-    "wins",
 ]

@@ -46,10 +46,38 @@ def drawn_rates(roofs: Sequence[Roofs]) -> Floats:
     return np.stack([of_plan.rates({entry: drawn[entry] for entry in of_plan.constants}) for of_plan in roofs])
 
 
-def wins(rates: Floats, place: int, others: Sequence[int]) -> tuple[float, list[float]]:
-    """Return the share of draws in which no other plan is faster than one, and those in which each is not."""
-    slowed = rates[list(others)] * (1 - TIE) <= rates[place]
-    return float(slowed.all(axis=0).mean()), [float(share) for share in slowed.mean(axis=1)]
+@dataclasses.dataclass(frozen=True)
+class Standing:
+    """How one of several plans stands, by their places: in what share of draws it wins, and which it equals.
+
+    `ties` have its rate; `rivals`, which are slower, cannot be told from it.
+    """
+
+    best_share: float
+    ties: tuple[int, ...]
+    rivals: tuple[int, ...]
+
+
+def standing(rates: Floats, nominal: Sequence[float], place: int = 0) -> Standing:
+    """Return how the plan at a place stands.
+
+    Args:
+        rates: (plan, draw).
+        nominal: the rates with the constants as they are, of which that at `place` is the highest.
+        place: the plan that is chosen.
+    """
+    rate = nominal[place]
+    slower = [number for number, other in enumerate(nominal) if other <= (1 - TIE) * rate]
+    ties = tuple(number for number in range(len(nominal)) if number != place and number not in slower)
+    if not slower:
+        return Standing(1.0, ties, ())
+    kept_up = rates[slower] * (1 - TIE) <= rates[place]
+    rivals = tuple(
+        number
+        for number, won in zip(slower, kept_up.mean(axis=1), strict=True)
+        if won < SURE or rate < (1 + FLOOR) * nominal[number]
+    )
+    return Standing(float(kept_up.all(axis=0).mean()), ties, rivals)
 
 
 def choose(
@@ -71,21 +99,15 @@ def choose(
         knee: the row of this line at its knee, if it has one.
     """
     known = [(row, Roofs.of_text(text)) for row, text in zip(rows, roofs, strict=True) if text is not None]
-    known.sort(key=lambda each: -each[0]["images_per_s"])
+    known.sort(key=lambda point: -point[0]["images_per_s"])
     kept = known[:_MOST]
     place = next((number for number, (row, _) in enumerate(kept) if row is best), None)
     if place is None:
         return None
     rates = drawn_rates([of_row for _, of_row in kept])
-    rate = best["images_per_s"]
-    others = [number for number, (row, _) in enumerate(kept) if row["images_per_s"] <= (1 - TIE) * rate]
-    share, shares = wins(rates, place, others) if others else (1.0, [])
-    rivals = [
-        kept[number][0]
-        for number, won in zip(others, shares, strict=True)
-        if won < SURE or rate < (1 + FLOOR) * kept[number][0]["images_per_s"]
-    ]
-    return Choice(share, tuple(rivals), _knee_share(known, along, series, knee))
+    stands = standing(rates, [row["images_per_s"] for row, _ in kept], place)
+    rivals = tuple(kept[number][0] for number in stands.rivals)
+    return Choice(stands.best_share, rivals, _knee_share(known, along, series, knee))
 
 
 def _knee_share(
