@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..common import name_of
+from ..common import name_of, toml_value
 from .board import BoardFit
 from .constants import Constant, Evidence
 from .layers import LayerTime, ProfileFit
@@ -23,10 +22,10 @@ def cluster_toml(path: pathlib.PurePath, board: str, constants: Sequence[Constan
     return "\n".join(
         [
             f"# Links as measured ({evidence}); `emuchain calibrate link` wrote this file.",
-            f"name = {_value(name_of(path))}",
+            f"name = {toml_value(name_of(path))}",
             "",
             "[[boards]]",
-            f"type = {_value(board)}",
+            f"type = {toml_value(board)}",
             "",
             "[links]",
             *_keys(links),
@@ -58,15 +57,15 @@ def profile_toml(fit: ProfileFit) -> str:
     """Return the file of a profile, for `emuchain explore NETWORK --profile FILE`; bytes are those of the network."""
     lines = [
         f"# Layers as measured ({fit.evidence}); `emuchain calibrate board` wrote this file.",
-        f"name = {_value(fit.network)}",
+        f"name = {toml_value(fit.network)}",
         "",
-        f"[devices.{_value(fit.device)}]",
+        f"[devices.{toml_value(fit.device)}]",
     ]
     layers: dict[str, list[LayerTime]] = {}
     for time in fit.times:
         layers.setdefault(time.layer, []).append(time)
     for layer, times in layers.items():
-        lines += ["", "[[layers]]", f"name = {_value(layer)}", "times = ["]
+        lines += ["", "[[layers]]", f"name = {toml_value(layer)}", "times = ["]
         lines += [f"  {_table(_times(fit.device, time))}," for time in times] + ["]"]
     return "\n".join([*lines, ""])
 
@@ -90,19 +89,8 @@ def _entry(low: float, high: float, evidence: Evidence) -> dict[str, Any]:
 
 
 def _keys(values: Mapping[str, Any]) -> list[str]:
-    return [f"{key} = {_value(value)}" for key, value in values.items()]
+    return [f"{key} = {toml_value(value)}" for key, value in values.items()]
 
 
 def _table(values: Mapping[str, Any]) -> str:
     return f"{{ {', '.join(_keys(values))} }}"
-
-
-def _value(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, datetime.date):
-        return value.isoformat()
-    if isinstance(value, str):
-        # JSON's strings are TOML's, except for the delete character.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return repr(value)

@@ -42,7 +42,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from ...comm import Interconnect, NicEngines, topologies
-from ..common import DESCRIBED, Gbps, GbytesPerSecond, Megahertz, Microseconds, Model, Name, Nanoseconds, Share
+from ..common import DESCRIBED, Gbps, GbytesPerSecond, Megahertz, Microseconds, Model, Name, Nanoseconds, Share, either
 from ..faults import FaultsDescription
 from .board_description import FpgaDescription, GpuDescription
 from .cluster import Link, LinkShare
@@ -88,7 +88,7 @@ class ResourcesDescription(Model):
 
 def _topology(name: str) -> str:
     if name not in topologies():
-        raise ValueError(f"should be {' or '.join(map(repr, topologies()))}")
+        raise ValueError(f"should be {either([*map(repr, topologies())])}")
     return name
 
 

@@ -45,8 +45,8 @@ from .types import (
     check_names,
     name_of,
 )
-from .units import IMAGENET_IMAGES, an, format_bytes, format_time_ps, gbps, gops, number, percent, plural
-from .validation import DESCRIBED, Model, model_of, read_description, read_toml, shown, tomllib, validate
+from .units import IMAGENET_IMAGES, an, either, format_bytes, format_time_ps, gbps, gops, number, percent, plural
+from .validation import DESCRIBED, Model, model_of, read_description, read_toml, shown, toml_value, tomllib, validate
 from .whole_file import WholeFile, current_folder, touched, write_whole
 
 __all__ = [
@@ -103,6 +103,7 @@ __all__ = [
     "current_folder",
     "decoded",
     "did_you_mean",
+    "either",
     "encoded",
     "escaped",
     "find",
@@ -141,6 +142,7 @@ __all__ = [
     "scratch_folder",
     "shown",
     "system_name",
+    "toml_value",
     "tomllib",
     "touched",
     "unlike",

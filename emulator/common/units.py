@@ -1,5 +1,7 @@
 """Numbers with units as text, and rates."""
 
+from collections.abc import Sequence
+
 IMAGENET_IMAGES = 1_281_167
 """Training images of ImageNet, the epoch that hours are given for unless another one is asked for."""
 
@@ -57,6 +59,12 @@ def plural(count: int, noun: str) -> str:
     """Return a count with its noun."""
     ending = "es" if noun.endswith(("tch", "ss")) else "s"
     return f"{count:,} {noun}{ending * (count != 1)}"
+
+
+def either(words: Sequence[str]) -> str:
+    """Return words of which one holds: `a`, `a or b`, `a, b or c`."""
+    *firsts, last = words
+    return f"{', '.join(firsts)} or {last}" if firsts else last
 
 
 def an(noun: str) -> str:

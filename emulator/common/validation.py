@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
 import pathlib
 import re
@@ -80,6 +81,18 @@ def read_toml(path: pathlib.Path) -> dict[str, Any]:
         raise InputError(f"{shown(path)}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:  # not TOML, not UTF-8, or a path that no file can have
         raise InputError(f"{shown(path)}: not a TOML file: {error}") from None
+
+
+def toml_value(value: object) -> str:
+    """Return text, a number, a truth value or a date as TOML has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if isinstance(value, str):
+        # JSON's strings are TOML's, except for the delete character.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)
 
 
 def read_description(text: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pydantic_core import core_schema
 from ...kernels.codec import Codec, parse_codec
 from ...kernels.number import NumberFormat, number_formats
 from ...kernels.optimizers import optimizers
-from ..common import NO_FILE, Positive, did_you_mean
+from ..common import NO_FILE, Positive, did_you_mean, either
 from ..schedule import ScheduleKind, schedules
 
 NotNegativeNumber = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)]
@@ -101,8 +101,7 @@ def _optimizer(name: str) -> str:
 
 def _number_format(name: str) -> NumberFormat:
     if name not in number_formats():
-        *others, last = map(repr, number_formats())
-        raise ValueError(f"should be {', '.join(others)} or {last}")
+        raise ValueError(f"should be {either([*map(repr, number_formats())])}")
     return number_formats()[name]
 
 

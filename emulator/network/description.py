@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import operator
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import pydantic
 
-from ..common import InputError, Model, Name, Names, Positive, model_of, validate
+from ..common import InputError, Model, Name, Names, Positive, model_of, toml_value, validate
 from .operation import Operation, operation_types
 from .shape import Shape, shown
 
@@ -157,13 +156,8 @@ def _table(node: Node) -> str:
 
 
 def _value(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        # JSON's strings are TOML's, except for the delete character.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, tuple):
         if len(value) == 1 or (len(value) == 2 and value[0] == value[1] and isinstance(value[0], int)):
             return _value(value[0])
         return f"[{', '.join(map(_value, value))}]"
-    return repr(value)
+    return toml_value(value)

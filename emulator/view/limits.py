@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ..cluster import Cluster
-from ..common import format_time_ps, number, percent
+from ..common import either, format_time_ps, number, percent
 from ..mapping import can_take, cut_channels
 from ..plan import ChainPlan
 from ..run import Cause, SteadyState, draining_limits, draining_share
@@ -76,14 +76,9 @@ def _if_free(state: SteadyState) -> list[str]:
         kinds.setdefault(number(rate), []).append(kind)
     if not kinds:
         return []
-    (first, images_per_s), *others = ((_either(alike), shown) for shown, alike in kinds.items())
+    (first, images_per_s), *others = ((either(alike), shown) for shown, alike in kinds.items())
     rest = "".join(f"; if {names} were: {shown}" for names, shown in others)
     return [f"If {first} were free, with this cut: {images_per_s} {state.noun}s/s{rest}"]
-
-
-def _either(kinds: Sequence[str]) -> str:
-    *firsts, last = kinds
-    return f"{', '.join(firsts)} or {last}" if firsts else last
 
 
 def rates_without(state: SteadyState) -> dict[str, float]:
