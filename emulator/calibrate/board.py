@@ -11,20 +11,24 @@ import dataclasses
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import geometric_mean
 from typing import Any
+
+import numpy as np
 
 from ..cluster import Fpga, board_keys, load_cluster
 from ..common import InputError, plural
 from .constants import Constant, Evidence, Fitness, LeftOut
-from .intervals import Range, range_of
+from .intervals import ONE_RUN, Range, range_of
 from .reading import Kind, Row, Table
+from .robust import OUTLIER_SIGMAS, robust_sigma
 
 MEMORY_FUNCTIONS = ("copy", "scale", "add", "triad")
 _OTHER_FUNCTIONS = ("pci-read", "pci-write")
 """STREAM of HPCC FPGA also times transfers with the host, which are no matter of the board's memory."""
 
 _AGREE = 0.01
-_OUTLIER_SIGMAS, _LEAST_SIGMA, _FEWEST_FOR_OUTLIERS = 5, 2e-3, 5
+_LEAST_SIGMA, _FEWEST_FOR_OUTLIERS = 2e-3, 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +87,7 @@ def fit_board(tables: Sequence[Table], kind: str) -> BoardFit:
     rates = [rate for thing in measured for rate in thing.rates]
     runs = len({rate.row.run for rate in rates})
     if runs == 1:
-        warnings.append("one run: nothing is known of the scatter between runs; ranges are those of the floor of 0.5 %")
+        warnings.append(ONE_RUN)
     rows = len(rates) + sum(len(table.rows) for table in tables if table.kind is Kind.BITSTREAM)
     evidence = Evidence.of(tables, rows, max(1, runs))
     rounded = tuple(constant.rounded() for constant in constants)
@@ -172,36 +176,27 @@ def _measured(rates: Iterable[Rate], warnings: list[str]) -> list[Measured]:
         by_run: dict[str, list[float]] = defaultdict(list)
         for rate in kept:
             by_run[rate.row.run].append(rate.value)
-        means = [_mean(values) for values in by_run.values()]
-        things.append(Measured(what, _mean(means), range_of(means), tuple(kept)))
+        means = [geometric_mean(values) for values in by_run.values()]
+        things.append(Measured(what, geometric_mean(means), range_of(means), tuple(kept)))
     return things
 
 
 def _without_outliers(rates: list[Rate], warnings: list[str]) -> list[Rate]:
     if len(rates) < _FEWEST_FOR_OUTLIERS:
         return rates
-    logs = [math.log(rate.value) for rate in rates]
-    middle = _median(logs)
-    sigma = max(1.4826 * _median([abs(log - middle) for log in logs]), _LEAST_SIGMA)
-    outliers = [place for place, log in enumerate(logs) if abs(log - middle) > _OUTLIER_SIGMAS * sigma]
+    logs = np.array([math.log(rate.value) for rate in rates])
+    residuals = logs - np.median(logs)
+    sigma = robust_sigma(residuals, _LEAST_SIGMA)
+    outliers = np.flatnonzero(np.abs(residuals) > OUTLIER_SIGMAS * sigma).tolist()
     if outliers:
-        named = ", ".join(f"{rates[place].row} ({math.exp(logs[place] - middle):.3g} times)" for place in outliers[:3])
+        named = ", ".join(f"{rates[place].row} ({math.exp(residuals[place]):.3g} times)" for place in outliers[:3])
         warnings.append(f"{plural(len(outliers), 'outlier')} of {rates[0].what} left out: {named}")
     return [rate for place, rate in enumerate(rates) if place not in outliers]
 
 
-def _median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.exp(math.fsum(map(math.log, values)) / len(values))
-
-
 def _memory(functions: Sequence[Measured], keys: Mapping[str, Any], warnings: list[str]) -> Constant:
     """Return the bandwidth: the mean of all functions, with a range that holds each of them."""
-    value = _mean([function.value for function in functions])
+    value = geometric_mean([function.value for function in functions])
     low = min(function.range.low for function in functions)
     high = max(function.range.high for function in functions)
     listed = keys.get("off_chip_gbytes_per_s")
@@ -238,15 +233,13 @@ def _fitness(measured: Sequence[Measured]) -> Fitness | None:
 
 
 def _left_out(measured: Sequence[Measured]) -> LeftOut | None:
-    errors, held, widths = [], 0, []
+    errors, held, widths = [], [], []
     for thing in measured:
         for left in thing.rates:
             others = [rate.value for rate in thing.rates if rate.row.run != left.row.run]
             if others:
                 interval = range_of(others)
-                errors.append(abs(_mean(others) / left.value - 1))
-                held += int(interval.low <= left.value <= interval.high)
+                errors.append(abs(geometric_mean(others) / left.value - 1))
+                held.append(interval.low <= left.value <= interval.high)
                 widths.append(interval.half_width)
-    if not errors:
-        return None
-    return LeftOut(math.fsum(errors) / len(errors), max(errors), held / len(errors), math.fsum(widths) / len(widths))
+    return LeftOut.of(errors, held, widths) if errors else None

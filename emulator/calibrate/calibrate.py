@@ -98,8 +98,7 @@ def calibrate_link(
     Raises:
         InputError: a file cannot be read or used, or a line does not fit; an output is an input, or cannot be written.
     """
-    names = [files] if isinstance(files, str | os.PathLike) else list(files)
-    _check_files(names, type, out=out, plot=plot)
+    names = _checked(files, type, out=out, plot=plot)
     if from_bytes < 0:
         raise InputError(f"`from_bytes` = {from_bytes}: must not be negative")
     if line_gbps is not None and not 0 < line_gbps < math.inf:
@@ -146,8 +145,7 @@ def calibrate_board(
     Raises:
         InputError: a file cannot be read or used; an output is an input, or cannot be written.
     """
-    names = [files] if isinstance(files, str | os.PathLike) else list(files)
-    _check_files(names, type, out=out)
+    names = _checked(files, type, out=out)
     keys = fpga_keys(type)
     with _file(out, "board.toml") as file:
         tables = of_board(read_tables(names, only), str(keys["name"]))
@@ -166,13 +164,16 @@ def _warnings_of(profile: ProfileFit) -> tuple[str, ...]:
     return ("one row for each time: nothing is known of its scatter",) if profile.rms is None else ()
 
 
-def _check_files(measurements: Sequence[Path], kind: str, **written: Path | None) -> None:
-    files = NamedFiles()
-    files.add("FILE", list(measurements), roles.MEASUREMENTS)
-    files.add("type", kind, roles.BOARD)
+def _checked(files: Path | Sequence[Path], kind: str, **written: Path | None) -> list[Path]:
+    """Return the files of measurements as a list, once it is checked that none of them is written."""
+    measurements = [files] if isinstance(files, str | os.PathLike) else list(files)
+    named = NamedFiles()
+    named.add("FILE", measurements, roles.MEASUREMENTS)
+    named.add("type", kind, roles.BOARD)
     for argument, path in written.items():
-        files.add(argument, path, roles.OUTPUT)
-    files.check()
+        named.add(argument, path, roles.OUTPUT)
+    named.check()
+    return measurements
 
 
 def _file(path: Path | None, example: str) -> AbstractContextManager[WholeFile | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,6 +42,12 @@ class LeftOut:
     largest: float
     held: float
     half_width: float
+
+    @classmethod
+    def of(cls, errors: Sequence[float], held: Sequence[bool], half_widths: Sequence[float]) -> LeftOut:
+        """Return the summary of rows, each with its error, whether the others' range holds it, and that one's width."""
+        rows = len(errors)
+        return cls(math.fsum(errors) / rows, max(errors), sum(held) / rows, math.fsum(half_widths) / rows)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,6 +16,9 @@ from typing import NamedTuple
 FLOOR = 0.005
 """Least relative standard deviation between runs: what a file cannot show, such as the day or the room."""
 
+ONE_RUN = f"one run: nothing is known of the scatter between runs; ranges are those of the floor of {100 * FLOOR:g} %"
+"""What a user is told of data of one run."""
+
 _LEVEL = 0.95
 _NORMAL = 1.6448536269514722
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..common import InputError, format_bytes, plural
 from .constants import Evidence, Fitness, LeftOut
-from .intervals import Range, range_of
+from .intervals import ONE_RUN, Range, range_of
 from .messages import OTHER_UNIT, Messages, messages_of
 from .reading import Table, named
 from .robust import Fit, Floats, fit_times
@@ -181,7 +181,7 @@ def _left_out(messages: Messages, models: dict[str, LinkModel]) -> LeftOut | Non
     if len(models) < 2:
         return None
     errors: list[float] = []
-    held = 0
+    held: list[bool] = []
     widths: list[float] = []
     for run in models:
         rows = messages.of_run(run)
@@ -191,9 +191,9 @@ def _left_out(messages: Messages, models: dict[str, LinkModel]) -> LeftOut | Non
         by_run = np.array([model.times(left) for other, model in models.items() if other != run])
         for place, time in enumerate(left.times):
             interval = range_of([float(other) for other in by_run[:, place]])
-            held += int(interval.low <= time <= interval.high)
+            held.append(bool(interval.low <= time <= interval.high))
             widths.append(interval.half_width)
-    return LeftOut(float(np.mean(errors)), max(errors), held / len(errors), float(np.mean(widths)))
+    return LeftOut.of(errors, held, widths)
 
 
 _MOST_NAMED = 3
@@ -215,7 +215,7 @@ def _warnings(messages: Messages, model: LinkModel, fitted_runs: int) -> list[st
         told.append(f"not monotone: {falling[0]}{more}")
     runs = len(messages.runs)
     if runs == 1:
-        told.append("one run: nothing is known of the scatter between runs; ranges are those of the floor of 0.5 %")
+        told.append(ONE_RUN)
     elif fitted_runs < runs:
         told.append(
             f"ranges are those of {plural(fitted_runs, 'run')}: {runs - fitted_runs} more have fewer than"

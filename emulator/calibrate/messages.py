@@ -14,7 +14,7 @@ from .reading import MESSAGE_TIMES, Kind, Row, Table
 from .robust import Flags, Floats
 
 OTHER_UNIT = 100.0
-"""Times that differ more than so many times are in different units."""
+"""Ratio of two times of one message size above which their units differ."""
 
 _AGREE = 0.01
 _LEAST_LOOPS = 1.5

@@ -63,6 +63,11 @@ def fit_times(terms: Floats, times: Floats) -> Fit:
     return Fit(values, residuals, ~kept, _deviations(terms[kept] / modelled[kept, None], residuals[kept]))
 
 
+def robust_sigma(residuals: Floats, least: float) -> float:
+    """Return the standard deviation of residuals about zero by their median magnitude, `least` at least."""
+    return max(_MAD * float(np.median(np.abs(residuals))), least)
+
+
 def _values(terms: Floats, times: Floats) -> Floats:
     """Return the values of the terms under soft-L1, by Gauss-Newton steps from a fit of relative errors."""
     relative = terms / times[:, None]
@@ -76,7 +81,7 @@ def _values(terms: Floats, times: Floats) -> Floats:
         modelled = _above_zero(terms @ values)
         residuals: Floats = np.log(times) - np.log(modelled)
         if step < _SCALE_ROUNDS:
-            sigma = max(_MAD * float(np.median(np.abs(residuals))), 1e-12)
+            sigma = robust_sigma(residuals, 1e-12)
         roots = (1 + (residuals / sigma) ** 2) ** -0.25
         change = _least_squares(terms / modelled[:, None] * roots[:, None], residuals * roots, sizes)
         while (terms @ (values + change) < modelled / 4).any():
@@ -97,7 +102,7 @@ def _above_zero(times: Floats) -> Floats:
 
 
 def _outliers(residuals: Floats) -> Flags:
-    sigma = max(_MAD * float(np.median(np.abs(residuals))), _LEAST_SIGMA)
+    sigma = robust_sigma(residuals, _LEAST_SIGMA)
     outliers: Flags = np.abs(residuals) > OUTLIER_SIGMAS * sigma
     return outliers if outliers.mean() <= _MOST_OUTLIERS else np.zeros_like(outliers)
 
