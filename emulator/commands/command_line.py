@@ -384,19 +384,12 @@ def network(name: str | None, as_toml: bool, out: str | None, as_json: bool) -> 
 
     NAME is one of these, or a TOML or ONNX file.
     """
+    if name is None and (as_toml or as_json or out is not None):
+        raise click.UsageError("--toml, --out and --json need the NAME of a network")
     with starting():
-        from .network import describe_network, graph_as_json, list_networks, show_network
+        from .network import print_network
 
-    if name is None:
-        if as_toml or as_json or out is not None:
-            raise click.UsageError("--toml, --out and --json need the NAME of a network")
-        list_networks()
-    elif as_json:
-        graph_as_json(name)
-    elif as_toml or out is not None:
-        describe_network(name, out)
-    else:
-        show_network(name)
+    print_network(name, as_toml=as_toml, as_json=as_json, out=out)
 
 
 for command in defined_commands():

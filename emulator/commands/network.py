@@ -11,6 +11,22 @@ from ..network import Network, load_network, operator_graph, zoo
 from ..view import layer_rows, next_line, print_answer, table
 
 
+def print_network(name: str | None, *, as_toml: bool, as_json: bool, out: str | None) -> None:
+    """Print a network in the form that is asked for, or write its description; without a name, list all.
+
+    Raises:
+        InputError: there is no such network, or the file cannot be written.
+    """
+    if name is None:
+        list_networks()
+    elif as_json:
+        graph_as_json(name)
+    elif as_toml or out is not None:
+        describe_network(name, out)
+    else:
+        show_network(name)
+
+
 def list_networks() -> None:
     """Print a table of the networks that come with emuchain."""
     rows = []
