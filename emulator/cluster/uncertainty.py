@@ -82,8 +82,6 @@ def find_range(key: str, given: Iterable[ConstantRange]) -> ConstantRange:
         if entry.key == key:
             return entry
     kind = _CLASSES.get(key)
-    return (
-        ConstantRange(key, *EXACT, "data sheet")
-        if kind is None
-        else ConstantRange(key, *range_of_class(key, kind), kind)
-    )
+    if kind is None:
+        return ConstantRange(key, *EXACT, "data sheet")
+    return ConstantRange(key, *range_of_class(key, kind), kind)

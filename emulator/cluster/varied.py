@@ -33,7 +33,6 @@ BoardT = TypeVar("BoardT", bound=Board)
 
 def varied(cluster: Cluster, factor: Factor) -> Cluster:
     """Return a cluster with all constants of boards and links multiplied by their factors; counts stay."""
-
     over = cluster.own_interconnect
     if over is not None:
         over = dataclasses.replace(

@@ -15,7 +15,7 @@ NODES = st.integers(2, 60)
 
 
 def among(name: str, nodes: int) -> Topology:
-    """The topology of that name with so many nodes."""
+    """Return a topology by its name, for a number of nodes."""
     return Interconnect(1, 1, topology=topologies()[name]).among(nodes).topology
 
 

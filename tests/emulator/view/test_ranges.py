@@ -1,4 +1,4 @@
-"""The lines of a range, and the classes of constants in words."""
+"""How an answer prints its range, and names the classes of constants."""
 
 from emuchain.emulator.run import AnswerRange
 from emuchain.emulator.view import class_words, range_lines
