@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib.resources
 import os
 import pathlib
 from collections.abc import Iterable
@@ -17,7 +16,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"did you mean `{close[0]}`? " if close else ""
 
 
-_HERE = importlib.resources.files(__package__.rpartition(".")[0])
+_HERE = pathlib.Path(__file__).parents[1]
 
 
 def names(folder: str) -> list[str]:
@@ -36,7 +35,7 @@ def find(key: str, name: str, folder: str, endings: tuple[str, ...] = (".toml",)
     """
     known = names(folder)
     if name in known:
-        return pathlib.Path(str(_HERE / folder / f"{name}.toml"))
+        return _HERE / folder / f"{name}.toml"
     if name.lower().endswith(endings):
         return pathlib.Path(name)
     beside = [name + ending for ending in endings if os.path.isfile(name + ending)]

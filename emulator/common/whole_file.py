@@ -9,7 +9,6 @@ files beside it have ended, and it alone removes these files.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import pathlib
 import re
@@ -194,8 +193,11 @@ def touched(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
 def _name_beside(target: pathlib.Path) -> str:
     """Return the name after which those of the files beside a target are made."""
     name = os.fsencode(target.name)
-    too_long = len(name) > _LONGEST_NAME - len("..XXXXXXXX.partial")
-    return hashlib.sha256(name).hexdigest()[:32] if too_long else target.name
+    if len(name) <= _LONGEST_NAME - len("..XXXXXXXX.partial"):
+        return target.name
+    import hashlib  # here, since --help does without it
+
+    return hashlib.sha256(name).hexdigest()[:32]
 
 
 def _lock_of(target: pathlib.Path) -> pathlib.Path:
