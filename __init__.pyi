@@ -5,7 +5,8 @@ from .emulator.common import InputError
 from .emulator.data import Dataset, load_data
 from .emulator.network import Network, load_network
 from .emulator.plan import ChainPlan, PairPlan, Plan
-from .emulator.run import AnswerRange, Evaluation, PairSimulation, Results, Simulation, SteadyState, steady_state
+from .emulator.run import AnswerRange, Evaluation, PairSimulation, Results, Simulation, SteadyState
+from .emulator.run.steady_state import steady_state
 from .emulator.studies import Retiming
 
 __version__: str

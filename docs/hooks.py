@@ -10,6 +10,7 @@ import json
 import os
 import posixpath
 import re
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,10 +34,22 @@ _LINK = re.compile(r"\[(?P<text>(?:[^\[\]]|\[[^\[\]]*\])*)\]\((?P<path>[^)\s#:]+
 
 
 def on_config(config: Any) -> None:
-    """Let mkdocstrings find this checkout, whatever its name, as the package `emuchain`."""
+    """Let mkdocstrings find this checkout, whatever its name, as the package `emuchain`.
+
+    Of a package, mkdocstrings reads all modules; environments and tests in the checkout would be among them.
+    """
     packages = Path(tempfile.mkdtemp())
-    (packages / "emuchain").symlink_to(ROOT, target_is_directory=True)
+    package = packages / "emuchain"
+    package.mkdir()
+    for room in ROOT.glob("*/__init__.py"):
+        if room.parent.name != "tests":
+            (package / room.parent.name).symlink_to(room.parent, target_is_directory=True)
+    for file in [*ROOT.glob("*.py"), *ROOT.glob("*.pyi")]:
+        shutil.copy(file, package)  # a link would lead to the checkout
     config.plugins["mkdocstrings"].config.handlers["python"]["paths"] = [str(packages)]
+
+
+on_config.mkdocs_priority = 100  # type: ignore[attr-defined]  # before mkdocstrings takes its settings
 
 
 def on_files(files: Files, config: Any) -> None:
