@@ -46,7 +46,9 @@ def validate(
     runs: pathlib.Path | None,
     sensitivity: bool,
 ) -> None:
-    """Run a paper's claims: published, ours, deviation, verdict. PAPER is fpdeep, inceptionn, bapipe or farnn.
+    """Run a paper's claims: published, ours, deviation, verdict.
+
+    PAPER is fpdeep, inceptionn, bapipe or farnn; or hardware: boards and GPUs that no paper of these measures.
 
     The exit status is 0 whatever the verdicts.
     """

@@ -1,6 +1,6 @@
 """A sweep as a picture: the rate over the number of boards, with what limits it in shape and colour.
 
-A line for each combination of the other keys. Points whose data have no place are hollow; the knee has a ring.
+A line for each combination of the other keys, with the band of its range. Points whose data have no place are hollow; the knee has a ring.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _OTHER_MARKS = (("P", "#000000"), ("X", "#56b4e9"), ("*", "#f0e442"))
 _LINES: tuple[LineStyle, ...] = ("-", "--", ":", "-.")
 _GREY = "0.35"
 _GREYS = ("0.85", "0.7", "0.5", _GREY)
+_BAND = {"color": "0.5", "alpha": 0.2, "linewidth": 0}
 _MOST_LABELS = 8
 
 
@@ -70,6 +71,7 @@ def _draw_lines(axes: Axes, result: SweepResult, marks: dict[str, tuple[str, str
     lines = _lines(result)
     for place, ((series, *_), style) in enumerate(lines):
         axes.plot(*_columns(series), zorder=2 + place / len(lines), **style)
+        _draw_band(axes, series)
     for series in result.series:
         for kind, (shape, colour) in marks.items():
             for fits, face in ((True, colour), (False, "white")):
@@ -80,6 +82,14 @@ def _draw_lines(axes: Axes, result: SweepResult, marks: dict[str, tuple[str, str
         _mark_memory(axes, series)
     _scale(axes, result)
     axes.set_xlabel("boards" if along == "devices" and _one_chain(result) else along)
+
+
+def _draw_band(axes: Axes, series: Series) -> None:
+    """Draw the range of each rate, from point to point."""
+    rows = [row for row in series.rows if row.get("range_low") is not None]
+    if rows:
+        low, high = ([row[key] for row in rows] for key in ("range_low", "range_high"))
+        axes.fill_between([row[series.along] for row in rows], low, high, **_BAND)
 
 
 def _lines(result: SweepResult) -> list[tuple[list[Series], dict[str, Any]]]:
@@ -181,8 +191,9 @@ def _title(result: SweepResult) -> str:
 
 
 def _add_legends(axes: Axes, result: SweepResult, marks: dict[str, tuple[str, str]]) -> None:
-    """Explain shapes and colours, hollow marks, and lines."""
+    """Explain shapes and colours, hollow marks, lines, and the band."""
     from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
     handles = [
         Line2D([], [], linestyle="none", marker=shape, color=colour, label=f"{kind} limits")
@@ -193,4 +204,6 @@ def _add_legends(axes: Axes, result: SweepResult, marks: dict[str, tuple[str, st
         handles.append(Line2D([], [], linestyle="none", marker="o", color=_GREY, markerfacecolor="white", label=label))
     if len(result.series) > 1:
         handles += [Line2D([], [], label=_label(alike), **style) for alike, style in _lines(result)[:_MOST_LABELS]]
+    if any(row.get("range_low") is not None for row in result.rows) and result.series:
+        handles.append(Patch(label="range, 90 %", **_BAND))
     axes.legend(handles=handles, fontsize="small", loc="best")
