@@ -23,6 +23,7 @@ from .named import (
     NETWORK,
     OPTIMIZER,
     OUTPUT,
+    PROFILE,
     RTL,
     SCHEDULE,
     WAVES,
@@ -148,6 +149,12 @@ def run_command(ranks: int, restarts: int, arguments: tuple[str, ...]) -> int:
     metavar="N",
     help="Images of an epoch in the steady state.  [default: those of the data set; in JSON ImageNet's 1281167]",
 )
+@click.option(
+    "--profile",
+    type=PROFILE,
+    metavar="FILE.toml",
+    help="Measured times of layers, on boards that take actions as a whole.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--plot", type=OUTPUT, metavar="FILE.png", help="Draw how busy engines and links are.")
 @full_option
@@ -160,6 +167,7 @@ def simulate(
     flags: dict[str, Any],
     what_if: tuple[str, ...],
     epoch_images: int | None,
+    profile: str | None,
     as_json: bool,
     plot: str | None,
     full: bool,
@@ -172,7 +180,11 @@ def simulate(
     picosecond. With --samples, no data is needed. With several numbers of --devices, prints what `sweep` finds.
     """
     if is_range(flags):
-        alone = {"--what-if": what_if, **{f"--{key.replace('_', '-')}": value for key, value in trace.items()}}
+        alone = {
+            "--what-if": what_if,
+            "--profile": profile,
+            **{f"--{key.replace('_', '-')}": value for key, value in trace.items()},
+        }
         return sweep_devices(
             session,
             config_file,
@@ -187,7 +199,8 @@ def simulate(
     with starting():
         from .simulate import run_simulation
 
-    run_simulation(config_file, flags, what_if, epoch_images, as_json, full, trace, plot, ranged)
+    measured = None if profile is None else pathlib.Path(profile)
+    run_simulation(config_file, flags, what_if, epoch_images, as_json, full, trace, plot, ranged, measured)
     return 0
 
 

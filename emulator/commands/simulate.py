@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...comm.exchange import step_sizes
-from ..common import IMAGENET_IMAGES, format_time_ps, number, percent, plural
+from ..common import IMAGENET_IMAGES, InputError, format_time_ps, number, percent, plural
 from ..config import blaming, load_config
 from ..plan import describe_devices, epoch_samples, idle_settings, long_work, make_plan
 from ..run import (
@@ -85,6 +86,7 @@ def run_simulation(
     trace: Mapping[str, str | None],
     plot: str | None = None,
     ranged: bool = True,
+    profile: pathlib.Path | None = None,
 ) -> None:
     """Simulate as configured and print an answer and tables, or JSON; with `what_if`, compare with these values.
 
@@ -92,6 +94,7 @@ def run_simulation(
     network's data set, or none where that is not known, and JSON has one of ImageNet.
 
     The steady state is drawn into the file `plot`, if one is given. If it is `ranged`, the answer says how sure it is.
+    `profile` is a file with measured times of the layers.
 
     Raises:
         InputError: the configuration, `what_if` or `trace` is invalid.
@@ -99,15 +102,18 @@ def run_simulation(
     with blaming(config_file, flags):
         config = load_config(config_file, flags)
         if config.schedule.offload is not None:
+            if profile is not None:
+                raise InputError("`--profile`: times of layers on a chain of boards; leave it out on a GPU or a pair")
             simulate_pair(config, flags, what_if, as_json, trace, plot, ranged)
             return
     alternative, traced = parse_what_if(what_if), TraceRequest.of(**trace)
     with traced or contextlib.nullcontext(), picture_file(plot, "--plot") as picture:
-        run = _run(config_file, flags, {}, traced, ranged=ranged)
+        run = _run(config_file, flags, {}, profile, traced, ranged=ranged)
         tell_notes(idle_settings(run.simulation.plan))
-        other = (
-            _run(config_file, {**flags, **alternative.config}, alternative.cluster, ranged=ranged) if what_if else None
-        )
+        other = None
+        if what_if:
+            changed = {**flags, **alternative.config}
+            other = _run(config_file, changed, alternative.cluster, profile, ranged=ranged)
         known = epoch_images or run.simulation.plan.network.epoch_images
         counted = epoch_images or IMAGENET_IMAGES
         rows = compare_runs(run[:2], other[:2], counted) if other else []
@@ -139,6 +145,7 @@ def _run(
     config_file: str | None,
     flags: dict[str, Any],
     cluster_changes: dict[str, object],
+    profile: pathlib.Path | None,
     trace: TraceRequest | None = None,
     *,
     ranged: bool,
@@ -148,7 +155,7 @@ def _run(
         with phases(
             f"mapping {config.network} on {plural(config.devices or 1, 'device')}, and its steady pipeline"
         ) as show:
-            plan = make_plan(config, 1, cluster_changes, timing_only=True)
+            plan = make_plan(config, 1, cluster_changes, timing_only=True, profile=profile)
             samples = epoch_samples(plan)
             warning = long_work(config, plan.network, samples, numbers=False)
             if warning is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import pathlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from ..data import Reading
 from ..faults import Faults, left_alive
 from ..mapping import COPIES, partition, partition_layers
 from ..network import Network
+from ..profile import Profile, check_profile, load_profile
 from ..schedule import Engines, EpochShape, Machine, Staleness, dry_run
 from ..timing import Timing
 from .by_rate import Settled, place_by_rate, settle
@@ -56,6 +58,7 @@ def make_plan(
     network: Network | None = None,
     cluster: Cluster | None = None,
     timing_only: bool = False,
+    profile: pathlib.Path | None = None,
 ) -> ChainPlan:
     """Derive the plan from a configuration and dry-run its schedule.
 
@@ -66,6 +69,7 @@ def make_plan(
         network, cluster: used in place of those that the configuration names.
         timing_only: whether nothing will be trained. Times of rows do not depend on micro-batches, so the dry run may
             then take those that `simulate` does: as large as the mini-batch.
+        profile: a file with measured times of the layers, for boards that take actions as a whole.
 
     Raises:
         InputError: something in the configuration, or in a file that it names, is invalid.
@@ -87,23 +91,38 @@ def make_plan(
     cluster = dataclasses.replace(cluster, parameter_copies=copies)
     check_updates(config)
     faults = faults_of(config, cluster)
-    plan = _plan_of(config, ranks, network, cluster, faults, timing_only)
+    measured = None
+    if profile is not None:
+        measured = load_profile(profile, network, config.precision)
+        check_profile(measured, network, cluster.boards, str(profile))
+    plan = _plan_of(config, ranks, network, cluster, faults, timing_only, measured)
     if not faults.deaths:
         return plan
     check_deaths(faults, plan)
-    return dataclasses.replace(plan, survivors=tuple(_survivors(plan, cluster, timing_only)))
+    return dataclasses.replace(plan, survivors=tuple(_survivors(plan, cluster, timing_only, measured)))
 
 
 def _plan_of(
-    config: Config, ranks: int, network: Network, cluster: Cluster, faults: Faults, timing_only: bool
+    config: Config,
+    ranks: int,
+    network: Network,
+    cluster: Cluster,
+    faults: Faults,
+    timing_only: bool,
+    profile: Profile | None = None,
 ) -> ChainPlan:
     """Return the plan of a chain, or of several, on a cluster whose boards have one stage each."""
     data_parallel, devices = replicate(config, ranks)
     machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
     if chunks > 1:
         check_chunks(config, network, devices, chunks)
+    if machine is None and profile is not None:
+        raise InputError(
+            "`--profile`: has times of whole layers, and these boards stream rows through engines of their own; give"
+            " `--engines turns` or `shared`, or a cluster that has them"
+        )
     making = _Making(
-        config, network, folded(cluster, devices, chunks, machine), data_parallel, devices, chunks, timing_only
+        config, network, folded(cluster, devices, chunks, machine), data_parallel, devices, chunks, timing_only, profile
     )
     plan = making.of_rows() if machine is None else making.of_actions(machine)
     check_faults(faults, config, plan.mapping, data_parallel.replicas, devices)
@@ -123,7 +142,7 @@ def planned_on(plan: ChainPlan, cluster: Cluster) -> ChainPlan:
     ).of_rows()
 
 
-def _survivors(plan: ChainPlan, cluster: Cluster, timing_only: bool) -> Iterator[ChainPlan]:
+def _survivors(plan: ChainPlan, cluster: Cluster, timing_only: bool, profile: Profile | None) -> Iterator[ChainPlan]:
     """Yield the plan after each death, on the boards of `cluster` that are left.
 
     Raises:
@@ -134,7 +153,8 @@ def _survivors(plan: ChainPlan, cluster: Cluster, timing_only: bool) -> Iterator
         alive = left_alive(boards, faults.in_order[:count])
         config = plan.config.model_copy(update={"devices": len(alive)})
         try:
-            yield _plan_of(config, 1, plan.network, cluster.among(alive), faults.among(alive), timing_only)
+            left = cluster.among(alive), faults.among(alive)
+            yield _plan_of(config, 1, plan.network, *left, timing_only, profile)
         except InputError as error:
             raise InputError(f"`faults.deaths`: without the board that dies at {death.at_us:g} us: {error}") from None
 
@@ -150,6 +170,7 @@ class _Making:
     devices: int
     chunks: int
     timing_only: bool
+    profile: Profile | None = None
 
     @property
     def batch(self) -> int:
@@ -178,7 +199,8 @@ class _Making:
                 f"`schedule` = {kind.name!r}: splits micro-batches where its weights change, but shared engines take"
                 " whole ones; should be one such as 'fbp-as' or 'sync'"
             )
-        stages = stages_on_boards(self.network, self.cluster, self.config, machine, self._mini_batch())
+        shape = self._mini_batch()
+        stages = stages_on_boards(self.network, self.cluster, self.config, machine, shape, self.profile)
         if kind.aligned:
             none = Staleness((0,) * self.batch, (0,) * self.batch)
             steady = SteadyPipeline((none,) * self.devices, stages.kept_samples, 0)

@@ -16,7 +16,17 @@ from ..explore import Demand, Pieces, filled_cut, fits_at_all
 from ..explore import partition as find_partition
 from ..mapping import COPIES, Mapping, Stream, partition_layers
 from ..network import Network
-from ..profile import BoardStage, BoardStages, DataBytes, DoesNotFit, board_stage, streams_bytes
+from ..profile import (
+    BoardStage,
+    BoardStages,
+    DataBytes,
+    DoesNotFit,
+    MeasuredBoardStages,
+    Profile,
+    board_stage,
+    measured_stage,
+    streams_bytes,
+)
 from ..schedule import EpochShape, Kind, Machine, ScheduleKind, StageCosts, Staleness, kept_micro_batches, weight_copies
 
 if TYPE_CHECKING:
@@ -30,7 +40,8 @@ class PlannedStages:
     """The stages of a mapping on boards that take actions as a whole.
 
     By stage, `kept_samples` are the most samples whose features are kept, and `weight_copies` the most versions of the
-    weights. Micro-batches are of `samples` samples, and a parameter takes `parameter_copies` arrays.
+    weights. Micro-batches are of `samples` samples, and a parameter takes `parameter_copies` arrays. With a `profile`,
+    times are those that it has of the layers.
     """
 
     mapping: Mapping
@@ -42,6 +53,7 @@ class PlannedStages:
     samples: int
     number: NumberFormat = FP32
     parameter_copies: int = COPIES
+    profile: Profile | None = None
 
     def message_bytes(self, streams: Iterable[Stream], samples: int) -> int:
         """Return the bytes of a message with `samples` samples of some streams."""
@@ -68,7 +80,7 @@ class PlannedStages:
         """Return a stage on its board, for a micro-batch of `samples` samples; see `costs`."""
         key = stage, samples
         if key not in self._found:
-            self._found[key] = board_stage(
+            planned = board_stage(
                 self.mapping.devices[stage],
                 self.boards[stage],
                 samples,
@@ -78,6 +90,9 @@ class PlannedStages:
                 number=self.number,
                 copies=self.parameter_copies,
             )
+            if self.profile is not None:
+                planned = measured_stage(planned, self.profile.by_layer(self.boards[stage].name, samples))
+            self._found[key] = planned
         return self._found[key]
 
     @functools.cached_property
@@ -86,7 +101,12 @@ class PlannedStages:
 
 
 def stages_on_boards(
-    network: Network, cluster: Cluster, config: Config, machine: Machine, epoch: EpochShape
+    network: Network,
+    cluster: Cluster,
+    config: Config,
+    machine: Machine,
+    epoch: EpochShape,
+    profile: Profile | None = None,
 ) -> PlannedStages:
     """Cut a network into stages on boards that take actions as a whole, so that the slowest is as fast as possible.
 
@@ -96,6 +116,7 @@ def stages_on_boards(
         config: says whether stages are of whole layers or of channels, and whether memory is modelled.
         machine: how boards and links work.
         epoch: what the schedule is made for.
+        profile: times of all layers on all boards, which take the place of the boards' own.
 
     Raises:
         InputError: there are more stages than layers or channels, or a board's memory is too small.
@@ -109,7 +130,11 @@ def stages_on_boards(
         boards = [dataclasses.replace(board, on_chip_memory_bytes=_UNLIMITED) for board in boards]  # type: ignore[type-var]  # all kinds are dataclasses
     size = min(epoch.micro_batch, epoch.batch)
     kept, copies = _kept(config.schedule, epoch, machine.frees_features)
-    pieces = BoardStages(network, boards, size, config.precision, cluster.parameter_copies)
+    values = size, config.precision, cluster.parameter_copies
+    if profile is None:
+        pieces = BoardStages(network, boards, *values)
+    else:
+        pieces = MeasuredBoardStages(network, boards, *values, profile=profile)
 
     if config.stages == "layers":
         mapping = _between_layers(network, cluster, pieces, kept, copies)
@@ -117,8 +142,7 @@ def stages_on_boards(
         links = [cluster.link_at(link) for link in range(count - 1)]
         mapping = _within_layers(network, pieces, links, Demand(kept, weight_copies=copies))
     kept_samples = tuple(size * count_kept for count_kept in kept)
-    arrays = config.precision, cluster.parameter_copies
-    planned = PlannedStages(mapping, tuple(boards), machine, epoch.chunks, kept_samples, copies, size, *arrays)
+    planned = PlannedStages(mapping, tuple(boards), machine, epoch.chunks, kept_samples, copies, *values, profile)
     for stage in range(count):
         planned.costs(stage, size)
     return planned

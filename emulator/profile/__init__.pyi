@@ -1,3 +1,4 @@
+from .measured import MeasuredBoardStages, check_profile, measured_stage
 from .on_chip import Data, DataBytes, PartNeeds, Phases, boundary_bytes, cut_bytes, streams_bytes
 from .profile import LayerProfile, LayerTimes, Profile
 from .profile_files import DeviceTable, LayerTable, ProfileDescription, TimesTable, load_graph, load_profile
@@ -15,6 +16,7 @@ __all__ = [
     "LayerProfile",
     "LayerTable",
     "LayerTimes",
+    "MeasuredBoardStages",
     "PartNeeds",
     "Phases",
     "Profile",
@@ -24,9 +26,11 @@ __all__ = [
     "TimesTable",
     "board_stage",
     "boundary_bytes",
+    "check_profile",
     "cut_bytes",
     "load_graph",
     "load_profile",
+    "measured_stage",
     "stage_of_needs",
     "streams_bytes",
 ]

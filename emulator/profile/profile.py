@@ -68,6 +68,10 @@ class Profile:
         nearest = min(measured, key=lambda size: (abs(size - samples), size))
         return [layer.times[kind, nearest].scaled(samples, nearest) for layer in self.layers]
 
+    def by_layer(self, kind: str, samples: int) -> dict[str, LayerTimes]:
+        """Return the same times by the names of the layers."""
+        return {layer.name: times for layer, times in zip(self.layers, self.times(kind, samples), strict=True)}
+
     def whole_ps(self, kind: str, samples: int) -> int:
         """Return the time of the whole network on one device of a kind: T_n of BaPipe's equation (1)."""
         return sum(layer.forward_ps + layer.backward_ps for layer in self.times(kind, samples))

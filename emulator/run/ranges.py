@@ -153,9 +153,10 @@ def pair_range(plan: PairPlan) -> AnswerRange:
 
 
 def _acting(plan: ChainPlan) -> tuple[ConstantRange, ...]:
-    """Return the constants that times of boards follow that take actions as a whole."""
-    cluster = plan.cluster
-    entries = [cluster.range_of(key, device) for device in range(plan.devices) for key in (*CLOCK, MEMORY)]
+    """Return the constants that times of boards follow that take actions as a whole; measured layers follow none."""
+    cluster, measured = plan.cluster, isinstance(plan.stages, PlannedStages) and plan.stages.profile is not None
+    of_boards = () if measured else (*CLOCK, MEMORY)
+    entries = [cluster.range_of(key, device) for device in range(plan.devices) for key in of_boards]
     entries += [cluster.range_of(key) for key in (BANDWIDTH, LATENCY) if plan.devices > 1]
     return tuple(dict.fromkeys(entries))
 

@@ -1,6 +1,7 @@
 """A sweep as a picture: the rate over the number of boards, with what limits it in shape and colour.
 
-A line for each combination of the other keys, with the band of its range. Points whose data have no place are hollow; the knee has a ring.
+A line for each combination of the other keys, with the band of its range. Points whose data have no place are hollow;
+the knee has a ring.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from .findings import limiting_kind
 from .result import Series, SweepResult
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 LineStyle: TypeAlias = Literal["-", "--", ":", "-."]
@@ -33,7 +35,7 @@ _OTHER_MARKS = (("P", "#000000"), ("X", "#56b4e9"), ("*", "#f0e442"))
 _LINES: tuple[LineStyle, ...] = ("-", "--", ":", "-.")
 _GREY = "0.35"
 _GREYS = ("0.85", "0.7", "0.5", _GREY)
-_BAND = {"color": "0.5", "alpha": 0.2, "linewidth": 0}
+_BAND: dict[str, Any] = {"color": "0.5", "alpha": 0.2, "linewidth": 0}
 _MOST_LABELS = 8
 
 
@@ -195,7 +197,7 @@ def _add_legends(axes: Axes, result: SweepResult, marks: dict[str, tuple[str, st
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    handles = [
+    handles: list[Artist] = [
         Line2D([], [], linestyle="none", marker=shape, color=colour, label=f"{kind} limits")
         for kind, (shape, colour) in marks.items()
     ]
