@@ -20,7 +20,7 @@ from ..plan import (
     place_on_chip,
     smallest_cluster,
 )
-from ..run import cause_of, rate_range, steady_state
+from ..run import bound_range, cause_of, rate_range, steady_state
 from ..view import (
     Line,
     cause_as_json,
@@ -39,6 +39,7 @@ from ..view import (
     range_lines,
     rate_line,
     say,
+    stage_bound,
     stage_bound_lines,
     stage_rows,
     stages_as_json,
@@ -88,7 +89,7 @@ def _show(
         plan = make_plan(config, 1)
         tell_notes(idle_settings(plan))
         if not plan.times_rows:
-            _show_stages(plan, flags, as_json, picture)
+            _show_stages(plan, flags, as_json, picture, ranged)
             return
         show(f"laying out {plural(plan.devices, 'device')}")
         layout = plan.layout()
@@ -114,17 +115,21 @@ def _show(
         say(_remedies(plan))
 
 
-def _show_stages(plan: ChainPlan, flags: dict[str, Any], as_json: bool, picture: WholeFile | None) -> None:
+def _show_stages(
+    plan: ChainPlan, flags: dict[str, Any], as_json: bool, picture: WholeFile | None, ranged: bool
+) -> None:
     """Print the stages of boards that take actions as a whole."""
     assert plan.stages is not None
     if picture is not None:
         plan.needs_rows("`--plot`")
+    sure = bound_range(plan, stage_bound(plan)) if ranged else None
     if as_json:
-        print(json.dumps({"mapping": str(plan.mapping).splitlines(), **stages_as_json(plan.stages)}, indent=2))
+        said = {"mapping": str(plan.mapping).splitlines(), **stages_as_json(plan.stages)}
+        print(json.dumps({**said, **({} if sure is None else sure.to_dict())}, indent=2))
         return
     print_answer(
         [
-            *stage_bound_lines(plan),
+            *stage_bound_lines(plan, sure),
             memory_line(plan, 0),
             weights_line(plan),
             next_line(command_line("simulate", None, {**flags, "samples": _SAMPLES})),

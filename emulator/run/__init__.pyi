@@ -7,12 +7,14 @@ from .placement import Placement, check_needs, needed_bytes
 from .ranges import (
     AnswerRange,
     Slopes,
+    bound_range,
     by_slopes,
     drawn_range,
     pair_range,
     rate_range,
     roofs_of,
     run_range,
+    slope_roofs,
     steady_range,
 )
 from .recorder import Recorder
@@ -85,6 +87,7 @@ __all__ = [
     "Weights",
     "WeightsFile",
     "WiderLinks",
+    "bound_range",
     "by_slopes",
     "cause_of",
     "check_needs",
@@ -117,6 +120,7 @@ __all__ = [
     "safetensors_image",
     "segments_of",
     "simulate",
+    "slope_roofs",
     "steady_period_ps",
     "steady_range",
     "steady_state",

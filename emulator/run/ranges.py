@@ -87,6 +87,45 @@ def roofs_of(plan: ChainPlan) -> Roofs:
     return Roofs.of([*load_parts(plan.timing), *_exchange_parts(plan), *latency], plan.data_parallel.replicas)
 
 
+def slope_roofs(plan: ChainPlan | PairPlan) -> Roofs:
+    """Return one roof in place of many: the time of a mini-batch whose actions or tasks are timed, by its slopes.
+
+    A time that is the longest of several ways is close to linear in the constants near the middle of their ranges, and
+    a slope costs one timing, where a draw would, too.
+    """
+    if isinstance(plan, PairPlan):
+        constants, on_cluster = _acting_in_pairs(plan), _pair_times(plan)
+    else:
+        constants, on_cluster = _acting(plan), _action_times(plan)
+    cluster = plan.cluster
+
+    def time_ps(given: Given) -> float:
+        return on_cluster(varied(cluster, lambda entry: given.get(entry, 1.0)))
+
+    by_constant = by_slopes(constants, time_ps)
+    parts: dict[tuple[ConstantRange, ...], float] = {
+        (entry,): slope_ps / middle(entry) if slows(entry.key) else slope_ps * middle(entry)
+        for entry, slope_ps in by_constant.slopes_ps.items()
+    }
+    parts[()] = by_constant.middle_ps - sum(by_constant.slopes_ps.values())
+    return Roofs.of([parts])
+
+
+def bound_range(plan: ChainPlan, rate: float) -> AnswerRange:
+    """Return the range of the rate that the slowest board allows, where boards take actions as a whole."""
+    stages = plan.stages
+    assert isinstance(stages, PlannedStages)
+
+    def time_ps(cluster: Cluster) -> float:
+        work_ps = [0] * plan.devices
+        varied_stages = _stages_on(stages, cluster)
+        for stage in range(plan.stage_count):
+            work_ps[stage % plan.devices] += varied_stages.costs(stage, stages.samples).work_ps
+        return max(work_ps)
+
+    return _timed(plan.cluster, _acting(plan), time_ps).times(rate)
+
+
 def rate_range(plan: ChainPlan, rate: float | None = None) -> AnswerRange:
     """Return the range of a plan's steady rate; of `rate`, which is taken to follow it, if that is given."""
     if not plan.times_rows:
@@ -145,11 +184,16 @@ class Slopes:
 
 def pair_range(plan: PairPlan) -> AnswerRange:
     """Return the range of the rate of a GPU, alone or with an FPGA, in multiples of its rate."""
+    return _timed(plan.cluster, _acting_in_pairs(plan), _pair_times(plan))
+
+
+def _pair_times(plan: PairPlan) -> Callable[[Cluster], float]:
+    """Return what times a mini-batch of a pair, on a cluster with other constants."""
 
     def time_ps(cluster: Cluster) -> float:
         return make_pair_plan(plan.config, network=plan.network, cluster=cluster).times.mini_batch_ps
 
-    return _timed(plan.cluster, _acting_in_pairs(plan), time_ps)
+    return time_ps
 
 
 def _acting(plan: ChainPlan) -> tuple[ConstantRange, ...]:
@@ -234,20 +278,22 @@ def _action_times(plan: ChainPlan) -> Callable[[Cluster], float]:
     alone = plan.hurt_by(Faults()).with_epochs(1)
 
     def time_ps(cluster: Cluster) -> float:
-        stages = alone.stages
-        assert isinstance(stages, PlannedStages)
-        timed = dataclasses.replace(
-            stages,
-            boards=tuple(
-                # a board of a stage may have another memory than its cluster's, where memory is ignored
-                dataclasses.replace(board, on_chip_memory_bytes=own.on_chip_memory_bytes)  # type: ignore[type-var]  # all kinds are dataclasses
-                for board, own in zip(map(cluster.board, range(len(stages.boards))), stages.boards, strict=True)
-            ),
-        )
+        assert isinstance(alone.stages, PlannedStages)
+        timed = _stages_on(alone.stages, cluster)
         timing = Timing.of_stages(alone.mapping, cluster, timed)
         return simulate(dataclasses.replace(alone, cluster=cluster, timing=timing), alone.config.batch).virtual_time_ps
 
     return time_ps
+
+
+def _stages_on(stages: PlannedStages, cluster: Cluster) -> PlannedStages:
+    """Return stages on the boards of a cluster with other constants."""
+    boards = tuple(
+        # a board of a stage may have another memory than its cluster's, where memory is ignored
+        dataclasses.replace(board, on_chip_memory_bytes=own.on_chip_memory_bytes)  # type: ignore[type-var]  # all kinds are dataclasses
+        for board, own in zip(map(cluster.board, range(len(stages.boards))), stages.boards, strict=True)
+    )
+    return dataclasses.replace(stages, boards=boards)
 
 
 def _draws(drawn: Mapping[ConstantRange, Floats]) -> Iterator[dict[ConstantRange, float]]:

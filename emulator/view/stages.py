@@ -6,9 +6,10 @@ from typing import Any
 
 from ..common import format_bytes, format_time_ps, number, percent, plural
 from ..plan import ChainPlan, PlannedStages
-from ..run import Usage, is_waiting
+from ..run import AnswerRange, Usage, is_waiting
 from ..schedule import Engines, StageCosts, Transport, pipelines
 from .answer import Line, title_of
+from .ranges import range_lines
 from .table import table
 
 _ENGINES = {
@@ -66,19 +67,31 @@ def order_line(plan: ChainPlan) -> list[Line]:
     ]
 
 
-def stage_bound_lines(plan: ChainPlan) -> list[Line]:
+def stage_bound(plan: ChainPlan) -> float:
     """Return the rate that a plan's slowest device allows, whatever the order of its actions."""
     assert plan.stages is not None
-    work = [0] * plan.devices
-    for stage in range(plan.stage_count):
-        work[stage % plan.devices] += _costs(plan, stage).work_ps
-    slowest = max(range(plan.devices), key=lambda device: (work[device], -device))
-    rate = plan.data_parallel.replicas * plan.stages.samples * 1e12 / work[slowest]
-    takes = format_time_ps(work[slowest])
+    return plan.data_parallel.replicas * plan.stages.samples * 1e12 / max(_works_ps(plan))
+
+
+def stage_bound_lines(plan: ChainPlan, sure: AnswerRange | None = None) -> list[Line]:
+    """Return the rate that a plan's slowest device allows, how sure it is, and the device."""
+    assert plan.stages is not None
+    works_ps = _works_ps(plan)
+    slowest = max(range(plan.devices), key=lambda device: (works_ps[device], -device))
+    takes, rate = format_time_ps(works_ps[slowest]), number(stage_bound(plan))
     return [
-        Line(f"{title_of(plan)}: at most {number(rate)} {plan.network.sample_noun}s/s with this cut, in any order"),
+        Line(f"{title_of(plan)}: at most {rate} {plan.network.sample_noun}s/s with this cut, in any order"),
+        *range_lines(sure),
         Line(f"limit: device {slowest}, {takes} for F and B of a micro-batch of {plan.stages.samples}"),
     ]
+
+
+def _works_ps(plan: ChainPlan) -> list[int]:
+    """Return the times of F and B of a micro-batch, by device."""
+    works_ps = [0] * plan.devices
+    for stage in range(plan.stage_count):
+        works_ps[stage % plan.devices] += _costs(plan, stage).work_ps
+    return works_ps
 
 
 def busy_shares(plan: ChainPlan, usage: Usage) -> list[float]:

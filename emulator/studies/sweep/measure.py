@@ -18,7 +18,7 @@ import numpy as np
 from ...common import InputError
 from ...config import settings_config
 from ...plan import ChainPlan, PairPlan, make_pair_plan, make_plan
-from ...run import SteadyState, is_waiting, limiting_kind, roofs_of, simulate, steady_state
+from ...run import SteadyState, is_waiting, limiting_kind, roofs_of, simulate, slope_roofs, steady_state
 from ...timing import HIGHEST, LOWEST, Roofs
 from ...timing.pair import Resource
 from .space import Point
@@ -88,12 +88,15 @@ def measure(task: tuple[Point, int, bool]) -> Measured:
     try:
         config = settings_config(point.settings)
         if config.schedule.offload is not None:
-            return _of_pair(make_pair_plan(config, network=point.network, cluster=point.cluster), epoch_images)
+            pair = make_pair_plan(config, network=point.network, cluster=point.cluster)
+            of_point = _of_pair(pair, epoch_images)
+            return _with_range(of_point, slope_roofs(pair)) if ranged else of_point
         plan = make_plan(config, 1, network=point.network, cluster=point.cluster, timing_only=True)
         if plan.times_rows:
             of_point = _figures(plan, steady_state(plan), epoch_images)
             return _with_range(of_point, roofs_of(plan)) if ranged else of_point
-        return _of_actions(plan, epoch_images)
+        of_point = _of_actions(plan, epoch_images)
+        return _with_range(of_point, slope_roofs(plan)) if ranged else of_point
     except InputError as error:
         return Measured(error=_line(str(error)))
     except Exception as error:

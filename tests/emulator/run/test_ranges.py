@@ -12,7 +12,7 @@ import pytest
 import emuchain
 from emuchain.emulator.cluster import ConstantRange, varied
 from emuchain.emulator.plan import ChainPlan, exchange_loads
-from emuchain.emulator.run import rate_range, roofs_of, run_range, simulate
+from emuchain.emulator.run import bound_range, rate_range, roofs_of, run_range, simulate, slope_roofs, steady_range
 from emuchain.emulator.timing import Roofs, loads_of, slows, varied_timing
 
 UNCERTAIN = ("link.bandwidth_gbps", "link.latency_ns", "board.clock_mhz", "board.off_chip_gbytes_per_s")
@@ -159,3 +159,29 @@ def test_loads_that_another_exceeds_in_all_are_left_out() -> None:
     clock, link = ((ConstantRange(key, 0.9, 1.1, "assumed"),) for key in ("board.clock_mhz", "link.bandwidth_gbps"))
     roofs = Roofs.of([{clock: 3.0}, {clock: 5.0}, {link: 4.0}, {clock: 5.0, link: 1.0}])
     assert sorted(roofs.rows_ps) == [(0.0, 4.0), (5.0, 1.0)]
+
+
+ACTIONS = [
+    {"network": "quick-cifar", "devices": 3, "schedule": "gpipe", "engines": "turns"},
+    {"network": "vgg16-cifar", "devices": 4, "schedule": "1f1b-as", "engines": "turns"},
+    {"network": "quick-cifar", "devices": 2, "schedule": "fbp-as", "engines": "shared"},
+]
+
+
+@pytest.mark.parametrize("case", ACTIONS)
+def test_slopes_of_actions_are_close_to_draws_that_are_timed(case: Mapping[str, Any]) -> None:
+    plan = plan_of(case, cluster(0.1))
+    by_slopes, timed = steady_range(slope_roofs(plan)), rate_range(plan)
+    assert (by_slopes.low, by_slopes.high) == pytest.approx((timed.low, timed.high), rel=0.015)
+    assert by_slopes.classes == timed.classes
+    exact = plan_of(case, cluster())
+    assert slope_roofs(exact).constants == ()
+    assert steady_range(slope_roofs(exact)).low == steady_range(slope_roofs(exact)).high == 1
+
+
+@pytest.mark.parametrize("case", ACTIONS)
+def test_the_bound_of_actions_holds_the_nominal_rate(case: Mapping[str, Any]) -> None:
+    bound = bound_range(plan_of(case, cluster(0.1)), 100.0)
+    assert 80 < bound.low < 100 < bound.high < 120 and bound.by_timing
+    point = bound_range(plan_of(case, cluster()), 100.0)
+    assert point.low == point.high == 100
