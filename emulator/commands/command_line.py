@@ -23,7 +23,6 @@ from .named import (
     NETWORK,
     OPTIMIZER,
     OUTPUT,
-    PROFILE,
     RTL,
     SCHEDULE,
     WAVES,
@@ -32,6 +31,7 @@ from .named import (
     CountOrRange,
     FileGroup,
     cluster_option,
+    profile_option,
 )
 from .session import Session
 from .sweep import is_range, sweep_devices
@@ -149,12 +149,7 @@ def run_command(ranks: int, restarts: int, arguments: tuple[str, ...]) -> int:
     metavar="N",
     help="Images of an epoch in the steady state.  [default: those of the data set; in JSON ImageNet's 1281167]",
 )
-@click.option(
-    "--profile",
-    type=PROFILE,
-    metavar="FILE.toml",
-    help="Measured times of layers, on boards that take actions as a whole.",
-)
+@profile_option("FILE.toml", "Measured times of layers, on boards that take actions as a whole.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--plot", type=OUTPUT, metavar="FILE.png", help="Draw how busy engines and links are.")
 @full_option
@@ -180,11 +175,8 @@ def simulate(
     picosecond. With --samples, no data is needed. With several numbers of --devices, prints what `sweep` finds.
     """
     if is_range(flags):
-        alone = {
-            "--what-if": what_if,
-            "--profile": profile,
-            **{f"--{key.replace('_', '-')}": value for key, value in trace.items()},
-        }
+        traces = {f"--{key.replace('_', '-')}": value for key, value in trace.items()}
+        alone = {"--what-if": what_if, "--profile": profile, **traces}
         return sweep_devices(
             session,
             config_file,
@@ -199,8 +191,7 @@ def simulate(
     with starting():
         from .simulate import run_simulation
 
-    measured = None if profile is None else pathlib.Path(profile)
-    run_simulation(config_file, flags, what_if, epoch_images, as_json, full, trace, plot, ranged, measured)
+    run_simulation(config_file, flags, what_if, epoch_images, as_json, full, trace, plot, ranged, profile)
     return 0
 
 

@@ -17,7 +17,7 @@ from ...kernels.number import number_formats
 from ..common import InputError, plural
 from .flags import range_option
 from .kernels import starting
-from .named import NETWORK, OPTIMIZER, PROFILE, WORD, FileCommand, cluster_option
+from .named import NETWORK, OPTIMIZER, WORD, FileCommand, cluster_option, profile_option
 from .output import tell
 
 if TYPE_CHECKING:
@@ -40,12 +40,7 @@ _USUAL = {"precision": "fp32", "optimizer": "sgd"}
 @click.command(cls=FileCommand)
 @click.argument("network", type=NETWORK, required=False)
 @cluster_option(required=True)
-@click.option(
-    "--profile",
-    type=PROFILE,
-    metavar="FILE",
-    help="Measured times: a TOML file, or PipeDream's graph.txt.",
-)
+@profile_option("FILE", "Measured times: a TOML file, or PipeDream's graph.txt.")
 @click.option(
     "--devices",
     type=click.IntRange(1, _MOST_DEVICES),

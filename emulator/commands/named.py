@@ -87,6 +87,11 @@ def cluster_option(otherwise: str = "", **how: Any) -> Callable[[Any], Any]:
     return click.option("--cluster", type=CLUSTER, metavar="WORD", help=said, **how)
 
 
+def profile_option(metavar: str, what: str) -> Callable[[Any], Any]:
+    """Return the flag for a profile of measured layers; its help says `what` it is taken for."""
+    return click.option("--profile", type=PROFILE, metavar=metavar, help=what)
+
+
 class FileCommand(click.Command):
     """A command that checks the files of its arguments and flags before its function is called.
 

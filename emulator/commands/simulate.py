@@ -86,7 +86,7 @@ def run_simulation(
     trace: Mapping[str, str | None],
     plot: str | None = None,
     ranged: bool = True,
-    profile: pathlib.Path | None = None,
+    profile: str | None = None,
 ) -> None:
     """Simulate as configured and print an answer and tables, or JSON; with `what_if`, compare with these values.
 
@@ -145,7 +145,7 @@ def _run(
     config_file: str | None,
     flags: dict[str, Any],
     cluster_changes: dict[str, object],
-    profile: pathlib.Path | None,
+    profile: str | None,
     trace: TraceRequest | None = None,
     *,
     ranged: bool,
@@ -155,7 +155,8 @@ def _run(
         with phases(
             f"mapping {config.network} on {plural(config.devices or 1, 'device')}, and its steady pipeline"
         ) as show:
-            plan = make_plan(config, 1, cluster_changes, timing_only=True, profile=profile)
+            measured = None if profile is None else pathlib.Path(profile)
+            plan = make_plan(config, 1, cluster_changes, timing_only=True, profile=measured)
             samples = epoch_samples(plan)
             warning = long_work(config, plan.network, samples, numbers=False)
             if warning is not None:
