@@ -19,7 +19,6 @@ from ..data import Reading
 from ..faults import Faults, left_alive
 from ..mapping import COPIES, partition, partition_layers
 from ..network import Network
-from ..profile import Profile, check_profile, load_profile
 from ..schedule import Engines, EpochShape, Machine, Staleness, dry_run
 from ..timing import Timing
 from .by_rate import Settled, place_by_rate, settle
@@ -35,6 +34,7 @@ from .work import check_memory
 
 if TYPE_CHECKING:
     from ..config import Config
+    from ..profile import Profile
 
 _MOST_TURNS = 4
 
@@ -93,6 +93,8 @@ def make_plan(
     faults = faults_of(config, cluster)
     measured = None
     if profile is not None:
+        from ..profile import check_profile, load_profile  # here, since ranks that follow do without pydantic
+
         measured = load_profile(profile, network, config.precision)
         check_profile(measured, network, cluster.boards, str(profile))
     plan = _plan_of(config, ranks, network, cluster, faults, timing_only, measured)
