@@ -1,0 +1,223 @@
+"""The grid of a narrow format within fp32, and four ways to round onto it.
+
+A float's grid has 2^f values between neighbouring powers of two, down to a least exponent, below which the distance of
+values stays the same. Fixed point is such a grid whose least exponent is its only one. All arithmetic is on the bits of
+fp32 numbers, as in hardware: what is cut off decides, and no sum is rounded twice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..jit import compiled
+
+Floats = NDArray[np.float32]
+Words = NDArray[np.uint32]
+
+_FRACTION, _BIAS = 23, 127
+"""Bits of fp32's fraction, and the bias of its exponent."""
+_INFINITY, _QUIET_NAN = 0x7F800000, 0x7FC00000
+_MOST_CUT = 60
+_CHUNK = 1024
+_BIGGEST_SUM = 2.0**100
+"""Grids up to here are rounded by sums, which do not overflow."""
+
+
+class Rounding(enum.Enum):
+    """To the nearest value, where two are equally near the even one or that away from zero; to zero; or by chance."""
+
+    EVEN = 0
+    AWAY = 1
+    ZERO = 2
+    STOCHASTIC = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class FloatGrid:
+    """The values of a narrow format.
+
+    `fraction_bits` follow the leading bit of a number of at least 2^`least_exponent`; below, values are
+    2^(`least_exponent` - `fraction_bits`) apart. Beyond `largest`, numbers become infinite if the format `overflows`,
+    and else saturate.
+    """
+
+    fraction_bits: int
+    least_exponent: int
+    largest: float
+    overflows: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.fraction_bits < _FRACTION:
+            raise ValueError(f"`fraction_bits` = {self.fraction_bits}: fp32 holds grids of 0 to {_FRACTION - 1}")
+        if not 1 - _BIAS <= self.least_exponent <= _BIAS:
+            raise ValueError(f"`least_exponent` = {self.least_exponent}: fp32 has {1 - _BIAS} to {_BIAS}")
+        if not 0 < self.largest < np.inf or float(np.float32(self.largest)) != self.largest:
+            raise ValueError(f"`largest` = {self.largest}: should be a positive fp32 number")
+
+    @property
+    def spacing(self) -> float:
+        """The least distance of two values."""
+        return float(2.0 ** (self.least_exponent - self.fraction_bits))
+
+
+BF16 = FloatGrid(7, -126, float(2.0**127 * (2 - 2.0**-7)), overflows=True)
+FP16 = FloatGrid(10, -14, 65504.0, overflows=True)
+E5M2 = FloatGrid(2, -14, 57344.0)
+E4M3 = FloatGrid(3, -6, 448.0)
+E3M2 = FloatGrid(2, -2, 28.0)
+E2M3 = FloatGrid(3, 0, 7.5)
+E2M1 = FloatGrid(1, 0, 6.0)
+"""Elements of OCP's formats (OFP8; Microscaling Formats 1.0, section 5.3): those of 8 bits and less saturate."""
+INT8 = FloatGrid(6, 0, 127 / 64)
+"""MXINT8's element: sixty-fourths, symmetrical (section 5.3.4)."""
+
+
+def fixed_point(integer_bits: int, fraction_bits: int) -> FloatGrid:
+    """Return the grid of fixed point, `integer_bits` with the sign; symmetrical, so that no sign costs a value.
+
+    Raises:
+        ValueError: it has no or too many bits.
+    """
+    bits = integer_bits + fraction_bits - 1
+    if integer_bits < 1 or fraction_bits < 0 or not 1 <= bits <= _FRACTION - 1:
+        raise ValueError(f"q{integer_bits}.{fraction_bits}: should have 2 to {_FRACTION} bits, one of them the sign")
+    return FloatGrid(bits, integer_bits - 1, float((2**bits - 1) * 2.0**-fraction_bits))
+
+
+def on_grid(values: Floats, grid: FloatGrid, rounding: Rounding = Rounding.EVEN, words: Words | None = None) -> Floats:
+    """Return numbers rounded onto a grid; NaN stays NaN.
+
+    Args:
+        values: any shape, C-contiguous.
+        grid: the format.
+        rounding: how. By chance, a number goes up where its word is below the 32 bits that are cut off, as a fraction.
+        words: random numbers, one for each value, in the order of memory; for stochastic rounding alone.
+    """
+    results = np.empty_like(values)
+    flat, rounded = values.reshape(-1), results.reshape(-1)
+    bits, rounded_bits = flat.view(np.uint32), rounded.view(np.uint32)
+    largest = int(np.float32(grid.largest).view(np.uint32))
+    if rounding is Rounding.EVEN and grid == BF16:
+        _cut_half(bits, rounded_bits)
+    elif rounding is Rounding.EVEN and grid.largest < _BIGGEST_SUM:
+        anchors = np.empty(_CHUNK, np.uint32)
+        limit = np.float32(2 * grid.largest)
+        _round_by_sums(
+            (flat, bits, rounded),
+            (anchors, anchors.view(np.float32)),
+            (grid.least_exponent + _BIAS) << _FRACTION,
+            int(limit.view(np.uint32)) & _INFINITY,
+            (_FRACTION - grid.fraction_bits) << _FRACTION,
+            (limit, np.float32(grid.largest), np.float32(np.inf if grid.overflows else grid.largest)),
+        )
+    else:
+        chances = np.zeros(1, np.uint32) if words is None else words.reshape(-1)
+        limits = grid.fraction_bits, grid.least_exponent, largest, grid.overflows
+        _round(bits, rounded_bits, chances, *limits, rounding.value)
+    return results
+
+
+@compiled
+def _cut_half(bits: Any, results: Any) -> None:
+    """Round to the upper half of each number, which is bf16: what is carried out of the fraction is the exponent's."""
+    for place in range(bits.size):
+        value = bits[place]
+        rounded = (value + np.uint32(0x7FFF) + ((value >> np.uint32(16)) & np.uint32(1))) & np.uint32(0xFFFF0000)
+        is_nan = value & np.uint32(0x7FFFFFFF) > np.uint32(_INFINITY)
+        results[place] = np.uint32(_QUIET_NAN) if is_nan else rounded
+
+
+@compiled
+def _round_by_sums(arrays: Any, anchors: Any, least_bits: Any, most_bits: Any, step_bits: Any, limits: Any) -> None:
+    """Round to even by adding a number so large that fp32 keeps the grid's bits alone, and subtracting it again."""
+    values, bits, results = arrays
+    anchor_bits, anchor = anchors
+    limit, largest, beyond = limits
+    least, most, step = np.uint32(least_bits), np.uint32(most_bits), np.uint32(step_bits)
+    for begin in range(0, values.size, _CHUNK):
+        count = min(_CHUNK, values.size - begin)
+        for place in range(count):
+            exponent = bits[begin + place] & np.uint32(_INFINITY)
+            exponent = least if exponent < least else exponent
+            anchor_bits[place] = (most if exponent > most else exponent) + step
+        for place in range(count):
+            value = values[begin + place]
+            magnitude = abs(value)
+            held = magnitude if magnitude < limit else limit
+            rounded = (held + anchor[place]) - anchor[place]
+            rounded = beyond if rounded > largest else rounded
+            results[begin + place] = np.copysign(rounded, value) if value == value else value
+
+
+@compiled
+def _round(
+    bits: Any,
+    results: Any,
+    words: Any,
+    fraction_bits: Any,
+    least_exponent: Any,
+    largest: Any,
+    overflows: Any,
+    rounding: Any,
+) -> None:
+    cut = _FRACTION - fraction_bits
+    half, kept = np.int64(1) << (cut - 1), ~((np.int64(1) << cut) - 1)
+    for place in range(bits.size):
+        value = np.int64(bits[place])
+        magnitude, sign = value & 0x7FFFFFFF, value & 0x80000000
+        exponent = magnitude >> _FRACTION
+        if magnitude > _INFINITY:
+            results[place] = np.uint32(_QUIET_NAN)
+            continue
+        if exponent - _BIAS >= least_exponent or (exponent == 0 and least_exponent == 1 - _BIAS):
+            below = magnitude & ~kept
+            whole = magnitude & kept
+            up = False
+            if rounding == 0:
+                up = below > half or (below == half and (whole >> cut) & 1 == 1)
+            elif rounding == 1:
+                up = below >= half
+            elif rounding == 3:
+                up = np.int64(words[place]) < below << (32 - cut)
+            if up:
+                whole += np.int64(1) << cut
+        else:
+            significand = magnitude & 0x7FFFFF
+            if exponent > 0:
+                significand += 0x800000
+            dropped = min(_MOST_CUT, least_exponent - fraction_bits + 150 - max(exponent, 1))
+            count = significand >> dropped
+            below = significand - (count << dropped)
+            middle = np.int64(1) << (dropped - 1)
+            up = False
+            if rounding == 0:
+                up = below > middle or (below == middle and count & 1 == 1)
+            elif rounding == 1:
+                up = below >= middle
+            elif rounding == 3:
+                fraction = below << (32 - dropped) if dropped <= 32 else below >> (dropped - 32)
+                up = np.int64(words[place]) < fraction
+            if up:
+                count += 1
+            # At most 2^fraction_bits steps below the least exponent: count 2^step as the bits of an fp32 number.
+            whole = np.int64(0)
+            if count > 0:
+                length = np.int64(0)
+                while count >> (length + 1) > 0:
+                    length += 1
+                top = least_exponent - fraction_bits + length + _BIAS
+                whole = (top << _FRACTION) | ((count << (_FRACTION - length)) & 0x7FFFFF)
+        if whole > largest:
+            whole = np.int64(_INFINITY) if overflows and (rounding != 2 or magnitude == _INFINITY) else largest
+        results[place] = np.uint32(whole | sign)
+
+
+def warm() -> None:
+    """Compile the kernels."""
+    for grid, rounding in ((BF16, Rounding.EVEN), (E4M3, Rounding.EVEN), (E4M3, Rounding.ZERO)):
+        on_grid(np.ones(1, np.float32), grid, rounding)

@@ -1,0 +1,65 @@
+"""Names of formats, and the grids that they stand for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from emuchain.kernels.quantise import (
+    E2M1,
+    E2M3,
+    E3M2,
+    E4M3,
+    E5M2,
+    INT8,
+    BlockGrid,
+    FloatGrid,
+    fixed_point,
+    grid_of,
+    on_grid,
+)
+from emuchain.kernels.quantise.names import SPELLINGS
+
+
+def test_published_formats() -> None:
+    assert grid_of("fp8") == grid_of("fp8-e4m3") == E4M3
+    assert grid_of("fp8-e5m2") == E5M2
+    for name, element in (("mxfp8", E4M3), ("mxfp6", E2M3), ("mxfp6-e3m2", E3M2), ("mxfp4", E2M1), ("mxint8", INT8)):
+        assert grid_of(name) == BlockGrid(element, 32)
+    assert grid_of("q2.14") == fixed_point(2, 14)
+
+
+@pytest.mark.parametrize(("name", "element"), [("e2m1@32", E2M1), ("e2m3@32", E2M3), ("e3m2@32", E3M2)])
+def test_floats_by_their_bits_are_ocps(name: str, element: FloatGrid) -> None:
+    assert grid_of(name) == BlockGrid(element, 32)
+
+
+def test_block_floating_point() -> None:
+    grid = grid_of("int9@16")
+    assert isinstance(grid, BlockGrid) and grid.size == 16
+    steps = on_grid(np.arange(-300, 300, dtype=np.float32) / 256, grid.element) * 256
+    assert len(np.unique(steps)) == 511 and np.abs(steps).max() == 255
+    bounds = grid_of("e2m5@48")
+    assert isinstance(bounds, BlockGrid) and bounds.size == 48
+    assert bounds.element == FloatGrid(5, 0, 4 * (2 - 2.0**-5))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        *[
+            (name, "known: bf16, fp16")
+            for name in ("", "fp64", "mxfp9", "q2", "q2.14.1", "int9", "int9@", "e2m5", "FP8")
+        ],
+        *[("q0.8", "q0.8"), ("q30.30", "q30.30"), ("int1@16", "q1.0"), ("int9@0", "a block has an element")],
+        *[("e0m3@8", "e0m3"), ("e9m3@8", "e9m3"), ("e3m30@8", "`fraction_bits` = 30")],
+    ],
+)
+def test_what_is_no_format(name: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said.replace(".", r"\.")):
+        grid_of(name)
+
+
+def test_every_spelling_is_known() -> None:
+    for name in SPELLINGS:
+        grid_of(name.replace("M.N", "2.5").replace("N@B", "8@4").replace("X", "2").replace("Y@B", "1@4"))
