@@ -123,7 +123,8 @@ def bound_range(plan: ChainPlan, rate: float) -> AnswerRange:
             work_ps[stage % plan.devices] += varied_stages.costs(stage, stages.samples).work_ps
         return max(work_ps)
 
-    return _timed(plan.cluster, _acting(plan), time_ps).times(rate)
+    of_boards = [entry for entry in _acting(plan) if entry.key.startswith("board.")]
+    return _timed(plan.cluster, of_boards, time_ps).times(rate)
 
 
 def rate_range(plan: ChainPlan, rate: float | None = None) -> AnswerRange:
