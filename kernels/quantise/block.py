@@ -13,7 +13,8 @@ import dataclasses
 
 import numpy as np
 
-from .grid import FloatGrid, Floats, Rounding, Words, on_grid
+from .grid import FloatGrid, Floats, Rounding, on_grid
+from .philox import Words
 
 _LEAST_SCALE, _MOST_SCALE = -127, 127
 """Exponents that E8M0 has (section 5.4.1)."""

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..jit import compiled
+from .philox import Words
 
 Floats = NDArray[np.float32]
-Words = NDArray[np.uint32]
 
 _FRACTION, _BIAS = 23, 127
 """Bits of fp32's fraction, and the bias of its exponent."""
@@ -35,6 +35,9 @@ class Rounding(enum.Enum):
     AWAY = 1
     ZERO = 2
     STOCHASTIC = 3
+
+
+_EVEN, _AWAY, _ZERO, _STOCHASTIC = (rounding.value for rounding in Rounding)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +104,6 @@ def on_grid(values: Floats, grid: FloatGrid, rounding: Rounding = Rounding.EVEN,
     results = np.empty_like(values)
     flat, rounded = values.reshape(-1), results.reshape(-1)
     bits, rounded_bits = flat.view(np.uint32), rounded.view(np.uint32)
-    largest = int(np.float32(grid.largest).view(np.uint32))
     if rounding is Rounding.EVEN and grid == BF16:
         _cut_half(bits, rounded_bits)
     elif rounding is Rounding.EVEN and grid.largest < _BIGGEST_SUM:
@@ -117,6 +119,7 @@ def on_grid(values: Floats, grid: FloatGrid, rounding: Rounding = Rounding.EVEN,
         )
     else:
         chances = np.zeros(1, np.uint32) if words is None else words.reshape(-1)
+        largest = int(np.float32(grid.largest).view(np.uint32))
         limits = grid.fraction_bits, grid.least_exponent, largest, grid.overflows
         _round(bits, rounded_bits, chances, *limits, rounding.value)
     return results
@@ -166,7 +169,6 @@ def _round(
     rounding: Any,
 ) -> None:
     cut = _FRACTION - fraction_bits
-    half, kept = np.int64(1) << (cut - 1), ~((np.int64(1) << cut) - 1)
     for place in range(bits.size):
         value = np.int64(bits[place])
         magnitude, sign = value & 0x7FFFFFFF, value & 0x80000000
@@ -174,36 +176,27 @@ def _round(
         if magnitude > _INFINITY:
             results[place] = np.uint32(_QUIET_NAN)
             continue
-        if exponent - _BIAS >= least_exponent or (exponent == 0 and least_exponent == 1 - _BIAS):
-            below = magnitude & ~kept
-            whole = magnitude & kept
-            up = False
-            if rounding == 0:
-                up = below > half or (below == half and (whole >> cut) & 1 == 1)
-            elif rounding == 1:
-                up = below >= half
-            elif rounding == 3:
-                up = np.int64(words[place]) < below << (32 - cut)
-            if up:
-                whole += np.int64(1) << cut
-        else:
-            significand = magnitude & 0x7FFFFF
+        is_spaced_alike = exponent - _BIAS < least_exponent and (exponent > 0 or least_exponent > 1 - _BIAS)
+        number, dropped = magnitude, np.int64(cut)
+        if is_spaced_alike:
+            number = magnitude & 0x7FFFFF
             if exponent > 0:
-                significand += 0x800000
+                number += 0x800000
             dropped = min(_MOST_CUT, least_exponent - fraction_bits + 150 - max(exponent, 1))
-            count = significand >> dropped
-            below = significand - (count << dropped)
-            middle = np.int64(1) << (dropped - 1)
-            up = False
-            if rounding == 0:
-                up = below > middle or (below == middle and count & 1 == 1)
-            elif rounding == 1:
-                up = below >= middle
-            elif rounding == 3:
-                fraction = below << (32 - dropped) if dropped <= 32 else below >> (dropped - 32)
-                up = np.int64(words[place]) < fraction
-            if up:
-                count += 1
+        count = number >> dropped
+        below, half = number - (count << dropped), np.int64(1) << (dropped - 1)
+        up = False
+        if rounding == _EVEN:
+            up = below > half or (below == half and count & 1 == 1)
+        elif rounding == _AWAY:
+            up = below >= half
+        elif rounding == _STOCHASTIC:
+            fraction = below << (32 - dropped) if dropped <= 32 else below >> (dropped - 32)
+            up = np.int64(words[place]) < fraction
+        if up:
+            count += 1
+        whole = count << cut
+        if is_spaced_alike:
             # At most 2^fraction_bits steps below the least exponent: count 2^step as the bits of an fp32 number.
             whole = np.int64(0)
             if count > 0:
@@ -213,11 +206,5 @@ def _round(
                 top = least_exponent - fraction_bits + length + _BIAS
                 whole = (top << _FRACTION) | ((count << (_FRACTION - length)) & 0x7FFFFF)
         if whole > largest:
-            whole = np.int64(_INFINITY) if overflows and (rounding != 2 or magnitude == _INFINITY) else largest
+            whole = np.int64(_INFINITY) if overflows and (rounding != _ZERO or magnitude == _INFINITY) else largest
         results[place] = np.uint32(whole | sign)
-
-
-def warm() -> None:
-    """Compile the kernels."""
-    for grid, rounding in ((BF16, Rounding.EVEN), (E4M3, Rounding.EVEN), (E4M3, Rounding.ZERO)):
-        on_grid(np.ones(1, np.float32), grid, rounding)

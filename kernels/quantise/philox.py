@@ -31,7 +31,7 @@ _MOST_TENSORS, _PURPOSES = 1 << 24, 256
 def philox(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]:
     """Return the four words of a counter under a key, each of 32 bits."""
     words = np.empty(4, np.uint32)
-    _draw(counter[0], 4, counter[1], counter[2], counter[3], key[0], key[1], words)
+    _draw(counter[0], counter[1], counter[2], counter[3], key[0], key[1], words)
     first, second, third, fourth = map(int, words)
     return first, second, third, fourth
 
@@ -64,15 +64,13 @@ class PhiloxStream:
         words = np.empty(-(-(first + count) // 4) * 4 - begin * 4, np.uint32)
         low, high = self.number & _WORD, self.number >> 32 & _WORD
         key = self.seed & _WORD, self.seed >> 32 & _WORD
-        _draw(begin, words.size, self.tensor * _PURPOSES + self.purpose, low, high, *key, words)
+        _draw(begin, self.tensor * _PURPOSES + self.purpose, low, high, *key, words)
         return words[first - 4 * begin :][:count]
 
 
 @compiled
-def _draw(
-    begin: Any, count: Any, second: Any, third: Any, fourth: Any, key_low: Any, key_high: Any, words: Any
-) -> None:
-    for block in range(count // 4):
+def _draw(begin: Any, second: Any, third: Any, fourth: Any, key_low: Any, key_high: Any, words: Any) -> None:
+    for block in range(words.size // 4):
         c0, c1 = np.uint64(begin + block), np.uint64(second)
         c2, c3 = np.uint64(third), np.uint64(fourth)
         k0, k1 = np.uint64(key_low), np.uint64(key_high)
@@ -86,8 +84,3 @@ def _draw(
         words[4 * block + 1] = np.uint32(c1)
         words[4 * block + 2] = np.uint32(c2)
         words[4 * block + 3] = np.uint32(c3)
-
-
-def warm() -> None:
-    """Compile the kernel."""
-    philox((0, 0, 0, 0), (0, 0))
