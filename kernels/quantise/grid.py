@@ -177,7 +177,7 @@ def _round(
             results[place] = np.uint32(_QUIET_NAN)
             continue
         is_spaced_alike = exponent - _BIAS < least_exponent and (exponent > 0 or least_exponent > 1 - _BIAS)
-        number, dropped = magnitude, np.int64(cut)
+        number, dropped, up = magnitude, cut, np.bool_(False)
         if is_spaced_alike:
             number = magnitude & 0x7FFFFF
             if exponent > 0:
@@ -185,7 +185,6 @@ def _round(
             dropped = min(_MOST_CUT, least_exponent - fraction_bits + 150 - max(exponent, 1))
         count = number >> dropped
         below, half = number - (count << dropped), np.int64(1) << (dropped - 1)
-        up = False
         if rounding == _EVEN:
             up = below > half or (below == half and count & 1 == 1)
         elif rounding == _AWAY:
