@@ -16,7 +16,8 @@ from ...emulator.cluster import Cluster, load_cluster
 from ...emulator.common import plural
 from ...kernels.number import FP32
 from ..claim import Measured
-from ..constants import changed
+from ..constants import in_use
+from .constants import BANDWIDTH, EFFICIENCY, LATENCY, MEMORY
 
 SIZES = tuple(2**power for power in range(6, 21))
 """Bytes of b_eff's messages from 64, which whole values and whole words of the links carry."""
@@ -28,8 +29,9 @@ _PAIRS_OF_PORTS = 2
 
 
 def _boards() -> Cluster:
-    keys = {key: value for key, value in changed().items() if key.startswith(("board.", "link."))}
-    return load_cluster(str(pathlib.Path(__file__).parent / "520n.toml"), keys)
+    """Return the boards of 520n.toml, with the constants that were fitted."""
+    fitted = {constant.key: in_use(constant) for constant in (BANDWIDTH, LATENCY, MEMORY, EFFICIENCY)}
+    return load_cluster(str(pathlib.Path(__file__).parent / "520n.toml"), fitted)
 
 
 def message_ns() -> Measured:

@@ -76,11 +76,8 @@ def _time_ms(stages: int, micro_batches: int, model_ms: float) -> float:
 def iterations_ms(billions: float, tensor: int, runs: list[list[int]]) -> Measured:
     """Return the times of iterations, given as pairs of micro-batch and stages."""
     times = [iteration_ms(billions, tensor, micro_batch, stages) for micro_batch, stages in runs]
-    return Measured(times, "from the run with fewest stages; micro-batch and stages " + ", ".join(map(_said, runs)))
-
-
-def _said(run: list[int]) -> str:
-    return f"{run[0]}/{run[1]}"
+    pairs = ", ".join(f"{micro_batch}/{stages}" for micro_batch, stages in runs)
+    return Measured(times, f"from the run with fewest stages; micro-batch and stages {pairs}")
 
 
 FUNCTIONS = {"iterations_ms": iterations_ms}

@@ -78,18 +78,16 @@ def test_slices_take_their_share_of_a_layer(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--engines", "split"], "`--profile`: has times of whole layers"),
-        (["--cluster", "u280"], "no times on U280; there are those on VC709"),
-        (["--schedule", "gpu-standard", "--cluster", "p100"], "leave it out on a GPU or a pair"),
-        (["--profile", "missing.toml"], "missing.toml"),
-        (["--devices", "1-3"], "cannot be combined with several numbers"),
+        ("quick-cifar --engines split", "`--profile`: has times of whole layers"),
+        ("quick-cifar --engines turns --cluster u280", "no times on U280; there are those on VC709"),
+        ("rnn-t --schedule gpu-standard --cluster p100", "leave it out on a GPU or a pair"),
+        ("quick-cifar --engines turns --profile missing.toml", "missing.toml"),
+        ("quick-cifar --engines turns --devices 1-3", "cannot be combined with several numbers"),
     ],
 )
-def test_what_a_profile_is_not_for(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
-    usual = ["simulate", "quick-cifar", "--samples", "64", "--cluster", "boards.toml", "--engines", "turns"]
-    if "gpu-standard" in words:
-        usual = ["simulate", "rnn-t", "--samples", "64"]
-    assert status_of(*usual, "--profile", "profile.toml", *words) == 2
+def test_what_a_profile_is_not_for(capsys: pytest.CaptureFixture[str], words: str, said: str) -> None:
+    usual = "simulate --samples 64 --cluster boards.toml --profile profile.toml"
+    assert status_of(*usual.split(), *words.split()) == 2
     assert said in capsys.readouterr().err
 
 
