@@ -24,9 +24,10 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-NOTE_BYTES, PLACE_BYTES = 255, 256
-"""The page begins with a byte, which is LEAVING once the guard lets go of the launcher, and a note of what was done
-last; then come the places of the ranks, filled with 0 at first.
+NOTE_BYTES, HAS_TOLD, PLACE_BYTES = 254, 255, 256
+"""The page begins with a byte, which is LEAVING once the guard lets go of the launcher, a note of what was done last,
+and a byte, at HAS_TOLD, which is TOLD once the guard has told the user why the run ends; then come the places of the
+ranks, filled with 0 at first.
 
 In a place are a byte, which is LEAVING once the rank ends as it should, the number of the signal that has asked it to
 end, of which it has taken note, and its name. Texts are in UTF-8.
@@ -34,9 +35,9 @@ end, of which it has taken note, and its name. Texts are in UTF-8.
 MOST_RANKS = 1023
 LEAVING, JOINED, CONNECTED, ABORTING, TOLD, ENDED = 1, 2, 3, 4, 5, 6
 """What ranks say, each in a byte: that they end as they should; that they have joined MPI; that a connection to the
-guard of another host comes with this byte; that the run is to end as after a death, of which the user knows; that the
-user has been told why it ends; that this rank ends at once, as soon as the guard lets go of the launcher, and with it
-the run: a line for the user follows.
+guard of another host comes with this byte; that the run is to end as after a death, of which the user knows; why it
+ends, by a line for the user; that this rank ends at once, as soon as the guard lets go of the launcher, and with it the
+run: the line follows.
 """
 
 _ENDS, _TOLD, _ASK, _NONE = "ends", "told", "dead?", "none"
@@ -44,6 +45,7 @@ _ENDS, _TOLD, _ASK, _NONE = "ends", "told", "dead?", "none"
 whether a rank of the other has died, which answers that none has, or by a report: who died how.
 """
 _SAID_BYTES = 512
+_HEARD_BYTES = 4096  # lines that ranks say have at most half of it
 
 _COME_S = 2.0  # in which a launcher starts all ranks of a host, once the first has made itself known
 _LEAVE_S, _LATE_S = 2.0, 2.0
@@ -119,6 +121,10 @@ class Page:
     def leave(self, place: int) -> None:
         """Take note that a rank ends as it should."""
         self._memory[(1 + place) * PLACE_BYTES] = LEAVING
+
+    def tell(self) -> None:
+        """Say that the guard has told the user why the run ends."""
+        self._memory[HAS_TOLD] = TOLD
 
     def let_go(self) -> None:
         """Say that the guard lets go of the launcher, which then ends the run."""
@@ -330,26 +336,27 @@ class Guard:
         line = self._members[place].line
         said = b""
         with contextlib.suppress(OSError):
-            said, fds, *_ = socket.recv_fds(line, _SAID_BYTES, 1)
+            said, fds, *_ = socket.recv_fds(line, _HEARD_BYTES, 1)
             for fd in fds:
                 self._others.add(fd)
                 self._epoll.register(fd, select.EPOLLIN)
         if not said:
             self._epoll.unregister(line)
-        said, ends, why = said.partition(bytes([ENDED]))
-        if JOINED in said:
-            self._look([place])
-            self._starting.discard(place)
-        if LEAVING in said:
-            self._page.leave(place)
-        if ABORTING in said:
-            self._others.tell()
-        if TOLD in said:
-            self._has_told = True
-        if ends:
-            self._end(place, why)
+        while said:
+            what, said = said[0], said[1:]
+            if what == JOINED:
+                self._look([place])
+                self._starting.discard(place)
+            elif what == LEAVING:
+                self._page.leave(place)
+            elif what == ABORTING:
+                self._others.tell()
+            elif what in (TOLD, ENDED):
+                line_said, _, said = said.partition(b"\n")
+                why = line_said.decode("utf-8", "replace")
+                self._tell(why) if what == TOLD else self._end(place, why)
 
-    def _end(self, place: int, why: bytes) -> None:
+    def _end(self, place: int, why: str) -> None:
         """Tell the user why a rank ends at once, if that is new, and let it; hold those that may still make files.
 
         Where another rank has died before, that is judged: launchers end the others for it, also by SIGTERM.
@@ -358,7 +365,7 @@ class Guard:
         if self._has_died():
             return
         if not (self._ends or self._others.told):
-            self._tell(why.decode())
+            self._tell(why)
         self._page.leave(place)
         self._others.tell()
         self._hold_starting()
@@ -424,6 +431,7 @@ class Guard:
             self._has_told = True
             with contextlib.suppress(OSError):
                 os.write(self._told_fd, f"{line}\n".encode())
+            self._page.tell()
 
     @property
     def _is_settled(self) -> bool:

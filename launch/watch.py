@@ -21,6 +21,7 @@ from .guard import (
     ABORTING,
     CONNECTED,
     ENDED,
+    HAS_TOLD,
     JOINED,
     LEAVING,
     MOST_RANKS,
@@ -36,7 +37,7 @@ _TIMEOUT_S = 10.0
 _LET_GO_S = 0.5
 _TELL_S = 3.0
 _NAP_S = 1e-3
-_MOST_NAME = 80
+_MOST_NAME, _MOST_LINE = 80, 500
 _SIZES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"), ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 """Where launchers say how many ranks are on this host, and how many there are."""
 
@@ -108,11 +109,17 @@ class Watch:
         self._say(LEAVING)
         if aborts:
             self._say(ABORTING)
-        self._wait_until_let_go(_LET_GO_S)
+        self._wait_until(0, LEAVING, _LET_GO_S)
 
-    def tell(self) -> None:
-        """Tell the guard that the user has been told why the run ends."""
-        self._say(TOLD)
+    def tell(self, line: str) -> bool:
+        """Have the guard tell the user by a line why the run ends, unless it has told one; return whether it has.
+
+        One process tells it, since several ranks may get a signal at once.
+        """
+        self._say(TOLD, line)
+        self._wait_until(HAS_TOLD, TOLD, _TELL_S)
+        page = self._shared()
+        return page is not None and page[HAS_TOLD] == TOLD
 
     def end(self, line: str) -> bool:
         """Have the guard tell the user by a line, unless it has told one, and end the run with this rank.
@@ -121,18 +128,19 @@ class Watch:
         """
         if self._line is not None:
             self._line.settimeout(_TELL_S)
-        self._say(ENDED, line.encode())
-        self._wait_until_let_go(_TELL_S)
+        self._say(ENDED, line)
+        self._wait_until(0, LEAVING, _TELL_S)  # the guard has let go of the launcher
         return self._page is not None
 
-    def _wait_until_let_go(self, most_s: float) -> None:
-        """Wait until the guard lets go of the launcher."""
+    def _wait_until(self, place: int, what: int, most_s: float) -> None:
+        """Wait until the guard says something in its page."""
         page, until_s = self._shared(), time.monotonic() + most_s
-        while page is not None and page[0] != LEAVING and time.monotonic() < until_s:
+        while page is not None and page[place] != what and time.monotonic() < until_s:
             time.sleep(_NAP_S)
 
-    def _say(self, what: int, text: bytes = b"") -> None:
+    def _say(self, what: int, line: str | None = None) -> None:
         if self._line is not None:
+            text = b"" if line is None else " ".join(line[:_MOST_LINE].splitlines()).encode() + b"\n"
             with contextlib.suppress(OSError):
                 self._line.send(bytes([what]) + text, socket.MSG_DONTWAIT)
 

@@ -218,9 +218,8 @@ class Session:
             sys.stdout.flush()
         self._has_said = True
         if status > 128 and isinstance(self._ranks, MpiRanks):
-            if self._watch is not None:
-                self._watch.tell()
-            tell(line)
+            if self._watch is None or not self._watch.tell(line):
+                tell(line)
         else:
             output.tell(line)
 

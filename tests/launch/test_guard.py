@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 import time
 import uuid
 from pathlib import Path
@@ -176,3 +178,30 @@ def test_a_file_that_is_about_to_be_mapped_is_known():
         finally:
             path.unlink()
     assert shared_by(os.getpid()) == set()
+
+
+# Two ranks of one parent, as under a launcher: a signal has reached both, and each says why the run ends.
+BOTH_SAY = """
+import os, sys
+from emuchain.launch.watch import introduce
+watches = [introduce(rank) for rank in range(2)]
+for watch in watches:
+    watch.join("")
+ends = os.fork()
+if not ends:
+    watches[1].end("emuchain: interrupted")
+    os._exit(0)
+if sys.argv[1] == "after":
+    os.waitpid(ends, 0)
+assert watches[0].tell("emuchain: interrupted")
+watches[0].leave()
+"""
+
+
+@pytest.mark.parametrize("told", ["after", "at once"])
+def test_a_run_that_a_signal_ends_is_told_of_once(told):
+    """Whether the guard hears the rank that ends at once first, or rank 0."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "OMPI", "PRTE"))}
+    program = [sys.executable, "-c", BOTH_SAY, told]
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "emuchain: interrupted\n")
