@@ -13,7 +13,7 @@ FLOORS = ["kernels", "comm", "launch", "emulator", "papers"]
 """From the lowest up."""
 
 ORDER = [
-    *("kernels", "comm", "launch", "emulator.common"),
+    *("kernels", "comm", "launch", "emulator.common", "emulator.number"),
     *("emulator.faults", "emulator.cluster", "emulator.network", "emulator.data"),
     *("emulator.mapping", "emulator.schedule", "emulator.timing"),
     *("emulator.profile", "emulator.explore"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
-from ...kernels.number import number_formats
+from ...kernels.number import number_format
 from ..common import InputError, plural
 from .flags import range_option
 from .kernels import starting
@@ -37,6 +37,13 @@ _USUAL = {"precision": "fp32", "optimizer": "sgd"}
 """Defaults of flags that a run takes, too."""
 
 
+def _format_name(name: str) -> str:
+    try:
+        return number_format(name).name
+    except ValueError as error:
+        raise click.BadParameter(f"{name!r}: {error}") from None
+
+
 @click.command(cls=FileCommand)
 @click.argument("network", type=NETWORK, required=False)
 @cluster_option(required=True)
@@ -58,7 +65,15 @@ _USUAL = {"precision": "fp32", "optimizer": "sgd"}
     metavar="N|search",
     help="Samples of a micro-batch; search tries the powers of two, or profiled sizes, that divide --batch.",
 )
-@click.option("--precision", type=click.Choice([*number_formats()]), default="fp32", show_default=True)
+@click.option(
+    "--precision",
+    type=WORD,
+    metavar="NAME",
+    default="fp32",
+    show_default=True,
+    callback=lambda ctx, option, name: _format_name(name),
+    help="Format of all values, such as fp16.",
+)
 @click.option(
     "--optimizer",
     type=OPTIMIZER,
@@ -237,7 +252,7 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
         wires = Wires(tuple(cluster.link_at(link) for link in range(devices - 1)), cluster.interconnect)
 
         def stages_of(samples: int) -> Stages:
-            return BoardStages(loaded, boards, samples, number_formats()[flags["precision"]], copies)
+            return BoardStages(loaded, boards, samples, number_format(flags["precision"]), copies)
 
         kinds = tuple(board.name for board in boards)
         named = kinds, wires, stages_of, sizes, transport, loaded.name, tuple(dict.fromkeys(constants))
@@ -261,7 +276,7 @@ def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
     kinds = tuple(chain.kind(device) for device in range(devices))
     if path.suffix == ".toml":
         known = None if network is None else network_of(network)
-        profile = load_profile(path, known, number_formats()[flags["precision"]])
+        profile = load_profile(path, known, number_format(flags["precision"]))
     else:
         samples = flags["micro_batch"]
         if not samples.isdecimal() or not int(samples):

@@ -81,6 +81,20 @@ USUAL = {
 }
 """The keys whose flags `--help` shows; `--help-all` shows all."""
 
+PRECISION_KEYS = {
+    "activations": "format of images, and of what layers hand on",
+    "weights": "format of the weights that FP and EB read",
+    "errors": "format of errors of outputs and inputs",
+    "gradients": "format of a mini-batch's mean gradient",
+    "master": "format of the weights that updates change",
+    "states": "format of what updates remember",
+    "accumulate": "format of partial sums",
+    "rounding": "even, away, zero or stochastic",
+    "scale": "scales of blocks: up, or OCP's floor",
+    "loss_scale": "power of two by which errors are scaled up",
+}
+"""The keys of the table `precision`."""
+
 RANGE_METAVAR = "N|RANGE"
 RANGE_HELP = "a range such as 1-64 or 1,2,4,8 is swept"
 
@@ -106,7 +120,8 @@ class ConfiguredCommand(FileCommand):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return all arguments and flags, those of the keys first."""
-        return [self._subject, *self._flags.values(), self._help_all, *super().get_params(ctx)]
+        own = [self._subject, *self._flags.values(), *self._precision_flags, self._help_all]
+        return [*own, *super().get_params(ctx)]
 
     @functools.cached_property
     def _subject(self) -> click.Argument:
@@ -121,6 +136,19 @@ class ConfiguredCommand(FileCommand):
             options["devices"].help = f"{options['devices'].help}; {RANGE_HELP}"
         return options
 
+    @functools.cached_property
+    def _precision_flags(self) -> list[click.Option]:
+        """Flags for the keys of the table `precision`."""
+        return [
+            click.Option(
+                [f"--precision.{name.replace('_', '-')}", f"precision_{name}"],
+                type=int if name == "loss_scale" else WORD,
+                metavar="N" if name == "loss_scale" else "WORD",
+                help=f"{help}.",
+            )
+            for name, help in PRECISION_KEYS.items()
+        ]
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the flags of keys group by group, the usual ones or all, then the command's own."""
         shows_all = bool(ctx.meta.get(_SHOWS_ALL))
@@ -130,7 +158,12 @@ class ConfiguredCommand(FileCommand):
             if shown:
                 with formatter.section(title):
                     formatter.write_dl(shown)
-        others = [param for param in self.get_params(ctx) if param not in self._flags.values()]
+        tabled = [record for flag in self._precision_flags if (record := flag.get_help_record(ctx))]
+        if shows_all and tabled:
+            with formatter.section("Formats of numbers"):
+                formatter.write_dl(tabled)
+        keyed = [*self._flags.values(), *self._precision_flags]
+        others = [param for param in self.get_params(ctx) if param not in keyed]
         with formatter.section("This command" if records else "Options"):
             formatter.write_dl([record for param in others if (record := param.get_help_record(ctx))])
 
@@ -161,11 +194,14 @@ class ConfiguredCommand(FileCommand):
             InputError: the first argument names neither a network nor a file that can be read.
         """
         values = {key: ctx.params.pop(key) for key in self._flags}
+        table = {name: ctx.params.pop(f"precision_{name}") for name in PRECISION_KEYS}
         if isinstance(values["devices"], tuple) and not self.sweeps:
             raise click.UsageError(
                 f"--devices: {self.name} takes one number; `emuchain sweep NETWORK --devices 1-64` takes ranges", ctx
             )
         flags = {key: value for key, value in values.items() if value is not None}
+        if table := {name: value for name, value in table.items() if value is not None}:
+            flags["precision"] = {**({"format": flags["precision"]} if "precision" in flags else {}), **table}
         network, ctx.params["config_file"] = subject_of(ctx.params.pop("subject"))
         if network is not None and flags.setdefault("network", network) != network:
             raise click.UsageError(f"{network} and --network {flags['network']}: give one network", ctx)

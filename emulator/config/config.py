@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from ...kernels.codec import codecs
-from ...kernels.number import number_formats
+from ...kernels.number import number_spellings
 from ...kernels.optimizers import optimizers
 from ..common import (
     NO_FILE,
@@ -26,6 +26,7 @@ from ..common import (
     read_toml,
     validate,
 )
+from ..number import joined
 from ..schedule import schedules
 from . import roles
 from .keys import (
@@ -37,9 +38,9 @@ from .keys import (
     Factor,
     Means,
     NotNegativeNumber,
-    NumberKey,
     OptimizerKey,
     PositiveNumber,
+    PrecisionKey,
     ScheduleKey,
     Sizes,
 )
@@ -129,12 +130,11 @@ class Config(Model):
         None,
         description="when a message leaves: row by row, after its action, or during it; default: the cluster's",
     )
-    precision: NumberKey = pydantic.Field(
+    precision: PrecisionKey = pydantic.Field(
         "fp32",
         validate_default=True,
-        description="precision of values on links and in memory, for times; numbers are always fp32. fp16 needs"
-        " boards that run whole actions",
-        json_schema_extra={"choices": [*number_formats()]},
+        description="format of activations, weights and errors, in numbers and in time:"
+        f" {', '.join(number_spellings())}; in a file, a table says more (docs/numbers.md)",
     )
     replicas: Positive = pydantic.Field(1, description="number of chains that train data-parallel")
     exchange: Literal["ring", "aggregator"] = pydantic.Field("ring", description="how replicas exchange gradients")
@@ -306,6 +306,8 @@ def load_config(file: str | None, flags: dict[str, Any]) -> Config:
         return validate(Config, flags, "command line")
     in_file = read_toml(pathlib.Path(file))
     validate(Config, in_file, file)
+    if isinstance(flags.get("precision"), Mapping):
+        flags = {**flags, "precision": joined(in_file.get("precision"), flags["precision"])}
     return validate(Config, {**in_file, **flags}, "command line")
 
 

@@ -10,9 +10,9 @@ import pydantic
 from pydantic_core import core_schema
 
 from ...kernels.codec import Codec, parse_codec
-from ...kernels.number import NumberFormat, number_formats
 from ...kernels.optimizers import optimizers
-from ..common import NO_FILE, Positive, did_you_mean, either
+from ..common import NO_FILE, Positive, did_you_mean
+from ..number import Precision, precision_of
 from ..schedule import ScheduleKind, schedules
 
 NotNegativeNumber = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)]
@@ -85,6 +85,17 @@ class _Spelt:
         return {"type": "string"}
 
 
+class _Tabled:
+    """A marker of a precision: in files, on the command line and in JSON a format's name, or a table."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        spelt = core_schema.plain_serializer_function_ser_schema(Precision.spelt)
+        return core_schema.no_info_plain_validator_function(precision_of, serialization=spelt)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
+        return {"anyOf": [{"type": "string"}, {"type": "object"}]}
+
+
 def _known(name: str, names: Mapping[str, Any]) -> str:
     if name not in names:
         raise ValueError(f"{did_you_mean(name, names)}known: {', '.join(names)}")
@@ -99,15 +110,9 @@ def _optimizer(name: str) -> str:
     return _known(name, optimizers())
 
 
-def _number_format(name: str) -> NumberFormat:
-    if name not in number_formats():
-        raise ValueError(f"should be {either([*map(repr, number_formats())])}")
-    return number_formats()[name]
-
-
 CodecKey = Annotated[Codec, _Spelt(Codec, parse_codec, str)]
-NumberKey = Annotated[NumberFormat, _Spelt(NumberFormat, _number_format, lambda number: number.name)]
 OptimizerKey = Annotated[str, pydantic.AfterValidator(_optimizer), NO_FILE]
+PrecisionKey = Annotated[Precision, _Tabled()]
 ScheduleKey = Annotated[ScheduleKind, _Spelt(ScheduleKind, _schedule, lambda kind: kind.name)]
 
 Sizes = Annotated[tuple[Positive, ...], Listed()]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from ...comm.exchange import DataParallel
 from ...kernels.codec import NoCodec
-from ...kernels.number import FP32
 from ...kernels.optimizers import optimizers
 from ..cluster import Cluster, load_cluster
 from ..common import InputError, plural
@@ -25,6 +24,7 @@ from .by_rate import Settled, place_by_rate, settle
 from .chain import check_chunks, chunks_of, folded, machine_of, replicate, warm_ups_of
 from .data import network_of
 from .faults import check_deaths, check_faults, faults_of
+from .numbers import board_number, check_precision
 from .pair import make_pair_plan
 from .placement import place_on_chip
 from .plan import ChainPlan, Plan, exchange_times
@@ -95,7 +95,7 @@ def make_plan(
     if profile is not None:
         from ..profile import check_profile, load_profile  # here, since ranks that follow do without pydantic
 
-        measured = load_profile(profile, network, config.precision)
+        measured = load_profile(profile, network, board_number(config))
         check_profile(measured, network, cluster.boards, str(profile))
     plan = _plan_of(config, ranks, network, cluster, faults, timing_only, measured)
     if not faults.deaths:
@@ -116,6 +116,7 @@ def _plan_of(
     """Return the plan of a chain, or of several, on a cluster whose boards have one stage each."""
     data_parallel, devices = replicate(config, ranks)
     machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
+    check_precision(config, network, has_numbers=machine is None or not timing_only)
     if chunks > 1:
         check_chunks(config, network, devices, chunks)
     if machine is None and profile is not None:
@@ -218,11 +219,6 @@ class _Making:
             InputError: a value does not suit them, or the network does not fit.
         """
         config, network, cluster = self.config, self.network, self.cluster
-        if config.precision != FP32:
-            raise InputError(
-                f"`precision` = {config.precision.name!r}: rows on split engines have 4-byte values; should be 'fp32',"
-                " or `engines` = 'turns' or 'shared'"
-            )
         balancing = config.balancing == "auto" and self.chunks == 1 and not network.last_first
         whole = config.stages == "layers" or self._keeps_layers_whole()
         # A cut through a recurrent layer costs time at each step, which a cut at layers does not.

@@ -29,6 +29,8 @@ from ..profile import (
 )
 from ..schedule import EpochShape, Kind, Machine, ScheduleKind, StageCosts, Staleness, kept_micro_batches, weight_copies
 
+from .numbers import board_number
+
 if TYPE_CHECKING:
     from ..config import Config
 
@@ -130,7 +132,7 @@ def stages_on_boards(
         boards = [dataclasses.replace(board, on_chip_memory_bytes=_UNLIMITED) for board in boards]  # type: ignore[type-var]  # all kinds are dataclasses
     size = min(epoch.micro_batch, epoch.batch)
     kept, copies = _kept(config.schedule, epoch, machine.frees_features)
-    values = size, config.precision, cluster.parameter_copies
+    values = size, board_number(config), cluster.parameter_copies
     if profile is None:
         pieces = BoardStages(network, boards, *values)
     else:

@@ -1,7 +1,27 @@
-"""Number formats: how many bits values take on links and in memory; each is a file here."""
+"""Number formats: their values, and how many bits these take on links and in memory; each is a file here."""
 
+from .bf16 import BF16
 from .fp16 import FP16
 from .fp32 import FP32
-from .number import Count, NumberFormat, number_formats
+from .grid import BIAS, FRACTION_BITS, BlockGrid, FloatGrid, Grid, fixed_point
+from .number import MULTIPLIERS, Count, NumberFormat, number_format, number_formats, number_spellings
+from .rounding import Rounding
 
-__all__ = ["FP16", "FP32", "Count", "NumberFormat", "number_formats"]
+__all__ = [
+    "BF16",
+    "BIAS",
+    "FP16",
+    "FP32",
+    "FRACTION_BITS",
+    "MULTIPLIERS",
+    "BlockGrid",
+    "Count",
+    "FloatGrid",
+    "Grid",
+    "NumberFormat",
+    "Rounding",
+    "fixed_point",
+    "number_format",
+    "number_formats",
+    "number_spellings",
+]

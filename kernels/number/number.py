@@ -1,13 +1,19 @@
-"""What a number format says. To add one, add a file with an instance of `NumberFormat` to this folder."""
+"""What a number format says. To add one, add a file with an instance of `NumberFormat` to this folder.
+
+A narrow number is kept as the fp32 number of its value, so a kernel that multiplies and adds in fp32 multiplies narrow
+numbers exactly; `kernels/quantise` rounds onto a format's grid.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from ..extensions import instances
+from .grid import BlockGrid, Grid
 
 if TYPE_CHECKING:  # names of formats are found for --help, which does without NumPy
     import numpy as np
@@ -16,35 +22,94 @@ if TYPE_CHECKING:  # names of formats are found for --help, which does without N
 Count = TypeVar("Count", "int", "NDArray[np.int64]")
 """A number of values or bytes, or an array of such numbers."""
 
+SCALE_BITS = 8
+"""Bits of a block's scale: E8M0 (Microscaling Formats 1.0, section 5.4.1)."""
+MULTIPLIERS = "fp32", "half", "fp8", "int8", "int4"
+"""Classes of multipliers, as boards have them."""
+
 
 @dataclasses.dataclass(frozen=True)
 class NumberFormat:
-    """A format of values: activations, errors, parameters and gradients, on links and in memory.
+    """A format of values: activations, errors, parameters and gradients, in computation, on links and in memory.
 
-    It changes times and memory, not numbers, which are computed in single precision whatever the format. So engines
-    cost as much in all formats, unless one says otherwise: `multiplier_lut` and `multiplier_ff` are those of a
-    multiplier and adder built without DSPs. These are an assumption: Xilinx's floating-point operator (PG060) takes
-    about 600 and 400 LUTs for them in single precision.
+    Engines cost as much in all formats, unless a board says otherwise: `multiplier_lut` and `multiplier_ff` are those
+    of a multiplier and adder built without DSPs. These are an assumption: Xilinx's floating-point operator (PG060)
+    takes about 600 and 400 LUTs for them in single precision.
     """
 
     name: str
     """As in the key `precision` of a run."""
     bits: int
-    """Bits of a value."""
+    """Bits of a value, without its block's scale."""
+    grid: Grid | None = None
+    """Its values; None: all of fp32's."""
+    multiplier: str = "fp32"
+    """The class of multipliers that it needs, of `MULTIPLIERS`."""
     multiplier_lut: int = 1000
     multiplier_ff: int = 1200
 
+    @property
+    def block(self) -> int:
+        """Values that share a scale; 0 where each stands alone."""
+        return self.grid.size if isinstance(self.grid, BlockGrid) else 0
+
     def bytes_of(self, values: Count) -> Count:
-        """Return the bytes of a number of values that lie or travel together."""
-        return (values * self.bits + 7) // 8
+        """Return the bytes of a number of values that lie or travel together, with the scales of their blocks."""
+        size = (values * self.bits + 7) // 8
+        return size + -(-values // self.block) * (SCALE_BITS // 8) if self.block else size
+
+    def row_bytes(self, channels: Count, columns: int, begin: Count | int = 0) -> Count:
+        """Return the bytes of a row of `columns` pixels with the channels from `begin` on.
+
+        Blocks are of channels of a pixel, from the map's channel 0 on: each that is touched has its scale with it.
+        """
+        size = (channels * columns * self.bits + 7) // 8
+        if not self.block:
+            return size
+        touched = -(-(begin + channels) // self.block) - begin // self.block
+        return size + touched * (channels > 0) * columns * (SCALE_BITS // 8)
 
     def values_in(self, size_bytes: Count) -> Count:
         """Return the most values that a number of bytes holds."""
-        return 8 * size_bytes // self.bits
+        if not self.block:
+            return 8 * size_bytes // self.bits
+        whole = self.bytes_of(self.block)
+        left = size_bytes % whole - SCALE_BITS // 8
+        return size_bytes // whole * self.block + (left > 0) * (8 * left // self.bits)
+
+
+@dataclasses.dataclass(frozen=True)
+class NumberFamily:
+    """Formats whose names say their numbers: `spelling` is how, `pattern` matches names, `make` makes their format."""
+
+    spelling: str
+    pattern: str
+    make: Callable[[str, re.Match[str]], NumberFormat]
 
 
 @functools.cache
 def number_formats() -> Mapping[str, NumberFormat]:
-    """Return all number formats by their names, those of most bits first."""
+    """Return all number formats that have names of their own, those of most bits first."""
     formats = sorted(instances(__package__, NumberFormat), key=lambda number: -number.bits)
     return {number.name: number for number in formats}
+
+
+@functools.cache
+def number_spellings() -> tuple[str, ...]:
+    """Return how formats are called: names, and the spellings of families."""
+    return *number_formats(), *(family.spelling for family in instances(__package__, NumberFamily))
+
+
+@functools.cache
+def number_format(name: str) -> NumberFormat:
+    """Return a format by its name.
+
+    Raises:
+        ValueError: there is none; the message says what there is, or what is wrong with its numbers.
+    """
+    if name in number_formats():
+        return number_formats()[name]
+    for family in instances(__package__, NumberFamily):
+        if match := re.fullmatch(family.pattern, name):
+            return family.make(name, match)
+    raise ValueError(f"known: {', '.join(number_spellings())}")

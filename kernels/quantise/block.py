@@ -9,30 +9,14 @@ that element by up to an eighth: `floor` has it.
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 
-from .grid import FloatGrid, Floats, Rounding, on_grid
+from ..number import BlockGrid, Rounding
+from .grid import Floats, on_grid
 from .philox import Words
 
 _LEAST_SCALE, _MOST_SCALE = -127, 127
 """Exponents that E8M0 has (section 5.4.1)."""
-
-
-@dataclasses.dataclass(frozen=True)
-class BlockGrid:
-    """A format of blocks: `size` elements of a grid, and how the scale follows from the largest of them."""
-
-    element: FloatGrid
-    size: int = 32
-    floor: bool = False
-
-    def __post_init__(self) -> None:
-        if self.size < 1:
-            raise ValueError(f"`size` = {self.size}: a block has an element at least")
-        if self.element.overflows:
-            raise ValueError("elements of a block saturate; they have no infinity")
 
 
 def on_blocks(

@@ -1,26 +1,22 @@
-"""The grid of a narrow format within fp32, and four ways to round onto it.
+"""Four ways to round onto the grid of a narrow format within fp32.
 
-A float's grid has 2^f values between neighbouring powers of two, down to a least exponent, below which the distance of
-values stays the same. Fixed point is such a grid whose least exponent is its only one. All arithmetic is on the bits of
-fp32 numbers, as in hardware: what is cut off decides, and no sum is rounded twice.
+All arithmetic is on the bits of fp32 numbers, as in hardware: what is cut off decides, and no sum is rounded twice.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import enum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..jit import compiled
+from ..number import BF16, BIAS, FRACTION_BITS, FloatGrid, Rounding
 from .philox import Words
 
 Floats = NDArray[np.float32]
 
-_FRACTION, _BIAS = 23, 127
-"""Bits of fp32's fraction, and the bias of its exponent."""
+_FRACTION, _BIAS = FRACTION_BITS, BIAS
 _INFINITY, _QUIET_NAN = 0x7F800000, 0x7FC00000
 _MOST_CUT = 60
 _CHUNK = 1024
@@ -28,68 +24,7 @@ _BIGGEST_SUM = 2.0**100
 """Grids up to here are rounded by sums, which do not overflow."""
 
 
-class Rounding(enum.Enum):
-    """To the nearest value, where two are equally near the even one or that away from zero; to zero; or by chance."""
-
-    EVEN = 0
-    AWAY = 1
-    ZERO = 2
-    STOCHASTIC = 3
-
-
 _EVEN, _AWAY, _ZERO, _STOCHASTIC = (rounding.value for rounding in Rounding)
-
-
-@dataclasses.dataclass(frozen=True)
-class FloatGrid:
-    """The values of a narrow format.
-
-    `fraction_bits` follow the leading bit of a number of at least 2^`least_exponent`; below, values are
-    2^(`least_exponent` - `fraction_bits`) apart. Beyond `largest`, numbers become infinite if the format `overflows`,
-    and else saturate.
-    """
-
-    fraction_bits: int
-    least_exponent: int
-    largest: float
-    overflows: bool = False
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.fraction_bits < _FRACTION:
-            raise ValueError(f"`fraction_bits` = {self.fraction_bits}: fp32 holds grids of 0 to {_FRACTION - 1}")
-        if not 1 - _BIAS <= self.least_exponent <= _BIAS:
-            raise ValueError(f"`least_exponent` = {self.least_exponent}: fp32 has {1 - _BIAS} to {_BIAS}")
-        if not 0 < self.largest < np.inf or float(np.float32(self.largest)) != self.largest:
-            raise ValueError(f"`largest` = {self.largest}: should be a positive fp32 number")
-
-    @property
-    def spacing(self) -> float:
-        """The least distance of two values."""
-        return float(2.0 ** (self.least_exponent - self.fraction_bits))
-
-
-BF16 = FloatGrid(7, -126, float(2.0**127 * (2 - 2.0**-7)), overflows=True)
-FP16 = FloatGrid(10, -14, 65504.0, overflows=True)
-E5M2 = FloatGrid(2, -14, 57344.0)
-E4M3 = FloatGrid(3, -6, 448.0)
-E3M2 = FloatGrid(2, -2, 28.0)
-E2M3 = FloatGrid(3, 0, 7.5)
-E2M1 = FloatGrid(1, 0, 6.0)
-"""Elements of OCP's formats (OFP8; Microscaling Formats 1.0, section 5.3): those of 8 bits and less saturate."""
-INT8 = FloatGrid(6, 0, 127 / 64)
-"""MXINT8's element: sixty-fourths, symmetrical (section 5.3.4)."""
-
-
-def fixed_point(integer_bits: int, fraction_bits: int) -> FloatGrid:
-    """Return the grid of fixed point, `integer_bits` with the sign; symmetrical, so that no sign costs a value.
-
-    Raises:
-        ValueError: it has no or too many bits.
-    """
-    bits = integer_bits + fraction_bits - 1
-    if integer_bits < 1 or fraction_bits < 0 or not 1 <= bits <= _FRACTION - 1:
-        raise ValueError(f"q{integer_bits}.{fraction_bits}: should have 2 to {_FRACTION} bits, one of them the sign")
-    return FloatGrid(bits, integer_bits - 1, float((2**bits - 1) * 2.0**-fraction_bits))
 
 
 def on_grid(values: Floats, grid: FloatGrid, rounding: Rounding = Rounding.EVEN, words: Words | None = None) -> Floats:
@@ -104,7 +39,7 @@ def on_grid(values: Floats, grid: FloatGrid, rounding: Rounding = Rounding.EVEN,
     results = np.empty_like(values)
     flat, rounded = values.reshape(-1), results.reshape(-1)
     bits, rounded_bits = flat.view(np.uint32), rounded.view(np.uint32)
-    if rounding is Rounding.EVEN and grid == BF16:
+    if rounding is Rounding.EVEN and grid == BF16.grid:
         _cut_half(bits, rounded_bits)
     elif rounding is Rounding.EVEN and grid.largest < _BIGGEST_SUM:
         anchors = np.empty(_CHUNK, np.uint32)

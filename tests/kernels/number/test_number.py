@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 import emuchain
 from emuchain.emulator.common import InputError
-from emuchain.kernels.number import FP16, FP32, NumberFormat, number_formats
+from emuchain.kernels.number import FP32, NumberFormat, number_format, number_formats
 
 COUNTS = st.integers(0, 2**40)
 
 
 def test_formats_are_known_by_their_names_the_longest_first() -> None:
-    assert [*number_formats().values()] == [FP32, FP16]
+    bits = [number.bits for number in number_formats().values()]
+    assert next(iter(number_formats().values())) == FP32 and bits == sorted(bits, reverse=True)
     assert all(number.name == name for name, number in number_formats().items())
 
 
@@ -47,5 +48,22 @@ def test_times_follow_from_the_bits_alone() -> None:
 
 
 def test_an_unknown_format() -> None:
-    with pytest.raises(InputError, match=r"`precision` = 'fp8': should be 'fp32' or 'fp16'"):
-        time_ps("fp8")
+    with pytest.raises(InputError, match="`precision` = 'fp9': known: fp32, bf16"):
+        time_ps("fp9")
+
+
+def test_rows_have_the_scales_of_all_blocks_that_they_touch() -> None:
+    """40 channels from 10 on, of 8 columns: blocks 0 and 1."""
+    assert number_format("mxfp8").row_bytes(40, 8, 10) == 40 * 8 + 2 * 8 == 336
+    assert number_format("mxfp6").row_bytes(40, 8, 10) == 256
+    assert number_format("bf16").row_bytes(40, 8, 10) == 640
+    assert number_format("mxfp8").row_bytes(0, 8, 10) == 0
+
+
+@given(st.integers(0, 2**20), st.sampled_from(["mxfp8", "mxfp6", "mxfp4", "int9@16", "e2m5@48"]))
+def test_blocks_are_whole_and_hold_their_values(count: int, name: str) -> None:
+    number = number_format(name)
+    size = number.bytes_of(count)
+    assert size == -(-count * number.bits // 8) + -(-count // number.block)
+    assert number.bytes_of(number.values_in(size)) <= size < number.bytes_of(number.values_in(size) + 1)
+    assert count <= number.values_in(size)

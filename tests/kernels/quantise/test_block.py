@@ -9,22 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.kernels.quantise import (
-    BF16,
-    E2M1,
-    E2M3,
-    E3M2,
-    E4M3,
-    E5M2,
-    INT8,
-    BlockGrid,
-    FloatGrid,
-    Rounding,
-    fixed_point,
-    on_blocks,
-    on_grid,
-)
+from emuchain.kernels.number import BF16, BlockGrid, FloatGrid, Rounding, fixed_point
+from emuchain.kernels.number.fp8 import E4M3, E5M2
+from emuchain.kernels.number.mx import E2M1, E2M3, E3M2, INT8
+from emuchain.kernels.quantise import on_blocks, on_grid
 
+GRID_OF_BF16 = BF16.grid
+assert isinstance(GRID_OF_BF16, FloatGrid)
 ELEMENTS = [E4M3, E5M2, E3M2, E2M3, E2M1, INT8, fixed_point(1, 8)]
 NUMBERS = st.floats(-(2.0**60), 2.0**60, width=32)
 
@@ -124,10 +115,10 @@ def test_other_roundings() -> None:
     assert (np.abs(cut) <= np.abs(values)).all()
     words = np.full(64, 0xFFFFFFFF, np.uint32)
     assert (on_blocks(values, BlockGrid(E4M3), 0, Rounding.STOCHASTIC, words) == cut).all()
-    assert (on_grid(cut, BF16) == cut).all()
+    assert (on_grid(cut, GRID_OF_BF16) == cut).all()
 
 
-@pytest.mark.parametrize("wrong", [lambda: BlockGrid(E4M3, 0), lambda: BlockGrid(BF16)])
+@pytest.mark.parametrize("wrong", [lambda: BlockGrid(E4M3, 0), lambda: BlockGrid(GRID_OF_BF16)])
 def test_what_is_no_block(wrong: object) -> None:
     with pytest.raises(ValueError):
         wrong()  # type: ignore[operator]

@@ -10,24 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.kernels.quantise import (
-    BF16,
-    E2M1,
-    E2M3,
-    E3M2,
-    E4M3,
-    E5M2,
-    FP16,
-    INT8,
-    FloatGrid,
-    PhiloxStream,
-    Rounding,
-    fixed_point,
-    on_grid,
-)
+from emuchain.kernels import number
+from emuchain.kernels.number import FloatGrid, Rounding, fixed_point
+from emuchain.kernels.number.fp8 import E4M3, E5M2
+from emuchain.kernels.number.mx import E2M1, E2M3, E3M2, INT8
+from emuchain.kernels.quantise import PhiloxStream, on_grid
 
 ml_dtypes = pytest.importorskip("ml_dtypes", reason="comes with the extra `onnx`")
 
+BF16, FP16 = number.BF16.grid, number.FP16.grid
+assert isinstance(BF16, FloatGrid) and isinstance(FP16, FloatGrid)
 NARROW: dict[str, tuple[FloatGrid, Any]] = {
     "bf16": (BF16, ml_dtypes.bfloat16),
     "fp16": (FP16, np.float16),

@@ -5,20 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emuchain.kernels.quantise import (
-    E2M1,
-    E2M3,
-    E3M2,
-    E4M3,
-    E5M2,
-    INT8,
-    BlockGrid,
-    FloatGrid,
-    fixed_point,
-    grid_of,
-    on_grid,
-)
-from emuchain.kernels.quantise.names import SPELLINGS
+from emuchain.kernels.number import BlockGrid, FloatGrid, Grid, fixed_point, number_format, number_spellings
+from emuchain.kernels.number.fp8 import E4M3, E5M2
+from emuchain.kernels.number.mx import E2M1, E2M3, E3M2, INT8
+from emuchain.kernels.quantise import on_grid
+
+
+def grid_of(name: str) -> Grid:
+    grid = number_format(name).grid
+    assert grid is not None
+    return grid
 
 
 def test_published_formats() -> None:
@@ -48,7 +44,7 @@ def test_block_floating_point() -> None:
     ("name", "said"),
     [
         *[
-            (name, "known: bf16, fp16")
+            (name, "known: fp32, bf16, fp16")
             for name in ("", "fp64", "mxfp9", "q2", "q2.14.1", "int9", "int9@", "e2m5", "FP8")
         ],
         *[("q0.8", "q0.8"), ("q30.30", "q30.30"), ("int1@16", "q1.0"), ("int9@0", "a block has an element")],
@@ -60,6 +56,19 @@ def test_what_is_no_format(name: str, said: str) -> None:
         grid_of(name)
 
 
+@pytest.mark.parametrize(
+    ("name", "bits", "multiplier"),
+    [
+        *[("fp32", 32, "fp32"), ("bf16", 16, "half"), ("mxfp6", 6, "fp8"), ("mxfp4", 4, "int4"), ("mxint8", 8, "int8")],
+        *[("q2.14", 16, "half"), ("int9@16", 9, "half"), ("int8@16", 8, "int8"), ("q1.3", 4, "int4")],
+        *[("e2m5@48", 8, "half"), ("e4m3@8", 8, "fp8"), ("q2.20", 22, "fp32")],
+    ],
+)
+def test_bits_and_multipliers(name: str, bits: int, multiplier: str) -> None:
+    number = number_format(name)
+    assert (number.bits, number.multiplier) == (bits, multiplier)
+
+
 def test_every_spelling_is_known() -> None:
-    for name in SPELLINGS:
-        grid_of(name.replace("M.N", "2.5").replace("N@B", "8@4").replace("X", "2").replace("Y@B", "1@4"))
+    for name in number_spellings():
+        number_format(name.replace("M.N", "2.5").replace("N@B", "8@4").replace("X", "2").replace("Y@B", "1@4"))

@@ -1,0 +1,195 @@
+"""The formats of a run's numbers, and how they are rounded.
+
+Complete maps are narrow, sums are wide: what a layer hands on is rounded to its format once, on the device that has it
+whole, and partial sums stay in single precision. So a run's numbers do not depend on how its network is cut.
+
+| kind | what is rounded, and where |
+|---|---|
+| activations | images at the source; results of an SFU that are handed on |
+| errors | those of outputs, after the SFU's backward pass; those of inputs, where the map has one consumer |
+| weights | once after each update; FP and EB read the same copy. Biases and what an SFU learns stay in fp32 |
+| gradients | the mean of a mini-batch, before it is exchanged or the update takes it |
+| master | the weights that updates change, from which those of FP and EB are rounded |
+| states | what updates remember: velocities and moments |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ...kernels.number import FP32, BlockGrid, NumberFormat, Rounding, number_format
+from ..common import did_you_mean, either
+
+KINDS = "activations", "weights", "errors", "gradients", "master", "states"
+"""What has a format of its own."""
+_NARROW = "activations", "weights", "errors"
+"""What a format that is given for all of a run is for; the others stay in fp32 then."""
+_SCALES = "up", "floor"
+_ACCUMULATORS = ("fp32",)
+_MOST_LOSS_SCALE = 2**24
+
+
+@dataclasses.dataclass(frozen=True)
+class Precision:
+    """The format of each kind, how it is rounded, and by how much errors are scaled up (`loss_scale`)."""
+
+    activations: NumberFormat = FP32
+    weights: NumberFormat = FP32
+    errors: NumberFormat = FP32
+    gradients: NumberFormat = FP32
+    master: NumberFormat = FP32
+    states: NumberFormat = FP32
+    rounding: tuple[Rounding, ...] = (Rounding.EVEN,) * len(KINDS)
+    """Of each kind, in the order of `KINDS`."""
+    scale: str = "up"
+    accumulate: str = "fp32"
+    loss_scale: int = 1
+
+    @classmethod
+    def all_in(cls, number: NumberFormat) -> Precision:
+        """Return the precision whose activations, weights and errors are in one format."""
+        return cls(number, number, number)
+
+    def format(self, kind: str) -> NumberFormat:
+        """Return the format of a kind."""
+        value: NumberFormat = getattr(self, kind)
+        return value
+
+    def rounding_of(self, kind: str) -> Rounding:
+        """Return how a kind is rounded."""
+        return self.rounding[KINDS.index(kind)]
+
+    @property
+    def is_single(self) -> bool:
+        """Whether all numbers are in single precision, and none is scaled."""
+        return self == Precision()
+
+    @property
+    def one(self) -> NumberFormat | None:
+        """The format of activations, weights and errors, if they have the same."""
+        return self.activations if self.activations == self.weights == self.errors else None
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether weights that engines read are a copy of those that updates change, in a format of their own."""
+        return self.weights != self.master
+
+    def spelt(self) -> str | dict[str, Any]:
+        """Return it as the key `precision` has it: a name, or a table of what differs."""
+        one = self.one or FP32
+        base = Precision.all_in(one)
+        if self == base:
+            return one.name
+        table: dict[str, Any] = {} if one == FP32 else {"format": one.name}
+        table |= {kind: self.format(kind).name for kind in KINDS if self.format(kind) != base.format(kind)}
+        if self.scale != "up":
+            table["scale"] = self.scale
+        if len({*self.rounding}) == 1 and self.rounding[0] is not Rounding.EVEN:
+            table["rounding"] = self.rounding[0].name.lower()
+        elif self.rounding != base.rounding:
+            table["rounding"] = {
+                kind: rounding.name.lower()
+                for kind, rounding in zip(KINDS, self.rounding, strict=True)
+                if rounding is not Rounding.EVEN
+            }
+        if self.loss_scale != 1:
+            table["loss_scale"] = self.loss_scale
+        return table
+
+    def __str__(self) -> str:
+        spelt = self.spelt()
+        if isinstance(spelt, str):
+            return spelt
+        return ", ".join(f"{key} {_said(value)}" for key, value in spelt.items())
+
+
+def _said(value: object) -> str:
+    if isinstance(value, Mapping):
+        return " and ".join(f"{word} of {key}" for key, word in value.items())
+    return str(value)
+
+
+def precision_of(given: object) -> Precision:
+    """Return a precision from what the key `precision` may be: a format's name, or a table.
+
+    Raises:
+        ValueError: it is neither; the message says what would be right.
+    """
+    if isinstance(given, Precision):
+        return given
+    if isinstance(given, NumberFormat):
+        return Precision.all_in(given)
+    if isinstance(given, str):
+        return Precision.all_in(_format(given))
+    if not isinstance(given, Mapping):
+        raise ValueError("should be a format such as 'bf16', or a table such as { format = 'mxfp8', master = 'bf16' }")
+    table = dict(given)
+    known = "format", *KINDS, "accumulate", "rounding", "scale", "loss_scale"
+    for key in table:
+        if key not in known:
+            raise ValueError(f"{key!r}: {did_you_mean(str(key), known)}known: {', '.join(known)}")
+    scale = _choice("scale", table.get("scale", "up"), _SCALES)
+    formats = dict.fromkeys(_NARROW, _format(table["format"])) if "format" in table else {}
+    formats |= {kind: _at(kind, table[kind]) for kind in KINDS if kind in table}
+    return Precision(
+        **{kind: _scaled(number, scale) for kind, number in formats.items()},
+        rounding=_roundings(table.get("rounding", "even")),
+        scale=scale,
+        accumulate=_choice("accumulate", table.get("accumulate", "fp32"), _ACCUMULATORS),
+        loss_scale=_loss_scale(table.get("loss_scale", 1)),
+    )
+
+
+def joined(before: object, table: Mapping[str, object]) -> object:
+    """Return what the key `precision` is once some keys of its table are given anew; `before` is what it was."""
+    if "format" in table or before is None:
+        return table
+    known = before if isinstance(before, Mapping) else {"format": before}
+    return {**known, **table}
+
+
+def _format(name: object) -> NumberFormat:
+    if isinstance(name, NumberFormat):
+        return name
+    if not isinstance(name, str):
+        raise ValueError("should be a format's name, such as 'bf16'")
+    return number_format(name)
+
+
+def _at(key: str, value: object) -> NumberFormat:
+    try:
+        return _format(value)
+    except ValueError as error:
+        raise ValueError(f"{key} = {value!r}: {error}") from None
+
+
+def _scaled(number: NumberFormat, scale: str) -> NumberFormat:
+    """Return a format whose blocks have their scales by OCP's rule, if that is asked for."""
+    if scale == "floor" and isinstance(number.grid, BlockGrid):
+        return dataclasses.replace(number, grid=dataclasses.replace(number.grid, floor=True))
+    return number
+
+
+def _choice(key: str, value: object, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise ValueError(f"{key} = {value!r}: should be {either([*map(repr, choices)])}")
+    return str(value)
+
+
+def _roundings(given: object) -> tuple[Rounding, ...]:
+    names = [rounding.name.lower() for rounding in Rounding]
+    table = given if isinstance(given, Mapping) else dict.fromkeys(KINDS, given)
+    for kind in table:
+        _choice("rounding", kind, KINDS)
+    return tuple(
+        Rounding[_choice(f"rounding of {kind}", table.get(kind, "even"), tuple(names)).upper()] for kind in KINDS
+    )
+
+
+def _loss_scale(value: object) -> int:
+    whole = int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value == int(value) else 0
+    if not 1 <= whole <= _MOST_LOSS_SCALE or whole & (whole - 1):
+        raise ValueError(f"loss_scale = {value!r}: should be a power of two, 1 to {_MOST_LOSS_SCALE}")
+    return whole

@@ -1,0 +1,77 @@
+"""Formats of a run by kind: what the key `precision` may be, and how it is spelt again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from emuchain.emulator.common import InputError
+from emuchain.emulator.config import settings_config
+from emuchain.emulator.number import KINDS, Precision, joined, precision_of
+from emuchain.kernels.number import BF16, FP32, BlockGrid, Rounding, number_format
+
+MXFP8 = number_format("mxfp8")
+
+
+def test_a_name_is_for_activations_weights_and_errors() -> None:
+    precision = precision_of("mxfp8")
+    assert [precision.format(kind) for kind in KINDS] == [MXFP8, MXFP8, MXFP8, FP32, FP32, FP32]
+    assert precision.one == MXFP8 and precision.has_copies and not precision.is_single
+    assert precision_of("fp32").is_single and not precision_of("fp32").has_copies
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "fp32",
+        "q2.14",
+        {"format": "mxfp8", "master": "bf16"},
+        {"activations": "bf16", "errors": "fp8-e5m2"},
+        {"format": "mxfp4", "scale": "floor", "rounding": "stochastic"},
+        {"weights": "mxint8", "scale": "floor"},
+        {"format": "bf16", "rounding": {"weights": "stochastic", "errors": "away"}, "loss_scale": 1024},
+    ],
+)
+def test_what_is_spelt_is_read_again(given: object) -> None:
+    precision = precision_of(given)
+    assert precision.spelt() == given
+    assert precision_of(precision.spelt()) == precision
+    assert settings_config({"precision": given}).model_dump()["precision"] == given
+
+
+def test_keys_of_the_table() -> None:
+    precision = precision_of({"format": "mxfp8", "scale": "floor", "rounding": {"master": "zero"}, "loss_scale": 4.0})
+    assert isinstance(precision.weights.grid, BlockGrid) and precision.weights.grid.floor
+    assert precision.rounding_of("master") is Rounding.ZERO and precision.rounding_of("weights") is Rounding.EVEN
+    assert precision.loss_scale == 4
+    assert precision_of(BF16) == Precision.all_in(BF16)
+
+
+def test_flags_change_keys_of_a_file() -> None:
+    assert joined("mxfp8", {"master": "bf16"}) == {"format": "mxfp8", "master": "bf16"}
+    assert joined({"format": "mxfp8", "scale": "floor"}, {"scale": "up"}) == {"format": "mxfp8", "scale": "up"}
+    assert joined("mxfp8", {"format": "bf16", "master": "bf16"}) == {"format": "bf16", "master": "bf16"}
+    assert joined(None, {"master": "bf16"}) == {"master": "bf16"}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("mxfp9", "known: fp32, bf16, fp16"),
+        (8, "should be a format such as 'bf16', or a table"),
+        ({"wieghts": "bf16"}, "did you mean `weights`"),
+        ({"weights": "bf17"}, "weights = 'bf17': known: fp32"),
+        ({"weights": 8}, "weights = 8: should be a format's name"),
+        ({"loss_scale": 3}, "loss_scale = 3: should be a power of two"),
+        ({"loss_scale": True}, "loss_scale = True: should be a power of two"),
+        ({"scale": "down"}, "scale = 'down': should be 'up' or 'floor'"),
+        ({"accumulate": "dot:8"}, "accumulate = 'dot:8': should be 'fp32'"),
+        ({"rounding": "odd"}, "rounding of activations = 'odd': should be 'even', 'away', 'zero' or 'stochastic'"),
+        ({"rounding": {"all": "even"}}, "rounding = 'all': should be 'activations'"),
+    ],
+)
+def test_what_is_no_precision(given: Any, said: str) -> None:
+    with pytest.raises(InputError, match="`precision`") as error:
+        settings_config({"precision": given})
+    assert said in str(error.value)
