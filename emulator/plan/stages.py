@@ -28,7 +28,6 @@ from ..profile import (
     streams_bytes,
 )
 from ..schedule import EpochShape, Kind, Machine, ScheduleKind, StageCosts, Staleness, kept_micro_batches, weight_copies
-
 from .numbers import board_number
 
 if TYPE_CHECKING:
