@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 from ...kernels.number import FP32, NumberFormat
 from ..network import Layer
+from ..number import SINGLE, Precision
 from .slices import Cut, Slice
 from .traffic import DataPath, Stream
 
@@ -93,13 +94,18 @@ def channel_bytes(part: Slice, number: NumberFormat = FP32) -> int:
     return number.bytes_of(channel_values(part))
 
 
-def balanced_streams(blocks: Sequence[BalancedParameters], link: int) -> tuple[Stream, ...]:
-    """Return data paths 5 and 6 between devices `link` and `link + 1`: a stream for each block that crosses."""
+def balanced_streams(
+    blocks: Sequence[BalancedParameters], link: int, precision: Precision = SINGLE
+) -> tuple[Stream, ...]:
+    """Return data paths 5 and 6 between devices `link` and `link + 1`: a stream for each block that crosses.
+
+    Weights have the run's format, and the sums of their gradients single precision.
+    """
     crossing = [(n, block) for n, block in enumerate(blocks) if block.store_device <= link < block.user_device]
     return tuple(
-        Stream(path, number, block.values, 1, 1)
+        Stream(path, number, block.values, 1, 1, number_format)
         for number, block in crossing
-        for path in (DataPath.PARAMETERS, DataPath.PARAMETER_GRADIENTS)
+        for path, number_format in ((DataPath.PARAMETERS, precision.weights), (DataPath.PARAMETER_GRADIENTS, FP32))
     )
 
 

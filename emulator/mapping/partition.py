@@ -117,7 +117,7 @@ def _servers(
     layers = network.layers
     row = Row([cut_channels(layer) for layer in layers], [channel_works(layer) for layer in layers], on_chip, memory)
     links = [cluster.link_at(link) for link in range(len(boards) - 1)]
-    return Servers(row, boards, links, Boundaries(layers, cluster.link.share))
+    return Servers(row, boards, links, Boundaries(layers, cluster.link.share, cluster.precision))
 
 
 def _slowest_ps(slices: Sequence[Slice], board: Board) -> int:

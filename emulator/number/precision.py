@@ -63,7 +63,7 @@ class Precision:
     @property
     def is_single(self) -> bool:
         """Whether all numbers are in single precision, and none is scaled."""
-        return self == Precision()
+        return self == SINGLE
 
     @property
     def one(self) -> NumberFormat | None:
@@ -91,6 +91,10 @@ class Precision:
         if self.loss_scale != base.loss_scale:
             words.append(f"loss_scale={self.loss_scale}")
         return " ".join(words)
+
+
+SINGLE = Precision()
+"""Single precision throughout."""
 
 
 def precision_of(given: object) -> Precision:

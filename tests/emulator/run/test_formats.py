@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.common import InputError
-from emuchain.emulator.run import Weights
+from emuchain.emulator.run import Weights, simulate
 from emuchain.kernels.number import BlockGrid, FloatGrid, number_format
 from emuchain.kernels.quantise import on_blocks, on_grid
 
@@ -102,6 +102,19 @@ def test_a_loss_scale_changes_nothing_in_single_precision(train_keys: Any, bits:
 def test_replicas_exchange_narrow_gradients(train_keys: Any, bits: Any) -> None:
     keys = {"replicas": 2, "precision": {"format": "bf16", "gradients": "bf16", "loss_scale": 16}}
     assert bits(train_keys(devices=4, **keys)) == bits(train_keys(devices=2, micro_batch=2, **keys))
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_training_takes_the_time_of_its_simulation(plan_of: Any, trained: Any, small_cifar: Path, name: str) -> None:
+    keys = {**KEYS, "data": str(small_cifar), "devices": 4, "cluster": "vc709-10g"}
+    times = {}
+    for precision in ("fp32", NARROW[name]):
+        plan = plan_of(**keys, precision=precision)
+        [result] = trained(plan).history
+        assert [result.virtual_time_ps] == [*simulate(plan, 48).epoch_ends_ps]
+        times[str(precision)] = result.virtual_time_ps
+    single, narrow = times.values()
+    assert narrow < single
 
 
 @pytest.mark.sampled(1)
