@@ -99,8 +99,8 @@ class Cluster:
     differ, `own_links` has them in the order of the chain, and the last one is repeated; all have the same `share`.
     `engines` and `transport` say how boards execute and when messages leave them (`pipeline.Machine`); without
     `transport`, as suits the engines. `parameter_copies` is the room of a parameter, in units of its size: itself, its
-    gradient, and what an optimiser keeps beside them; `precision` has the formats of a run's numbers. `faults` are those of a run on it that names no others. `ranges`
-    are those of the links' and the network's constants that are not their class's; boards have their own.
+    gradient, and what an optimiser keeps beside them; `precision` has the formats of a run's numbers. `faults` are
+    those of a run on it that names no others. `ranges` are those of the links' and the network's constants that are not their class's; boards have their own.
     """
 
     name: str

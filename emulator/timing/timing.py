@@ -129,7 +129,10 @@ class Timing:
         devices = range(len(mapping.devices))
         engines = allocate_all(mapping, cluster)
         share = cluster.link.share
-        links = tuple((*streams(mapping, link, share, cluster.precision), *balanced_streams(blocks, link, cluster.precision)) for link in devices[:-1])
+        links = tuple(
+            (*streams(mapping, link, share, cluster.precision), *balanced_streams(blocks, link, cluster.precision))
+            for link in devices[:-1]
+        )
         timing = cls(cluster, mapping, engines, links, 1, blocks, off_chip)
         engines = lockstep(mapping, cluster, engines, timing.hop_ps)
         timing = dataclasses.replace(timing, engines=engines)
