@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...comm import Chain, Interconnect, NicEngines
 from ..common import check_names, format_time_ps, html_table
 from ..faults import Faults, joined_links
-from ..number import SINGLE, Precision
+from ..number import SINGLE, Precision, Storage
 from .board import Board
 from .uncertainty import ConstantRange, find_range
 
@@ -100,7 +100,8 @@ class Cluster:
     `engines` and `transport` say how boards execute and when messages leave them (`pipeline.Machine`); without
     `transport`, as suits the engines. `parameter_copies` is the room of a parameter, in units of its size: itself, its
     gradient, and what an optimiser keeps beside them; `precision` has the formats of a run's numbers. `faults` are
-    those of a run on it that names no others. `ranges` are those of the links' and the network's constants that are not their class's; boards have their own.
+    those of a run on it that names no others. `ranges` are those of the links' and the network's constants that are
+    not their class's; boards have their own.
     """
 
     name: str
@@ -122,6 +123,11 @@ class Cluster:
     def __post_init__(self) -> None:
         check_names("cluster", (self.name,))
         check_names(f"cluster {self.name}: board", (board.name for board in self.boards))
+
+    @property
+    def storage(self) -> Storage:
+        """The formats of what boards that stream rows store of a run."""
+        return self.precision.storage(self.parameter_copies - 2)
 
     @property
     def interconnect(self) -> Interconnect:

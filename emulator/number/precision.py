@@ -20,6 +20,7 @@ from collections.abc import Mapping
 
 from ...kernels.number import FP32, BlockGrid, NumberFormat, Rounding, number_format
 from ..common import did_you_mean, either
+from .storage import Storage
 
 KINDS = "activations", "weights", "errors", "gradients", "master", "states"
 """What has a format of its own."""
@@ -74,6 +75,12 @@ class Precision:
     def has_copies(self) -> bool:
         """Whether weights that engines read are a copy of those that updates change, in a format of their own."""
         return self.weights != self.master
+
+    def storage(self, states: int) -> Storage:
+        """Return the formats of memories, with this number of states of each parameter beside its gradient."""
+        master = (self.master,) if self.has_copies else ()
+        arrays = self.weights, FP32, *master, *(self.states,) * states
+        return Storage(self.activations, self.errors, FP32, arrays, 2 + states)
 
     def __str__(self) -> str:
         """Return it as text that `precision_of` reads: `mxfp8 master=bf16 rounding.weights=stochastic`."""

@@ -155,7 +155,10 @@ class Timing:
     @functools.cached_property
     def _memory(self) -> tuple[tuple[tuple[MemoryStream, ...], ...], ...]:
         devices = range(len(self.mapping.devices))
-        return tuple(tuple(memory_streams(*held) for held in self.slices_off_chip(device)) for device in devices)
+        storage = self.cluster.storage
+        return tuple(
+            tuple(memory_streams(*held, storage) for held in self.slices_off_chip(device)) for device in devices
+        )
 
     @functools.cached_property
     def _port_bytes(self) -> tuple[int, ...]:
@@ -182,8 +185,8 @@ class Timing:
 
     def _states_ps(self, device: int) -> int:
         """Return the time in ps in which the memory port moves what the optimiser keeps off chip, for an update."""
-        copies = self.cluster.parameter_copies
-        moved = sum(update_bytes(part, off, copies) for part, off in self.slices_off_chip(device))
+        storage = self.cluster.storage
+        moved = sum(update_bytes(part, off, storage) for part, off in self.slices_off_chip(device))
         return -(-moved * 1_000_000 // self.cluster.board(device).off_chip_mbytes_per_s) if moved else 0
 
     @property
