@@ -21,6 +21,8 @@ INFINITY, QUIET_NAN, MAGNITUDE, SIGN = 0x7F800000, 0x7FC00000, 0x7FFFFFFF, 0x800
 """Bits of fp32: of infinity, of NaN; all but the sign, and the sign."""
 _ONES, _STEP, _LEAST_SCALE = 0xFFFFFFFF, 0x800000, 0x400000
 _BIGGEST_SUM = 2.0**100
+_RAISED, _MOST_SCALE = 24, 127
+_ONE, _TWICE_BIAS = BIAS << FRACTION_BITS, 2 * BIAS << FRACTION_BITS
 
 _THRESHOLDS = {Rounding.EVEN: 0x80000000, Rounding.AWAY: 0x7FFFFFFF, Rounding.ZERO: _ONES, Rounding.STOCHASTIC: 0}
 
@@ -47,7 +49,7 @@ def limits_of(grid: FloatGrid, rounding: Rounding) -> Limits:
     Raises:
         ValueError: numbers of the grid are spaced alike from near fp32's own least exponent.
     """
-    largest, least, is_even = _bits(grid.largest), grid.least_exponent + _BIAS, rounding is Rounding.EVEN
+    largest, least, is_even = bits_of(grid.largest), grid.least_exponent + _BIAS, rounding is Rounding.EVEN
     way = BY_CUT if least == 1 else BY_COUNT
     if is_even and grid == BF16.grid:
         way = BY_HALF
@@ -67,7 +69,7 @@ def limits_of(grid: FloatGrid, rounding: Rounding) -> Limits:
     )
 
 
-def _bits(value: float | np.float32) -> int:
+def bits_of(value: float | np.float32) -> int:
     return int(np.float32(value).view(np.uint32))
 
 
@@ -142,3 +144,40 @@ def _limited(bits: Any, magnitude: Any, whole: Any, largest: Any, beyond: Any, b
     result = np.uint32(np.uint32(top if is_beyond else whole) | np.uint32(bits & np.uint32(SIGN)))
     is_flushed = (whole == np.uint32(0)) & (magnitude != np.uint32(0))
     return np.uint32(QUIET_NAN) if magnitude > np.uint32(INFINITY) else result, is_beyond & is_finite, is_flushed
+
+
+@compiled
+def scale_of(most: Any, largest: Any, rises: Any) -> Any:
+    """Return the bits of 2^-s, the inverse of the scale 2^s of a block, from the bits of its largest magnitude.
+
+    They have no fraction: 0 stands for 2^-127. Of a block with infinity or NaN, it is NaN. With `rises`, the scale is
+    the least under which the largest number does not saturate.
+    """
+    is_small = most < np.uint32(_STEP)
+    raised = np.float32(np.uint32(most).view(np.float32) * np.float32(2.0**_RAISED)).view(np.uint32)
+    normal = np.uint32(raised if is_small else most)
+    steps = np.int32(np.uint32(normal >> np.uint32(_FRACTION))) - np.int32(np.uint32(largest >> np.uint32(_FRACTION)))
+    is_above = np.uint32(normal & np.uint32(_STEP - 1)) > np.uint32(largest & np.uint32(_STEP - 1))
+    steps = np.int32(steps - np.int32(_RAISED if is_small else 0) + np.int32(is_above & rises))
+    steps = np.int32(min(max(steps, np.int32(-_MOST_SCALE)), np.int32(_MOST_SCALE)))
+    scale = np.uint32(np.uint32(np.int32(_BIAS) - steps) << np.uint32(_FRACTION))
+    scale = np.uint32(_ONE) if most == np.uint32(0) else scale
+    return np.uint32(QUIET_NAN) if most >= np.uint32(INFINITY) else scale
+
+
+@compiled
+def scaled(bits: Any, scale: Any) -> Any:
+    """Return the bits of a number times 2^-s."""
+    factor = np.uint32(max(scale, np.uint32(_LEAST_SCALE))).view(np.float32)
+    return np.float32(np.uint32(bits).view(np.float32) * factor).view(np.uint32)
+
+
+@compiled
+def unscaled(bits: Any, scale: Any, largest: Any) -> Any:
+    """Return the bits of a number times 2^s, at most those of `largest`; and whether it was more."""
+    factor = np.uint32(max(np.uint32(np.uint32(_TWICE_BIAS) - scale), np.uint32(_LEAST_SCALE))).view(np.float32)
+    whole = np.float32(np.uint32(bits).view(np.float32) * factor).view(np.uint32)
+    magnitude = np.uint32(whole & np.uint32(MAGNITUDE))
+    is_nan = magnitude > np.uint32(INFINITY)
+    held = np.uint32(min(magnitude, largest) | np.uint32(whole & np.uint32(SIGN)))
+    return np.uint32(QUIET_NAN) if is_nan else held, (magnitude > largest) & (not is_nan)
