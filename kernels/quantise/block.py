@@ -73,7 +73,7 @@ def on_blocks(
     drawn = sources(values, rounding, words, stream, first, stride, numbers)
     bits, rounded = values.reshape(-1).view(np.uint32), results.reshape(-1).view(np.uint32)
     round_all = block_loops.round_lines if apart == 1 else block_loops.round_columns
-    round_all(bits, rounded, blocks, limits_of(grid.element, rounding), *drawn, counted)
+    round_all(bits, rounded, values is results, blocks, limits_of(grid.element, rounding), *drawn, counted)
     return results
 
 

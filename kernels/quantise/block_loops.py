@@ -1,6 +1,6 @@
-"""Loops over blocks, in vectors: the largest magnitude, a scaled copy, which is rounded, and back.
+"""Loops over blocks, in vectors: the largest magnitudes, scales of these, and numbers rounded under their scale.
 
-A chunk of a piece of memory at a time, whose copy stays in the nearest cache.
+A chunk of memory at a time, which stays in the nearest cache.
 """
 
 from __future__ import annotations
@@ -10,87 +10,113 @@ from typing import Any
 import numpy as np
 
 from ..jit import compiled
-from .element import MAGNITUDE, QUIET_NAN, scale_of, scaled, unscaled
-from .loops import in_wide_vectors, round_piece
+from .element import BY_COUNT, BY_SUM, MAGNITUDE, by_count, by_cut, by_sum, scale_of, scaled, unscaled
+from .loops import copy, in_wide_vectors
+from .philox import MOST_EXTRA
 from .source import CHUNK, ROOM, thresholds
 
-_PART = 32
-"""Elements of the usual block."""
+_UNIT = 16
+"""Elements whose largest magnitude is found at once, where all blocks have a multiple of these."""
 
 
 @compiled
 def round_lines(
-    values: Any, results: Any, blocks: Any, limits: Any, source: Any, words: Any, numbers: Any, counts: Any
+    values: Any, results: Any, stays: Any, blocks: Any, limits: Any, source: Any, words: Any, numbers: Any, counts: Any
 ) -> None:
     """Round blocks whose elements lie side by side, in lines of `blocks.length`."""
-    held, scales, copies = np.empty(ROOM, np.uint32), np.empty(CHUNK, np.uint32), np.empty(CHUNK, np.uint32)
+    room = max(CHUNK, min(blocks.size, blocks.length))
+    held, scales, most = np.empty(room + MOST_EXTRA, np.uint32), np.empty(room, np.uint32), np.empty(room, np.uint32)
     held.fill(np.uint32(limits.threshold))
-    block_end, line_end, scale = 0, 0, np.uint32(0)
+    lines = max(room // blocks.length, 1) * blocks.length
+    taken = lines if blocks.length <= room else room // blocks.size * blocks.size  # whole lines, or whole blocks
     for row in range(0, values.size, source.row):
-        for begin in range(row, row + source.row, CHUNK):
-            end, place = min(begin + CHUNK, row + source.row), begin
-            while place < end:
-                if place == block_end:
-                    line_end = line_end + blocks.length if place == line_end else line_end
-                    block_end = min(place + blocks.size, line_end)
-                    most = _largest(values[place:block_end])
-                    scale = scale_of(most, np.uint32(limits.largest), blocks.rises)
-                stop = min(block_end, end)
-                _fill(scales[place - begin : stop - begin], scale)
-                place = stop
-            first = thresholds(begin, end - begin, source, words, numbers, held)
-            kept, drawn = results[begin:end], held[first:]
-            _round_scaled(values[begin:end], kept, scales, copies[: end - begin], drawn, blocks, limits, counts)
+        for line in range(row, row + source.row, lines):
+            line_end = min(line + lines, row + source.row)
+            for begin in range(line, line_end, taken):
+                end = min(begin + taken, line_end)
+                if blocks.size % _UNIT == 0 and blocks.length % _UNIT == 0:
+                    _find_units(values[begin:end], most, blocks)
+                    _set_units(most, scales[: end - begin], blocks, limits)
+                else:
+                    _find_lines(values[begin:end], scales, blocks, limits)
+                first = thresholds(begin, end - begin, source, words, numbers, held)
+                if not stays:  # LLVM makes no vectors where one array may be another, so all else is done in place
+                    copy(values[begin:end], results[begin:end])
+                _round_scaled(results[begin:end], scales, held[first:], blocks, limits, counts)
 
 
 @compiled
 def round_columns(
-    values: Any, results: Any, blocks: Any, limits: Any, source: Any, words: Any, numbers: Any, counts: Any
+    values: Any, results: Any, stays: Any, blocks: Any, limits: Any, source: Any, words: Any, numbers: Any, counts: Any
 ) -> None:
     """Round blocks whose elements are `blocks.apart` from each other: as many blocks lie side by side."""
-    held, scales, copies = np.empty(ROOM, np.uint32), np.empty(CHUNK, np.uint32), np.empty(CHUNK, np.uint32)
+    held, scales = np.empty(ROOM, np.uint32), np.empty(CHUNK, np.uint32)
     held.fill(np.uint32(limits.threshold))
     for outer in range(0, values.size, blocks.length * blocks.apart):
         for top in range(0, blocks.length, blocks.size):
             height = min(blocks.size, blocks.length - top)
             for column in range(0, blocks.apart, CHUNK):
                 width, corner = min(CHUNK, blocks.apart - column), outer + top * blocks.apart + column
-                _find_scales(values[corner:], scales[:width], height, blocks, limits)
+                _find_columns(values[corner:], scales[:width], height, blocks, limits)
                 for line in range(height):
                     begin = corner + line * blocks.apart
                     end = begin + width
                     first = thresholds(begin, width, source, words, numbers, held)
-                    kept, drawn = results[begin:end], held[first:]
-                    _round_scaled(values[begin:end], kept, scales, copies[:width], drawn, blocks, limits, counts)
+                    if not stays:
+                        copy(values[begin:end], results[begin:end])
+                    _round_scaled(results[begin:end], scales, held[first:], blocks, limits, counts)
 
 
 @compiled
-def _largest(values: Any) -> Any:
-    """Return the bits of the largest magnitude."""
-    most = np.uint32(0)
-    whole = values.size // _PART * _PART
-    for part in range(0, whole, _PART):
-        one = values[part : part + _PART]
-        for place in range(_PART):
-            most = np.uint32(max(most, np.uint32(one[place] & np.uint32(MAGNITUDE))))
-    rest = values[whole:]
-    for place in range(rest.size):
-        most = np.uint32(max(most, np.uint32(rest[place] & np.uint32(MAGNITUDE))))
-    return most
+def _find_units(values: Any, most: Any, blocks: Any) -> None:
+    """Write the largest magnitude of each unit's block, for whole blocks of whole units."""
+    in_wide_vectors()
+    for unit in range(values.size // _UNIT):
+        one, largest = values[unit * _UNIT : (unit + 1) * _UNIT], np.uint32(0)
+        for place in range(_UNIT):
+            largest = np.uint32(max(largest, np.uint32(one[place] & np.uint32(MAGNITUDE))))
+        most[unit] = largest
+    units, line, size = values.size // _UNIT, blocks.length // _UNIT, blocks.size // _UNIT
+    for line_begin in range(0, units, line):
+        line_end = min(line_begin + line, units)
+        for begin in range(line_begin, line_end, size):
+            end, largest = min(begin + size, line_end), np.uint32(0)
+            for unit in range(begin, end):
+                largest = max(largest, most[unit])
+            for unit in range(begin, end):
+                most[unit] = largest
 
 
 @compiled
-def _fill(numbers: Any, number: Any) -> None:
-    if numbers.size == _PART:
-        for place in range(_PART):
-            numbers[place] = number
-    else:
-        for place in range(numbers.size):
-            numbers[place] = number
+def _set_units(most: Any, scales: Any, blocks: Any, limits: Any) -> None:
+    """Write the scale of each element, from the largest magnitude of each unit."""
+    in_wide_vectors()
+    units = most[: scales.size // _UNIT]
+    for unit in range(units.size):
+        units[unit] = scale_of(units[unit], np.uint32(limits.largest), blocks.rises)
+    for unit in range(units.size):
+        one, scale = scales[unit * _UNIT : (unit + 1) * _UNIT], units[unit]
+        for place in range(_UNIT):
+            one[place] = scale
 
 
 @compiled
-def _find_scales(values: Any, scales: Any, height: Any, blocks: Any, limits: Any) -> None:
+def _find_lines(values: Any, scales: Any, blocks: Any, limits: Any) -> None:
+    """Write the scale of each element, for whole blocks of any size."""
+    for line in range(0, values.size, blocks.length):
+        line_end = min(line + blocks.length, values.size)
+        for begin in range(line, line_end, blocks.size):
+            end, largest = min(begin + blocks.size, line_end), np.uint32(0)
+            one, mine = values[begin:end], scales[begin:end]
+            for place in range(one.size):
+                largest = np.uint32(max(largest, np.uint32(one[place] & np.uint32(MAGNITUDE))))
+            scale = scale_of(largest, np.uint32(limits.largest), blocks.rises)
+            for place in range(mine.size):
+                mine[place] = scale
+
+
+@compiled
+def _find_columns(values: Any, scales: Any, height: Any, blocks: Any, limits: Any) -> None:
     """Write the scales of blocks side by side, each of `height` elements."""
     in_wide_vectors()
     scales.fill(np.uint32(0))
@@ -103,26 +129,31 @@ def _find_scales(values: Any, scales: Any, height: Any, blocks: Any, limits: Any
 
 
 @compiled
-def _round_scaled(
-    values: Any, results: Any, scales: Any, copies: Any, drawn: Any, blocks: Any, limits: Any, counts: Any
-) -> None:
+def _round_scaled(kept: Any, scales: Any, drawn: Any, blocks: Any, limits: Any, counts: Any) -> None:
+    """Round the bits of numbers in place under their scales, by their thresholds; add to both counts."""
     in_wide_vectors()
-    before = after = over = np.uint32(0)
-    flushed = counts[1]
-    for place in range(copies.size):
-        copies[place] = scaled(values[place], scales[place])
-        before = np.uint32(before + _is_number(values[place], scales[place]))
-    round_piece(copies, drawn, limits, counts)
-    for place in range(results.size):
-        whole, is_over = unscaled(copies[place], scales[place], np.uint32(blocks.largest))
-        results[place] = whole
-        over = np.uint32(over + np.uint32(is_over))
-        after = np.uint32(after + _is_number(whole, scales[place]))
+    cut, least, is_even = np.uint32(limits.cut), np.uint32(limits.least), np.uint32(limits.is_even)
+    largest, most_held = np.uint32(limits.largest), np.uint32(blocks.largest)
+    over = flushed = np.uint32(0)
+    if limits.way == BY_SUM:
+        for place in range(kept.size):
+            bits, scale = kept[place], scales[place]
+            part, is_over, _ = by_sum(scaled(bits, scale), cut, least, largest, largest)
+            kept[place], is_above, is_flushed = unscaled(part, scale, most_held, bits)
+            over, flushed = np.uint32(over + np.uint32(is_over | is_above)), np.uint32(flushed + np.uint32(is_flushed))
+    elif limits.way == BY_COUNT:
+        for place in range(kept.size):
+            bits, scale = kept[place], scales[place]
+            part, is_over, _ = by_count(
+                scaled(bits, scale), drawn[place], cut, least, largest, largest, largest, is_even
+            )
+            kept[place], is_above, is_flushed = unscaled(part, scale, most_held, bits)
+            over, flushed = np.uint32(over + np.uint32(is_over | is_above)), np.uint32(flushed + np.uint32(is_flushed))
+    else:
+        for place in range(kept.size):
+            bits, scale = kept[place], scales[place]
+            part, is_over, _ = by_cut(scaled(bits, scale), drawn[place], cut, largest, largest, largest, is_even)
+            kept[place], is_above, is_flushed = unscaled(part, scale, most_held, bits)
+            over, flushed = np.uint32(over + np.uint32(is_over | is_above)), np.uint32(flushed + np.uint32(is_flushed))
     counts[0] += over
-    counts[1] = flushed + before - after
-
-
-@compiled
-def _is_number(bits: Any, scale: Any) -> Any:
-    """Return 1 for a number that is not zero, in a block without infinity and NaN."""
-    return np.uint32((np.uint32(bits & np.uint32(MAGNITUDE)) != np.uint32(0)) & (scale != np.uint32(QUIET_NAN)))
+    counts[1] += flushed

@@ -173,11 +173,12 @@ def scaled(bits: Any, scale: Any) -> Any:
 
 
 @compiled
-def unscaled(bits: Any, scale: Any, largest: Any) -> Any:
-    """Return the bits of a number times 2^s, at most those of `largest`; and whether it was more."""
+def unscaled(bits: Any, scale: Any, largest: Any, before: Any) -> Any:
+    """Return the bits of a number times 2^s, at most those of `largest`; and both flags, given what it was before."""
     factor = np.uint32(max(np.uint32(np.uint32(_TWICE_BIAS) - scale), np.uint32(_LEAST_SCALE))).view(np.float32)
     whole = np.float32(np.uint32(bits).view(np.float32) * factor).view(np.uint32)
     magnitude = np.uint32(whole & np.uint32(MAGNITUDE))
-    is_nan = magnitude > np.uint32(INFINITY)
+    is_nan, is_above = magnitude > np.uint32(INFINITY), magnitude > largest
     held = np.uint32(min(magnitude, largest) | np.uint32(whole & np.uint32(SIGN)))
-    return np.uint32(QUIET_NAN) if is_nan else held, (magnitude > largest) & (not is_nan)
+    is_flushed = (magnitude == np.uint32(0)) & (np.uint32(before & np.uint32(MAGNITUDE)) != np.uint32(0))
+    return np.uint32(QUIET_NAN) if is_nan else held, is_above & (not is_nan), is_flushed
