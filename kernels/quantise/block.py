@@ -72,7 +72,8 @@ def on_blocks(
     blocks = Blocks(grid.size, length, apart, not grid.floor, _most_held(grid.element))
     drawn = sources(values, rounding, words, stream, first, stride, numbers)
     bits, rounded = values.reshape(-1).view(np.uint32), results.reshape(-1).view(np.uint32)
-    round_all = block_loops.round_lines if apart == 1 else block_loops.round_columns
+    in_lines = apart == 1 and drawn[0].row % length == 0
+    round_all = block_loops.round_lines if in_lines else block_loops.round_columns
     round_all(bits, rounded, values is results, blocks, limits_of(grid.element, rounding), *drawn, counted)
     return results
 

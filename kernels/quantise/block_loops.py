@@ -15,9 +15,6 @@ from .loops import copy, in_wide_vectors
 from .philox import MOST_EXTRA
 from .source import CHUNK, ROOM, thresholds
 
-_UNIT = 16
-"""Elements whose largest magnitude is found at once, where all blocks have a multiple of these."""
-
 
 @compiled
 def round_lines(
@@ -25,7 +22,7 @@ def round_lines(
 ) -> None:
     """Round blocks whose elements lie side by side, in lines of `blocks.length`."""
     room = max(CHUNK, min(blocks.size, blocks.length))
-    held, scales, most = np.empty(room + MOST_EXTRA, np.uint32), np.empty(room, np.uint32), np.empty(room, np.uint32)
+    held, scales = np.empty(room + MOST_EXTRA, np.uint32), np.empty(room, np.uint32)
     held.fill(np.uint32(limits.threshold))
     lines = max(room // blocks.length, 1) * blocks.length
     taken = lines if blocks.length <= room else room // blocks.size * blocks.size  # whole lines, or whole blocks
@@ -34,11 +31,7 @@ def round_lines(
             line_end = min(line + lines, row + source.row)
             for begin in range(line, line_end, taken):
                 end = min(begin + taken, line_end)
-                if blocks.size % _UNIT == 0 and blocks.length % _UNIT == 0:
-                    _find_units(values[begin:end], most, blocks)
-                    _set_units(most, scales[: end - begin], blocks, limits)
-                else:
-                    _find_lines(values[begin:end], scales, blocks, limits)
+                _find_lines(values[begin:end], scales, blocks, limits)
                 first = thresholds(begin, end - begin, source, words, numbers, held)
                 if not stays:  # LLVM makes no vectors where one array may be another, so all else is done in place
                     copy(values[begin:end], results[begin:end])
@@ -68,41 +61,8 @@ def round_columns(
 
 
 @compiled
-def _find_units(values: Any, most: Any, blocks: Any) -> None:
-    """Write the largest magnitude of each unit's block, for whole blocks of whole units."""
-    in_wide_vectors()
-    for unit in range(values.size // _UNIT):
-        one, largest = values[unit * _UNIT : (unit + 1) * _UNIT], np.uint32(0)
-        for place in range(_UNIT):
-            largest = np.uint32(max(largest, np.uint32(one[place] & np.uint32(MAGNITUDE))))
-        most[unit] = largest
-    units, line, size = values.size // _UNIT, blocks.length // _UNIT, blocks.size // _UNIT
-    for line_begin in range(0, units, line):
-        line_end = min(line_begin + line, units)
-        for begin in range(line_begin, line_end, size):
-            end, largest = min(begin + size, line_end), np.uint32(0)
-            for unit in range(begin, end):
-                largest = max(largest, most[unit])
-            for unit in range(begin, end):
-                most[unit] = largest
-
-
-@compiled
-def _set_units(most: Any, scales: Any, blocks: Any, limits: Any) -> None:
-    """Write the scale of each element, from the largest magnitude of each unit."""
-    in_wide_vectors()
-    units = most[: scales.size // _UNIT]
-    for unit in range(units.size):
-        units[unit] = scale_of(units[unit], np.uint32(limits.largest), blocks.rises)
-    for unit in range(units.size):
-        one, scale = scales[unit * _UNIT : (unit + 1) * _UNIT], units[unit]
-        for place in range(_UNIT):
-            one[place] = scale
-
-
-@compiled
 def _find_lines(values: Any, scales: Any, blocks: Any, limits: Any) -> None:
-    """Write the scale of each element, for whole blocks of any size."""
+    """Write the scale of each element, for whole blocks."""
     for line in range(0, values.size, blocks.length):
         line_end = min(line + blocks.length, values.size)
         for begin in range(line, line_end, blocks.size):

@@ -58,9 +58,7 @@ def _generate(
 
     def keys(value: ir.Value, step: int) -> list[ir.Value]:
         """Return the key of each round."""
-        return [
-            broadcast(builder, builder.add(value, index(step * number & _WORD)), LANES) for number in range(ROUNDS)
-        ]
+        return [broadcast(builder, builder.add(value, index(step * number & _WORD)), LANES) for number in range(ROUNDS)]
 
     both = broadcast(builder, number, LANES)
     counters = ir.Constant(ir.VectorType(INDEX, LANES), list(range(LANES)))

@@ -124,9 +124,7 @@ def by_count(
 
 
 @compiled
-def by_cut(
-    bits: Any, threshold: Any, cut: Any, largest: Any, beyond: Any, beyond_infinity: Any, is_even: Any
-) -> Any:
+def by_cut(bits: Any, threshold: Any, cut: Any, largest: Any, beyond: Any, beyond_infinity: Any, is_even: Any) -> Any:
     """Cut the last bits off, and go up, into the exponent if need be, where a threshold is below what is cut off."""
     magnitude = np.uint32(bits & np.uint32(MAGNITUDE))
     places = np.uint32(cut & np.uint32(31))  # LLVM then shifts 32 bits

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..jit import Floats, compiled
 from ..number import Rounding
-from .philox import MOST_EXTRA, PhiloxStream, Words, as_signed, check_elements, draw
+from .philox import MOST_EXTRA, PhiloxStream, Words, check_elements, draw
 
 CHUNK = 1024
 """Elements whose thresholds are held at once: a multiple of a counter's words, so that all chunks draw alike."""
@@ -61,10 +61,10 @@ def sources(
         if words.size != values.size:
             raise ValueError(f"{values.size} values need as many words, not {words.size}")
         return Source(_GIVEN, size, 0, 0, 0, 0), np.ascontiguousarray(words).reshape(-1), _NO_NUMBERS
-    rows = len(values) if values.ndim > 1 and (stride or numbers is not None) else 1
+    rows = len(values) if stride or numbers is not None else 1
     row = size // max(1, rows)
-    if stride and (rows == 1 and values.ndim < 2 or stride < row or numbers is not None):
-        raise ValueError(f"`stride` = {stride}: rows of {row} elements are as far apart at least, in one sample")
+    if stride and (stride < row or numbers is not None):
+        raise ValueError(f"`stride` = {stride}: rows of {row} elements are at least as far apart, and of one sample")
     if numbers is not None and numbers.shape != values.shape[:1]:
         raise ValueError(f"{len(values)} samples need as many numbers, not {numbers.shape}")
     check_elements(first, first + stride * (rows - 1) + row)
