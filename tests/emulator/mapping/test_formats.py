@@ -83,9 +83,7 @@ def test_bytes_of_the_page(plan_of: Any) -> None:
     """docs/numbers.md: VGG-16 at 32 x 32 on 40 boards, without balanced parameters."""
     sent = {}
     for given in ("fp32", "mxfp8"):
-        plan = plan_of(
-            network="vgg16-cifar", devices=40, precision=given, balancing="none", memory="ignored", schedule="sync"
-        )
+        plan = plan_of(network="vgg16-cifar", devices=40, precision=given, balancing="none", schedule="sync")
         directions = [
             [sum(stream.sample_bytes for stream in plan.timing.sent(link, forward=forward)) for link in range(39)]
             for forward in (True, False)
