@@ -21,6 +21,7 @@ from typing import Any
 
 from ...kernels.number import FP32, BlockGrid, NumberFormat, Rounding, number_format
 from ..common import did_you_mean, either
+from .multiplier import joint_class
 
 KINDS = "activations", "weights", "errors", "gradients", "master", "states"
 """What has a format of its own."""
@@ -75,6 +76,12 @@ class Precision:
     def has_copies(self) -> bool:
         """Whether weights that engines read are a copy of those that updates change, in a format of their own."""
         return self.weights != self.master
+
+    @property
+    def multipliers(self) -> tuple[str, str, str]:
+        """The classes of multipliers of FP, EB and PG: each engine's is the narrowest that holds both its operands."""
+        activations, weights, errors = (self.format(kind).multiplier for kind in _NARROW)
+        return joint_class(activations, weights), joint_class(errors, weights), joint_class(activations, errors)
 
     def spelt(self) -> str | dict[str, Any]:
         """Return it as the key `precision` has it: a name, or a table of what differs."""
