@@ -16,7 +16,17 @@ import click
 from ... import __version__
 from ..common import IMAGENET_IMAGES, InputError, NamedFiles, check_start
 from . import output
-from .flags import RANGE_HELP, RANGE_METAVAR, ConfiguredCommand, PlanningCommand, full_option, range_option, traced
+from .flags import (
+    RANGE_HELP,
+    RANGE_METAVAR,
+    ConfiguredCommand,
+    PlanningCommand,
+    full_option,
+    precision_options,
+    range_option,
+    traced,
+    with_precision,
+)
 from .kernels import starting
 from .named import (
     FILES,
@@ -281,6 +291,7 @@ def schedule(
     print_schedule(actions, as_csv)
 
 
+@precision_options
 @commands.command()
 @click.argument("network", type=NETWORK)
 @cluster_option("vc709")
@@ -302,6 +313,9 @@ def schedule(
     type=OPTIMIZER,
     metavar="NAME",
     help="Optimizer, such as adam; its state takes memory, too.  [default: sgd]",
+)
+@click.option(
+    "--precision", type=WORD, metavar="WORD", help="Format of activations, weights and errors.  [default: fp32]"
 )
 @click.option("--micro-batch", type=int, metavar="N", help="Samples computed in one block.  [default: 16]")
 @click.option(
@@ -335,7 +349,7 @@ def plan(session: Session, as_json: bool, plot: str | None, full: bool, ranged: 
     NETWORK comes with emuchain, or is a TOML or ONNX file. With several numbers of --devices, prints what `sweep`
     finds.
     """
-    given = {key: value for key, value in flags.items() if value is not None}
+    given = with_precision(flags)
     if is_range(given):
         return sweep_devices(session, None, given, plot=plot, as_json=as_json, full=full, ranged=ranged)
     with starting():

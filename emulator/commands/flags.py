@@ -95,6 +95,39 @@ PRECISION_KEYS = {
 }
 """The keys of the table `precision`."""
 
+_OF_PRECISION = "precision_"
+
+
+def precision_flags() -> list[click.Option]:
+    """Return flags for the keys of the table `precision`."""
+    return [
+        click.Option(
+            [f"--precision.{name.replace('_', '-')}", f"{_OF_PRECISION}{name}"],
+            type=int if name == "loss_scale" else WORD,
+            metavar="N" if name == "loss_scale" else "WORD",
+            help=f"{help}.",
+        )
+        for name, help in PRECISION_KEYS.items()
+    ]
+
+
+def precision_options(command: click.Command) -> click.Command:
+    """Return a command with the flags of the table `precision` behind its own."""
+    command.params += precision_flags()
+    return command
+
+
+def with_precision(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the flags that are given, those of the table `precision` in one."""
+    given = {key: value for key, value in values.items() if value is not None}
+    table = {
+        key.removeprefix(_OF_PRECISION): given.pop(key) for key in [*given] if key.startswith(_OF_PRECISION)
+    }
+    if table:
+        given["precision"] = {**({"format": given["precision"]} if "precision" in given else {}), **table}
+    return given
+
+
 RANGE_METAVAR = "N|RANGE"
 RANGE_HELP = "a range such as 1-64 or 1,2,4,8 is swept"
 
@@ -139,15 +172,7 @@ class ConfiguredCommand(FileCommand):
     @functools.cached_property
     def _precision_flags(self) -> list[click.Option]:
         """Flags for the keys of the table `precision`."""
-        return [
-            click.Option(
-                [f"--precision.{name.replace('_', '-')}", f"precision_{name}"],
-                type=int if name == "loss_scale" else WORD,
-                metavar="N" if name == "loss_scale" else "WORD",
-                help=f"{help}.",
-            )
-            for name, help in PRECISION_KEYS.items()
-        ]
+        return precision_flags()
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the flags of keys group by group, the usual ones or all, then the command's own."""
@@ -194,14 +219,12 @@ class ConfiguredCommand(FileCommand):
             InputError: the first argument names neither a network nor a file that can be read.
         """
         values = {key: ctx.params.pop(key) for key in self._flags}
-        table = {name: ctx.params.pop(f"precision_{name}") for name in PRECISION_KEYS}
         if isinstance(values["devices"], tuple) and not self.sweeps:
             raise click.UsageError(
                 f"--devices: {self.name} takes one number; `emuchain sweep NETWORK --devices 1-64` takes ranges", ctx
             )
-        flags = {key: value for key, value in values.items() if value is not None}
-        if table := {name: value for name, value in table.items() if value is not None}:
-            flags["precision"] = {**({"format": flags["precision"]} if "precision" in flags else {}), **table}
+        table = {key: ctx.params.pop(key) for key in [*ctx.params] if key.startswith(_OF_PRECISION)}
+        flags = with_precision({**values, **table})
         network, ctx.params["config_file"] = subject_of(ctx.params.pop("subject"))
         if network is not None and flags.setdefault("network", network) != network:
             raise click.UsageError(f"{network} and --network {flags['network']}: give one network", ctx)

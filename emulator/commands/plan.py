@@ -29,9 +29,11 @@ from ..view import (
     ignored,
     layout_as_json,
     limit_lines,
+    lut_lines,
     mebibytes,
     memory_line,
     most_loaded,
+    multiplier_lines,
     next_changes,
     next_line,
     picture_file,
@@ -56,7 +58,6 @@ _SAMPLES = 1000
 
 _SPELT = {
     "dsp": "multipliers (DSPs)",
-    "lut": "look-up tables",
     "ff": "flip-flops",
     "bram": "block RAM banks",
     "transceiver": "transceivers",
@@ -103,13 +104,14 @@ def _show(
 
         draw_layout(layout, picture)
     if as_json:
-        verdict = {"fits": not missing, "missing_bytes": missing, "stale_samples": plan.stale_samples}
+        verdict = {"fits": not missing, "missing_bytes": missing, "fits_lut": plan.fits_lut}
+        verdict["stale_samples"] = plan.stale_samples
         cause = cause_as_json(cause_of(plan, steady_state(plan)))
         said = {} if sure is None else sure.to_dict()
         print(json.dumps({**layout_as_json(layout, smallest), "cause": cause, **verdict, **said}, indent=2))
         return
     first, *others = _answer(plan, layout, missing, smallest, flags)
-    print_answer([first, *range_lines(sure), *others])
+    print_answer([first, *range_lines(sure), *multiplier_lines(plan), *others])
     _print(layout, missing, full)
     if missing:
         say(_remedies(plan))
@@ -124,13 +126,15 @@ def _show_stages(
         plan.needs_rows("`--plot`")
     sure = bound_range(plan, stage_bound(plan)) if ranged else None
     if as_json:
-        said = {"mapping": str(plan.mapping).splitlines(), **stages_as_json(plan.stages)}
+        said = {"mapping": str(plan.mapping).splitlines(), **stages_as_json(plan.stages), "fits_lut": plan.fits_lut}
         print(json.dumps({**said, **({} if sure is None else sure.to_dict())}, indent=2))
         return
     print_answer(
         [
             *stage_bound_lines(plan, sure),
+            *multiplier_lines(plan),
             memory_line(plan, 0),
+            *lut_lines(plan),
             weights_line(plan),
             next_line(command_line("simulate", None, {**flags, "samples": _SAMPLES})),
         ]
@@ -153,6 +157,7 @@ def _answer(plan: ChainPlan, layout: Layout, missing: int, smallest: int | None,
         *([] if images is None else [epoch_line(plan, images, images * layout.interval_ps, missing)]),
         *limit_lines(plan, state, cause),
         _verdict(plan, layout, missing, smallest),
+        *lut_lines(plan),
         weights_line(plan),
         next_line(to_try),
     ]
@@ -169,7 +174,7 @@ def _verdict(plan: ChainPlan, layout: Layout, missing: int, smallest: int | None
         where = f" on {short} of {plural(len(layout.devices), 'device')}"
         return Line(f"memory: does not fit, {mebibytes(missing)} missing{where}; {enough}")
     exceeded = layout.exceeded().items()
-    over = [f"too few {_SPELT[kind]} on {plural(len(devices), 'device')}" for kind, devices in exceeded]
+    over = [f"too few {_SPELT[kind]} on {plural(len(devices), 'device')}" for kind, devices in exceeded if kind != "lut"]
     hold = [f"{_boards_that_hold(smallest)} all on chip"] if smallest else []
     return Line("; ".join([memory_line(plan, missing).text, *hold, *over]))
 

@@ -38,7 +38,9 @@ from ..view import (
     ignored,
     limit_lines,
     link_rows,
+    lut_lines,
     memory_line,
+    multiplier_lines,
     next_changes,
     next_line,
     order_line,
@@ -185,7 +187,7 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int | Non
     plan, rate = simulation.plan, simulation.images_per_s
     missing, noun = plan.missing_bytes, plan.network.sample_noun
     lines = [] if costs is None else [time_cost_line(costs), *death_lines(costs, plan.faults)]
-    lines += [rate_line(plan, rate, missing), *range_lines(sure)]
+    lines += [rate_line(plan, rate, missing), *range_lines(sure), *multiplier_lines(plan)]
     if other is not None:
         after = other.simulation.images_per_s
         ratio = f"{number(after / rate)} times as fast"
@@ -199,6 +201,7 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int | Non
             *lines,
             *stage_lines(plan, simulation.usage),
             memory_line(plan, missing),
+            *lut_lines(plan),
             weights_line(plan),
             next_line(to_try),
         ]
@@ -209,6 +212,7 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int | Non
         *lines,
         *limit_lines(plan, steady, cause),
         memory_line(plan, missing),
+        *lut_lines(plan),
         weights_line(plan),
         *order_line(plan),
         next_line(to_try),

@@ -214,10 +214,12 @@ def _title(result: SweepResult) -> str:
 
 def _print(result: SweepResult, full: bool) -> None:
     from ..studies.sweep import chosen_rows, findings, table_of
-    from ..view import table
+    from ..view import say, table
 
     for line in findings(result):
         print(line)
+    for text in result.multipliers:
+        say(text)
     rows = result.rows if full else chosen_rows(result, _MOST_ROWS)
     columns, cells = table_of(result, rows)
     table(_title(result), columns, cells, left=("limited by",))
