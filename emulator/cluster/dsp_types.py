@@ -1,8 +1,8 @@
 """Types of DSPs: how many multiply-accumulates of each class one does a cycle, with sources.
 
 FP32 is not in the table: one DSP is one multiplier of single precision, as the papers count, whatever its type, unless
-a board's `[multipliers]` says otherwise. Adders that a DSP lacks are of LUTs. Where a figure has no source it is assumed,
-and `source` says so.
+a board's `[multipliers]` says otherwise. Adders that a DSP lacks are of LUTs. Where a figure has no source it is
+assumed, and `source` says so.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ DSP_TYPES: Mapping[str, DspType] = {
         DspType(
             "DSP58",
             {"half": 1, "fp8": 1, "int8": 3, "int4": 3},
-            "one FP32 multiply-add with FP32 or FP16 inputs; three 9x8 products, summed (AMD AM004); FP8: as FP16; INT4:"
-            " as INT8, assumed",
+            "one FP32 multiply-add with FP32 or FP16 inputs; three 9x8 products, summed (AMD AM004); FP8: as FP16;"
+            " INT4: as INT8, assumed",
             has_fp32=True,
         ),
         DspType(

@@ -42,9 +42,11 @@ class Fpga(Board):
     the time between two cycles in which they work; these are the share `efficiency` of the clock's cycles. Block RAMs
     are `bram` blocks of `bram_kbit` (36 at Xilinx, 20 at Intel), and `uram` of 288 kbit. `power_w` is the board's power
     under load; bits on the memory port take `off_chip_pj_per_bit` in addition. `lut_per_dsp` are an engine's LUTs for
-    each DSP. Engines of FP, EB and PG multiply in `classes`; of each a DSP makes what `rates` say, or else its `dsp_type`
-    (`multipliers.py`). They share multipliers in parts, which are multipliers where all have one class; so are
-    `multipliers`, and numbers that are left. A board of a pair with a GPU is built of chains of PEs in place of engines (`pe_array`).
+    each DSP. A board of a pair with a GPU is built of chains of PEs in place of engines (`pe_array`).
+
+    Engines of FP, EB and PG multiply in `classes`; of each a DSP makes what `rates` say, or else its `dsp_type`
+    (`multipliers.py`). All numbers of multipliers that they share are in parts, which are multipliers where all have
+    one class.
     """
 
     name: str
@@ -219,7 +221,9 @@ class Fpga(Board):
                 lut += rate.lut * of_dsp
                 of_lut += count - of_dsp
             dsp = shared.dsps(taken) - shared.dsps(before)
-            resources.append(dataclasses.replace(engine_resources(dsp, of_lut, 0), lut=lut + FP32.multiplier_lut * of_lut))
+            resources.append(
+                dataclasses.replace(engine_resources(dsp, of_lut, 0), lut=lut + FP32.multiplier_lut * of_lut)
+            )
         return resources
 
     def share(self, parts: int, *, whole: bool) -> Fpga:

@@ -1,8 +1,8 @@
 """Multipliers of DSPs: how many of each class a DSP makes, and how engines of several classes share DSPs.
 
 The rates of a board are those of its `[multipliers]`, if it has them. Otherwise they are those of its `dsp_type` for
-narrow classes, and one multiplier a DSP for single precision, and for all where the type is unknown. LUTs are then those
-of an engine for each DSP (`lut_per_dsp`), whatever the DSP multiplies: an assumption.
+narrow classes, and one multiplier a DSP for single precision, and for all where the type is unknown. LUTs are then
+those of an engine for each DSP (`lut_per_dsp`), whatever the DSP multiplies: an assumption.
 
 Engines share DSPs in *parts*, the largest part of a DSP of which every engine's multipliers take whole numbers. Where
 all are of one class, a part is a multiplier.
@@ -42,8 +42,8 @@ def rate_of(kind: str, given: Sequence[MultiplierRate], dsp_type: str | None, lu
         if chosen is None:
             known = ", ".join(rate.kind for rate in given)
             raise ValueError(
-                f"`multipliers` has {known}, and none as wide as {kind}; add {kind} = {{ per_dsp = …, lut = … }}, or give"
-                " a narrower `precision`"
+                f"`multipliers` has {known}, and none as wide as {kind}; add {kind} = {{ per_dsp = 1, lut = {lut_per_dsp} }},"
+                " with its figures, or give a narrower `precision`"
             )
         return next(rate for rate in given if rate.kind == chosen)
     per_dsp = Fraction(DSP_TYPES[dsp_type].per_dsp.get(kind, 1) if dsp_type else 1)
@@ -79,4 +79,3 @@ class SharedDsps:
     def dsps(self, parts: int) -> int:
         """Return the DSPs that a number of parts take."""
         return math.ceil(parts / self.parts_per_dsp)
-

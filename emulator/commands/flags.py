@@ -120,9 +120,7 @@ def precision_options(command: click.Command) -> click.Command:
 def with_precision(values: dict[str, Any]) -> dict[str, Any]:
     """Return the flags that are given, those of the table `precision` in one."""
     given = {key: value for key, value in values.items() if value is not None}
-    table = {
-        key.removeprefix(_OF_PRECISION): given.pop(key) for key in [*given] if key.startswith(_OF_PRECISION)
-    }
+    table = {key.removeprefix(_OF_PRECISION): given.pop(key) for key in [*given] if key.startswith(_OF_PRECISION)}
     if table:
         given["precision"] = {**({"format": given["precision"]} if "precision" in given else {}), **table}
     return given

@@ -29,11 +29,10 @@ from ..view import (
     ignored,
     layout_as_json,
     limit_lines,
-    lut_lines,
+    logic_lines,
     mebibytes,
     memory_line,
     most_loaded,
-    multiplier_lines,
     next_changes,
     next_line,
     picture_file,
@@ -111,7 +110,7 @@ def _show(
         print(json.dumps({**layout_as_json(layout, smallest), "cause": cause, **verdict, **said}, indent=2))
         return
     first, *others = _answer(plan, layout, missing, smallest, flags)
-    print_answer([first, *range_lines(sure), *multiplier_lines(plan), *others])
+    print_answer([first, *range_lines(sure), *others])
     _print(layout, missing, full)
     if missing:
         say(_remedies(plan))
@@ -132,10 +131,9 @@ def _show_stages(
     print_answer(
         [
             *stage_bound_lines(plan, sure),
-            *multiplier_lines(plan),
             memory_line(plan, 0),
-            *lut_lines(plan),
             weights_line(plan),
+            *logic_lines(plan),
             next_line(command_line("simulate", None, {**flags, "samples": _SAMPLES})),
         ]
     )
@@ -157,8 +155,8 @@ def _answer(plan: ChainPlan, layout: Layout, missing: int, smallest: int | None,
         *([] if images is None else [epoch_line(plan, images, images * layout.interval_ps, missing)]),
         *limit_lines(plan, state, cause),
         _verdict(plan, layout, missing, smallest),
-        *lut_lines(plan),
         weights_line(plan),
+        *logic_lines(plan),
         next_line(to_try),
     ]
 
@@ -173,8 +171,8 @@ def _verdict(plan: ChainPlan, layout: Layout, missing: int, smallest: int | None
         enough = f"{_boards_that_hold(smallest)} it on chip" if smallest else "nor would it fit 1,024 boards"
         where = f" on {short} of {plural(len(layout.devices), 'device')}"
         return Line(f"memory: does not fit, {mebibytes(missing)} missing{where}; {enough}")
-    exceeded = layout.exceeded().items()
-    over = [f"too few {_SPELT[kind]} on {plural(len(devices), 'device')}" for kind, devices in exceeded if kind != "lut"]
+    exceeded = {kind: devices for kind, devices in layout.exceeded().items() if kind in _SPELT}
+    over = [f"too few {_SPELT[kind]} on {plural(len(devices), 'device')}" for kind, devices in exceeded.items()]
     hold = [f"{_boards_that_hold(smallest)} all on chip"] if smallest else []
     return Line("; ".join([memory_line(plan, missing).text, *hold, *over]))
 

@@ -38,9 +38,9 @@ from ..view import (
     ignored,
     limit_lines,
     link_rows,
-    lut_lines,
+    logic_lines,
+    lut_words,
     memory_line,
-    multiplier_lines,
     next_changes,
     next_line,
     order_line,
@@ -187,12 +187,13 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int | Non
     plan, rate = simulation.plan, simulation.images_per_s
     missing, noun = plan.missing_bytes, plan.network.sample_noun
     lines = [] if costs is None else [time_cost_line(costs), *death_lines(costs, plan.faults)]
-    lines += [rate_line(plan, rate, missing), *range_lines(sure), *multiplier_lines(plan)]
+    lines += [rate_line(plan, rate, missing), *range_lines(sure)]
     if other is not None:
         after = other.simulation.images_per_s
         ratio = f"{number(after / rate)} times as fast"
+        words = "; ".join(filter(None, (ratio, lut_words(other.simulation.plan))))
         lines.append(
-            Line(f"if {changes}: {number(after)} {noun}s/s{ignored(other.simulation.plan.missing_bytes)}; {ratio}")
+            Line(f"if {changes}: {number(after)} {noun}s/s{ignored(other.simulation.plan.missing_bytes)}; {words}")
         )
     epoch_ps = simulation.virtual_time_ps // len(simulation.epoch_ends_ps)
     lines.append(epoch_line(plan, simulation.samples, epoch_ps, missing))
@@ -201,8 +202,8 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int | Non
             *lines,
             *stage_lines(plan, simulation.usage),
             memory_line(plan, missing),
-            *lut_lines(plan),
             weights_line(plan),
+            *logic_lines(plan),
             next_line(to_try),
         ]
     if epoch_images is not None:
@@ -212,9 +213,9 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int | Non
         *lines,
         *limit_lines(plan, steady, cause),
         memory_line(plan, missing),
-        *lut_lines(plan),
         weights_line(plan),
         *order_line(plan),
+        *logic_lines(plan),
         next_line(to_try),
     ]
 

@@ -11,10 +11,15 @@ from ..plan import ChainPlan
 from .answer import Line
 
 
-def multiplier_lines(plan: ChainPlan) -> list[Line]:
-    """Return a line for each kind of board, which takes no room of the first screen."""
+def logic_lines(plan: ChainPlan) -> list[Line]:
+    """Return whether LUTs are too few, which times ignore, and a line on the multipliers of each kind of board.
+
+    They take no room of the first screen.
+    """
+    short = lut_words(plan)
+    texts = [f"logic: {short}"] if short else []
     boards = (plan.cluster.board(device) for device in range(plan.devices))
-    return [Line(text, beside=True) for text in multiplier_texts(boards)]
+    return [Line(text, beside=True) for text in (*texts, *multiplier_texts(boards))]
 
 
 def multiplier_texts(boards: Iterable[Board]) -> list[str]:
@@ -65,7 +70,7 @@ def _caveat(board: Fpga, rate: MultiplierRate, *, alone: bool) -> str:
     return f"{text}: at most {most:,} on the board, not {board.multipliers:,}" if most < board.multipliers else text
 
 
-def lut_lines(plan: ChainPlan) -> list[Line]:
-    """Return a line where boards have fewer LUTs than engines and buffers need; none where they suffice."""
+def lut_words(plan: ChainPlan) -> str:
+    """Return that boards have fewer LUTs than engines and buffers need; empty where they suffice."""
     short = plan.short_of_luts
-    return [Line(f"logic: too few look-up tables on {plural(len(short), 'device')}; times ignore this")] if short else []
+    return f"too few look-up tables on {plural(len(short), 'device')}" if short else ""
