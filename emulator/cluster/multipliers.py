@@ -42,8 +42,8 @@ def rate_of(kind: str, given: Sequence[MultiplierRate], dsp_type: str | None, lu
         if chosen is None:
             known = ", ".join(rate.kind for rate in given)
             raise ValueError(
-                f"`multipliers` has {known}, and none as wide as {kind}; add {kind} = {{ per_dsp = 1, lut = {lut_per_dsp} }},"
-                " with its figures, or give a narrower `precision`"
+                f"`multipliers` has {known}, and none as wide as {kind}; add it, such as {kind} = {{ per_dsp = 1, lut ="
+                f" {lut_per_dsp} }}, or give a narrower `precision`"
             )
         return next(rate for rate in given if rate.kind == chosen)
     per_dsp = Fraction(DSP_TYPES[dsp_type].per_dsp.get(kind, 1) if dsp_type else 1)

@@ -103,11 +103,15 @@ def _show(
 
         draw_layout(layout, picture)
     if as_json:
-        verdict = {"fits": not missing, "missing_bytes": missing, "fits_lut": plan.fits_lut}
-        verdict["stale_samples"] = plan.stale_samples
+        verdict = {"fits": not missing, "missing_bytes": missing, "stale_samples": plan.stale_samples}
         cause = cause_as_json(cause_of(plan, steady_state(plan)))
         said = {} if sure is None else sure.to_dict()
-        print(json.dumps({**layout_as_json(layout, smallest), "cause": cause, **verdict, **said}, indent=2))
+        print(
+            json.dumps(
+                {**layout_as_json(layout, smallest), "cause": cause, **verdict, "fits_lut": plan.fits_lut, **said},
+                indent=2,
+            )
+        )
         return
     first, *others = _answer(plan, layout, missing, smallest, flags)
     print_answer([first, *range_lines(sure), *others])
