@@ -250,9 +250,9 @@ class Fpga(Board):
         Raises:
             InputError: the board's multipliers are too narrow for a class.
         """
-        board = self if classes == self.classes else dataclasses.replace(self, classes=classes, lut_multipliers=0)
-        assert board.shared  # or it raises
-        return board if board is self else dataclasses.replace(board, lut_multipliers=lut_multipliers(board, alpha))
+        board = dataclasses.replace(self, classes=classes, lut_multipliers=0)
+        of_luts = lut_multipliers(board, alpha)
+        return self if classes == self.classes else dataclasses.replace(board, lut_multipliers=of_luts)
 
     def said(self) -> str:
         """See `Board`."""
@@ -283,11 +283,14 @@ def lut_multipliers(board: Fpga, alpha: float) -> int:
     """Return the number of multipliers built of LUTs that makes DSPs the share `alpha`, as far as the LUTs suffice.
 
     Where engines differ, they are for the widest class.
+
+    Raises:
+        InputError: the board's multipliers are too narrow for its classes.
     """
+    shared = board.shared
     if alpha >= 1 or board.lut is None:
         return 0
-    widest = board.shared.widest
-    of_dsp = board.dsp_multipliers // board.shared.parts[widest]
+    of_dsp = board.dsp_multipliers // shared.parts[shared.widest]
     wanted = of_dsp * (1 - alpha) / alpha
-    room = (LUT_SHARE * board.lut - board.shared.rates[widest].lut * of_dsp) // FP32.multiplier_lut
+    room = (LUT_SHARE * board.lut - shared.rates[shared.widest].lut * of_dsp) // FP32.multiplier_lut
     return max(0, math.floor(min(wanted, room)))
