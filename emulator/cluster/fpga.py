@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ...kernels.number import FP32
 from ..common import InputError
 from .board import ACTIVATION_CYCLES, Board, Engine, PeArray, Resources, Work
-from .multipliers import SINGLE, MultiplierRate, SharedDsps, rate_of
+from .multipliers import SINGLE_CLASSES, MultiplierRate, SharedDsps, rate_of
 from .uncertainty import ConstantRange
 
 _LONG_CYCLES = 1 << 60
@@ -61,7 +61,7 @@ class Fpga(Board):
     lut_per_dsp: int = LUT_PER_DSP
     dsp_type: str | None = None
     rates: tuple[MultiplierRate, ...] = ()
-    classes: tuple[str, str, str] = SINGLE
+    classes: tuple[str, str, str] = SINGLE_CLASSES
     ff: int | None = None
     bram: int | None = None
     bram_kbit: int = 36

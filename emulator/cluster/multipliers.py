@@ -18,7 +18,7 @@ from fractions import Fraction
 from ..number import narrowest
 from .dsp_types import DSP_TYPES
 
-SINGLE = ("fp32", "fp32", "fp32")
+SINGLE_CLASSES = ("fp32", "fp32", "fp32")
 """The classes of FP, EB and PG in single precision."""
 
 

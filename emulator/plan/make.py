@@ -89,7 +89,7 @@ def make_plan(
         cluster = dataclasses.replace(cluster, engines=config.engines or cluster.engines, transport=transport)
     cluster = in_precision(cluster, config.precision)
     copies = COPIES + optimizers()[config.optimizer].states_beside_lgb
-    cluster = dataclasses.replace(cluster, parameter_copies=copies)
+    cluster = dataclasses.replace(cluster, parameter_copies=copies, precision=config.precision)
     check_updates(config)
     faults = faults_of(config, cluster)
     measured = None

@@ -116,7 +116,9 @@ class RtlNumerics(DeviceNumerics):
             self.head.forward(span, made[OUTPUTS])
         return self._by_key(made)
 
-    async def backward(self, span: SampleSpan, arrived: Maps, version: int) -> Maps:
+    async def backward(
+        self, span: SampleSpan, arrived: Maps, version: int, samples: NDArray[np.int64] | None = None
+    ) -> Maps:
         """See `DeviceNumerics`."""
         for path, port in enumerate(self._model.inputs):
             if port.name == ERRORS:
