@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -12,7 +13,18 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from emuchain.emulator.cluster import DSP_TYPES, Cluster, Fpga, MultiplierRate, Work, load_cluster, lut_multipliers
+from emuchain.emulator.calibrate import BoardFit, Evidence
+from emuchain.emulator.calibrate.writing import board_toml
+from emuchain.emulator.cluster import (
+    DSP_TYPES,
+    Cluster,
+    Fpga,
+    MultiplierRate,
+    Work,
+    board_keys,
+    load_cluster,
+    lut_multipliers,
+)
 from emuchain.emulator.cluster.fpga import LUT_PER_DSP
 from emuchain.emulator.cluster.multipliers import SharedDsps
 from emuchain.emulator.common import InputError
@@ -222,3 +234,12 @@ def test_ranges_of_constants_stay(tmp_path: Path) -> None:
     board = fpga(cluster, "int8")
     assert board.ranges == cluster.board(0).ranges
     assert [(entry.key, entry.kind) for entry in board.ranges] == [("board.clock_mhz", "fitted")]
+
+
+def test_a_calibrated_board_keeps_its_multipliers(tmp_path: Path) -> None:
+    """Its file is that of its type, with the tables in one line."""
+    table = {"fp32": {"per_dsp": 0.4, "lut": 500}, "int8": {"per_dsp": 2}}
+    keys = {"name": "b", "clock_mhz": 200, "dsp": 100, "on_chip_memory_kbit": 36, "multipliers": table}
+    evidence = Evidence(("products.csv",), 3, 1, "0" * 64, datetime.date(2026, 11, 25))
+    (tmp_path / "b.toml").write_text(board_toml(BoardFit("b", keys, (), (), False, None, evidence, ())))
+    assert board_keys(str(tmp_path / "b.toml"))["multipliers"] == table
