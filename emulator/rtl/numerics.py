@@ -61,6 +61,11 @@ def check_device(plan: ChainPlan) -> None:
             f"`rtl_device` = {device}: RTL needs mini-batches of one size; `samples` = {given} should be a multiple of"
             f" `batch`, {config.batch}"
         )
+    if not config.precision.is_single:
+        raise InputError(
+            f"`precision` = {str(config.precision)!r}: RTL computes in single precision; should be 'fp32' with"
+            " `rtl_device`"
+        )
     designs_of(plan)
     needs_compiler(find_tools())
 
