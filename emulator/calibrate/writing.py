@@ -89,7 +89,10 @@ def _entry(low: float, high: float, evidence: Evidence) -> dict[str, Any]:
 
 
 def _keys(values: Mapping[str, Any]) -> list[str]:
-    return [f"{key} = {toml_value(value)}" for key, value in values.items()]
+    """Return lines of keys; tables, such as a board's `multipliers`, stand in one line."""
+    return [
+        f"{key} = {_table(value) if isinstance(value, Mapping) else toml_value(value)}" for key, value in values.items()
+    ]
 
 
 def _table(values: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from .board import BANK_BYTES, Board, Engine, PeArray, Resources, Work
 from .cluster import Cluster, Link, LinkShare
+from .dsp_types import DSP_TYPES
 from .fpga import Fpga, lut_multipliers
 from .gpu import Gpu
 from .load import (
@@ -15,6 +16,7 @@ from .load import (
     load_cluster,
     load_named,
 )
+from .multipliers import MultiplierRate
 from .uncertainty import ConstantRange, RangeClass, find_range
 from .varied import BANDWIDTH, CLOCK, LATENCY, MEMORY, varied, varied_board, varied_link
 
@@ -22,6 +24,7 @@ __all__ = [
     "BANDWIDTH",
     "BANK_BYTES",
     "CLOCK",
+    "DSP_TYPES",
     "LATENCY",
     "MEMORY",
     "Board",
@@ -32,6 +35,7 @@ __all__ = [
     "Gpu",
     "Link",
     "LinkShare",
+    "MultiplierRate",
     "NamedChain",
     "PeArray",
     "RangeClass",

@@ -39,6 +39,8 @@ class Work:
     tile: int
     by_outputs: bool = False
     takes_turns: bool = False
+    phase: int = 0
+    """FP, EB or PG, by their number."""
 
     @functools.cached_property
     def convolutions(self) -> int:
@@ -182,6 +184,10 @@ class Board(abc.ABC):
     @abc.abstractmethod
     def engine_resources(self, multipliers: Sequence[int]) -> list[Resources]:
         """Return the resources of each slice's engines, given each slice's multipliers."""
+
+    def slice_resources(self, slices: Sequence[tuple[int, int, int]]) -> list[Resources]:
+        """Return the resources of each slice's engines, given the multipliers of its FP, EB and PG."""
+        return self.engine_resources([sum(counts) for counts in slices])
 
     @abc.abstractmethod
     def share(self, parts: int, *, whole: bool) -> Board:

@@ -3,16 +3,62 @@
 from __future__ import annotations
 
 import dataclasses
+from fractions import Fraction
 from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le
 
-from ..common import FINITE, GbytesPerSecond, Megahertz, Name, NotNegative, Positive, PositiveNumber, Share, Watts
+from ...kernels.number import MULTIPLIERS
+from ..common import (
+    FINITE,
+    GbytesPerSecond,
+    Megahertz,
+    Model,
+    Name,
+    NotNegative,
+    Positive,
+    PositiveNumber,
+    Share,
+    Watts,
+    did_you_mean,
+)
+from ..number import narrowest
 from .board import ACTIVATION_CYCLES, LSTM_UNITS, PeArray
+from .dsp_types import DSP_TYPES
 from .fpga import LUT_PER_DSP, Fpga, lut_multipliers
 from .gpu import Gpu
+from .multipliers import MultiplierRate, lut_each
 from .uncertainty_description import RangeDescription
 from .whole_engines import WholeEnginesFpga
+
+_MOST_DENOMINATOR = 1000
+
+
+class MultiplierDescription(Model):
+    """The multipliers of a class: how many a DSP makes, and the LUTs of an engine for each."""
+
+    per_dsp: Annotated[float, FINITE, Ge(0.01), Le(1000)] = 1.0
+    lut: NotNegative | None = None
+
+    def rate(self, kind: str, lut_per_dsp: int) -> MultiplierRate:
+        """Return the rate of multipliers of a class; without `lut`, they share those of an engine for a DSP."""
+        per_dsp = Fraction(self.per_dsp).limit_denominator(_MOST_DENOMINATOR)
+        return MultiplierRate(kind, per_dsp, lut_each(lut_per_dsp, per_dsp) if self.lut is None else self.lut)
+
+
+class MultipliersDescription(Model):
+    """A board's `[multipliers]`: the classes that its engines may have."""
+
+    fp32: MultiplierDescription | None = None
+    half: MultiplierDescription | None = None
+    fp8: MultiplierDescription | None = None
+    int8: MultiplierDescription | None = None
+    int4: MultiplierDescription | None = None
+
+    def rates(self, lut_per_dsp: int) -> tuple[MultiplierRate, ...]:
+        """Return the rates of all classes that are given."""
+        given = ((kind, getattr(self, kind)) for kind in MULTIPLIERS)
+        return tuple(said.rate(kind, lut_per_dsp) for kind, said in given if said is not None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,6 +76,8 @@ class FpgaDescription:
     power_w: Watts | None = None
     lut: Positive | None = None
     lut_per_dsp: Positive = LUT_PER_DSP
+    dsp_type: str | None = None
+    multipliers: MultipliersDescription | None = None
     ff: Positive | None = None
     bram: Positive | None = None
     bram_kbit: Annotated[int, Ge(18), Le(1000)] = 36
@@ -69,8 +117,11 @@ class FpgaDescription:
         """Return the board, with multipliers built of LUTs if `alpha` is below 1.
 
         Raises:
-            ValueError: of the keys that describe chains of PEs some are missing.
+            ValueError: of the keys that describe chains of PEs some are missing, or the type of DSPs is unknown.
         """
+        if self.dsp_type is not None and self.dsp_type not in DSP_TYPES:
+            hint = did_you_mean(self.dsp_type, [*DSP_TYPES])
+            raise ValueError(f"`dsp_type` = {self.dsp_type!r}: {hint}known: {', '.join(DSP_TYPES)}")
         off_chip = self.off_chip_memory_gbytes
         kind = WholeEnginesFpga if self.convolution_engines == "whole" else Fpga
         board = kind(
@@ -83,6 +134,8 @@ class FpgaDescription:
             dsp_share=self.dsp_share,
             lut=self.lut,
             lut_per_dsp=self.lut_per_dsp,
+            dsp_type=self.dsp_type,
+            rates=self.multipliers.rates(self.lut_per_dsp) if self.multipliers else (),
             ff=self.ff,
             bram=self.bram,
             bram_kbit=self.bram_kbit,
@@ -95,6 +148,8 @@ class FpgaDescription:
             pe_array=self.pe_array,
             activation_cycles=self.activation_cycles,
         )
+        if board.rates and narrowest([rate.kind for rate in board.rates], *board.classes) is None:
+            return board  # of no use in single precision; in a narrower one it gets its own
         return dataclasses.replace(board, lut_multipliers=lut_multipliers(board, alpha))
 
 

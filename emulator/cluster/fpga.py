@@ -14,7 +14,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from ...kernels.number import FP32
+from ..common import InputError
 from .board import ACTIVATION_CYCLES, Board, Engine, PeArray, Resources, Work
+from .multipliers import SINGLE_CLASSES, MultiplierRate, SharedDsps, rate_of
 from .uncertainty import ConstantRange
 
 _LONG_CYCLES = 1 << 60
@@ -41,6 +43,10 @@ class Fpga(Board):
     are `bram` blocks of `bram_kbit` (36 at Xilinx, 20 at Intel), and `uram` of 288 kbit. `power_w` is the board's power
     under load; bits on the memory port take `off_chip_pj_per_bit` in addition. `lut_per_dsp` are an engine's LUTs for
     each DSP. A board of a pair with a GPU is built of chains of PEs in place of engines (`pe_array`).
+
+    Engines of FP, EB and PG multiply in `classes`; of each a DSP makes what `rates` say, or else its `dsp_type`
+    (`multipliers.py`). All numbers of multipliers that they share are in parts, which are multipliers where all have
+    one class.
     """
 
     name: str
@@ -53,6 +59,9 @@ class Fpga(Board):
     lut_multipliers: int = 0
     lut: int | None = None
     lut_per_dsp: int = LUT_PER_DSP
+    dsp_type: str | None = None
+    rates: tuple[MultiplierRate, ...] = ()
+    classes: tuple[str, str, str] = SINGLE_CLASSES
     ff: int | None = None
     bram: int | None = None
     bram_kbit: int = 36
@@ -72,14 +81,37 @@ class Fpga(Board):
         return super().clock_mhz / self.efficiency
 
     @functools.cached_property
-    def dsp_multipliers(self) -> int:
-        """Number of multipliers that engines may take from DSPs, at least one; one DSP is one multiplier."""
+    def shared(self) -> SharedDsps:
+        """How engines of the board's classes share DSPs.
+
+        Raises:
+            InputError: the board's multipliers are too narrow for a class.
+        """
+        try:
+            rates = [rate_of(kind, self.rates, self.dsp_type, self.lut_per_dsp) for kind in self.classes]
+        except ValueError as error:
+            raise InputError(f"board {self.name}: {error}") from None
+        return SharedDsps.among(rates)
+
+    @functools.cached_property
+    def usable_dsps(self) -> int:
+        """Number of DSPs that engines may take, at least one."""
         return max(1, math.floor(self.dsp * self.dsp_share + 1e-9))
+
+    @functools.cached_property
+    def dsp_multipliers(self) -> int:
+        """Number of multipliers that engines may take from DSPs, at least one; in single precision one of each DSP."""
+        return max(1, math.floor(self.usable_dsps * self.shared.parts_per_dsp))
 
     @functools.cached_property
     def multipliers(self) -> int:
         """Number of multipliers that engines may take, of DSPs and of LUTs."""
-        return self.dsp_multipliers + self.lut_multipliers
+        return self.dsp_multipliers + self.lut_multipliers * max(self.shared.parts)
+
+    @property
+    def capacity(self) -> float:
+        """See `Board`; as if all multipliers were of the narrowest class."""
+        return self.multipliers / (min(self.shared.parts) * self.period_ps)
 
     @property
     def limits(self) -> Mapping[str, int | None]:
@@ -97,11 +129,15 @@ class Fpga(Board):
 
     def fewest_multipliers(self, works: Sequence[Work]) -> int:
         """Return the multipliers of one tile for each engine."""
-        return sum(self.multipliers_within(work, _LONG_CYCLES) for work in works)
+        return sum(self._parts_within(work, _LONG_CYCLES) for work in works)
 
     def multipliers_within(self, work: Work, cycles: int) -> int:
         """Return the fewest multipliers, in whole tiles, for a sample in `cycles`, at least one cycle a row."""
         return -(-work.convolutions // (cycles // work.rows)) * work.tile
+
+    def _parts_within(self, work: Work, cycles: int) -> int:
+        """Return the fewest multipliers in parts, for a sample in `cycles`."""
+        return self.multipliers_within(work, cycles) * self.shared.parts[work.phase]
 
     def row_cycles(self, work: Work, multipliers: int) -> int:
         """Return the cycles of a row on a number of multipliers that `multipliers_within` returned."""
@@ -112,7 +148,8 @@ class Fpga(Board):
         cycles = time_ps // self.period_ps
         if any(work.rows > cycles for work in works):
             return 0, 0
-        limits = [(work.convolutions, cycles // work.rows, work.tile) for work in works]
+        parts = self.shared.parts
+        limits = [(work.convolutions, cycles // work.rows, work.tile * parts[work.phase]) for work in works]
 
         def used(channels: int) -> int:
             total = 0
@@ -124,40 +161,42 @@ class Fpga(Board):
             return available, used(available)
         # Rounding adds less than a tile to each engine.
         per_channel = sum(convolutions / limit * tile for convolutions, limit, tile in limits)
-        low = max(0, int((left - sum(work.tile for work in works)) / per_channel) - 1)
+        low = max(0, int((left - sum(tile for _, _, tile in limits)) / per_channel) - 1)
         high = min(available, int(left / per_channel) + 2)
         return most_within(used, left, low, high)
 
     def build(self, works: Sequence[Work], no_faster_than_ps: int) -> list[Engine]:
         """See `Board`; engines that are as slow as allowed get one more step of multipliers while any are left."""
         cycles = max(self._fewest_cycles(works), no_faster_than_ps // self.period_ps)
-        left = self.multipliers - sum(self.multipliers_within(work, cycles) for work in works)
+        left = self.multipliers - sum(self._parts_within(work, cycles) for work in works)
         engines = []
         for work in works:
             multipliers = self.multipliers_within(work, cycles)
             engine = self._engine(work, multipliers)
             if engine.sample_ps == cycles * self.period_ps and engine.row_ps > self.period_ps:
                 more = self.multipliers_within(work, cycles - 1) - multipliers
-                if more <= left:
-                    left -= more
+                if more * self.shared.parts[work.phase] <= left:
+                    left -= more * self.shared.parts[work.phase]
                     engine = self._engine(work, multipliers + more)
             engines.append(engine)
         return engines
 
     def build_alone(self, work: Work) -> Engine:
         """See `Board`."""
-        return self._engine(work, min(self.multipliers // work.tile, work.convolutions) * work.tile)
+        most = self.multipliers // self.shared.parts[work.phase]
+        return self._engine(work, min(most // work.tile, work.convolutions) * work.tile)
 
     def _engine(self, work: Work, multipliers: int) -> Engine:
         return Engine(multipliers, work.rows, self.row_cycles(work, multipliers) * self.period_ps)
 
     def _fewest_cycles(self, works: Sequence[Work]) -> int:
         """Return the cycles of a sample on the slowest engine for the best sharing of the multipliers."""
-        low = max(max(work.rows for work in works), -(-sum(work.macs for work in works) // self.multipliers)) - 1
+        macs = sum(work.macs * self.shared.parts[work.phase] for work in works)
+        low = max(max(work.rows for work in works), -(-macs // self.multipliers)) - 1
         high = max(work.rows * work.convolutions for work in works)
         while high - low > 1:
             middle = (low + high) // 2
-            if sum(self.multipliers_within(work, middle) for work in works) <= self.multipliers:
+            if sum(self._parts_within(work, middle) for work in works) <= self.multipliers:
                 high = middle
             else:
                 low = middle
@@ -168,12 +207,23 @@ class Fpga(Board):
         return out_channels * self.period_ps
 
     def engine_resources(self, multipliers: Sequence[int]) -> list[Resources]:
+        """See `Board`; all are of the class of FP."""
+        return self.slice_resources([(count, 0, 0) for count in multipliers])
+
+    def slice_resources(self, slices: Sequence[tuple[int, int, int]]) -> list[Resources]:
         """See `Board`: f2, f3 and f5 of equations (8), (9) and (11); DSPs are taken first, then LUTs."""
-        resources, left = [], self.dsp_multipliers
-        for count in multipliers:
-            of_dsp = min(left, count)
-            left -= of_dsp
-            resources.append(engine_resources(of_dsp, count - of_dsp, self.lut_per_dsp))
+        resources, taken, shared = [], 0, self.shared
+        for counts in slices:
+            before, lut, of_lut = taken, 0, 0
+            for count, parts, rate in zip(counts, shared.parts, shared.rates, strict=True):
+                of_dsp = min((self.dsp_multipliers - taken) // parts, count)
+                taken += of_dsp * parts
+                lut += rate.lut * of_dsp
+                of_lut += count - of_dsp
+            dsp = shared.dsps(taken) - shared.dsps(before)
+            resources.append(
+                dataclasses.replace(engine_resources(dsp, of_lut, 0), lut=lut + FP32.multiplier_lut * of_lut)
+            )
         return resources
 
     def share(self, parts: int, *, whole: bool) -> Fpga:
@@ -193,6 +243,16 @@ class Fpga(Board):
             lut_multipliers=self.lut_multipliers // parts,
             off_chip_gbytes_per_s=None if port is None else port / parts,
         )
+
+    def in_classes(self, classes: tuple[str, str, str], alpha: float) -> Fpga:
+        """Return the board with engines of FP, EB and PG of these classes, of which DSPs make the share `alpha`.
+
+        Raises:
+            InputError: the board's multipliers are too narrow for a class.
+        """
+        board = dataclasses.replace(self, classes=classes, lut_multipliers=0)
+        of_luts = lut_multipliers(board, alpha)
+        return self if classes == self.classes else dataclasses.replace(board, lut_multipliers=of_luts)
 
     def said(self) -> str:
         """See `Board`."""
@@ -220,9 +280,17 @@ def engine_resources(dsp_multipliers: int, lut_multipliers: int, lut_per_dsp: in
 
 
 def lut_multipliers(board: Fpga, alpha: float) -> int:
-    """Return the number of multipliers built of LUTs that makes DSPs the share `alpha`, as far as the LUTs suffice."""
+    """Return the number of multipliers built of LUTs that makes DSPs the share `alpha`, as far as the LUTs suffice.
+
+    Where engines differ, they are for the widest class.
+
+    Raises:
+        InputError: the board's multipliers are too narrow for its classes.
+    """
+    shared = board.shared
     if alpha >= 1 or board.lut is None:
         return 0
-    wanted = board.dsp_multipliers * (1 - alpha) / alpha
-    room = (LUT_SHARE * board.lut - board.lut_per_dsp * board.dsp_multipliers) // FP32.multiplier_lut
+    of_dsp = board.dsp_multipliers // shared.parts[shared.widest]
+    wanted = of_dsp * (1 - alpha) / alpha
+    room = (LUT_SHARE * board.lut - shared.rates[shared.widest].lut * of_dsp) // FP32.multiplier_lut
     return max(0, math.floor(min(wanted, room)))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CLUSTERS, _BOARDS = "cluster/clusters", "cluster/boards"
 
-_NOT_CHANGED = ("kind", "name", "source", "count", "uncertainty")
+_NOT_CHANGED = ("kind", "name", "multipliers", "source", "count", "uncertainty")
 """Keys of a board that no study changes."""
 
 

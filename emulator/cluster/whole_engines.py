@@ -53,7 +53,7 @@ class WholeEnginesFpga(Fpga):
 
         def used(channels: int) -> int:
             more = works if channels else ()
-            return sum(self.multipliers_within(work.of_channels(channels), cycles) for work in more)
+            return sum(self._parts_within(work.of_channels(channels), cycles) for work in more)
 
         return most_within(used, left, 0, available + 1)
 
@@ -62,7 +62,8 @@ class WholeEnginesFpga(Fpga):
         if work.takes_turns:
             return super().build_alone(work)
         size = engine_multipliers(work)
-        return self._engine(work, min(self.multipliers // size, work.outputs) * size)
+        most = self.multipliers // self.shared.parts[work.phase]
+        return self._engine(work, min(most // size, work.outputs) * size)
 
 
 def engine_multipliers(work: Work) -> int:

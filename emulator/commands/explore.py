@@ -229,13 +229,15 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
     from ..cluster import BANDWIDTH, CLOCK, LATENCY, MEMORY, load_cluster, varied
     from ..explore import Wires, micro_batches_of
     from ..mapping import COPIES
-    from ..plan import network_of
+    from ..number import Precision
+    from ..plan import in_precision, network_of
     from ..profile import BoardStages
     from ..schedule import Transport
 
     if network is None:
         raise InputError("NETWORK is missing; it can be left out only with `--profile`")
-    loaded, cluster = network_of(network), load_cluster(flags["cluster"])
+    number = number_format(flags["precision"])
+    loaded, cluster = network_of(network), in_precision(load_cluster(flags["cluster"]), Precision.all_in(number))
     devices = _devices(flags["devices"], len(cluster.boards))
     copies = COPIES + optimizers()[flags["optimizer"]].states_beside_lgb
 
@@ -252,7 +254,7 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
         wires = Wires(tuple(cluster.link_at(link) for link in range(devices - 1)), cluster.interconnect)
 
         def stages_of(samples: int) -> Stages:
-            return BoardStages(loaded, boards, samples, number_format(flags["precision"]), copies)
+            return BoardStages(loaded, boards, samples, number, copies)
 
         kinds = tuple(board.name for board in boards)
         named = kinds, wires, stages_of, sizes, transport, loaded.name, tuple(dict.fromkeys(constants))

@@ -30,6 +30,7 @@ from ..view import (
     ignored,
     layout_as_json,
     limit_lines,
+    logic_lines,
     mebibytes,
     memory_line,
     most_loaded,
@@ -58,7 +59,6 @@ _SAMPLES = 1000
 
 _SPELT = {
     "dsp": "multipliers (DSPs)",
-    "lut": "look-up tables",
     "ff": "flip-flops",
     "bram": "block RAM banks",
     "transceiver": "transceivers",
@@ -108,7 +108,12 @@ def _show(
         verdict = {"fits": not missing, "missing_bytes": missing, "stale_samples": plan.stale_samples}
         cause = cause_as_json(cause_of(plan, steady_state(plan)))
         said = {} if sure is None else sure.to_dict()
-        print(json.dumps({**layout_as_json(layout, smallest), "cause": cause, **verdict, **said}, indent=2))
+        print(
+            json.dumps(
+                {**layout_as_json(layout, smallest), "cause": cause, **verdict, "fits_lut": plan.fits_lut, **said},
+                indent=2,
+            )
+        )
         return
     first, *others = _answer(plan, layout, missing, smallest, flags)
     print_answer([first, *range_lines(sure), *others])
@@ -126,7 +131,7 @@ def _show_stages(
         plan.needs_rows("`--plot`")
     sure = bound_range(plan, stage_bound(plan)) if ranged else None
     if as_json:
-        said = {"mapping": str(plan.mapping).splitlines(), **stages_as_json(plan.stages)}
+        said = {"mapping": str(plan.mapping).splitlines(), **stages_as_json(plan.stages), "fits_lut": plan.fits_lut}
         print(json.dumps({**said, **({} if sure is None else sure.to_dict())}, indent=2))
         return
     print_answer(
@@ -134,6 +139,7 @@ def _show_stages(
             *stage_bound_lines(plan, sure),
             memory_line(plan, 0),
             weights_line(plan),
+            *logic_lines(plan),
             next_line(command_line("simulate", None, {**flags, "samples": _SAMPLES})),
         ]
     )
@@ -157,6 +163,7 @@ def _answer(plan: ChainPlan, layout: Layout, missing: int, smallest: int | None,
         *wide_lines(plan),
         _verdict(plan, layout, missing, smallest),
         weights_line(plan),
+        *logic_lines(plan),
         next_line(to_try),
     ]
 
@@ -171,8 +178,8 @@ def _verdict(plan: ChainPlan, layout: Layout, missing: int, smallest: int | None
         enough = f"{_boards_that_hold(smallest)} it on chip" if smallest else "nor would it fit 1,024 boards"
         where = f" on {short} of {plural(len(layout.devices), 'device')}"
         return Line(f"memory: does not fit, {mebibytes(missing)} missing{where}; {enough}")
-    exceeded = layout.exceeded().items()
-    over = [f"too few {_SPELT[kind]} on {plural(len(devices), 'device')}" for kind, devices in exceeded]
+    exceeded = {kind: devices for kind, devices in layout.exceeded().items() if kind in _SPELT}
+    over = [f"too few {_SPELT[kind]} on {plural(len(devices), 'device')}" for kind, devices in exceeded.items()]
     hold = [f"{_boards_that_hold(smallest)} all on chip"] if smallest else []
     return Line("; ".join([memory_line(plan, missing).text, *hold, *over]))
 

@@ -38,6 +38,8 @@ from ..view import (
     ignored,
     limit_lines,
     link_rows,
+    logic_lines,
+    lut_words,
     memory_line,
     next_changes,
     next_line,
@@ -190,8 +192,9 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int | Non
     if other is not None:
         after = other.simulation.images_per_s
         ratio = f"{number(after / rate)} times as fast"
+        words = "; ".join(filter(None, (ratio, lut_words(other.simulation.plan))))
         lines.append(
-            Line(f"if {changes}: {number(after)} {noun}s/s{ignored(other.simulation.plan.missing_bytes)}; {ratio}")
+            Line(f"if {changes}: {number(after)} {noun}s/s{ignored(other.simulation.plan.missing_bytes)}; {words}")
         )
     epoch_ps = simulation.virtual_time_ps // len(simulation.epoch_ends_ps)
     lines.append(epoch_line(plan, simulation.samples, epoch_ps, missing))
@@ -201,6 +204,7 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int | Non
             *stage_lines(plan, simulation.usage),
             memory_line(plan, missing),
             weights_line(plan),
+            *logic_lines(plan),
             next_line(to_try),
         ]
     if epoch_images is not None:
@@ -213,6 +217,7 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int | Non
         memory_line(plan, missing),
         weights_line(plan),
         *order_line(plan),
+        *logic_lines(plan),
         next_line(to_try),
     ]
 

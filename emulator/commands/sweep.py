@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _INTERRUPTED_STATUS = 130
 _MOST_ROWS = 24
 _MANY_POINTS = 2_000
+_MOST_BOARDS = 3
 _HELP = {"devices": "emulated FPGAs of a chain; default: 1, or a pair's own"}
 
 
@@ -214,10 +215,14 @@ def _title(result: SweepResult) -> str:
 
 def _print(result: SweepResult, full: bool) -> None:
     from ..studies.sweep import chosen_rows, findings, table_of
-    from ..view import table
+    from ..view import say, table
 
     for line in findings(result):
         print(line)
+    for text in result.multipliers[:_MOST_BOARDS]:
+        say(text)
+    if (left := len(result.multipliers) - _MOST_BOARDS) > 0:
+        say(f"multipliers of {plural(left, 'more kind')} of boards: see `emuchain plan`")
     rows = result.rows if full else chosen_rows(result, _MOST_ROWS)
     columns, cells = table_of(result, rows)
     table(_title(result), columns, cells, left=("limited by",))

@@ -30,6 +30,11 @@ class SliceEngines:
         return tuple(engine for engine in (self.fp, self.eb, self.pg) if engine is not None)
 
     @property
+    def multipliers(self) -> tuple[int, int, int]:
+        """Multipliers of FP, EB and PG."""
+        return self.fp.multipliers, self.eb.multipliers if self.eb else 0, self.pg.multipliers
+
+    @property
     def sample_ps_in_turn(self) -> int:
         """Time of one sample if FP, EB and PG take turns."""
         return sum(engine.sample_ps for engine in self.built)
@@ -42,10 +47,11 @@ def channel_works(layer: Layer) -> tuple[Work, ...]:
     inputs, outputs = (operation.taps(layer.input), 1) if by_outputs else (1, layer.channels)
     pairs = outputs, view.tile, by_outputs, operation.one_memory
     outwards = Work(view.out_rows, view.out_columns, view.values * inputs, *pairs)
+    gradients = dataclasses.replace(outwards, phase=2)
     if not layer.has_eb:
-        return outwards, outwards
+        return outwards, gradients
     back = operation.taps(layer.input, with_inputs=layer.needs_errors) if by_outputs else 1
-    return outwards, Work(view.in_rows, view.in_columns, view.values * back, *pairs), outwards
+    return outwards, Work(view.in_rows, view.in_columns, view.values * back, *pairs, phase=1), gradients
 
 
 def slice_works(part: Slice) -> tuple[Work, ...]:

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 
 from ...kernels.number import FP32, BlockGrid, NumberFormat, Rounding, number_format
 from ..common import did_you_mean, either
+from .multiplier import joint_class
 from .storage import Storage
 
 KINDS = "activations", "weights", "errors", "gradients", "master", "states"
@@ -75,6 +76,12 @@ class Precision:
     def has_copies(self) -> bool:
         """Whether weights that engines read are a copy of those that updates change, in a format of their own."""
         return self.weights != self.master
+
+    @property
+    def multipliers(self) -> tuple[str, str, str]:
+        """The classes of multipliers of FP, EB and PG: each engine's is the narrowest that holds both its operands."""
+        activations, weights, errors = (self.format(kind).multiplier for kind in _NARROW)
+        return joint_class(activations, weights), joint_class(errors, weights), joint_class(activations, errors)
 
     def storage(self, states: int) -> Storage:
         """Return the formats of memories, with this number of states of each parameter beside its gradient."""

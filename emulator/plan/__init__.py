@@ -5,6 +5,7 @@ from .chain import asked_chunks, check_samples, warm_ups_of
 from .data import check_data, data_of, epoch_samples, network_of, training_data
 from .layout import OFF_CHIP_PASSES, DeviceLayout, Layout, LinkLayout, SliceLayout, lay_out, lay_out_on_chip
 from .make import make_plan, plan_run, planned_on
+from .numbers import in_precision
 from .pair import PairPlan, make_pair_plan
 from .placement import (
     bram_bytes,
@@ -50,6 +51,7 @@ __all__ = [
     "fill_ps",
     "find_steady",
     "idle_settings",
+    "in_precision",
     "lay_out",
     "lay_out_on_chip",
     "long_work",

@@ -267,7 +267,7 @@ def _device(
 ) -> DeviceLayout:
     board, beta, storage = timing.cluster.board(device), timing.cluster.beta, timing.cluster.storage
     engines_of = timing.engines[device]
-    built = board.engine_resources([sum(e.multipliers for e in engines.built) for engines in engines_of])
+    built = board.slice_resources([engines.multipliers for engines in engines_of])
     slices = []
     for part, off, engines, taken in zip(timing.mapping.devices[device], off_chip, engines_of, built, strict=True):
         kept = part.channels - balancing.balanced_channels(part, device) - off.channels

@@ -24,7 +24,7 @@ from .by_rate import Settled, place_by_rate, settle
 from .chain import check_chunks, chunks_of, folded, machine_of, replicate, warm_ups_of
 from .data import network_of
 from .faults import check_deaths, check_faults, faults_of
-from .numbers import board_number, check_precision
+from .numbers import board_number, check_precision, in_precision
 from .pair import make_pair_plan
 from .placement import place_on_chip
 from .plan import ChainPlan, Plan, exchange_times
@@ -87,6 +87,7 @@ def make_plan(
     if config.engines or config.transport:
         transport = config.transport or (None if config.engines else cluster.transport)
         cluster = dataclasses.replace(cluster, engines=config.engines or cluster.engines, transport=transport)
+    cluster = in_precision(cluster, config.precision)
     copies = COPIES + optimizers()[config.optimizer].states_beside_lgb
     cluster = dataclasses.replace(cluster, parameter_copies=copies, precision=config.precision)
     check_updates(config)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from ...kernels.number import NumberFormat
+from ..cluster import Board, Cluster, Fpga
 from ..common import InputError
 from ..network import Network
+from ..number import Precision
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -25,6 +28,24 @@ def board_number(config: Config) -> NumberFormat:
             " weights and errors; give them the same, or `engines` = 'split'"
         )
     return one
+
+
+def in_precision(cluster: Cluster, precision: Precision) -> Cluster:
+    """Return a cluster whose FPGAs multiply in the classes that a run's formats need.
+
+    Raises:
+        InputError: multipliers of a board are too narrow.
+    """
+    classes = precision.multipliers
+
+    def built(board: Board) -> Board:
+        return board.in_classes(classes, cluster.alpha) if isinstance(board, Fpga) else board
+
+    try:
+        by_kind = {id(board): built(board) for board in {id(board): board for board in cluster.boards}.values()}
+    except InputError as error:
+        raise InputError(f"`precision` = {precision}: {error}") from None
+    return dataclasses.replace(cluster, boards=tuple(by_kind[id(board)] for board in cluster.boards))
 
 
 def check_precision(config: Config, network: Network, *, has_numbers: bool) -> None:

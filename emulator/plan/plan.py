@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from typing import TYPE_CHECKING
 
 from ...comm import Interconnect
@@ -197,6 +198,30 @@ class ChainPlan(Plan):
         if self.stages is not None:
             return tuple(self.stages.memory_bytes(stage)[1] for stage in range(self.stage_count))
         return tuple(off_chip_bytes(self.timing, device, count) for device, count in enumerate(self.steady.in_flight))
+
+    @functools.cached_property
+    def short_of_luts(self) -> tuple[int, ...]:
+        """The devices whose engines and buffers need more LUTs than their boards are known to have.
+
+        Of boards that take actions as a whole the engines alone are counted, which have all multipliers.
+        """
+        boards = [self.cluster.board(stage) for stage in range(self.stage_count)]
+        if self.stages is None:
+            taken = [held.resources.lut for held in self.layout().devices]
+        else:
+            taken = [board.engine_resources([board.multipliers])[0].lut for board in boards]
+        if self.chunks > 1 and self.stages is None:  # stages of a device have engines side by side
+            taken = [sum(taken[stage % self.devices :: self.devices]) for stage in range(self.stage_count)]
+        limits = [board.limits["lut"] for board in boards[: self.devices]]
+        return tuple(device for device, limit in enumerate(limits) if limit is not None and taken[device] > limit)
+
+    @property
+    def fits_lut(self) -> bool | None:
+        """Whether all boards have the LUTs that engines and buffers need; None where not all boards' are known."""
+        if self.short_of_luts:
+            return False
+        known = all(self.cluster.board(device).limits["lut"] is not None for device in range(self.devices))
+        return True if known else None
 
     @property
     def mapping_text(self) -> str:

@@ -74,9 +74,7 @@ def device_resources(yosys: str, rtl: Rtl, device: int, top: pathlib.Path, scrat
 
 def planned_resources(layout: DeviceLayout) -> tuple[Resources, Resources]:
     """Return what the plan says of a device: of its engines, and of all else, which are its buffers."""
-    by_slice = layout.board.engine_resources(
-        [sum(engine.multipliers for engine in held.engines.built) for held in layout.slices]
-    )
+    by_slice = layout.board.slice_resources([held.engines.multipliers for held in layout.slices])
     engines = sum(by_slice, Resources())
     every = layout.resources
     buffers = Resources(

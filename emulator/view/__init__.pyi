@@ -17,6 +17,7 @@ from .chart import draw_chart, gantt, gantt_lines
 from .formats import wide_lines
 from .layout import draw_layout, layout_as_json
 from .limits import command_line, cut_setting, limit_lines, next_changes, other_schedule, wider_links
+from .multipliers import logic_lines, lut_words, multiplier_texts
 from .picture import coinciding, log_ticks, nested_widths, new_figure, picture_file, save_figure, whole_ticks
 from .progress import EpochRow, Progress, make_progress, point_progress
 from .ranges import class_words, range_lines
@@ -80,11 +81,14 @@ __all__ = [
     "limit_lines",
     "link_rows",
     "log_ticks",
+    "logic_lines",
+    "lut_words",
     "make_progress",
     "mebibytes",
     "memory_line",
     "memory_verdict",
     "most_loaded",
+    "multiplier_texts",
     "nested_widths",
     "new_figure",
     "next_changes",

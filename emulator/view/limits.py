@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ..cluster import Cluster
 from ..common import either, format_time_ps, number, percent
@@ -153,13 +153,19 @@ def command_line(command: str, config_file: str | None, flags: Mapping[str, obje
     first = config_file or flags.get("network")
     if first is not None:
         words.append(str(first))
-    for key, value in flags.items():
-        if isinstance(value, Mapping):
-            for name, part in value.items():
-                words += [f"--{key}" if name == "format" else f"--{key}.{name.replace('_', '-')}", _spelt(part)]
-        elif key != "network" or config_file is not None:
+    for key, value in _by_flag(flags):
+        if key != "network" or config_file is not None:
             words += [f"--{key.replace('_', '-')}", *([] if value is True else [_spelt(value)])]
     return shlex.join(words)
+
+
+def _by_flag(flags: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Yield flags with their values; a table has a flag for each of its keys."""
+    for key, value in flags.items():
+        if isinstance(value, Mapping):
+            yield from ((key if name == "format" else f"{key}.{name}", of_key) for name, of_key in value.items())
+        else:
+            yield key, value
 
 
 def _spelt(value: object) -> str:

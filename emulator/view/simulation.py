@@ -34,6 +34,7 @@ def simulation_as_json(
         "epochs_per_hour": 3600 * rate / simulation.samples,
         "fits": plan.fits,
         "missing_bytes": plan.missing_bytes,
+        "fits_lut": plan.fits_lut,
         "stale_samples": plan.stale_samples,
         "mapping": mapping_as_json(plan.timing),
         **_usage_as_json(simulation.usage),

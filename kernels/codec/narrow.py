@@ -2,8 +2,8 @@
 
 A code is a sign and the place of a magnitude among those of the format, in ascending order: for floats that is their
 exponent and fraction. Infinity follows the largest magnitude where the format has it, and the last code is NaN, which
-in fixed point is -0. Blocks are of values that follow one another in the message; their scales, of 8 bits, come after all
-codes, and 255 makes a block NaN.
+in fixed point is -0. Blocks are of values that follow one another in the message; their scales, of 8 bits, come after
+all codes, and 255 makes a block NaN.
 """
 
 from __future__ import annotations

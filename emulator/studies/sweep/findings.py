@@ -30,7 +30,7 @@ def findings(result: SweepResult) -> list[str]:
         lines.append(_knee(series, result.noun))
         if series.along == "devices":
             lines.append(_memory(series))
-    return [*filter(None, [*lines, _falls(result), _failures(result.rows)])]
+    return [*filter(None, [*lines, _logic(result.rows), _falls(result), _failures(result.rows)])]
 
 
 def _sure(result: SweepResult, best: dict[str, Any]) -> list[str]:
@@ -75,6 +75,12 @@ def _boards(count: int) -> str:
 def _best(result: SweepResult, best: dict[str, Any]) -> str:
     line = f"best: {where(best, result.space.varied)}: {_rate(best, result.noun)}; {_limit(best)}"
     return line if best["fits"] else f"{line}; memory ignored: {_lacking(best)}"
+
+
+def _logic(rows: Sequence[dict[str, Any]]) -> str:
+    """Return a line about points whose boards have too few LUTs."""
+    short = sum(row["fits_lut"] is False for row in rows)
+    return f"logic: too few look-up tables at {short} of {plural(len(rows), 'point')}; rates ignore this" * bool(short)
 
 
 def _schedules(result: SweepResult) -> str:
@@ -216,6 +222,8 @@ def table_of(result: SweepResult, rows: Sequence[dict[str, Any]]) -> tuple[list[
         columns["off chip\nMiB"] = lambda row: f"{row['off_chip_mib']:.1f}" if row["off_chip_mib"] else "-"
     if any(row["fits"] is False for row in rows):
         columns["missing\nMiB"] = lambda row: "-" if row["fits"] else f"{row['missing_mib']:.1f}"
+    if any(row["fits_lut"] is False for row in rows):
+        columns["fits\nLUT"] = lambda row: {True: "yes", False: "no", None: "-"}[row["fits_lut"]]
     columns["limited by"] = _limit_cell
     return [*columns], [_cells(row, columns, len(keys)) for row in rows]
 

@@ -44,9 +44,10 @@ class Measured:
     `boards` are those of all replicas. `efficiency` is the rate over that of perfect balance, where all multipliers of
     all boards are always busy; of a GPU with an FPGA it is their utilisation, of a GPU alone None. `images_per_j` is
     None where a board's power is unknown. `off_chip_mib` of a chain are kept off chip; `missing_mib` have no place,
-    which times ignore. `second` would limit if the bottleneck were infinitely fast; of a pair it is what is
-    busy second longest. `cause` is what holds a chain back whatever its cut (`run.Cause`), or waits. Of a chain of rows
-    there are the range of the rate, and the `roofs` that all draws of it follow (`timing.Roofs.text`).
+    which times ignore. `fits_lut` is whether boards have the LUTs that engines and buffers need, None where that is not
+    known. `second` would limit if the bottleneck were infinitely fast; of a pair it is what is busy second longest.
+    `cause` is what holds a chain back whatever its cut (`run.Cause`), or waits. Of a chain of rows there are the range
+    of the rate, and the `roofs` that all draws of it follow (`timing.Roofs.text`).
     """
 
     boards: int | None = None
@@ -57,6 +58,7 @@ class Measured:
     fits: bool | None = None
     missing_mib: float | None = None
     off_chip_mib: float | None = None
+    fits_lut: bool | None = None
     bottleneck: str | None = None
     bottleneck_kind: str | None = None
     second: str | None = None
@@ -116,6 +118,7 @@ def _figures(plan: ChainPlan, state: SteadyState, epoch_images: int) -> Measured
         fits=state.fits,
         missing_mib=state.missing_bytes / _MIB,
         off_chip_mib=sum(plan.off_chip_bytes) / _MIB,
+        fits_lut=plan.fits_lut,
         bottleneck=slowest.name,
         bottleneck_kind=slowest.kind,
         second=behind.name,
@@ -157,6 +160,7 @@ def _of_actions(plan: ChainPlan, epoch_images: int) -> Measured:
         fits=plan.fits,
         missing_mib=0.0,
         off_chip_mib=sum(plan.off_chip_bytes) / _MIB,
+        fits_lut=plan.fits_lut,
         bottleneck=slowest,
         bottleneck_kind=kind,
         second=second,

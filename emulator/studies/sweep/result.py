@@ -23,13 +23,14 @@ class SweepResult:
     """The rows of a sweep, which `pandas.DataFrame` takes as they are: keys and figures (docs/sweeps.md) by name.
 
     `noun` is what a sample is called: "image" or "sample". `roofs` are what the draws of each row follow, None without
-    ranges.
+    ranges. `multipliers` say what the boards multiply with.
     """
 
     space: Space
     rows: list[dict[str, Any]]
     noun: str = "image"
     roofs: list[str | None] | None = None
+    multipliers: tuple[str, ...] = ()
 
     @functools.cached_property
     def choice(self) -> Choice | None:

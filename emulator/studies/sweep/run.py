@@ -12,14 +12,18 @@ import io
 import pathlib
 import zlib
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from ....launch import Ranks, SingleProcess, WorkerLost, in_parallel, usable_cores
+from ...cluster import Gpu
 from ...common import NAMES, InputError, LineFile, as_cell, encoded, of_cell, plural, shown
+from ...number import precision_of
+from ...plan import in_precision
+from ...view import multiplier_texts
 from .measure import INTERNAL, Measured, figures, identities, measure, row_of
 from .result import SweepResult
-from .space import Space, points_of
+from .space import Point, Space, points_of
 
 Announce = Callable[[int, int], AbstractContextManager[Callable[[], None]]]
 """From the number of points, and of those that are there already, to what is called after each further one."""
@@ -98,7 +102,23 @@ def run_space(
     nouns = {point.network.sample_noun for point in points}
     noun = nouns.pop() if len(nouns) == 1 else "sample"
     roofs = [row.pop("roofs", None) for row in rows]
-    return SweepResult(space, rows, noun, roofs if ranged else None)
+    return SweepResult(space, rows, noun, roofs if ranged else None, _multiplier_texts(points))
+
+
+def _multiplier_texts(points: Sequence[Point]) -> tuple[str, ...]:
+    """Return what all boards of chains multiply with, a line for each kind."""
+    texts: dict[str, None] = {}
+    known = set()
+    for point in points:
+        given, cluster = point.settings.get("precision", "fp32"), point.cluster
+        if cluster is None or (id(cluster), repr(given)) in known:
+            continue
+        known.add((id(cluster), repr(given)))
+        if any(isinstance(board, Gpu) for board in cluster.boards):
+            continue
+        with suppress(InputError, ValueError):  # points that fail say why
+            texts |= dict.fromkeys(multiplier_texts(in_precision(cluster, precision_of(given)).boards))
+    return tuple(texts)
 
 
 class Journal:
