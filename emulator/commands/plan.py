@@ -46,6 +46,7 @@ from ..view import (
     stages_as_json,
     table,
     weights_line,
+    wide_lines,
 )
 from .output import phases, tell_notes
 from .pair import plan_pair
@@ -153,6 +154,7 @@ def _answer(plan: ChainPlan, layout: Layout, missing: int, smallest: int | None,
         rate_line(plan, layout.images_per_s, missing),
         *([] if images is None else [epoch_line(plan, images, images * layout.interval_ps, missing)]),
         *limit_lines(plan, state, cause),
+        *wide_lines(plan),
         _verdict(plan, layout, missing, smallest),
         weights_line(plan),
         next_line(to_try),

@@ -57,6 +57,7 @@ from ..view import (
     time_and_ps,
     time_cost_line,
     weights_line,
+    wide_lines,
 )
 from .output import phases, tell, tell_notes
 from .pair import simulate_pair
@@ -208,6 +209,7 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int | Non
     return [
         *lines,
         *limit_lines(plan, steady, cause),
+        *wide_lines(plan),
         memory_line(plan, missing),
         weights_line(plan),
         *order_line(plan),

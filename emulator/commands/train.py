@@ -57,6 +57,7 @@ from ..view import (
     stage_lines,
     time_cost_line,
     weights_line,
+    wide_lines,
 )
 from .kernels import load as load_kernels
 from .output import phases, tell, tell_notes
@@ -301,7 +302,7 @@ class _ChainShown(_Shown):
         if self._steady is None or self._cause is None:
             limits = stage_lines(plan, self.history[-1].usage)
         else:
-            limits = limit_lines(plan, self._steady, self._cause)
+            limits = [*limit_lines(plan, self._steady, self._cause), *wide_lines(plan)]
         return [*limits, memory_line(plan, plan.missing_bytes), weights_line(plan), *order_line(plan)]
 
     def _simulation(self, config_file: str | None, flags: dict[str, Any]) -> str:

@@ -12,8 +12,9 @@ output channel.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,15 +45,10 @@ class MapFormats:
         number, rounding = self.precision.format(kind), self.precision.rounding_of(kind)
         if number.grid is None:
             return maps
-        if rounding is not Rounding.STOCHASTIC:
-            return _rounded(maps, number, rounding, -1)
-        if samples is None:
-            return _rounded(maps, number, Rounding.EVEN, -1)
-        size = maps[0].size
-        words = np.empty((len(maps), size), np.uint32)
-        for place, sample in enumerate(samples):
-            words[place] = PhiloxStream(self.seed, tensor, KINDS.index(kind), int(sample)).words(0, size)
-        return _rounded(maps, number, rounding, -1, words)
+        if rounding is Rounding.STOCHASTIC and samples is None:
+            rounding = Rounding.EVEN
+        stream = PhiloxStream(self.seed, tensor, KINDS.index(kind), 0)
+        return _rounded(maps, number, rounding, -1, stream=stream, numbers=samples)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,22 +67,19 @@ class WeightFormats:
         number, rounding = self.precision.format(kind), self.precision.rounding_of(kind)
         if number.grid is None:
             return weights
-        words = None
-        if rounding is Rounding.STOCHASTIC:
-            words = self._words(PhiloxStream(self.seed, self.part.layer.index, KINDS.index(kind) + place, update))
-        if self.part.cut is Cut.ICP:
-            return _rounded(weights, number, rounding, 0, words)
-        flat = weights.reshape(len(weights), -1)
-        return _rounded(flat, number, rounding, -1, words).reshape(weights.shape)
-
-    def _words(self, stream: PhiloxStream) -> NDArray[np.uint32]:
-        """Return a word for each weight of the slice, by its place in the layer's."""
         _, inputs, *taps = self.part.layer.weight_shape
-        own_inputs, outputs = self.part.weight_inputs, self.part.out_channels
-        tap_count = int(np.prod(taps))
-        count = len(own_inputs) * tap_count
-        rows = [stream.words((output * inputs + own_inputs[0]) * tap_count, count) for output in outputs]
-        return np.concatenate(rows)
+        tap_count, first_input = math.prod(taps), self.part.weight_inputs[0]
+        rows = weights.reshape(len(weights), -1)
+        result = _rounded(
+            rows,
+            number,
+            rounding,
+            0 if self.part.cut is Cut.ICP else -1,
+            stream=PhiloxStream(self.seed, self.part.layer.index, KINDS.index(kind) + place, update),
+            first=(self.part.out_channels[0] * inputs + first_input) * tap_count,
+            stride=inputs * tap_count,
+        )
+        return result.reshape(weights.shape)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,11 +106,11 @@ class ParameterFormats:
         return self.pack(self.of_weights.rounded(kind, self.unpack(packed), update, place))
 
 
-def _rounded(
-    values: Data, number: NumberFormat, rounding: Rounding, axis: int, words: NDArray[np.uint32] | None = None
-) -> Data:
+def _rounded(values: Data, number: NumberFormat, rounding: Rounding, axis: int, **drawn: Any) -> Data:
+    """Return numbers in a format, in blocks along an axis; `drawn` says which random words they have, if any."""
     values = np.ascontiguousarray(values)
+    words = drawn if rounding is Rounding.STOCHASTIC else {}
     if isinstance(number.grid, BlockGrid):
-        return on_blocks(values, number.grid, axis, rounding, words)
+        return on_blocks(values, number.grid, axis, rounding, **words)
     assert number.grid is not None
-    return on_grid(values, number.grid, rounding, words)
+    return on_grid(values, number.grid, rounding, **words)

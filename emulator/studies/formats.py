@@ -77,7 +77,9 @@ def _trained(plan: Plan, precision: Precision, note: Callable[[str], None]) -> F
     def on_epoch(result: EpochResult, *_: object) -> None:
         accuracies.append(result.test.accuracy)
         times_ps.append(result.virtual_time_ps)
-        note(f"{precision}: epoch {len(accuracies)} of {plan.config.epochs}, test accuracy {100 * accuracies[-1]:.2f} %")
+        note(
+            f"{precision}: epoch {len(accuracies)} of {plan.config.epochs}, test accuracy {100 * accuracies[-1]:.2f} %"
+        )
 
     with Training(plan, SingleProcess(), None) as training:
         training.lead()

@@ -14,6 +14,7 @@ from .answer import (
     weights_line,
 )
 from .chart import draw_chart, gantt, gantt_lines
+from .formats import wide_lines
 from .layout import draw_layout, layout_as_json
 from .limits import command_line, cut_setting, limit_lines, next_changes, other_schedule, wider_links
 from .picture import coinciding, log_ticks, nested_widths, new_figure, picture_file, save_figure, whole_ticks
@@ -122,6 +123,7 @@ __all__ = [
     "trace_file",
     "weights_line",
     "whole_ticks",
+    "wide_lines",
     "wider_links",
     "write_trace",
 ]

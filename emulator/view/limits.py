@@ -154,7 +154,10 @@ def command_line(command: str, config_file: str | None, flags: Mapping[str, obje
     if first is not None:
         words.append(str(first))
     for key, value in flags.items():
-        if key != "network" or config_file is not None:
+        if isinstance(value, Mapping):
+            for name, part in value.items():
+                words += [f"--{key}" if name == "format" else f"--{key}.{name.replace('_', '-')}", _spelt(part)]
+        elif key != "network" or config_file is not None:
             words += [f"--{key.replace('_', '-')}", *([] if value is True else [_spelt(value)])]
     return shlex.join(words)
 

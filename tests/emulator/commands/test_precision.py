@@ -1,4 +1,4 @@
-"""`emuchain precision`: each format is trained, the answer comes first, and what is wrong is one line before any run."""
+"""`emuchain precision`: each format is trained, the answer comes first, and what is wrong is told before any run."""
 
 from __future__ import annotations
 

@@ -77,3 +77,16 @@ def test_a_cut_inside_a_block_changes_no_other_link(plan_of: Any) -> None:
     columns = network.layers[2].input[2]
     assert inside[DataPath.ACTIVATIONS] - at_edge[DataPath.ACTIVATIONS] == columns + columns
     assert inside[DataPath.OUTPUT_ERRORS] == at_edge[DataPath.OUTPUT_ERRORS]
+
+
+def test_bytes_of_the_page(plan_of: Any) -> None:
+    """docs/numbers.md: VGG-16 at 32 x 32 on 40 boards, without balanced parameters."""
+    sent = {}
+    for given in ("fp32", "mxfp8"):
+        plan = plan_of(network="vgg16-cifar", devices=40, precision=given, balancing="none", schedule="sync")
+        directions = [
+            [sum(stream.sample_bytes for stream in plan.timing.sent(link, forward=forward)) for link in range(39)]
+            for forward in (True, False)
+        ]
+        sent[given] = [f"{sum(sizes) / 1e6:.2f}" for sizes in directions], round(max(map(max, directions)) / 1e3)
+    assert sent == {"fp32": (["4.22", "4.22"], 471), "mxfp8": (["2.90", "1.89"], 314)}
