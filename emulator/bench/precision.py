@@ -29,6 +29,7 @@ Call = Callable[[], object]
 
 PEERS = {"ml_dtypes": "ml_dtypes", "torch": "torch", "microxcaling": "mx"}
 """Packages, and the modules in them."""
+NEED_TORCH = {"torch", "microxcaling"}
 BARS = {"ml_dtypes": 3.0, "microxcaling": 10.0}
 """What our speed over theirs must reach."""
 CHANNELS = 64
@@ -58,6 +59,7 @@ PRECISION_NOTES = (
     "GB of float32 read a second, one thread; medians. Ratio: our speed over theirs, round by round. Peers round to"
     " nearest alone; ml_dtypes converts the elements of blocks without their scales. Bars:"
     f" {BARS['ml_dtypes']:g} times ml_dtypes, {BARS['microxcaling']:g} times microxcaling."
+    " Not measured: {missing}."
 )
 
 

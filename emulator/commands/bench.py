@@ -187,14 +187,11 @@ def simulation(runs: int, as_json: bool, as_markdown: bool, curve: bool) -> None
     from ..bench.figures import describe_host, host_line
     from ..bench.simulate import SIMULATION_NOTES, measure, simulation_answer, simulation_sheet
 
-    host = describe_host(None)
     _tell("measuring simulations …")
-    costs = list(measure(runs))
+    host, costs = describe_host(None), list(measure(runs))
     if as_json:
-        rows = [
-            {**dataclasses.asdict(cost), "device_plan_ms": cost.device_plan_ms, "row_ns": cost.row_ns} for cost in costs
-        ]
-        print(json.dumps({"host": host, "runs": runs, "rows": rows}))
+        report = {"host": host, "runs": runs}
+        print(json.dumps(report | {"rows": [_fields(cost, "device_plan_ms", "row_ns") for cost in costs]}))
         return
     _answer([*simulation_answer(costs), host_line(host)])
     _show(simulation_sheet(costs), as_markdown)
@@ -205,15 +202,10 @@ def _measure_curve(as_json: bool, as_markdown: bool) -> None:
     from ..bench.figures import describe_host, host_line
     from ..bench.simulate import CURVE_NOTES, curve_sheet, measure_commands
 
-    host = describe_host(None)
     _tell("measuring whole commands …")
-    measured = list(measure_commands())
+    host, measured = describe_host(None), list(measure_commands())
     if as_json:
-        print(
-            json.dumps(
-                {"host": host, "curve": [{**dataclasses.asdict(row), "board_ms": row.board_ms} for row in measured]}
-            )
-        )
+        print(json.dumps({"host": host, "curve": [_fields(row, "board_ms") for row in measured]}))
         return
     _answer([f"{len(measured)} commands were measured", host_line(host)])
     _show(curve_sheet(measured), as_markdown)
@@ -241,9 +233,8 @@ def gradient_codec(mebibytes: int, bound: int, runs: int, as_json: bool, as_mark
     _tell("measuring codecs …")
     rows = measure(mebibytes << 18, bound, Pace(runs))
     if as_json:
-        sheets = [{**dataclasses.asdict(row), "meets_bar": row.meets_bar} for row in rows]
-        setting = {"mebibytes": mebibytes, "bound": bound, "runs": runs}
-        print(json.dumps({"host": host, "peers": peers, **setting, "rows": sheets}))
+        report = {"host": host, "peers": peers, "mebibytes": mebibytes, "bound": bound, "runs": runs}
+        print(json.dumps(report | {"rows": [_fields(row, "meets_bar") for row in rows]}))
         return
     _answer([*codec_answer(rows), host_line(host)])
     _show(codec_sheet(rows, mebibytes, bound), as_markdown)
@@ -259,28 +250,23 @@ def gradient_codec(mebibytes: int, bound: int, runs: int, as_json: bool, as_mark
 def quantisers(mebibytes: int, runs: int, no_torch: bool, as_json: bool, as_markdown: bool) -> None:
     """Measure the speed of rounding to each number format.
 
-    GB/s of float32 read, for each named format and rounding, and ratios to ml_dtypes, PyTorch and microxcaling. One
-    thread against one thread, interleaved; medians.
+    GB/s of float32, and ratios to ml_dtypes, PyTorch and microxcaling. One thread each, interleaved; medians.
     """
     _check_output(as_json, as_markdown)
     from ..bench.figures import Pace, describe_host, host_line
-    from ..bench.precision import PRECISION_NOTES, measure, precision_answer, precision_sheet, versions
+    from ..bench.precision import NEED_TORCH, PRECISION_NOTES, measure, precision_answer, precision_sheet, versions
 
     host, peers = describe_host(None), versions()
-    needs_torch = {"torch", "microxcaling"} if no_torch else set()
-    measured = [name for name, version in peers.items() if version is not None and name not in needs_torch]
-    rows = []
-    for row in measure(mebibytes << 18, Pace(runs), measured):
-        _tell(f"measured {row.format}, {row.rounding}")
-        rows.append(row)
+    measured = [name for name, version in peers.items() if version and not (no_torch and name in NEED_TORCH)]
+    _tell("measuring quantisers …")
+    rows = list(measure(mebibytes << 18, Pace(runs), measured))
     if as_json:
-        sheets = [{**dataclasses.asdict(row), "meets_bar": row.meets_bar} for row in rows]
-        print(json.dumps({"host": host, "peers": peers, "mebibytes": mebibytes, "runs": runs, "rows": sheets}))
+        setting = {"mebibytes": mebibytes, "runs": runs, "rows": [_fields(row, "meets_bar") for row in rows]}
+        print(json.dumps({"host": host, "peers": peers, **setting}))
         return
     _answer([*precision_answer(rows), host_line(host)])
     _show(precision_sheet(rows, mebibytes), as_markdown)
-    missing = ", ".join(name for name in peers if name not in measured)
-    _note(PRECISION_NOTES + (f" Not measured: {missing}." if missing else ""))
+    _note(PRECISION_NOTES.format(missing=", ".join(name for name in peers if name not in measured) or "nothing"))
 
 
 def choose_form(name: str) -> None:
@@ -376,6 +362,10 @@ def _print_rows(host: dict[str, Any], pace: Pace, rows: Sequence[Any], summary: 
     report["rows"] = [dataclasses.asdict(row) for row in rows]
     report["summary"] = [dataclasses.asdict(row) for row in summary]
     print(json.dumps(report))
+
+
+def _fields(row: Any, *properties: str) -> dict[str, Any]:
+    return dataclasses.asdict(row) | {name: getattr(row, name) for name in properties}
 
 
 def _check_output(as_json: bool, as_markdown: bool) -> None:

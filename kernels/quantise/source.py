@@ -15,7 +15,7 @@ from ..jit import Floats, compiled
 from ..number import Rounding
 from .philox import MOST_EXTRA, PhiloxStream, Words, check_elements, draw
 
-CHUNK = 1024
+CHUNK = 2048
 """Elements whose thresholds are held at once: a multiple of a counter's words, so that all chunks draw alike."""
 ROOM = CHUNK + MOST_EXTRA
 
