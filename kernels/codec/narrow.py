@@ -28,7 +28,7 @@ class Narrow(Codec):
     number: NumberFormat
 
     kinds = tuple(name for name in number_formats() if name != FP32.name)
-    spelling = f"a number format: {', '.join(kinds)}"
+    spelling = "a number format, such as bf16 or mxfp8"
 
     @classmethod
     def parse(cls, kind: str, argument: str) -> Codec:
