@@ -93,16 +93,16 @@ def arithmetic(build: Build, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def build_stream(verilator: str, tmp_path_factory: pytest.TempPathFactory) -> BuildStream:
-    """Builds the text of a module `stream` with ports `clk`, `in` and `out`, of words; returns what it makes of records.
+    """Builds the text of a module `stream` with ports `clk`, `in` and `out` of words; returns what sends records.
 
-    Records are arrays of (clocks, words); what comes out in a clock is what the module has before the clock's edge.
+    Records are arrays of (clocks, words); what comes out of a clock is what the module has before the clock's edge.
     """
 
     def make(text: str) -> Stream:
         folder = tmp_path_factory.mktemp("stream")
         (folder / "stream.sv").write_text(text, encoding="utf-8")
-        arguments = ["--cc", "--exe", "--build", "-j", "2", "-O3", "--quiet", "--top-module", "stream"]
-        arguments += ["--output-split", "0", "-Wno-fatal", "--prefix", "Vstream", "-CFLAGS", "-O1", "-y", str(SOURCES), "--Mdir", str(folder / "built")]
+        arguments = "--cc --exe --build -j 2 -O3 --quiet -Wno-fatal --output-split 0 -CFLAGS -O1 --prefix Vstream".split()
+        arguments += ["--top-module", "stream", "-y", str(SOURCES), "--Mdir", str(folder / "built")]
         files = [str(SOURCES / "fp32.sv"), str(folder / "stream.sv"), str(HERE / "stream.cpp")]
         done = subprocess.run([verilator, *arguments, *files], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr or done.stdout

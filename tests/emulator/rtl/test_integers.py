@@ -17,10 +17,9 @@ def test_integers_are_numpys(build_stream: BuildStream) -> None:
         for i, width in enumerate(WIDTHS)
         for j, latency in enumerate(LATENCIES)
     )
-    outputs = 32 * len(WIDTHS) * len(LATENCIES)
-    send = build_stream(
-        f"module stream (input logic clk, input logic [63:0] in, output logic [{outputs - 1}:0] out);\n{body}endmodule\n"
-    )
+    last = 32 * len(WIDTHS) * len(LATENCIES) - 1
+    ports = f"input logic clk, input logic [63:0] in, output logic [{last}:0] out"
+    send = build_stream(f"module stream ({ports});\n{body}endmodule\n")
     draw = np.random.default_rng(4)
     pairs = (np.arange(1 << 16) & 0xFF) | (np.arange(1 << 16) >> 8) << 16
     factors = np.concatenate([pairs, draw.integers(0, 1 << 32, 1 << 16)]).astype(np.uint32)

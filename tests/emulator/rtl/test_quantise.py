@@ -123,8 +123,9 @@ def numbers() -> Records:
 @pytest.mark.slow
 def test_every_format_and_rounding(build_stream: BuildStream) -> None:
     """Half of the words are multiples of 2^28, as parts cut off often are: at its own fraction a number stays."""
+    ports = ".x(in[31:0]), .word(in[63:32])"
     body = "".join(
-        instance("quantise", f"q{i}", parameters(grid, rounding), f".x(in[31:0]), .word(in[63:32]), .y(out[{32 * i}+:32])")
+        instance("quantise", f"q{i}", parameters(grid, rounding), f"{ports}, .y(out[{32 * i}+:32])")
         for i, (_, grid, rounding) in enumerate(CASES)
     )
     bits = numbers()
@@ -137,7 +138,7 @@ def test_every_format_and_rounding(build_stream: BuildStream) -> None:
 
 
 def records(clocks: int) -> Records:
-    """Return numbers near one that is drawn for each clock, from fp32's least to its largest; or zeros, or not finite."""
+    """Return numbers near one that is drawn in each clock, from fp32's least to its largest; zeros; none finite."""
     draw = np.random.default_rng(2)
     most = draw.integers(0, 255, (clocks, 1))
     spread = draw.integers(0, 14, (clocks, 1))
@@ -161,7 +162,8 @@ def test_blocks(build_stream: BuildStream) -> None:
     body, begins, width = "", [], 0
     for i, case in enumerate(BLOCKS):
         ports = f".clk, .x(in[0+:{32 * case.values}]), .words(in[{32 * MOST_VALUES}+:{32 * case.values}])"
-        ports += f", .y(out[{32 * width}+:{32 * case.values}]), .scales(out[{32 * (width + case.values)}+:{8 * case.count}])"
+        ports += f", .y(out[{32 * width}+:{32 * case.values}])"
+        ports += f", .scales(out[{32 * (width + case.values)}+:{8 * case.count}])"
         body += instance("quantise_blocks", f"q{i}", case.parameters, ports)
         begins.append(width)
         width += case.words

@@ -130,6 +130,28 @@ def test_a_multiply_add_takes_two_dsps(yosys: str, tmp_path: Path) -> None:
     assert piped.ff > 100
 
 
+FACTORS = {
+    "fp32": ("fp32_fma", {}, 2),
+    "bf16": ("fp32_fma", {"SIGNIFICAND": 8}, 1),
+    "E4M3": ("fp32_fma", {"SIGNIFICAND": 4, "SUBNORMAL": 0}, 0),
+    "int8": ("int32_fma", {"WIDTH": 8}, 1),
+}
+"""Multiply-adds by the format of their factors, with their DSPs."""
+
+
+@pytest.mark.slow
+def test_narrow_factors_take_fewer_dsps(yosys: str, tmp_path: Path) -> None:
+    """The addend is wide in all of them, so LUTs shrink less; a DSP has the adder of integers in it."""
+    files = [SOURCES / f"{name}.sv" for name in ("fp32", "registers", "fp32_fma", "int32_fma")]
+    built = {
+        name: resources_of(all_cells(synthesise(yosys, top, files, parameters, tmp_path, flat=True), f"\\{top}"))
+        for name, (top, parameters, _) in FACTORS.items()
+    }
+    assert {name: taken.dsp for name, taken in built.items()} == {name: dsps for name, (_, _, dsps) in FACTORS.items()}
+    assert built["fp32"].lut > built["bf16"].lut > built["E4M3"].lut > built["int8"].lut == 0
+    assert not any(taken.bram_banks for taken in built.values())
+
+
 def test_what_yosys_does_not_take_is_one_line(yosys: str, tmp_path: Path) -> None:
     source = tmp_path / "from" / "wrong.sv"
     source.parent.mkdir()
