@@ -1,4 +1,4 @@
-// The stages of `fp32_fma`, as functions: simulators compile them once for all multiply-adds. So it is with `scaled`.
+// The stages of `fp32_fma`, as functions: simulators compile them once for all multiply-adds.
 package fp32;
 
     // Bits between the stages.
@@ -160,25 +160,6 @@ package fp32;
     );
         /* verilator no_inline_task */
         fused = rounded(normalised(added(multiplied(a, b, c), cut)));
-    endfunction
-
-    // ---- x * 2^power, as C's ldexpf, but that bits below the least subnormal number are cut. x is finite.
-
-    function automatic logic [31:0] scaled(input logic [31:0] x, input logic signed [8:0] power);
-        /* verilator no_inline_task */
-        logic [23:0] significand, leading;  // from its leading one on
-        logic [6:0] zeros;
-        logic signed [10:0] exponent, missing;  // biased; places that a subnormal result has less
-
-        significand = {x[30:23] != 8'd0, x[22:0]};
-        zeros = leading_zeros({significand, 52'd0});
-        leading = significand << zeros;
-        exponent = 11'(x[30:23]) + 11'(x[30:23] == 8'd0) - 11'(zeros) + 11'(power);
-        missing = 11'sd1 - exponent;
-        if (significand == 24'd0) scaled = {x[31], 31'd0};
-        else if (exponent > 11'sd254) scaled = {x[31], 31'h7f80_0000};
-        else if (exponent > 11'sd0) scaled = {x[31], exponent[7:0], leading[22:0]};
-        else scaled = {x[31], missing > 11'sd24 ? 31'd0 : 31'(leading >> missing[4:0])};
     endfunction
 
 endpackage

@@ -1,7 +1,6 @@
 // VALUES fp32 numbers rounded in blocks of SIZE, from the first on, each with a scale; the last may be shorter. Bit for
-// bit as `on_blocks` of kernels/quantise: each number is divided by its block's scale, rounded onto the grid of elements
-// (as `quantise`, of which the parameters are), and multiplied again. The least scale, 2^-127, times the grid's step is
-// to be a number of fp32: LEAST_EXPONENT - FRACTION_BITS is at least -22, as in all of OCP's formats.
+// bit as `on_blocks` of kernels/quantise: the largest number of a block says its scale, by which the grid of all its
+// elements is scaled; for parameters see `quantise` and `block_scale`.
 //
 // New numbers may come in each clock; y follows `LATENCY` clocks later. The first cut with registers is after the results,
 // the second after the scales; more than two are plain delays, 0 is combinational.
@@ -25,8 +24,6 @@ module quantise_blocks #(
 
     localparam int AFTER_SCALE = LATENCY > 1 ? 1 : 0;
     localparam int AFTER_ROUND = LATENCY - AFTER_SCALE;
-    localparam logic [22:0] FRACTION = ~23'd0 << (23 - FRACTION_BITS);
-    localparam logic [30:0] MOST_HELD = {8'd254, FRACTION};  // what fp32 holds of the largest scales
 
     logic [VALUES*32-1:0] x_held, words_held, rounded;
     logic [BLOCKS*9-1:0] exponents, exponents_held;
@@ -47,19 +44,15 @@ module quantise_blocks #(
     );
 
     for (genvar i = 0; i < VALUES; i++) begin : g_values
-        logic signed [8:0] exponent;
-        logic [31:0] divided, element, multiplied;
+        logic [31:0] number;
 
-        assign exponent = exponents_held[i/SIZE*9+:9];
-        assign divided = fp32::scaled(x_held[i*32+:32], -exponent);
         quantise #(
-            .FRACTION_BITS(FRACTION_BITS), .LEAST_EXPONENT(LEAST_EXPONENT), .LARGEST(LARGEST), .ROUNDING(ROUNDING)
+            .FRACTION_BITS(FRACTION_BITS), .LEAST_EXPONENT(LEAST_EXPONENT), .LARGEST(LARGEST), .ROUNDING(ROUNDING),
+            .SCALED(1)
         ) onto_grid (
-            .x(divided), .word(words_held[i*32+:32]), .y(element)
+            .x(x_held[i*32+:32]), .word(words_held[i*32+:32]), .exponent(exponents_held[i/SIZE*9+:9]), .y(number)
         );
-        assign multiplied = fp32::scaled(element, exponent);
-        assign rounded[i*32+:32] = is_nan_held[i/SIZE] ? 32'h7fc0_0000
-            : {multiplied[31], multiplied[30:0] > MOST_HELD ? MOST_HELD : multiplied[30:0]};
+        assign rounded[i*32+:32] = is_nan_held[i/SIZE] ? 32'h7fc0_0000 : number;
     end
 
     registers #(.WIDTH(VALUES * 32 + BLOCKS * 8), .STAGES(AFTER_ROUND)) after_round (

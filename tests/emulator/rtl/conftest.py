@@ -101,7 +101,8 @@ def build_stream(verilator: str, tmp_path_factory: pytest.TempPathFactory) -> Bu
     def make(text: str) -> Stream:
         folder = tmp_path_factory.mktemp("stream")
         (folder / "stream.sv").write_text(text, encoding="utf-8")
-        arguments = "--cc --exe --build -j 2 -O3 --quiet -Wno-fatal --output-split 0 -CFLAGS -O1 --prefix Vstream".split()
+        arguments = "--cc --exe --build -j 2 -O3 --quiet -Wno-fatal --output-split 0 -CFLAGS -O1".split()
+        arguments += ["--prefix", "Vstream"]
         arguments += ["--top-module", "stream", "-y", str(SOURCES), "--Mdir", str(folder / "built")]
         files = [str(SOURCES / "fp32.sv"), str(folder / "stream.sv"), str(HERE / "stream.cpp")]
         done = subprocess.run([verilator, *arguments, *files], capture_output=True, text=True, check=False)

@@ -123,7 +123,7 @@ def numbers() -> Records:
 @pytest.mark.slow
 def test_every_format_and_rounding(build_stream: BuildStream) -> None:
     """Half of the words are multiples of 2^28, as parts cut off often are: at its own fraction a number stays."""
-    ports = ".x(in[31:0]), .word(in[63:32])"
+    ports = ".x(in[31:0]), .word(in[63:32]), .exponent(9'd0)"
     body = "".join(
         instance("quantise", f"q{i}", parameters(grid, rounding), f"{ports}, .y(out[{32 * i}+:32])")
         for i, (_, grid, rounding) in enumerate(CASES)
