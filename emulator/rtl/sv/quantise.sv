@@ -47,7 +47,7 @@ module quantise #(
     assign significand = {x[30:23] != 8'd0, x[22:0]};
     assign zeros = SCALED != 0 ? fp32::leading_zeros({significand, 52'd0}) : 7'd0;
     assign beneath = 11'(LEAST) + scale - 11'(x[30:23]) - 11'(x[30:23] == 8'd0);
-    assign lowest = -11'(zeros);
+    assign lowest = 11'd0 - 11'(zeros);
     assign shift = 11'(CUT) + (beneath > lowest && (SCALED != 0 || LEAST > 1) ? beneath : lowest);
     assign dropped = shift < 11'sd0 ? 6'd0 : shift > MOST_SHIFT ? MOST_SHIFT[5:0] : shift[5:0];
 
