@@ -172,7 +172,7 @@ endmodule
 
 @pytest.mark.slow
 def test_it_reads_as_verilator_does(yosys: str, build_stream: BuildStream, tmp_path: Path) -> None:
-    """What it makes of the modules, before it maps them to cells, gives the same bits; the first clocks are left out."""
+    """What it makes of the modules, before it maps them to cells, gives the same bits; first clocks are left out."""
     names = ("fp32", "registers", "fp32_fma", "int32_fma", "quantise", "block_scale", "quantise_blocks", "philox")
     for name in names:
         text = for_yosys((SOURCES / f"{name}.sv").read_text(encoding="utf-8"))
