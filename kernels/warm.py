@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from . import inceptionn, layers, optimizers, recurrent
+from . import inceptionn, layers, optimizers, quantise, recurrent
 from .conv import Convolving, convolution
 from .current_folder import python_command, safe_environment
 from .extensions import modules
@@ -53,7 +53,7 @@ def _groups() -> list[Callable[[], None]]:
     """Return groups of kernels; those that take longest come first."""
     long = [recurrent.warm_lstm, _warm_conv, recurrent.warm_gru]
     short = [*modules(layers.__name__), *modules(optimizers.__name__)]
-    return [*long, *(kernels.warm for kernels in short if hasattr(kernels, "warm")), _warm_links]
+    return [*long, *(kernels.warm for kernels in short if hasattr(kernels, "warm")), quantise.warm, _warm_links]
 
 
 def _warm_conv() -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ...comm import Chain, Interconnect, NicEngines
 from ..common import check_names, format_time_ps, html_table
 from ..faults import Faults, joined_links
+from ..number import SINGLE, Precision, Storage
 from .board import Board
 from .uncertainty import ConstantRange, find_range
 
@@ -98,8 +99,9 @@ class Cluster:
     differ, `own_links` has them in the order of the chain, and the last one is repeated; all have the same `share`.
     `engines` and `transport` say how boards execute and when messages leave them (`pipeline.Machine`); without
     `transport`, as suits the engines. `parameter_copies` is the room of a parameter, in units of its size: itself, its
-    gradient, and what an optimiser keeps beside them. `faults` are those of a run on it that names no others. `ranges`
-    are those of the links' and the network's constants that are not their class's; boards have their own.
+    gradient, and what an optimiser keeps beside them; `precision` has the formats of a run's numbers. `faults` are
+    those of a run on it that names no others. `ranges` are those of the links' and the network's constants that are
+    not their class's; boards have their own.
     """
 
     name: str
@@ -114,12 +116,18 @@ class Cluster:
     engines: Literal["split", "shared", "turns"] = "split"
     transport: Literal["streamed", "stored", "hidden"] | None = None
     parameter_copies: int = 2
+    precision: Precision = SINGLE
     faults: Faults = dataclasses.field(default_factory=Faults)
     ranges: tuple[ConstantRange, ...] = dataclasses.field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_names("cluster", (self.name,))
         check_names(f"cluster {self.name}: board", (board.name for board in self.boards))
+
+    @property
+    def storage(self) -> Storage:
+        """The formats of what boards that stream rows store of a run."""
+        return self.precision.storage(self.parameter_copies - 2)
 
     @property
     def interconnect(self) -> Interconnect:

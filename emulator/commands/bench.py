@@ -33,14 +33,22 @@ def _number(flag: str, text: str, default: int | None = None, least: int = 1, mo
     return click.option(flag, type=kind, default=default, show_default=shown, metavar="N", help=text)
 
 
+def _runs(text: str) -> Any:
+    return _number("--runs", text, _FEWEST_RUNS, _FEWEST_RUNS, _MOST_RUNS)
+
+
+def _printed(command: Callable[..., Any]) -> Callable[..., Any]:
+    command = click.option("--markdown", "as_markdown", is_flag=True, help="Print tables in Markdown.")(command)
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
+
+
 def _output(command: Callable[..., Any]) -> Callable[..., Any]:
-    for flag, name, text in (
-        ("--markdown", "as_markdown", "Print tables in Markdown."),
-        ("--json", "as_json", "Print one JSON object."),
-        ("--no-torch", "no_torch", "Measure emuchain only."),
-    ):
-        command = click.option(flag, name, is_flag=True, help=text)(command)
-    return command
+    return click.option("--no-torch", is_flag=True, help="Measure emuchain only.")(_printed(command))
+
+
+def _form(command: Callable[..., Any]) -> Callable[..., Any]:
+    text = f"Form of the micro-kernel, like {_FORM}.  [default: this processor's]"
+    return click.option("--form", type=WORD, metavar="NAME", help=text)(command)
 
 
 @click.group("bench", cls=FileGroup)
@@ -61,16 +69,8 @@ def bench() -> None:
     type=click.Choice(list(LISTS)),
     help="Layers to measure; may be given several times.  [default: all lists]",
 )
-@_number(
-    "--runs",
-    "Number of timings of each phase; short phases are timed more often.",
-    _FEWEST_RUNS,
-    _FEWEST_RUNS,
-    _MOST_RUNS,
-)
-@click.option(
-    "--form", type=WORD, metavar="NAME", help=f"Form of the micro-kernel, like {_FORM}.  [default: this processor's]"
-)
+@_runs("Number of timings of each phase; short phases are timed more often.")
+@_form
 @_output
 def kernels(
     lists: tuple[str, ...], runs: int, form: str | None, no_torch: bool, as_json: bool, as_markdown: bool
@@ -106,16 +106,8 @@ def kernels(
     help=f"Samples of a mini-batch.  [default: {', '.join(map(str, BATCHES))}]",
 )
 @_number("--steps", "Time steps.", STEPS, most=4096)
-@_number(
-    "--runs",
-    "Number of timings of each layer; short ones are timed more often.",
-    _FEWEST_RUNS,
-    _FEWEST_RUNS,
-    _MOST_RUNS,
-)
-@click.option(
-    "--form", type=WORD, metavar="NAME", help=f"Form of the micro-kernel, like {_FORM}.  [default: this processor's]"
-)
+@_runs("Number of timings of each layer; short ones are timed more often.")
+@_form
 @_output
 def recurrent(
     kinds: tuple[str, ...],
@@ -156,7 +148,7 @@ def recurrent(
 @_number("--ranks", "Ranks that emulate them.  [default: one for each core]", most=_MOST_RANKS)
 @_number("--batch", "Samples of a mini-batch.", 128, most=10_000)
 @_number("--micro-batch", "Samples computed in one block.", 16, most=10_000)
-@_number("--runs", "Number of timings of each side.", _FEWEST_RUNS, _FEWEST_RUNS, _MOST_RUNS)
+@_runs("Number of timings of each side.")
 @_number("--threads", "PyTorch's threads.  [default: one for each core]", most=_MOST_RANKS)
 @_output
 def chain(no_torch: bool, as_json: bool, as_markdown: bool, **given: Any) -> None:
@@ -177,8 +169,7 @@ def chain(no_torch: bool, as_json: bool, as_markdown: bool, **given: Any) -> Non
 
 @bench.command("simulate")
 @_number("--runs", "Number of timings of each case.", 3, most=_MOST_RUNS)
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print tables in Markdown.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@_printed
 @click.option("--curve", is_flag=True, help="Measure whole commands instead, on up to 10,000 boards, once each.")
 def simulation(runs: int, as_json: bool, as_markdown: bool, curve: bool) -> None:
     """Measure the cost of `emuchain simulate`.
@@ -234,9 +225,8 @@ def _measure_curve(as_json: bool, as_markdown: bool) -> None:
 @click.option(
     "--bound", type=click.IntRange(-127, 0), default=-10, show_default=True, metavar="E", help="Error bound 2^E."
 )
-@_number("--runs", "Number of timings of each side.", _FEWEST_RUNS, _FEWEST_RUNS, _MOST_RUNS)
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print tables in Markdown.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@_runs("Number of timings of each side.")
+@_printed
 def gradient_codec(mebibytes: int, bound: int, runs: int, as_json: bool, as_markdown: bool) -> None:
     """Measure the speed of the INCEPTIONN codec.
 
@@ -260,6 +250,37 @@ def gradient_codec(mebibytes: int, bound: int, runs: int, as_json: bool, as_mark
     missing = [name for name, version in peers.items() if version is None]
     absent = f" Not installed, so not measured: {', '.join(missing)} (`pip install 'emuchain[bench]'`)."
     _note(CODEC_NOTES + (absent if missing else ""))
+
+
+@bench.command("precision")
+@_number("--mebibytes", "Size of the values; 1 fits in most caches of a core.", 1, most=1024)
+@_runs("Number of timings of each side.")
+@_output
+def quantisers(mebibytes: int, runs: int, no_torch: bool, as_json: bool, as_markdown: bool) -> None:
+    """Measure the speed of rounding to each number format.
+
+    GB/s of float32 read, for each named format and rounding, and ratios to ml_dtypes, PyTorch and microxcaling. One
+    thread against one thread, interleaved; medians.
+    """
+    _check_output(as_json, as_markdown)
+    from ..bench.figures import Pace, describe_host, host_line
+    from ..bench.precision import PRECISION_NOTES, measure, precision_answer, precision_sheet, versions
+
+    host, peers = describe_host(None), versions()
+    needs_torch = {"torch", "microxcaling"} if no_torch else set()
+    measured = [name for name, version in peers.items() if version is not None and name not in needs_torch]
+    rows = []
+    for row in measure(mebibytes << 18, Pace(runs), measured):
+        _tell(f"measured {row.format}, {row.rounding}")
+        rows.append(row)
+    if as_json:
+        sheets = [{**dataclasses.asdict(row), "meets_bar": row.meets_bar} for row in rows]
+        print(json.dumps({"host": host, "peers": peers, "mebibytes": mebibytes, "runs": runs, "rows": sheets}))
+        return
+    _answer([*precision_answer(rows), host_line(host)])
+    _show(precision_sheet(rows, mebibytes), as_markdown)
+    missing = ", ".join(name for name in peers if name not in measured)
+    _note(PRECISION_NOTES + (f" Not measured: {missing}." if missing else ""))
 
 
 def choose_form(name: str) -> None:

@@ -16,7 +16,7 @@ import click
 from ... import __version__
 from ..common import IMAGENET_IMAGES, InputError, NamedFiles, check_start
 from . import output
-from .flags import RANGE_HELP, RANGE_METAVAR, ConfiguredCommand, PlanningCommand, full_option, range_option, traced
+from .flags import ConfiguredCommand, PlanningCommand, devices_option, full_option, range_option, traced, with_precision
 from .kernels import starting
 from .named import (
     FILES,
@@ -28,7 +28,6 @@ from .named import (
     WAVES,
     WHAT_IF,
     WORD,
-    CountOrRange,
     FileGroup,
     cluster_option,
     profile_option,
@@ -284,9 +283,7 @@ def schedule(
 @commands.command()
 @click.argument("network", type=NETWORK)
 @cluster_option("vc709")
-@click.option(
-    "--devices", type=CountOrRange(), metavar=RANGE_METAVAR, help=f"Number of FPGAs; {RANGE_HELP}.  [default: 1]"
-)
+@devices_option
 @click.option("--time-steps", type=int, metavar="N", help="Time steps of a network that takes sequences.")
 @click.option("--batch", type=int, metavar="N", help="Samples of a mini-batch.  [default: 64]")
 @click.option(
@@ -319,6 +316,7 @@ def schedule(
     type=click.Choice(["streamed", "stored", "hidden"]),
     help="When a message leaves.  [default: the cluster's]",
 )
+@with_precision
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--plot",
@@ -332,8 +330,7 @@ def schedule(
 def plan(session: Session, as_json: bool, plot: str | None, full: bool, ranged: bool, **flags: Any) -> int:
     """Show NETWORK's layout on a cluster: slices, engines, resources, memory, links, and what limits the rate.
 
-    NETWORK comes with emuchain, or is a TOML or ONNX file. With several numbers of --devices, prints what `sweep`
-    finds.
+    NETWORK comes with emuchain, or is a file. With several numbers of --devices, prints what `sweep` finds.
     """
     given = {key: value for key, value in flags.items() if value is not None}
     if is_range(given):

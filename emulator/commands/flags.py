@@ -98,6 +98,9 @@ PRECISION_KEYS = {
 RANGE_METAVAR = "N|RANGE"
 RANGE_HELP = "a range such as 1-64 or 1,2,4,8 is swept"
 
+devices_option = click.option(
+    "--devices", type=CountOrRange(), metavar=RANGE_METAVAR, help=f"Number of FPGAs; {RANGE_HELP}.  [default: 1]"
+)
 range_option = click.option(
     "--range",
     "ranged",
@@ -139,15 +142,7 @@ class ConfiguredCommand(FileCommand):
     @functools.cached_property
     def _precision_flags(self) -> list[click.Option]:
         """Flags for the keys of the table `precision`."""
-        return [
-            click.Option(
-                [f"--precision.{name.replace('_', '-')}", f"precision_{name}"],
-                type=int if name == "loss_scale" else WORD,
-                metavar="N" if name == "loss_scale" else "WORD",
-                help=f"{help}.",
-            )
-            for name, help in PRECISION_KEYS.items()
-        ]
+        return [_precision_flag(name) for name in PRECISION_KEYS]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the flags of keys group by group, the usual ones or all, then the command's own."""
@@ -194,14 +189,13 @@ class ConfiguredCommand(FileCommand):
             InputError: the first argument names neither a network nor a file that can be read.
         """
         values = {key: ctx.params.pop(key) for key in self._flags}
-        table = {name: ctx.params.pop(f"precision_{name}") for name in PRECISION_KEYS}
+        table = {f"precision_{name}": ctx.params.pop(f"precision_{name}") for name in PRECISION_KEYS}
         if isinstance(values["devices"], tuple) and not self.sweeps:
             raise click.UsageError(
                 f"--devices: {self.name} takes one number; `emuchain sweep NETWORK --devices 1-64` takes ranges", ctx
             )
         flags = {key: value for key, value in values.items() if value is not None}
-        if table := {name: value for name, value in table.items() if value is not None}:
-            flags["precision"] = {**({"format": flags["precision"]} if "precision" in flags else {}), **table}
+        flags = _with_table({**flags, **table})
         network, ctx.params["config_file"] = subject_of(ctx.params.pop("subject"))
         if network is not None and flags.setdefault("network", network) != network:
             raise click.UsageError(f"{network} and --network {flags['network']}: give one network", ctx)
@@ -218,6 +212,39 @@ class ConfiguredCommand(FileCommand):
             of_one = {key: value for key, value in flags.items() if not isinstance(value, tuple) or key != "devices"}
             name_files(files, dict(load_config(file, of_one)))
             super().check(ctx, files)
+
+
+def _precision_flag(name: str) -> click.Option:
+    """Return the flag of a key of the table `precision`."""
+    is_number = name == "loss_scale"
+    return click.Option(
+        [f"--precision.{name.replace('_', '-')}", f"precision_{name}"],
+        type=int if is_number else WORD,
+        metavar="N" if is_number else "WORD",
+        help=f"{PRECISION_KEYS[name]}.",
+    )
+
+
+def _with_table(flags: dict[str, Any]) -> dict[str, Any]:
+    """Return flags with those of the table `precision` as that key."""
+    table = {name: flags.pop(f"precision_{name}", None) for name in PRECISION_KEYS}
+    given = {name: value for name, value in table.items() if value is not None}
+    if given and flags.get("precision") is not None:
+        given = {"format": flags["precision"], **given}
+    return {**flags, "precision": given} if given else flags
+
+
+def with_precision(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags of formats to a command, whose function gets them as `precision`, a name, a table or None."""
+
+    @functools.wraps(command)
+    def tabled(*arguments: Any, **flags: Any) -> Any:
+        return command(*arguments, **_with_table(flags))
+
+    options = getattr(tabled, "__click_params__", [])
+    usual = click.Option(["--precision"], type=WORD, metavar="NAME", help="Format of numbers.  [default: fp32]")
+    tabled.__click_params__ = [*map(_precision_flag, reversed(PRECISION_KEYS)), usual, *options]  # type: ignore[attr-defined]  # as click does
+    return tabled
 
 
 class PlanningCommand(ConfiguredCommand):

@@ -9,7 +9,8 @@ from typing import Any
 from ...kernels.number import FP16, FP32, NumberFormat
 from ..common import WholeFile, format_bytes, format_time_ps, percent, plural, validate
 from ..config import Config
-from ..mapping import channel_bytes
+from ..mapping import channel_values
+from ..number import Storage
 from ..plan import (
     ChainPlan,
     DeviceLayout,
@@ -291,8 +292,10 @@ def _print_off_chip(layout: Layout, full: bool) -> None:
     rows = []
     for device in shown:
         needed, there = layout.off_chip_gbytes_per_s(device.device), device.board.off_chip_gbytes_per_s
-        weights = sum(part.off_chip.channels * channel_bytes(part.part) for part in device.slices)
-        parameters = layout.cluster.parameter_copies * weights
+        storage = layout.cluster.storage
+        parameters = sum(
+            part.off_chip.channels * storage.weight_bytes(channel_values(part.part)) for part in device.slices
+        )
         rows.append(
             [
                 str(device.device),
@@ -312,7 +315,8 @@ def _remedies(plan: ChainPlan) -> str:
     """Return what would still be missing with less to store, as text."""
 
     def missing(in_flight: Sequence[int], number: NumberFormat) -> str:
-        short = sum(place_on_chip(plan.mapping, plan.cluster, in_flight, number)[1].shortfall_bytes)
+        storage = Storage.all_in(number, plan.cluster.parameter_copies)
+        short = sum(place_on_chip(plan.mapping, plan.cluster, in_flight, storage)[1].shortfall_bytes)
         return format_bytes(short) if short else "nothing"
 
     held, one = plan.steady.in_flight, [1] * plan.devices

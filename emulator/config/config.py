@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from ...kernels.codec import codecs
-from ...kernels.number import number_spellings
 from ...kernels.optimizers import optimizers
 from ..common import (
     NO_FILE,
@@ -133,8 +132,8 @@ class Config(Model):
     precision: PrecisionKey = pydantic.Field(
         "fp32",
         validate_default=True,
-        description="format of activations, weights and errors, in numbers and in time:"
-        f" {', '.join(number_spellings())}; in a file, a table says more (docs/numbers.md)",
+        description="format of activations, weights and errors, such as `bf16` or `mxfp8`; a table has one for each"
+        " kind of numbers, and how they are rounded (docs/numbers.md)",
     )
     replicas: Positive = pydantic.Field(1, description="number of chains that train data-parallel")
     exchange: Literal["ring", "aggregator"] = pydantic.Field("ring", description="how replicas exchange gradients")

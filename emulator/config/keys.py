@@ -86,10 +86,10 @@ class _Spelt:
 
 
 class _Tabled:
-    """A marker of a precision: in files, on the command line and in JSON a format's name, or a table."""
+    """A marker of a precision: a format's name or a table in files, and text elsewhere."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        spelt = core_schema.plain_serializer_function_ser_schema(Precision.spelt)
+        spelt = core_schema.plain_serializer_function_ser_schema(str)
         return core_schema.no_info_plain_validator_function(precision_of, serialization=spelt)
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:

@@ -2,8 +2,9 @@ from .conv_slice import numerics_of
 from .device import Device, Epoch, Exchange, OnStep
 from .device_numerics import DeviceNumerics
 from .ends import ImageSource, SoftmaxHead, TextSource, epoch_order
+from .formats import MapFormats
 from .hurt_numerics import HurtNumerics, SoftErrors
-from .memories import Bpram, Parameter
+from .memories import MASTER, Bpram, Parameter
 from .pair_fpga import PairFpga
 from .pair_gpu import OffloadedSlice, evaluate_on_gpu, train_on_gpu
 from .pair_ports import PairPorts
@@ -16,6 +17,7 @@ from .slice_numerics import Learnt, SliceNumerics, State
 from .tally import Tally
 
 __all__ = [
+    "MASTER",
     "Bpram",
     "Device",
     "DeviceNumerics",
@@ -24,6 +26,7 @@ __all__ = [
     "HurtNumerics",
     "ImageSource",
     "Learnt",
+    "MapFormats",
     "Maps",
     "OffloadedSlice",
     "OnStep",

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from ...kernels import Arena
 from ...kernels.conv import convolution
 from ..mapping import Cut, Slice, inputs_before
+from ..number import Precision
 from ..schedule import SampleSpan
+from .formats import ParameterFormats, WeightFormats
 from .memories import ActRam, Arrays, Parameter, Versions, initial_weights
 from .rules import Rule
 from .slice_numerics import Data, Lengths, SliceNumerics
@@ -24,13 +26,22 @@ from .slice_numerics import Data, Lengths, SliceNumerics
 class ConvSlice(SliceNumerics):
     """What a device computes for one slice of a convolution."""
 
-    def __init__(self, part: Slice, start: Literal["he", "xavier"], seed: int, arena: Arena) -> None:
+    def __init__(
+        self,
+        part: Slice,
+        start: Literal["he", "xavier"],
+        seed: int,
+        arena: Arena,
+        precision: Precision | None = None,
+    ) -> None:
         super().__init__(part, seed, arena)
         layer = part.layer
         inputs, outputs = part.in_channels, part.outputs_by_group
         self._convolution = convolution(len(inputs), outputs, layer.input[1:], *layer.window)
         weights = initial_weights(layer, start, seed, part.weight_inputs, part.out_channels)
-        self._weight = Parameter(self._convolution.pack(weights), arena)
+        pack, unpack = self._convolution.pack, self._convolution.unpack
+        formats = None if precision is None else ParameterFormats(WeightFormats(precision, seed, part), pack, unpack)
+        self._weight = Parameter(pack(weights), arena, formats)
         # Inputs that are needed again arrive whole; otherwise each slice passes on what those after it need.
         self._begin = inputs.start if layer.reads_again else 0
         self._passed = inputs_before(layer, part.end) - inputs.start
@@ -115,10 +126,13 @@ class ConvSlice(SliceNumerics):
         if self.sfu is not None:
             self.sfu.update(samples, rule, keeps=keeps)
 
-    def gradients(self, kept: NDArray[np.bool_]) -> list[Data]:
+    def gradients(self, kept: NDArray[np.bool_], scale: float, number: int) -> list[Data]:
         """See `SliceNumerics`."""
-        own = self._convolution.unpack(self._weight.gradient)[self._among(kept)]
-        return [own.reshape(-1), *(other.gradient for other in self._others)]
+        mean, formats = self._weight.gradient * np.float32(scale), self._weight.formats
+        if formats is not None:
+            mean = formats.rounded("gradients", mean, number)
+        own = self._convolution.unpack(mean)[self._among(kept)]
+        return [own.reshape(-1), *(other.gradient * np.float32(scale) for other in self._others)]
 
     def take_gradients(self, kept: NDArray[np.bool_], row: Data) -> Data:
         """See `SliceNumerics`."""
@@ -195,10 +209,15 @@ class ConvSlice(SliceNumerics):
         self._turn()
 
 
-def numerics_of(part: Slice, start: Literal["he", "xavier"], seed: int, arena: Arena) -> SliceNumerics:
-    """Return the numerics of a slice; `start` is the rule for the first weights of all but recurrent layers."""
+def numerics_of(
+    part: Slice, start: Literal["he", "xavier"], seed: int, arena: Arena, precision: Precision | None = None
+) -> SliceNumerics:
+    """Return the numerics of a slice; `start` is the rule for the first weights of all but recurrent layers.
+
+    Without `precision`, all numbers are in fp32; those of recurrent layers always are.
+    """
     if part.layer.operation.recurs:
         from .recurrent_slice import RecurrentSlice  # its kernels are loaded by runs that need them
 
         return RecurrentSlice(part, seed, arena)
-    return ConvSlice(part, start, seed, arena)
+    return ConvSlice(part, start, seed, arena, precision)

@@ -115,7 +115,7 @@ class Device:
         if action.kind is Kind.FORWARD:
             await self._forward(span, action.version or 0, epoch)
         elif action.kind is Kind.BACKWARD:
-            await self._backward(span, action.version or 0)
+            await self._backward(span, action.version or 0, epoch)
         else:
             await self._gradient(span, epoch)
 
@@ -146,7 +146,7 @@ class Device:
 
         await self._lanes.forward(span.micro_batch.index, compute)
 
-    async def _backward(self, span: SampleSpan, version: int) -> None:
+    async def _backward(self, span: SampleSpan, version: int, epoch: Epoch) -> None:
         times, maps = await self._receive(self.clock.streams.backward, span)
         sent, numerics = self.clock.backward(span, times, self.clock.ready_ps(version)), self.numerics
         if numerics is None:
@@ -155,7 +155,7 @@ class Device:
         left = self._send_apart(span, sent)
 
         async def compute() -> None:
-            made = await numerics.backward(span, maps, version)
+            made = await numerics.backward(span, maps, version, epoch.sample_numbers[span.slice])
             self._send(span, left, made)
 
         await self._lanes.backward(span.micro_batch.index, compute)
@@ -185,15 +185,18 @@ class Device:
     async def update(self, step: int, keeps: bool, epoch: Epoch, on_step: OnStep | None) -> None:
         samples, exchanged_ps, numerics = epoch.step_samples[step], 0, self.numerics
         came_ps, stored = await self.balanced.collect(step, epoch.micro_batches, samples)
+        rule = None if epoch.rule_of is None else epoch.rule_of(step)
+        row = None
         if self.exchange is not None:
             # Each replica's gradient is the mean over its samples, so that values have the magnitude that codecs are
             # designed for; they are added up, and the update takes the mean over replicas.
             samples = self.exchange.replicas
-            row = None if numerics is None else numerics.gradient_row(stored, samples / epoch.all_step_samples[step])
+            if numerics is not None and rule is not None:
+                row = numerics.gradient_row(stored, samples / epoch.all_step_samples[step], rule.number)
+                rule = dataclasses.replace(rule, exchanged=True)
             gradient = Gradient(self.clock.streams.gradient_values, row)
             exchanged_ps = await self.exchange.total(gradient, self.clock.gradients_ps(came_ps))
             stored = [] if numerics is None or row is None else numerics.take_gradient_row(row)
-        rule = None if epoch.rule_of is None else epoch.rule_of(step)
         self.balanced.update_stored(step, stored, samples, rule)
         if numerics is not None and rule is not None:
             numerics.update(samples, rule, keeps=keeps)

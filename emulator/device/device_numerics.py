@@ -6,8 +6,9 @@ stream, that one times, and neither depends on the other.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from ..mapping import BalancedParameters, DataPath, DeviceStreams, StreamKey, kept_channels, with_errors
 from ..schedule import SampleSpan
 from .ends import ImageSource, SoftmaxHead
+from .formats import MapFormats
 from .memories import Bpram
 from .ports import Maps, Ports, Values
 from .rules import Rule
@@ -36,6 +38,7 @@ class DeviceNumerics:
         slices: the numerics of its slices.
         blocks: all blocks of balanced parameters.
         stored: the blocks that it stores, by number.
+        formats: the formats of maps; None if all are in single precision.
     """
 
     def __init__(
@@ -44,11 +47,12 @@ class DeviceNumerics:
         slices: Sequence[SliceNumerics],
         blocks: Sequence[BalancedParameters],
         stored: Mapping[int, Bpram],
+        formats: MapFormats | None = None,
     ) -> None:
         self.streams, self.slices, self.stored = streams, slices, stored
         self.source: ImageSource | None = None
         self.head: SoftmaxHead | None = None
-        self._blocks = blocks
+        self._blocks, self._formats = blocks, formats
         self._kept = [kept_channels(part, streams.device, blocks) for part in streams.slices]
         self._newest = 0
         self._ports: Ports | None = None
@@ -75,7 +79,7 @@ class DeviceNumerics:
             assert numerics.sfu is not None
             numerics.sfu.forward(span, held, version, training)
 
-        sent, outputs = await self._through(span, arrived, convolve, activate)
+        sent, outputs = await self._through(span, arrived, convolve, activate, samples)
         if outputs is not None and self.head is not None:
             self.head.forward(span, outputs)
         return sent
@@ -95,18 +99,24 @@ class DeviceNumerics:
             assert numerics.sfu is not None
             numerics.sfu.infer(held, version, self._lengths(span))
 
-        sent, outputs = await self._through(span, arrived, convolve, activate)
+        sent, outputs = await self._through(span, arrived, convolve, activate, None)
         if outputs is not None and self.head is not None:
             self.head.infer(span, outputs)
         return sent
 
     async def _through(
-        self, span: SampleSpan, arrived: Maps, convolve: _Convolve, activate: _Activate
+        self,
+        span: SampleSpan,
+        arrived: Maps,
+        convolve: _Convolve,
+        activate: _Activate,
+        samples: NDArray[np.int64] | None,
     ) -> tuple[Maps, Data | None]:
         """Run all slices in order; return what is sent, and at the chain's end the outputs."""
         streams, values = self.streams, Values(span, arrived, self._ports)
         if self.source is not None:
-            held = {streams.slices[0].layer.reads.number: self.source.images(span)}
+            images = streams.slices[0].layer.reads.number
+            held = {images: self._rounded("activations", self.source.images(span), images, samples)}
         else:
             paths = [key for key in streams.forward if key.path is DataPath.ACTIVATIONS]
             held = {key.number: await values.take(key) for key in paths}
@@ -125,6 +135,9 @@ class DeviceNumerics:
                 held[layer.makes.number] = y
                 activate(numerics, held)
                 held = {tensor.number: held[tensor.number] for tensor in layer.hands_on}
+                if not streams.is_chain_end or part is not streams.slices[-1]:  # softmax takes what the SFU made
+                    for tensor in {layer.makes, *(step.makes for step in layer.sfu)} & {*layer.hands_on}:
+                        held[tensor.number] = self._rounded("activations", held[tensor.number], tensor.number, samples)
             elif not gathered:
                 values.put(StreamKey(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number), y)
         if streams.is_chain_end:
@@ -134,8 +147,22 @@ class DeviceNumerics:
                 values.put(StreamKey(DataPath.ACTIVATIONS, number), maps)
         return values.made, None
 
-    async def backward(self, span: SampleSpan, arrived: Maps, version: int) -> Maps:
-        """Carry out B, the last slice first; return what is sent."""
+    def _rounded(
+        self, kind: Literal["activations", "errors"], maps: Data, tensor: int, samples: NDArray[np.int64] | None
+    ) -> Data:
+        return maps if self._formats is None else self._formats.rounded(kind, maps, tensor, samples)
+
+    @property
+    def _loss_scale(self) -> int:
+        return 1 if self._formats is None else self._formats.precision.loss_scale
+
+    def _scaled(self, errors: Data) -> Data:
+        return errors if self._loss_scale == 1 else errors * np.float32(self._loss_scale)
+
+    async def backward(
+        self, span: SampleSpan, arrived: Maps, version: int, samples: NDArray[np.int64] | None = None
+    ) -> Maps:
+        """Carry out B, the last slice first, of samples with these numbers; return what is sent."""
         streams, values = self.streams, Values(span, arrived, self._ports)
         errors: dict[int, Any] = {}
 
@@ -145,13 +172,15 @@ class DeviceNumerics:
                     errors[key.number] = await values.take(key)
 
         if self.head is not None:
-            errors[streams.slices[-1].layer.hands_on[0].number] = self.head.backward(span)
+            errors[streams.slices[-1].layer.hands_on[0].number] = self._scaled(self.head.backward(span))
         elif streams.slices[-1].is_last:
             await take_errors()
         for part, numerics in zip(reversed(streams.slices), reversed(self.slices), strict=True):
             layer, reads = part.layer, part.layer.reads.number
             if numerics.sfu is not None:
-                numerics.sfu.backward(span, errors, version)
+                makes = layer.makes.number
+                rounded = functools.partial(self._rounded, "errors", tensor=makes, samples=samples)
+                numerics.sfu.backward(span, errors, version, rounded)
                 dy = errors.pop(layer.makes.number)
             else:
                 dy = await values.take(StreamKey(DataPath.OUTPUT_ERRORS, layer.makes.number))
@@ -161,6 +190,8 @@ class DeviceNumerics:
             if not part.is_last:
                 await take_errors()  # devices that share a recurrent layer have them after its steps
             errors[reads] = await numerics.error(span, dy, errors.get(reads), version)
+            if part.is_first and reads in layer.read_once and not layer.reads.is_images:
+                errors[reads] = self._rounded("errors", errors[reads], reads, samples)
         if not streams.is_chain_start:
             for tensor in with_errors(streams.slices[0].layer.takes):
                 values.put(StreamKey(DataPath.INPUT_ERRORS, tensor.number), errors[tensor.number])
@@ -195,20 +226,25 @@ class DeviceNumerics:
         [place] = [place for place, used in enumerate(self.streams.parameters) if number in used]
         return self._blocks[number], self.slices[place]
 
-    def gradient_row(self, stored: Sequence[Data], scale: float) -> Data:
+    def gradient_row(self, stored: Sequence[Data], scale: float, number: int) -> Data:
         """Return all gradient sums times `scale` in one row: those of slices, then those of blocks stored here.
 
-        Parameters that other devices store for its slices are in those devices' rows.
+        They are in the format of gradients of update `number`. Parameters that other devices store for its slices are
+        in those devices' rows.
         """
+        scale /= self._loss_scale
         gradients = [
-            part for numerics, kept in zip(self.slices, self._kept, strict=True) for part in numerics.gradients(kept)
+            part
+            for numerics, kept in zip(self.slices, self._kept, strict=True)
+            for part in numerics.gradients(kept, scale, number)
         ]
-        row = np.concatenate([*gradients, *(gradient.ravel() for gradient in stored)])
-        row *= np.float32(scale)
-        return row
+        for block, gradient in zip(self.streams.stored, stored, strict=True):
+            gradients.append(self.stored[block].mean_gradient(gradient, scale, number).reshape(-1))
+        return np.concatenate(gradients)
 
     def take_gradient_row(self, row: Data) -> list[Data]:
         """Set gradients from a row laid out as by `gradient_row`; return those of stored blocks."""
+        row = row * np.float32(self._loss_scale) if self._loss_scale != 1 else row
         for numerics, kept in zip(self.slices, self._kept, strict=True):
             row = numerics.take_gradients(kept, row)
         sizes = [self._blocks[number].values for number in self.streams.stored]

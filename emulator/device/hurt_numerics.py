@@ -52,9 +52,11 @@ class HurtNumerics(DeviceNumerics):
         """See `DeviceNumerics`."""
         return await super().forward(span, self._received(arrived, self._errors.from_left), version, samples)
 
-    async def backward(self, span: SampleSpan, arrived: Maps, version: int) -> Maps:
+    async def backward(
+        self, span: SampleSpan, arrived: Maps, version: int, samples: NDArray[np.int64] | None = None
+    ) -> Maps:
         """See `DeviceNumerics`."""
-        return await super().backward(span, self._received(arrived, self._errors.from_right), version)
+        return await super().backward(span, self._received(arrived, self._errors.from_right), version, samples)
 
     def _received(self, arrived: Maps, flipper: Flipper) -> Maps:
         if not flipper:

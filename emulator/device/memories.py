@@ -10,6 +10,7 @@ that a new version takes the memory of one that is gone.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -20,7 +21,9 @@ from numpy.typing import NDArray
 from ...kernels import Arena
 from ..mapping import BalancedParameters
 from ..network import Layer
+from ..number import Precision
 from ..schedule import SpanStore
+from .formats import ParameterFormats, WeightFormats
 from .rules import Rule
 
 
@@ -32,6 +35,7 @@ class ActRam(SpanStore):
 
 
 Data = NDArray[np.float32]
+MASTER = "master"
 Arrays = Mapping[str, Data]
 """What training keeps of one parameter, by name and all of one shape: its value, and what its updates remember."""
 
@@ -104,15 +108,18 @@ def zeros_like(array: Data, arena: Arena) -> Data:
 class Parameter:
     """An array of parameters by version, and the sum of its gradients since the last update (LGB); all from an arena.
 
-    `states` are the arrays that the update rule keeps, by name, of the value's shape; {} before the first update.
+    `states` are the arrays that the update rule keeps, by name, of the value's shape; {} before the first update. With
+    `formats` that differ, updates change a master copy, from which the value is rounded.
     """
 
-    def __init__(self, value: Data, arena: Arena) -> None:
-        self._arena = arena
+    def __init__(self, value: Data, arena: Arena, formats: ParameterFormats | None = None) -> None:
+        self._arena, self.formats = arena, formats
         self.versions = Versions(copied(value, arena), arena)
+        self._master = copied(value, arena) if formats is not None and formats.has_master else None
         self.gradient = zeros_like(value, arena)
         self.states: dict[str, Data] = {}
         self._is_summed = False
+        self._begin(value)
 
     def __getitem__(self, version: int) -> Data:
         return self.versions[version]
@@ -134,11 +141,43 @@ class Parameter:
         value = self.versions.advance(keeps=keeps)
         if not self.states:
             self.states = {name: zeros_like(value, self._arena) for name in rule.states}
-        rule.update(value, self.gradient, self.states, samples)
+        trained = value if self._master is None else self._master
+        if self.formats is not None:
+            rule, samples = self._mean(rule, samples), 1 if self.formats.rounds("gradients") else samples
+        rule.update(trained, self.gradient, self.states, samples)
         if rule.rounding is not None:
-            flat = value.reshape(-1)
+            flat = trained.reshape(-1)
             flat[...] = rule.rounding.decompress(rule.rounding.compress(flat), flat.size)
+        self._round(value, rule.number)
         self._is_summed = False
+
+    def _mean(self, rule: Rule, samples: int) -> Rule:
+        """Round the gradient, as the mean over `samples`, if it has a format; return the rule of what it is then."""
+        assert self.formats is not None
+        if not self.formats.rounds("gradients"):
+            return rule
+        self.gradient *= np.float32(1 / (samples * rule.loss_scale))
+        if not rule.exchanged:
+            self.gradient[...] = self.formats.rounded("gradients", self.gradient, rule.number)
+        return dataclasses.replace(rule, loss_scale=1)
+
+    def _begin(self, value: Data) -> None:
+        """Begin with a value, from which its copies are rounded."""
+        if self._master is not None:
+            self._master[...] = value
+        self._round(self.newest, 0)
+
+    def _round(self, value: Data, number: int) -> None:
+        """Round all that update `number` has changed, and take the value from the master copy, if there is one."""
+        formats = self.formats
+        if formats is None:
+            return
+        trained = value if self._master is None else self._master
+        trained[...] = formats.rounded("master", trained, number)
+        for place, state in enumerate(self.states.values()):
+            state[...] = formats.rounded("states", state, number, place)
+        if self._master is not None:
+            value[...] = formats.rounded("weights", self._master, number)
 
     def free(self, versions: Sequence[int]) -> None:
         """Drop versions after their last use."""
@@ -150,12 +189,18 @@ class Parameter:
 
     def state(self) -> Arrays:
         """Return the training state, copied: value, and what the rule keeps; call only when there is one version."""
-        return {**self.versions.state(), **{name: array.copy() for name, array in self.states.items()}}
+        master = {} if self._master is None else {MASTER: self._master.copy()}
+        return {**self.versions.state(), **master, **{name: array.copy() for name, array in self.states.items()}}
 
     def restore(self, state: Arrays) -> None:
-        """Restore what `state` returned."""
+        """Restore what `state` returned, or begin with a value of another run."""
         self.versions.restore(state)
-        self.states = {name: copied(array, self._arena) for name, array in state.items() if name != "value"}
+        kept = {name: array for name, array in state.items() if name not in ("value", MASTER)}
+        self.states = {name: copied(array, self._arena) for name, array in kept.items()}
+        if MASTER not in state:
+            self._begin(self.newest.copy())
+        elif self._master is not None:
+            self._master[...] = state[MASTER]
 
 
 def initial_weights(
@@ -184,11 +229,23 @@ def initial_weights(
 class Bpram:
     """One block of balanced parameters on the device that stores it; values are sent as maps (1, 1, 1, values)."""
 
-    def __init__(self, block: BalancedParameters, start: Literal["he", "xavier"], seed: int, arena: Arena) -> None:
+    def __init__(
+        self,
+        block: BalancedParameters,
+        start: Literal["he", "xavier"],
+        seed: int,
+        arena: Arena,
+        precision: Precision | None = None,
+    ) -> None:
         self.part = part = block.part
-        self._parameter = Parameter(
-            initial_weights(block.layer, start, seed, part.weight_inputs, part.out_channels), arena
-        )
+        weights = initial_weights(block.layer, start, seed, part.weight_inputs, part.out_channels)
+        formats = None if precision is None else ParameterFormats(WeightFormats(precision, seed, part))
+        self._parameter = Parameter(weights, arena, formats)
+
+    def mean_gradient(self, gradient: Data, scale: float, number: int) -> Data:
+        """Return a sum of gradients times `scale`, of update `number`, in the format of gradients."""
+        formats, mean = self._parameter.formats, gradient.reshape(self._parameter.gradient.shape) * np.float32(scale)
+        return mean if formats is None else formats.rounded("gradients", mean, number)
 
     def update(self, gradient: Data, samples: int, rule: Rule) -> Data:
         """Update from the sum of gradients over `samples` samples; return the new weights, (1, 1, 1, values)."""

@@ -225,10 +225,10 @@ class RecurrentSlice(SliceNumerics):
         if self.sfu is not None:
             self.sfu.update(samples, rule, keeps=keeps)
 
-    def gradients(self, kept: NDArray[np.bool_]) -> list[Data]:
+    def gradients(self, kept: NDArray[np.bool_], scale: float, number: int) -> list[Data]:
         """See `SliceNumerics`; a recurrent layer's weights are all where they are used."""
         own = joined(self.part, [weights.gradients() for weights in self._directions])
-        return [own.reshape(-1), *(other.gradient for other in self._others)]
+        return [part * np.float32(scale) for part in (own.reshape(-1), *(other.gradient for other in self._others))]
 
     def take_gradients(self, kept: NDArray[np.bool_], row: Data) -> Data:
         """See `SliceNumerics`."""

@@ -24,12 +24,15 @@ class Rule:
     """The update of one mini-batch, the same for all parameters.
 
     `number` is that of the update since the start of training, from 1. `rounding` is a codec applied to the weights
-    after each update, so that its errors accumulate (INCEPTIONN, Fig. 4).
+    after each update, so that its errors accumulate (INCEPTIONN, Fig. 4). Errors are `loss_scale` times too large, and
+    so are sums of gradients; those that are `exchanged` have been rounded to their format.
     """
 
     optimizer: Optimizer
     number: int = 1
     rounding: Codec | None = None
+    loss_scale: int = 1
+    exchanged: bool = False
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -38,7 +41,7 @@ class Rule:
 
     def update(self, value: Data, gradient: Data, states: Mapping[str, Data], samples: int) -> None:
         """Change a parameter and its `states` in place, from the sum of the gradients of `samples` samples."""
-        self.optimizer.update(value, gradient, states, count=samples, number=self.number)
+        self.optimizer.update(value, gradient, states, count=samples * self.loss_scale, number=self.number)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +73,8 @@ class Rules:
         """Return the rule of a mini-batch."""
         codec = self.config.compress_weights
         optimizer = optimizer_of(self.config, self.rate(step))
-        return Rule(optimizer, self._number(step) + 1, codec if codec.compresses else None)
+        number, loss_scale = self._number(step) + 1, self.config.precision.loss_scale
+        return Rule(optimizer, number, codec if codec.compresses else None, loss_scale)
 
 
 RuleOf = Callable[[int], Rule]

@@ -9,6 +9,7 @@ from .balancing import (
     balanced_streams,
     blocks_of,
     channel_bytes,
+    channel_values,
 )
 from .coarse import LayerCut, coarse, coarse_shares, cut_layers, partition_layers, whole_layers
 from .device_streams import DeviceStreams, gradient_values, kept_channels, with_errors
@@ -22,6 +23,7 @@ from .memory import (
     activation_bytes,
     memories,
     memory_streams,
+    parameter_memories,
     parameter_memory,
     port_bytes,
     slice_memory,
@@ -80,6 +82,7 @@ __all__ = [
     "can_take",
     "carried_bytes",
     "channel_bytes",
+    "channel_values",
     "channel_works",
     "coarse",
     "coarse_shares",
@@ -93,6 +96,7 @@ __all__ = [
     "kept_channels",
     "memories",
     "memory_streams",
+    "parameter_memories",
     "parameter_memory",
     "partition",
     "partition_layers",

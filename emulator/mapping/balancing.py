@@ -20,9 +20,12 @@ from collections.abc import Sequence
 
 from ...kernels.number import FP32, NumberFormat
 from ..network import Layer
+from ..number import SINGLE, Precision, Storage
 from .slices import Cut, Slice
 from .traffic import DataPath, Stream
 
+SINGLE_STORAGE = Storage()
+"""Everything in single precision, a parameter and its gradient."""
 COPIES = 2
 """Room that a stored parameter takes, in units of its size: itself and its gradient. Some optimisers need more."""
 
@@ -31,8 +34,8 @@ COPIES = 2
 class BalancedParameters:
     """A block of balanced parameters: cut channels begin … end-1 of a layer, used and stored on different devices.
 
-    The storing device is to the left of the using one. `parameter_bytes` travel for each sample on path 5, and as many
-    bytes of gradients on path 6; the storing device holds both.
+    The storing device is to the left of the using one. `parameter_bytes` travel for each sample on path 5, and their
+    gradients on path 6; the storing device holds both.
     """
 
     layer: Layer
@@ -93,13 +96,18 @@ def channel_bytes(part: Slice, number: NumberFormat = FP32) -> int:
     return number.bytes_of(channel_values(part))
 
 
-def balanced_streams(blocks: Sequence[BalancedParameters], link: int) -> tuple[Stream, ...]:
-    """Return data paths 5 and 6 between devices `link` and `link + 1`: a stream for each block that crosses."""
+def balanced_streams(
+    blocks: Sequence[BalancedParameters], link: int, precision: Precision = SINGLE
+) -> tuple[Stream, ...]:
+    """Return data paths 5 and 6 between devices `link` and `link + 1`: a stream for each block that crosses.
+
+    Weights have the run's format, and the sums of their gradients single precision.
+    """
     crossing = [(n, block) for n, block in enumerate(blocks) if block.store_device <= link < block.user_device]
     return tuple(
-        Stream(path, number, block.values, 1, 1)
+        Stream(path, number, block.values, 1, 1, number_format)
         for number, block in crossing
-        for path in (DataPath.PARAMETERS, DataPath.PARAMETER_GRADIENTS)
+        for path, number_format in ((DataPath.PARAMETERS, precision.weights), (DataPath.PARAMETER_GRADIENTS, FP32))
     )
 
 
@@ -116,16 +124,14 @@ class _Unplaced:
 def balance(
     slices: Sequence[Sequence[Slice]],
     room_bytes: Sequence[int],
-    number: NumberFormat = FP32,
-    copies: int = COPIES,
+    storage: Storage = SINGLE_STORAGE,
 ) -> Balancing:
     """Find a place for the weights of each device's slices.
 
     Args:
         slices: for each device the slices whose weights must be on chip.
         room_bytes: bytes that each device has left for weights and gradients; below zero if other buffers do not fit.
-        number: the format of the weights.
-        copies: room of a parameter, in units of its size.
+        storage: the formats of a parameter's arrays.
     """
     blocks: list[BalancedParameters] = []
     unplaced: list[_Unplaced] = []
@@ -133,10 +139,10 @@ def balance(
         room, rest = room_bytes[device], []
         own = [_Unplaced(part, part.begin, part.end, device) for part in slices[device]]
         for item in own + unplaced:
-            size = channel_bytes(item.part, number)
-            placed = item.begin + min(item.end - item.begin, max(0, room) // (copies * size))
-            carried = (placed - item.begin) * size
-            room -= copies * carried
+            size = storage.weight_bytes(channel_values(item.part))
+            placed = item.begin + min(item.end - item.begin, max(0, room) // size)
+            carried = (placed - item.begin) * channel_bytes(item.part, storage.weights)
+            room -= (placed - item.begin) * size
             if carried and item.user_device != device:
                 block = BalancedParameters(item.part.layer, item.begin, placed, item.user_device, device, carried)
                 blocks.append(block)
@@ -145,7 +151,7 @@ def balance(
         unplaced = rest
     shortfall = [max(0, -room) for room in room_bytes]
     for item in unplaced:
-        shortfall[item.user_device] += copies * (item.end - item.begin) * channel_bytes(item.part, number)
+        shortfall[item.user_device] += (item.end - item.begin) * storage.weight_bytes(channel_values(item.part))
     return Balancing(tuple(blocks), tuple(shortfall))
 
 
@@ -153,8 +159,7 @@ def balance_evenly(
     slices: Sequence[Sequence[Slice]],
     room_bytes: Sequence[int],
     capacity_bytes: Sequence[int],
-    number: NumberFormat = FP32,
-    copies: int = COPIES,
+    storage: Storage = SINGLE_STORAGE,
 ) -> Balancing:
     """Find a place for all weights so that the fullest device holds as little as possible: FPDeep's equation (12).
 
@@ -168,7 +173,7 @@ def balance_evenly(
             room - max(0, capacity - max(level, capacity - room))
             for room, capacity in zip(room_bytes, capacity_bytes, strict=True)
         ]
-        return balance(slices, rooms, number, copies)
+        return balance(slices, rooms, storage)
 
     levels = range(max(capacity_bytes) + 1)
     return filled(min(bisect.bisect_left(levels, True, key=lambda level: filled(level).fits), levels[-1]))

@@ -39,7 +39,8 @@ import dataclasses
 from ...kernels.number import FP32, NumberFormat
 from ..cluster import BANK_BYTES
 from ..network import Phase
-from .balancing import COPIES, channel_bytes
+from ..number import Storage
+from .balancing import SINGLE_STORAGE, channel_bytes, channel_values
 from .slices import Cut, Slice
 
 WORDS = FP32.values_in(BANK_BYTES)
@@ -107,13 +108,12 @@ def slice_memory(
     part: Slice,
     in_flight: int,
     kept_channels: int | None = None,
-    number: NumberFormat = FP32,
-    copies: int = COPIES,
+    storage: Storage = SINGLE_STORAGE,
 ) -> SliceMemory:
     """Return the buffers of a slice with `in_flight` samples in flight; `kept_channels` of its channels are in LPRAM.
 
-    LPRAM and LGB together hold each parameter in `copies` arrays. Bias and the parameters of normalisations stay with
-    the device that has the layer's complete outputs, wherever the weights are.
+    LPRAM holds the weights that engines read, LGB all other arrays of a parameter. Bias and the parameters of
+    normalisations stay with the device that has the layer's complete outputs, wherever the weights are.
     """
     layer, ins, outs = part.layer, len(part.in_channels), len(part.out_channels)
     _, rows, columns = layer.input
@@ -121,31 +121,39 @@ def slice_memory(
     if layer.operation.one_memory:
         values, rows = ins * rows * columns, layer.engine_view.in_rows
         ins, columns, outs, out_columns, kernel_rows = 1, values // rows, 1, outs, 1
-    parameters = parameter_memory(part, part.channels if kept_channels is None else kept_channels, number)
+    channels = part.channels if kept_channels is None else kept_channels
+    lpram, lgb = parameter_memories(part, channels, storage)
     kept = part.kept_values
     if part.is_last:
-        parameters += memories(1, layer.parameters - layer.weights, number)
-    line_buffers = memories(ins * kernel_rows, columns, number)
+        bias = memories(1, layer.parameters - layer.weights, storage.sums)
+        lpram, lgb = lpram + bias, lgb + bias * (storage.bias_arrays - 1)
+    line_buffers = memories(ins * kernel_rows, columns, storage.activations)
     error_buffer = Buffer()
     if layer.has_eb:
-        line_buffers += memories(outs * kernel_rows, out_columns, number)
-        error_buffer = memories(ins, columns, number)
-    act_ram = memories(ins, rows * columns * in_flight, number)
+        line_buffers += memories(outs * kernel_rows, out_columns, storage.errors)
+        error_buffer = memories(ins, columns, storage.errors)
+    act_ram = memories(ins, rows * columns * in_flight, storage.activations)
     if kept:
-        act_ram += memories(1, kept * in_flight, number)
+        act_ram += memories(1, kept * in_flight, storage.activations)
     return SliceMemory(
         act_ram=act_ram,
-        lpram=parameters,
-        lgb=parameters * (copies - 1),
+        lpram=lpram,
+        lgb=lgb,
         line_buffers=line_buffers,
         error_buffer=error_buffer,
-        pab=memories(outs, out_columns, number),
+        pab=memories(outs, out_columns, storage.sums),
     )
 
 
 def parameter_memory(part: Slice, channels: int, number: NumberFormat = FP32) -> Buffer:
     """Return the weights of `channels` of a slice's cut channels, without bias, as LPRAM or BPRAM holds them."""
     return memories(*weight_memories(part, channels), number)
+
+
+def parameter_memories(part: Slice, channels: int, storage: Storage = SINGLE_STORAGE) -> tuple[Buffer, Buffer]:
+    """Return the weights of `channels` of a slice's cut channels, and all other arrays of theirs, without bias."""
+    weights, *others = (parameter_memory(part, channels, number) for number in storage.arrays)
+    return weights, sum(others, Buffer())
 
 
 def weight_memories(part: Slice, channels: int) -> tuple[int, int]:
@@ -176,45 +184,45 @@ class MemoryStream:
     sample_bytes: int
 
 
-def memory_streams(part: Slice, off_chip: OffChip, number: NumberFormat = FP32) -> tuple[MemoryStream, ...]:
+def memory_streams(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STORAGE) -> tuple[MemoryStream, ...]:
     """Return what FP, EB (unless the layer takes images) and PG of a slice move over the memory port."""
     if not off_chip:
         return ()
     view = part.layer.engine_view
-    activations = off_chip.activations * activation_bytes(part, number)
-    weights = off_chip.channels * channel_bytes(part, number)
+    activations = off_chip.activations * activation_bytes(part, storage)
+    weights, gradients = (
+        off_chip.channels * channel_bytes(part, number) for number in (storage.weights, storage.gradients)
+    )
 
-    def of(phase: Phase, rows: int, copies: int, more: int) -> MemoryStream:
+    def of(phase: Phase, rows: int, parameters: int, more: int) -> MemoryStream:
         each_row = off_chip.activations or (part.layer.operation.recurs and phase is not Phase.PG)
         passes = rows if each_row else 1
-        return MemoryStream(phase, rows, copies * passes * weights + more)
+        return MemoryStream(phase, rows, passes * parameters + more)
 
-    moved = [of(Phase.FP, view.out_rows, 1, activations)]
+    moved = [of(Phase.FP, view.out_rows, weights, activations)]
     if part.layer.has_eb:
-        moved.append(of(Phase.EB, view.in_rows, 1, 0))
-    moved.append(of(Phase.PG, view.out_rows, 2, activations))
+        moved.append(of(Phase.EB, view.in_rows, weights, 0))
+    moved.append(of(Phase.PG, view.out_rows, 2 * gradients, activations))
     return tuple(stream for stream in moved if stream.sample_bytes)
 
 
-def activation_bytes(part: Slice, number: NumberFormat = FP32) -> int:
+def activation_bytes(part: Slice, storage: Storage = SINGLE_STORAGE) -> int:
     """Return the bytes of a sample's input activations of a slice."""
     _, rows, columns = part.layer.input
-    return number.bytes_of(len(part.in_channels) * rows * columns + part.kept_values)
+    return storage.activations.bytes_of(len(part.in_channels) * rows * columns + part.kept_values)
 
 
-def port_bytes(part: Slice, off_chip: OffChip, number: NumberFormat = FP32) -> int:
+def port_bytes(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STORAGE) -> int:
     """Return the bytes that a slice moves over its board's memory port for a sample."""
-    return sum(stream.sample_bytes for stream in memory_streams(part, off_chip, number))
+    return sum(stream.sample_bytes for stream in memory_streams(part, off_chip, storage))
 
 
-def update_bytes(part: Slice, off_chip: OffChip, copies: int = COPIES) -> int:
+def update_bytes(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STORAGE) -> int:
     """Return the bytes that an update moves: what is kept of parameters off chip beside gradients, in and out."""
-    return 2 * (copies - COPIES) * off_chip.channels * channel_bytes(part)
+    return 2 * off_chip.channels * sum(channel_bytes(part, number) for number in storage.arrays[2:])
 
 
-def stored_bytes(
-    part: Slice, off_chip: OffChip, in_flight: int, number: NumberFormat = FP32, copies: int = COPIES
-) -> int:
+def stored_bytes(part: Slice, off_chip: OffChip, in_flight: int, storage: Storage = SINGLE_STORAGE) -> int:
     """Return the bytes of a slice in off-chip memory: weights, gradients, and activations of the samples in flight."""
-    weights = copies * off_chip.channels * channel_bytes(part, number)
-    return weights + off_chip.activations * in_flight * activation_bytes(part, number)
+    weights = off_chip.channels * storage.weight_bytes(channel_values(part))
+    return weights + off_chip.activations * in_flight * activation_bytes(part, storage)

@@ -14,10 +14,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from ...kernels.number import FP32
 from ..cluster import Board, Cluster
 from ..common import InputError, plural
 from ..network import Layer, Network
+from ..number import Storage
 from .coarse import coarse_shares
 from .engines import channel_works, slice_works
 from .fine import Servers, fastest, is_enough, shares, spread
@@ -37,9 +37,7 @@ def partition(network: Network, cluster: Cluster, devices: int) -> Mapping:
         InputError: zero devices, more devices than channels, or too few multipliers.
     """
     boards = _boards(network, cluster, devices)
-    on_chip = (
-        _layers_on_chip(network.layers, boards[-1], cluster.parameter_copies) if devices > 1 else len(network.layers)
-    )
+    on_chip = _layers_on_chip(network.layers, boards[-1], cluster.storage) if devices > 1 else len(network.layers)
     return _cut(network, cluster, boards, on_chip)
 
 
@@ -117,7 +115,7 @@ def _servers(
     layers = network.layers
     row = Row([cut_channels(layer) for layer in layers], [channel_works(layer) for layer in layers], on_chip, memory)
     links = [cluster.link_at(link) for link in range(len(boards) - 1)]
-    return Servers(row, boards, links, Boundaries(layers, cluster.link.share))
+    return Servers(row, boards, links, Boundaries(layers, cluster.link.share, cluster.precision))
 
 
 def _slowest_ps(slices: Sequence[Slice], board: Board) -> int:
@@ -126,12 +124,18 @@ def _slowest_ps(slices: Sequence[Slice], board: Board) -> int:
     return max(engine.sample_ps for engine in engines)
 
 
-def _layers_on_chip(layers: Sequence[Layer], board: Board, copies: int) -> int:
+def _layers_on_chip(layers: Sequence[Layer], board: Board, storage: Storage) -> int:
     """Return the number of layers before those at the end that need off-chip memory; all layers if none do."""
     first = next((layer.index + 1 for layer in reversed(layers) if not layer.operation.may_be_off_chip), 0)
-    parameters = sum(layer.weights + layer.bias * layer.channels for layer in layers[first:])
-    fits = copies * FP32.bytes_of(parameters) <= board.on_chip_memory_bytes
+    weights, biases = (sum(counts) for counts in zip(*((0, 0), *map(_parameters, layers[first:])), strict=True))
+    needed = storage.weight_bytes(weights) + storage.bias_arrays * storage.sums.bytes_of(biases)
+    fits = needed <= board.on_chip_memory_bytes
     return len(layers) if fits or not first else first
+
+
+def _parameters(layer: Layer) -> tuple[int, int]:
+    """Return the numbers of a layer's weights and biases."""
+    return layer.weights, layer.bias * layer.channels
 
 
 def _perfect_ps(row: Row, able: Sequence[float]) -> float:

@@ -70,7 +70,7 @@ class Chain:
         ]
         return cls(
             tuple(
-                tuple(slice_needs(part, count, cluster.parameter_copies) for part in slices)
+                tuple(slice_needs(part, count, cluster.storage) for part in slices)
                 for slices, count in zip(mapping.devices, in_flight, strict=True)
             ),
             tuple(map(cluster.banks_for_buffers, boards)),
@@ -187,7 +187,7 @@ def _within(chain: Chain, time_ps: int, balancing: bool) -> Placement | None:
             count = item.held.weights.most_channels(item.channels, left)
             if count:
                 left -= item.held.weights.of_channels(count)
-                layer, end, size = item.held.part.layer, item.begin + count, count * channel_bytes(item.held.part)
+                layer, end, size = item.held.part.layer, item.begin + count, count * item.held.parameter_bytes
                 blocks.append(BalancedParameters(layer, item.begin, end, item.user_device, device, size))
             if count < item.channels:
                 rest.append(dataclasses.replace(item, begin=item.begin + count))

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from ..cluster import Board, Link, LinkShare, Work
 from ..network import Layer
+from ..number import SINGLE, Precision
 from .slices import Slice, cut_channels
 from .traffic import DataPath, Stream, row_ps, shared_bytes, streams_between
 
@@ -161,8 +162,10 @@ Ends = list[tuple[int, int]]
 class Boundaries:
     """The time of a sample on a link at each boundary of the row of all layers' channels."""
 
-    def __init__(self, layers: Sequence[Layer], share: LinkShare = LinkShare.BYTES) -> None:
-        """Take the layers, and how streams share links."""
+    def __init__(
+        self, layers: Sequence[Layer], share: LinkShare = LinkShare.BYTES, precision: Precision = SINGLE
+    ) -> None:
+        """Take the layers, how streams share links, and the formats of their values."""
         self._end = sum(map(cut_channels, layers))
         self._share = share
         self._streams: list[tuple[slice, list[tuple[DataPath, int, NDArray[np.int64]]]]] = []
@@ -171,11 +174,12 @@ class Boundaries:
         for before, layer in zip((None, *layers), layers, strict=False):
             channels = cut_channels(layer)
             if before is not None:
-                whole = streams_between(before, Slice(layer, 0, channels), share)
+                whole = streams_between(before, Slice(layer, 0, channels), share, precision)
                 self._add(slice(first, first + 1), [whole])
             for low, high in _straight(layer):
                 begins = sorted({low, high - 1})
-                ends = [streams_between(layer, Slice(layer, begin, channels), share) for begin in begins]
+                rights = [Slice(layer, begin, channels) for begin in begins]
+                ends = [streams_between(layer, right, share, precision) for right in rights]
                 self._add(slice(first + low, first + high), ends)
             first += channels
         self._times: dict[Link, NDArray[np.int64]] = {}
@@ -185,8 +189,12 @@ class Boundaries:
         places = np.arange(where.stop - where.start)
         bytes_at = []
         for first, last in zip(ends[0], ends[-1], strict=True):
-            step = (last.row_bytes - first.row_bytes) // max(1, len(places) - 1)
-            bytes_at.append((first.path, first.rows, first.row_bytes + step * places))
+            channels, begin = (
+                one + (other - one) // max(1, len(places) - 1) * places
+                for one, other in ((first.channels, last.channels), (first.begin, last.begin))
+            )
+            row_bytes = first.number_format.row_bytes(channels, first.columns, begin)
+            bytes_at.append((first.path, first.rows, row_bytes))
         self._streams.append((where, bytes_at))
 
     def sample_ps(self, link: Link) -> NDArray[np.int64]:
@@ -216,7 +224,7 @@ class Boundaries:
 
 
 def _straight(layer: Layer) -> Iterator[tuple[int, int]]:
-    """Yield spans of a layer's inner boundaries in which the bytes of each path are a linear function of them.
+    """Yield spans of a layer's inner boundaries in which the channels of each path are a linear function of them.
 
     Inputs go on up to the last output of their group: in steps, unless each output is a group.
     """

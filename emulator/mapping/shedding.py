@@ -9,10 +9,13 @@ sample. A slice that has shed its Act-RAM keeps its weights as long as it can, s
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .balancing import COPIES
+from ..cluster import BANK_BYTES
+from ..number import Storage
+from .balancing import SINGLE_STORAGE, channel_bytes
 from .memory import LUT_RAM_BITS, WORDS, OffChip, memories, port_bytes, slice_memory, weight_memories
 from .slices import Cut, Slice
 
@@ -28,28 +31,31 @@ class Shed(NamedTuple):
 
 
 class WeightBanks(NamedTuple):
-    """The banks of the weights and gradients of any number of a slice's cut channels, in `copies` arrays.
+    """The banks of the weights of any number of a slice's cut channels, and of all other arrays of theirs.
 
-    A channel adds `memories` of `words` words each, or, if it deepens them, `words` words to each of `memories`.
+    A channel adds `memories` of `words` words each, or, if it deepens them, `words` words to each of `memories`; so in
+    each array, of which a bank holds `words_in_bank`.
     """
 
     memories: int
     words: int
     deepens: bool
-    copies: int = COPIES
+    words_in_bank: tuple[int, ...] = (WORDS, WORDS)
 
     @classmethod
-    def of(cls, part: Slice, copies: int = COPIES) -> WeightBanks:
+    def of(cls, part: Slice, storage: Storage = SINGLE_STORAGE) -> WeightBanks:
         """Return those of a slice."""
         count, words = weight_memories(part, 1)
-        return cls(count, words, part.layer.operation.one_memory or part.cut is Cut.OCP, copies)
+        words_in_bank = tuple(number.values_in(BANK_BYTES) for number in storage.arrays)
+        return cls(count, words, part.layer.operation.one_memory or part.cut is Cut.OCP, words_in_bank)
 
     def of_channels(self, channels: int) -> int:
         """Return the banks of a number of channels."""
         words = channels * self.words if self.deepens else self.words
         if words <= LUT_RAM_BITS:
             return 0
-        return self.copies * self.memories * (1 if self.deepens else channels) * -(-words // WORDS)
+        banks = sum(-(-words // most) for most in self.words_in_bank)
+        return self.memories * (1 if self.deepens else channels) * banks
 
     def most_channels(self, available: int, banks: int) -> int:
         """Return the most of `available` channels that take at most `banks`."""
@@ -59,7 +65,11 @@ class WeightBanks(NamedTuple):
             return 0
         if not self.deepens:
             return banks // self.of_channels(1)
-        return max(LUT_RAM_BITS // self.words, banks // (self.copies * self.memories) * WORDS // self.words)
+        if len({*self.words_in_bank}) == 1:
+            deep = banks // (len(self.words_in_bank) * self.memories) * self.words_in_bank[0] // self.words
+        else:
+            deep = bisect.bisect_right(range(available + 1), banks, key=self.of_channels) - 1
+        return max(LUT_RAM_BITS // self.words, deep)
 
 
 class SliceNeeds(NamedTuple):
@@ -77,6 +87,8 @@ class SliceNeeds(NamedTuple):
     weights: WeightBanks
     weight_bytes: int
     rows_weight_bytes: int
+    parameter_bytes: int
+    """Bytes of a channel's weights on path 5."""
 
     @property
     def banks(self) -> int:
@@ -95,21 +107,23 @@ class SliceNeeds(NamedTuple):
         return self.fixed_banks + act_ram + self.weights.of_channels(self.channels - off_chip.channels)
 
 
-def slice_needs(part: Slice, in_flight: int, copies: int = COPIES) -> SliceNeeds:
-    """Return what a slice needs with `in_flight` samples in flight and `copies` arrays for each parameter."""
+def slice_needs(part: Slice, in_flight: int, storage: Storage = SINGLE_STORAGE) -> SliceNeeds:
+    """Return what a slice needs with `in_flight` samples in flight, in the formats of `storage`."""
     layer = part.layer
-    memory = slice_memory(part, in_flight, part.channels)
-    bias = memories(1, layer.parameters - layer.weights).banks if part.is_last else 0
-    act_ram_bytes = port_bytes(part, OffChip(activations=True))
+    memory = slice_memory(part, in_flight, part.channels, storage)
+    bias = memories(1, layer.parameters - layer.weights, storage.sums).banks if part.is_last else 0
+    act_ram_bytes = port_bytes(part, OffChip(activations=True), storage)
+    fixed = memory.line_buffers.banks + memory.error_buffer.banks + memory.pab.banks
     return SliceNeeds(
         part,
         part.channels,
-        fixed_banks=memory.line_buffers.banks + memory.error_buffer.banks + memory.pab.banks + copies * bias,
+        fixed_banks=fixed + storage.bias_arrays * bias,
         act_ram_banks=memory.act_ram.banks,
         act_ram_bytes=act_ram_bytes,
-        weights=WeightBanks.of(part, copies),
-        weight_bytes=port_bytes(part, OffChip(channels=1)),
-        rows_weight_bytes=port_bytes(part, OffChip(channels=1, activations=True)) - act_ram_bytes,
+        weights=WeightBanks.of(part, storage),
+        weight_bytes=port_bytes(part, OffChip(channels=1), storage),
+        rows_weight_bytes=port_bytes(part, OffChip(channels=1, activations=True), storage) - act_ram_bytes,
+        parameter_bytes=channel_bytes(part, storage.weights),
     )
 
 

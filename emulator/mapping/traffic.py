@@ -23,9 +23,10 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.number import FP32
+from ...kernels.number import FP32, NumberFormat
 from ..cluster import Link, LinkShare
-from ..network import Layer, SfuStep, Shape
+from ..network import Layer, SfuStep, Shape, Tensor
+from ..number import SINGLE, Precision
 from .slices import Cut, Mapping, Slice, cut_of, inputs_before
 
 
@@ -110,13 +111,18 @@ class StreamKey(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Stream:
-    """One stream on one link: for each sample a map of (channels, rows, columns), sent row by row."""
+    """One stream on one link: for each sample a map of (channels, rows, columns), sent row by row.
+
+    Its values have a format; `begin` is the first of its channels, of which blocks share a scale from channel 0 on.
+    """
 
     path: DataPath
     number: int
     channels: int
     rows: int
     columns: int
+    number_format: NumberFormat = FP32
+    begin: int = 0
 
     @property
     def key(self) -> StreamKey:
@@ -125,8 +131,8 @@ class Stream:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row of one sample, all channels: single-precision floats (FPDeep, Table 6)."""
-        return FP32.bytes_of(self.channels * self.columns)
+        """Bytes of one row of one sample, all channels."""
+        return self.number_format.row_bytes(self.channels, self.columns, self.begin)
 
     @property
     def sample_bytes(self) -> int:
@@ -139,28 +145,47 @@ class Stream:
         return self.channels * self.rows * self.columns
 
 
-def streams(mapping: Mapping, link: int, share: LinkShare = LinkShare.BYTES) -> tuple[Stream, ...]:
+def streams(
+    mapping: Mapping, link: int, share: LinkShare = LinkShare.BYTES, precision: Precision = SINGLE
+) -> tuple[Stream, ...]:
     """Return the streams on the link between devices `link` and `link + 1`, both directions, without paths 5 and 6."""
-    return streams_between(mapping.devices[link][-1].layer, mapping.devices[link + 1][0], share)
+    return streams_between(mapping.devices[link][-1].layer, mapping.devices[link + 1][0], share, precision)
 
 
-def streams_between(left: Layer, right: Slice, share: LinkShare = LinkShare.BYTES) -> tuple[Stream, ...]:
-    """Return the streams between a device that ends in layer `left` and one that begins with slice `right`."""
-    layer = right.layer
+def streams_between(
+    left: Layer, right: Slice, share: LinkShare = LinkShare.BYTES, precision: Precision = SINGLE
+) -> tuple[Stream, ...]:
+    """Return the streams between a device that ends in layer `left` and one that begins with slice `right`.
+
+    Whole maps and their errors have the run's formats, sums that grow on the way single precision: partial
+    activations, and errors of inputs that more than one operation adds to, or slices that follow.
+    """
+    layer, activations, errors = right.layer, precision.activations, precision.errors
     carried = {tensor.number: tensor.shape for tensor in layer.takes}
+    begins = dict.fromkeys(carried, 0)
     partial: Shape | None = None
     if left.index == layer.index:
         _, rows, columns = layer.input
         begun = layer.channels if right.cut is Cut.ICP else right.begin
         partial = begun, *sent_shape(layer, share)[1:]
         if not layer.reads_again:
-            carried[layer.reads.number] = layer.input[0] - inputs_before(layer, right.begin), rows, columns
-    crossing = [Stream(DataPath.ACTIVATIONS, tensor, *shape) for tensor, shape in carried.items()]
+            begins[layer.reads.number] = before = inputs_before(layer, right.begin)
+            carried[layer.reads.number] = layer.input[0] - before, rows, columns
+    crossing = [
+        Stream(DataPath.ACTIVATIONS, tensor, *shape, activations, begins[tensor]) for tensor, shape in carried.items()
+    ]
     if partial is not None:
         crossing.append(Stream(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number, *partial))
-        crossing.append(Stream(DataPath.OUTPUT_ERRORS, layer.makes.number, *partial))
-    errors = (tensor for tensor in layer.takes if not tensor.is_images)
-    crossing += [Stream(DataPath.INPUT_ERRORS, tensor.number, *carried[tensor.number]) for tensor in errors]
+        crossing.append(Stream(DataPath.OUTPUT_ERRORS, layer.makes.number, *partial, errors))
+
+    def grows(tensor: Tensor) -> bool:
+        return tensor.number not in layer.read_once or (partial is not None and tensor == layer.reads)
+
+    with_errors = (tensor for tensor in layer.takes if not tensor.is_images)
+    crossing += [
+        Stream(DataPath.INPUT_ERRORS, tensor.number, *carried[tensor.number], FP32 if grows(tensor) else errors)
+        for tensor in with_errors
+    ]
     if partial is not None and layer.operation.recurs:
         states, (_, rows, columns) = layer.makes.number, layer.output
         later = layer.channels - right.begin, rows, columns

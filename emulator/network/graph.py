@@ -143,7 +143,15 @@ class _Graph:
             tuple(hands_on),
             opened.operation,
             tuple(opened.sfu),
+            read_once=frozenset({tensor.number for tensor in (opened.reads, *bypass)} & self._read_once()),
         )
+
+    def _read_once(self) -> set[int]:
+        """Return the tensors that one layer's operation reads, and nothing else."""
+        by_layers = Counter(opened.reads.number for opened in self._opened)
+        by_steps = {tensor.number for opened in self._opened for step in opened.sfu for tensor in step.reads}
+        assert self._result is not None
+        return {number for number, uses in by_layers.items() if uses == 1} - by_steps - {self._result.number}
 
     def _open(self, where: str, operation: LayerOperation, named: str | None, reads: Tensor, shape: Shape) -> Tensor:
         self._counts[operation.type] += 1

@@ -65,6 +65,8 @@ class Layer:
     operation: LayerOperation
     sfu: tuple[SfuStep, ...]
     last_first: bool = False
+    read_once: frozenset[int] = frozenset()
+    """Numbers of tensors that arrive here, and that nothing but one layer's operation, here or later, reads."""
 
     @property
     def input(self) -> Shape:

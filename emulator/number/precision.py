@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from ...kernels.number import FP32, BlockGrid, NumberFormat, Rounding, number_format
 from ..common import did_you_mean, either
+from .storage import Storage
 
 KINDS = "activations", "weights", "errors", "gradients", "master", "states"
 """What has a format of its own."""
@@ -64,7 +64,7 @@ class Precision:
     @property
     def is_single(self) -> bool:
         """Whether all numbers are in single precision, and none is scaled."""
-        return self == Precision()
+        return self == SINGLE
 
     @property
     def one(self) -> NumberFormat | None:
@@ -76,43 +76,36 @@ class Precision:
         """Whether weights that engines read are a copy of those that updates change, in a format of their own."""
         return self.weights != self.master
 
-    def spelt(self) -> str | dict[str, Any]:
-        """Return it as the key `precision` has it: a name, or a table of what differs."""
-        one = self.one or FP32
-        base = Precision.all_in(one)
-        if self == base:
-            return one.name
-        table: dict[str, Any] = {} if one == FP32 else {"format": one.name}
-        table |= {kind: self.format(kind).name for kind in KINDS if self.format(kind) != base.format(kind)}
-        if self.scale != "up":
-            table["scale"] = self.scale
-        if len({*self.rounding}) == 1 and self.rounding[0] is not Rounding.EVEN:
-            table["rounding"] = self.rounding[0].name.lower()
-        elif self.rounding != base.rounding:
-            table["rounding"] = {
-                kind: rounding.name.lower()
-                for kind, rounding in zip(KINDS, self.rounding, strict=True)
-                if rounding is not Rounding.EVEN
-            }
-        if self.loss_scale != 1:
-            table["loss_scale"] = self.loss_scale
-        return table
+    def storage(self, states: int) -> Storage:
+        """Return the formats of memories, with this number of states of each parameter beside its gradient."""
+        master = (self.master,) if self.has_copies else ()
+        arrays = self.weights, FP32, *master, *(self.states,) * states
+        return Storage(self.activations, self.errors, FP32, arrays, 2 + states)
 
     def __str__(self) -> str:
-        spelt = self.spelt()
-        if isinstance(spelt, str):
-            return spelt
-        return ", ".join(f"{key} {_said(value)}" for key, value in spelt.items())
+        """Return it as text that `precision_of` reads: `mxfp8 master=bf16 rounding.weights=stochastic`."""
+        one = self.one or FP32
+        base = Precision.all_in(one)
+        words = [one.name] if self.one or self == base else []
+        words += [f"{kind}={self.format(kind).name}" for kind in KINDS if self.format(kind) != base.format(kind)]
+        if self.scale != base.scale:
+            words.append(f"scale={self.scale}")
+        if len({*self.rounding}) == 1 and self.rounding != base.rounding:
+            words.append(f"rounding={self.rounding[0].name.lower()}")
+        elif self.rounding != base.rounding:
+            of_kinds = zip(KINDS, self.rounding, base.rounding, strict=True)
+            words += [f"rounding.{kind}={own.name.lower()}" for kind, own, usual in of_kinds if own is not usual]
+        if self.loss_scale != base.loss_scale:
+            words.append(f"loss_scale={self.loss_scale}")
+        return " ".join(words)
 
 
-def _said(value: object) -> str:
-    if isinstance(value, Mapping):
-        return " and ".join(f"{word} of {key}" for key, word in value.items())
-    return str(value)
+SINGLE = Precision()
+"""Single precision throughout."""
 
 
 def precision_of(given: object) -> Precision:
-    """Return a precision from what the key `precision` may be: a format's name, or a table.
+    """Return a precision from what the key `precision` may be: a format's name, a table, or such a table as text.
 
     Raises:
         ValueError: it is neither; the message says what would be right.
@@ -122,10 +115,12 @@ def precision_of(given: object) -> Precision:
     if isinstance(given, NumberFormat):
         return Precision.all_in(given)
     if isinstance(given, str):
-        return Precision.all_in(_format(given))
+        given = _table(given)
     if not isinstance(given, Mapping):
         raise ValueError("should be a format such as 'bf16', or a table such as { format = 'mxfp8', master = 'bf16' }")
     table = dict(given)
+    if table.keys() == {"format"}:
+        return Precision.all_in(_format(table["format"]))
     known = "format", *KINDS, "accumulate", "rounding", "scale", "loss_scale"
     for key in table:
         if key not in known:
@@ -142,11 +137,32 @@ def precision_of(given: object) -> Precision:
     )
 
 
+def _table(text: str) -> dict[str, object]:
+    """Return the table that a text says, such as `mxfp8 master=bf16 rounding.weights=stochastic`."""
+    table: dict[str, object] = {}
+    words = text.split() or [""]
+    for word in words:
+        key, is_key, value = word.partition("=")
+        if not is_key:
+            key, value = "format", word
+        if key in table:
+            raise ValueError(f"{text!r} has {key!r} twice")
+        kind = key.removeprefix("rounding.")
+        if kind != key:
+            roundings = table.setdefault("rounding", {})
+            if not isinstance(roundings, dict):
+                raise ValueError(f"{text!r} has 'rounding' twice")
+            roundings[kind] = value
+        else:
+            table[key] = int(value) if key == "loss_scale" and value.isdecimal() else value
+    return table
+
+
 def joined(before: object, table: Mapping[str, object]) -> object:
     """Return what the key `precision` is once some keys of its table are given anew; `before` is what it was."""
     if "format" in table or before is None:
         return table
-    known = before if isinstance(before, Mapping) else {"format": before}
+    known = before if isinstance(before, Mapping) else _table(str(before))
     return {**known, **table}
 
 

@@ -71,7 +71,7 @@ class PortLimits:
         needs = self._known.get(key)
         if needs is None:
             part = Slice(self._layers[layer], begin, end)
-            needs = self._known[key] = slice_needs(part, in_flight, self._cluster.parameter_copies)
+            needs = self._known[key] = slice_needs(part, in_flight, self._cluster.storage)
         return needs
 
 

@@ -14,7 +14,7 @@ from ..mapping import (
     Slice,
     SliceEngines,
     SliceMemory,
-    parameter_memory,
+    parameter_memories,
     port_bytes,
     slice_memory,
     stored_bytes,
@@ -265,20 +265,21 @@ def _device(
     loads: tuple[EngineLoad, ...],
     missing: int,
 ) -> DeviceLayout:
-    board, beta, copies = timing.cluster.board(device), timing.cluster.beta, timing.cluster.parameter_copies
+    board, beta, storage = timing.cluster.board(device), timing.cluster.beta, timing.cluster.storage
     engines_of = timing.engines[device]
     built = board.engine_resources([sum(e.multipliers for e in engines.built) for engines in engines_of])
     slices = []
     for part, off, engines, taken in zip(timing.mapping.devices[device], off_chip, engines_of, built, strict=True):
         kept = part.channels - balancing.balanced_channels(part, device) - off.channels
-        memory = slice_memory(part, in_flight, kept, copies=copies)
-        size = stored_bytes(part, off, in_flight, copies=copies)
+        memory = slice_memory(part, in_flight, kept, storage)
+        size = stored_bytes(part, off, in_flight, storage)
         if off.activations:
             memory = dataclasses.replace(memory, act_ram=Buffer())
         resources = taken + buffer_resources(memory.total, beta)
-        slices.append(SliceLayout(part, engines, memory, off, size, port_bytes(part, off), resources))
+        slices.append(SliceLayout(part, engines, memory, off, size, port_bytes(part, off, storage), resources))
     stored = (block for block in balancing.blocks if block.store_device == device)
-    bpram = sum((parameter_memory(block.part, block.part.channels) for block in stored), Buffer())
+    memories = [parameter_memories(block.part, block.part.channels, storage) for block in stored]
+    bpram, bgb = (sum(buffers, Buffer()) for buffers in zip((Buffer(), Buffer()), *memories, strict=True))
     return DeviceLayout(
         device,
         board,
@@ -286,8 +287,8 @@ def _device(
         tuple(slices),
         loads,
         bpram,
-        bpram * (copies - 1),
-        buffer_resources(bpram * copies, beta),
+        bgb,
+        buffer_resources(bpram + bgb, beta),
         balancing.shortfall_bytes[device],
         missing,
         timing.port_sample_ps(device),

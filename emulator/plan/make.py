@@ -88,7 +88,7 @@ def make_plan(
         transport = config.transport or (None if config.engines else cluster.transport)
         cluster = dataclasses.replace(cluster, engines=config.engines or cluster.engines, transport=transport)
     copies = COPIES + optimizers()[config.optimizer].states_beside_lgb
-    cluster = dataclasses.replace(cluster, parameter_copies=copies)
+    cluster = dataclasses.replace(cluster, parameter_copies=copies, precision=config.precision)
     check_updates(config)
     faults = faults_of(config, cluster)
     measured = None

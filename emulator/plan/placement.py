@@ -19,7 +19,6 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from ...kernels.number import FP32, NumberFormat
 from ..cluster import BANK_BYTES, Cluster, Resources
 from ..common import InputError
 from ..mapping import (
@@ -40,28 +39,29 @@ from ..mapping import (
     stored_bytes,
 )
 from ..network import Network
+from ..number import Storage
 from ..timing import Timing
 from .steady import find_steady
 
 
 def on_chip_banks(timing: Timing, device: int, in_flight: int) -> int:
     """Return the banks of all that is on chip on a device with `in_flight` samples in flight."""
-    copies = timing.cluster.parameter_copies
+    storage = timing.cluster.storage
     total = sum(
-        WeightBanks.of(block.part, copies).of_channels(block.part.channels)
+        WeightBanks.of(block.part, storage).of_channels(block.part.channels)
         for block in timing.blocks
         if block.store_device == device
     )
     for part, off in timing.slices_off_chip(device):
         balanced = sum(block.part.channels for _, block in blocks_of(timing.blocks, part, device))
-        total += slice_needs(part, in_flight, copies).banks_with(OffChip(off.channels + balanced, off.activations))
+        total += slice_needs(part, in_flight, storage).banks_with(OffChip(off.channels + balanced, off.activations))
     return total
 
 
 def off_chip_bytes(timing: Timing, device: int, in_flight: int) -> int:
     """Return the bytes of a device's off-chip data: weights, their gradients, and activations of samples in flight."""
-    copies = timing.cluster.parameter_copies
-    return sum(stored_bytes(part, off, in_flight, copies=copies) for part, off in timing.slices_off_chip(device))
+    storage = timing.cluster.storage
+    return sum(stored_bytes(part, off, in_flight, storage) for part, off in timing.slices_off_chip(device))
 
 
 def missing_bytes(timing: Timing, in_flight: Sequence[int]) -> tuple[int, ...]:
@@ -106,30 +106,33 @@ _STEADY_BATCH = 16
 
 
 def place_on_chip(
-    mapping: Mapping, cluster: Cluster, in_flight: Sequence[int], number: NumberFormat = FP32
+    mapping: Mapping, cluster: Cluster, in_flight: Sequence[int], storage: Storage | None = None
 ) -> tuple[list[list[Slice]], Balancing]:
     """Return the slices of each device whose parameters are on chip, and where their channels are stored, by bytes.
+
+    The formats of what is stored are the cluster's, unless there are others.
 
     Fully connected slices that would not fit on their board even alone have their parameters off chip (FPDeep, sections
     6.3.1 and 7); those of convolutions never are.
     """
-    on_chip, rooms, capacities, copies = [], [], [], cluster.parameter_copies
+    on_chip, rooms, capacities = [], [], []
+    storage = storage or cluster.storage
     for device, slices in enumerate(mapping.devices):
         room = int(cluster.board(device).on_chip_memory_bytes / cluster.beta)
         capacities.append(room)
-        held = [(part, slice_memory(part, in_flight[device], None, number, copies)) for part in slices]
+        held = [(part, slice_memory(part, in_flight[device], None, storage)) for part in slices]
         if sum(memory.total.bytes for part, memory in held if part.layer.operation.may_be_off_chip) > room:
             on_chip.append([part for part in slices if not part.layer.operation.may_be_off_chip])
         else:
             on_chip.append(list(slices))
-        weights = [parameter_memory(part, part.channels, number).bytes for part in slices]
+        weights = [parameter_memory(part, part.channels, storage.weights).bytes for part in slices]
         for (part, memory), size in zip(held, weights, strict=True):
             bias = memory.lpram.bytes - size if part in on_chip[-1] else 0
-            room -= memory.working.bytes + copies * bias
+            room -= memory.working.bytes + storage.bias_arrays * bias
         rooms.append(room)
     if cluster.aim == "storage":
-        return on_chip, balance_evenly(on_chip, rooms, capacities, number, copies)
-    return on_chip, balance(on_chip, rooms, number, copies)
+        return on_chip, balance_evenly(on_chip, rooms, capacities, storage)
+    return on_chip, balance(on_chip, rooms, storage)
 
 
 def smallest_cluster(network: Network, cluster: Cluster, above: int, most: int = MOST_DEVICES) -> int | None:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from ...kernels.number import FP32, NumberFormat
 from ..mapping import COPIES, Slice, Stream, activation_bytes, slice_memory, streams_between
 from ..network import Layer, Network
+from ..number import Storage
 
 
 class PartNeeds(NamedTuple):
@@ -40,8 +41,8 @@ class PartNeeds(NamedTuple):
     @classmethod
     def of(cls, part: Slice, number: NumberFormat = FP32, copies: int = COPIES) -> PartNeeds:
         """Return the needs of a slice, with values of a format."""
-        memory = slice_memory(part, 0, number=number)
-        features = activation_bytes(part, number)
+        storage = Storage.all_in(number)
+        memory, features = slice_memory(part, 0, storage=storage), activation_bytes(part, storage)
         return cls(part, part.macs, part.eb_macs, memory.lpram.bytes, features, memory.working.bytes, copies)
 
 

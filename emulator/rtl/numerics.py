@@ -61,6 +61,11 @@ def check_device(plan: ChainPlan) -> None:
             f"`rtl_device` = {device}: RTL needs mini-batches of one size; `samples` = {given} should be a multiple of"
             f" `batch`, {config.batch}"
         )
+    if not config.precision.is_single:
+        raise InputError(
+            f"`precision` = {str(config.precision)!r}: RTL computes in single precision; should be 'fp32' with"
+            " `rtl_device`"
+        )
     designs_of(plan)
     needs_compiler(find_tools())
 
@@ -116,7 +121,9 @@ class RtlNumerics(DeviceNumerics):
             self.head.forward(span, made[OUTPUTS])
         return self._by_key(made)
 
-    async def backward(self, span: SampleSpan, arrived: Maps, version: int) -> Maps:
+    async def backward(
+        self, span: SampleSpan, arrived: Maps, version: int, samples: NDArray[np.int64] | None = None
+    ) -> Maps:
         """See `DeviceNumerics`."""
         for path, port in enumerate(self._model.inputs):
             if port.name == ERRORS:

@@ -180,7 +180,7 @@ def build_chain(
                 outlet = _connect(chain, wiring, key, link, sender, receiver, form, inlets)
                 if outlet is not None:
                     gate = None if key.values else gates.get(key.path.is_forward)
-                    outlets[sender][key] = outlet if gate is None else _ThrottledOutlet(gate, outlet, form, over)
+                    outlets[sender][key] = outlet if gate is None else _ThrottledOutlet(gate, outlet, stream, over)
     if hurt is not None:
         for board in chain.action_boards:
             hurt.board(board)
@@ -197,12 +197,12 @@ def build_chain(
 class _ThrottledOutlet:
     """An outlet behind a gate."""
 
-    def __init__(self, gate: Gate, outlet: Outlet, form: Format, link: Link) -> None:
-        self._gate, self._outlet, self._form, self._link = gate, outlet, form, link
+    def __init__(self, gate: Gate, outlet: Outlet, stream: Stream, link: Link) -> None:
+        self._gate, self._outlet, self._stream, self._link = gate, outlet, stream, link
 
     def put(self, message: Message) -> None:
         """Hold the message until its bytes and the headers of its packets have crossed the link."""
-        size = len(message.times) * self._form.payload_bytes
+        size = len(message.times) * self._stream.sample_bytes
         self._gate.pass_through(self._link.wire_bytes(size), lambda: self._outlet.put(message))
 
 

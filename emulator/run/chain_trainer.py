@@ -14,7 +14,17 @@ from ...comm.exchange import Traffic
 from ...kernels import Arena
 from ...launch import Ranks, SingleProcess
 from ..data import Dataset
-from ..device import Bpram, DeviceNumerics, Epoch, HurtNumerics, ImageSource, Rules, epoch_order, numerics_of
+from ..device import (
+    Bpram,
+    DeviceNumerics,
+    Epoch,
+    HurtNumerics,
+    ImageSource,
+    MapFormats,
+    Rules,
+    epoch_order,
+    numerics_of,
+)
 from ..mapping import BalancedParameters, DeviceStreams
 from ..network import Layer
 from ..plan import ChainPlan, check_samples
@@ -40,16 +50,19 @@ class _MakeNumerics:
 
     def __call__(self, streams: DeviceStreams, blocks: Sequence[BalancedParameters], arena: Arena) -> DeviceNumerics:
         start, seed = self.segment.plan.network.start, self.segment.plan.config.seed
-        slices = [numerics_of(part, start, seed, arena) for part in streams.slices]
-        stored = {number: Bpram(blocks[number], start, seed, arena) for number in streams.stored}
+        precision = self.segment.plan.config.precision
+        narrow = None if precision.is_single else precision
+        slices = [numerics_of(part, start, seed, arena, narrow) for part in streams.slices]
+        stored = {number: Bpram(blocks[number], start, seed, arena, narrow) for number in streams.stored}
+        formats = None if narrow is None else MapFormats(narrow, seed)
         if self.segment.plan.config.rtl_device == streams.device:
             from ..rtl import rtl_numerics  # which few runs need
 
             return rtl_numerics(self.segment.plan, streams, slices)
         errors = soft_errors(self.segment, self.replica, streams.device)
         if errors is None:
-            return DeviceNumerics(streams, slices, blocks, stored)
-        return HurtNumerics(errors, streams, slices, blocks, stored)
+            return DeviceNumerics(streams, slices, blocks, stored, formats)
+        return HurtNumerics(errors, streams, slices, blocks, stored, formats)
 
 
 class ChainTrainer(Trainer):

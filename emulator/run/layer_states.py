@@ -9,15 +9,20 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.optimizers import optimizers
 from ...launch import Ranks
-from ..device import Bpram, Learnt, SliceNumerics, State, joined_weights, named_weights
+from ..device import MASTER, Bpram, Learnt, SliceNumerics, State, joined_weights, named_weights
 from ..mapping import Cut, Slice
 from ..network import Layer, Network
 from .steps import Weights
+
+if TYPE_CHECKING:
+    from ..config import Config, Settings
 
 LayerState = dict[str, dict[str, NDArray[np.float32]]]
 """A layer's arrays by name, and for each the value and what updates remember of it, such as the velocity."""
@@ -27,6 +32,12 @@ Read = Callable[[Layer, int, str, str, tuple[int, ...]], NDArray[np.float32]]
 
 _VALUE = "value"
 _WEIGHT = "weight"  # the one array that is cut; all others belong to the SFU, which is in one piece
+
+
+def kept_kinds(config: Config | Settings) -> tuple[str, ...]:
+    """Return what training keeps of each array that is learnt: its value, a master copy, and what updates remember."""
+    master = (MASTER,) if config.precision.has_copies else ()
+    return _VALUE, *master, *optimizers()[config.optimizer].states
 
 
 def gathered_weights(ranks: Ranks, network: Network, slices: Iterable[SliceNumerics]) -> Weights:
@@ -86,7 +97,8 @@ def deal_state(
         state: LayerState = {}
         for name, shape in shapes.items():
             source = replica if whole or name in averages else 0
-            for kind in (_VALUE,) if name in averages else kinds:
+            kept = (_VALUE,) if name in averages else [kind for kind in kinds if name == _WEIGHT or kind != MASTER]
+            for kind in kept:
                 array = once(layer, source, name, kind, layer.weight_shape if name == _WEIGHT else shape)
                 own = array[_place(part)] if name == _WEIGHT else array
                 state.setdefault(name, {})[kind] = np.ascontiguousarray(own)

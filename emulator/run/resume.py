@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.optimizers import optimizers
 from ...launch import Ranks
 from ..cluster import Cluster, load_cluster
 from ..common import InputError, WholeFile, read_description
@@ -18,6 +17,7 @@ from ..network import Network, load_network
 from ..plan import Plan
 from .checkpoint_file import CheckpointReader, checked
 from .checkpoints import Keeping, Leader, OnBegin, RunCheckpoints
+from .layer_states import kept_kinds
 from .weights_files import read_weights
 
 _FREE = {
@@ -145,8 +145,7 @@ def checkpoints_of(
     weights = None if init is None else read_weights(init, plan.network, f"`init` = {init!r}")
     target = None if config.checkpoint is None else WholeFile(config.checkpoint, "checkpoint", "run.ckpt")
     reader = None if start is None else start.reader
-    kinds = ("value", *optimizers()[config.optimizer].states)
-    leader = Leader(reader, target, _settings(plan, data), kinds, on_begin, weights)
+    leader = Leader(reader, target, _settings(plan, data), kept_kinds(config), on_begin, weights)
     return RunCheckpoints(plan.network, ranks, keeping, leader)
 
 

@@ -180,13 +180,15 @@ def _memory(timing: Timing, device: int, in_flight: int) -> MemoryUsage:
         capacity = timing.cluster.board(device).on_chip_memory_bytes
         return MemoryUsage(weights, gradients, features, capacity, off_chip=stored)
     lpram = lgb = act_ram = off_chip = 0
-    copies = timing.cluster.parameter_copies
+    storage = timing.cluster.storage
     for part, off in timing.slices_off_chip(device):
         balanced = sum(block.part.channels for _, block in blocks_of(timing.blocks, part, device))
-        memory = slice_memory(part, in_flight, part.channels - balanced - off.channels, copies=copies)
+        memory = slice_memory(part, in_flight, part.channels - balanced - off.channels, storage)
         lpram, lgb = lpram + memory.lpram.bytes, lgb + memory.lgb.bytes
         act_ram += 0 if off.activations else memory.act_ram.bytes
-        off_chip += stored_bytes(part, off, in_flight, copies=copies)
-    stored = sum(block.parameter_bytes for block in timing.blocks if block.store_device == device)
+        off_chip += stored_bytes(part, off, in_flight, storage)
+    blocks = [block for block in timing.blocks if block.store_device == device]
+    stored = sum(block.parameter_bytes for block in blocks)
+    with_all = sum(storage.weight_bytes(block.values) for block in blocks)
     board = timing.cluster.board(device).on_chip_memory_bytes
-    return MemoryUsage(lpram, lgb, act_ram, board, stored, stored * (copies - 1), off_chip)
+    return MemoryUsage(lpram, lgb, act_ram, board, stored, with_all - stored, off_chip)

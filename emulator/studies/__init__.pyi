@@ -2,6 +2,7 @@ from .compared import MethodRanges, method_ranges
 from .comparison import METRICS, Comparison, Metric, compare_methods, draw_comparison
 from .exchange import ExchangeTimes, draw_exchanges, exchange_times, groups_of
 from .explored import Explored, explored
+from .formats import FormatOutcome, draw_formats, narrowest, train_formats
 from .methods import Method, whole_layers
 from .retime import Retiming, label_of, retime
 from .topology import Ports, Topology, chain_topology, direct_topology, draw_topologies, section
@@ -14,6 +15,7 @@ __all__ = [
     "Comparison",
     "ExchangeTimes",
     "Explored",
+    "FormatOutcome",
     "Method",
     "MethodRanges",
     "Metric",
@@ -29,14 +31,17 @@ __all__ = [
     "direct_topology",
     "draw_comparison",
     "draw_exchanges",
+    "draw_formats",
     "draw_topologies",
     "exchange_times",
     "explored",
     "groups_of",
     "label_of",
     "method_ranges",
+    "narrowest",
     "parse_what_if",
     "retime",
     "section",
+    "train_formats",
     "whole_layers",
 ]

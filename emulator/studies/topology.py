@@ -85,7 +85,7 @@ def chain_topology(mapping: Mapping, cluster: Cluster, ports: Ports) -> Topology
     """
     traffic: Counter[tuple[int, int]] = Counter()
     for link in range(len(mapping.devices) - 1):
-        for stream in streams(mapping, link, cluster.link.share):
+        for stream in streams(mapping, link, cluster.link.share, cluster.precision):
             traffic[(link, link + 1) if stream.path.is_forward else (link + 1, link)] += stream.sample_bytes
     return Topology(len(mapping.devices), traffic, ports, _compute_images_per_s(mapping, cluster))
 

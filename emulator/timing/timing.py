@@ -129,7 +129,10 @@ class Timing:
         devices = range(len(mapping.devices))
         engines = allocate_all(mapping, cluster)
         share = cluster.link.share
-        links = tuple((*streams(mapping, link, share), *balanced_streams(blocks, link)) for link in devices[:-1])
+        links = tuple(
+            (*streams(mapping, link, share, cluster.precision), *balanced_streams(blocks, link, cluster.precision))
+            for link in devices[:-1]
+        )
         timing = cls(cluster, mapping, engines, links, 1, blocks, off_chip)
         engines = lockstep(mapping, cluster, engines, timing.hop_ps)
         timing = dataclasses.replace(timing, engines=engines)
@@ -152,7 +155,10 @@ class Timing:
     @functools.cached_property
     def _memory(self) -> tuple[tuple[tuple[MemoryStream, ...], ...], ...]:
         devices = range(len(self.mapping.devices))
-        return tuple(tuple(memory_streams(*held) for held in self.slices_off_chip(device)) for device in devices)
+        storage = self.cluster.storage
+        return tuple(
+            tuple(memory_streams(*held, storage) for held in self.slices_off_chip(device)) for device in devices
+        )
 
     @functools.cached_property
     def _port_bytes(self) -> tuple[int, ...]:
@@ -179,8 +185,8 @@ class Timing:
 
     def _states_ps(self, device: int) -> int:
         """Return the time in ps in which the memory port moves what the optimiser keeps off chip, for an update."""
-        copies = self.cluster.parameter_copies
-        moved = sum(update_bytes(part, off, copies) for part, off in self.slices_off_chip(device))
+        storage = self.cluster.storage
+        moved = sum(update_bytes(part, off, storage) for part, off in self.slices_off_chip(device))
         return -(-moved * 1_000_000 // self.cluster.board(device).off_chip_mbytes_per_s) if moved else 0
 
     @property

@@ -4,56 +4,79 @@
     BFP   B elements of fixed point
 
 The scale is the least under which no element saturates. OCP's own, by the exponent of the largest element alone, cuts
-that element by up to an eighth: `floor` has it.
+that element by up to an eighth: `floor` has it. Scales are those of E8M0 (section 5.4.1), 2^-127 to 2^127.
 """
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
-from ..number import BlockGrid, Rounding
-from .grid import Floats, on_grid
-from .philox import Words
+from ..jit import Floats, Kernels
+from ..number import BlockGrid, FloatGrid, Rounding
+from .element import bits_of, limits_of
+from .grid import Counts, arrays
+from .philox import PhiloxStream, Words
+from .source import sources
 
-_LEAST_SCALE, _MOST_SCALE = -127, 127
-"""Exponents that E8M0 has (section 5.4.1)."""
+block_loops = Kernels("quantise.block_loops")
+
+
+class Blocks(NamedTuple):
+    """Blocks, as kernels take them: elements, those of a line, and from one to the next; how the scale is chosen.
+
+    `largest` is what fp32 holds of the last scale: its bits.
+    """
+
+    size: int
+    length: int
+    apart: int
+    rises: bool
+    largest: int
 
 
 def on_blocks(
-    values: Floats, grid: BlockGrid, axis: int, rounding: Rounding = Rounding.EVEN, words: Words | None = None
+    values: Floats,
+    grid: BlockGrid,
+    axis: int,
+    rounding: Rounding = Rounding.EVEN,
+    words: Words | None = None,
+    *,
+    out: Floats | None = None,
+    counts: Counts | None = None,
+    stream: PhiloxStream | None = None,
+    first: int = 0,
+    stride: int = 0,
+    numbers: NDArray[np.int64] | None = None,
 ) -> Floats:
     """Return numbers rounded to blocks along an axis, from its beginning; the last block may be shorter.
 
-    A block with an infinity or NaN becomes NaN.
+    A block with an infinity or NaN becomes NaN, and counts nothing.
 
     Args:
         values: any shape, C-contiguous.
         grid: the format.
         axis: along which elements share a scale.
-        rounding, words: as `on_grid` takes them.
+        rounding, words, out, counts, stream, first, stride, numbers: as `on_grid` takes them.
+
+    Raises:
+        ValueError: random numbers are missing, or arguments contradict each other.
     """
+    values, results, counted = arrays(values, out, counts)
     if not values.size:
-        return values.copy()
-    starts = np.arange(0, values.shape[axis], grid.size)
-    most = np.maximum.reduceat(np.abs(values), starts, axis=axis)
-    sound = np.isfinite(most)
-    exponents = _scales(np.where(sound, most, np.float32(0)), grid)
-    counts = np.diff([*starts, values.shape[axis]])
-    of_each = np.repeat(exponents, counts, axis=axis)
-    with np.errstate(under="ignore", over="ignore"):
-        rounded = on_grid(np.ldexp(values, -of_each), grid.element, rounding, words)
-        results: Floats = np.ldexp(rounded, of_each)
-    most_held = np.float32((2 - 2.0**-grid.element.fraction_bits) * 2.0**127)  # what fp32 holds of the last scale
-    np.clip(results, -most_held, most_held, out=results)
-    results[~np.repeat(sound, counts, axis=axis)] = np.nan
+        return results
+    length, apart = values.shape[axis], math.prod(values.shape[axis:][1:])
+    blocks = Blocks(grid.size, length, apart, not grid.floor, _most_held(grid.element))
+    drawn = sources(values, rounding, words, stream, first, stride, numbers)
+    bits, rounded = values.reshape(-1).view(np.uint32), results.reshape(-1).view(np.uint32)
+    in_lines = apart == 1 and drawn[0].row % length == 0
+    round_all = block_loops.round_lines if in_lines else block_loops.round_columns
+    round_all(bits, rounded, values is results, blocks, limits_of(grid.element, rounding), *drawn, counted)
     return results
 
 
-def _scales(most: Floats, grid: BlockGrid) -> np.ndarray:
-    """Return the exponent of each block's scale from its largest magnitude."""
-    fractions, exponents = np.frexp(most)
-    of_largest, exponent_of_largest = np.frexp(np.float32(grid.element.largest))
-    scales = exponents - exponent_of_largest
-    if not grid.floor:
-        scales += fractions > of_largest
-    return np.where(most > 0, np.clip(scales, _LEAST_SCALE, _MOST_SCALE), _LEAST_SCALE).astype(np.int32)
+def _most_held(element: FloatGrid) -> int:
+    return bits_of((2 - 2.0**-element.fraction_bits) * 2.0**127)

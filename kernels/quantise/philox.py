@@ -12,27 +12,29 @@ so the same number is drawn under any cut, and hardware can draw it, too.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit import compiled
+from ..jit import Kernels
 
 Words = NDArray[np.uint32]
 
-_ROUNDS = 10
-_MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
-_WEYL = 0x9E3779B9, 0xBB67AE85
-_WORD = 0xFFFFFFFF
+ROUNDS = 10
+MOST_EXTRA = 68
+"""Words that may be drawn beside those that are asked for."""
+MOST_ELEMENTS = 4 << 32
 _MOST_TENSORS, _PURPOSES = 1 << 24, 256
+
+draw = Kernels("quantise.draws").draw
 
 
 def philox(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]:
     """Return the four words of a counter under a key, each of 32 bits."""
-    words = np.empty(4, np.uint32)
-    _draw(counter[0], counter[1], counter[2], counter[3], key[0], key[1], words)
-    first, second, third, fourth = map(int, words)
+    words = np.empty(4 + MOST_EXTRA, np.uint32)
+    begin, tensor, low, high = counter
+    draw(4 * begin, 4, tensor, as_signed(low | high << 32), as_signed(key[0] | key[1] << 32), words)
+    first, second, third, fourth = map(int, words[:4])
     return first, second, third, fourth
 
 
@@ -56,31 +58,26 @@ class PhiloxStream:
         if not 0 <= self.tensor < _MOST_TENSORS or not 0 <= self.purpose < _PURPOSES:
             raise ValueError(f"tensor {self.tensor}, purpose {self.purpose}: should be below 2^24 and {_PURPOSES}")
 
+    @property
+    def words_of(self) -> tuple[int, int, int]:
+        """The counter's second word, its two last ones, and the key, as kernels take them."""
+        return self.tensor * _PURPOSES + self.purpose, as_signed(self.number), as_signed(self.seed)
+
     def words(self, first: int, count: int) -> Words:
         """Return those of `count` elements from `first` on, an index into the whole tensor."""
-        if not 0 <= first <= first + count <= 4 << 32:
-            raise ValueError(f"elements {first} to {first + count}: a tensor has at most 2^34")
-        begin = first // 4
-        words = np.empty(-(-(first + count) // 4) * 4 - begin * 4, np.uint32)
-        low, high = self.number & _WORD, self.number >> 32 & _WORD
-        key = self.seed & _WORD, self.seed >> 32 & _WORD
-        _draw(begin, self.tensor * _PURPOSES + self.purpose, low, high, *key, words)
-        return words[first - 4 * begin :][:count]
+        check_elements(first, first + count)
+        words = np.empty(count + MOST_EXTRA, np.uint32)
+        tensor, number, key = self.words_of
+        place = draw(first, count, tensor, number, key, words)
+        return words[place:][:count]
 
 
-@compiled
-def _draw(begin: Any, second: Any, third: Any, fourth: Any, key_low: Any, key_high: Any, words: Any) -> None:
-    for block in range(words.size // 4):
-        c0, c1 = np.uint64(begin + block), np.uint64(second)
-        c2, c3 = np.uint64(third), np.uint64(fourth)
-        k0, k1 = np.uint64(key_low), np.uint64(key_high)
-        for _ in range(_ROUNDS):
-            one, two = c0 * np.uint64(_MULTIPLIERS[0]), c2 * np.uint64(_MULTIPLIERS[1])
-            c0 = (two >> np.uint64(32)) ^ c1 ^ k0
-            c2 = (one >> np.uint64(32)) ^ c3 ^ k1
-            c1, c3 = two & np.uint64(_WORD), one & np.uint64(_WORD)
-            k0, k1 = (k0 + np.uint64(_WEYL[0])) & np.uint64(_WORD), (k1 + np.uint64(_WEYL[1])) & np.uint64(_WORD)
-        words[4 * block] = np.uint32(c0)
-        words[4 * block + 1] = np.uint32(c1)
-        words[4 * block + 2] = np.uint32(c2)
-        words[4 * block + 3] = np.uint32(c3)
+def check_elements(first: int, end: int) -> None:
+    """Raise ValueError for elements that no counter has."""
+    if not 0 <= first <= end <= MOST_ELEMENTS:
+        raise ValueError(f"elements {first} to {end}: a tensor has at most 2^34")
+
+
+def as_signed(value: int) -> int:
+    """Return the 64 bits of a number, as kernels take them."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -10,6 +10,7 @@ import itertools
 import math
 
 from ...emulator.mapping import DataPath, parameter_memory, slice_memory
+from ...emulator.number import Storage
 from ...emulator.plan import OFF_CHIP_PASSES, DeviceLayout, SliceLayout, lay_out_on_chip, place_on_chip
 from ...emulator.timing import Timing
 from ...kernels.number import FP16, FP32, NumberFormat
@@ -53,7 +54,7 @@ def _peak_with_balancing() -> Measured:
 def _peak_of_vgg16() -> float:
     """Return the same for VGG-16 as it fits 15 FPGAs: with values of 2 bytes and Act-RAMs for one sample."""
     mapped = mapping("vgg16")
-    _, balancing = place_on_chip(mapped, cluster(), [1] * len(mapped.devices), FP16)
+    _, balancing = place_on_chip(mapped, cluster(), [1] * len(mapped.devices), Storage.all_in(FP16))
     assert balancing.fits and balancing.blocks, "so it does, with balanced parameters"
     plain = _directions(Timing.of(mapped, cluster()), FP16)
     return max(max(both) + balancing.link_bytes(link) for link, both in enumerate(plain)) / max(map(max, plain))

@@ -6,7 +6,7 @@ one another's results, and tensors that pass through: "aggregation ... gather an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -86,8 +86,17 @@ class Sfu:
         xs = [held[tensor] for tensor in place.reads]
         return [copied(xs[0], self._arena)] if place.spares else xs
 
-    def backward(self, span: SampleSpan, errors: dict[int, Data], version: int) -> None:
-        """Replace the errors of the SFU's results by those of its inputs; errors of the same tensor are added."""
+    def backward(
+        self,
+        span: SampleSpan,
+        errors: dict[int, Data],
+        version: int,
+        rounded: Callable[[Data], Data] = lambda errors: errors,
+    ) -> None:
+        """Replace the errors of the SFU's results by those of its inputs; errors of the same tensor are added.
+
+        Those of the complete outputs are `rounded`.
+        """
         for place, kept in zip(reversed(self._places), reversed(self._states), strict=True):
             dz, state = errors.pop(place.makes), tuple(kept.read(span))
             input_errors = place.unit.backward(state, dz, version)
@@ -97,6 +106,7 @@ class Sfu:
                     errors[tensor] += error
                 else:
                     errors[tensor] = error if len(input_errors) == 1 else copied(error, self._arena)
+        errors[self._makes] = rounded(errors[self._makes])
         if self.bias is not None:
             self._output_errors.put(span, errors[self._makes])
 

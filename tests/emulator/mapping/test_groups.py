@@ -19,6 +19,7 @@ from emuchain.emulator.mapping import (
 )
 from emuchain.emulator.mapping.row import Boundaries
 from emuchain.emulator.network import Layer, Network
+from emuchain.emulator.number import precision_of
 
 from .networks import conv, fc, network
 
@@ -87,7 +88,7 @@ def between(found: Network, boundary: int) -> tuple[Stream, ...]:
 @pytest.mark.parametrize(("boundary", "inputs"), [(7, 24), (8, 18), (15, 18), (16, 12), (31, 6)])
 def test_inputs_go_on_up_to_the_last_output_of_their_group(boundary: int, inputs: int) -> None:
     assert between(grouped(32, 4), boundary) == (
-        Stream(DataPath.ACTIVATIONS, 1, inputs, 5, 6),
+        Stream(DataPath.ACTIVATIONS, 1, inputs, 5, 6, begin=24 - inputs),
         Stream(DataPath.PARTIAL_ACTIVATIONS, 2, boundary, 3, 4),
         Stream(DataPath.OUTPUT_ERRORS, 2, boundary, 3, 4),
         Stream(DataPath.INPUT_ERRORS, 1, inputs, 5, 6),
@@ -101,15 +102,16 @@ def test_a_depthwise_layer_swaps_a_channel_for_another() -> None:
         assert forward == [24 - boundary, boundary]
 
 
+@pytest.mark.parametrize("number", ["fp32", "bf16", "mxfp6", "int5@7"])
 @pytest.mark.parametrize("share", list(LinkShare))
 @pytest.mark.parametrize(("channels", "groups"), [(32, 4), (24, 24), (48, 24), (6, 3), (2, 2), (24, 8), (32, 1)])
-def test_a_link_takes_what_its_streams_take(channels: int, groups: int, share: LinkShare) -> None:
-    """At every boundary, in and between the steps in which a group's inputs end."""
-    found = grouped(channels, groups)
-    boundaries = Boundaries(found.layers, share)
+def test_a_link_takes_what_its_streams_take(channels: int, groups: int, share: LinkShare, number: str) -> None:
+    """At every boundary, in and between the steps in which a group's inputs end, also inside of blocks."""
+    found, precision = grouped(channels, groups), precision_of(number)
+    boundaries = Boundaries(found.layers, share, precision)
     layer, end = found.layers[1], channels if groups > 1 else 24
     for link in (Link(777, 5, share), Link(777, 5, share, header_bytes=11, packet_bytes=30)):
         taken = boundaries.sample_ps(link)
         for boundary in range(1, end):
             cut = Mapping(found, ((Slice(layer, 0, boundary),), (Slice(layer, boundary, end),)))
-            assert taken[20 + boundary] == sample_ps(link, streams(cut, 0, share))
+            assert taken[20 + boundary] == sample_ps(link, streams(cut, 0, share, precision))

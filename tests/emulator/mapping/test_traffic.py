@@ -20,7 +20,7 @@ TRAFFIC = network((16, 5, 6), conv(20, 3), conv(4, 2), conv(7), fc(9))
 def test_traffic_within_icp() -> None:
     """conv2 has 20 channels of 3x4 as input, 4 of 2x3 as output; the left device holds input channels 0 … 12."""
     assert on_link(TRAFFIC, (1, 0, 13), (1, 13, 20)) == (
-        Stream(DataPath.ACTIVATIONS, 1, 7, 3, 4),
+        Stream(DataPath.ACTIVATIONS, 1, 7, 3, 4, begin=13),
         Stream(DataPath.PARTIAL_ACTIVATIONS, 2, 4, 2, 3),
         Stream(DataPath.OUTPUT_ERRORS, 2, 4, 2, 3),
         Stream(DataPath.INPUT_ERRORS, 1, 7, 3, 4),
@@ -34,7 +34,7 @@ def test_traffic_within_icp_does_not_depend_on_where_the_layer_ends() -> None:
 
 def test_traffic_of_the_first_layer_has_no_input_errors() -> None:
     assert on_link(TRAFFIC, (0, 0, 1), (0, 1, 16)) == (
-        Stream(DataPath.ACTIVATIONS, 0, 15, 5, 6),
+        Stream(DataPath.ACTIVATIONS, 0, 15, 5, 6, begin=1),
         Stream(DataPath.PARTIAL_ACTIVATIONS, 1, 20, 3, 4),
         Stream(DataPath.OUTPUT_ERRORS, 1, 20, 3, 4),
     )

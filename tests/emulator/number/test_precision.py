@@ -22,22 +22,26 @@ def test_a_name_is_for_activations_weights_and_errors() -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    ("given", "text"),
     [
-        "fp32",
-        "q2.14",
-        {"format": "mxfp8", "master": "bf16"},
-        {"activations": "bf16", "errors": "fp8-e5m2"},
-        {"format": "mxfp4", "scale": "floor", "rounding": "stochastic"},
-        {"weights": "mxint8", "scale": "floor"},
-        {"format": "bf16", "rounding": {"weights": "stochastic", "errors": "away"}, "loss_scale": 1024},
+        ("fp32", "fp32"),
+        ("q2.14", "q2.14"),
+        ({"format": "mxfp8", "master": "bf16"}, "mxfp8 master=bf16"),
+        ({"activations": "bf16", "errors": "fp8-e5m2"}, "activations=bf16 errors=fp8-e5m2"),
+        ({"format": "mxfp4", "scale": "floor", "rounding": "zero"}, "mxfp4 scale=floor rounding=zero"),
+        ({"weights": "mxint8", "scale": "floor"}, "weights=mxint8 scale=floor"),
+        (
+            {"format": "bf16", "rounding": {"weights": "stochastic", "errors": "away"}, "loss_scale": 1024},
+            "bf16 rounding.weights=stochastic rounding.errors=away loss_scale=1024",
+        ),
+        ({"loss_scale": 2}, "fp32 loss_scale=2"),
     ],
 )
-def test_what_is_spelt_is_read_again(given: object) -> None:
+def test_what_is_spelt_is_read_again(given: object, text: str) -> None:
     precision = precision_of(given)
-    assert precision.spelt() == given
-    assert precision_of(precision.spelt()) == precision
-    assert settings_config({"precision": given}).model_dump()["precision"] == given
+    assert str(precision) == text
+    assert precision_of(text) == precision
+    assert settings_config({"precision": given}).model_dump()["precision"] == text
 
 
 def test_keys_of_the_table() -> None:
@@ -52,6 +56,7 @@ def test_flags_change_keys_of_a_file() -> None:
     assert joined("mxfp8", {"master": "bf16"}) == {"format": "mxfp8", "master": "bf16"}
     assert joined({"format": "mxfp8", "scale": "floor"}, {"scale": "up"}) == {"format": "mxfp8", "scale": "up"}
     assert joined("mxfp8", {"format": "bf16", "master": "bf16"}) == {"format": "bf16", "master": "bf16"}
+    assert joined("mxfp8 scale=floor", {"master": "bf16"}) == {"format": "mxfp8", "scale": "floor", "master": "bf16"}
     assert joined(None, {"master": "bf16"}) == {"master": "bf16"}
 
 
@@ -59,6 +64,9 @@ def test_flags_change_keys_of_a_file() -> None:
     ("given", "said"),
     [
         ("mxfp9", "known: fp32, bf16, fp16"),
+        ("", "known: fp32, bf16, fp16"),
+        ("bf16 fp16", "'bf16 fp16' has 'format' twice"),
+        ("rounding=even rounding.master=zero", "has 'rounding' twice"),
         (8, "should be a format such as 'bf16', or a table"),
         ({"wieghts": "bf16"}, "did you mean `weights`"),
         ({"weights": "bf17"}, "weights = 'bf17': known: fp32"),

@@ -11,7 +11,10 @@ import emuchain
 from emuchain.emulator.commands.cli import main
 from emuchain.emulator.mapping import OffChip, Slice, WeightBanks, slice_needs, stored_bytes, update_bytes
 from emuchain.emulator.network import load_network
+from emuchain.emulator.number import Storage
+from emuchain.kernels.number import FP32
 
+FOUR = Storage.all_in(FP32, 4)
 COPIES = {"sgd": 2, "nesterov": 3, "adam": 4, "adamw": 4}
 FC = next(layer for layer in load_network("vgg16").layers if layer.name == "fc7")
 CONV = next(layer for layer in load_network("vgg16").layers if layer.name == "conv4_1")
@@ -19,18 +22,18 @@ CONV = next(layer for layer in load_network("vgg16").layers if layer.name == "co
 
 @pytest.mark.parametrize("part", [Slice(FC, 0, 100), Slice(CONV, 3, 60)], ids=str)
 def test_each_array_takes_the_banks_of_the_weights(part: Slice) -> None:
-    two, four = WeightBanks.of(part), WeightBanks.of(part, 4)
+    two, four = WeightBanks.of(part), WeightBanks.of(part, FOUR)
     for channels in (0, 1, part.channels):
         assert four.of_channels(channels) == 2 * two.of_channels(channels)
         assert four.most_channels(part.channels, 2 * two.of_channels(channels)) == two.most_channels(
             part.channels, two.of_channels(channels)
         )
-    assert slice_needs(part, 3, 4).act_ram_banks == slice_needs(part, 3).act_ram_banks
+    assert slice_needs(part, 3, FOUR).act_ram_banks == slice_needs(part, 3).act_ram_banks
     off = OffChip(channels=5)
     weights = stored_bytes(part, off, 3) // 2
-    assert stored_bytes(part, off, 3, copies=4) == 4 * weights
+    assert stored_bytes(part, off, 3, FOUR) == 4 * weights
     assert update_bytes(part, off) == 0
-    assert update_bytes(part, off, 4) == 2 * 2 * weights
+    assert update_bytes(part, off, FOUR) == 2 * 2 * weights
 
 
 @pytest.mark.parametrize("optimizer", COPIES)

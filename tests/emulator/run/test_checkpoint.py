@@ -29,7 +29,7 @@ from emuchain.emulator.run import (
     train,
 )
 from emuchain.emulator.run.checkpoint_file import CheckpointReader
-from emuchain.kernels.optimizers import optimizers
+from emuchain.emulator.run.layer_states import kept_kinds
 from emuchain.launch import SingleProcess
 
 # All that a device keeps from one mini-batch to the next: weights, biases, scales and shifts with their velocities, and
@@ -101,6 +101,20 @@ RUNS: dict[str, Keys] = {
     "turns": {"schedule": "1f1b-so", "devices": 3, "engines": "turns"},
     "interleaved": {"schedule": "interleaved", "devices": 2, "engines": "turns", "transport": "hidden"},
     "2bw on engines of their own": {"schedule": "2bw", "devices": 3, "engines": "split", "transport": "stored"},
+    "narrow, by chance": {
+        "network": NORMALISED,
+        "schedule": "fpdeep",
+        "devices": 3,
+        "optimizer": "adam",
+        "precision": "mxfp8 master=bf16 states=q2.12 gradients=bf16 rounding=stochastic loss_scale=64",
+    },
+    "narrow, balanced": {
+        "cluster": "small",
+        "schedule": "sync",
+        "devices": 5,
+        "memory": "ignored",
+        "precision": "mxfp4 master=q2.10",
+    },
     "adam": {
         "network": NORMALISED,
         "schedule": "fpdeep",
@@ -196,8 +210,7 @@ def run(
         found.weights = weights
 
     reader = None if start is None else CheckpointReader(start)
-    kinds = ("value", *optimizers()[plan.config.optimizer].states)
-    leader = Leader(reader, None if target is None else WholeFile(target), {}, kinds)
+    leader = Leader(reader, None if target is None else WholeFile(target), {}, kept_kinds(plan.config))
     keeping = Keeping(start is not None, target is not None, same, bool(plan.faults.flips))
     checkpoints = RunCheckpoints(plan.network, ranks, keeping, leader)
     found.history = train(

@@ -48,6 +48,15 @@ def exact_block(values: list[float], grid: BlockGrid) -> list[Fraction]:
     return [exact_element(value / unit, grid.element) * unit for value in exact]
 
 
+def saturated(values: np.ndarray, grid: BlockGrid) -> int:
+    """How many numbers of a block would round to more than the largest element."""
+    largest = grid.element.largest
+    scale = floor_log2(Fraction(float(np.abs(values).max()))) - floor_log2(Fraction(largest))
+    unit = np.float32(2.0 ** (scale + (not grid.floor)))
+    wider = FloatGrid(grid.element.fraction_bits, grid.element.least_exponent, 2 * largest)
+    return int((np.abs(on_grid(np.ascontiguousarray(values) / unit, wider)) > largest).sum())
+
+
 @given(
     st.lists(NUMBERS, min_size=1, max_size=40),
     st.sampled_from(ELEMENTS),
@@ -107,6 +116,38 @@ def test_extremes() -> None:
     assert (on_blocks(tiny, BlockGrid(E4M3), axis=0) >= 0).all()
     huge = np.full(32, np.finfo(np.float32).max, np.float32)
     assert np.isfinite(on_blocks(huge, BlockGrid(E5M2), axis=0)).all()
+
+
+@pytest.mark.parametrize("floor", [True, False])
+@pytest.mark.parametrize("element", ELEMENTS)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_counts_and_results_in_place(element: FloatGrid, floor: bool, axis: int) -> None:
+    values = np.random.default_rng(3).normal(0, 1, (70, 70)).astype(np.float32)
+    values[:33] *= np.exp2(np.arange(70, dtype=np.float32))
+    values[40, 40], values[5, 60] = np.nan, 0
+    grid, counts = BlockGrid(element, 32, floor), np.array([3, 4])
+    rounded = on_blocks(values, grid, axis, counts=counts)
+    flushed = (values != 0) & (rounded == 0)
+    assert counts[1] == 4 + flushed.sum()
+    blocks = [line[begin : begin + 32] for line in (values if axis else values.T) for begin in (0, 32, 64)]
+    assert counts[0] == 3 + sum(saturated(block, grid) for block in blocks if np.isfinite(block).all())
+    assert counts[0] == 3 or floor
+    for out in (np.empty_like(values), values.copy()):
+        held = on_blocks(values if out[0, 0] != values[0, 0] else out, grid, axis, out=out)
+        assert held is out and same(out, rounded)
+
+
+def same(ours: np.ndarray, theirs: np.ndarray) -> bool:
+    return bool((ours.view(np.uint32) == theirs.view(np.uint32)).all())
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (7, 40), (3, 2500), (2, 3, 33)])
+@pytest.mark.parametrize("size", [1, 5, 32, 2048])
+def test_lines_of_any_length(shape: tuple[int, ...], size: int) -> None:
+    values = np.random.default_rng(4).normal(0, 1, shape).astype(np.float32)
+    along = on_blocks(values, BlockGrid(E2M1, size), axis=-1)
+    across = on_blocks(np.ascontiguousarray(values.reshape(-1, shape[-1]).T), BlockGrid(E2M1, size), axis=0)
+    assert same(along.reshape(-1, shape[-1]), np.ascontiguousarray(across.T))
 
 
 def test_other_roundings() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -121,6 +122,40 @@ def test_numbers_of_formats() -> None:
         assert len(np.unique(on_grid(patterns(), GRIDS[name])[~np.isnan(patterns())])) == count, name
     assert fixed_point(2, 14) == FloatGrid(15, 1, 2 - 2.0**-14)
     assert fixed_point(1, 7).spacing == 2**-7
+
+
+@pytest.mark.parametrize("rounding", Rounding)
+@pytest.mark.parametrize("name", GRIDS)
+def test_counts_and_results_in_place(name: str, rounding: Rounding) -> None:
+    grid, values = GRIDS[name], patterns()
+    words = np.full(values.shape, 0xFFFFFFFF, np.uint32) if rounding is Rounding.STOCHASTIC else None
+    counts = np.array([3, 4])
+    rounded = on_grid(values, grid, rounding, words, counts=counts)
+    exactly = Rounding.ZERO if rounding is Rounding.STOCHASTIC else rounding  # these words let no number go up
+    unlimited = exact(values, dataclasses.replace(grid, largest=2.0**127 * (2 - 2.0**-grid.fraction_bits)), exactly)
+    over = np.isfinite(values) & (np.abs(unlimited.astype(np.float64)) > grid.largest)
+    assert (counts == [3 + over.sum(), 4 + ((values != 0) & (rounded == 0)).sum()]).all()
+    for out in (np.empty_like(values), values.copy()):
+        is_same = on_grid(values if out[0] != values[0] else out, grid, rounding, words, out=out)
+        assert is_same is out and same_bits(out, rounded)
+
+
+def test_what_is_no_place_for_results() -> None:
+    values = np.ones((4, 4), np.float32)
+    for out in (
+        np.ones((4, 5), np.float32),
+        np.ones((4, 4), np.float32).T[:, ::2],
+        np.ones((4, 8), np.float32)[:, ::2],
+    ):
+        with pytest.raises(ValueError):
+            on_grid(values, E4M3, out=out)
+    with pytest.raises(ValueError, match="counts must be two numbers"):
+        on_grid(values, E4M3, counts=np.zeros(3, np.int64))
+
+
+def test_a_grid_that_no_rounding_takes() -> None:
+    with pytest.raises(ValueError, match="`least_exponent` should be -126, or above -120"):
+        on_grid(np.ones(1, np.float32), FloatGrid(7, -123, 1.0), Rounding.ZERO)
 
 
 @given(

@@ -1,0 +1,44 @@
+"""What boards store of a run, in which formats."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ...kernels.number import FP32, Count, NumberFormat
+
+
+@dataclasses.dataclass(frozen=True)
+class Storage:
+    """The formats of a board's memories: of maps, of sums, and of each array that a parameter takes.
+
+    Of a weight's `arrays`, engines read the first; the second is its gradient; then come a master copy, if updates
+    change one, and what they remember. A bias, and what an SFU learns, take `bias_arrays`, in the format of sums.
+    """
+
+    activations: NumberFormat = FP32
+    errors: NumberFormat = FP32
+    sums: NumberFormat = FP32
+    arrays: tuple[NumberFormat, ...] = (FP32, FP32)
+    bias_arrays: int = 2
+
+    @classmethod
+    def all_in(cls, number: NumberFormat, copies: int = 2) -> Storage:
+        """Return the storage of values that are all in one format, a parameter in `copies` arrays."""
+        return cls(number, number, number, (number,) * copies, copies)
+
+    @property
+    def weights(self) -> NumberFormat:
+        """The format of the weights that engines read, and that travel."""
+        return self.arrays[0]
+
+    @property
+    def gradients(self) -> NumberFormat:
+        """The format of the sums of their gradients."""
+        return self.arrays[1]
+
+    def weight_bytes(self, count: Count) -> Count:
+        """Return the bytes of a number of weights, with all that is kept of them."""
+        first, *others = (number.bytes_of(count) for number in self.arrays)
+        for size in others:
+            first = first + size
+        return first

@@ -1,0 +1,131 @@
+"""One run in several formats of numbers: what each costs in accuracy, and what it saves in time, bytes and memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...launch import SingleProcess
+from ..common import InputError
+from ..number import Precision
+from ..plan import Plan, plan_run
+from ..run import EpochResult, Results, Training
+from ..view import new_figure, save_figure
+
+if TYPE_CHECKING:
+    from ..config import Config
+
+_MEMORIES = ("lpram_bytes", "lgb_bytes", "act_ram_bytes", "bpram_bytes", "bgb_bytes", "off_chip_bytes")
+_WITHIN = 0.01
+"""By how much less of the test samples a format may classify correctly and still be said to hold."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FormatOutcome:
+    """What a run in some formats gave: accuracies and virtual times by epoch, and what its boards and links had to do.
+
+    Bytes of links are those of a sample, over all links, and on the fullest direction of one; those of memory are over
+    all boards. `failure` is why the run ended early, where it did; the others are then those of the epochs before.
+    """
+
+    precision: Precision
+    accuracies: tuple[float, ...]
+    times_ps: tuple[int, ...]
+    images_per_s: float
+    link_bytes: float
+    fullest_bytes: float
+    memory_bytes: int
+    failure: str | None = None
+
+    @property
+    def accuracy(self) -> float:
+        """Share of test samples that are classified correctly in the end; NaN before the first epoch's end."""
+        return self.accuracies[-1] if self.accuracies else float("nan")
+
+    @property
+    def bits(self) -> int:
+        """Bits of activations, weights and errors together."""
+        precision = self.precision
+        return precision.activations.bits + precision.weights.bits + precision.errors.bits
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {**dataclasses.asdict(self), "precision": str(self.precision), "accuracy": self.accuracy}
+
+
+def train_formats(
+    config: Config, precisions: Sequence[Precision], note: Callable[[str], None] = lambda _: None
+) -> list[FormatOutcome]:
+    """Train the run of a configuration in this process, once in each of some precisions; return their outcomes.
+
+    `note` is called with a line after each epoch.
+
+    Raises:
+        InputError: something in the configuration is invalid; a run that diverges is an outcome.
+    """
+    plans = [plan_run(config.model_copy(update={"precision": precision})) for precision in precisions]
+    return [_trained(plan, precision, note) for plan, precision in zip(plans, precisions, strict=True)]
+
+
+def _trained(plan: Plan, precision: Precision, note: Callable[[str], None]) -> FormatOutcome:
+    failure = None
+    accuracies, times_ps = list[float](), list[int]()
+
+    def on_epoch(result: EpochResult, *_: object) -> None:
+        accuracies.append(result.test.accuracy)
+        times_ps.append(result.virtual_time_ps)
+        note(
+            f"{precision}: epoch {len(accuracies)} of {plan.config.epochs}, test accuracy {100 * accuracies[-1]:.2f} %"
+        )
+
+    with Training(plan, SingleProcess(), None) as training:
+        training.lead()
+        try:
+            training.run(lambda _: None, on_epoch, lambda _: None)
+        except InputError as error:
+            if "diverged" not in str(error):
+                raise
+            failure = str(error)
+        results, trained = training.recorder.results({}), len(accuracies) * training.data.n_train
+    return FormatOutcome(
+        precision, tuple(accuracies), tuple(times_ps), results.images_per_s, *_bytes(results, trained), failure
+    )
+
+
+def _bytes(results: Results, samples: int) -> tuple[float, float, int]:
+    """Return the bytes of a sample over all links, and on the fullest direction of one, and the bytes in memory."""
+    by_direction = [
+        sum(float(results.links[name][place]) for name in results.links if name.startswith("path"))
+        for place in range(len(results.links.get("sender", ())))
+    ]
+    memory = sum(int(np.sum(results.devices[name])) for name in _MEMORIES if name in results.devices)
+    if not samples:
+        return 0.0, 0.0, memory
+    return sum(by_direction) / samples, max(by_direction, default=0.0) / samples, memory
+
+
+def narrowest(outcomes: Sequence[FormatOutcome]) -> FormatOutcome | None:
+    """Return the outcome of fewest bits that is within a point of the first one's accuracy; None if only that is."""
+    first, *others = outcomes
+    holding = [
+        outcome for outcome in others if outcome.failure is None and outcome.accuracy >= first.accuracy - _WITHIN
+    ]
+    return min(holding, key=lambda outcome: (outcome.bits, -outcome.accuracy), default=None)
+
+
+def draw_formats(outcomes: Sequence[FormatOutcome], title: str, picture: Any) -> None:
+    """Draw the test accuracy of each format over virtual time, epoch by epoch."""
+    figure = new_figure(8, 5, "--plot")
+    axes = figure.subplots()
+    for outcome in outcomes:
+        times_ms = [time_ps / 1e9 for time_ps in outcome.times_ps]
+        axes.plot(times_ms, [100 * share for share in outcome.accuracies], "o-", label=str(outcome.precision))
+    axes.set_xlabel("virtual time / ms")
+    axes.set_ylabel("test accuracy / %")
+    axes.set_title(title)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    save_figure(figure, picture, "--plot")

@@ -1,0 +1,119 @@
+"""Loops over blocks, in vectors: the largest magnitudes, scales of these, and numbers rounded under their scale.
+
+A chunk of memory at a time, which stays in the nearest cache.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..jit import compiled
+from .element import BY_COUNT, BY_SUM, MAGNITUDE, by_count, by_cut, by_sum, scale_of, scaled, unscaled
+from .loops import copy, in_wide_vectors
+from .philox import MOST_EXTRA
+from .source import CHUNK, ROOM, thresholds
+
+
+@compiled
+def round_lines(
+    values: Any, results: Any, stays: Any, blocks: Any, limits: Any, source: Any, words: Any, numbers: Any, counts: Any
+) -> None:
+    """Round blocks whose elements lie side by side, in lines of `blocks.length`."""
+    room = max(CHUNK, min(blocks.size, blocks.length))
+    held, scales = np.empty(room + MOST_EXTRA, np.uint32), np.empty(room, np.uint32)
+    held.fill(np.uint32(limits.threshold))
+    lines = max(room // blocks.length, 1) * blocks.length
+    taken = lines if blocks.length <= room else room // blocks.size * blocks.size  # whole lines, or whole blocks
+    for row in range(0, values.size, source.row):
+        for line in range(row, row + source.row, lines):
+            line_end = min(line + lines, row + source.row)
+            for begin in range(line, line_end, taken):
+                end = min(begin + taken, line_end)
+                _find_lines(values[begin:end], scales, blocks, limits)
+                first = thresholds(begin, end - begin, source, words, numbers, held)
+                if not stays:  # LLVM makes no vectors where one array may be another, so all else is done in place
+                    copy(values[begin:end], results[begin:end])
+                _round_scaled(results[begin:end], scales, held[first:], blocks, limits, counts)
+
+
+@compiled
+def round_columns(
+    values: Any, results: Any, stays: Any, blocks: Any, limits: Any, source: Any, words: Any, numbers: Any, counts: Any
+) -> None:
+    """Round blocks whose elements are `blocks.apart` from each other: as many blocks lie side by side."""
+    held, scales = np.empty(ROOM, np.uint32), np.empty(CHUNK, np.uint32)
+    held.fill(np.uint32(limits.threshold))
+    for outer in range(0, values.size, blocks.length * blocks.apart):
+        for top in range(0, blocks.length, blocks.size):
+            height = min(blocks.size, blocks.length - top)
+            for column in range(0, blocks.apart, CHUNK):
+                width, corner = min(CHUNK, blocks.apart - column), outer + top * blocks.apart + column
+                _find_columns(values[corner:], scales[:width], height, blocks, limits)
+                for line in range(height):
+                    begin = corner + line * blocks.apart
+                    end = begin + width
+                    first = thresholds(begin, width, source, words, numbers, held)
+                    if not stays:
+                        copy(values[begin:end], results[begin:end])
+                    _round_scaled(results[begin:end], scales, held[first:], blocks, limits, counts)
+
+
+@compiled
+def _find_lines(values: Any, scales: Any, blocks: Any, limits: Any) -> None:
+    """Write the scale of each element, for whole blocks."""
+    for line in range(0, values.size, blocks.length):
+        line_end = min(line + blocks.length, values.size)
+        for begin in range(line, line_end, blocks.size):
+            end, largest = min(begin + blocks.size, line_end), np.uint32(0)
+            one, mine = values[begin:end], scales[begin:end]
+            for place in range(one.size):
+                largest = np.uint32(max(largest, np.uint32(one[place] & np.uint32(MAGNITUDE))))
+            scale = scale_of(largest, np.uint32(limits.largest), blocks.rises)
+            for place in range(mine.size):
+                mine[place] = scale
+
+
+@compiled
+def _find_columns(values: Any, scales: Any, height: Any, blocks: Any, limits: Any) -> None:
+    """Write the scales of blocks side by side, each of `height` elements."""
+    in_wide_vectors()
+    scales.fill(np.uint32(0))
+    for line in range(height):
+        one = values[line * blocks.apart :]
+        for place in range(scales.size):
+            scales[place] = max(scales[place], np.uint32(one[place] & np.uint32(MAGNITUDE)))
+    for place in range(scales.size):
+        scales[place] = scale_of(scales[place], np.uint32(limits.largest), blocks.rises)
+
+
+@compiled
+def _round_scaled(kept: Any, scales: Any, drawn: Any, blocks: Any, limits: Any, counts: Any) -> None:
+    """Round the bits of numbers in place under their scales, by their thresholds; add to both counts."""
+    in_wide_vectors()
+    cut, least, is_even = np.uint32(limits.cut), np.uint32(limits.least), np.uint32(limits.is_even)
+    largest, most_held = np.uint32(limits.largest), np.uint32(blocks.largest)
+    over = flushed = np.uint32(0)
+    if limits.way == BY_SUM:
+        for place in range(kept.size):
+            bits, scale = kept[place], scales[place]
+            part, is_over, _ = by_sum(scaled(bits, scale), cut, least, largest, largest)
+            kept[place], is_above, is_flushed = unscaled(part, scale, most_held, bits)
+            over, flushed = np.uint32(over + np.uint32(is_over | is_above)), np.uint32(flushed + np.uint32(is_flushed))
+    elif limits.way == BY_COUNT:
+        for place in range(kept.size):
+            bits, scale = kept[place], scales[place]
+            part, is_over, _ = by_count(
+                scaled(bits, scale), drawn[place], cut, least, largest, largest, largest, is_even
+            )
+            kept[place], is_above, is_flushed = unscaled(part, scale, most_held, bits)
+            over, flushed = np.uint32(over + np.uint32(is_over | is_above)), np.uint32(flushed + np.uint32(is_flushed))
+    else:
+        for place in range(kept.size):
+            bits, scale = kept[place], scales[place]
+            part, is_over, _ = by_cut(scaled(bits, scale), drawn[place], cut, largest, largest, largest, is_even)
+            kept[place], is_above, is_flushed = unscaled(part, scale, most_held, bits)
+            over, flushed = np.uint32(over + np.uint32(is_over | is_above)), np.uint32(flushed + np.uint32(is_flushed))
+    counts[0] += over
+    counts[1] += flushed
