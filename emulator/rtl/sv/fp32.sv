@@ -54,13 +54,13 @@ package fp32;
         addend_is_leftmost = a_is_zero || b_is_zero || distance <= 0;
         addend_shift = addend_is_leftmost ? 7'd0 : distance > 76 ? 7'd76 : distance[6:0];
         exponent = addend_is_leftmost ? c_exponent : a_exponent + b_exponent - 10'd100;
-        multiplied = {product, c_significand, addend_shift, exponent, product_is_negative, s[31], special, special_result};
+        multiplied = {c_significand, addend_shift, exponent, product_is_negative, s[31], special, special_result, product};
     endfunction
 
     // ---- Align the addend; add it, or subtract it from the product. Bits that fell out borrow one from a difference, and
-    // stay sticky below it.
+    // stay sticky below it. Narrow products need a narrower window: of its last `cut` bits, which stay 0, bits fall out, too.
 
-    function automatic logic [ADDED-1:0] added(input logic [MULTIPLIED-1:0] from);
+    function automatic logic [ADDED-1:0] added(input logic [MULTIPLIED-1:0] from, input logic [5:0] cut);
         /* verilator no_inline_task */
         logic [47:0] product;
         logic [23:0] c_significand;
@@ -68,15 +68,16 @@ package fp32;
         logic [9:0] exponent;
         logic product_is_negative, c_is_negative, special;
         logic [31:0] special_result;
-        logic [75:0] addend, sum;
+        logic [75:0] whole, addend, sum;
         logic [23:0] fallen_out;
         logic sticky, sum_is_negative;
         logic [76:0] difference;
 
-        {product, c_significand, addend_shift, exponent, product_is_negative, c_is_negative, special, special_result} = from;
-        {addend, fallen_out} = {c_significand, 76'd0} >> addend_shift;
-        sticky = fallen_out != 24'd0;
-        difference = {27'd0, product, 2'b0} - {1'b0, addend} - {76'd0, sticky};
+        {c_significand, addend_shift, exponent, product_is_negative, c_is_negative, special, special_result, product} = from;
+        {whole, fallen_out} = {c_significand, 76'd0} >> addend_shift;
+        addend = (whole >> cut) << cut;
+        sticky = fallen_out != 24'd0 || addend != whole;
+        difference = {27'd0, product, 2'b0} - {1'b0, addend} - ({76'd0, sticky} << cut);
         if (product_is_negative == c_is_negative) begin
             sum = {26'd0, product, 2'b0} + addend;
             sum_is_negative = product_is_negative;
@@ -87,7 +88,7 @@ package fp32;
             sum = difference[75:0];
             sum_is_negative = product_is_negative && (difference != 77'd0);  // x - x is +0
         end
-        added = {sum, exponent, sum_is_negative, sticky, special, special_result};
+        added = {exponent, sum_is_negative, sticky, special, special_result, sum};
     endfunction
 
     // ---- How many zeros stand before the first one; 75 or 76 of a zero. Each step keeps that half of what the step before
@@ -126,7 +127,7 @@ package fp32;
         logic [31:0] special_result;
         logic [6:0] zeros, shift;
 
-        {sum, exponent, sum_is_negative, sticky, special, special_result} = from;
+        {exponent, sum_is_negative, sticky, special, special_result, sum} = from;
         zeros = leading_zeros(sum);
         shift = {3'd0, zeros} < exponent ? zeros : exponent[6:0] - 7'd1;
         moved = sum << shift;
@@ -154,9 +155,11 @@ package fp32;
 
     // ---- All stages at once: a * b + c.
 
-    function automatic logic [31:0] fused(input logic [31:0] a, input logic [31:0] b, input logic [31:0] c);
+    function automatic logic [31:0] fused(
+        input logic [31:0] a, input logic [31:0] b, input logic [31:0] c, input logic [5:0] cut
+    );
         /* verilator no_inline_task */
-        fused = rounded(normalised(added(multiplied(a, b, c))));
+        fused = rounded(normalised(added(multiplied(a, b, c), cut)));
     endfunction
 
 endpackage

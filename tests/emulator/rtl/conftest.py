@@ -7,7 +7,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from emuchain.emulator.common import InputError
 from emuchain.emulator.rtl import find_yosys
@@ -16,6 +18,10 @@ HERE = Path(__file__).resolve().parent
 SOURCES = HERE.parents[2] / "emulator" / "rtl" / "sv"
 
 Build = Callable[[Path, Path], Path]
+
+Records = NDArray[np.uint32]
+Stream = Callable[[Records], Records]
+BuildStream = Callable[[str], Stream]
 
 
 def program(*names: str) -> str | None:
@@ -83,3 +89,30 @@ def build(verilator: str) -> Build:
 def arithmetic(build: Build, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program of `arithmetic.cpp`, of the modules as they are."""
     return build(SOURCES, tmp_path_factory.mktemp("arithmetic"))
+
+
+@pytest.fixture(scope="session")
+def build_stream(verilator: str, tmp_path_factory: pytest.TempPathFactory) -> BuildStream:
+    """Builds the text of a module `stream` with ports `clk`, `in` and `out` of words; returns what sends records.
+
+    Records are arrays of (clocks, words); what comes out of a clock is what the module has before the clock's edge.
+    """
+
+    def make(text: str) -> Stream:
+        folder = tmp_path_factory.mktemp("stream")
+        (folder / "stream.sv").write_text(text, encoding="utf-8")
+        arguments = "--cc --exe --build -j 2 -O3 --quiet -Wno-fatal --output-split 0 -CFLAGS -O1".split()
+        arguments += ["--prefix", "Vstream"]
+        arguments += ["--top-module", "stream", "-y", str(SOURCES), "--Mdir", str(folder / "built")]
+        files = [str(SOURCES / "fp32.sv"), str(folder / "stream.sv"), str(HERE / "stream.cpp")]
+        done = subprocess.run([verilator, *arguments, *files], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr or done.stdout
+
+        def send(records: Records) -> Records:
+            sent = np.ascontiguousarray(records, np.uint32)
+            came = subprocess.run([folder / "built" / "Vstream"], input=sent.tobytes(), capture_output=True, check=True)
+            return np.frombuffer(came.stdout, np.uint32).reshape(len(sent), -1)
+
+        return send
+
+    return make

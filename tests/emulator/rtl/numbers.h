@@ -106,3 +106,28 @@ inline Triple drawn_triple(Draw &draw) {
         }
     }
 }
+
+// A format whose values are fp32 numbers of `significand` bits; OCP's codes of 8 bits have `fraction` ones behind the
+// leading one, and `bias`.
+struct Format {
+    const char *name;
+    int significand;
+    bool subnormal;  // some are fp32's subnormal numbers
+    int fraction = 0, bias = 0;
+
+    // The number without its low bits.
+    uint32_t cut(uint32_t bits) const {
+        if (std::isnan(number_of(bits))) return QUIET_NAN;
+        if (!subnormal && (bits & 0x7f800000) == 0) return bits & 0x80000000;
+        return bits & (0xffffffffu << (24 - significand));
+    }
+
+    // The value of a code of 8 bits; E5M2 has infinities.
+    uint32_t value(int code) const {
+        int part = code & ((1 << fraction) - 1), exponent = (code & 0x7f) >> fraction, most = 0x7f >> fraction;
+        float magnitude = std::ldexp(exponent ? part + (1 << fraction) : part, (exponent ? exponent : 1) - bias - fraction);
+        if (fraction == 2 && exponent == most) magnitude = part ? NAN : INFINITY;
+        if (fraction == 3 && (code & 0x7f) == 0x7f) magnitude = NAN;
+        return canonical(code & 0x80 ? -magnitude : magnitude);
+    }
+};

@@ -12,7 +12,8 @@ SOURCES = Path(__file__).resolve().parents[3] / "emulator" / "rtl" / "sv"
 MUTATIONS = {
     "no sticky bit of the addend": ("(moved[50:0] != 51'd0) || sticky", "moved[50:0] != 51'd0"),
     "no sticky bit of the sum": ("(moved[50:0] != 51'd0) || sticky", "sticky"),
-    "no borrow of what fell out": ("- {76'd0, sticky}", ""),
+    "no borrow of what fell out": ("- ({76'd0, sticky} << cut)", ""),
+    "no sticky bit of what a narrow window cuts": ("|| addend != whole", ""),
     "ties away from zero": ("half && (rest || fraction[0])", "half"),
     "normalised below the smallest exponent": ("{3'd0, zeros} < exponent ?", "1'b1 ?"),
     "x - x is -0": ("product_is_negative && (difference != 77'd0)", "product_is_negative"),

@@ -4,12 +4,15 @@ import json
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from emuchain.emulator.common import InputError
 from emuchain.emulator.rtl import SOURCES, find_yosys, sources
 from emuchain.emulator.rtl.resources import all_cells, resources_of
 from emuchain.emulator.rtl.yosys import for_yosys, module_name, modules_of, synthesise
+
+from .conftest import BuildStream
 
 STAT = r"""
 {
@@ -128,6 +131,76 @@ def test_a_multiply_add_takes_two_dsps(yosys: str, tmp_path: Path) -> None:
     assert (wire.dsp, wire.ff, wire.bram_banks) == (2, 0, 0)
     assert (piped.dsp, piped.bram_banks) == (2, 0)
     assert piped.ff > 100
+
+
+FACTORS = {
+    "fp32": ("fp32_fma", {}, 2),
+    "bf16": ("fp32_fma", {"SIGNIFICAND": 8}, 1),
+    "E4M3": ("fp32_fma", {"SIGNIFICAND": 4, "SUBNORMAL": 0}, 0),
+    "int8": ("int32_fma", {"WIDTH": 8}, 1),
+}
+"""Multiply-adds by the format of their factors, with their DSPs."""
+
+
+NUMBERS = """module stream (input logic clk, input logic [159:0] in, output logic [479:0] out);
+    fp32_fma #(.LATENCY(0), .SIGNIFICAND(8)) bf16 (.clk, .a(in[31:0]), .b(in[63:32]), .c(in[95:64]), .y(out[31:0]));
+    fp32_fma #(.LATENCY(4), .SIGNIFICAND(4), .SUBNORMAL(0)) e4m3 (
+        .clk, .a(in[31:0]), .b(in[63:32]), .c(in[95:64]), .y(out[63:32])
+    );
+    int32_fma int8 (.clk, .a(in[7:0]), .b(in[39:32]), .c(in[95:64]), .y(out[95:64]));
+    quantise #(.ROUNDING(3)) by_chance (.x(in[31:0]), .word(in[63:32]), .exponent(9'd0), .y(out[127:96]));
+    quantise #(
+        .FRACTION_BITS(7), .LEAST_EXPONENT(-126), .LARGEST(32'h7f7f_0000), .OVERFLOWS(1)
+    ) upper_half (
+        .x(in[31:0]), .word(32'd0), .exponent(9'd0), .y(out[159:128])
+    );
+    quantise_blocks #(
+        .VALUES(5), .SIZE(4), .FRACTION_BITS(6), .LEAST_EXPONENT(0), .LARGEST(32'h3ffe_0000), .LATENCY(2)
+    ) mxint8 (
+        .clk, .x(in), .words(in), .y(out[319:160]), .scales(out[335:320])
+    );
+    logic [1:0] state;
+    philox draw (
+        .clk, .reset(1'b0), .start(in[0]), .counter(in[127:0]), .key(in[159:96]), .ready(state[0]), .done(state[1]),
+        .words(out[479:352])
+    );
+    assign out[351:336] = 16'(state);
+endmodule
+"""
+"""Modules of number formats side by side."""
+
+
+@pytest.mark.slow
+def test_it_reads_as_verilator_does(yosys: str, build_stream: BuildStream, tmp_path: Path) -> None:
+    """What it makes of the modules, before it maps them to cells, gives the same bits; first clocks are left out."""
+    names = ("fp32", "registers", "fp32_fma", "int32_fma", "quantise", "block_scale", "quantise_blocks", "philox")
+    for name in names:
+        text = for_yosys((SOURCES / f"{name}.sv").read_text(encoding="utf-8"))
+        (tmp_path / f"{name}.sv").write_text(text, encoding="utf-8")
+    (tmp_path / "stream.sv").write_text(NUMBERS, encoding="utf-8")
+    files = " ".join(f"{name}.sv" for name in (*names, "stream"))
+    commands = f"read_verilog -sv {files}; hierarchy -top stream; proc; flatten; opt; write_verilog -noattr read.v"
+    subprocess.run([yosys, "-q", "-p", commands], cwd=tmp_path, capture_output=True, check=True)
+    draw = np.random.default_rng(5)
+    records = draw.integers(0, 1 << 32, (20_000, 5), np.uint32)
+    near = draw.integers(0, 1 << 32, (20_000, 5), np.uint32) & np.uint32(0x83FFFFFF)
+    records[::2] = (near + (draw.integers(0, 63, (20_000, 1), np.uint32) << np.uint32(25)))[::2]
+    texts = NUMBERS, (tmp_path / "read.v").read_text(encoding="utf-8")
+    by_verilator, by_yosys = (build_stream(text)(records)[20:] for text in texts)
+    assert (by_verilator == by_yosys).all(axis=0).all()
+
+
+@pytest.mark.slow
+def test_narrow_factors_take_fewer_dsps(yosys: str, tmp_path: Path) -> None:
+    """The addend is wide in all of them, so LUTs shrink less; a DSP has the adder of integers in it."""
+    files = [SOURCES / f"{name}.sv" for name in ("fp32", "registers", "fp32_fma", "int32_fma")]
+    built = {
+        name: resources_of(all_cells(synthesise(yosys, top, files, parameters, tmp_path, flat=True), f"\\{top}"))
+        for name, (top, parameters, _) in FACTORS.items()
+    }
+    assert {name: taken.dsp for name, taken in built.items()} == {name: dsps for name, (_, _, dsps) in FACTORS.items()}
+    assert built["fp32"].lut > built["bf16"].lut > built["E4M3"].lut > built["int8"].lut == 0
+    assert not any(taken.bram_banks for taken in built.values())
 
 
 def test_what_yosys_does_not_take_is_one_line(yosys: str, tmp_path: Path) -> None:
