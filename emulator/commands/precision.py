@@ -64,7 +64,7 @@ def precision(
     with picture_file(plot, "--plot") as picture:
         outcomes = train_formats(config, chosen, lambda line: None if config.progress == "none" else tell(line))
         if picture is not None:
-            draw_formats(outcomes, f"{config.network}, {config.batch} samples a mini-batch", picture)
+            draw_formats(outcomes, f"{pathlib.Path(config.network).stem}, {config.batch} samples a mini-batch", picture)
     if as_json:
         print(json.dumps({"formats": [outcome.to_dict() for outcome in outcomes]}, indent=2))
     else:
@@ -103,7 +103,7 @@ def _print(outcomes: list[FormatOutcome]) -> None:
         for outcome in outcomes
     ]
     columns = ["precision", "accuracy", "points", "time", "images/s", "MB/sample", "fullest kB", "memory MiB"]
-    table("Formats", columns, rows, names=("precision",))
+    table("Formats", columns, rows, left=("precision",))
 
 
 def _percent(share: float) -> str:
