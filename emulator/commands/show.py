@@ -8,6 +8,7 @@ import numpy as np
 
 from ..common import format_time_ps, number, percent, plural
 from ..config import Config
+from ..number import KINDS
 from ..run import Results, Usage, read_results
 from ..view import (
     Line,
@@ -23,6 +24,7 @@ from ..view import (
     outcome_line,
     print_answer,
     resource_rows,
+    rounding_rows,
     say,
     table,
 )
@@ -46,6 +48,8 @@ def show_results(file: str, full: bool) -> None:
         resource_rows(results.resources, results.virtual_time_ps)
     if results.exchange:
         exchange_rows(results.exchange, results.history["virtual_time_ps"])
+    if results.rounding and results.epochs:
+        rounding_rows(results.rounding, KINDS)
     if results.weights:
         _weights(results)
     print()

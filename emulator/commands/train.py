@@ -12,6 +12,7 @@ from typing import Any
 from ...launch import Ranks
 from ..common import InputError, NamedFiles, an, format_time_ps, number, plural
 from ..config import RUN_ONLY_KEYS, Config, blaming, load_config, name_files
+from ..number import KINDS
 from ..plan import ChainPlan, PairPlan, idle_settings, long_work, plan_run
 from ..run import (
     Cause,
@@ -28,6 +29,7 @@ from ..run import (
     history_table,
     resource_table,
     resumed,
+    rounding_table,
     steady_state,
 )
 from ..view import (
@@ -54,6 +56,7 @@ from ..view import (
     print_answer,
     rate_line,
     resource_rows,
+    rounding_rows,
     stage_lines,
     time_cost_line,
     weights_line,
@@ -259,6 +262,9 @@ class _ChainShown(_Shown):
         exchange = exchange_table(self.history, self._chain.nodes)
         if exchange:
             exchange_rows(exchange, history_table(self.history)["virtual_time_ps"])
+        rounding = rounding_table(self.history)
+        if rounding:
+            rounding_rows(rounding, KINDS)
 
     def costs(self, ranks: Ranks) -> list[Line]:
         """See `_Shown`: in time, and in accuracy where bits flip, for which it trains once more."""

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from ...kernels import Arena
 from ...kernels.conv import convolution
 from ..mapping import Cut, Slice, inputs_before
-from ..number import Precision
 from ..schedule import SampleSpan
-from .formats import ParameterFormats, WeightFormats
+from .formats import MapFormats, ParameterFormats, WeightFormats
 from .memories import ActRam, Arrays, Parameter, Versions, initial_weights
 from .rules import Rule
 from .slice_numerics import Data, Lengths, SliceNumerics
@@ -32,7 +31,8 @@ class ConvSlice(SliceNumerics):
         start: Literal["he", "xavier"],
         seed: int,
         arena: Arena,
-        precision: Precision | None = None,
+        formats: MapFormats | None = None,
+        kept: NDArray[np.bool_] | None = None,
     ) -> None:
         super().__init__(part, seed, arena)
         layer = part.layer
@@ -40,8 +40,8 @@ class ConvSlice(SliceNumerics):
         self._convolution = convolution(len(inputs), outputs, layer.input[1:], *layer.window)
         weights = initial_weights(layer, start, seed, part.weight_inputs, part.out_channels)
         pack, unpack = self._convolution.pack, self._convolution.unpack
-        formats = None if precision is None else ParameterFormats(WeightFormats(precision, seed, part), pack, unpack)
-        self._weight = Parameter(pack(weights), arena, formats)
+        own = None if formats is None else ParameterFormats(WeightFormats(formats, part, kept), pack, unpack)
+        self._weight = Parameter(pack(weights), arena, own)
         # Inputs that are needed again arrive whole; otherwise each slice passes on what those after it need.
         self._begin = inputs.start if layer.reads_again else 0
         self._passed = inputs_before(layer, part.end) - inputs.start
@@ -210,14 +210,20 @@ class ConvSlice(SliceNumerics):
 
 
 def numerics_of(
-    part: Slice, start: Literal["he", "xavier"], seed: int, arena: Arena, precision: Precision | None = None
+    part: Slice,
+    start: Literal["he", "xavier"],
+    seed: int,
+    arena: Arena,
+    formats: MapFormats | None = None,
+    kept: NDArray[np.bool_] | None = None,
 ) -> SliceNumerics:
     """Return the numerics of a slice; `start` is the rule for the first weights of all but recurrent layers.
 
-    Without `precision`, all numbers are in fp32; those of recurrent layers always are.
+    Without `formats`, all numbers are in fp32; those of recurrent layers always are. `kept` are the channels whose
+    weights are stored with the slice; None: all.
     """
     if part.layer.operation.recurs:
         from .recurrent_slice import RecurrentSlice  # its kernels are loaded by runs that need them
 
         return RecurrentSlice(part, seed, arena)
-    return ConvSlice(part, start, seed, arena, precision)
+    return ConvSlice(part, start, seed, arena, formats, kept)

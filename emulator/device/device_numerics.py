@@ -264,11 +264,17 @@ class DeviceNumerics:
             of_block.begin_epoch()
 
     def counts(self) -> dict[str, int]:
-        """Return what the device counts besides its clock, as JSON has it: here nothing."""
-        return {}
+        """Return what the device counts besides its clock, as JSON has it: what it has rounded."""
+        return {} if self._formats is None else self._formats.tally.counts()
 
     def restore_counts(self, state: Mapping[str, int]) -> None:
         """Restore what `counts` returned."""
+        if self._formats is not None:
+            self._formats.tally.restore(state)
+
+    def take_rounded(self) -> dict[str, int]:
+        """Return what has been rounded since the last call, by name; nothing in single precision."""
+        return {} if self._formats is None else self._formats.tally.take()
 
     @property
     def learnt(self) -> list[Learnt]:

@@ -98,8 +98,10 @@ class HurtNumerics(DeviceNumerics):
 
     def counts(self) -> dict[str, int]:
         """See `DeviceNumerics`."""
-        return dict(self._seen)
+        return {**super().counts(), **self._seen}
 
     def restore_counts(self, state: Mapping[str, int]) -> None:
         """See `DeviceNumerics`."""
-        self._seen = collections.Counter(state)
+        super().restore_counts(state)
+        rounded = super().counts().keys()
+        self._seen = collections.Counter({name: count for name, count in state.items() if name not in rounded})

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from ...kernels import Arena
 from ..mapping import BalancedParameters
 from ..network import Layer
-from ..number import Precision
 from ..schedule import SpanStore
-from .formats import ParameterFormats, WeightFormats
+from .formats import MapFormats, ParameterFormats, WeightFormats
 from .rules import Rule
 
 
@@ -142,6 +141,7 @@ class Parameter:
         if not self.states:
             self.states = {name: zeros_like(value, self._arena) for name in rule.states}
         trained = value if self._master is None else self._master
+        before = None if self.formats is None else trained.copy()
         if self.formats is not None:
             rule, samples = self._mean(rule, samples), 1 if self.formats.rounds("gradients") else samples
         rule.update(trained, self.gradient, self.states, samples)
@@ -149,6 +149,8 @@ class Parameter:
             flat = trained.reshape(-1)
             flat[...] = rule.rounding.decompress(rule.rounding.compress(flat), flat.size)
         self._round(value, rule.number)
+        if self.formats is not None and before is not None:
+            self.formats.moved(before, trained)
         self._is_summed = False
 
     def _mean(self, rule: Rule, samples: int) -> Rule:
@@ -235,12 +237,12 @@ class Bpram:
         start: Literal["he", "xavier"],
         seed: int,
         arena: Arena,
-        precision: Precision | None = None,
+        formats: MapFormats | None = None,
     ) -> None:
         self.part = part = block.part
         weights = initial_weights(block.layer, start, seed, part.weight_inputs, part.out_channels)
-        formats = None if precision is None else ParameterFormats(WeightFormats(precision, seed, part))
-        self._parameter = Parameter(weights, arena, formats)
+        own = None if formats is None else ParameterFormats(WeightFormats(formats, part))
+        self._parameter = Parameter(weights, arena, own)
 
     def mean_gradient(self, gradient: Data, scale: float, number: int) -> Data:
         """Return a sum of gradients times `scale`, of update `number`, in the format of gradients."""

@@ -36,7 +36,7 @@ from .steady_state import (
 )
 from .step_log import StepLog, open_log
 from .steps import EpochResult, Exchanged, StepResult, StepTable, Weights
-from .tables import exchange_table, history_table, resource_table
+from .tables import exchange_table, history_table, resource_table, rounding_table
 from .training import Training, ending_together, prepared_on_all
 from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage
 from .weights_files import RunWeights, WeightsFile, read_run_weights, read_weights, run_weights_of, safetensors_image
@@ -115,6 +115,7 @@ __all__ = [
     "results_of",
     "resumed",
     "roofs_of",
+    "rounding_table",
     "run_range",
     "run_weights_of",
     "safetensors_image",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from ..device import (
     epoch_order,
     numerics_of,
 )
-from ..mapping import BalancedParameters, DeviceStreams
+from ..mapping import BalancedParameters, DeviceStreams, kept_channels
 from ..network import Layer
 from ..plan import ChainPlan, check_samples
 from ..schedule import MicroBatch
@@ -51,10 +52,12 @@ class _MakeNumerics:
     def __call__(self, streams: DeviceStreams, blocks: Sequence[BalancedParameters], arena: Arena) -> DeviceNumerics:
         start, seed = self.segment.plan.network.start, self.segment.plan.config.seed
         precision = self.segment.plan.config.precision
-        narrow = None if precision.is_single else precision
-        slices = [numerics_of(part, start, seed, arena, narrow) for part in streams.slices]
-        stored = {number: Bpram(blocks[number], start, seed, arena, narrow) for number in streams.stored}
-        formats = None if narrow is None else MapFormats(narrow, seed)
+        formats = None if precision.is_single else MapFormats(precision, seed)
+        slices = [
+            numerics_of(part, start, seed, arena, formats, kept_channels(part, streams.device, blocks))
+            for part in streams.slices
+        ]
+        stored = {number: Bpram(blocks[number], start, seed, arena, formats) for number in streams.stored}
         if self.segment.plan.config.rtl_device == streams.device:
             from ..rtl import rtl_numerics  # which few runs need
 
@@ -138,12 +141,19 @@ class ChainTrainer(Trainer):
     def _sizes_of(self, sent: EpochSizes) -> EpochSizes:
         return sent
 
-    def _totals(self) -> Exchanged:
-        return self.replicas.exchanged()
+    def _totals(self) -> tuple[Exchanged, Counter[str]]:
+        rounded = Counter[str]()
+        for numerics in (device.numerics for chain in self.replicas.chains for device in chain.devices):
+            if numerics is not None:
+                rounded.update(numerics.take_rounded())
+        return self.replicas.exchanged(), rounded
 
-    def _completed(self, result: EpochResult, totals: list[Exchanged]) -> EpochResult:
-        before, self._exchanged = self._exchanged, sum(totals, Exchanged())
-        return dataclasses.replace(result, exchanged=self._exchanged.since(before))
+    def _completed(self, result: EpochResult, totals: list[tuple[Exchanged, Counter[str]]]) -> EpochResult:
+        before, self._exchanged = self._exchanged, sum((exchanged for exchanged, _ in totals), Exchanged())
+        rounded = Counter[str]()
+        for _, counts in totals:
+            rounded.update(counts)
+        return dataclasses.replace(result, exchanged=self._exchanged.since(before), rounded=dict(rounded))
 
     def usage(self) -> Usage:
         """See `Trainer`."""

@@ -17,6 +17,7 @@ from ...comm.exchange import BINS
 from ...kernels.inceptionn import WIDTHS
 from ..common import NAMES, escaped
 from ..mapping import DataPath
+from ..number import KINDS
 from .results import Results
 from .sizes import SentBy
 from .steps import Weights
@@ -100,6 +101,11 @@ _HISTOGRAM = {"histogram": _Column(shape=(2, BINS), is_summed=True)}
 _MESSAGES = {**dict.fromkeys(SentBy._fields, _Column(least=-1)), "value_bytes": _SOME_BYTES}
 _RESOURCES = {"resource": _TEXT, "busy_ps": _COUNT, "carried_bytes": _BYTES, "longest": _TEXT}
 _STEPS = {"epoch": _ORDINAL, "step": _ORDINAL, "loss": _LOSS, "learning_rate": _REAL, "virtual_time_ps": _COUNT}
+_ROUNDING = {
+    "epoch": _ORDINAL,
+    **{f"{kind}_{what}": _SHARE for kind in KINDS for what in ("saturated", "flushed")},
+    "weights_unmoved": _SHARE,
+}
 
 _NAMES = ("network", "cluster", "schedule", "data", "compress")
 _COUNTS = {"epochs": 1, "batch": 1, "samples": 1, "devices": 1, "replicas": 1, "seed": 0}
@@ -128,6 +134,7 @@ def checked_results(groups: Mapping[str, Arrays], weights: Mapping[str, Arrays])
         _messages(groups),
         _table("resources", groups, _RESOURCES),
         _table("steps", groups, _STEPS),
+        _table("rounding", groups, _ROUNDING),
     )
     _check_times(results)
     _check_places(results)
@@ -220,6 +227,8 @@ def _check_times(results: Results) -> None:
         raise ValueError("epochs do not follow one another")
     if results.exchange and not np.array_equal(results.exchange["epoch"], numbers):
         raise ValueError("exchange has other epochs than the history")
+    if results.rounding and not np.array_equal(results.rounding["epoch"], numbers):
+        raise ValueError("rounding has other epochs than the history")
     count = -(-results.config["samples"] // results.config["batch"])
     if steps and len(steps["epoch"]):
         # As many rows as that are in the file: no count makes arrays larger than what was read.

@@ -13,7 +13,7 @@ import os
 import pickle
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -142,7 +142,8 @@ ROW = np.dtype(
 )
 """What is kept of every epoch; `steps_end` is how many mini-batches there were up to its end."""
 STEP = np.dtype([("loss", np.float64), ("learning_rate", np.float64), ("virtual_time_ps", np.int64)])
-_NO_SIZES: EpochSizes = {}
+_Others = tuple[Exchanged, EpochSizes, Mapping[str, int]]
+_NO_OTHERS: _Others = (NOTHING, {}, {})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,6 +154,7 @@ class Piece:
     steps: NDArray[Any]
     exchanged: Sequence[Exchanged]
     sizes: Sequence[EpochSizes]
+    rounded: Sequence[Mapping[str, int]] = ()
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -170,6 +172,8 @@ class History(MutableSequence[EpochResult]):
         self._last: EpochResult | None = None
         self.statistics: dict[str, None] | None = None
         """Names of what codecs count, if anything was exchanged."""
+        self.is_rounded = False
+        """Whether anything was rounded to narrow formats."""
         self.extend(epochs)
 
     @classmethod
@@ -200,7 +204,8 @@ class History(MutableSequence[EpochResult]):
     def _piece(self, first: int, last: int) -> Piece:
         rows, others = self.rows.read(first, last), self._others_of(first, last)
         steps = self.steps.read(self._steps_before(first), int(rows["steps_end"][-1]))
-        return Piece(rows, steps, [exchanged for exchanged, _ in others], [sizes for _, sizes in others])
+        exchanged, sizes, rounded = zip(*others, strict=True)
+        return Piece(rows, steps, exchanged, sizes, rounded)
 
     def _steps_before(self, place: int) -> int:
         return int(self.rows.read(place - 1, place)["steps_end"][0]) if place else 0
@@ -208,13 +213,13 @@ class History(MutableSequence[EpochResult]):
     def _others_before(self, place: int) -> int:
         return int(self._others_end.read(place - 1, place)[0]) if place else 0
 
-    def _others_of(self, first: int, last: int) -> list[tuple[Exchanged, EpochSizes]]:
+    def _others_of(self, first: int, last: int) -> list[_Others]:
         begin, ends = self._others_before(first), self._others_end.read(first, last).tolist()
         if begin == ends[-1]:
-            return [(NOTHING, _NO_SIZES)] * (last - first)
+            return [_NO_OTHERS] * (last - first)
         content = self._others.read(begin, ends[-1])
         bounds = itertools.pairwise(end - begin for end in [begin, *ends])
-        return [pickle.loads(content[a:b].data) if b > a else (NOTHING, _NO_SIZES) for a, b in bounds]
+        return [pickle.loads(content[a:b].data) if b > a else _NO_OTHERS for a, b in bounds]
 
     @overload
     def __getitem__(self, place: int) -> EpochResult: ...
@@ -242,6 +247,7 @@ class History(MutableSequence[EpochResult]):
             exchanged=piece.exchanged[0],
             sizes=piece.sizes[0],
             steps=StepTable(**{name: piece.steps[name] for name in STEP.names or ()}),
+            rounded=piece.rounded[0],
         )
 
     @overload
@@ -267,9 +273,10 @@ class History(MutableSequence[EpochResult]):
         self._others.cut(self._others_before(first))
         self.rows.cut(first)
         self._others_end.cut(first)
-        self.statistics = None
+        self.statistics, self.is_rounded = None, False
         for piece in self.pieces():
             self._note(piece.exchanged)
+            self.is_rounded |= any(map(bool, piece.rounded))
 
     def insert(self, place: int, epoch: EpochResult) -> None:
         """Add an epoch, at the end."""
@@ -280,13 +287,15 @@ class History(MutableSequence[EpochResult]):
         for name in STEP.names or ():
             steps[name] = getattr(table, name)
         self.steps.add(steps)
-        if exchanged.traffic.value_bytes or epoch.sizes:
-            self._others.add(np.frombuffer(pickle.dumps((exchanged, epoch.sizes), pickle.HIGHEST_PROTOCOL), np.uint8))
+        if exchanged.traffic.value_bytes or epoch.sizes or epoch.rounded:
+            others: _Others = exchanged, epoch.sizes, epoch.rounded
+            self._others.add(np.frombuffer(pickle.dumps(others, pickle.HIGHEST_PROTOCOL), np.uint8))
         self._others_end.add(np.array([len(self._others)]))
         tallies = dataclasses.astuple(epoch.train), dataclasses.astuple(epoch.test)
         times = epoch.virtual_time_ps, epoch.host_time_s
         self.rows.add(np.array([(epoch.epoch, epoch.learning_rate, *tallies, *times, len(self.steps))], ROW))
         self._note([exchanged])
+        self.is_rounded |= bool(epoch.rounded)
         self._last = epoch
 
     def _note(self, exchanged: Iterable[Exchanged]) -> None:

@@ -49,7 +49,8 @@ def write_history(
         of_epochs = ([size[source] for size in piece.sizes] for piece in history.pieces())
         writer.pieces(f"history/sizes/{number}", first.dtype, (count, *first.shape), map(np.stack, of_epochs))
     resources = [dataclasses.astuple(use) for use in history[-1].resources] if history else []
-    return _rows(history), {"history_sources": [*sizes], "resources": resources}
+    rounded = [dict(counts) for piece in history.pieces() for counts in piece.rounded] if history.is_rounded else []
+    return _rows(history), {"history_sources": [*sizes], "resources": resources, "rounded": rounded}
 
 
 def _rows(history: History) -> Iterator[list[dict[str, Any]]]:
@@ -113,6 +114,9 @@ def history_from(reader: CheckpointReader) -> Iterator[EpochResult]:
         ]
     sizes = [reader.array(f"history/sizes/{number}", np.int64, (count, None, 2)) for number in range(len(sources))]
     uses = [ResourceUse(*checked(_USE, use, "resources")) for use in checked([], reader.text["resources"], "resources")]
+    rounded = [checked({}, counts, "rounded") for counts in checked([], reader.text.get("rounded", []), "rounded")]
+    if rounded and len(rounded) != count:
+        raise ValueError(f"rounded has {len(rounded)} epochs, not {count}")
     for place, row in enumerate(rows):
         yield EpochResult(
             int(row["epoch"]),
@@ -126,6 +130,7 @@ def history_from(reader: CheckpointReader) -> Iterator[EpochResult]:
             {source: column[place] for source, column in zip(sources, sizes, strict=True)},
             tuple(uses) if place == count - 1 else (),
             StepTable(**{name: column[ends[place] - counts[place] : ends[place]] for name, column in steps.items()}),
+            rounded[place] if rounded else {},
         )
 
 

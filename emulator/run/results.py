@@ -46,6 +46,7 @@ class Results:
     messages: Table = dataclasses.field(default_factory=dict)
     resources: Table = dataclasses.field(default_factory=dict)
     steps: Table = dataclasses.field(default_factory=dict)
+    rounding: Table = dataclasses.field(default_factory=dict)
 
     @property
     def epochs(self) -> int:

@@ -52,8 +52,8 @@ class Seal:
 FORMAT, UNSEALED_FORMAT = 2, 1
 """The format of files with a digest, and that of earlier versions."""
 
-TABLES = ("history", "devices", "links", "exchange", "messages", "resources", "steps")
-_LATER_TABLES = ("exchange", "messages", "resources", "steps")
+TABLES = ("history", "devices", "links", "exchange", "messages", "resources", "steps", "rounding")
+_LATER_TABLES = ("exchange", "messages", "resources", "steps", "rounding")
 """Absent from files of earlier versions."""
 
 _GROUPS = ("config", "descriptions", "versions", "weights", *TABLES)

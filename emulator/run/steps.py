@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,7 +188,7 @@ class EpochResult:
     """One row of the history, with the usage so far; times are since the start of training.
 
     `exchanged` and `sizes`, those of compressed messages, are of this epoch, over all devices. `resources` are those of
-    a pair, or of a GPU alone.
+    a pair, or of a GPU alone. `rounded` counts what was rounded in narrow formats (`device.RoundingTally`).
     """
 
     epoch: int
@@ -202,6 +202,7 @@ class EpochResult:
     sizes: EpochSizes = dataclasses.field(default_factory=dict, repr=False, compare=False)
     resources: tuple[ResourceUse, ...] = ()
     steps: StepTable = dataclasses.field(default_factory=StepTable, repr=False)
+    rounded: Mapping[str, int] = dataclasses.field(default_factory=dict, repr=False)
 
     def row(self) -> EpochResult:
         """Return the epoch without the usage up to its end, which that of the next one replaces."""

@@ -13,13 +13,14 @@ from ...comm.exchange import step_sizes
 from ...kernels.inceptionn import WIDTHS
 from ..data import NgramBits
 from ..mapping import DataPath
+from ..number import KINDS
 from ..plan import Plan
 from .history import History, Piece, accuracy, bits_per_step, mean_loss
 from .sizes import compressed_bytes
 from .steps import EpochResult
 from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage
 
-GROWING = ("history", "exchange", "messages", "steps")
+GROWING = ("history", "exchange", "messages", "steps", "rounding")
 """Groups of a results file with such tables."""
 
 _MEMORY = ("lpram", "lgb", "act_ram", "board_memory", "bpram", "bgb", "off_chip")
@@ -56,11 +57,38 @@ def growing_of(plan: Plan, samples: int, history: History, ngrams: NgramBits | N
             "exchange": exchange_rows(piece, history.statistics, plan.nodes),
             "messages": {"compressed_bytes": compressed_bytes(piece.sizes, steps)} if piece.sizes[0] else {},
             "steps": step_rows(piece),
+            "rounding": rounding_rows(piece) if history.is_rounded else {},
         }
         for piece in history.pieces()
     )
     epochs, mini_batches = len(history), len(history.steps)
-    return Growing(dict(zip(GROWING, (epochs, epochs, mini_batches, mini_batches), strict=True)), pieces)
+    return Growing(dict(zip(GROWING, (epochs, epochs, mini_batches, mini_batches, epochs), strict=True)), pieces)
+
+
+def rounding_rows(piece: Piece) -> Table:
+    """Return the columns of what some epochs have rounded: shares of each kind that saturated, or became zero.
+
+    Of weights also the share that updates left as they were. Shares of nothing are NaN.
+    """
+
+    def share(what: str, whole: str) -> np.ndarray:
+        parts = np.array([counts.get(what, 0) for counts in piece.rounded], np.float64)
+        wholes = np.array([counts.get(whole, 0) for counts in piece.rounded], np.float64)
+        return np.divide(parts, wholes, out=np.full(len(parts), np.nan), where=wholes > 0)
+
+    table = {"epoch": piece.rows["epoch"] + 1}
+    for kind in KINDS:
+        for what in ("saturated", "flushed"):
+            table[f"{kind}_{what}"] = share(f"{kind}_{what}", f"{kind}_values")
+    table["weights_unmoved"] = share("weights_unmoved", "weights_updated")
+    return table
+
+
+def rounding_table(history: Sequence[EpochResult]) -> Table:
+    """Return the columns of what all epochs have rounded; {} where all was in single precision."""
+    kept = History.of(history)
+    pieces = ({"rounding": rounding_rows(piece)} for piece in kept.pieces()) if kept.is_rounded else ()
+    return Growing({}, pieces).joined().get("rounding", {})
 
 
 def epoch_steps(plan: Plan, samples: int) -> int:

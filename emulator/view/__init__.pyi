@@ -29,7 +29,16 @@ from .spans import Chart, ChartLine, Flow, Lane, Look, Span, Timeline
 from .stages import order_line, stage_bound, stage_bound_lines, stage_lines, stage_rows, stages_as_json
 from .steady import cause_as_json, draw_steady_state, print_steady_state, print_steady_tables, steady_state_as_json
 from .table import most_loaded, table
-from .tables import device_rows, epoch_rows, exchange_rows, layer_rows, link_rows, resource_rows, slice_names
+from .tables import (
+    device_rows,
+    epoch_rows,
+    exchange_rows,
+    layer_rows,
+    link_rows,
+    resource_rows,
+    rounding_rows,
+    slice_names,
+)
 from .tasks import pair_chart, pair_timeline
 from .terminal import ignored, mebibytes, say, screen_width, terminal_width, time_and_ps
 from .trace import TraceRequest, pair_trace, recorded_run, trace_file, write_trace
@@ -108,6 +117,7 @@ __all__ = [
     "rate_line",
     "recorded_run",
     "resource_rows",
+    "rounding_rows",
     "save_figure",
     "say",
     "screen_width",

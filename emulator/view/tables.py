@@ -10,6 +10,7 @@ from ..mapping import DataPath
 from ..network import Network, Phase, operator_graph
 from ..run import PHASES, DeviceUsage, Usage
 from .table import most_loaded, table
+from .terminal import say
 
 _WIDTHS = (0, 8, 16, 32)
 """Bits of compressed values."""
@@ -129,6 +130,18 @@ def exchange_rows(exchange: Mapping[str, Any], virtual_time_ps: Any) -> None:
     """Print what replicas exchanged in each epoch; `virtual_time_ps` is the time from the start to each epoch's end."""
     has_widths = any(exchange[f"width_{bits}"].any() for bits in _WIDTHS)  # where the codec is INCEPTIONN's
     table("Exchange between replicas", *exchange_table(exchange, virtual_time_ps, _WIDTHS if has_widths else ()))
+
+
+def rounding_rows(rounding: Mapping[str, Any], kinds: Sequence[str]) -> None:
+    """Print what was rounded in the last epoch, by kind of number, and the share of weights that did not move."""
+    rows = []
+    for kind in kinds:
+        saturated, flushed = (float(rounding[f"{kind}_{what}"][-1]) for what in ("saturated", "flushed"))
+        if saturated == saturated:  # not of kinds in single precision
+            rows.append([kind, percent(saturated), percent(flushed)])
+    if rows:
+        table("Rounding, last epoch", ["kind", "saturated", "flushed to zero"], rows, names=("kind",))
+        say(f"weights that an update left unmoved: {percent(float(rounding['weights_unmoved'][-1]))}")
 
 
 def exchange_table(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.common import InputError
-from emuchain.emulator.run import Weights, simulate
+from emuchain.emulator.run import Weights, read_results, rounding_table, simulate
 from emuchain.kernels.number import BlockGrid, FloatGrid, number_format
 from emuchain.kernels.quantise import on_blocks, on_grid
 
@@ -139,3 +139,36 @@ def test_ranks(mpiexec: Any, small_cifar: Path, tmp_path: Path, references: dict
 def test_what_is_refused(plan_of: Any, keys: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match="`precision`.*" + said):
         plan_of(**{"precision": "bf16", "schedule": "gpipe", **keys})
+
+
+def test_what_was_rounded_is_counted(plan_of: Any, trained: Any, small_cifar: Path) -> None:
+    """By epoch, the same on any mapping; a master of 8 bits leaves most weights unmoved where it is rounded to even."""
+    keys = {**KEYS, "data": str(small_cifar), "schedule": "sync", "epochs": 2, "precision": "fp8 master=q1.7"}
+    one, three = (trained(plan_of(**keys, devices=devices)).history for devices in (1, 3))
+    assert [result.rounded for result in one] == [result.rounded for result in three]
+    first, second = (result.rounded for result in one)
+    assert first["activations_values"] == second["activations_values"] > 0
+    assert 0 < first["errors_flushed"] < first["errors_values"]
+    assert first["gradients_values"] == first["states_values"] == 0
+    weights = sum(layer.weights for layer in plan_of(**keys).network.layers)
+    assert first["weights_values"] == first["master_values"] == first["weights_updated"] == 3 * weights
+    assert 0.8 < first["weights_unmoved"] / first["weights_updated"] < 1
+    by_chance = trained(plan_of(**{**keys, "precision": "fp8 master=q1.7 rounding.master=stochastic"})).history[0]
+    assert by_chance.rounded["weights_unmoved"] < first["weights_unmoved"]
+    single = trained(plan_of(**{**keys, "precision": "fp32"})).history[0]
+    assert single.rounded == {}
+    assert not rounding_table([single])
+    table = rounding_table(one)
+    assert table["weights_unmoved"][0] == first["weights_unmoved"] / first["weights_updated"]
+    assert np.isnan(table["states_flushed"]).all()
+
+
+def test_results_have_what_was_rounded(printed: Any, tmp_path: Path) -> None:
+    out = tmp_path / "run.h5"
+    keys = ["--devices", "2", "--samples", "64", "--test-samples", "10", "--batch", "16", "--progress", "none"]
+    said = printed("train", "quick-cifar", *keys, "--precision", "mxfp8", "--out", str(out))
+    assert "weights that an update left unmoved" in said and "weights that an update left unmoved" in printed(
+        "show", str(out)
+    )
+    results = read_results(out)
+    assert results.config["precision"] == "mxfp8" and 0 <= results.rounding["activations_flushed"][0] < 1
