@@ -107,7 +107,6 @@ DRAIN: dict[str, Table] = {
     "interleaved": {"schedule": "interleaved", "devices": 2, "chunks": 2},
     "turns": {"schedule": "1f1b-as", "engines": "turns"},
     "shared": {"schedule": "fbp-as", "engines": "shared"},
-    "half the bytes": {"schedule": "gpipe", "engines": "turns", "precision": "fp16"},
 }
 
 
