@@ -36,7 +36,8 @@ def test_help_shows_the_usual_flags_and_help_all_every_one(command: str, without
     keys = set(Config.model_fields) - set(without)
     assert set(flags_of(usual)) & keys == USUAL - set(without)
     assert set(flags_of(every)) >= keys
-    assert [line[:-1] for line in every if line.endswith(":") and not line.startswith(" ")] == [*GROUPS, "This command"]
+    titles = [line[:-1] for line in every if line.endswith(":") and not line.startswith(" ")]
+    assert titles == [*GROUPS, "Formats of numbers", "This command"]
     assert "--help-all" in " ".join(usual)
     assert len(usual) < len(every) / 2
 
