@@ -126,8 +126,6 @@ def precision_of(given: object) -> Precision:
     if not isinstance(given, Mapping):
         raise ValueError("should be a format such as 'bf16', or a table such as { format = 'mxfp8', master = 'bf16' }")
     table = dict(given)
-    if table.keys() == {"format"}:
-        return Precision.all_in(_format(table["format"]))
     known = "format", *KINDS, "accumulate", "rounding", "scale", "loss_scale"
     for key in table:
         if key not in known:

@@ -35,7 +35,7 @@ from .steady_state import (
     steady_state,
 )
 from .step_log import StepLog, open_log
-from .steps import EpochResult, Exchanged, StepResult, StepTable, Weights
+from .steps import Diverged, EpochResult, Exchanged, StepResult, StepTable, Weights
 from .tables import exchange_table, history_table, resource_table, rounding_table
 from .training import Training, ending_together, prepared_on_all
 from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage
@@ -49,6 +49,7 @@ __all__ = [
     "Death",
     "DeviceUsage",
     "DeviceUse",
+    "Diverged",
     "Ended",
     "EngineUse",
     "EpochResult",

@@ -148,7 +148,11 @@ class StepReports:
         self._ranks.send_to_root(result)
 
 
-def diverged(decay: float, rate: float, what: str) -> InputError:
+class Diverged(InputError):
+    """Training has made a loss that is not finite."""
+
+
+def diverged(decay: float, rate: float, what: str) -> Diverged:
     """Return the error for a loss that is not finite, which names the setting that is the cause.
 
     An update takes the share `rate` times `decay` of a weight away: from 1 on, weights turn over and grow.
@@ -156,7 +160,7 @@ def diverged(decay: float, rate: float, what: str) -> InputError:
     by_decay = rate * decay >= 1 and decay > rate
     name, value = ("weight_decay", decay) if by_decay else ("learning_rate", rate)
     smaller = min(value, 1 / rate) / 10 if by_decay else value / 10
-    return InputError(f"`{name}` = {value:g}: training diverged, {what}; try a smaller one, such as {smaller:g}")
+    return Diverged(f"`{name}` = {value:g}: training diverged, {what}; try a smaller one, such as {smaller:g}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...launch import SingleProcess
-from ..common import InputError
 from ..number import Precision
 from ..plan import Plan, plan_run
-from ..run import EpochResult, Results, Training
+from ..run import Diverged, EpochResult, Results, Training
 from ..view import new_figure, save_figure
 
 if TYPE_CHECKING:
@@ -85,9 +84,7 @@ def _trained(plan: Plan, precision: Precision, note: Callable[[str], None]) -> F
         training.lead()
         try:
             training.run(lambda _: None, on_epoch, lambda _: None)
-        except InputError as error:
-            if "diverged" not in str(error):
-                raise
+        except Diverged as error:
             failure = str(error)
         results, trained = training.recorder.results({}), len(accuracies) * training.data.n_train
     return FormatOutcome(

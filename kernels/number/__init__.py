@@ -3,9 +3,8 @@
 from .bf16 import BF16
 from .fp16 import FP16
 from .fp32 import FP32
-from .grid import BIAS, FRACTION_BITS, BlockGrid, FloatGrid, Grid, fixed_point
+from .grid import BIAS, FRACTION_BITS, BlockGrid, FloatGrid, Grid, Rounding, fixed_point
 from .number import MULTIPLIERS, Count, NumberFormat, number_format, number_formats, number_spellings
-from .rounding import Rounding
 
 __all__ = [
     "BF16",

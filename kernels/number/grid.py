@@ -1,4 +1,6 @@
-"""The values of narrow formats, each an fp32 number: floats and fixed point, alone or in blocks with a scale.
+"""The values of narrow formats, each an fp32 number, and ways to round onto them.
+
+Values are floats or fixed point, alone or in blocks with a scale.
 
 A float's grid has 2^f values between neighbouring powers of two, down to a least exponent, below which the distance of
 values stays the same. Fixed point is such a grid whose least exponent is its only one.
@@ -7,6 +9,7 @@ values stays the same. Fixed point is such a grid whose least exponent is its on
 from __future__ import annotations
 
 import dataclasses
+import enum
 import math
 import struct
 
@@ -69,6 +72,15 @@ class BlockGrid:
 
 
 Grid = FloatGrid | BlockGrid
+
+
+class Rounding(enum.Enum):
+    """To the nearest value, where two are equally near the even one or that away from zero; to zero; or by chance."""
+
+    EVEN = 0
+    AWAY = 1
+    ZERO = 2
+    STOCHASTIC = 3
 
 
 def fixed_point(integer_bits: int, fraction_bits: int) -> FloatGrid:

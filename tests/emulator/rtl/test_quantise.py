@@ -90,7 +90,7 @@ def instance(module: str, name: str, given: Mapping[str, str], ports: str) -> st
 
 
 def stream(inputs: int, outputs: int, body: str) -> str:
-    """Return the text of a bench that takes and gives so many words in a clock."""
+    """Return the text of a bench with this many words in and out in a clock."""
     ports = f"input logic clk, input logic [{32 * inputs - 1}:0] in, output logic [{32 * outputs - 1}:0] out"
     return f"module stream ({ports});\n{body}endmodule\n"
 
