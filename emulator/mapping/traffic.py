@@ -157,8 +157,8 @@ def streams_between(
 ) -> tuple[Stream, ...]:
     """Return the streams between a device that ends in layer `left` and one that begins with slice `right`.
 
-    Whole maps and their errors have the run's formats, sums that grow on the way single precision: partial
-    activations, and errors of inputs that more than one operation adds to, or slices that follow.
+    Whole maps and their errors have the run's formats; sums that slices on the way add to that of sums: partial
+    activations, and errors of inputs; errors that more than one operation adds to single precision.
     """
     layer, activations, errors = right.layer, precision.activations, precision.errors
     carried = {tensor.number: tensor.shape for tensor in layer.takes}
@@ -175,15 +175,17 @@ def streams_between(
         Stream(DataPath.ACTIVATIONS, tensor, *shape, activations, begins[tensor]) for tensor, shape in carried.items()
     ]
     if partial is not None:
-        crossing.append(Stream(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number, *partial))
+        crossing.append(Stream(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number, *partial, precision.sums))
         crossing.append(Stream(DataPath.OUTPUT_ERRORS, layer.makes.number, *partial, errors))
 
-    def grows(tensor: Tensor) -> bool:
-        return tensor.number not in layer.read_once or (partial is not None and tensor == layer.reads)
+    def format_of_errors(tensor: Tensor) -> NumberFormat:
+        if tensor.number not in layer.read_once:
+            return FP32
+        return errors if partial is None or tensor != layer.reads else precision.sums
 
     with_errors = (tensor for tensor in layer.takes if not tensor.is_images)
     crossing += [
-        Stream(DataPath.INPUT_ERRORS, tensor.number, *carried[tensor.number], FP32 if grows(tensor) else errors)
+        Stream(DataPath.INPUT_ERRORS, tensor.number, *carried[tensor.number], format_of_errors(tensor))
         for tensor in with_errors
     ]
     if partial is not None and layer.operation.recurs:

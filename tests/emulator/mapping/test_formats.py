@@ -46,6 +46,13 @@ def test_by_hand() -> None:
     }
 
 
+@pytest.mark.parametrize(("accumulate", "size"), [("bf16", 2), ("fp16", 2), ("fp32", 4)])
+def test_sums_on_links_have_the_format_of_accumulators(accumulate: str, size: int) -> None:
+    rows = row_bytes(cut_in(load_network("quick-cifar"), 1, 10), precision_of(f"mxfp8 accumulate={accumulate}"))
+    assert rows[DataPath.PARTIAL_ACTIVATIONS] == size * 64 * 16
+    assert rows[DataPath.INPUT_ERRORS] == size * 22 * 16
+
+
 def test_errors_that_several_operations_add_to_are_wide() -> None:
     network = load_network("resnet8-cifar")
     shared = [layer for layer in network.layers if layer.index and layer.reads.number not in layer.read_once]
