@@ -21,7 +21,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 
-from ...kernels.number import BF16, FP16, FP32, BlockGrid, NumberFormat, Rounding, number_format
+from ...kernels.number import BF16, FP16, FP32, BlockGrid, NumberFormat, Rounding, number_format, number_formats
 from ..common import did_you_mean, either
 from .multiplier import joint_class
 from .storage import Storage
@@ -187,7 +187,19 @@ def _format(name: object) -> NumberFormat:
         return name
     if not isinstance(name, str):
         raise ValueError("should be a format's name, such as 'bf16'")
-    return number_format(name)
+    return named_format(name)
+
+
+def named_format(name: str) -> NumberFormat:
+    """Return a format by its name.
+
+    Raises:
+        ValueError: there is none; the message says which is close, and what there is.
+    """
+    try:
+        return number_format(name)
+    except ValueError as error:
+        raise ValueError(f"{did_you_mean(name, number_formats())}{error}") from None
 
 
 def _at(key: str, value: object) -> NumberFormat:

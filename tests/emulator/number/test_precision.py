@@ -63,13 +63,14 @@ def test_flags_change_keys_of_a_file() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("mxfp9", "known: fp32, bf16, fp16"),
+        ("mxfp9", "did you mean `mxfp8`? known: fp32, bf16, fp16"),
+        ("bf61", "did you mean `bf16`? known"),
         ("", "known: fp32, bf16, fp16"),
         ("bf16 fp16", "'bf16 fp16' has 'format' twice"),
         ("rounding=even rounding.master=zero", "has 'rounding' twice"),
         (8, "should be a format such as 'bf16', or a table"),
         ({"wieghts": "bf16"}, "did you mean `weights`"),
-        ({"weights": "bf17"}, "weights = 'bf17': known: fp32"),
+        ({"weights": "bf17"}, "weights = 'bf17': did you mean `bf16`? known: fp32"),
         ({"weights": 8}, "weights = 8: should be a format's name"),
         ({"loss_scale": 3}, "loss_scale = 3: should be a power of two"),
         ({"loss_scale": True}, "loss_scale = True: should be a power of two"),
