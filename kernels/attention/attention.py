@@ -9,13 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..jit import FLOAT_BYTES, Floats, Kernels, address_of, of_float32
-from ..memory import new, spare
-from .shapes import Maps, Shape, Work, table_size, work_sizes
+from ..memory import new
+from .shapes import Maps, Shape, layout, table_size
 
 Lengths = NDArray[np.integer[Any]]
 Rows = tuple[int, int]
 
 _blocks = Kernels("attention.blocks")
+
+_EVERY: NDArray[np.int64] = np.empty(0, np.int64)  # instead of lengths: all rows are keys
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,21 +126,16 @@ class Attention:
         lengths: Lengths | None,
         kept: Floats | None,
     ) -> None:
-        own = _whole(statistics, self.statistics_shape(shape.samples, shape.rows), "statistics")
-        keys = self._keys(shape, lengths)
+        own = _whole(statistics, (shape.samples, self.heads, 2, shape.rows), "statistics")
+        keys = _EVERY if lengths is None else self._keys(shape, lengths)
         mask = 0 if kept is None else _whole(kept, (shape.samples, self.heads, shape.rows, shape.rows), "kept")
-        if shape.samples == 0 or shape.first == shape.last:
-            return
-        memory, places = spare(*work_sizes(shape, backward=len(maps) > 2, drops=kept is not None))
-        work = Work(*places)
-        scale = self.size**-0.5 if self.scale is None else self.scale
-        for place, number in ((work.scale, scale), (work.one, 1.0)):
-            memory[(place - places[0]) // FLOAT_BYTES] = number
-        kernel(shape, *maps, own, keys, mask, work, _tables(table_size(shape)))
+        if shape.samples and shape.first < shape.last:
+            floats, places = layout(shape.rows, self.size, backward=len(maps) > 2, drops=kept is not None)
+            scale = np.float32(self.size**-0.5 if self.scale is None else self.scale)
+            tables = np.empty(table_size(shape.rows, self.size), np.int64)
+            kernel(shape, *maps, own, keys, mask, new(floats), places, scale, tables)
 
-    def _keys(self, shape: Shape, lengths: Lengths | None) -> NDArray[np.int64]:
-        if lengths is None:
-            return np.full(shape.samples, shape.rows, np.int64)
+    def _keys(self, shape: Shape, lengths: Lengths) -> NDArray[np.int64]:
         if self.causal:
             raise ValueError("causal attention takes no lengths: no row sees those behind it")
         given = np.asarray(lengths)
@@ -150,18 +147,14 @@ class Attention:
         return np.require(given, np.int64, ["C", "A", "W"])
 
 
-def _tables(size: int) -> NDArray[np.int64]:
-    return np.empty(size, np.int64)
-
-
 def _maps(array: Floats, shape: tuple[int, ...], name: str) -> Maps:
     """Return where the rows of an array (n, rows, channels) lie."""
     if of_float32(array, name).shape != shape:
         raise ValueError(f"{name} has shape {array.shape}; {shape} is needed")
     sample, row, channel = array.strides
-    if (channel != FLOAT_BYTES and shape[2] > 1) or sample % FLOAT_BYTES or row % FLOAT_BYTES:
+    if array.size and ((channel != FLOAT_BYTES and shape[2] > 1) or sample % FLOAT_BYTES or row % FLOAT_BYTES):
         raise ValueError(f"{name} has strides {array.strides}: the channels of a row must lie side by side")
-    return Maps(int(array.ctypes.data), sample // FLOAT_BYTES, row // FLOAT_BYTES)
+    return Maps(address_of(array), sample // FLOAT_BYTES, row // FLOAT_BYTES)
 
 
 def _whole(array: Floats, shape: tuple[int, ...], name: str) -> int:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..conv.layout import SIDE, transpose_block
 from ..jit import FLOAT_BYTES, compiled
 from ..llvm import clear, copy
@@ -21,11 +23,12 @@ from .products import (
     keys_of,
     over_keys,
     over_queries,
+    pack_dense,
     pack_queries,
     pack_rows,
     score,
 )
-from .shapes import BLOCK
+from .shapes import BLOCK, Work
 from .softmax import Scores, finish, multiply, score_errors, softmax
 
 
@@ -60,6 +63,29 @@ def _keep(block: Any, numbers: Any, kept: Any) -> None:
 
 
 @compiled
+def _work(memory: Any, places: Any, scale: Any) -> Any:
+    """Return the addresses of the parts of the memory."""
+    memory[places.scale], memory[places.one] = scale, np.float32(1)
+    place = memory.ctypes.data
+    return Work(
+        scores=place + FLOAT_BYTES * places.scores,
+        errors=place + FLOAT_BYTES * places.errors,
+        kept=place + FLOAT_BYTES * places.kept,
+        top=place + FLOAT_BYTES * places.top,
+        inverse=place + FLOAT_BYTES * places.inverse,
+        queries=place + FLOAT_BYTES * places.queries,
+        of_outputs=place + FLOAT_BYTES * places.of_outputs,
+        query_rows=place + FLOAT_BYTES * places.query_rows,
+        error_rows=place + FLOAT_BYTES * places.error_rows,
+        key_rows=place + FLOAT_BYTES * places.key_rows,
+        keys=place + FLOAT_BYTES * places.keys,
+        values=place + FLOAT_BYTES * places.values,
+        scale=place + FLOAT_BYTES * places.scale,
+        one=place + FLOAT_BYTES * places.one,
+    )
+
+
+@compiled
 def _clear_rows(place: Any, pitch: Any, rows: Any, size: Any) -> None:
     for row in range(rows):
         clear(place + FLOAT_BYTES * row * pitch, size)
@@ -70,9 +96,8 @@ def _forward_block(
     block: Any, size: Any, x: Any, q: Any, y: Any, pitch: Any, kept: Any, work: Any, tables: Any
 ) -> None:
     """Set the outputs of a block's queries at `y`, and their `top` and `inverse`."""
-    k = q + FLOAT_BYTES * size
-    pack_queries(q + FLOAT_BYTES * block.before * x.row, x.row, block.count, size, work.queries)
-    score(block, tables, work.queries, k, size, work.scores)
+    pack_queries(block, q + FLOAT_BYTES * block.before * x.row, x.row, size, work.queries)
+    score(block, tables, work.queries, work.keys, size, work.scores)
     for part in range(0, block.count, PART):
         softmax(_scores(block, work, part))
     if kept:
@@ -82,16 +107,28 @@ def _forward_block(
 
 
 @compiled
-def forward(shape: Any, x: Any, y: Any, statistics: Any, lengths: Any, kept: Any, work: Any, tables: Any) -> None:
+def forward(
+    shape: Any,
+    x: Any,
+    y: Any,
+    statistics: Any,
+    lengths: Any,
+    kept: Any,
+    memory: Any,
+    places: Any,
+    scale: Any,
+    tables: Any,
+) -> None:
     """Set outputs and statistics of some rows."""
-    numbers, size = fill_tables(tables, x.row), shape.size
+    numbers, work, size = fill_tables(tables, shape.size), _work(memory, places, scale), shape.size
     for sample in range(shape.samples):
-        keys = shape.last if shape.causal else lengths[sample]
+        keys = shape.last if shape.causal else lengths[sample] if lengths.size else shape.rows
         for head in range(shape.heads):
             q = x.place + FLOAT_BYTES * (sample * x.sample + 3 * head * size)
             place = sample * shape.heads + head
             own = statistics + FLOAT_BYTES * 2 * place * shape.rows
             if keys:
+                pack_dense(q + FLOAT_BYTES * size, x.row, keys, size, work.keys)
                 pack_rows(q + FLOAT_BYTES * 2 * size, x.row, keys, size, work.key_rows)
             for first in range(shape.first, shape.last, BLOCK):
                 block = Query(before=first, count=min(BLOCK, shape.last - first), keys=keys, causal=shape.causal)
@@ -126,12 +163,11 @@ def _backward_block(
     fresh: Any,
 ) -> None:
     """Set the errors of a block's queries, and add to those of the keys and values."""
-    k, v = q + FLOAT_BYTES * size, q + FLOAT_BYTES * 2 * size
     own, last = q + FLOAT_BYTES * block.before * x.row, block.count - 1
-    pack_queries(own, x.row, block.count, size, work.queries)
-    pack_queries(e, dy.row, block.count, size, work.of_outputs)
-    score(block, tables, work.queries, k, size, work.scores)
-    score(block, tables, work.of_outputs, v, size, work.errors)
+    pack_queries(block, own, x.row, size, work.queries)
+    pack_queries(block, e, dy.row, size, work.of_outputs)
+    score(block, tables, work.queries, work.keys, size, work.scores)
+    score(block, tables, work.of_outputs, work.values, size, work.errors)
     if kept:
         _keep(block, work.errors, work.kept)
     for part in range(0, block.count, PART):
@@ -150,12 +186,22 @@ def _backward_block(
 
 @compiled
 def backward(
-    shape: Any, x: Any, dy: Any, dx: Any, statistics: Any, lengths: Any, kept: Any, work: Any, tables: Any
+    shape: Any,
+    x: Any,
+    dy: Any,
+    dx: Any,
+    statistics: Any,
+    lengths: Any,
+    kept: Any,
+    memory: Any,
+    places: Any,
+    scale: Any,
+    tables: Any,
 ) -> None:
     """Set the errors of some rows' queries, and add to those of keys and values; with the last rows, from +0."""
-    numbers, size = fill_tables(tables, x.row), shape.size
+    numbers, work, size = fill_tables(tables, shape.size), _work(memory, places, scale), shape.size
     for sample in range(shape.samples):
-        keys = shape.last if shape.causal else lengths[sample]
+        keys = shape.last if shape.causal else lengths[sample] if lengths.size else shape.rows
         for head in range(shape.heads):
             q = x.place + FLOAT_BYTES * (sample * x.sample + 3 * head * size)
             dq = dx.place + FLOAT_BYTES * (sample * dx.sample + 3 * head * size)
@@ -168,6 +214,8 @@ def backward(
                 _clear_rows(dq + FLOAT_BYTES * shape.first * dx.row, dx.row, last - shape.first, size)
                 continue
             pack_rows(q + FLOAT_BYTES * size, x.row, keys, size, work.key_rows)
+            pack_dense(q + FLOAT_BYTES * size, x.row, keys, size, work.keys)
+            pack_dense(q + FLOAT_BYTES * 2 * size, x.row, keys, size, work.values)
             while last > shape.first:
                 first = max(shape.first, last - BLOCK)
                 block = Query(before=first, count=last - first, keys=keys, causal=shape.causal)

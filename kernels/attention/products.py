@@ -1,8 +1,8 @@
 """The products of attention, as contractions: panels of rows and of queries, and products that leave masked keys out.
 
-A block is up to BLOCK query rows. What belongs to each of its queries and a key lies key by key, BLOCK floats a key, so
-that queries are lanes: scores and what follows from them. Queries are packed in panels of PART lanes, k a channel; what
-is summed over rows, keys or queries, in panels of channels, k a row.
+A block is up to BLOCK query rows. What belongs to each of its queries and a key, as scores do, lies key by key, BLOCK
+floats a key, so that queries are lanes. Queries are packed in panels of PANEL lanes, k a channel; what is summed over
+rows, keys or queries, in panels of channels, k a row.
 
 In causal attention, no product has more of the masked keys than those in the last GROUP before its own query.
 
@@ -15,18 +15,20 @@ from typing import Any, NamedTuple
 
 from ..conv.geometry import Contraction
 from ..conv.layout import SIDE, transpose_block
-from ..conv.microkernel import contract, vectors_of
+from ..conv.microkernel import MOST_VECTORS, contract, vectors_of
 from ..jit import FLOAT_BYTES, compiled
-from ..llvm import INDEX_BYTES, WIDTH, clear, copy_rows
+from ..llvm import INDEX_BYTES, WIDTH, clear, copy, copy_rows
 from .shapes import BLOCK
 
-PART = 2 * WIDTH  # with two vectors, all forms are near their peak, and few masked scores are computed
+PANEL = MOST_VECTORS * WIDTH
+PART = 2 * WIDTH  # queries in the loops between the products
+HALF = max(PANEL // 2, 2 * SIDE)  # of a panel this wide, the second half leaves out most of the masked keys
 GROUP = min(SIDE, PART)
 _AHEAD = 8  # rows that are prefetched while they are packed: they lie in pages of their own
 
 
 class Tables(NamedTuple):
-    """Addresses of offset tables: 0, 1 ..; BLOCK - 1, BLOCK - 2 .. 0; keys in scores; rows of the inputs."""
+    """Addresses of offset tables: 0, 1 ..; BLOCK - 1, BLOCK - 2 .. 0; keys in scores; dense rows."""
 
     ascending: Any
     descending: Any
@@ -35,13 +37,13 @@ class Tables(NamedTuple):
 
 
 @compiled
-def fill_tables(tables: Any, row: Any) -> Any:
-    """Fill three tables and one of BLOCK numbers, with `row` floats from row to row; return their addresses."""
+def fill_tables(tables: Any, size: Any) -> Any:
+    """Fill three tables and one of BLOCK numbers, for `size` channels of a head; return their addresses."""
     count = (tables.size - BLOCK) // 3
     for number in range(count):
         tables[number] = number
         tables[count + number] = BLOCK * number
-        tables[2 * count + number] = row * number
+        tables[2 * count + number] = size * number
     for number in range(BLOCK):
         tables[3 * count + number] = BLOCK - 1 - number
     place = tables.ctypes.data
@@ -54,17 +56,39 @@ def fill_tables(tables: Any, row: Any) -> Any:
 
 
 @compiled
-def pack_queries(rows: Any, pitch: Any, count: Any, size: Any, out: Any) -> None:
-    """Pack `count` rows of `size` floats, `pitch` apart, in panels whose PART lanes are rows; spare lanes are 0."""
-    for first in range(0, count, PART):
-        some, panel = min(PART, count - first), out + FLOAT_BYTES * first * size
-        if some < PART:
-            clear(panel, PART * size)
+def _lanes(block: Any, first: Any) -> Any:
+    """Return the lanes of the panel that begins with number `first` of a block's queries: whole parts."""
+    return (min(PANEL, block.count - first) + PART - 1) // PART * PART
+
+
+@compiled
+def pack_queries(block: Any, rows: Any, pitch: Any, size: Any, out: Any) -> None:
+    """Pack a block's rows of `size` floats, `pitch` apart, in panels whose lanes are rows; spare lanes are 0.
+
+    Behind a panel of causal attention lie the lanes from HALF on once more, if there are any, as a panel of their own.
+    """
+    panel = out
+    for first in range(0, block.count, PANEL):
+        lanes, some = _lanes(block, first), min(PANEL, block.count - first)
+        if some < lanes:
+            clear(panel, lanes * size)
         for lane in range(0, some, SIDE):
             for channel in range(0, size, SIDE):
                 come = rows + FLOAT_BYTES * ((first + lane) * pitch + channel)
-                to = panel + FLOAT_BYTES * (channel * PART + lane)
-                transpose_block(come, pitch, min(SIDE, some - lane), min(SIDE, size - channel), to, PART)
+                to = panel + FLOAT_BYTES * (channel * lanes + lane)
+                transpose_block(come, pitch, min(SIDE, some - lane), min(SIDE, size - channel), to, lanes)
+        source, rest = panel + FLOAT_BYTES * HALF, lanes - HALF
+        panel += FLOAT_BYTES * lanes * size
+        if block.causal and rest > 0:
+            copy_rows(vectors_of(rest), panel, source, lanes, size, rest, 0)
+            panel += FLOAT_BYTES * rest * size
+
+
+@compiled
+def pack_dense(rows: Any, pitch: Any, count: Any, size: Any, out: Any) -> None:
+    """Copy `count` rows of `size` floats, `pitch` apart, so that they follow one another."""
+    for row in range(count):
+        copy(out + FLOAT_BYTES * row * size, rows + FLOAT_BYTES * row * pitch, size)
 
 
 @compiled
@@ -95,25 +119,41 @@ def keys_of(block: Any, part: Any) -> Any:
 
 
 @compiled
-def score(block: Any, tables: Any, panels: Any, rows: Any, size: Any, out: Any) -> None:
-    """Set out[key][query] to the products of rows of keys and packed queries, channels ascending."""
-    for part in range(0, block.count, PART):
-        contract(
-            Contraction(
-                c=out + FLOAT_BYTES * part,
-                c_pixel=tables.ascending,
-                c_step=BLOCK,
-                pixels=keys_of(block, part),
-                lanes=PART,
-                a=rows,
-                a_pixel=tables.rows,
-                a_k=tables.ascending,
-                depth=size,
-                b=panels + FLOAT_BYTES * part * size,
-                b_step=0,
-                fresh=True,
-            )
+def _score(tables: Any, panel: Any, lanes: Any, rows: Any, first: Any, end: Any, size: Any, out: Any) -> None:
+    """Set out[key][lane] of keys `first` to `end`."""
+    contract(
+        Contraction(
+            c=out + FLOAT_BYTES * BLOCK * first,
+            c_pixel=tables.ascending,
+            c_step=BLOCK,
+            pixels=end - first,
+            lanes=lanes,
+            a=rows + FLOAT_BYTES * first * size,
+            a_pixel=tables.rows,
+            a_k=tables.ascending,
+            depth=size,
+            b=panel,
+            b_step=0,
+            fresh=True,
         )
+    )
+
+
+@compiled
+def score(block: Any, tables: Any, panels: Any, rows: Any, size: Any, out: Any) -> None:
+    """Set out[key][query] to the products of dense rows of keys and packed queries, channels ascending."""
+    panel = panels
+    for first in range(0, block.count, PANEL):
+        lanes, to = _lanes(block, first), out + FLOAT_BYTES * first
+        end, rest = block.keys, lanes - HALF
+        if block.causal:
+            end = block.before + min(first + min(lanes, HALF), block.count)
+        _score(tables, panel, lanes, rows, 0, end, size, to)
+        panel += FLOAT_BYTES * lanes * size
+        if block.causal and rest > 0:
+            whole = block.before + min(first + lanes, block.count)
+            _score(tables, panel, rest, rows, end, whole, size, to + FLOAT_BYTES * HALF)
+            panel += FLOAT_BYTES * rest * size
 
 
 class Sums(NamedTuple):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from typing import NamedTuple
 
 BLOCK = 64  # queries at a time: their scores stay in the second-level cache
-_WIDEST = 16  # floats of a vector
+_LINE = 16  # floats of a cache line, and of the widest vector
 
 
 class Shape(NamedTuple):
@@ -41,14 +43,17 @@ class Work(NamedTuple):
     query_rows: int
     error_rows: int
     key_rows: int
+    keys: int
+    values: int
     scale: int
     one: int
 
 
-def work_sizes(shape: Shape, *, backward: bool, drops: bool) -> Work:
-    """Return the floats of each part of the memory."""
-    pairs, packed, lanes = shape.rows * BLOCK, BLOCK * shape.size, -(-shape.size // _WIDEST) * _WIDEST
-    return Work(
+@functools.lru_cache(maxsize=256)
+def layout(rows: int, size: int, *, backward: bool, drops: bool) -> tuple[int, Work]:
+    """Return the floats of all this memory, and where each part of it begins."""
+    pairs, packed, lanes = rows * BLOCK, 2 * BLOCK * size, -(-size // _LINE) * _LINE
+    sizes = Work(
         scores=pairs,
         errors=pairs * backward,
         kept=pairs * drops,
@@ -58,12 +63,16 @@ def work_sizes(shape: Shape, *, backward: bool, drops: bool) -> Work:
         of_outputs=packed * backward,
         query_rows=BLOCK * lanes * backward,
         error_rows=BLOCK * lanes * backward,
-        key_rows=shape.rows * lanes,
+        key_rows=rows * lanes,
+        keys=rows * size,
+        values=rows * size * backward,
         scale=1,
         one=1,
     )
+    *begins, end = itertools.accumulate((-(-floats // _LINE) * _LINE for floats in sizes), initial=0)
+    return end, Work(*begins)
 
 
-def table_size(shape: Shape) -> int:
+def table_size(rows: int, size: int) -> int:
     """Return how many numbers the offset tables hold."""
-    return 3 * max(shape.rows, shape.size, BLOCK) + BLOCK
+    return 3 * max(rows, size, BLOCK) + BLOCK
