@@ -101,13 +101,16 @@ def balanced_streams(
 ) -> tuple[Stream, ...]:
     """Return data paths 5 and 6 between devices `link` and `link + 1`: a stream for each block that crosses.
 
-    Weights have the run's format, and the sums of their gradients single precision.
+    Weights have the run's format, and the sums of their gradients that of sums.
     """
     crossing = [(n, block) for n, block in enumerate(blocks) if block.store_device <= link < block.user_device]
     return tuple(
         Stream(path, number, block.values, 1, 1, number_format)
         for number, block in crossing
-        for path, number_format in ((DataPath.PARAMETERS, precision.weights), (DataPath.PARAMETER_GRADIENTS, FP32))
+        for path, number_format in (
+            (DataPath.PARAMETERS, precision.weights),
+            (DataPath.PARAMETER_GRADIENTS, precision.sums),
+        )
     )
 
 
