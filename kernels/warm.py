@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from . import inceptionn, layers, optimizers, quantise, recurrent
+from . import attention, inceptionn, layers, optimizers, quantise, recurrent
 from .conv import Convolution, Convolving, Sums, convolution
 from .current_folder import python_command, safe_environment
 from .extensions import modules
@@ -51,7 +51,7 @@ def compile_together(say: Callable[[], None]) -> None:
 
 def _groups() -> list[Callable[[], None]]:
     """Return groups of kernels; those that take longest come first."""
-    long = [recurrent.warm_lstm, _warm_conv, recurrent.warm_gru, _warm_narrow_sums]
+    long = [recurrent.warm_lstm, _warm_conv, attention.warm, recurrent.warm_gru, _warm_narrow_sums]
     short = [*modules(layers.__name__), *modules(optimizers.__name__)]
     return [*long, *(kernels.warm for kernels in short if hasattr(kernels, "warm")), quantise.warm, _warm_links]
 
