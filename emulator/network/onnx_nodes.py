@@ -37,6 +37,7 @@ class Nodes:
         self.arrays: list[Any] = []
         self._names: dict[int, str] = {}
         self._forms: dict[str, tuple[Form, Shape]] = {}
+        self._masks: set[str] = set()
         self._network, self._blame = network, blame
 
     def begin(self, name: str, form: Form, shape: Shape) -> str:
@@ -73,6 +74,14 @@ class Nodes:
     def numbers(self, name: str, *numbers: int) -> str:
         """Add sizes, axes or places."""
         return self.array(name, np.array(numbers, np.int64))
+
+    def later(self, rows: int) -> str:
+        """Return the mask of keys behind a query, -inf in place of 0, which all causal attention of `rows` shares."""
+        name = f"later.{rows}"
+        if name not in self._masks:
+            self._masks.add(name)
+            self.array(name, np.triu(np.full((rows, rows), -np.inf, np.float32), 1))
+        return name
 
     def row(self, x: str, name: str) -> str:
         """Return a value as one row for each sample, channel by channel; where it has another form, called `name`."""

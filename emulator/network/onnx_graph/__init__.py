@@ -2,10 +2,10 @@
 
 from .attributes import kernel_of, recurrent_step, reduced, window_keys
 from .expressions import Expressions
-from .node import FEW, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
+from .node import FEW, INT64, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
 from .sizes import folded
 from .values import CELLS, CHANNELS_LAST, FLAT, FROM_IMAGES, MAPS, ONE, Axes, Expectation, Keys, Step, Value
-from .walk import Walk
+from .walk import Walk, attends
 
 __all__ = [
     "CELLS",
@@ -13,6 +13,7 @@ __all__ = [
     "FEW",
     "FLAT",
     "FROM_IMAGES",
+    "INT64",
     "MAPS",
     "ONE",
     "Axes",
@@ -26,6 +27,7 @@ __all__ = [
     "Value",
     "Walk",
     "are_numbers",
+    "attends",
     "folded",
     "kernel_of",
     "recurrent_step",

@@ -45,7 +45,7 @@ def folded(walk: Walk, node: OnnxNode) -> list[Constant] | None:
         if node.operator == "Identity" and _IS_COPY.match(node.name):
             made = [dataclasses.replace(constant, roots=frozenset({constant.name})) for constant in made]
         return [dataclasses.replace(constant, is_zero=is_zero) for constant in made]
-    if node.operator == "Identity":
+    if node.operator == "Identity" or _spreads(node, constants):
         return [constants[0]]
     entries = _entries(node, constants)
     if entries is not None:
@@ -55,6 +55,16 @@ def folded(walk: Walk, node: OnnxNode) -> list[Constant] | None:
         return None
     extents = constants[-1].entries if node.operator in ("ConstantOfShape", "Expand") else None
     return [Constant(name, (), None, is_zero=is_zero, extents=extents)]
+
+
+def _spreads(node: OnnxNode, constants: list[Constant]) -> bool:
+    """Return whether a node repeats an array of the file for samples whose number is open, and for nothing else."""
+    if node.operator != "Expand" or constants[0].sizes is not None or not constants[0].roots:
+        return False
+    shape, entries = constants[0].shape, constants[1].entries or ()
+    return len(entries) == len(shape) > 1 and shape[0] == 1 and entries[0] == "samples" and all(
+        size in (1, own) for size, own in zip(entries[1:], shape[1:], strict=True)
+    )
 
 
 def _of_sizes(name: str, entries: tuple[int | str, ...]) -> Constant:

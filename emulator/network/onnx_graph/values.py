@@ -43,7 +43,11 @@ ONE = "one"
 class Step:
     """An operation of type `kind`, with its keys, the node that it comes from, and the steps whose results it takes.
 
-    `order` is that of `Value`, of the first result that it takes.
+    `order` is that of `Value`, of the first result that it takes. `arrays` are the values of the graph that its
+    parameters are, by their names in results files, where it is an SFU's.
+
+    A step that was `merged` into another one is part of no network. One of `parts` has the output channels of these in
+    a row, and of that row those at the places `channels`.
     """
 
     node: OnnxNode
@@ -51,6 +55,10 @@ class Step:
     keys: Keys
     takes: tuple[int, ...]
     order: Axes | None = None
+    arrays: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    merged: bool = False
+    parts: tuple[Step, ...] = ()
+    channels: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...common import InputError
@@ -16,6 +16,8 @@ from .values import CHANNELS_LAST, FLAT, FROM_IMAGES, MAPS, ONE, Axes, Expectati
 
 _FROM_CHANNELS_LAST = (0, 3, 1, 2)
 """The order in which Transpose brings images with their channels last to maps."""
+
+_RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 
 _OF_ROWS = frozenset({"Flatten", "Gemm", "MatMul"})
 """Operators that take a network's inputs if these are rows of values."""
@@ -44,8 +46,11 @@ class Walk:
         self.constants = dict(graph.constants)
         self.expressions, self.parameters = Expressions(graph), Parameters(graph)
         self._graph, self._output_shape = graph, output_shape
+        self.attends = attends(graph)
         self._shapes: list[Shape] = []
         self._values = dict.fromkeys(graph.inputs, self._begin(graph))
+        if self.images is None and not any(node.operator in _RECURRENT for node in graph.nodes):
+            self._begin_rows(graph)
         self._views: dict[int, list[str]] = collections.defaultdict(list, {FROM_IMAGES: [*graph.inputs]})
         self._made = {name for node in graph.nodes for name in node.outputs}
         self._makers: dict[str, OnnxNode] = {}
@@ -70,6 +75,16 @@ class Walk:
             self.images = channels, rows, columns
             return Value(FROM_IMAGES, axes=CHANNELS_LAST)
         return Value(FROM_IMAGES)
+
+    def _begin_rows(self, graph: OnnxGraph) -> None:
+        """Say which axes inputs have, where no recurrent layer will: rows of symbols, or a sequence of rows."""
+        looks_up = any(node.operator == "Gather" and {*node.inputs[1:]} & {*graph.inputs} for node in graph.nodes)
+        match graph.input_sizes:
+            case (_, _) if looks_up:
+                self._roles.update({"0": "samples", "1": "rows"})
+            case samples, int(rows), int(channels) if self.attends:
+                self._roles.update({"0": "samples", "1": "rows", "2": "channels"})
+                self.samples, self.images = samples, (channels, rows, 1)
 
     @property
     def nodes(self) -> tuple[OnnxNode, ...]:
@@ -164,6 +179,9 @@ class Walk:
         if self._symbols not in (None, symbols):
             raise node.refusal(f"looks up {symbols} symbols, and another node {self._symbols}")
         self._symbols = symbols
+        steps = self._sizes_by_role.get("rows")
+        if steps is not None:
+            self.samples, self.images = self.batch, (symbols, steps, 1)
 
     def name(self, node: OnnxNode, made: Value | Constant, place: int = 0) -> None:
         """Record a node's result under the name of one of its outputs."""
@@ -334,13 +352,22 @@ class Walk:
         is_flat: bool = False,
         axes: Axes | None = None,
         like: Value | None = None,
+        arrays: Mapping[str, str] | None = None,
     ) -> Value:
-        """Add a step of type `kind` with these keys; return its result, with these axes or as those of `like`."""
+        """Add a step of type `kind` with these keys; return its result, with these axes or as those of `like`.
+
+        `arrays` are those of `Step`.
+        """
         order = takes[0].order if takes else None
-        self.steps.append(Step(node, kind, keys, tuple(value.step for value in takes), order))
+        self.steps.append(Step(node, kind, keys, tuple(value.step for value in takes), order, arrays or {}))
         if like is None:
             return Value(len(self.steps) - 1, is_flat, axes=axes)
         return Value(len(self.steps) - 1, like.is_flat, axes=like.axes, order=like.order)
+
+    def replace(self, step: int, **fields: Any) -> None:
+        """Give a step other fields; what it makes may have another shape."""
+        self.steps[step] = dataclasses.replace(self.steps[step], **fields)
+        del self._shapes[step:]
 
     def flat(self, value: Value) -> Value:
         """Return maps or a sequence as one row of values."""
@@ -350,6 +377,15 @@ class Walk:
     def step_of(self, value: Value) -> Step | None:
         """Return the step that made a value; None for the network's inputs."""
         return None if value.step == FROM_IMAGES else self.steps[value.step]
+
+
+def attends(graph: OnnxGraph) -> bool:
+    """Return whether nodes of a graph are attention: a softmax whose result is multiplied by others."""
+    products = {name for node in graph.nodes if node.operator in ("MatMul", "Dropout", "Where") for name in node.inputs}
+    return any(
+        node.operator == "Attention" or (node.operator == "Softmax" and {*node.outputs} & products)
+        for node in graph.nodes
+    )
 
 
 def _are_pixels(graph: OnnxGraph, samples: int | None, pixels: int) -> bool:

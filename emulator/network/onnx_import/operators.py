@@ -27,7 +27,9 @@ from ..operation import LayerOperation, Operation, operation_types
 from ..operations.normalisation import Softmax
 from ..shape import Shape
 from . import sequences, views
+from .attention import Attentions
 from .pytorch import note_of
+from .spelled import with_operators
 
 
 def to_description(
@@ -70,7 +72,7 @@ def in_order(steps: Sequence[Step]) -> list[int]:
     for step in steps:
         opened += _opens_layer(step)
         layers.append(opened if _opens_layer(step) else max(layers[n] if n >= 0 else -1 for n in step.takes))
-    return sorted(range(len(steps)), key=layers.__getitem__)
+    return [n for n in sorted(range(len(steps)), key=layers.__getitem__) if not steps[n].merged]
 
 
 def _opens_layer(step: Step) -> bool:
@@ -112,10 +114,14 @@ def described(walk: Walk, graph: OnnxGraph, name: str) -> Description:
 
 def walked(graph: OnnxGraph) -> Walk:
     """Return the walk through all nodes of a graph; it raises as `describe`."""
+    graph = with_operators(graph)
     walk = Walk(graph, _output_shape)
+    attentions = Attentions(walk, graph)
     for node in graph.nodes:
         if node.operator == "Constant":
             walk.name(node, node.constant())
+        elif attentions.takes(node):
+            attentions.add(node)
         elif (constants := folded(walk, node)) is not None:
             for place, constant in enumerate(constants):
                 walk.name(node, constant, place)

@@ -9,12 +9,17 @@ import dataclasses
 import itertools
 
 from ..onnx_graph import CELLS, FROM_IMAGES, MAPS, OnnxNode, Value, Walk
+from ..operation import SfuOperation
 from ..operations.sequence import Embedding, LastStep, Sequence
+from ..operations.tokens import FirstStep, Tokens
 from .views import EVERYTHING, in_order, take_one
 
 Axes = tuple[str, ...]
 
 _SEQUENCE: Axes = ("samples", "rows", "channels")
+_PIXELS = (("samples", "rows·columns", "channels"), ("samples", "columns", "channels"))
+"""Pixels that are rows of a sequence from now on, in networks with attention: tokens."""
+
 _MERGED = {
     ("directions", "channels"): "channels",
     ("channels", "columns"): "channels",
@@ -31,7 +36,10 @@ def transpose(walk: Walk, node: OnnxNode) -> Value:
     order = node.integers("perm", tuple(reversed(range(len(axes)))))
     if value.is_flat or sorted(order) != list(range(len(axes))):
         raise node.refusal(f"`perm` = {list(order)} of {_shown(axes)}: only maps and sequences have axes to move")
-    return value.with_axes(tuple(axes[place] for place in order))
+    moved = tuple(axes[place] for place in order)
+    if moved in _PIXELS and walk.attends:
+        return walk.step(node, Tokens, {}, value, axes=_SEQUENCE)
+    return value.with_axes(moved)
 
 
 def gather(walk: Walk, node: OnnxNode) -> Value:
@@ -49,8 +57,12 @@ def gather(walk: Walk, node: OnnxNode) -> Value:
         return _state(walk, node, value, index)
     if isinstance(index, int) and (view := take_one(walk, node, value, axes.index(axis), index)) is not None:
         return view
+    if axis == "rows" and index == 0:
+        return _last_step(walk, node, value, _without(axes, "rows"), FirstStep)
     if axis != "rows" or index not in (-1, _last(walk, value)):
-        raise node.refusal(f"takes {list(places)} along {axis}: only the last time step, -1, is supported")
+        raise node.refusal(
+            f"takes {list(places)} along {axis}: only the last time step, -1, and the first one, 0, are supported"
+        )
     return _last_step(walk, node, value, _without(axes, "rows"))
 
 
@@ -66,10 +78,13 @@ def cut(walk: Walk, node: OnnxNode) -> Value:
     to_the_end = step == (1,) and len(bounds[1]) == 1 and _is_end(bounds[1][0], axis, size)
     if axis and bounds[0] == (0,) and to_the_end:
         return value
+    left = tuple("last" if name == "rows" else name for name in axes)
+    if axis == "rows" and axes != MAPS and bounds == [(0,), (1,)] and step == (1,):
+        return _last_step(walk, node, value, left, FirstStep)
     is_last = to_the_end and bounds[0] in ((-1,), (_last(walk, value),))
     if axis != "rows" or axes == MAPS or not is_last:
         raise node.refusal(f"cuts {_shown(axes)}: only the last time step, from -1 on, is supported")
-    return _last_step(walk, node, value, tuple("last" if name == "rows" else name for name in axes))
+    return _last_step(walk, node, value, left)
 
 
 def squeeze(walk: Walk, node: OnnxNode, value: Value, places: tuple[int, ...]) -> Value:
@@ -123,8 +138,8 @@ def reshape(walk: Walk, node: OnnxNode) -> Value | None:
     )
 
 
-def _last_step(walk: Walk, node: OnnxNode, value: Value, axes: Axes) -> Value:
-    return walk.step(node, LastStep, {}, value, axes=axes).with_axes(axes)
+def _last_step(walk: Walk, node: OnnxNode, value: Value, axes: Axes, kind: type[SfuOperation] = LastStep) -> Value:
+    return walk.step(node, kind, {}, value, axes=axes).with_axes(axes)
 
 
 def _state(walk: Walk, node: OnnxNode, value: Value, index: int) -> Value:

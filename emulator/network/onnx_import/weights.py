@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from ..graph import resolve
 from ..onnx_graph import MAPS, Axes, OnnxGraph, OnnxNode, Step
 from ..operation import LayerOperation
+from ..operations.tokens import LayerNorm
 from .operators import described, in_order, walked
 
 Arrays = dict[str, NDArray[Any]]
 Take = Callable[[OnnxNode, str], NDArray[Any]]
 """Function that returns an array that a node takes, by its name."""
 
-_NORMAL = ("scale", "shift", "mean", "variance")
 _GATES = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2)}
 """Places of PyTorch's gates among ONNX's: i, o, f, c of an LSTM; z, r, h of a GRU."""
 
@@ -32,7 +32,7 @@ def weights_of(graph: OnnxGraph, name: str) -> dict[str, Arrays]:
     walk = walked(graph)
     layers = iter(resolve(described(walk, graph, name), graph.source).layers)
     weights: dict[str, Arrays] = {}
-    own, normal = dict[str, NDArray[Any]](), 0
+    own, learners = dict[str, NDArray[Any]](), 0
 
     def take(node: OnnxNode, value: str) -> NDArray[Any]:
         known = walk.constants.get(value)
@@ -44,19 +44,17 @@ def weights_of(graph: OnnxGraph, name: str) -> dict[str, Arrays]:
     for step in (walk.steps[n] for n in in_order(walk.steps)):
         if issubclass(step.kind, LayerOperation):
             layer = next(layers)
-            own, normal = _of_layer(step, take, graph), 0
+            own, learners = _of_layer(step, take, graph), 0
             weights[layer.name] = own
             if "weight" in own and own["weight"].size == math.prod(layer.weight_shape):
                 own["weight"] = _by_maps(own["weight"], layer.weight_shape, step.order)
-        elif step.node.operator == "BatchNormalization":
-            normal += 1
-            end = str(normal) if normal > 1 else ""
-            own.update(
-                {
-                    f"{key}{end}": take(step.node, value)
-                    for key, value in zip(_NORMAL, step.node.inputs[1:5], strict=True)
-                }
-            )
+        elif step.arrays:
+            learners += 1
+            end = str(learners) if learners > 1 else ""
+            arrays = {key: take(step.node, value).reshape(-1) for key, value in step.arrays.items()}
+            if step.kind is LayerNorm and "shift" not in arrays:
+                arrays["shift"] = np.zeros_like(arrays["scale"])
+            own.update({f"{key}{end}": array for key, array in arrays.items()})
     return weights
 
 
@@ -72,6 +70,10 @@ def _by_maps(weight: NDArray[Any], shape: tuple[int, ...], order: Axes | None) -
 
 def _of_layer(step: Step, take: Take, graph: OnnxGraph) -> Arrays:
     node = step.node
+    if step.kind.has_pg is False:
+        return {}
+    if step.parts:
+        return _merged(step, take, graph)
     if node.operator in _GATES:
         return _recurrent(step, take)
     if node.operator == "Gather":  # an embedding, of weights (symbols, features)
@@ -82,6 +84,17 @@ def _of_layer(step: Step, take: Take, graph: OnnxGraph) -> Arrays:
     if step.keys["bias"]:
         name = _added(graph, node.outputs[0]) if node.operator == "MatMul" else node.inputs[2]
         arrays["bias"] = take(node, name).reshape(-1)
+    return arrays
+
+
+def _merged(step: Step, take: Take, graph: OnnxGraph) -> Arrays:
+    """Return the weights of a layer that several became, with its output channels as the step has them."""
+    places, parts = list(step.channels), [_of_layer(part, take, graph) for part in step.parts]
+    arrays = {"weight": np.concatenate([part["weight"] for part in parts])[places]}
+    if step.keys["bias"]:
+        zeros = (np.zeros(len(part["weight"]), np.float32) for part in parts)
+        biases = [part.get("bias", none) for part, none in zip(parts, zeros, strict=True)]
+        arrays["bias"] = np.concatenate(biases)[places]
     return arrays
 
 

@@ -81,10 +81,33 @@ class Gelu(ElementWise):
     tanh: bool = False
 
     type = "gelu"
+    onnx = ("Gelu",)
 
     def torch(self, nn: Any) -> Any:
         """See `SfuOperation`."""
         return nn.GELU(approximate="tanh" if self.tanh else "none")
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """See `Operation`."""
+        value, form = walk.take(node), node.attributes.get("approximate", "none")
+        return walk.step(node, cls, {"tanh": form == "tanh"}, value, like=value)
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`; as PyTorch writes it for versions of ONNX that have no node for it."""
+        nodes, name, x, form = out.nodes, out.name, out.x, out.form
+        if self.tanh:
+            square = nodes.add("Mul", [x, x], f"{name}/square")
+            cube = nodes.add("Mul", [square, x], f"{name}/cube")
+            share = nodes.add("Mul", [cube, out.number("cubic", 0.044715)], f"{name}/share")
+            both = nodes.add("Add", [x, share], f"{name}/sum")
+            inner = nodes.add("Mul", [both, out.number("slope", math.sqrt(2 / math.pi))], f"{name}/inner")
+        else:
+            inner = nodes.add("Div", [x, out.number("root", math.sqrt(2))], f"{name}/inner")
+        odd = nodes.add("Tanh" if self.tanh else "Erf", [inner], f"{name}/odd")
+        above_0 = nodes.add("Add", [odd, out.number("one", 1.0)], f"{name}/above_0")
+        product = nodes.add("Mul", [x, above_0], f"{name}/product")
+        out.write_of([product], "Mul", out.number("half", 0.5), form=form)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...common import Channels
+from ..onnx_nodes import Export, Form
 from ..operation import EngineView, LayerOperation, LayerRows, Window
 from ..shape import Shape, shown
 
@@ -109,6 +110,27 @@ class Attention(LayerOperation):
     def engine_view(self, shape: Shape, made: Shape) -> EngineView:
         """See `LayerOperation`."""
         return EngineView(shape[1], 1, shape[1], 1, tile=1, values=1)
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`; scaled products of q and k, a mask where it is causal, softmax over keys, products with v."""
+        nodes, name, (channels, rows, _) = out.nodes, out.name, out.reads[0].shape
+        x, size = nodes.steps(out.x, f"{name}/steps"), self.size(out.reads[0].shape)
+        apart = nodes.add("Reshape", [x, nodes.numbers(f"{name}.parts", 0, rows, self.heads, 3, size)], f"{name}/parts")
+        heads = nodes.add("Transpose", [apart], f"{name}/heads", perm=[3, 0, 2, 1, 4])
+        q, k, v = (
+            nodes.add("Gather", [heads, nodes.array(f"{name}.{part}", np.array(place))], f"{name}/{part}", axis=0)
+            for place, part in enumerate("qkv")
+        )
+        turned = nodes.add("Transpose", [k], f"{name}/turned", perm=[0, 1, 3, 2])
+        products = nodes.add("MatMul", [q, turned], f"{name}/products")
+        scores = nodes.add("Mul", [products, out.number("scale", size**-0.5)], f"{name}/scores")
+        if self.causal:
+            scores = nodes.add("Add", [scores, nodes.later(rows)], f"{name}/earlier")
+        shares = nodes.add("Softmax", [scores], f"{name}/shares", name, axis=-1)
+        sums = nodes.add("MatMul", [shares, v], f"{name}/sums")
+        beside = nodes.add("Transpose", [sums], f"{name}/beside", perm=[0, 2, 1, 3])
+        nodes.add("Reshape", [beside, nodes.numbers(f"{name}.shape", 0, rows, channels // 3)], out.result)
+        nodes.name(out.makes, out.result, Form.STEPS)
 
     def torch(self, nn: Any, shape: Shape) -> Sequence[Any]:
         """See `LayerOperation`; takes (samples, tokens, values), with the channels as here."""

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from ..onnx_nodes import Export, Form
 from ..operation import SfuOperation
 from ..shape import Shape, shown
+from .tokens import Positions, Tokens
 
 if TYPE_CHECKING:
-    from ..onnx_graph import OnnxNode, Value, Walk
+    from ..onnx_graph import Constant, OnnxNode, Value, Walk
 
 
 def _join(walk: Walk, node: OnnxNode, kind: type[SfuOperation]) -> Value:
@@ -22,6 +23,20 @@ def _join(walk: Walk, node: OnnxNode, kind: type[SfuOperation]) -> Value:
     if any(walk.axes_of(other) != walk.axes_of(first) for other in others):
         raise node.refusal(f"joins values with other axes than {' x '.join(walk.axes_of(first))}")
     return walk.step(node, kind, {}, first, *others, like=first) if others else first
+
+
+def _tokens(walk: Walk, channels: int) -> list[tuple[int, ...]]:
+    """Return the shapes that an array of a class token may have; samples are as many as it was exported with."""
+    return [(1, 1, channels), (walk.batch or 1, 1, channels)]
+
+
+def _are_positions(walk: Walk, value: Value, constant: Constant) -> bool:
+    """Return whether a constant has a number for each row and channel of a sequence."""
+    sizes, shape = walk.sizes(value), walk.shape(value)
+    if shape is None or walk.axes_of(value) != ("samples", "rows", "channels") or shape[1] == 1:
+        return False
+    own = constant.shape[1:] if len(constant.shape) == 3 and constant.shape[0] == 1 else constant.shape
+    return own == sizes[1:]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,7 +55,7 @@ class Add(SfuOperation):
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
-        """See `Operation`; a constant that is added must be the bias after a MatMul.
+        """See `Operation`; a constant that is added is the bias after a MatMul, or of each row and channel.
 
         Raises:
             InputError: another constant is added, or maps are added to flattened values.
@@ -63,8 +78,14 @@ class Add(SfuOperation):
         [place] = [n for n, name in enumerate(node.inputs) if name not in walk.constants]
         value, bias = walk.take(node, place), walk.constants[node.inputs[1 - place]]
         matmul = walk.step_of(value)
+        if _are_positions(walk, value, bias):
+            walk.parameters.use(node, 1 - place, bias)
+            return walk.step(node, Positions, {}, value, like=value, arrays={"positions": node.inputs[1 - place]})
         if matmul is None or matmul.node.operator != "MatMul" or matmul.keys["bias"]:
-            raise node.refusal("adds a constant; only the bias after a MatMul is supported")
+            raise node.refusal(
+                "adds a constant; only the bias after a MatMul, and positions of a sequence's rows and channels, are"
+                " supported"
+            )
         outputs = matmul.keys.get("features", matmul.keys.get("channels"))
         if math.prod(bias.shape) != outputs or not walk.is_used_once(node.inputs[place]):
             raise node.refusal("adds a constant that is not one bias for each feature of only the MatMul before")
@@ -89,15 +110,13 @@ class Concat(SfuOperation):
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
-        """See `Operation`; only channels are concatenated.
+        """See `Operation`; only channels are concatenated, and a class token, which is added before tokens.
 
         Raises:
             InputError: another axis, or maps are joined with flattened values.
         """
         if any(name in walk.constants for name in node.inputs):
-            raise node.refusal(
-                "joins an array of the file, such as a class token, to what nodes make; only that is joined"
-            )
+            return cls._class_token(walk, node)
         first, axis = walk.take(node, states=True), node.integer("axis", 1)
         axes = walk.axes_of(first)
         if first.state:
@@ -111,6 +130,27 @@ class Concat(SfuOperation):
     def to_onnx(self, out: Export) -> None:
         """See `Operation`."""
         out.write("Concat", axis=2 if out.form is Form.STEPS else 1)
+
+    @classmethod
+    def _class_token(cls, walk: Walk, node: OnnxNode) -> Value:
+        """Return tokens with a learnt one before them, which is an array of the file."""
+        token, last = walk.constant(node, 0), node.inputs[-1]
+        if len(node.inputs) == 2 and token is not None and last not in walk.constants:
+            value = walk.take(node, 1)
+            step, shape = walk.step_of(value), walk.shape(value)
+            if step is not None and shape is not None and shape[2] == 1 and token.shape in _tokens(walk, shape[0]):
+                is_first = walk.axes_of(value) == ("samples", "rows", "channels") and node.integer("axis", 1) in (1, -2)
+                if is_first and shape[1] > 1:
+                    walk.parameters.use(node, 0, token)
+                    keys, arrays = {"class_token": True}, {"class_token": node.inputs[0]}
+                    if step.kind is Tokens and not step.keys.get("class_token") and walk.is_used_once(last):
+                        walk.replace(value.step, keys=keys, arrays=arrays, node=node)
+                        return value
+                    return walk.step(node, Tokens, keys, value, like=value, arrays=arrays)
+        raise node.refusal(
+            "joins an array of the file to what nodes make; of such arrays only a class token is supported, which stands"
+            " before the tokens of all samples alike"
+        )
 
     @classmethod
     def _row(cls, walk: Walk, node: OnnxNode, made: Value) -> Value:

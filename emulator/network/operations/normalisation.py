@@ -62,7 +62,8 @@ class BatchNorm(SfuOperation):
             raise node.refusal("`spatial` = 0: only channels are normalised, each as a whole")
         momentum = round(1 - node.number("momentum", 0.9), 7)
         keys = {"epsilon": node.number("epsilon", 1e-5), "momentum": momentum}
-        return walk.step(node, cls, keys, value, like=value)
+        arrays = dict(zip(("scale", "shift", "mean", "variance"), node.inputs[1:5], strict=True))
+        return walk.step(node, cls, keys, value, like=value, arrays=arrays)
 
     def to_onnx(self, out: Export) -> None:
         """See `Operation`; ONNX has it for channels before other axes."""

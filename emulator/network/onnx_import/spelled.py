@@ -1,0 +1,222 @@
+"""GELU, RMS norm and layer norm that a graph spells out by arithmetic, as one node each.
+
+PyTorch's exporters write them so for versions of ONNX that have no operator for them, and people in many orders. So
+arithmetic between a value and another is computed for a few numbers; it is the operator that makes the same of them.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..onnx_graph import Constant, OnnxGraph, OnnxNode
+
+Numbers = NDArray[np.float64]
+
+_FAR = 9
+"""Most nodes in a row between a value and what is made of it."""
+
+_CLOSE = 1e-5
+
+_BINARY: Mapping[str, Any] = {
+    "Add": np.add,
+    "Div": np.divide,
+    "Mul": np.multiply,
+    "Pow": np.power,
+    "Sub": np.subtract,
+}
+_UNARY: Mapping[str, Any] = {
+    "Cast": np.asarray,
+    "Erf": np.vectorize(math.erf, otypes=[np.float64]),
+    "Identity": np.asarray,
+    "Reciprocal": np.reciprocal,
+    "Sqrt": np.sqrt,
+    "Tanh": np.tanh,
+}
+_KNOWN = frozenset({*_BINARY, *_UNARY, "ReduceMean"})
+
+
+def with_operators(graph: OnnxGraph) -> OnnxGraph:
+    """Return a graph with one node for each GELU and norm that several nodes make."""
+    if not any(node.operator in ("Erf", "Tanh", "ReduceMean") for node in graph.nodes):
+        return graph
+    arithmetic, dropped, placed = _Arithmetic(graph), set[int](), dict[int, OnnxNode]()
+    for node in graph.nodes:
+        if id(node) in dropped or node.operator not in ("Erf", "Tanh", "ReduceMean"):
+            continue
+        made = arithmetic.gelu(node) if node.operator != "ReduceMean" else arithmetic.norm(node)
+        if made is not None:
+            nodes, operator = made
+            dropped.update(map(id, nodes))
+            [last] = (own for own in nodes if own.outputs == operator.outputs)
+            placed[id(last)] = operator
+    nodes = (placed.get(id(node), node) for node in graph.nodes if id(node) in placed or id(node) not in dropped)
+    return dataclasses.replace(graph, nodes=tuple(nodes))
+
+
+Spelled = tuple[list[OnnxNode], OnnxNode]
+"""Nodes, and the one in their place."""
+
+
+class _Arithmetic:
+    """What the nodes of a graph compute."""
+
+    def __init__(self, graph: OnnxGraph) -> None:
+        self._makers = {name: node for node in graph.nodes for name in node.outputs}
+        self._takers: dict[str, list[OnnxNode]] = collections.defaultdict(list)
+        for node in graph.nodes:
+            for name in node.inputs:
+                self._takers[name].append(node)
+        self._outputs = {*graph.outputs}
+        self._constants: dict[str, Constant] = dict(graph.constants)
+        for node in graph.nodes:
+            if node.operator == "Constant":
+                self._constants[node.outputs[0]] = node.constant()
+
+    def gelu(self, node: OnnxNode) -> Spelled | None:
+        """Return the GELU that a node, Erf or Tanh, belongs to."""
+        x = np.linspace(-4, 4, 33)
+        slope, form = math.sqrt(2 / math.pi), "none" if node.operator == "Erf" else "tanh"
+        share = _UNARY["Erf"](x / math.sqrt(2)) if form == "none" else np.tanh(slope * (x + 0.044715 * x**3))
+        for begin in self._before(node):
+            for last in self._behind(node):
+                if self._makes(last, begin, x, 0.5 * x * (1 + share)):
+                    nodes = self._between(begin, last)
+                    made = dataclasses.replace(
+                        last, operator="Gelu", inputs=(begin,), attributes={"approximate": form}
+                    )
+                    return (nodes, made) if self._is_whole(nodes, last) else None
+        return None
+
+    def norm(self, node: OnnxNode) -> Spelled | None:
+        """Return the norm that a node, ReduceMean, belongs to, with the arrays by which others multiply and add."""
+        x = 0.01 * np.random.default_rng(0).normal(0.5, 1, (3, 8))
+        square, centred = (x**2).mean(-1, keepdims=True), x - x.mean(-1, keepdims=True)
+        variance = (centred**2).mean(-1, keepdims=True)
+        for begin in self._before(node):
+            for last in self._behind(node):
+                nodes = self._between(begin, last)
+                for epsilon in self._added(nodes):
+                    for operator, y in (
+                        ("RMSNormalization", x / np.sqrt(square + epsilon)),
+                        ("LayerNormalization", centred / np.sqrt(variance + epsilon)),
+                    ):
+                        if self._makes(last, begin, x, y):
+                            return self._scaled(operator, begin, nodes, last, epsilon)
+        return None
+
+    def _scaled(
+        self, operator: str, begin: str, nodes: list[OnnxNode], last: OnnxNode, epsilon: float
+    ) -> Spelled | None:
+        arrays = []
+        for key in ("Mul", "Add") if operator == "LayerNormalization" else ("Mul",):
+            takers = self._takers[last.outputs[0]]
+            taken = [name for taker in takers for name in taker.inputs if self._is_array(name)]
+            if len(takers) != 1 or takers[0].operator != key or len(taken) != 1:
+                break
+            [last], nodes, arrays = takers, [*nodes, *takers], [*arrays, *taken]
+        if not arrays or not self._is_whole(nodes, last):
+            return None
+        [axis, *_] = (self._axis(node) for node in nodes if node.operator == "ReduceMean")
+        keys = {"axis": axis, "epsilon": epsilon}
+        return nodes, dataclasses.replace(last, operator=operator, inputs=(begin, *arrays), attributes=keys)
+
+    def _is_array(self, name: str) -> bool:
+        """Return whether a value is one row of numbers, that no nodes make of what is not known yet."""
+        known = self._constants.get(name)
+        return known is not None and len(known.shape) == 1 and known.shape[0] > 1
+
+    def _added(self, nodes: list[OnnxNode]) -> list[float]:
+        """Return the numbers that nodes add."""
+        numbers = (self._number(name) for node in nodes if node.operator == "Add" for name in node.inputs)
+        return [number for number in numbers if number is not None and number >= 0] or [0.0]
+
+    def _number(self, name: str) -> float | None:
+        constant = self._constants.get(name)
+        numbers = None if constant is None else constant.numbers
+        return float(numbers[0]) if numbers is not None and len(numbers) == 1 else None
+
+    def _axis(self, node: OnnxNode) -> int | None:
+        """Return the one axis over which a node takes the mean; None if it is not one."""
+        given = self._number(node.inputs[1]) if len(node.inputs) > 1 else None
+        axes = node.attributes.get("axes", () if given is None else (int(given),))
+        return axes[0] if isinstance(axes, tuple) and len(axes) == 1 else None
+
+    def _before(self, node: OnnxNode) -> list[str]:
+        """Return the values of which arithmetic makes what a node takes, the nearest first."""
+        names = [name for name in node.inputs[:1] if name]
+        for name in names:  # which grows
+            maker = self._makers.get(name)
+            if maker is not None and maker.operator in _KNOWN and len(names) < 2 * _FAR:
+                names += [own for own in maker.inputs if own not in names and own not in self._constants]
+        return names
+
+    def _behind(self, node: OnnxNode) -> Iterator[OnnxNode]:
+        """Yield the nodes that arithmetic leads to from a node, the nearest first."""
+        todo, seen = collections.deque([(node, 0)]), {id(node)}
+        while todo:
+            own, far = todo.popleft()
+            if own is not node:
+                yield own
+            for taker in self._takers[own.outputs[0]] if far < _FAR else ():
+                if id(taker) not in seen and taker.operator in _KNOWN:
+                    seen.add(id(taker))
+                    todo.append((taker, far + 1))
+
+    def _between(self, begin: str, last: OnnxNode) -> list[OnnxNode]:
+        """Return the nodes that make a node's result of a value."""
+        nodes = {id(last): last}
+        todo = [last]
+        while todo and len(nodes) < 4 * _FAR:
+            for name in todo.pop().inputs:
+                maker = self._makers.get(name)
+                if name != begin and maker is not None and id(maker) not in nodes and maker.operator in _KNOWN:
+                    nodes[id(maker)] = maker
+                    todo.append(maker)
+        return [*nodes.values()]
+
+    def _is_whole(self, nodes: list[OnnxNode], last: OnnxNode) -> bool:
+        """Return whether nothing else takes what nodes make, but for the last one's result."""
+        own = {*map(id, nodes)}
+        made = [node.outputs[0] for node in nodes if node is not last]
+        return not self._outputs & {*made} and all(id(taker) in own for name in made for taker in self._takers[name])
+
+    def _makes(self, last: OnnxNode, begin: str, x: Numbers, y: Numbers) -> bool:
+        """Return whether a node makes y if a value is x."""
+        try:
+            with np.errstate(all="ignore"):
+                made = self._value(last.outputs[0], {begin: x}, 2 * _FAR)
+        except _UnknownError:
+            return False
+        return made.shape == y.shape and bool((abs(made - y) <= _CLOSE * (1e-3 + abs(y))).all())
+
+    def _value(self, name: str, known: dict[str, Numbers], far: int) -> Numbers:
+        if name in known:
+            return known[name]
+        if (number := self._number(name)) is not None:
+            return np.array(number)
+        node = self._makers.get(name)
+        if node is None or far == 0 or node.operator not in _KNOWN:
+            raise _UnknownError
+        if node.operator == "ReduceMean":
+            if self._axis(node) is None or node.attributes.get("keepdims", 1) != 1:
+                raise _UnknownError
+            x = self._value(node.inputs[0], known, far - 1)
+            known[name] = x.mean(-1, keepdims=True)
+        else:
+            taken = [self._value(own, known, far - 1) for own in node.inputs]
+            kind = _BINARY if node.operator in _BINARY else _UNARY
+            if len(taken) != 1 + (kind is _BINARY):
+                raise _UnknownError
+            known[name] = kind[node.operator](*taken)
+        return known[name]
+
+
+class _UnknownError(Exception):
+    """A value does not follow from another by arithmetic."""
