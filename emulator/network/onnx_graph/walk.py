@@ -54,7 +54,8 @@ class Walk:
         self._views: dict[int, list[str]] = collections.defaultdict(list, {FROM_IMAGES: [*graph.inputs]})
         self._made = {name for node in graph.nodes for name in node.outputs}
         self._makers: dict[str, OnnxNode] = {}
-        self._uses = collections.Counter([*graph.outputs, *(name for node in graph.nodes for name in node.inputs)])
+        takers = (node for node in graph.nodes if node.operator != "Shape")
+        self._uses = collections.Counter([*graph.outputs, *(name for node in takers for name in node.inputs)])
 
     def _begin(self, graph: OnnxGraph) -> Value:
         """Return the network's inputs: images, rows of values, or what nodes will tell."""
