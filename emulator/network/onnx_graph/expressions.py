@@ -22,10 +22,10 @@ from .node import FEW, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
 
 _FOLDED = frozenset(
     (
-        "Abs Add Cast CastLike Clip Concat ConstantOfShape Div Exp Expand Flatten Gather Identity Log MatMul Max Min"
-        " Mod Mul Neg Pow Range Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum"
-        " ReduceSumSquare Reshape Sigmoid Slice Softplus Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Unsqueeze"
-        " Where"
+        "Abs Add And Cast CastLike Clip Concat ConstantOfShape Div Equal Exp Expand Flatten Gather Greater"
+        " GreaterOrEqual Identity Less LessOrEqual Log MatMul Max Min Mod Mul Neg Not Or Pow Range Reciprocal ReduceL1"
+        " ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Reshape Sigmoid Slice Softplus"
+        " Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Trilu Unsqueeze Where"
     ).split()
 )
 """Operators whose results have known sizes, and which take no longer than the sizes of inputs and results say."""

@@ -91,6 +91,10 @@ def _entries(node: OnnxNode, constants: list[Constant]) -> tuple[int | str, ...]
     rest = [other for other in others if other is not None]
     if node.operator == "Expand" and rest == [(1,)]:
         return first
+    if node.operator == "Equal" and len(rest) == 1 and len(rest[0]) == len(first):
+        return tuple(int(one == other) for one, other in zip(first, rest[0], strict=True))
+    if node.operator == "Where" and len({len(sizes) for sizes in (first, *rest)}) == 1 and {*first} <= {0, 1}:
+        return tuple(one if holds else other for holds, one, other in zip(first, *rest, strict=True))
     if node.operator == "Concat":
         return tuple(entry for sizes in (first, *rest) for entry in sizes)
     if node.operator in _ARITHMETIC:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..graph import resolve
 from ..onnx_graph import MAPS, Axes, OnnxGraph, OnnxNode, Step
 from ..operation import LayerOperation
-from ..operations.tokens import LayerNorm
+from ..operations.tokens import LayerNorm, Tokens
 from .operators import described, in_order, walked
 
 Arrays = dict[str, NDArray[Any]]
@@ -52,6 +52,8 @@ def weights_of(graph: OnnxGraph, name: str) -> dict[str, Arrays]:
             learners += 1
             end = str(learners) if learners > 1 else ""
             arrays = {key: take(step.node, value).reshape(-1) for key, value in step.arrays.items()}
+            if step.kind is Tokens:  # it may be repeated for samples
+                arrays["class_token"] = arrays["class_token"][: layer.channels]
             if step.kind is LayerNorm and "shift" not in arrays:
                 arrays["shift"] = np.zeros_like(arrays["scale"])
             own.update({f"{key}{end}": array for key, array in arrays.items()})

@@ -30,6 +30,14 @@ def _tokens(walk: Walk, channels: int) -> list[tuple[int, ...]]:
     return [(1, 1, channels), (walk.batch or 1, 1, channels)]
 
 
+def _is_one(walk: Walk, token: Constant) -> bool:
+    """Return whether an array holds one class token, be it repeated for samples."""
+    if token.shape[0] == 1:
+        return True
+    tokens = walk.expressions.value(token.name)
+    return bool((tokens == tokens[:1]).all())
+
+
 def _are_positions(walk: Walk, value: Value, constant: Constant) -> bool:
     """Return whether a constant has a number for each row and channel of a sequence."""
     sizes, shape = walk.sizes(value), walk.shape(value)
@@ -140,7 +148,7 @@ class Concat(SfuOperation):
             step, shape = walk.step_of(value), walk.shape(value)
             if step is not None and shape is not None and shape[2] == 1 and token.shape in _tokens(walk, shape[0]):
                 is_first = walk.axes_of(value) == ("samples", "rows", "channels") and node.integer("axis", 1) in (1, -2)
-                if is_first and shape[1] > 1:
+                if is_first and shape[1] > 1 and _is_one(walk, token):
                     walk.parameters.use(node, 0, token)
                     keys, arrays = {"class_token": True}, {"class_token": node.inputs[0]}
                     if step.kind is Tokens and not step.keys.get("class_token") and walk.is_used_once(last):

@@ -127,6 +127,13 @@ class AveragePool(_Pool):
         """See `SfuOperation`."""
         return nn.AvgPool2d(self.kernel, self.step, self.pad, count_include_pad=self.count_include_pad)
 
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`; over all rows of a sequence, it is a mean."""
+        if out.form is Form.STEPS and self.kernel == out.reads[0].shape[1:] and self.pad == (0, 0):
+            out.write_of(out.taken, "ReduceMean", form=Form.ROW, axes=[1], keepdims=0)
+        else:
+            super().to_onnx(out)
+
     def _counts(self) -> dict[str, int]:
         return {"count_include_pad": int(self.count_include_pad)}
 
