@@ -49,7 +49,8 @@ def folded(walk: Walk, node: OnnxNode) -> list[Constant] | None:
         return [constants[0]]
     entries = _entries(node, constants)
     if entries is not None:
-        return [_of_sizes(name, entries)]
+        is_number = node.operator == "Gather" and constants[1].shape == ()
+        return [dataclasses.replace(_of_sizes(name, entries), **({"shape": ()} if is_number else {}))]
     is_zero = _keeps_zeros(node, node.operator in _KEEP_ZEROS and walk.holds_zeros(constants[0]))
     if not is_zero and node.operator != "ConstantOfShape":
         return None

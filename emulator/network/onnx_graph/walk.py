@@ -41,6 +41,7 @@ class Walk:
         self.expectations: list[Expectation] = []
         self._roles: dict[str, str] = {}
         self._symbols: int | None = None
+        self._has_rows = False
         self.samples: int | None = None
         self.images: Shape | None = None
         self.constants = dict(graph.constants)
@@ -82,6 +83,7 @@ class Walk:
         looks_up = any(node.operator == "Gather" and {*node.inputs[1:]} & {*graph.inputs} for node in graph.nodes)
         match graph.input_sizes:
             case (_, _) if looks_up:
+                self._has_rows = True
                 self._roles.update({"0": "samples", "1": "rows"})
             case samples, int(rows), int(channels) if self.attends:
                 self._roles.update({"0": "samples", "1": "rows", "2": "channels"})
@@ -143,6 +145,9 @@ class Walk:
     def sizes(self, value: Value) -> tuple[int | str, ...]:
         """Return the size of each axis of a value; the axis itself where it is not known, as of samples."""
         axes, shape = self.axes_of(value), self.shape(value)
+        if shape is None and value.step == FROM_IMAGES and self._has_rows:
+            open_or_not = zip(axes, (None, *self._graph.input_sizes[1:]), strict=True)
+            return tuple(axis if size is None else size for axis, size in open_or_not)
         if shape is None or value.state:
             return axes
         known = {**dict(zip(MAPS[1:], shape, strict=True)), "one": 1, "last": 1, "values": math.prod(shape)}

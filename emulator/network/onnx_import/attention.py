@@ -152,8 +152,7 @@ class Attentions:
             self._walk.name(node, value, node.outputs.index(name))
 
     def _heads(self, node: OnnxNode, place: int) -> Heads:
-        name = node.inputs[place]
-        known = self._values.get(name)
+        known = self._values.get(node.inputs[place]) if place < len(node.inputs) else None
         if isinstance(known, _Scores):
             raise node.refusal(_ELSEWHERE)
         return known if known is not None else heads_of(self._walk, node, self._walk.take(node, place))

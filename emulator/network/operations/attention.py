@@ -29,6 +29,7 @@ class Attention(LayerOperation):
     causal: bool = False
 
     type = "attention"
+    onnx = ("Attention",)
     bias: ClassVar[bool] = False  # type: ignore[misc]  # it has no weights
     convolves, may_be_off_chip, one_memory = False, False, True
     looks_back, has_pg = True, False

@@ -195,7 +195,7 @@ def local_response(graph: Graph, between: int = 0) -> None:
 
 
 NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
-    "its class": (lambda g: g.node("Gelu", said=at("act", GELU)), "(Gelu), PyTorch's GELU 'act': unknown operator"),
+    "its class": (lambda g: g.node("Mish", said=at("act", GELU)), "(Mish), PyTorch's GELU 'act': unknown operator"),
     "a function in another's class": (
         lambda g: g.node("Resize", said=at("up", "mine.Up", "aten.upsample_nearest2d.vec")),
         "(Resize), PyTorch's Upsample in Up 'up': unknown operator",
@@ -263,9 +263,9 @@ NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
         lambda g: g.node("Det", name="/net/net.2/Det"),
         "PyTorch's module 'net.2': unknown",
     ),
-    "a class token": (
+    "an array beside maps": (
         lambda g: g.node("Concat", g.array(np.zeros((1, 4, 8, 8), np.float32)), g.last, axis=1, name="/vit/Concat"),
-        "PyTorch's cat in 'vit': joins an array of the file, such as a class token",
+        "PyTorch's cat in 'vit': joins an array of the file to what nodes make",
     ),
     "a constant factor": (
         lambda g: g.node("Mul", g.last, g.numbers(2.0), name="/net/net.2/Mul"),
@@ -294,7 +294,7 @@ def test_what_is_refused_is_called_as_in_pytorch(tmp_path: Path, case: str, one_
 def test_names_of_modules_stay_on_one_line(tmp_path: Path, one_line: Callable[..., str]) -> None:
     said = at("a\n\x1bb", "torch.nn.X\n\x1bY")
     with pytest.raises(InputError) as error:
-        load(tmp_path, small(op("Gelu", said=said)).model("pytorch"))
+        load(tmp_path, small(op("Mish", said=said)).model("pytorch"))
     assert "\x1b" not in one_line(error)
 
 

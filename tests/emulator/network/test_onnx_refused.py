@@ -62,7 +62,7 @@ def shared(graph: Graph) -> None:
 
 
 BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
-    "unknown operator": (lambda: small(op("Gelu", name="act")), ["node 'act' (Gelu)", "unknown", "Conv", "Relu"]),
+    "unknown operator": (lambda: small(op("Mish", name="act")), ["node 'act' (Mish)", "unknown", "Conv", "Relu"]),
     "operator of another domain": (lambda: small(op("Relu", domain="mine")), ["(mine.Relu)", "unknown"]),
     "groups of other channels": (lambda: conv_with(group=2), ["node 'odd' (Conv)", "8 channels", "4x8x8"]),
     "groups that do not divide": (lambda: conv_with(group=3), ["node 'odd' (Conv)", "`groups` = 3", "4 input"]),
@@ -289,7 +289,7 @@ def test_what_is_refused(case: str, refused: Refused) -> None:
 
 
 def test_the_refusal_names_what_is_known(tmp_path: Path, refused: Refused) -> None:
-    known = refused(small(op("Gelu"))).rpartition("known are ")[2].split(", ")
+    known = refused(small(op("Mish"))).rpartition("known are ")[2].split(", ")
     assert {"Conv", "Gemm", "MatMul", "MaxPool", "LRN", "BatchNormalization", "Add", "Concat", "Softmax"} <= set(known)
     assert known[1:] == sorted(known[1:])
     for operator in known:
@@ -312,14 +312,14 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
 
 def test_the_command_line_says_it_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "mine.onnx"
-    path.write_bytes(small(op("Gelu")).model())
+    path.write_bytes(small(op("Mish")).model())
     for command in (["network"], ["simulate", "--samples", "8", "--network"], ["schedule", "--network"]):
         done = subprocess.run(
             [sys.executable, "-m", "emuchain", *command, path], capture_output=True, text=True, timeout=120
         )
         assert (done.returncode, done.stdout) == (2, "")
         [line] = done.stderr.splitlines()
-        assert "(Gelu): unknown operator" in line
+        assert "(Mish): unknown operator" in line
 
 
 def test_without_the_package_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, refused: Refused) -> None:
