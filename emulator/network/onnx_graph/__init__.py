@@ -5,7 +5,7 @@ from .expressions import Expressions
 from .node import FEW, INT64, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
 from .sizes import folded
 from .values import CELLS, CHANNELS_LAST, FLAT, FROM_IMAGES, MAPS, ONE, Axes, Expectation, Keys, Step, Value
-from .walk import Walk, attends
+from .walk import Walk
 
 __all__ = [
     "CELLS",
@@ -27,7 +27,6 @@ __all__ = [
     "Value",
     "Walk",
     "are_numbers",
-    "attends",
     "folded",
     "kernel_of",
     "recurrent_step",

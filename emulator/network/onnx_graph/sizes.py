@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from .node import INT64, Constant, OnnxNode
+from .node import FLOAT, INT64, Constant, OnnxNode
 from .walk import Walk
 
 _SAME = ("Identity", "Cast", "Unsqueeze", "Squeeze", "Reshape")
@@ -25,8 +25,12 @@ def folded(walk: Walk, node: OnnxNode) -> list[Constant] | None:
         InputError: it takes the shape of nothing, or computes too much.
     """
     name = "".join(node.outputs[:1])
+    made: list[Constant] | None
     if node.operator == "CastLike" and walk.constant(node, 0) is not None and walk.constant(node, 1) is None:
-        return [dataclasses.replace(walk.constants[node.inputs[0]], name=name)]
+        made = [dataclasses.replace(walk.constants[node.inputs[0]], name=name)]
+        if (numbers := made[0].numbers) is not None and node.inputs[1] not in walk.inputs:
+            made = [dataclasses.replace(made[0], numbers=tuple(map(float, numbers)), sizes=None, kind=FLOAT)]
+        return made
     if node.operator == "Shape":
         of_constant = walk.constant(node, 0)
         axes: tuple[int | str, ...]
@@ -49,8 +53,10 @@ def folded(walk: Walk, node: OnnxNode) -> list[Constant] | None:
         return [constants[0]]
     entries = _entries(node, constants)
     if entries is not None:
-        is_number = node.operator == "Gather" and constants[1].shape == ()
-        return [dataclasses.replace(_of_sizes(name, entries), **({"shape": ()} if is_number else {}))]
+        made = [_of_sizes(name, entries)]
+        if node.operator == "Gather" and constants[1].shape == ():
+            made = [dataclasses.replace(made[0], shape=())]
+        return made
     is_zero = _keeps_zeros(node, node.operator in _KEEP_ZEROS and walk.holds_zeros(constants[0]))
     if not is_zero and node.operator != "ConstantOfShape":
         return None
@@ -63,8 +69,11 @@ def _spreads(node: OnnxNode, constants: list[Constant]) -> bool:
     if node.operator != "Expand" or constants[0].sizes is not None or not constants[0].roots:
         return False
     shape, entries = constants[0].shape, constants[1].entries or ()
-    return len(entries) == len(shape) > 1 and shape[0] == 1 and entries[0] == "samples" and all(
-        size in (1, own) for size, own in zip(entries[1:], shape[1:], strict=True)
+    return (
+        len(entries) == len(shape) > 1
+        and shape[0] == 1
+        and entries[0] == "samples"
+        and all(size in (1, own) for size, own in zip(entries[1:], shape[1:], strict=True))
     )
 
 

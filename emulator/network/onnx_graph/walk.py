@@ -11,6 +11,7 @@ from typing import Any
 from ...common import InputError
 from ..shape import Shape
 from .expressions import Expressions
+from .inputs import are_pixels, attends
 from .node import Constant, OnnxGraph, OnnxNode
 from .values import CHANNELS_LAST, FLAT, FROM_IMAGES, MAPS, ONE, Axes, Expectation, Keys, Parameters, Step, Value
 
@@ -65,7 +66,7 @@ class Walk:
             case samples, int(values) if takers and takers <= _OF_ROWS:
                 self.samples, self.images = samples, (values, 1, 1)
                 return Value(FROM_IMAGES, is_flat=True)
-            case samples, int(rows), int(columns) if _are_pixels(graph, samples, rows * columns):
+            case samples, int(rows), int(columns) if are_pixels(graph, samples, rows * columns):
                 self.samples, self.images = samples, (1, rows, columns)
                 return Value(FROM_IMAGES, axes=("samples", "rows", "columns"))
             case (_, _) | (_, _, _):
@@ -93,6 +94,11 @@ class Walk:
     def nodes(self) -> tuple[OnnxNode, ...]:
         """All nodes of the graph."""
         return self._graph.nodes
+
+    @property
+    def inputs(self) -> Sequence[str]:
+        """The names of the graph's inputs."""
+        return [*self._graph.inputs]
 
     def input_shape(self) -> Shape:
         """Return the (channels, rows, columns) of the network's input: of images, or of a sequence.
@@ -383,28 +389,6 @@ class Walk:
     def step_of(self, value: Value) -> Step | None:
         """Return the step that made a value; None for the network's inputs."""
         return None if value.step == FROM_IMAGES else self.steps[value.step]
-
-
-def attends(graph: OnnxGraph) -> bool:
-    """Return whether nodes of a graph are attention: a softmax whose result is multiplied by others."""
-    products = {name for node in graph.nodes if node.operator in ("MatMul", "Dropout", "Where") for name in node.inputs}
-    return any(
-        node.operator == "Attention" or (node.operator == "Softmax" and {*node.outputs} & products)
-        for node in graph.nodes
-    )
-
-
-def _are_pixels(graph: OnnxGraph, samples: int | None, pixels: int) -> bool:
-    """Return whether inputs of three axes are images, to whose one channel nodes give an axis, or make rows of them."""
-    takers = [node for node in graph.nodes if {*node.inputs} & {*graph.inputs} and node.operator != "Shape"]
-    known = {name: constant.numbers for name, constant in graph.constants.items()}
-    known |= {node.outputs[0]: node.constant().numbers for node in graph.nodes if node.operator == "Constant"}
-    rows = (samples, pixels), (samples, -1), (0, pixels), (0, -1), (-1, pixels)
-    return bool(takers) and all(
-        node.operator in ("Flatten", "Unsqueeze")
-        or (node.operator == "Reshape" and node.has_input(1) and known.get(node.inputs[1]) in rows)
-        for node in takers
-    )
 
 
 def _parts(axes: Axes) -> list[str]:

@@ -1,8 +1,8 @@
 """Attention from ONNX: products of queries and keys, softmax over keys, and products of these with values.
 
-PyTorch's exporters write `scaled_dot_product_attention` so, and people do; ONNX has the operator Attention since version
-23. Which nodes make queries, keys and values of which results follows from the graph alone, before the walk; the views
-between are `heads`. Layers that make queries, keys and values become one, whose channels stand head by head.
+PyTorch's exporters write `scaled_dot_product_attention` so, and people do; ONNX has an operator, Attention, since its
+version 23. Which nodes make queries, keys and values of which results follows from the graph alone, before the walk;
+the views between are `heads`. Layers that make queries, keys and values become one, whose channels stand head by head.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,7 @@ class Attentions:
         self._makers = {name: node for node in graph.nodes for name in node.outputs}
         self._constants = _constants(graph)
         self._values: dict[str, Heads | _Scores] = {}
+        self._sequences: dict[str, list[Heads]] = {}
         self._nodes: set[int] = set()
         for node in graph.nodes if walk.attends else ():
             if node.operator == "Attention":
@@ -111,6 +113,8 @@ class Attentions:
 
     def takes(self, node: OnnxNode) -> bool:
         """Return whether a node belongs to attention."""
+        if node.operator == "CastLike" and node.inputs[0] in self._walk.constants:
+            return False
         return id(node) in self._nodes or any(name in self._values for name in node.inputs)
 
     def add(self, node: OnnxNode) -> None:
@@ -136,6 +140,11 @@ class Attentions:
             place = next((n for n, name in enumerate(node.inputs) if name not in self._walk.constants), 0)
             heads = self._heads(node, place)
             self._values[node.outputs[0]] = dataclasses.replace(heads, factor=heads.factor * self._scale(node))
+        elif node.operator == "SequenceAt" and node.inputs[0] in self._sequences:
+            index = int(self._array(node, 1).item())
+            self._name(node, node.outputs[0], self._sequences[node.inputs[0]][index])
+        elif node.operator == "SplitToSequence":
+            self._sequences[node.outputs[0]] = moved(self._walk, node, self._heads(node, 0))
         elif node.operator in MOVES:
             heads = self._heads(node, 0)
             for name, made in zip(node.outputs, moved(self._walk, node, heads), strict=False):
@@ -157,7 +166,7 @@ class Attentions:
             raise node.refusal(_ELSEWHERE)
         return known if known is not None else heads_of(self._walk, node, self._walk.take(node, place))
 
-    def _array(self, node: OnnxNode, place: int) -> NDArray[np.generic]:
+    def _array(self, node: OnnxNode, place: int) -> NDArray[Any]:
         constant = self._walk.constant(node, place)
         if constant is not None and constant.numbers is not None:
             return np.array(constant.numbers).reshape(constant.shape)
@@ -212,7 +221,7 @@ class Attentions:
             made = dataclasses.replace(scores, nan=node.operator == "IsNaN")
         self._values[node.outputs[0]] = made
 
-    def _masked(self, node: OnnxNode, scores: _Scores, added: NDArray[np.generic]) -> _Scores:
+    def _masked(self, node: OnnxNode, scores: _Scores, added: NDArray[Any]) -> _Scores:
         """Return scores with a mask that is added."""
         rows, hides = scores.q.places.shape[-2], added <= _HIDES
         if not (hides | (added == 0)).all() or hides.shape[-2:] not in ((rows, rows), (1, rows), (1, 1), (rows, 1)):
@@ -279,8 +288,9 @@ class Attentions:
                 f"scales products by {scores.factor * v.factor:g}, where only 1 over the root of a head's {size}"
                 f" values, {size**-0.5:g}, is supported"
             )
-        causal = scores.hidden is not None and bool(scores.hidden.any()) and rows > 1
-        if causal and (scores.hidden != np.triu(np.ones((rows, rows), bool), 1)).any():
+        hidden = np.zeros((rows, rows), bool) if scores.hidden is None else scores.hidden
+        causal = bool(hidden.any())
+        if causal and (hidden != np.triu(np.ones((rows, rows), bool), 1)).any():
             raise node.refusal("hides other keys than those behind a query; only a causal mask is supported")
         heads, order, tied = _channels(self._walk, node, (q, k, v))
         source = _source(self._walk, node, [part.step for part in (q, k, v)], order)
@@ -301,7 +311,9 @@ def _apart(heads: Heads, count: int) -> Heads:
     return dataclasses.replace(heads, places=places)
 
 
-def _channels(walk: Walk, node: OnnxNode, parts: Sequence[Heads]) -> tuple[int, list[tuple[int, int]], NDArray[np.intp]]:
+def _channels(
+    walk: Walk, node: OnnxNode, parts: Sequence[Heads]
+) -> tuple[int, list[tuple[int, int]], NDArray[np.intp]]:
     """Return the number of heads; the channels that `attention` takes, as (place among parts, channel); and, of the
     heads of all samples as the node has them, where each is among those of `attention`.
 
@@ -334,10 +346,7 @@ def _channels(walk: Walk, node: OnnxNode, parts: Sequence[Heads]) -> tuple[int, 
     if len(places) != count or len({*tied.tolist()}) != len(tied) or {*begun.values()} != {count}:
         raise node.refusal(_GROUPED)
     order = [
-        (part, channel)
-        for kind in places
-        for part in range(3)
-        for channel in kind[part * size : (part + 1) * size]
+        (part, channel) for kind in places for part in range(3) for channel in kind[part * size : (part + 1) * size]
     ]
     if len({(parts[part].step, channel) for part, channel in order}) < len(order):
         raise node.refusal(_GROUPED)
@@ -381,6 +390,7 @@ def _constants(graph: OnnxGraph) -> set[str]:
     """Return the names of all constants, computed ones, too."""
     names = {*graph.constants, ""}
     for node in graph.nodes:
-        if node.operator in ("Constant", "Shape") or (node.inputs and {*node.inputs} <= names):
+        taken = node.inputs[:1] if node.operator == "CastLike" else node.inputs
+        if node.operator in ("Constant", "Shape") or (taken and {*taken} <= names):
             names.update(node.outputs)
     return names

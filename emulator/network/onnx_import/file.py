@@ -85,8 +85,9 @@ def read_onnx(path: pathlib.Path) -> OnnxGraph:
     """
     source = shown(path)
     try:
-        import onnx
         from google.protobuf.message import DecodeError
+
+        import onnx
     except ImportError:
         raise InputError(f"{source}: ONNX files need the package onnx: pip install 'emuchain[onnx]'") from None
     try:

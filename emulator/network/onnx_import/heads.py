@@ -93,8 +93,8 @@ def sizes_of(walk: Walk, node: OnnxNode, heads: Heads) -> Constant:
         ]
     entries = entries[node.integer("start", 0) : node.integer("end", len(entries))]
     numbers = tuple(entry for entry in entries if isinstance(entry, int))
-    name = node.outputs[0]
-    return Constant(name, (len(entries),), numbers if len(numbers) == len(entries) else None, tuple(entries), kind=INT64)
+    known = numbers if len(numbers) == len(entries) else None
+    return Constant(node.outputs[0], (len(entries),), known, tuple(entries), kind=INT64)
 
 
 def moved(walk: Walk, node: OnnxNode, heads: Heads) -> list[Heads]:
@@ -132,6 +132,17 @@ def _split(walk: Walk, node: OnnxNode, places: Places) -> list[Places]:
     return np.array_split(places, len(node.outputs), axis=axis)
 
 
+def _split_apart(walk: Walk, node: OnnxNode, places: Places) -> list[Places]:
+    """Return the entries of a sequence of values: of so many places each, or, where the split is a list, of its."""
+    axis, sizes, given = node.integer("axis", 0), [*map(int, walk.numbers(node, "split"))], walk.constant(node, 1)
+    length = places.shape[axis]
+    if given is not None and given.shape != ():
+        return np.split(places, np.cumsum(sizes)[:-1], axis=axis)
+    size = sizes[0] if sizes else 1
+    parts = np.split(places, range(size, length, size), axis=axis)
+    return parts if sizes or node.integer("keepdims", 1) else [part.squeeze(axis) for part in parts]
+
+
 def _cut(walk: Walk, node: OnnxNode, places: Places) -> Places:
     def given(name: str, place: int) -> tuple[int, ...]:
         return node.integers(name, ()) or tuple(map(int, walk.numbers(node, name, place)))
@@ -165,6 +176,10 @@ def _expand(walk: Walk, node: OnnxNode, places: Places) -> Places:
     return np.broadcast_to(places, np.broadcast_shapes(places.shape, wanted))
 
 
+def _tile(walk: Walk, node: OnnxNode, places: Places) -> Places:
+    return np.tile(places, tuple(map(int, walk.numbers(node, "repeats"))))
+
+
 def _flatten(walk: Walk, node: OnnxNode, places: Places) -> Places:
     axis = node.integer("axis", 1)
     return places.reshape(math.prod(places.shape[:axis]), -1)
@@ -172,16 +187,19 @@ def _flatten(walk: Walk, node: OnnxNode, places: Places) -> Places:
 
 _MOVES: Mapping[str, Callable[[Walk, OnnxNode, Places], Places | list[Places]]] = {
     "Cast": lambda walk, node, places: places,
+    "CastLike": lambda walk, node, places: places,
     "Expand": _expand,
     "Flatten": _flatten,
     "Gather": _gather,
     "Identity": lambda walk, node, places: places,
     "Slice": _cut,
     "Split": _split,
+    "SplitToSequence": _split_apart,
     "Squeeze": _squeeze,
+    "Tile": _tile,
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
 }
 
-MOVES = frozenset({*_MOVES, "Reshape"})
+MOVES = frozenset({*_MOVES, "Reshape", "SequenceAt"})
 """The views that are known."""

@@ -18,13 +18,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...common import validate
+from ...common import InputError, validate
 from ..description import Description, Node
 from ..description import node as node_of
 from ..graph import IMAGES, resolve
-from ..onnx_graph import FROM_IMAGES, Expectation, OnnxGraph, OnnxNode, Step, Value, Walk, folded
+from ..onnx_graph import FROM_IMAGES, Constant, Expectation, OnnxGraph, OnnxNode, Step, Value, Walk, folded
 from ..operation import LayerOperation, Operation, operation_types
 from ..operations.normalisation import Softmax
+from ..operations.sequence import Embedding
 from ..shape import Shape
 from . import sequences, views
 from .attention import Attentions
@@ -129,7 +130,32 @@ def walked(graph: OnnxGraph) -> Walk:
             walk.name(node, _known()[node.operator](walk, node))
         else:
             raise node.refusal(_problem(node.operator))
+    _check_ties(walk)
     return walk
+
+
+def _check_ties(walk: Walk) -> None:
+    """Refuse a layer that has the weights of an embedding, which exporters may write twice, and transposed."""
+    linear = [step for step in walk.steps if step.node.operator in ("MatMul", "Gemm") and not step.parts]
+    for embedding in (step for step in walk.steps if step.kind is Embedding):
+        table = walk.constants[embedding.node.inputs[0]]
+        for step in linear:
+            weight = walk.constants.get(step.node.inputs[1])
+            if weight is not None and sorted(weight.shape) == sorted(table.shape) and _are_equal(walk, weight, table):
+                raise step.node.refusal(
+                    f"has the weights of the embedding {embedding.node.name!r} (tied weights), which is not supported;"
+                    " here each layer has its own"
+                )
+
+
+def _are_equal(walk: Walk, one: Constant, other: Constant) -> bool:
+    """Return whether two arrays are equal, or one is the other transposed; arrays of one number alone are not."""
+    try:
+        a, b = (walk.expressions.value(constant.name) for constant in (one, other))
+    except (KeyError, InputError):  # weights are in a file that is not there
+        return False
+    is_alike = (a.shape == b.shape and bool((a == b).all())) or (a.T.shape == b.shape and bool((b == a.T).all()))
+    return is_alike and a.size > 0 and bool((a != a.flat[0]).any())
 
 
 def _output_shape(kind: type[Operation], keys: dict[str, Any], where: str, taken: Sequence[Shape]) -> Shape:

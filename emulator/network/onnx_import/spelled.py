@@ -52,9 +52,9 @@ def with_operators(graph: OnnxGraph) -> OnnxGraph:
             continue
         made = arithmetic.gelu(node) if node.operator != "ReduceMean" else arithmetic.norm(node)
         if made is not None:
-            nodes, operator = made
-            dropped.update(map(id, nodes))
-            [last] = (own for own in nodes if own.outputs == operator.outputs)
+            several, operator = made
+            dropped.update(map(id, several))
+            [last] = (own for own in several if own.outputs == operator.outputs)
             placed[id(last)] = operator
     nodes = (placed.get(id(node), node) for node in graph.nodes if id(node) in placed or id(node) not in dropped)
     return dataclasses.replace(graph, nodes=tuple(nodes))
@@ -88,9 +88,7 @@ class _Arithmetic:
             for last in self._behind(node):
                 if self._makes(last, begin, x, 0.5 * x * (1 + share)):
                     nodes = self._between(begin, last)
-                    made = dataclasses.replace(
-                        last, operator="Gelu", inputs=(begin,), attributes={"approximate": form}
-                    )
+                    made = dataclasses.replace(last, operator="Gelu", inputs=(begin,), attributes={"approximate": form})
                     return (nodes, made) if self._is_whole(nodes, last) else None
         return None
 
@@ -114,7 +112,7 @@ class _Arithmetic:
     def _scaled(
         self, operator: str, begin: str, nodes: list[OnnxNode], last: OnnxNode, epsilon: float
     ) -> Spelled | None:
-        arrays = []
+        arrays: list[str] = []
         for key in ("Mul", "Add") if operator == "LayerNormalization" else ("Mul",):
             takers = self._takers[last.outputs[0]]
             taken = [name for taker in takers for name in taker.inputs if self._is_array(name)]

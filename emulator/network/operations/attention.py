@@ -113,7 +113,7 @@ class Attention(LayerOperation):
         return EngineView(shape[1], 1, shape[1], 1, tile=1, values=1)
 
     def to_onnx(self, out: Export) -> None:
-        """See `Operation`; scaled products of q and k, a mask where it is causal, softmax over keys, products with v."""
+        """See `Operation`; scaled products of q and k, with a mask where it is causal, softmax, products with v."""
         nodes, name, (channels, rows, _) = out.nodes, out.name, out.reads[0].shape
         x, size = nodes.steps(out.x, f"{name}/steps"), self.size(out.reads[0].shape)
         apart = nodes.add("Reshape", [x, nodes.numbers(f"{name}.parts", 0, rows, self.heads, 3, size)], f"{name}/parts")

@@ -156,8 +156,8 @@ class Concat(SfuOperation):
                         return value
                     return walk.step(node, Tokens, keys, value, like=value, arrays=arrays)
         raise node.refusal(
-            "joins an array of the file to what nodes make; of such arrays only a class token is supported, which stands"
-            " before the tokens of all samples alike"
+            "joins an array of the file to what nodes make; of such arrays only a class token is supported, which is"
+            " one for all samples, before other tokens"
         )
 
     @classmethod
