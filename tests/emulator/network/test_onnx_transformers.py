@@ -1,0 +1,250 @@
+"""ONNX files of transformers: PyTorch's compute here what they did there, and what is refused says why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emuchain.emulator.common import InputError
+from emuchain.emulator.data import load_data
+from emuchain.emulator.network import Network, load_network, onnx_image
+from emuchain.emulator.run import RunWeights, evaluate, read_weights
+
+from . import torch_transformers as models
+from .torch_transformers import HEADS, SIZE, SYMBOLS, TOKENS, WIDTH, Block, Gpt, Vit, exported, functional, nn, torch
+
+onnx = pytest.importorskip("onnx", reason="onnx, which reads the files of these tests, is not installed")
+
+WAYS = [
+    *("script", "script-open"),
+    *(pytest.param(way, marks=pytest.mark.slow) for way in ("dynamo", "dynamo-open")),
+]
+"""PyTorch's exporters; without the mark `open`, the number of samples is fixed."""
+
+
+def drawn(model: Any) -> Any:
+    """The model with weights none of which are equal."""
+    torch.manual_seed(1)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, 0, 0.3)
+    return model.eval()
+
+
+def inputs(model: Any) -> Any:
+    torch.manual_seed(2)
+    return torch.randn(2, 3, 32, 32) if isinstance(model, Vit) else torch.randint(0, SYMBOLS, (2, TOKENS))
+
+
+def ran(path: Path, x: Any) -> np.ndarray:
+    from onnx.reference import ReferenceEvaluator
+
+    session = ReferenceEvaluator(str(path))
+    [made] = session.run(None, {session.input_names[0]: x.numpy()})
+    return np.asarray(made)
+
+
+def checked(folder: Path, model: Any, how: str = "script", **keys: Any) -> tuple[Network, Path]:
+    """The network of a model: its own file is its again, and computes what the model does."""
+    x, path, again = inputs(model), folder / "model.onnx", folder / "again.onnx"
+    path.write_bytes(exported(model, x, how, **keys))
+    network = load_network(str(path))
+    weights = read_weights(str(path), network, "here")
+    again.write_bytes(onnx_image(weights, network, "here"))
+    onnx.checker.check_model(onnx.load(again), full_check=True)
+    same = load_network(str(again))
+    assert same.layers == network.layers
+    kept = read_weights(str(again), same, "here")
+    for name, arrays in weights.items():
+        for key, array in arrays.items():
+            np.testing.assert_array_equal(kept[name][key], array)
+    with torch.no_grad():
+        np.testing.assert_allclose(ran(again, x), model(x).numpy(), rtol=1e-5, atol=1e-5)
+    return network, path
+
+
+SPELLINGS: dict[str, Callable[[], Any]] = {
+    "split": lambda: Gpt(Block(), Block()),
+    "permuted": lambda: Gpt(Block(models.permuted)),
+    "by heads": lambda: Gpt(Block(models.by_heads)),
+    "three layers": lambda: Gpt(Block(None), Block(None)),
+    "by hand": lambda: Gpt(Block(attend=models.by_hand), Block(attend=models.by_hand, causal=False)),
+    "divided": lambda: Gpt(Block(None, models.divided), Block(attend=models.divided, causal=False)),
+    "not causal": lambda: Gpt(Block(causal=False), Block(None, causal=False)),
+    "a class token": lambda: Vit(Block(models.permuted, causal=False), has_token=True),
+    "a mean": lambda: Vit(Block(models.permuted, causal=False), has_token=False),
+    "spelled by tanh": lambda: Gpt(Block(gelu=models.Tanh(), norm=models.Rms)),
+    "spelled by erf": lambda: Gpt(Block(gelu=models.Erf(), norm=models.Norm)),
+    "gelu by tanh": lambda: Gpt(Block(gelu=nn.GELU(approximate="tanh"))),
+    "an encoder": lambda: models.Encoder(norm_first=False),
+    "an encoder of norms first": lambda: models.Encoder(norm_first=True),
+    "an own class": lambda: models.Multihead(batch_first=True),
+    "an own class of tokens first": lambda: models.Multihead(batch_first=False),
+}
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_a_model_computes_what_it_did(tmp_path: Path, name: str, how: str) -> None:
+    model = drawn(SPELLINGS[name]())
+    if isinstance(model, models.Encoder | models.Multihead):
+        model.train()  # without dropout; evaluation takes a path of one operator
+        if how.endswith("open"):
+            pytest.skip("PyTorch fixes the samples there")
+    network, _ = checked(tmp_path, model, how)
+    left_out = TOKENS * WIDTH if isinstance(model, Gpt) else 0  # positions that no token has
+    left_out += WIDTH if name == "a mean" else 0  # its class token
+    assert network.parameters == sum(values.numel() for values in model.parameters()) - left_out
+
+
+VERSIONS: Mapping[str, dict[str, Any]] = {
+    "the oldest": {"opset_version": 17},
+    "with its own operators": {"opset_version": 20},
+    "unfolded": {"do_constant_folding": False, "training": torch.onnx.TrainingMode.PRESERVE},
+}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", ["split", "three layers", "gelu by tanh", "a class token"])
+def test_versions_of_onnx(tmp_path: Path, name: str, version: str) -> None:
+    checked(tmp_path, drawn(SPELLINGS[name]()), **VERSIONS[version])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keys", [{"opset_version": 18}, {"opset_version": 23}, {"optimize": False}])
+@pytest.mark.parametrize("name", ["split", "three layers", "a class token", "rms norm"])
+def test_versions_of_the_new_exporter(tmp_path: Path, name: str, keys: dict[str, Any]) -> None:
+    model = Gpt(Block(norm=nn.RMSNorm)) if name == "rms norm" else SPELLINGS[name]()
+    checked(tmp_path, drawn(model), "dynamo", **keys)
+
+
+def test_the_operator_attention(tmp_path: Path) -> None:
+    """ONNX's own, of version 23: queries, keys and values from three layers, with heads on an axis or without."""
+    draw = np.random.default_rng(3)
+    for causal, flat in ((0, True), (1, False)):
+        arrays = {
+            name: draw.normal(0, 0.4, shape).astype(np.float32)
+            for name, shape in {"q": (WIDTH, WIDTH), "k": (WIDTH, WIDTH), "v": (WIDTH, WIDTH), "o": (WIDTH, 5)}.items()
+        }
+        node = onnx.helper.make_node
+        nodes = [node("MatMul", ["x", name], [f"{name}x"], name) for name in "qkv"]
+        taken, made = [f"{name}x" for name in "qkv"], ["y"]
+        keys = {"q_num_heads": HEADS, "kv_num_heads": HEADS} if flat else {}
+        if not flat:
+            for name in "qkv":
+                nodes.append(node("Reshape", [f"{name}x", "apart"], [f"{name}a"]))
+                nodes.append(node("Transpose", [f"{name}a"], [f"{name}h"], perm=[0, 2, 1, 3]))
+            taken, made = [f"{name}h" for name in "qkv"], ["yh"]
+        nodes.append(node("Attention", taken, made, "attention", is_causal=causal, **keys))
+        if not flat:
+            nodes.append(node("Transpose", ["yh"], ["ya"], perm=[0, 2, 1, 3]))
+            nodes.append(node("Reshape", ["ya", "together"], ["y"]))
+        nodes.append(node("MatMul", ["y", "o"], ["z"], "out"))
+        value = onnx.helper.make_tensor_value_info
+        sizes = {"apart": [0, TOKENS, HEADS, SIZE], "together": [0, TOKENS, WIDTH]}
+        held = {**arrays, **{name: np.array(size, np.int64) for name, size in sizes.items()}}
+        graph = onnx.helper.make_graph(
+            nodes,
+            "g",
+            [value("x", 1, ["n", TOKENS, WIDTH])],
+            [value("z", 1, ["n", TOKENS, 5])],
+            [onnx.numpy_helper.from_array(array, name) for name, array in held.items()],
+        )
+        path, again = tmp_path / "a.onnx", tmp_path / "b.onnx"
+        path.write_bytes(
+            onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 23)]).SerializeToString()
+        )
+        network = load_network(str(path))
+        assert [layer.operation.type for layer in network.layers] == ["conv", "attention", "conv"]
+        assert vars(network.layers[1].operation) == {"heads": HEADS, "causal": bool(causal)}
+        again.write_bytes(onnx_image(read_weights(str(path), network, "here"), network, "here"))
+        x = torch.from_numpy(draw.normal(size=(2, TOKENS, WIDTH)).astype(np.float32))
+        np.testing.assert_allclose(ran(again, x), ran(path, x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "data"), [("three layers", "text"), ("a class token", "shapes")])
+def test_emuchain_computes_it(tmp_path: Path, name: str, data: str) -> None:
+    """The loss of a test is PyTorch's."""
+    model = drawn(SPELLINGS[name]())
+    network, path = checked(tmp_path, model)
+    settings: dict[str, Any] = {"samples": 60, "test_samples": 20, "batch": 20, "data": data}
+    weights = read_weights(str(path), network, "here")
+    tested = evaluate(RunWeights(weights, settings, network, 0)).tested
+    if data == "text":
+        own = load_data(data, steps=TOKENS).test_first(20)
+        x, labels = torch.from_numpy(np.asarray(own.test_images)).long(), torch.from_numpy(own.test_labels)
+        x = x.reshape(len(x), TOKENS)
+    else:
+        own = load_data(data).first(60).test_first(20)
+        x = torch.from_numpy(own.normalisation().apply(np.asarray(own.test_images)))
+        labels = torch.from_numpy(own.test_labels)
+    with torch.no_grad():
+        loss = functional.cross_entropy(model(x).flatten(0, -2), labels.long().flatten()).item()
+    assert tested.mean_loss == pytest.approx(loss, rel=1e-5)
+
+
+class Odd(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
+    """Attention that does something else, `kind`."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind, few = kind, SIZE if kind == "grouped" else WIDTH
+        self.symbols, self.other = nn.Embedding(SYMBOLS, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.q, self.k, self.v = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, few), nn.Linear(WIDTH, few)
+        self.head = nn.Linear(WIDTH, SYMBOLS)
+
+    def forward(self, symbols: Any) -> Any:
+        """Return the logits of all tokens."""
+        x = self.symbols(symbols)
+        y = self.other(x) if self.kind == "cross" else x
+        q, k, v = (part.view(2, TOKENS, -1, SIZE).transpose(1, 2) for part in (self.q(x), self.k(y), self.v(y)))
+        if self.kind == "grouped":
+            k, v = (part.repeat_interleave(HEADS, 1) for part in (k, v))
+        if self.kind == "turned":
+            angles = torch.outer(torch.arange(TOKENS).float(), torch.tensor([1.0, 0.1])).repeat(1, 2)
+            q, k = (
+                part * angles.cos() + torch.cat([-part[..., 2:], part[..., :2]], -1) * angles.sin() for part in (q, k)
+            )
+        distance = torch.arange(TOKENS)[:, None] - torch.arange(TOKENS)
+        masks = {"window": torch.ones(TOKENS, TOKENS).tril().triu(-2).log(), "slope": -distance.abs().float()}
+        keys = {"scale": 0.3} if self.kind == "scaled" else {}
+        if self.kind == "dropped":
+            keys = {"dropout_p": 0.1}
+        made = functional.scaled_dot_product_attention(q, k, v, attn_mask=masks.get(self.kind), **keys)
+        return self.head(made.transpose(1, 2).reshape(x.shape))
+
+
+REFUSED = {
+    "cross": "cross-attention",
+    "grouped": "(grouped queries, GQA), which is not supported",
+    "turned": "(rotary embedding, RoPE), which is not supported",
+    "window": "hides other keys than those behind a query; only a causal mask is supported",
+    "slope": "adds a mask other than 0 and -inf to scores",
+    "scaled": "scales products by 0.3, where only 1 over the root of a head's 4 values, 0.5, is supported",
+    "dropped": "drops shares of attention, at the rate 0.1",
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_is_refused(tmp_path: Path, kind: str, one_line: Callable[..., str]) -> None:
+    keys = {"training": torch.onnx.TrainingMode.PRESERVE} if kind == "dropped" else {}
+    path = tmp_path / "model.onnx"
+    path.write_bytes(exported(drawn(Odd(kind)), inputs(None), "script", **keys))
+    with pytest.raises(InputError) as error:
+        load_network(str(path))
+    assert REFUSED[kind] in one_line(error)
+
+
+@pytest.mark.parametrize("folds", [False, True])
+def test_tied_weights_are_refused(tmp_path: Path, folds: bool, one_line: Callable[..., str]) -> None:
+    """Folded, the file has two arrays, one of them transposed."""
+    model = Gpt(Block())
+    model.head.weight = model.symbols.weight
+    path = tmp_path / "model.onnx"
+    path.write_bytes(exported(drawn(model), inputs(None), "script", do_constant_folding=folds))
+    with pytest.raises(InputError) as error:
+        load_network(str(path))
+    assert ("tied weights" if folds else "shares its weights") in one_line(error)
