@@ -29,7 +29,7 @@ class ConvSlice(SliceNumerics):
     def __init__(
         self,
         part: Slice,
-        start: Literal["he", "xavier"],
+        start: Literal["he", "xavier", "normal"],
         seed: int,
         arena: Arena,
         formats: MapFormats | None = None,
@@ -237,7 +237,7 @@ class ConvSlice(SliceNumerics):
 
 def numerics_of(
     part: Slice,
-    start: Literal["he", "xavier"],
+    start: Literal["he", "xavier", "normal"],
     seed: int,
     arena: Arena,
     formats: MapFormats | None = None,

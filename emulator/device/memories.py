@@ -33,6 +33,7 @@ class ActRam(SpanStore):
         super().__init__(arena.take)
 
 
+_DEVIATION = 0.02
 Data = NDArray[np.float32]
 MASTER = "master"
 Arrays = Mapping[str, Data]
@@ -206,12 +207,17 @@ class Parameter:
 
 
 def initial_weights(
-    layer: Layer, start: Literal["he", "xavier"], seed: int, in_channels: Sequence[int], out_channels: Sequence[int]
+    layer: Layer,
+    start: Literal["he", "xavier", "normal"],
+    seed: int,
+    in_channels: Sequence[int],
+    out_channels: Sequence[int],
 ) -> NDArray[np.float32]:
     """Return the weights of a slice, (its output channels, its input channels, kh, kw).
 
     He: normal with variance 2 / fan-in where a ReLU follows, which halves the variance, else 1 / fan-in (He et al.,
     2015; `SfuOperation.he_gain`). Xavier: uniform with variance 2 / (fan-in + fan-out) (Glorot and Bengio, 2010).
+    Normal: with deviation 0.02, as transformers begin (Radford et al., 2018).
     """
     oc, ic, kh, kw = layer.weight_shape
     fan_in, fan_out = ic * kh * kw, oc * kh * kw
@@ -221,6 +227,8 @@ def initial_weights(
         stream = np.random.Generator(np.random.Philox(key=[seed, layer.index << 32 | channel]))
         if start == "he":
             drawn = stream.standard_normal((oc, kh, kw)) * math.sqrt(gain / fan_in)
+        elif start == "normal":
+            drawn = stream.standard_normal((oc, kh, kw)) * _DEVIATION
         else:
             limit = math.sqrt(6 / (fan_in + fan_out))
             drawn = stream.uniform(-limit, limit, (oc, kh, kw))
@@ -234,7 +242,7 @@ class Bpram:
     def __init__(
         self,
         block: BalancedParameters,
-        start: Literal["he", "xavier"],
+        start: Literal["he", "xavier", "normal"],
         seed: int,
         arena: Arena,
         formats: MapFormats | None = None,
