@@ -80,6 +80,9 @@ def _work(memory: Any, places: Any, scale: Any) -> Any:
         key_rows=place + FLOAT_BYTES * places.key_rows,
         keys=place + FLOAT_BYTES * places.keys,
         values=place + FLOAT_BYTES * places.values,
+        rows=place + FLOAT_BYTES * places.rows,
+        key_errors=place + FLOAT_BYTES * places.key_errors,
+        value_errors=place + FLOAT_BYTES * places.value_errors,
         scale=place + FLOAT_BYTES * places.scale,
         one=place + FLOAT_BYTES * places.one,
     )
@@ -102,8 +105,8 @@ def _forward_block(
         softmax(_scores(block, work, part))
     if kept:
         _keep(block, work.scores, work.kept)
-    over_keys(block, tables, work.scores, Sums(y, pitch, work.key_rows, block.keys, size))
-    finish(y, pitch, block.count, size, work.inverse, 1)
+    over_keys(block, tables, work.scores, Sums(work.rows, work.key_rows, block.keys, size))
+    finish(work.rows, block.count, size, work.inverse, 1, y, pitch)
 
 
 @compiled
@@ -173,15 +176,14 @@ def _backward_block(
     for part in range(0, block.count, PART):
         score_errors(_scores(block, work, part), work.errors + FLOAT_BYTES * part)
     out = dq + FLOAT_BYTES * block.before * dx.row
-    over_keys(block, tables, work.errors, Sums(out, dx.row, work.key_rows, block.keys, size))
-    finish(out, dx.row, block.count, size, work.one, 0)
+    over_keys(block, tables, work.errors, Sums(work.rows, work.key_rows, block.keys, size))
+    finish(work.rows, block.count, size, work.one, 0, out, dx.row)
     pack_rows(own + FLOAT_BYTES * last * x.row, -x.row, block.count, size, work.query_rows)
     pack_rows(e + FLOAT_BYTES * last * dy.row, -dy.row, block.count, size, work.error_rows)
-    dk, dv = dq + FLOAT_BYTES * size, dq + FLOAT_BYTES * 2 * size
-    over_queries(block, tables, work.errors, Sums(dk, dx.row, work.query_rows, block.count, size), fresh)
+    over_queries(block, tables, work.errors, Sums(work.key_errors, work.query_rows, block.count, size), fresh)
     if kept:
         _keep(block, work.scores, work.kept)
-    over_queries(block, tables, work.scores, Sums(dv, dx.row, work.error_rows, block.count, size), fresh)
+    over_queries(block, tables, work.scores, Sums(work.value_errors, work.error_rows, block.count, size), fresh)
 
 
 @compiled
@@ -205,7 +207,7 @@ def backward(
         for head in range(shape.heads):
             q = x.place + FLOAT_BYTES * (sample * x.sample + 3 * head * size)
             dq = dx.place + FLOAT_BYTES * (sample * dx.sample + 3 * head * size)
-            dk, place = dq + FLOAT_BYTES * size, sample * shape.heads + head
+            dk, dv, place = dq + FLOAT_BYTES * size, dq + FLOAT_BYTES * 2 * size, sample * shape.heads + head
             own = statistics + FLOAT_BYTES * 2 * place * shape.rows
             fresh, last = shape.last == shape.rows, shape.last
             if fresh:
@@ -216,6 +218,9 @@ def backward(
             pack_rows(q + FLOAT_BYTES * size, x.row, keys, size, work.key_rows)
             pack_dense(q + FLOAT_BYTES * size, x.row, keys, size, work.keys)
             pack_dense(q + FLOAT_BYTES * 2 * size, x.row, keys, size, work.values)
+            if not fresh:
+                pack_dense(dk, dx.row, keys, size, work.key_errors)
+                pack_dense(dv, dx.row, keys, size, work.value_errors)
             while last > shape.first:
                 first = max(shape.first, last - BLOCK)
                 block = Query(before=first, count=last - first, keys=keys, causal=shape.causal)
@@ -230,4 +235,5 @@ def backward(
                 e = dy.place + FLOAT_BYTES * (sample * dy.sample + first * dy.row + head * size)
                 _backward_block(block, size, x, q, dy, e, dx, dq, kept, work, numbers, fresh)
                 fresh, last = False, first
-            finish(dk, dx.row, keys, 2 * size, work.one, 0)
+            finish(work.key_errors, keys, size, work.one, 0, dk, dx.row)
+            finish(work.value_errors, keys, size, work.one, 0, dv, dx.row)

@@ -157,10 +157,9 @@ def score(block: Any, tables: Any, panels: Any, rows: Any, size: Any, out: Any) 
 
 
 class Sums(NamedTuple):
-    """Sums over rows: to `size` channels of `out`, `pitch` floats a row, of panels of `rows` rows."""
+    """Sums over rows: to dense rows of `size` channels, of panels of `rows` rows."""
 
     out: Any
-    pitch: Any
     panels: Any
     rows: Any
     size: Any
@@ -176,9 +175,9 @@ def _add(
         width = vectors_of(sums.size - lane) * WIDTH
         contract(
             Contraction(
-                c=sums.out + FLOAT_BYTES * (row * sums.pitch + lane),
+                c=sums.out + FLOAT_BYTES * (row * sums.size + lane),
                 c_pixel=tables.ascending,
-                c_step=sums.pitch,
+                c_step=sums.size,
                 pixels=pixels,
                 lanes=min(width, sums.size - lane),
                 a=a,
