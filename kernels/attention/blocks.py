@@ -14,13 +14,15 @@ import numpy as np
 
 from ..conv.layout import SIDE, transpose_block
 from ..jit import FLOAT_BYTES, compiled
-from ..llvm import clear, copy
+from ..llvm import WIDTH, clear, copy
 from .products import (
+    PANEL,
     PART,
     Query,
     Sums,
     fill_tables,
     keys_of,
+    near,
     over_keys,
     over_queries,
     pack_dense,
@@ -30,6 +32,8 @@ from .products import (
 )
 from .shapes import BLOCK, Work
 from .softmax import Scores, finish, multiply, score_errors, softmax
+
+_FEW = 2 * BLOCK  # rows that are read where they are: there are too few blocks for a copy to pay
 
 
 @compiled
@@ -96,11 +100,11 @@ def _clear_rows(place: Any, pitch: Any, rows: Any, size: Any) -> None:
 
 @compiled
 def _forward_block(
-    block: Any, size: Any, x: Any, q: Any, y: Any, pitch: Any, kept: Any, work: Any, tables: Any
+    block: Any, size: Any, x: Any, q: Any, k: Any, apart: Any, y: Any, pitch: Any, kept: Any, work: Any, tables: Any
 ) -> None:
     """Set the outputs of a block's queries at `y`, and their `top` and `inverse`."""
     pack_queries(block, q + FLOAT_BYTES * block.before * x.row, x.row, size, work.queries)
-    score(block, tables, work.queries, work.keys, size, work.scores)
+    score(block, tables, work.queries, k, apart, size, work.scores)
     for part in range(0, block.count, PART):
         softmax(_scores(block, work, part))
     if kept:
@@ -123,15 +127,17 @@ def forward(
     tables: Any,
 ) -> None:
     """Set outputs and statistics of some rows."""
-    numbers, work, size = fill_tables(tables, shape.size), _work(memory, places, scale), shape.size
+    work, size = _work(memory, places, scale), shape.size
+    apart = x.row if shape.rows <= _FEW else size
+    numbers = fill_tables(tables, apart)
     for sample in range(shape.samples):
         keys = shape.last if shape.causal else lengths[sample] if lengths.size else shape.rows
         for head in range(shape.heads):
             q = x.place + FLOAT_BYTES * (sample * x.sample + 3 * head * size)
             place = sample * shape.heads + head
             own = statistics + FLOAT_BYTES * 2 * place * shape.rows
+            k = near(q + FLOAT_BYTES * size, x.row, apart, keys, size, work.keys)
             if keys:
-                pack_dense(q + FLOAT_BYTES * size, x.row, keys, size, work.keys)
                 pack_rows(q + FLOAT_BYTES * 2 * size, x.row, keys, size, work.key_rows)
             for first in range(shape.first, shape.last, BLOCK):
                 block = Query(before=first, count=min(BLOCK, shape.last - first), keys=keys, causal=shape.causal)
@@ -141,7 +147,7 @@ def forward(
                         block, kept + FLOAT_BYTES * (place * shape.rows + first) * shape.rows, shape.rows, work.kept
                     )
                 if keys:
-                    _forward_block(block, size, x, q, out, y.row, kept, work, numbers)
+                    _forward_block(block, size, x, q, k, apart, out, y.row, kept, work, numbers)
                 else:
                     clear(work.top, BLOCK)
                     clear(work.inverse, BLOCK)
@@ -156,6 +162,9 @@ def _backward_block(
     size: Any,
     x: Any,
     q: Any,
+    k: Any,
+    v: Any,
+    apart: Any,
     dy: Any,
     e: Any,
     dx: Any,
@@ -169,8 +178,8 @@ def _backward_block(
     own, last = q + FLOAT_BYTES * block.before * x.row, block.count - 1
     pack_queries(block, own, x.row, size, work.queries)
     pack_queries(block, e, dy.row, size, work.of_outputs)
-    score(block, tables, work.queries, work.keys, size, work.scores)
-    score(block, tables, work.of_outputs, work.values, size, work.errors)
+    score(block, tables, work.queries, k, apart, size, work.scores)
+    score(block, tables, work.of_outputs, v, apart, size, work.errors)
     if kept:
         _keep(block, work.errors, work.kept)
     for part in range(0, block.count, PART):
@@ -201,7 +210,9 @@ def backward(
     tables: Any,
 ) -> None:
     """Set the errors of some rows' queries, and add to those of keys and values; with the last rows, from +0."""
-    numbers, work, size = fill_tables(tables, shape.size), _work(memory, places, scale), shape.size
+    work, size = _work(memory, places, scale), shape.size
+    apart = x.row if shape.rows <= _FEW else size
+    numbers = fill_tables(tables, apart)
     for sample in range(shape.samples):
         keys = shape.last if shape.causal else lengths[sample] if lengths.size else shape.rows
         for head in range(shape.heads):
@@ -216,8 +227,10 @@ def backward(
                 _clear_rows(dq + FLOAT_BYTES * shape.first * dx.row, dx.row, last - shape.first, size)
                 continue
             pack_rows(q + FLOAT_BYTES * size, x.row, keys, size, work.key_rows)
-            pack_dense(q + FLOAT_BYTES * size, x.row, keys, size, work.keys)
-            pack_dense(q + FLOAT_BYTES * 2 * size, x.row, keys, size, work.values)
+            k = work.key_rows
+            if apart != size or size % WIDTH or size > PANEL:  # else these panels are dense
+                k = near(q + FLOAT_BYTES * size, x.row, apart, keys, size, work.keys)
+            v = near(q + FLOAT_BYTES * 2 * size, x.row, apart, keys, size, work.values)
             if not fresh:
                 pack_dense(dk, dx.row, keys, size, work.key_errors)
                 pack_dense(dv, dx.row, keys, size, work.value_errors)
@@ -233,7 +246,7 @@ def backward(
                 copy(work.top, own + FLOAT_BYTES * first, block.count)
                 copy(work.inverse, own + FLOAT_BYTES * (shape.rows + first), block.count)
                 e = dy.place + FLOAT_BYTES * (sample * dy.sample + first * dy.row + head * size)
-                _backward_block(block, size, x, q, dy, e, dx, dq, kept, work, numbers, fresh)
+                _backward_block(block, size, x, q, k, v, apart, dy, e, dx, dq, kept, work, numbers, fresh)
                 fresh, last = False, first
             finish(work.key_errors, keys, size, work.one, 0, dk, dx.row)
             finish(work.value_errors, keys, size, work.one, 0, dv, dx.row)

@@ -17,7 +17,7 @@ from ..conv.geometry import Contraction
 from ..conv.layout import SIDE, transpose_block
 from ..conv.microkernel import MOST_VECTORS, contract, vectors_of
 from ..jit import FLOAT_BYTES, compiled
-from ..llvm import INDEX_BYTES, WIDTH, clear, copy, copy_rows
+from ..llvm import INDEX_BYTES, LINE_BYTES, WIDTH, clear, copy, copy_rows, prefetch_line
 from .shapes import BLOCK
 
 PANEL = MOST_VECTORS * WIDTH
@@ -28,7 +28,7 @@ _AHEAD = 8  # rows that are prefetched while they are packed: they lie in pages 
 
 
 class Tables(NamedTuple):
-    """Addresses of offset tables: 0, 1 ..; BLOCK - 1, BLOCK - 2 .. 0; keys in scores; dense rows."""
+    """Addresses of offset tables: 0, 1 ..; BLOCK - 1, BLOCK - 2 .. 0; keys in scores; rows of keys."""
 
     ascending: Any
     descending: Any
@@ -37,13 +37,13 @@ class Tables(NamedTuple):
 
 
 @compiled
-def fill_tables(tables: Any, size: Any) -> Any:
-    """Fill three tables and one of BLOCK numbers, for `size` channels of a head; return their addresses."""
+def fill_tables(tables: Any, pitch: Any) -> Any:
+    """Fill three tables and one of BLOCK numbers, for rows of keys `pitch` floats apart; return their addresses."""
     count = (tables.size - BLOCK) // 3
     for number in range(count):
         tables[number] = number
         tables[count + number] = BLOCK * number
-        tables[2 * count + number] = size * number
+        tables[2 * count + number] = pitch * number
     for number in range(BLOCK):
         tables[3 * count + number] = BLOCK - 1 - number
     place = tables.ctypes.data
@@ -88,7 +88,19 @@ def pack_queries(block: Any, rows: Any, pitch: Any, size: Any, out: Any) -> None
 def pack_dense(rows: Any, pitch: Any, count: Any, size: Any, out: Any) -> None:
     """Copy `count` rows of `size` floats, `pitch` apart, so that they follow one another."""
     for row in range(count):
-        copy(out + FLOAT_BYTES * row * size, rows + FLOAT_BYTES * row * pitch, size)
+        come = rows + FLOAT_BYTES * row * pitch
+        for line in range(0, size, LINE_BYTES // FLOAT_BYTES):
+            prefetch_line(come + FLOAT_BYTES * (_AHEAD * pitch + line))
+        copy(out + FLOAT_BYTES * row * size, come, size)
+
+
+@compiled
+def near(rows: Any, pitch: Any, apart: Any, count: Any, size: Any, out: Any) -> Any:
+    """Return the address of rows `apart` floats apart: of these, `pitch` apart, or of their copy in `out`."""
+    if apart == pitch:
+        return rows
+    pack_dense(rows, pitch, count, size, out)
+    return out
 
 
 @compiled
@@ -119,7 +131,9 @@ def keys_of(block: Any, part: Any) -> Any:
 
 
 @compiled
-def _score(tables: Any, panel: Any, lanes: Any, rows: Any, first: Any, end: Any, size: Any, out: Any) -> None:
+def _score(
+    tables: Any, panel: Any, lanes: Any, rows: Any, pitch: Any, first: Any, end: Any, size: Any, out: Any
+) -> None:
     """Set out[key][lane] of keys `first` to `end`."""
     contract(
         Contraction(
@@ -128,7 +142,7 @@ def _score(tables: Any, panel: Any, lanes: Any, rows: Any, first: Any, end: Any,
             c_step=BLOCK,
             pixels=end - first,
             lanes=lanes,
-            a=rows + FLOAT_BYTES * first * size,
+            a=rows + FLOAT_BYTES * first * pitch,
             a_pixel=tables.rows,
             a_k=tables.ascending,
             depth=size,
@@ -140,19 +154,19 @@ def _score(tables: Any, panel: Any, lanes: Any, rows: Any, first: Any, end: Any,
 
 
 @compiled
-def score(block: Any, tables: Any, panels: Any, rows: Any, size: Any, out: Any) -> None:
-    """Set out[key][query] to the products of dense rows of keys and packed queries, channels ascending."""
+def score(block: Any, tables: Any, panels: Any, rows: Any, pitch: Any, size: Any, out: Any) -> None:
+    """Set out[key][query] to the products of rows of keys, `pitch` apart, and packed queries, channels ascending."""
     panel = panels
     for first in range(0, block.count, PANEL):
         lanes, to = _lanes(block, first), out + FLOAT_BYTES * first
         end, rest = block.keys, lanes - HALF
         if block.causal:
             end = block.before + min(first + min(lanes, HALF), block.count)
-        _score(tables, panel, lanes, rows, 0, end, size, to)
+        _score(tables, panel, lanes, rows, pitch, 0, end, size, to)
         panel += FLOAT_BYTES * lanes * size
         if block.causal and rest > 0:
             whole = block.before + min(first + lanes, block.count)
-            _score(tables, panel, rest, rows, end, whole, size, to + FLOAT_BYTES * HALF)
+            _score(tables, panel, rest, rows, pitch, end, whole, size, to + FLOAT_BYTES * HALF)
             panel += FLOAT_BYTES * rest * size
 
 
