@@ -193,7 +193,7 @@ def streams_between(
     partial: Shape | None = None
     if left.index == layer.index:
         _, rows, columns = layer.input
-        begun = layer.channels if right.cut is Cut.ICP else right.begin
+        begun = layer.channels if right.cut is Cut.ICP else right.out_channels.start
         partial = begun, *sent_shape(layer, share)[1:]
         if not layer.reads_again:
             begins[layer.reads.number] = before = inputs_before(layer, right.begin)
@@ -209,9 +209,10 @@ def streams_between(
         """Return the format, the first channel, and the format of what is not yet rounded."""
         if tensor.number not in layer.read_once:
             return FP32, 0, None
-        if partial is None or tensor != layer.reads:
-            return errors, 0, None
-        return (errors, begins[tensor.number], precision.sums) if right.cut is Cut.ICP else (precision.sums, 0, None)
+        is_within = partial is not None and tensor == layer.reads
+        if is_within and right.cut is Cut.OCP:
+            return precision.sums, 0, None
+        return (errors, begins[tensor.number], precision.sums) if is_within and errors.block else (errors, 0, None)
 
     with_errors = (tensor for tensor in layer.takes if not tensor.is_images)
     crossing += [
