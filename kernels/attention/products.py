@@ -36,6 +36,13 @@ class Tables(NamedTuple):
     rows: Any
 
 
+class Rows(NamedTuple):
+    """Rows of floats: the address of the first, and the floats from each to the next."""
+
+    place: Any
+    pitch: Any
+
+
 @compiled
 def fill_tables(tables: Any, pitch: Any) -> Any:
     """Fill three tables and one of BLOCK numbers, for rows of keys `pitch` floats apart; return their addresses."""
@@ -62,8 +69,8 @@ def _lanes(block: Any, first: Any) -> Any:
 
 
 @compiled
-def pack_queries(block: Any, rows: Any, pitch: Any, size: Any, out: Any) -> None:
-    """Pack a block's rows of `size` floats, `pitch` apart, in panels whose lanes are rows; spare lanes are 0.
+def pack_queries(block: Any, rows: Any, size: Any, out: Any) -> None:
+    """Pack a block's rows of `size` floats in panels whose lanes are rows; spare lanes are 0.
 
     Behind a panel of causal attention lie the lanes from HALF on once more, if there are any, as a panel of their own.
     """
@@ -74,9 +81,9 @@ def pack_queries(block: Any, rows: Any, pitch: Any, size: Any, out: Any) -> None
             clear(panel, lanes * size)
         for lane in range(0, some, SIDE):
             for channel in range(0, size, SIDE):
-                come = rows + FLOAT_BYTES * ((first + lane) * pitch + channel)
+                come = rows.place + FLOAT_BYTES * ((first + lane) * rows.pitch + channel)
                 to = panel + FLOAT_BYTES * (channel * lanes + lane)
-                transpose_block(come, pitch, min(SIDE, some - lane), min(SIDE, size - channel), to, lanes)
+                transpose_block(come, rows.pitch, min(SIDE, some - lane), min(SIDE, size - channel), to, lanes)
         source, rest = panel + FLOAT_BYTES * HALF, lanes - HALF
         panel += FLOAT_BYTES * lanes * size
         if block.causal and rest > 0:
@@ -95,12 +102,12 @@ def pack_dense(rows: Any, pitch: Any, count: Any, size: Any, out: Any) -> None:
 
 
 @compiled
-def near(rows: Any, pitch: Any, apart: Any, count: Any, size: Any, out: Any) -> Any:
-    """Return the address of rows `apart` floats apart: of these, `pitch` apart, or of their copy in `out`."""
-    if apart == pitch:
+def near(rows: Any, pitch: Any, count: Any, size: Any, out: Any) -> Any:
+    """Return rows `pitch` floats apart: the given ones, if they are, or else their copy in `out`."""
+    if pitch == rows.pitch:
         return rows
-    pack_dense(rows, pitch, count, size, out)
-    return out
+    pack_dense(rows.place, rows.pitch, count, size, out)
+    return Rows(out, pitch)
 
 
 @compiled
@@ -131,9 +138,7 @@ def keys_of(block: Any, part: Any) -> Any:
 
 
 @compiled
-def _score(
-    tables: Any, panel: Any, lanes: Any, rows: Any, pitch: Any, first: Any, end: Any, size: Any, out: Any
-) -> None:
+def _score(tables: Any, panel: Any, lanes: Any, rows: Any, first: Any, end: Any, size: Any, out: Any) -> None:
     """Set out[key][lane] of keys `first` to `end`."""
     contract(
         Contraction(
@@ -142,7 +147,7 @@ def _score(
             c_step=BLOCK,
             pixels=end - first,
             lanes=lanes,
-            a=rows + FLOAT_BYTES * first * pitch,
+            a=rows.place + FLOAT_BYTES * first * rows.pitch,
             a_pixel=tables.rows,
             a_k=tables.ascending,
             depth=size,
@@ -154,19 +159,19 @@ def _score(
 
 
 @compiled
-def score(block: Any, tables: Any, panels: Any, rows: Any, pitch: Any, size: Any, out: Any) -> None:
-    """Set out[key][query] to the products of rows of keys, `pitch` apart, and packed queries, channels ascending."""
+def score(block: Any, tables: Any, panels: Any, rows: Any, size: Any, out: Any) -> None:
+    """Set out[key][query] to the products of rows of keys and packed queries, channels ascending."""
     panel = panels
     for first in range(0, block.count, PANEL):
         lanes, to = _lanes(block, first), out + FLOAT_BYTES * first
         end, rest = block.keys, lanes - HALF
         if block.causal:
             end = block.before + min(first + min(lanes, HALF), block.count)
-        _score(tables, panel, lanes, rows, pitch, 0, end, size, to)
+        _score(tables, panel, lanes, rows, 0, end, size, to)
         panel += FLOAT_BYTES * lanes * size
         if block.causal and rest > 0:
             whole = block.before + min(first + lanes, block.count)
-            _score(tables, panel, rest, rows, pitch, end, whole, size, to + FLOAT_BYTES * HALF)
+            _score(tables, panel, rest, rows, end, whole, size, to + FLOAT_BYTES * HALF)
             panel += FLOAT_BYTES * rest * size
 
 

@@ -228,12 +228,12 @@ def _finish(context: Any, count: Any, sums: Any, out: Any, factor: Any) -> Any:
 
 
 @compiled
-def finish(sums: Any, rows: Any, size: Any, factors: Any, step: Any, out: Any, pitch: Any) -> None:
-    """Write rows of `size` sums, times their factors, `step` floats apart, to rows `pitch` apart; zeros become +0.
+def finish(sums: Any, count: Any, size: Any, factors: Any, step: Any, out: Any) -> None:
+    """Write `count` dense rows of sums, times their factors, `step` floats apart, to the rows `out`; zeros become +0.
 
     The sign of a sum that is zero would depend on how many masked keys were left out of it.
     """
-    for row in range(rows):
+    for row in range(count):
         for first in range(0, size, WIDTH):
-            come, to = sums + FLOAT_BYTES * (row * size + first), out + FLOAT_BYTES * (row * pitch + first)
+            come, to = sums + FLOAT_BYTES * (row * size + first), out.place + FLOAT_BYTES * (row * out.pitch + first)
             _finish(min(WIDTH, size - first), come, to, factors + FLOAT_BYTES * row * step)
