@@ -111,20 +111,24 @@ class Convolution:
         """Return the shape of the output errors in their frame."""
         return samples, *self._error_frame
 
-    def pack(self, w: Floats) -> Floats:
-        """Return weights (oc, ic, kh, kw) as FP and PG use them: flat, aligned, in panels, with spare lanes 0."""
+    def pack(self, w: Floats, out: Floats | None = None) -> Floats:
+        """Return weights (oc, ic, kh, kw) as FP and PG use them: flat, in panels, with spare lanes 0.
+
+        They are written to `out`, or to new memory that starts on a cache line.
+        """
         expected = self.out_channels, self.in_channels, *self.kernel
         if w.shape != expected:
             raise ValueError(f"weights {w.shape} do not fit; {expected} are needed")
-        plain, packed = np.ascontiguousarray(of_float32(w, "w")), _new(self.packed_size)
-        layout.pack(plain.ctypes.data, self.out_channels, self._geometry.taps, packed.ctypes.data, False)
+        plain, packed = np.ascontiguousarray(of_float32(w, "w")), _new(self.packed_size) if out is None else out
+        place = _flat(packed, self.packed_size, "out")
+        layout.pack(plain.ctypes.data, self.out_channels, self._geometry.taps, place, False)
         return packed
 
-    def unpack(self, packed: Floats) -> Floats:
-        """Return packed weights as weights (oc, ic, kh, kw)."""
-        place = _flat(packed, self.packed_size, "packed")
-        w = np.empty((self.out_channels, self.in_channels, *self.kernel), np.float32)
-        layout.pack(w.ctypes.data, self.out_channels, self._geometry.taps, place, True)
+    def unpack(self, packed: Floats, out: Floats | None = None) -> Floats:
+        """Return packed weights as weights (oc, ic, kh, kw), in `out` or in new memory."""
+        place, shape = _flat(packed, self.packed_size, "packed"), (self.out_channels, self.in_channels, *self.kernel)
+        w = np.empty(shape, np.float32) if out is None else out
+        layout.pack(_whole(w, shape, "out"), self.out_channels, self._geometry.taps, place, True)
         return w
 
     def turn(self, packed: Floats, out: Floats) -> None:
