@@ -15,14 +15,17 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels import Arena
+from ...kernels.conv import Convolving
 from ...kernels.number import BlockGrid, NumberFormat, Rounding
-from ...kernels.quantise import PhiloxStream, on_blocks, on_grid
+from ...kernels.optimizers import count_unmoved
+from ...kernels.quantise import Draws, PhiloxStream, on_blocks, on_grid
 from ..mapping import Cut, Slice
 from ..number import KINDS, Precision
 
@@ -75,10 +78,14 @@ class RoundingTally:
 
 @dataclasses.dataclass(frozen=True)
 class MapFormats:
-    """Rounds maps (samples, rows, columns, channels) to a run's formats, and counts what it rounds in training."""
+    """Rounds maps (samples, rows, columns, channels) to a run's formats, and counts what it rounds in training.
+
+    Memory is from the arena.
+    """
 
     precision: Precision
     seed: int
+    arena: Arena = dataclasses.field(compare=False)
     tally: RoundingTally = dataclasses.field(default_factory=RoundingTally, compare=False)
 
     def rounded(
@@ -94,8 +101,8 @@ class MapFormats:
         if rounding is Rounding.STOCHASTIC and samples is None:
             rounding = Rounding.EVEN
         counts = None if samples is None else self.tally.of_kind(kind, maps.size)
-        stream = PhiloxStream(self.seed, tensor, KINDS.index(kind), 0)
-        return _rounded(maps, number, rounding, -1, counts, stream=stream, numbers=samples)
+        words = Draws(PhiloxStream(self.seed, tensor, KINDS.index(kind), 0), numbers=samples)
+        return _round(maps, self.arena.take(maps.shape), number, rounding, -1, words, counts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +118,11 @@ class WeightFormats:
     kept: NDArray[np.bool_] | None = None
 
     @functools.cached_property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the slice's weights."""
+        return len(self.part.out_channels), len(self.part.weight_inputs), *self.part.layer.kernel
+
+    @functools.cached_property
     def runs(self) -> list[slice]:
         """The channels that are kept here, in the dimension in which the layer is cut, as runs."""
         if self.kept is None:
@@ -118,52 +130,56 @@ class WeightFormats:
         edges = np.flatnonzero(np.diff(self.kept, prepend=False, append=False)).tolist()
         return [slice(begin, end) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
 
+    def runs_of(self, update: int) -> list[slice]:
+        """Return the runs of channels that an update changes; before the first one, number 0, these are all."""
+        return self.runs if update else [slice(0, self.part.channels)]
+
     def of_run(self, weights: Data, run: slice) -> Data:
         """Return the weights of some channels, in the dimension in which the layer is cut."""
         return weights[:, run] if self.part.cut is Cut.ICP else weights[run]
 
-    def rounded(self, kind: str, weights: Data, update: int, place: int = 0) -> Data:
-        """Return weights in the format of a kind, once update number `update` is done; 0 is before the first.
+    def round(self, kind: str, weights: Data, update: int, place: int = 0) -> None:
+        """Round weights in place to the format of a kind, once update number `update` is done; 0 is before the first.
 
         `place` tells states from one another.
         """
-        precision = self.formats.precision
-        if precision.format(kind).grid is None:
-            return weights
-        runs = self.runs if update else [slice(0, self.part.channels)]
-        result = weights.copy()
-        for run in runs:
-            self.of_run(result, run)[...] = self._rounded(kind, self.of_run(weights, run), run.start, update, place)
-        return result
+        for run in self.runs_of(update):
+            own = self.of_run(weights, run)
+            rows = np.ascontiguousarray(own.reshape(len(own), -1))
+            self._round(kind, rows, run.start, update, place)
+            if not np.may_share_memory(rows, weights):
+                own[...] = rows.reshape(own.shape)
 
-    def _rounded(self, kind: str, weights: Data, channel: int, update: int, place: int) -> Data:
-        """Return the weights from a channel of the slice on, rounded."""
+    def round_each(self, kind: str, values: Data, out: Data, update: int) -> bool:
+        """Round all weights to `out`, in any order, if each is rounded by itself; return whether they are."""
+        number, rounding = self.formats.precision.format(kind), self.formats.precision.rounding_of(kind)
+        is_each = not isinstance(number.grid, BlockGrid) and rounding is not Rounding.STOCHASTIC
+        if is_each and self.runs_of(update) == [slice(0, self.part.channels)]:
+            counts = self.formats.tally.of_kind(kind, math.prod(self.shape)) if update else None
+            _round(values, out, number, rounding, -1, None, counts)
+            return True
+        return False
+
+    def _round(self, kind: str, rows: Data, channel: int, update: int, place: int) -> None:
+        """Round the weights from a channel of the slice on, a row for each output channel, in place."""
         precision, is_icp = self.formats.precision, self.part.cut is Cut.ICP
         _, inputs, *taps = self.part.layer.weight_shape
         tap_count = math.prod(taps)
         output = self.part.out_channels[0] + (0 if is_icp else channel)
         first_input = self.part.weight_inputs[0] + (channel if is_icp else 0)
-        rows = weights.reshape(len(weights), -1)
-        result = _rounded(
-            rows,
-            precision.format(kind),
-            precision.rounding_of(kind),
-            0 if is_icp else -1,
-            self.formats.tally.of_kind(kind, weights.size) if update else None,
-            stream=PhiloxStream(self.formats.seed, self.part.layer.index, KINDS.index(kind) + place, update),
-            first=(output * inputs + first_input) * tap_count,
-            stride=inputs * tap_count,
-        )
-        return result.reshape(weights.shape)
+        stream = PhiloxStream(self.formats.seed, self.part.layer.index, KINDS.index(kind) + place, update)
+        words = Draws(stream, (output * inputs + first_input) * tap_count, inputs * tap_count)
+        counts = self.formats.tally.of_kind(kind, rows.size) if update else None
+        form = precision.format(kind), precision.rounding_of(kind)
+        _round(rows, rows, *form, 0 if is_icp else -1, words, counts)
 
 
 @dataclasses.dataclass(frozen=True)
 class ParameterFormats:
-    """The formats of a parameter, which lies in memory as `pack` makes it of weights, and `unpack` makes weights of."""
+    """The formats of a parameter, which lies in memory as a convolution packs weights, or as they are without one."""
 
     of_weights: WeightFormats
-    pack: Callable[[Data], Data] = lambda weights: weights
-    unpack: Callable[[Data], Data] = lambda packed: packed
+    convolution: Convolving | None = None
 
     @property
     def has_master(self) -> bool:
@@ -176,28 +192,58 @@ class ParameterFormats:
 
     def moved(self, before: Data, after: Data) -> None:
         """Count what an update has left as it was, of packed weights."""
-        formats, weights = self.of_weights, (self.unpack(before), self.unpack(after))
+        for earlier, later in self._changed(before, after):
+            self.of_weights.formats.tally.update(later.size, count_unmoved(earlier, later))
+
+    def _changed(self, before: Data, after: Data) -> Iterator[tuple[Data, Data]]:
+        """Yield what an update changes: packed weights as they lie there, if these are all and nothing else."""
+        formats = self.of_weights
+        if after.size == math.prod(formats.shape) and formats.runs == formats.runs_of(0):
+            yield before, after
+            return
+        weights = self._unpacked(before), self._unpacked(after)
         for run in formats.runs:
-            earlier, later = (formats.of_run(array, run) for array in weights)
-            formats.formats.tally.update(later.size, int(np.count_nonzero(earlier == later)))
+            earlier, later = (np.ascontiguousarray(formats.of_run(array, run)) for array in weights)
+            yield earlier, later
 
-    def rounded(self, kind: str, packed: Data, update: int, place: int = 0) -> Data:
-        """Return packed weights in the format of a kind; see `WeightFormats`."""
+    def round(self, kind: str, packed: Data, update: int, place: int = 0, *, out: Data | None = None) -> None:
+        """Round packed weights to the format of a kind, in place or into `out`; see `WeightFormats`."""
+        out = packed if out is None else out
         if not self.rounds(kind):
-            return packed
-        return self.pack(self.of_weights.rounded(kind, self.unpack(packed), update, place))
+            if out is not packed:
+                out[...] = packed
+        elif not self.of_weights.round_each(kind, packed, out, update):
+            weights = self._unpacked(packed)
+            self.of_weights.round(kind, weights, update, place)
+            if self.convolution is None:
+                out[...] = weights
+            else:
+                self.convolution.pack(weights, out)
+
+    def _unpacked(self, packed: Data) -> Data:
+        """Return packed weights as weights, in memory of the arena."""
+        weights: Data = self.of_weights.formats.arena.take(self.of_weights.shape)
+        if self.convolution is None:
+            weights[...] = packed
+            return weights
+        return self.convolution.unpack(packed, weights)
 
 
-def _rounded(
-    values: Data, number: NumberFormat, rounding: Rounding, axis: int, counts: NDArray[np.int64] | None, **drawn: Any
+def _round(
+    values: Data,
+    out: Data,
+    number: NumberFormat,
+    rounding: Rounding,
+    axis: int,
+    words: Draws | None,
+    counts: NDArray[np.int64] | None,
 ) -> Data:
-    """Return numbers in a format, in blocks along an axis; `drawn` says which random words they have, if any.
+    """Round numbers to a format, in blocks along an axis, into `out`, and return it; `words` are for those by chance.
 
     What saturates or becomes zero is added to `counts`.
     """
-    values = np.ascontiguousarray(values)
-    words = drawn if rounding is Rounding.STOCHASTIC else {}
+    values, words = np.ascontiguousarray(values), words if rounding is Rounding.STOCHASTIC else None
     if isinstance(number.grid, BlockGrid):
-        return on_blocks(values, number.grid, axis, rounding, counts=counts, **words)
+        return on_blocks(values, number.grid, axis, rounding, words, out=out, counts=counts)
     assert number.grid is not None
-    return on_grid(values, number.grid, rounding, counts=counts, **words)
+    return on_grid(values, number.grid, rounding, words, out=out, counts=counts)
