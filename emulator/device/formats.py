@@ -93,7 +93,8 @@ class MapFormats:
     ) -> Data:
         """Return whole maps of a tensor in the format of their kind; `samples` (n,) are their numbers in training.
 
-        In evaluation, which has no `samples`, what is rounded by chance in training is rounded to even.
+        In evaluation, which has no `samples`, what is rounded by chance in training is rounded to even. Errors may be
+        overwritten; activations may still be needed as they were.
         """
         number, rounding = self.precision.format(kind), self.precision.rounding_of(kind)
         if number.grid is None:
@@ -102,7 +103,8 @@ class MapFormats:
             rounding = Rounding.EVEN
         counts = None if samples is None else self.tally.of_kind(kind, maps.size)
         words = Draws(PhiloxStream(self.seed, tensor, KINDS.index(kind), 0), numbers=samples)
-        return _round(maps, self.arena.take(maps.shape), number, rounding, -1, words, counts)
+        out = maps if kind == "errors" and maps.flags.carray else self.arena.take(maps.shape)
+        return _round(maps, out, number, rounding, -1, words, counts)
 
 
 @dataclasses.dataclass(frozen=True)

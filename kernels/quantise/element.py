@@ -10,6 +10,7 @@ Numba makes 64 bits of a sum of 32 bits, so each step is cast back.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,7 @@ class Limits(NamedTuple):
     threshold: int
 
 
+@functools.cache
 def limits_of(grid: FloatGrid, rounding: Rounding) -> Limits:
     """Return the limits of a rounding onto a grid.
 

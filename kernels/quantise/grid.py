@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit import Floats, Kernels, dense, in_place, same_shape
+from ..jit import Floats, Kernels, address_of, dense, in_place, same_shape
 from ..number import FloatGrid, Rounding
 from .element import limits_of
 from .philox import Words
@@ -57,7 +57,7 @@ def arrays(values: Floats, out: Floats | None, counts: Counts | None) -> tuple[F
     values = dense(values, "values")
     results = np.empty(values.shape, np.float32) if out is None else in_place(out, "out")
     same_shape(values, results, "values and out")
-    if results.ctypes.data == values.ctypes.data:
+    if address_of(results) == address_of(values):
         values = results
     counted = np.zeros(2, np.int64) if counts is None else counts
     if counted.shape != (2,) or counted.dtype != np.int64:
