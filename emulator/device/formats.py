@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
@@ -28,52 +27,10 @@ from ...kernels.optimizers import count_unmoved
 from ...kernels.quantise import Draws, PhiloxStream, on_blocks, on_grid
 from ..mapping import Cut, Slice
 from ..number import KINDS, Precision
-
-COUNTED = "values", "saturated", "flushed"
-"""What is counted of each kind of numbers."""
+from .rounding_tally import RoundingTally
 
 Data = NDArray[np.float32]
 Numbers = NDArray[np.int64]
-
-
-class RoundingTally:
-    """What a device has rounded: by kind the values, those beyond the largest, and those that became zero.
-
-    Of weights also how many were updated, and how many of them an update left as they were.
-    """
-
-    def __init__(self) -> None:
-        self._counts = {kind: np.zeros(3, np.int64) for kind in KINDS}
-        self._updated = self._unmoved = 0
-
-    def of_kind(self, kind: str, values: int) -> NDArray[np.int64]:
-        """Count values of a kind; return the two counts that their rounding adds to."""
-        self._counts[kind][0] += values
-        return self._counts[kind][1:]
-
-    def update(self, weights: int, unmoved: int) -> None:
-        """Count weights of an update."""
-        self._updated += weights
-        self._unmoved += unmoved
-
-    def counts(self) -> dict[str, int]:
-        """Return all counts by name."""
-        names = itertools.product(KINDS, COUNTED)
-        counts = (count for kind in KINDS for count in self._counts[kind].tolist())
-        moves = {"weights_updated": self._updated, "weights_unmoved": self._unmoved}
-        return {**{f"{kind}_{what}": count for (kind, what), count in zip(names, counts, strict=True)}, **moves}
-
-    def take(self) -> dict[str, int]:
-        """Return all counts by name, and begin anew."""
-        counts = self.counts()
-        self.restore({})
-        return counts
-
-    def restore(self, counts: Mapping[str, int]) -> None:
-        """Restore what `counts` returned; what is missing is 0."""
-        for kind in KINDS:
-            self._counts[kind][:] = [counts.get(f"{kind}_{what}", 0) for what in COUNTED]
-        self._updated, self._unmoved = (counts.get(f"weights_{what}", 0) for what in ("updated", "unmoved"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,15 +109,17 @@ class WeightFormats:
             if not np.may_share_memory(rows, weights):
                 own[...] = rows.reshape(own.shape)
 
-    def round_each(self, kind: str, values: Data, out: Data, update: int) -> bool:
-        """Round all weights to `out`, in any order, if each is rounded by itself; return whether they are."""
+    def has_no_order(self, kind: str, update: int) -> bool:
+        """Return whether all weights are rounded, and each by itself, wherever it lies."""
         number, rounding = self.formats.precision.format(kind), self.formats.precision.rounding_of(kind)
-        is_each = not isinstance(number.grid, BlockGrid) and rounding is not Rounding.STOCHASTIC
-        if is_each and self.runs_of(update) == [slice(0, self.part.channels)]:
-            counts = self.formats.tally.of_kind(kind, math.prod(self.shape)) if update else None
-            _round(values, out, number, rounding, -1, None, counts)
-            return True
-        return False
+        is_by_itself = not isinstance(number.grid, BlockGrid) and rounding is not Rounding.STOCHASTIC
+        return is_by_itself and self.runs_of(update) == self.runs_of(0)
+
+    def round_in_any_order(self, kind: str, values: Data, out: Data, update: int) -> None:
+        """Round weights that have no order, among them perhaps zeros that are none, into `out`."""
+        counts = self.formats.tally.of_kind(kind, math.prod(self.shape)) if update else None
+        form = self.formats.precision.format(kind), self.formats.precision.rounding_of(kind)
+        _round(values, out, *form, -1, None, counts)
 
     def _round(self, kind: str, rows: Data, channel: int, update: int, place: int) -> None:
         """Round the weights from a channel of the slice on, a row for each output channel, in place."""
@@ -200,7 +159,7 @@ class ParameterFormats:
     def _changed(self, before: Data, after: Data) -> Iterator[tuple[Data, Data]]:
         """Yield what an update changes: packed weights as they lie there, if these are all and nothing else."""
         formats = self.of_weights
-        if after.size == math.prod(formats.shape) and formats.runs == formats.runs_of(0):
+        if after.size == math.prod(formats.shape) and formats.runs == formats.runs_of(0):  # no spare lanes
             yield before, after
             return
         weights = self._unpacked(before), self._unpacked(after)
@@ -214,7 +173,9 @@ class ParameterFormats:
         if not self.rounds(kind):
             if out is not packed:
                 out[...] = packed
-        elif not self.of_weights.round_each(kind, packed, out, update):
+        elif self.of_weights.has_no_order(kind, update):
+            self.of_weights.round_in_any_order(kind, packed, out, update)
+        else:
             weights = self._unpacked(packed)
             self.of_weights.round(kind, weights, update, place)
             if self.convolution is None:
