@@ -318,6 +318,8 @@ def test_maps_may_be_slices_of_wider_ones(case: Case, before: int, after: int) -
     of.error(dx[1], error_frame, turned, fresh=True)
     of.gradient(gradient, frame, wide(dy)[1], fresh=True)
     assert same_bits(of.unpack(packed), w)
+    assert same_bits(of.pack(w, np.full_like(packed, np.nan)), packed)
+    assert same_bits(of.unpack(packed, np.full_like(w, np.nan)), w)
     assert same_bits(narrow(*y), conv.forward(x, w, **case.window))
     assert same_bits(narrow(*dx), conv.error(dy, w, x.shape, **case.window))
     assert same_bits(of.unpack(gradient), conv.gradient(x, dy, w.shape, **case.window))
