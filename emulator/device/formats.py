@@ -109,17 +109,23 @@ class WeightFormats:
             if not np.may_share_memory(rows, weights):
                 own[...] = rows.reshape(own.shape)
 
-    def has_no_order(self, kind: str, update: int) -> bool:
-        """Return whether all weights are rounded, and each by itself, wherever it lies."""
-        number, rounding = self.formats.precision.format(kind), self.formats.precision.rounding_of(kind)
-        is_by_itself = not isinstance(number.grid, BlockGrid) and rounding is not Rounding.STOCHASTIC
-        return is_by_itself and self.runs_of(update) == self.runs_of(0)
+    def line(self, kind: str, update: int, outputs_together: int) -> int:
+        """Return how many packed weights are a line of whole blocks, if all may be rounded as they lie; otherwise 0.
 
-    def round_in_any_order(self, kind: str, values: Data, out: Data, update: int) -> None:
-        """Round weights that have no order, among them perhaps zeros that are none, into `out`."""
+        So may those that are rounded each by itself, or in blocks of output channels that lie side by side.
+        """
+        number, rounding = self.formats.precision.format(kind), self.formats.precision.rounding_of(kind)
+        if rounding is Rounding.STOCHASTIC or self.runs_of(update) != self.runs_of(0):
+            return 0
+        if not isinstance(number.grid, BlockGrid):
+            return 1
+        return 0 if self.part.cut is not Cut.ICP or outputs_together % number.grid.size else outputs_together
+
+    def round_lines(self, kind: str, packed: Data, out: Data, update: int, line: int) -> None:
+        """Round packed weights as they lie, all of them in lines, into `out`; spare ones are 0 and do not count."""
         counts = self.formats.tally.of_kind(kind, math.prod(self.shape)) if update else None
         form = self.formats.precision.format(kind), self.formats.precision.rounding_of(kind)
-        _round(values, out, *form, -1, None, counts)
+        _round(packed.reshape(-1, line), out.reshape(-1, line), *form, -1, None, counts)
 
     def _round(self, kind: str, rows: Data, channel: int, update: int, place: int) -> None:
         """Round the weights from a channel of the slice on, a row for each output channel, in place."""
@@ -173,8 +179,8 @@ class ParameterFormats:
         if not self.rounds(kind):
             if out is not packed:
                 out[...] = packed
-        elif self.of_weights.has_no_order(kind, update):
-            self.of_weights.round_in_any_order(kind, packed, out, update)
+        elif line := self.of_weights.line(kind, update, self.convolution.outputs_together if self.convolution else 1):
+            self.of_weights.round_lines(kind, packed, out, update, line)
         else:
             weights = self._unpacked(packed)
             self.of_weights.round(kind, weights, update, place)

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from ..jit import FLOAT_BYTES, Floats, Kernels, address_of, of_float32
 from ..memory import aligned
 from ..window import output_size
-from .geometry import Contraction, Geometry, Phase, padded_lanes, phases_of
+from .geometry import Contraction, Geometry, Phase, lanes_together, padded_lanes, phases_of
 
 layout, microkernel = Kernels("conv.layout"), Kernels("conv.microkernel")
 contract, contract_rows = microkernel.contract, microkernel.contract_rows
@@ -62,7 +62,9 @@ class Convolution:
     where shapes do not fit and TypeError where an array is not float32.
 
     `packed_size` and `turned_size` are the floats of the packed weights, and of the weights in the order of EB.
-    `is_whole_map` says whether the kernel covers the whole map, as in a fully connected layer.
+    `outputs_together` is the length of the runs in which packed weights of successive output channels, from 0 on, lie
+    side by side; 1 if they do not. `is_whole_map` says whether the kernel covers the whole map, as in a fully connected
+    layer.
     """
 
     in_channels: int
@@ -76,6 +78,7 @@ class Convolution:
     _frame: tuple[int, ...] = dataclasses.field(init=False, repr=False, compare=False)
     _error_frame: tuple[int, ...] = dataclasses.field(init=False, repr=False, compare=False)
     packed_size: int = dataclasses.field(init=False, compare=False)
+    outputs_together: int = dataclasses.field(init=False, compare=False)
     turned_size: int = dataclasses.field(init=False, compare=False)
     is_whole_map: bool = dataclasses.field(init=False, compare=False)
     _phases: tuple[Phase, ...] = dataclasses.field(init=False, repr=False, compare=False)
@@ -93,6 +96,7 @@ class Convolution:
         known = {
             "output": output,
             "packed_size": int(padded_lanes(oc)) * geometry.taps,
+            "outputs_together": int(lanes_together(oc)),
             "turned_size": int(padded_lanes(geometry.ic)) * sum(phase.depth(oc) for phase in phases),
             "is_whole_map": is_whole_map,
             "_geometry": geometry,

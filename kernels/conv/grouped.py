@@ -45,6 +45,10 @@ class Convolving(Protocol):
         """Floats of the packed weights."""
 
     @property
+    def outputs_together(self) -> int:
+        """Length of the runs in which packed weights of successive output channels, from 0 on, lie side by side."""
+
+    @property
     def turned_size(self) -> int:
         """Floats of the weights as EB reads them."""
 
@@ -109,6 +113,11 @@ class Depthwise:
     def packed_size(self) -> int:
         """Floats of the packed weights."""
         return math.prod(self.kernel) * self.in_channels
+
+    @property
+    def outputs_together(self) -> int:
+        """See `Convolution`."""
+        return 1
 
     @property
     def turned_size(self) -> int:
@@ -275,6 +284,11 @@ class Grouped:
     def packed_size(self) -> int:
         """Floats of the packed weights."""
         return self._parts[-1].packed.stop
+
+    @property
+    def outputs_together(self) -> int:
+        """See `Convolution`."""
+        return 1
 
     @property
     def turned_size(self) -> int:
