@@ -327,9 +327,8 @@ def test_maps_may_be_slices_of_wider_ones(case: Case, before: int, after: int) -
     channels = of.pack(np.broadcast_to(np.arange(len(w), dtype=np.float32)[:, None, None, None], w.shape))
     if together > 1:
         runs = channels.reshape(-1, together)
-        assert (
-            same_bits(runs, runs[:, :1] + np.arange(together, dtype=np.float32)) and not (runs[:, 0] % together).any()
-        )
+        assert same_bits(runs, runs[:, :1] + np.arange(together, dtype=np.float32))
+        assert not np.any(runs[:, 0] % together)
     lanes = of.pack(np.ones_like(w))
     assert not np.any(gradient[lanes == 0])  # spare lanes stay 0, so that an update does not change them
     of.gradient(gradient, frame, wide(dy)[1], fresh=False)
