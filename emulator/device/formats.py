@@ -25,7 +25,7 @@ from ...kernels.conv import Convolving
 from ...kernels.number import BlockGrid, NumberFormat, Rounding
 from ...kernels.optimizers import count_unmoved
 from ...kernels.quantise import Draws, PhiloxStream, on_blocks, on_grid
-from ..mapping import Cut, Slice
+from ..mapping import Cut, Slice, first_own
 from ..number import KINDS, Precision
 from .rounding_tally import RoundingTally
 
@@ -62,6 +62,29 @@ class MapFormats:
         words = Draws(PhiloxStream(self.seed, tensor, KINDS.index(kind), 0), numbers=samples)
         out = maps if kind == "errors" and maps.flags.carray else self.arena.take(maps.shape)
         return _round(maps, out, number, rounding, -1, words, counts)
+
+    def input_errors(self, part: Slice, dx: Data, samples: Numbers | None) -> Data:
+        """Return the errors of a layer's inputs, from the first channel on that a slice has, rounded by that slice.
+
+        Under ICP it rounds the blocks that begin among its own channels, under OCP the layer's first slice all.
+        """
+        number, tensor, channels = self.precision.errors, part.layer.reads.number, part.layer.input[0]
+        if part.cut is Cut.OCP or (part.is_first and part.is_last):
+            return self.rounded("errors", dx, tensor, samples) if part.is_first else dx
+        begin, end = (min(channels, first_own(edge, number)) for edge in (part.begin, part.end))
+        if number.grid is None or begin == end:
+            return dx
+        own, rounding = dx[..., begin - part.begin : end - part.begin], self.precision.rounding_of("errors")
+        counts = self.tally.of_kind("errors", own.size)
+        if rounding is not Rounding.STOCHASTIC or samples is None:
+            own[...] = _round(own, self.arena.take(own.shape), number, rounding, -1, None, counts)
+            return dx
+        for sample, maps in zip(samples.tolist(), own, strict=True):
+            stream = PhiloxStream(self.seed, tensor, KINDS.index("errors"), sample)
+            pixels = np.ascontiguousarray(maps.reshape(-1, end - begin))
+            words = Draws(stream, first=begin, stride=channels)
+            maps[...] = _round(pixels, pixels, number, rounding, -1, words, counts).reshape(maps.shape)
+        return dx
 
 
 @dataclasses.dataclass(frozen=True)

@@ -111,7 +111,7 @@ def slice_needs(part: Slice, in_flight: int, storage: Storage = SINGLE_STORAGE) 
     """Return what a slice needs with `in_flight` samples in flight, in the formats of `storage`."""
     layer = part.layer
     memory = slice_memory(part, in_flight, part.channels, storage)
-    bias = memories(1, layer.parameters - layer.weights, storage.sums).banks if part.is_last else 0
+    bias = memories(1, layer.parameters - layer.weights, storage.biases).banks if part.is_last else 0
     act_ram_bytes = port_bytes(part, OffChip(activations=True), storage)
     fixed = memory.line_buffers.banks + memory.error_buffer.banks + memory.pab.banks
     return SliceNeeds(
@@ -171,7 +171,7 @@ def _best_step(place: int, held: SliceNeeds, now: OffChip, wanted_banks: int, mo
         others = held.fixed_banks + (0 if activations else held.act_ram_banks)
         kept = held.weights.most_channels(held.channels, max(0, before - wanted_banks - others))
         can_move = max(0, most_bytes + moves - fixed_bytes)
-        channels = min(held.channels - kept, can_move // channel_bytes)
+        channels = min(held.channels - kept, can_move // channel_bytes) if channel_bytes else 0
         freed = before - others - held.weights.of_channels(held.channels - channels)
         moved = fixed_bytes + channels * channel_bytes - moves
         if freed > 0 and moved <= most_bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -9,6 +10,15 @@ from ..jit import Kernels
 
 microkernel = Kernels("conv.microkernel")
 padded_lanes, lanes_together = microkernel.padded_lanes, microkernel.lanes_together
+
+
+class Sums(enum.Enum):
+    """The format of sums: fp32, or as `narrow_kernel.py` says."""
+
+    FP32 = 0
+    BF16 = 1
+    FP16 = 2
+    INT32 = 3
 
 
 class Geometry(NamedTuple):
