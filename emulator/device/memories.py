@@ -142,7 +142,7 @@ class Parameter:
         if not self.states:
             self.states = {name: zeros_like(value, self._arena) for name in rule.states}
         trained = value if self._master is None else self._master
-        before = None if self.formats is None else trained.copy()
+        before = None if self.formats is None else copied(trained, self._arena)
         if self.formats is not None:
             rule, samples = self._mean(rule, samples), 1 if self.formats.rounds("gradients") else samples
         rule.update(trained, self.gradient, self.states, samples)
@@ -161,7 +161,7 @@ class Parameter:
             return rule
         self.gradient *= np.float32(1 / (samples * rule.loss_scale))
         if not rule.exchanged:
-            self.gradient[...] = self.formats.rounded("gradients", self.gradient, rule.number)
+            self.formats.round("gradients", self.gradient, rule.number)
         return dataclasses.replace(rule, loss_scale=1)
 
     def _begin(self, value: Data) -> None:
@@ -176,11 +176,11 @@ class Parameter:
         if formats is None:
             return
         trained = value if self._master is None else self._master
-        trained[...] = formats.rounded("master", trained, number)
+        formats.round("master", trained, number)
         for place, state in enumerate(self.states.values()):
-            state[...] = formats.rounded("states", state, number, place)
+            formats.round("states", state, number, place)
         if self._master is not None:
-            value[...] = formats.rounded("weights", self._master, number)
+            formats.round("weights", self._master, number, out=value)
 
     def free(self, versions: Sequence[int]) -> None:
         """Drop versions after their last use."""
@@ -254,8 +254,10 @@ class Bpram:
 
     def mean_gradient(self, gradient: Data, scale: float, number: int) -> Data:
         """Return a sum of gradients times `scale`, of update `number`, in the format of gradients."""
-        formats, mean = self._parameter.formats, gradient.reshape(self._parameter.gradient.shape) * np.float32(scale)
-        return mean if formats is None else formats.rounded("gradients", mean, number)
+        mean = gradient.reshape(self._parameter.gradient.shape) * np.float32(scale)
+        if self._parameter.formats is not None:
+            self._parameter.formats.round("gradients", mean, number)
+        return mean
 
     def update(self, gradient: Data, samples: int, rule: Rule) -> Data:
         """Update from the sum of gradients over `samples` samples; return the new weights, (1, 1, 1, values)."""
