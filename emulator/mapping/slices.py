@@ -118,6 +118,11 @@ class Slice:
         """Multiply-accumulates of one sample's EB in this slice; 0 if it has none."""
         return self.layer.eb_macs // cut_channels(self.layer) * self.channels if self.layer.has_eb else 0
 
+    @property
+    def pg_macs(self) -> int:
+        """Multiply-accumulates of one sample's PG in this slice; 0 if it has none."""
+        return self.macs if self.layer.has_pg else 0
+
     @functools.cached_property
     def kept_values(self) -> int:
         """Values of a sample that are kept for the backward pass besides its inputs: the slice's part, rounded up."""
