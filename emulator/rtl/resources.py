@@ -65,9 +65,7 @@ def device_resources(yosys: str, rtl: Rtl, device: int, top: pathlib.Path, scrat
     Raises:
         InputError: Yosys rejects it.
     """
-    # Packages come before what uses them.
-    modules = sorted(sources(), key=lambda module: module.stem != "fp32")
-    cells = synthesise(yosys, top.stem, [*modules, top], {}, scratch)
+    cells = synthesise(yosys, top.stem, [*sources(), top], {}, scratch)
     parts = {part: resources_of(cells_of_part) for part, cells_of_part in cells_by_part(cells, f"\\{top.stem}").items()}
     return DeviceResources(device, parts, *planned_resources(rtl.plan.layout().devices[device]))
 

@@ -19,6 +19,11 @@ module fp_engine #(
     parameter int LATENCY        = 0,
     parameter int SLOTS          = 1,
     parameter int TAKES_PARTIAL  = 0,
+    // Of what is read, and of the factors, as `fp32_fma` has them.
+    parameter formats::format_t FORMAT = formats::FP32,
+    parameter int CODE           = int'(FORMAT.bits) + (FORMAT.block != 17'd0 ? 8 : 0),
+    parameter int SIGNIFICAND    = 24,
+    parameter int SUBNORMAL      = 1,
     parameter int WEIGHTS        = INPUTS * OUTPUTS * KERNEL_ROWS * KERNEL_COLUMNS,
     parameter int ENTRY_BITS     = WEIGHTS > 1 ? $clog2(WEIGHTS) : 1,
     parameter int ADDRESS_BITS   = ROWS_IN * SLOTS > 1 ? $clog2(ROWS_IN * SLOTS) : 1
@@ -30,7 +35,7 @@ module fp_engine #(
     output logic                                                load,     // of line buffers
     output logic [KERNEL_ROWS*ADDRESS_BITS-1:0]                 address,
     output logic [KERNEL_ROWS-1:0]                              in_map,
-    input  logic [KERNEL_ROWS*COLUMNS_IN*INPUTS*32-1:0]         rows,
+    input  logic [KERNEL_ROWS*COLUMNS_IN*INPUTS*CODE-1:0]         rows,
     output logic [TILES*ENTRY_BITS-1:0]                         entry,
     input  logic [TILES*KERNEL_ROWS*KERNEL_COLUMNS*32-1:0]      weights,
     input  logic                                                partial_valid,
@@ -82,7 +87,7 @@ module fp_engine #(
     engine #(
         .OUTERS(INPUTS), .CHANNELS(OUTPUTS), .COLUMNS(COLUMNS), .COLUMNS_READ(COLUMNS_IN), .KERNEL_ROWS(KERNEL_ROWS),
         .KERNEL_COLUMNS(KERNEL_COLUMNS), .STRIDE(STRIDE_COLUMNS), .PAD(PAD_COLUMNS), .TILES(TILES), .LATENCY(LATENCY),
-        .WEIGHTS(WEIGHTS)
+        .WEIGHTS(WEIGHTS), .FORMAT(FORMAT), .SIGNIFICAND(SIGNIFICAND), .SUBNORMAL(SUBNORMAL)
     ) of (
         .clk, .reset, .start, .issue, .last, .rows, .rows_reach('1), .partial(from), .entry, .weights, .out_valid,
         .out_row
