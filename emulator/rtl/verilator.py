@@ -26,7 +26,7 @@ _HERE = pathlib.Path(__file__).parent
 SOURCES = _HERE / "sv"
 """The folder of the hand-written modules."""
 
-_PACKAGES = "formats", "fp32"
+_PACKAGES = "fp32", "formats"
 _RUNTIME = ("verilated.cpp", "verilated_threads.cpp", "verilated_vcd_c.cpp")
 _COMMON = ("-std=c++17", "-fPIC", "-w", "-DVL_THREADED", "-DVM_COVERAGE=0", "-DVM_SC=0", "-DVM_TIMING=0")
 _SHOWN = 300
@@ -79,7 +79,7 @@ def find_tools() -> Tools:
 
 def sources() -> list[pathlib.Path]:
     """Return the hand-written modules; packages come before what uses them."""
-    return sorted(SOURCES.glob("*.sv"), key=lambda path: (path.stem not in _PACKAGES, path.stem))
+    return sorted(SOURCES.glob("*.sv"), key=lambda path: ([*_PACKAGES, path.stem].index(path.stem), path.stem))
 
 
 def lint(tools: Tools, top: pathlib.Path, modules: Sequence[pathlib.Path]) -> str:

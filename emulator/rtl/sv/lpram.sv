@@ -91,7 +91,8 @@ module lpram #(
     // ---- The words.
 
     if (FORMAT.block != 17'd0) begin : g_blocks
-        localparam int SIZE = int'(FORMAT.block);
+        localparam int ALONG = ACROSS != 0 ? OUTPUTS : WORDS / OUTPUTS;
+        localparam int SIZE  = ALONG < int'(FORMAT.block) ? ALONG : int'(FORMAT.block);  // of a block
 
         logic [WORDS*CODE-1:0] words;
         logic [SIZE*ENTRY_BITS-1:0] block_words;

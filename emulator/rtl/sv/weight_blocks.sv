@@ -8,7 +8,8 @@ module weight_blocks #(
     parameter int WORDS      = 1,
     parameter int OUTPUTS    = 1,
     parameter int ACROSS     = 0,
-    parameter int SIZE       = int'(FORMAT.block),
+    parameter int ALONG      = ACROSS != 0 ? OUTPUTS : WORDS / OUTPUTS,  // the dimension of the blocks
+    parameter int SIZE       = ALONG < int'(FORMAT.block) ? ALONG : int'(FORMAT.block),
     parameter int CODE       = int'(FORMAT.bits) + 8,
     parameter int ENTRY_BITS = WORDS > 1 ? $clog2(WORDS) : 1
 ) (
@@ -24,7 +25,6 @@ module weight_blocks #(
 
     localparam int BITS       = int'(FORMAT.bits);
     localparam int INNER      = WORDS / OUTPUTS;
-    localparam int ALONG      = ACROSS != 0 ? OUTPUTS : INNER;  // the dimension of the blocks
     localparam int STRIDE     = ACROSS != 0 ? INNER : 1;
     localparam int PLACES     = ACROSS != 0 ? INNER : OUTPUTS;
     localparam int APART      = ACROSS != 0 ? 1 : INNER;        // words from a place to the next
