@@ -1,7 +1,7 @@
 """Number formats of RTL: which there are, and what modules have of them as parameters (`sv/formats.sv`).
 
-Whole maps and weights are rounded where the emulator rounds them (docs/numbers.md). Buses carry each narrow number as the
-fp32 number of its value; memories and line buffers hold codes.
+Whole maps and weights are rounded where the emulator rounds them (docs/numbers.md). Buses carry narrow numbers as the fp32
+numbers of their values; memories and line buffers hold codes.
 """
 
 from __future__ import annotations

@@ -23,7 +23,8 @@ _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 
 def update_numbers(samples: int, rate: float, momentum: float, decay: float, loss_scale: int = 1) -> list[int]:
     """Return the size of a mini-batch, and the bits of the numbers of its update, in single precision."""
-    return [samples, *np.array((1 / (samples * loss_scale), rate, momentum, decay), np.float32).view(np.uint32).tolist()]
+    share = 1 / (samples * loss_scale)
+    return [samples, *np.array((share, rate, momentum, decay), np.float32).view(np.uint32).tolist()]
 
 
 class DeviceModel:

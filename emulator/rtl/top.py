@@ -9,7 +9,6 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from ..network.operations.pool import MaxPool
-from ...kernels.number import NumberFormat
 from .design import DeviceDesign, Room, SliceDesign
 from .formats import literal, row_latency
 from .identifiers import comment
@@ -59,6 +58,7 @@ class _Top:
 
     def __init__(self, device: DeviceDesign, rooms: tuple[Room, ...], title: str) -> None:
         self._device, self._rooms, self._title = device, rooms, title
+        self._precision = device.precision
         self._body: list[str] = []
         self._overruns: list[str] = []
         self._inputs = {port.name: _Bus(f"in_{port.name}", port.words) for port in inputs_of(device)}
@@ -136,7 +136,7 @@ class _Top:
 
     def _formats(self) -> list[str]:
         """Return the constants of the number formats, where they are not fp32 alone."""
-        precision = self._device.precision
+        precision = self._precision
         if precision.is_single:
             return []
         weights = "weights" if precision.has_copies else "master"
@@ -146,8 +146,9 @@ class _Top:
             for name, kind in kinds
         ]
 
-    def _rounded(self, name: str, number: NumberFormat, kind: str, channels: int, columns: int, to: _Bus) -> _Bus:
-        """Return the bus of rows of a whole map that are rounded to a format on their way to another bus."""
+    def _rounded(self, name: str, kind: str, channels: int, columns: int, to: _Bus) -> _Bus:
+        """Return the bus of rows of a whole map that are rounded as their kind on their way to another bus."""
+        number = self._precision.format(kind.lower())
         if number.grid is None:
             return to
         raw = self._bus(name, channels * columns)
@@ -213,8 +214,7 @@ class _Top:
         before = self._inputs.get("path2_in") if not design.part.is_first else None
         beyond = self._inputs.get("path4_in") if behind is None else None
         if design.part.is_first and design.eb is not None:
-            errors = self._device.precision.errors
-            dx = self._rounded(f"{name}_sums", errors, "ERRORS", design.arriving, design.layer.input[2], dx)
+            dx = self._rounded(f"{name}_sums", "ERRORS", design.arriving, design.layer.input[2], dx)
         ports = {
             **_same("clk", "reset", "limit"),
             "batch": "of_samples",
@@ -234,8 +234,9 @@ class _Top:
             **{f"{phase}_done": f"rows_done[{3 * place + bit}]" for bit, phase in enumerate(("fp", "eb", "pg"))},
             "overrun": self._overrun(),
         }
-        self._body.append(instance("slice", name, slice_parameters(design, self._rooms[place], self._device.precision), ports) + "\n")
-        if self._device.precision.has_copies:
+        parameters = slice_parameters(design, self._rooms[place], self._precision)
+        self._body.append(instance("slice", name, parameters, ports) + "\n")
+        if self._precision.has_copies:
             unit = self._units.index((place, "master"))
             self._body += [
                 f"    assign reads[{unit * 32}+:32] = {name}_master;",
@@ -287,7 +288,7 @@ class _Top:
         is_end = self._device.is_end and place == len(self._device.slices) - 1
         if is_end:  # all others come from EB, rounded; what the SFU lets pass of them stays as it is
             channels, _, columns = design.layer.output
-            errors = self._rounded(f"{name}_errors", self._device.precision.errors, "ERRORS", channels, columns, dy)
+            errors = self._rounded(f"{name}_errors", "ERRORS", channels, columns, dy)
         for number, step in enumerate(design.steps):
             kind = "max_pool" if isinstance(step.operation, MaxPool) else "relu"
             title = f"{name}_{kind.replace('-', '_')}{number}"
@@ -305,18 +306,18 @@ class _Top:
             y, errors = made, after
         if not design.steps:
             self._body.append(f"    assign {errors.valid} = {behind.valid};\n    assign {errors.row} = {behind.row};\n")
-        if is_end or self._device.precision.activations.grid is None:  # softmax takes what the SFU made
+        if is_end or self._precision.activations.grid is None:  # softmax takes what the SFU made
             return y
         channels, _, columns = design.layer.hands_on[0].shape
         result = self._bus(f"{name}_result", y.words)
-        raw = self._rounded(f"{name}_whole", self._device.precision.activations, "ACTIVATIONS", channels, columns, result)
+        raw = self._rounded(f"{name}_whole", "ACTIVATIONS", channels, columns, result)
         self._body.append(f"    assign {raw.valid} = {y.valid};\n    assign {raw.row} = {y.row};\n")
         return result
 
     def _host_of_weights(self, place: int) -> Mapping[str, str]:
         """Return the host's ports of a slice: what it writes goes to the master copy, where there is one."""
         ports = self._host(self._units.index((place, "weight")))
-        if not self._device.precision.has_copies:
+        if not self._precision.has_copies:
             return ports
         return {**ports, "host_write": f"host_write && host_unit == {self._units.index((place, 'master'))}"}
 
