@@ -1,6 +1,6 @@
 """Number formats of RTL: which there are, and what modules have of them as parameters (`sv/formats.sv`).
 
-Whole maps and weights are rounded where the emulator rounds them (docs/numbers.md). Buses carry narrow numbers as the fp32
+Whole maps and weights are rounded where the emulator rounds them (docs/numbers.md). Buses carry narrow numbers as fp32
 numbers of their values; memories and line buffers hold codes.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from ...kernels.number import BIAS, FRACTION_BITS, BlockGrid, FloatGrid, NumberFormat, Rounding
+from ...kernels.number import BIAS, FRACTION_BITS, BlockGrid, FloatGrid, Grid, NumberFormat, Rounding
 from ..common import InputError
 from ..number import KINDS, Precision
 
@@ -65,16 +65,19 @@ def _place(grid: FloatGrid) -> int:
 
 def literal(number: NumberFormat, rounding: Rounding) -> str:
     """Return a format as a `format_t`."""
-    grid, block, floor = number.grid, 0, False
-    if grid is None:
+    if number.grid is None:
         return "formats::FP32"
-    if isinstance(grid, BlockGrid):
-        grid, block, floor = grid.element, grid.size, grid.floor
+    grid, floor = _element(number.grid), isinstance(number.grid, BlockGrid) and number.grid.floor
     least = f"{'-' if grid.least_exponent < 0 else ''}9'sd{abs(grid.least_exponent)}"
     return (
         f"{{6'd{number.bits}, 5'd{grid.fraction_bits}, {least}, 32'h{single_bits(grid.largest):08x},"
-        f" 1'b{int(grid.overflows)}, 2'd{rounding.value}, 17'd{block}, 1'b{int(floor)}}}"
+        f" 1'b{int(grid.overflows)}, 2'd{rounding.value}, 17'd{number.block}, 1'b{int(floor)}}}"
     )
+
+
+def _element(grid: Grid) -> FloatGrid:
+    """Return the grid of numbers that stand alone, or of a block's elements."""
+    return grid.element if isinstance(grid, BlockGrid) else grid
 
 
 def single_bits(value: float) -> int:
@@ -91,20 +94,17 @@ def factors(one: NumberFormat, other: NumberFormat) -> tuple[int, int]:
 
 def _least_place(number: NumberFormat) -> int:
     """Return the exponent of a format's least distance of two values, under the least scale of a block."""
-    grid = number.grid
-    if grid is None:
+    if number.grid is None:
         return 1 - BIAS - FRACTION_BITS
-    element = grid.element if isinstance(grid, BlockGrid) else grid
+    element = _element(number.grid)
     return element.least_exponent - element.fraction_bits - (BIAS if number.block else 0)
 
 
 def _significand(number: NumberFormat) -> int:
     """Return the bits from the leading one, or from the place of fp32's least normal number, that a value may have."""
-    grid = number.grid
-    if grid is None:
+    if number.grid is None:
         return FRACTION_BITS + 1
-    element = grid.element if isinstance(grid, BlockGrid) else grid
-    return max(element.fraction_bits + 1, 1 - BIAS - _least_place(number) + 1)
+    return max(_element(number.grid).fraction_bits + 1, 1 - BIAS - _least_place(number) + 1)
 
 
 def row_latency(number: NumberFormat) -> int:

@@ -137,7 +137,9 @@ def simulate_rtl(
         RuntimeError: a device has no room for a row, or the chain is stuck.
     """
     plan, config = rtl.plan, rtl.plan.config
-    numbers = update_numbers(config.batch, config.learning_rate, config.momentum, config.weight_decay, config.precision.loss_scale)
+    numbers = update_numbers(
+        config.batch, config.learning_rate, config.momentum, config.weight_decay, config.precision.loss_scale
+    )
     models = [DeviceModel(library, design, numbers) for library, design in zip(libraries, rtl.devices, strict=True)]
     try:
         for model in models:

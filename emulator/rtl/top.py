@@ -152,7 +152,12 @@ class _Top:
         if number.grid is None:
             return to
         raw = self._bus(name, channels * columns)
-        parameters = {"FORMAT": kind, "COLUMNS": columns, "CHANNELS": channels, "LATENCY": row_latency(number)}
+        parameters: dict[str, int | str] = {
+            "FORMAT": kind,
+            "COLUMNS": columns,
+            "CHANNELS": channels,
+            "LATENCY": row_latency(number),
+        }
         ports = {**_same("clk", "reset"), **_both("in", raw), **_both("out", to)}
         self._body.append(instance("round_rows", f"{name}_rounded", parameters, ports) + "\n")
         return raw

@@ -103,7 +103,10 @@ def test_rows_are_rounded_once() -> None:
     """Where a map is whole: behind the SFU, and behind EB of the first slice; at the chain's end errors of outputs."""
     tops = [Rtl.of(plan_of(Cut.ICP, "bf16")).top(device) for device in (0, 1)]
     rounded = [[line.split()[1] for line in top.splitlines() if line.endswith("_rounded (")] for top in tops]
-    assert rounded == [["conv1_whole_rounded", "conv2_sums_rounded"], ["conv2_whole_rounded", "fc1_sums_rounded", "fc1_errors_rounded"]]
+    assert rounded == [
+        ["conv1_whole_rounded", "conv2_sums_rounded"],
+        ["conv2_whole_rounded", "fc1_sums_rounded", "fc1_errors_rounded"],
+    ]
 
 
 @pytest.mark.parametrize(
