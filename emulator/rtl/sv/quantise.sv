@@ -25,7 +25,7 @@ module quantise #(
 );
 
     assign y = formats::quantised(
-        x, word, exponent, 5'(FRACTION_BITS), 9'(LEAST_EXPONENT), LARGEST[30:0], 1'(OVERFLOWS), 2'(ROUNDING), 1'(SCALED)
+        x, word, exponent, 5'(FRACTION_BITS), 9'(LEAST_EXPONENT), 31'(LARGEST), 1'(OVERFLOWS), 2'(ROUNDING), 1'(SCALED)
     );
 
 endmodule

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.common import InputError
-from emuchain.emulator.rtl import SOURCES, find_yosys, sources
-from emuchain.emulator.rtl.resources import all_cells, resources_of
+from emuchain.emulator.rtl import SOURCES, Rtl, find_yosys, sources
+from emuchain.emulator.rtl.formats import factors
+from emuchain.emulator.rtl.resources import all_cells, planned_resources, resources_of
 from emuchain.emulator.rtl.yosys import for_yosys, module_name, modules_of, synthesise
 
+from .chains import TWO_LAYERS, cluster, plan
 from .conftest import BuildStream
 
 STAT = r"""
@@ -201,6 +203,40 @@ def test_narrow_factors_take_fewer_dsps(yosys: str, tmp_path: Path) -> None:
     assert {name: taken.dsp for name, taken in built.items()} == {name: dsps for name, (_, _, dsps) in FACTORS.items()}
     assert built["fp32"].lut > built["bf16"].lut > built["E4M3"].lut > built["int8"].lut == 0
     assert not any(taken.bram_banks for taken in built.values())
+
+
+MULTIPLIERS = {
+    "fp32": ("fp32", {"per_dsp": 0.5, "lut": 1202}),
+    "bf16": ("half", {"per_dsp": 1, "lut": 911}),
+    "mxint8": ("int8", {"per_dsp": 1, "lut": 911}),
+    "fp8-e4m3": ("fp8", {"per_dsp": 1000, "lut": 847}),
+}
+"""Multipliers of this RTL, as a board says them (docs/rtl.md), by the format of activations, weights and errors."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", MULTIPLIERS)
+def test_multipliers_are_the_plans(yosys: str, tmp_path: Path, precision: str) -> None:
+    """Of each device's engines within a fifth, or a DSP: of a board that says what this RTL takes."""
+    kind, said = MULTIPLIERS[precision]
+    boards = cluster(1 if said["per_dsp"] > 1 else 40)
+    boards["boards"][0]["multipliers"] = {kind: said}
+    rtl = Rtl.of(plan(TWO_LAYERS, boards, 2, precision=precision))
+    number = rtl.plan.config.precision.activations
+    significand, subnormal = factors(number, number)
+    given = {"LATENCY": 4, "SIGNIFICAND": significand, "SUBNORMAL": subnormal}
+    files = [SOURCES / f"{name}.sv" for name in ("fp32", "registers", "fp32_fma")]
+    of_one = resources_of(all_cells(synthesise(yosys, "fp32_fma", files, given, tmp_path, flat=True), "\\fp32_fma"))
+    for layout, device in zip(rtl.plan.layout().devices, rtl.devices, strict=True):
+        multipliers = sum(
+            engine.tiles * part.layer.engine_view.tile
+            for part in device.slices
+            for engine in (part.fp, part.eb, part.pg)
+            if engine is not None
+        )
+        planned, _ = planned_resources(layout)
+        assert abs(of_one.dsp * multipliers - planned.dsp) <= max(1, planned.dsp / 5)
+        assert abs(of_one.lut * multipliers - planned.lut) <= planned.lut / 5
 
 
 def test_what_yosys_does_not_take_is_one_line(yosys: str, tmp_path: Path) -> None:
