@@ -13,12 +13,16 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import itertools
 import math
 import mmap
+import threading
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .jit import FLOAT_BYTES, address_of
 
 PAGE = 2 << 20
 _SLAB = 8 * PAGE
@@ -101,3 +105,30 @@ class Arena:
 
 def _hold(memory: NDArray[np.uint8]) -> _Held:
     return memory, memory.ctypes.data
+
+
+class _Memory(threading.local):
+    """An arena for each thread."""
+
+    def __init__(self) -> None:
+        self.arena = Arena()
+
+
+_memory = _Memory()
+
+
+def new(*shape: int, cleared: bool = False) -> NDArray[np.float32]:
+    """Return an array that starts on a cache line, of zeros where `cleared`; its memory is used again."""
+    made: NDArray[np.float32] = _memory.arena.take(shape)
+    if cleared:
+        made.fill(0)
+    return made
+
+
+def spare(*sizes: int) -> tuple[NDArray[np.float32], tuple[int, ...]]:
+    """Return memory for arrays of some sizes, which must be kept while they are used, and their addresses."""
+    line = ALIGNMENT // FLOAT_BYTES
+    ends = list(itertools.accumulate((-(-size // line) * line for size in sizes), initial=0))
+    memory = new(ends[-1])
+    place = address_of(memory)
+    return memory, tuple(place + FLOAT_BYTES * end for end in ends[:-1])

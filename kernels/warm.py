@@ -15,8 +15,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from . import inceptionn, layers, optimizers, quantise, recurrent
-from .conv import Convolving, convolution
+from . import attention, inceptionn, layers, optimizers, quantise, recurrent
+from .conv import Convolution, Convolving, Sums, convolution
 from .current_folder import python_command, safe_environment
 from .extensions import modules
 from .fifo import serve
@@ -51,7 +51,7 @@ def compile_together(say: Callable[[], None]) -> None:
 
 def _groups() -> list[Callable[[], None]]:
     """Return groups of kernels; those that take longest come first."""
-    long = [recurrent.warm_lstm, _warm_conv, recurrent.warm_gru]
+    long = [recurrent.warm_lstm, _warm_conv, attention.warm, recurrent.warm_gru, _warm_narrow_sums]
     short = [*modules(layers.__name__), *modules(optimizers.__name__)]
     return [*long, *(kernels.warm for kernels in short if hasattr(kernels, "warm")), quantise.warm, _warm_links]
 
@@ -64,6 +64,10 @@ def _warm_conv() -> None:
     _convolve(padded, np.ones((1, 3, 3, 4), np.float32)[..., :2])
     _convolve(whole_map, x)  # as in a fully connected layer
     _convolve(convolution(2, [1, 1], *window, (1, 1)), x)
+
+
+def _warm_narrow_sums() -> None:
+    _convolve(Convolution(2, 2, (3, 3), (3, 3), (1, 1), (1, 1), Sums.BF16), np.ones((1, 3, 3, 2), np.float32))
 
 
 def _convolve(kernel: Convolving, x: Floats) -> None:

@@ -1,4 +1,4 @@
-"""The measured layers: convolutions at 32x32 and at ImageNet's size, and recurrent ones of FARNN's size and smaller."""
+"""The measured layers: convolutions at 32x32 and at ImageNet's size, recurrent ones of FARNN's size, and attention."""
 
 from __future__ import annotations
 
@@ -133,3 +133,40 @@ class Layer:
 def layers(kinds: Sequence[str], units: Sequence[int], batches: Sequence[int], steps: int) -> list[Layer]:
     """Return all layers of these kinds, batches and sizes, in this order."""
     return [Layer(kind, size, batch, steps) for kind in kinds for batch in batches for size in units]
+
+
+@dataclasses.dataclass(frozen=True)
+class Heads:
+    """Attention of a mini-batch in some heads of `size` channels."""
+
+    batch: int
+    tokens: int
+    heads: int
+    size: int
+    causal: bool
+
+    @property
+    def name(self) -> str:
+        """All sizes in one line."""
+        kind = "causal" if self.causal else "full"
+        return f"{kind} attention of {self.batch} x {self.tokens} tokens, {self.heads} heads of {self.size}"
+
+    def flop(self, phase: str) -> int:
+        """Return the multiplications and additions of the products of tokens and the keys that they see."""
+        pairs = self.tokens * (self.tokens + 1) // 2 if self.causal else self.tokens**2
+        return 2 * (2 if phase == "FP" else 7) * self.batch * self.heads * self.size * pairs
+
+    @property
+    def bar(self) -> float:
+        """What is asked of the ratio to PyTorch, forward and backward."""
+        return 1.7 if self.causal and self.tokens >= 128 else 1.2
+
+
+ATTENTION = (
+    Heads(1, 64, 4, 32, causal=True),
+    Heads(16, 64, 4, 32, causal=True),
+    Heads(16, 64, 4, 24, causal=True),
+    *(Heads(1, tokens, 12, 64, causal) for tokens in (128, 512) for causal in (True, False)),
+    Heads(4, 197, 6, 64, causal=False),
+)
+"""A small GPT with one sample and sixteen, GPT-2 small and BERT base, and ViT-S."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +13,17 @@ import click
 from ...launch import launcher_rank
 from ..bench.shapes import BATCHES, KINDS, LISTS, STEPS, UNITS
 from ..common import InputError
+from .bench_report import FORM_SETTING, answer, check_output, choose_form, fields_of, note, print_rows, show, tell
 from .kernels import resume_collector
 from .named import NETWORK, WORD, FileGroup
 
 if TYPE_CHECKING:
     from ..bench.chain import Setting
-    from ..bench.figures import Pace, Sheet
+    from ..bench.figures import Pace
     from ..bench.shapes import Layer as RecurrentLayer
 
 _FEWEST_RUNS = 7  # for a median that a few bad moments do not move
 _MOST_RUNS, _MOST_RANKS = 1000, 1024
-_FORM = "EMUCHAIN_KERNEL_FORM"
 
 
 def _number(flag: str, text: str, default: int | None = None, least: int = 1, most: int | None = None) -> Any:
@@ -47,7 +45,7 @@ def _output(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _form(command: Callable[..., Any]) -> Callable[..., Any]:
-    text = f"Form of the micro-kernel, like {_FORM}.  [default: this processor's]"
+    text = f"Form of the micro-kernel, like {FORM_SETTING}.  [default: this processor's]"
     return click.option("--form", type=WORD, metavar="NAME", help=text)(command)
 
 
@@ -80,7 +78,7 @@ def kernels(
     The convolutions of VGG-16 and AlexNet: GFLOP/s, share of the measured multiply-add peak, and ratio to PyTorch. One
     thread each, interleaved; medians.
     """
-    _check_output(as_json, as_markdown)
+    check_output(as_json, as_markdown)
     if form is not None:
         choose_form(form)
     from ..bench.figures import Pace
@@ -125,7 +123,7 @@ def recurrent(
     Forward, and backward with all gradients, against PyTorch's nn.LSTM and nn.GRU. One thread each, interleaved;
     medians, and their geometric means for few samples and for many.
     """
-    _check_output(as_json, as_markdown)
+    check_output(as_json, as_markdown)
     if form is not None:
         choose_form(form)
     from ..bench.figures import Pace
@@ -133,6 +131,38 @@ def recurrent(
 
     measured = layers(kinds or KINDS, units or UNITS, batches or BATCHES, steps)
     run_recurrent(measured, Pace(runs), not no_torch, as_json, as_markdown)
+
+
+@bench.command()
+@_runs("Number of timings of each shape; short ones are timed more often.")
+@_form
+@_output
+def attention(runs: int, form: str | None, no_torch: bool, as_json: bool, as_markdown: bool) -> None:
+    """Measure attention, forward and back.
+
+    Shapes of a small GPT, GPT-2, BERT and ViT, against PyTorch's scaled_dot_product_attention. One thread each,
+    interleaved; medians.
+    """
+    check_output(as_json, as_markdown)
+    if form is not None:
+        choose_form(form)
+    from ..bench import attention as benchmark
+    from ..bench.figures import NO_TORCH, Pace, describe_host, host_line
+    from ..bench.shapes import ATTENTION
+    from ..bench.sides import load_torch, torch_is_installed
+
+    torch, pace = load_torch() if not no_torch and torch_is_installed() else None, Pace(runs)
+    host, rows = describe_host(None if torch is None else torch.__version__), []
+    for row in benchmark.measure(ATTENTION, pace, torch):
+        tell(f"measured {row.phase} of {row.batch} x {row.tokens} tokens")
+        rows.append(row)
+    summary = benchmark.summarise(rows)
+    if as_json:
+        print_rows(host, pace, rows, summary)
+        return
+    answer([*benchmark.attention_answer(summary, rows), host_line(host)])
+    show(benchmark.attention_sheet(rows), as_markdown)
+    note(benchmark.ATTENTION_NOTES + ("" if torch else f" {NO_TORCH}"))
 
 
 @bench.command()
@@ -157,7 +187,7 @@ def chain(no_torch: bool, as_json: bool, as_markdown: bool, **given: Any) -> Non
     `emuchain train` with the `fpdeep` schedule on the built-in data set, against plain PyTorch training of the same
     network on the same cores, in turns; medians.
     """
-    _check_output(as_json, as_markdown)
+    check_output(as_json, as_markdown)
     from ...launch import usable_cores
     from ..bench.chain import Setting
 
@@ -180,36 +210,36 @@ def simulation(runs: int, as_json: bool, as_markdown: bool, curve: bool) -> None
     With --curve, seconds and memory of whole commands with what they print: VGG-16 on 64 to 10,000 boards, recurrent
     layers, and schedules of up to 1,024 stages.
     """
-    _check_output(as_json, as_markdown)
+    check_output(as_json, as_markdown)
     if curve:
         _measure_curve(as_json, as_markdown)
         return
     from ..bench.figures import describe_host, host_line
     from ..bench.simulate import SIMULATION_NOTES, measure, simulation_answer, simulation_sheet
 
-    _tell("measuring simulations …")
+    tell("measuring simulations …")
     host, costs = describe_host(None), list(measure(runs))
     if as_json:
         report = {"host": host, "runs": runs}
-        print(json.dumps(report | {"rows": [_fields(cost, "device_plan_ms", "row_ns") for cost in costs]}))
+        print(json.dumps(report | {"rows": [fields_of(cost, "device_plan_ms", "row_ns") for cost in costs]}))
         return
-    _answer([*simulation_answer(costs), host_line(host)])
-    _show(simulation_sheet(costs), as_markdown)
-    _note(SIMULATION_NOTES)
+    answer([*simulation_answer(costs), host_line(host)])
+    show(simulation_sheet(costs), as_markdown)
+    note(SIMULATION_NOTES)
 
 
 def _measure_curve(as_json: bool, as_markdown: bool) -> None:
     from ..bench.figures import describe_host, host_line
     from ..bench.simulate import CURVE_NOTES, curve_sheet, measure_commands
 
-    _tell("measuring whole commands …")
+    tell("measuring whole commands …")
     host, measured = describe_host(None), list(measure_commands())
     if as_json:
-        print(json.dumps({"host": host, "curve": [_fields(row, "board_ms") for row in measured]}))
+        print(json.dumps({"host": host, "curve": [fields_of(row, "board_ms") for row in measured]}))
         return
-    _answer([f"{len(measured)} commands were measured", host_line(host)])
-    _show(curve_sheet(measured), as_markdown)
-    _note(CURVE_NOTES)
+    answer([f"{len(measured)} commands were measured", host_line(host)])
+    show(curve_sheet(measured), as_markdown)
+    note(CURVE_NOTES)
 
 
 @bench.command("codec")
@@ -225,22 +255,22 @@ def gradient_codec(mebibytes: int, bound: int, runs: int, as_json: bool, as_mark
     Compression and decompression of gradient-like numbers: GB/s, and ratios to memcpy, zfp and blosc2. One thread
     against one thread, interleaved; medians.
     """
-    _check_output(as_json, as_markdown)
+    check_output(as_json, as_markdown)
     from ..bench.codec import CODEC_NOTES, codec_answer, codec_sheet, measure, versions
     from ..bench.figures import Pace, describe_host, host_line
 
     host, peers = describe_host(None), versions()
-    _tell("measuring codecs …")
+    tell("measuring codecs …")
     rows = measure(mebibytes << 18, bound, Pace(runs))
     if as_json:
         report = {"host": host, "peers": peers, "mebibytes": mebibytes, "bound": bound, "runs": runs}
-        print(json.dumps(report | {"rows": [_fields(row, "meets_bar") for row in rows]}))
+        print(json.dumps(report | {"rows": [fields_of(row, "meets_bar") for row in rows]}))
         return
-    _answer([*codec_answer(rows), host_line(host)])
-    _show(codec_sheet(rows, mebibytes, bound), as_markdown)
+    answer([*codec_answer(rows), host_line(host)])
+    show(codec_sheet(rows, mebibytes, bound), as_markdown)
     missing = [name for name, version in peers.items() if version is None]
     absent = f" Not installed, so not measured: {', '.join(missing)} (`pip install 'emuchain[bench]'`)."
-    _note(CODEC_NOTES + (absent if missing else ""))
+    note(CODEC_NOTES + (absent if missing else ""))
 
 
 @bench.command("precision")
@@ -252,41 +282,21 @@ def quantisers(mebibytes: int, runs: int, no_torch: bool, as_json: bool, as_mark
 
     GB/s of float32, and ratios to ml_dtypes, PyTorch and microxcaling. One thread each, interleaved; medians.
     """
-    _check_output(as_json, as_markdown)
+    check_output(as_json, as_markdown)
     from ..bench.figures import Pace, describe_host, host_line
     from ..bench.precision import NEED_TORCH, PRECISION_NOTES, measure, precision_answer, precision_sheet, versions
 
     host, peers = describe_host(None), versions()
     measured = [name for name, version in peers.items() if version and not (no_torch and name in NEED_TORCH)]
-    _tell("measuring quantisers …")
+    tell("measuring quantisers …")
     rows = list(measure(mebibytes << 18, Pace(runs), measured))
     if as_json:
-        setting = {"mebibytes": mebibytes, "runs": runs, "rows": [_fields(row, "meets_bar") for row in rows]}
+        setting = {"mebibytes": mebibytes, "runs": runs, "rows": [fields_of(row, "meets_bar") for row in rows]}
         print(json.dumps({"host": host, "peers": peers, **setting}))
         return
-    _answer([*precision_answer(rows), host_line(host)])
-    _show(precision_sheet(rows, mebibytes), as_markdown)
-    _note(PRECISION_NOTES.format(missing=", ".join(name for name in peers if name not in measured) or "nothing"))
-
-
-def choose_form(name: str) -> None:
-    """Set the micro-kernel's form, before any kernel is loaded.
-
-    Raises:
-        InputError: there is no such form, or another one is configured or in use already.
-    """
-    before = os.environ.get(_FORM)
-    if before and before != name:
-        raise InputError(f"--form {name}: but {_FORM} is {before}; unset it, or leave out the flag")
-    os.environ[_FORM] = name
-    try:
-        from ...kernels.form import FORM, FORMS
-    except ValueError as error:
-        raise InputError(f"--form: {error}") from None
-    if name not in FORMS:
-        raise InputError(f"--form {name}: unknown form; choose from {', '.join(FORMS)}")
-    if FORM.name != name:
-        raise InputError(f"--form {name}: the kernels are loaded as {FORM.name} already; start a new process")
+    answer([*precision_answer(rows), host_line(host)])
+    show(precision_sheet(rows, mebibytes), as_markdown)
+    note(PRECISION_NOTES.format(missing=", ".join(name for name in peers if name not in measured) or "nothing"))
 
 
 def run_kernels(lists: tuple[str, ...], pace: Pace, with_torch: bool, as_json: bool, as_markdown: bool) -> None:
@@ -299,17 +309,17 @@ def run_kernels(lists: tuple[str, ...], pace: Pace, with_torch: bool, as_json: b
     host = describe_host(None if torch is None else torch.__version__)
     rows = []
     for row in measure(lists, pace, torch):
-        _tell(f"{row.list}: measured {row.phase} of {row.layer} of {row.network}")
+        tell(f"{row.list}: measured {row.phase} of {row.layer} of {row.network}")
         rows.append(row)
     summary = summarise(rows)
     if as_json:
-        _print_rows(host, pace, rows, summary)
+        print_rows(host, pace, rows, summary)
         return
-    _answer([*kernel_answer(rows), host_line(host)])
-    _show(summary_sheet(summary), as_markdown)
+    answer([*kernel_answer(rows), host_line(host)])
+    show(summary_sheet(summary), as_markdown)
     for name, group in itertools.groupby(rows, key=lambda row: row.list):
-        _show(kernel_sheet(name, list(group)), as_markdown)
-    _note(KERNEL_NOTES + ("" if torch else f" {NO_TORCH}"))
+        show(kernel_sheet(name, list(group)), as_markdown)
+    note(KERNEL_NOTES + ("" if torch else f" {NO_TORCH}"))
 
 
 def run_recurrent(
@@ -324,16 +334,16 @@ def run_recurrent(
     host = describe_host(None if torch is None else torch.__version__)
     rows = []
     for row in measure(measured, pace, torch):
-        _tell(f"measured {row.kind} of {row.units} units, batch {row.batch}")
+        tell(f"measured {row.kind} of {row.units} units, batch {row.batch}")
         rows.append(row)
     summary = summarise(rows)
     if as_json:
-        _print_rows(host, pace, rows, summary)
+        print_rows(host, pace, rows, summary)
         return
-    _answer([*recurrent_answer(summary, rows), host_line(host)])
+    answer([*recurrent_answer(summary, rows), host_line(host)])
     for kind, group in itertools.groupby(rows, key=lambda row: row.kind):
-        _show(recurrent_sheet(kind, list(group)), as_markdown)
-    _note(RECURRENT_NOTES + ("" if torch else f" {NO_TORCH}"))
+        show(recurrent_sheet(kind, list(group)), as_markdown)
+    note(RECURRENT_NOTES + ("" if torch else f" {NO_TORCH}"))
 
 
 def run_chain(setting: Setting, with_torch: bool, as_json: bool, as_markdown: bool) -> None:
@@ -343,7 +353,7 @@ def run_chain(setting: Setting, with_torch: bool, as_json: bool, as_markdown: bo
     from ..bench.sides import torch_is_installed, torch_version
 
     with_torch = with_torch and torch_is_installed()
-    _tell(f"training {setting.network} in turns …")
+    tell(f"training {setting.network} in turns …")
     comparison = compare(setting, with_torch)
     host = describe_host(torch_version() if with_torch else None)
     if as_json:
@@ -351,49 +361,6 @@ def run_chain(setting: Setting, with_torch: bool, as_json: bool, as_markdown: bo
         report = {"host": host, **commands, **dataclasses.asdict(setting), **dataclasses.asdict(comparison)}
         print(json.dumps(report))
         return
-    _answer([*chain_answer(setting, comparison), host_line(host)])
-    _show(chain_sheet(setting, comparison), as_markdown)
-    _note(CHAIN_NOTES + ("" if with_torch else f" {NO_TORCH}"))
-
-
-def _print_rows(host: dict[str, Any], pace: Pace, rows: Sequence[Any], summary: Sequence[Any]) -> None:
-    """Print measured layers, and their means, as JSON."""
-    report: dict[str, Any] = {"host": host, "threads": 1, "runs": pace.rounds}
-    report["rows"] = [dataclasses.asdict(row) for row in rows]
-    report["summary"] = [dataclasses.asdict(row) for row in summary]
-    print(json.dumps(report))
-
-
-def _fields(row: Any, *properties: str) -> dict[str, Any]:
-    return dataclasses.asdict(row) | {name: getattr(row, name) for name in properties}
-
-
-def _check_output(as_json: bool, as_markdown: bool) -> None:
-    if as_json and as_markdown:
-        raise InputError("--json and --markdown: give one of them")
-
-
-def _tell(text: str) -> None:
-    """Print a line of progress where a terminal shows it; nothing moves, for that would disturb what is measured."""
-    if sys.stderr.isatty():
-        print(text, file=sys.stderr)
-
-
-def _answer(lines: list[str]) -> None:
-    from ..view import print_answer
-
-    print_answer(lines)
-
-
-def _note(text: str) -> None:
-    from ..view import say
-
-    print()
-    say(text)
-
-
-def _show(sheet: Sheet, as_markdown: bool) -> None:
-    if as_markdown:
-        print(f"\n{sheet.markdown()}")
-    else:
-        sheet.draw()
+    answer([*chain_answer(setting, comparison), host_line(host)])
+    show(chain_sheet(setting, comparison), as_markdown)
+    note(CHAIN_NOTES + ("" if with_torch else f" {NO_TORCH}"))

@@ -38,8 +38,10 @@ _USUAL = {"precision": "fp32", "optimizer": "sgd"}
 
 
 def _format_name(name: str) -> str:
+    from ..number import named_format
+
     try:
-        return number_format(name).name
+        return named_format(name).name
     except ValueError as error:
         raise click.BadParameter(f"{name!r}: {error}") from None
 

@@ -88,7 +88,7 @@ PRECISION_KEYS = {
     "gradients": "format of a mini-batch's mean gradient",
     "master": "format of the weights that updates change",
     "states": "format of what updates remember",
-    "accumulate": "format of partial sums",
+    "accumulate": "format of sums: fp32, bf16, fp16, int32",
     "rounding": "even, away, zero or stochastic",
     "scale": "scales of blocks: up, or OCP's floor",
     "loss_scale": "power of two by which errors are scaled up",

@@ -20,6 +20,7 @@ from .formats import MapFormats, ParameterFormats, WeightFormats
 from .memories import ActRam, Arrays, Parameter, Versions, initial_weights
 from .rules import Rule
 from .slice_numerics import Data, Lengths, SliceNumerics
+from .sums import SliceSums
 
 
 class ConvSlice(SliceNumerics):
@@ -37,7 +38,8 @@ class ConvSlice(SliceNumerics):
         super().__init__(part, seed, arena)
         layer = part.layer
         inputs, outputs = part.in_channels, part.outputs_by_group
-        self._convolution = convolution(len(inputs), outputs, layer.input[1:], *layer.window)
+        self._sums = SliceSums() if formats is None else SliceSums(formats.precision)
+        self._convolution = convolution(len(inputs), outputs, layer.input[1:], *layer.window, self._sums.kind)
         weights = initial_weights(layer, start, seed, part.weight_inputs, part.out_channels)
         pack, unpack = self._convolution.pack, self._convolution.unpack
         own = None if formats is None else ParameterFormats(WeightFormats(formats, part, kept), pack, unpack)
@@ -49,6 +51,7 @@ class ConvSlice(SliceNumerics):
         if layer.needs_errors:
             self._turned = Versions(arena.take((self._convolution.turned_size,)), arena)
         self._turn()
+        self._gradient_is_whole = True
         self._act_ram, self._output_errors = ActRam(arena), ActRam(arena)
 
     async def forward(
@@ -56,7 +59,7 @@ class ConvSlice(SliceNumerics):
     ) -> Data:
         """See `SliceNumerics`."""
         frame = self._act_ram.room(span, self._convolution.frame_shape(len(x))[1:])
-        self._convolution.frame(self._own(x), frame)
+        self._convolution.frame(self._sums.activations(self._own(x)), frame)
         return self._convolve(len(x), frame, partial, version)
 
     async def infer(
@@ -64,19 +67,26 @@ class ConvSlice(SliceNumerics):
     ) -> Data:
         """See `SliceNumerics`."""
         frame = self._arena.take(self._convolution.frame_shape(len(x)))
-        self._convolution.frame(self._own(x), frame)
+        self._convolution.frame(self._sums.activations(self._own(x)), frame)
         return self._convolve(len(x), frame, partial, version)
 
     def _convolve(self, samples: int, frame: Data, partial: Data | None, version: int) -> Data:
         weight = self._weight[version]
         if self._cut is Cut.ICP and partial is not None:
             self._convolution.forward(partial, frame, weight, fresh=False)
-            return partial
+            return self._summed(partial)
         before = 0 if partial is None else partial.shape[-1]
         y = self._arena.take((samples, *self._convolution.output, before + self._convolution.out_channels))
         if partial is not None:
             y[..., :before] = partial
         self._convolution.forward(y[..., before:], frame, weight, fresh=True)
+        self._summed(y[..., before:])
+        return y
+
+    def _summed(self, y: Data) -> Data:
+        """Return outputs after FP; they are whole under OCP, and after a layer's last slice."""
+        if self._cut is Cut.OCP or self.part.is_last:
+            self._sums.make_whole(y, "activations", "weights")
         return y
 
     def _own(self, x: Data) -> Data:
@@ -90,15 +100,17 @@ class ConvSlice(SliceNumerics):
     async def error(self, span: SampleSpan, dy: Data, partial: Data | None, version: int) -> Data | None:
         """See `SliceNumerics`."""
         own = dy[..., self.part.begin :] if self._cut is Cut.OCP else dy
-        self._output_errors.put(span, own)
+        self._output_errors.put(span, self._sums.gradient_errors(own))
         if self._turned is None:
             return None
         turned = self._turned[version]
         frame = self._arena.take(self._convolution.error_frame_shape(len(dy)))
-        self._convolution.error_frame(own, frame)
+        self._convolution.error_frame(self._sums.errors(own), frame)
         passed, held = self._passed, self._convolution.in_channels
         if partial is not None and (passed == 0 or self.part.layer.reads_again):
             self._convolution.error(self._own(partial), frame, turned, fresh=False)
+            if self.part.is_first:
+                self._sums.make_whole(self._own(partial), "errors", "weights")
             return partial
         beyond = 0 if partial is None else passed + partial.shape[-1] - held
         dx = self._arena.take((len(dy), *self._convolution.size, held + beyond))
@@ -108,17 +120,29 @@ class ConvSlice(SliceNumerics):
         if shares:
             dx[..., :passed] = 0
         self._convolution.error(dx[..., :held], frame, turned, fresh=not shares)
+        if self._cut is Cut.ICP:
+            self._sums.make_whole(dx[..., :held], "errors", "weights")
+        elif self.part.is_first:
+            self._sums.make_whole(dx, "errors", "weights")
         return dx
 
     def gradient(self, whole: SampleSpan) -> None:
         """See `SliceNumerics`."""
         [frame], [dy] = self._act_ram.read(whole), self._output_errors.read(whole)
         self._convolution.gradient(self._weight.gradient, frame, dy, fresh=self._weight.begins_sum())
+        self._gradient_is_whole = False
         if self.sfu is not None:
             self.sfu.gradient(whole)
 
+    def _finish_gradient(self) -> None:
+        """Make the sum of gradients whole, once PG has added all of a mini-batch."""
+        if not self._gradient_is_whole:
+            self._sums.make_whole(self._weight.gradient, "activations", "errors")
+            self._gradient_is_whole = True
+
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """See `SliceNumerics`."""
+        self._finish_gradient()
         self._weight.update(samples, rule, keeps=keeps)
         if self._turned is not None:
             self._turned.advance(keeps=keeps)
@@ -128,6 +152,7 @@ class ConvSlice(SliceNumerics):
 
     def gradients(self, kept: NDArray[np.bool_], scale: float, number: int) -> list[Data]:
         """See `SliceNumerics`."""
+        self._finish_gradient()
         mean, formats = self._weight.gradient * np.float32(scale), self._weight.formats
         if formats is not None:
             mean = formats.rounded("gradients", mean, number)
@@ -145,6 +170,7 @@ class ConvSlice(SliceNumerics):
 
     def balanced_gradient(self, begin: int, end: int) -> Data:
         """See `SliceNumerics`."""
+        self._finish_gradient()
         gradient = self._convolution.unpack(self._weight.gradient)
         balanced = gradient[self._channels(begin, end)]
         values = balanced.reshape(1, 1, 1, -1).copy()

@@ -190,8 +190,8 @@ class DeviceNumerics:
             if not part.is_last:
                 await take_errors()  # devices that share a recurrent layer have them after its steps
             errors[reads] = await numerics.error(span, dy, errors.get(reads), version)
-            if part.is_first and reads in layer.read_once and not layer.reads.is_images:
-                errors[reads] = self._rounded("errors", errors[reads], reads, samples)
+            if self._formats is not None and reads in layer.read_once and not layer.reads.is_images:
+                errors[reads] = self._formats.input_errors(part, errors[reads], samples)
         if not streams.is_chain_start:
             for tensor in with_errors(streams.slices[0].layer.takes):
                 values.put(StreamKey(DataPath.INPUT_ERRORS, tensor.number), errors[tensor.number])

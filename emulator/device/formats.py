@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ...kernels.number import BlockGrid, NumberFormat, Rounding
 from ...kernels.quantise import PhiloxStream, on_blocks, on_grid
-from ..mapping import Cut, Slice
+from ..mapping import Cut, Slice, first_own
 from ..number import KINDS, Precision
 
 COUNTED = "values", "saturated", "flushed"
@@ -96,6 +96,29 @@ class MapFormats:
         counts = None if samples is None else self.tally.of_kind(kind, maps.size)
         stream = PhiloxStream(self.seed, tensor, KINDS.index(kind), 0)
         return _rounded(maps, number, rounding, -1, counts, stream=stream, numbers=samples)
+
+    def input_errors(self, part: Slice, dx: Data, samples: Numbers | None) -> Data:
+        """Return the errors of a layer's inputs, from the first channel on that a slice has, rounded by that slice.
+
+        Under ICP it rounds the blocks that begin among its own channels, under OCP the layer's first slice all.
+        """
+        number, tensor, channels = self.precision.errors, part.layer.reads.number, part.layer.input[0]
+        if part.cut is Cut.OCP or (part.is_first and part.is_last):
+            return self.rounded("errors", dx, tensor, samples) if part.is_first else dx
+        begin, end = (min(channels, first_own(edge, number)) for edge in (part.begin, part.end))
+        if number.grid is None or begin == end:
+            return dx
+        own, rounding = dx[..., begin - part.begin : end - part.begin], self.precision.rounding_of("errors")
+        counts = self.tally.of_kind("errors", own.size)
+        if rounding is not Rounding.STOCHASTIC or samples is None:
+            own[...] = _rounded(own, number, rounding, -1, counts)
+            return dx
+        for sample, maps in zip(samples.tolist(), own, strict=True):
+            stream = PhiloxStream(self.seed, tensor, KINDS.index("errors"), sample)
+            pixels = maps.reshape(-1, end - begin)
+            rounded = _rounded(pixels, number, rounding, -1, counts, stream=stream, first=begin, stride=channels)
+            maps[...] = rounded.reshape(maps.shape)
+        return dx
 
 
 @dataclasses.dataclass(frozen=True)

@@ -93,7 +93,14 @@ def channel_values(part: Slice) -> int:
 
 def channel_bytes(part: Slice, number: NumberFormat = FP32) -> int:
     """Return the bytes of the weights of one of a slice's cut channels."""
-    return number.bytes_of(channel_values(part))
+    return number.row_bytes(*_lines(part))
+
+
+def _lines(part: Slice) -> tuple[int, int]:
+    """Return the length and the number of the lines along which the weights of a cut channel lie in blocks."""
+    outs, ins, kernel_rows, kernel_columns = part.layer.weight_shape
+    taps = kernel_rows * kernel_columns
+    return (outs, taps) if part.cut is Cut.ICP else (ins * taps, 1)
 
 
 def balanced_streams(
@@ -101,13 +108,15 @@ def balanced_streams(
 ) -> tuple[Stream, ...]:
     """Return data paths 5 and 6 between devices `link` and `link + 1`: a stream for each block that crosses.
 
-    Weights have the run's format, and the sums of their gradients single precision.
+    Weights have the run's format, and the sums of their gradients that of sums.
     """
     crossing = [(n, block) for n, block in enumerate(blocks) if block.store_device <= link < block.user_device]
+    formats = {DataPath.PARAMETERS: precision.weights, DataPath.PARAMETER_GRADIENTS: precision.sums}
     return tuple(
-        Stream(path, number, block.values, 1, 1, number_format)
+        Stream(path, number, line, 1, lines * block.part.channels, number_format)
         for number, block in crossing
-        for path, number_format in ((DataPath.PARAMETERS, precision.weights), (DataPath.PARAMETER_GRADIENTS, FP32))
+        for line, lines in [_lines(block.part)]
+        for path, number_format in formats.items()
     )
 
 

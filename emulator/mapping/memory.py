@@ -125,7 +125,7 @@ def slice_memory(
     lpram, lgb = parameter_memories(part, channels, storage)
     kept = part.kept_values
     if part.is_last:
-        bias = memories(1, layer.parameters - layer.weights, storage.sums)
+        bias = memories(1, layer.parameters - layer.weights, storage.biases)
         lpram, lgb = lpram + bias, lgb + bias * (storage.bias_arrays - 1)
     line_buffers = memories(ins * kernel_rows, columns, storage.activations)
     error_buffer = Buffer()

@@ -128,7 +128,7 @@ def _layers_on_chip(layers: Sequence[Layer], board: Board, storage: Storage) -> 
     """Return the number of layers before those at the end that need off-chip memory; all layers if none do."""
     first = next((layer.index + 1 for layer in reversed(layers) if not layer.operation.may_be_off_chip), 0)
     weights, biases = (sum(counts) for counts in zip(*((0, 0), *map(_parameters, layers[first:])), strict=True))
-    needed = storage.weight_bytes(weights) + storage.bias_arrays * storage.sums.bytes_of(biases)
+    needed = storage.weight_bytes(weights) + storage.bias_arrays * storage.biases.bytes_of(biases)
     fits = needed <= board.on_chip_memory_bytes
     return len(layers) if fits or not first else first
 

@@ -193,7 +193,7 @@ class Boundaries:
                 one + (other - one) // max(1, len(places) - 1) * places
                 for one, other in ((first.channels, last.channels), (first.begin, last.begin))
             )
-            row_bytes = first.number_format.row_bytes(channels, first.columns, begin)
+            row_bytes = first.bytes_from(channels, begin)
             bytes_at.append((first.path, first.rows, row_bytes))
         self._streams.append((where, bytes_at))
 

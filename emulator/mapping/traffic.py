@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.number import FP32, NumberFormat
+from ...kernels.number import FP32, Count, NumberFormat
 from ..cluster import Link, LinkShare
 from ..network import Layer, SfuStep, Shape, Tensor
 from ..number import SINGLE, Precision
@@ -114,6 +114,8 @@ class Stream:
     """One stream on one link: for each sample a map of (channels, rows, columns), sent row by row.
 
     Its values have a format; `begin` is the first of its channels, of which blocks share a scale from channel 0 on.
+    With `sums`, channels of a block that began before `begin` are still in that format: the block is rounded where its
+    first channel is.
     """
 
     path: DataPath
@@ -123,6 +125,7 @@ class Stream:
     columns: int
     number_format: NumberFormat = FP32
     begin: int = 0
+    sums: NumberFormat | None = None
 
     @property
     def key(self) -> StreamKey:
@@ -132,7 +135,26 @@ class Stream:
     @property
     def row_bytes(self) -> int:
         """Bytes of one row of one sample, all channels."""
-        return self.number_format.row_bytes(self.channels, self.columns, self.begin)
+        return self.bytes_from(self.channels, self.begin)
+
+    def bytes_from(self, channels: Count, begin: Count) -> Count:
+        """Return the bytes of a row of so many channels from `begin` on."""
+        if self.sums is None:
+            return self.number_format.row_bytes(channels, self.columns, begin)
+        edge = first_own(begin, self.number_format)
+        open_channels = edge - begin - (edge > begin + channels) * (edge - begin - channels)
+        whole = self.number_format.row_bytes(channels - open_channels, self.columns, begin + open_channels)
+        return self.sums.row_bytes(open_channels, self.columns) + whole
+
+    @property
+    def single_bytes(self) -> int:
+        """Bytes of one sample that are in single precision."""
+        if self.number_format == FP32:
+            return self.sample_bytes
+        if self.sums != FP32:
+            return 0
+        open_channels = min(self.channels, first_own(self.begin, self.number_format) - self.begin)
+        return self.rows * FP32.row_bytes(open_channels, self.columns)
 
     @property
     def sample_bytes(self) -> int:
@@ -143,6 +165,11 @@ class Stream:
     def sample_values(self) -> int:
         """Values of one sample."""
         return self.channels * self.rows * self.columns
+
+
+def first_own(begin: Count, number: NumberFormat) -> Count:
+    """Return the first channel from `begin` on with which a block begins."""
+    return begin + -begin % max(1, number.block)
 
 
 def streams(
@@ -157,8 +184,8 @@ def streams_between(
 ) -> tuple[Stream, ...]:
     """Return the streams between a device that ends in layer `left` and one that begins with slice `right`.
 
-    Whole maps and their errors have the run's formats, sums that grow on the way single precision: partial
-    activations, and errors of inputs that more than one operation adds to, or slices that follow.
+    Whole maps and their errors have the run's formats; partial activations, and errors of inputs to which slices on
+    the way add, that of sums; errors that more than one operation adds to single precision.
     """
     layer, activations, errors = right.layer, precision.activations, precision.errors
     carried = {tensor.number: tensor.shape for tensor in layer.takes}
@@ -175,15 +202,21 @@ def streams_between(
         Stream(DataPath.ACTIVATIONS, tensor, *shape, activations, begins[tensor]) for tensor, shape in carried.items()
     ]
     if partial is not None:
-        crossing.append(Stream(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number, *partial))
+        crossing.append(Stream(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number, *partial, precision.sums))
         crossing.append(Stream(DataPath.OUTPUT_ERRORS, layer.makes.number, *partial, errors))
 
-    def grows(tensor: Tensor) -> bool:
-        return tensor.number not in layer.read_once or (partial is not None and tensor == layer.reads)
+    def formats_of_errors(tensor: Tensor) -> tuple[NumberFormat, int, NumberFormat | None]:
+        """Return the format, the first channel, and the format of what is not yet rounded."""
+        if tensor.number not in layer.read_once:
+            return FP32, 0, None
+        is_within = partial is not None and tensor == layer.reads
+        if is_within and right.cut is Cut.OCP:
+            return precision.sums, 0, None
+        return (errors, begins[tensor.number], precision.sums) if is_within and errors.block else (errors, 0, None)
 
     with_errors = (tensor for tensor in layer.takes if not tensor.is_images)
     crossing += [
-        Stream(DataPath.INPUT_ERRORS, tensor.number, *carried[tensor.number], FP32 if grows(tensor) else errors)
+        Stream(DataPath.INPUT_ERRORS, tensor.number, *carried[tensor.number], *formats_of_errors(tensor))
         for tensor in with_errors
     ]
     if partial is not None and layer.operation.recurs:

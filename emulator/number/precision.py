@@ -11,14 +11,17 @@ whole, and partial sums stay in single precision. So a run's numbers do not depe
 | gradients | the mean of a mini-batch, before it is exchanged or the update takes it |
 | master | the weights that updates change, from which those of FP and EB are rounded |
 | states | what updates remember: velocities and moments |
+
+`accumulate` is the format of sums: fp32; bf16 and fp16, rounded after each product; int32 of fixed point.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 
-from ...kernels.number import FP32, BlockGrid, NumberFormat, Rounding, number_format
+from ...kernels.number import BF16, FP16, FP32, BlockGrid, NumberFormat, Rounding, number_format, number_formats
 from ..common import did_you_mean, either
 from .multiplier import joint_class
 from .storage import Storage
@@ -28,7 +31,8 @@ KINDS = "activations", "weights", "errors", "gradients", "master", "states"
 _NARROW = "activations", "weights", "errors"
 """What a format that is given for all of a run is for; the others stay in fp32 then."""
 _SCALES = "up", "floor"
-_ACCUMULATORS = ("fp32",)
+_SUMS = {"fp32": FP32, "int32": FP32, "bf16": BF16, "fp16": FP16}
+"""What sums may be, and a format of as many bits."""
 _MOST_LOSS_SCALE = 2**24
 
 
@@ -86,8 +90,13 @@ class Precision:
     def storage(self, states: int) -> Storage:
         """Return the formats of memories, with this number of states of each parameter beside its gradient."""
         master = (self.master,) if self.has_copies else ()
-        arrays = self.weights, FP32, *master, *(self.states,) * states
-        return Storage(self.activations, self.errors, FP32, arrays, 2 + states)
+        arrays = self.weights, self.sums, *master, *(self.states,) * states
+        return Storage(self.activations, self.errors, self.sums, arrays, 2 + states)
+
+    @property
+    def sums(self) -> NumberFormat:
+        """The format of partial sums, and of gradients until they are whole; int32 takes as many bits as fp32."""
+        return _SUMS[self.accumulate]
 
     def __str__(self) -> str:
         """Return it as text that `precision_of` reads: `mxfp8 master=bf16 rounding.weights=stochastic`."""
@@ -102,6 +111,8 @@ class Precision:
         elif self.rounding != base.rounding:
             of_kinds = zip(KINDS, self.rounding, base.rounding, strict=True)
             words += [f"rounding.{kind}={own.name.lower()}" for kind, own, usual in of_kinds if own is not usual]
+        if self.accumulate != base.accumulate:
+            words.append(f"accumulate={self.accumulate}")
         if self.loss_scale != base.loss_scale:
             words.append(f"loss_scale={self.loss_scale}")
         return " ".join(words)
@@ -137,7 +148,7 @@ def precision_of(given: object) -> Precision:
         **{kind: _scaled(number, scale) for kind, number in formats.items()},
         rounding=_roundings(table.get("rounding", "even")),
         scale=scale,
-        accumulate=_choice("accumulate", table.get("accumulate", "fp32"), _ACCUMULATORS),
+        accumulate=_accumulator(table.get("accumulate", "fp32")),
         loss_scale=_loss_scale(table.get("loss_scale", 1)),
     )
 
@@ -176,7 +187,19 @@ def _format(name: object) -> NumberFormat:
         return name
     if not isinstance(name, str):
         raise ValueError("should be a format's name, such as 'bf16'")
-    return number_format(name)
+    return named_format(name)
+
+
+def named_format(name: str) -> NumberFormat:
+    """Return a format by its name.
+
+    Raises:
+        ValueError: there is none; the message says which is close, and what there is.
+    """
+    try:
+        return number_format(name)
+    except ValueError as error:
+        raise ValueError(f"{did_you_mean(name, number_formats())}{error}") from None
 
 
 def _at(key: str, value: object) -> NumberFormat:
@@ -197,6 +220,15 @@ def _choice(key: str, value: object, choices: tuple[str, ...]) -> str:
     if value not in choices:
         raise ValueError(f"{key} = {value!r}: should be {either([*map(repr, choices)])}")
     return str(value)
+
+
+def _accumulator(value: object) -> str:
+    if re.fullmatch(r"dot:[0-9]+|kulisch", str(value)):
+        raise ValueError(
+            f"accumulate = {value!r}: sums of blocks of products would depend on where layers are cut; should be"
+            f" {either([*map(repr, _SUMS)])}"
+        )
+    return _choice("accumulate", value, tuple(_SUMS))
 
 
 def _roundings(given: object) -> tuple[Rounding, ...]:

@@ -9,10 +9,10 @@ from ...kernels.number import FP32, Count, NumberFormat
 
 @dataclasses.dataclass(frozen=True)
 class Storage:
-    """The formats of a board's memories: of maps, of sums, and of each array that a parameter takes.
+    """The formats of a board's memories: of maps, of partial sums, and of each array that a parameter takes.
 
     Of a weight's `arrays`, engines read the first; the second is its gradient; then come a master copy, if updates
-    change one, and what they remember. A bias, and what an SFU learns, take `bias_arrays`, in the format of sums.
+    change one, and what they remember. A bias, and what an SFU learns, take `bias_arrays` in the format of `biases`.
     """
 
     activations: NumberFormat = FP32
@@ -20,11 +20,12 @@ class Storage:
     sums: NumberFormat = FP32
     arrays: tuple[NumberFormat, ...] = (FP32, FP32)
     bias_arrays: int = 2
+    biases: NumberFormat = FP32
 
     @classmethod
     def all_in(cls, number: NumberFormat, copies: int = 2) -> Storage:
         """Return the storage of values that are all in one format, a parameter in `copies` arrays."""
-        return cls(number, number, number, (number,) * copies, copies)
+        return cls(number, number, number, (number,) * copies, copies, number)
 
     @property
     def weights(self) -> NumberFormat:

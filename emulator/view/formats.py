@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ...kernels.number import FP32
 from ..common import percent
 from ..mapping import DataPath
 from ..plan import ChainPlan
@@ -35,8 +34,8 @@ def wide_lines(plan: ChainPlan) -> list[Line]:
     link, forward, streams = directions[sizes.index(max(sizes))]
     wide: Counter[DataPath] = Counter()
     for stream in streams:
-        if stream.number_format == FP32:
-            wide[stream.path] += stream.sample_bytes
+        if stream.single_bytes:
+            wide[stream.path] += stream.single_bytes
     share = percent(sum(wide.values()) / max(sizes))
     what = " and ".join(_WORDS[path] for path, _ in wide.most_common())
     where = f"{link} to {link + 1}" if forward else f"{link + 1} to {link}"

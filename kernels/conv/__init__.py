@@ -1,6 +1,7 @@
 """Convolution: FP, EB and PG of FPDeep (sections 5.3 to 5.5), on one register-tiled micro-kernel; and in groups."""
 
 from .convolution import Convolution
+from .geometry import Sums
 from .grouped import Convolving, Depthwise, Grouped, convolution
 from .plain import error, forward, gradient, output_shape
 
@@ -9,6 +10,7 @@ __all__ = [
     "Convolving",
     "Depthwise",
     "Grouped",
+    "Sums",
     "convolution",
     "error",
     "forward",

@@ -34,10 +34,9 @@ from numpy.typing import NDArray
 from ..jit import FLOAT_BYTES, Floats, Kernels, address_of, of_float32
 from ..memory import aligned
 from ..window import output_size
-from .geometry import Contraction, Geometry, Phase, padded_lanes, phases_of
+from .geometry import Contraction, Geometry, Phase, Sums, padded_lanes, phases_of
 
-layout, microkernel = Kernels("conv.layout"), Kernels("conv.microkernel")
-contract, contract_rows = microkernel.contract, microkernel.contract_rows
+layout, microkernel, narrow_kernel = Kernels("conv.layout"), Kernels("conv.microkernel"), Kernels("conv.narrow_kernel")
 
 Offsets = NDArray[np.int64]
 
@@ -58,8 +57,8 @@ class Convolution:
     """A convolution of `in_channels` maps of `size` (rows, columns) to `out_channels` maps.
 
     `kernel`, `stride` and `pad` are (rows, columns). All maps are float32 (n, rows, columns, channels); they may be
-    slices of the channels of wider maps. Raises ValueError where the kernel does not fit. Its methods raise ValueError
-    where shapes do not fit and TypeError where an array is not float32.
+    slices of the channels of wider maps. What it sums is in the format of `sums`. Raises ValueError where the kernel
+    does not fit. Its methods raise ValueError where shapes do not fit and TypeError where an array is not float32.
 
     `packed_size` and `turned_size` are the floats of the packed weights, and of the weights in the order of EB.
     `is_whole_map` says whether the kernel covers the whole map, as in a fully connected layer.
@@ -71,6 +70,7 @@ class Convolution:
     kernel: tuple[int, int]
     stride: tuple[int, int]
     pad: tuple[int, int]
+    sums: Sums = Sums.FP32
     output: tuple[int, int] = dataclasses.field(init=False)
     _geometry: Geometry = dataclasses.field(init=False, repr=False, compare=False)
     _frame: tuple[int, ...] = dataclasses.field(init=False, repr=False, compare=False)
@@ -162,7 +162,7 @@ class Convolution:
             return
         pixel, a_pixel, a_k = self._input_tables(samples).places
         pixels, weights = samples * g.output[0] * g.output[1], _flat(packed, self.packed_size, "packed")
-        contract(Contraction(place, pixel, pitch, pixels, g.oc, source, a_pixel, a_k, g.taps, weights, 0, fresh))
+        self._contract(Contraction(place, pixel, pitch, pixels, g.oc, source, a_pixel, a_k, g.taps, weights, 0, fresh))
 
     def gradient(self, packed_gradient: Floats, frame: Floats, dy: Floats, *, fresh: bool) -> None:
         """Run PG: add the gradient of `dy` (n, ho, wo, oc) to packed gradients; where `fresh`, overwrite them."""
@@ -176,7 +176,7 @@ class Convolution:
         row, (_, a_k, a_pixel) = self._rows().places[0], self._input_tables(samples).places
         depth = samples * g.output[0] * g.output[1]
         operands = Contraction(target, row, 0, g.taps, g.oc, source, a_pixel, a_k, depth, place, pitch, fresh)
-        contract_rows(operands)
+        self._contract_rows(operands)
 
     def error(self, dx: Floats, error_frame: Floats, turned: Floats, *, fresh: bool) -> None:
         """Run EB: add the input errors to `dx` (n, rows, columns, ic) in place; where `fresh`, overwrite `dx`."""
@@ -198,7 +198,21 @@ class Convolution:
             pixel, a_pixel, a_k = tables.places
             pixels, depth = tables.keep[0].size, phase.depth(g.oc)
             panels = weights + FLOAT_BYTES * phase.begin
-            contract(Contraction(place, pixel, pitch, pixels, g.ic, source, a_pixel, a_k, depth, panels, 0, fresh))
+            self._contract(
+                Contraction(place, pixel, pitch, pixels, g.ic, source, a_pixel, a_k, depth, panels, 0, fresh)
+            )
+
+    def _contract(self, operands: Contraction) -> None:
+        if self.sums is Sums.FP32:
+            microkernel.contract(operands)
+        else:
+            narrow_kernel.contract(self.sums.value, operands)
+
+    def _contract_rows(self, operands: Contraction) -> None:
+        if self.sums is Sums.FP32:
+            microkernel.contract_rows(operands)
+        else:
+            narrow_kernel.contract_rows(self.sums.value, operands)
 
     @property
     def _reaches_all(self) -> bool:
@@ -213,7 +227,7 @@ class Convolution:
             layout.frame(place, pitch, samples, self.in_channels, self.size, (0, 0), (0, 0), False, lanes.ctypes.data)
         pixel, a_pixel, a_k = self._error_tables(samples)[0].places
         sums = lanes.ctypes.data
-        contract(Contraction(sums, pixel, g.ic, samples, g.ic, source, a_pixel, a_k, g.oc, weights, 0, fresh))
+        self._contract(Contraction(sums, pixel, g.ic, samples, g.ic, source, a_pixel, a_k, g.oc, weights, 0, fresh))
         layout.unframe(lanes.ctypes.data, samples, self.in_channels, self.size[0] * self.size[1], place, pitch)
 
     def _rows(self) -> _Tables:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..jit import Kernels
 
 padded_lanes = Kernels("conv.microkernel").padded_lanes
+
+
+class Sums(enum.Enum):
+    """The format of sums: fp32, or as `narrow_kernel.py` says."""
+
+    FP32 = 0
+    BF16 = 1
+    FP16 = 2
+    INT32 = 3
 
 
 class Geometry(NamedTuple):

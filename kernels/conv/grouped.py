@@ -19,6 +19,7 @@ from ..jit import FLOAT_BYTES, Floats, Kernels, in_place, of_float32, source, ta
 from ..memory import aligned
 from ..window import output_size
 from .convolution import Convolution
+from .geometry import Sums
 
 
 class Convolving(Protocol):
@@ -194,17 +195,23 @@ _Pair = tuple[int, int]
 
 
 def convolution(
-    in_channels: int, outputs: Sequence[int], size: _Pair, kernel: _Pair, stride: _Pair, pad: _Pair
+    in_channels: int,
+    outputs: Sequence[int],
+    size: _Pair,
+    kernel: _Pair,
+    stride: _Pair,
+    pad: _Pair,
+    sums: Sums = Sums.FP32,
 ) -> Convolving:
     """Return a convolution of `in_channels` maps of `size`; `outputs` has the outputs of each group. See `Convolution`.
 
     Raises ValueError where the kernel does not fit, or the input channels do not divide among the groups.
     """
     if len(outputs) == 1:
-        return Convolution(in_channels, outputs[0], size, kernel, stride, pad)
-    if in_channels == len(outputs) == sum(outputs):
+        return Convolution(in_channels, outputs[0], size, kernel, stride, pad, sums)
+    if in_channels == len(outputs) == sum(outputs) and sums is Sums.FP32:
         return Depthwise(in_channels, size, kernel, stride, pad)
-    return Grouped(in_channels, tuple(outputs), size, kernel, stride, pad)
+    return Grouped(in_channels, tuple(outputs), size, kernel, stride, pad, sums)
 
 
 class _Part(NamedTuple):
@@ -232,6 +239,7 @@ class Grouped:
     kernel: _Pair
     stride: _Pair
     pad: _Pair
+    sums: Sums = Sums.FP32
     _whole: Convolution = dataclasses.field(init=False, repr=False, compare=False)
     _parts: tuple[_Part, ...] = dataclasses.field(init=False, repr=False, compare=False)
 
@@ -239,7 +247,7 @@ class Grouped:
         inputs, rest = divmod(self.in_channels, len(self.outputs))
         if rest:
             raise ValueError(f"{self.in_channels} input channels do not divide among {len(self.outputs)} groups")
-        window = self.size, self.kernel, self.stride, self.pad
+        window = self.size, self.kernel, self.stride, self.pad, self.sums
         whole = Convolution(self.in_channels, sum(self.outputs), *window)
         known = {count: Convolution(inputs, count, *window) for count in set(self.outputs)}
         groups = [known[count] for count in self.outputs]

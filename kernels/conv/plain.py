@@ -8,6 +8,7 @@ from ..jit import FLOAT_BYTES, Floats, of_float32
 from ..memory import aligned
 from ..window import Pair, output_size, pair
 from .convolution import Convolution
+from .geometry import Sums
 
 
 def output_shape(
@@ -25,29 +26,39 @@ def output_shape(
     return x_shape[0], w_shape[0], ho, wo
 
 
-def forward(x: Floats, w: Floats, *, stride: Pair, pad: Pair, partial: Floats | None = None) -> Floats:
+def forward(
+    x: Floats, w: Floats, *, stride: Pair, pad: Pair, partial: Floats | None = None, sums: Sums = Sums.FP32
+) -> Floats:
     """Convolve `x` (n, ic, h, w) with `w` (oc, ic, kh, kw); return y (n, oc, ho, wo), a new array.
 
-    `partial` (n, oc, ho, wo) is the sum over the input channels before these. Raise ValueError where shapes do not fit,
+    `partial` (n, oc, ho, wo) is the sum over the input channels before these; it and y are in the format of `sums`
+    (`narrow_kernel.py`). Raise ValueError where shapes do not fit,
     TypeError where an array is not float32.
     """
     shape = output_shape(x.shape, w.shape, stride=stride, pad=pad)
-    convolution = _convolution(x.shape, w.shape, stride, pad)
+    convolution = _convolution(x.shape, w.shape, stride, pad, sums)
     y = _start(shape, partial, "partial")
     convolution.forward(y, _framed_inputs(convolution, x), convolution.pack(w), fresh=partial is None)
     return _channels_first(y)
 
 
 def error(
-    dy: Floats, w: Floats, x_shape: tuple[int, ...], *, stride: Pair, pad: Pair, partial: Floats | None = None
+    dy: Floats,
+    w: Floats,
+    x_shape: tuple[int, ...],
+    *,
+    stride: Pair,
+    pad: Pair,
+    partial: Floats | None = None,
+    sums: Sums = Sums.FP32,
 ) -> Floats:
     """Return dx, of shape `x_shape` (n, ic, h, w), for `dy` (n, oc, ho, wo) and `w` (oc, ic, kh, kw), a new array.
 
-    `partial` (n, ic, h, w) is the sum over the output channels after these. Raise ValueError where shapes do not fit,
-    TypeError where an array is not float32.
+    `partial` (n, ic, h, w) is the sum over the output channels after these; it and dx are in the format of `sums`.
+    Raise ValueError where shapes do not fit, TypeError where an array is not float32.
     """
     _check(x_shape, w.shape, dy.shape, stride, pad)
-    convolution = _convolution(x_shape, w.shape, stride, pad)
+    convolution = _convolution(x_shape, w.shape, stride, pad, sums)
     dx = _start(tuple(x_shape), partial, "partial")
     framed, turned = (
         np.empty(convolution.error_frame_shape(len(dy)), np.float32),
@@ -60,15 +71,22 @@ def error(
 
 
 def gradient(
-    x: Floats, dy: Floats, w_shape: tuple[int, ...], *, stride: Pair, pad: Pair, accumulate: Floats | None = None
+    x: Floats,
+    dy: Floats,
+    w_shape: tuple[int, ...],
+    *,
+    stride: Pair,
+    pad: Pair,
+    accumulate: Floats | None = None,
+    sums: Sums = Sums.FP32,
 ) -> Floats:
     """Return dw, of shape `w_shape` (oc, ic, kh, kw), for `x` (n, ic, h, w) and `dy` (n, oc, ho, wo), a new array.
 
-    `accumulate` (oc, ic, kh, kw) is the sum over the samples before these. Raise ValueError where shapes do not fit,
-    TypeError where an array is not float32.
+    `accumulate` (oc, ic, kh, kw) is the sum over the samples before these; it and dw are in the format of `sums`.
+    Raise ValueError where shapes do not fit, TypeError where an array is not float32.
     """
     _check(x.shape, w_shape, dy.shape, stride, pad)
-    convolution = _convolution(x.shape, w_shape, stride, pad)
+    convolution = _convolution(x.shape, w_shape, stride, pad, sums)
     if accumulate is not None and accumulate.shape != tuple(w_shape):
         raise ValueError(f"accumulate has shape {accumulate.shape}; {tuple(w_shape)} is needed")
     packed = _new(convolution.packed_size) if accumulate is None else convolution.pack(accumulate)
@@ -76,9 +94,11 @@ def gradient(
     return convolution.unpack(packed)
 
 
-def _convolution(x_shape: tuple[int, ...], w_shape: tuple[int, ...], stride: Pair, pad: Pair) -> Convolution:
+def _convolution(
+    x_shape: tuple[int, ...], w_shape: tuple[int, ...], stride: Pair, pad: Pair, sums: Sums
+) -> Convolution:
     (_, _, h, w), (oc, ic, kh, kw) = x_shape, w_shape
-    return Convolution(ic, oc, (h, w), (kh, kw), pair(stride), pair(pad))
+    return Convolution(ic, oc, (h, w), (kh, kw), pair(stride), pair(pad), sums)
 
 
 def _check(x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], stride: Pair, pad: Pair) -> None:

@@ -27,6 +27,7 @@ with away_from(".numba_config.yaml"):  # all of these import Numba
         shuffle,
         vector,
     )
+    from .exponential import exponential, sigmoid, tanh
     from .lanes import WIDTH, Lanes, Units, for_units, fused, integers
     from .memory import clear, copy, copy_rows, prefetch_line, read_index
     from .rates import FLOP_OF_ROUND, multiply_add, read
@@ -53,6 +54,7 @@ __all__ = [
     "emit_fma",
     "emit_sums",
     "entry_of",
+    "exponential",
     "fence",
     "first_lanes",
     "fma",
@@ -71,6 +73,8 @@ __all__ = [
     "read",
     "read_index",
     "shuffle",
+    "sigmoid",
+    "tanh",
     "tile_function",
     "vector",
 ]

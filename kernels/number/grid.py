@@ -40,6 +40,11 @@ class FloatGrid:
             raise ValueError(f"`largest` = {self.largest}: should be a positive fp32 number")
 
     @property
+    def is_fixed_point(self) -> bool:
+        """Whether all values are multiples of the least one."""
+        return self.largest < 2.0 ** (self.least_exponent + 1)
+
+    @property
     def spacing(self) -> float:
         """The least distance of two values."""
         return float(2.0 ** (self.least_exponent - self.fraction_bits))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit import FLOAT_BYTES, Floats, Kernels, address_of, of_float32
-from ..memory import ALIGNMENT, Arena
+from ..jit import Floats, Kernels, address_of, of_float32
+from ..memory import new
 
 Lengths = NDArray[np.integer[Any]]
 Rows = NDArray[np.int64]
@@ -35,33 +33,6 @@ class Product(NamedTuple):
     b: int
     lanes: int
     depth: int
-
-
-class _Memory(threading.local):
-    """An arena for each thread."""
-
-    def __init__(self) -> None:
-        self.arena = Arena()
-
-
-_memory = _Memory()
-
-
-def new(*shape: int, cleared: bool = False) -> Floats:
-    """Return an array that starts on a cache line, of zeros where `cleared`; its memory is used again."""
-    made: Floats = _memory.arena.take(shape)
-    if cleared:
-        made.fill(0)
-    return made
-
-
-def spare(*sizes: int) -> tuple[Floats, tuple[int, ...]]:
-    """Return memory for arrays of some sizes, which must be kept while they are used, and their addresses."""
-    line = ALIGNMENT // FLOAT_BYTES
-    ends = list(itertools.accumulate((-(-size // line) * line for size in sizes), initial=0))
-    memory = new(ends[-1])
-    place = address_of(memory)
-    return memory, tuple(place + FLOAT_BYTES * end for end in ends[:-1])
 
 
 def checked(array: Floats, shape: tuple[int | None, ...], name: str, axes: str) -> Floats:

@@ -7,7 +7,8 @@ import functools
 from typing import ClassVar
 
 from ..jit import Floats, Kernels, address_of
-from .arrays import NOTHING, Lengths, checked, new, spare, target
+from ..memory import new, spare
+from .arrays import NOTHING, Lengths, checked, target
 from .slices import Channels, Packed, Slice, Tape, add_gradient, pack_rows, transposed
 
 _lstm_steps = Kernels("recurrent.lstm_steps")

@@ -28,8 +28,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 from numba.extending import intrinsic
 
-from ..llvm import Lanes, Units, for_units, fused, of_blocks
-from .activation import sigmoid, tanh
+from ..llvm import Lanes, Units, for_units, fused, of_blocks, sigmoid, tanh
 
 GATES = 3
 

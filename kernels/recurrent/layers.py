@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..jit import Floats
-from .arrays import Lengths, checked, new, rows_of, sigmoid, state
+from ..memory import new
+from .arrays import Lengths, checked, rows_of, sigmoid, state
 from .cells import GruSlice, LstmSlice
 from .slices import Packed, Slice, Tape
 

@@ -30,8 +30,8 @@ from llvmlite import ir
 from numba.extending import intrinsic
 
 from ..jit import FLOAT_BYTES, compiled
-from ..llvm import WIDTH, Units, clear, copy, for_units, fused, of_blocks
-from .activation import keep_error, sigmoid, tanh, total_error
+from ..llvm import WIDTH, Units, clear, copy, for_units, fused, of_blocks, sigmoid, tanh
+from .activation import keep_error, total_error
 from .arrays import Product
 from .product import product
 

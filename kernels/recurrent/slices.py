@@ -22,7 +22,8 @@ from typing import ClassVar
 
 from ..form import FORM
 from ..jit import FLOAT_BYTES, Floats, Kernels, address_of
-from .arrays import NOTHING, Lengths, Product, Rows, checked, new, rows_of, target
+from ..memory import new
+from .arrays import NOTHING, Lengths, Product, Rows, checked, rows_of, target
 
 _packing, _products = Kernels("recurrent.packing"), Kernels("recurrent.product")
 

@@ -41,7 +41,7 @@ def test_a_run_that_diverges_is_an_outcome(printed: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--formats", "fp32,mxfp9"], "`formats` = 'fp32,mxfp9': known: fp32"),
+        (["--formats", "fp32,mxfp9"], "`formats` = 'fp32,mxfp9': did you mean `mxfp8`? known: fp32"),
         (["--precision", "bf16"], "give all formats as `--formats`"),
         (["--out", "x.h5"], "`out`: names one file"),
         (["--network", "char-lstm", "--formats", "fp32,bf16"], "is a recurrent layer"),

@@ -40,10 +40,18 @@ def test_by_hand() -> None:
         DataPath.OUTPUT_ERRORS: 64 * 16 + 2 * 16,
         DataPath.INPUT_ERRORS: 4 * 22 * 16,
     }
+    assert row_bytes(cut_in(network, 2, 10))[DataPath.INPUT_ERRORS] == (4 * 22 + 32 + 1) * 8
     assert row_bytes(cut_in(network, 1, 0)) == {
         DataPath.ACTIVATIONS: 32 * 16 + 16,
         DataPath.INPUT_ERRORS: 32 * 16 + 16,
     }
+
+
+@pytest.mark.parametrize(("accumulate", "size"), [("bf16", 2), ("fp16", 2), ("fp32", 4)])
+def test_sums_on_links_have_the_format_of_accumulators(accumulate: str, size: int) -> None:
+    rows = row_bytes(cut_in(load_network("quick-cifar"), 1, 10), precision_of(f"mxfp8 accumulate={accumulate}"))
+    assert rows[DataPath.PARTIAL_ACTIVATIONS] == size * 64 * 16
+    assert rows[DataPath.INPUT_ERRORS] == size * 22 * 16
 
 
 def test_errors_that_several_operations_add_to_are_wide() -> None:
@@ -89,4 +97,4 @@ def test_bytes_of_the_page(plan_of: Any) -> None:
             for forward in (True, False)
         ]
         sent[given] = [f"{sum(sizes) / 1e6:.2f}" for sizes in directions], round(max(map(max, directions)) / 1e3)
-    assert sent == {"fp32": (["4.22", "4.22"], 471), "mxfp8": (["2.90", "1.89"], 314)}
+    assert sent == {"fp32": (["4.22", "4.22"], 471), "mxfp8": (["2.90", "1.22"], 314)}

@@ -61,6 +61,11 @@ KNOWN = {
         512 * 10,
         11_173_962,  # of the widely used implementation for CIFAR-10
     ),
+    "resnet20-cifar": (
+        32**2 * 16 * (3 + 6 * 16) * 9 + 16**2 * 32 * (16 + (16 + 5 * 32) * 9) + 8**2 * 64 * (32 + (32 + 5 * 64) * 9),
+        64 * 10,
+        269_722 + 16 * 32 + 32 * 64 + 2 * (32 + 64),  # of shortcuts without parameters, and the projections here
+    ),
     "resnet8-cifar": (
         32**2 * 16 * (3 + 16 + 16) * 9 + 16**2 * 32 * (16 + (16 + 32) * 9) + 8**2 * 64 * (32 + (32 + 64) * 9),
         64 * 10,

@@ -24,6 +24,9 @@ NARROW: dict[str, Any] = {
     },
     "mxfp4 by chance": {"format": "mxfp4", "master": "q2.10", "rounding": "stochastic"},
     "e4m3 by chance": {"format": "fp8", "gradients": "mxfp8", "states": "q4.12", "rounding": "stochastic"},
+    "sums in bf16": {"format": "bf16", "accumulate": "bf16"},
+    "e4m3 with sums in fp16": {"format": "fp8", "accumulate": "fp16", "loss_scale": 64},
+    "int8 with sums in int32": {"format": "q2.6", "accumulate": "int32", "loss_scale": 256},
 }
 
 
@@ -86,6 +89,32 @@ def test_weights_have_the_values_of_their_format(references: dict[str, Weights],
         by_inputs = on_blocks(np.ascontiguousarray(weight.reshape(len(weight), -1)), grid, -1).reshape(weight.shape)
         by_outputs = on_blocks(weight, grid, 0)
         assert np.array_equal(by_inputs, weight) or np.array_equal(by_outputs, weight), layer
+
+
+def test_integers_sum_as_fp32_does_below_its_last_whole_number(train_keys: Any, bits: Any) -> None:
+    """No sum of this network's products reaches 2^24."""
+    keys = {"devices": 5, "micro_batch": 4}
+    narrow = {"format": "q1.5", "weights": "q2.4", "errors": "q1.4", "loss_scale": 64}
+    assert bits(train_keys(**keys, precision={**narrow, "accumulate": "int32"})) == bits(
+        train_keys(**keys, precision=narrow)
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"precision": {"format": "bf16", "accumulate": "int32"}}, "activations are in bf16"),
+        ({"precision": {"format": "int8", "errors": "mxint8", "accumulate": "int32"}}, "errors are in mxint8"),
+        ({"network": "resnet8-cifar", "precision": "int8 accumulate=int32"}, "other layers read the inputs of"),
+        ({"batch": 1024, "precision": "int8 accumulate=int32"}, "PG of conv1 sums 1,048,576 products of up to 16,129"),
+        ({"precision": "q1.13 accumulate=int32"}, "should be at most 0 products"),
+    ],
+    ids=lambda given: str(given)[:40],
+)
+def test_what_integers_cannot_sum(plan_of: Any, keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match="accumulate") as error:
+        plan_of(**{**KEYS, "samples": 1024, **keys}, devices=1)
+    assert said in str(error.value)
 
 
 def test_weights_alone(train_keys: Any) -> None:

@@ -11,6 +11,44 @@ Table = dict[str, Any]
 VALUE_BYTES = 4
 
 
+FORMATS = {
+    **{"fp32": (32, 0), "bf16": (16, 0), "fp16": (16, 0), "int32": (32, 0), "fp8": (8, 0), "q2.5": (7, 0)},
+    **{"mxfp8": (8, 32), "mxfp6": (6, 32), "mxfp4": (4, 32), "int5@12": (5, 12), "e2m3@3": (6, 3)},
+}
+"""Bits of a value, and values that share a scale of 8 bits, by a format's name."""
+
+
+class Format(NamedTuple):
+    """A format of numbers, as docs/numbers.md has it."""
+
+    bits: int
+    block: int
+
+    def row(self, columns: int, begin: int, end: int) -> int:
+        """Bytes of a row of the channels from `begin` to `end` of a map."""
+        size = up((end - begin) * columns * self.bits, 8)
+        if self.block and end > begin:
+            size += columns * len({channel // self.block for channel in range(begin, end)})
+        return size
+
+
+class Formats(NamedTuple):
+    """The formats of a run."""
+
+    activations: Format
+    weights: Format
+    errors: Format
+    accumulate: Format
+
+    @classmethod
+    def of(cls, text: str) -> Formats:
+        """Read what the key `precision` is, as text."""
+        words = dict(word.split("=") for word in text.split() if "=" in word)
+        [base] = [word for word in text.split() if "=" not in word] or ["fp32"]
+        narrow = [words.get(kind, base) for kind in ("activations", "weights", "errors")]
+        return cls(*[Format(*FORMATS[name]) for name in (*narrow, words.get("accumulate", "fp32"))])
+
+
 def up(count: int, by: int) -> int:
     """Divide and round up."""
     return -(-count // by)
@@ -170,6 +208,7 @@ class Slice:
         self.name, self.outputs = next((name, made) for name, made in maps.items() if made.layer == layer)
         [self.source] = self.outputs.sources
         self.inputs, width = maps[self.source], self.end - described["begin_channel"]
+        self.width = width
         taken, self.made = (width, self.outputs.channels) if self.icp else (self.inputs.channels, width)
         is_fc, pixels = self.outputs.operation["type"] == "fc", self.inputs.rows * self.inputs.columns
         rows_in, columns_in = (1, 1) if is_fc else (self.inputs.rows, self.inputs.columns)

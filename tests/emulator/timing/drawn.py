@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
+from .described import FORMATS
+
 Table = dict[str, Any]
 
 CHANNELS = st.one_of(st.integers(1, 5), st.integers(16, 20))
@@ -149,6 +151,19 @@ def chains(draw: st.DrawFn) -> Case:
         "schedule": draw(st.sampled_from(["sync", "gpipe", "fpdeep", "fpdeep"])),
     }
     return Case(draw(networks()), draw(clusters()), keys)
+
+
+@st.composite
+def narrow_chains(draw: st.DrawFn) -> Case:
+    """A run of one chain in any formats, its data on chip."""
+    network, cluster, keys = draw(chains())
+    for board in cluster["boards"]:
+        board.pop("off_chip_gbytes_per_s", None)
+    kinds = "activations", "weights", "errors", "master"
+    names = st.sampled_from([name for name in FORMATS if name != "int32"])
+    words = [f"{kind}={draw(names)}" for kind in draw(st.sets(st.sampled_from(kinds)))]
+    words += draw(st.sampled_from([[], ["accumulate=bf16"]]))
+    return Case(network, cluster, {**keys, "precision": " ".join([draw(names), *words])})
 
 
 @st.composite

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from .described import VALUE_BYTES, Slice, Table, numbered, read_maps, up
+from .described import VALUE_BYTES, Format, Formats, Slice, Table, numbered, read_maps, up
 from .events import Clock, Mark, Marks, Process
 from .exchange_events import Exchange, Wires
 from .staleness_events import MOST_MINI_BATCHES, Staleness, find_staleness
@@ -34,12 +34,13 @@ class Chain(Marks):
     def __init__(
         self,
         clock: Clock,
-        described: tuple[Table, Table, Table],
+        described: tuple[Table, Table, Table, str],
         mini_batches: list[int],
         version: Callable[[str, int, int], int],
     ) -> None:
         super().__init__(clock)
-        network, self.cluster, mapping = described
+        network, self.cluster, mapping, precision = described
+        self.formats = Formats.of(precision)
         self.maps, self.blocks, self.version = read_maps(network), mapping["balanced_parameters"], version
         self.mini_batches = mini_batches
         self.layers: dict[str, int] = {}
@@ -240,24 +241,26 @@ class Chain(Marks):
     def to_the_right(self, link: int) -> Iterator[Stream]:
         for name, made in self.maps.items():
             if channels := self.passes(name, link):
-                yield (1, link, name), made.rows, made.bytes(channels), partial(self.there, name, link)
+                size = made.rows * self.formats.activations.row(made.columns, made.channels - channels, made.channels)
+                yield (1, link, name), made.rows, size, partial(self.there, name, link)
         for part in self.devices[link]:
             if self.held(part.layer, link + 1):
-                yield (2, link, part.layer), *self.across(part), partial(self.outputs, part)
+                yield (2, link, part.layer), *self.across(part, self.formats.accumulate), partial(self.outputs, part)
                 if part.recurs:
                     yield (8, link, part.layer), *self.behind(part), partial(same, ("eb", link, part.layer))
         for number, block in enumerate(self.blocks):
             if block["store_device"] <= link < block["user_device"]:
                 before = ("fp begins", link) if block["store_device"] == link else (5, link - 1, number)
-                yield (5, link, number), 1, block["parameter_bytes"], partial(same, before)
+                yield (5, link, number), 1, self.block_bytes(block, self.formats.weights), partial(same, before)
 
     def to_the_left(self, link: int) -> Iterator[Stream]:
         for name, made in self.maps.items():
             if name != "images" and (channels := self.passes(name, link)):
-                yield (4, link, name), made.rows, made.bytes(channels), partial(self.errors, name, link + 1)
+                size = made.rows * self.row_of_errors(name, link, channels)
+                yield (4, link, name), made.rows, size, partial(self.errors, name, link + 1)
         for part in self.devices[link]:
             if behind := self.held(part.layer, link + 1):
-                yield (3, link, part.layer), *self.across(part), partial(self.sent_errors, behind)
+                yield (3, link, part.layer), *self.across(part, self.formats.errors), partial(self.sent_errors, behind)
                 if part.recurs:
                     states, steps = self.maps[part.name], partial(same, ("eb", link + 1, part.layer))
                     yield (4, link, "states", part.layer), states.rows, states.bytes(states.channels), steps
@@ -268,12 +271,36 @@ class Chain(Marks):
                 if block["user_device"] == link + 1:
                     user = self.held(self.layers[block["layer"]], link + 1)
                     needs = partial(lambda user, sample, row: [user.ended(sample)], user)
-                yield (6, link, number), 1, block["parameter_bytes"], needs
+                yield (6, link, number), 1, self.block_bytes(block, self.formats.accumulate), needs
 
-    def across(self, part: Slice) -> tuple[int, int]:
+    def across(self, part: Slice, number: Format) -> tuple[int, int]:
         """Rows and bytes of what a slice sends to the next one of its layer, and of the errors that come back."""
         made = self.maps[self.sent(part)]
-        return made.rows, made.bytes(part.made if part.icp else part.end)
+        return made.rows, made.rows * number.row(made.columns, 0, part.made if part.icp else part.end)
+
+    def row_of_errors(self, name: str, link: int, channels: int) -> int:
+        """Bytes of a row of a map's errors, of which the last `channels` cross a link.
+
+        They are rounded if one layer alone takes the map: all, once they have left the layer; within it, under ICP,
+        from the first channel on with which a block begins behind the link.
+        """
+        made, number = self.maps[name], self.formats.errors
+        first, end = made.channels - channels, made.channels
+        takers = [taker for taker in self.maps.values() for source in taker.sources if source == name]
+        if len(takers) > 1 or not takers[0].opens:
+            return Format(32, 0).row(made.columns, first, end)
+        part = self.held(takers[0].layer, link)
+        if part is None:
+            return number.row(made.columns, first, end)
+        own = next((channel for channel in range(first, end) if channel % max(1, number.block) == 0), end)
+        own = own if part.icp else end
+        return self.formats.accumulate.row(made.columns, first, own) + number.row(made.columns, own, end)
+
+    def block_bytes(self, block: Table, number: Format) -> int:
+        """Bytes of a block of weights, whose scales are of lines along the dimension that is not cut."""
+        user = self.held(self.layers[block["layer"]], block["user_device"])
+        values, line = user.weights // user.width, user.made if user.icp else user.weights // user.width
+        return number.row(values // line * (block["end_channel"] - block["begin_channel"]), 0, line)
 
     def behind(self, part: Slice) -> tuple[int, int]:
         """Rows and bytes of the states of a recurrent layer's units behind a slice, and of their errors."""
@@ -339,7 +366,7 @@ def run(simulated: Table, network: Table, cluster: Table) -> int:
 def staleness_of(simulated: Table, network: Table, cluster: Table) -> Staleness:
     """Return by how many updates weights are late in the steady pipeline, whatever the schedule."""
     config, replicas = simulated["config"], simulated["replicas"]
-    schedule, described = config["schedule"], (network, cluster, simulated["mapping"])
+    schedule, described = config["schedule"], (network, cluster, simulated["mapping"], config["precision"])
     kind = schedule.removeprefix("data-parallel-") if "data-parallel" in schedule else config["exchange"]
     mini_batches = [config["batch"] // replicas] * MOST_MINI_BATCHES
     free = Chain(Clock(), described, mini_batches, lambda at, device, sample: 0)
@@ -348,7 +375,8 @@ def staleness_of(simulated: Table, network: Table, cluster: Table) -> Staleness:
 
 def run_of(simulated: Table, network: Table, cluster: Table) -> Run:
     """Return a run at its end."""
-    config, replicas, described = simulated["config"], simulated["replicas"], (network, cluster, simulated["mapping"])
+    config, replicas = simulated["config"], simulated["replicas"]
+    described = network, cluster, simulated["mapping"], config["precision"]
     batch, samples, schedule, wires = config["batch"], config["samples"], config["schedule"], Wires(cluster, replicas)
     kind = schedule.removeprefix("data-parallel-") if "data-parallel" in schedule else config["exchange"]
     staleness = staleness_of(simulated, network, cluster) if schedule == "fpdeep" else []

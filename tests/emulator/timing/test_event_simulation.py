@@ -28,7 +28,7 @@ from emuchain.emulator.view import simulation_as_json
 
 from .chains import scattered
 from .described import read_maps
-from .drawn import Case, Table, chains, replicas
+from .drawn import Case, Table, chains, narrow_chains, replicas
 from .event_simulation import run, run_of, staleness_of
 from .served import served_by_emulator, served_by_events, without_gathered
 
@@ -71,7 +71,8 @@ def planned(draw: st.DrawFn, cases: st.SearchStrategy[Case]) -> Drawn:
     case = draw(cases)
     try:
         plan = emuchain.plan(case.network, case.cluster, **case.keys)
-        if plan.data_parallel.replicas == 1 and draw(st.booleans()):
+        in_single = plan.config.precision.is_single
+        if plan.data_parallel.replicas == 1 and in_single and draw(st.booleans()):
             plan = draw(scattered(plan))
             dry_run(plan.schedule(case.keys["samples"]), plan.timing.stores)
     except InputError:
@@ -82,6 +83,12 @@ def planned(draw: st.DrawFn, cases: st.SearchStrategy[Case]) -> Drawn:
 @hypothesis.given(planned(st.one_of(*[chains()] * 4, replicas())))
 @hypothesis.settings(max_examples=120)
 def test_same_picoseconds(drawn: Drawn) -> None:
+    check_rows(drawn)
+
+
+@hypothesis.given(planned(narrow_chains()))
+@hypothesis.settings(max_examples=60)
+def test_same_picoseconds_in_any_formats(drawn: Drawn) -> None:
     check_rows(drawn)
 
 

@@ -12,6 +12,7 @@ _DIGEST = """
 import hashlib
 import numpy as np
 from emuchain.kernels import conv
+from emuchain.kernels.conv import Sums
 from emuchain.kernels.form import FORM
 rng, digest = np.random.default_rng(1), hashlib.sha256()
 for n, ic, oc, size, kernel, stride, pad in (
@@ -22,9 +23,13 @@ for n, ic, oc, size, kernel, stride, pad in (
     w = rng.standard_normal((oc, ic, kernel, kernel), np.float32)
     y = conv.forward(x, w, stride=stride, pad=pad)
     partial = rng.standard_normal(x.shape, np.float32)
-    for found in (y, conv.error(y, w, x.shape, stride=stride, pad=pad, partial=partial),
-                  conv.gradient(x, y, w.shape, stride=stride, pad=pad)):
-        digest.update(found.tobytes())
+    for sums in Sums:
+        if sums is Sums.INT32:
+            x, w, y = (np.rint(8 * array) for array in (x, w, y))
+        for result in (conv.forward(x, w, stride=stride, pad=pad, sums=sums),
+                       conv.error(y, w, x.shape, stride=stride, pad=pad, partial=partial, sums=sums),
+                       conv.gradient(x, y, w.shape, stride=stride, pad=pad, sums=sums)):
+            digest.update(result.tobytes())
 print(FORM.name, digest.hexdigest())
 """
 

@@ -48,7 +48,7 @@ def test_times_follow_from_the_bits_alone() -> None:
 
 
 def test_an_unknown_format() -> None:
-    with pytest.raises(InputError, match="`precision` = 'fp9': known: fp32, bf16"):
+    with pytest.raises(InputError, match="`precision` = 'fp9': did you mean .fp8.. known: fp32, bf16"):
         time_ps("fp9")
 
 

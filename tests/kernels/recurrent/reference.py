@@ -24,7 +24,7 @@ def _fma(a, b, c, out):
 
 def fused(a, b, c) -> np.ndarray:
     """a * b + c with one rounding, of arrays or numbers."""
-    a, b, c = (np.ascontiguousarray(v, F) for v in np.broadcast_arrays(F(a), F(b), F(c)))
+    a, b, c = (np.array(v, order="C") for v in np.broadcast_arrays(F(a), F(b), F(c)))
     out = np.empty_like(a)
     _fma(a.reshape(-1), b.reshape(-1), c.reshape(-1), out.reshape(-1))
     return out
@@ -51,7 +51,7 @@ def add_outer(total, a, b):
             total[i, j] = fma(a[i], b[j], total[i, j])
 
 
-def _exponential(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def exponential(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     t = fused(u, 1.4426950216293335, 12582912.0)
     s = ((t.view(np.int32) << 23) + np.int32(127 << 23)).view(F)
     r = fused(t - F(12582912.0), -0.6931471824645996, u)
@@ -62,14 +62,14 @@ def _exponential(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
-    s, p = _exponential(-np.minimum(np.abs(x), F(40)))
+    s, p = exponential(-np.minimum(np.abs(x), F(40)))
     e = fused(s, p, s)
     return np.where(x >= 0, F(1), e) / (F(1) + e)
 
 
 def tanh(x: np.ndarray) -> np.ndarray:
     a = np.minimum(np.abs(x), F(40))
-    s, p = _exponential(-(a + a))
+    s, p = exponential(-(a + a))
     m = fused(s, p, s - F(1))
     return np.copysign(-m / (F(2) + m), x)
 

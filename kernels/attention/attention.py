@@ -1,0 +1,185 @@
+"""Attention of rows to rows, by heads, on arrays: shapes are checked here, and memory is handed out."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..jit import FLOAT_BYTES, Floats, Kernels, address_of, of_float32
+from ..memory import new
+from .shapes import Maps, Shape, layout, table_size
+
+Lengths = NDArray[np.integer[Any]]
+Rows = tuple[int, int]
+
+_blocks = Kernels("attention.blocks")
+
+_EVERY: NDArray[np.int64] = np.empty(0, np.int64)  # instead of lengths: all rows are keys
+
+
+@dataclasses.dataclass(frozen=True)
+class Attention:
+    """Attention in `heads` heads of `size` channels; where `causal`, a row sees itself and those before, else all.
+
+    Inputs x are float32 (n, rows, 3 * heads * size), head by head: q, k and v of head 0, then of head 1, and so on.
+    Outputs y are (n, rows, heads * size). Both may be slices of the channels of wider arrays. `scale` multiplies the
+    products of q and k; without one, it is 1 / sqrt(size). Statistics, (n, heads, 2, rows), are the largest score of
+    each row and head, and 1 / sum: all that the backward pass needs beside x.
+
+    A call may have some rows alone, (first, behind the last): forward reads no later row in causal attention.
+    `lengths` (n,) are the keys of each sample; the rows behind are masked as keys. `kept` (n, heads, rows, rows), by
+    which dropout multiplies what a row (axis 2) has of each other, is 0 or 1 / (1 - rate).
+
+    Raises:
+        ValueError: a size is below 1, or the scale is not above 0.
+    """
+
+    heads: int
+    size: int
+    causal: bool
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.heads < 1 or self.size < 1:
+            raise ValueError(f"heads = {self.heads}, size = {self.size}: both must be at least 1")
+        if self.scale is not None and not 0 < self.scale < np.inf:
+            raise ValueError(f"scale = {self.scale}: must be above 0")
+
+    @property
+    def channels(self) -> int:
+        """Number of output channels: a third of those of the inputs."""
+        return self.heads * self.size
+
+    def forward(
+        self,
+        x: Floats,
+        y: Floats,
+        statistics: Floats,
+        *,
+        rows: Rows | None = None,
+        lengths: Lengths | None = None,
+        kept: Floats | None = None,
+    ) -> None:
+        """Write some rows of the outputs of `x` to `y`, and of the statistics, in place; without `rows`, all.
+
+        Raises:
+            ValueError: shapes, rows or lengths do not fit, or there are lengths in causal attention.
+            TypeError: an array is not of float32.
+        """
+        shape = self._shape(x, rows)
+        maps = _maps(x, self._inputs(x), "x"), _maps(y, (*x.shape[:2], self.channels), "y")
+        self._run(_blocks.forward, shape, maps, statistics, lengths, kept)
+
+    def backward(
+        self,
+        x: Floats,
+        statistics: Floats,
+        dy: Floats,
+        dx: Floats,
+        *,
+        rows: Rows | None = None,
+        lengths: Lengths | None = None,
+        kept: Floats | None = None,
+    ) -> None:
+        """Write the errors of the inputs to `dx` (as x) for those of some rows of the outputs, in place.
+
+        Rows go from the last to the first: the call with the last row sets dk and dv, others add to them, and each sets
+        the dq of its own rows. In causal attention, a row's dk and dv are complete with its own call.
+
+        Raises:
+            ValueError: as in `forward`.
+            TypeError: an array is not of float32.
+        """
+        shape = self._shape(x, rows)
+        outputs = *x.shape[:2], self.channels
+        maps = (
+            _maps(x, self._inputs(x), "x"),
+            _maps(dy, outputs, "dy"),
+            _maps(dx, self._inputs(x), "dx"),
+        )
+        self._run(_blocks.backward, shape, maps, statistics, lengths, kept)
+
+    def statistics_shape(self, samples: int, rows: int) -> tuple[int, int, int, int]:
+        """Return the shape of the statistics of so many samples and rows."""
+        return samples, self.heads, 2, rows
+
+    def _inputs(self, x: Floats) -> tuple[int, ...]:
+        return *x.shape[:2], 3 * self.channels
+
+    def _shape(self, x: Floats, rows: Rows | None) -> Shape:
+        if x.ndim != 3:
+            raise ValueError(f"x has shape {x.shape}; (samples, rows, 3 * heads * size) is needed")
+        first, last = (0, x.shape[1]) if rows is None else rows
+        if not 0 <= first <= last <= x.shape[1]:
+            raise ValueError(f"rows = {rows}: x has {x.shape[1]} rows")
+        return Shape(x.shape[0], x.shape[1], self.heads, self.size, int(first), int(last), self.causal)
+
+    def _run(
+        self,
+        kernel: Any,
+        shape: Shape,
+        maps: tuple[Maps, ...],
+        statistics: Floats,
+        lengths: Lengths | None,
+        kept: Floats | None,
+    ) -> None:
+        own = _whole(statistics, (shape.samples, self.heads, 2, shape.rows), "statistics")
+        keys = _EVERY if lengths is None else self._keys(shape, lengths)
+        mask = 0 if kept is None else _whole(kept, (shape.samples, self.heads, shape.rows, shape.rows), "kept")
+        if shape.samples and shape.first < shape.last:
+            floats, places = layout(shape.rows, self.size, backward=len(maps) > 2, drops=kept is not None)
+            scale = np.float32(self.size**-0.5 if self.scale is None else self.scale)
+            tables = np.empty(table_size(shape.rows, self.size), np.int64)
+            kernel(shape, *maps, own, keys, mask, new(floats), places, scale, tables)
+
+    def _keys(self, shape: Shape, lengths: Lengths) -> NDArray[np.int64]:
+        if self.causal:
+            raise ValueError("causal attention takes no lengths: no row sees those behind it")
+        given = np.asarray(lengths)
+        fits = given.shape == (shape.samples,) and np.issubdtype(given.dtype, np.integer)
+        if not fits or ((given < 0) | (given > shape.rows)).any():
+            raise ValueError(
+                f"lengths = {lengths}: {shape.samples} whole numbers from 0 to {shape.rows} are needed, one a sample"
+            )
+        return np.require(given, np.int64, ["C", "A", "W"])
+
+
+def _maps(array: Floats, shape: tuple[int, ...], name: str) -> Maps:
+    """Return where the rows of an array (n, rows, channels) lie."""
+    if of_float32(array, name).shape != shape:
+        raise ValueError(f"{name} has shape {array.shape}; {shape} is needed")
+    sample, row, channel = array.strides
+    if array.size and ((channel != FLOAT_BYTES and shape[2] > 1) or sample % FLOAT_BYTES or row % FLOAT_BYTES):
+        raise ValueError(f"{name} has strides {array.strides}: the channels of a row must lie side by side")
+    return Maps(address_of(array), sample // FLOAT_BYTES, row // FLOAT_BYTES)
+
+
+def _whole(array: Floats, shape: tuple[int, ...], name: str) -> int:
+    """Return the address of a contiguous array."""
+    if of_float32(array, name).shape != shape or not array.flags.c_contiguous:
+        raise ValueError(f"{name} has shape {array.shape}; contiguous {shape} is needed")
+    return address_of(array)
+
+
+def forward(x: Floats, attention: Attention, **masks: Any) -> tuple[Floats, Floats]:
+    """Return (y, statistics), new arrays; `masks` are `lengths` and `kept`. See `Attention.forward`."""
+    y, statistics = new(*x.shape[:2], attention.channels), new(*attention.statistics_shape(*x.shape[:2]))
+    attention.forward(x, y, statistics, **masks)
+    return y, statistics
+
+
+def backward(x: Floats, statistics: Floats, dy: Floats, attention: Attention, **masks: Any) -> Floats:
+    """Return dx, a new array; `masks` are `lengths` and `kept`. See `Attention.backward`."""
+    dx = new(*x.shape)
+    attention.backward(x, statistics, dy, dx, **masks)
+    return dx
+
+
+def warm() -> None:
+    """Compile all kernels: call each once on tiny arrays, as training calls it."""
+    attention, x = Attention(1, 1, causal=True), np.ones((1, 1, 3), np.float32)
+    y, statistics = forward(x, attention)
+    backward(x, statistics, y, attention)
