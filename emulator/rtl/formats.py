@@ -29,6 +29,8 @@ def check_formats(precision: Precision) -> None:
         InputError: it has not; the message says what it has.
     """
     given = f"`precision` = {str(precision)!r}: RTL"
+    if precision.accumulate != "fp32":
+        raise InputError(f"{given} accumulates in fp32; leave out `accumulate`")
     for kind in KINDS:
         number = precision.format(kind)
         if number.grid is None:

@@ -115,6 +115,7 @@ def test_rows_are_rounded_once() -> None:
         ("bf16 rounding=stochastic", "RTL rounds activations to even, away or to zero, not by chance"),
         ("bf16 gradients=bf16", "RTL keeps gradients in fp32; leave out `gradients`"),
         ("bf16 states=bf16", "RTL keeps states in fp32; leave out `states`"),
+        ("bf16 accumulate=bf16", "RTL accumulates in fp32; leave out `accumulate`"),
         ("q2.14", "RTL has no q2.14 for activations; it has fp32, bf16, fp16, fp8, and formats of blocks"),
         ("mxfp8 master=bf16", "RTL updates weights in fp32, or in their own format if that has no blocks"),
         ("mxint8 master=mxint8", "RTL updates weights in fp32"),
