@@ -30,8 +30,14 @@ def plan_of(cut: Cut, precision: str) -> ChainPlan:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("verilator")
-@pytest.mark.parametrize("precision", ["bf16", "fp8-e4m3", "mxint8"])
-@pytest.mark.parametrize("cut", [*Cut])
+@pytest.mark.parametrize(
+    ("cut", "precision"),
+    [
+        *((Cut.ICP, precision) for precision in ("bf16", "fp8-e4m3", "mxint8")),
+        *(pytest.param(Cut.OCP, precision, marks=pytest.mark.exhaustive) for precision in ("bf16", "fp8-e4m3")),
+        (Cut.OCP, "mxint8"),
+    ],
+)
 def test_bits_and_cycles(tmp_path: Path, cut: Cut, precision: str) -> None:
     """Of the weights, of their master copy, and of the biases."""
     of = plan_of(cut, precision)
