@@ -26,10 +26,12 @@ _BRAM_BANKS: Mapping[str, int] = {"RAMB18E1": 1, "RAMB36E1": 2}
 """Banks of 18 kbit."""
 
 TILES, SUMS, MEMORIES, UPDATE, SFU, CONTROL = "tiles", "sums", "memories", "update", "SFU", "control"
+ROUNDING = "rounding"
 PARTS: Mapping[str, str] = {
     **dict.fromkeys(("tile",), TILES),
     **dict.fromkeys(("engine", "gradient_sums"), SUMS),
-    **dict.fromkeys(("row_ram", "lpram", "row_fifo", "row_join"), MEMORIES),
+    **dict.fromkeys(("row_ram", "lpram", "row_fifo", "row_join", "pack_row", "with_scales"), MEMORIES),
+    **dict.fromkeys(("round_rows", "on_grid", "weight_blocks"), ROUNDING),
     **dict.fromkeys(("update",), UPDATE),
     **dict.fromkeys(("bias", "relu", "max_pool"), SFU),
 }
