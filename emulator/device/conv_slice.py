@@ -252,4 +252,8 @@ def numerics_of(
         from .recurrent_slice import RecurrentSlice  # its kernels are loaded by runs that need them
 
         return RecurrentSlice(part, seed, arena)
+    if not part.layer.has_pg:
+        from .attention_slice import AttentionSlice
+
+        return AttentionSlice(part, seed, arena)
     return ConvSlice(part, start, seed, arena, formats, kept)

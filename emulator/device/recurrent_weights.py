@@ -219,6 +219,6 @@ def array_shapes(layer: Layer) -> dict[str, Sizes]:
     """Return the shapes of a layer's arrays, by the names that results files have."""
     others = {name: learnt.newest.shape for name, learnt in Sfu(layer, 0, Arena()).held.items()}
     if not layer.operation.recurs:
-        return {"weight": layer.weight_shape, **others}
+        return {**({"weight": layer.weight_shape} if layer.has_pg else {}), **others}
     weights = named_weights(layer, np.empty(layer.weight_shape, np.float32))
     return {**{name: array.shape for name, array in weights.items()}, **others}

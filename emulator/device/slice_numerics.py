@@ -86,7 +86,7 @@ class SliceNumerics(abc.ABC):
 
         All under ICP; under OCP those of the channels before this slice's.
         """
-        return dy[..., : self.part.begin] if self._cut is Cut.OCP else dy
+        return dy[..., : self.part.out_channels.start] if self._cut is Cut.OCP else dy
 
     async def recur(self, span: SampleSpan, dy: Data, version: int) -> None:  # noqa: B027  # few layers do
         """Run what EB needs before the errors of inputs arrive: a recurrent layer's steps."""
@@ -176,13 +176,15 @@ class SliceNumerics(abc.ABC):
 
         Call only when no sample is in flight.
         """
-        return {"weight": self._weights_state(), **{name: learnt.state() for name, learnt in self._held.items()}}
+        weights = {"weight": self._weights_state()} if self.part.layer.has_pg else {}
+        return {**weights, **{name: learnt.state() for name, learnt in self._held.items()}}
 
     def restore(self, state: State) -> None:
         """Restore what `state` returned, of this slice or of another with the same channels."""
         for name, learnt in self._held.items():
             learnt.restore(state[name])
-        self._restore_weights(state["weight"])
+        if self.part.layer.has_pg:
+            self._restore_weights(state["weight"])
 
     @abc.abstractmethod
     def _weights_state(self) -> Arrays:

@@ -146,7 +146,7 @@ def balance(
     unplaced: list[_Unplaced] = []
     for device in reversed(range(len(slices))):
         room, rest = room_bytes[device], []
-        own = [_Unplaced(part, part.begin, part.end, device) for part in slices[device]]
+        own = [_Unplaced(part, part.begin, part.end, device) for part in slices[device] if part.layer.weights]
         for item in own + unplaced:
             size = storage.weight_bytes(channel_values(item.part))
             placed = item.begin + min(item.end - item.begin, max(0, room) // size)

@@ -8,7 +8,7 @@ into K×K ones. The board (`cluster/`) determines how long that takes on a given
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ..cluster import Board, Cluster, Engine, Work
 from ..common import InputError
@@ -18,11 +18,11 @@ from .slices import Cut, Mapping, Slice, cut_of
 
 @dataclasses.dataclass(frozen=True)
 class SliceEngines:
-    """The engines of one slice; a layer that takes images has no EB, because the errors of images are not needed."""
+    """The engines of one slice; a layer that takes images has no EB, one without weights no PG."""
 
     fp: Engine
     eb: Engine | None
-    pg: Engine
+    pg: Engine | None
 
     @property
     def built(self) -> tuple[Engine, ...]:
@@ -32,7 +32,7 @@ class SliceEngines:
     @property
     def multipliers(self) -> tuple[int, int, int]:
         """Multipliers of FP, EB and PG."""
-        return self.fp.multipliers, self.eb.multipliers if self.eb else 0, self.pg.multipliers
+        return self.fp.multipliers, self.eb.multipliers if self.eb else 0, self.pg.multipliers if self.pg else 0
 
     @property
     def sample_ps_in_turn(self) -> int:
@@ -41,21 +41,21 @@ class SliceEngines:
 
 
 def channel_works(layer: Layer) -> tuple[Work, ...]:
-    """Return the work of FP, EB (if it has one) and PG of one of the channels along which a layer is cut."""
+    """Return the work of FP, EB and PG, of those that it has, of one of the channels along which a layer is cut."""
     view, by_outputs = layer.engine_view, cut_of(layer) is Cut.OCP
     operation = layer.operation
     inputs, outputs = (operation.taps(layer.input), 1) if by_outputs else (1, layer.channels)
     pairs = outputs, view.tile, by_outputs, operation.one_memory
     outwards = Work(view.out_rows, view.out_columns, view.values * inputs, *pairs)
-    gradients = dataclasses.replace(outwards, phase=2)
+    gradients = (dataclasses.replace(outwards, phase=2),) if layer.has_pg else ()
     if not layer.has_eb:
-        return outwards, gradients
-    back = operation.taps(layer.input, with_inputs=layer.needs_errors) if by_outputs else 1
-    return outwards, Work(view.in_rows, view.in_columns, view.values * back, *pairs, phase=1), gradients
+        return outwards, *gradients
+    back = operation.eb_taps(layer.input, with_inputs=layer.needs_errors) if by_outputs else 1
+    return outwards, Work(view.in_rows, view.in_columns, view.values * back, *pairs, phase=1), *gradients
 
 
 def slice_works(part: Slice) -> tuple[Work, ...]:
-    """Return the work of FP, EB (if it has one) and PG of a slice."""
+    """Return the work of FP, EB and PG, of those that it has, of a slice."""
     return tuple(work.of_channels(part.channels) for work in channel_works(part.layer))
 
 
@@ -96,7 +96,13 @@ def allocate(mapping: Mapping, device: int, board: Board) -> tuple[SliceEngines,
         )
     is_held_back = device not in mapping.off_chip_devices
     built = iter(board.build(works, mapping.balance.slowest_ps if mapping.balance and is_held_back else 0))
-    return tuple(SliceEngines(next(built), next(built) if part.layer.has_eb else None, next(built)) for part in slices)
+    return tuple(_of_slice(part, built) for part in slices)
+
+
+def _of_slice(part: Slice, built: Iterator[Engine]) -> SliceEngines:
+    """Return a slice's engines, the next ones that are built."""
+    fp, eb = next(built), next(built) if part.layer.has_eb else None
+    return SliceEngines(fp, eb, next(built) if part.layer.has_pg else None)
 
 
 def engines_in_turn(part: Slice, board: Board) -> SliceEngines:
@@ -119,7 +125,7 @@ def engines_in_turn(part: Slice, board: Board) -> SliceEngines:
     if part.layer.operation.recurs:
         fp, eb, pg = built
         return SliceEngines(fp.waiting(board.activation_ps), eb.waiting(board.activation_ps), pg)
-    return SliceEngines(built[0], built[1] if part.layer.has_eb else None, built[-1])
+    return _of_slice(part, iter(built))
 
 
 def idle_share(mapping: Mapping, cluster: Cluster) -> float:

@@ -26,6 +26,9 @@ their gradients, and the input activations that wait for PG, may lie in the boar
 
 What other optimisers keep beside the gradients lies where these do. Their update reads and writes it.
 
+Attention has no PG: EB reads its activations. Off chip, a row reads the keys and values of all rows that it sees, and
+errors of these are read and written in EB.
+
 Weights are read once a sample where the slice's activations are on chip: an engine then goes through the whole map, one
 output channel after the other, as with balanced parameters (balancing.py). With the activations off chip, rows come and
 go, and weights that are off chip, too, are read for each row. FP and EB of a recurrent layer, which must finish a step
@@ -73,7 +76,9 @@ class Buffer:
 
 
 def memories(count: int, words: int, number: NumberFormat = FP32) -> Buffer:
-    """Return the size of `count` memories of `words` words each."""
+    """Return the size of `count` memories of `words` words each; without words there are none."""
+    if not words:
+        return Buffer()
     memory_bytes = number.bytes_of(words)
     total = count * memory_bytes
     if words <= LUT_RAM_BITS:
@@ -194,15 +199,24 @@ def memory_streams(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STO
         off_chip.channels * channel_bytes(part, number) for number in (storage.weights, storage.gradients)
     )
 
+    again = [0, 0]
+    if off_chip.activations:
+        again = [
+            storage.activations.bytes_of(part.channels * values)
+            for values in part.layer.operation.reread(part.layer.input)
+        ]
+
     def of(phase: Phase, rows: int, parameters: int, more: int) -> MemoryStream:
         each_row = off_chip.activations or (part.layer.operation.recurs and phase is not Phase.PG)
         passes = rows if each_row else 1
         return MemoryStream(phase, rows, passes * parameters + more)
 
-    moved = [of(Phase.FP, view.out_rows, weights, activations)]
+    moved = [of(Phase.FP, view.out_rows, weights, activations + again[0])]
     if part.layer.has_eb:
-        moved.append(of(Phase.EB, view.in_rows, weights, 0))
-    moved.append(of(Phase.PG, view.out_rows, 2 * gradients, activations))
+        of_eb = again[1] if part.layer.has_pg else activations + again[1]
+        moved.append(of(Phase.EB, view.in_rows, weights, of_eb))
+    if part.layer.has_pg:
+        moved.append(of(Phase.PG, view.out_rows, 2 * gradients, activations))
     return tuple(stream for stream in moved if stream.sample_bytes)
 
 

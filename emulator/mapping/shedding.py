@@ -171,7 +171,7 @@ def _best_step(place: int, held: SliceNeeds, now: OffChip, wanted_banks: int, mo
         others = held.fixed_banks + (0 if activations else held.act_ram_banks)
         kept = held.weights.most_channels(held.channels, max(0, before - wanted_banks - others))
         can_move = max(0, most_bytes + moves - fixed_bytes)
-        channels = min(held.channels - kept, can_move // channel_bytes)
+        channels = min(held.channels - kept, can_move // channel_bytes) if channel_bytes else 0
         freed = before - others - held.weights.of_channels(held.channels - channels)
         moved = fixed_bytes + channels * channel_bytes - moves
         if freed > 0 and moved <= most_bytes:

@@ -23,7 +23,7 @@ class Cut(enum.Enum):
 
 
 def cut_of(layer: Layer) -> Cut:
-    """Return ICP, or OCP where input channels are few, in groups, or embedded; and for recurrent layers by units."""
+    """Return ICP, or OCP where input channels are few, in groups, or embedded; by units or heads where there are."""
     if layer.operation.recurs or layer.operation.cuts_outputs:
         return Cut.OCP
     few = layer.input[0] < ICP_FROM_CHANNELS and layer.channels > layer.input[0]
@@ -42,13 +42,13 @@ def inputs_before(layer: Layer, boundary: int) -> int:
     """
     if cut_of(layer) is Cut.ICP:
         return boundary
-    groups = layer.operation.groups
-    return boundary * groups // layer.channels * (layer.input[0] // groups)
+    groups, pieces = layer.operation.groups, layer.operation.pieces(layer.output)
+    return boundary * groups // pieces * (layer.input[0] // groups)
 
 
 @dataclasses.dataclass(frozen=True)
 class Slice:
-    """Channels begin … end-1 of a layer on one device: input channels under ICP, output channels under OCP."""
+    """Channels begin … end-1 of a layer on one device: input channels under ICP, output channels or heads under OCP."""
 
     layer: Layer
     begin: int
@@ -98,8 +98,10 @@ class Slice:
     @functools.cached_property
     def out_channels(self) -> range:
         """The output channels to which this slice contributes."""
-        whole = self.cut is Cut.ICP or (self.is_first and self.is_last)
-        return range(self.layer.channels) if whole else range(self.begin, self.end)
+        if self.cut is Cut.ICP or (self.is_first and self.is_last):
+            return range(self.layer.channels)
+        size = self.layer.channels // cut_channels(self.layer)
+        return range(self.begin * size, self.end * size)
 
     @property
     def macs(self) -> int:

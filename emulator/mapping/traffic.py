@@ -193,7 +193,7 @@ def streams_between(
     partial: Shape | None = None
     if left.index == layer.index:
         _, rows, columns = layer.input
-        begun = layer.channels if right.cut is Cut.ICP else right.begin
+        begun = layer.channels if right.cut is Cut.ICP else right.out_channels.start
         partial = begun, *sent_shape(layer, share)[1:]
         if not layer.reads_again:
             begins[layer.reads.number] = before = inputs_before(layer, right.begin)

@@ -106,8 +106,8 @@ class _Graph:
             raise InputError(
                 f"{self._source}: `layers` holds no layer, such as conv, fc or lstm, so there is nothing to train"
             )
-        recurs = any(opened.operation.recurs for opened in self._opened)
-        if self._result.shape[1:] != (1, 1) and (not recurs or self._result.shape[2] != 1):
+        looks_back = any(opened.operation.recurs or opened.operation.looks_back for opened in self._opened)
+        if self._result.shape[1:] != (1, 1) and (not looks_back or self._result.shape[2] != 1):
             raise InputError(
                 f"{self._source}: softmax needs one value a class, found maps of"
                 f" {self._result.shape[1]}x{self._result.shape[2]}; end with fc or global-average-pool"
@@ -117,7 +117,7 @@ class _Graph:
             if number not in last_uses:
                 raise InputError(f"{where}: its result is not used; name it in a `from`, or leave it out")
         layers = (self._layer(index, last_uses) for index in range(len(self._opened)))
-        return tuple(map(_last_first, layers) if recurs else layers)
+        return tuple(map(_last_first, layers) if looks_back else layers)
 
     def _last_uses(self) -> dict[int, tuple[int, bool]]:
         """Return for each tensor the last layer that uses it, and whether its SFU does, which works after it."""

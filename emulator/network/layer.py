@@ -52,8 +52,8 @@ class Layer:
 
     It works on the tensor `reads`; its complete outputs are `makes`. The tensors in `bypass`, with `reads` if it is
     needed again, pass the layer unchanged, for its SFU or for later layers. After the SFU, the layer sends on
-    `hands_on`, the tensors that later layers need. In a network with recurrent layers all errors go `last_first`: from
-    the last row, the last time step, on.
+    `hands_on`, the tensors that later layers need. In a network with recurrent layers or attention all errors go
+    `last_first`: from the last row, the last time step, on.
     """
 
     index: int
@@ -153,21 +153,26 @@ class Layer:
     @functools.cached_property
     def parameters(self) -> int:
         """Number of weights, biases and parameters of its SFU."""
-        learnt = sum(step.operation.parameters(step.output[0]) for step in self.sfu)
+        learnt = sum(step.operation.parameters(step.output) for step in self.sfu)
         return self.weights + self.bias * self.channels + learnt
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of one sample's forward propagation; PG, and EB if it has one, take as many each."""
-        return self._macs(with_inputs=True)
+        """Multiply-accumulates of one sample's forward propagation; PG, if it has one, takes as many."""
+        return self._macs(self.operation.taps(self.input))
 
     @property
     def eb_macs(self) -> int:
         """Multiply-accumulates of one sample's EB; of recurrent layers whose inputs need no errors, those of states."""
-        return self._macs(with_inputs=self.needs_errors)
+        return self._macs(self.operation.eb_taps(self.input, with_inputs=self.needs_errors))
 
-    def _macs(self, *, with_inputs: bool) -> int:
-        taps, (_, rows, columns) = self.operation.taps(self.input, with_inputs=with_inputs), self.output
+    @property
+    def has_pg(self) -> bool:
+        """Whether it has PG: weights."""
+        return self.operation.has_pg
+
+    def _macs(self, taps: int) -> int:
+        _, rows, columns = self.output
         return self.operation.pieces(self.output) * taps * math.prod(self.kernel) * rows * columns
 
 
@@ -228,7 +233,7 @@ class Network:
 
     @property
     def last_first(self) -> bool:
-        """Whether errors go back from the last row on, because a layer is recurrent."""
+        """Whether errors go back from the last row on, because a layer is recurrent or looks back."""
         return self.layers[0].last_first
 
     @property

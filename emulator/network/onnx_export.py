@@ -49,7 +49,7 @@ def onnx_image(weights: Mapping[str, Arrays], network: Network, blame: str) -> b
         )
         for place, step in enumerate(layer.sfu):
             own = f"{layer.name}/{place}"
-            learners += step.operation.parameters(step.input[0]) > 0
+            learners += step.operation.parameters(step.output) > 0
             end = str(learners) * (learners > 1)
             step.operation.to_onnx(
                 Export(nodes, step.operation.type, layer.name, step.reads, step.makes, own, own, held, end)

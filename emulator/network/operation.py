@@ -83,8 +83,8 @@ class SfuOperation(Operation):
         """Return the operation for inputs of these shapes, which may be another one."""
         return self
 
-    def parameters(self, channels: int) -> int:
-        """Return the number of its parameters, on maps of `channels` channels."""
+    def parameters(self, made: Shape) -> int:
+        """Return the number of its parameters, where its results have this shape."""
         return 0
 
     may_begin: ClassVar[bool] = False
@@ -138,6 +138,12 @@ class LayerOperation(Operation):
     recurs: ClassVar[bool] = False
     """Whether a row's result is an input of the next row: then it is cut by output channels, and errors go back."""
 
+    looks_back: ClassVar[bool] = False
+    """Whether a row's result depends on rows before it: then errors go back from the last row on, as in `recurs`."""
+
+    has_pg: ClassVar[bool] = True
+    """Whether it has weights, whose gradients PG computes."""
+
     @property
     def cuts_outputs(self) -> bool:
         """Whether it is always cut by output channels."""
@@ -154,6 +160,14 @@ class LayerOperation(Operation):
     def taps(self, shape: Shape, *, with_inputs: bool = True) -> int:
         """Return the K×K convolutions for each pixel of a piece; not `with_inputs`, those of its own state alone."""
         return shape[0]
+
+    def eb_taps(self, shape: Shape, *, with_inputs: bool = True) -> int:
+        """Return the same of EB."""
+        return self.taps(shape, with_inputs=with_inputs)
+
+    def reread(self, shape: Shape) -> tuple[int, int]:
+        """Return the values of a piece and a sample that FP and EB move, beside inputs, where these are off chip."""
+        return 0, 0
 
     def kept_values(self, shape: Shape) -> int:
         """Return the values of a sample that are kept for the backward pass besides its inputs."""
@@ -230,12 +244,14 @@ class LayerRows:
     """The row maps of an operation with weights.
 
     `fp`: for each output row, the last input row that FP waits for. `eb`: for each row that EB computes, the last row
-    of output errors that it waits for. `eb_leaves`: for each input row, the row of EB that its errors leave with.
+    of output errors that it waits for. `eb_leaves`: for each input row, the row of EB that its errors leave with. EB
+    goes over rows of input errors, or `by_outputs` over those of output errors.
     """
 
     fp: RowMap
     eb: RowMap
     eb_leaves: RowMap
+    by_outputs: bool = False
 
     def last_first(self) -> LayerRows:
         """Return the maps with errors numbered as they go where time runs backwards: the last row is 0.
@@ -243,7 +259,7 @@ class LayerRows:
         EB of a row then waits for the first output row that its input row reaches.
         """
         rows_in, rows_out = len(self.eb_leaves), len(self.fp)
-        if len(self.eb) != rows_in:  # all error rows are made at once
+        if self.by_outputs or len(self.eb) != rows_in:  # they may be made at once
             return self
         return dataclasses.replace(self, eb=_reached_last_first(self.fp, rows_in, rows_out))
 

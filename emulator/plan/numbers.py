@@ -61,9 +61,10 @@ def check_precision(config: Config, network: Network, *, has_numbers: bool) -> N
     if config.precision.is_single or not has_numbers:
         return
     for layer in network.layers:
-        if layer.operation.recurs:
+        if layer.operation.recurs or not layer.has_pg:
+            kind = "a recurrent layer" if layer.operation.recurs else layer.operation.type
             raise InputError(
-                f"`precision` = {str(config.precision)!r}: {layer.name} is a recurrent layer, which computes in single"
+                f"`precision` = {str(config.precision)!r}: {layer.name} is {kind}, which computes in single"
                 " precision; should be 'fp32'"
             )
     if config.precision.accumulate == "int32":

@@ -166,6 +166,7 @@ class RtlSliceClock(SliceClock):
 
     def gradient(self, dy: Times) -> None:
         """Serve each row of errors on PG, and on the sums of the bias's gradient."""
+        assert self.pg is not None
         self.pg_end_ps = self.pg.serve(self._accepted(dy))[:, -1]
         if self._sum is not None:
             summed = self._sum.serve(self._accepted(dy))

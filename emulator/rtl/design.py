@@ -280,6 +280,7 @@ def slice_design(
         eb = EngineDesign.of(
             inputs * outputs * view.in_columns, inputs * view.in_columns, engines.eb.multipliers // view.tile, chain
         )
+    assert engines.pg is not None  # all layers with RTL have weights
     pg = EngineDesign.of(
         inputs * outputs * view.out_columns, inputs * outputs, engines.pg.multipliers // view.tile, latency
     )

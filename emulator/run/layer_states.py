@@ -49,6 +49,8 @@ def gathered_weights(ranks: Ranks, network: Network, slices: Iterable[SliceNumer
         whole["weight"][_place(part)] = weight
         whole.update({name: array.copy() for name, array in others.items()})  # these go on being trained
     for layer in network.layers:
+        if not layer.has_pg and layer.name in gathered:
+            del gathered[layer.name]["weight"]
         if layer.operation.recurs and layer.name in gathered:
             gathered[layer.name].update(named_weights(layer, gathered[layer.name].pop("weight")))
     return gathered

@@ -240,8 +240,9 @@ def _of_checkpoint(path: str, blame: str) -> RunWeights:
             own = weights[layer.name] = {}
             shapes = array_shapes(layer)
             others = {name: shape for name, shape in shapes.items() if not _is_cut(name)}
-            whole = reader.of_layer(layer, 0, "weight", "value", layer.weight_shape)
-            own |= named_weights(layer, whole) if layer.operation.recurs else {"weight": whole}
+            if layer.has_pg:
+                whole = reader.of_layer(layer, 0, "weight", "value", layer.weight_shape)
+                own |= named_weights(layer, whole) if layer.operation.recurs else {"weight": whole}
             own |= {name: reader.of_layer(layer, 0, name, "value", shape) for name, shape in others.items()}
         return RunWeights(weights, settings, network, epochs, steps)
 

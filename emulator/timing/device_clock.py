@@ -186,7 +186,7 @@ class DeviceClock(Versions):
 
     def gradients_ps(self, stored_ps: Sequence[int]) -> int:
         """Return the time in ps when all gradients of a mini-batch are here; those of stored blocks at `stored_ps`."""
-        return max(*(part.pg.free_ps for part in self.slices), *stored_ps, 0)
+        return max(*(part.gradients_ps for part in self.slices), *stored_ps, 0)
 
     def update(self, stored_ps: Sequence[int] = (), exchanged_ps: int = 0, *, keeps: bool = False) -> None:
         """Make the next version of the weights, ready once all slices and all stored parameters are updated.

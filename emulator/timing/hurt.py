@@ -28,8 +28,9 @@ class Hurt:
         delays = self._of_board(device % self._boards)
         if delays:
             for part in clock.slices:
-                part.fp, part.pg = self._paced(part.fp, delays), self._paced(part.pg, delays)
+                part.fp = self._paced(part.fp, delays)
                 part.eb = None if part.eb is None else self._paced(part.eb, delays)
+                part.pg = None if part.pg is None else self._paced(part.pg, delays)
                 part.ports = {phase: self._paced(port, delays) for phase, port in part.ports.items()}
         for link, forward in ((device, True), (device - 1, False)):
             for stream in timing.sent(link, forward=forward):

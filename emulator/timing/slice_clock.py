@@ -50,10 +50,12 @@ class SliceClock:
 
         self.fp = resource(Phase.FP, engines.fp)
         self.eb = resource(Phase.EB, engines.eb) if engines.eb else None
-        self.pg = resource(Phase.PG, engines.pg)
+        self.pg = resource(Phase.PG, engines.pg) if engines.pg else None
         self.fp_start_ps: Times = np.zeros(0, np.int64)
         self.eb_start_ps: Times = np.zeros(0, np.int64)
         self.pg_end_ps: Times = np.zeros(0, np.int64)
+        self.learns = part.layer.has_pg or (part.is_last and part.layer.parameters > 0)
+        self._gradients_ps = 0
         self._rows = part.layer.rows
         self._recurs = part.layer.operation.recurs
         self._kept_errors: Times = np.zeros((0, 0), np.int64)
@@ -64,14 +66,15 @@ class SliceClock:
             (tuple(tensor.number for tensor in step.reads), step.makes.number, step.rows)
             for step in part.layer.sfu[len(before_sending) :]
         ]
-        self.update_ps = board.update_ps(len(part.out_channels)) + states_ps
+        self.update_ps = (board.update_ps(len(part.out_channels)) if self.learns else 0) + states_ps
 
     def engines(self) -> Iterator[tuple[Phase, FifoResource]]:
         """Yield the slice's engines with their phases."""
         yield Phase.FP, self.fp
         if self.eb is not None:
             yield Phase.EB, self.eb
-        yield Phase.PG, self.pg
+        if self.pg is not None:
+            yield Phase.PG, self.pg
 
     def _serve(self, phase: Phase, engine: FifoResource, ready: Times) -> tuple[Times, Times]:
         """Return when rows leave an engine, and when each sample starts, on the memory port if the engine uses it."""
@@ -123,13 +126,26 @@ class SliceClock:
         return left if partial is None else np.maximum(left, partial)
 
     def kept_errors(self, dy: Times) -> Times:
-        """Return when rows of errors are there for PG, after EB: output errors `dy`, or steps of a recurrent layer."""
-        return self._kept_errors if self._recurs else dy
+        """Return when rows of errors are there for PG, after EB: output errors `dy`, or steps of a recurrent layer.
+
+        Where there is no PG, they are EB's own rows.
+        """
+        return self._kept_errors if self._recurs or self.pg is None else dy
 
     def gradient(self, dy: Times) -> None:
-        """Serve each row of errors on PG; its activations have been in Act-RAM since FP."""
-        self.pg_end_ps = self._serve(Phase.PG, self.pg, dy)[0][:, -1]
+        """Serve each row of errors on PG; its activations have been in Act-RAM since FP.
+
+        Without PG, a sample ends with EB; what the SFU learns then takes no time.
+        """
+        self.pg_end_ps = dy[:, -1] if self.pg is None else self._serve(Phase.PG, self.pg, dy)[0][:, -1]
+        if self.learns:
+            self._gradients_ps = int(self.pg_end_ps[-1])
+
+    @property
+    def gradients_ps(self) -> int:
+        """Time in ps at which all gradients so far are there; 0 where nothing is learnt."""
+        return self._gradients_ps if self.pg is None else self.pg.free_ps
 
     def updated_ps(self, not_before_ps: int = 0) -> int:
         """Return the time in ps at which the update of its parameters ends."""
-        return max(self.pg.free_ps, not_before_ps) + self.update_ps
+        return max(self.gradients_ps, not_before_ps) + self.update_ps

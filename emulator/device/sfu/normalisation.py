@@ -150,7 +150,8 @@ class DropoutUnit(Unit):
     def __init__(self, step: SfuStep, site: Site) -> None:
         super().__init__(step, site)
         assert isinstance(step.operation, Dropout)
-        self._rate, self._seed, self._layer = step.operation.rate, site.seed, site.layer
+        self._rate, self._seed = step.operation.rate, site.seed
+        self._layer = site.layer | site.place << 32  # a mask of its own for each of an SFU's
 
     def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:
         """See `Unit`."""

@@ -6,6 +6,7 @@ one another's results, and tensors that pass through: "aggregation ... gather an
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -50,7 +51,9 @@ class Sfu:
             steps = steps[fusion.steps :]
         for step in steps:
             reads = tuple(tensor.number for tensor in step.reads)
-            unit = units()[type(step.operation)](step, site)
+            kind = units()[type(step.operation)]
+            number = sum(isinstance(place.unit, kind) for place in self._places)
+            unit = kind(step, dataclasses.replace(site, place=number))
             spares = unit.overwrites and reads[0] in shared
             self._places.append(_Place(reads, step.makes.number, unit, spares))
         self._states = [ActRam(arena) for _ in self._places]

@@ -28,11 +28,13 @@ State = tuple[NDArray[Any], ...]
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """Where a unit works: its layer's index, the seed of the run, and the arena of its maps."""
+    """Where a unit works: its layer's index, the seed of the run, the arena of its maps, and its place in the SFU."""
 
     layer: int
     seed: int
     arena: Arena
+    place: int = 0
+    """Number of units of its kind before it in the layer's SFU."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +108,7 @@ class ActivationUnit(Unit):
     def __init__(self, step: SfuStep, site: Site) -> None:
         super().__init__(step, site)
         self._of = activations()[step.operation.type]
-        self._keys: tuple[float, ...] = tuple(vars(step.operation).values())  # in the order of its fields
+        self._keys = [float(key) for key in vars(step.operation).values()]  # in the order of its fields
         self.overwrites = self._of.overwrites
 
     def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:

@@ -75,6 +75,19 @@ class Relu(Rectifier):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Gelu(ElementWise):
+    """x times the normal distribution function of x; `tanh`: by its approximation with tanh."""
+
+    tanh: bool = False
+
+    type = "gelu"
+
+    def torch(self, nn: Any) -> Any:
+        """See `SfuOperation`."""
+        return nn.GELU(approximate="tanh" if self.tanh else "none")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class LeakyRelu(ElementWise):
     """x where it is above 0, else `slope` times x."""
 

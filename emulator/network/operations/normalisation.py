@@ -38,9 +38,9 @@ class BatchNorm(SfuOperation):
         """See `Operation`."""
         return inputs[0]
 
-    def parameters(self, channels: int) -> int:
+    def parameters(self, made: Shape) -> int:
         """See `SfuOperation`; each channel has a scale and a shift."""
-        return 2 * channels
+        return 2 * made[0]
 
     def torch(self, nn: Any) -> Any:
         """See `SfuOperation`; it knows its channels after its first use, and normalises by each mini-batch."""

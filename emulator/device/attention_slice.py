@@ -1,0 +1,122 @@
+"""Slices of attention: some heads, whole, over all rows. There are no weights, so no PG; its SFU may learn.
+
+Act-RAM holds the slice's queries, keys and values, and two numbers for each row and head; EB computes scores again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels import Arena
+from ...kernels.attention import Attention
+from ..mapping import Slice
+from ..network.operations.attention import Attention as AttentionOperation
+from ..schedule import SampleSpan
+from .memories import ActRam, Arrays
+from .rules import Rule
+from .slice_numerics import Data, Lengths, SliceNumerics
+
+
+class AttentionSlice(SliceNumerics):
+    """What a device computes for some heads of an attention layer."""
+
+    def __init__(self, part: Slice, seed: int, arena: Arena) -> None:
+        super().__init__(part, seed, arena)
+        operation = part.layer.operation
+        assert isinstance(operation, AttentionOperation)
+        self._kernel = Attention(part.channels, operation.size(part.layer.input), operation.causal)
+        self._begin = part.in_channels.start if part.layer.reads_again else 0
+        self._act_ram = ActRam(arena)
+
+    async def forward(
+        self, span: SampleSpan, x: Data, partial: Data | None, version: int, lengths: Lengths | None
+    ) -> Data:
+        """See `SliceNumerics`."""
+        rows, statistics, y = self._attend(x, partial, lengths)
+        keys = np.full(len(x), x.shape[1], np.int64) if lengths is None else np.asarray(lengths, np.int64)
+        self._act_ram.put(span, rows, statistics, keys)
+        return y
+
+    async def infer(
+        self, span: SampleSpan, x: Data, partial: Data | None, version: int, lengths: Lengths | None
+    ) -> Data:
+        """See `SliceNumerics`."""
+        return self._attend(x, partial, lengths)[2]
+
+    def _attend(self, x: Data, partial: Data | None, lengths: Lengths | None) -> tuple[Data, Data, Data]:
+        """Return the slice's inputs (samples, rows, channels), their statistics, and the outputs so far."""
+        samples, tokens = x.shape[:2]
+        rows = self._arena.take((samples, tokens, 3 * self._kernel.channels))
+        rows[...] = x[:, :, 0, self._begin : self._begin + rows.shape[2]]
+        before = 0 if partial is None else partial.shape[-1]
+        y = self._arena.take((samples, tokens, 1, before + self._kernel.channels))
+        if partial is not None:
+            y[..., :before] = partial
+        statistics = self._arena.take(self._kernel.statistics_shape(samples, tokens))
+        self._kernel.forward(rows, y[:, :, 0, before:], statistics, lengths=self._keys(lengths))
+        return rows, statistics, y
+
+    def _keys(self, lengths: Lengths | None) -> Lengths | None:
+        """Return how many rows of each sample are keys; a causal row sees none behind it, so needs no such mask."""
+        return None if self._kernel.causal else lengths
+
+    def beyond(self, x: Data) -> Data:
+        """See `SliceNumerics`."""
+        return x if self.part.layer.reads_again else x[..., 3 * self._kernel.channels :]
+
+    async def error(self, span: SampleSpan, dy: Data, partial: Data | None, version: int) -> Data | None:
+        """See `SliceNumerics`; the errors of each slice's own channels are whole."""
+        rows, statistics, keys = self._act_ram.read(span)
+        own = dy[:, :, 0, self.part.out_channels.start if not self.part.is_first else 0 :]
+        held = rows.shape[2]
+        if partial is not None and self.part.layer.reads_again:
+            dx = self._arena.take(rows.shape)
+            self._kernel.backward(rows, statistics, own, dx, lengths=self._keys(keys))
+            partial[:, :, 0, self._begin : self._begin + held] += dx
+            return partial
+        beyond = 0 if partial is None else partial.shape[-1]
+        whole = self._arena.take((*dy.shape[:3], held + beyond))
+        if partial is not None:
+            whole[..., held:] = partial
+        self._kernel.backward(rows, statistics, own, whole[:, :, 0, :held], lengths=self._keys(keys))
+        return whole
+
+    def gradient(self, whole: SampleSpan) -> None:
+        """See `SliceNumerics`."""
+        if self.sfu is not None:
+            self.sfu.gradient(whole)
+
+    def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
+        """See `SliceNumerics`."""
+        if self.sfu is not None:
+            self.sfu.update(samples, rule, keeps=keeps)
+
+    def gradients(self, kept: NDArray[np.bool_], scale: float, number: int) -> list[Data]:
+        """See `SliceNumerics`."""
+        return [other.gradient.reshape(-1) * np.float32(scale) for other in self._others]
+
+    def take_gradients(self, kept: NDArray[np.bool_], row: Data) -> Data:
+        """See `SliceNumerics`."""
+        return self._take_others(row)
+
+    def balanced_gradient(self, begin: int, end: int) -> Data:
+        """See `SliceNumerics`; there is none."""
+        raise NotImplementedError(f"{self.part}: attention has no weights that other devices store")
+
+    def take_balanced(self, begin: int, end: int, weights: Data) -> None:
+        """See `balanced_gradient`."""
+        raise NotImplementedError(f"{self.part}: attention has no weights that other devices store")
+
+    def weights(self) -> Data:
+        """See `SliceNumerics`; an array without numbers."""
+        return np.empty((self.part.channels, 0, 1, 1), np.float32)
+
+    def put_weights(self, weights: Data) -> None:
+        """See `SliceNumerics`; there are none."""
+
+    def _weights_state(self) -> Arrays:
+        return {}
+
+    def _restore_weights(self, state: Arrays) -> None:
+        """Restore nothing."""

@@ -1,0 +1,111 @@
+"""Small transformers for tests, as plain dictionaries, and a GPT in PyTorch that begins with the same numbers."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from emuchain.emulator.device.memories import initial_weights
+from emuchain.emulator.network import Network
+
+Table = dict[str, Any]
+
+
+def conv(channels: int | str, name: str, **keys: Any) -> Table:
+    return {"type": "conv", "channels": channels, "kernel": 1, "name": name, **keys}
+
+
+def gpt(width: int, blocks: int, heads: int, tokens: int, norm: str = "layer-norm") -> Table:
+    """Norms before attention and MLP, learnt positions, GELU by tanh, an own classifier."""
+    layers: list[Table] = [
+        {"type": "embedding", "features": width, "name": "wte"},
+        {"type": "positions", "name": "x0"},
+        {"type": norm},
+    ]
+    for n in range(blocks):
+        layers += [
+            conv(3 * width, f"qkv{n}"),
+            {"type": "attention", "heads": heads, "causal": True, "name": f"attention{n}"},
+            conv(width, f"project{n}"),
+            {"type": "add", "from": [f"project{n}", f"x{2 * n}"], "name": f"x{2 * n + 1}"},
+            {"type": norm},
+            conv(4 * width, f"expand{n}"),
+            {"type": "gelu", "tanh": True},
+            conv(width, f"contract{n}"),
+            {"type": "add", "from": [f"contract{n}", f"x{2 * n + 1}"], "name": f"x{2 * n + 2}"},
+            {"type": norm},
+        ]
+    layers += [conv("symbols", "head", bias=False), {"type": "softmax"}]
+    return {"name": "gpt", "symbols": 28, "input": ["symbols", tokens, 1], "layers": layers}
+
+
+def vit(width: int, blocks: int, heads: int) -> Table:
+    """Patches of 8 x 8 of images of 32 x 32, a class token, full attention."""
+    patches = {"type": "conv", "channels": width, "kernel": 8, "stride": 8, "name": "patches"}
+    layers: list[Table] = [patches, {"type": "tokens", "class_token": True}]
+    layers += [{"type": "positions", "name": "x0"}, {"type": "rms-norm"}]
+    for n in range(blocks):
+        layers += [
+            conv(3 * width, f"qkv{n}"),
+            {"type": "attention", "heads": heads, "name": f"attention{n}"},
+            conv(width, f"project{n}"),
+            {"type": "add", "from": [f"project{n}", f"x{2 * n}"], "name": f"x{2 * n + 1}"},
+            {"type": "layer-norm"},
+            conv(2 * width, f"expand{n}"),
+            {"type": "gelu"},
+            conv(width, f"contract{n}"),
+            {"type": "add", "from": [f"contract{n}", f"x{2 * n + 1}"], "name": f"x{2 * n + 2}"},
+            {"type": "layer-norm"},
+        ]
+    layers += [{"type": "first-step"}, {"type": "fc", "features": 10}, {"type": "softmax"}]
+    return {"name": "vit", "input": [3, 32, 32], "layers": layers}
+
+
+class Twin:
+    """The GPT in PyTorch; `arrays` are all its parameters by the names of results files."""
+
+    def __init__(self, network: Network, seed: int, positions: np.ndarray) -> None:
+        self.torch = torch = importlib.import_module("torch")
+        self.network = network
+        self.arrays: dict[str, Any] = {"wte/positions": torch.tensor(positions.copy(), requires_grad=True)}
+        for layer in network.layers:
+            if layer.weights:
+                oc, ic, *_ = layer.weight_shape
+                first = initial_weights(layer, network.start, seed, range(ic), range(oc))
+                self.arrays[f"{layer.name}/weight"] = torch.tensor(first, requires_grad=True)
+            if layer.bias:
+                self.arrays[f"{layer.name}/bias"] = torch.zeros(layer.channels, requires_grad=True)
+            if any(step.operation.type == "layer-norm" for step in layer.sfu):
+                self._norm(layer.name, layer.channels)
+
+    def _norm(self, name: str, channels: int) -> None:
+        end = "2" if f"{name}/positions" in self.arrays else ""  # the second unit that learns
+        self.arrays[f"{name}/scale{end}"] = self.torch.ones(channels, requires_grad=True)
+        self.arrays[f"{name}/shift{end}"] = self.torch.zeros(channels, requires_grad=True)
+
+    def loss(self, symbols: np.ndarray, labels: np.ndarray) -> Any:
+        """The sum of the losses of all tokens of texts (samples, tokens)."""
+        torch, f, arrays = self.torch, self.torch.nn.functional, self.arrays
+        table = arrays["wte/weight"][:, :, 0, 0].T
+        x = table[torch.from_numpy(symbols.astype(np.int64))] + arrays["wte/positions"].view(symbols.shape[1], -1)
+        width = x.shape[2]
+
+        def normal(value: Any, name: str, end: str = "") -> Any:
+            return f.layer_norm(value, (width,), arrays[f"{name}/scale{end}"], arrays[f"{name}/shift{end}"])
+
+        def linear(value: Any, name: str) -> Any:
+            return f.linear(value, arrays[f"{name}/weight"][:, :, 0, 0], arrays.get(f"{name}/bias"))
+
+        y = normal(x, "wte", "2")
+        for n in range(sum(layer.operation.type == "attention" for layer in self.network.layers)):
+            heads: Any = next(layer for layer in self.network.layers if layer.name == f"attention{n}").operation
+            qkv = linear(y, f"qkv{n}").view(*x.shape[:2], heads.heads, 3, -1).permute(3, 0, 2, 1, 4)
+            mixed = f.scaled_dot_product_attention(*qkv, is_causal=True).transpose(1, 2).flatten(2)
+            x = x + linear(mixed, f"project{n}")
+            hidden = f.gelu(linear(normal(x, f"project{n}"), f"expand{n}"), approximate="tanh")
+            x = x + linear(hidden, f"contract{n}")
+            y = normal(x, f"contract{n}")
+        logits = linear(y, "head")
+        return f.cross_entropy(logits.flatten(0, 1), torch.from_numpy(labels).flatten(), reduction="sum")
