@@ -34,7 +34,7 @@ module eb_engine #(
     output logic                                           load,
     output logic [KERNEL_ROWS*ADDRESS_BITS-1:0]            address,
     output logic [KERNEL_ROWS-1:0]                         in_map,
-    input  logic [KERNEL_ROWS*COLUMNS*OUTPUTS*CODE-1:0]      rows,
+    input  logic [KERNEL_ROWS*COLUMNS*OUTPUTS*CODE-1:0]    rows,
     output logic [TILES*ENTRY_BITS-1:0]                    entry,
     input  logic [TILES*KERNEL_ROWS*KERNEL_COLUMNS*32-1:0] weights,
     input  logic                                           partial_valid,

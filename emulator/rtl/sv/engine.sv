@@ -32,18 +32,18 @@ module engine #(
     parameter int TAPS           = KERNEL_ROWS * KERNEL_COLUMNS,
     parameter int ENTRY_BITS     = WEIGHTS > 1 ? $clog2(WEIGHTS) : 1
 ) (
-    input  logic                                           clk,
-    input  logic                                           reset,
-    input  logic                                           start,
-    input  logic                                           issue,
-    input  logic                                           last,
-    input  logic [KERNEL_ROWS*COLUMNS_READ*OUTERS*CODE-1:0] rows,       // line buffers
-    input  logic [KERNEL_ROWS-1:0]                         rows_reach,
-    input  logic [SUMS*32-1:0]                             partial,     // what the sums start from
-    output logic [TILES*ENTRY_BITS-1:0]                    entry,       // each tile's first weight in LPRAM
-    input  logic [TILES*TAPS*32-1:0]                       weights,
-    output logic                                           out_valid,
-    output logic [SUMS*32-1:0]                             out_row
+    input  logic                                            clk,
+    input  logic                                            reset,
+    input  logic                                            start,
+    input  logic                                            issue,
+    input  logic                                            last,
+    input  logic [KERNEL_ROWS*COLUMNS_READ*OUTERS*CODE-1:0] rows,     // line buffers
+    input  logic [KERNEL_ROWS-1:0]                          rows_reach,
+    input  logic [SUMS*32-1:0]                              partial,  // what the sums start from
+    output logic [TILES*ENTRY_BITS-1:0]                     entry,    // each tile's first weight in LPRAM
+    input  logic [TILES*TAPS*32-1:0]                        weights,
+    output logic                                            out_valid,
+    output logic [SUMS*32-1:0]                              out_row
 );
 
     localparam int CHANNEL_BITS = CHANNELS > 1 ? $clog2(CHANNELS) : 1;

@@ -28,20 +28,20 @@ module fp_engine #(
     parameter int ENTRY_BITS     = WEIGHTS > 1 ? $clog2(WEIGHTS) : 1,
     parameter int ADDRESS_BITS   = ROWS_IN * SLOTS > 1 ? $clog2(ROWS_IN * SLOTS) : 1
 ) (
-    input  logic                                                clk,
-    input  logic                                                reset,
-    input  logic [31:0]                                         limit,    // samples that the weights are for
-    input  logic [31:0]                                         arrived,  // input rows so far
-    output logic                                                load,     // of line buffers
-    output logic [KERNEL_ROWS*ADDRESS_BITS-1:0]                 address,
-    output logic [KERNEL_ROWS-1:0]                              in_map,
-    input  logic [KERNEL_ROWS*COLUMNS_IN*INPUTS*CODE-1:0]         rows,
-    output logic [TILES*ENTRY_BITS-1:0]                         entry,
-    input  logic [TILES*KERNEL_ROWS*KERNEL_COLUMNS*32-1:0]      weights,
-    input  logic                                                partial_valid,
-    input  logic [COLUMNS*OUTPUTS*32-1:0]                       partial,
-    output logic                                                out_valid,
-    output logic [COLUMNS*OUTPUTS*32-1:0]                       out_row
+    input  logic                                           clk,
+    input  logic                                           reset,
+    input  logic [31:0]                                    limit,    // samples that the weights are for
+    input  logic [31:0]                                    arrived,  // input rows so far
+    output logic                                           load,     // of line buffers
+    output logic [KERNEL_ROWS*ADDRESS_BITS-1:0]            address,
+    output logic [KERNEL_ROWS-1:0]                         in_map,
+    input  logic [KERNEL_ROWS*COLUMNS_IN*INPUTS*CODE-1:0]  rows,
+    output logic [TILES*ENTRY_BITS-1:0]                    entry,
+    input  logic [TILES*KERNEL_ROWS*KERNEL_COLUMNS*32-1:0] weights,
+    input  logic                                           partial_valid,
+    input  logic [COLUMNS*OUTPUTS*32-1:0]                  partial,
+    output logic                                           out_valid,
+    output logic [COLUMNS*OUTPUTS*32-1:0]                  out_row
 );
 
     localparam int GROUPS   = (INPUTS * OUTPUTS * COLUMNS + TILES - 1) / TILES;

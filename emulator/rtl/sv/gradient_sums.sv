@@ -27,17 +27,17 @@ module gradient_sums #(
     parameter int WORDS          = INPUTS * OUTPUTS * TAPS,
     parameter int WORD_BITS      = $clog2(WORDS + READS)
 ) (
-    input  logic                                        clk,
-    input  logic                                        reset,
-    input  logic                                        start,
-    input  logic                                        issue,
-    input  logic                                        last,
-    input  logic                                        first_row,  // of the mini-batch: sums begin at +0
+    input  logic                                          clk,
+    input  logic                                          reset,
+    input  logic                                          start,
+    input  logic                                          issue,
+    input  logic                                          last,
+    input  logic                                          first_row,  // of the mini-batch: sums begin at +0
     input  logic [KERNEL_ROWS*COLUMNS_IN*INPUTS*CODE-1:0] rows,
-    input  logic [COLUMNS*OUTPUTS*ERROR_CODE-1:0]       errors,
-    output logic                                        done,       // a row's sums are complete
-    input  logic [WORD_BITS-1:0]                        read_address,
-    output logic [READS*32-1:0]                         read
+    input  logic [COLUMNS*OUTPUTS*ERROR_CODE-1:0]         errors,
+    output logic                                          done,       // a row's sums are complete
+    input  logic [WORD_BITS-1:0]                          read_address,
+    output logic [READS*32-1:0]                           read
 );
 
     localparam int PAIRS        = INPUTS * OUTPUTS;

@@ -30,20 +30,20 @@ module pg_engine #(
     parameter int ADDRESS_BITS   = ROWS_IN * SLOTS > 1 ? $clog2(ROWS_IN * SLOTS) : 1,
     parameter int ERROR_BITS     = ROWS * SLOTS > 1 ? $clog2(ROWS * SLOTS) : 1
 ) (
-    input  logic                                        clk,
-    input  logic                                        reset,
-    input  logic [31:0]                                 batch,
-    input  logic [31:0]                                 limit,
-    input  logic [31:0]                                 arrived,  // rows of output errors so far
-    output logic                                        load,
-    output logic [KERNEL_ROWS*ADDRESS_BITS-1:0]         address,
-    output logic [KERNEL_ROWS-1:0]                      in_map,
+    input  logic                                          clk,
+    input  logic                                          reset,
+    input  logic [31:0]                                   batch,
+    input  logic [31:0]                                   limit,
+    input  logic [31:0]                                   arrived,  // rows of output errors so far
+    output logic                                          load,
+    output logic [KERNEL_ROWS*ADDRESS_BITS-1:0]           address,
+    output logic [KERNEL_ROWS-1:0]                        in_map,
     input  logic [KERNEL_ROWS*COLUMNS_IN*INPUTS*CODE-1:0] rows,
-    output logic [ERROR_BITS-1:0]                       error_address,
-    input  logic [COLUMNS*OUTPUTS*ERROR_CODE-1:0] errors,
-    output logic                                        done,
-    input  logic [WORD_BITS-1:0]                        read_address,
-    output logic [READS*32-1:0]                         read
+    output logic [ERROR_BITS-1:0]                         error_address,
+    input  logic [COLUMNS*OUTPUTS*ERROR_CODE-1:0]         errors,
+    output logic                                          done,
+    input  logic [WORD_BITS-1:0]                          read_address,
+    output logic [READS*32-1:0]                           read
 );
 
     localparam int GROUPS   = (INPUTS * OUTPUTS * COLUMNS + TILES - 1) / TILES;

@@ -15,11 +15,11 @@ module window #(
     parameter int CODE           = int'(FORMAT.bits) + (FORMAT.block != 17'd0 ? 8 : 0)
 ) (
     input  logic [KERNEL_ROWS*COLUMNS*CHANNELS*CODE-1:0] rows,
-    input  logic [KERNEL_ROWS-1:0]                      rows_reach,
-    input  logic [COLUMN_BITS-1:0]                      column,
-    input  logic [CHANNEL_BITS-1:0]                     channel,
-    output logic [KERNEL_ROWS*KERNEL_COLUMNS*32-1:0]    x,
-    output logic [KERNEL_ROWS*KERNEL_COLUMNS-1:0]       reaches
+    input  logic [KERNEL_ROWS-1:0]                       rows_reach,
+    input  logic [COLUMN_BITS-1:0]                       column,
+    input  logic [CHANNEL_BITS-1:0]                      channel,
+    output logic [KERNEL_ROWS*KERNEL_COLUMNS*32-1:0]     x,
+    output logic [KERNEL_ROWS*KERNEL_COLUMNS-1:0]        reaches
 );
 
     localparam int WIDTH = COLUMNS * CHANNELS * CODE;
