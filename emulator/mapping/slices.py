@@ -83,6 +83,11 @@ class Slice:
         return range(inputs_before(self.layer, self.begin), inputs_before(self.layer, self.end - 1) + size)
 
     @property
+    def held_inputs(self) -> int:
+        """The values of a pixel that Act-RAM holds: its input channels, or one symbol."""
+        return 1 if self.layer.operation.looks_up else len(self.in_channels)
+
+    @property
     def weight_inputs(self) -> range:
         """The second index of its weights: its input channels, counted from the first of a group."""
         return self.in_channels if self.cut is Cut.ICP else range(self.layer.input[0] // self.layer.operation.groups)

@@ -191,11 +191,13 @@ def streams_between(
     carried = {tensor.number: tensor.shape for tensor in layer.takes}
     begins = dict.fromkeys(carried, 0)
     partial: Shape | None = None
+    if layer.operation.looks_up:
+        carried[layer.reads.number] = 1, *layer.input[1:]
     if left.index == layer.index:
         _, rows, columns = layer.input
         begun = layer.channels if right.cut is Cut.ICP else right.out_channels.start
         partial = begun, *sent_shape(layer, share)[1:]
-        if not layer.reads_again:
+        if not layer.reads_again and not layer.operation.looks_up:
             begins[layer.reads.number] = before = inputs_before(layer, right.begin)
             carried[layer.reads.number] = layer.input[0] - before, rows, columns
     crossing = [

@@ -185,7 +185,7 @@ class Network:
 
     name: str
     input: Shape
-    start: Literal["he", "xavier"]
+    start: Literal["he", "xavier", "normal"]
     layers: tuple[Layer, ...]
     text: str = dataclasses.field(default="", repr=False, compare=False)
     note: str = dataclasses.field(default="", repr=False, compare=False)

@@ -53,7 +53,7 @@ class _MakeNumerics:
     def __call__(self, streams: DeviceStreams, blocks: Sequence[BalancedParameters], arena: Arena) -> DeviceNumerics:
         start, seed = self.segment.plan.network.start, self.segment.plan.config.seed
         precision = self.segment.plan.config.precision
-        formats = None if precision.is_single else MapFormats(precision, seed)
+        formats = None if precision.is_single else MapFormats(precision, seed, arena)
         slices = [
             numerics_of(part, start, seed, arena, formats, kept_channels(part, streams.device, blocks))
             for part in streams.slices

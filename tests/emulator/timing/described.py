@@ -252,9 +252,12 @@ class Slice:
             del self.rows["pg"]
             return
         self.cycles = {at: up(work[at] * columns[at], tiles) for at, tiles in described["tiles"].items()}
+        looks_up = operation["type"] == "embedding"
         weights = described["off_chip_channels"] * self.weights // width * VALUE_BYTES
-        activations = self.inputs.bytes(taken) + kept if described["off_chip_activations"] else 0
+        activations = self.inputs.bytes(1 if looks_up else taken) + kept if described["off_chip_activations"] else 0
         passes = {at: rows if activations or (self.recurs and at != "pg") else 1 for at, rows in self.rows.items()}
+        if looks_up:  # a row of weights for each symbol that comes
+            weights, passes = described["off_chip_channels"] * VALUE_BYTES, self.rows
         fp, eb, pg = (passes[at] * weights for at in ("fp", "eb", "pg"))
         moved = {"fp": fp + activations, "eb": eb, "pg": 2 * pg + activations}
         self.port_bytes = {at: moved[at] for at in self.cycles}

@@ -314,6 +314,8 @@ class Chain(Marks):
         channels, found = self.maps[name].channels, 0
         for made in self.maps.values():
             if name in made.sources and self.ends_on[self.maps[name].layer] <= link < self.ends_on[made.layer]:
+                if made.operation["type"] == "embedding":
+                    return 1
                 part = self.held(made.layer, link) if made.opens else None
                 found = max(found, channels - part.passed if part else channels)
         return found
