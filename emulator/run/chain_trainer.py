@@ -206,12 +206,13 @@ def trained_mini_batch(plan: ChainPlan, data: Dataset) -> Reference:
     for leg in trainer.legs:
         trainer.train(0, leg)
     order = epoch_order(plan.config.seed, 0, data.n_train)
-    source = ImageSource(data.train_images, data.normalisation(), Arena(), plan.network.entry)
+    arena = Arena()
+    source = ImageSource(data.train_images, data.normalisation(), arena, plan.network.entry)
     source.order, source.epoch = order, 0
-    images = source.images(MicroBatch(0, 0, 0, data.n_train).whole).copy()
-    formats = MapFormats(plan.config.precision, plan.config.seed)
+    images = source.images(MicroBatch(0, 0, 0, data.n_train).whole)
+    formats = MapFormats(plan.config.precision, plan.config.seed, arena)
     images = formats.rounded("activations", images, plan.network.layers[0].reads.number)
-    batch = MiniBatch(images, data.train_labels[order], plan.config.label_smoothing)
+    batch = MiniBatch(images.copy(), data.train_labels[order], plan.config.label_smoothing)
     return Reference(batch, before, _all_weights(trainer))
 
 
