@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.number import BlockGrid, FloatGrid, Grid, Rounding, number_formats
-from ...kernels.quantise import PhiloxStream, on_blocks, on_grid
+from ...kernels.quantise import Draws, PhiloxStream, on_blocks, on_grid
 from .figures import Pace, Sheet, as_ratio, interleaved, median_ratio
 from .sides import load_torch
 
@@ -137,11 +137,11 @@ def row_of(name: str, rounding: Rounding, size: int, timings: dict[str, list[flo
 
 def rounded(x: Floats, grid: Grid, rounding: Rounding, out: Floats | None = None) -> Floats:
     """Return numbers in a format, blocks along the channels, as training rounds them."""
-    stream = PhiloxStream(1, 2, 3, 4) if rounding is Rounding.STOCHASTIC else None
+    words = Draws(PhiloxStream(1, 2, 3, 4)) if rounding is Rounding.STOCHASTIC else None
     counts = np.zeros(2, np.int64)
     if isinstance(grid, FloatGrid):
-        return on_grid(x, grid, rounding, out=out, counts=counts, stream=stream)
-    return on_blocks(x, grid, -1, rounding, out=out, counts=counts, stream=stream)
+        return on_grid(x, grid, rounding, words, out=out, counts=counts)
+    return on_blocks(x, grid, -1, rounding, words, out=out, counts=counts)
 
 
 def _ours(x: Floats, grid: Grid, rounding: Rounding) -> Call:

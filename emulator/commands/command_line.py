@@ -349,6 +349,7 @@ def plan(session: Session, as_json: bool, plot: str | None, full: bool, ranged: 
 @click.option("--out", type=RTL, required=True, metavar="DIR", help="The folder for the SystemVerilog files.")
 @click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Samples of a mini-batch.  [default: 2]")
 @click.option("--learning-rate", type=float, metavar="X", help="Learning rate of the update.  [default: 0.01]")
+@with_precision
 @click.option("--seed", type=int, metavar="N", help="Seed of the weights, and of a simulation's images.  [default: 0]")
 @click.option(
     "--fma-latency",

@@ -6,7 +6,6 @@ Act-RAM holds the slice's queries, keys and values, and two numbers for each row
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...kernels import Arena
 from ...kernels.attention import Attention
@@ -92,11 +91,11 @@ class AttentionSlice(SliceNumerics):
         if self.sfu is not None:
             self.sfu.update(samples, rule, keeps=keeps)
 
-    def gradients(self, kept: NDArray[np.bool_], scale: float, number: int) -> list[Data]:
+    def gradients(self, scale: float, number: int) -> list[Data]:
         """See `SliceNumerics`."""
         return [other.gradient.reshape(-1) * np.float32(scale) for other in self._others]
 
-    def take_gradients(self, kept: NDArray[np.bool_], row: Data) -> Data:
+    def take_gradients(self, row: Data) -> Data:
         """See `SliceNumerics`."""
         return self._take_others(row)
 

@@ -29,21 +29,20 @@ class ConvSlice(SliceNumerics):
     def __init__(
         self,
         part: Slice,
-        start: Literal["he", "xavier"],
+        start: Literal["he", "xavier", "normal"],
         seed: int,
         arena: Arena,
         formats: MapFormats | None = None,
         kept: NDArray[np.bool_] | None = None,
     ) -> None:
         super().__init__(part, seed, arena)
-        layer = part.layer
+        layer, self._kept = part.layer, slice(None) if kept is None or kept.all() else kept
         inputs, outputs = part.in_channels, part.outputs_by_group
         self._sums = SliceSums() if formats is None else SliceSums(formats.precision)
         self._convolution = convolution(len(inputs), outputs, layer.input[1:], *layer.window, self._sums.kind)
         weights = initial_weights(layer, start, seed, part.weight_inputs, part.out_channels)
-        pack, unpack = self._convolution.pack, self._convolution.unpack
-        own = None if formats is None else ParameterFormats(WeightFormats(formats, part, kept), pack, unpack)
-        self._weight = Parameter(pack(weights), arena, own)
+        own = None if formats is None else ParameterFormats(WeightFormats(formats, part, kept), self._convolution)
+        self._weight = Parameter(self._convolution.pack(weights), arena, own)
         # Inputs that are needed again arrive whole; otherwise each slice passes on what those after it need.
         self._begin = inputs.start if layer.reads_again else 0
         self._passed = inputs_before(layer, part.end) - inputs.start
@@ -150,21 +149,21 @@ class ConvSlice(SliceNumerics):
         if self.sfu is not None:
             self.sfu.update(samples, rule, keeps=keeps)
 
-    def gradients(self, kept: NDArray[np.bool_], scale: float, number: int) -> list[Data]:
+    def gradients(self, scale: float, number: int) -> list[Data]:
         """See `SliceNumerics`."""
         self._finish_gradient()
         mean, formats = self._weight.gradient * np.float32(scale), self._weight.formats
         if formats is not None:
-            mean = formats.rounded("gradients", mean, number)
-        own = self._convolution.unpack(mean)[self._among(kept)]
+            formats.round("gradients", mean, number)
+        own = self._convolution.unpack(mean)[self._among(self._kept)]
         return [own.reshape(-1), *(other.gradient * np.float32(scale) for other in self._others)]
 
-    def take_gradients(self, kept: NDArray[np.bool_], row: Data) -> Data:
+    def take_gradients(self, row: Data) -> Data:
         """See `SliceNumerics`."""
         gradient = np.zeros(self._shape, np.float32)
-        own = gradient[self._among(kept)].shape
+        own = gradient[self._among(self._kept)].shape
         size = math.prod(own)
-        gradient[self._among(kept)] = row[:size].reshape(own)
+        gradient[self._among(self._kept)] = row[:size].reshape(own)
         self._weight.gradient[...] = self._convolution.pack(gradient)
         return self._take_others(row[size:])
 
@@ -196,8 +195,6 @@ class ConvSlice(SliceNumerics):
 
     def _among(self, channels: slice | NDArray[np.bool_]) -> tuple[slice | NDArray[np.bool_], ...]:
         """Return the index of channels, along which the layer is cut, in an array of this slice's weights."""
-        if isinstance(channels, np.ndarray) and channels.all():
-            channels = slice(None)
         return (channels,) if self._cut is Cut.OCP else (slice(None), channels)
 
     def _turn(self) -> None:
@@ -237,7 +234,7 @@ class ConvSlice(SliceNumerics):
 
 def numerics_of(
     part: Slice,
-    start: Literal["he", "xavier"],
+    start: Literal["he", "xavier", "normal"],
     seed: int,
     arena: Arena,
     formats: MapFormats | None = None,

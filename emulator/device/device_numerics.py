@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..mapping import BalancedParameters, DataPath, DeviceStreams, StreamKey, kept_channels, with_errors
+from ..mapping import BalancedParameters, DataPath, DeviceStreams, StreamKey, with_errors
 from ..schedule import SampleSpan
 from .ends import ImageSource, SoftmaxHead
 from .formats import MapFormats
@@ -53,7 +53,6 @@ class DeviceNumerics:
         self.source: ImageSource | None = None
         self.head: SoftmaxHead | None = None
         self._blocks, self._formats = blocks, formats
-        self._kept = [kept_channels(part, streams.device, blocks) for part in streams.slices]
         self._newest = 0
         self._ports: Ports | None = None
         self.lengths: Lengths | None = None
@@ -233,11 +232,7 @@ class DeviceNumerics:
         in those devices' rows.
         """
         scale /= self._loss_scale
-        gradients = [
-            part
-            for numerics, kept in zip(self.slices, self._kept, strict=True)
-            for part in numerics.gradients(kept, scale, number)
-        ]
+        gradients = [part for numerics in self.slices for part in numerics.gradients(scale, number)]
         for block, gradient in zip(self.streams.stored, stored, strict=True):
             gradients.append(self.stored[block].mean_gradient(gradient, scale, number).reshape(-1))
         return np.concatenate(gradients)
@@ -245,8 +240,8 @@ class DeviceNumerics:
     def take_gradient_row(self, row: Data) -> list[Data]:
         """Set gradients from a row laid out as by `gradient_row`; return those of stored blocks."""
         row = row * np.float32(self._loss_scale) if self._loss_scale != 1 else row
-        for numerics, kept in zip(self.slices, self._kept, strict=True):
-            row = numerics.take_gradients(kept, row)
+        for numerics in self.slices:
+            row = numerics.take_gradients(row)
         sizes = [self._blocks[number].values for number in self.streams.stored]
         return np.split(row, np.cumsum(sizes)[:-1]) if sizes else []
 

@@ -13,72 +13,36 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels import Arena
+from ...kernels.conv import Convolving
 from ...kernels.number import BlockGrid, NumberFormat, Rounding
-from ...kernels.quantise import PhiloxStream, on_blocks, on_grid
+from ...kernels.optimizers import count_unmoved
+from ...kernels.quantise import Draws, PhiloxStream, on_blocks, on_grid
 from ..mapping import Cut, Slice, first_own
 from ..number import KINDS, Precision
-
-COUNTED = "values", "saturated", "flushed"
-"""What is counted of each kind of numbers."""
+from .rounding_tally import RoundingTally
 
 Data = NDArray[np.float32]
 Numbers = NDArray[np.int64]
 
 
-class RoundingTally:
-    """What a device has rounded: by kind the values, those beyond the largest, and those that became zero.
-
-    Of weights also how many were updated, and how many of them an update left as they were.
-    """
-
-    def __init__(self) -> None:
-        self._counts = {kind: np.zeros(3, np.int64) for kind in KINDS}
-        self._updated = self._unmoved = 0
-
-    def of_kind(self, kind: str, values: int) -> NDArray[np.int64]:
-        """Count values of a kind; return the two counts that their rounding adds to."""
-        self._counts[kind][0] += values
-        return self._counts[kind][1:]
-
-    def update(self, weights: int, unmoved: int) -> None:
-        """Count weights of an update."""
-        self._updated += weights
-        self._unmoved += unmoved
-
-    def counts(self) -> dict[str, int]:
-        """Return all counts by name."""
-        names = itertools.product(KINDS, COUNTED)
-        counts = (count for kind in KINDS for count in self._counts[kind].tolist())
-        moves = {"weights_updated": self._updated, "weights_unmoved": self._unmoved}
-        return {**{f"{kind}_{what}": count for (kind, what), count in zip(names, counts, strict=True)}, **moves}
-
-    def take(self) -> dict[str, int]:
-        """Return all counts by name, and begin anew."""
-        counts = self.counts()
-        self.restore({})
-        return counts
-
-    def restore(self, counts: Mapping[str, int]) -> None:
-        """Restore what `counts` returned; what is missing is 0."""
-        for kind in KINDS:
-            self._counts[kind][:] = [counts.get(f"{kind}_{what}", 0) for what in COUNTED]
-        self._updated, self._unmoved = (counts.get(f"weights_{what}", 0) for what in ("updated", "unmoved"))
-
-
 @dataclasses.dataclass(frozen=True)
 class MapFormats:
-    """Rounds maps (samples, rows, columns, channels) to a run's formats, and counts what it rounds in training."""
+    """Rounds maps (samples, rows, columns, channels) to a run's formats, and counts what it rounds in training.
+
+    Memory is from the arena.
+    """
 
     precision: Precision
     seed: int
+    arena: Arena = dataclasses.field(compare=False)
     tally: RoundingTally = dataclasses.field(default_factory=RoundingTally, compare=False)
 
     def rounded(
@@ -86,7 +50,8 @@ class MapFormats:
     ) -> Data:
         """Return whole maps of a tensor in the format of their kind; `samples` (n,) are their numbers in training.
 
-        In evaluation, which has no `samples`, what is rounded by chance in training is rounded to even.
+        In evaluation, which has no `samples`, what is rounded by chance in training is rounded to even. Errors may be
+        overwritten; activations may still be needed as they were.
         """
         number, rounding = self.precision.format(kind), self.precision.rounding_of(kind)
         if number.grid is None:
@@ -94,8 +59,9 @@ class MapFormats:
         if rounding is Rounding.STOCHASTIC and samples is None:
             rounding = Rounding.EVEN
         counts = None if samples is None else self.tally.of_kind(kind, maps.size)
-        stream = PhiloxStream(self.seed, tensor, KINDS.index(kind), 0)
-        return _rounded(maps, number, rounding, -1, counts, stream=stream, numbers=samples)
+        words = Draws(PhiloxStream(self.seed, tensor, KINDS.index(kind), 0), numbers=samples)
+        out = maps if kind == "errors" and maps.flags.carray else self.arena.take(maps.shape)
+        return _round(maps, out, number, rounding, -1, words, counts)
 
     def input_errors(self, part: Slice, dx: Data, samples: Numbers | None) -> Data:
         """Return the errors of a layer's inputs, from the first channel on that a slice has, rounded by that slice.
@@ -111,13 +77,13 @@ class MapFormats:
         own, rounding = dx[..., begin - part.begin : end - part.begin], self.precision.rounding_of("errors")
         counts = self.tally.of_kind("errors", own.size)
         if rounding is not Rounding.STOCHASTIC or samples is None:
-            own[...] = _rounded(own, number, rounding, -1, counts)
+            own[...] = _round(own, self.arena.take(own.shape), number, rounding, -1, None, counts)
             return dx
         for sample, maps in zip(samples.tolist(), own, strict=True):
             stream = PhiloxStream(self.seed, tensor, KINDS.index("errors"), sample)
-            pixels = maps.reshape(-1, end - begin)
-            rounded = _rounded(pixels, number, rounding, -1, counts, stream=stream, first=begin, stride=channels)
-            maps[...] = rounded.reshape(maps.shape)
+            pixels = np.ascontiguousarray(maps.reshape(-1, end - begin))
+            words = Draws(stream, first=begin, stride=channels)
+            maps[...] = _round(pixels, pixels, number, rounding, -1, words, counts).reshape(maps.shape)
         return dx
 
 
@@ -134,6 +100,11 @@ class WeightFormats:
     kept: NDArray[np.bool_] | None = None
 
     @functools.cached_property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the slice's weights."""
+        return len(self.part.out_channels), len(self.part.weight_inputs), *self.part.layer.kernel
+
+    @functools.cached_property
     def runs(self) -> list[slice]:
         """The channels that are kept here, in the dimension in which the layer is cut, as runs."""
         if self.kept is None:
@@ -141,52 +112,64 @@ class WeightFormats:
         edges = np.flatnonzero(np.diff(self.kept, prepend=False, append=False)).tolist()
         return [slice(begin, end) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
 
+    def runs_of(self, update: int) -> list[slice]:
+        """Return the runs of channels that an update changes; before the first one, number 0, these are all."""
+        return self.runs if update else [slice(0, self.part.channels)]
+
     def of_run(self, weights: Data, run: slice) -> Data:
         """Return the weights of some channels, in the dimension in which the layer is cut."""
         return weights[:, run] if self.part.cut is Cut.ICP else weights[run]
 
-    def rounded(self, kind: str, weights: Data, update: int, place: int = 0) -> Data:
-        """Return weights in the format of a kind, once update number `update` is done; 0 is before the first.
+    def round(self, kind: str, weights: Data, update: int, place: int = 0) -> None:
+        """Round weights in place to the format of a kind, once update number `update` is done; 0 is before the first.
 
         `place` tells states from one another.
         """
-        precision = self.formats.precision
-        if precision.format(kind).grid is None:
-            return weights
-        runs = self.runs if update else [slice(0, self.part.channels)]
-        result = weights.copy()
-        for run in runs:
-            self.of_run(result, run)[...] = self._rounded(kind, self.of_run(weights, run), run.start, update, place)
-        return result
+        for run in self.runs_of(update):
+            own = self.of_run(weights, run)
+            rows = np.ascontiguousarray(own.reshape(len(own), -1))
+            self._round(kind, rows, run.start, update, place)
+            if not np.may_share_memory(rows, weights):
+                own[...] = rows.reshape(own.shape)
 
-    def _rounded(self, kind: str, weights: Data, channel: int, update: int, place: int) -> Data:
-        """Return the weights from a channel of the slice on, rounded."""
+    def line(self, kind: str, update: int, outputs_together: int) -> int:
+        """Return how many packed weights are a line of whole blocks, if all may be rounded as they lie; otherwise 0.
+
+        So may those that are rounded each by itself, or in blocks of output channels that lie side by side.
+        """
+        number, rounding = self.formats.precision.format(kind), self.formats.precision.rounding_of(kind)
+        if rounding is Rounding.STOCHASTIC or self.runs_of(update) != self.runs_of(0):
+            return 0
+        if not isinstance(number.grid, BlockGrid):
+            return 1
+        return 0 if self.part.cut is not Cut.ICP or outputs_together % number.grid.size else outputs_together
+
+    def round_lines(self, kind: str, packed: Data, out: Data, update: int, line: int) -> None:
+        """Round packed weights as they lie, all of them in lines, into `out`; spare ones are 0 and do not count."""
+        counts = self.formats.tally.of_kind(kind, math.prod(self.shape)) if update else None
+        form = self.formats.precision.format(kind), self.formats.precision.rounding_of(kind)
+        _round(packed.reshape(-1, line), out.reshape(-1, line), *form, -1, None, counts)
+
+    def _round(self, kind: str, rows: Data, channel: int, update: int, place: int) -> None:
+        """Round the weights from a channel of the slice on, a row for each output channel, in place."""
         precision, is_icp = self.formats.precision, self.part.cut is Cut.ICP
         _, inputs, *taps = self.part.layer.weight_shape
         tap_count = math.prod(taps)
         output = self.part.out_channels[0] + (0 if is_icp else channel)
         first_input = self.part.weight_inputs[0] + (channel if is_icp else 0)
-        rows = weights.reshape(len(weights), -1)
-        result = _rounded(
-            rows,
-            precision.format(kind),
-            precision.rounding_of(kind),
-            0 if is_icp else -1,
-            self.formats.tally.of_kind(kind, weights.size) if update else None,
-            stream=PhiloxStream(self.formats.seed, self.part.layer.index, KINDS.index(kind) + place, update),
-            first=(output * inputs + first_input) * tap_count,
-            stride=inputs * tap_count,
-        )
-        return result.reshape(weights.shape)
+        stream = PhiloxStream(self.formats.seed, self.part.layer.index, KINDS.index(kind) + place, update)
+        words = Draws(stream, (output * inputs + first_input) * tap_count, inputs * tap_count)
+        counts = self.formats.tally.of_kind(kind, rows.size) if update else None
+        form = precision.format(kind), precision.rounding_of(kind)
+        _round(rows, rows, *form, 0 if is_icp else -1, words, counts)
 
 
 @dataclasses.dataclass(frozen=True)
 class ParameterFormats:
-    """The formats of a parameter, which lies in memory as `pack` makes it of weights, and `unpack` makes weights of."""
+    """The formats of a parameter, which lies in memory as a convolution packs weights, or as they are without one."""
 
     of_weights: WeightFormats
-    pack: Callable[[Data], Data] = lambda weights: weights
-    unpack: Callable[[Data], Data] = lambda packed: packed
+    convolution: Convolving | None = None
 
     @property
     def has_master(self) -> bool:
@@ -199,28 +182,60 @@ class ParameterFormats:
 
     def moved(self, before: Data, after: Data) -> None:
         """Count what an update has left as it was, of packed weights."""
-        formats, weights = self.of_weights, (self.unpack(before), self.unpack(after))
+        for earlier, later in self._changed(before, after):
+            self.of_weights.formats.tally.update(later.size, count_unmoved(earlier, later))
+
+    def _changed(self, before: Data, after: Data) -> Iterator[tuple[Data, Data]]:
+        """Yield what an update changes: packed weights as they lie there, if these are all and nothing else."""
+        formats = self.of_weights
+        if after.size == math.prod(formats.shape) and formats.runs == formats.runs_of(0):  # no spare lanes
+            yield before, after
+            return
+        weights = self._unpacked(before), self._unpacked(after)
         for run in formats.runs:
-            earlier, later = (formats.of_run(array, run) for array in weights)
-            formats.formats.tally.update(later.size, int(np.count_nonzero(earlier == later)))
+            earlier, later = (np.ascontiguousarray(formats.of_run(array, run)) for array in weights)
+            yield earlier, later
 
-    def rounded(self, kind: str, packed: Data, update: int, place: int = 0) -> Data:
-        """Return packed weights in the format of a kind; see `WeightFormats`."""
+    def round(self, kind: str, packed: Data, update: int, place: int = 0, *, out: Data | None = None) -> None:
+        """Round packed weights to the format of a kind, in place or into `out`; see `WeightFormats`."""
+        out = packed if out is None else out
         if not self.rounds(kind):
-            return packed
-        return self.pack(self.of_weights.rounded(kind, self.unpack(packed), update, place))
+            if out is not packed:
+                out[...] = packed
+        elif line := self.of_weights.line(kind, update, self.convolution.outputs_together if self.convolution else 1):
+            self.of_weights.round_lines(kind, packed, out, update, line)
+        else:
+            weights = self._unpacked(packed)
+            self.of_weights.round(kind, weights, update, place)
+            if self.convolution is None:
+                out[...] = weights
+            else:
+                self.convolution.pack(weights, out)
+
+    def _unpacked(self, packed: Data) -> Data:
+        """Return packed weights as weights, in memory of the arena."""
+        weights: Data = self.of_weights.formats.arena.take(self.of_weights.shape)
+        if self.convolution is None:
+            weights[...] = packed
+            return weights
+        return self.convolution.unpack(packed, weights)
 
 
-def _rounded(
-    values: Data, number: NumberFormat, rounding: Rounding, axis: int, counts: NDArray[np.int64] | None, **drawn: Any
+def _round(
+    values: Data,
+    out: Data,
+    number: NumberFormat,
+    rounding: Rounding,
+    axis: int,
+    words: Draws | None,
+    counts: NDArray[np.int64] | None,
 ) -> Data:
-    """Return numbers in a format, in blocks along an axis; `drawn` says which random words they have, if any.
+    """Round numbers to a format, in blocks along an axis, into `out`, and return it; `words` are for those by chance.
 
     What saturates or becomes zero is added to `counts`.
     """
-    values = np.ascontiguousarray(values)
-    words = drawn if rounding is Rounding.STOCHASTIC else {}
+    values, words = np.ascontiguousarray(values), words if rounding is Rounding.STOCHASTIC else None
     if isinstance(number.grid, BlockGrid):
-        return on_blocks(values, number.grid, axis, rounding, counts=counts, **words)
+        return on_blocks(values, number.grid, axis, rounding, words, out=out, counts=counts)
     assert number.grid is not None
-    return on_grid(values, number.grid, rounding, counts=counts, **words)
+    return on_grid(values, number.grid, rounding, words, out=out, counts=counts)

@@ -33,6 +33,7 @@ class ActRam(SpanStore):
         super().__init__(arena.take)
 
 
+_DEVIATION = 0.02
 Data = NDArray[np.float32]
 MASTER = "master"
 Arrays = Mapping[str, Data]
@@ -141,7 +142,7 @@ class Parameter:
         if not self.states:
             self.states = {name: zeros_like(value, self._arena) for name in rule.states}
         trained = value if self._master is None else self._master
-        before = None if self.formats is None else trained.copy()
+        before = None if self.formats is None else copied(trained, self._arena)
         if self.formats is not None:
             rule, samples = self._mean(rule, samples), 1 if self.formats.rounds("gradients") else samples
         rule.update(trained, self.gradient, self.states, samples)
@@ -160,7 +161,7 @@ class Parameter:
             return rule
         self.gradient *= np.float32(1 / (samples * rule.loss_scale))
         if not rule.exchanged:
-            self.gradient[...] = self.formats.rounded("gradients", self.gradient, rule.number)
+            self.formats.round("gradients", self.gradient, rule.number)
         return dataclasses.replace(rule, loss_scale=1)
 
     def _begin(self, value: Data) -> None:
@@ -175,11 +176,11 @@ class Parameter:
         if formats is None:
             return
         trained = value if self._master is None else self._master
-        trained[...] = formats.rounded("master", trained, number)
+        formats.round("master", trained, number)
         for place, state in enumerate(self.states.values()):
-            state[...] = formats.rounded("states", state, number, place)
+            formats.round("states", state, number, place)
         if self._master is not None:
-            value[...] = formats.rounded("weights", self._master, number)
+            formats.round("weights", self._master, number, out=value)
 
     def free(self, versions: Sequence[int]) -> None:
         """Drop versions after their last use."""
@@ -206,12 +207,17 @@ class Parameter:
 
 
 def initial_weights(
-    layer: Layer, start: Literal["he", "xavier"], seed: int, in_channels: Sequence[int], out_channels: Sequence[int]
+    layer: Layer,
+    start: Literal["he", "xavier", "normal"],
+    seed: int,
+    in_channels: Sequence[int],
+    out_channels: Sequence[int],
 ) -> NDArray[np.float32]:
     """Return the weights of a slice, (its output channels, its input channels, kh, kw).
 
     He: normal with variance 2 / fan-in where a ReLU follows, which halves the variance, else 1 / fan-in (He et al.,
     2015; `SfuOperation.he_gain`). Xavier: uniform with variance 2 / (fan-in + fan-out) (Glorot and Bengio, 2010).
+    Normal: with deviation 0.02, as transformers begin (Radford et al., 2018).
     """
     oc, ic, kh, kw = layer.weight_shape
     fan_in, fan_out = ic * kh * kw, oc * kh * kw
@@ -221,6 +227,8 @@ def initial_weights(
         stream = np.random.Generator(np.random.Philox(key=[seed, layer.index << 32 | channel]))
         if start == "he":
             drawn = stream.standard_normal((oc, kh, kw)) * math.sqrt(gain / fan_in)
+        elif start == "normal":
+            drawn = stream.standard_normal((oc, kh, kw)) * _DEVIATION
         else:
             limit = math.sqrt(6 / (fan_in + fan_out))
             drawn = stream.uniform(-limit, limit, (oc, kh, kw))
@@ -234,7 +242,7 @@ class Bpram:
     def __init__(
         self,
         block: BalancedParameters,
-        start: Literal["he", "xavier"],
+        start: Literal["he", "xavier", "normal"],
         seed: int,
         arena: Arena,
         formats: MapFormats | None = None,
@@ -246,8 +254,10 @@ class Bpram:
 
     def mean_gradient(self, gradient: Data, scale: float, number: int) -> Data:
         """Return a sum of gradients times `scale`, of update `number`, in the format of gradients."""
-        formats, mean = self._parameter.formats, gradient.reshape(self._parameter.gradient.shape) * np.float32(scale)
-        return mean if formats is None else formats.rounded("gradients", mean, number)
+        mean = gradient.reshape(self._parameter.gradient.shape) * np.float32(scale)
+        if self._parameter.formats is not None:
+            self._parameter.formats.round("gradients", mean, number)
+        return mean
 
     def update(self, gradient: Data, samples: int, rule: Rule) -> Data:
         """Update from the sum of gradients over `samples` samples; return the new weights, (1, 1, 1, values)."""

@@ -225,12 +225,12 @@ class RecurrentSlice(SliceNumerics):
         if self.sfu is not None:
             self.sfu.update(samples, rule, keeps=keeps)
 
-    def gradients(self, kept: NDArray[np.bool_], scale: float, number: int) -> list[Data]:
+    def gradients(self, scale: float, number: int) -> list[Data]:
         """See `SliceNumerics`; a recurrent layer's weights are all where they are used."""
         own = joined(self.part, [weights.gradients() for weights in self._directions])
         return [part * np.float32(scale) for part in (own.reshape(-1), *(other.gradient for other in self._others))]
 
-    def take_gradients(self, kept: NDArray[np.bool_], row: Data) -> Data:
+    def take_gradients(self, row: Data) -> Data:
         """See `SliceNumerics`."""
         size = self.part.channels * math.prod(self.part.layer.weight_shape[1:])
         for weights, arrays in zip(self._directions, split(self.part, row[:size]), strict=True):

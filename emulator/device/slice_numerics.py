@@ -109,14 +109,14 @@ class SliceNumerics(abc.ABC):
         """Make the next version of all parameters from the mean of the gradients over `samples`."""
 
     @abc.abstractmethod
-    def gradients(self, kept: NDArray[np.bool_], scale: float, number: int) -> list[Data]:
-        """Return the sums of all gradients times `scale`, each in a row: of the channels `kept`, and of the SFU.
+    def gradients(self, scale: float, number: int) -> list[Data]:
+        """Return the sums of all gradients times `scale`, each in a row: of the channels kept here, and of the SFU.
 
         Those of weights are in the format of gradients of update `number`.
         """
 
     @abc.abstractmethod
-    def take_gradients(self, kept: NDArray[np.bool_], row: Data) -> Data:
+    def take_gradients(self, row: Data) -> Data:
         """Set gradients from a row laid out as by `gradients`; return the rest of the row."""
 
     @abc.abstractmethod

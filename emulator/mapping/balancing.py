@@ -113,9 +113,8 @@ def balanced_streams(
     crossing = [(n, block) for n, block in enumerate(blocks) if block.store_device <= link < block.user_device]
     formats = {DataPath.PARAMETERS: precision.weights, DataPath.PARAMETER_GRADIENTS: precision.sums}
     return tuple(
-        Stream(path, number, line, 1, lines * block.part.channels, number_format)
+        Stream(path, number, block.values, 1, 1, number_format, lines=_lines(block.part)[1] * block.part.channels)
         for number, block in crossing
-        for line, lines in [_lines(block.part)]
         for path, number_format in formats.items()
     )
 

@@ -26,6 +26,9 @@ their gradients, and the input activations that wait for PG, may lie in the boar
 
 What other optimisers keep beside the gradients lies where these do. Their update reads and writes it.
 
+An embedding reads the weights of the symbols that come, in FP, and reads and writes their gradients in PG: one row of
+weights for each row of inputs.
+
 Attention has no PG: EB reads its activations. Off chip, a row reads the keys and values of all rows that it sees, and
 errors of these are read and written in EB.
 
@@ -120,7 +123,7 @@ def slice_memory(
     LPRAM holds the weights that engines read, LGB all other arrays of a parameter. Bias and the parameters of
     normalisations stay with the device that has the layer's complete outputs, wherever the weights are.
     """
-    layer, ins, outs = part.layer, len(part.in_channels), len(part.out_channels)
+    layer, ins, outs = part.layer, part.held_inputs, len(part.out_channels)
     _, rows, columns = layer.input
     out_columns, kernel_rows = layer.output[2], layer.kernel[0]
     if layer.operation.one_memory:
@@ -198,6 +201,11 @@ def memory_streams(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STO
     weights, gradients = (
         off_chip.channels * channel_bytes(part, number) for number in (storage.weights, storage.gradients)
     )
+    looks_up = part.layer.operation.looks_up
+    if looks_up:
+        weights, gradients = (
+            number.bytes_of(off_chip.channels) * view.out_rows for number in (storage.weights, storage.gradients)
+        )
 
     again = [0, 0]
     if off_chip.activations:
@@ -208,7 +216,7 @@ def memory_streams(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STO
 
     def of(phase: Phase, rows: int, parameters: int, more: int) -> MemoryStream:
         each_row = off_chip.activations or (part.layer.operation.recurs and phase is not Phase.PG)
-        passes = rows if each_row else 1
+        passes = rows if each_row and not looks_up else 1
         return MemoryStream(phase, rows, passes * parameters + more)
 
     moved = [of(Phase.FP, view.out_rows, weights, activations + again[0])]
@@ -223,7 +231,7 @@ def memory_streams(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STO
 def activation_bytes(part: Slice, storage: Storage = SINGLE_STORAGE) -> int:
     """Return the bytes of a sample's input activations of a slice."""
     _, rows, columns = part.layer.input
-    return storage.activations.bytes_of(len(part.in_channels) * rows * columns + part.kept_values)
+    return storage.activations.bytes_of(part.held_inputs * rows * columns + part.kept_values)
 
 
 def port_bytes(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STORAGE) -> int:

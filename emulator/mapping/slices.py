@@ -83,6 +83,11 @@ class Slice:
         return range(inputs_before(self.layer, self.begin), inputs_before(self.layer, self.end - 1) + size)
 
     @property
+    def held_inputs(self) -> int:
+        """The values of a pixel that Act-RAM holds: its input channels, or one symbol."""
+        return 1 if self.layer.operation.looks_up else len(self.in_channels)
+
+    @property
     def weight_inputs(self) -> range:
         """The second index of its weights: its input channels, counted from the first of a group."""
         return self.in_channels if self.cut is Cut.ICP else range(self.layer.input[0] // self.layer.operation.groups)
@@ -112,6 +117,11 @@ class Slice:
     def eb_macs(self) -> int:
         """Multiply-accumulates of one sample's EB in this slice; 0 if it has none."""
         return self.layer.eb_macs // cut_channels(self.layer) * self.channels if self.layer.has_eb else 0
+
+    @property
+    def pg_macs(self) -> int:
+        """Multiply-accumulates of one sample's PG in this slice; 0 if it has none."""
+        return self.macs if self.layer.has_pg else 0
 
     @functools.cached_property
     def kept_values(self) -> int:

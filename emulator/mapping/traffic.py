@@ -115,7 +115,7 @@ class Stream:
 
     Its values have a format; `begin` is the first of its channels, of which blocks share a scale from channel 0 on.
     With `sums`, channels of a block that began before `begin` are still in that format: the block is rounded where its
-    first channel is.
+    first channel is. Balanced weights are `lines` of equal length, which have their blocks each.
     """
 
     path: DataPath
@@ -126,6 +126,7 @@ class Stream:
     number_format: NumberFormat = FP32
     begin: int = 0
     sums: NumberFormat | None = None
+    lines: int = 1
 
     @property
     def key(self) -> StreamKey:
@@ -140,7 +141,7 @@ class Stream:
     def bytes_from(self, channels: Count, begin: Count) -> Count:
         """Return the bytes of a row of so many channels from `begin` on."""
         if self.sums is None:
-            return self.number_format.row_bytes(channels, self.columns, begin)
+            return self.number_format.row_bytes(channels // self.lines, self.columns * self.lines, begin)
         edge = first_own(begin, self.number_format)
         open_channels = edge - begin - (edge > begin + channels) * (edge - begin - channels)
         whole = self.number_format.row_bytes(channels - open_channels, self.columns, begin + open_channels)
@@ -191,11 +192,13 @@ def streams_between(
     carried = {tensor.number: tensor.shape for tensor in layer.takes}
     begins = dict.fromkeys(carried, 0)
     partial: Shape | None = None
+    if layer.operation.looks_up:
+        carried[layer.reads.number] = 1, *layer.input[1:]
     if left.index == layer.index:
         _, rows, columns = layer.input
         begun = layer.channels if right.cut is Cut.ICP else right.out_channels.start
         partial = begun, *sent_shape(layer, share)[1:]
-        if not layer.reads_again:
+        if not layer.reads_again and not layer.operation.looks_up:
             begins[layer.reads.number] = before = inputs_before(layer, right.begin)
             carried[layer.reads.number] = layer.input[0] - before, rows, columns
     crossing = [

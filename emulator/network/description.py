@@ -84,7 +84,7 @@ class Description(Model):
     any_images: bool = False
     symbols: Positive | None = None
     input: Annotated[tuple[Positive, Positive, Positive], pydantic.BeforeValidator(_as_tuple)]
-    start: Literal["he", "xavier"] = "he"
+    start: Literal["he", "xavier", "normal"] = "he"
     layers: Annotated[tuple[Annotated[Node, _AnyNode()], ...], pydantic.BeforeValidator(_as_tuple)]
 
 

@@ -171,6 +171,11 @@ class Layer:
         """Whether it has PG: weights."""
         return self.operation.has_pg
 
+    @property
+    def pg_macs(self) -> int:
+        """Multiply-accumulates of one sample's PG: as many as FP's, or none."""
+        return self.macs if self.has_pg else 0
+
     def _macs(self, taps: int) -> int:
         _, rows, columns = self.output
         return self.operation.pieces(self.output) * taps * math.prod(self.kernel) * rows * columns
@@ -185,7 +190,7 @@ class Network:
 
     name: str
     input: Shape
-    start: Literal["he", "xavier"]
+    start: Literal["he", "xavier", "normal"]
     layers: tuple[Layer, ...]
     text: str = dataclasses.field(default="", repr=False, compare=False)
     note: str = dataclasses.field(default="", repr=False, compare=False)

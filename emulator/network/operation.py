@@ -144,6 +144,9 @@ class LayerOperation(Operation):
     has_pg: ClassVar[bool] = True
     """Whether it has weights, whose gradients PG computes."""
 
+    looks_up: ClassVar[bool] = False
+    """Whether a row of its inputs is one symbol, by which it looks up a row of weights."""
+
     @property
     def cuts_outputs(self) -> bool:
         """Whether it is always cut by output channels."""

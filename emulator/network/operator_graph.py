@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-from .layer import Layer, Network
+from .layer import Network
 from .shape import Shape
 
 OPERATIONS_PER_MAC = 2
@@ -80,22 +80,19 @@ def operator_graph(network: Network) -> OperatorGraph:
         )
         for layer in network.layers
         for phase in Phase
-        if phase is not Phase.EB or layer.has_eb
+        if {Phase.FP: True, Phase.EB: layer.has_eb, Phase.PG: layer.has_pg}[phase]
     }
     makers = _makers(network)
     edges = []
     for layer in network.layers:
         for maker in sorted(makers[layer.reads.number]):
             fp = operators[maker, Phase.FP]
-            edges += [Edge(fp, operators[layer.index, phase], layer.input) for phase in (Phase.FP, Phase.PG)]
+            takers = (operators.get((layer.index, phase)) for phase in (Phase.FP, Phase.PG))
+            edges += [Edge(fp, taker, layer.input) for taker in takers if taker is not None]
             for phase in (Phase.EB, Phase.PG):
                 if (maker, phase) in operators:
                     edges.append(Edge(operators[layer.index, Phase.EB], operators[maker, phase], layer.input))
     return OperatorGraph(tuple(operators.values()), tuple(edges))
-
-
-def _macs(layer: Layer, phase: Phase) -> int:
-    return layer.eb_macs if phase is Phase.EB else layer.macs
 
 
 def _makers(network: Network) -> dict[int, set[int]]:

@@ -161,7 +161,7 @@ class ChainPlan(Plan):
         """What a processor has to do for each device of all replicas in a micro-batch, in multiply-accumulates."""
         samples, work = self.config.micro_batch, [0] * self.devices
         for stage, slices in enumerate(self.mapping.devices):
-            macs = sum(2 * part.macs + part.eb_macs for part in slices)  # FP and PG, EB
+            macs = sum(part.macs + part.eb_macs + part.pg_macs for part in slices)
             weights = sum(part.channels * channel_bytes(part) for part in slices)
             work[stage % self.devices] += samples * macs + _MACS_OF_A_BYTE * weights
         return work * self.replicas

@@ -13,6 +13,7 @@ Under other schedules that never drain, how late weights are is read off their a
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -48,10 +49,11 @@ def free_run(timing: Timing, batch: int, steps: int, exchange_ps: Sequence[int] 
     for device, clock in enumerate(chain.clocks):
         forward, backward, *sources = (chain.times_ps(times, batch * steps) for times in chain.recorded(device))
         gradient = np.max(sources[: len(clock.slices)], axis=0)
-        ready = np.stack([source[lasts] for source in sources])
+        learn = [part.learns for part in clock.slices] + [True] * (len(sources) - len(clock.slices))
+        ready = np.stack([np.zeros_like(lasts), *(source[lasts] for source in itertools.compress(sources, learn))])
         if exchange_ps:
             ready = np.maximum(ready, _exchanged_ps(ready.max(axis=0).tolist(), exchange_ps[device]))
-        updated = (ready + np.array(clock.updates_ps)[:, None]).max(axis=0)
+        updated = (ready + np.array([0, *itertools.compress(clock.updates_ps, learn)])[:, None]).max(axis=0)
         yield Trace(forward, backward, gradient, updated)
 
 

@@ -26,13 +26,14 @@ from ..number import Storage
 class PartNeeds(NamedTuple):
     """A slice's needs; bytes of features are those of a sample, `buffer_bytes` feed the engines and stay on chip.
 
-    `macs` are those of FP, and of PG; EB has `eb_macs`, 0 if there is none. A parameter takes `copies` arrays: itself,
-    its gradient, and what an optimiser keeps beside them.
+    `macs` are those of FP; EB has `eb_macs` and PG `pg_macs`, 0 if there is none. A parameter takes `copies` arrays:
+    itself, its gradient, and what an optimiser keeps beside them.
     """
 
     part: Slice
     macs: int
     eb_macs: int
+    pg_macs: int
     parameter_bytes: int
     feature_bytes: int
     buffer_bytes: int
@@ -43,7 +44,9 @@ class PartNeeds(NamedTuple):
         """Return the needs of a slice, with values of a format."""
         storage = Storage.all_in(number)
         memory, features = slice_memory(part, 0, storage=storage), activation_bytes(part, storage)
-        return cls(part, part.macs, part.eb_macs, memory.lpram.bytes, features, memory.working.bytes, copies)
+        return cls(
+            part, part.macs, part.eb_macs, part.pg_macs, memory.lpram.bytes, features, memory.working.bytes, copies
+        )
 
 
 def boundary_bytes(network: Network, after_layer: int, number: NumberFormat = FP32) -> int:

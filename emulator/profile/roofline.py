@@ -166,13 +166,14 @@ def stage_of_needs(
 
 
 def _layer_data(needs: PartNeeds, board: Board, samples: int, kept_samples: int, weight_copies: int) -> LayerData:
-    work_ps, eb_ps = (-(-samples * macs * board.period_ps // board.multipliers) for macs in (needs.macs, needs.eb_macs))
+    all_macs = needs.macs, needs.eb_macs, needs.pg_macs
+    work_ps, eb_ps, pg_ps = (-(-samples * macs * board.period_ps // board.multipliers) for macs in all_macs)
     layer, parameters, features = needs.part.layer, needs.parameter_bytes, needs.feature_bytes
     # A step of all samples needs the one before: activations stand between the two, and each goes through the weights.
     steps = layer.output[1] if layer.operation.recurs else 0
     steps_ps = steps * board.activation_ps
     return LayerData(
-        Phases(work_ps + steps_ps, eb_ps + steps_ps, work_ps),
+        Phases(work_ps + steps_ps, eb_ps + steps_ps, pg_ps),
         DataBytes(weight_copies * parameters, (needs.copies - 1) * parameters, kept_samples * features),
         DataBytes(max(1, steps) * parameters, parameters, samples * features),
     )

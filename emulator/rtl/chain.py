@@ -26,7 +26,7 @@ from .ports import ERRORS, IMAGES, OUTPUTS
 
 @dataclasses.dataclass(frozen=True)
 class MiniBatch:
-    """Images (samples, rows, columns, channels) and labels; smoothing of the labels."""
+    """Images (samples, rows, columns, channels) in the format of activations, and labels; smoothing of the labels."""
 
     images: NDArray[np.float32]
     labels: NDArray[np.int64]
@@ -49,6 +49,7 @@ class RtlChain:
             plan.timing.clock(design.number).links for design in designs
         ]
         self._to_end: list[Row] = []
+        self._loss_scale = np.float32(plan.config.precision.loss_scale)
         self._updated_ps = [0] * len(models)
         self._left = len(models)
         self._enter(plan, designs)
@@ -128,4 +129,4 @@ class RtlChain:
         self._to_end.append(row)
         _, errors, _ = loss.softmax_cross_entropy(row.reshape(1, -1), label, self._batch.smoothing)
         [path] = [path for path, port in enumerate(model.inputs) if port.name == ERRORS]
-        model.put(path, model.cycle + 1, errors)
+        model.put(path, model.cycle + 1, errors * self._loss_scale)

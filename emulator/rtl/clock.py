@@ -7,6 +7,7 @@ It differs from `timing/slice_clock.py` in what a board has and the model leaves
 - The SFU, joins of two streams and maps that are made at once take cycles.
 - FP under ICP starts a row when the partial sums from the slice before are there, and EB under OCP likewise: each sum
   takes its products one by one, starting from those (docs/numerics.md). The model adds them to a row that is done.
+- Where maps are rounded in blocks, rows take cycles, and so do weights after their update.
 - An update starts when EB, too, has done the mini-batch, since EB reads the same weights.
 """
 
@@ -23,6 +24,7 @@ from ..plan import ChainPlan
 from ..schedule import MicroBatch
 from ..timing import DeviceClock, SliceClock
 from .design import DeviceDesign, EngineDesign, Room, SliceDesign
+from .formats import row_latency
 
 ACCEPT = 1
 """Cycles from a row's arrival to its place in Act-RAM, or in another memory of rows."""
@@ -46,7 +48,11 @@ class RtlSliceClock(SliceClock):
         self._rows = design.layer.rows
         self._joins = self._resource(f"path 2 of {name}", 1), self._resource(f"path 4 of {name}", 1)
         self._unflatten = self._resource(f"map of {name}", 1)
-        self._loss_ps = device.period_ps if device.is_end and design is device.slices[-1] else 0
+        precision, is_end = device.precision, device.is_end and design is device.slices[-1]
+        self._round_ps = 0 if is_end else row_latency(precision.activations) * device.period_ps
+        self._round_dx_ps = row_latency(precision.errors) * device.period_ps if design.part.is_first else 0
+        self._round_dy_ps = row_latency(precision.errors) * device.period_ps if is_end else 0
+        self._loss_ps = device.period_ps if is_end else 0
         bias = design.bias
         self._add = None if bias is None else self._resource(f"bias of {name}", bias.add_cycles, design.latency)
         self._sum = None if bias is None else self._engine(f"bias gradient of {name}", bias.sums)
@@ -115,6 +121,8 @@ class RtlSliceClock(SliceClock):
                 assert step.rows is not None
                 at = at[:, step.rows.forward] + self._period_ps
             times[step.makes.number] = at
+        if self._round_ps:
+            times[self._design.layer.hands_on[0].number] = at + self._round_ps
 
     def deactivate(self, times: dict[int, Times]) -> None:
         """Replace the error times of the SFU's results by those of its inputs."""
@@ -126,7 +134,7 @@ class RtlSliceClock(SliceClock):
                 came, at = at, spread.serve(self._accepted(at)[:, step.rows.backward])
                 last = np.searchsorted(step.rows.backward, np.arange(came.shape[1]), side="right") - 1
                 self._waits(came, at[:, last] - self._period_ps)
-        times[self.outputs] = at
+        times[self.outputs] = at + self._round_dy_ps
 
     def error(self, dy: Times, partial: Times | None, not_before_ps: int) -> Times:
         """Return when rows of input errors are on their bus, given when `dy` and `partial` are."""
@@ -146,12 +154,11 @@ class RtlSliceClock(SliceClock):
         if flat:
             rows = self._unflatten.serve(done[:, self._rows.eb_leaves])
             self._waits(done, rows[:, -1:])
-        if partial is None:
-            return rows
-        if not icp:
+        if partial is not None and icp:
+            rows = self._joined(self._joins[1], rows, partial)
+        elif partial is not None:
             self._waits(partial[:, -1:] if flat else partial, started)
-            return rows
-        return self._joined(self._joins[1], rows, partial)
+        return rows + self._round_dx_ps
 
     def kept_errors(self, dy: Times) -> Times:
         """Return when rows of errors are there for PG."""
@@ -170,7 +177,8 @@ class RtlSliceClock(SliceClock):
         """Return when the parameters are updated: of weights and of the bias."""
         started_ps = self._accepted(np.array(max(int(self.pg_end_ps[-1]), self._eb_end_ps, self._bias_end_ps)))
         bias = 0 if self._design.bias is None else self._design.bias.update_cycles
-        cycles = max(self._design.update_cycles, bias) + UPDATE_TAIL + 5 * self._design.latency
+        weights = self._design.update_cycles + self._design.rounding_cycles
+        cycles = max(weights, bias) + UPDATE_TAIL + 5 * self._design.latency
         return int(started_ps) + cycles * self._period_ps
 
 

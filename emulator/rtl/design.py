@@ -18,7 +18,9 @@ from ..network import Layer, SfuStep
 from ..network.operations.activations import Relu
 from ..network.operations.conv import Conv, Fc
 from ..network.operations.pool import MaxPool
+from ..number import SINGLE, Precision
 from ..plan import ChainPlan
+from .formats import ROUNDING_TAIL, check_formats
 from .identifiers import identifier
 
 KINDS = "conv (without groups), fc, relu, max-pool (windows that do not overlap), softmax"
@@ -33,6 +35,7 @@ def check(plan: ChainPlan) -> None:
     """
     config, timing = plan.config, plan.timing
     plan.needs_rows("RTL")
+    check_formats(config.precision)
     for layer in plan.network.layers:
         _check_layer(layer)
     if any(steps_before_sending(layer, plan.cluster.link.share) for layer in plan.network.layers):
@@ -140,7 +143,7 @@ class BiasDesign:
 
 @dataclasses.dataclass(frozen=True)
 class SliceDesign:
-    """A slice's modules."""
+    """A slice's modules; `weight_blocks` are those in which its weights are rounded after an update."""
 
     part: Slice
     fp: EngineDesign
@@ -150,6 +153,7 @@ class SliceDesign:
     update_cycles: int
     latency: int
     bias: BiasDesign | None
+    weight_blocks: int = 0
 
     @property
     def layer(self) -> Layer:
@@ -197,9 +201,18 @@ class SliceDesign:
         return self.layer.sfu if self.part.is_last else ()
 
     @property
+    def rounding_cycles(self) -> int:
+        """Cycles in which its weights are rounded in blocks after an update; other formats take none."""
+        return self.weight_blocks + ROUNDING_TAIL if self.weight_blocks else 0
+
+    @property
     def words(self) -> int:
         """Weights."""
         return len(self.part.out_channels) * len(self.part.in_channels) * math.prod(self.layer.kernel)
+
+
+_DEEPEST = 1024
+"""More cycles than any pipeline is deep."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,6 +224,12 @@ class DeviceDesign:
     period_ps: int
     is_start: bool
     is_end: bool
+    precision: Precision
+
+    @property
+    def reset_cycles(self) -> int:
+        """Cycles of reset after its parameters are written: pipelines drain, and all blocks of weights are rounded."""
+        return _DEEPEST + 2 * max(part.rounding_cycles for part in self.slices)
 
     @property
     def module(self) -> str:
@@ -230,18 +249,21 @@ def designs_of(plan: ChainPlan, latency: int = 0) -> tuple[DeviceDesign, ...]:
         DeviceDesign(
             device,
             tuple(
-                slice_design(part, engines, latency, plan.cluster.board(device).period_ps)
+                slice_design(part, engines, latency, plan.cluster.board(device).period_ps, plan.config.precision)
                 for part, engines in zip(slices, plan.timing.engines[device], strict=True)
             ),
             plan.cluster.board(device).period_ps,
             device == 0,
             device == last,
+            plan.config.precision,
         )
         for device, slices in enumerate(plan.mapping.devices)
     )
 
 
-def slice_design(part: Slice, engines: SliceEngines, latency: int, period_ps: int) -> SliceDesign:
+def slice_design(
+    part: Slice, engines: SliceEngines, latency: int, period_ps: int, precision: Precision = SINGLE
+) -> SliceDesign:
     """Return a slice's modules, on the plan's engines.
 
     Raises:
@@ -271,7 +293,10 @@ def slice_design(part: Slice, engines: SliceEngines, latency: int, period_ps: in
     words = inputs * outputs * view.tile
     lanes = min(UPDATE_LANES, words // outputs)
     bias = bias_design(layer, fp.row_cycles, pg.row_cycles, latency) if part.is_last and layer.bias else None
-    return SliceDesign(part, fp, eb, pg, lanes, -(-words // lanes), latency, bias)
+    size = precision.weights.block
+    along, others = (outputs, words // outputs) if part.cut is Cut.ICP else (words // outputs, outputs)
+    blocks = -(-along // size) * others if size else 0
+    return SliceDesign(part, fp, eb, pg, lanes, -(-words // lanes), latency, bias, blocks)
 
 
 def bias_design(layer: Layer, fp_cycles: int, pg_cycles: int, latency: int) -> BiasDesign:

@@ -16,17 +16,15 @@ from .ports import Port, engines_of, inputs_of, outputs_of, units_of
 Row = NDArray[np.float32]
 """One row of a stream, column by column, channels last."""
 
-RESET_CYCLES = 1024
-"""More than any pipeline is deep."""
-
 NO_WAVES = -1
 
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 
 
-def update_numbers(samples: int, rate: float, momentum: float, decay: float) -> list[int]:
+def update_numbers(samples: int, rate: float, momentum: float, decay: float, loss_scale: int = 1) -> list[int]:
     """Return the size of a mini-batch, and the bits of the numbers of its update, in single precision."""
-    return [samples, *np.array((1 / samples, rate, momentum, decay), np.float32).view(np.uint32).tolist()]
+    share = 1 / (samples * loss_scale)
+    return [samples, *np.array((share, rate, momentum, decay), np.float32).view(np.uint32).tolist()]
 
 
 class DeviceModel:
@@ -50,20 +48,20 @@ class DeviceModel:
         return bool(self._library.device_done(self._device))
 
     def write(self, place: int, name: str, values: NDArray[np.float32]) -> None:
-        """Write the weights or the bias of a slice, in reset."""
+        """Write the weights, their master copy or the bias of a slice, in reset."""
         unit = self._units.index((place, name))
         for address, word in enumerate(np.ascontiguousarray(values, np.float32).reshape(-1).view(np.uint32).tolist()):
             self._library.device_write(self._device, unit, address, word)
 
     def read(self, place: int, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
-        """Return the weights or the bias of a slice."""
+        """Return the weights, their master copy or the bias of a slice."""
         unit = self._units.index((place, name))
         words = [self._library.device_read(self._device, unit, address) for address in range(int(np.prod(shape)))]
         return np.array(words, np.uint32).view(np.float32).reshape(shape)
 
     def start(self, waves: int = NO_WAVES) -> None:
         """End the reset; write waves to a descriptor, if the model was built for that, up to `end_waves`."""
-        self._library.device_start(self._device, RESET_CYCLES, waves, self.design.period_ps)
+        self._library.device_start(self._device, self.design.reset_cycles, waves, self.design.period_ps)
 
     def end_waves(self) -> int:
         """Write what is left of the waves; return the number of the error that kept some from being written, or 0."""

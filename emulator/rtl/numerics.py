@@ -63,8 +63,8 @@ def check_device(plan: ChainPlan) -> None:
         )
     if not config.precision.is_single:
         raise InputError(
-            f"`precision` = {str(config.precision)!r}: RTL computes in single precision; should be 'fp32' with"
-            " `rtl_device`"
+            f"`precision` = {str(config.precision)!r}: a device that is RTL computes in single precision;"
+            " should be 'fp32' with `rtl_device`"
         )
     designs_of(plan)
     needs_compiler(find_tools())

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from ..mapping import DataPath, StreamKey
 from ..network import SfuStep, Tensor
 from ..network.operations.pool import MaxPool
+from ..number import Precision
 from .design import BiasDesign, DeviceDesign, Room, SliceDesign
+from .formats import factors
 
 IMAGES, OUTPUTS, ERRORS = "images", "outputs", "errors"
 """Ports to the host: what enters the chain, its outputs, and their errors."""
@@ -94,20 +96,30 @@ def engines_of(device: DeviceDesign) -> tuple[tuple[str, int], ...]:
 
 
 def units_of(device: DeviceDesign) -> tuple[tuple[int, str], ...]:
-    """Return (place of the slice, "weight" or "bias") of each unit that the host reads and writes."""
+    """Return (place of the slice, "weight", "master" or "bias") of each unit that the host reads and writes.
+
+    Where there is a master copy of weights, it is written, and they follow.
+    """
     return tuple(
         (place, name)
         for place, slice_design in enumerate(device.slices)
-        for name in ("weight", "bias")
-        if name == "weight" or slice_design.bias is not None
+        for name, is_there in (
+            ("weight", True),
+            ("master", device.precision.has_copies),
+            ("bias", slice_design.bias is not None),
+        )
+        if is_there
     )
 
+
+FORMATS = "ACTIVATIONS", "WEIGHTS", "ERRORS"
+"""Constants of a top module that is not in fp32 alone."""
 
 Pair = tuple[int, int]
 _AXES = "ROWS", "COLUMNS"
 
 
-def slice_parameters(design: SliceDesign, room: Room) -> Mapping[str, int]:
+def slice_parameters(design: SliceDesign, room: Room, precision: Precision) -> Mapping[str, int | str]:
     """Return the parameters of a `slice`."""
     part, layer = design.part, design.layer
     kernel, stride, pad = ((1, 1), (1, 1), (0, 0)) if design.is_flat else layer.window
@@ -137,6 +149,19 @@ def slice_parameters(design: SliceDesign, room: Room) -> Mapping[str, int]:
         "LATENCY": design.latency,
         "SLOTS": room.samples,
         "DEPTH": room.rows,
+        **(_format_parameters(design, precision) if not precision.is_single else {}),
+    }
+
+
+def _format_parameters(design: SliceDesign, precision: Precision) -> Mapping[str, int | str]:
+    x, w, dy = precision.activations, precision.weights, precision.errors
+    engines = {"FP": factors(x, w), "EB": factors(dy, w), "PG": factors(x, dy)}
+    return {
+        **dict(zip(("ACTIVATIONS", "WEIGHT", "ERRORS"), FORMATS, strict=True)),
+        "MASTER": int(precision.has_copies),
+        **{f"{engine}_SIGNIFICAND": bits for engine, (bits, _) in engines.items()},
+        **{f"{engine}_SUBNORMAL": subnormal for engine, (_, subnormal) in engines.items()},
+        "FIRST": design.part.in_channels.start,
     }
 
 

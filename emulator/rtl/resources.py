@@ -26,10 +26,12 @@ _BRAM_BANKS: Mapping[str, int] = {"RAMB18E1": 1, "RAMB36E1": 2}
 """Banks of 18 kbit."""
 
 TILES, SUMS, MEMORIES, UPDATE, SFU, CONTROL = "tiles", "sums", "memories", "update", "SFU", "control"
+ROUNDING = "rounding"
 PARTS: Mapping[str, str] = {
     **dict.fromkeys(("tile",), TILES),
     **dict.fromkeys(("engine", "gradient_sums"), SUMS),
-    **dict.fromkeys(("row_ram", "lpram", "row_fifo", "row_join"), MEMORIES),
+    **dict.fromkeys(("row_ram", "lpram", "row_fifo", "row_join", "pack_row", "with_scales"), MEMORIES),
+    **dict.fromkeys(("round_rows", "on_grid", "weight_blocks"), ROUNDING),
     **dict.fromkeys(("update",), UPDATE),
     **dict.fromkeys(("bias", "relu", "max_pool"), SFU),
 }
@@ -65,9 +67,7 @@ def device_resources(yosys: str, rtl: Rtl, device: int, top: pathlib.Path, scrat
     Raises:
         InputError: Yosys rejects it.
     """
-    # Packages come before what uses them.
-    modules = sorted(sources(), key=lambda module: module.stem != "fp32")
-    cells = synthesise(yosys, top.stem, [*modules, top], {}, scratch)
+    cells = synthesise(yosys, top.stem, [*sources(), top], {}, scratch)
     parts = {part: resources_of(cells_of_part) for part, cells_of_part in cells_by_part(cells, f"\\{top.stem}").items()}
     return DeviceResources(device, parts, *planned_resources(rtl.plan.layout().devices[device]))
 

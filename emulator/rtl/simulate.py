@@ -31,7 +31,7 @@ from .model import DeviceModel, update_numbers
 from .verilator import Tools, build, runtime, sources
 
 Weights = Mapping[str, Mapping[str, NDArray[np.float32]]]
-"""Weights (oc, ic, kh, kw) and bias (oc,) of each layer, by its name."""
+"""Weights (oc, ic, kh, kw), their master copy if there is one, and bias (oc,) of each layer, by its name."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +137,9 @@ def simulate_rtl(
         RuntimeError: a device has no room for a row, or the chain is stuck.
     """
     plan, config = rtl.plan, rtl.plan.config
-    numbers = update_numbers(config.batch, config.learning_rate, config.momentum, config.weight_decay)
+    numbers = update_numbers(
+        config.batch, config.learning_rate, config.momentum, config.weight_decay, config.precision.loss_scale
+    )
     models = [DeviceModel(library, design, numbers) for library, design in zip(libraries, rtl.devices, strict=True)]
     try:
         for model in models:
@@ -198,9 +200,8 @@ def _own(model: DeviceModel, weights: Weights) -> dict[tuple[int, str], NDArray[
     parameters = {}
     for place, design in enumerate(model.design.slices):
         ins, outs, arrays = design.part.in_channels, design.part.out_channels, weights[design.layer.name]
-        parameters[place, "weight"] = np.ascontiguousarray(
-            arrays["weight"][outs.start : outs.stop, ins.start : ins.stop]
-        )
+        for name in filter(arrays.__contains__, ("weight", "master")):
+            parameters[place, name] = np.ascontiguousarray(arrays[name][outs.start : outs.stop, ins.start : ins.stop])
         if design.bias is not None:
             parameters[place, "bias"] = arrays["bias"]
     return parameters
@@ -208,7 +209,8 @@ def _own(model: DeviceModel, weights: Weights) -> dict[tuple[int, str], NDArray[
 
 def _write(model: DeviceModel, weights: Weights) -> None:
     for (place, name), values in _own(model, weights).items():
-        model.write(place, name, values)
+        if name != "weight" or not model.design.precision.has_copies:  # which follow their master copy
+            model.write(place, name, values)
 
 
 def _pairs(model: DeviceModel, weights: Weights) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:

@@ -10,8 +10,19 @@ from collections.abc import Iterable, Mapping
 
 from ..network.operations.pool import MaxPool
 from .design import DeviceDesign, Room, SliceDesign
+from .formats import literal, row_latency
 from .identifiers import comment
-from .ports import Port, bias_parameters, engines_of, inputs_of, outputs_of, slice_parameters, step_parameters, units_of
+from .ports import (
+    FORMATS,
+    Port,
+    bias_parameters,
+    engines_of,
+    inputs_of,
+    outputs_of,
+    slice_parameters,
+    step_parameters,
+    units_of,
+)
 
 SETTINGS = "share", "rate", "momentum", "decay"
 """Numbers of the update, which a device takes in reset."""
@@ -47,6 +58,7 @@ class _Top:
 
     def __init__(self, device: DeviceDesign, rooms: tuple[Room, ...], title: str) -> None:
         self._device, self._rooms, self._title = device, rooms, title
+        self._precision = device.precision
         self._body: list[str] = []
         self._overruns: list[str] = []
         self._inputs = {port.name: _Bus(f"in_{port.name}", port.words) for port in inputs_of(device)}
@@ -83,6 +95,7 @@ class _Top:
             f"    logic [{units - 1}:0] updated;",
             f"    logic [{units * 32 - 1}:0] reads;",
             f"    logic [{len(self._overruns) - 1}:0] overruns;",
+            *self._formats(),
         ]
         return "\n".join([self._head(bits), *declared, "", *self._body, "", "endmodule", ""])
 
@@ -120,6 +133,34 @@ class _Top:
             f"// Written by `emuchain rtl`; the modules beside it are the same for every device.\n"
             f"module {self._device.module} (\n{listed}\n);\n"
         )
+
+    def _formats(self) -> list[str]:
+        """Return the constants of the number formats, where they are not fp32 alone."""
+        precision = self._precision
+        if precision.is_single:
+            return []
+        weights = "weights" if precision.has_copies else "master"
+        kinds = zip(FORMATS, ("activations", weights, "errors"), strict=True)
+        return [
+            f"    localparam formats::format_t {name} = {literal(precision.format(kind), precision.rounding_of(kind))};"
+            for name, kind in kinds
+        ]
+
+    def _rounded(self, name: str, kind: str, channels: int, columns: int, to: _Bus) -> _Bus:
+        """Return the bus of rows of a whole map that are rounded as their kind on their way to another bus."""
+        number = self._precision.format(kind.lower())
+        if number.grid is None:
+            return to
+        raw = self._bus(name, channels * columns)
+        parameters: dict[str, int | str] = {
+            "FORMAT": kind,
+            "COLUMNS": columns,
+            "CHANNELS": channels,
+            "LATENCY": row_latency(number),
+        }
+        ports = {**_same("clk", "reset"), **_both("in", raw), **_both("out", to)}
+        self._body.append(instance("round_rows", f"{name}_rounded", parameters, ports) + "\n")
+        return raw
 
     def _take_in(self, port: Port) -> None:
         bus = self._inputs[port.name]
@@ -169,15 +210,16 @@ class _Top:
         dy = self._bus(f"{name}_dy", design.sent * columns) if behind is not None else self._inputs["path3_in"]
         passed_words = (design.passed if design.passed else 1) * design.layer.input[2]
         partial_words = (design.sent if design.is_icp else design.before or 1) * columns
-        unit = self._units.index((place, "weight"))
         self._body += [
             f"    logic [{passed_words * 32 - 1}:0] {name}_passed;",
             f"    logic [{partial_words * 32 - 1}:0] {name}_dy_passed;",
             f"    logic {name}_update;",
-            f"    logic [31:0] {name}_others;",
+            f"    logic [31:0] {name}_others, {name}_master;",
         ]
         before = self._inputs.get("path2_in") if not design.part.is_first else None
         beyond = self._inputs.get("path4_in") if behind is None else None
+        if design.part.is_first and design.eb is not None:
+            dx = self._rounded(f"{name}_sums", "ERRORS", design.arriving, design.layer.input[2], dx)
         ports = {
             **_same("clk", "reset", "limit"),
             "batch": "of_samples",
@@ -192,11 +234,21 @@ class _Top:
             "others": f"{name}_others",
             "update_start": f"{name}_update",
             **{name: f"of_{name}" for name in SETTINGS},
-            **self._host(unit),
+            **self._host_of_weights(place),
+            "host_master": f"{name}_master",
             **{f"{phase}_done": f"rows_done[{3 * place + bit}]" for bit, phase in enumerate(("fp", "eb", "pg"))},
             "overrun": self._overrun(),
         }
-        self._body.append(instance("slice", name, slice_parameters(design, self._rooms[place]), ports) + "\n")
+        parameters = slice_parameters(design, self._rooms[place], self._precision)
+        self._body.append(instance("slice", name, parameters, ports) + "\n")
+        if self._precision.has_copies:
+            unit = self._units.index((place, "master"))
+            self._body += [
+                f"    assign reads[{unit * 32}+:32] = {name}_master;",
+                f"    assign updated[{unit}] = updated[{self._units.index((place, 'weight'))}];",
+            ]
+        else:
+            self._body.append(f"    wire unused_{name}_master = &{name}_master;")
         if not design.part.is_first:
             self._send("path3_out", dy.valid, f"{name}_dy_passed")
         else:
@@ -238,6 +290,10 @@ class _Top:
         else:
             self._body.append(f"    assign {name}_others = limit;\n    wire unused_{name}_update = {name}_update;")
         errors = dy  # of what the next step takes
+        is_end = self._device.is_end and place == len(self._device.slices) - 1
+        if is_end:  # all others come from EB, rounded; what the SFU lets pass of them stays as it is
+            channels, _, columns = design.layer.output
+            errors = self._rounded(f"{name}_errors", "ERRORS", channels, columns, dy)
         for number, step in enumerate(design.steps):
             kind = "max_pool" if isinstance(step.operation, MaxPool) else "relu"
             title = f"{name}_{kind.replace('-', '_')}{number}"
@@ -254,8 +310,21 @@ class _Top:
             self._body.append(instance(kind, f"{title}_unit", step_parameters(step, room), ports) + "\n")
             y, errors = made, after
         if not design.steps:
-            self._body.append(f"    assign {dy.valid} = {behind.valid};\n    assign {dy.row} = {behind.row};\n")
-        return y
+            self._body.append(f"    assign {errors.valid} = {behind.valid};\n    assign {errors.row} = {behind.row};\n")
+        if is_end or self._precision.activations.grid is None:  # softmax takes what the SFU made
+            return y
+        channels, _, columns = design.layer.hands_on[0].shape
+        result = self._bus(f"{name}_result", y.words)
+        raw = self._rounded(f"{name}_whole", "ACTIVATIONS", channels, columns, result)
+        self._body.append(f"    assign {raw.valid} = {y.valid};\n    assign {raw.row} = {y.row};\n")
+        return result
+
+    def _host_of_weights(self, place: int) -> Mapping[str, str]:
+        """Return the host's ports of a slice: what it writes goes to the master copy, where there is one."""
+        ports = self._host(self._units.index((place, "weight")))
+        if not self._precision.has_copies:
+            return ports
+        return {**ports, "host_write": f"host_write && host_unit == {self._units.index((place, 'master'))}"}
 
     def _host(self, unit: int) -> Mapping[str, str]:
         several = len(self._units) > 1
@@ -267,7 +336,7 @@ class _Top:
         }
 
 
-def instance(module: str, name: str, parameters: Mapping[str, int], ports: Mapping[str, str]) -> str:
+def instance(module: str, name: str, parameters: Mapping[str, int | str], ports: Mapping[str, str]) -> str:
     """Return an instance of a module."""
     given = ",\n".join(f"        .{key}({value})" for key, value in parameters.items())
     wired = ",\n".join(

@@ -26,6 +26,7 @@ _HERE = pathlib.Path(__file__).parent
 SOURCES = _HERE / "sv"
 """The folder of the hand-written modules."""
 
+_PACKAGES = "fp32", "formats"
 _RUNTIME = ("verilated.cpp", "verilated_threads.cpp", "verilated_vcd_c.cpp")
 _COMMON = ("-std=c++17", "-fPIC", "-w", "-DVL_THREADED", "-DVM_COVERAGE=0", "-DVM_SC=0", "-DVM_TIMING=0")
 _SHOWN = 300
@@ -77,13 +78,13 @@ def find_tools() -> Tools:
 
 
 def sources() -> list[pathlib.Path]:
-    """Return the hand-written modules."""
-    return sorted(SOURCES.glob("*.sv"))
+    """Return the hand-written modules; packages come before what uses them."""
+    return sorted(SOURCES.glob("*.sv"), key=lambda path: ([*_PACKAGES, path.stem].index(path.stem), path.stem))
 
 
 def lint(tools: Tools, top: pathlib.Path, modules: Sequence[pathlib.Path]) -> str:
     """Return what `verilator --lint-only -Wall` says of a top module; "" if nothing."""
-    done = tools.run(["--lint-only", "-Wall", "--top-module", top.stem, *_absolute([top, *modules])])
+    done = tools.run(["--lint-only", "-Wall", "--top-module", top.stem, *_absolute([*modules, top])])
     return done.stderr.strip()
 
 
@@ -115,7 +116,7 @@ def build(
     options += ["--expand-limit", "1"]
     options += ["--prefix", prefix, "--top-module", top.stem, "-Mdir", str(folder)]
     options += ["--trace"] if waves else []
-    done = tools.run([*options, *_absolute([top, *modules])])
+    done = tools.run([*options, *_absolute([*modules, top])])
     if done.returncode:
         raise InputError(f"Verilator rejects {top}: {_short(done.stderr)}")
     (folder / "ports.inc").write_text(ports, encoding="utf-8")

@@ -16,6 +16,7 @@ from ...kernels import Arena
 from ...launch import Ranks, SingleProcess
 from ..data import Dataset
 from ..device import (
+    MASTER,
     Bpram,
     DeviceNumerics,
     Epoch,
@@ -52,7 +53,7 @@ class _MakeNumerics:
     def __call__(self, streams: DeviceStreams, blocks: Sequence[BalancedParameters], arena: Arena) -> DeviceNumerics:
         start, seed = self.segment.plan.network.start, self.segment.plan.config.seed
         precision = self.segment.plan.config.precision
-        formats = None if precision.is_single else MapFormats(precision, seed)
+        formats = None if precision.is_single else MapFormats(precision, seed, arena)
         slices = [
             numerics_of(part, start, seed, arena, formats, kept_channels(part, streams.device, blocks))
             for part in streams.slices
@@ -201,16 +202,27 @@ def trained_mini_batch(plan: ChainPlan, data: Dataset) -> Reference:
     from ..rtl import MiniBatch, Reference  # which few runs need
 
     trainer = ChainTrainer.of(plan, data, SingleProcess())
-    before = _copied(trainer.weights())
+    before = _all_weights(trainer)
     for leg in trainer.legs:
         trainer.train(0, leg)
     order = epoch_order(plan.config.seed, 0, data.n_train)
-    source = ImageSource(data.train_images, data.normalisation(), Arena(), plan.network.entry)
+    arena = Arena()
+    source = ImageSource(data.train_images, data.normalisation(), arena, plan.network.entry)
     source.order, source.epoch = order, 0
-    images = source.images(MicroBatch(0, 0, 0, data.n_train).whole).copy()
-    batch = MiniBatch(images, data.train_labels[order], plan.config.label_smoothing)
-    return Reference(batch, before, _copied(trainer.weights()))
+    images = source.images(MicroBatch(0, 0, 0, data.n_train).whole)
+    formats = MapFormats(plan.config.precision, plan.config.seed, arena)
+    images = formats.rounded("activations", images, plan.network.layers[0].reads.number)
+    batch = MiniBatch(images.copy(), data.train_labels[order], plan.config.label_smoothing)
+    return Reference(batch, before, _all_weights(trainer))
 
 
-def _copied(weights: Weights) -> Weights:
-    return {layer: {name: array.copy() for name, array in arrays.items()} for layer, arrays in weights.items()}
+def _all_weights(trainer: ChainTrainer) -> Weights:
+    """Return copies of all layers' weights, with the master copy of those that have one."""
+    weights = {
+        layer: {name: array.copy() for name, array in arrays.items()} for layer, arrays in trainer.weights().items()
+    }
+    if trainer.plan.config.precision.has_copies:
+        for layer in trainer.plan.network.layers:
+            state = gathered_state(trainer.ranks, layer, trainer.learnt()[0])
+            weights[layer.name][MASTER] = state["weight"][MASTER].copy()
+    return weights

@@ -54,7 +54,7 @@ class SliceClock:
         self.fp_start_ps: Times = np.zeros(0, np.int64)
         self.eb_start_ps: Times = np.zeros(0, np.int64)
         self.pg_end_ps: Times = np.zeros(0, np.int64)
-        self._learns = part.layer.has_pg or (part.is_last and part.layer.parameters > 0)
+        self.learns = part.layer.has_pg or (part.is_last and part.layer.parameters > 0)
         self._gradients_ps = 0
         self._rows = part.layer.rows
         self._recurs = part.layer.operation.recurs
@@ -66,7 +66,7 @@ class SliceClock:
             (tuple(tensor.number for tensor in step.reads), step.makes.number, step.rows)
             for step in part.layer.sfu[len(before_sending) :]
         ]
-        self.update_ps = (board.update_ps(len(part.out_channels)) if self._learns else 0) + states_ps
+        self.update_ps = (board.update_ps(len(part.out_channels)) if self.learns else 0) + states_ps
 
     def engines(self) -> Iterator[tuple[Phase, FifoResource]]:
         """Yield the slice's engines with their phases."""
@@ -126,16 +126,19 @@ class SliceClock:
         return left if partial is None else np.maximum(left, partial)
 
     def kept_errors(self, dy: Times) -> Times:
-        """Return when rows of errors are there for PG, after EB: output errors `dy`, or steps of a recurrent layer."""
-        return self._kept_errors if self._recurs else dy
+        """Return when rows of errors are there for PG, after EB: output errors `dy`, or steps of a recurrent layer.
+
+        Where there is no PG, they are EB's own rows.
+        """
+        return self._kept_errors if self._recurs or self.pg is None else dy
 
     def gradient(self, dy: Times) -> None:
         """Serve each row of errors on PG; its activations have been in Act-RAM since FP.
 
-        What an SFU learns takes no time: its gradients are there with the last row of errors.
+        Without PG, a sample ends with EB; what the SFU learns then takes no time.
         """
         self.pg_end_ps = dy[:, -1] if self.pg is None else self._serve(Phase.PG, self.pg, dy)[0][:, -1]
-        if self._learns:
+        if self.learns:
             self._gradients_ps = int(self.pg_end_ps[-1])
 
     @property

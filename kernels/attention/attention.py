@@ -15,7 +15,7 @@ from .shapes import Maps, Shape, layout, table_size
 Lengths = NDArray[np.integer[Any]]
 Rows = tuple[int, int]
 
-_blocks = Kernels("attention.blocks")
+_heads = Kernels("attention.heads")
 
 _EVERY: NDArray[np.int64] = np.empty(0, np.int64)  # instead of lengths: all rows are keys
 
@@ -71,7 +71,7 @@ class Attention:
         """
         shape = self._shape(x, rows)
         maps = _maps(x, self._inputs(x), "x"), _maps(y, (*x.shape[:2], self.channels), "y")
-        self._run(_blocks.forward, shape, maps, statistics, lengths, kept)
+        self._run(_heads.forward, shape, maps, statistics, lengths, kept)
 
     def backward(
         self,
@@ -100,7 +100,7 @@ class Attention:
             _maps(dy, outputs, "dy"),
             _maps(dx, self._inputs(x), "dx"),
         )
-        self._run(_blocks.backward, shape, maps, statistics, lengths, kept)
+        self._run(_heads.backward, shape, maps, statistics, lengths, kept)
 
     def statistics_shape(self, samples: int, rows: int) -> tuple[int, int, int, int]:
         """Return the shape of the statistics of so many samples and rows."""

@@ -17,7 +17,7 @@ from ..conv.geometry import Contraction
 from ..conv.layout import SIDE, transpose_block
 from ..conv.microkernel import MOST_VECTORS, contract, vectors_of
 from ..jit import FLOAT_BYTES, compiled
-from ..llvm import INDEX_BYTES, WIDTH, clear, copy, copy_rows
+from ..llvm import INDEX_BYTES, LINE_BYTES, WIDTH, clear, copy, copy_rows, prefetch_line
 from .shapes import BLOCK
 
 PANEL = MOST_VECTORS * WIDTH
@@ -28,7 +28,7 @@ _AHEAD = 8  # rows that are prefetched while they are packed: they lie in pages 
 
 
 class Tables(NamedTuple):
-    """Addresses of offset tables: 0, 1 ..; BLOCK - 1, BLOCK - 2 .. 0; keys in scores; dense rows."""
+    """Addresses of offset tables: 0, 1 ..; BLOCK - 1, BLOCK - 2 .. 0; keys in scores; rows of keys."""
 
     ascending: Any
     descending: Any
@@ -36,14 +36,21 @@ class Tables(NamedTuple):
     rows: Any
 
 
+class Rows(NamedTuple):
+    """Rows of floats: the address of the first, and the floats from each to the next."""
+
+    place: Any
+    pitch: Any
+
+
 @compiled
-def fill_tables(tables: Any, size: Any) -> Any:
-    """Fill three tables and one of BLOCK numbers, for `size` channels of a head; return their addresses."""
+def fill_tables(tables: Any, pitch: Any) -> Any:
+    """Fill three tables and one of BLOCK numbers, for rows of keys `pitch` floats apart; return their addresses."""
     count = (tables.size - BLOCK) // 3
     for number in range(count):
         tables[number] = number
         tables[count + number] = BLOCK * number
-        tables[2 * count + number] = size * number
+        tables[2 * count + number] = pitch * number
     for number in range(BLOCK):
         tables[3 * count + number] = BLOCK - 1 - number
     place = tables.ctypes.data
@@ -62,8 +69,8 @@ def _lanes(block: Any, first: Any) -> Any:
 
 
 @compiled
-def pack_queries(block: Any, rows: Any, pitch: Any, size: Any, out: Any) -> None:
-    """Pack a block's rows of `size` floats, `pitch` apart, in panels whose lanes are rows; spare lanes are 0.
+def pack_queries(block: Any, rows: Any, size: Any, out: Any) -> None:
+    """Pack a block's rows of `size` floats in panels whose lanes are rows; spare lanes are 0.
 
     Behind a panel of causal attention lie the lanes from HALF on once more, if there are any, as a panel of their own.
     """
@@ -74,9 +81,9 @@ def pack_queries(block: Any, rows: Any, pitch: Any, size: Any, out: Any) -> None
             clear(panel, lanes * size)
         for lane in range(0, some, SIDE):
             for channel in range(0, size, SIDE):
-                come = rows + FLOAT_BYTES * ((first + lane) * pitch + channel)
+                come = rows.place + FLOAT_BYTES * ((first + lane) * rows.pitch + channel)
                 to = panel + FLOAT_BYTES * (channel * lanes + lane)
-                transpose_block(come, pitch, min(SIDE, some - lane), min(SIDE, size - channel), to, lanes)
+                transpose_block(come, rows.pitch, min(SIDE, some - lane), min(SIDE, size - channel), to, lanes)
         source, rest = panel + FLOAT_BYTES * HALF, lanes - HALF
         panel += FLOAT_BYTES * lanes * size
         if block.causal and rest > 0:
@@ -88,7 +95,19 @@ def pack_queries(block: Any, rows: Any, pitch: Any, size: Any, out: Any) -> None
 def pack_dense(rows: Any, pitch: Any, count: Any, size: Any, out: Any) -> None:
     """Copy `count` rows of `size` floats, `pitch` apart, so that they follow one another."""
     for row in range(count):
-        copy(out + FLOAT_BYTES * row * size, rows + FLOAT_BYTES * row * pitch, size)
+        come = rows + FLOAT_BYTES * row * pitch
+        for line in range(0, size, LINE_BYTES // FLOAT_BYTES):
+            prefetch_line(come + FLOAT_BYTES * (_AHEAD * pitch + line))
+        copy(out + FLOAT_BYTES * row * size, come, size)
+
+
+@compiled
+def near(rows: Any, pitch: Any, count: Any, size: Any, out: Any) -> Any:
+    """Return rows `pitch` floats apart: the given ones, if they are, or else their copy in `out`."""
+    if pitch == rows.pitch:
+        return rows
+    pack_dense(rows.place, rows.pitch, count, size, out)
+    return Rows(out, pitch)
 
 
 @compiled
@@ -128,7 +147,7 @@ def _score(tables: Any, panel: Any, lanes: Any, rows: Any, first: Any, end: Any,
             c_step=BLOCK,
             pixels=end - first,
             lanes=lanes,
-            a=rows + FLOAT_BYTES * first * size,
+            a=rows.place + FLOAT_BYTES * first * rows.pitch,
             a_pixel=tables.rows,
             a_k=tables.ascending,
             depth=size,
@@ -141,7 +160,7 @@ def _score(tables: Any, panel: Any, lanes: Any, rows: Any, first: Any, end: Any,
 
 @compiled
 def score(block: Any, tables: Any, panels: Any, rows: Any, size: Any, out: Any) -> None:
-    """Set out[key][query] to the products of dense rows of keys and packed queries, channels ascending."""
+    """Set out[key][query] to the products of rows of keys and packed queries, channels ascending."""
     panel = panels
     for first in range(0, block.count, PANEL):
         lanes, to = _lanes(block, first), out + FLOAT_BYTES * first
@@ -157,10 +176,9 @@ def score(block: Any, tables: Any, panels: Any, rows: Any, size: Any, out: Any) 
 
 
 class Sums(NamedTuple):
-    """Sums over rows: to `size` channels of `out`, `pitch` floats a row, of panels of `rows` rows."""
+    """Sums over rows: to dense rows of `size` channels, of panels of `rows` rows."""
 
     out: Any
-    pitch: Any
     panels: Any
     rows: Any
     size: Any
@@ -176,9 +194,9 @@ def _add(
         width = vectors_of(sums.size - lane) * WIDTH
         contract(
             Contraction(
-                c=sums.out + FLOAT_BYTES * (row * sums.pitch + lane),
+                c=sums.out + FLOAT_BYTES * (row * sums.size + lane),
                 c_pixel=tables.ascending,
-                c_step=sums.pitch,
+                c_step=sums.size,
                 pixels=pixels,
                 lanes=min(width, sums.size - lane),
                 a=a,

@@ -31,7 +31,7 @@ class Maps(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Addresses of memory for a head: numbers for queries and keys, numbers for queries, and packed rows."""
+    """Addresses of memory for a head: numbers for queries and keys, numbers for queries, packed rows, and sums."""
 
     scores: int
     errors: int
@@ -45,6 +45,9 @@ class Work(NamedTuple):
     key_rows: int
     keys: int
     values: int
+    rows: int
+    key_errors: int
+    value_errors: int
     scale: int
     one: int
 
@@ -66,6 +69,9 @@ def layout(rows: int, size: int, *, backward: bool, drops: bool) -> tuple[int, W
         key_rows=rows * lanes,
         keys=rows * size,
         values=rows * size * backward,
+        rows=BLOCK * size,
+        key_errors=rows * size * backward,
+        value_errors=rows * size * backward,
         scale=1,
         one=1,
     )

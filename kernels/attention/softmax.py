@@ -217,23 +217,23 @@ def multiply(context: Any, place: Any, factors: Any, keys: Any) -> Any:
 
 
 @intrinsic
-def _finish(context: Any, count: Any, place: Any, factor: Any) -> Any:
-    """Multiply `count` <= WIDTH numbers by the one at `factor`, and add +0."""
+def _finish(context: Any, count: Any, sums: Any, out: Any, factor: Any) -> Any:
+    """Set `count` <= WIDTH numbers to sums times the number at `factor`, plus +0."""
 
-    def generate(builder: ir.IRBuilder, count: ir.Value, place: ir.Value, factor: ir.Value) -> None:
+    def generate(builder: ir.IRBuilder, count: ir.Value, sums: ir.Value, out: ir.Value, factor: ir.Value) -> None:
         scale = _number(builder, factor)
-        for_units(builder, count, lambda units: units.store(units.load(place) * scale + scale.all(0.0), place))
+        for_units(builder, count, lambda units: units.store(units.load(sums) * scale + scale.all(0.0), out))
 
-    return numbers_only(3, generate)
+    return numbers_only(4, generate)
 
 
 @compiled
-def finish(place: Any, pitch: Any, rows: Any, size: Any, factors: Any, step: Any) -> None:
-    """Multiply rows of `size` floats by their factors, `step` floats apart; zeros become +0.
+def finish(sums: Any, count: Any, size: Any, factors: Any, step: Any, out: Any) -> None:
+    """Write `count` dense rows of sums, times their factors, `step` floats apart, to the rows `out`; zeros become +0.
 
     The sign of a sum that is zero would depend on how many masked keys were left out of it.
     """
-    for row in range(rows):
+    for row in range(count):
         for first in range(0, size, WIDTH):
-            at = place + FLOAT_BYTES * (row * pitch + first)
-            _finish(min(WIDTH, size - first), at, factors + FLOAT_BYTES * row * step)
+            come, to = sums + FLOAT_BYTES * (row * size + first), out.place + FLOAT_BYTES * (row * out.pitch + first)
+            _finish(min(WIDTH, size - first), come, to, factors + FLOAT_BYTES * row * step)

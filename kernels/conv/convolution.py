@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from ..jit import FLOAT_BYTES, Floats, Kernels, address_of, of_float32
 from ..memory import aligned
 from ..window import output_size
-from .geometry import Contraction, Geometry, Phase, Sums, padded_lanes, phases_of
+from .geometry import Contraction, Geometry, Phase, Sums, lanes_together, padded_lanes, phases_of
 
 layout, microkernel, narrow_kernel = Kernels("conv.layout"), Kernels("conv.microkernel"), Kernels("conv.narrow_kernel")
 
@@ -61,7 +61,9 @@ class Convolution:
     does not fit. Its methods raise ValueError where shapes do not fit and TypeError where an array is not float32.
 
     `packed_size` and `turned_size` are the floats of the packed weights, and of the weights in the order of EB.
-    `is_whole_map` says whether the kernel covers the whole map, as in a fully connected layer.
+    `outputs_together` is the length of the runs in which packed weights of successive output channels, from 0 on, lie
+    side by side; 1 if they do not. `is_whole_map` says whether the kernel covers the whole map, as in a fully connected
+    layer.
     """
 
     in_channels: int
@@ -76,6 +78,7 @@ class Convolution:
     _frame: tuple[int, ...] = dataclasses.field(init=False, repr=False, compare=False)
     _error_frame: tuple[int, ...] = dataclasses.field(init=False, repr=False, compare=False)
     packed_size: int = dataclasses.field(init=False, compare=False)
+    outputs_together: int = dataclasses.field(init=False, compare=False)
     turned_size: int = dataclasses.field(init=False, compare=False)
     is_whole_map: bool = dataclasses.field(init=False, compare=False)
     _phases: tuple[Phase, ...] = dataclasses.field(init=False, repr=False, compare=False)
@@ -93,6 +96,7 @@ class Convolution:
         known = {
             "output": output,
             "packed_size": int(padded_lanes(oc)) * geometry.taps,
+            "outputs_together": int(lanes_together(oc)),
             "turned_size": int(padded_lanes(geometry.ic)) * sum(phase.depth(oc) for phase in phases),
             "is_whole_map": is_whole_map,
             "_geometry": geometry,
@@ -111,20 +115,24 @@ class Convolution:
         """Return the shape of the output errors in their frame."""
         return samples, *self._error_frame
 
-    def pack(self, w: Floats) -> Floats:
-        """Return weights (oc, ic, kh, kw) as FP and PG use them: flat, aligned, in panels, with spare lanes 0."""
+    def pack(self, w: Floats, out: Floats | None = None) -> Floats:
+        """Return weights (oc, ic, kh, kw) as FP and PG use them: flat, in panels, with spare lanes 0.
+
+        They are written to `out`, or to new memory that starts on a cache line.
+        """
         expected = self.out_channels, self.in_channels, *self.kernel
         if w.shape != expected:
             raise ValueError(f"weights {w.shape} do not fit; {expected} are needed")
-        plain, packed = np.ascontiguousarray(of_float32(w, "w")), _new(self.packed_size)
-        layout.pack(plain.ctypes.data, self.out_channels, self._geometry.taps, packed.ctypes.data, False)
+        plain, packed = np.ascontiguousarray(of_float32(w, "w")), _new(self.packed_size) if out is None else out
+        place = _flat(packed, self.packed_size, "out")
+        layout.pack(plain.ctypes.data, self.out_channels, self._geometry.taps, place, False)
         return packed
 
-    def unpack(self, packed: Floats) -> Floats:
-        """Return packed weights as weights (oc, ic, kh, kw)."""
-        place = _flat(packed, self.packed_size, "packed")
-        w = np.empty((self.out_channels, self.in_channels, *self.kernel), np.float32)
-        layout.pack(w.ctypes.data, self.out_channels, self._geometry.taps, place, True)
+    def unpack(self, packed: Floats, out: Floats | None = None) -> Floats:
+        """Return packed weights as weights (oc, ic, kh, kw), in `out` or in new memory."""
+        place, shape = _flat(packed, self.packed_size, "packed"), (self.out_channels, self.in_channels, *self.kernel)
+        w = np.empty(shape, np.float32) if out is None else out
+        layout.pack(_whole(w, shape, "out"), self.out_channels, self._geometry.taps, place, True)
         return w
 
     def turn(self, packed: Floats, out: Floats) -> None:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from ..jit import Kernels
 
-padded_lanes = Kernels("conv.microkernel").padded_lanes
+microkernel = Kernels("conv.microkernel")
+padded_lanes, lanes_together = microkernel.padded_lanes, microkernel.lanes_together
 
 
 class Sums(enum.Enum):

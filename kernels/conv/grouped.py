@@ -46,6 +46,10 @@ class Convolving(Protocol):
         """Floats of the packed weights."""
 
     @property
+    def outputs_together(self) -> int:
+        """Length of the runs in which packed weights of successive output channels, from 0 on, lie side by side."""
+
+    @property
     def turned_size(self) -> int:
         """Floats of the weights as EB reads them."""
 
@@ -55,11 +59,11 @@ class Convolving(Protocol):
     def error_frame_shape(self, samples: int) -> tuple[int, ...]:
         """Return the shape of the output errors in their frame."""
 
-    def pack(self, w: Floats) -> Floats:
-        """Return weights (oc, input channels of an output channel, kh, kw) as FP and PG use them."""
+    def pack(self, w: Floats, out: Floats | None = None) -> Floats:
+        """Return weights (oc, input channels of an output channel, kh, kw) as FP and PG use them, in `out` if given."""
 
-    def unpack(self, packed: Floats) -> Floats:
-        """Return packed weights as they were."""
+    def unpack(self, packed: Floats, out: Floats | None = None) -> Floats:
+        """Return packed weights as they were, in `out` if given."""
 
     def turn(self, packed: Floats, out: Floats) -> None:
         """Write packed weights to `out` as EB reads them."""
@@ -112,6 +116,11 @@ class Depthwise:
         return math.prod(self.kernel) * self.in_channels
 
     @property
+    def outputs_together(self) -> int:
+        """See `Convolution`."""
+        return 1
+
+    @property
     def turned_size(self) -> int:
         """Floats of the weights as EB reads them."""
         return self.packed_size
@@ -128,18 +137,22 @@ class Depthwise:
         """See `Convolution`."""
         return samples, *self.output, self.in_channels
 
-    def pack(self, w: Floats) -> Floats:
+    def pack(self, w: Floats, out: Floats | None = None) -> Floats:
         """Return weights (channels, 1, kh, kw) as FP, EB and PG use them."""
         expected = self.in_channels, 1, *self.kernel
         if w.shape != expected:
             raise ValueError(f"weights {w.shape} do not fit; {expected} are needed")
-        packed = aligned(FLOAT_BYTES * self.packed_size).view(np.float32)
+        packed = aligned(FLOAT_BYTES * self.packed_size).view(np.float32) if out is None else out
         packed.reshape(-1, self.in_channels)[...] = of_float32(w, "w").reshape(self.in_channels, -1).T
         return packed
 
-    def unpack(self, packed: Floats) -> Floats:
+    def unpack(self, packed: Floats, out: Floats | None = None) -> Floats:
         """Return packed weights as weights (channels, 1, kh, kw)."""
-        return packed.reshape(*self.kernel, 1, self.in_channels).transpose(3, 2, 0, 1).copy()
+        weights = packed.reshape(*self.kernel, 1, self.in_channels).transpose(3, 2, 0, 1)
+        if out is None:
+            return weights.copy()
+        out[...] = weights
+        return out
 
     def turn(self, packed: Floats, out: Floats) -> None:
         """Write packed weights to `out` for EB."""
@@ -281,6 +294,11 @@ class Grouped:
         return self._parts[-1].packed.stop
 
     @property
+    def outputs_together(self) -> int:
+        """See `Convolution`."""
+        return 1
+
+    @property
     def turned_size(self) -> int:
         """Floats of the weights as EB reads them."""
         return self._parts[-1].turned.stop
@@ -293,19 +311,19 @@ class Grouped:
         """See `Convolution`."""
         return self._whole.error_frame_shape(samples)
 
-    def pack(self, w: Floats) -> Floats:
+    def pack(self, w: Floats, out: Floats | None = None) -> Floats:
         """Return weights (oc, input channels of a group, kh, kw) as FP and PG use them."""
         expected = self.out_channels, self.in_channels // len(self.outputs), *self.kernel
         if w.shape != expected:
             raise ValueError(f"weights {w.shape} do not fit; {expected} are needed")
-        packed = aligned(FLOAT_BYTES * self.packed_size).view(np.float32)
+        packed = aligned(FLOAT_BYTES * self.packed_size).view(np.float32) if out is None else out
         for part in self._parts:
-            packed[part.packed] = part.convolution.pack(w[part.outs])
+            part.convolution.pack(w[part.outs], packed[part.packed])
         return packed
 
-    def unpack(self, packed: Floats) -> Floats:
+    def unpack(self, packed: Floats, out: Floats | None = None) -> Floats:
         """Return packed weights as weights (oc, input channels of a group, kh, kw)."""
-        return np.concatenate([part.convolution.unpack(packed[part.packed]) for part in self._parts])
+        return np.concatenate([part.convolution.unpack(packed[part.packed]) for part in self._parts], out=out)
 
     def turn(self, packed: Floats, out: Floats) -> None:
         """Write packed weights to `out` in the order in which EB reads them."""

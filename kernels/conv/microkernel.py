@@ -74,6 +74,20 @@ def padded_lanes(lanes: Any) -> Any:
     return (lanes + WIDTH - 1) // WIDTH * WIDTH
 
 
+@compiled
+def lanes_together(lanes: Any) -> Any:
+    """Return how many lanes, from the first on, lie side by side in runs of one length; 1 where some are spare."""
+    if lanes % WIDTH:
+        return 1
+    together = 0
+    while lanes > 0:
+        row = vectors_of(lanes) * WIDTH
+        lanes -= row
+        while row:
+            together, row = row, together % row
+    return together
+
+
 class Tiles(NamedTuple):
     """What tiles read and write: c[c_pixel[q] * c_step + l] += sum over k of a[a_pixel[q] + a_k[k]] * b[k][l].
 

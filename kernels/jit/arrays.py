@@ -40,7 +40,8 @@ def of_float32(array: Floats, name: str) -> Floats:
 
 def dense(array: Floats, name: str) -> Floats:
     """Return the array, or a copy where its layout differs. Raise TypeError if it is not of float32."""
-    return np.require(of_float32(array, name), requirements=["C", "A", "W"])
+    plain = of_float32(array, name)
+    return plain if plain.flags.carray else np.require(plain, requirements=["C", "A", "W"])
 
 
 def in_place(array: Floats, name: str) -> Floats:

@@ -2,5 +2,6 @@
 
 from .optimizer import Optimizer, optimizers
 from .sgd import Sgd
+from .unmoved import count_unmoved
 
-__all__ = ["Optimizer", "Sgd", "optimizers"]
+__all__ = ["Optimizer", "Sgd", "count_unmoved", "optimizers"]

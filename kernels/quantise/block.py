@@ -13,14 +13,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..jit import Floats, Kernels
 from ..number import BlockGrid, FloatGrid, Rounding
 from .element import bits_of, limits_of
 from .grid import Counts, arrays
-from .philox import PhiloxStream, Words
-from .source import sources
+from .philox import Words
+from .source import Draws, sources
 
 block_loops = Kernels("quantise.block_loops")
 
@@ -43,14 +42,10 @@ def on_blocks(
     grid: BlockGrid,
     axis: int,
     rounding: Rounding = Rounding.EVEN,
-    words: Words | None = None,
+    words: Words | Draws | None = None,
     *,
     out: Floats | None = None,
     counts: Counts | None = None,
-    stream: PhiloxStream | None = None,
-    first: int = 0,
-    stride: int = 0,
-    numbers: NDArray[np.int64] | None = None,
 ) -> Floats:
     """Return numbers rounded to blocks along an axis, from its beginning; the last block may be shorter.
 
@@ -60,7 +55,7 @@ def on_blocks(
         values: any shape, C-contiguous.
         grid: the format.
         axis: along which elements share a scale.
-        rounding, words, out, counts, stream, first, stride, numbers: as `on_grid` takes them.
+        rounding, words, out, counts: as `on_grid` takes them.
 
     Raises:
         ValueError: random numbers are missing, or arguments contradict each other.
@@ -70,7 +65,7 @@ def on_blocks(
         return results
     length, apart = values.shape[axis], math.prod(values.shape[axis:][1:])
     blocks = Blocks(grid.size, length, apart, not grid.floor, _most_held(grid.element))
-    drawn = sources(values, rounding, words, stream, first, stride, numbers)
+    drawn = sources(values, rounding, words)
     bits, rounded = values.reshape(-1).view(np.uint32), results.reshape(-1).view(np.uint32)
     in_lines = apart == 1 and drawn[0].row % length == 0
     round_all = block_loops.round_lines if in_lines else block_loops.round_columns

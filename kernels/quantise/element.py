@@ -1,14 +1,16 @@
 """Roundings of one number onto the grid of a narrow format, for use in loops of kernels, which LLVM makes vectors of.
 
 All arithmetic is on the bits of fp32 numbers, as in hardware: what is cut off decides, and no sum is rounded twice.
-Each function returns the bits of the result, and two flags: whether a finite number went beyond the largest one, and
-whether one that was not zero became so.
+`summed`, `counted` and `cut_off` round a magnitude as if the grid had no end, `limited` and `unscaled` then keep it
+within. These and `by_half` return the bits of the result, and two flags: whether a finite number went beyond the
+largest one, and whether one that was not zero became so.
 
 Numba makes 64 bits of a sum of 32 bits, so each step is cast back.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +45,7 @@ class Limits(NamedTuple):
     threshold: int
 
 
+@functools.cache
 def limits_of(grid: FloatGrid, rounding: Rounding) -> Limits:
     """Return the limits of a rounding onto a grid.
 
@@ -85,29 +88,20 @@ def by_half(bits: Any) -> Any:
 
 
 @compiled
-def by_sum(bits: Any, cut: Any, least: Any, largest: Any, beyond: Any) -> Any:
+def summed(magnitude: Any, cut: Any, least: Any, largest: Any) -> Any:
     """Round to even by adding a number so large that fp32 keeps the grid's bits alone, and subtracting it again."""
-    magnitude = np.uint32(bits & np.uint32(MAGNITUDE))
     held = np.uint32(min(magnitude, np.uint32(largest + np.uint32(_STEP))))  # at most twice the largest
     exponent = max(np.uint32(held & np.uint32(INFINITY)), least)
     anchor = np.uint32(exponent + np.uint32(cut << np.uint32(_FRACTION))).view(np.float32)
-    rounded = np.float32((held.view(np.float32) + anchor) - anchor).view(np.uint32)
-    is_beyond = rounded > largest
-    result = np.uint32(np.uint32(beyond if is_beyond else rounded) | np.uint32(bits & np.uint32(SIGN)))
-    is_over = is_beyond & (magnitude < np.uint32(INFINITY))
-    is_flushed = (rounded == np.uint32(0)) & (magnitude != np.uint32(0))
-    return bits if magnitude > np.uint32(INFINITY) else result, is_over, is_flushed
+    return np.float32((held.view(np.float32) + anchor) - anchor).view(np.uint32)
 
 
 @compiled
-def by_count(
-    bits: Any, threshold: Any, cut: Any, least: Any, largest: Any, beyond: Any, beyond_infinity: Any, is_even: Any
-) -> Any:
+def counted(magnitude: Any, threshold: Any, cut: Any, least: Any, is_even: Any) -> Any:
     """Count the grid's steps in a number; one more where a threshold is below the rest, 32 bits of a fraction.
 
     To even, the threshold of an odd count is 1 less. Scaling by powers of two is exact.
     """
-    magnitude = np.uint32(bits & np.uint32(MAGNITUDE))
     held = np.uint32(min(magnitude, np.uint32(INFINITY - 1)))
     exponent = max(np.uint32(held & np.uint32(INFINITY)), least)
     fraction_bits = np.uint32(np.uint32(_FRACTION) - cut)
@@ -119,29 +113,28 @@ def by_count(
     odd = np.uint32(np.uint32(count) & is_even)
     up = np.int32(np.uint32(threshold - odd) < fraction)
     step = np.uint32(exponent - np.uint32(fraction_bits << np.uint32(_FRACTION))).view(np.float32)
-    whole = np.float32(np.float32(np.int32(count + up)) * step).view(np.uint32)
-    return _limited(bits, magnitude, whole, largest, beyond, beyond_infinity)
+    return np.float32(np.float32(np.int32(count + up)) * step).view(np.uint32)
 
 
 @compiled
-def by_cut(bits: Any, threshold: Any, cut: Any, largest: Any, beyond: Any, beyond_infinity: Any, is_even: Any) -> Any:
+def cut_off(magnitude: Any, threshold: Any, cut: Any, is_even: Any) -> Any:
     """Cut the last bits off, and go up, into the exponent if need be, where a threshold is below what is cut off."""
-    magnitude = np.uint32(bits & np.uint32(MAGNITUDE))
     places = np.uint32(cut & np.uint32(31))  # LLVM then shifts 32 bits
     odd = np.uint32(np.uint32(magnitude >> places) & is_even)
     below = np.uint32(np.uint32(threshold - odd) ^ np.uint32(_ONES))
     below = np.uint32(below >> np.uint32(np.uint32(np.uint32(32) - places) & np.uint32(31)))
-    whole = np.uint32(np.uint32(np.uint32(magnitude + below) >> places) << places)
-    return _limited(bits, magnitude, whole, largest, beyond, beyond_infinity)
+    return np.uint32(np.uint32(np.uint32(magnitude + below) >> places) << places)
 
 
 @compiled
-def _limited(bits: Any, magnitude: Any, whole: Any, largest: Any, beyond: Any, beyond_infinity: Any) -> Any:
+def limited(bits: Any, whole: Any, largest: Any, beyond: Any, beyond_infinity: Any, nan: Any) -> Any:
+    """Return the bits of a number whose magnitude was rounded to `whole`; NaN becomes `nan`."""
+    magnitude = np.uint32(bits & np.uint32(MAGNITUDE))
     is_beyond, is_finite = whole > largest, magnitude < np.uint32(INFINITY)
     top = beyond if is_finite else beyond_infinity
     result = np.uint32(np.uint32(top if is_beyond else whole) | np.uint32(bits & np.uint32(SIGN)))
     is_flushed = (whole == np.uint32(0)) & (magnitude != np.uint32(0))
-    return np.uint32(QUIET_NAN) if magnitude > np.uint32(INFINITY) else result, is_beyond & is_finite, is_flushed
+    return nan if magnitude > np.uint32(INFINITY) else result, is_beyond & is_finite, is_flushed
 
 
 @compiled
@@ -165,18 +158,20 @@ def scale_of(most: Any, largest: Any, rises: Any) -> Any:
 
 @compiled
 def scaled(bits: Any, scale: Any) -> Any:
-    """Return the bits of a number times 2^-s."""
+    """Return the bits of a number's magnitude times 2^-s."""
     factor = np.uint32(max(scale, np.uint32(_LEAST_SCALE))).view(np.float32)
-    return np.float32(np.uint32(bits).view(np.float32) * factor).view(np.uint32)
+    return np.uint32(np.float32(np.uint32(bits).view(np.float32) * factor).view(np.uint32) & np.uint32(MAGNITUDE))
 
 
 @compiled
-def unscaled(bits: Any, scale: Any, largest: Any, before: Any) -> Any:
-    """Return the bits of a number times 2^s, at most those of `largest`; and both flags, given what it was before."""
+def unscaled(bits: Any, magnitude: Any, whole: Any, scale: Any, largest: Any, most_held: Any) -> Any:
+    """Return the bits of `whole`, at most `largest`, times 2^s, at most `most_held`: the rounded `magnitude`.
+
+    `bits` is the number as it was, before it was scaled to `magnitude`.
+    """
     factor = np.uint32(max(np.uint32(np.uint32(_TWICE_BIAS) - scale), np.uint32(_LEAST_SCALE))).view(np.float32)
-    whole = np.float32(np.uint32(bits).view(np.float32) * factor).view(np.uint32)
-    magnitude = np.uint32(whole & np.uint32(MAGNITUDE))
-    is_nan, is_above = magnitude > np.uint32(INFINITY), magnitude > largest
-    held = np.uint32(min(magnitude, largest) | np.uint32(whole & np.uint32(SIGN)))
-    is_flushed = (magnitude == np.uint32(0)) & (np.uint32(before & np.uint32(MAGNITUDE)) != np.uint32(0))
-    return np.uint32(QUIET_NAN) if is_nan else held, is_above & (not is_nan), is_flushed
+    held = np.float32(np.uint32(min(whole, largest)).view(np.float32) * factor).view(np.uint32)
+    is_nan, is_over = magnitude > np.uint32(INFINITY), (whole > largest) | (held > most_held)
+    result = np.uint32(np.uint32(min(held, most_held)) | np.uint32(bits & np.uint32(SIGN)))
+    is_flushed = (held == np.uint32(0)) & (np.uint32(bits & np.uint32(MAGNITUDE)) != np.uint32(0))
+    return np.uint32(QUIET_NAN) if is_nan else result, is_over & (not is_nan), is_flushed

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit import Floats, Kernels, dense, in_place, same_shape
+from ..jit import Floats, Kernels, address_of, dense, in_place, same_shape
 from ..number import FloatGrid, Rounding
 from .element import limits_of
-from .philox import PhiloxStream, Words
-from .source import sources
+from .philox import Words
+from .source import Draws, sources
 
 Counts = NDArray[np.int64]
 
@@ -20,14 +20,10 @@ def on_grid(
     values: Floats,
     grid: FloatGrid,
     rounding: Rounding = Rounding.EVEN,
-    words: Words | None = None,
+    words: Words | Draws | None = None,
     *,
     out: Floats | None = None,
     counts: Counts | None = None,
-    stream: PhiloxStream | None = None,
-    first: int = 0,
-    stride: int = 0,
-    numbers: NDArray[np.int64] | None = None,
 ) -> Floats:
     """Return numbers rounded onto a grid; NaN stays NaN.
 
@@ -35,21 +31,18 @@ def on_grid(
         values: any shape, C-contiguous.
         grid: the format.
         rounding: how. By chance, a number goes up where its word is below the 32 bits that are cut off, as a fraction.
-        words: random numbers, one for each value, in the order of memory; for stochastic rounding alone.
+        words: random numbers, one for each value, in the order of memory, or the draws of a stream; for stochastic
+            rounding alone.
         out: where the results go, C-contiguous and of the same shape; may be `values`.
         counts: two numbers, to which are added: finite values that went beyond the largest one, and values that are not
             zero, but became so.
-        stream: draws the words instead.
-        first: the place of the first value in the stream's tensor.
-        stride: elements of that tensor from one row of axis 0 to the next; 0: rows follow one another.
-        numbers: of the samples on axis 0, each from element `first` on, instead of the stream's own number.
 
     Raises:
         ValueError: random numbers are missing, or arguments contradict each other.
     """
     values, results, counted = arrays(values, out, counts)
     bits, rounded = values.reshape(-1).view(np.uint32), results.reshape(-1).view(np.uint32)
-    drawn = sources(values, rounding, words, stream, first, stride, numbers)
+    drawn = sources(values, rounding, words)
     loops.round_rows(bits, rounded, values is results, limits_of(grid, rounding), *drawn, counted)
     return results
 
@@ -64,7 +57,7 @@ def arrays(values: Floats, out: Floats | None, counts: Counts | None) -> tuple[F
     values = dense(values, "values")
     results = np.empty(values.shape, np.float32) if out is None else in_place(out, "out")
     same_shape(values, results, "values and out")
-    if results.ctypes.data == values.ctypes.data:
+    if address_of(results) == address_of(values):
         values = results
     counted = np.zeros(2, np.int64) if counts is None else counts
     if counted.shape != (2,) or counted.dtype != np.int64:

@@ -6,6 +6,7 @@ step, where the array is a slice of the tensor, or another number of a stream, w
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,30 +38,39 @@ class Source(NamedTuple):
 Sources = tuple[Source, Words, NDArray[np.int64]]
 
 
-def sources(
-    values: Floats,
-    rounding: Rounding,
-    words: Words | None,
-    stream: PhiloxStream | None,
-    first: int,
-    stride: int,
-    numbers: NDArray[np.int64] | None,
-) -> Sources:
-    """Return where the random numbers of an array come from, as `on_grid` takes them.
+@dataclasses.dataclass(frozen=True)
+class Draws:
+    """The words that a stream has for an array's elements, by their places in the stream's tensor.
+
+    Args:
+        stream: draws them.
+        first: the place of the first element.
+        stride: elements of the tensor from one row of axis 0 to the next; 0: rows follow one another.
+        numbers: of the samples on axis 0, each from element `first` on, instead of the stream's own number.
+    """
+
+    stream: PhiloxStream
+    first: int = 0
+    stride: int = 0
+    numbers: NDArray[np.int64] | None = None
+
+
+def sources(values: Floats, rounding: Rounding, words: Words | Draws | None) -> Sources:
+    """Return where the random numbers of an array come from.
 
     Raises:
-        ValueError: there are none, though numbers go up by chance, or the arguments contradict each other.
+        ValueError: there are none, though numbers go up by chance, or they do not suit the array.
     """
     size = max(1, values.size)
     if rounding is not Rounding.STOCHASTIC:
         return Source(_ONE, size, 0, 0, 0, 0), _NO_WORDS, _NO_NUMBERS
-    if (words is None) == (stream is None):
-        raise ValueError("numbers that go up by chance need either `words` or a `stream`")
-    if stream is None:
-        assert words is not None
+    if words is None:
+        raise ValueError("numbers that go up by chance need `words`, random ones or those of `Draws`")
+    if not isinstance(words, Draws):
         if words.size != values.size:
             raise ValueError(f"{values.size} values need as many words, not {words.size}")
         return Source(_GIVEN, size, 0, 0, 0, 0), np.ascontiguousarray(words).reshape(-1), _NO_NUMBERS
+    first, stride, numbers = words.first, words.stride, words.numbers
     rows = len(values) if stride or numbers is not None else 1
     row = size // max(1, rows)
     if stride and (stride < row or numbers is not None):
@@ -68,7 +78,7 @@ def sources(
     if numbers is not None and numbers.shape != values.shape[:1]:
         raise ValueError(f"{len(values)} samples need as many numbers, not {numbers.shape}")
     check_elements(first, first + stride * (rows - 1) + row)
-    tensor, number, key = stream.words_of
+    tensor, number, key = words.stream.words_of
     each = np.array([number]) if numbers is None else np.require(numbers, np.int64, ["C", "A", "W"])
     return Source(_DRAWN, row, first, stride, tensor, key), _NO_WORDS, each
 

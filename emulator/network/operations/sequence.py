@@ -81,7 +81,8 @@ class LastStep(SfuOperation):
 class Embedding(LayerOperation):
     """For each step, the column of weights of its symbol: `features` values.
 
-    It takes one channel for each symbol, of which the one that is there is 1 and the others are 0.
+    It takes one channel for each symbol, of which the one that is there is 1 and the others are 0. On boards and links,
+    a row of inputs is the symbol itself.
     """
 
     features: Channels
@@ -89,6 +90,7 @@ class Embedding(LayerOperation):
     type = "embedding"
     bias: ClassVar[bool] = False  # type: ignore[misc]  # it has none
     convolves, may_be_off_chip, one_memory = False, False, True
+    looks_up = True
 
     @property
     def cuts_outputs(self) -> bool:

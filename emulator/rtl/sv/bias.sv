@@ -128,24 +128,24 @@ module bias #(
 
     // ---- The update.
 
-    logic write;
+    logic write, update_done;
     logic [WORD_BITS-1:0] write_address;
     logic [LANES*32-1:0] written;
     logic [CHANNEL_BITS-1:0] no_entry;
-    logic [31:0] no_weight;
+    logic [31:0] no_weight, no_master;
 
     assign no_entry = '0;
     lpram #(
         .WORDS(CHANNELS), .FP_TILES(ADD_LANES), .EB_TILES(1), .LANES(LANES)
     ) biases (
-        .clk, .fp_entry(bias_entry), .fp_weights(bias_words), .eb_entry(no_entry), .eb_weights(no_weight),
-        .read_address, .read(weight), .write, .write_address, .written, .host_write, .host_address, .host_data,
-        .host_read
+        .clk, .reset, .fp_entry(bias_entry), .fp_weights(bias_words), .eb_entry(no_entry), .eb_weights(no_weight),
+        .read_address, .read(weight), .write, .write_address, .written, .done(update_done), .settled(updated),
+        .host_write, .host_address, .host_data, .host_read, .host_master(no_master)
     );
-    wire unused = &no_weight;
+    wire unused = &{no_weight, no_master};
     update #(.WORDS(CHANNELS), .LANES(LANES), .LATENCY(LATENCY)) step (
         .clk, .reset, .start(update_start), .share, .rate, .momentum, .decay, .read_address, .weight, .gradient,
-        .write, .write_address, .updated(written), .done(updated)
+        .write, .write_address, .updated(written), .done(update_done)
     );
 
 endmodule

@@ -18,6 +18,11 @@ module eb_engine #(
     parameter int LATENCY        = 0,
     parameter int SLOTS          = 1,
     parameter int TAKES_PARTIAL  = 0,
+    // Of what is read, and of the factors, as `fp32_fma` has them.
+    parameter formats::format_t FORMAT = formats::FP32,
+    parameter int CODE           = int'(FORMAT.bits) + (FORMAT.block != 17'd0 ? 8 : 0),
+    parameter int SIGNIFICAND    = 24,
+    parameter int SUBNORMAL      = 1,
     parameter int WEIGHTS        = INPUTS * OUTPUTS * KERNEL_ROWS * KERNEL_COLUMNS,
     parameter int ENTRY_BITS     = WEIGHTS > 1 ? $clog2(WEIGHTS) : 1,
     parameter int ADDRESS_BITS   = ROWS * SLOTS > 1 ? $clog2(ROWS * SLOTS) : 1
@@ -29,7 +34,7 @@ module eb_engine #(
     output logic                                           load,
     output logic [KERNEL_ROWS*ADDRESS_BITS-1:0]            address,
     output logic [KERNEL_ROWS-1:0]                         in_map,
-    input  logic [KERNEL_ROWS*COLUMNS*OUTPUTS*32-1:0]      rows,
+    input  logic [KERNEL_ROWS*COLUMNS*OUTPUTS*CODE-1:0]    rows,
     output logic [TILES*ENTRY_BITS-1:0]                    entry,
     input  logic [TILES*KERNEL_ROWS*KERNEL_COLUMNS*32-1:0] weights,
     input  logic                                           partial_valid,
@@ -87,7 +92,8 @@ module eb_engine #(
     engine #(
         .BACKWARD(1), .OUTERS(OUTPUTS), .CHANNELS(INPUTS), .COLUMNS(COLUMNS_IN), .COLUMNS_READ(COLUMNS),
         .KERNEL_ROWS(KERNEL_ROWS), .KERNEL_COLUMNS(KERNEL_COLUMNS), .STRIDE(STRIDE_COLUMNS), .PAD(PAD_COLUMNS),
-        .TILES(TILES), .LATENCY(LATENCY), .WEIGHTS(WEIGHTS)
+        .TILES(TILES), .LATENCY(LATENCY), .WEIGHTS(WEIGHTS), .FORMAT(FORMAT), .SIGNIFICAND(SIGNIFICAND),
+        .SUBNORMAL(SUBNORMAL)
     ) of (
         .clk, .reset, .start, .issue, .last, .rows, .rows_reach, .partial(from), .entry, .weights, .out_valid, .out_row
     );

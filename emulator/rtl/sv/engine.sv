@@ -22,23 +22,28 @@ module engine #(
     parameter int TILES          = 1,
     parameter int LATENCY        = 0,
     parameter int WEIGHTS        = 1,  // words of LPRAM
+    // Of what is read, and of the factors, as `fp32_fma` has them.
+    parameter formats::format_t FORMAT = formats::FP32,
+    parameter int CODE           = int'(FORMAT.bits) + (FORMAT.block != 17'd0 ? 8 : 0),
+    parameter int SIGNIFICAND    = 24,
+    parameter int SUBNORMAL      = 1,
     // Sums of a row; multiply-adds of a tile; bits of an address of LPRAM.
     parameter int SUMS           = COLUMNS * CHANNELS,
     parameter int TAPS           = KERNEL_ROWS * KERNEL_COLUMNS,
     parameter int ENTRY_BITS     = WEIGHTS > 1 ? $clog2(WEIGHTS) : 1
 ) (
-    input  logic                                           clk,
-    input  logic                                           reset,
-    input  logic                                           start,
-    input  logic                                           issue,
-    input  logic                                           last,
-    input  logic [KERNEL_ROWS*COLUMNS_READ*OUTERS*32-1:0]  rows,        // line buffers
-    input  logic [KERNEL_ROWS-1:0]                         rows_reach,
-    input  logic [SUMS*32-1:0]                             partial,     // what the sums start from
-    output logic [TILES*ENTRY_BITS-1:0]                    entry,       // each tile's first weight in LPRAM
-    input  logic [TILES*TAPS*32-1:0]                       weights,
-    output logic                                           out_valid,
-    output logic [SUMS*32-1:0]                             out_row
+    input  logic                                            clk,
+    input  logic                                            reset,
+    input  logic                                            start,
+    input  logic                                            issue,
+    input  logic                                            last,
+    input  logic [KERNEL_ROWS*COLUMNS_READ*OUTERS*CODE-1:0] rows,     // line buffers
+    input  logic [KERNEL_ROWS-1:0]                          rows_reach,
+    input  logic [SUMS*32-1:0]                              partial,  // what the sums start from
+    output logic [TILES*ENTRY_BITS-1:0]                     entry,    // each tile's first weight in LPRAM
+    input  logic [TILES*TAPS*32-1:0]                        weights,
+    output logic                                            out_valid,
+    output logic [SUMS*32-1:0]                              out_row
 );
 
     localparam int CHANNEL_BITS = CHANNELS > 1 ? $clog2(CHANNELS) : 1;
@@ -84,7 +89,7 @@ module engine #(
         window #(
             .BACKWARD(BACKWARD), .CHANNELS(OUTERS), .COLUMNS(COLUMNS_READ), .KERNEL_ROWS(KERNEL_ROWS),
             .KERNEL_COLUMNS(KERNEL_COLUMNS), .STRIDE(STRIDE), .PAD(PAD), .CHANNEL_BITS(READ_BITS),
-            .COLUMN_BITS(COLUMN_BITS)
+            .COLUMN_BITS(COLUMN_BITS), .FORMAT(FORMAT)
         ) taken (
             .rows, .rows_reach, .column, .channel(read), .x, .reaches
         );
@@ -118,7 +123,9 @@ module engine #(
             wire unused = &{partial_operand, first_operand};
             assign addend = g_tiles[t-SUMS].y;
         end
-        tile #(.TAPS(TAPS), .LATENCY(LATENCY), .SKEW(SKEW)) of (
+        tile #(
+            .TAPS(TAPS), .LATENCY(LATENCY), .SKEW(SKEW), .SIGNIFICAND(SIGNIFICAND), .SUBNORMAL(SUBNORMAL)
+        ) of (
             .clk, .x(x_operand), .w(w_operand), .sum(addend), .y
         );
 

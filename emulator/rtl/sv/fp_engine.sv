@@ -19,24 +19,29 @@ module fp_engine #(
     parameter int LATENCY        = 0,
     parameter int SLOTS          = 1,
     parameter int TAKES_PARTIAL  = 0,
+    // Of what is read, and of the factors, as `fp32_fma` has them.
+    parameter formats::format_t FORMAT = formats::FP32,
+    parameter int CODE           = int'(FORMAT.bits) + (FORMAT.block != 17'd0 ? 8 : 0),
+    parameter int SIGNIFICAND    = 24,
+    parameter int SUBNORMAL      = 1,
     parameter int WEIGHTS        = INPUTS * OUTPUTS * KERNEL_ROWS * KERNEL_COLUMNS,
     parameter int ENTRY_BITS     = WEIGHTS > 1 ? $clog2(WEIGHTS) : 1,
     parameter int ADDRESS_BITS   = ROWS_IN * SLOTS > 1 ? $clog2(ROWS_IN * SLOTS) : 1
 ) (
-    input  logic                                                clk,
-    input  logic                                                reset,
-    input  logic [31:0]                                         limit,    // samples that the weights are for
-    input  logic [31:0]                                         arrived,  // input rows so far
-    output logic                                                load,     // of line buffers
-    output logic [KERNEL_ROWS*ADDRESS_BITS-1:0]                 address,
-    output logic [KERNEL_ROWS-1:0]                              in_map,
-    input  logic [KERNEL_ROWS*COLUMNS_IN*INPUTS*32-1:0]         rows,
-    output logic [TILES*ENTRY_BITS-1:0]                         entry,
-    input  logic [TILES*KERNEL_ROWS*KERNEL_COLUMNS*32-1:0]      weights,
-    input  logic                                                partial_valid,
-    input  logic [COLUMNS*OUTPUTS*32-1:0]                       partial,
-    output logic                                                out_valid,
-    output logic [COLUMNS*OUTPUTS*32-1:0]                       out_row
+    input  logic                                           clk,
+    input  logic                                           reset,
+    input  logic [31:0]                                    limit,    // samples that the weights are for
+    input  logic [31:0]                                    arrived,  // input rows so far
+    output logic                                           load,     // of line buffers
+    output logic [KERNEL_ROWS*ADDRESS_BITS-1:0]            address,
+    output logic [KERNEL_ROWS-1:0]                         in_map,
+    input  logic [KERNEL_ROWS*COLUMNS_IN*INPUTS*CODE-1:0]  rows,
+    output logic [TILES*ENTRY_BITS-1:0]                    entry,
+    input  logic [TILES*KERNEL_ROWS*KERNEL_COLUMNS*32-1:0] weights,
+    input  logic                                           partial_valid,
+    input  logic [COLUMNS*OUTPUTS*32-1:0]                  partial,
+    output logic                                           out_valid,
+    output logic [COLUMNS*OUTPUTS*32-1:0]                  out_row
 );
 
     localparam int GROUPS   = (INPUTS * OUTPUTS * COLUMNS + TILES - 1) / TILES;
@@ -82,7 +87,7 @@ module fp_engine #(
     engine #(
         .OUTERS(INPUTS), .CHANNELS(OUTPUTS), .COLUMNS(COLUMNS), .COLUMNS_READ(COLUMNS_IN), .KERNEL_ROWS(KERNEL_ROWS),
         .KERNEL_COLUMNS(KERNEL_COLUMNS), .STRIDE(STRIDE_COLUMNS), .PAD(PAD_COLUMNS), .TILES(TILES), .LATENCY(LATENCY),
-        .WEIGHTS(WEIGHTS)
+        .WEIGHTS(WEIGHTS), .FORMAT(FORMAT), .SIGNIFICAND(SIGNIFICAND), .SUBNORMAL(SUBNORMAL)
     ) of (
         .clk, .reset, .start, .issue, .last, .rows, .rows_reach('1), .partial(from), .entry, .weights, .out_valid,
         .out_row

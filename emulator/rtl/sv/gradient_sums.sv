@@ -16,21 +16,28 @@ module gradient_sums #(
     parameter int TILES          = 1,
     parameter int LATENCY        = 0,
     parameter int READS          = 1,  // words that the update reads at once
+    // Of activations and errors, and of the factors, as `fp32_fma` has them.
+    parameter formats::format_t FORMAT = formats::FP32,
+    parameter formats::format_t ERRORS = formats::FP32,
+    parameter int CODE           = int'(FORMAT.bits) + (FORMAT.block != 17'd0 ? 8 : 0),
+    parameter int ERROR_CODE     = int'(ERRORS.bits) + (ERRORS.block != 17'd0 ? 8 : 0),
+    parameter int SIGNIFICAND    = 24,
+    parameter int SUBNORMAL      = 1,
     parameter int TAPS           = KERNEL_ROWS * KERNEL_COLUMNS,
     parameter int WORDS          = INPUTS * OUTPUTS * TAPS,
     parameter int WORD_BITS      = $clog2(WORDS + READS)
 ) (
-    input  logic                                        clk,
-    input  logic                                        reset,
-    input  logic                                        start,
-    input  logic                                        issue,
-    input  logic                                        last,
-    input  logic                                        first_row,  // of the mini-batch: sums begin at +0
-    input  logic [KERNEL_ROWS*COLUMNS_IN*INPUTS*32-1:0] rows,
-    input  logic [COLUMNS*OUTPUTS*32-1:0]               errors,
-    output logic                                        done,       // a row's sums are complete
-    input  logic [WORD_BITS-1:0]                        read_address,
-    output logic [READS*32-1:0]                         read
+    input  logic                                          clk,
+    input  logic                                          reset,
+    input  logic                                          start,
+    input  logic                                          issue,
+    input  logic                                          last,
+    input  logic                                          first_row,  // of the mini-batch: sums begin at +0
+    input  logic [KERNEL_ROWS*COLUMNS_IN*INPUTS*CODE-1:0] rows,
+    input  logic [COLUMNS*OUTPUTS*ERROR_CODE-1:0]         errors,
+    output logic                                          done,       // a row's sums are complete
+    input  logic [WORD_BITS-1:0]                          read_address,
+    output logic [READS*32-1:0]                           read
 );
 
     localparam int PAIRS        = INPUTS * OUTPUTS;
@@ -39,7 +46,7 @@ module gradient_sums #(
     localparam int OUTER_BITS   = $clog2(COLUMNS + TILES / PAIRS + 2);
     localparam int COLUMN_BITS  = COLUMNS > 1 ? $clog2(COLUMNS) : 1;
     localparam int PAIR_BITS    = PAIRS > 1 ? $clog2(PAIRS) : 1;
-    localparam int ERROR_BITS   = $clog2(COLUMNS * OUTPUTS * 32);
+    localparam int ERROR_BITS   = $clog2(COLUMNS * OUTPUTS * ERROR_CODE);
     localparam int CHAINED      = (TILES + PAIRS - 1) / PAIRS;
     localparam int DEPTH        = CHAINED * LATENCY;
 
@@ -70,20 +77,25 @@ module gradient_sums #(
 
         window #(
             .CHANNELS(INPUTS), .COLUMNS(COLUMNS_IN), .KERNEL_ROWS(KERNEL_ROWS), .KERNEL_COLUMNS(KERNEL_COLUMNS),
-            .STRIDE(STRIDE), .PAD(PAD), .CHANNEL_BITS(CHANNEL_BITS), .COLUMN_BITS(COLUMN_BITS)
+            .STRIDE(STRIDE), .PAD(PAD), .CHANNEL_BITS(CHANNEL_BITS), .COLUMN_BITS(COLUMN_BITS),
+            .FORMAT(FORMAT)
         ) taken (
             .rows, .rows_reach('1), .column, .channel, .x, .reaches
         );
         wire unused = &reaches;
 
         logic [TAPS*32-1:0] x_operand;
-        logic [31:0] error_operand;
+        logic [31:0] error, error_operand;
         logic [PAIR_BITS-1:0] pair_operand;
         logic first_operand, active_operand;
 
+        unpack #(.FORMAT(ERRORS)) value (
+            .code(errors[ERROR_BITS'((int'(column) * OUTPUTS + int'(out)) * ERROR_CODE)+:ERROR_CODE]), .x(error)
+        );
+
         always_ff @(posedge clk) begin
             x_operand <= x;
-            error_operand <= errors[ERROR_BITS'((int'(column) * OUTPUTS + int'(out)) * 32)+:32];
+            error_operand <= error;
             pair_operand <= pair;
             first_operand <= first_row && outer == '0;
             active_operand <= active && issue;
@@ -98,7 +110,9 @@ module gradient_sums #(
             assign addend = g_tiles[t-PAIRS].y;
         end
         for (genvar tap = 0; tap < TAPS; tap++) begin : g_taps
-            tile #(.TAPS(1), .LATENCY(LATENCY), .SKEW(SKEW)) of (
+            tile #(
+                .TAPS(1), .LATENCY(LATENCY), .SKEW(SKEW), .SIGNIFICAND(SIGNIFICAND), .SUBNORMAL(SUBNORMAL)
+            ) of (
                 .clk, .x(x_operand[tap*32+:32]), .w(error_operand), .sum(addend[tap*32+:32]), .y(y[tap*32+:32])
             );
         end

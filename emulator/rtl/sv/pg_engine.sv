@@ -18,25 +18,32 @@ module pg_engine #(
     parameter int LATENCY        = 0,
     parameter int SLOTS          = 1,
     parameter int READS          = 1,
+    // Of activations and errors, and of the factors, as `fp32_fma` has them.
+    parameter formats::format_t FORMAT = formats::FP32,
+    parameter formats::format_t ERRORS = formats::FP32,
+    parameter int CODE           = int'(FORMAT.bits) + (FORMAT.block != 17'd0 ? 8 : 0),
+    parameter int ERROR_CODE     = int'(ERRORS.bits) + (ERRORS.block != 17'd0 ? 8 : 0),
+    parameter int SIGNIFICAND    = 24,
+    parameter int SUBNORMAL      = 1,
     parameter int WORDS          = INPUTS * OUTPUTS * KERNEL_ROWS * KERNEL_COLUMNS,
     parameter int WORD_BITS      = $clog2(WORDS + READS),
     parameter int ADDRESS_BITS   = ROWS_IN * SLOTS > 1 ? $clog2(ROWS_IN * SLOTS) : 1,
     parameter int ERROR_BITS     = ROWS * SLOTS > 1 ? $clog2(ROWS * SLOTS) : 1
 ) (
-    input  logic                                        clk,
-    input  logic                                        reset,
-    input  logic [31:0]                                 batch,
-    input  logic [31:0]                                 limit,
-    input  logic [31:0]                                 arrived,  // rows of output errors so far
-    output logic                                        load,
-    output logic [KERNEL_ROWS*ADDRESS_BITS-1:0]         address,
-    output logic [KERNEL_ROWS-1:0]                      in_map,
-    input  logic [KERNEL_ROWS*COLUMNS_IN*INPUTS*32-1:0] rows,
-    output logic [ERROR_BITS-1:0]                       error_address,
-    input  logic [COLUMNS*OUTPUTS*32-1:0]               errors,
-    output logic                                        done,
-    input  logic [WORD_BITS-1:0]                        read_address,
-    output logic [READS*32-1:0]                         read
+    input  logic                                          clk,
+    input  logic                                          reset,
+    input  logic [31:0]                                   batch,
+    input  logic [31:0]                                   limit,
+    input  logic [31:0]                                   arrived,  // rows of output errors so far
+    output logic                                          load,
+    output logic [KERNEL_ROWS*ADDRESS_BITS-1:0]           address,
+    output logic [KERNEL_ROWS-1:0]                        in_map,
+    input  logic [KERNEL_ROWS*COLUMNS_IN*INPUTS*CODE-1:0] rows,
+    output logic [ERROR_BITS-1:0]                         error_address,
+    input  logic [COLUMNS*OUTPUTS*ERROR_CODE-1:0]         errors,
+    output logic                                          done,
+    input  logic [WORD_BITS-1:0]                          read_address,
+    output logic [READS*32-1:0]                           read
 );
 
     localparam int GROUPS   = (INPUTS * OUTPUTS * COLUMNS + TILES - 1) / TILES;
@@ -80,7 +87,7 @@ module pg_engine #(
     gradient_sums #(
         .INPUTS(INPUTS), .OUTPUTS(OUTPUTS), .COLUMNS_IN(COLUMNS_IN), .COLUMNS(COLUMNS), .KERNEL_ROWS(KERNEL_ROWS),
         .KERNEL_COLUMNS(KERNEL_COLUMNS), .STRIDE(STRIDE_COLUMNS), .PAD(PAD_COLUMNS), .TILES(TILES), .LATENCY(LATENCY),
-        .READS(READS)
+        .READS(READS), .FORMAT(FORMAT), .ERRORS(ERRORS), .SIGNIFICAND(SIGNIFICAND), .SUBNORMAL(SUBNORMAL)
     ) of (
         .clk, .reset, .start, .issue, .last, .first_row, .rows, .errors, .done, .read_address, .read
     );

@@ -39,8 +39,11 @@ module quantise_blocks #(
         assign codes[block*8+:8] = is_nan_held[block] ? 8'd255 : exponents_held[block*9+:8] + 8'd127;
     end
 
-    registers #(.WIDTH(2 * VALUES * 32 + BLOCKS * 10), .STAGES(AFTER_SCALE)) after_scale (
-        .clk, .d({x, words, exponents, is_nan}), .q({x_held, words_held, exponents_held, is_nan_held})
+    // Registers of their own for what has 32 bits: simulators move it word by word.
+    registers #(.WIDTH(VALUES * 32), .STAGES(AFTER_SCALE)) x_after_scale (.clk, .d(x), .q(x_held));
+    registers #(.WIDTH(VALUES * 32), .STAGES(AFTER_SCALE)) words_after_scale (.clk, .d(words), .q(words_held));
+    registers #(.WIDTH(BLOCKS * 10), .STAGES(AFTER_SCALE)) after_scale (
+        .clk, .d({exponents, is_nan}), .q({exponents_held, is_nan_held})
     );
 
     for (genvar i = 0; i < VALUES; i++) begin : g_values
@@ -55,8 +58,7 @@ module quantise_blocks #(
         assign rounded[i*32+:32] = is_nan_held[i/SIZE] ? 32'h7fc0_0000 : number;
     end
 
-    registers #(.WIDTH(VALUES * 32 + BLOCKS * 8), .STAGES(AFTER_ROUND)) after_round (
-        .clk, .d({rounded, codes}), .q({y, scales})
-    );
+    registers #(.WIDTH(VALUES * 32), .STAGES(AFTER_ROUND)) after_round (.clk, .d(rounded), .q(y));
+    registers #(.WIDTH(BLOCKS * 8), .STAGES(AFTER_ROUND)) scales_after_round (.clk, .d(codes), .q(scales));
 
 endmodule

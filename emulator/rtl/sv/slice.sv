@@ -38,6 +38,18 @@ module slice #(
     parameter int LATENCY        = 0,
     parameter int SLOTS          = 1,  // samples in flight
     parameter int DEPTH          = 2,  // rows that wait for others
+    // Formats, and of the engines' factors what `fp32_fma` has of them. Rows outside memories and line buffers are fp32.
+    parameter formats::format_t ACTIVATIONS = formats::FP32,
+    parameter formats::format_t WEIGHT      = formats::FP32,
+    parameter formats::format_t ERRORS      = formats::FP32,
+    parameter int MASTER         = 0,
+    parameter int FP_SIGNIFICAND = 24,
+    parameter int FP_SUBNORMAL   = 1,
+    parameter int EB_SIGNIFICAND = 24,
+    parameter int EB_SUBNORMAL   = 1,
+    parameter int PG_SIGNIFICAND = 24,
+    parameter int PG_SUBNORMAL   = 1,
+    parameter int FIRST          = 0,  // of the layer's input channels
     // Channels of the streams.
     parameter int PASSED         = ICP == 0 ? INPUTS : ARRIVING > INPUTS ? ARRIVING - INPUTS : 1,
     parameter int Y              = BEFORE + OUTPUTS,
@@ -72,6 +84,7 @@ module slice #(
     input  logic [31:0]                        host_address,
     input  logic [31:0]                        host_data,
     output logic [31:0]                        host_read,
+    output logic [31:0]                        host_master,
     output logic                               fp_done,      // a row is done
     output logic                               eb_done,
     output logic                               pg_done,
@@ -86,8 +99,15 @@ module slice #(
     localparam int WEIGHTS    = S * OUTPUTS * TAPS;
     localparam int ENTRY_BITS = WEIGHTS > 1 ? $clog2(WEIGHTS) : 1;
     localparam int WORD_BITS  = $clog2(WEIGHTS + LANES);
-    localparam int X_WIDTH    = E_COLUMNS * S * 32;
-    localparam int DY_WIDTH   = COLUMNS * OUTPUTS * 32;
+    localparam int X_PIXELS   = FLAT != 0 ? ROWS_IN * COLUMNS_IN : COLUMNS_IN;
+    localparam int X_CODE     = int'(ACTIVATIONS.bits) + (ACTIVATIONS.block != 17'd0 ? 8 : 0);
+    localparam int X_SIZE     = ACTIVATIONS.block != 17'd0 ? int'(ACTIVATIONS.block) : 1;
+    localparam int X_BLOCKS   = ACTIVATIONS.block != 17'd0 ? (FIRST % X_SIZE + INPUTS + X_SIZE - 1) / X_SIZE : 0;
+    localparam int X_WIDTH    = X_PIXELS * (INPUTS * int'(ACTIVATIONS.bits) + X_BLOCKS * 8);
+    localparam int DY_CODE    = int'(ERRORS.bits) + (ERRORS.block != 17'd0 ? 8 : 0);
+    localparam int DY_SIZE    = ERRORS.block != 17'd0 ? int'(ERRORS.block) : 1;
+    localparam int DY_BLOCKS  = ERRORS.block != 17'd0 ? (BEFORE % DY_SIZE + OUTPUTS + DY_SIZE - 1) / DY_SIZE : 0;
+    localparam int DY_WIDTH   = COLUMNS * (OUTPUTS * int'(ERRORS.bits) + DY_BLOCKS * 8);
     localparam int X_BITS     = E_ROWS * SLOTS > 1 ? $clog2(E_ROWS * SLOTS) : 1;
     localparam int DY_BITS    = ROWS * SLOTS > 1 ? $clog2(ROWS * SLOTS) : 1;
 
@@ -95,12 +115,14 @@ module slice #(
 
     logic [COLUMNS_IN*INPUTS*32-1:0] own_x;
     logic held_valid;
-    logic [X_WIDTH-1:0] held_row;
+    logic [E_COLUMNS*S*32-1:0] held_row;
+    logic [X_WIDTH-1:0] held_codes;
     logic [31:0] x_arrived;
     logic fp_load, pg_load;
     logic [KERNEL_ROWS*X_BITS-1:0] fp_address, pg_address;
     logic [KERNEL_ROWS-1:0] fp_in_map, pg_in_map;
-    logic [KERNEL_ROWS*X_WIDTH-1:0] fp_rows, pg_rows;
+    logic [KERNEL_ROWS*X_WIDTH-1:0] fp_packed, pg_packed;
+    logic [KERNEL_ROWS*E_COLUMNS*S*X_CODE-1:0] fp_rows, pg_rows;
 
     channels #(.COLUMNS(COLUMNS_IN), .CHANNELS(ARRIVING), .FIRST(0), .COUNT(INPUTS)) own (.row(x_row), .some(own_x));
 
@@ -113,13 +135,30 @@ module slice #(
         assign held_row = own_x;
     end
 
+    pack_row #(
+        .FORMAT(ACTIVATIONS), .PIXELS(X_PIXELS), .CHANNELS(INPUTS), .FIRST(FIRST), .FLAT(FLAT)
+    ) held (
+        .row(held_row), .packed_row(held_codes)
+    );
     row_ram #(
         .WIDTH(X_WIDTH), .ROWS(E_ROWS), .SLOTS(SLOTS), .A_TAPS(KERNEL_ROWS), .B_TAPS(KERNEL_ROWS)
     ) act_ram (
-        .clk, .reset, .in_valid(held_valid), .in_row(held_row), .arrived(x_arrived), .a_load(fp_load),
-        .a_address(fp_address), .a_in_map(fp_in_map), .a_rows(fp_rows), .b_load(pg_load), .b_address(pg_address),
-        .b_in_map(pg_in_map), .b_rows(pg_rows)
+        .clk, .reset, .in_valid(held_valid), .in_row(held_codes), .arrived(x_arrived), .a_load(fp_load),
+        .a_address(fp_address), .a_in_map(fp_in_map), .a_rows(fp_packed), .b_load(pg_load), .b_address(pg_address),
+        .b_in_map(pg_in_map), .b_rows(pg_packed)
     );
+    for (genvar tap = 0; tap < KERNEL_ROWS; tap++) begin : g_line_buffers
+        with_scales #(
+            .FORMAT(ACTIVATIONS), .PIXELS(X_PIXELS), .CHANNELS(INPUTS), .FIRST(FIRST), .FLAT(FLAT)
+        ) of_fp (
+            .packed_row(fp_packed[tap*X_WIDTH+:X_WIDTH]), .codes(fp_rows[tap*E_COLUMNS*S*X_CODE+:E_COLUMNS*S*X_CODE])
+        );
+        with_scales #(
+            .FORMAT(ACTIVATIONS), .PIXELS(X_PIXELS), .CHANNELS(INPUTS), .FIRST(FIRST), .FLAT(FLAT)
+        ) of_pg (
+            .packed_row(pg_packed[tap*X_WIDTH+:X_WIDTH]), .codes(pg_rows[tap*E_COLUMNS*S*X_CODE+:E_COLUMNS*S*X_CODE])
+        );
+    end
 
     if (ICP != 0 && ARRIVING > INPUTS) begin : g_rest_passes
         channels #(
@@ -139,13 +178,15 @@ module slice #(
     logic [EB_TILES*TAPS*32-1:0] eb_weights;
     logic [WORD_BITS-1:0] read_address, write_address;
     logic [LANES*32-1:0] weight, gradient, written;
-    logic write;
+    logic write, update_done;
 
     lpram #(
-        .WORDS(WEIGHTS), .TAPS(TAPS), .FP_TILES(FP_TILES), .EB_TILES(EB_TILES), .LANES(LANES)
+        .WORDS(WEIGHTS), .TAPS(TAPS), .FP_TILES(FP_TILES), .EB_TILES(EB_TILES), .LANES(LANES),
+        .FORMAT(WEIGHT), .MASTER(MASTER), .OUTPUTS(OUTPUTS), .ACROSS(ICP)
     ) parameters (
-        .clk, .fp_entry, .fp_weights, .eb_entry, .eb_weights, .read_address, .read(weight), .write, .write_address,
-        .written, .host_write, .host_address, .host_data, .host_read
+        .clk, .reset, .fp_entry, .fp_weights, .eb_entry, .eb_weights, .read_address, .read(weight), .write, .write_address,
+        .written, .done(update_done), .settled(updated), .host_write, .host_address, .host_data, .host_read,
+        .host_master
     );
 
     // ---- FP, and path 2.
@@ -157,7 +198,8 @@ module slice #(
         .INPUTS(S), .OUTPUTS(OUTPUTS), .ROWS_IN(E_ROWS), .COLUMNS_IN(E_COLUMNS), .ROWS(ROWS), .COLUMNS(COLUMNS),
         .KERNEL_ROWS(KERNEL_ROWS), .KERNEL_COLUMNS(KERNEL_COLUMNS), .STRIDE_ROWS(STRIDE_ROWS),
         .STRIDE_COLUMNS(STRIDE_COLUMNS), .PAD_ROWS(PAD_ROWS), .PAD_COLUMNS(PAD_COLUMNS), .TILES(FP_TILES),
-        .EVERY(FP_EVERY), .LATENCY(LATENCY), .SLOTS(SLOTS), .TAKES_PARTIAL(ICP != 0 && IS_FIRST == 0 ? 1 : 0)
+        .EVERY(FP_EVERY), .LATENCY(LATENCY), .SLOTS(SLOTS), .TAKES_PARTIAL(ICP != 0 && IS_FIRST == 0 ? 1 : 0),
+        .FORMAT(ACTIVATIONS), .SIGNIFICAND(FP_SIGNIFICAND), .SUBNORMAL(FP_SUBNORMAL)
     ) fp (
         .clk, .reset, .limit, .arrived(x_arrived), .load(fp_load), .address(fp_address), .in_map(fp_in_map),
         .rows(fp_rows), .entry(fp_entry), .weights(fp_weights), .partial_valid(partial_there), .partial(partial_row),
@@ -190,24 +232,39 @@ module slice #(
 
     // ---- Output errors, and path 3.
 
-    logic [DY_WIDTH-1:0] own_dy;
+    logic [COLUMNS*OUTPUTS*32-1:0] own_dy;
+    logic [DY_WIDTH-1:0] own_codes;
     logic [31:0] dy_arrived;
     logic eb_load;
     logic [KERNEL_ROWS*DY_BITS-1:0] eb_address;
     logic [KERNEL_ROWS-1:0] eb_in_map;
-    logic [KERNEL_ROWS*DY_WIDTH-1:0] eb_rows;
+    logic [KERNEL_ROWS*DY_WIDTH-1:0] eb_packed;
+    logic [KERNEL_ROWS*COLUMNS*OUTPUTS*DY_CODE-1:0] eb_rows;
     logic [DY_BITS-1:0] error_address;
-    logic [DY_WIDTH-1:0] pg_errors;
+    logic [DY_WIDTH-1:0] pg_packed_errors;
+    logic [COLUMNS*OUTPUTS*DY_CODE-1:0] pg_errors;
 
     channels #(.COLUMNS(COLUMNS), .CHANNELS(Y), .FIRST(BEFORE), .COUNT(OUTPUTS)) own_errors (
         .row(dy_row), .some(own_dy)
     );
+    pack_row #(.FORMAT(ERRORS), .PIXELS(COLUMNS), .CHANNELS(OUTPUTS), .FIRST(BEFORE)) own_packed (
+        .row(own_dy), .packed_row(own_codes)
+    );
     row_ram #(
         .WIDTH(DY_WIDTH), .ROWS(ROWS), .SLOTS(SLOTS), .A_TAPS(KERNEL_ROWS), .B_TAPS(1)
     ) error_ram (
-        .clk, .reset, .in_valid(dy_valid), .in_row(own_dy), .arrived(dy_arrived), .a_load(eb_load),
-        .a_address(eb_address), .a_in_map(eb_in_map), .a_rows(eb_rows), .b_load(pg_load), .b_address(error_address),
-        .b_in_map(1'b1), .b_rows(pg_errors)
+        .clk, .reset, .in_valid(dy_valid), .in_row(own_codes), .arrived(dy_arrived), .a_load(eb_load),
+        .a_address(eb_address), .a_in_map(eb_in_map), .a_rows(eb_packed), .b_load(pg_load), .b_address(error_address),
+        .b_in_map(1'b1), .b_rows(pg_packed_errors)
+    );
+    for (genvar tap = 0; tap < KERNEL_ROWS; tap++) begin : g_error_buffers
+        with_scales #(.FORMAT(ERRORS), .PIXELS(COLUMNS), .CHANNELS(OUTPUTS), .FIRST(BEFORE)) of_eb (
+            .packed_row(eb_packed[tap*DY_WIDTH+:DY_WIDTH]),
+            .codes(eb_rows[tap*COLUMNS*OUTPUTS*DY_CODE+:COLUMNS*OUTPUTS*DY_CODE])
+        );
+    end
+    with_scales #(.FORMAT(ERRORS), .PIXELS(COLUMNS), .CHANNELS(OUTPUTS), .FIRST(BEFORE)) of_pg (
+        .packed_row(pg_packed_errors), .codes(pg_errors)
     );
 
     if (ICP != 0) begin : g_all_errors_pass
@@ -236,7 +293,8 @@ module slice #(
             .INPUTS(S), .OUTPUTS(OUTPUTS), .ROWS_IN(E_ROWS), .COLUMNS_IN(E_COLUMNS), .ROWS(ROWS), .COLUMNS(COLUMNS),
             .KERNEL_ROWS(KERNEL_ROWS), .KERNEL_COLUMNS(KERNEL_COLUMNS), .STRIDE_ROWS(STRIDE_ROWS),
             .STRIDE_COLUMNS(STRIDE_COLUMNS), .PAD_ROWS(PAD_ROWS), .PAD_COLUMNS(PAD_COLUMNS), .TILES(EB_TILES),
-            .EVERY(EB_EVERY), .LATENCY(LATENCY), .SLOTS(SLOTS), .TAKES_PARTIAL(TAKES_PARTIAL)
+            .EVERY(EB_EVERY), .LATENCY(LATENCY), .SLOTS(SLOTS), .TAKES_PARTIAL(TAKES_PARTIAL),
+            .FORMAT(ERRORS), .SIGNIFICAND(EB_SIGNIFICAND), .SUBNORMAL(EB_SUBNORMAL)
         ) eb (
             .clk, .reset, .limit, .arrived(dy_arrived), .load(eb_load), .address(eb_address), .in_map(eb_in_map),
             .rows(eb_rows), .entry(eb_entry), .weights(eb_weights), .partial_valid(sums_there), .partial(sums),
@@ -312,7 +370,8 @@ module slice #(
         .INPUTS(S), .OUTPUTS(OUTPUTS), .ROWS_IN(E_ROWS), .COLUMNS_IN(E_COLUMNS), .ROWS(ROWS), .COLUMNS(COLUMNS),
         .KERNEL_ROWS(KERNEL_ROWS), .KERNEL_COLUMNS(KERNEL_COLUMNS), .STRIDE_ROWS(STRIDE_ROWS),
         .STRIDE_COLUMNS(STRIDE_COLUMNS), .PAD_ROWS(PAD_ROWS), .PAD_COLUMNS(PAD_COLUMNS), .TILES(PG_TILES),
-        .EVERY(PG_EVERY), .LATENCY(LATENCY), .SLOTS(SLOTS), .READS(LANES)
+        .EVERY(PG_EVERY), .LATENCY(LATENCY), .SLOTS(SLOTS), .READS(LANES),
+        .FORMAT(ACTIVATIONS), .ERRORS(ERRORS), .SIGNIFICAND(PG_SIGNIFICAND), .SUBNORMAL(PG_SUBNORMAL)
     ) pg (
         .clk, .reset, .batch, .limit, .arrived(dy_arrived), .load(pg_load), .address(pg_address), .in_map(pg_in_map),
         .rows(pg_rows), .error_address, .errors(pg_errors), .done(pg_done), .read_address, .read(gradient)
@@ -326,7 +385,7 @@ module slice #(
 
     update #(.WORDS(WEIGHTS), .LANES(LANES), .LATENCY(LATENCY)) step (
         .clk, .reset, .start(update_start), .share, .rate, .momentum, .decay, .read_address, .weight, .gradient,
-        .write, .write_address, .updated(written), .done(updated)
+        .write, .write_address, .updated(written), .done(update_done)
     );
 
     // ---- Rows that came although their memory was full.

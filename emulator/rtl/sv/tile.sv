@@ -6,7 +6,10 @@
 module tile #(
     parameter int TAPS    = 1,
     parameter int LATENCY = 0,
-    parameter int SKEW    = 0
+    parameter int SKEW    = 0,
+    // Of the factors, as `fp32_fma` has them.
+    parameter int SIGNIFICAND = 24,
+    parameter int SUBNORMAL   = 1
 ) (
     input  logic               clk,
     input  logic [TAPS*32-1:0] x,
@@ -26,7 +29,9 @@ module tile #(
         registers #(.WIDTH(64), .STAGES(SKEW + tap * LATENCY)) wait_for_sum (
             .clk, .d({x[tap*32+:32], w[tap*32+:32]}), .q({a, b})
         );
-        fp32_fma #(.LATENCY(LATENCY)) multiply_add (.clk, .a, .b, .c(addend), .y(after));
+        fp32_fma #(.LATENCY(LATENCY), .SIGNIFICAND(SIGNIFICAND), .SUBNORMAL(SUBNORMAL)) multiply_add (
+            .clk, .a, .b, .c(addend), .y(after)
+        );
     end
 
     assign y = g_taps[TAPS-1].after;

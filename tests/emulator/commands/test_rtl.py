@@ -70,6 +70,20 @@ def test_it_writes_a_top_for_each_device(files: tuple[str, str, str], capsys: py
     assert (Path(out) / "tile.sv").exists()
 
 
+def test_it_has_number_formats(files: tuple[str, str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    network, cluster, out = files
+    arguments = ["rtl", network, "--devices", "2", "--cluster", cluster, "--out", out, "--precision"]
+    assert emuchain(*arguments, "mxint8", "--precision.errors", "bf16") == 0
+    top = (Path(out) / "device0.sv").read_text(encoding="utf-8")
+    assert "formats::format_t ACTIVATIONS = {6'd8, 5'd6, 9'sd0, 32'h3ffe0000, 1'b0, 2'd0, 17'd32, 1'b0};" in top
+    assert "formats::format_t ERRORS = {6'd16, 5'd7, -9'sd126, 32'h7f7f0000, 1'b1, 2'd0, 17'd0, 1'b0};" in top
+    capsys.readouterr()
+    said = refused(capsys, *arguments[1:], "q2.14")
+    assert said.endswith(
+        "RTL has no q2.14 for activations; it has fp32, bf16, fp16, fp8, and formats of blocks, such as mxint8"
+    )
+
+
 @pytest.mark.exhaustive  # test_simulate.py does, without the command
 @pytest.mark.slow
 @pytest.mark.usefixtures("verilator")

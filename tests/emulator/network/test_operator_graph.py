@@ -72,7 +72,8 @@ def test_of_the_zoo(name: str) -> None:
             assert edge.source.phase is Phase.EB
             assert place[edge.source.layer] > place[edge.target.layer]
     images = sum(layer.macs - state_macs(layer) for layer in network.layers if not layer.needs_errors)
-    assert graph.operations == 6 * network.macs - 2 * images
+    attention = sum(2 * (layer.eb_macs - 2 * layer.macs) for layer in network.layers if not layer.has_pg)
+    assert graph.operations == 6 * network.macs - 2 * images + attention
     fed = {edge.target for edge in graph.edges}
     assert {of.layer for of in graph.operators if of.phase is Phase.FP and of not in fed} == {
         layer.name for layer in network.layers if not layer.needs_errors

@@ -114,6 +114,19 @@ RECURRENT = {
 }
 """Multiply-accumulates."""
 
+TRANSFORMERS = {
+    # Multiply-accumulates, of attention with the mean of the keys; parameters.
+    "char-gpt": (
+        64 * (96 + 3 * (12 * 96 * 96 + 96 * 65) + 28 * 96),
+        28 * 96 + 64 * 96 + 3 * (12 * 96 * 96 + 9 * 96 + 4 * 96) + 2 * 96 + 28 * 96,
+    ),
+    "vit-tiny-cifar": (
+        64 * (96 * 48 + 4 * (12 * 96 * 96 + 2 * 96 * 64)) + 960,
+        96 * 49 + 64 * 96 + 4 * (12 * 96 * 96 + 9 * 96 + 4 * 96) + 2 * 96 + 970,
+    ),
+    "vit-s": (14**2 * 384 * 768 + 197 * 12 * (12 * 384**2 + 2 * 384 * 197) + 384_000, 22_050_664),  # as timm counts
+}
+
 RECURRENT_PARAMETERS = {
     "lstm-rows": 4 * 128 * (28 + 128 + 2) + 1290,
     "gru-rows": 3 * 128 * (28 + 128 + 2) + 1290,
@@ -129,10 +142,26 @@ RECURRENT_PARAMETERS = {
     "rnn-t": 4 * 2048 * (240 + 7 * 640 + 8 * 640 + 8 * 2) + 8 * 640 * 2048 + 29 * 641,
 }
 CLASSES = {
-    **{"char-lstm": 28, "lstm-5x1024": 10, "gru-5x1280": 10, "rnn-t": 29, "gnmt-8": 32320, "gnmt-l": 32320},
+    **{
+        "char-lstm": 28,
+        "char-gpt": 28,
+        "lstm-5x1024": 10,
+        "gru-5x1280": 10,
+        "rnn-t": 29,
+        "gnmt-8": 32320,
+        "gnmt-l": 32320,
+    },
     **{"deepspeech2-lstm": 29, "deepspeech2-gru": 29},
 }
-STEPS = {"char-lstm": 64, "rnn-t": 548, "gnmt-8": 50, "gnmt-l": 50, "deepspeech2-lstm": 548, "deepspeech2-gru": 548}
+STEPS = {
+    "char-lstm": 64,
+    "char-gpt": 64,
+    "rnn-t": 548,
+    "gnmt-8": 50,
+    "gnmt-l": 50,
+    "deepspeech2-lstm": 548,
+    "deepspeech2-gru": 548,
+}
 """Time steps that have results of their own."""
 
 TRANSLATORS = {"gnmt-8": 8, "gnmt-l": 32}
@@ -243,9 +272,8 @@ def counts(network: Network) -> tuple[int, int, int]:
 def test_every_network_of_the_zoo_is_known_here() -> None:
     vggs = {name + head for name in VGG for head in VGG_HEADS}
     assert set(RECURRENT) == set(RECURRENT_PARAMETERS)
-    assert set(zoo()) == vggs | set(RESNETS) | {"googlenet", "mobilenetv2"} | set(KNOWN) | set(RECURRENT) | set(
-        TRANSLATORS
-    )
+    others = {"googlenet", "mobilenetv2", *RESNETS, *TRANSLATORS, *TRANSFORMERS}
+    assert set(zoo()) == vggs | others | set(KNOWN) | set(RECURRENT)
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -288,6 +316,12 @@ def test_recurrent_networks(name: str) -> None:
     assert (network.macs, network.parameters) == (RECURRENT[name], RECURRENT_PARAMETERS[name])
 
 
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_transformers(name: str) -> None:
+    network = load_network(name)
+    assert (network.macs, network.parameters) == TRANSFORMERS[name]
+
+
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_translators_have_the_parameters_that_the_study_counts(name: str) -> None:
     """But for the scores of the attention: a vector, its bias, its scale."""
@@ -310,7 +344,8 @@ def test_published_sizes_of_recurrent_networks() -> None:
 def test_sequences_may_have_other_steps(name: str) -> None:
     network, other = load_network(name), load_network(name, time_steps=7)
     assert other.input == (network.input[0], 7, 1)
-    assert other.parameters == network.parameters
+    positions = sum(step.operation.type == "positions" for layer in network.layers for step in layer.sfu)
+    assert other.parameters == network.parameters - positions * (network.input[1] - 7) * network.layers[0].channels
     assert load_network(tomllib.loads(other.text)) == other
 
 

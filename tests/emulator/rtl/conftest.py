@@ -104,7 +104,8 @@ def build_stream(verilator: str, tmp_path_factory: pytest.TempPathFactory) -> Bu
         arguments = "--cc --exe --build -j 2 -O3 --quiet -Wno-fatal --output-split 0 -CFLAGS -O1".split()
         arguments += ["--prefix", "Vstream"]
         arguments += ["--top-module", "stream", "-y", str(SOURCES), "--Mdir", str(folder / "built")]
-        files = [str(SOURCES / "fp32.sv"), str(folder / "stream.sv"), str(HERE / "stream.cpp")]
+        packages = [str(SOURCES / f"{name}.sv") for name in ("fp32", "formats")]
+        files = [*packages, str(folder / "stream.sv"), str(HERE / "stream.cpp")]
         done = subprocess.run([verilator, *arguments, *files], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr or done.stdout
 

@@ -1,6 +1,7 @@
 """Small drawn chains on Verilated devices: kernels, strides, padding, pools, clocks, links, batches, latencies."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from .chains import RELU, cluster, conv, fc, network, plan, pool, simulated
 DRAWN = 20
 
 
-def drawn_chain(seed: int) -> tuple[ChainPlan, int]:
-    """A small chain, and the latency of its multiply-adds."""
+def drawn_chain(seed: int, **settings: Any) -> tuple[ChainPlan, int]:
+    """A small chain, planned with some settings, and the latency of its multiply-adds."""
     stream = np.random.default_rng(seed)
 
     def one_of(*values: int) -> int:
@@ -34,7 +35,7 @@ def drawn_chain(seed: int) -> tuple[ChainPlan, int]:
         layers += [RELU, fc(3)]
     of = network([one_of(1, 3), rows, columns], *layers)
     boards = cluster(one_of(50, 60, 70), one_of(1, 8, 40), one_of(0, 30, 200), one_of(100, 150, 200))
-    return plan(of, boards, one_of(1, 2, 2), batch=one_of(1, 2, 3), seed=seed), one_of(0, 0, 0, 2)
+    return plan(of, boards, one_of(1, 2, 2), batch=one_of(1, 2, 3), seed=seed, **settings), one_of(0, 0, 0, 2)
 
 
 @pytest.mark.sampled(4)

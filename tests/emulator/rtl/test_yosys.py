@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.common import InputError
-from emuchain.emulator.rtl import SOURCES, find_yosys, sources
-from emuchain.emulator.rtl.resources import all_cells, resources_of
+from emuchain.emulator.rtl import SOURCES, Rtl, find_yosys, sources
+from emuchain.emulator.rtl.formats import factors
+from emuchain.emulator.rtl.resources import all_cells, planned_resources, resources_of
 from emuchain.emulator.rtl.yosys import for_yosys, module_name, modules_of, synthesise
 
+from .chains import TWO_LAYERS, cluster, plan
 from .conftest import BuildStream
 
 STAT = r"""
@@ -90,7 +92,7 @@ def test_what_yosys_does_not_read_is_written_otherwise(text: str, read: str) -> 
 
 
 def test_it_reads_every_module(yosys: str, tmp_path: Path) -> None:
-    modules = sorted(sources(), key=lambda module: module.stem != "fp32")
+    modules = sources()
     for module in modules:
         (tmp_path / module.name).write_text(for_yosys(module.read_text(encoding="utf-8")), encoding="utf-8")
     read = "read_verilog -sv " + " ".join(module.name for module in modules)
@@ -142,7 +144,7 @@ FACTORS = {
 """Multiply-adds by the format of their factors, with their DSPs."""
 
 
-NUMBERS = """module stream (input logic clk, input logic [159:0] in, output logic [479:0] out);
+NUMBERS = """module stream (input logic clk, input logic [159:0] in, output logic [543:0] out);
     fp32_fma #(.LATENCY(0), .SIGNIFICAND(8)) bf16 (.clk, .a(in[31:0]), .b(in[63:32]), .c(in[95:64]), .y(out[31:0]));
     fp32_fma #(.LATENCY(4), .SIGNIFICAND(4), .SUBNORMAL(0)) e4m3 (
         .clk, .a(in[31:0]), .b(in[63:32]), .c(in[95:64]), .y(out[63:32])
@@ -165,6 +167,19 @@ NUMBERS = """module stream (input logic clk, input logic [159:0] in, output logi
         .words(out[479:352])
     );
     assign out[351:336] = 16'(state);
+    logic [7:0] code, element;
+    pack #(.FORMAT({6'd8, 5'd3, -9'sd6, 32'h43e0_0000, 1'b0, 2'd0, 17'd0, 1'b0})) coded (
+        .x(out[127:96]), .exponent(9'd0), .code
+    );
+    unpack #(.FORMAT({6'd8, 5'd3, -9'sd6, 32'h43e0_0000, 1'b0, 2'd0, 17'd0, 1'b0})) decoded (
+        .code, .x(out[511:480])
+    );
+    pack #(.FORMAT({6'd8, 5'd6, 9'sd0, 32'h3ffe_0000, 1'b0, 2'd0, 17'd4, 1'b0})) scaled (
+        .x(out[191:160]), .exponent({1'b0, out[327:320]} - 9'd127), .code(element)
+    );
+    unpack #(.FORMAT({6'd8, 5'd6, 9'sd0, 32'h3ffe_0000, 1'b0, 2'd0, 17'd4, 1'b0})) with_scale (
+        .code({out[327:320], element}), .x(out[543:512])
+    );
 endmodule
 """
 """Modules of number formats side by side."""
@@ -173,7 +188,7 @@ endmodule
 @pytest.mark.slow
 def test_it_reads_as_verilator_does(yosys: str, build_stream: BuildStream, tmp_path: Path) -> None:
     """What it makes of the modules, before it maps them to cells, gives the same bits; first clocks are left out."""
-    names = ("fp32", "registers", "fp32_fma", "int32_fma", "quantise", "block_scale", "quantise_blocks", "philox")
+    names = "fp32 formats registers fp32_fma int32_fma quantise block_scale quantise_blocks pack unpack philox".split()
     for name in names:
         text = for_yosys((SOURCES / f"{name}.sv").read_text(encoding="utf-8"))
         (tmp_path / f"{name}.sv").write_text(text, encoding="utf-8")
@@ -188,6 +203,7 @@ def test_it_reads_as_verilator_does(yosys: str, build_stream: BuildStream, tmp_p
     texts = NUMBERS, (tmp_path / "read.v").read_text(encoding="utf-8")
     by_verilator, by_yosys = (build_stream(text)(records)[20:] for text in texts)
     assert (by_verilator == by_yosys).all(axis=0).all()
+    assert (by_verilator[:, [15, 16]] == by_verilator[:, [3, 5]]).all()  # codes are of their numbers
 
 
 @pytest.mark.slow
@@ -201,6 +217,40 @@ def test_narrow_factors_take_fewer_dsps(yosys: str, tmp_path: Path) -> None:
     assert {name: taken.dsp for name, taken in built.items()} == {name: dsps for name, (_, _, dsps) in FACTORS.items()}
     assert built["fp32"].lut > built["bf16"].lut > built["E4M3"].lut > built["int8"].lut == 0
     assert not any(taken.bram_banks for taken in built.values())
+
+
+MULTIPLIERS = {
+    "fp32": ("fp32", {"per_dsp": 0.5, "lut": 1202}),
+    "bf16": ("half", {"per_dsp": 1, "lut": 911}),
+    "mxint8": ("int8", {"per_dsp": 1, "lut": 911}),
+    "fp8-e4m3": ("fp8", {"per_dsp": 1000, "lut": 847}),
+}
+"""Multipliers of this RTL, as a board says them (docs/rtl.md), by the format of activations, weights and errors."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", MULTIPLIERS)
+def test_multipliers_are_the_plans(yosys: str, tmp_path: Path, precision: str) -> None:
+    """Of each device's engines within a fifth, or a DSP: of a board that says what this RTL takes."""
+    kind, said = MULTIPLIERS[precision]
+    boards = cluster(1 if said["per_dsp"] > 1 else 40)
+    boards["boards"][0]["multipliers"] = {kind: said}
+    rtl = Rtl.of(plan(TWO_LAYERS, boards, 2, precision=precision))
+    number = rtl.plan.config.precision.activations
+    significand, subnormal = factors(number, number)
+    given = {"LATENCY": 4, "SIGNIFICAND": significand, "SUBNORMAL": subnormal}
+    files = [SOURCES / f"{name}.sv" for name in ("fp32", "registers", "fp32_fma")]
+    of_one = resources_of(all_cells(synthesise(yosys, "fp32_fma", files, given, tmp_path, flat=True), "\\fp32_fma"))
+    for layout, device in zip(rtl.plan.layout().devices, rtl.devices, strict=True):
+        multipliers = sum(
+            engine.tiles * part.layer.engine_view.tile
+            for part in device.slices
+            for engine in (part.fp, part.eb, part.pg)
+            if engine is not None
+        )
+        planned, _ = planned_resources(layout)
+        assert abs(of_one.dsp * multipliers - planned.dsp) <= max(1, planned.dsp / 5)
+        assert abs(of_one.lut * multipliers - planned.lut) <= planned.lut / 5
 
 
 def test_what_yosys_does_not_take_is_one_line(yosys: str, tmp_path: Path) -> None:

@@ -66,8 +66,8 @@ def numbered(tables: Table | list[Table], number: int) -> Table:
 
 RECURRENT = {"lstm": 4, "gru": 3}
 """Gates of recurrent layers."""
-OPENS = ("conv", "fc", "embedding", *RECURRENT)
-"""Operations with weights, which open a layer."""
+OPENS = ("conv", "fc", "embedding", "attention", *RECURRENT)
+"""Operations that open a layer."""
 
 
 class Window(NamedTuple):
@@ -93,9 +93,13 @@ class Window(NamedTuple):
             kernel = pair(operation["kernel"])[axis]
             stride = pair(operation.get("stride") or (1 if operation["type"] == "conv" else kernel))[axis]
             pad = pair(operation.get("pad", 0))[axis]
-        elif operation["type"] in ("fc", "global-average-pool") or (operation["type"] == "last-step" and not axis):
+        elif operation["type"] in ("fc", "global-average-pool") or (
+            operation["type"] in ("last-step", "first-step") and not axis
+        ):
             kernel = stride = inputs
         waits_for_all = operation.get("bidirectional", False)
+        if operation["type"] == "attention":
+            waits_for_all = not operation.get("causal", False)
         return cls(kernel, stride, pad, inputs, (inputs + 2 * pad - kernel) // stride + 1, waits_for_all)
 
     def last_input(self, row: int) -> int:
@@ -136,7 +140,7 @@ def read_maps(network: Table) -> dict[str, Map]:
         channels, rows, columns = network["input"]
         maps["images"] = maps["images"]._replace(channels=channels * columns, columns=1)
         del operations[0]
-    backwards = any(operation["type"] in RECURRENT for operation in operations)
+    backwards = any(operation["type"] in (*RECURRENT, "attention") for operation in operations)
     for number, operation in enumerate(operations):
         sources = operation.get("from", list(maps)[-1])
         sources = [sources] if isinstance(sources, str) else list(sources)
@@ -147,6 +151,8 @@ def read_maps(network: Table) -> dict[str, Map]:
         if operation["type"] == "sequence":
             joined = first.channels * first.columns
         channels = operation.get("channels") or operation.get("features") or joined
+        if operation["type"] == "attention":
+            channels = joined // 3
         if operation["type"] in RECURRENT:
             channels = Recurrent.of(operation, 0).values
         window = rows._replace(backwards=backwards)
@@ -223,7 +229,7 @@ class Slice:
         convolutions = of_one * self.made * (pixels if is_fc else 1)
         work = dict.fromkeys(("fp", "eb", "pg"), self.made if operation["type"] == "embedding" else convolutions)
         self.weights = of_one * self.made * (pixels if is_fc else math.prod(pair(operation.get("kernel", 1))))
-        self.recurs = operation["type"] in RECURRENT
+        self.recurs, self.attends = operation["type"] in RECURRENT, operation["type"] == "attention"
         if self.recurs:
             layer_is = Recurrent.of(operation, self.inputs.channels)
             needs_errors = self.source != "images"
@@ -231,10 +237,27 @@ class Slice:
             self.weights = layer_is.weights * width // layer_is.pieces
             kept = up(self.inputs.rows * layer_is.kept * width, layer_is.pieces) * VALUE_BYTES
             self.made = layer_is.values if layer_is.pieces == 1 else width
+        self.out_end = self.end
+        if self.attends:
+            size, heads, tokens = self.inputs.channels // (3 * operation["heads"]), width, self.inputs.rows
+            keys = tokens + 1 if operation.get("causal") else 2 * tokens  # twice the mean of a row
+            taken, self.passed, self.made, self.out_end = (3 * size * count for count in (width, self.end, 0, 0))
+            self.made, self.out_end = size * width, size * self.end
+            work = {"fp": heads * size * keys, "eb": heads * up(5 * size * keys, 2)}
+            self.weights, kept = 0, 2 * tokens * heads * VALUE_BYTES
+            again = size * heads * (tokens * keys // 2) * VALUE_BYTES
+            self.cycles = {at: up(work[at], tiles) for at, tiles in described["tiles"].items()}
+            moved = self.inputs.bytes(taken) + kept if described["off_chip_activations"] else 0
+            self.port_bytes = {"fp": moved + 2 * again * (moved > 0), "eb": moved + 6 * again * (moved > 0)}
+            del self.rows["pg"]
+            return
         self.cycles = {at: up(work[at] * columns[at], tiles) for at, tiles in described["tiles"].items()}
+        looks_up = operation["type"] == "embedding"
         weights = described["off_chip_channels"] * self.weights // width * VALUE_BYTES
-        activations = self.inputs.bytes(taken) + kept if described["off_chip_activations"] else 0
+        activations = self.inputs.bytes(1 if looks_up else taken) + kept if described["off_chip_activations"] else 0
         passes = {at: rows if activations or (self.recurs and at != "pg") else 1 for at, rows in self.rows.items()}
+        if looks_up:  # a row of weights for each symbol that comes
+            weights, passes = described["off_chip_channels"] * VALUE_BYTES, self.rows
         fp, eb, pg = (passes[at] * weights for at in ("fp", "eb", "pg"))
         moved = {"fp": fp + activations, "eb": eb, "pg": 2 * pg + activations}
         self.port_bytes = {at: moved[at] for at in self.cycles}

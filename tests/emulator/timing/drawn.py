@@ -261,6 +261,48 @@ def sequence_networks(draw: st.DrawFn) -> Table:
 
 
 @st.composite
+def attention_chains(draw: st.DrawFn) -> Case:
+    """A run of one chain on a transformer of a few layers."""
+    keys = {
+        "devices": draw(st.integers(1, 6)),
+        "samples": draw(st.integers(1, 9)),
+        "batch": draw(st.integers(1, 4)),
+        "epochs": draw(st.integers(1, 2)),
+        "schedule": draw(st.sampled_from(["sync", "gpipe", "fpdeep"])),
+    }
+    return Case(draw(attention_networks()), draw(clusters()), keys)
+
+
+@st.composite
+def attention_networks(draw: st.DrawFn) -> Table:
+    """Blocks of attention, each maybe with a norm, a GELU and a shortcut, on any number of tokens and heads."""
+    width, tokens = draw(st.integers(1, 20)), draw(st.integers(1, 9))
+    operations: list[Table] = [{"type": "conv", "channels": width, "kernel": 1, "name": "x"}]
+    last = "x"
+    for n in range(draw(st.integers(1, 2))):
+        heads, size = draw(st.integers(1, 4)), draw(st.integers(1, 6))
+        if draw(st.booleans()):
+            operations.append({"type": draw(st.sampled_from(["layer-norm", "rms-norm", "gelu"]))})
+        operations += [
+            {"type": "conv", "channels": 3 * heads * size, "kernel": 1},
+            {"type": "attention", "heads": heads, "causal": draw(st.booleans()), "name": f"a{n}"},
+            *draw(st.sampled_from([[], [{"type": "gelu"}], [{"type": "dropout", "rate": 0.1}, {"type": "relu"}]])),
+            {"type": "conv", "channels": width, "kernel": 1, "name": f"p{n}"},
+        ]
+        if draw(st.booleans()):
+            operations.append({"type": "add", "from": [f"p{n}", last], "name": f"s{n}"})
+        last = str(operations[-1]["name"])
+    end = draw(st.sampled_from(["each step", "all steps", "last-step", "first-step"]))
+    if end == "each step":
+        operations.append({"type": "conv", "channels": draw(CHANNELS), "kernel": 1})
+    else:
+        operations += [] if end == "all steps" else [{"type": end}]
+        operations.append({"type": "fc", "features": draw(CHANNELS)})
+    named = [{"name": f"o{number}", **operation} for number, operation in enumerate(operations)]
+    return {"name": "drawn", "input": [draw(st.integers(1, 9)), tokens, 1], "layers": [*named, {"type": "softmax"}]}
+
+
+@st.composite
 def recurrent_layers(draw: st.DrawFn) -> Table:
     """An LSTM or a GRU, of any kind."""
     layer: Table = {"type": draw(st.sampled_from(["lstm", "gru"])), "units": draw(st.integers(1, 12))}

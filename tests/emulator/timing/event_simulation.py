@@ -92,7 +92,7 @@ class Chain(Marks):
 
     def update(self, device: int) -> Process:
         for number, end in enumerate(itertools.accumulate(self.mini_batches)):
-            cycles = {part.ended(end - 1): part.made for part in self.devices[device]}
+            cycles = {part.ended(end - 1): part.made for part in self.devices[device] if "pg" in part.rows}
             for block_number, block in enumerate(self.blocks):
                 if block["store_device"] == device:
                     user = self.held(self.layers[block["layer"]], block["user_device"])
@@ -104,7 +104,8 @@ class Chain(Marks):
                 self.exchanges[device](number)
                 yield [("total", device, number)]
                 begin_ps = dict.fromkeys(cycles, self.clock.now_ps)
-            end_ps = max(begin_ps[mark] + count * self.period_ps[device] for mark, count in cycles.items())
+            ends_ps = (begin_ps[mark] + count * self.period_ps[device] for mark, count in cycles.items())
+            end_ps = max(ends_ps, default=self.clock.now_ps)  # at once where a device has no weights
             self.happen(("weights", device, number + 1), end_ps - self.clock.now_ps)
 
     # What rows wait for
@@ -157,7 +158,8 @@ class Chain(Marks):
         found: list[Mark] = [(4, device, name, sample, row)] if self.passes(name, device) else []
         for part in self.devices[device]:
             if part.source == name:
-                found.append(("eb", device, part.layer, sample, min(row, part.rows["eb"] - 1)))
+                left = part.rows["eb"] - 1 if part.attends and part.outputs.window.waits_for_all else row
+                found.append(("eb", device, part.layer, sample, min(left, part.rows["eb"] - 1)))
         for other, made in self.maps.items():
             if name in made.sources and not made.opens and self.ends_on[made.layer] == device:
                 if made.operation["type"] == "softmax":
@@ -184,7 +186,7 @@ class Chain(Marks):
         device, window = part.device, part.outputs.window
         weights: Mark = ("weights", device, self.version(at, device, sample))
         if at == "eb":
-            return [weights, *self.output_errors(part, sample, window.last_error(row))]
+            return [weights, *self.output_errors(part, sample, row if part.attends else window.last_error(row))]
         balanced: list[Mark] = [
             (5, device - 1, number, sample, 0)
             for number, block in enumerate(self.blocks)
@@ -276,7 +278,7 @@ class Chain(Marks):
     def across(self, part: Slice, number: Format) -> tuple[int, int]:
         """Rows and bytes of what a slice sends to the next one of its layer, and of the errors that come back."""
         made = self.maps[self.sent(part)]
-        return made.rows, made.rows * number.row(made.columns, 0, part.made if part.icp else part.end)
+        return made.rows, made.rows * number.row(made.columns, 0, part.made if part.icp else part.out_end)
 
     def row_of_errors(self, name: str, link: int, channels: int) -> int:
         """Bytes of a row of a map's errors, of which the last `channels` cross a link.
@@ -312,6 +314,8 @@ class Chain(Marks):
         channels, found = self.maps[name].channels, 0
         for made in self.maps.values():
             if name in made.sources and self.ends_on[self.maps[name].layer] <= link < self.ends_on[made.layer]:
+                if made.operation["type"] == "embedding":
+                    return 1
                 part = self.held(made.layer, link) if made.opens else None
                 found = max(found, channels - part.passed if part else channels)
         return found

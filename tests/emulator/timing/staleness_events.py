@@ -61,7 +61,7 @@ def watch(chain: Chain, found: list[Staleness]) -> Process:
             last_two.append(late)
         if last_two[-2] == last_two[-1] or count == MOST_MINI_BATCHES:
             break
-        first = [part.ended(0) for slices in chain.devices for part in slices]
+        first = [part.ended(0) for slices in chain.devices for part in slices if not part.attends]
         yield first
         full_ps = max(chain.at_ps[mark] for mark in first)
         count = min(max(2 * count, full_ps // (batch * chain.interval_ps) + 4), MOST_MINI_BATCHES)

@@ -28,7 +28,7 @@ from emuchain.emulator.view import simulation_as_json
 
 from .chains import scattered
 from .described import read_maps
-from .drawn import Case, Table, chains, narrow_chains, replicas
+from .drawn import Case, Table, attention_chains, chains, narrow_chains, replicas
 from .event_simulation import run, run_of, staleness_of
 from .served import served_by_emulator, served_by_events, without_gathered
 
@@ -83,6 +83,12 @@ def planned(draw: st.DrawFn, cases: st.SearchStrategy[Case]) -> Drawn:
 @hypothesis.given(planned(st.one_of(*[chains()] * 4, replicas())))
 @hypothesis.settings(max_examples=120)
 def test_same_picoseconds(drawn: Drawn) -> None:
+    check_rows(drawn)
+
+
+@hypothesis.given(planned(attention_chains()))
+@hypothesis.settings(max_examples=80)
+def test_same_picoseconds_with_attention(drawn: Drawn) -> None:
     check_rows(drawn)
 
 

@@ -275,9 +275,17 @@ def test_maps_may_be_slices_of_wider_ones(case: Case, before: int, after: int) -
     of.error(dx[1], error_frame, turned, fresh=True)
     of.gradient(gradient, frame, wide(dy)[1], fresh=True)
     assert same_bits(of.unpack(packed), w)
+    assert same_bits(of.pack(w, np.full_like(packed, np.nan)), packed)
+    assert same_bits(of.unpack(packed, np.full_like(w, np.nan)), w)
     assert same_bits(narrow(*y), conv.forward(x, w, **case.window))
     assert same_bits(narrow(*dx), conv.error(dy, w, x.shape, **case.window))
     assert same_bits(of.unpack(gradient), conv.gradient(x, dy, w.shape, **case.window))
+    together = of.outputs_together
+    channels = of.pack(np.broadcast_to(np.arange(len(w), dtype=np.float32)[:, None, None, None], w.shape))
+    if together > 1:
+        runs = channels.reshape(-1, together)
+        assert same_bits(runs, runs[:, :1] + np.arange(together, dtype=np.float32))
+        assert not np.any(runs[:, 0] % together)
     lanes = of.pack(np.ones_like(w))
     assert not np.any(gradient[lanes == 0])  # spare lanes stay 0, so that an update does not change them
     of.gradient(gradient, frame, wide(dy)[1], fresh=False)

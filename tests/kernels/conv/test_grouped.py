@@ -63,11 +63,11 @@ def results(of: conv.Convolving, x: Any, w: Any, dy: Any, start: Any = None) -> 
     of.error_frame(dy, error_frame)
     fresh = start is None
     y, dx, dw = (np.full_like(of_, np.nan) for of_ in (dy, x, w)) if fresh else (each.copy() for each in start)
-    sums = of.pack(dw)
+    sums = of.pack(dw, np.full_like(packed, np.nan))
     of.forward(y, frame, packed, fresh=fresh)
     of.error(dx, error_frame, turned, fresh=fresh)
     of.gradient(sums, frame, dy, fresh=fresh)
-    return y, dx, of.unpack(sums)
+    return y, dx, of.unpack(sums, np.full_like(dw, np.nan))
 
 
 @relaxed

@@ -161,8 +161,8 @@ print(len(recorder.buffer))
 
 OTHER_CALLS = """
     import numpy as np
-    from emuchain.kernels import conv
-    from emuchain.kernels.layers import activations, element_wise, normalisation, pool
+    from emuchain.kernels import attention, conv
+    from emuchain.kernels.layers import activations, element_wise, normalisation, pool, row_norm
     from emuchain.kernels.optimizers import sgd
     x, w = np.zeros((4, 6, 7, 9), np.float32)[::2, 1::2], np.zeros((5, 3, 2, 1), np.float32)
     w.flags.writeable = False
@@ -186,6 +186,15 @@ OTHER_CALLS = """
     of = conv.Convolution(12, 4, (6, 7), (3, 3), (1, 1), (1, 1))
     of.frame(wide, np.empty(of.frame_shape(2), np.float32))
     activations.rectified_error(wide, np.zeros(wide.shape, np.float32))
+    heads, rows = attention.Attention(1, 2, causal=False, scale=1), np.zeros((2, 3, 8), np.float32)[..., :6]
+    masks = dict(lengths=np.array([3, 1], np.int32), kept=np.ones((2, 1, 3, 3), np.float32))
+    y, statistics = attention.forward(rows, heads, **masks)
+    attention.backward(rows, statistics, y, heads)
+    statistics, scale = np.zeros((2, 6, 7, 2), np.float32), np.ones(8, np.float32)[::2]
+    row_norm.rms_norm_forward(wide[..., :4], top := np.zeros((2, 6, 7, 4), np.float32), statistics, scale, epsilon=1)
+    row_norm.row_norm_error(wide[..., :4], statistics, scale, top, top, centred=np.bool_(False))
+    row_norm.row_norm_gradient(wide[..., :4], statistics, top, np.ones(4, np.float32), fresh=False)
+    activations.activations()["gelu"].infer(wide[..., :4], np.empty, True)
 """
 
 

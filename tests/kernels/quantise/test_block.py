@@ -141,7 +141,7 @@ def same(ours: np.ndarray, theirs: np.ndarray) -> bool:
     return bool((ours.view(np.uint32) == theirs.view(np.uint32)).all())
 
 
-@pytest.mark.parametrize("shape", [(4, 3), (7, 40), (3, 2500), (2, 3, 33)])
+@pytest.mark.parametrize("shape", [(4, 3), (7, 40), (3, 2500), (2, 3, 33), (9, 64), (2, 2592)])
 @pytest.mark.parametrize("size", [1, 5, 32, 2048])
 def test_lines_of_any_length(shape: tuple[int, ...], size: int) -> None:
     values = np.random.default_rng(4).normal(0, 1, shape).astype(np.float32)

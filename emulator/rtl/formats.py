@@ -1,0 +1,114 @@
+"""Number formats of RTL: which there are, and what modules have of them as parameters (`sv/formats.sv`).
+
+Whole maps and weights are rounded where the emulator rounds them (docs/numbers.md). Buses carry narrow numbers as fp32
+numbers of their values; memories and line buffers hold codes.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from ...kernels.number import BIAS, FRACTION_BITS, BlockGrid, FloatGrid, Grid, NumberFormat, Rounding
+from ..common import InputError
+from ..number import KINDS, Precision
+
+BLOCK_LATENCY = 2
+"""Cycles in which rows are rounded in blocks: to scales, and onto their grids. Other formats take none."""
+
+ROUNDING_TAIL = 3
+"""Cycles from the last block of weights to its codes in LPRAM."""
+
+_HAVE = "fp32, bf16, fp16, fp8, and formats of blocks, such as mxint8"
+_LEAST_STEP = -22  # of an element: fp32 holds its values under every scale
+
+
+def check_formats(precision: Precision) -> None:
+    """Check that RTL has a run's number formats.
+
+    Raises:
+        InputError: it has not; the message says what it has.
+    """
+    given = f"`precision` = {str(precision)!r}: RTL"
+    if precision.accumulate != "fp32":
+        raise InputError(f"{given} accumulates in fp32; leave out `accumulate`")
+    for kind in KINDS:
+        number = precision.format(kind)
+        if number.grid is None:
+            continue
+        if kind in ("gradients", "states"):
+            raise InputError(f"{given} keeps {kind} in fp32; leave out `{kind}`")
+        if precision.rounding_of(kind) is Rounding.STOCHASTIC:
+            raise InputError(f"{given} rounds {kind} to even, away or to zero, not by chance; give another `rounding`")
+        if not _has_codes(number):
+            raise InputError(f"{given} has no {number.name} for {kind}; it has {_HAVE}")
+    if precision.master.grid is not None and (precision.has_copies or precision.master.block):
+        raise InputError(
+            f"{given} updates weights in fp32, or in their own format if that has no blocks; leave out `master`"
+        )
+
+
+def _has_codes(number: NumberFormat) -> bool:
+    """Return whether a code of a format's bits says each of its values, and what is none."""
+    grid = number.grid
+    if isinstance(grid, BlockGrid):
+        return grid.element.least_exponent - grid.element.fraction_bits >= _LEAST_STEP
+    assert grid is not None
+    beyond = 2 if grid.overflows else 1
+    return _place(grid) + beyond < 2 ** (number.bits - 1)
+
+
+def _place(grid: FloatGrid) -> int:
+    """Return the place of the largest value among a grid's positive ones."""
+    exponent, value = grid.least_exponent, grid.largest
+    while value >= 2.0 ** (exponent + 1):
+        exponent += 1
+    return (exponent - grid.least_exponent << grid.fraction_bits) + int(value / 2.0 ** (exponent - grid.fraction_bits))
+
+
+def literal(number: NumberFormat, rounding: Rounding) -> str:
+    """Return a format as a `format_t`."""
+    if number.grid is None:
+        return "formats::FP32"
+    grid, floor = _element(number.grid), isinstance(number.grid, BlockGrid) and number.grid.floor
+    least = f"{'-' if grid.least_exponent < 0 else ''}9'sd{abs(grid.least_exponent)}"
+    return (
+        f"{{6'd{number.bits}, 5'd{grid.fraction_bits}, {least}, 32'h{single_bits(grid.largest):08x},"
+        f" 1'b{int(grid.overflows)}, 2'd{rounding.value}, 17'd{number.block}, 1'b{int(floor)}}}"
+    )
+
+
+def _element(grid: Grid) -> FloatGrid:
+    """Return the grid of numbers that stand alone, or of a block's elements."""
+    return grid.element if isinstance(grid, BlockGrid) else grid
+
+
+def single_bits(value: float) -> int:
+    """Return the bits of an fp32 number."""
+    return int.from_bytes(struct.pack("<f", value), "little")
+
+
+def factors(one: NumberFormat, other: NumberFormat) -> tuple[int, int]:
+    """Return of factors of two formats SIGNIFICAND and SUBNORMAL of `fp32_fma`."""
+    ends = [_least_place(number) for number in (one, other)]
+    bits = [_significand(number) for number in (one, other)]
+    return max(bits), int(min(ends) < 1 - BIAS)
+
+
+def _least_place(number: NumberFormat) -> int:
+    """Return the exponent of a format's least distance of two values, under the least scale of a block."""
+    if number.grid is None:
+        return 1 - BIAS - FRACTION_BITS
+    element = _element(number.grid)
+    return element.least_exponent - element.fraction_bits - (BIAS if number.block else 0)
+
+
+def _significand(number: NumberFormat) -> int:
+    """Return the bits from the leading one, or from the place of fp32's least normal number, that a value may have."""
+    if number.grid is None:
+        return FRACTION_BITS + 1
+    return max(_element(number.grid).fraction_bits + 1, 1 - BIAS - _least_place(number) + 1)
+
+
+def row_latency(number: NumberFormat) -> int:
+    """Return the cycles in which rows of whole maps are rounded to a format."""
+    return BLOCK_LATENCY if number.block else 0

@@ -1,0 +1,100 @@
+// Weights rounded in blocks, once after each update: in each cycle a block is read from the master copy, and its codes are
+// there three cycles later. In reset they follow what the host writes.
+//
+// Blocks lie along the dimension in which the layer is not cut (docs/numbers.md). ACROSS: of output channels, for each
+// input channel and tap; otherwise of the inputs and taps of an output channel. So a block is the GROUP-th of a PLACE.
+module weight_blocks #(
+    parameter formats::format_t FORMAT = formats::FP32,
+    parameter int WORDS      = 1,
+    parameter int OUTPUTS    = 1,
+    parameter int ACROSS     = 0,
+    parameter int ALONG      = ACROSS != 0 ? OUTPUTS : WORDS / OUTPUTS,  // the dimension of the blocks
+    parameter int SIZE       = ALONG < int'(FORMAT.block) ? ALONG : int'(FORMAT.block),
+    parameter int CODE       = int'(FORMAT.bits) + 8,
+    parameter int ENTRY_BITS = WORDS > 1 ? $clog2(WORDS) : 1
+) (
+    input  logic                       clk,
+    input  logic                       reset,
+    input  logic                       start,
+    output logic [SIZE*ENTRY_BITS-1:0] block_words,    // addresses of a block
+    output logic [SIZE-1:0]            block_reaches,  // places that it has; others are 0
+    input  logic [SIZE*32-1:0]         block,
+    output logic [WORDS*CODE-1:0]      words,          // codes, each with its scale above
+    output logic                       done
+);
+
+    localparam int BITS       = int'(FORMAT.bits);
+    localparam int INNER      = WORDS / OUTPUTS;
+    localparam int STRIDE     = ACROSS != 0 ? INNER : 1;
+    localparam int PLACES     = ACROSS != 0 ? INNER : OUTPUTS;
+    localparam int APART      = ACROSS != 0 ? 1 : INNER;        // words from a place to the next
+    localparam int GROUPS     = (ALONG + SIZE - 1) / SIZE;
+    localparam int PLACE_BITS = PLACES > 1 ? $clog2(PLACES) : 1;
+    localparam int GROUP_BITS = GROUPS > 1 ? $clog2(GROUPS) : 1;
+
+    // ---- Which block.
+
+    logic running, updating, last, write, last_written;
+    logic [PLACE_BITS-1:0] place, place_written;
+    logic [GROUP_BITS-1:0] group, group_written;
+
+    assign last = place == PLACE_BITS'(PLACES - 1) && group == GROUP_BITS'(GROUPS - 1);
+
+    always_ff @(posedge clk) begin
+        if (reset) begin
+            running <= 1'b1;
+            updating <= 1'b0;
+            done <= 1'b0;
+        end else begin
+            if (start) running <= 1'b1;
+            else if (last) running <= 1'b0;
+            if (start) updating <= 1'b1;
+            done <= write && last_written;
+        end
+        if (start || (reset && last)) begin
+            place <= '0;
+            group <= '0;
+        end else if (place == PLACE_BITS'(PLACES - 1)) begin
+            place <= '0;
+            group <= group + 1'b1;
+        end else place <= place + 1'b1;
+    end
+
+    // ---- Its numbers, and two cycles later their codes.
+
+    logic [SIZE*32-1:0] numbers;
+    logic [7:0] scale;
+    logic [SIZE*BITS-1:0] codes;
+
+    for (genvar i = 0; i < SIZE; i++) begin : g_block
+        assign block_reaches[i] = int'(group) * SIZE + i < ALONG;
+        assign block_words[i*ENTRY_BITS+:ENTRY_BITS] = block_reaches[i]
+            ? ENTRY_BITS'(int'(place) * APART + (int'(group) * SIZE + i) * STRIDE) : '0;
+        pack #(.FORMAT(FORMAT)) value (
+            .x(numbers[i*32+:32]), .exponent(9'({1'b0, scale}) - 9'sd127), .code(codes[i*BITS+:BITS])
+        );
+    end
+    quantise_blocks #(
+        .VALUES(SIZE), .SIZE(SIZE), .FRACTION_BITS(int'(FORMAT.fraction_bits)),
+        .LEAST_EXPONENT(int'(FORMAT.least_exponent)), .LARGEST(FORMAT.largest), .FLOOR(int'(FORMAT.floor)),
+        .ROUNDING(int'(FORMAT.rounding)), .LATENCY(2)
+    ) onto_grid (
+        .clk, .x(block), .words('0), .y(numbers), .scales(scale)
+    );
+    registers #(.WIDTH(PLACE_BITS + GROUP_BITS + 2), .STAGES(2)) alongside (
+        .clk, .d({place, group, running, last && updating && !reset}),
+        .q({place_written, group_written, write, last_written})
+    );
+
+    wire unused = &codes;  // places that no block has
+
+    for (genvar w = 0; w < WORDS; w++) begin : g_words
+        localparam int AT    = ACROSS != 0 ? w / INNER : w % INNER;
+        localparam int PLACE = ACROSS != 0 ? w % INNER : w / INNER;
+
+        always_ff @(posedge clk)
+            if (write && place_written == PLACE_BITS'(PLACE) && group_written == GROUP_BITS'(AT / SIZE))
+                words[w*CODE+:CODE] <= {scale, codes[AT%SIZE*BITS+:BITS]};
+    end
+
+endmodule

@@ -1,0 +1,173 @@
+"""Attention of some query rows, forward and backward, for all samples and heads: block by block of queries.
+
+Forward takes the rows of a call ascending; backward descending, and adds to the errors of all keys. Nothing depends on
+how rows are cut into calls and blocks, or heads into slices.
+
+Arguments are addresses, and counts of floats; nothing is checked here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..jit import FLOAT_BYTES, compiled
+from ..llvm import WIDTH, clear, copy
+from .blocks import backward_block, forward_block, turn_kept
+from .products import PANEL, Query, Rows, fill_tables, near, pack_dense, pack_rows
+from .shapes import BLOCK, Work
+from .softmax import finish
+
+_FEW = 2 * BLOCK  # rows that are read where they are: there are too few blocks for a copy to pay
+
+
+@compiled
+def _work(memory: Any, places: Any, scale: Any) -> Any:
+    """Return the addresses of the parts of the memory."""
+    memory[places.scale], memory[places.one] = scale, np.float32(1)
+    place = memory.ctypes.data
+    return Work(
+        scores=place + FLOAT_BYTES * places.scores,
+        errors=place + FLOAT_BYTES * places.errors,
+        kept=place + FLOAT_BYTES * places.kept,
+        top=place + FLOAT_BYTES * places.top,
+        inverse=place + FLOAT_BYTES * places.inverse,
+        queries=place + FLOAT_BYTES * places.queries,
+        of_outputs=place + FLOAT_BYTES * places.of_outputs,
+        query_rows=place + FLOAT_BYTES * places.query_rows,
+        error_rows=place + FLOAT_BYTES * places.error_rows,
+        key_rows=place + FLOAT_BYTES * places.key_rows,
+        keys=place + FLOAT_BYTES * places.keys,
+        values=place + FLOAT_BYTES * places.values,
+        rows=place + FLOAT_BYTES * places.rows,
+        key_errors=place + FLOAT_BYTES * places.key_errors,
+        value_errors=place + FLOAT_BYTES * places.value_errors,
+        scale=place + FLOAT_BYTES * places.scale,
+        one=place + FLOAT_BYTES * places.one,
+    )
+
+
+@compiled
+def _after(rows: Any, number: Any) -> Any:
+    """Return the rows from a number on."""
+    return Rows(rows.place + FLOAT_BYTES * number * rows.pitch, rows.pitch)
+
+
+@compiled
+def _channels(rows: Any, first: Any) -> Any:
+    """Return the same rows from a channel on."""
+    return Rows(rows.place + FLOAT_BYTES * first, rows.pitch)
+
+
+@compiled
+def _sample(maps: Any, number: Any) -> Any:
+    return Rows(maps.place + FLOAT_BYTES * number * maps.sample, maps.row)
+
+
+@compiled
+def _clear_rows(rows: Any, count: Any, size: Any) -> None:
+    for row in range(count):
+        clear(rows.place + FLOAT_BYTES * row * rows.pitch, size)
+
+
+@compiled
+def forward(
+    shape: Any,
+    x: Any,
+    y: Any,
+    statistics: Any,
+    lengths: Any,
+    kept: Any,
+    memory: Any,
+    places: Any,
+    scale: Any,
+    tables: Any,
+) -> None:
+    """Set outputs and statistics of some rows."""
+    work, size = _work(memory, places, scale), shape.size
+    pitch = x.row if shape.rows <= _FEW else size
+    numbers = fill_tables(tables, pitch)
+    for sample in range(shape.samples):
+        count = shape.last if shape.causal else lengths[sample] if lengths.size else shape.rows
+        for head in range(shape.heads):
+            q, place = _channels(_sample(x, sample), 3 * head * size), sample * shape.heads + head
+            outputs = _channels(_sample(y, sample), head * size)
+            top = statistics + FLOAT_BYTES * 2 * place * shape.rows
+            inverse = top + FLOAT_BYTES * shape.rows
+            if count:
+                keys = near(_channels(q, size), pitch, count, size, work.keys)
+                values = _channels(q, 2 * size)
+                pack_rows(values.place, values.pitch, count, size, work.key_rows)
+            for first in range(shape.first, shape.last, BLOCK):
+                block = Query(before=first, count=min(BLOCK, shape.last - first), keys=count, causal=shape.causal)
+                out = _after(outputs, first)
+                if kept:
+                    own = kept + FLOAT_BYTES * (place * shape.rows + first) * shape.rows
+                    turn_kept(block, own, shape.rows, work.kept)
+                if count:
+                    forward_block(block, size, _after(q, first), keys, out, kept != 0, work, numbers)
+                else:
+                    clear(work.top, BLOCK)
+                    clear(work.inverse, BLOCK)
+                    _clear_rows(out, block.count, size)
+                copy(top + FLOAT_BYTES * first, work.top, block.count)
+                copy(inverse + FLOAT_BYTES * first, work.inverse, block.count)
+
+
+@compiled
+def backward(
+    shape: Any,
+    x: Any,
+    dy: Any,
+    dx: Any,
+    statistics: Any,
+    lengths: Any,
+    kept: Any,
+    memory: Any,
+    places: Any,
+    scale: Any,
+    tables: Any,
+) -> None:
+    """Set the errors of some rows' queries, and add to those of keys and values; with the last rows, from +0."""
+    work, size = _work(memory, places, scale), shape.size
+    pitch = x.row if shape.rows <= _FEW else size
+    numbers = fill_tables(tables, pitch)
+    for sample in range(shape.samples):
+        count = shape.last if shape.causal else lengths[sample] if lengths.size else shape.rows
+        for head in range(shape.heads):
+            q, place = _channels(_sample(x, sample), 3 * head * size), sample * shape.heads + head
+            dq = _channels(_sample(dx, sample), 3 * head * size)
+            dk, dv = _channels(dq, size), _channels(dq, 2 * size)
+            errors = _channels(_sample(dy, sample), head * size)
+            top = statistics + FLOAT_BYTES * 2 * place * shape.rows
+            inverse = top + FLOAT_BYTES * shape.rows
+            fresh, last = shape.last == shape.rows, shape.last
+            if fresh:
+                _clear_rows(_after(dk, count), shape.rows - count, 2 * size)
+            if not count:
+                _clear_rows(_after(dq, shape.first), last - shape.first, size)
+                continue
+            pack_rows(_channels(q, size).place, q.pitch, count, size, work.key_rows)
+            keys = Rows(work.key_rows, size)
+            if pitch != size or size % WIDTH or size > PANEL:  # else these panels are dense
+                keys = near(_channels(q, size), pitch, count, size, work.keys)
+            values = near(_channels(q, 2 * size), pitch, count, size, work.values)
+            if not fresh:
+                pack_dense(dk.place, dk.pitch, count, size, work.key_errors)
+                pack_dense(dv.place, dv.pitch, count, size, work.value_errors)
+            while last > shape.first:
+                first = max(shape.first, last - BLOCK)
+                block = Query(before=first, count=last - first, keys=count, causal=shape.causal)
+                if kept:
+                    own = kept + FLOAT_BYTES * (place * shape.rows + first) * shape.rows
+                    turn_kept(block, own, shape.rows, work.kept)
+                clear(work.top, BLOCK)
+                clear(work.inverse, BLOCK)
+                copy(work.top, top + FLOAT_BYTES * first, block.count)
+                copy(work.inverse, inverse + FLOAT_BYTES * first, block.count)
+                own_rows = _after(q, first), keys, values, _after(errors, first), _after(dq, first)
+                backward_block(block, size, *own_rows, kept != 0, work, numbers, fresh)
+                fresh, last = False, first
+            finish(work.key_errors, count, size, work.one, 0, dk)
+            finish(work.value_errors, count, size, work.one, 0, dv)
