@@ -154,7 +154,8 @@ class Attentions:
 
     def _name(self, node: OnnxNode, name: str, heads: Heads) -> None:
         """Record a value under its name: as a sequence, where it is the result of attention in order again."""
-        value = plain(self._walk, heads) if self._walk.steps[heads.step].kind is Attention else None
+        step = self._walk.step_of(Value(heads.step))
+        value = plain(self._walk, heads) if step is not None and step.kind is Attention else None
         if value is None:
             self._values[name] = heads
         else:
@@ -325,8 +326,8 @@ def _channels(
     for heads in parts:
         shape = walk.shape(Value(heads.step))
         assert shape is not None
-        own = heads.places.reshape(-1, rows, size).astype(np.int64)
-        row, channel, sample = own // shape[0] % shape[1], own % shape[0], own // (shape[0] * shape[1])
+        pixel, channel = np.divmod(heads.places.reshape(-1, rows, size), shape[0])
+        sample, row = np.divmod(pixel, shape[1])
         in_rows = shape[1] == rows and shape[2] == 1 and (row == np.arange(rows)[:, None]).all()
         if not in_rows or (channel != channel[:, :1]).any() or (sample != sample[:, :1, :1]).any():
             raise node.refusal("mixes rows or samples in queries, keys or values; a row is a token of a sequence")

@@ -23,6 +23,9 @@ Places = NDArray[np.int32]
 _PRIMES = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43)
 """Not all of them divide a number of channels and rows; 2 and 3 divide many."""
 
+_MOST_PLACES = 2**27
+"""Most numbers that are followed: half a gigabyte."""
+
 _AXES: Axes = ("samples", "rows", "columns", "channels")
 
 
@@ -54,6 +57,10 @@ def heads_of(walk: Walk, node: OnnxNode, value: Value) -> Heads:
         raise node.refusal(f"takes {' x '.join(axes)} for attention, whose sizes are not known")
     channels, rows, columns = shape
     samples = samples_for(walk, shape)
+    if samples * math.prod(shape) > _MOST_PLACES:
+        raise node.refusal(
+            f"was exported with {samples} samples, too many to follow the heads of attention; one is enough"
+        )
     sizes = dict(zip(_AXES, (samples, rows, columns, channels), strict=True))
     parts = [part for axis in axes for part in axis.split("·") if part in sizes]
     order = [_AXES.index(part) for part in (*parts, *(axis for axis in _AXES if axis not in parts))]

@@ -106,6 +106,87 @@ def test_a_fully_connected_layer_over_all_steps(tmp_path: Path) -> None:
     np.testing.assert_allclose(logits[0], expected, rtol=1e-5)
 
 
+def conv(channels: int, name: str, **keys: Any) -> dict[str, Any]:
+    return {"type": "conv", "channels": channels, "kernel": 1, "name": name, **keys}
+
+
+NORMS = [{"type": "layer-norm", "epsilon": 1e-6}, {"type": "rms-norm"}, {"type": "gelu"}, {"type": "gelu", "tanh": True}]
+TRANSFORMERS: dict[str, tuple[list[int], list[dict[str, Any]]]] = {
+    "a sequence": (
+        [5, 7, 1],
+        [conv(24, "qkv"), {"type": "attention", "name": "a", "heads": 2, "causal": True}, *NORMS, conv(3, "each")],
+    ),
+    "attention at once": ([24, 7, 1], [{"type": "attention", "name": "a", "heads": 4}, *NORMS, conv(3, "each")]),
+    "symbols": (
+        [9, 7, 1],
+        [
+            {"type": "embedding", "name": "e", "features": 4},
+            {"type": "positions"},
+            *NORMS,
+            conv(12, "qkv"),
+            {"type": "attention", "name": "a", "heads": 2},
+            *NORMS,
+            conv(9, "each"),
+        ],
+    ),
+    "a class token": (
+        [3, 8, 8],
+        [
+            {"type": "conv", "name": "patches", "channels": 6, "kernel": 4, "stride": 4},
+            *NORMS,
+            {"type": "tokens", "class_token": True},
+            {"type": "positions"},
+            *NORMS,
+            conv(18, "qkv"),
+            {"type": "attention", "name": "a", "heads": 3},
+            *NORMS,
+            {"type": "first-step"},
+            *NORMS,
+            {"type": "fc", "name": "out", "features": 3},
+        ],
+    ),
+    "a mean": (
+        [3, 8, 8],
+        [
+            {"type": "conv", "name": "patches", "channels": 6, "kernel": 4, "stride": 4},
+            {"type": "tokens"},
+            conv(18, "qkv"),
+            {"type": "attention", "name": "a", "heads": 3, "causal": True},
+            {"type": "global-average-pool"},
+            {"type": "fc", "name": "out", "features": 3},
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_transformers(tmp_path: Path, name: str) -> None:
+    sizes, layers = TRANSFORMERS[name]
+    of = network(sizes, *layers, {"type": "softmax"})
+    path = written(tmp_path, of, weights(of))
+    first = path.read_bytes()
+    again = load_network(str(path))
+    assert onnx_image(onnx_weights(str(path)), again, "here") == first
+    draw = np.random.default_rng(4)
+    shapes = {"steps": (2, sizes[1], sizes[0]), "images": (2, *sizes)}
+    [key] = [value.name for value in onnx.load(path).graph.input]
+    given = draw.integers(0, 9, (2, 7)) if key == "symbols" else draw.normal(size=shapes[key]).astype(np.float32)
+    logits = ran(path, **{key: given})
+    assert logits.shape == ((2, 3) if of.result_steps == 1 else (2, 7, of.classes))
+    assert np.isfinite(logits).all() and len({*logits.ravel().tolist()}) == logits.size
+
+
+def test_attention_by_hand(tmp_path: Path) -> None:
+    """One head of two values; the first row sees itself alone, the second both."""
+    of = network([6, 2, 1], {"type": "attention", "heads": 1, "causal": True}, {"type": "softmax"})
+    x = np.array([[[1, 2, 3, 4, 5, 6], [0.5, -1, 2, 0, 1, -1]]], np.float32)
+    own = {layer.name: {} for layer in of.layers}
+    q, k, v = (x[0, :, n : n + 2].astype(np.float64) for n in (0, 2, 4))
+    shares = np.exp(q[1] @ k.T / np.sqrt(2))
+    expected = [v[0], shares @ v / shares.sum()]
+    np.testing.assert_allclose(ran(written(tmp_path, of, own), steps=x)[0], expected, rtol=1e-6)
+
+
 def test_more_than_protobuf_takes(one_line: Any) -> None:
     of = network([5, 7, 1], {"type": "gru", "name": "a", "units": 2}, *CLOSE)
     large = np.broadcast_to(np.float32(0), (2**29,))
