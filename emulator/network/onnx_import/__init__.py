@@ -1,8 +1,8 @@
 """Networks from ONNX files: the graph becomes a description; weights are those that training may begin with.
 
 `file` reads the file as plain data, `operators` walks through its nodes (each operation's own file converts them),
-`views` and `sequences` are those that move no number, `steps` makes the description, and `weights` the arrays of its
-layers. `pytorch` tells what the nodes were in PyTorch, and what its exporters left out.
+`views` and `sequences` are those that move no number, and `weights` makes the arrays of layers. Several nodes that are
+one operation come from `spelled` and `attention`, whose `heads` are views and whose `projections` layers. `pytorch` tells what the nodes were in PyTorch, and what its exporters left out.
 """
 
 from .file import files_beside, read_onnx

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..onnx_graph import OnnxGraph, OnnxNode, Step, Value, Walk
+from ..onnx_graph import OnnxGraph, OnnxNode, Value, Walk
 from ..operations.attention import Attention
-from ..operations.conv import Conv
 from .heads import MOVES, Heads, heads_of, moved, plain, sizes_of
+from .projections import GROUPED, by_heads, channels_of, source_of
 
 _OF_SCORES = frozenset({"Add", "Where", "Mul", "Div", "Identity", "Cast"})
 _OF_SHARES = frozenset({"Dropout", "Identity", "Cast", "IsNaN", "Where"})
@@ -245,10 +245,10 @@ class Attentions:
         if flat:
             counts = node.integer("q_num_heads", 0), node.integer("kv_num_heads", 0)
             if counts[0] != counts[1] or counts[0] < 1 or q.places.shape[-1] % counts[0]:
-                raise node.refusal(_GROUPED)
-            q, k, v = (_apart(heads, counts[0]) for heads in (q, k, v))
+                raise node.refusal(GROUPED)
+            q, k, v = (by_heads(heads, counts[0]) for heads in (q, k, v))
         if q.places.shape[1] != k.places.shape[1]:
-            raise node.refusal(_GROUPED)
+            raise node.refusal(GROUPED)
         scale = node.number("scale", q.places.shape[-1] ** -0.5)
         rows = q.places.shape[-2]
         scores = _Scores(q, k, q.factor * k.factor * scale, node=node)
@@ -293,8 +293,8 @@ class Attentions:
         causal = bool(hidden.any())
         if causal and (hidden != np.triu(np.ones((rows, rows), bool), 1)).any():
             raise node.refusal("hides other keys than those behind a query; only a causal mask is supported")
-        heads, order, tied = _channels(self._walk, node, (q, k, v))
-        source = _source(self._walk, node, [part.step for part in (q, k, v)], order)
+        heads, order, tied = channels_of(self._walk, node, (q, k, v))
+        source = source_of(self._walk, node, [part.step for part in (q, k, v)], order)
         value = Value(source, axes=("samples", "rows", "channels"))
         step = self._walk.step(scores.node, Attention, {"heads": heads, "causal": causal}, value, axes=value.axes).step
         whole = np.arange(q.places.size, dtype=np.int32).reshape(q.samples, rows, heads, size).transpose(0, 2, 1, 3)
@@ -302,89 +302,6 @@ class Attentions:
 
 
 _ELSEWHERE = "takes queries, keys, values or scores elsewhere than in attention, which is not supported"
-_GROUPED = "shares keys and values among heads (grouped queries, GQA), which is not supported"
-
-
-def _apart(heads: Heads, count: int) -> Heads:
-    """Return (samples, rows, channels) as (samples, heads, rows, values)."""
-    samples, rows, channels = heads.places.shape
-    places = heads.places.reshape(samples, rows, count, channels // count).transpose(0, 2, 1, 3)
-    return dataclasses.replace(heads, places=places)
-
-
-def _channels(
-    walk: Walk, node: OnnxNode, parts: Sequence[Heads]
-) -> tuple[int, list[tuple[int, int]], NDArray[np.intp]]:
-    """Return the number of heads; the channels that `attention` takes, as (place among parts, channel); and, of the
-    heads of all samples as the node has them, where each is among those of `attention`.
-
-    Raises:
-        InputError: rows, samples or heads are mixed, or channels are used twice.
-    """
-    rows, size = parts[0].places.shape[-2:]
-    channels, owners = [], []
-    for heads in parts:
-        shape = walk.shape(Value(heads.step))
-        assert shape is not None
-        pixel, channel = np.divmod(heads.places.reshape(-1, rows, size), shape[0])
-        sample, row = np.divmod(pixel, shape[1])
-        in_rows = shape[1] == rows and shape[2] == 1 and (row == np.arange(rows)[:, None]).all()
-        if not in_rows or (channel != channel[:, :1]).any() or (sample != sample[:, :1, :1]).any():
-            raise node.refusal("mixes rows or samples in queries, keys or values; a row is a token of a sequence")
-        channels.append(channel[:, 0])
-        owners.append(sample[:, 0, 0])
-    if any((other != owners[0]).any() for other in owners[1:]):
-        raise node.refusal("takes queries of one sample and keys of another")
-    count, begun = len(owners[0]) // parts[0].samples, dict[int, int]()
-    tied = np.empty(len(owners[0]), np.intp)
-    places: dict[tuple[int, ...], int] = {}
-    kinds = np.concatenate(channels, axis=1)
-    for group, (owner, kind) in enumerate(zip(owners[0].tolist(), map(tuple, kinds.tolist()), strict=True)):
-        if owner == owners[0][0]:
-            places.setdefault(kind, len(places))
-        tied[group] = owner * count + places.get(kind, 0)
-        begun[owner] = begun.get(owner, 0) + 1
-    if len(places) != count or len({*tied.tolist()}) != len(tied) or {*begun.values()} != {count}:
-        raise node.refusal(_GROUPED)
-    order = [
-        (part, channel) for kind in places for part in range(3) for channel in kind[part * size : (part + 1) * size]
-    ]
-    if len({(parts[part].step, channel) for part, channel in order}) < len(order):
-        raise node.refusal(_GROUPED)
-    return count, order, tied
-
-
-def _source(walk: Walk, node: OnnxNode, steps: Sequence[int], order: Sequence[tuple[int, int]]) -> int:
-    """Return the step whose channels attention takes, of layers that became one with the channels in that order.
-
-    Raises:
-        InputError: it needs channels in another order than those of what is no layer, or of one that others take.
-    """
-    own = list(dict.fromkeys(steps))
-    widths = []
-    for step in own:
-        shape = walk.shape(Value(step))
-        assert shape is not None
-        widths.append(shape[0])
-    begins = dict(zip(own, np.cumsum([0, *widths[:-1]]).tolist(), strict=True))
-    channels = tuple(begins[steps[part]] + channel for part, channel in order)
-    if len(channels) != sum(widths):
-        raise node.refusal("leaves out some channels of what makes queries, keys and values; it should use all of them")
-    if len(own) == 1 and channels == tuple(range(len(channels))):
-        return own[0]
-    layers = [walk.steps[step] for step in own if step >= 0]
-    if len(layers) < len(own) or any(not _is_linear(layer) for layer in layers):
-        raise node.refusal("takes queries, keys and values of other than fully connected layers (Linear) of each row")
-    first = min(own)
-    for step in own:
-        walk.replace(step, merged=step != first)
-    keys = {**layers[0].keys, "channels": len(channels), "bias": any(layer.keys["bias"] for layer in layers)}
-    walk.replace(first, keys=keys, parts=tuple(layers), channels=channels)
-    return first
-
-
-def _is_linear(layer: Step) -> bool:
-    return layer.kind is Conv and not layer.parts and layer.node.operator in ("MatMul", "Gemm")
 
 
 def _constants(graph: OnnxGraph) -> set[str]:

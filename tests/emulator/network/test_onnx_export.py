@@ -110,7 +110,12 @@ def conv(channels: int, name: str, **keys: Any) -> dict[str, Any]:
     return {"type": "conv", "channels": channels, "kernel": 1, "name": name, **keys}
 
 
-NORMS = [{"type": "layer-norm", "epsilon": 1e-6}, {"type": "rms-norm"}, {"type": "gelu"}, {"type": "gelu", "tanh": True}]
+NORMS = [
+    {"type": "layer-norm", "epsilon": 1e-6},
+    {"type": "rms-norm"},
+    {"type": "gelu"},
+    {"type": "gelu", "tanh": True},
+]
 TRANSFORMERS: dict[str, tuple[list[int], list[dict[str, Any]]]] = {
     "a sequence": (
         [5, 7, 1],
