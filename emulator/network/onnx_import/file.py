@@ -85,9 +85,8 @@ def read_onnx(path: pathlib.Path) -> OnnxGraph:
     """
     source = shown(path)
     try:
-        from google.protobuf.message import DecodeError
-
         import onnx
+        from google.protobuf.message import DecodeError
     except ImportError:
         raise InputError(f"{source}: ONNX files need the package onnx: pip install 'emuchain[onnx]'") from None
     try:
