@@ -213,6 +213,7 @@ def _softmax(walk: Walk, node: OnnxNode) -> Value:
 
 
 _VIEWS: Mapping[str, Callable[[Walk, OnnxNode], Value]] = {
+    "CastLike": _same,
     "Flatten": _flatten,
     "Gather": sequences.gather,
     "Identity": _same,

@@ -78,6 +78,8 @@ class _Arithmetic:
         for node in graph.nodes:
             if node.operator == "Constant":
                 self._constants[node.outputs[0]] = node.constant()
+            elif node.operator == "Reshape" and (known := self._constants.get(node.inputs[0])) and known.numbers:
+                self._constants[node.outputs[0]] = known
 
     def gelu(self, node: OnnxNode) -> Spelled | None:
         """Return the GELU that a node, Erf or Tanh, belongs to."""
