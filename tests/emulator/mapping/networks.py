@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from emuchain.emulator.cluster import Board, Cluster, Fpga, Link
 from emuchain.emulator.mapping import Mapping
 from emuchain.emulator.network import Layer, Network, Shape, load_network
+from emuchain.emulator.network.operations.attention import Attention
 from emuchain.emulator.network.operations.recurrent import Gru, Lstm
 
 LINK = Link(1000, 0)
@@ -75,7 +76,7 @@ BOARDS = st.lists(st.builds(board, st.integers(100, 5000), st.integers(1000, 20_
 def channels_to_cut(found: Network) -> list[int]:
     """For each layer the channels along which it is cut, by FPDeep's rule: OCP if input channels are too few.
 
-    Recurrent layers are cut by units, where these need no sums over all of them within a step.
+    Recurrent layers are cut by units, where these need no sums over all of them within a step; attention by heads.
     """
     return list(map(_channels_to_cut, found.layers))
 
@@ -85,6 +86,8 @@ def _channels_to_cut(layer: Layer) -> int:
     if isinstance(operation, Lstm | Gru):
         needs_all = operation.bidirectional or operation.projection or getattr(operation, "reset", "after") == "before"
         return 1 if needs_all else operation.units
+    if isinstance(operation, Attention):
+        return operation.heads
     few = layer.input[0] < 16 and layer.channels > layer.input[0]
     by_outputs = few or operation.type == "embedding" or operation.groups > 1
     return layer.channels if by_outputs else layer.input[0]

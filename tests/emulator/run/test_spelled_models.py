@@ -232,7 +232,7 @@ REFUSED: dict[str, tuple[Make, str]] = {
     "sizes rounded up": (between(lambda: nn.MaxPool2d(3, 2, ceil_mode=True)), "PyTorch's MaxPool2d '1': `ceil_mode`"),
     "dilation": (between(lambda: nn.Conv2d(8, 8, 3, dilation=2)), "PyTorch's Conv2d '1': `dilations` = [2, 2]"),
     "channels shuffled": (between(lambda: nn.PixelShuffle(2)), "PyTorch's PixelShuffle '1': "),
-    "another activation": (between(lambda: nn.Sequential(nn.GELU())), "PyTorch's GELU '1.0': "),
+    "another activation": (between(lambda: nn.Sequential(nn.ELU())), "PyTorch's ELU '1.0': "),
     "attention": (
         after_conv(
             lambda self, maps: self.attention(*[maps.flatten(2).transpose(1, 2)] * 3)[0].mean(1),
