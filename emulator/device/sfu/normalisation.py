@@ -84,8 +84,7 @@ class BatchNormUnit(Unit):
 
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """Make the next version of scale, shift and averages; the oldest mini-batch not yet averaged is added."""
-        self._scale.update(samples, rule, keeps=keeps)
-        self._shift.update(samples, rule, keeps=keeps)
+        super().update(samples, rule, keeps=keeps)
         step = min(self._sums)
         first, second = self._sums.pop(step) / self._seen.pop(step)
         for versions, now in ((self._mean, first), (self._variance, second - first * first)):
@@ -100,20 +99,6 @@ class BatchNormUnit(Unit):
         for sample in x.reshape(len(x), -1, x.shape[-1]).astype(np.float64):
             sums += sample.sum(axis=0), (sample * sample).sum(axis=0)
             self._seen[step] = self._seen.get(step, 0) + len(sample)
-
-    @property
-    def _versioned(self) -> Mapping[str, Parameter | Versions]:
-        return {**self.parameters, **self.averages}
-
-    def free(self, versions: Sequence[int]) -> None:
-        """See `Unit`."""
-        for held in self._versioned.values():
-            held.free(versions)
-
-    def begin_epoch(self) -> None:
-        """See `Unit`."""
-        for held in self._versioned.values():
-            held.begin_epoch()
 
 
 class LrnUnit(Unit):

@@ -144,10 +144,9 @@ class Sfu:
         entries: dict[str, Parameter | Versions] = {} if self.bias is None else {"bias": self.bias}
         number = 0
         for unit in self._units:
-            held: Mapping[str, Parameter | Versions] = {**unit.parameters, **unit.averages}
-            number += bool(held)
+            number += bool(unit.held)
             end = str(number) if number > 1 else ""
-            entries.update({name + end: learnt for name, learnt in held.items()})
+            entries.update({name + end: learnt for name, learnt in unit.held.items()})
         return entries
 
     def free(self, versions: Sequence[int]) -> None:

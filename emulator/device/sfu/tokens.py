@@ -14,7 +14,6 @@ from ...network import SfuStep
 from ...network.operations.tokens import FirstStep, LayerNorm, Positions, RmsNorm, Tokens
 from ...schedule import SampleSpan
 from ..memories import ActRam, Parameter
-from ..rules import Rule
 from .unit import Data, Site, State, Training, Unit
 
 _DEVIATION = 0.02
@@ -33,21 +32,6 @@ class LearningUnit(Unit):
     def parameters(self) -> Mapping[str, Parameter]:
         """See `Unit`."""
         return self._learnt
-
-    def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
-        """See `Unit`."""
-        for learnt in self._learnt.values():
-            learnt.update(samples, rule, keeps=keeps)
-
-    def free(self, versions: Sequence[int]) -> None:
-        """See `Unit`."""
-        for learnt in self._learnt.values():
-            learnt.free(versions)
-
-    def begin_epoch(self) -> None:
-        """See `Unit`."""
-        for learnt in self._learnt.values():
-            learnt.begin_epoch()
 
 
 class _RowNormUnit(LearningUnit):

@@ -92,14 +92,25 @@ class Unit(abc.ABC):
     def gradient(self, whole: SampleSpan) -> None:
         """Add the gradients of a micro-batch to the sums."""
 
+    @property
+    def held(self) -> Mapping[str, Parameter | Versions]:
+        """Parameters and moving averages by name."""
+        return {**self.parameters, **self.averages}
+
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
-        """Make the next version from the mean of the gradients over `samples`."""
+        """Make the next version of all parameters from the mean of the gradients over `samples`."""
+        for learnt in self.parameters.values():
+            learnt.update(samples, rule, keeps=keeps)
 
     def free(self, versions: Sequence[int]) -> None:
         """Drop versions after their last use."""
+        for held in self.held.values():
+            held.free(versions)
 
     def begin_epoch(self) -> None:
         """Renumber the versions: the newest becomes 0."""
+        for held in self.held.values():
+            held.begin_epoch()
 
 
 class ActivationUnit(Unit):
