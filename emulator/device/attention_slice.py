@@ -13,7 +13,6 @@ from ..mapping import Slice
 from ..network.operations.attention import Attention as AttentionOperation
 from ..schedule import SampleSpan
 from .memories import ActRam, Arrays
-from .rules import Rule
 from .slice_numerics import Data, Lengths, SliceNumerics
 
 
@@ -81,19 +80,9 @@ class AttentionSlice(SliceNumerics):
         self._kernel.backward(rows, statistics, own, whole[:, :, 0, :held], lengths=self._keys(keys))
         return whole
 
-    def gradient(self, whole: SampleSpan) -> None:
-        """See `SliceNumerics`."""
-        if self.sfu is not None:
-            self.sfu.gradient(whole)
-
-    def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
-        """See `SliceNumerics`."""
-        if self.sfu is not None:
-            self.sfu.update(samples, rule, keeps=keeps)
-
     def gradients(self, scale: float, number: int) -> list[Data]:
         """See `SliceNumerics`."""
-        return [other.gradient.reshape(-1) * np.float32(scale) for other in self._others]
+        return [other.gradient * np.float32(scale) for other in self._others]
 
     def take_gradients(self, row: Data) -> Data:
         """See `SliceNumerics`."""

@@ -130,8 +130,7 @@ class ConvSlice(SliceNumerics):
         [frame], [dy] = self._act_ram.read(whole), self._output_errors.read(whole)
         self._convolution.gradient(self._weight.gradient, frame, dy, fresh=self._weight.begins_sum())
         self._gradient_is_whole = False
-        if self.sfu is not None:
-            self.sfu.gradient(whole)
+        super().gradient(whole)
 
     def _finish_gradient(self) -> None:
         """Make the sum of gradients whole, once PG has added all of a mini-batch."""
@@ -146,8 +145,7 @@ class ConvSlice(SliceNumerics):
         if self._turned is not None:
             self._turned.advance(keeps=keeps)
         self._turn()
-        if self.sfu is not None:
-            self.sfu.update(samples, rule, keeps=keeps)
+        super().update(samples, rule, keeps=keeps)
 
     def gradients(self, scale: float, number: int) -> list[Data]:
         """See `SliceNumerics`."""

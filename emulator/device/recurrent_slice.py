@@ -215,15 +215,13 @@ class RecurrentSlice(SliceNumerics):
             fresh = weights.begins_sums()
             g = weights.gradients()
             self._kernel.gradients(tape, x, g["w"], g["r"], g["b_w"], g["b_r"], g.get("p"), fresh=fresh)
-        if self.sfu is not None:
-            self.sfu.gradient(whole)
+        super().gradient(whole)
 
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """See `SliceNumerics`."""
         for weights in self._directions:
             weights.update(samples, rule, keeps=keeps)
-        if self.sfu is not None:
-            self.sfu.update(samples, rule, keeps=keeps)
+        super().update(samples, rule, keeps=keeps)
 
     def gradients(self, scale: float, number: int) -> list[Data]:
         """See `SliceNumerics`; a recurrent layer's weights are all where they are used."""

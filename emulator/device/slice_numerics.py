@@ -100,13 +100,15 @@ class SliceNumerics(abc.ABC):
         them. Return None where the inputs are images, whose errors are not needed.
         """
 
-    @abc.abstractmethod
     def gradient(self, whole: SampleSpan) -> None:
-        """Run PG of a micro-batch for the weights and the SFU's parameters; free Act-RAM."""
+        """Run PG of a micro-batch for the weights, if there are any, and the SFU's parameters; free Act-RAM."""
+        if self.sfu is not None:
+            self.sfu.gradient(whole)
 
-    @abc.abstractmethod
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """Make the next version of all parameters from the mean of the gradients over `samples`."""
+        if self.sfu is not None:
+            self.sfu.update(samples, rule, keeps=keeps)
 
     @abc.abstractmethod
     def gradients(self, scale: float, number: int) -> list[Data]:
