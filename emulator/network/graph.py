@@ -106,7 +106,7 @@ class _Graph:
             raise InputError(
                 f"{self._source}: `layers` holds no layer, such as conv, fc or lstm, so there is nothing to train"
             )
-        looks_back = any(opened.operation.recurs or opened.operation.looks_back for opened in self._opened)
+        looks_back = any(opened.operation.looks_back for opened in self._opened)
         if self._result.shape[1:] != (1, 1) and (not looks_back or self._result.shape[2] != 1):
             raise InputError(
                 f"{self._source}: softmax needs one value a class, found maps of"

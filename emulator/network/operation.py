@@ -136,10 +136,10 @@ class LayerOperation(Operation):
     """Equal parts of its input channels; output channels fall into as many, each a sum over one of them."""
 
     recurs: ClassVar[bool] = False
-    """Whether a row's result is an input of the next row: then it is cut by output channels, and errors go back."""
+    """Whether a row's result is an input of the next row: then it is cut by output channels."""
 
     looks_back: ClassVar[bool] = False
-    """Whether a row's result depends on rows before it: then errors go back from the last row on, as in `recurs`."""
+    """Whether a row's result depends on rows before it: then errors go back from the last row on."""
 
     has_pg: ClassVar[bool] = True
     """Whether it has weights, whose gradients PG computes."""
@@ -199,6 +199,20 @@ class LayerOperation(Operation):
     @abc.abstractmethod
     def torch(self, nn: Any, shape: Shape) -> Sequence[Any]:
         """Return the equivalent modules of PyTorch's `torch.nn`, on an input of this shape."""
+
+
+class RowLayer(LayerOperation):
+    """A layer that takes a sequence, one row of one column at a time, in tiles of one multiplier."""
+
+    convolves, may_be_off_chip, one_memory = False, False, True
+
+    def window(self, shape: Shape) -> Window:
+        """See `LayerOperation`."""
+        return Window((1, 1), (1, 1), (0, 0))
+
+    def engine_view(self, shape: Shape, made: Shape) -> EngineView:
+        """See `LayerOperation`."""
+        return EngineView(shape[1], 1, shape[1], 1, tile=1, values=1)
 
 
 class Closing(Operation):

@@ -13,12 +13,12 @@ import numpy as np
 
 from ...common import Channels
 from ..onnx_nodes import Export, Form
-from ..operation import EngineView, LayerOperation, LayerRows, Window
+from ..operation import LayerRows, RowLayer
 from ..shape import Shape, shown
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Attention(LayerOperation):
+class Attention(RowLayer):
     """Scaled dot products of queries and keys, softmax over the keys, and sums of values, in `heads` heads.
 
     It takes the channels head by head: q, k and v of head 0, then those of head 1, and so on, so that a cut by whole
@@ -31,7 +31,6 @@ class Attention(LayerOperation):
     type = "attention"
     onnx = ("Attention",)
     bias: ClassVar[bool] = False  # type: ignore[misc]  # it has no weights
-    convolves, may_be_off_chip, one_memory = False, False, True
     looks_back, has_pg = True, False
 
     @property
@@ -83,10 +82,6 @@ class Attention(LayerOperation):
         """See `LayerOperation`; the channels are heads."""
         return dataclasses.replace(self, heads=channels)
 
-    def window(self, shape: Shape) -> Window:
-        """See `LayerOperation`."""
-        return Window((1, 1), (1, 1), (0, 0))
-
     def output(self, inputs: Sequence[Shape]) -> Shape:
         """See `Operation`."""
         [shape] = inputs
@@ -107,10 +102,6 @@ class Attention(LayerOperation):
         tokens = np.arange(shape[1])
         last = tokens if self.causal else np.full_like(tokens, shape[1] - 1)
         return LayerRows(last, tokens, last, by_outputs=True)
-
-    def engine_view(self, shape: Shape, made: Shape) -> EngineView:
-        """See `LayerOperation`."""
-        return EngineView(shape[1], 1, shape[1], 1, tile=1, values=1)
 
     def to_onnx(self, out: Export) -> None:
         """See `Operation`; scaled products of q and k, with a mask where it is causal, softmax, products with v."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ...common import Channels
 from ..onnx_nodes import Export, Form
-from ..operation import EngineView, LayerOperation, LayerRows, Window
+from ..operation import LayerRows, RowLayer
 from ..shape import Shape, shown
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ BIASES = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Recurrent(LayerOperation):
+class Recurrent(RowLayer):
     """A recurrent layer of `units` cells a direction; with `bidirectional`, results of both directions stand together.
 
     With `projection`, each step's outputs, which are also the hidden state, are that many sums over the cells.
@@ -46,8 +46,7 @@ class Recurrent(LayerOperation):
     """Places of ONNX's gates among PyTorch's."""
 
     bias: ClassVar[bool] = False  # type: ignore[misc]  # each unit's biases are among its weights
-    convolves, may_be_off_chip, one_memory = False, False, True
-    recurs = True
+    recurs, looks_back = True, True
 
     @property
     def directions(self) -> int:
@@ -96,10 +95,6 @@ class Recurrent(LayerOperation):
         """See `LayerOperation`; the channels are units."""
         return dataclasses.replace(self, units=channels)
 
-    def window(self, shape: Shape) -> Window:
-        """See `LayerOperation`."""
-        return Window((1, 1), (1, 1), (0, 0))
-
     def output(self, inputs: Sequence[Shape]) -> Shape:
         """See `Operation`."""
         [shape] = inputs
@@ -115,10 +110,6 @@ class Recurrent(LayerOperation):
         steps = np.arange(shape[1])
         needed = np.full_like(steps, shape[1] - 1) if self.bidirectional else steps
         return LayerRows(needed, needed, steps)
-
-    def engine_view(self, shape: Shape, made: Shape) -> EngineView:
-        """See `LayerOperation`."""
-        return EngineView(shape[1], 1, shape[1], 1, tile=1, values=1)
 
     def to_onnx(self, out: Export) -> None:
         """See `Operation`; ONNX has time steps first, and directions on an axis of their own.

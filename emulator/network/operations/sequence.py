@@ -10,7 +10,7 @@ import numpy as np
 
 from ...common import Channels
 from ..onnx_nodes import Export, Form
-from ..operation import EngineView, LayerOperation, LayerRows, SfuOperation, SfuRows, Window
+from ..operation import LayerRows, RowLayer, SfuOperation, SfuRows
 from ..shape import Shape, shown
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class LastStep(SfuOperation):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Embedding(LayerOperation):
+class Embedding(RowLayer):
     """For each step, the column of weights of its symbol: `features` values.
 
     It takes one channel for each symbol, of which the one that is there is 1 and the others are 0. On boards and links,
@@ -89,7 +89,6 @@ class Embedding(LayerOperation):
 
     type = "embedding"
     bias: ClassVar[bool] = False  # type: ignore[misc]  # it has none
-    convolves, may_be_off_chip, one_memory = False, False, True
     looks_up = True
 
     @property
@@ -100,10 +99,6 @@ class Embedding(LayerOperation):
     def with_channels(self, channels: int) -> Embedding:
         """See `LayerOperation`."""
         return dataclasses.replace(self, features=channels)
-
-    def window(self, shape: Shape) -> Window:
-        """See `LayerOperation`."""
-        return Window((1, 1), (1, 1), (0, 0))
 
     def output(self, inputs: Several[Shape]) -> Shape:
         """See `Operation`."""
@@ -122,10 +117,6 @@ class Embedding(LayerOperation):
         """See `LayerOperation`."""
         steps = np.arange(shape[1])
         return LayerRows(steps, steps, steps)
-
-    def engine_view(self, shape: Shape, made: Shape) -> EngineView:
-        """See `LayerOperation`."""
-        return EngineView(shape[1], 1, shape[1], 1, tile=1, values=1)
 
     def torch(self, nn: Any, shape: Shape) -> Several[Any]:
         """See `LayerOperation`; takes the numbers of the symbols."""
