@@ -33,7 +33,8 @@ class ActRam(SpanStore):
         super().__init__(arena.take)
 
 
-_DEVIATION = 0.02
+NORMAL_DEVIATION = 0.02
+"""Of first weights, positions and class tokens of transformers, as GPT-2, BERT and ViT have it."""
 Data = NDArray[np.float32]
 MASTER = "master"
 Arrays = Mapping[str, Data]
@@ -228,7 +229,7 @@ def initial_weights(
         if start == "he":
             drawn = stream.standard_normal((oc, kh, kw)) * math.sqrt(gain / fan_in)
         elif start == "normal":
-            drawn = stream.standard_normal((oc, kh, kw)) * _DEVIATION
+            drawn = stream.standard_normal((oc, kh, kw)) * NORMAL_DEVIATION
         else:
             limit = math.sqrt(6 / (fan_in + fan_out))
             drawn = stream.uniform(-limit, limit, (oc, kh, kw))

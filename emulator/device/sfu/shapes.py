@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import itertools
 from collections.abc import Sequence as Several
 from typing import Any
@@ -14,6 +15,7 @@ from ...network import SfuStep
 from ...network.operations.joins import Add, Concat
 from ...network.operations.pool import AveragePool, MaxPool
 from ...network.operations.sequence import LastStep, Sequence
+from ...network.operations.tokens import FirstStep
 from .unit import Data, Site, State, Training, Unit
 
 
@@ -146,10 +148,8 @@ class SequenceUnit(Unit):
         return steps.reshape(len(steps), self._rows, self._channels, self._columns).swapaxes(2, 3)
 
 
-class LastStepUnit(Unit):
-    """The last step of each sample's own length; without lengths, that of the maps."""
-
-    operation = LastStep
+class _OneStepUnit(Unit):
+    """One row of each sample's sequence."""
 
     def __init__(self, step: SfuStep, site: Site) -> None:
         super().__init__(step, site)
@@ -158,28 +158,49 @@ class LastStepUnit(Unit):
     def forward(self, xs: Several[Data], version: int, training: Training | None) -> tuple[Data, State]:
         """See `Unit`."""
         [x] = xs
-        last = self._last(len(x), None if training is None else training.lengths)
-        return self._picked(x, last), (last,)
+        place = self._place(len(x), None if training is None else training.lengths)
+        return self._picked(x, place), (place,)
 
     def infer(self, xs: Several[Data], version: int, lengths: NDArray[np.int64] | None) -> Data:
         """See `Unit`."""
         [x] = xs
-        return self._picked(x, self._last(len(x), lengths))
+        return self._picked(x, self._place(len(x), lengths))
 
     def backward(self, state: State, dz: Data, version: int) -> Several[Data]:
-        """See `Unit`; steps before the last, and those of the padding, have no error."""
-        [last] = state
+        """See `Unit`; all other steps, and those of the padding, have no error."""
+        [place] = state
         dx = self.arena.take((len(dz), self._steps, 1, self._channels))
         dx[...] = 0
-        dx[np.arange(len(dz)), last] = dz[:, 0]
+        dx[np.arange(len(dz)), place] = dz[:, 0]
         return (dx,)
 
-    def _last(self, samples: int, lengths: NDArray[np.int64] | None) -> NDArray[np.int64]:
-        last = self.arena.take((samples,), np.int64)
-        last[...] = self._steps - 1 if lengths is None else lengths - 1
-        return last
+    @abc.abstractmethod
+    def _place(self, samples: int, lengths: NDArray[np.int64] | None) -> NDArray[np.int64]:
+        """Return the number of each sample's row."""
 
-    def _picked(self, x: Data, last: NDArray[np.int64]) -> Data:
+    def _picked(self, x: Data, place: NDArray[np.int64]) -> Data:
         y = self.arena.take((len(x), 1, 1, self._channels))
-        y[:, 0] = x[np.arange(len(x)), last]
+        y[:, 0] = x[np.arange(len(x)), place]
         return y
+
+
+class LastStepUnit(_OneStepUnit):
+    """The last step of each sample's own length; without lengths, that of the maps."""
+
+    operation = LastStep
+
+    def _place(self, samples: int, lengths: NDArray[np.int64] | None) -> NDArray[np.int64]:
+        place = self.arena.take((samples,), np.int64)
+        place[...] = self._steps - 1 if lengths is None else lengths - 1
+        return place
+
+
+class FirstStepUnit(_OneStepUnit):
+    """The first row."""
+
+    operation = FirstStep
+
+    def _place(self, samples: int, lengths: NDArray[np.int64] | None) -> NDArray[np.int64]:
+        place = self.arena.take((samples,), np.int64)
+        place[...] = 0
+        return place

@@ -1,4 +1,4 @@
-"""Units of transformers: normalisation of rows, positions, tokens of maps, and the first step."""
+"""Units of transformers: normalisation of rows, positions, and tokens of maps."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ from numpy.typing import NDArray
 from ....kernels.layers.element_wise import add_bias_gradient
 from ....kernels.layers.row_norm import layer_norm_forward, rms_norm_forward, row_norm_error, row_norm_gradient
 from ...network import SfuStep
-from ...network.operations.tokens import FirstStep, LayerNorm, Positions, RmsNorm, Tokens
+from ...network.operations.tokens import LayerNorm, Positions, RmsNorm, Tokens
 from ...schedule import SampleSpan
-from ..memories import ActRam, Parameter
+from ..memories import NORMAL_DEVIATION, ActRam, Parameter
 from .unit import Data, Site, State, Training, Unit
-
-_DEVIATION = 0.02
-"""Standard deviation of first positions and class tokens, as GPT-2, BERT and ViT have it."""
 
 
 class LearningUnit(Unit):
@@ -171,31 +168,7 @@ class TokensUnit(LearningUnit):
             add_bias_gradient(token.gradient, dz, fresh=token.begins_sum())
 
 
-class FirstStepUnit(Unit):
-    """The first row."""
-
-    operation = FirstStep
-
-    def __init__(self, step: SfuStep, site: Site) -> None:
-        super().__init__(step, site)
-        self._rows = step.input[1]
-
-    def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:
-        """See `Unit`."""
-        [x] = xs
-        y = self.arena.take((len(x), 1, 1, x.shape[3]))
-        y[...] = x[:, :1]
-        return y, ()
-
-    def backward(self, state: State, dz: Data, version: int) -> Sequence[Data]:
-        """See `Unit`."""
-        dx = self.arena.take((len(dz), self._rows, 1, dz.shape[3]))
-        dx[...] = 0
-        dx[:, :1] = dz
-        return (dx,)
-
-
 def _drawn(site: Site, count: int) -> NDArray[np.float32]:
     """Return first values, normal, by a stream that no channel of the layer's weights has."""
     stream = np.random.Generator(np.random.Philox(key=[site.seed, site.layer << 32 | 0xFFFFFFFF - site.place]))
-    return (stream.standard_normal(count) * _DEVIATION).astype(np.float32)
+    return (stream.standard_normal(count) * NORMAL_DEVIATION).astype(np.float32)

@@ -43,23 +43,47 @@ class Sequence(SfuOperation):
         out.nodes.name(out.makes, out.nodes.steps(out.x, out.name), Form.STEPS)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LastStep(SfuOperation):
-    """The last time step of a sequence: of each sample's own length, where lengths differ."""
+def sequence_shape(inputs: Several[Shape], kind: str, row: str) -> Shape:
+    """Return the shape of the one input of an operation, which calls its rows so.
 
-    type = "last-step"
+    Raises:
+        ValueError: it is not a sequence.
+    """
+    [shape] = inputs
+    if shape[2] != 1:
+        raise ValueError(f"maps of {shown(shape)}: {kind} takes a sequence, one row a {row} and one column")
+    return shape
+
+
+class OneStep(SfuOperation):
+    """One row of a sequence: that at a `place`, as Python counts."""
+
     by_channel = True
+    place: ClassVar[int]
+    row: ClassVar[str] = "step"
 
     def output(self, inputs: Several[Shape]) -> Shape:
         """See `Operation`."""
-        [shape] = inputs
-        if shape[2] != 1:
-            raise ValueError(f"maps of {shown(shape)}: last-step takes a sequence, one row a step and one column")
-        return shape[0], 1, 1
+        channels, _, _ = sequence_shape(inputs, self.type, self.row)
+        return channels, 1, 1
 
     def rows(self, shape: Shape, made: Shape) -> SfuRows:
-        """See `SfuOperation`."""
+        """See `SfuOperation`; it waits for the last row, so that no error goes back for rows that have not come."""
         return SfuRows(np.array([shape[1] - 1]), np.zeros(shape[1], np.int64))
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`."""
+        sequence = out.nodes.steps(out.x, f"{out.name}/steps")
+        place = out.nodes.array(f"{out.name}.place", np.array(self.place))
+        out.write_of([sequence], "Gather", place, form=Form.ROW, axis=1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LastStep(OneStep):
+    """The last time step of a sequence: of each sample's own length, where lengths differ."""
+
+    type = "last-step"
+    place = -1
 
     def torch(self, nn: Any) -> Any:
         """See `SfuOperation`; takes (samples, steps, values)."""
@@ -69,12 +93,6 @@ class LastStep(SfuOperation):
                 return (x[0] if isinstance(x, tuple) else x)[:, -1]
 
         return Last()
-
-    def to_onnx(self, out: Export) -> None:
-        """See `Operation`."""
-        sequence = out.nodes.steps(out.x, f"{out.name}/steps")
-        place = out.nodes.array(f"{out.name}.place", np.array(-1))
-        out.write_of([sequence], "Gather", place, form=Form.ROW, axis=1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

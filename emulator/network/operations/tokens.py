@@ -16,7 +16,8 @@ import numpy as np
 from ...common import PositiveFinite
 from ..onnx_nodes import Export, Form
 from ..operation import SfuOperation, SfuRows
-from ..shape import Shape, shown
+from ..shape import Shape
+from .sequence import OneStep, sequence_shape
 
 if TYPE_CHECKING:
     from ..onnx_graph import OnnxNode, Value, Walk
@@ -124,7 +125,7 @@ class Positions(RowOperation):
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
         """See `Operation`."""
-        return _sequence(inputs, self.type)
+        return sequence_shape(inputs, self.type, "token")
 
     def to_onnx(self, out: Export) -> None:
         """See `Operation`."""
@@ -183,26 +184,11 @@ class Tokens(SfuOperation):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FirstStep(SfuOperation):
+class FirstStep(OneStep):
     """The first row of a sequence, such as that of a class token."""
 
     type = "first-step"
-    by_channel = True
-
-    def output(self, inputs: Sequence[Shape]) -> Shape:
-        """See `Operation`."""
-        channels, _, _ = _sequence(inputs, self.type)
-        return channels, 1, 1
-
-    def rows(self, shape: Shape, made: Shape) -> SfuRows:
-        """See `SfuOperation`; it waits for the last row, so that no error goes back for rows that have not come."""
-        return SfuRows(np.array([shape[1] - 1]), np.zeros(shape[1], np.int64))
-
-    def to_onnx(self, out: Export) -> None:
-        """See `Operation`."""
-        sequence = out.nodes.steps(out.x, f"{out.name}/steps")
-        place = out.nodes.array(f"{out.name}.place", np.array(0))
-        out.write_of([sequence], "Gather", place, form=Form.ROW, axis=1)
+    place, row = 0, "token"
 
     def torch(self, nn: Any) -> Any:
         """See `SfuOperation`; takes (samples, steps, values)."""
@@ -212,15 +198,3 @@ class FirstStep(SfuOperation):
                 return x[:, 0]
 
         return First()
-
-
-def _sequence(inputs: Sequence[Shape], kind: str) -> Shape:
-    """Return the shape of the one input.
-
-    Raises:
-        ValueError: it is not a sequence.
-    """
-    [shape] = inputs
-    if shape[2] != 1:
-        raise ValueError(f"maps of {shown(shape)}: {kind} takes a sequence, one row a token and one column")
-    return shape
