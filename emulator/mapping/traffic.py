@@ -139,11 +139,10 @@ class Stream:
         return self.bytes_from(self.channels, self.begin)
 
     def bytes_from(self, channels: Count, begin: Count) -> Count:
-        """Return the bytes of a row of so many channels from `begin` on."""
+        """Return the bytes of a row of some channels, those from `begin` on."""
         if self.sums is None:
             return self.number_format.row_bytes(channels // self.lines, self.columns * self.lines, begin)
-        edge = first_own(begin, self.number_format)
-        open_channels = edge - begin - (edge > begin + channels) * (edge - begin - channels)
+        open_channels = self._open(channels, begin)
         whole = self.number_format.row_bytes(channels - open_channels, self.columns, begin + open_channels)
         return self.sums.row_bytes(open_channels, self.columns) + whole
 
@@ -154,8 +153,12 @@ class Stream:
             return self.sample_bytes
         if self.sums != FP32:
             return 0
-        open_channels = min(self.channels, first_own(self.begin, self.number_format) - self.begin)
-        return self.rows * FP32.row_bytes(open_channels, self.columns)
+        return self.rows * FP32.row_bytes(self._open(self.channels, self.begin), self.columns)
+
+    def _open(self, channels: Count, begin: Count) -> Count:
+        """Return how many of the channels from `begin` on are in a block that began before `begin`."""
+        to_edge = first_own(begin, self.number_format) - begin
+        return to_edge - (to_edge > channels) * (to_edge - channels)
 
     @property
     def sample_bytes(self) -> int:
