@@ -197,34 +197,28 @@ def memory_streams(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STO
     if not off_chip:
         return ()
     view = part.layer.engine_view
+    operation = part.layer.operation
     activations = off_chip.activations * activation_bytes(part, storage)
-    weights, gradients = (
-        off_chip.channels * channel_bytes(part, number) for number in (storage.weights, storage.gradients)
+    fp_again, eb_again = (
+        off_chip.activations * storage.activations.bytes_of(part.channels * values)
+        for values in operation.reread(part.layer.input)
     )
-    looks_up = part.layer.operation.looks_up
-    if looks_up:
-        weights, gradients = (
-            number.bytes_of(off_chip.channels) * view.out_rows for number in (storage.weights, storage.gradients)
-        )
 
-    again = [0, 0]
-    if off_chip.activations:
-        again = [
-            storage.activations.bytes_of(part.channels * values)
-            for values in part.layer.operation.reread(part.layer.input)
-        ]
+    def of(phase: Phase, rows: int, number: NumberFormat, more: int) -> MemoryStream:
+        each_row = off_chip.activations or (operation.recurs and phase is not Phase.PG)
+        if operation.looks_up:
+            passes, parameters = rows, number.bytes_of(off_chip.channels)
+        else:
+            passes, parameters = rows if each_row else 1, off_chip.channels * channel_bytes(part, number)
+        times = 2 if phase is Phase.PG else 1  # gradients are read and written
+        return MemoryStream(phase, rows, times * passes * parameters + more)
 
-    def of(phase: Phase, rows: int, parameters: int, more: int) -> MemoryStream:
-        each_row = off_chip.activations or (part.layer.operation.recurs and phase is not Phase.PG)
-        passes = rows if each_row and not looks_up else 1
-        return MemoryStream(phase, rows, passes * parameters + more)
-
-    moved = [of(Phase.FP, view.out_rows, weights, activations + again[0])]
+    moved = [of(Phase.FP, view.out_rows, storage.weights, activations + fp_again)]
     if part.layer.has_eb:
-        of_eb = again[1] if part.layer.has_pg else activations + again[1]
-        moved.append(of(Phase.EB, view.in_rows, weights, of_eb))
+        more = eb_again if part.layer.has_pg else activations + eb_again
+        moved.append(of(Phase.EB, view.in_rows, storage.weights, more))
     if part.layer.has_pg:
-        moved.append(of(Phase.PG, view.out_rows, 2 * gradients, activations))
+        moved.append(of(Phase.PG, view.out_rows, storage.gradients, activations))
     return tuple(stream for stream in moved if stream.sample_bytes)
 
 
