@@ -100,29 +100,31 @@ _exact_errors, _tanh_errors = _line(_exact, _error), _line(_by_tanh, _error)
 @compiled
 def forward(x: Any, x_extent: Any, y: Any, y_extent: Any, by_tanh: Any) -> None:
     """Set y to GELU of x; where `by_tanh` is not 0, to its approximation."""
-    pixels, channels, x_pitch, y_pitch = _runs(x_extent, y_extent)
-    for pixel in range(pixels):
-        for c in range(0, channels, WIDTH):
-            come = x.ctypes.data + FLOAT_BYTES * (pixel * x_pitch + c)
-            to = y.ctypes.data + FLOAT_BYTES * (pixel * y_pitch + c)
-            if by_tanh:
-                _tanh_values(min(WIDTH, channels - c), come, to)
-            else:
-                _exact_values(min(WIDTH, channels - c), come, to)
+    _over_runs(x, x_extent, y, y_extent, by_tanh != 0, False)
 
 
 @compiled
 def error(x: Any, x_extent: Any, dy: Any, dy_extent: Any, by_tanh: Any) -> None:
     """Multiply dy by the slope at x."""
-    pixels, channels, x_pitch, dy_pitch = _runs(x_extent, dy_extent)
+    _over_runs(x, x_extent, dy, dy_extent, by_tanh != 0, True)
+
+
+@compiled
+def _over_runs(x: Any, x_extent: Any, y: Any, y_extent: Any, by_tanh: Any, is_error: Any) -> None:
+    pixels, channels, x_pitch, y_pitch = _runs(x_extent, y_extent)
     for pixel in range(pixels):
         for c in range(0, channels, WIDTH):
             come = x.ctypes.data + FLOAT_BYTES * (pixel * x_pitch + c)
-            to = dy.ctypes.data + FLOAT_BYTES * (pixel * dy_pitch + c)
-            if by_tanh:
-                _tanh_errors(min(WIDTH, channels - c), come, to)
+            to = y.ctypes.data + FLOAT_BYTES * (pixel * y_pitch + c)
+            count = min(WIDTH, channels - c)
+            if is_error and by_tanh:
+                _tanh_errors(count, come, to)
+            elif is_error:
+                _exact_errors(count, come, to)
+            elif by_tanh:
+                _tanh_values(count, come, to)
             else:
-                _exact_errors(min(WIDTH, channels - c), come, to)
+                _exact_values(count, come, to)
 
 
 @compiled
