@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from ...kernels import Arena
 from ...kernels.conv import convolution
 from ..mapping import Cut, Slice, inputs_before
+from ..network import Start
 from ..schedule import SampleSpan
 from .formats import MapFormats, ParameterFormats, WeightFormats
 from .memories import ActRam, Arrays, Parameter, Versions, initial_weights
@@ -29,7 +29,7 @@ class ConvSlice(SliceNumerics):
     def __init__(
         self,
         part: Slice,
-        start: Literal["he", "xavier", "normal"],
+        start: Start,
         seed: int,
         arena: Arena,
         formats: MapFormats | None = None,
@@ -232,7 +232,7 @@ class ConvSlice(SliceNumerics):
 
 def numerics_of(
     part: Slice,
-    start: Literal["he", "xavier", "normal"],
+    start: Start,
     seed: int,
     arena: Arena,
     formats: MapFormats | None = None,

@@ -13,14 +13,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import Arena
 from ..mapping import BalancedParameters
-from ..network import Layer
+from ..network import Layer, Start
 from ..schedule import SpanStore
 from .formats import MapFormats, ParameterFormats, WeightFormats
 from .rules import Rule
@@ -209,7 +208,7 @@ class Parameter:
 
 def initial_weights(
     layer: Layer,
-    start: Literal["he", "xavier", "normal"],
+    start: Start,
     seed: int,
     in_channels: Sequence[int],
     out_channels: Sequence[int],
@@ -243,7 +242,7 @@ class Bpram:
     def __init__(
         self,
         block: BalancedParameters,
-        start: Literal["he", "xavier", "normal"],
+        start: Start,
         seed: int,
         arena: Arena,
         formats: MapFormats | None = None,

@@ -1,6 +1,6 @@
 """Networks: layers and tensors, their description as TOML or ONNX, and the zoo."""
 
-from .layer import Layer, Network, SfuStep
+from .layer import Layer, Network, SfuStep, Start
 from .load import load_network, network_files, onnx_image, onnx_weights, weights_files, zoo
 from .operation import EngineView, LayerOperation, Operation, RowMap, SfuOperation, operation_types
 from .operations.recurrent import Recurrent
@@ -22,6 +22,7 @@ __all__ = [
     "SfuOperation",
     "SfuStep",
     "Shape",
+    "Start",
     "Tensor",
     "load_network",
     "network_files",

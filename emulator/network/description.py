@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from ..common import InputError, Model, Name, Names, Positive, model_of, toml_value, validate
+from .layer import Start
 from .operation import Operation, operation_types
 from .shape import Shape, shown
 
@@ -84,7 +85,7 @@ class Description(Model):
     any_images: bool = False
     symbols: Positive | None = None
     input: Annotated[tuple[Positive, Positive, Positive], pydantic.BeforeValidator(_as_tuple)]
-    start: Literal["he", "xavier", "normal"] = "he"
+    start: Start = "he"
     layers: Annotated[tuple[Annotated[Node, _AnyNode()], ...], pydantic.BeforeValidator(_as_tuple)]
 
 

@@ -16,6 +16,9 @@ from ..common import IMAGENET_IMAGES, check_names, html_table, plural
 from .operation import EngineView, LayerOperation, LayerRows, SfuOperation, SfuRows, Window
 from .shape import Pair, Shape, Tensor
 
+Start = Literal["he", "xavier", "normal"]
+"""The rules for first weights."""
+
 
 @dataclasses.dataclass(frozen=True)
 class SfuStep:
@@ -190,7 +193,7 @@ class Network:
 
     name: str
     input: Shape
-    start: Literal["he", "xavier", "normal"]
+    start: Start
     layers: tuple[Layer, ...]
     text: str = dataclasses.field(default="", repr=False, compare=False)
     note: str = dataclasses.field(default="", repr=False, compare=False)
