@@ -103,7 +103,7 @@ class Attention:
         self._run(_heads.backward, shape, maps, statistics, lengths, kept)
 
     def statistics_shape(self, samples: int, rows: int) -> tuple[int, int, int, int]:
-        """Return the shape of the statistics of so many samples and rows."""
+        """Return the shape of the statistics for this number of samples and rows."""
         return samples, self.heads, 2, rows
 
     def _inputs(self, x: Floats) -> tuple[int, ...]:

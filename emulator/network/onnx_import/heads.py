@@ -140,7 +140,7 @@ def _split(walk: Walk, node: OnnxNode, places: Places) -> list[Places]:
 
 
 def _split_apart(walk: Walk, node: OnnxNode, places: Places) -> list[Places]:
-    """Return the entries of a sequence of values: of so many places each, or, where the split is a list, of its."""
+    """Return the parts of a value along an axis: of one size, or of the sizes that a list gives."""
     axis, sizes, given = node.integer("axis", 0), [*map(int, walk.numbers(node, "split"))], walk.constant(node, 1)
     length = places.shape[axis]
     if given is not None and given.shape != ():
