@@ -87,8 +87,8 @@ def blocks_of(blocks: Sequence[BalancedParameters], part: Slice, device: int) ->
 
 def channel_values(part: Slice) -> int:
     """Return the number of weights of one of a slice's cut channels."""
-    outs, ins, kernel_rows, kernel_columns = part.layer.weight_shape
-    return (outs if part.cut is Cut.ICP else ins) * kernel_rows * kernel_columns
+    length, lines = _lines(part)
+    return length * lines
 
 
 def channel_bytes(part: Slice, number: NumberFormat = FP32) -> int:
