@@ -1,12 +1,10 @@
 """The forms of the micro-kernel: one of them for each processor, and all with the same bits."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from emuchain.kernels.form import FORMS, SETTING, chosen_form, host_form
+
+from ..every_form import printed_in_every_form
 
 _DIGEST = """
 import hashlib
@@ -34,17 +32,9 @@ print(FORM.name, digest.hexdigest())
 """
 
 
-def _digest(form: str) -> tuple[str, str]:
-    done = subprocess.run(
-        [sys.executable, "-c", _DIGEST], env={**os.environ, SETTING: form}, capture_output=True, text=True, check=True
-    )
-    name, digest = done.stdout.split()
-    return name, digest
-
-
 @pytest.mark.slow
 def test_every_form_gives_the_same_bits() -> None:
-    found = dict(_digest(form) for form in FORMS)
+    found = dict(words.split() for words in printed_in_every_form(_DIGEST).values())
     assert list(found) == list(FORMS)
     assert len(set(found.values())) == 1
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from emuchain.kernels import recurrent
-from emuchain.kernels.form import FORMS, SETTING
 
+from ..every_form import printed_in_every_form
 from .helpers import Case, F, same_bits
 from .reference import interleaved
 
@@ -131,12 +128,5 @@ def digest() -> str:
 
 @pytest.mark.slow
 def test_no_bit_depends_on_the_form() -> None:
-    root = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
-    found = {}
-    for form in FORMS:
-        environment = {**os.environ, SETTING: form}
-        done = subprocess.run(
-            [sys.executable, "-c", DIGEST], env=environment, cwd=root, text=True, capture_output=True, check=True
-        )
-        found[form] = done.stdout
+    found = printed_in_every_form(DIGEST)
     assert len(found) == 4 and set(found.values()) == {f"{digest()}\n"}
