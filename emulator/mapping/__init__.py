@@ -35,6 +35,7 @@ from .placement import Chain, Placement, place
 from .row import PieceMemory
 from .shedding import SliceNeeds, WeightBanks, shed, slice_needs
 from .slices import Balance, Cut, Mapping, Slice, cut_channels, imbalance, inputs_before
+from .tied import TiedWeights, tied_weights
 from .traffic import (
     DataPath,
     Stream,
@@ -72,6 +73,7 @@ __all__ = [
     "SliceNeeds",
     "Stream",
     "StreamKey",
+    "TiedWeights",
     "WeightBanks",
     "activation_bytes",
     "allocate",
@@ -116,6 +118,7 @@ __all__ = [
     "stream_row_ps",
     "streams",
     "streams_between",
+    "tied_weights",
     "update_bytes",
     "whole_layers",
     "with_errors",

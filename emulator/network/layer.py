@@ -70,6 +70,10 @@ class Layer:
     last_first: bool = False
     read_once: frozenset[int] = frozenset()
     """Numbers of tensors that arrive here, and that nothing but one layer's operation, here or later, reads."""
+    tied: Layer | None = None
+    """The embedding whose weights it has, transposed."""
+    shares_weights: bool = False
+    """Whether it has the weights of an embedding, or is an embedding that another layer is tied to."""
 
     @property
     def input(self) -> Shape:
@@ -261,8 +265,13 @@ class Network:
 
     @functools.cached_property
     def parameters(self) -> int:
-        """Number of weights, biases and parameters of normalisations."""
-        return sum(layer.parameters for layer in self.layers)
+        """Number of weights, biases and parameters of normalisations; weights that layers share count once."""
+        return sum(layer.parameters for layer in self.layers) - sum(head.weights for head in self.heads)
+
+    @property
+    def heads(self) -> tuple[Layer, ...]:
+        """Layers that have the weights of an embedding."""
+        return tuple(layer for layer in self.layers if layer.tied is not None)
 
     def __repr__(self) -> str:
         return (

@@ -144,6 +144,9 @@ class LayerOperation(Operation):
     has_pg: ClassVar[bool] = True
     """Whether it has weights, whose gradients PG computes."""
 
+    tied: str | None = None
+    """The name of the embedding whose weights it has, transposed."""
+
     looks_up: ClassVar[bool] = False
     """Whether a row of its inputs is one symbol, by which it looks up a row of weights."""
 

@@ -21,6 +21,7 @@ from .described import VALUE_BYTES, Format, Formats, Slice, Table, numbered, rea
 from .events import Clock, Mark, Marks, Process
 from .exchange_events import Exchange, Wires
 from .staleness_events import MOST_MINI_BATCHES, Staleness, find_staleness
+from .tied_events import tables_from_afar, tied_processes
 
 ACTIVATION_CYCLES = 204  # of a board that says none
 Needs = Callable[[int, int], list[Mark]]  # of a sample and a row: the marks that the row waits for
@@ -65,8 +66,11 @@ class Chain(Marks):
         """Start all processes."""
         for server in self.servers:
             self.start(self.serve(*server))
+        for process in tied_processes(self):
+            self.start(process)
         for device in range(len(self.devices)):
             self.happen(("weights", device, 0))
+            self.start(self.gradients(device))
             self.start(self.update(device))
         self.start(self.enter())
 
@@ -90,20 +94,35 @@ class Chain(Marks):
                 yield [("weights", 0, self.version("fp", 0, sample - 1))]
             self.happen(("entered", sample))
 
-    def update(self, device: int) -> Process:
-        for number, end in enumerate(itertools.accumulate(self.mini_batches)):
-            cycles = {part.ended(end - 1): part.made for part in self.devices[device] if "pg" in part.rows}
+    def updates(self, device: int) -> Iterator[dict[Mark, int]]:
+        """For each mini-batch, after which marks a device has all gradients, and the cycles of an update after each."""
+        for end in itertools.accumulate(self.mini_batches):
+            cycles: dict[Mark, int] = {
+                part.ended(end - 1): part.made for part in self.devices[device] if "pg" in part.rows
+            }
             for block_number, block in enumerate(self.blocks):
                 if block["store_device"] == device:
                     user = self.held(self.layers[block["layer"]], block["user_device"])
                     made = user.made if user.icp else block["end_channel"] - block["begin_channel"]
                     cycles[6, device, block_number, end - 1, 0] = made
+            yield cycles
+
+    def gradients(self, device: int) -> Process:
+        for number, cycles in enumerate(self.updates(device)):
             yield list(cycles)
-            begin_ps = self.at_ps
             if self.exchanges:
                 self.exchanges[device](number)
                 yield [("total", device, number)]
-                begin_ps = dict.fromkeys(cycles, self.clock.now_ps)
+            self.happen(("gradients", device, number))
+
+    def update(self, device: int) -> Process:
+        for number, cycles in enumerate(self.updates(device)):
+            later = tables_from_afar(self, device, number)
+            if self.exchanges:
+                later.append(("total", device, number))
+            yield [("gradients", device, number), *later]
+            least_ps = max((self.at_ps[mark] for mark in later), default=0)
+            begin_ps = {mark: max(self.at_ps[mark], least_ps) for mark in cycles}
             ends_ps = (begin_ps[mark] + count * self.period_ps[device] for mark, count in cycles.items())
             end_ps = max(ends_ps, default=self.clock.now_ps)  # at once where a device has no weights
             self.happen(("weights", device, number + 1), end_ps - self.clock.now_ps)
