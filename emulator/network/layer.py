@@ -70,6 +70,8 @@ class Layer:
     last_first: bool = False
     read_once: frozenset[int] = frozenset()
     """Numbers of tensors that arrive here, and that nothing but one layer's operation, here or later, reads."""
+    rows_at_once: int = 1
+    """Rows for which a slice reads at once what each of them needs off chip (`Network.with_rows_at_once`)."""
 
     @property
     def input(self) -> Shape:
@@ -243,6 +245,22 @@ class Network:
     def last_first(self) -> bool:
         """Whether errors go back from the last row on, because a layer is recurrent or looks back."""
         return self.layers[0].last_first
+
+    def with_rows_at_once(self, rows: int) -> Network:
+        """Return the network with this `Layer.rows_at_once` where rows are of one pixel, if it has attention.
+
+        Such layers have little work for each weight. Steps of a recurrent layer cannot wait for one another, and a
+        look-up reads nothing that two rows share.
+        """
+        if not any(layer.operation.looks_back and not layer.operation.recurs for layer in self.layers):
+            return self
+
+        def with_blocks(layer: Layer) -> Layer:
+            alone = layer.operation.recurs or layer.operation.looks_up
+            of_pixels = layer.input[2] == 1 and layer.kernel == (1, 1)
+            return dataclasses.replace(layer, rows_at_once=rows if of_pixels and not alone else 1)
+
+        return dataclasses.replace(self, layers=tuple(map(with_blocks, self.layers)))
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:

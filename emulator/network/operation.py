@@ -168,8 +168,11 @@ class LayerOperation(Operation):
         """Return the same of EB."""
         return self.taps(shape, with_inputs=with_inputs)
 
-    def reread(self, shape: Shape) -> tuple[int, int]:
-        """Return the values of a piece and a sample that FP and EB move, beside inputs, where these are off chip."""
+    def reread(self, shape: Shape, rows_at_once: int = 1) -> tuple[int, int]:
+        """Return the values of a piece and a sample that FP and EB move, beside inputs, where these are off chip.
+
+        They move what a row needs once for `rows_at_once` rows.
+        """
         return 0, 0
 
     def kept_values(self, shape: Shape) -> int:
@@ -262,13 +265,15 @@ class LayerRows:
 
     `fp`: for each output row, the last input row that FP waits for. `eb`: for each row that EB computes, the last row
     of output errors that it waits for. `eb_leaves`: for each input row, the row of EB that its errors leave with. EB
-    goes over rows of input errors, or `by_outputs` over those of output errors.
+    goes over rows of input errors, or `by_outputs` over those of output errors. `pg`: for each row of output errors,
+    the last one that PG waits for; None where it is the same row.
     """
 
     fp: RowMap
     eb: RowMap
     eb_leaves: RowMap
     by_outputs: bool = False
+    pg: RowMap | None = None
 
     def last_first(self) -> LayerRows:
         """Return the maps with errors numbered as they go where time runs backwards: the last row is 0.
@@ -279,6 +284,16 @@ class LayerRows:
         if self.by_outputs or len(self.eb) != rows_in:  # they may be made at once
             return self
         return dataclasses.replace(self, eb=_reached_last_first(self.fp, rows_in, rows_out))
+
+    def in_blocks(self, size: int) -> LayerRows:
+        """Return the maps of engines whose rows wait for what the last one of their block of `size` rows waits for."""
+        fp, eb = _block_ends(len(self.fp), size), _block_ends(len(self.eb), size)
+        return dataclasses.replace(self, fp=self.fp[fp], eb=self.eb[eb], pg=fp)
+
+
+def _block_ends(rows: int, size: int) -> RowMap:
+    """Return for each row the last one of its block; the last block may be short."""
+    return np.minimum(np.arange(rows) // size * size + size, rows) - 1
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,8 +28,8 @@ def port_name(device: int) -> str:
 class SliceClock:
     """The engines of one slice, and their shares of the memory port, if some of the slice's data are off chip.
 
-    An engine starts a row when the port has moved what the row needs; the port starts on it when its inputs are there.
-    The slice carries out the SFU's steps `before_sending` on its own outputs, and undoes them on their errors. Its
+    An engine starts a row when the port has moved what the row needs; the port starts on it when its inputs are there,
+    and those of all `block_rows` rows of its block. The slice carries out the SFU's steps `before_sending` on its own outputs, and undoes them on their errors. Its
     update takes `states_ps` more, in which the port moves what the optimiser keeps off chip.
     """
 
@@ -42,6 +42,7 @@ class SliceClock:
         ports: Mapping[Phase, FifoResource] = MappingProxyType({}),
         before_sending: Sequence[SfuStep] = (),
         states_ps: int = 0,
+        block_rows: int = 1,
     ) -> None:
         def resource(phase: Phase, engine: Engine) -> FifoResource:
             return FifoResource(engine_name(phase, part, device), engine.row_ps)
@@ -56,7 +57,9 @@ class SliceClock:
         self.pg_end_ps: Times = np.zeros(0, np.int64)
         self.learns = part.layer.has_pg or (part.is_last and part.layer.parameters > 0)
         self._gradients_ps = 0
-        self._rows = part.layer.rows
+        rows = part.layer.rows
+        self._rows = rows if block_rows == 1 else rows.in_blocks(block_rows)
+        self._eb_rows = rows.eb if self.eb is None else self._rows.eb
         self._recurs = part.layer.operation.recurs
         self._kept_errors: Times = np.zeros((0, 0), np.int64)
         self.outputs = before_sending[-1].makes.number if before_sending else part.layer.makes.number
@@ -116,7 +119,7 @@ class SliceClock:
 
     def error(self, dy: Times, partial: Times | None, not_before_ps: int) -> Times:
         """Return when rows of input errors leave, given when output errors `dy` and `partial` input errors arrive."""
-        ready = np.maximum(dy, not_before_ps)[:, self._rows.eb]
+        ready = np.maximum(dy, not_before_ps)[:, self._eb_rows]
         if self.eb is None:
             self.eb_start_ps = ready[:, 0]
             return ready
@@ -137,6 +140,8 @@ class SliceClock:
 
         Without PG, a sample ends with EB; what the SFU learns then takes no time.
         """
+        if self.pg is not None and self._rows.pg is not None:
+            dy = dy[:, self._rows.pg]
         self.pg_end_ps = dy[:, -1] if self.pg is None else self._serve(Phase.PG, self.pg, dy)[0][:, -1]
         if self.learns:
             self._gradients_ps = int(self.pg_end_ps[-1])
