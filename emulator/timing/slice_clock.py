@@ -29,8 +29,9 @@ class SliceClock:
     """The engines of one slice, and their shares of the memory port, if some of the slice's data are off chip.
 
     An engine starts a row when the port has moved what the row needs; the port starts on it when its inputs are there,
-    and those of all `block_rows` rows of its block. The slice carries out the SFU's steps `before_sending` on its own outputs, and undoes them on their errors. Its
-    update takes `states_ps` more, in which the port moves what the optimiser keeps off chip.
+    and those of all `block_rows` rows of its block. The slice carries out the SFU's steps `before_sending` on its own
+    outputs, and undoes them on their errors. Its update takes `states_ps` more, in which the port moves what the
+    optimiser keeps off chip.
     """
 
     def __init__(
