@@ -265,15 +265,13 @@ class LayerRows:
 
     `fp`: for each output row, the last input row that FP waits for. `eb`: for each row that EB computes, the last row
     of output errors that it waits for. `eb_leaves`: for each input row, the row of EB that its errors leave with. EB
-    goes over rows of input errors, or `by_outputs` over those of output errors. `pg`: for each row of output errors,
-    the last one that PG waits for; None where it is the same row.
+    goes over rows of input errors, or `by_outputs` over those of output errors.
     """
 
     fp: RowMap
     eb: RowMap
     eb_leaves: RowMap
     by_outputs: bool = False
-    pg: RowMap | None = None
 
     def last_first(self) -> LayerRows:
         """Return the maps with errors numbered as they go where time runs backwards: the last row is 0.
@@ -284,16 +282,6 @@ class LayerRows:
         if self.by_outputs or len(self.eb) != rows_in:  # they may be made at once
             return self
         return dataclasses.replace(self, eb=_reached_last_first(self.fp, rows_in, rows_out))
-
-    def in_blocks(self, size: int) -> LayerRows:
-        """Return the maps of engines whose rows wait for what the last one of their block of `size` rows waits for."""
-        fp, eb = _block_ends(len(self.fp), size), _block_ends(len(self.eb), size)
-        return dataclasses.replace(self, fp=self.fp[fp], eb=self.eb[eb], pg=fp)
-
-
-def _block_ends(rows: int, size: int) -> RowMap:
-    """Return for each row the last one of its block; the last block may be short."""
-    return np.minimum(np.arange(rows) // size * size + size, rows) - 1
 
 
 @dataclasses.dataclass(frozen=True)

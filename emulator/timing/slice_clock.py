@@ -58,9 +58,7 @@ class SliceClock:
         self.pg_end_ps: Times = np.zeros(0, np.int64)
         self.learns = part.layer.has_pg or (part.is_last and part.layer.parameters > 0)
         self._gradients_ps = 0
-        rows = part.layer.rows
-        self._rows = rows if block_rows == 1 else rows.in_blocks(block_rows)
-        self._eb_rows = rows.eb if self.eb is None else self._rows.eb
+        self._rows, self._block_rows = part.layer.rows, block_rows
         self._recurs = part.layer.operation.recurs
         self._kept_errors: Times = np.zeros((0, 0), np.int64)
         self.outputs = before_sending[-1].makes.number if before_sending else part.layer.makes.number
@@ -83,6 +81,8 @@ class SliceClock:
     def _serve(self, phase: Phase, engine: FifoResource, ready: Times) -> tuple[Times, Times]:
         """Return when rows leave an engine, and when each sample starts, on the memory port if the engine uses it."""
         port = self.ports.get(phase)
+        if self._block_rows > 1:
+            ready = _in_blocks(ready, self._block_rows)
         if port is None:
             left = engine.serve(ready)
             return left, engine.first_starts(left)
@@ -120,7 +120,7 @@ class SliceClock:
 
     def error(self, dy: Times, partial: Times | None, not_before_ps: int) -> Times:
         """Return when rows of input errors leave, given when output errors `dy` and `partial` input errors arrive."""
-        ready = np.maximum(dy, not_before_ps)[:, self._eb_rows]
+        ready = np.maximum(dy, not_before_ps)[:, self._rows.eb]
         if self.eb is None:
             self.eb_start_ps = ready[:, 0]
             return ready
@@ -141,8 +141,6 @@ class SliceClock:
 
         Without PG, a sample ends with EB; what the SFU learns then takes no time.
         """
-        if self.pg is not None and self._rows.pg is not None:
-            dy = dy[:, self._rows.pg]
         self.pg_end_ps = dy[:, -1] if self.pg is None else self._serve(Phase.PG, self.pg, dy)[0][:, -1]
         if self.learns:
             self._gradients_ps = int(self.pg_end_ps[-1])
@@ -155,3 +153,10 @@ class SliceClock:
     def updated_ps(self, not_before_ps: int = 0) -> int:
         """Return the time in ps at which the update of its parameters ends."""
         return max(self.gradients_ps, not_before_ps) + self.update_ps
+
+
+def _in_blocks(ready: Times, size: int) -> Times:
+    """Return when the last row of each row's block of `size` is ready, and all before it; the last may be short."""
+    rows = ready.shape[1]
+    last = np.minimum(np.arange(rows) // size * size + size, rows) - 1
+    return np.maximum.accumulate(ready, axis=1)[:, last]

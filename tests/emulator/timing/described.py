@@ -269,9 +269,10 @@ class Slice:
         moved = {"fp": fp + activations, "eb": eb, "pg": 2 * pg + activations}
         self.port_bytes = {at: moved[at] for at in self.cycles}
 
-    def last_of_block(self, at: str, row: int) -> int:
-        """The last of the rows that an engine begins together, as it reads once what all of them need off chip."""
-        return min((row // self.block + 1) * self.block, self.rows[at]) - 1
+    def together(self, at: str, row: int) -> range:
+        """The rows of an engine that wait for one another, as it reads once what all of them need off chip."""
+        first = row - row % self.block
+        return range(first, min(first + self.block, self.rows[at]))
 
     def ended(self, sample: int) -> Mark:
         """The mark of the end of a sample's PG."""

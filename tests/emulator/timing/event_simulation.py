@@ -179,7 +179,9 @@ class Chain(Marks):
         return self.sent_errors(part, sample, row)
 
     def engine_needs(self, part: Slice, at: str, sample: int, row: int) -> list[Mark]:
-        row = part.last_of_block(at, row)
+        return [mark for other in part.together(at, row) for mark in self.row_needs(part, at, sample, other)]
+
+    def row_needs(self, part: Slice, at: str, sample: int, row: int) -> list[Mark]:
         if at == "pg" and part.recurs:
             return [("eb", part.device, part.layer, sample, row)]
         if at == "pg":
