@@ -251,13 +251,18 @@ class Network:
         """Whether errors go back from the last row on, because a layer is recurrent or looks back."""
         return self.layers[0].last_first
 
+    @property
+    def attends(self) -> bool:
+        """Whether it has attention: a layer that looks back at rows without taking one after the other."""
+        return any(layer.operation.looks_back and not layer.operation.recurs for layer in self.layers)
+
     def with_rows_at_once(self, rows: int) -> Network:
         """Return the network with this `Layer.rows_at_once` where rows are of one pixel, if it has attention.
 
         Such layers have little work for each weight. Steps of a recurrent layer cannot wait for one another, and a
         look-up reads nothing that two rows share.
         """
-        if not any(layer.operation.looks_back and not layer.operation.recurs for layer in self.layers):
+        if not self.attends:
             return self
 
         def with_blocks(layer: Layer) -> Layer:

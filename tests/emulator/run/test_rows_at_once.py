@@ -1,8 +1,9 @@
 """Blocks of rows that read once what is off chip (`rows_at_once`): bytes, times by hand, and who is left alone.
 
-By hand: three tokens, a convolution to q, k and v of one head of size 1, and causal attention, on one board with a clock
-of 100 MHz on which every row takes a cycle, 10 ns, with all data off chip. Weights are 12 bytes, the convolution's Act-RAM
-12, attention's 60, and there are 6 pairs of a row and a key. In blocks of B rows a sample moves over the port
+By hand: three tokens, a convolution to q, k and v of one head of size 1, and causal attention, on one board with a
+clock of 100 MHz on which every row takes a cycle, 10 ns, with all data off chip. Weights are 12 bytes, the
+convolution's Act-RAM 12, attention's 60, and there are 6 pairs of a row and a key. In blocks of B rows a sample moves
+over the port
 
     convolution   FP 12 ceil(3/B) + 12, PG 24 ceil(3/B) + 12
     attention     FP 60 + 8 ceil(6/B), EB 60 + 24 ceil(6/B)
@@ -24,7 +25,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -38,9 +38,10 @@ from emuchain.emulator.commands.command_line import commands
 from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import OffChip, Slice, block_rows, memory_streams
 from emuchain.emulator.network import Phase, load_network
-from emuchain.emulator.plan import ChainPlan, find_steady
+from emuchain.emulator.plan import ChainPlan, find_steady, idle_settings
 from emuchain.emulator.run import simulate
 from emuchain.emulator.timing import Timing
+from emuchain.emulator.view.page.source import Run
 
 from .gpt import Table, conv, gpt
 
@@ -169,9 +170,26 @@ def test_training_takes_the_time_of_its_simulation(tmp_path: Path, schedule: str
     first = emuchain.train(GPT, SMALL, **keys, checkpoint=str(saved), out=str(out))
     assert first.virtual_time_ps == simulated.epoch_ends_ps[0]
     assert emuchain.results(out).config["rows_at_once"] == 3
+    rebuilt = Run.of("run", emuchain.results(out)).plan
+    assert rebuilt is not None and rebuilt.timing.off_chip == plan.timing.off_chip
     again = emuchain.train(resume=str(saved), epochs=2)
     assert again.config["rows_at_once"] == 3
     assert again.virtual_time_ps == simulated.epoch_ends_ps[1]
+
+
+@pytest.mark.parametrize(
+    ("network", "keys", "said"),
+    [
+        ("lstm-rows", {}, "without attention"),
+        ("char-gpt", {"engines": "turns"}, "on boards that take actions as a whole"),
+        ("char-gpt", {"memory": "ignored"}, "with `memory` = 'ignored'"),
+        ("char-gpt", {}, ""),
+    ],
+)
+def test_where_it_has_no_effect(network: str, keys: Table, said: str) -> None:
+    plan = emuchain.plan(network, devices=2, rows_at_once=2, **keys)
+    lines = (f"`rows_at_once` = 2: has no effect {said}",) if said else ()
+    assert isinstance(plan, ChainPlan) and idle_settings(plan) == lines
 
 
 def test_flags_of_commands() -> None:
