@@ -74,6 +74,8 @@ class Layer:
     """The embedding whose weights it has, transposed."""
     shares_weights: bool = False
     """Whether it has the weights of an embedding, or is an embedding that another layer is tied to."""
+    rows_at_once: int = 1
+    """Rows for which a slice reads at once what each of them needs off chip (`Network.with_rows_at_once`)."""
 
     @property
     def input(self) -> Shape:
@@ -252,6 +254,27 @@ class Network:
     def last_first(self) -> bool:
         """Whether errors go back from the last row on, because a layer is recurrent or looks back."""
         return self.layers[0].last_first
+
+    @property
+    def attends(self) -> bool:
+        """Whether it has attention: a layer that looks back at rows without taking one after the other."""
+        return any(layer.operation.looks_back and not layer.operation.recurs for layer in self.layers)
+
+    def with_rows_at_once(self, rows: int) -> Network:
+        """Return the network with this `Layer.rows_at_once` where rows are of one pixel, if it has attention.
+
+        Such layers have little work for each weight. Steps of a recurrent layer cannot wait for one another, and a
+        look-up reads nothing that two rows share.
+        """
+        if not self.attends:
+            return self
+
+        def with_blocks(layer: Layer) -> Layer:
+            alone = layer.operation.recurs or layer.operation.looks_up
+            of_pixels = layer.input[2] == 1 and layer.kernel == (1, 1)
+            return dataclasses.replace(layer, rows_at_once=rows if of_pixels and not alone else 1)
+
+        return dataclasses.replace(self, layers=tuple(map(with_blocks, self.layers)))
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:

@@ -82,6 +82,7 @@ def make_plan(
     if config.padding != 1:
         raise InputError(f"`padding` = {config.padding:g}: applies to a GPU or a pair only; leave it out on a chain")
     network = network_of(network or config.network, config.time_steps, config.data, Reading.of(config))
+    network = network.with_rows_at_once(config.rows_at_once)
     check_memory(config, network)
     cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
     if config.engines or config.transport:

@@ -34,6 +34,7 @@ from ..mapping import (
     TiedWeights,
     allocate_all,
     balanced_streams,
+    block_rows,
     carried_bytes,
     memory_streams,
     path_row_ps,
@@ -304,15 +305,18 @@ class Timing:
     def clock(self, device: int) -> DeviceClock:
         """Return the clock of a device at time zero."""
         board, share = self.cluster.board(device), self.cluster.link.share
-        held = zip(self.mapping.devices[device], self.engines[device], self.ports(device), strict=True)
+        held = zip(self.slices_off_chip(device), self.engines[device], self.ports(device), strict=True)
         states_ps = self._states_ps(device)
         sends = {**self._paths(device, forward=True), **self._paths(device - 1, forward=False)}
         stored = (block.part for block in self.blocks if block.store_device == device)
         return DeviceClock(
             self.streams(device),
             [
-                SliceClock(device, part, engines, board, ports, steps_before_sending(part.layer, share), states_ps)
-                for part, engines, ports in held
+                SliceClock(
+                    *(device, part, engines, board, ports, steps_before_sending(part.layer, share), states_ps),
+                    block_rows(part, off),
+                )
+                for (part, off), engines, ports in held
             ],
             sends,
             self.interval_ps,

@@ -269,6 +269,7 @@ def attention_chains(draw: st.DrawFn) -> Case:
         "batch": draw(st.integers(1, 4)),
         "epochs": draw(st.integers(1, 2)),
         "schedule": draw(st.sampled_from(["sync", "gpipe", "fpdeep"])),
+        "rows_at_once": draw(st.sampled_from([1, 2, 3, 64])),
     }
     return Case(draw(attention_networks()), draw(clusters()), keys)
 

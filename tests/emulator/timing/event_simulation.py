@@ -35,19 +35,19 @@ class Chain(Marks):
     def __init__(
         self,
         clock: Clock,
-        described: tuple[Table, Table, Table, str],
+        described: tuple[Table, Table, Table, str, int],
         mini_batches: list[int],
         version: Callable[[str, int, int], int],
     ) -> None:
         super().__init__(clock)
-        network, self.cluster, mapping, precision = described
+        network, self.cluster, mapping, precision, at_once = described
         self.formats = Formats.of(precision)
         self.maps, self.blocks, self.version = read_maps(network), mapping["balanced_parameters"], version
         self.mini_batches = mini_batches
         self.layers: dict[str, int] = {}
         self.devices = [
             [
-                Slice(s, d["device"], self.layers.setdefault(s["layer"], len(self.layers)), self.maps)
+                Slice(s, d["device"], self.layers.setdefault(s["layer"], len(self.layers)), self.maps, at_once)
                 for s in d["slices"]
             ]
             for d in mapping["devices"]
@@ -198,6 +198,9 @@ class Chain(Marks):
         return self.sent_errors(part, sample, row)
 
     def engine_needs(self, part: Slice, at: str, sample: int, row: int) -> list[Mark]:
+        return [mark for other in part.together(at, row) for mark in self.row_needs(part, at, sample, other)]
+
+    def row_needs(self, part: Slice, at: str, sample: int, row: int) -> list[Mark]:
         if at == "pg" and part.recurs:
             return [("eb", part.device, part.layer, sample, row)]
         if at == "pg":
@@ -386,10 +389,16 @@ def run(simulated: Table, network: Table, cluster: Table) -> int:
     return run_of(simulated, network, cluster).time_ps
 
 
+def described_of(simulated: Table, network: Table, cluster: Table) -> tuple[Table, Table, Table, str, int]:
+    """Return what a chain is made from."""
+    config = simulated["config"]
+    return network, cluster, simulated["mapping"], config["precision"], config["rows_at_once"]
+
+
 def staleness_of(simulated: Table, network: Table, cluster: Table) -> Staleness:
     """Return by how many updates weights are late in the steady pipeline, whatever the schedule."""
     config, replicas = simulated["config"], simulated["replicas"]
-    schedule, described = config["schedule"], (network, cluster, simulated["mapping"], config["precision"])
+    schedule, described = config["schedule"], described_of(simulated, network, cluster)
     kind = schedule.removeprefix("data-parallel-") if "data-parallel" in schedule else config["exchange"]
     mini_batches = [config["batch"] // replicas] * MOST_MINI_BATCHES
     free = Chain(Clock(), described, mini_batches, lambda at, device, sample: 0)
@@ -399,7 +408,7 @@ def staleness_of(simulated: Table, network: Table, cluster: Table) -> Staleness:
 def run_of(simulated: Table, network: Table, cluster: Table) -> Run:
     """Return a run at its end."""
     config, replicas = simulated["config"], simulated["replicas"]
-    described = network, cluster, simulated["mapping"], config["precision"]
+    described = described_of(simulated, network, cluster)
     batch, samples, schedule, wires = config["batch"], config["samples"], config["schedule"], Wires(cluster, replicas)
     kind = schedule.removeprefix("data-parallel-") if "data-parallel" in schedule else config["exchange"]
     staleness = staleness_of(simulated, network, cluster) if schedule == "fpdeep" else []
