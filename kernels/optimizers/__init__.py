@@ -1,7 +1,8 @@
 """Optimisers: how a mini-batch's gradients change parameters; each is a file here."""
 
+from .norm import added, clip_factor, norm, squares_sum
 from .optimizer import Optimizer, optimizers
 from .sgd import Sgd
 from .unmoved import count_unmoved
 
-__all__ = ["Optimizer", "Sgd", "count_unmoved", "optimizers"]
+__all__ = ["Optimizer", "Sgd", "added", "clip_factor", "count_unmoved", "norm", "optimizers", "squares_sum"]
