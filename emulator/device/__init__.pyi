@@ -1,7 +1,7 @@
 from .conv_slice import numerics_of
 from .device import Device, Epoch, Exchange, OnStep
 from .device_numerics import DeviceNumerics
-from .ends import ImageSource, SoftmaxHead, TextSource, epoch_order
+from .ends import ImageSource, SoftmaxHead, TextSource, VocabularyHead, epoch_order
 from .formats import MapFormats
 from .hurt_numerics import HurtNumerics, SoftErrors
 from .memories import MASTER, Bpram, Parameter
@@ -43,6 +43,7 @@ __all__ = [
     "State",
     "Tally",
     "TextSource",
+    "VocabularyHead",
     "all_backward",
     "all_forward",
     "array_shapes",

@@ -98,7 +98,7 @@ class ConvSlice(SliceNumerics):
 
     async def error(self, span: SampleSpan, dy: Data, partial: Data | None, version: int) -> Data | None:
         """See `SliceNumerics`."""
-        own = dy[..., self.part.begin :] if self._cut is Cut.OCP else dy
+        own = self._own_errors(span, dy, version)
         self._output_errors.put(span, self._sums.gradient_errors(own))
         if self._turned is None:
             return None
@@ -124,6 +124,10 @@ class ConvSlice(SliceNumerics):
         elif self.part.is_first:
             self._sums.make_whole(dx, "errors", "weights")
         return dx
+
+    def _own_errors(self, span: SampleSpan, dy: Data, version: int) -> Data:
+        """Return the errors of this slice's outputs, from those that have arrived."""
+        return dy[..., self.part.begin :] if self._cut is Cut.OCP else dy
 
     def gradient(self, whole: SampleSpan) -> None:
         """See `SliceNumerics`."""
@@ -251,4 +255,8 @@ def numerics_of(
         from .attention_slice import AttentionSlice
 
         return AttentionSlice(part, seed, arena)
+    if part.layer.vocabulary_parallel:
+        from .vocabulary_slice import VocabularySlice
+
+        return VocabularySlice(part, start, seed, arena, kept)
     return ConvSlice(part, start, seed, arena, formats, kept)

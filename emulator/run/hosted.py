@@ -16,8 +16,8 @@ from ...comm import Format, Mailbox, Pump, Receiver, Sender, drain
 from ...comm.exchange import GradientFormat
 from ...kernels import Arena
 from ..data import Dataset, Images
-from ..device import DeviceNumerics, ImageSource, SoftmaxHead, TextSource
-from ..network import Shape
+from ..device import DeviceNumerics, ImageSource, SoftmaxHead, TextSource, VocabularyHead
+from ..network import Network
 from ..schedule import MicroBatch
 
 
@@ -104,11 +104,12 @@ class Ends:
     test_lengths: NDArray[np.int64] | None = None
 
     @classmethod
-    def of(cls, chain: Hosted, data: Dataset, entry: Shape, smoothing: float = 0.0) -> Ends:
-        """Return the ends of a chain for a data set's images and labels; the first layer takes the shape `entry`.
+    def of(cls, chain: Hosted, data: Dataset, network: Network, smoothing: float = 0.0) -> Ends:
+        """Return the ends of a network's chain for a data set's images and labels.
 
         Training labels are smoothed; losses of tests are those of the labels themselves.
         """
+        entry, is_parallel = network.entry, network.layers[-1].vocabulary_parallel
         normalisation = data.normalisation() if chain.starts_here and not data.symbols else None
 
         def source(images: Images) -> ImageSource | None:
@@ -117,7 +118,9 @@ class Ends:
             return TextSource(np.asarray(images), chain.arena, entry) if chain.starts_here else None
 
         def head(labels: NDArray[np.int64], smoothing: float = 0.0) -> SoftmaxHead | None:
-            return SoftmaxHead(labels, smoothing) if chain.ends_here else None
+            if not chain.ends_here:
+                return None
+            return VocabularyHead(labels) if is_parallel else SoftmaxHead(labels, smoothing)
 
         train, test = source(data.train_images), source(data.test_images)
         heads = head(data.train_labels, smoothing), head(data.test_labels)
