@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import Arena
-from ...kernels.conv import convolution
+from ...kernels.conv import Convolving, LookUp, convolution
 from ..mapping import Cut, Slice, inputs_before
 from ..network import Start
 from ..schedule import SampleSpan
@@ -37,9 +37,10 @@ class ConvSlice(SliceNumerics):
     ) -> None:
         super().__init__(part, seed, arena)
         layer, self._kept = part.layer, slice(None) if kept is None or kept.all() else kept
-        inputs, outputs = part.in_channels, part.outputs_by_group
-        self._sums = SliceSums() if formats is None else SliceSums(formats.precision)
-        self._convolution = convolution(len(inputs), outputs, layer.input[1:], *layer.window, self._sums.kind)
+        inputs = part.in_channels
+        is_whole = formats is None or layer.operation.looks_up  # a symbol's row is no sum
+        self._sums = SliceSums() if is_whole else SliceSums(formats.precision)
+        self._convolution = _convolution_of(part, self._sums)
         weights = initial_weights(layer, start, seed, part.weight_inputs, part.out_channels)
         own = None if formats is None else ParameterFormats(WeightFormats(formats, part, kept), self._convolution)
         self._weight = Parameter(self._convolution.pack(weights), arena, own)
@@ -232,6 +233,14 @@ class ConvSlice(SliceNumerics):
     def _restore_weights(self, state: Arrays) -> None:
         self._weight.restore({name: self._convolution.pack(weights) for name, weights in state.items()})
         self._turn()
+
+
+def _convolution_of(part: Slice, sums: SliceSums) -> Convolving:
+    """Return what a slice computes."""
+    layer = part.layer
+    if layer.operation.looks_up:
+        return LookUp(layer.input[0], len(part.out_channels), layer.input[1])
+    return convolution(len(part.in_channels), part.outputs_by_group, layer.input[1:], *layer.window, sums.kind)
 
 
 def numerics_of(

@@ -126,12 +126,24 @@ class _Graph:
                 f"{self._source}: softmax needs one value a class, found maps of"
                 f" {self._result.shape[1]}x{self._result.shape[2]}; end with fc or global-average-pool"
             )
+        self._check_symbols()
         last_uses = self._last_uses()
         for number, where in self._places.items():
             if number not in last_uses:
                 raise InputError(f"{where}: its result is not used; name it in a `from`, or leave it out")
         layers = (self._layer(index, last_uses) for index in range(len(self._opened)))
         return tuple(map(_last_first, layers) if looks_back else layers)
+
+    def _check_symbols(self) -> None:
+        """Check that symbols, and nothing else, are looked up."""
+        takers = [opened for opened in self._opened if opened.reads.is_images]
+        by_steps = any(tensor.is_images for opened in self._opened for step in opened.sfu for tensor in step.reads)
+        looks_up = [opened for opened in self._opened if opened.operation.looks_up]
+        if looks_up and (by_steps or takers != looks_up):
+            raise InputError(
+                f"{self._places[looks_up[0].makes.number]}: an embedding looks up the network's inputs, the numbers of"
+                " symbols, which no other operation can take"
+            )
 
     def _last_uses(self) -> dict[int, tuple[int, bool]]:
         """Return for each tensor the last layer that uses it, and whether its SFU does, which works after it."""

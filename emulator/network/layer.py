@@ -219,6 +219,11 @@ class Network:
         """Whether the input is a sequence: several rows, the time steps, of one column."""
         return self.input[1] > 1 and self.input[2] == 1
 
+    @functools.cached_property
+    def takes_symbols(self) -> bool:
+        """Whether the input is the numbers of symbols, which embeddings look up."""
+        return self.layers[0].operation.looks_up
+
     @property
     def sample_noun(self) -> str:
         """What a sample is called: "image", or "sample" of a text and of other sequences."""

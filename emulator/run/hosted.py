@@ -105,21 +105,23 @@ class Ends:
 
     @classmethod
     def of(cls, chain: Hosted, data: Dataset, network: Network, smoothing: float = 0.0) -> Ends:
-        """Return the ends of a network's chain for a data set's images and labels.
+        """Return the ends of a chain for a data set's images and labels.
 
         Training labels are smoothed; losses of tests are those of the labels themselves.
         """
-        entry, is_parallel = network.entry, network.layers[-1].vocabulary_parallel
         normalisation = data.normalisation() if chain.starts_here and not data.symbols else None
 
         def source(images: Images) -> ImageSource | None:
             if normalisation is not None:
-                return ImageSource(images, normalisation, chain.arena, entry)
-            return TextSource(np.asarray(images), chain.arena, entry) if chain.starts_here else None
+                return ImageSource(images, normalisation, chain.arena, network.entry)
+            if not chain.starts_here:
+                return None
+            return TextSource(np.asarray(images), chain.arena, network.entry, one_hot=not network.takes_symbols)
 
         def head(labels: NDArray[np.int64], smoothing: float = 0.0) -> SoftmaxHead | None:
             if not chain.ends_here:
                 return None
+            is_parallel = network.layers[-1].vocabulary_parallel
             return VocabularyHead(labels) if is_parallel else SoftmaxHead(labels, smoothing)
 
         train, test = source(data.train_images), source(data.test_images)
