@@ -28,7 +28,7 @@ from emuchain.emulator.view import simulation_as_json
 
 from .chains import scattered
 from .described import read_maps
-from .drawn import Case, Table, attention_chains, chains, narrow_chains, replicas
+from .drawn import Case, Table, attention_chains, chains, narrow_chains, replicas, vocabulary_chains
 from .event_simulation import run, run_of, staleness_of
 from .served import served_by_emulator, served_by_events, without_gathered
 
@@ -89,6 +89,12 @@ def test_same_picoseconds(drawn: Drawn) -> None:
 @hypothesis.given(planned(attention_chains()))
 @hypothesis.settings(max_examples=80)
 def test_same_picoseconds_with_attention(drawn: Drawn) -> None:
+    check_rows(drawn)
+
+
+@hypothesis.given(planned(vocabulary_chains()))
+@hypothesis.settings(max_examples=60)
+def test_same_picoseconds_where_slices_compute_the_loss(drawn: Drawn) -> None:
     check_rows(drawn)
 
 
