@@ -159,8 +159,8 @@ class SoftmaxHead(Labels):
         return errors
 
     def step_done(self, step: int) -> Tally:
-        """Return the tally of a finished mini-batch, and delete it."""
-        return self._tallies.pop(step)
+        """Return the tally of a finished mini-batch, and delete it; one of nothing where others have its outputs."""
+        return self._tallies.pop(step, Tally())
 
 
 class VocabularyHead(SoftmaxHead):
