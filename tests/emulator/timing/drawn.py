@@ -309,7 +309,7 @@ def vocabulary_chains(draw: st.DrawFn) -> Case:
     case = draw(st.one_of(attention_chains(), chains(), replicas()))
     *operations, _ = case.network["layers"]
     if operations[-1]["type"] not in ("conv", "fc") or draw(st.booleans()):
-        operations.append({"type": "fc", "name": "logits", "features": draw(st.integers(2, 40))})
+        operations.append({"type": "fc", "name": "logits", "features": draw(st.integers(2, 40) | st.integers(40, 900))})
     operations[-1] = {**operations[-1], "bias": draw(st.booleans())}
     return case._replace(network={**case.network, "layers": [*operations, VOCABULARY_PARALLEL]})
 
