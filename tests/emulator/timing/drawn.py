@@ -307,7 +307,7 @@ def attention_networks(draw: st.DrawFn) -> Table:
 @st.composite
 def vocabulary_chains(draw: st.DrawFn) -> Case:
     """A run whose classifier's slices compute their own parts of the loss: each token's, or one of a sample."""
-    case = draw(st.one_of(attention_chains(), chains(), replicas()))
+    case = draw(st.one_of(attention_chains(), chains(), replicas(), tied_chains()))
     *operations, _ = case.network["layers"]
     if operations[-1]["type"] not in ("conv", "fc") or draw(st.booleans()):
         operations.append({"type": "fc", "name": "logits", "features": draw(st.integers(2, 40) | st.integers(40, 900))})
