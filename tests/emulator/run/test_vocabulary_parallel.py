@@ -111,7 +111,7 @@ def test_it_learns_as_with_the_whole_softmax(name: str, schedule: str) -> None:
             assert np.abs(found.weights[layer][key] - array).max() <= 2e-6, (layer, key)
 
 
-@pytest.mark.parametrize("name", ["images"])
+@pytest.mark.parametrize("name", ["tokens", "images"])
 @pytest.mark.parametrize("devices", [1, 5])
 def test_fpdeep_cuts_a_classifier(bits: Any, name: str, devices: int) -> None:
     """Versions of weights change within micro-batches: their size changes nothing."""
