@@ -1,4 +1,4 @@
-"""Slices of convolutions, and of layers that compute like one (fully connected ones, embeddings); a slice by its kind.
+"""Slices of convolutions, and of layers that compute like one (fully connected ones, embeddings).
 
 A slice has its weights (LPRAM), their gradients (LGB) and its input activations (Act-RAM).
 """
@@ -264,31 +264,3 @@ def _convolution_of(part: Slice, sums: SliceSums) -> Convolving:
     if layer.operation.looks_up:
         return LookUp(layer.input[0], len(part.out_channels), layer.input[1])
     return convolution(len(part.in_channels), part.outputs_by_group, layer.input[1:], *layer.window, sums.kind)
-
-
-def numerics_of(
-    part: Slice,
-    start: Start,
-    seed: int,
-    arena: Arena,
-    formats: MapFormats | None = None,
-    kept: NDArray[np.bool_] | None = None,
-) -> SliceNumerics:
-    """Return the numerics of a slice; `start` is the rule for the first weights of all but recurrent layers.
-
-    Without `formats`, all numbers are in fp32; those of recurrent layers always are. `kept` are the channels whose
-    weights are stored with the slice; None: all.
-    """
-    if part.layer.operation.recurs:
-        from .recurrent_slice import RecurrentSlice  # its kernels are loaded by runs that need them
-
-        return RecurrentSlice(part, seed, arena)
-    if not part.layer.has_pg:
-        from .attention_slice import AttentionSlice
-
-        return AttentionSlice(part, seed, arena)
-    if part.layer.vocabulary_parallel:
-        from .vocabulary_slice import VocabularySlice
-
-        return VocabularySlice(part, start, seed, arena, kept)
-    return ConvSlice(part, start, seed, arena, formats, kept)
