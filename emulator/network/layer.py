@@ -278,6 +278,11 @@ class Network:
 
         return dataclasses.replace(self, layers=tuple(map(with_blocks, self.layers)))
 
+    @functools.cached_property
+    def recurs(self) -> bool:
+        """Whether a layer is recurrent."""
+        return any(layer.operation.recurs for layer in self.layers)
+
     @property
     def recurs(self) -> bool:
         """Whether a layer is recurrent: devices that share it step together."""
