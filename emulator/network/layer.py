@@ -284,11 +284,6 @@ class Network:
         return any(layer.operation.recurs for layer in self.layers)
 
     @property
-    def recurs(self) -> bool:
-        """Whether a layer is recurrent: devices that share it step together."""
-        return any(layer.operation.recurs for layer in self.layers)
-
-    @property
     def tensors(self) -> tuple[Tensor, ...]:
         """The results of all operations, in the description's order."""
         return tuple(t for layer in self.layers for t in (layer.makes, *(step.makes for step in layer.sfu)))
