@@ -197,7 +197,8 @@ def streams_between(
     """Return the streams between a device that ends in layer `left` and one that begins with slice `right`.
 
     Whole maps and their errors have the run's formats; partial activations, and errors of inputs to which slices on
-    the way add, that of sums; errors that more than one operation adds to single precision.
+    the way add, that of sums; errors that more than one operation adds to single precision. Where slices compute the
+    loss of their own outputs, paths 2 and 3 carry its sums: the largest logit of a row, and the sum of the powers.
     """
     layer, activations, errors = right.layer, precision.activations, precision.errors
     carried = {tensor.number: tensor.shape for tensor in layer.takes}
