@@ -70,6 +70,8 @@ class Layer:
     last_first: bool = False
     read_once: frozenset[int] = frozenset()
     """Numbers of tensors that arrive here, and that nothing but one layer's operation, here or later, reads."""
+    vocabulary_parallel: bool = False
+    """Whether its outputs are logits, of whose loss each slice computes its own part."""
     tied: Layer | None = None
     """The embedding whose weights it has, transposed."""
     shares_weights: bool = False

@@ -21,7 +21,7 @@ from ..mapping import Mapping, Slice, allocate, cut_channels, engines_in_turn, p
 from ..network import Layer, Network
 from ..plan import find_steady
 from ..timing import Timing
-from .workload import Outcome, Workload, input_bytes, output_bytes, parameter_bytes, weight_bytes
+from .workload import Outcome, Workload, input_bytes, output_bytes, parameter_bytes
 
 
 def data_parallel(workload: Workload, devices: int) -> Outcome:
@@ -207,7 +207,7 @@ def _storage_bytes(slices: tuple[Slice, ...], in_flight: int) -> int:
     for part in slices:
         layer = part.layer
         parameters += FP32.bytes_of(len(part.weight_inputs) * len(part.out_channels) * math.prod(layer.kernel))
-        parameters += parameter_bytes(layer) - weight_bytes(layer) if part.is_last else 0
+        parameters += FP32.bytes_of(part.sfu_parameters)
         activations += FP32.bytes_of(len(part.in_channels) * math.prod(layer.input[1:]))
     return 2 * parameters + in_flight * activations
 

@@ -59,6 +59,11 @@ class Conv(LayerOperation):
         """See `LayerOperation`: in groups, an output channel needs few input channels."""
         return self.groups > 1
 
+    @property
+    def makes_logits(self) -> bool:
+        """See `LayerOperation`: of each row on its own."""
+        return self.kernel == (1, 1) and self.groups == 1
+
     def weight_shape(self, shape: Shape, made: Shape) -> tuple[int, int, int, int]:
         """See `LayerOperation`; (oc, input channels of a group, kh, kw)."""
         return made[0], self.taps(shape), *self.kernel
@@ -144,6 +149,7 @@ class Fc(LayerOperation):
     type = "fc"
     onnx = ("Gemm", "MatMul")
     convolves, may_be_off_chip, one_memory = False, True, True
+    makes_logits = True
 
     def with_channels(self, channels: int) -> Fc:
         """See `LayerOperation`."""

@@ -238,6 +238,10 @@ class Slice:
             kept = up(self.inputs.rows * layer_is.kept * width, layer_is.pieces) * VALUE_BYTES
             self.made = layer_is.values if layer_is.pieces == 1 else width
         self.out_end = self.end
+        *_, closing = maps.values()
+        self.makes_loss = closing.operation.get("vocabulary_parallel", False) and self.name in closing.sources
+        if self.makes_loss:
+            self.out_end, kept = 2, self.outputs.bytes(width)
         if self.attends:
             size, heads, tokens = self.inputs.channels // (3 * operation["heads"]), width, self.inputs.rows
             keys = tokens + 1 if operation.get("causal") else 2 * tokens  # twice the mean of a row

@@ -207,6 +207,7 @@ def interconnects(draw: st.DrawFn) -> Table:
     return {key: value for key, value in every.items() if key == "blocking" or draw(st.booleans())}
 
 
+VOCABULARY_PARALLEL: Table = {"type": "softmax", "vocabulary_parallel": True}
 SEQUENCE_SCHEDULES = ["sync", "gpipe", "1f1b-as", "1f1b-so", "pipedream", "2bw", "fpdeep"]
 
 
@@ -301,6 +302,17 @@ def attention_networks(draw: st.DrawFn) -> Table:
         operations.append({"type": "fc", "features": draw(CHANNELS)})
     named = [{"name": f"o{number}", **operation} for number, operation in enumerate(operations)]
     return {"name": "drawn", "input": [draw(st.integers(1, 9)), tokens, 1], "layers": [*named, {"type": "softmax"}]}
+
+
+@st.composite
+def vocabulary_chains(draw: st.DrawFn) -> Case:
+    """A run whose classifier's slices compute their own parts of the loss: each token's, or one of a sample."""
+    case = draw(st.one_of(attention_chains(), chains(), replicas(), tied_chains()))
+    *operations, _ = case.network["layers"]
+    if operations[-1]["type"] not in ("conv", "fc") or draw(st.booleans()):
+        operations.append({"type": "fc", "name": "logits", "features": draw(st.integers(2, 40) | st.integers(40, 900))})
+    operations[-1] = {**operations[-1], "bias": draw(st.booleans())}
+    return case._replace(network={**case.network, "layers": [*operations, VOCABULARY_PARALLEL]})
 
 
 @st.composite
