@@ -19,7 +19,7 @@ from ..schedule import SampleSpan
 from .memories import Arrays, Parameter, State, Versions
 from .ports import Ports
 from .rules import Rule
-from .sfu import Sfu
+from .sfu import Sfu, Training
 
 Data = NDArray[np.float32]
 Lengths = NDArray[np.int64]
@@ -60,9 +60,7 @@ class SliceNumerics(abc.ABC):
         """Take the ports of the device, for slices that talk to those of neighbours within an action."""
 
     @abc.abstractmethod
-    async def forward(
-        self, span: SampleSpan, x: Data, partial: Data | None, version: int, lengths: Lengths | None
-    ) -> Data:
+    async def forward(self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training) -> Data:
         """Run FP on what arrived from the left; keep the slice's activations for PG.
 
         Return, under ICP, all output channels, added to the partial sums; under OCP, those before, then this slice's.

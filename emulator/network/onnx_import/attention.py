@@ -32,7 +32,8 @@ _HIDES = -1e4
 class _Scores:
     """Products of queries (…, rows, values) and keys alike, times `factor`, without those `hidden` (queries, keys).
 
-    They are `shares` after softmax, which `node` is; or only `nan`, where of these are not numbers.
+    They are `shares` after softmax, which `node` is, and dropped at the rate `dropout`; or only `nan`, where of these
+    are not numbers.
     """
 
     q: Heads
@@ -40,6 +41,7 @@ class _Scores:
     factor: float
     hidden: NDArray[np.bool_] | None = None
     node: OnnxNode | None = None
+    dropout: float = 0.0
     nan: bool = False
 
 
@@ -205,12 +207,9 @@ class Attentions:
             made = dataclasses.replace(scores, node=node)
         elif node.operator == "Dropout":
             rate, *_ = *self._walk.numbers(node, "ratio"), 0.5
-            if rate:
-                raise node.refusal(
-                    f"drops shares of attention, at the rate {rate:g}; attention has no dropout here: export the model"
-                    " without it, as in evaluation"
-                )
-            made = scores
+            if scores.dropout:
+                raise node.refusal("drops shares of attention a second time, which is not supported")
+            made = dataclasses.replace(scores, dropout=rate)
         elif node.operator == "Add":
             made = self._masked(node, scores, self._array(node, 1 - places[0]))
         elif node.operator == "Where" and scores.node is None:
@@ -296,7 +295,8 @@ class Attentions:
         heads, order, tied = channels_of(self._walk, node, (q, k, v))
         source = source_of(self._walk, node, [part.step for part in (q, k, v)], order)
         value = Value(source, axes=("samples", "rows", "channels"))
-        step = self._walk.step(scores.node, Attention, {"heads": heads, "causal": causal}, value, axes=value.axes).step
+        keys = {"heads": heads, "causal": causal, "dropout": scores.dropout}
+        step = self._walk.step(scores.node, Attention, keys, value, axes=value.axes).step
         whole = np.arange(q.places.size, dtype=np.int32).reshape(q.samples, rows, heads, size).transpose(0, 2, 1, 3)
         return Heads(step, q.samples, whole.reshape(-1, rows, size)[tied].reshape(q.places.shape))
 

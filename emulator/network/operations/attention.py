@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...common import Channels
+from ...common import Channels, Rate
 from ..onnx_nodes import Export, Form
 from ..operation import LayerRows, RowLayer
 from ..shape import Shape, shown
@@ -23,10 +23,12 @@ class Attention(RowLayer):
 
     It takes the channels head by head: q, k and v of head 0, then those of head 1, and so on, so that a cut by whole
     heads needs no others. It has no weights. Where it is `causal`, a row sees itself and the rows before it, else all.
+    In training, each share that a row has of another is zeroed with probability `dropout`, and the others are scaled.
     """
 
     heads: Channels
     causal: bool = False
+    dropout: Rate = 0.0
 
     type = "attention"
     onnx = ("Attention",)
@@ -119,6 +121,8 @@ class Attention(RowLayer):
         if self.causal:
             scores = nodes.add("Add", [scores, nodes.later(rows)], f"{name}/earlier")
         shares = nodes.add("Softmax", [scores], f"{name}/shares", name, axis=-1)
+        if self.dropout:
+            shares = nodes.add("Dropout", [shares, out.number("dropout", self.dropout)], f"{name}/kept")
         sums = nodes.add("MatMul", [shares, v], f"{name}/sums")
         beside = nodes.add("Transpose", [sums], f"{name}/beside", perm=[0, 2, 1, 3])
         nodes.add("Reshape", [beside, nodes.numbers(f"{name}.shape", 0, rows, channels // 3)], out.result)
@@ -126,13 +130,14 @@ class Attention(RowLayer):
 
     def torch(self, nn: Any, shape: Shape) -> Sequence[Any]:
         """See `LayerOperation`; takes (samples, tokens, values), with the channels as here."""
-        heads, causal = self.heads, self.causal
+        heads, causal, dropout = self.heads, self.causal, self.dropout
 
         class Heads(nn.Module):
             def forward(self, x: Any) -> Any:
                 samples, tokens, channels = x.shape
                 q, k, v = x.view(samples, tokens, heads, 3, channels // heads // 3).permute(3, 0, 2, 1, 4)
-                y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+                rate = dropout if self.training else 0.0
+                y = nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=rate, is_causal=causal)
                 return y.transpose(1, 2).flatten(2)
 
         return [Heads()]

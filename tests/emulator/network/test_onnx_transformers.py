@@ -109,6 +109,21 @@ def test_versions_of_onnx(tmp_path: Path, name: str, version: str) -> None:
     checked(tmp_path, drawn(SPELLINGS[name]()), **VERSIONS[version])
 
 
+DROPPED: Mapping[str, Callable[[], Any]] = {
+    "fused": lambda: Gpt(Block(attend=models.Dropped(fused=True)), Block(None, models.Dropped(fused=True))),
+    "by hand": lambda: Gpt(Block(attend=models.Dropped(fused=False), causal=False)),
+    "an encoder": lambda: models.Encoder(norm_first=True, dropout=0.1),
+}
+
+
+@pytest.mark.parametrize("name", DROPPED)
+def test_dropout_of_shares_comes_from_an_export_for_training(tmp_path: Path, name: str) -> None:
+    model = drawn(DROPPED[name]())
+    network, _ = checked(tmp_path, model, do_constant_folding=False, training=torch.onnx.TrainingMode.TRAINING)
+    rates = {vars(own.operation)["dropout"] for own in network.layers if own.operation.type == "attention"}
+    assert rates == {0.1}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("keys", [{"opset_version": 18}, {"opset_version": 23}, {"optimize": False}])
 @pytest.mark.parametrize("name", ["split", "three layers", "a class token", "rms norm"])
@@ -155,7 +170,7 @@ def test_the_operator_attention(tmp_path: Path) -> None:
         )
         network = load_network(str(path))
         assert [layer.operation.type for layer in network.layers] == ["conv", "attention", "conv"]
-        assert vars(network.layers[1].operation) == {"heads": HEADS, "causal": bool(causal)}
+        assert vars(network.layers[1].operation) == {"heads": HEADS, "causal": bool(causal), "dropout": 0.0}
         again.write_bytes(onnx_image(read_weights(str(path), network, "here"), network, "here"))
         x = torch.from_numpy(draw.normal(size=(2, TOKENS, WIDTH)).astype(np.float32))
         np.testing.assert_allclose(ran(again, x), ran(path, x), rtol=1e-5, atol=1e-5)
@@ -207,8 +222,6 @@ class Odd(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
         distance = torch.arange(TOKENS)[:, None] - torch.arange(TOKENS)
         masks = {"window": torch.ones(TOKENS, TOKENS).tril().triu(-2).log(), "slope": -distance.abs().float()}
         keys = {"scale": 0.3} if self.kind == "scaled" else {}
-        if self.kind == "dropped":
-            keys = {"dropout_p": 0.1}
         made = functional.scaled_dot_product_attention(q, k, v, attn_mask=masks.get(self.kind), **keys)
         return self.head(made.transpose(1, 2).reshape(x.shape))
 
@@ -220,15 +233,13 @@ REFUSED = {
     "window": "hides other keys than those behind a query; only a causal mask is supported",
     "slope": "adds a mask other than 0 and -inf to scores",
     "scaled": "scales products by 0.3, where only 1 over the root of a head's 4 values, 0.5, is supported",
-    "dropped": "drops shares of attention, at the rate 0.1",
 }
 
 
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_is_refused(tmp_path: Path, kind: str, one_line: Callable[..., str]) -> None:
-    keys = {"training": torch.onnx.TrainingMode.PRESERVE} if kind == "dropped" else {}
     path = tmp_path / "model.onnx"
-    path.write_bytes(exported(drawn(Odd(kind)), inputs(None), "script", **keys))
+    path.write_bytes(exported(drawn(Odd(kind)), inputs(None), "script"))
     with pytest.raises(InputError) as error:
         load_network(str(path))
     assert REFUSED[kind] in one_line(error)

@@ -58,6 +58,24 @@ def divided(q: Any, k: Any, v: Any, causal: bool) -> Any:
     return torch.softmax(scores, dim=-1) @ v
 
 
+class Dropped(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
+    """Attention that drops shares in training: by PyTorch's own function, or as it is in many scripts."""
+
+    def __init__(self, *, fused: bool) -> None:
+        super().__init__()
+        self.fused, self.drop = fused, nn.Dropout(0.1)
+
+    def forward(self, q: Any, k: Any, v: Any, causal: bool) -> Any:
+        """Return the results by heads."""
+        if self.fused:
+            rate = 0.1 if self.training else 0.0
+            return functional.scaled_dot_product_attention(q, k, v, dropout_p=rate, is_causal=causal)
+        scores = q @ k.transpose(-2, -1) / math.sqrt(SIZE)
+        if causal:
+            scores = scores.masked_fill(torch.ones(TOKENS, TOKENS).triu(1) > 0, float("-inf"))
+        return self.drop(torch.softmax(scores, dim=-1)) @ v
+
+
 class Tanh(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
     """GELU by tanh, spelled out."""
 
@@ -164,9 +182,9 @@ class Vit(nn.Module):  # type: ignore[misc]
 class Encoder(nn.Module):  # type: ignore[misc]
     """PyTorch's own encoder."""
 
-    def __init__(self, *, norm_first: bool) -> None:
+    def __init__(self, *, norm_first: bool, dropout: float = 0.0) -> None:
         super().__init__()
-        keys = {"dropout": 0.0, "activation": "gelu", "batch_first": True, "norm_first": norm_first}
+        keys = {"dropout": dropout, "activation": "gelu", "batch_first": True, "norm_first": norm_first}
         layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 20, **keys)
         self.symbols, self.head = nn.Embedding(SYMBOLS, WIDTH), nn.Linear(WIDTH, SYMBOLS)
         self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)

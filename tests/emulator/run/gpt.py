@@ -17,8 +17,8 @@ def conv(channels: int | str, name: str, **keys: Any) -> Table:
     return {"type": "conv", "channels": channels, "kernel": 1, "name": name, **keys}
 
 
-def gpt(width: int, blocks: int, heads: int, tokens: int, norm: str = "layer-norm") -> Table:
-    """Norms before attention and MLP, learnt positions, GELU by tanh, an own classifier."""
+def gpt(width: int, blocks: int, heads: int, tokens: int, norm: str = "layer-norm", **keys: Any) -> Table:
+    """Norms before attention and MLP, learnt positions, GELU by tanh, an own classifier; `keys` are attention's."""
     layers: list[Table] = [
         {"type": "embedding", "features": width, "name": "wte"},
         {"type": "positions", "name": "x0"},
@@ -27,7 +27,7 @@ def gpt(width: int, blocks: int, heads: int, tokens: int, norm: str = "layer-nor
     for n in range(blocks):
         layers += [
             conv(3 * width, f"qkv{n}"),
-            {"type": "attention", "heads": heads, "causal": True, "name": f"attention{n}"},
+            {"type": "attention", "heads": heads, "causal": True, "name": f"attention{n}", **keys},
             conv(width, f"project{n}"),
             {"type": "add", "from": [f"project{n}", f"x{2 * n}"], "name": f"x{2 * n + 1}"},
             {"type": norm},
@@ -41,15 +41,15 @@ def gpt(width: int, blocks: int, heads: int, tokens: int, norm: str = "layer-nor
     return {"name": "gpt", "symbols": 28, "input": ["symbols", tokens, 1], "layers": layers}
 
 
-def vit(width: int, blocks: int, heads: int) -> Table:
-    """Patches of 8 x 8 of images of 32 x 32, a class token, full attention."""
+def vit(width: int, blocks: int, heads: int, **keys: Any) -> Table:
+    """Patches of 8 x 8 of images of 32 x 32, a class token, full attention; `keys` are attention's."""
     patches = {"type": "conv", "channels": width, "kernel": 8, "stride": 8, "name": "patches"}
     layers: list[Table] = [patches, {"type": "tokens", "class_token": True}]
     layers += [{"type": "positions", "name": "x0"}, {"type": "rms-norm"}]
     for n in range(blocks):
         layers += [
             conv(3 * width, f"qkv{n}"),
-            {"type": "attention", "heads": heads, "name": f"attention{n}"},
+            {"type": "attention", "heads": heads, "name": f"attention{n}", **keys},
             conv(width, f"project{n}"),
             {"type": "add", "from": [f"project{n}", f"x{2 * n}"], "name": f"x{2 * n + 1}"},
             {"type": "layer-norm"},

@@ -93,8 +93,8 @@ def write(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Table], str]:
 
 NETWORKS: dict[str, tuple[Table, Table]] = {
     "gpt": (gpt(24, 2, 3, 16), {"data": "text"}),
-    "gpt with rms norms": (gpt(20, 1, 5, 9, "rms-norm"), {"data": "text", "optimizer": "adamw"}),
-    "vit": (vit(36, 1, 3), {}),
+    "gpt with rms norms": (gpt(20, 1, 5, 9, "rms-norm", dropout=0.2), {"data": "text", "optimizer": "adamw"}),
+    "vit": (vit(36, 1, 3, dropout=0.3), {}),
 }
 
 
@@ -235,12 +235,21 @@ def test_formats_are_refused(files: dict[str, Table], plan_of: Any) -> None:
         plan_of(**files["gpt"], devices=2, precision="bf16")
 
 
+def test_no_dropout_is_a_rate_of_0(
+    write: Callable[[Table], str], references: dict[str, Weights], plan_of: Any, trained: Any, bits: Any
+) -> None:
+    keys = {**KEYS, "data": "text", "micro_batch": 16}
+    without, some = (trained(plan_of(**keys, network=write(gpt(24, 2, 3, 16, dropout=rate)))) for rate in (0.0, 0.1))
+    assert bits(without.weights) == bits(references["gpt"]) != bits(some.weights)
+    assert without.history[0].virtual_time_ps == some.history[0].virtual_time_ps
+
+
 def test_resume(files: dict[str, Table], tmp_path: Path, bits: Any) -> None:
     saved = str(tmp_path / "run.ckpt")
-    emuchain.train(**files["gpt"], devices=2, epochs=1, checkpoint=saved)
-    others = {key: value for key, value in files["gpt"].items() if key != "network"}
+    emuchain.train(**files["gpt with rms norms"], devices=2, epochs=1, checkpoint=saved)
+    others = {key: value for key, value in files["gpt with rms norms"].items() if key != "network"}
     resumed = emuchain.train(**others, devices=3, epochs=2, resume=saved)
-    assert bits(resumed.weights) == bits(emuchain.train(**files["gpt"], devices=1, epochs=2).weights)
+    assert bits(resumed.weights) == bits(emuchain.train(**files["gpt with rms norms"], devices=1, epochs=2).weights)
 
 
 @pytest.mark.sampled(1)
