@@ -98,8 +98,8 @@ class Attentions:
             node = self._makers.get(begin)
             if node is not None and self._turns(node):
                 raise node.refusal(
-                    "turns queries or keys by their places (rotary embedding, RoPE), which is not supported; learnt"
-                    " positions are"
+                    "turns queries or keys by their places (rotary embedding, RoPE), which is not taken from ONNX files;"
+                    " a network's TOML file has `rotary`"
                 )
             yield from nodes
 

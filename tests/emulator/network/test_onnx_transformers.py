@@ -229,7 +229,7 @@ class Odd(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
 REFUSED = {
     "cross": "cross-attention",
     "grouped": "(grouped queries, GQA), which is not supported",
-    "turned": "(rotary embedding, RoPE), which is not supported",
+    "turned": "(rotary embedding, RoPE), which is not taken from ONNX files",
     "window": "hides other keys than those behind a query; only a causal mask is supported",
     "slope": "adds a mask other than 0 and -inf to scores",
     "scaled": "scales products by 0.3, where only 1 over the root of a head's 4 values, 0.5, is supported",

@@ -17,8 +17,13 @@ def conv(channels: int | str, name: str, **keys: Any) -> Table:
     return {"type": "conv", "channels": channels, "kernel": 1, "name": name, **keys}
 
 
-def gpt(width: int, blocks: int, heads: int, tokens: int, norm: str = "layer-norm", **keys: Any) -> Table:
-    """Norms before attention and MLP, learnt positions, GELU by tanh, an own classifier; `keys` are attention's."""
+def gpt(
+    width: int, blocks: int, heads: int, tokens: int, norm: str = "layer-norm", *, rotary: bool = False, **keys: Any
+) -> Table:
+    """Norms before attention and MLP, learnt positions, GELU by tanh, an own classifier.
+
+    `rotary` is whether there are rotary positions, too; `keys` are attention's.
+    """
     layers: list[Table] = [
         {"type": "embedding", "features": width, "name": "wte"},
         {"type": "positions", "name": "x0"},
@@ -27,6 +32,7 @@ def gpt(width: int, blocks: int, heads: int, tokens: int, norm: str = "layer-nor
     for n in range(blocks):
         layers += [
             conv(3 * width, f"qkv{n}"),
+            *([{"type": "rotary", "heads": heads}] if rotary else []),
             {"type": "attention", "heads": heads, "causal": True, "name": f"attention{n}", **keys},
             conv(width, f"project{n}"),
             {"type": "add", "from": [f"project{n}", f"x{2 * n}"], "name": f"x{2 * n + 1}"},

@@ -93,7 +93,7 @@ def write(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Table], str]:
 
 NETWORKS: dict[str, tuple[Table, Table]] = {
     "gpt": (gpt(24, 2, 3, 16), {"data": "text"}),
-    "gpt with rms norms": (gpt(20, 1, 5, 9, "rms-norm", dropout=0.2), {"data": "text", "optimizer": "adamw"}),
+    "gpt like Llama": (gpt(20, 1, 5, 9, "rms-norm", rotary=True, dropout=0.2), {"data": "text", "optimizer": "adamw"}),
     "vit": (vit(36, 1, 3, dropout=0.3), {}),
 }
 
@@ -216,6 +216,8 @@ def test_losses_of_pytorch(write: Callable[[Table], str], plan_of: Any, optimize
             "`heads` = 4: 18 channels do not divide into q, k and v of that many heads",
         ),
         ({"type": "attention", "heads": 0}, "heads"),
+        ({"type": "rotary", "heads": 2}, "should be a multiple of 12"),
+        ({"type": "rotary", "heads": 3, "base": 0}, "base"),
     ],
 )
 def test_heads_that_do_not_fit(network: Table, said: str) -> None:
@@ -246,10 +248,10 @@ def test_no_dropout_is_a_rate_of_0(
 
 def test_resume(files: dict[str, Table], tmp_path: Path, bits: Any) -> None:
     saved = str(tmp_path / "run.ckpt")
-    emuchain.train(**files["gpt with rms norms"], devices=2, epochs=1, checkpoint=saved)
-    others = {key: value for key, value in files["gpt with rms norms"].items() if key != "network"}
+    emuchain.train(**files["gpt like Llama"], devices=2, epochs=1, checkpoint=saved)
+    others = {key: value for key, value in files["gpt like Llama"].items() if key != "network"}
     resumed = emuchain.train(**others, devices=3, epochs=2, resume=saved)
-    assert bits(resumed.weights) == bits(emuchain.train(**files["gpt with rms norms"], devices=1, epochs=2).weights)
+    assert bits(resumed.weights) == bits(emuchain.train(**files["gpt like Llama"], devices=1, epochs=2).weights)
 
 
 @pytest.mark.sampled(1)

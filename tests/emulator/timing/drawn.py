@@ -285,6 +285,7 @@ def attention_networks(draw: st.DrawFn) -> Table:
             operations.append({"type": draw(st.sampled_from(["layer-norm", "rms-norm", "gelu"]))})
         operations += [
             {"type": "conv", "channels": 3 * heads * size, "kernel": 1},
+            *([{"type": "rotary", "heads": heads}] if size % 2 == 0 and draw(st.booleans()) else []),
             {"type": "attention", "heads": heads, "causal": draw(st.booleans()), "name": f"a{n}"},
             *draw(st.sampled_from([[], [{"type": "gelu"}], [{"type": "dropout", "rate": 0.1}, {"type": "relu"}]])),
             {"type": "conv", "channels": width, "kernel": 1, "name": f"p{n}"},
