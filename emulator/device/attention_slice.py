@@ -34,7 +34,8 @@ class AttentionSlice(SliceNumerics):
         super().__init__(part, seed, arena)
         operation = part.layer.operation
         assert isinstance(operation, AttentionOperation)
-        self._kernel = Attention(part.channels, operation.size(part.layer.input), operation.causal)
+        self._sharing = operation.sharing
+        self._kernel = Attention(part.channels * self._sharing, operation.size(part.layer.input), operation.causal)
         self._dropout = operation.dropout
         self._stream = {"seed": seed, "layer": part.layer.index | _PLACE << 32}
         self._begin = part.in_channels.start if part.layer.reads_again else 0
@@ -59,16 +60,40 @@ class AttentionSlice(SliceNumerics):
     ) -> tuple[Data, Data, Data]:
         """Return the slice's inputs (samples, rows, channels), their statistics, and the outputs so far."""
         samples, tokens = x.shape[:2]
-        rows = self._arena.take((samples, tokens, 3 * self._kernel.channels))
+        rows = self._arena.take((samples, tokens, len(self.part.in_channels)))
         rows[...] = x[:, :, 0, self._begin : self._begin + rows.shape[2]]
         before = 0 if partial is None else partial.shape[-1]
         y = self._arena.take((samples, tokens, 1, before + self._kernel.channels))
         if partial is not None:
             y[..., :before] = partial
         statistics = self._arena.take(self._kernel.statistics_shape(samples, tokens))
+        heads = self._by_heads(rows)
         for some, masks in self._masks(samples, tokens, lengths, numbers):
-            self._kernel.forward(rows[some], y[some, :, 0, before:], statistics[some], **masks)
+            self._kernel.forward(heads[some], y[some, :, 0, before:], statistics[some], **masks)
         return rows, statistics, y
+
+    def _by_heads(self, rows: Data) -> Data:
+        """Return the inputs head by head: k and v that heads share stand with each of them."""
+        if self._sharing == 1:
+            return rows
+        groups, heads = self._grouped(rows), self._arena.take((*rows.shape[:2], 3 * self._kernel.channels))
+        apart = heads.reshape(*groups.shape[:3], self._sharing, 3, -1)
+        apart[..., 0, :] = groups[..., :-2, :]
+        apart[..., 1:, :] = groups[..., None, -2:, :]
+        return heads
+
+    def _add_shared(self, errors: Data, dx: Data) -> None:
+        """Write the errors of the inputs, which come head by head, to `dx`: those of k and v are added, by heads."""
+        groups = self._grouped(dx)
+        apart = errors.reshape(*groups.shape[:3], self._sharing, 3, -1)
+        groups[..., :-2, :] = apart[..., 0, :]
+        groups[..., -2:, :] = apart[..., 0, 1:, :]
+        for head in range(1, self._sharing):
+            groups[..., -2:, :] += apart[..., head, 1:, :]
+
+    def _grouped(self, rows: Data) -> Data:
+        """Return a view of rows as (samples, rows, groups, q of all heads and k and v, size)."""
+        return rows.reshape(*rows.shape[:2], self.part.channels, self._sharing + 2, -1)
 
     def _masks(
         self, samples: int, tokens: int, lengths: Lengths | None, numbers: Numbers | None
@@ -84,7 +109,11 @@ class AttentionSlice(SliceNumerics):
             yield slice(None), {"lengths": lengths}
             return
         kept = self._arena.take((1, self._kernel.heads, tokens, tokens))
-        key: dict[str, Any] = {"rate": self._dropout, **self._stream, "first": self.part.begin * tokens * tokens}
+        key: dict[str, Any] = {
+            "rate": self._dropout,
+            **self._stream,
+            "first": self.part.begin * self._sharing * tokens * tokens,
+        }
         for place in range(samples):
             some = slice(place, place + 1)
             dropout_mask(kept.reshape(1, 1, 1, -1), samples=numbers[some], **key)
@@ -92,7 +121,7 @@ class AttentionSlice(SliceNumerics):
 
     def beyond(self, x: Data) -> Data:
         """See `SliceNumerics`."""
-        return x if self.part.layer.reads_again else x[..., 3 * self._kernel.channels :]
+        return x if self.part.layer.reads_again else x[..., len(self.part.in_channels) :]
 
     async def error(self, span: SampleSpan, dy: Data, partial: Data | None, version: int) -> Data | None:
         """See `SliceNumerics`; the errors of each slice's own channels are whole."""
@@ -115,8 +144,12 @@ class AttentionSlice(SliceNumerics):
         self, rows: Data, statistics: Data, dy: Data, dx: Data, lengths: Lengths, numbers: Numbers
     ) -> None:
         """Write the errors of the slice's inputs to `dx`."""
+        heads = self._by_heads(rows)
+        errors = dx if self._sharing == 1 else self._arena.take(heads.shape)
         for some, masks in self._masks(len(rows), rows.shape[1], lengths, numbers):
-            self._kernel.backward(rows[some], statistics[some], dy[some], dx[some], **masks)
+            self._kernel.backward(heads[some], statistics[some], dy[some], errors[some], **masks)
+        if self._sharing > 1:
+            self._add_shared(errors, dx)
 
     def gradients(self, scale: float, number: int) -> list[Data]:
         """See `SliceNumerics`."""

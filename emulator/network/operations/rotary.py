@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ...common import Channels, PositiveFinite
 from ..shape import Shape
+from .attention import check_heads
 from .sequence import sequence_shape
 from .tokens import RowOperation
 
@@ -20,27 +21,29 @@ class Rotary(RowOperation):
     """
 
     heads: Channels
+    kv_heads: Channels | None = None
     base: PositiveFinite = 10000.0
     interleaved: bool = False
 
     type = "rotary"
 
     @property
+    def groups(self) -> int:
+        """Those of heads that share k and v."""
+        return self.heads if self.kv_heads is None else self.kv_heads
+
+    @property
     def parts(self) -> tuple[int, int]:
-        """Of a head: queries, keys and values; and how many of these, from the first, are turned."""
-        return 3, 2
+        """Of a group: queries, keys and values; and how many of these, from the first, are turned: not the values."""
+        sharing = self.heads // self.groups
+        return sharing + 2, sharing + 1
 
     def size(self, shape: Shape) -> int:
         """Return the channels of a head's queries, keys or values."""
-        return shape[0] // (self.parts[0] * self.heads)
+        return shape[0] // (self.parts[0] * self.groups)
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
         """See `Operation`."""
         shape = sequence_shape(inputs, self.type, "token")
-        step = 2 * self.parts[0] * self.heads
-        if shape[0] % step:
-            raise ValueError(
-                f"`heads` = {self.heads}: {shape[0]} channels do not divide into q, k and v of that many heads, in"
-                f" pairs; should be a multiple of {step}"
-            )
+        check_heads(self.heads, self.groups, shape, 2 * self.parts[0] * self.groups, "heads of pairs")
         return shape

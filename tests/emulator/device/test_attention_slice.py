@@ -15,16 +15,18 @@ from emuchain.emulator.mapping import Slice, cut_channels
 from emuchain.emulator.network import Layer, load_network
 from emuchain.emulator.schedule import MicroBatch, SampleSpan
 from emuchain.kernels import Arena
+from emuchain.kernels.attention import Attention, backward, forward
 
-HEADS, TOKENS, SIZE, SEED = 3, 19, 8, 5
+HEADS, TOKENS, SIZE, SEED = 6, 19, 8, 5
 NUMBERS = np.array([3, 2**40, 7])  # of the samples, since the start of training
 STEP = 0x9E3779B97F4A7C15
 
 
-def attention(**keys: Any) -> Layer:
+def attention(groups: int = HEADS, **keys: Any) -> Layer:
     """The second layer of a network, after the one that makes queries, keys and values."""
-    qkv = {"type": "conv", "channels": 3 * HEADS * SIZE, "kernel": 1}
-    layers = [qkv, {"type": "attention", "heads": HEADS, **keys}, {"type": "softmax"}]
+    qkv = {"type": "conv", "channels": (HEADS + 2 * groups) * SIZE, "kernel": 1}
+    own = {"type": "attention", "heads": HEADS, **({"kv_heads": groups} if groups < HEADS else {}), **keys}
+    layers = [qkv, own, {"type": "softmax"}]
     return load_network({"name": "n", "input": [5, TOKENS, 1], "layers": layers}).layers[1]
 
 
@@ -78,27 +80,33 @@ def kept(layer: Layer, rate: float) -> np.ndarray:
 
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("rate", [0.0, 0.25])
-def test_pytorch(causal: bool, rate: float) -> None:
+@pytest.mark.parametrize("groups", [6, 3, 1])
+def test_pytorch(causal: bool, rate: float, groups: int) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch, the peer of this test, is not installed")
-    layer = attention(causal=causal, dropout=rate)
+    layer, sharing = attention(groups, causal=causal, dropout=rate), HEADS // groups
     y, dx = ran(layer, [], [(0, 3)])
     x = torch.tensor(drawn(1, layer, layer.input)[:, :, 0], dtype=torch.float64, requires_grad=True)
-    q, k, v = x.view(len(x), TOKENS, HEADS, 3, SIZE).permute(3, 0, 2, 1, 4)
+    parts = x.view(len(x), TOKENS, groups, sharing + 2, SIZE).permute(0, 2, 3, 1, 4)
+    q = parts[:, :, :sharing].flatten(1, 2)
+    k, v = (parts[:, :, place].repeat_interleave(sharing, 1) for place in (sharing, sharing + 1))
     scores = q @ k.transpose(2, 3) * SIZE**-0.5
     if causal:
         scores = scores + torch.full((TOKENS, TOKENS), -torch.inf, dtype=torch.float64).triu(1)
     made = (torch.softmax(scores, 3) * torch.tensor(kept(layer, rate))) @ v
     made = made.transpose(1, 2).flatten(2)
     made.backward(torch.tensor(drawn(2, layer, layer.output)[:, :, 0], dtype=torch.float64))
+    [module] = layer.operation.torch(torch.nn, layer.input)
+    if rate == 0:
+        assert torch.allclose(module(x), made, rtol=0, atol=1e-12)
     for ours, theirs, bound in ((y, made.detach(), 2e-6), (dx, x.grad, 3e-6)):
         assert np.abs(ours[:, :, 0] - theirs.numpy()).max() <= bound * np.abs(theirs.numpy()).max()
 
 
-@pytest.mark.parametrize("causal", [True, False])
-def test_bits_depend_on_neither_cuts_nor_spans(causal: bool) -> None:
-    layer = attention(causal=causal, dropout=0.4)
+@pytest.mark.parametrize(("causal", "groups"), [(True, 6), (False, 6), (True, 3), (False, 3)])
+def test_bits_depend_on_neither_cuts_nor_spans(causal: bool, groups: int) -> None:
+    layer = attention(groups, causal=causal, dropout=0.4)
     y, dx = ran(layer, [], [(0, 3)])
-    assert (y != ran(attention(causal=causal), [], [(0, 3)])[0]).any()
+    assert (y != ran(attention(groups, causal=causal), [], [(0, 3)])[0]).any()
     for cuts in ([1], [2], [1, 2]):
         for spans in ([(0, 3)], [(0, 1), (1, 3)]):
             again = ran(layer, cuts, spans)
@@ -113,3 +121,21 @@ def test_evaluation_drops_nothing() -> None:
         own = AttentionSlice(Slice(layer, 0, HEADS), SEED, Arena())
         made.append(asyncio.run(own.infer(batch.whole, x.copy(), None, 0, None)).tobytes())
     assert made[0] == made[1] == ran(attention(), [], [(0, 3)])[0].tobytes()
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_shared_keys_and_values_are_those_of_heads_that_have_the_same(causal: bool) -> None:
+    """Outputs and errors of queries are those of single heads, bit for bit; errors of k and v are summed by heads."""
+    groups, sharing = 2, 3
+    layer = attention(groups, causal=causal)
+    y, dx = (array[:, :, 0] for array in ran(layer, [], [(0, 3)]))
+    x = drawn(1, layer, layer.input)[:, :, 0].reshape(3, TOKENS, groups, sharing + 2, SIZE)
+    dy = np.ascontiguousarray(drawn(2, layer, layer.output)[:, :, 0])
+    alone = np.stack([np.stack([x[..., head, :], x[..., -2, :], x[..., -1, :]], 3) for head in range(sharing)], 3)
+    alone = np.ascontiguousarray(alone.reshape(3, TOKENS, -1))
+    kernel = Attention(HEADS, SIZE, causal)
+    outputs, statistics = forward(alone, kernel)
+    errors = backward(alone, statistics, dy, kernel).reshape(3, TOKENS, groups, sharing, 3, SIZE)
+    shared = (errors[..., 0, 1:, :] + errors[..., 1, 1:, :]) + errors[..., 2, 1:, :]
+    expected = np.concatenate([errors[..., 0, :], shared], axis=3)
+    assert outputs.tobytes() == y.tobytes() and expected.tobytes() == dx.reshape(expected.shape).tobytes()

@@ -147,6 +147,40 @@ class Block(nn.Module):  # type: ignore[misc]
         return x + self.down(self.gelu(self.up(self.norms[1](x))))
 
 
+class Grouped(nn.Module):  # type: ignore[misc]
+    """A block of attention alone, whose 4 heads share `groups` keys and values, by one layer or three."""
+
+    def __init__(self, groups: int, repeat: Callable[[Any, int], Any], *, fused: bool) -> None:
+        super().__init__()
+        self.groups, self.repeat, self.size = groups, repeat, WIDTH // 4
+        widths = [WIDTH, groups * self.size, groups * self.size]
+        self.qkv = nn.ModuleList(nn.Linear(WIDTH, width) for width in ([sum(widths)] if fused else widths))
+        self.widths, self.out = widths, nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Any) -> Any:
+        """Return rows of tokens (samples, tokens, values)."""
+        parts = [own(x) for own in self.qkv] if len(self.qkv) > 1 else self.qkv[0](x).split(self.widths, 2)
+        q, k, v = (part.view(*x.shape[:2], -1, self.size).transpose(1, 2) for part in parts)
+        k, v = (self.repeat(part, 4 // self.groups) for part in (k, v))
+        return x + self.out(fused(q, k, v, True).transpose(1, 2).reshape(x.shape))
+
+
+def interleaved(x: Any, times: int) -> Any:
+    """Each of some heads (samples, heads, tokens, values), so often, as in PyTorch's function."""
+    return x.repeat_interleave(times, 1)
+
+
+def expanded(x: Any, times: int) -> Any:
+    """The same, as in Llama."""
+    samples, heads, tokens, size = x.shape
+    return x[:, :, None].expand(samples, heads, times, tokens, size).reshape(samples, heads * times, tokens, size)
+
+
+def tiled(x: Any, times: int) -> Any:
+    """All heads, so often: heads that share keys are not side by side."""
+    return x.repeat(1, times, 1, 1)
+
+
 class Gpt(nn.Module):  # type: ignore[misc]
     """Symbols, learnt positions, blocks, and a classifier of each token."""
 

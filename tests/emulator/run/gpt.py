@@ -18,12 +18,13 @@ def conv(channels: int | str, name: str, **keys: Any) -> Table:
 
 
 def gpt(
-    width: int, blocks: int, heads: int, tokens: int, norm: str = "layer-norm", *, rotary: bool = False, **keys: Any
+    width: int, blocks: int, heads: int, tokens: int, norm: str = "layer-norm", *, kv_heads: int = 0, **keys: Any
 ) -> Table:
     """Norms before attention and MLP, learnt positions, GELU by tanh, an own classifier.
 
-    `rotary` is whether there are rotary positions, too; `keys` are attention's.
+    With `kv_heads`, heads share keys and values, and there are rotary positions, too; `keys` are attention's.
     """
+    grouped: Table = {"heads": heads, **({"kv_heads": kv_heads} if kv_heads else {})}
     layers: list[Table] = [
         {"type": "embedding", "features": width, "name": "wte"},
         {"type": "positions", "name": "x0"},
@@ -31,9 +32,9 @@ def gpt(
     ]
     for n in range(blocks):
         layers += [
-            conv(3 * width, f"qkv{n}"),
-            *([{"type": "rotary", "heads": heads}] if rotary else []),
-            {"type": "attention", "heads": heads, "causal": True, "name": f"attention{n}", **keys},
+            conv(width + 2 * width * (kv_heads or heads) // heads, f"qkv{n}"),
+            *([{"type": "rotary", **grouped}] if kv_heads else []),
+            {"type": "attention", **grouped, "causal": True, "name": f"attention{n}", **keys},
             conv(width, f"project{n}"),
             {"type": "add", "from": [f"project{n}", f"x{2 * n}"], "name": f"x{2 * n + 1}"},
             {"type": norm},
