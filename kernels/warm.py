@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from . import attention, inceptionn, layers, optimizers, quantise, recurrent
-from .conv import Convolution, Convolving, Sums, convolution
+from .conv import Convolution, Convolving, Sums, convolution, look_up
 from .current_folder import python_command, safe_environment
 from .extensions import modules
 from .fifo import serve
@@ -64,6 +64,7 @@ def _warm_conv() -> None:
     _convolve(padded, np.ones((1, 3, 3, 4), np.float32)[..., :2])
     _convolve(whole_map, x)  # as in a fully connected layer
     _convolve(convolution(2, [1, 1], *window, (1, 1)), x)
+    look_up.warm()
 
 
 def _warm_narrow_sums() -> None:

@@ -292,6 +292,12 @@ def schedule(
     help="Whether data off chip takes time at the memory port.  [default: modelled]",
 )
 @click.option(
+    "--rows-at-once",
+    type=int,
+    metavar="N",
+    help="With attention: rows that wait for one another to read once what is off chip.  [default: 64]",
+)
+@click.option(
     "--schedule", type=WORD, metavar="NAME", help="Schedule; it sets how many samples are in flight.  [default: fpdeep]"
 )
 @click.option(

@@ -70,7 +70,8 @@ GROUPS = {
         *("compress", "compress_weights", "compress_ratio"),
     ),
     "Cluster and time": (
-        *("cluster", "faults", "engines", "transport", "precision", "memory", "padding", "rtl_device", "throttle"),
+        *("cluster", "faults", "engines", "transport", "precision", "memory", "rows_at_once", "padding"),
+        *("rtl_device", "throttle"),
     ),
     "Run and results": (*("out", "checkpoint", "checkpoint_every", "resume", "log", "progress", "stall_timeout"),),
 }

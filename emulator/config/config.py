@@ -166,6 +166,11 @@ class Config(Model):
         "modelled",
         description="modelled: data off chip takes time at the memory port; ignored: it is free",
     )
+    rows_at_once: Positive = pydantic.Field(
+        64,
+        description="in networks with attention: rows of one pixel that wait for one another where weights, or keys and"
+        " values, are off chip, and are read once for all of them",
+    )
     padding: Annotated[float, pydantic.Field(ge=1, le=1000, allow_inf_nan=False)] = pydantic.Field(
         1.0, description="for the times of GPUs and pairs: length of padded sequences relative to the network's"
     )

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import Arena
-from ...kernels.conv import convolution
+from ...kernels.conv import Convolving, LookUp, convolution
 from ..mapping import Cut, Slice, inputs_before
 from ..network import Start
+from ..number import SINGLE
 from ..schedule import SampleSpan
 from .formats import MapFormats, ParameterFormats, WeightFormats
 from .memories import ActRam, Arrays, Parameter, Versions, initial_weights
@@ -38,9 +39,10 @@ class ConvSlice(SliceNumerics):
     ) -> None:
         super().__init__(part, seed, arena)
         layer, self._kept = part.layer, slice(None) if kept is None or kept.all() else kept
-        inputs, outputs = part.in_channels, part.outputs_by_group
-        self._sums = SliceSums() if formats is None else SliceSums(formats.precision)
-        self._convolution = convolution(len(inputs), outputs, layer.input[1:], *layer.window, self._sums.kind)
+        inputs = part.in_channels
+        precision = SINGLE if formats is None or layer.operation.looks_up else formats.precision  # no sums in a row
+        self._sums = SliceSums(precision)
+        self._convolution = _convolution_of(part, self._sums)
         weights = initial_weights(layer, start, seed, part.weight_inputs, part.out_channels)
         own = None if formats is None else ParameterFormats(WeightFormats(formats, part, kept), self._convolution)
         self._weight = Parameter(self._convolution.pack(weights), arena, own)
@@ -183,6 +185,28 @@ class ConvSlice(SliceNumerics):
         self._turn()
 
     @property
+    def table_place(self) -> tuple[slice, slice]:
+        """The (symbols, features) of tied weights that this slice has, as an index of the table."""
+        channels = self.part.weight_inputs, self.part.out_channels
+        ins, outs = (slice(held.start, held.stop) for held in channels)
+        return (ins, outs) if self.part.layer.tied is None else (outs, ins)
+
+    def table_gradient(self) -> Data:
+        """Return the sum of the gradients of tied weights, (symbols, features)."""
+        self._finish_gradient()
+        return self._table(self._convolution.unpack(self._weight.gradient))
+
+    def take_table_gradient(self, gradient: Data) -> None:
+        """Set the sum of the gradients of tied weights, (symbols, features)."""
+        whole = np.empty(self._shape, np.float32)
+        self._table(whole)[...] = gradient
+        self._convolution.pack(whole, self._weight.gradient)
+
+    def _table(self, weights: Data) -> Data:
+        """Return weights of this slice's layout as (symbols, features), a view."""
+        return weights[:, :, 0, 0].T if self.part.layer.tied is None else weights[:, :, 0, 0]
+
+    @property
     def _shape(self) -> tuple[int, int, int, int]:
         return len(self.part.out_channels), len(self.part.weight_inputs), *self.part.layer.kernel
 
@@ -227,6 +251,14 @@ class ConvSlice(SliceNumerics):
     def _restore_weights(self, state: Arrays) -> None:
         self._weight.restore({name: self._convolution.pack(weights) for name, weights in state.items()})
         self._turn()
+
+
+def _convolution_of(part: Slice, sums: SliceSums) -> Convolving:
+    """Return what a slice computes."""
+    layer = part.layer
+    if layer.operation.looks_up:
+        return LookUp(layer.input[0], len(part.out_channels), layer.input[1])
+    return convolution(len(part.in_channels), part.outputs_by_group, layer.input[1:], *layer.window, sums.kind)
 
 
 def numerics_of(

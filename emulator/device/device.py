@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from ...comm import Observer, Served, Times, others_first
 from ...comm.exchange import Gradient, OnExchange
 from ...kernels.codec import Codec
-from ..mapping import DataPath, StreamKey
+from ..mapping import DataPath, StreamKey, TiedWeights
 from ..schedule import Action, Kind, MicroBatch, SampleSpan
 from ..timing import Course, DeviceClock, StageClock, exchange_name
 from .balanced import Balanced
 from .lanes import InTurn, Lanes, shares_states
 from .ports import Maps, Ports
 from .tally import Tally
+from .tied import Tied
 
 if TYPE_CHECKING:  # a device without numbers does without kernels
     from .device_numerics import DeviceNumerics
@@ -71,7 +72,12 @@ class Device:
     """One FPGA of the chain; without numerics it runs for timing only."""
 
     def __init__(
-        self, clock: DeviceClock | StageClock, numerics: DeviceNumerics | None, ports: Ports, codec: Codec
+        self,
+        clock: DeviceClock | StageClock,
+        numerics: DeviceNumerics | None,
+        ports: Ports,
+        codec: Codec,
+        tied: tuple[TiedWeights, ...] = (),
     ) -> None:
         self.clock, self.numerics = clock, numerics
         self.exchange: Exchange | None = None
@@ -79,6 +85,7 @@ class Device:
         if numerics is not None:
             numerics.attach(ports)
         self.balanced = Balanced(clock, numerics, ports, codec)
+        self._tied, self._gradients_done = Tied(clock, numerics, ports, tied), 0
         self._lanes = Lanes() if numerics is not None and shares_states(clock.streams.slices) else InTurn()
 
     @property
@@ -128,7 +135,8 @@ class Device:
 
     def relays(self, epoch: Epoch) -> list[Coroutine[Any, Any, None]]:
         """Return programs that relay what others send through this device in an epoch, alongside its own."""
-        return [*self.balanced.relays(epoch.step_samples), *self._lanes.serve()]
+        tied = self._tied.relays(len(epoch.step_samples))
+        return [*self.balanced.relays(epoch.step_samples), *tied, *self._lanes.serve()]
 
     async def _forward(self, span: SampleSpan, version: int, epoch: Epoch) -> None:
         streams = self.clock.streams
@@ -173,6 +181,18 @@ class Device:
         following = epoch.micro_batches[whole.micro_batch.index + 1 : whole.micro_batch.index + 2]
         if not following or following[0].step > whole.micro_batch.step:
             self.balanced.send_gradients(whole.first, epoch.step_samples[whole.micro_batch.step])
+        if self._tied.holds and self.exchange is None and self._is_last_gradient(whole.micro_batch, epoch):
+            await self.settle(keeps=True)
+            self._tied.offer(whole.micro_batch.step, self.clock.gradients_ps([]))
+
+    def _is_last_gradient(self, micro_batch: MicroBatch, epoch: Epoch) -> bool:
+        """Return whether this was the last W of a mini-batch, in whatever order the schedule has them."""
+        self._gradients_done += 1
+        steps = [other.step for other in epoch.micro_batches]
+        if self._gradients_done < steps.count(micro_batch.step):
+            return False
+        self._gradients_done = 0
+        return True
 
     async def settle(self, *, keeps: bool) -> None:
         """Wait for numerics that go beside the program: gradients, and where no version is kept, all actions so far."""
@@ -197,11 +217,14 @@ class Device:
             gradient = Gradient(self.clock.streams.gradient_values, row)
             exchanged_ps = await self.exchange.total(gradient, self.clock.gradients_ps(came_ps))
             stored = [] if numerics is None or row is None else numerics.take_gradient_row(row)
+        if self.exchange is not None:
+            self._tied.offer(step, exchanged_ps)
+        whole_ps = max(exchanged_ps, await self._tied.collect())
         self.balanced.update_stored(step, stored, samples, rule)
         if numerics is not None and rule is not None:
             numerics.update(samples, rule, keeps=keeps)
         await self.balanced.take_weights()
-        self.clock.update(came_ps, exchanged_ps, keeps=keeps)
+        self.clock.update(came_ps, whole_ps, keeps=keeps)
         if on_step is not None:
             head = None if numerics is None else numerics.head
             on_step(step, Tally() if head is None else head.step_done(step), self.clock.updated_ps)

@@ -13,8 +13,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..mapping import BalancedParameters, DataPath, DeviceStreams, StreamKey, with_errors
+from ..mapping import BalancedParameters, DataPath, DeviceStreams, StreamKey, TiedWeights, with_errors
 from ..schedule import SampleSpan
+from .conv_slice import ConvSlice
 from .ends import ImageSource, SoftmaxHead
 from .formats import MapFormats
 from .memories import Bpram
@@ -220,6 +221,31 @@ class DeviceNumerics:
         """Set the new weights of a block used here."""
         block, numerics = self._use(number)
         numerics.take_balanced(block.begin, block.end, weights)
+
+    def tied_gradient(self, tied: TiedWeights, *, of_head: bool) -> Data:
+        """Return a copy of the sum of the gradients of this device's part of an embedding, or of its head."""
+        return self._tied(tied, of_head=of_head).table_gradient()
+
+    def with_part(self, tied: TiedWeights, table: Data | None, part: Data, *, of_head: bool) -> Data:
+        """Return a table (1, 1, symbols, features), or a new one, with what `tied_gradient` returned in its place."""
+        if table is None:
+            table = np.zeros((1, 1, tied.symbols, tied.features), np.float32)
+        table[0, 0][self._tied(tied, of_head=of_head).table_place] = part
+        return table
+
+    def take_tied(self, tied: TiedWeights, of_embedding: Data, of_head: Data) -> None:
+        """Set the gradients of this device's parts from those of both ends, (1, 1, symbols, features)."""
+        device = self.streams.device
+        for held, is_head in ((tied.has_embedding(device), False), (tied.has_head(device), True)):
+            if held:
+                numerics = self._tied(tied, of_head=is_head)
+                place = numerics.table_place
+                numerics.take_table_gradient(of_embedding[0, 0][place] + of_head[0, 0][place])
+
+    def _tied(self, tied: TiedWeights, *, of_head: bool) -> ConvSlice:
+        numerics = self.slices[tied.part(self.streams.slices, of_head=of_head)]
+        assert isinstance(numerics, ConvSlice)
+        return numerics
 
     def _use(self, number: int) -> tuple[BalancedParameters, SliceNumerics]:
         [place] = [place for place, used in enumerate(self.streams.parameters) if number in used]

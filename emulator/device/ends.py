@@ -64,20 +64,23 @@ class ImageSource:
 
 
 class TextSource(ImageSource):
-    """Source of symbols as maps with a channel for each: 1 in that of the symbol that is there, 0 in all others.
+    """Source of symbols: their numbers, for an embedding, or maps with a channel for each, 1 in that of the symbol.
 
-    `symbols` (N, 1, steps, 1) are their numbers, `entry` the (channels, steps, 1) that the first layer takes.
+    `symbols` (N, 1, steps, 1) are the numbers, `entry` the (channels, steps, 1) that the first layer takes.
     """
 
-    def __init__(self, symbols: NDArray[np.int32], arena: Arena, entry: Shape) -> None:
-        self._symbols, self._arena = symbols, arena
+    def __init__(self, symbols: NDArray[np.int32], arena: Arena, entry: Shape, *, one_hot: bool = True) -> None:
+        self._symbols, self._arena, self._one_hot = symbols, arena, one_hot
         self._channels, self._steps, _ = entry
         self.order = np.arange(len(symbols))
 
     def images(self, span: SampleSpan) -> Data:
-        """Return the maps (samples, steps, 1, channels) of a span."""
+        """Return the maps (samples, steps, 1, channels) of a span; of numbers there is one channel."""
         symbols = self._symbols[self.order[span.slice], 0]
-        maps = self._arena.take((span.samples, self._steps, 1, self._channels))
+        maps = self._arena.take((span.samples, self._steps, 1, self._channels if self._one_hot else 1))
+        if not self._one_hot:
+            maps[:, :, 0] = symbols
+            return maps
         maps[...] = 0
         np.put_along_axis(maps[:, :, 0], symbols, 1, axis=2)
         return maps

@@ -217,8 +217,10 @@ def initial_weights(
 
     He: normal with variance 2 / fan-in where a ReLU follows, which halves the variance, else 1 / fan-in (He et al.,
     2015; `SfuOperation.he_gain`). Xavier: uniform with variance 2 / (fan-in + fan-out) (Glorot and Bengio, 2010).
-    Normal: with deviation 0.02, as transformers begin (Radford et al., 2018).
+    Normal: with deviation 0.02, as transformers begin (Radford et al., 2018). A tied layer has its embedding's.
     """
+    if layer.tied is not None:
+        return initial_weights(layer.tied, start, seed, out_channels, in_channels).swapaxes(0, 1)
     oc, ic, kh, kw = layer.weight_shape
     fan_in, fan_out = ic * kh * kw, oc * kh * kw
     gain = max((step.operation.he_gain for step in layer.sfu), default=1.0)

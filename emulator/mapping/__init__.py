@@ -21,6 +21,7 @@ from .memory import (
     OffChip,
     SliceMemory,
     activation_bytes,
+    block_rows,
     memories,
     memory_streams,
     parameter_memories,
@@ -35,6 +36,7 @@ from .placement import Chain, Placement, place
 from .row import PieceMemory
 from .shedding import SliceNeeds, WeightBanks, shed, slice_needs
 from .slices import Balance, Cut, Mapping, Slice, cut_channels, imbalance, inputs_before
+from .tied import TiedWeights, tied_weights
 from .traffic import (
     DataPath,
     Stream,
@@ -72,6 +74,7 @@ __all__ = [
     "SliceNeeds",
     "Stream",
     "StreamKey",
+    "TiedWeights",
     "WeightBanks",
     "activation_bytes",
     "allocate",
@@ -79,6 +82,7 @@ __all__ = [
     "balance",
     "balance_evenly",
     "balanced_streams",
+    "block_rows",
     "blocks_of",
     "can_take",
     "carried_bytes",
@@ -116,6 +120,7 @@ __all__ = [
     "stream_row_ps",
     "streams",
     "streams_between",
+    "tied_weights",
     "update_bytes",
     "whole_layers",
     "with_errors",

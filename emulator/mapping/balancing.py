@@ -143,9 +143,11 @@ def balance(
     """
     blocks: list[BalancedParameters] = []
     unplaced: list[_Unplaced] = []
+    rooms = [room - _shared_bytes(held, storage) for room, held in zip(room_bytes, slices, strict=True)]
     for device in reversed(range(len(slices))):
-        room, rest = room_bytes[device], []
-        own = [_Unplaced(part, part.begin, part.end, device) for part in slices[device] if part.layer.weights]
+        room, rest = rooms[device], []
+        may_move = (part for part in slices[device] if part.layer.weights and not part.layer.shares_weights)
+        own = [_Unplaced(part, part.begin, part.end, device) for part in may_move]
         for item in own + unplaced:
             size = storage.weight_bytes(channel_values(item.part))
             placed = item.begin + min(item.end - item.begin, max(0, room) // size)
@@ -157,10 +159,16 @@ def balance(
             if placed < item.end:
                 rest.append(dataclasses.replace(item, begin=placed))
         unplaced = rest
-    shortfall = [max(0, -room) for room in room_bytes]
+    shortfall = [max(0, -room) for room in rooms]
     for item in unplaced:
         shortfall[item.user_device] += (item.end - item.begin) * storage.weight_bytes(channel_values(item.part))
     return Balancing(tuple(blocks), tuple(shortfall))
+
+
+def _shared_bytes(slices: Sequence[Slice], storage: Storage) -> int:
+    """Return the bytes of weights that layers share, which stay where they are used: both ends update them."""
+    shared = (part for part in slices if part.layer.shares_weights)
+    return sum(part.channels * storage.weight_bytes(channel_values(part)) for part in shared)
 
 
 def balance_evenly(

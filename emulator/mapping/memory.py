@@ -36,6 +36,9 @@ Weights are read once a sample where the slice's activations are on chip: an eng
 output channel after the other, as with balanced parameters (balancing.py). With the activations off chip, rows come and
 go, and weights that are off chip, too, are read for each row. FP and EB of a recurrent layer, which must finish a step
 before the next, read them for each row in any case.
+
+In networks with attention, layers with rows of one pixel have little work for each weight. They wait for a block of
+rows, and read what each row needs off chip once for all of them (`Layer.rows_at_once`): weights, keys and values.
 """
 
 from __future__ import annotations
@@ -201,7 +204,7 @@ def memory_streams(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STO
     activations = off_chip.activations * activation_bytes(part, storage)
     fp_again, eb_again = (
         off_chip.activations * storage.activations.bytes_of(part.channels * values)
-        for values in operation.reread(part.layer.input)
+        for values in operation.reread(part.layer.input, part.layer.rows_at_once)
     )
 
     def of(phase: Phase, rows: int, number: NumberFormat, more: int) -> MemoryStream:
@@ -209,7 +212,8 @@ def memory_streams(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STO
         if operation.looks_up:
             passes, parameters = rows, number.bytes_of(off_chip.channels)
         else:
-            passes, parameters = rows if each_row else 1, off_chip.channels * channel_bytes(part, number)
+            passes = -(-rows // part.layer.rows_at_once) if each_row else 1
+            parameters = off_chip.channels * channel_bytes(part, number)
         times = 2 if phase is Phase.PG else 1  # gradients are read and written
         return MemoryStream(phase, rows, times * passes * parameters + more)
 
@@ -220,6 +224,13 @@ def memory_streams(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STO
     if part.layer.has_pg:
         moved.append(of(Phase.PG, view.out_rows, storage.gradients, activations))
     return tuple(stream for stream in moved if stream.sample_bytes)
+
+
+def block_rows(part: Slice, off_chip: OffChip) -> int:
+    """Return how many rows of a slice wait for one another, because it reads once what each of them needs off chip."""
+    layer = part.layer
+    reads = off_chip.activations and (off_chip.channels or any(layer.operation.reread(layer.input)))
+    return layer.rows_at_once if reads else 1
 
 
 def activation_bytes(part: Slice, storage: Storage = SINGLE_STORAGE) -> int:

@@ -207,14 +207,14 @@ def _moved(
     """Return the weights that leave a device with `left` banks, below 0 if too much is on it, and what is left then.
 
     Slices in the order of the layers keep what they can; those that shed their Act-RAM keep all, since weights from
-    another device pass once a sample.
+    another device pass once a sample; so do layers that share weights.
     """
     moved: list[_Unplaced] = []
     for held, off in zip(reversed(needs), reversed(off_chip), strict=True):
         if left >= 0:
             break
         channels = held.channels - off.channels
-        if off.activations or not channels:
+        if off.activations or not channels or held.part.layer.shares_weights:
             continue
         before = held.weights.of_channels(channels)
         kept = held.weights.most_channels(channels, max(0, before + left))

@@ -12,11 +12,11 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from ..common import InputError
+from ..common import InputError, plural
 from .description import Description, Node
 from .layer import Layer, Network, SfuStep
 from .operation import Closing, LayerOperation, Operation, SfuOperation
-from .shape import Shape, Tensor
+from .shape import Shape, Tensor, shown
 
 IMAGES = "images"
 """The name of the network's inputs in `from`."""
@@ -80,6 +80,8 @@ class _Graph:
             )
         shape = _output(where, operation, [tensor.shape for tensor in taken])
         if isinstance(operation, LayerOperation):
+            if operation.tied is not None:
+                self._check_tied(where, operation, taken[0].shape)
             made = self._open(where, operation, node.name, taken[0], shape)
         else:
             assert isinstance(operation, SfuOperation)
@@ -112,12 +114,40 @@ class _Graph:
                 f"{self._source}: softmax needs one value a class, found maps of"
                 f" {self._result.shape[1]}x{self._result.shape[2]}; end with fc or global-average-pool"
             )
+        self._check_symbols()
         last_uses = self._last_uses()
         for number, where in self._places.items():
             if number not in last_uses:
                 raise InputError(f"{where}: its result is not used; name it in a `from`, or leave it out")
-        layers = (self._layer(index, last_uses) for index in range(len(self._opened)))
-        return tuple(map(_last_first, layers) if looks_back else layers)
+        layers = [self._layer(index, last_uses) for index in range(len(self._opened))]
+        return tuple(map(_last_first, _tied(layers)) if looks_back else _tied(layers))
+
+    def _check_tied(self, where: str, operation: LayerOperation, shape: Shape) -> None:
+        """Check that a layer can have the weights of the embedding that it names."""
+        named = next((opened for opened in self._opened if opened.name == operation.tied), None)
+        if named is None or not named.operation.looks_up:
+            raise InputError(f"{where}: `tied` = {operation.tied!r}: no embedding before it has that name")
+        if any(opened.operation.tied == operation.tied for opened in self._opened):
+            raise InputError(f"{where}: `tied` = {operation.tied!r}: another layer has its weights already")
+        wanted = named.reads.shape[0], named.makes.shape[0], 1, 1
+        weights = operation.weight_shape(shape, operation.output([shape]))
+        if weights != wanted or operation.groups > 1:
+            raise InputError(
+                f"{where}: `tied` = {operation.tied!r}: its weights are {shown(weights)}, those of the embedding,"
+                f" transposed, {shown(wanted)}; should be a conv with `kernel` = 1 and `channels` = {wanted[0]}"
+                f" over {plural(wanted[1], 'channel')}"
+            )
+
+    def _check_symbols(self) -> None:
+        """Check that symbols, and nothing else, are looked up."""
+        takers = [opened for opened in self._opened if opened.reads.is_images]
+        by_steps = any(tensor.is_images for opened in self._opened for step in opened.sfu for tensor in step.reads)
+        looks_up = [opened for opened in self._opened if opened.operation.looks_up]
+        if looks_up and (by_steps or takers != looks_up):
+            raise InputError(
+                f"{self._places[looks_up[0].makes.number]}: an embedding looks up the network's inputs, the numbers of"
+                " symbols, which no other operation can take"
+            )
 
     def _last_uses(self) -> dict[int, tuple[int, bool]]:
         """Return for each tensor the last layer that uses it, and whether its SFU does, which works after it."""
@@ -182,6 +212,20 @@ class _Graph:
 def _last_first(layer: Layer) -> Layer:
     steps = tuple(dataclasses.replace(step, last_first=True) for step in layer.sfu)
     return dataclasses.replace(layer, sfu=steps, last_first=True)
+
+
+def _tied(layers: Sequence[Layer]) -> list[Layer]:
+    """Return the layers with the embeddings that they are tied to."""
+    by_name = {layer.name: layer for layer in layers}
+    names = {layer.operation.tied for layer in layers}
+    return [
+        dataclasses.replace(
+            layer,
+            tied=None if layer.operation.tied is None else by_name[layer.operation.tied],
+            shares_weights=layer.operation.tied is not None or layer.name in names,
+        )
+        for layer in layers
+    ]
 
 
 def _made_by(opened: _Opened) -> list[Tensor]:

@@ -70,6 +70,12 @@ class Layer:
     last_first: bool = False
     read_once: frozenset[int] = frozenset()
     """Numbers of tensors that arrive here, and that nothing but one layer's operation, here or later, reads."""
+    tied: Layer | None = None
+    """The embedding whose weights it has, transposed."""
+    shares_weights: bool = False
+    """Whether it has the weights of an embedding, or is an embedding that another layer is tied to."""
+    rows_at_once: int = 1
+    """Rows for which a slice reads at once what each of them needs off chip (`Network.with_rows_at_once`)."""
 
     @property
     def input(self) -> Shape:
@@ -217,6 +223,11 @@ class Network:
         """Whether the input is a sequence: several rows, the time steps, of one column."""
         return self.input[1] > 1 and self.input[2] == 1
 
+    @functools.cached_property
+    def takes_symbols(self) -> bool:
+        """Whether the input is the numbers of symbols, which embeddings look up."""
+        return self.layers[0].operation.looks_up
+
     @property
     def sample_noun(self) -> str:
         """What a sample is called: "image", or "sample" of a text and of other sequences."""
@@ -245,6 +256,27 @@ class Network:
         return self.layers[0].last_first
 
     @property
+    def attends(self) -> bool:
+        """Whether it has attention: a layer that looks back at rows without taking one after the other."""
+        return any(layer.operation.looks_back and not layer.operation.recurs for layer in self.layers)
+
+    def with_rows_at_once(self, rows: int) -> Network:
+        """Return the network with this `Layer.rows_at_once` where rows are of one pixel, if it has attention.
+
+        Such layers have little work for each weight. Steps of a recurrent layer cannot wait for one another, and a
+        look-up reads nothing that two rows share.
+        """
+        if not self.attends:
+            return self
+
+        def with_blocks(layer: Layer) -> Layer:
+            alone = layer.operation.recurs or layer.operation.looks_up
+            of_pixels = layer.input[2] == 1 and layer.kernel == (1, 1)
+            return dataclasses.replace(layer, rows_at_once=rows if of_pixels and not alone else 1)
+
+        return dataclasses.replace(self, layers=tuple(map(with_blocks, self.layers)))
+
+    @property
     def tensors(self) -> tuple[Tensor, ...]:
         """The results of all operations, in the description's order."""
         return tuple(t for layer in self.layers for t in (layer.makes, *(step.makes for step in layer.sfu)))
@@ -256,8 +288,13 @@ class Network:
 
     @functools.cached_property
     def parameters(self) -> int:
-        """Number of weights, biases and parameters of normalisations."""
-        return sum(layer.parameters for layer in self.layers)
+        """Number of weights, biases and parameters of normalisations; weights that layers share count once."""
+        return sum(layer.parameters for layer in self.layers) - sum(head.weights for head in self.heads)
+
+    @property
+    def heads(self) -> tuple[Layer, ...]:
+        """Layers that have the weights of an embedding."""
+        return tuple(layer for layer in self.layers if layer.tied is not None)
 
     def __repr__(self) -> str:
         return (

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from ..common import InputError, format_bytes
 from .layer import Network
 from .onnx_nodes import Arrays, Export, Form, Nodes
-from .operations.sequence import Embedding
 
 _OPSET, _IR = 17, 8
 _OUTPUT = "logits"
@@ -78,11 +77,7 @@ def onnx_image(weights: Mapping[str, Arrays], network: Network, blame: str) -> b
 def _input(network: Network, nodes: Nodes) -> tuple[str, Form, tuple[int, ...]]:
     """Return the name, the form and the sizes of the network's input: symbols, a sequence, or maps."""
     takers = [layer for layer in network.layers if layer.reads.is_images]
-    if any(isinstance(layer.operation, Embedding) for layer in takers):
-        others = [step for layer in network.layers for step in layer.sfu]
-        in_steps = any(tensor.is_images for step in others for tensor in step.reads)
-        if in_steps or not all(isinstance(layer.operation, Embedding) for layer in takers):
-            raise nodes.refusal("an embedding beside other operations on the input")
+    if network.takes_symbols:
         return "symbols", Form.SYMBOLS, (network.input[1],)
     in_place = all(layer.window == ((1, 1), (1, 1), (0, 0)) for layer in takers)
     attends = in_place and network.input[2] == 1 and not all(layer.has_pg for layer in network.layers)

@@ -144,6 +144,9 @@ class LayerOperation(Operation):
     has_pg: ClassVar[bool] = True
     """Whether it has weights, whose gradients PG computes."""
 
+    tied: str | None = None
+    """The name of the embedding whose weights it has, transposed."""
+
     looks_up: ClassVar[bool] = False
     """Whether a row of its inputs is one symbol, by which it looks up a row of weights."""
 
@@ -168,8 +171,11 @@ class LayerOperation(Operation):
         """Return the same of EB."""
         return self.taps(shape, with_inputs=with_inputs)
 
-    def reread(self, shape: Shape) -> tuple[int, int]:
-        """Return the values of a piece and a sample that FP and EB move, beside inputs, where these are off chip."""
+    def reread(self, shape: Shape, rows_at_once: int = 1) -> tuple[int, int]:
+        """Return the values of a piece and a sample that FP and EB move, beside inputs, where these are off chip.
+
+        They move what a row needs once for `rows_at_once` rows.
+        """
         return 0, 0
 
     def kept_values(self, shape: Shape) -> int:

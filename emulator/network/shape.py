@@ -9,7 +9,7 @@ Shape = tuple[int, int, int]
 """(channels, rows, columns)"""
 
 
-def shown(shape: Shape) -> str:
+def shown(shape: tuple[int, ...]) -> str:
     """Return a shape as text for messages: 3x32x32."""
     return "x".join(map(str, shape))
 

@@ -113,6 +113,8 @@ def _check(plan: Plan, shape: Shape, classes: int, *, is_text: bool) -> None:
         raise InputError(
             f"{source}: images are {_size(shape)}, but network {network.name} takes {_size(network.input)}"
         )
+    if network.takes_symbols:
+        raise InputError(f"{source}: has images, but network {network.name} looks up symbols; give it a text")
     if network.result_steps > 1:
         raise InputError(
             f"{source}: has a label for each image, but network {network.name} has results for each of its"

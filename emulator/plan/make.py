@@ -19,7 +19,7 @@ from ..faults import Faults, left_alive
 from ..mapping import COPIES, partition, partition_layers
 from ..network import Network
 from ..schedule import Engines, EpochShape, Machine, Staleness, dry_run
-from ..timing import Timing
+from ..timing import Timing, slowest_burst
 from .by_rate import Settled, place_by_rate, settle
 from .chain import check_chunks, chunks_of, folded, machine_of, replicate, warm_ups_of
 from .data import network_of
@@ -82,6 +82,7 @@ def make_plan(
     if config.padding != 1:
         raise InputError(f"`padding` = {config.padding:g}: applies to a GPU or a pair only; leave it out on a chain")
     network = network_of(network or config.network, config.time_steps, config.data, Reading.of(config))
+    network = network.with_rows_at_once(config.rows_at_once)
     check_memory(config, network)
     cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
     if config.engines or config.transport:
@@ -278,6 +279,12 @@ class _Making:
     def _planned(self, timing: Timing, steady: SteadyPipeline, bound_ps: int = 0) -> ChainPlan:
         """Return the plan of a cut, once its schedule has passed the dry run."""
         config, replicas, kind = self.config, self.data_parallel.replicas, self.config.schedule
+        if self.network.heads and replicas > 1 and not kind.drains:
+            raise InputError(
+                f"`schedule` = {kind.name!r}: replicas exchange gradients before tied weights do, which needs a"
+                f" schedule that drains, such as 'sync'; {self.network.heads[0].name} has the weights of"
+                f" {self.network.heads[0].operation.tied}"
+            )
         if kind.aligned and not kind.drains:
             epoch = dataclasses.replace(self._mini_batch(), staleness=steady.staleness)
             steady = dataclasses.replace(steady, staleness=staleness_of(kind, epoch))
@@ -290,7 +297,7 @@ class _Making:
         return plan
 
     def _steady(self, timing: Timing) -> SteadyPipeline:
-        """Return the steady pipeline; updates wait for gradients of other replicas, if there are any.
+        """Return the steady pipeline; updates wait for gradients of other replicas, and of tied weights.
 
         The compressed size of gradients is not known yet, so the staleness is that without a codec. Where the exchange
         is slower than the chain, it sets the rate. Samples then enter in bursts, at most as closely as in a chain
@@ -298,10 +305,13 @@ class _Making:
         """
         alone = find_steady(timing, self.batch)
         waits = exchange_times(timing, dataclasses.replace(self.data_parallel, codec=NoCodec()))
-        if not waits:
+        tied = [table for table in timing.tied if table.first < table.last]
+        if not waits and not tied:
             return alone
-        interval_ps = max(timing.interval_ps, -(-max(waits) // self.batch))
-        steady = find_steady(dataclasses.replace(timing, interval_ps=interval_ps), self.batch, waits)
+        links = [timing.cluster.link_at(link) for link in range(len(timing.links))]
+        longest_ps = max(*waits, *(slowest_burst(table, links)[1] for table in tied), 0)
+        interval_ps = max(timing.interval_ps, -(-longest_ps // self.batch))
+        steady = find_steady(dataclasses.replace(timing, interval_ps=interval_ps), self.batch, waits, tied)
         in_flight = tuple(map(max, steady.in_flight, alone.in_flight))
         return dataclasses.replace(steady, in_flight=in_flight)
 

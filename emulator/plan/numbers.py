@@ -67,6 +67,11 @@ def check_precision(config: Config, network: Network, *, has_numbers: bool) -> N
                 f"`precision` = {str(config.precision)!r}: {layer.name} is {kind}, which computes in single"
                 " precision; should be 'fp32'"
             )
+    for head in network.heads:
+        raise InputError(
+            f"`precision` = {str(config.precision)!r}: {head.name} has the weights of {head.operation.tied}, and tied"
+            " weights are in single precision; should be 'fp32'"
+        )
     if config.precision.accumulate == "int32":
         _check_integers(config, network)
 

@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...comm import Served, Times
-from ..mapping import DataPath, StreamKey
+from ..mapping import DataPath, StreamKey, TiedWeights
 from ..schedule import EpochShape, Kind, MicroBatch, ScheduleKind, Staleness, dry_run
-from ..timing import DeviceClock, Timing
+from ..timing import DeviceClock, Timing, exchanged_ps
 
 _FIRST_SAMPLES = 2
 
@@ -37,24 +37,40 @@ class Trace:
     updated_ps: Times
 
 
-def free_run(timing: Timing, batch: int, steps: int, exchange_ps: Sequence[int] = ()) -> Iterator[Trace]:
+def free_run(
+    timing: Timing, batch: int, steps: int, exchange_ps: Sequence[int] = (), tied: Sequence[TiedWeights] = ()
+) -> Iterator[Trace]:
     """Run `steps` mini-batches of `batch` samples; yield the trace of each device.
 
     `exchange_ps` is the time of each device's exchange with other replicas, if there are any; all replicas are ready at
-    the same time, and the exchanges of mini-batches follow one another.
+    the same time, and the exchanges of mini-batches follow one another. Then devices exchange gradients of weights that
+    are `tied`.
     """
     chain = _Chain(timing)
     chain.run(batch * steps)
     lasts = np.arange(1, steps + 1) * batch - 1
+    recorded, ready = [], []
     for device, clock in enumerate(chain.clocks):
         forward, backward, *sources = (chain.times_ps(times, batch * steps) for times in chain.recorded(device))
-        gradient = np.max(sources[: len(clock.slices)], axis=0)
+        recorded.append((forward, backward, np.max(sources[: len(clock.slices)], axis=0)))
         learn = [part.learns for part in clock.slices] + [True] * (len(sources) - len(clock.slices))
-        ready = np.stack([np.zeros_like(lasts), *(source[lasts] for source in itertools.compress(sources, learn))])
+        own = np.stack([np.zeros_like(lasts), *(source[lasts] for source in itertools.compress(sources, learn))])
         if exchange_ps:
-            ready = np.maximum(ready, _exchanged_ps(ready.max(axis=0).tolist(), exchange_ps[device]))
-        updated = (ready + np.array([0, *itertools.compress(clock.updates_ps, learn)])[:, None]).max(axis=0)
-        yield Trace(forward, backward, gradient, updated)
+            own = np.maximum(own, _exchanged_ps(own.max(axis=0).tolist(), exchange_ps[device]))
+        ready.append((own, [0, *itertools.compress(clock.updates_ps, learn)]))
+    for table in tied:
+        _exchange_tied(timing, table, [own for own, _ in ready])
+    for times, (own, takes_ps) in zip(recorded, ready, strict=True):
+        yield Trace(*times, (own + np.array(takes_ps)[:, None]).max(axis=0))
+
+
+def _exchange_tied(timing: Timing, tied: TiedWeights, ready: Sequence[Times]) -> None:
+    """Let devices wait for the gradients of tied weights; `ready` has by device when gradients are (sources, steps)."""
+    bursts = [timing.bursts(device) for device in range(len(ready))]
+    for step in range(ready[0].shape[1]):
+        own = [int(times[:, step].max()) for times in ready]
+        for device, whole_ps in exchanged_ps(tied, bursts, own).items():
+            ready[device][:, step] = np.maximum(ready[device][:, step], whole_ps)
 
 
 def fill_ps(timing: Timing) -> int:
@@ -158,15 +174,18 @@ class SteadyPipeline:
     fill_ps: int
 
 
-def find_steady(timing: Timing, batch: int, exchange_ps: Sequence[int] = ()) -> SteadyPipeline:
+def find_steady(
+    timing: Timing, batch: int, exchange_ps: Sequence[int] = (), tied: Sequence[TiedWeights] = ()
+) -> SteadyPipeline:
     """Run mini-batches of `batch` samples until their staleness repeats, which needs a full pipeline.
 
-    `exchange_ps` is the duration of each device's exchange with other replicas, if there are any. If more than 256
+    `exchange_ps` is the duration of each device's exchange with other replicas, if there are any; gradients of weights
+    that are `tied` are exchanged, too. If more than 256
     mini-batches fit into the pipeline, the 256th sets the staleness, and later ones will wait for weights.
     """
     steps = 4
     while True:
-        shown = [_Device.of(trace, steps, batch) for trace in free_run(timing, batch, steps, exchange_ps)]
+        shown = [_Device.of(trace, steps, batch) for trace in free_run(timing, batch, steps, exchange_ps, tied)]
         before = _with_stores(timing, [device.before for device in shown])
         last = _with_stores(timing, [device.last for device in shown])
         fill_ps = max(device.fill_ps for device in shown)

@@ -86,7 +86,18 @@ def _idle(plan: ChainPlan) -> Iterator[tuple[str, object, str]]:
         yield "compress", exchange.codec, alone
     if exchange.replicas == 1 and "exchange" in given:
         yield "exchange", config.exchange, alone
+    if "rows_at_once" in given and (why := _without_blocks(plan)):
+        yield "rows_at_once", config.rows_at_once, why
     yield from ((key, getattr(config, key), why) for key, why in _of_rates(config) if key in given)
+
+
+def _without_blocks(plan: ChainPlan) -> str:
+    """Return why no rows wait for one another; nothing where some may."""
+    if not plan.network.attends:
+        return "without attention"
+    if not plan.times_rows:
+        return "on boards that take actions as a whole"
+    return "with `memory` = 'ignored'" if plan.config.memory == "ignored" else ""
 
 
 def _of_rates(config: Config) -> Iterator[tuple[str, str]]:

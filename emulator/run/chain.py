@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -181,6 +182,7 @@ def build_chain(
                 if outlet is not None:
                     gate = None if key.values else gates.get(key.path.is_forward)
                     outlets[sender][key] = outlet if gate is None else _ThrottledOutlet(gate, outlet, stream, over)
+    _connect_tied(chain, wiring, make is not None, inlets, outlets)
     if hurt is not None:
         for board in chain.action_boards:
             hurt.board(board)
@@ -190,8 +192,29 @@ def build_chain(
             hurt.clock(clock, timing)
         numerics = make(clock.streams, timing.blocks, chain.arena) if make else None
         ports = Ports(number, inlets[number], outlets[number], chain.arena)
-        chain.devices.append(Device(clock, numerics, ports, wiring.codec))
+        chain.devices.append(Device(clock, numerics, ports, wiring.codec, timing.tied))
     return chain
+
+
+def _connect_tied(
+    chain: Chain,
+    wiring: Wiring,
+    with_data: bool,
+    inlets: dict[int, dict[StreamKey, Mailbox]],
+    outlets: dict[int, dict[StreamKey, Outlet]],
+) -> None:
+    """Connect the devices between which gradients of tied weights pass: with times, and with the table."""
+    for tied, forward in itertools.product(chain.timing.tied, (True, False)):
+        key = tied.key(forward=forward)
+        table = Format(tied.features, 1, tied.symbols, with_data)
+        for link in range(tied.first, tied.last):
+            sender, receiver = (link, link + 1) if forward else (link + 1, link)
+            if sender not in outlets and receiver not in inlets:
+                continue
+            for of, form in ((key, Format(1, 2, 1, False)), (key._replace(values=True), table)):
+                outlet = _connect(chain, wiring, of, link, sender, receiver, form, inlets, most_samples=1)
+                if outlet is not None:
+                    outlets[sender][of] = outlet
 
 
 class _ThrottledOutlet:
@@ -215,6 +238,7 @@ def _connect(
     receiver: int,
     form: Format,
     inlets: dict[int, dict[StreamKey, Mailbox]],
+    most_samples: int | None = None,
 ) -> Outlet | None:
     """Return the sender's outlet if it is on this rank; add the receiver's mailbox to `inlets` if that is."""
     from_rank, to_rank = wiring.host(sender), wiring.host(receiver)
@@ -222,7 +246,8 @@ def _connect(
     if receiver in inlets:
         inlets[receiver][key] = mailbox
     ends, tag = (from_rank, to_rank), _tag(key, link // wiring.boards)
-    return chain.carriers.connect(wiring.comm, wiring.rank, ends, tag, form, wiring.most_samples, mailbox, chain.arena)
+    most = wiring.most_samples if most_samples is None else most_samples
+    return chain.carriers.connect(wiring.comm, wiring.rank, ends, tag, form, most, mailbox, chain.arena)
 
 
 def _awaited(wiring: Wiring, key: StreamKey, sender: int, receiver: int) -> Awaited:

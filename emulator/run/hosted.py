@@ -17,7 +17,7 @@ from ...comm.exchange import GradientFormat
 from ...kernels import Arena
 from ..data import Dataset, Images
 from ..device import DeviceNumerics, ImageSource, SoftmaxHead, TextSource
-from ..network import Shape
+from ..network import Network
 from ..schedule import MicroBatch
 
 
@@ -104,8 +104,8 @@ class Ends:
     test_lengths: NDArray[np.int64] | None = None
 
     @classmethod
-    def of(cls, chain: Hosted, data: Dataset, entry: Shape, smoothing: float = 0.0) -> Ends:
-        """Return the ends of a chain for a data set's images and labels; the first layer takes the shape `entry`.
+    def of(cls, chain: Hosted, data: Dataset, network: Network, smoothing: float = 0.0) -> Ends:
+        """Return the ends of a chain for a data set's images and labels.
 
         Training labels are smoothed; losses of tests are those of the labels themselves.
         """
@@ -113,8 +113,10 @@ class Ends:
 
         def source(images: Images) -> ImageSource | None:
             if normalisation is not None:
-                return ImageSource(images, normalisation, chain.arena, entry)
-            return TextSource(np.asarray(images), chain.arena, entry) if chain.starts_here else None
+                return ImageSource(images, normalisation, chain.arena, network.entry)
+            if not chain.starts_here:
+                return None
+            return TextSource(np.asarray(images), chain.arena, network.entry, one_hot=not network.takes_symbols)
 
         def head(labels: NDArray[np.int64], smoothing: float = 0.0) -> SoftmaxHead | None:
             return SoftmaxHead(labels, smoothing) if chain.ends_here else None

@@ -48,7 +48,7 @@ class Trainer(abc.ABC):
         self._samples, self._step_sizes = data.n_train, step_sizes(data.n_train, config.batch)
         self._carriers = ranks.transport = carriers
         self._pumps: list[Pump] = [*carriers.pumps] if ranks.comm is None else [*carriers.pumps, ranks]
-        self._ends = [Ends.of(replica, data, plan.network.entry, config.label_smoothing) for replica in hosted]
+        self._ends = [Ends.of(replica, data, plan.network, config.label_smoothing) for replica in hosted]
         self._test_batches = cut_samples(data.n_test, max(data.n_test, 1), self.most_samples(plan))
         ranks.gather(None)  # all are ready
         self.started_s = time.perf_counter()

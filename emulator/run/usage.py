@@ -34,14 +34,15 @@ class DeviceCounters:
         if isinstance(clock, StageClock):
             count = timing.cluster.board(device).multipliers
             busy_ps = {phase: busy * count for phase, busy in clock.busy_ps.items()}
-            sent = dict(clock.sent_rows)
+            sent = {**clock.sent_rows, **{key: burst.served_rows for key, burst in clock.bursts.items()}}
             return cls(device, _three(busy_ps), (count, count, count), sent, clock.updated_ps, clock.port_bytes)
         busy, multipliers = dict.fromkeys(Phase, 0), dict.fromkeys(Phase, 0)
         for part, engines in zip(clock.slices, timing.engines[device], strict=True):
             for (phase, resource), engine in zip(part.engines(), engines.built, strict=True):
                 busy[phase] += resource.busy_ps * engine.multipliers
                 multipliers[phase] += engine.multipliers
-        sent = {key: resource.served_rows - resource.spared_rows for key, resource in clock.links.items()}
+        links = {**clock.links, **clock.bursts}
+        sent = {key: resource.served_rows - resource.spared_rows for key, resource in links.items()}
         moved = sum(
             part.ports[stream.phase].served_rows * stream.sample_bytes // stream.rows
             for part, streams in zip(clock.slices, timing.memory(device), strict=True)
@@ -170,6 +171,11 @@ def _link(
         else:
             headers += sent_rows[stream.key] * over.headers(stream.row_bytes)
         path_bytes[stream.path] = path_bytes.get(stream.path, 0) + sent
+    for tied in timing.tied:
+        key = tied.key(forward=receiver > sender)
+        if rows := sent_rows.get(key):
+            path_bytes[key.path] = path_bytes.get(key.path, 0) + round(rows * tied.row_bytes)
+            headers += rows * over.headers(tied.row_bytes)
     carried_ps = (sum(path_bytes.values()) + headers) * 8 * 1_000_000 / over.bandwidth_mbps
     return LinkUsage(sender, receiver, path_bytes, carried_ps / total_ps if total_ps else 0.0)
 

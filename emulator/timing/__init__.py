@@ -8,6 +8,7 @@ from .bottleneck import (
     LinkLoad,
     Load,
     MemoryLoad,
+    TiedLoad,
     engine_loads,
     exchange_name,
     find_bottleneck,
@@ -33,6 +34,7 @@ from .program import Step, work_ps
 from .roofs import Parts, Roofs, Speed, load_parts, varied_timing
 from .slice_clock import SliceClock
 from .stage_clock import StageClock, StageTimes
+from .tied import TiedHop, exchanged_ps, hop, slowest_burst
 from .timing import Timing
 
 __all__ = [
@@ -62,14 +64,18 @@ __all__ = [
     "StageLoads",
     "StageTimes",
     "Step",
+    "TiedHop",
+    "TiedLoad",
     "Timed",
     "Timing",
     "Wire",
     "course_of",
     "engine_loads",
     "exchange_name",
+    "exchanged_ps",
     "factors",
     "find_bottleneck",
+    "hop",
     "least_time_ps",
     "link_loads",
     "load_parts",
@@ -78,6 +84,7 @@ __all__ = [
     "middle",
     "run_timeline",
     "schedule_of",
+    "slowest_burst",
     "slows",
     "smallest_warm_ups",
     "time_pipeline",

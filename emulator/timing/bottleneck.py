@@ -107,6 +107,18 @@ class ExchangeLoad:
         return exchange_name(self.device)
 
 
+@dataclasses.dataclass(frozen=True)
+class TiedLoad(ExchangeLoad):
+    """The load of a sample on the slowest link of an exchange of tied weights' gradients, from `device` on."""
+
+    head: str
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return f"gradients of tied {self.head} on link {self.device} -> {self.device + 1}"
+
+
 Load: TypeAlias = EngineLoad | LinkLoad | MemoryLoad | ExchangeLoad
 
 

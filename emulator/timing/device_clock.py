@@ -8,6 +8,7 @@ numbers are also computed makes no difference.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,20 @@ from ..mapping import DataPath, DeviceStreams, StreamKey, with_errors
 from ..network import Layer
 from ..schedule import SampleSpan, SpanStore
 from .slice_clock import SliceClock
+from .tied import Bursts
 
 Arrivals = Mapping[StreamKey, Times]
 """Arrival times of rows in ps, (samples, rows), by stream."""
 
 
 class Versions:
-    """When each version of a device's weights is ready, in ps; in each epoch the newest one is 0."""
+    """When each version of a device's weights is ready, in ps; in each epoch the newest one is 0.
 
-    def __init__(self) -> None:
+    `bursts` are what the device sends of tied weights' gradients before an update.
+    """
+
+    def __init__(self, bursts: Bursts = MappingProxyType({})) -> None:
+        self.bursts = bursts
         self._updated_ps = {0: 0}  # by version
         self._newest = 0
 
@@ -62,6 +68,7 @@ class DeviceClock(Versions):
         links: the streams on which it sends.
         interval_ps: time between two samples that enter the chain.
         stored_update_ps: for each block of parameters that it stores, the time of its update.
+        bursts: what it sends of tied weights' gradients.
     """
 
     def __init__(
@@ -71,8 +78,9 @@ class DeviceClock(Versions):
         links: Mapping[StreamKey, FifoResource],
         interval_ps: int,
         stored_update_ps: Sequence[int],
+        bursts: Bursts = MappingProxyType({}),
     ) -> None:
-        super().__init__()
+        super().__init__(bursts)
         self.streams, self.slices, self.links = streams, slices, dict(links)
         self._interval_ps, self._stored_update_ps = interval_ps, stored_update_ps
         self._next_entry_ps = 0
@@ -94,6 +102,7 @@ class DeviceClock(Versions):
                 yield engine
             yield from part.ports.values()
         yield from self.links.values()
+        yield from self.bursts.values()
 
     def observe(self, observer: Observer) -> None:
         """Call `observer` for everything that engines and links serve from now on."""

@@ -28,9 +28,10 @@ def port_name(device: int) -> str:
 class SliceClock:
     """The engines of one slice, and their shares of the memory port, if some of the slice's data are off chip.
 
-    An engine starts a row when the port has moved what the row needs; the port starts on it when its inputs are there.
-    The slice carries out the SFU's steps `before_sending` on its own outputs, and undoes them on their errors. Its
-    update takes `states_ps` more, in which the port moves what the optimiser keeps off chip.
+    An engine starts a row when the port has moved what the row needs; the port starts on it when its inputs are there,
+    and those of all `block_rows` rows of its block. The slice carries out the SFU's steps `before_sending` on its own
+    outputs, and undoes them on their errors. Its update takes `states_ps` more, in which the port moves what the
+    optimiser keeps off chip.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class SliceClock:
         ports: Mapping[Phase, FifoResource] = MappingProxyType({}),
         before_sending: Sequence[SfuStep] = (),
         states_ps: int = 0,
+        block_rows: int = 1,
     ) -> None:
         def resource(phase: Phase, engine: Engine) -> FifoResource:
             return FifoResource(engine_name(phase, part, device), engine.row_ps)
@@ -56,7 +58,7 @@ class SliceClock:
         self.pg_end_ps: Times = np.zeros(0, np.int64)
         self.learns = part.layer.has_pg or (part.is_last and part.layer.parameters > 0)
         self._gradients_ps = 0
-        self._rows = part.layer.rows
+        self._rows, self._block_rows = part.layer.rows, block_rows
         self._recurs = part.layer.operation.recurs
         self._kept_errors: Times = np.zeros((0, 0), np.int64)
         self.outputs = before_sending[-1].makes.number if before_sending else part.layer.makes.number
@@ -79,6 +81,8 @@ class SliceClock:
     def _serve(self, phase: Phase, engine: FifoResource, ready: Times) -> tuple[Times, Times]:
         """Return when rows leave an engine, and when each sample starts, on the memory port if the engine uses it."""
         port = self.ports.get(phase)
+        if self._block_rows > 1:
+            ready = _in_blocks(ready, self._block_rows)
         if port is None:
             left = engine.serve(ready)
             return left, engine.first_starts(left)
@@ -149,3 +153,10 @@ class SliceClock:
     def updated_ps(self, not_before_ps: int = 0) -> int:
         """Return the time in ps at which the update of its parameters ends."""
         return max(self.gradients_ps, not_before_ps) + self.update_ps
+
+
+def _in_blocks(ready: Times, size: int) -> Times:
+    """Return when the last row of each row's block of `size` is ready, and all before it; the last may be short."""
+    rows = ready.shape[1]
+    last = np.minimum(np.arange(rows) // size * size + size, rows) - 1
+    return np.maximum.accumulate(ready, axis=1)[:, last]

@@ -26,6 +26,7 @@ from .board import ActionBoard, Ran, StageLoads
 from .course import Course
 from .device_clock import Versions
 from .program import Step, work_ps
+from .tied import Bursts
 
 
 class StageTimes(Protocol):
@@ -63,6 +64,7 @@ class StageClock(Versions):
         right: what it sends to the next stage.
         left: what it sends to the stage before.
         neighbours: the boards of these two.
+        bursts: what it sends of tied weights' gradients.
     """
 
     def __init__(
@@ -74,8 +76,9 @@ class StageClock(Versions):
         right: Sequence[Stream],
         left: Sequence[Stream],
         neighbours: tuple[int, int],
+        bursts: Bursts = MappingProxyType({}),
     ) -> None:
-        super().__init__()
+        super().__init__(bursts)
         self.streams, self.board = streams, board
         self._times, self._loads, self._machine = times, loads, loads.machine
         self._sent, self._neighbours = {Kind.FORWARD: right, Kind.BACKWARD: left}, neighbours
@@ -100,6 +103,8 @@ class StageClock(Versions):
     def observe(self, observer: Observer) -> None:
         """Call `observer` for everything that engines and links serve from now on."""
         self.board.observe(observer)
+        for burst in self.bursts.values():
+            burst.observer = observer
 
     def forward(
         self, span: SampleSpan, arrived: Mapping[StreamKey, Times], not_before_ps: int
@@ -189,7 +194,8 @@ class StageClock(Versions):
         busy_ps, sent_rows = [*self.busy_ps.values()], [*self.sent_rows.values()]
         counts = {"busy_ps": busy_ps, "sent_rows": sent_rows, "port_bytes": self.port_bytes}
         times = {"done_ps": self._done_ps, "updated_ps": self.updated_ps}
-        return {**counts, **times, "samples": self.samples, "device": self.board.state()}
+        tied = {burst.name: burst.state() for burst in self.bursts.values()}
+        return {**counts, **times, "samples": self.samples, "device": self.board.state(), "tied": tied}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned, but for the board, which stages may share."""
@@ -197,5 +203,7 @@ class StageClock(Versions):
         self.sent_rows = dict(zip(self.sent_rows, state["sent_rows"], strict=True))
         self.port_bytes = state["port_bytes"]
         self._done_ps = state["done_ps"]
+        for burst in self.bursts.values():
+            burst.restore(state["tied"][burst.name])
         self._passed, self._begun = state["samples"], 0
         self._number_anew(state["updated_ps"])

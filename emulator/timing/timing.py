@@ -31,8 +31,10 @@ from ..mapping import (
     SliceEngines,
     Stream,
     StreamKey,
+    TiedWeights,
     allocate_all,
     balanced_streams,
+    block_rows,
     carried_bytes,
     memory_streams,
     path_row_ps,
@@ -40,6 +42,7 @@ from ..mapping import (
     steps_before_sending,
     stream_row_ps,
     streams,
+    tied_weights,
     update_bytes,
 )
 from ..network import Phase
@@ -48,6 +51,7 @@ from .board import ActionBoard, Message, StageLoads, Wire
 from .device_clock import DeviceClock
 from .slice_clock import SliceClock, engine_name, port_name
 from .stage_clock import StageClock, StageTimes
+from .tied import Burst
 
 HopTime = Callable[[int, DataPath, int], int]
 """Returns the time in ps of a row's hop over a link on a path, for the stream of a tensor's number."""
@@ -206,6 +210,26 @@ class Timing:
         carried = carried_bytes(self.cluster.link_at(link), self.links[link]) if sent else {}
         return {stream.key: self.path(link, stream, carried) for stream in sent}
 
+    @functools.cached_property
+    def tied(self) -> tuple[TiedWeights, ...]:
+        """The weights that embeddings share with heads."""
+        return tuple(tied_weights(self.mapping, len(self.blocks)))
+
+    def bursts(self, device: int) -> dict[StreamKey, Burst]:
+        """Return what a device sends of tied weights' gradients, as resources.
+
+        Where a device has several stages, they pass each link once: forward from the first of all stages on, backward
+        from the last.
+        """
+        bursts, stages, boards = dict[StreamKey, Burst](), len(self.mapping.devices), self._boards
+        for tied in self.tied:
+            for forward, link, to in ((True, device, device + 1), (False, device - 1, device - 1)):
+                on_first_way = link < boards - 1 if forward else link >= stages - boards
+                if tied.crosses(link) and on_first_way:
+                    key, over = tied.key(forward=forward), self.cluster.link_at(link % boards)
+                    bursts[key] = Burst(f"link {device % boards} -> {to % boards}, {key}", tied, over)
+        return bursts
+
     def path(self, link: int, stream: Stream, carried: dict[DataPath, int] | None = None) -> FifoResource:
         """Return a stream's share of its link, as a resource; `carried` are the link's `carried_bytes`, if known."""
         sender, receiver = (link, link + 1) if stream.path.is_forward else (link + 1, link)
@@ -230,9 +254,8 @@ class Timing:
 
     @property
     def _boards(self) -> int:
-        """Number of boards that take actions as a whole, which may have several stages each."""
-        assert self.stages is not None
-        return len(self.mapping.devices) // self.stages.chunks
+        """Number of boards; those that take actions as a whole may have several stages each."""
+        return len(self.mapping.devices) // (1 if self.stages is None else self.stages.chunks)
 
     @functools.cached_property
     def _wires(self) -> dict[tuple[int, int], Link]:
@@ -272,7 +295,8 @@ class Timing:
         count = len(boards)
         right, left = self.sent(stage, forward=True), self.sent(stage - 1, forward=False)
         neighbours = (stage + 1) % count, (stage - 1) % count
-        return StageClock(self.streams(stage), self.stages, self.loads, boards[stage % count], right, left, neighbours)
+        board, bursts = boards[stage % count], self.bursts(stage)
+        return StageClock(self.streams(stage), self.stages, self.loads, board, right, left, neighbours, bursts)
 
     def streams(self, device: int) -> DeviceStreams:
         """Return the streams that a device takes in."""
@@ -281,17 +305,21 @@ class Timing:
     def clock(self, device: int) -> DeviceClock:
         """Return the clock of a device at time zero."""
         board, share = self.cluster.board(device), self.cluster.link.share
-        held = zip(self.mapping.devices[device], self.engines[device], self.ports(device), strict=True)
+        held = zip(self.slices_off_chip(device), self.engines[device], self.ports(device), strict=True)
         states_ps = self._states_ps(device)
         sends = {**self._paths(device, forward=True), **self._paths(device - 1, forward=False)}
         stored = (block.part for block in self.blocks if block.store_device == device)
         return DeviceClock(
             self.streams(device),
             [
-                SliceClock(device, part, engines, board, ports, steps_before_sending(part.layer, share), states_ps)
-                for part, engines, ports in held
+                SliceClock(
+                    *(device, part, engines, board, ports, steps_before_sending(part.layer, share), states_ps),
+                    block_rows(part, off),
+                )
+                for (part, off), engines, ports in held
             ],
             sends,
             self.interval_ps,
             [board.update_ps(len(part.out_channels)) for part in stored],
+            self.bursts(device),
         )

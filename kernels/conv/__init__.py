@@ -3,6 +3,7 @@
 from .convolution import Convolution
 from .geometry import Sums
 from .grouped import Convolving, Depthwise, Grouped, convolution
+from .look_up import LookUp
 from .plain import error, forward, gradient, output_shape
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "Convolving",
     "Depthwise",
     "Grouped",
+    "LookUp",
     "Sums",
     "convolution",
     "error",

@@ -79,11 +79,12 @@ class Attention(RowLayer):
         of_head = -(-matrices * size * (rows + 1) // 2) if self.causal else matrices * size * rows
         return self.sharing * of_head
 
-    def reread(self, shape: Shape) -> tuple[int, int]:
+    def reread(self, shape: Shape, rows_at_once: int = 1) -> tuple[int, int]:
         """See `LayerOperation`: k and v of what each row sees, and in EB also errors of these, in and out."""
         rows, size = shape[1], self.size(shape)
         seen = rows * (rows + 1) // 2 if self.causal else rows * rows
-        return 2 * size * seen, 6 * size * seen
+        moved = -(-seen // rows_at_once)
+        return 2 * size * moved, 6 * size * moved
 
     def kept_values(self, shape: Shape) -> int:
         """See `LayerOperation`: the largest score of each row and head, and 1 / sum (FlashAttention)."""

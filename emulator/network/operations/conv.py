@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...common import Channels, NotNegativePair, Positive, PositivePair
+from ...common import Channels, Name, NotNegativePair, Positive, PositivePair
 from ..onnx_nodes import Export, Form
 from ..operation import EngineView, LayerOperation, LayerRows, Window, rows_needed, rows_reaching, windows
 from ..shape import Shape
@@ -23,7 +23,7 @@ class Conv(LayerOperation):
     """A convolution with `channels` output channels; `kernel`, `stride`, `pad`: a number, or [rows, columns].
 
     In `groups`, input and output channels fall into as many equal parts; each output channel is a sum over the input
-    channels of its part alone.
+    channels of its part alone. `tied` names the embedding whose weights it has, too, transposed.
     """
 
     channels: Channels
@@ -32,6 +32,7 @@ class Conv(LayerOperation):
     pad: NotNegativePair = (0, 0)
     groups: Positive = 1
     bias: bool = True
+    tied: Name | None = None
 
     type = "conv"
     onnx = ("Conv",)

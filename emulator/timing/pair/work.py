@@ -152,6 +152,11 @@ def workload_of(network: Network, batch: int) -> Workload:
             parts.append(work_of(layer))
         else:
             others.append(layer)
+    for head in network.heads:
+        raise InputError(
+            f"`network` = {network.name!r}: {head.name} has the weights of {head.operation.tied}, and a pair of a GPU"
+            " and an FPGA trains no tied weights; leave `tied` out, or train on a chain, with a schedule such as 'sync'"
+        )
     if not parts:
         raise InputError(
             f"`network` = {network.name!r}: has no recurrent layer, which a pair of a GPU and an FPGA is for; should"

@@ -18,8 +18,8 @@ from ...network import load_network
 from ...plan import ChainPlan, Layout, lay_out, make_plan
 from ...run import Cause, Results, SteadyState, Usage, cause_of, steady_state
 
-_EARLIER = {"memory": "ignored"}
-"""What a key meant before files had it."""
+_EARLIER = {"memory": "ignored", "rows_at_once": 1}
+"""What keys meant before files had them."""
 
 _TOLERANCE = 1e-6
 

@@ -55,6 +55,7 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "cluster": ("vc709-10g", '"vc709-10g"', "vc709-10g"),
     "balancing": ("none", '"none"', "none"),
     "memory": ("ignored", '"ignored"', "ignored"),
+    "rows_at_once": ("16", "16", 16),
     "padding": ("1.3", "1.3", 1.3),
     "seed": ("0", "0", 0),
     "optimizer": ("adam", '"adam"', "adam"),

@@ -125,6 +125,11 @@ TRANSFORMERS = {
         96 * 49 + 64 * 96 + 4 * (12 * 96 * 96 + 9 * 96 + 4 * 96) + 2 * 96 + 970,
     ),
     "vit-s": (14**2 * 384 * 768 + 197 * 12 * (12 * 384**2 + 2 * 384 * 197) + 384_000, 22_050_664),  # as timm counts
+    "gpt2": (1024 * 768 * (1 + 12 * 12 * 768 + 12 * 1025 + 50257), 124_439_808),  # as OpenAI's and transformers'
+    "bert-base": (
+        512 * 768 * (1 + 12 * (12 * 768 + 2 * 512) + 768 + 30522),
+        109_514_298 - 2 * 768,  # as transformers counts BertForMaskedLM, without the second segment
+    ),
 }
 
 RECURRENT_PARAMETERS = {
@@ -145,6 +150,8 @@ CLASSES = {
     **{
         "char-lstm": 28,
         "char-gpt": 28,
+        "gpt2": 50257,
+        "bert-base": 30522,
         "lstm-5x1024": 10,
         "gru-5x1280": 10,
         "rnn-t": 29,
@@ -156,6 +163,8 @@ CLASSES = {
 STEPS = {
     "char-lstm": 64,
     "char-gpt": 64,
+    "gpt2": 1024,
+    "bert-base": 512,
     "rnn-t": 548,
     "gnmt-8": 50,
     "gnmt-l": 50,

@@ -18,9 +18,17 @@ def conv(channels: int | str, name: str, **keys: Any) -> Table:
 
 
 def gpt(
-    width: int, blocks: int, heads: int, tokens: int, norm: str = "layer-norm", *, kv_heads: int = 0, **keys: Any
+    width: int,
+    blocks: int,
+    heads: int,
+    tokens: int,
+    norm: str = "layer-norm",
+    *,
+    tied: bool = False,
+    kv_heads: int = 0,
+    **keys: Any,
 ) -> Table:
-    """Norms before attention and MLP, learnt positions, GELU by tanh, an own classifier.
+    """Norms before attention and MLP, learnt positions, GELU by tanh, a classifier of its own, or a tied one.
 
     With `kv_heads`, heads share keys and values, and there are rotary positions, too; `keys` are attention's.
     """
@@ -44,7 +52,8 @@ def gpt(
             {"type": "add", "from": [f"contract{n}", f"x{2 * n + 1}"], "name": f"x{2 * n + 2}"},
             {"type": norm},
         ]
-    layers += [conv("symbols", "head", bias=False), {"type": "softmax"}]
+    ties = {"tied": "wte"} if tied else {}
+    layers += [conv("symbols", "head", bias=False, **ties), {"type": "softmax"}]
     return {"name": "gpt", "symbols": 28, "input": ["symbols", tokens, 1], "layers": layers}
 
 
@@ -78,7 +87,7 @@ class Twin:
         self.network = network
         self.arrays: dict[str, Any] = {"wte/positions": torch.tensor(positions.copy(), requires_grad=True)}
         for layer in network.layers:
-            if layer.weights:
+            if layer.weights and layer.tied is None:
                 oc, ic, *_ = layer.weight_shape
                 first = initial_weights(layer, network.start, seed, range(ic), range(oc))
                 self.arrays[f"{layer.name}/weight"] = torch.tensor(first, requires_grad=True)
@@ -114,5 +123,5 @@ class Twin:
             hidden = f.gelu(linear(normal(x, f"project{n}"), f"expand{n}"), approximate="tanh")
             x = x + linear(hidden, f"contract{n}")
             y = normal(x, f"contract{n}")
-        logits = linear(y, "head")
+        logits = linear(y, "head") if "head/weight" in arrays else f.linear(y, table)
         return f.cross_entropy(logits.flatten(0, 1), torch.from_numpy(labels).flatten(), reduction="sum")

@@ -213,7 +213,7 @@ def test_losses_of_pytorch(write: Callable[[Table], str], plan_of: Any, optimize
         peer.step()
         expected.append(loss.item() / (batch * 16))
     assert losses[0] == pytest.approx(expected[0], rel=1e-6)
-    assert losses == pytest.approx(expected, rel=2e-5 if optimizer == "sgd" else 1e-4)
+    assert losses == pytest.approx(expected, rel=1e-5)
     for name, array in twin.arrays.items():
         layer, key = name.split("/")
         if optimizer == "adamw" and layer.startswith("qkv") and key == "bias":

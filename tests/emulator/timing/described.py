@@ -210,12 +210,12 @@ class Recurrent(NamedTuple):
 class Slice:
     """Channels of a layer on a device: cycles and rows of its engines, what they move over the memory port."""
 
-    def __init__(self, described: Table, device: int, layer: int, maps: dict[str, Map]) -> None:
+    def __init__(self, described: Table, device: int, layer: int, maps: dict[str, Map], rows_at_once: int) -> None:
         self.device, self.layer, self.icp, self.end = device, layer, described["cut"] == "ICP", described["end_channel"]
         self.name, self.outputs = next((name, made) for name, made in maps.items() if made.layer == layer)
         [self.source] = self.outputs.sources
         self.inputs, width = maps[self.source], self.end - described["begin_channel"]
-        self.width = width
+        self.width, self.block = width, 1
         taken, self.made = (width, self.outputs.channels) if self.icp else (self.inputs.channels, width)
         is_fc, pixels = self.outputs.operation["type"] == "fc", self.inputs.rows * self.inputs.columns
         rows_in, columns_in = (1, 1) if is_fc else (self.inputs.rows, self.inputs.columns)
@@ -249,7 +249,9 @@ class Slice:
             self.made, self.out_end = size * heads, size * operation["heads"] // groups * self.end
             work = {"fp": heads * size * keys, "eb": heads * up(5 * size * keys, 2)}
             self.weights, kept = 0, 2 * tokens * heads * VALUE_BYTES
-            again = size * width * (tokens * keys // 2) * VALUE_BYTES
+            if described["off_chip_activations"]:
+                self.block = rows_at_once
+            again = size * width * up(tokens * keys // 2, self.block) * VALUE_BYTES
             self.cycles = {at: up(work[at], tiles) for at, tiles in described["tiles"].items()}
             moved = self.inputs.bytes(taken) + kept if described["off_chip_activations"] else 0
             self.port_bytes = {"fp": moved + 2 * again * (moved > 0), "eb": moved + 6 * again * (moved > 0)}
@@ -259,12 +261,22 @@ class Slice:
         looks_up = operation["type"] == "embedding"
         weights = described["off_chip_channels"] * self.weights // width * VALUE_BYTES
         activations = self.inputs.bytes(1 if looks_up else taken) + kept if described["off_chip_activations"] else 0
-        passes = {at: rows if activations or (self.recurs and at != "pg") else 1 for at, rows in self.rows.items()}
+        attention = any(made.operation["type"] == "attention" for made in maps.values())
+        pixel_rows = operation["type"] == "conv" and [*pair(operation["kernel"]), self.inputs.columns] == [1, 1, 1]
+        if attention and pixel_rows and weights and activations:
+            self.block = rows_at_once
+        by_row = {at: activations or (self.recurs and at != "pg") for at in self.rows}
+        passes = {at: up(rows, self.block) if by_row[at] else 1 for at, rows in self.rows.items()}
         if looks_up:  # a row of weights for each symbol that comes
             weights, passes = described["off_chip_channels"] * VALUE_BYTES, self.rows
         fp, eb, pg = (passes[at] * weights for at in ("fp", "eb", "pg"))
         moved = {"fp": fp + activations, "eb": eb, "pg": 2 * pg + activations}
         self.port_bytes = {at: moved[at] for at in self.cycles}
+
+    def together(self, at: str, row: int) -> range:
+        """The rows of an engine that wait for one another, as it reads once what all of them need off chip."""
+        first = row - row % self.block
+        return range(first, min(first + self.block, self.rows[at]))
 
     def ended(self, sample: int) -> Mark:
         """The mark of the end of a sample's PG."""

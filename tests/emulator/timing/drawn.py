@@ -269,6 +269,7 @@ def attention_chains(draw: st.DrawFn) -> Case:
         "batch": draw(st.integers(1, 4)),
         "epochs": draw(st.integers(1, 2)),
         "schedule": draw(st.sampled_from(["sync", "gpipe", "fpdeep"])),
+        "rows_at_once": draw(st.sampled_from([1, 2, 3, 64])),
     }
     return Case(draw(attention_networks()), draw(clusters()), keys)
 
@@ -305,6 +306,37 @@ def attention_networks(draw: st.DrawFn) -> Table:
         operations.append({"type": "fc", "features": draw(CHANNELS)})
     named = [{"name": f"o{number}", **operation} for number, operation in enumerate(operations)]
     return {"name": "drawn", "input": [draw(st.integers(1, 9)), tokens, 1], "layers": [*named, {"type": "softmax"}]}
+
+
+@st.composite
+def tied_chains(draw: st.DrawFn) -> Case:
+    """A run of an embedding, layers behind it, and a head with its weights; maybe of several chains."""
+    features, symbols, steps = draw(st.integers(1, 40)), draw(st.integers(1, 40)), draw(st.integers(1, 5))
+    between: list[Table] = [
+        draw(st.sampled_from([{"type": "conv", "channels": 7, "kernel": 1}, {"type": "gru", "units": 5}]))
+        for _ in range(draw(st.integers(0, 3)))
+    ]
+    layers = [{"type": "embedding", "features": features, "name": "table"}, {"type": "positions"}]
+    layers += [{"name": f"o{number}", **operation} for number, operation in enumerate(between)]
+    layers.append({"type": "conv", "channels": features, "kernel": 1})
+    heads, size = draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    if draw(st.booleans()):
+        layers[-1]["channels"] = 3 * heads * size
+        layers += [
+            {"type": "attention", "heads": heads, "causal": draw(st.booleans())},
+            {"type": "conv", "channels": features, "kernel": 1},
+        ]
+    layers.append({"type": "conv", "channels": symbols, "kernel": 1, "tied": "table", "bias": draw(st.booleans())})
+    looks_back = any(layer["type"] in ("gru", "attention") for layer in layers)
+    layers += [{"type": "softmax"}] if looks_back else [{"type": "last-step"}, {"type": "softmax"}]
+    keys = {
+        "devices": draw(st.integers(1, 6)),
+        "samples": draw(st.integers(1, 9)),
+        "batch": draw(st.integers(1, 4)),
+        "epochs": draw(st.integers(1, 2)),
+        "schedule": draw(st.sampled_from(["sync", "gpipe", "fpdeep", "2bw"])),
+    }
+    return Case({"name": "drawn", "input": [symbols, steps, 1], "layers": layers}, draw(clusters()), keys)
 
 
 @st.composite

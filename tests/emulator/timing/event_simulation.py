@@ -21,6 +21,7 @@ from .described import VALUE_BYTES, Format, Formats, Slice, Table, numbered, rea
 from .events import Clock, Mark, Marks, Process
 from .exchange_events import Exchange, Wires
 from .staleness_events import MOST_MINI_BATCHES, Staleness, find_staleness
+from .tied_events import tables_from_afar, tied_processes
 
 ACTIVATION_CYCLES = 204  # of a board that says none
 Needs = Callable[[int, int], list[Mark]]  # of a sample and a row: the marks that the row waits for
@@ -34,19 +35,19 @@ class Chain(Marks):
     def __init__(
         self,
         clock: Clock,
-        described: tuple[Table, Table, Table, str],
+        described: tuple[Table, Table, Table, str, int],
         mini_batches: list[int],
         version: Callable[[str, int, int], int],
     ) -> None:
         super().__init__(clock)
-        network, self.cluster, mapping, precision = described
+        network, self.cluster, mapping, precision, at_once = described
         self.formats = Formats.of(precision)
         self.maps, self.blocks, self.version = read_maps(network), mapping["balanced_parameters"], version
         self.mini_batches = mini_batches
         self.layers: dict[str, int] = {}
         self.devices = [
             [
-                Slice(s, d["device"], self.layers.setdefault(s["layer"], len(self.layers)), self.maps)
+                Slice(s, d["device"], self.layers.setdefault(s["layer"], len(self.layers)), self.maps, at_once)
                 for s in d["slices"]
             ]
             for d in mapping["devices"]
@@ -65,8 +66,11 @@ class Chain(Marks):
         """Start all processes."""
         for server in self.servers:
             self.start(self.serve(*server))
+        for process in tied_processes(self):
+            self.start(process)
         for device in range(len(self.devices)):
             self.happen(("weights", device, 0))
+            self.start(self.gradients(device))
             self.start(self.update(device))
         self.start(self.enter())
 
@@ -90,20 +94,35 @@ class Chain(Marks):
                 yield [("weights", 0, self.version("fp", 0, sample - 1))]
             self.happen(("entered", sample))
 
-    def update(self, device: int) -> Process:
-        for number, end in enumerate(itertools.accumulate(self.mini_batches)):
-            cycles = {part.ended(end - 1): part.made for part in self.devices[device] if "pg" in part.rows}
+    def updates(self, device: int) -> Iterator[dict[Mark, int]]:
+        """For each mini-batch, after which marks a device has all gradients, and the cycles of an update after each."""
+        for end in itertools.accumulate(self.mini_batches):
+            cycles: dict[Mark, int] = {
+                part.ended(end - 1): part.made for part in self.devices[device] if "pg" in part.rows
+            }
             for block_number, block in enumerate(self.blocks):
                 if block["store_device"] == device:
                     user = self.held(self.layers[block["layer"]], block["user_device"])
                     made = user.made if user.icp else block["end_channel"] - block["begin_channel"]
                     cycles[6, device, block_number, end - 1, 0] = made
+            yield cycles
+
+    def gradients(self, device: int) -> Process:
+        for number, cycles in enumerate(self.updates(device)):
             yield list(cycles)
-            begin_ps = self.at_ps
             if self.exchanges:
                 self.exchanges[device](number)
                 yield [("total", device, number)]
-                begin_ps = dict.fromkeys(cycles, self.clock.now_ps)
+            self.happen(("gradients", device, number))
+
+    def update(self, device: int) -> Process:
+        for number, cycles in enumerate(self.updates(device)):
+            later = tables_from_afar(self, device, number)
+            if self.exchanges:
+                later.append(("total", device, number))
+            yield [("gradients", device, number), *later]
+            least_ps = max((self.at_ps[mark] for mark in later), default=0)
+            begin_ps = {mark: max(self.at_ps[mark], least_ps) for mark in cycles}
             ends_ps = (begin_ps[mark] + count * self.period_ps[device] for mark, count in cycles.items())
             end_ps = max(ends_ps, default=self.clock.now_ps)  # at once where a device has no weights
             self.happen(("weights", device, number + 1), end_ps - self.clock.now_ps)
@@ -179,6 +198,9 @@ class Chain(Marks):
         return self.sent_errors(part, sample, row)
 
     def engine_needs(self, part: Slice, at: str, sample: int, row: int) -> list[Mark]:
+        return [mark for other in part.together(at, row) for mark in self.row_needs(part, at, sample, other)]
+
+    def row_needs(self, part: Slice, at: str, sample: int, row: int) -> list[Mark]:
         if at == "pg" and part.recurs:
             return [("eb", part.device, part.layer, sample, row)]
         if at == "pg":
@@ -367,10 +389,16 @@ def run(simulated: Table, network: Table, cluster: Table) -> int:
     return run_of(simulated, network, cluster).time_ps
 
 
+def described_of(simulated: Table, network: Table, cluster: Table) -> tuple[Table, Table, Table, str, int]:
+    """Return what a chain is made from."""
+    config = simulated["config"]
+    return network, cluster, simulated["mapping"], config["precision"], config["rows_at_once"]
+
+
 def staleness_of(simulated: Table, network: Table, cluster: Table) -> Staleness:
     """Return by how many updates weights are late in the steady pipeline, whatever the schedule."""
     config, replicas = simulated["config"], simulated["replicas"]
-    schedule, described = config["schedule"], (network, cluster, simulated["mapping"], config["precision"])
+    schedule, described = config["schedule"], described_of(simulated, network, cluster)
     kind = schedule.removeprefix("data-parallel-") if "data-parallel" in schedule else config["exchange"]
     mini_batches = [config["batch"] // replicas] * MOST_MINI_BATCHES
     free = Chain(Clock(), described, mini_batches, lambda at, device, sample: 0)
@@ -380,7 +408,7 @@ def staleness_of(simulated: Table, network: Table, cluster: Table) -> Staleness:
 def run_of(simulated: Table, network: Table, cluster: Table) -> Run:
     """Return a run at its end."""
     config, replicas = simulated["config"], simulated["replicas"]
-    described = network, cluster, simulated["mapping"], config["precision"]
+    described = described_of(simulated, network, cluster)
     batch, samples, schedule, wires = config["batch"], config["samples"], config["schedule"], Wires(cluster, replicas)
     kind = schedule.removeprefix("data-parallel-") if "data-parallel" in schedule else config["exchange"]
     staleness = staleness_of(simulated, network, cluster) if schedule == "fpdeep" else []

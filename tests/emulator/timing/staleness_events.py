@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from .described import up
 from .events import Mark, Process
 from .exchange_events import Wires, alone_ps
+from .tied_events import tied_ps
 
 if TYPE_CHECKING:
     from .event_simulation import Chain
@@ -28,6 +29,7 @@ def find_staleness(free: Chain, wires: Wires, kind: str) -> Staleness:
         for device, time_ps in enumerate(times_ps):
             free.exchanges[device] = partial(lambda device, number: free.happen(("ready", device, number)), device)
             free.start(exchanges(free, device, time_ps))
+    free.interval_ps = max(free.interval_ps, up(tied_ps(free), free.mini_batches[0]))
     free.start(watch(free, found))
     free.launch()
     free.clock.run()

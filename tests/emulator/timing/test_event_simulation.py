@@ -28,7 +28,7 @@ from emuchain.emulator.view import simulation_as_json
 
 from .chains import scattered
 from .described import read_maps
-from .drawn import Case, Table, attention_chains, chains, narrow_chains, replicas
+from .drawn import Case, Table, attention_chains, chains, narrow_chains, replicas, tied_chains
 from .event_simulation import run, run_of, staleness_of
 from .served import served_by_emulator, served_by_events, without_gathered
 
@@ -72,7 +72,8 @@ def planned(draw: st.DrawFn, cases: st.SearchStrategy[Case]) -> Drawn:
     try:
         plan = emuchain.plan(case.network, case.cluster, **case.keys)
         in_single = plan.config.precision.is_single
-        if plan.data_parallel.replicas == 1 and in_single and draw(st.booleans()):
+        moves = plan.data_parallel.replicas == 1 and in_single and not plan.network.heads
+        if moves and draw(st.booleans()):
             plan = draw(scattered(plan))
             dry_run(plan.schedule(case.keys["samples"]), plan.timing.stores)
     except InputError:
@@ -92,14 +93,20 @@ def test_same_picoseconds_with_attention(drawn: Drawn) -> None:
     check_rows(drawn)
 
 
+@hypothesis.given(planned(tied_chains()))
+@hypothesis.settings(max_examples=80)
+def test_same_picoseconds_with_tied_weights(drawn: Drawn) -> None:
+    check_rows(drawn)
+
+
 @hypothesis.given(planned(narrow_chains()))
 @hypothesis.settings(max_examples=60)
 def test_same_picoseconds_in_any_formats(drawn: Drawn) -> None:
     check_rows(drawn)
 
 
-@hypothesis.given(planned(st.one_of(chains(), chains(), replicas())))
-@hypothesis.settings(max_examples=80)
+@hypothesis.given(planned(st.one_of(chains(), chains(), replicas(), tied_chains())))
+@hypothesis.settings(max_examples=100)
 def test_same_staleness(drawn: Drawn) -> None:
     """As many updates are missing, in FP and in EB of each sample of a mini-batch on each device."""
     case, plan = drawn

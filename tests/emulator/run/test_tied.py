@@ -1,0 +1,237 @@
+"""Tied weights: one table at both ends of a chain, the same bits on any mapping, and a time by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import emuchain
+from emuchain.emulator.common import InputError, toml_value
+from emuchain.emulator.data import Dataset
+from emuchain.emulator.device import epoch_order
+from emuchain.emulator.network import load_network
+from emuchain.emulator.plan import training_data
+from emuchain.emulator.run import StepResult, Weights, simulate, train
+from emuchain.emulator.timing.pair import workload_of
+from emuchain.launch import SingleProcess
+
+from .gpt import Table, Twin, conv, gpt
+
+KEYS: Table = {"data": "text", "schedule": "sync", "batch": 16, "samples": 32, "test_samples": 4, "learning_rate": 0.01}
+
+
+def written(path: Path, network: Table) -> str:
+    lines = [f"{key} = {toml_value(value)}" for key, value in network.items() if key != "layers"]
+    layers = [", ".join(f"{key} = {toml_value(value)}" for key, value in layer.items()) for layer in network["layers"]]
+    path.write_text("\n".join([*lines, "layers = [", *(f"  {{ {layer} }}," for layer in layers), "]"]), "utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    network = written(tmp_path_factory.mktemp("networks") / "gpt.toml", gpt(12, 1, 3, 16, tied=True))
+    return {**KEYS, "network": network, "optimizer": "adamw"}
+
+
+@pytest.fixture(scope="module")
+def reference(keys: Table, plan_of: Any, trained: Any) -> Weights:
+    return trained(plan_of(**keys, devices=1, micro_batch=16)).weights
+
+
+def test_both_ends_have_the_same(reference: Weights, keys: Table, plan_of: Any, trained: Any) -> None:
+    for weights in (reference, trained(plan_of(**{**keys, "schedule": "fpdeep"}, devices=4)).weights):
+        table, head = weights["wte"]["weight"], weights["head"]["weight"]
+        np.testing.assert_array_equal(table[:, :, 0, 0].T, head[:, :, 0, 0])
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        {"devices": 2, "micro_batch": 4},
+        {"devices": 5, "micro_batch": 1},
+        {"devices": 8, "micro_batch": 4},
+        {"devices": 3, "schedule": "gpipe", "engines": "turns"},
+        {"devices": 2, "schedule": "1f1b-as"},
+        {"devices": 2, "schedule": "interleaved", "chunks": 2},
+        {"devices": 3, "schedule": "zero-bubble"},
+    ],
+    ids=lambda keys: " ".join(map(str, keys.values())),
+)
+def test_bits_do_not_depend_on_the_mapping(
+    keys: Table, reference: Weights, plan_of: Any, trained: Any, bits: Any, mapping: Table
+) -> None:
+    made = trained(plan_of(**{**keys, **mapping}))
+    assert bits(made.weights) == bits(reference)
+
+
+def test_ends_that_are_cut(
+    keys: Table, reference: Weights, plan_of: Any, trained: Any, bits: Any, tmp_path: Path
+) -> None:
+    """The head is on two devices of the eight above; the first three of these boards have parts of the embedding."""
+    plan = plan_of(**{**keys, "devices": 8})
+    assert plan.timing.tied[0].last == plan.timing.tied[0].head_begin + 1
+    one = 'name = "b"\nclock_mhz = 100\ndsp_share = 1\non_chip_memory_kbit = 40000\n'
+    boards = "".join(f"[[boards]]\n{one}dsp = {dsp}\n" for dsp in (4, 4, 5000, 600))
+    cluster = tmp_path / "uneven.toml"
+    cluster.write_text(f'name = "uneven"\n{boards}[links]\nbandwidth_gbps = 6.4\nlatency_ns = 100\n', "utf-8")
+    plan = plan_of(**{**keys, "cluster": str(cluster)}, devices=4)
+    assert plan.timing.tied[0].embedding_end == 3
+    assert bits(trained(plan).weights) == bits(reference)
+
+
+def test_replicas(keys: Table, plan_of: Any, trained: Any, bits: Any) -> None:
+    two = trained(plan_of(**keys, devices=1, replicas=2)).weights
+    assert bits(two) == bits(trained(plan_of(**keys, devices=4, replicas=2, micro_batch=2)).weights)
+    np.testing.assert_array_equal(two["wte"]["weight"][:, :, 0, 0].T, two["head"]["weight"][:, :, 0, 0])
+    with pytest.raises(InputError, match="`schedule` = 'fpdeep': replicas exchange gradients before tied weights do"):
+        plan_of(**{**keys, "schedule": "fpdeep"}, devices=2, replicas=2)
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        {"devices": 4},
+        {"devices": 4, "schedule": "fpdeep"},
+        {"devices": 3, "schedule": "gpipe", "engines": "turns"},
+        {"devices": 2, "schedule": "interleaved", "chunks": 2},
+        {"devices": 3, "schedule": "2bw", "engines": "turns"},
+    ],
+    ids=lambda keys: " ".join(map(str, keys.values())),
+)
+def test_training_takes_the_time_of_its_simulation(keys: Table, plan_of: Any, trained: Any, mapping: Table) -> None:
+    plan = plan_of(**{**keys, **mapping})
+    [result] = trained(plan).history
+    assert [result.virtual_time_ps] == [*simulate(plan, 32).epoch_ends_ps]
+
+
+def test_resume_and_deaths(keys: Table, tmp_path: Path, bits: Any) -> None:
+    saved = str(tmp_path / "run.ckpt")
+    emuchain.train(**keys, devices=2, epochs=1, checkpoint=saved)
+    others = {key: value for key, value in keys.items() if key != "network"}
+    resumed = emuchain.train(**others, devices=3, epochs=2, resume=saved)
+    assert bits(resumed.weights) == bits(emuchain.train(**keys, devices=1, epochs=2).weights)
+
+
+TOY_BOARDS: Table = {
+    "name": "toy",
+    "boards": [{"name": "b", "clock_mhz": 100, "dsp": 8, "dsp_share": 1, "on_chip_memory_kbit": 4000}],
+    "links": {"bandwidth_gbps": 6.4, "latency_ns": 100},
+}
+
+
+@pytest.mark.parametrize("schedule", ["sync", "gpipe"])
+def test_time_by_hand(schedule: str) -> None:
+    """A table of 3 symbols of 4 values: 3 rows of 16 bytes, 20 ns each, and 100 ns of latency.
+
+    Device 0 has its gradients last, and ends the mini-batch without them after an update of 4 cycles. With them, device
+    1 has the table 160 ns later, and then updates 3 channels.
+    """
+
+    def time_ps(**ties: str) -> int:
+        layers = [{"type": "embedding", "features": 4, "name": "table"}, {"type": "gru", "units": 4}]
+        layers += [conv(3, "head", bias=False, **ties), {"type": "softmax"}]
+        network = {"name": "toy", "input": [3, 5, 1], "layers": layers}
+        plan = emuchain.plan(network, TOY_BOARDS, devices=2, samples=2, batch=2, schedule=schedule)
+        assert [part.layer.name for part in plan.mapping.devices[1]] == ["head"]
+        return simulate(plan, 2).virtual_time_ps
+
+    assert time_ps(tied="table") - time_ps() == 160_000 + 10_000 * (3 - 4)
+
+
+def test_bytes(keys: Table, plan_of: Any) -> None:
+    """The table crosses each link once each way for a mini-batch: on path 5 to the right, on path 6 to the left."""
+    plan = plan_of(**keys, devices=4)
+    [tied] = plan.timing.tied
+    shown = simulate(plan, 32).usage.links
+    for link in shown:
+        path = 5 if link.receiver > link.sender else 6
+        assert link.path_bytes.get(path, 0) == 2 * tied.total_bytes * tied.crosses(min(link.sender, link.receiver))
+
+
+def test_a_network_counts_tied_weights_once() -> None:
+    own, tied = (load_network(gpt(24, 1, 3, 16, tied=ties)) for ties in (False, True))
+    assert own.parameters - tied.parameters == 24 * 28
+
+
+def test_losses_of_pytorch(tmp_path: Path, plan_of: Any) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch, the peer of this test, is not installed")
+    steps, batch, seed = 20, 4, 3
+    network = written(tmp_path / "gpt.toml", gpt(32, 1, 4, 16, tied=True))
+    keys = {**KEYS, "network": network, "seed": seed, "batch": batch, "micro_batch": 2, "weight_decay": 0.01}
+    plan = plan_of(**{**keys, "samples": steps * batch, "devices": 3, "learning_rate": 0.002})
+    data: Dataset = training_data(plan)
+    still: Weights = {}
+    frozen = plan_of(**{**keys, "samples": batch, "learning_rate": 1e-30, "weight_decay": 0.0}, devices=1)
+    train(frozen, data.first(batch), SingleProcess(), on_epoch=lambda _, made: still.update(made), gather_weights=True)
+    losses: list[float] = []
+    weights: Weights = {}
+
+    def on_step(result: StepResult) -> None:
+        losses.append(result.tally.mean_loss)
+
+    train(plan, data, SingleProcess(), on_step, lambda _, made: weights.update(made), gather_weights=True)
+    twin = Twin(plan.network, seed, still["wte"]["positions"])
+    assert "head/weight" not in twin.arrays
+    parameters = [*twin.arrays.values()]
+    peer = torch.optim.SGD(parameters, lr=0.002, momentum=0.9, weight_decay=0.01)
+    order, expected = epoch_order(seed, 0, data.n_train), []
+    for first in range(0, data.n_train, batch):
+        chosen = order[first : first + batch]
+        loss = twin.loss(data.train_images[chosen].reshape(batch, -1), data.train_labels[chosen])
+        peer.zero_grad()
+        loss.backward()
+        for parameter in parameters:
+            parameter.grad /= batch * 16
+        peer.step()
+        expected.append(loss.item() / (batch * 16))
+    assert losses == pytest.approx(expected, rel=1e-6)
+    table = twin.arrays["wte/weight"].detach().numpy()
+    np.testing.assert_allclose(weights["wte"]["weight"], table.reshape(weights["wte"]["weight"].shape), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ({"tied": "nobody"}, "`tied` = 'nobody': no embedding before it has that name"),
+        ({"tied": "wte", "channels": 9}, "its weights are 9x6x1x1, those of the embedding, transposed, 28x6x1x1"),
+        ({"tied": "wte", "kernel": [3, 1], "pad": [1, 0]}, "should be a conv with `kernel` = 1 and `channels` = 28"),
+    ],
+)
+def test_what_does_not_fit(head: Table, said: str) -> None:
+    layers = [{"type": "embedding", "features": 6, "name": "wte"}, {"type": "gru", "units": 6}]
+    layers += [{**conv(28, "head"), **head}, {"type": "softmax"}]
+    with pytest.raises(InputError) as error:
+        load_network({"name": "n", "input": [28, 5, 1], "layers": layers})
+    assert said in str(error.value)
+
+
+def test_one_head_alone() -> None:
+    layers = [{"type": "embedding", "features": 6, "name": "wte"}, {"type": "gru", "units": 6}]
+    layers += [conv(28, "a", tied="wte"), conv(6, "b"), conv(28, "c", tied="wte"), {"type": "softmax"}]
+    with pytest.raises(InputError, match="another layer has its weights already"):
+        load_network({"name": "n", "input": [28, 5, 1], "layers": layers})
+
+
+def test_formats_and_pairs_are_refused(keys: Table, plan_of: Any, tmp_path: Path) -> None:
+    layers = [{"type": "embedding", "features": 6, "name": "wte"}, {"type": "gru", "units": 6}]
+    layers += [conv("symbols", "head", tied="wte"), {"type": "softmax"}]
+    network = {"name": "n", "symbols": 28, "input": ["symbols", 5, 1], "layers": layers}
+    own = {**KEYS, "network": written(tmp_path / "gru.toml", network)}
+    with pytest.raises(InputError, match="head has the weights of wte, and a pair"):
+        workload_of(load_network(network), 4)
+    one_layer = [layers[0], {"type": "last-step"}, *layers[2:]]
+    own["network"] = written(tmp_path / "one.toml", {**network, "layers": one_layer})
+    with pytest.raises(InputError, match="tied weights are in single precision"):
+        plan_of(**own, devices=2, precision="bf16")
+
+
+@pytest.mark.sampled(1)
+def test_ranks(keys: Table, reference: Weights, mpiexec: Any, tmp_path: Path, bits: Any) -> None:
+    others = {key: value for key, value in keys.items() if key != "network"}
+    flags = [word for key, value in others.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    out = tmp_path / "run.h5"
+    mpiexec(4, ["-m", "emuchain", "train", keys["network"], *flags, "--devices", "5", "--out", str(out)], timeout=300)
+    assert bits(emuchain.results(out).weights) == bits(reference)
