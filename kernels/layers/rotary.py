@@ -50,6 +50,26 @@ def warm() -> None:
     rotate(x, x, *turns(1, 2, 10000.0), parts=3, rotated=2, interleaved=False)
 
 
+# Offsets are unsigned so that loops become vector code, as in pool.py.
+
+
+@compiled
+def _load(x: Any, at: Any, step: Any, apart: Any, here: Any, there: Any) -> None:
+    """Copy the first and the second channels of pairs, `step` from one another and `apart`."""
+    for pair in range(np.uint64(here.size)):
+        here[pair] = x[at + step * pair]
+        there[pair] = x[at + apart + step * pair]
+
+
+@compiled
+def _store(here: Any, there: Any, cosines: Any, sines: Any, turn: Any, y: Any, to: Any, step: Any, apart: Any) -> None:
+    """Write pairs turned by the angles from number `turn` on."""
+    for pair in range(np.uint64(here.size)):
+        y[to + step * pair] = here[pair] * cosines[turn + pair] - there[pair] * sines[turn + pair]
+    for pair in range(np.uint64(here.size)):
+        y[to + apart + step * pair] = there[pair] * cosines[turn + pair] + here[pair] * sines[turn + pair]
+
+
 @compiled
 def _rotate(
     x: Any,
@@ -64,19 +84,19 @@ def _rotate(
     interleaved: Any,
 ) -> None:
     n, rows, columns, channels, pitch = extent
-    # how far a pair is from the next one, and its second channel from its first
-    step, apart = (2, 1) if interleaved else (1, pairs)
+    here, there = np.empty(pairs, np.float32), np.empty(pairs, np.float32)  # so that y may be x
+    size, count = np.uint64(2 * pairs), np.uint64(pairs)
     for pixel in range(n * rows * columns):
-        at, to, turn = pixel * pitch, pixel * y_extent[4], pixel // columns % rows * pairs
+        at, to = np.uint64(pixel * pitch), np.uint64(pixel * y_extent[4])
+        turn = np.uint64(pixel // columns % rows * pairs)
         for part in range(channels // (2 * pairs)):
-            first = 2 * pairs * part
+            first = np.uint64(part) * size
             if part % parts >= rotated:
-                for c in range(first, first + 2 * pairs):
-                    y[to + c] = x[at + c]
-                continue
-            for pair in range(pairs):
-                a = first + step * pair
-                b = a + apart
-                here, there = x[at + a], x[at + b]
-                y[to + a] = here * cosines[turn + pair] - there * sines[turn + pair]
-                y[to + b] = there * cosines[turn + pair] + here * sines[turn + pair]
+                for c in range(size):
+                    y[to + first + c] = x[at + first + c]
+            elif interleaved:
+                _load(x, at + first, np.uint64(2), np.uint64(1), here, there)
+                _store(here, there, cosines, sines, turn, y, to + first, np.uint64(2), np.uint64(1))
+            else:
+                _load(x, at + first, np.uint64(1), count, here, there)
+                _store(here, there, cosines, sines, turn, y, to + first, np.uint64(1), count)
