@@ -276,6 +276,11 @@ class Network:
 
         return dataclasses.replace(self, layers=tuple(map(with_blocks, self.layers)))
 
+    @functools.cached_property
+    def recurs(self) -> bool:
+        """Whether a layer is recurrent."""
+        return any(layer.operation.recurs for layer in self.layers)
+
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """The results of all operations, in the description's order."""

@@ -246,7 +246,7 @@ class _Making:
             InputError: then there are more devices than layers.
         """
         network, kind = self.network, self.config.schedule
-        if kind.aligned or not network.last_first:
+        if kind.aligned or not network.recurs:
             return False
         if self.stages > len(network.layers):
             raise InputError(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...common import Channels, Name, NotNegativePair, Positive, PositivePair
 from ..onnx_nodes import Export, Form
@@ -112,7 +113,7 @@ class Conv(LayerOperation):
             keys = {"kernel_shape": window.kernel, "strides": window.stride, "pads": window.pad * 2}
             out.write("Conv", out.weight("weight"), *out.biases(), **keys, group=self.groups)
         elif out.form is Form.STEPS and window == ((1, 1), (1, 1), (0, 0)) and self.groups == 1:
-            taken = [*out.taken, out.weight("weight", lambda weight: weight.reshape(self.channels, -1).T)]
+            taken = [*out.taken, self._table(out) or out.weight("weight", self._of_steps)]
             if biases := out.biases():
                 product = out.nodes.add("MatMul", taken, f"{out.name}/product", out.name)
                 out.nodes.add("Add", [product, *biases], out.result)
@@ -121,6 +122,16 @@ class Conv(LayerOperation):
                 out.write_of(taken, "MatMul", form=Form.STEPS)
         else:
             super().to_onnx(out)
+
+    def _of_steps(self, weight: NDArray[Any]) -> NDArray[Any]:
+        """Return weights as they are multiplied with the rows of a sequence."""
+        return weight.reshape(self.channels, -1).T
+
+    def _table(self, out: Export) -> str:
+        """Return the table of the embedding that it is tied to, transposed, if it is."""
+        if self.tied is None:
+            return ""
+        return out.nodes.add("Transpose", [f"{self.tied}.weight"], f"{out.name}/table", perm=[1, 0])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -258,13 +258,45 @@ def test_groups_of_heads_stand_side_by_side(tmp_path: Path, one_line: Callable[.
     assert "among heads that do not stand side by side" in one_line(error)
 
 
-@pytest.mark.parametrize("folds", [False, True])
-def test_tied_weights_are_refused(tmp_path: Path, folds: bool, one_line: Callable[..., str]) -> None:
-    """Folded, the file has two arrays, one of them transposed."""
-    model = Gpt(Block())
+HOWS: list[tuple[str, dict[str, Any]]] = [("script", {"do_constant_folding": False}), ("script", {}), ("dynamo", {})]
+
+
+@pytest.mark.parametrize(("how", "keys"), HOWS)
+def test_tied_weights(tmp_path: Path, how: str, keys: dict[str, Any]) -> None:
+    """Folded, the file has two arrays, one of them transposed. They are tied again after export and import."""
+    model = drawn(Gpt(Block()))
     model.head.weight = model.symbols.weight
+    path, again = tmp_path / "model.onnx", tmp_path / "again.onnx"
+    path.write_bytes(exported(model, inputs(None), how, **keys))
+    network = load_network(str(path))
+    [head] = network.heads
+    assert head.tied is not None and head.tied.name == network.layers[0].name
+    of_longer_texts = TOKENS * WIDTH  # positions
+    assert network.parameters == sum(array.numel() for array in model.parameters()) - of_longer_texts
+    again.write_bytes(onnx_image(read_weights(str(path), network, "here"), network, "here"))
+    once_more = load_network(str(again))
+    assert [(layer.name, layer.operation) for layer in once_more.layers] == [
+        (layer.name, layer.operation) for layer in network.layers
+    ]
+    symbols = inputs(None)
+    np.testing.assert_allclose(ran(again, symbols), ran(path, symbols), rtol=1e-5, atol=1e-5)
+
+
+def test_one_tied_head_alone(tmp_path: Path, one_line: Callable[..., str]) -> None:
+    """Logits of the last step alone, by the weights of the embedding."""
+
+    class Last(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.symbols, self.steps = nn.Embedding(SYMBOLS, WIDTH), nn.LSTM(WIDTH, WIDTH, batch_first=True)
+            self.head = nn.Linear(WIDTH, SYMBOLS)
+            self.head.weight = self.symbols.weight
+
+        def forward(self, x: Any) -> Any:
+            return self.head(self.steps(self.symbols(x))[0][:, -1])
+
     path = tmp_path / "model.onnx"
-    path.write_bytes(exported(drawn(model), inputs(None), "script", do_constant_folding=folds))
+    path.write_bytes(exported(drawn(Last()), inputs(None), "script"))
     with pytest.raises(InputError) as error:
         load_network(str(path))
-    assert ("tied weights" if folds else "shares its weights") in one_line(error)
+    assert "(tied weights), which is supported for one layer over each step" in one_line(error)

@@ -105,7 +105,10 @@ def test_same_picoseconds_in_any_formats(drawn: Drawn) -> None:
     check_rows(drawn)
 
 
-@hypothesis.given(planned(st.one_of(chains(), chains(), replicas(), tied_chains())))
+_TIED = tied_chains().filter(lambda case: case.keys["schedule"] != "2bw")  # whose staleness is read off its actions
+
+
+@hypothesis.given(planned(st.one_of(chains(), chains(), replicas(), _TIED)))
 @hypothesis.settings(max_examples=100)
 def test_same_staleness(drawn: Drawn) -> None:
     """As many updates are missing, in FP and in EB of each sample of a mini-batch on each device."""
