@@ -22,6 +22,7 @@ from emuchain.emulator.plan import training_data
 from emuchain.emulator.run import StepResult, Weights, simulate, train
 from emuchain.launch import SingleProcess
 
+from ...kernels.every_form import printed_in_every_form
 from .gpt import Table, Twin, conv, gpt, vit
 
 KEYS: Table = {"schedule": "sync", "batch": 16, "samples": 32, "test_samples": 4, "learning_rate": 0.01}
@@ -282,3 +283,23 @@ def test_ranks(
     words = ["-m", "emuchain", "train", files["vit"]["network"], *flags, "--devices", "5", "--out", str(out)]
     mpiexec(4, words, timeout=300)
     assert bits(emuchain.results(out).weights) == bits(references["vit"])
+
+
+_TRAINED = """
+import hashlib
+import emuchain
+
+digest = hashlib.sha256()
+for network, data, samples in (("char-gpt", "text", 20), ("vit-tiny-cifar", "shapes", 8)):
+    keys = {"data": data, "samples": samples, "test_samples": 2, "batch": 4, "optimizer": "adamw"}
+    weights = emuchain.train(network=network, devices=2, schedule="sync", **keys).weights
+    for arrays in weights.values():
+        for array in arrays.values():
+            digest.update(array.tobytes())
+print(digest.hexdigest())
+"""
+
+
+@pytest.mark.exhaustive
+def test_every_form_trains_the_same_bits() -> None:
+    assert len({*printed_in_every_form(_TRAINED).values()}) == 1
