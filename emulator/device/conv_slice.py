@@ -20,6 +20,7 @@ from ..schedule import SampleSpan
 from .formats import MapFormats, ParameterFormats, WeightFormats
 from .memories import ActRam, Arrays, Parameter, Versions, initial_weights
 from .rules import Rule
+from .sfu import Training
 from .slice_numerics import Data, Lengths, SliceNumerics
 from .sums import SliceSums
 
@@ -55,9 +56,7 @@ class ConvSlice(SliceNumerics):
         self._gradient_is_whole = True
         self._act_ram, self._output_errors = ActRam(arena), ActRam(arena)
 
-    async def forward(
-        self, span: SampleSpan, x: Data, partial: Data | None, version: int, lengths: Lengths | None
-    ) -> Data:
+    async def forward(self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training) -> Data:
         """See `SliceNumerics`."""
         frame = self._act_ram.room(span, self._convolution.frame_shape(len(x))[1:])
         self._convolution.frame(self._sums.activations(self._own(x)), frame)

@@ -78,7 +78,7 @@ class DeviceNumerics:
         training = Training(span.micro_batch.step, samples, self._lengths(span))
 
         def convolve(numerics: SliceNumerics, x: Data, partial: Data | None) -> Awaitable[Data]:
-            return numerics.forward(span, self.taken(numerics, x), partial, version, self._lengths(span))
+            return numerics.forward(span, self.taken(numerics, x), partial, version, training)
 
         def activate(numerics: SliceNumerics, held: dict[int, Data]) -> None:
             assert numerics.sfu is not None

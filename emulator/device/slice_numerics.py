@@ -20,7 +20,7 @@ from .ends import Labels
 from .memories import Arrays, Parameter, State, Versions
 from .ports import Ports
 from .rules import Rule
-from .sfu import Sfu
+from .sfu import Sfu, Training
 
 Data = NDArray[np.float32]
 Lengths = NDArray[np.int64]
@@ -64,9 +64,7 @@ class SliceNumerics(abc.ABC):
         """Take the samples' labels, for slices that compute their part of the loss."""
 
     @abc.abstractmethod
-    async def forward(
-        self, span: SampleSpan, x: Data, partial: Data | None, version: int, lengths: Lengths | None
-    ) -> Data:
+    async def forward(self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training) -> Data:
         """Run FP on what arrived from the left; keep the slice's activations for PG.
 
         Return, under ICP, all output channels, added to the partial sums; under OCP, those before, then this slice's.

@@ -123,9 +123,17 @@ def _part(count: int, channels: int, layer: Layer) -> int:
 
 
 def _sample_ps(workload: Workload, device: int, layer: Layer, share: Layer) -> int:
-    """Return the time of FP, EB and PG of one sample, one after another, in ps; each unit needs all units' states."""
-    board = workload.cluster.board(device)
-    own = Slice(layer, 0, share.channels) if layer.operation.recurs else Slice(share, 0, cut_channels(share))
+    """Return the time of FP, EB and PG of one sample, one after another, in ps.
+
+    Each unit of a recurrent layer needs all units' states; heads of attention are whole.
+    """
+    board, operation = workload.cluster.board(device), layer.operation
+    if operation.recurs:
+        own = Slice(layer, 0, share.channels)
+    elif operation.looks_back:
+        own = Slice(layer, 0, _part(cut_channels(layer), share.channels, layer))
+    else:
+        own = Slice(share, 0, cut_channels(share))
     return engines_in_turn(own, board).sample_ps_in_turn
 
 

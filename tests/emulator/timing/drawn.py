@@ -277,17 +277,22 @@ def attention_chains(draw: st.DrawFn) -> Case:
 
 @st.composite
 def attention_networks(draw: st.DrawFn) -> Table:
-    """Blocks of attention, each maybe with a norm, a GELU and a shortcut, on any number of tokens and heads."""
+    """Blocks of attention, each maybe with a norm, a GELU and a shortcut, on any number of tokens.
+
+    There are any number of heads, which may share keys and values.
+    """
     width, tokens = draw(st.integers(1, 20)), draw(st.integers(1, 9))
     operations: list[Table] = [{"type": "conv", "channels": width, "kernel": 1, "name": "x"}]
     last = "x"
     for n in range(draw(st.integers(1, 2))):
-        heads, size = draw(st.integers(1, 4)), draw(st.integers(1, 6))
+        groups, sharing, size = draw(st.integers(1, 4)), draw(st.sampled_from([1, 1, 2, 3])), draw(st.integers(1, 6))
+        heads = {"heads": groups * sharing, **({"kv_heads": groups} if sharing > 1 or draw(st.booleans()) else {})}
         if draw(st.booleans()):
             operations.append({"type": draw(st.sampled_from(["layer-norm", "rms-norm", "gelu"]))})
         operations += [
-            {"type": "conv", "channels": 3 * heads * size, "kernel": 1},
-            {"type": "attention", "heads": heads, "causal": draw(st.booleans()), "name": f"a{n}"},
+            {"type": "conv", "channels": groups * (sharing + 2) * size, "kernel": 1},
+            *([{"type": "rotary", **heads}] if size % 2 == 0 and draw(st.booleans()) else []),
+            {"type": "attention", **heads, "causal": draw(st.booleans()), "name": f"a{n}"},
             *draw(st.sampled_from([[], [{"type": "gelu"}], [{"type": "dropout", "rate": 0.1}, {"type": "relu"}]])),
             {"type": "conv", "channels": width, "kernel": 1, "name": f"p{n}"},
         ]
