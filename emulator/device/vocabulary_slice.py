@@ -18,6 +18,7 @@ from ..schedule import SampleSpan
 from .conv_slice import ConvSlice
 from .ends import Labels
 from .memories import ActRam
+from .sfu import Training
 from .slice_numerics import Data, Lengths
 
 
@@ -35,11 +36,9 @@ class VocabularySlice(ConvSlice):
         """See `SliceNumerics`."""
         self._labels = labels
 
-    async def forward(
-        self, span: SampleSpan, x: Data, partial: Data | None, version: int, lengths: Lengths | None
-    ) -> Data:
+    async def forward(self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training) -> Data:
         """See `SliceNumerics`; return the state of each row, (samples, rows, 1, STATE)."""
-        logits = self._with_bias(await super().forward(span, x, None, version, lengths), version)
+        logits = self._with_bias(await super().forward(span, x, None, version, training), version)
         self._logits.put(span, logits)
         return self._folded(span, logits, partial)
 
