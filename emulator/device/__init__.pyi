@@ -1,7 +1,6 @@
-from .conv_slice import numerics_of
 from .device import Device, Epoch, Exchange, OnStep
 from .device_numerics import DeviceNumerics
-from .ends import ImageSource, SoftmaxHead, TextSource, epoch_order
+from .ends import ImageSource, SoftmaxHead, TextSource, VocabularyHead, epoch_order
 from .formats import MapFormats
 from .hurt_numerics import HurtNumerics, SoftErrors
 from .memories import MASTER, Bpram, Parameter
@@ -13,6 +12,7 @@ from .program import train_programs
 from .recurrent_slice import all_backward, all_forward
 from .recurrent_weights import array_shapes, joined_weights, named_weights
 from .rules import Rule, Rules
+from .slice_kinds import numerics_of
 from .slice_numerics import Learnt, SliceNumerics, State
 from .tally import Tally
 
@@ -43,6 +43,7 @@ __all__ = [
     "State",
     "Tally",
     "TextSource",
+    "VocabularyHead",
     "all_backward",
     "all_forward",
     "array_shapes",

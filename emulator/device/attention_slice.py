@@ -5,15 +5,26 @@ Act-RAM holds the slice's queries, keys and values, and two numbers for each row
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from ...kernels import Arena
 from ...kernels.attention import Attention
+from ...kernels.layers.normalisation import dropout_mask
 from ..mapping import Slice
 from ..network.operations.attention import Attention as AttentionOperation
 from ..schedule import SampleSpan
 from .memories import ActRam, Arrays
+from .sfu import Training
 from .slice_numerics import Data, Lengths, SliceNumerics
+
+Numbers = NDArray[np.int64]
+"""Of samples, since the start of training."""
+
+_PLACE = 0x7FFFFFFF  # of attention's dropout in the key of its masks: behind all units of the layer's SFU
 
 
 class AttentionSlice(SliceNumerics):
@@ -23,62 +34,122 @@ class AttentionSlice(SliceNumerics):
         super().__init__(part, seed, arena)
         operation = part.layer.operation
         assert isinstance(operation, AttentionOperation)
-        self._kernel = Attention(part.channels, operation.size(part.layer.input), operation.causal)
+        self._sharing = operation.sharing
+        self._kernel = Attention(part.channels * self._sharing, operation.size(part.layer.input), operation.causal)
+        self._dropout = operation.dropout
+        self._stream = {"seed": seed, "layer": part.layer.index | _PLACE << 32}
         self._begin = part.in_channels.start if part.layer.reads_again else 0
         self._act_ram = ActRam(arena)
 
-    async def forward(
-        self, span: SampleSpan, x: Data, partial: Data | None, version: int, lengths: Lengths | None
-    ) -> Data:
+    async def forward(self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training) -> Data:
         """See `SliceNumerics`."""
-        rows, statistics, y = self._attend(x, partial, lengths)
+        lengths, samples = training.lengths, training.samples
+        rows, statistics, y = self._attend(x, partial, lengths, samples)
         keys = np.full(len(x), x.shape[1], np.int64) if lengths is None else np.asarray(lengths, np.int64)
-        self._act_ram.put(span, rows, statistics, keys)
+        self._act_ram.put(span, rows, statistics, keys, samples)
         return y
 
     async def infer(
         self, span: SampleSpan, x: Data, partial: Data | None, version: int, lengths: Lengths | None
     ) -> Data:
         """See `SliceNumerics`."""
-        return self._attend(x, partial, lengths)[2]
+        return self._attend(x, partial, lengths, None)[2]
 
-    def _attend(self, x: Data, partial: Data | None, lengths: Lengths | None) -> tuple[Data, Data, Data]:
+    def _attend(
+        self, x: Data, partial: Data | None, lengths: Lengths | None, numbers: Numbers | None
+    ) -> tuple[Data, Data, Data]:
         """Return the slice's inputs (samples, rows, channels), their statistics, and the outputs so far."""
         samples, tokens = x.shape[:2]
-        rows = self._arena.take((samples, tokens, 3 * self._kernel.channels))
+        rows = self._arena.take((samples, tokens, len(self.part.in_channels)))
         rows[...] = x[:, :, 0, self._begin : self._begin + rows.shape[2]]
         before = 0 if partial is None else partial.shape[-1]
         y = self._arena.take((samples, tokens, 1, before + self._kernel.channels))
         if partial is not None:
             y[..., :before] = partial
         statistics = self._arena.take(self._kernel.statistics_shape(samples, tokens))
-        self._kernel.forward(rows, y[:, :, 0, before:], statistics, lengths=self._keys(lengths))
+        heads = self._by_heads(rows)
+        for some, masks in self._masks(samples, tokens, lengths, numbers):
+            self._kernel.forward(heads[some], y[some, :, 0, before:], statistics[some], **masks)
         return rows, statistics, y
 
-    def _keys(self, lengths: Lengths | None) -> Lengths | None:
-        """Return how many rows of each sample are keys; a causal row sees none behind it, so needs no such mask."""
-        return None if self._kernel.causal else lengths
+    def _by_heads(self, rows: Data) -> Data:
+        """Return the inputs head by head: k and v that heads share stand with each of them."""
+        if self._sharing == 1:
+            return rows
+        groups, heads = self._grouped(rows), self._arena.take((*rows.shape[:2], 3 * self._kernel.channels))
+        apart = heads.reshape(*groups.shape[:3], self._sharing, 3, -1)
+        apart[..., 0, :] = groups[..., :-2, :]
+        apart[..., 1:, :] = groups[..., None, -2:, :]
+        return heads
+
+    def _add_shared(self, errors: Data, dx: Data) -> None:
+        """Write the errors of the inputs, which come head by head, to `dx`: those of k and v are added, by heads."""
+        groups = self._grouped(dx)
+        apart = errors.reshape(*groups.shape[:3], self._sharing, 3, -1)
+        groups[..., :-2, :] = apart[..., 0, :]
+        groups[..., -2:, :] = apart[..., 0, 1:, :]
+        for head in range(1, self._sharing):
+            groups[..., -2:, :] += apart[..., head, 1:, :]
+
+    def _grouped(self, rows: Data) -> Data:
+        """Return a view of rows as (samples, rows, groups, q of all heads and k and v, size)."""
+        return rows.reshape(*rows.shape[:2], self.part.channels, self._sharing + 2, -1)
+
+    def _masks(
+        self, samples: int, tokens: int, lengths: Lengths | None, numbers: Numbers | None
+    ) -> Iterator[tuple[slice, dict[str, Any]]]:
+        """Yield the samples with their masks: which rows are keys, and in training (`numbers`) what dropout keeps.
+
+        A causal row sees none behind it, so needs no lengths. Dropout masks, (heads, queries, keys), are made of one
+        sample after another, in EB again. They count the heads of the whole layer.
+        """
+        if self._kernel.causal:
+            lengths = None
+        if numbers is None or not self._dropout:
+            yield slice(None), {"lengths": lengths}
+            return
+        kept = self._arena.take((1, self._kernel.heads, tokens, tokens))
+        key: dict[str, Any] = {
+            "rate": self._dropout,
+            **self._stream,
+            "first": self.part.begin * self._sharing * tokens * tokens,
+        }
+        for place in range(samples):
+            some = slice(place, place + 1)
+            dropout_mask(kept.reshape(1, 1, 1, -1), samples=numbers[some], **key)
+            yield some, {"lengths": None if lengths is None else lengths[some], "kept": kept}
 
     def beyond(self, x: Data) -> Data:
         """See `SliceNumerics`."""
-        return x if self.part.layer.reads_again else x[..., 3 * self._kernel.channels :]
+        return x if self.part.layer.reads_again else x[..., len(self.part.in_channels) :]
 
     async def error(self, span: SampleSpan, dy: Data, partial: Data | None, version: int) -> Data | None:
         """See `SliceNumerics`; the errors of each slice's own channels are whole."""
-        rows, statistics, keys = self._act_ram.read(span)
+        rows, statistics, keys, numbers = self._act_ram.read(span)
         own = dy[:, :, 0, self.part.out_channels.start if not self.part.is_first else 0 :]
         held = rows.shape[2]
         if partial is not None and self.part.layer.reads_again:
             dx = self._arena.take(rows.shape)
-            self._kernel.backward(rows, statistics, own, dx, lengths=self._keys(keys))
+            self._attend_back(rows, statistics, own, dx, keys, numbers)
             partial[:, :, 0, self._begin : self._begin + held] += dx
             return partial
         beyond = 0 if partial is None else partial.shape[-1]
         whole = self._arena.take((*dy.shape[:3], held + beyond))
         if partial is not None:
             whole[..., held:] = partial
-        self._kernel.backward(rows, statistics, own, whole[:, :, 0, :held], lengths=self._keys(keys))
+        self._attend_back(rows, statistics, own, whole[:, :, 0, :held], keys, numbers)
         return whole
+
+    def _attend_back(
+        self, rows: Data, statistics: Data, dy: Data, dx: Data, lengths: Lengths, numbers: Numbers
+    ) -> None:
+        """Write the errors of the slice's inputs to `dx`."""
+        heads = self._by_heads(rows)
+        errors = dx if self._sharing == 1 else self._arena.take(heads.shape)
+        for some, masks in self._masks(len(rows), rows.shape[1], lengths, numbers):
+            self._kernel.backward(heads[some], statistics[some], dy[some], errors[some], **masks)
+        if self._sharing > 1:
+            self._add_shared(errors, dx)
 
     def gradients(self, scale: float, number: int) -> list[Data]:
         """See `SliceNumerics`."""

@@ -1,4 +1,4 @@
-"""Slices of convolutions, and of layers that compute like one (fully connected ones, embeddings); a slice by its kind.
+"""Slices of convolutions, and of layers that compute like one (fully connected ones, embeddings).
 
 A slice has its weights (LPRAM), their gradients (LGB) and its input activations (Act-RAM).
 """
@@ -20,6 +20,7 @@ from ..schedule import SampleSpan
 from .formats import MapFormats, ParameterFormats, WeightFormats
 from .memories import ActRam, Arrays, Parameter, Versions, initial_weights
 from .rules import Rule
+from .sfu import Training
 from .slice_numerics import Data, Lengths, SliceNumerics
 from .sums import SliceSums
 
@@ -55,9 +56,7 @@ class ConvSlice(SliceNumerics):
         self._gradient_is_whole = True
         self._act_ram, self._output_errors = ActRam(arena), ActRam(arena)
 
-    async def forward(
-        self, span: SampleSpan, x: Data, partial: Data | None, version: int, lengths: Lengths | None
-    ) -> Data:
+    async def forward(self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training) -> Data:
         """See `SliceNumerics`."""
         frame = self._act_ram.room(span, self._convolution.frame_shape(len(x))[1:])
         self._convolution.frame(self._sums.activations(self._own(x)), frame)
@@ -100,7 +99,7 @@ class ConvSlice(SliceNumerics):
 
     async def error(self, span: SampleSpan, dy: Data, partial: Data | None, version: int) -> Data | None:
         """See `SliceNumerics`."""
-        own = dy[..., self.part.begin :] if self._cut is Cut.OCP else dy
+        own = self._own_errors(span, dy, version)
         self._output_errors.put(span, self._sums.gradient_errors(own))
         if self._turned is None:
             return None
@@ -126,6 +125,10 @@ class ConvSlice(SliceNumerics):
         elif self.part.is_first:
             self._sums.make_whole(dx, "errors", "weights")
         return dx
+
+    def _own_errors(self, span: SampleSpan, dy: Data, version: int) -> Data:
+        """Return the errors of this slice's outputs, from those that have arrived."""
+        return dy[..., self.part.begin :] if self._cut is Cut.OCP else dy
 
     def gradient(self, whole: SampleSpan) -> None:
         """See `SliceNumerics`."""
@@ -260,27 +263,3 @@ def _convolution_of(part: Slice, sums: SliceSums) -> Convolving:
     if layer.operation.looks_up:
         return LookUp(layer.input[0], len(part.out_channels), layer.input[1])
     return convolution(len(part.in_channels), part.outputs_by_group, layer.input[1:], *layer.window, sums.kind)
-
-
-def numerics_of(
-    part: Slice,
-    start: Start,
-    seed: int,
-    arena: Arena,
-    formats: MapFormats | None = None,
-    kept: NDArray[np.bool_] | None = None,
-) -> SliceNumerics:
-    """Return the numerics of a slice; `start` is the rule for the first weights of all but recurrent layers.
-
-    Without `formats`, all numbers are in fp32; those of recurrent layers always are. `kept` are the channels whose
-    weights are stored with the slice; None: all.
-    """
-    if part.layer.operation.recurs:
-        from .recurrent_slice import RecurrentSlice  # its kernels are loaded by runs that need them
-
-        return RecurrentSlice(part, seed, arena)
-    if not part.layer.has_pg:
-        from .attention_slice import AttentionSlice
-
-        return AttentionSlice(part, seed, arena)
-    return ConvSlice(part, start, seed, arena, formats, kept)

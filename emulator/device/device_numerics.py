@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..mapping import BalancedParameters, DataPath, DeviceStreams, StreamKey, TiedWeights, with_errors
 from ..schedule import SampleSpan
 from .conv_slice import ConvSlice
-from .ends import ImageSource, SoftmaxHead
+from .ends import ImageSource, Labels, SoftmaxHead
 from .formats import MapFormats
 from .memories import Bpram
 from .ports import Maps, Ports, Values
@@ -65,6 +65,11 @@ class DeviceNumerics:
         for numerics in self.slices:
             numerics.attach(ports)
 
+    def take_labels(self, labels: Labels | None) -> None:
+        """Take the samples' labels, for slices that compute their part of the loss."""
+        for numerics in self.slices:
+            numerics.take_labels(labels)
+
     def _lengths(self, span: SampleSpan) -> Lengths | None:
         return None if self.lengths is None else self.lengths[span.slice]
 
@@ -73,7 +78,7 @@ class DeviceNumerics:
         training = Training(span.micro_batch.step, samples, self._lengths(span))
 
         def convolve(numerics: SliceNumerics, x: Data, partial: Data | None) -> Awaitable[Data]:
-            return numerics.forward(span, self.taken(numerics, x), partial, version, self._lengths(span))
+            return numerics.forward(span, self.taken(numerics, x), partial, version, training)
 
         def activate(numerics: SliceNumerics, held: dict[int, Data]) -> None:
             assert numerics.sfu is not None
@@ -133,7 +138,8 @@ class DeviceNumerics:
             y = await convolve(numerics, x, partial)
             if part.is_last:
                 held[layer.makes.number] = y
-                activate(numerics, held)
+                if not layer.vocabulary_parallel:  # there each slice has added its own biases
+                    activate(numerics, held)
                 held = {tensor.number: held[tensor.number] for tensor in layer.hands_on}
                 if not streams.is_chain_end or part is not streams.slices[-1]:  # softmax takes what the SFU made
                     for tensor in {layer.makes, *(step.makes for step in layer.sfu)} & {*layer.hands_on}:
@@ -177,11 +183,12 @@ class DeviceNumerics:
             await take_errors()
         for part, numerics in zip(reversed(streams.slices), reversed(self.slices), strict=True):
             layer, reads = part.layer, part.layer.reads.number
-            if numerics.sfu is not None:
+            if part.is_last:
                 makes = layer.makes.number
-                rounded = functools.partial(self._rounded, "errors", tensor=makes, samples=samples)
-                numerics.sfu.backward(span, errors, version, rounded)
-                dy = errors.pop(layer.makes.number)
+                if numerics.sfu is not None and not layer.vocabulary_parallel:
+                    rounded = functools.partial(self._rounded, "errors", tensor=makes, samples=samples)
+                    numerics.sfu.backward(span, errors, version, rounded)
+                dy = errors.pop(makes)
             else:
                 dy = await values.take(StreamKey(DataPath.OUTPUT_ERRORS, layer.makes.number))
             if not part.is_first:

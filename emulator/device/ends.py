@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import Arena
-from ...kernels.layers import loss
+from ...kernels.layers import loss, vocabulary_loss
 from ..data import Images, LazyImages, Normalisation, ReadAhead
 from ..network import Shape
 from ..schedule import SampleSpan
@@ -86,8 +86,21 @@ class TextSource(ImageSource):
         return maps
 
 
-class SoftmaxHead:
-    """Softmax with cross-entropy against the labels, in the order `order`: (N,), or (N, steps) for each time step.
+class Labels:
+    """Labels of samples in the order `order`: (N,), or (N, steps) for each time step; -1 is none."""
+
+    def __init__(self, labels: NDArray[np.int64]) -> None:
+        self._labels = labels
+        self.order: NDArray[np.int64] = np.arange(len(labels))
+
+    def targets(self, span: SampleSpan) -> NDArray[np.int64]:
+        """Return the labels (samples, steps) of a span, one step where a sample has one result."""
+        labels = self._labels[self.order[span.slice]]
+        return labels.reshape(len(labels), -1)
+
+
+class SoftmaxHead(Labels):
+    """Softmax with cross-entropy against the labels.
 
     With `smoothing`, that share of each label is spread over all classes. Steps whose label is -1 do not count. The
     loss of a sample is the mean over its other steps. Errors are those of the sum over samples, not of their mean,
@@ -95,8 +108,8 @@ class SoftmaxHead:
     """
 
     def __init__(self, labels: NDArray[np.int64], smoothing: float = 0.0) -> None:
-        self._labels, self._smoothing = labels, smoothing
-        self.order: NDArray[np.int64] = np.arange(len(labels))
+        super().__init__(labels)
+        self._smoothing = smoothing
         self._errors = ActRam(Arena())
         self._tallies: dict[int, Tally] = collections.defaultdict(Tally)
 
@@ -122,10 +135,16 @@ class SoftmaxHead:
         errors /= np.repeat(steps, steps).astype(np.float32)[:, None]
         maps = np.zeros(logits.shape, np.float32)
         maps[counts] = errors
-        sums = np.bincount(np.repeat(np.arange(len(labels)), steps), losses, len(labels))  # one step after another
-        tally = Tally(len(labels), correct=int(correct.sum()), steps=int(steps.sum()))
-        self._count(span, tally, (sums / steps).tolist(), sums.tolist())
+        self._count_steps(span, steps, losses, correct)
         return maps.reshape(outputs.shape)
+
+    def _count_steps(
+        self, span: SampleSpan, steps: NDArray[np.int64], losses: Data, correct: NDArray[np.bool_]
+    ) -> None:
+        """Add to the tally, given the losses of the `steps` of each sample that count, one sample after another."""
+        sums = np.bincount(np.repeat(np.arange(len(steps)), steps), losses, len(steps))  # one step after another
+        tally = Tally(len(steps), correct=int(correct.sum()), steps=int(steps.sum()))
+        self._count(span, tally, (sums / steps).tolist(), sums.tolist())
 
     def _count(self, span: SampleSpan, tally: Tally, losses: list[float], step_losses: Sequence[float] = ()) -> None:
         """Add to the tally; losses one by one, so that their sums do not depend on the micro-batches."""
@@ -140,5 +159,20 @@ class SoftmaxHead:
         return errors
 
     def step_done(self, step: int) -> Tally:
-        """Return the tally of a finished mini-batch, and delete it."""
-        return self._tallies.pop(step)
+        """Return the tally of a finished mini-batch, and delete it; one of nothing where others have its outputs."""
+        return self._tallies.pop(step, Tally())
+
+
+class VocabularyHead(SoftmaxHead):
+    """The same, where slices compute their parts of the loss: it takes the state of each row, and returns its sums."""
+
+    def _judge(self, span: SampleSpan, outputs: Data) -> Data:
+        targets = self.targets(span)
+        counts = targets >= 0
+        states = outputs.reshape(*targets.shape, -1)
+        losses, correct = vocabulary_loss.judged(states[counts])
+        if self._labels.ndim == 1:
+            self._count(span, Tally(len(targets), correct=int(correct.sum())), losses.tolist())
+        else:
+            self._count_steps(span, counts.sum(axis=1), losses, correct)
+        return np.ascontiguousarray(outputs[..., : vocabulary_loss.SUMS])

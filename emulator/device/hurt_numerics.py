@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.layers.vocabulary_loss import SUMS
 from ..faults import Begun, Flipper
-from ..mapping import StreamKey
+from ..mapping import DataPath, StreamKey
 from ..schedule import SampleSpan
 from .device_numerics import Data, DeviceNumerics
 from .ports import Maps
@@ -47,6 +48,8 @@ class HurtNumerics(DeviceNumerics):
         self._seen: collections.Counter[str] = collections.Counter()  # samples and updates, by what happened to them
         tensors = (tensor for part in self.streams.slices for tensor in part.layer.takes)
         self._images = {tensor.number for tensor in tensors if tensor.is_images}
+        heads = (part.layer for part in self.streams.slices if part.layer.vocabulary_parallel)
+        self._states = {StreamKey(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number) for layer in heads}
 
     async def forward(self, span: SampleSpan, arrived: Maps, version: int, samples: NDArray[np.int64]) -> Maps:
         """See `DeviceNumerics`."""
@@ -66,7 +69,11 @@ class HurtNumerics(DeviceNumerics):
     def _flipped(self, key: StreamKey, maps: Data, flipper: Flipper) -> Data:
         if key.path.is_forward and key.number in self._images:
             return maps
-        return flipper.samples(maps, key.path << 32 | key.number, self._sample(f"{key.path} {key.number}", len(maps)))
+        sent = maps[..., :SUMS] if key in self._states else maps
+        hit = flipper.samples(sent, key.path << 32 | key.number, self._sample(f"{key.path} {key.number}", len(maps)))
+        if key not in self._states:
+            return hit
+        return maps if hit is sent else np.concatenate([hit, maps[..., SUMS:]], axis=-1)
 
     def taken(self, numerics: SliceNumerics, x: Data) -> Data:
         """See `DeviceNumerics`."""

@@ -15,7 +15,8 @@ from .device_numerics import DeviceNumerics
 from .memories import ActRam
 from .pair_ports import PairPorts, joined_weights, sent_for_gradients, tape_arrays
 from .recurrent_slice import RecurrentSlice, states_before
-from .slice_numerics import Data, Lengths
+from .sfu import Training
+from .slice_numerics import Data
 from .tally import Tally
 
 OnUpdate = Callable[[int, Tally], None]
@@ -58,11 +59,9 @@ class OffloadedSlice(RecurrentSlice):
         self._sent: dict[PairKey, int] = {}
         self._before = [ActRam(arena) for _ in self._directions]
 
-    async def forward(
-        self, span: SampleSpan, x: Data, partial: Data | None, version: int, lengths: Lengths | None
-    ) -> Data:
+    async def forward(self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training) -> Data:
         """See `SliceNumerics`."""
-        rows = self._keep(span, x, lengths)
+        rows = self._keep(span, x, training.lengths)
         for place, weights in enumerate(self._directions):
             if self._inputs_too:
                 self._give(Content.INPUT_WEIGHTS, place, span, version)
@@ -74,7 +73,7 @@ class OffloadedSlice(RecurrentSlice):
         outputs = []
         for place, store in enumerate(self._before):
             y = await self._receive(Content.OUTPUTS, place, span)
-            store.put(span, states_before(y, lengths, reverse=place == 1))
+            store.put(span, states_before(y, training.lengths, reverse=place == 1))
             outputs.append(y)
         return (outputs[0] if len(outputs) == 1 else np.concatenate(outputs, axis=2))[:, :, None]
 

@@ -21,6 +21,7 @@ from .memories import ActRam, Arrays
 from .ports import Ports
 from .recurrent_weights import DirectionWeights, first_weights, joined, kernel_of, split
 from .rules import Rule
+from .sfu import Training
 from .slice_numerics import Data, Lengths, SliceNumerics
 
 Kernel = LstmSlice | GruSlice
@@ -106,12 +107,10 @@ class RecurrentSlice(SliceNumerics):
         if not (self.part.is_first and self.part.is_last):
             self._gather = Gather(self.part, ports)
 
-    async def forward(
-        self, span: SampleSpan, x: Data, partial: Data | None, version: int, lengths: Lengths | None
-    ) -> Data:
+    async def forward(self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training) -> Data:
         """See `SliceNumerics`."""
-        rows = self._keep(span, x, lengths)
-        tapes, y = await self._steps(span, rows, version, lengths)
+        rows = self._keep(span, x, training.lengths)
+        tapes, y = await self._steps(span, rows, version, training.lengths)
         for tape, store in zip(tapes, self._tapes, strict=True):
             store.put(span, *(getattr(tape, name) for name in TAPE))
         return y

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from ...kernels import Arena
 from ..mapping import Cut, Slice
 from ..schedule import SampleSpan
+from .ends import Labels
 from .memories import Arrays, Parameter, State, Versions
 from .ports import Ports
 from .rules import Rule
-from .sfu import Sfu
+from .sfu import Sfu, Training
 
 Data = NDArray[np.float32]
 Lengths = NDArray[np.int64]
@@ -47,22 +48,23 @@ class Learnt(Protocol):
 class SliceNumerics(abc.ABC):
     """What a device computes for one slice of a layer; its maps come from an arena.
 
-    The layer's last slice has the SFU.
+    The layer's last slice has the SFU, or each one of its own logits.
     """
 
     def __init__(self, part: Slice, seed: int, arena: Arena) -> None:
         self.part = part
         self._arena = arena
         self._cut = part.cut
-        self.sfu = Sfu(part.layer, seed, arena) if part.is_last else None
+        self.sfu = Sfu(part.layer, seed, arena, part.sfu_channels) if part.sfu_channels else None
 
     def attach(self, ports: Ports) -> None:  # noqa: B027  # most slices need none
         """Take the ports of the device, for slices that talk to those of neighbours within an action."""
 
+    def take_labels(self, labels: Labels | None) -> None:  # noqa: B027  # few slices do
+        """Take the samples' labels, for slices that compute their part of the loss."""
+
     @abc.abstractmethod
-    async def forward(
-        self, span: SampleSpan, x: Data, partial: Data | None, version: int, lengths: Lengths | None
-    ) -> Data:
+    async def forward(self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training) -> Data:
         """Run FP on what arrived from the left; keep the slice's activations for PG.
 
         Return, under ICP, all output channels, added to the partial sums; under OCP, those before, then this slice's.

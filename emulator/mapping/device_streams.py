@@ -33,7 +33,7 @@ def gradient_values(device: int, slices: Sequence[Slice], blocks: Sequence[Balan
     count = sum(block.values for block in blocks if block.store_device == device)
     for part in slices:
         weights = int(kept_channels(part, device, blocks).sum()) * channel_values(part)
-        count += weights + part.is_last * (part.layer.parameters - part.layer.weights)
+        count += weights + part.sfu_parameters
     return count
 
 
@@ -57,6 +57,11 @@ class DeviceStreams:
     stored: tuple[int, ...]
     passing: tuple[int, ...]
     gradient_values: int
+
+    @property
+    def has_loss(self) -> bool:
+        """Whether it computes the loss, or a part of it."""
+        return self.is_chain_end or self.slices[-1].layer.vocabulary_parallel
 
     @classmethod
     def of(cls, mapping: Mapping, device: int, blocks: Sequence[BalancedParameters]) -> DeviceStreams:

@@ -1,7 +1,7 @@
 """The memory subsystem: buffers of each slice on chip (FPDeep, section 5.2.2; f1 of equation (6)), and off-chip data.
 
 - Act-RAM holds the slice's input activations from FP until PG, so those of all samples in flight; for recurrent layers
-  also states, gates and cells of all steps.
+  also states, gates and cells of all steps; for a layer with a vocabulary-parallel loss its own logits.
 - LPRAM holds the slice's parameters, in SF x K x K banks of OC words (SF: its input channels). LGB holds as many
   gradients, and in as many more memories each array that an optimiser keeps beside them: Nesterov's velocity, Adam's
   two moments. SGD's velocity takes no room of its own, since the sum of gradients can go on from momentum times the
@@ -135,9 +135,8 @@ def slice_memory(
     channels = part.channels if kept_channels is None else kept_channels
     lpram, lgb = parameter_memories(part, channels, storage)
     kept = part.kept_values
-    if part.is_last:
-        bias = memories(1, layer.parameters - layer.weights, storage.biases)
-        lpram, lgb = lpram + bias, lgb + bias * (storage.bias_arrays - 1)
+    bias = memories(1, part.sfu_parameters, storage.biases)
+    lpram, lgb = lpram + bias, lgb + bias * (storage.bias_arrays - 1)
     line_buffers = memories(ins * kernel_rows, columns, storage.activations)
     error_buffer = Buffer()
     if layer.has_eb:

@@ -109,9 +109,8 @@ class SliceNeeds(NamedTuple):
 
 def slice_needs(part: Slice, in_flight: int, storage: Storage = SINGLE_STORAGE) -> SliceNeeds:
     """Return what a slice needs with `in_flight` samples in flight, in the formats of `storage`."""
-    layer = part.layer
     memory = slice_memory(part, in_flight, part.channels, storage)
-    bias = memories(1, layer.parameters - layer.weights, storage.biases).banks if part.is_last else 0
+    bias = memories(1, part.sfu_parameters, storage.biases).banks
     act_ram_bytes = port_bytes(part, OffChip(activations=True), storage)
     fixed = memory.line_buffers.banks + memory.error_buffer.banks + memory.pab.banks
     return SliceNeeds(

@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import functools
 import itertools
+import math
 from collections.abc import Sequence
 
 from ..network import Layer, Network
@@ -23,8 +24,8 @@ class Cut(enum.Enum):
 
 
 def cut_of(layer: Layer) -> Cut:
-    """Return ICP, or OCP where input channels are few, in groups, or embedded; by units or heads where there are."""
-    if layer.operation.recurs or layer.operation.cuts_outputs:
+    """Return ICP, or OCP where input channels are few, in groups, or embedded; by units, heads or logits if any."""
+    if layer.operation.recurs or layer.operation.cuts_outputs or layer.vocabulary_parallel:
         return Cut.OCP
     few = layer.input[0] < ICP_FROM_CHANNELS and layer.channels > layer.input[0]
     return Cut.OCP if few else Cut.ICP
@@ -126,7 +127,24 @@ class Slice:
     @functools.cached_property
     def kept_values(self) -> int:
         """Values of a sample that are kept for the backward pass besides its inputs: the slice's part, rounded up."""
-        return -(-self.layer.operation.kept_values(self.layer.input) * self.channels // cut_channels(self.layer))
+        kept = self.layer.operation.kept_values(self.layer.input)
+        if self.layer.vocabulary_parallel:
+            kept += math.prod(self.layer.output)
+        return -(-kept * self.channels // cut_channels(self.layer))
+
+    @property
+    def sfu_channels(self) -> int:
+        """Number of complete outputs that its SFU takes: all at the layer's end, or its own logits; 0 without one."""
+        if self.layer.vocabulary_parallel:
+            return len(self.out_channels)
+        return self.layer.channels if self.is_last else 0
+
+    @property
+    def sfu_parameters(self) -> int:
+        """Number of biases, and of parameters of normalisations, in its SFU."""
+        if self.layer.vocabulary_parallel:
+            return self.layer.bias * self.sfu_channels
+        return self.layer.parameters - self.layer.weights if self.is_last else 0
 
     def __str__(self) -> str:
         return f"{self.layer.name}[{self.begin}:{self.end}] {self.cut.value}"

@@ -23,6 +23,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.layers.vocabulary_loss import STATE, SUMS
 from ...kernels.number import FP32, Count, NumberFormat
 from ..cluster import Link, LinkShare
 from ..network import Layer, SfuStep, Shape, Tensor
@@ -127,6 +128,13 @@ class Stream:
     begin: int = 0
     sums: NumberFormat | None = None
     lines: int = 1
+    beside: int = 0
+    """Channels of the emulation's messages that no board sends: they take no virtual time."""
+
+    @property
+    def message_channels(self) -> int:
+        """Channels of the emulation's messages."""
+        return self.channels + self.beside
 
     @property
     def key(self) -> StreamKey:
@@ -189,7 +197,8 @@ def streams_between(
     """Return the streams between a device that ends in layer `left` and one that begins with slice `right`.
 
     Whole maps and their errors have the run's formats; partial activations, and errors of inputs to which slices on
-    the way add, that of sums; errors that more than one operation adds to single precision.
+    the way add, that of sums; errors that more than one operation adds to single precision. Where slices compute the
+    loss of their own outputs, paths 2 and 3 carry its sums: the largest logit of a row, and the sum of the powers.
     """
     layer, activations, errors = right.layer, precision.activations, precision.errors
     carried = {tensor.number: tensor.shape for tensor in layer.takes}
@@ -200,6 +209,8 @@ def streams_between(
     if left.index == layer.index:
         _, rows, columns = layer.input
         begun = layer.channels if right.cut is Cut.ICP else right.out_channels.start
+        if layer.vocabulary_parallel:
+            begun = SUMS
         partial = begun, *sent_shape(layer, share)[1:]
         if not layer.reads_again and not layer.operation.looks_up:
             begins[layer.reads.number] = before = inputs_before(layer, right.begin)
@@ -208,7 +219,10 @@ def streams_between(
         Stream(DataPath.ACTIVATIONS, tensor, *shape, activations, begins[tensor]) for tensor, shape in carried.items()
     ]
     if partial is not None:
-        crossing.append(Stream(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number, *partial, precision.sums))
+        beside = (STATE - SUMS) * layer.vocabulary_parallel
+        crossing.append(
+            Stream(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number, *partial, precision.sums, beside=beside)
+        )
         crossing.append(Stream(DataPath.OUTPUT_ERRORS, layer.makes.number, *partial, errors))
 
     def formats_of_errors(tensor: Tensor) -> tuple[NumberFormat, int, NumberFormat | None]:

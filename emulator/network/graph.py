@@ -59,6 +59,7 @@ class _Graph:
         self._opened: list[_Opened] = []
         self._counts: Counter[str] = Counter()
         self._result: Tensor | None = None
+        self._vocabulary_parallel = False
 
     def add(self, where: str, node: Node, *, is_last: bool) -> None:
         """Add the next operation of the description; messages about it begin with `where`."""
@@ -70,6 +71,7 @@ class _Graph:
             if not is_last:
                 raise InputError(f"{where}: {operation.type} closes a network; nothing may follow it")
             self._result = taken[0]
+            self._close(where, operation)
             return
         if not self._opened and isinstance(operation, SfuOperation) and operation.may_begin:
             self._begin(where, node, taken[0])
@@ -99,6 +101,18 @@ class _Graph:
         self._latest = self._named[IMAGES] = dataclasses.replace(images, shape=shape)
         if node.name is not None:
             self._name(where, node.name, self._latest)
+
+    def _close(self, where: str, closing: Closing) -> None:
+        """Note whether slices of the last layer compute their own parts of the loss."""
+        self._vocabulary_parallel = closing.vocabulary_parallel
+        if not closing.vocabulary_parallel or not self._opened:
+            return
+        last, result = self._opened[-1], self._result
+        if result != last.makes or last.sfu or not last.operation.makes_logits:
+            raise InputError(
+                f"{where}: `vocabulary_parallel` = true: slices compute the loss of their own outputs, so softmax"
+                " should directly follow a conv with `kernel` = 1 and without groups, or an fc"
+            )
 
     def layers(self, description: Description) -> tuple[Layer, ...]:
         """Return all layers, once all operations are added."""
@@ -174,6 +188,7 @@ class _Graph:
             opened.operation,
             tuple(opened.sfu),
             read_once=frozenset({tensor.number for tensor in (opened.reads, *bypass)} & self._read_once()),
+            vocabulary_parallel=self._vocabulary_parallel and index == len(self._opened) - 1,
         )
 
     def _read_once(self) -> set[int]:

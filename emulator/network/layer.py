@@ -70,6 +70,8 @@ class Layer:
     last_first: bool = False
     read_once: frozenset[int] = frozenset()
     """Numbers of tensors that arrive here, and that nothing but one layer's operation, here or later, reads."""
+    vocabulary_parallel: bool = False
+    """Whether its outputs are logits, of whose loss each slice computes its own part."""
     tied: Layer | None = None
     """The embedding whose weights it has, transposed."""
     shares_weights: bool = False
@@ -275,6 +277,11 @@ class Network:
             return dataclasses.replace(layer, rows_at_once=rows if of_pixels and not alone else 1)
 
         return dataclasses.replace(self, layers=tuple(map(with_blocks, self.layers)))
+
+    @functools.cached_property
+    def recurs(self) -> bool:
+        """Whether a layer is recurrent."""
+        return any(layer.operation.recurs for layer in self.layers)
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:

@@ -155,6 +155,11 @@ class LayerOperation(Operation):
         """Whether it is always cut by output channels."""
         return False
 
+    @property
+    def makes_logits(self) -> bool:
+        """Whether slices of its output channels can compute their parts of the loss that closes the network."""
+        return False
+
     def weight_shape(self, shape: Shape, made: Shape) -> tuple[int, int, int, int]:
         """Return (oc, ic, kh, kw) of its weights, from the shapes of input and output."""
         return made[0], shape[0], *self.window(shape).kernel
@@ -223,6 +228,9 @@ class RowLayer(LayerOperation):
 
 class Closing(Operation):
     """An operation that closes a network: the loss."""
+
+    vocabulary_parallel: bool
+    """Whether slices of the layer before it compute their own parts of it."""
 
 
 def windows(shape: Shape, window: Window) -> Pair:

@@ -24,6 +24,7 @@ from .by_rate import Settled, place_by_rate, settle
 from .chain import check_chunks, chunks_of, folded, machine_of, replicate, warm_ups_of
 from .data import network_of
 from .faults import check_deaths, check_faults, faults_of
+from .loss import check_loss
 from .numbers import board_number, check_precision, in_precision
 from .pair import make_pair_plan
 from .placement import place_on_chip
@@ -84,6 +85,7 @@ def make_plan(
     network = network_of(network or config.network, config.time_steps, config.data, Reading.of(config))
     network = network.with_rows_at_once(config.rows_at_once)
     check_memory(config, network)
+    check_loss(config, network)
     cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
     if config.engines or config.transport:
         transport = config.transport or (None if config.engines else cluster.transport)
@@ -246,7 +248,7 @@ class _Making:
             InputError: then there are more devices than layers.
         """
         network, kind = self.network, self.config.schedule
-        if kind.aligned or not network.last_first:
+        if kind.aligned or not network.recurs:
             return False
         if self.stages > len(network.layers):
             raise InputError(

@@ -30,6 +30,7 @@ from ..timing.pair import (
 )
 from .data import epoch_samples, network_of
 from .faults import faults_of
+from .loss import check_loss
 from .plan import Plan
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def make_pair_plan(
     states = len(optimizers()[config.optimizer].states)
     pair = dataclasses.replace(pair_of(cluster, kind, config.devices), states=states)
     network = network_of(network or config.network, config.time_steps, config.data, Reading.of(config))
+    check_loss(config, network)
     workload = workload_of(network, config.batch).padded(config.padding)
     check_gpu_memory(workload, pair)
     plan = PairPlan(config, network, cluster, pair, workload)

@@ -54,6 +54,8 @@ def check(plan: ChainPlan) -> None:
 
 
 def _check_layer(layer: Layer) -> None:
+    if layer.vocabulary_parallel:
+        raise InputError(f"{layer.name}: has no RTL with `vocabulary_parallel` = true; leave that out of softmax")
     operations = [layer.operation, *(step.operation for step in layer.sfu)]
     for operation in operations:
         if not _has_rtl(operation):

@@ -91,19 +91,22 @@ class Chain:
 
     @property
     def ends_here(self) -> bool:
-        """Whether the chain's last device is on this rank."""
-        return any(device.clock.streams.is_chain_end for device in self.devices)
+        """Whether the chain's last device is on this rank, or another that computes a part of the loss."""
+        return any(device.clock.streams.has_loss for device in self.devices)
 
     def attach(
         self, source: ImageSource | None, head: SoftmaxHead | None, lengths: NDArray[np.int64] | None = None
     ) -> None:
         """Attach the image source and the head to the chain's first and last device, where these are on this rank.
 
+        Slices that compute a part of the loss take the head's labels.
+
         `lengths` are the time steps of each sample by its place in the epoch, where they differ.
         """
         for numerics in self.numerics:
             numerics.source = source if numerics.streams.is_chain_start else None
             numerics.head = head if numerics.streams.is_chain_end else None
+            numerics.take_labels(head)
             numerics.lengths = lengths
 
     def evaluate(self, batches: Sequence[MicroBatch]) -> Programs:
@@ -177,7 +180,7 @@ def build_chain(
             sender, receiver = (link, link + 1) if stream.path.is_forward else (link + 1, link)
             for key, with_data in _keys(stream, states, make is not None):
                 rows = 1 if key.values and _is_gathered(stream, states) else stream.rows
-                form = Format(stream.channels, rows, stream.columns, with_data)
+                form = Format(stream.message_channels, rows, stream.columns, with_data)
                 outlet = _connect(chain, wiring, key, link, sender, receiver, form, inlets)
                 if outlet is not None:
                     gate = None if key.values else gates.get(key.path.is_forward)

@@ -16,7 +16,7 @@ from ...comm import Format, Mailbox, Pump, Receiver, Sender, drain
 from ...comm.exchange import GradientFormat
 from ...kernels import Arena
 from ..data import Dataset, Images
-from ..device import DeviceNumerics, ImageSource, SoftmaxHead, TextSource
+from ..device import DeviceNumerics, ImageSource, SoftmaxHead, TextSource, VocabularyHead
 from ..network import Network
 from ..schedule import MicroBatch
 
@@ -119,7 +119,10 @@ class Ends:
             return TextSource(np.asarray(images), chain.arena, network.entry, one_hot=not network.takes_symbols)
 
         def head(labels: NDArray[np.int64], smoothing: float = 0.0) -> SoftmaxHead | None:
-            return SoftmaxHead(labels, smoothing) if chain.ends_here else None
+            if not chain.ends_here:
+                return None
+            is_parallel = network.layers[-1].vocabulary_parallel
+            return VocabularyHead(labels) if is_parallel else SoftmaxHead(labels, smoothing)
 
         train, test = source(data.train_images), source(data.test_images)
         heads = head(data.train_labels, smoothing), head(data.test_labels)

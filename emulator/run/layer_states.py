@@ -31,7 +31,7 @@ Read = Callable[[Layer, int, str, str, tuple[int, ...]], NDArray[np.float32]]
 """Function that returns one of a layer's arrays, from the replica, and its name, kind and shape."""
 
 _VALUE = "value"
-_WEIGHT = "weight"  # the one array that is cut; all others belong to the SFU, which is in one piece
+_WEIGHT, _BIAS = "weight", "bias"
 
 
 def kept_kinds(config: Config | Settings) -> tuple[str, ...]:
@@ -45,9 +45,11 @@ def gathered_weights(ranks: Ranks, network: Network, slices: Iterable[SliceNumer
     held = [(part.part, part.weights(), part.arrays()) for part in slices]
     gathered: Weights = {}
     for part, weight, others in itertools.chain.from_iterable(ranks.gather(held)):
-        whole = gathered.setdefault(part.layer.name, {"weight": np.empty(part.layer.weight_shape, np.float32)})
-        whole["weight"][_place(part)] = weight
-        whole.update({name: array.copy() for name, array in others.items()})  # these go on being trained
+        whole = gathered.setdefault(part.layer.name, {})
+        for name, array in {_WEIGHT: weight, **others}.items():
+            if name not in whole:
+                whole[name] = np.empty(_whole_shape(part, name, array.shape), np.float32)
+            whole[name][_place(part, name)] = array  # copied: it goes on being trained
     for layer in network.layers:
         if not layer.has_pg and layer.name in gathered:
             del gathered[layer.name]["weight"]
@@ -69,10 +71,9 @@ def gathered_state(ranks: Ranks, layer: Layer, learnt: Sequence[Learnt], *, whol
         for name, kinds in state.items():
             arrays = whole_layer.setdefault(name, {})
             for kind, array in kinds.items():
-                if name == _WEIGHT:
-                    arrays.setdefault(kind, np.empty(layer.weight_shape, np.float32))[_place(part)] = array
-                else:
-                    arrays[kind] = array
+                if kind not in arrays:
+                    arrays[kind] = np.empty(_whole_shape(part, name, array.shape), np.float32)
+                arrays[kind][_place(part, name)] = array
     return whole_layer
 
 
@@ -101,9 +102,8 @@ def deal_state(
             source = replica if whole or name in averages else 0
             kept = (_VALUE,) if name in averages else [kind for kind in kinds if name == _WEIGHT or kind != MASTER]
             for kind in kept:
-                array = once(layer, source, name, kind, layer.weight_shape if name == _WEIGHT else shape)
-                own = array[_place(part)] if name == _WEIGHT else array
-                state.setdefault(name, {})[kind] = np.ascontiguousarray(own)
+                array = once(layer, source, name, kind, _whole_shape(part, name, shape))
+                state.setdefault(name, {})[kind] = np.ascontiguousarray(array[_place(part, name)])
         return state
 
     for holder, held in zip(
@@ -136,9 +136,21 @@ def _shapes(state: State) -> dict[str, tuple[int, ...]]:
     return {name: kinds[_VALUE].shape for name, kinds in state.items()}
 
 
-def _place(part: Slice) -> tuple[slice, slice]:
-    """Return where a part lies in the layer's weights (oc, ic, kh, kw)."""
-    if part.is_first and part.is_last:
-        return slice(None), slice(None)
+def _whole_shape(part: Slice, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of a layer's array, of which a part has one of `shape`."""
+    if name == _WEIGHT:
+        return part.layer.weight_shape
+    return (part.layer.channels,) if _is_cut(part, name) else shape
+
+
+def _is_cut(part: Slice, name: str) -> bool:
+    """Return whether parts have their own channels of an array; all others belong to the SFU, which is in one piece."""
+    return name == _WEIGHT or (name == _BIAS and part.layer.vocabulary_parallel)
+
+
+def _place(part: Slice, name: str) -> tuple[slice, ...]:
+    """Return where a part's array lies in the layer's: weights are (oc, ic, kh, kw)."""
+    if (part.is_first and part.is_last) or not _is_cut(part, name):
+        return (slice(None),)
     own = slice(part.begin, part.end)
-    return (slice(None), own) if part.cut is Cut.ICP else (own, slice(None))
+    return (slice(None), own) if part.cut is Cut.ICP else (own,)

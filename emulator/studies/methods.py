@@ -21,7 +21,7 @@ from ..mapping import Mapping, Slice, allocate, cut_channels, engines_in_turn, p
 from ..network import Layer, Network
 from ..plan import find_steady
 from ..timing import Timing
-from .workload import Outcome, Workload, input_bytes, output_bytes, parameter_bytes, weight_bytes
+from .workload import Outcome, Workload, input_bytes, output_bytes, parameter_bytes
 
 
 def data_parallel(workload: Workload, devices: int) -> Outcome:
@@ -123,9 +123,17 @@ def _part(count: int, channels: int, layer: Layer) -> int:
 
 
 def _sample_ps(workload: Workload, device: int, layer: Layer, share: Layer) -> int:
-    """Return the time of FP, EB and PG of one sample, one after another, in ps; each unit needs all units' states."""
-    board = workload.cluster.board(device)
-    own = Slice(layer, 0, share.channels) if layer.operation.recurs else Slice(share, 0, cut_channels(share))
+    """Return the time of FP, EB and PG of one sample, one after another, in ps.
+
+    Each unit of a recurrent layer needs all units' states; heads of attention are whole.
+    """
+    board, operation = workload.cluster.board(device), layer.operation
+    if operation.recurs:
+        own = Slice(layer, 0, share.channels)
+    elif operation.looks_back:
+        own = Slice(layer, 0, _part(cut_channels(layer), share.channels, layer))
+    else:
+        own = Slice(share, 0, cut_channels(share))
     return engines_in_turn(own, board).sample_ps_in_turn
 
 
@@ -207,7 +215,7 @@ def _storage_bytes(slices: tuple[Slice, ...], in_flight: int) -> int:
     for part in slices:
         layer = part.layer
         parameters += FP32.bytes_of(len(part.weight_inputs) * len(part.out_channels) * math.prod(layer.kernel))
-        parameters += parameter_bytes(layer) - weight_bytes(layer) if part.is_last else 0
+        parameters += FP32.bytes_of(part.sfu_parameters)
         activations += FP32.bytes_of(len(part.in_channels) * math.prod(layer.input[1:]))
     return 2 * parameters + in_flight * activations
 

@@ -107,7 +107,7 @@ def next_changes(plan: ChainPlan, cause: Cause) -> dict[str, object]:
     does not drain where draining does.
     """
     config, replicates = plan.config, plan.config.schedule.replicates
-    cuts_layers = plan.network.last_first and plan.devices > len(plan.network.layers)
+    cuts_layers = plan.network.recurs and plan.devices > len(plan.network.layers)
     if cause.kind == "draining" and not replicates and not cuts_layers:
         return {"schedule": "fpdeep"}
     if cause.kind in ("draining", "exchange"):
@@ -131,7 +131,7 @@ def _more_devices(plan: ChainPlan) -> dict[str, object]:
         batch = plan.config.batch
         devices = 2 * plan.data_parallel.replicas
         return {"devices": devices, **({"batch": 2 * batch} if batch % devices else {})}
-    layers, whole = plan.network.layers, plan.network.last_first and not plan.config.schedule.aligned
+    layers, whole = plan.network.layers, plan.network.recurs and not plan.config.schedule.aligned
     more = min(2 * plan.devices, len(layers) if whole else sum(map(cut_channels, layers)))
     if more > plan.devices and _may_be_faster(plan, more, plan.cluster):
         return {"devices": more}

@@ -141,18 +141,20 @@ def _error(
             dx[dx_at + c] -= factor * x[at + c] * total[c]
 
 
-def dropout_mask(out: Floats, *, rate: float, seed: int, layer: int, samples: NDArray[np.int64]) -> None:
+def dropout_mask(
+    out: Floats, *, rate: float, seed: int, layer: int, samples: NDArray[np.int64], first: int = 0
+) -> None:
     """Fill `out` (n, rows, columns, channels): 0 with probability `rate`, else 1 / (1 - rate).
 
-    `samples` (n,) holds the number of each sample, counted over the whole training. Raise ValueError unless there is
-    one number for each sample and 0 <= `rate` < 1.
+    `samples` (n,) holds the number of each sample, counted over the whole training; `first` is the number of a sample's
+    first element. Raise ValueError unless there is one number for each sample and 0 <= `rate` < 1.
     """
     if not 0 <= rate < 1:
         raise ValueError(f"the rate must be at least 0 and less than 1, not {rate}")
     if samples.shape != out.shape[:1]:
         raise ValueError(f"one sample number for each of {len(out)} samples is needed, not {samples.shape}")
     numbers = np.require(samples, dtype=np.int64, requirements=["C", "A", "W"])
-    _mask(*target(out, "out"), numbers, float(rate), seed, layer)
+    _mask(*target(out, "out"), numbers, float(rate), seed, layer, first)
 
 
 @compiled
@@ -164,7 +166,7 @@ def _mix(z: Any) -> Any:
 
 
 @compiled
-def _mask(out: Any, extent: Any, samples: Any, rate: Any, seed: Any, layer: Any) -> None:
+def _mask(out: Any, extent: Any, samples: Any, rate: Any, seed: Any, layer: Any, first: Any) -> None:
     """Fill the mask; the elements of a sample count channel by channel, row by row within each."""
     n, rows, columns, channels, pitch = extent
     step = np.uint64(0x9E3779B97F4A7C15)
@@ -173,7 +175,7 @@ def _mask(out: Any, extent: Any, samples: Any, rate: Any, seed: Any, layer: Any)
     stream = _mix(_mix(np.uint64(seed) + step) + np.uint64(layer) + step)
     across = np.uint64(rows * columns) * step  # from one channel to the next
     for sample in range(n):
-        key = _mix(stream + np.uint64(samples[sample]) + step)
+        key = _mix(stream + np.uint64(samples[sample]) + step) + np.uint64(first) * step
         for pixel in range(rows * columns):
             to, place = np.uint64((sample * rows * columns + pixel) * pitch), key + np.uint64(pixel + 1) * step
             for c in range(np.uint64(channels)):

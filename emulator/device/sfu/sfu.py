@@ -36,12 +36,13 @@ class _Place(NamedTuple):
 
 
 class Sfu:
-    """One layer's SFU and its bias; its maps come from an arena."""
+    """One layer's SFU and its bias, for `channels` complete outputs, by default all; its maps come from an arena."""
 
-    def __init__(self, layer: Layer, seed: int, arena: Arena) -> None:
+    def __init__(self, layer: Layer, seed: int, arena: Arena, channels: int | None = None) -> None:
         self._arena = arena
         self._makes = layer.makes.number
-        self.bias = Parameter(np.zeros(layer.channels, np.float32), arena) if layer.bias else None
+        outputs = layer.channels if channels is None else channels
+        self.bias = Parameter(np.zeros(outputs, np.float32), arena) if layer.bias else None
         site, shared, steps = Site(layer.index, seed, arena), _shared(layer), layer.sfu
         self._places: list[_Place] = []
         fusion = fuse(steps, self._makes, shared, site)

@@ -47,7 +47,7 @@ class Step:
     parameters are, by their names in results files, where it is an SFU's.
 
     A step that was `merged` into another one is part of no network. One of `parts` has the output channels of these in
-    a row, and of that row those at the places `channels`.
+    a row, and of that row those at the places `channels`. One that is `tied` has the weights of that embedding.
     """
 
     node: OnnxNode
@@ -59,6 +59,7 @@ class Step:
     merged: bool = False
     parts: tuple[Step, ...] = ()
     channels: tuple[int, ...] = ()
+    tied: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,6 +136,8 @@ class Parameters:
             user, at = self._users.setdefault(root, (node, place))
             if (user, at) == (node, place):
                 continue
+            if user.operator == "Gather" and node.operator in ("MatMul", "Gemm"):
+                continue  # a head that may be tied to the embedding
             if self._is_constant(root):
                 self.copies += constant.name == root
             elif self._is_copy(root, user, node):

@@ -32,7 +32,8 @@ _HIDES = -1e4
 class _Scores:
     """Products of queries (…, rows, values) and keys alike, times `factor`, without those `hidden` (queries, keys).
 
-    They are `shares` after softmax, which `node` is; or only `nan`, where of these are not numbers.
+    They are `shares` after softmax, which `node` is, and dropped at the rate `dropout`; or only `nan`, where of these
+    are not numbers.
     """
 
     q: Heads
@@ -40,6 +41,7 @@ class _Scores:
     factor: float
     hidden: NDArray[np.bool_] | None = None
     node: OnnxNode | None = None
+    dropout: float = 0.0
     nan: bool = False
 
 
@@ -96,8 +98,8 @@ class Attentions:
             node = self._makers.get(begin)
             if node is not None and self._turns(node):
                 raise node.refusal(
-                    "turns queries or keys by their places (rotary embedding, RoPE), which is not supported; learnt"
-                    " positions are"
+                    "turns queries or keys by their places (rotary embedding, RoPE), which is not taken from ONNX"
+                    " files; a network's TOML file has `rotary`"
                 )
             yield from nodes
 
@@ -205,12 +207,9 @@ class Attentions:
             made = dataclasses.replace(scores, node=node)
         elif node.operator == "Dropout":
             rate, *_ = *self._walk.numbers(node, "ratio"), 0.5
-            if rate:
-                raise node.refusal(
-                    f"drops shares of attention, at the rate {rate:g}; attention has no dropout here: export the model"
-                    " without it, as in evaluation"
-                )
-            made = scores
+            if scores.dropout:
+                raise node.refusal("drops shares of attention a second time, which is not supported")
+            made = dataclasses.replace(scores, dropout=rate)
         elif node.operator == "Add":
             made = self._masked(node, scores, self._array(node, 1 - places[0]))
         elif node.operator == "Where" and scores.node is None:
@@ -244,11 +243,15 @@ class Attentions:
         flat = q.places.ndim == 3
         if flat:
             counts = node.integer("q_num_heads", 0), node.integer("kv_num_heads", 0)
-            if counts[0] != counts[1] or counts[0] < 1 or q.places.shape[-1] % counts[0]:
+            if min(counts) < 1 or q.places.shape[-1] % counts[0]:
                 raise node.refusal(GROUPED)
-            q, k, v = (by_heads(heads, counts[0]) for heads in (q, k, v))
-        if q.places.shape[1] != k.places.shape[1]:
+            q, k, v = (by_heads(part, counts[place > 0]) for place, part in enumerate((q, k, v)))
+        if q.places.shape[1] % k.places.shape[1]:
             raise node.refusal(GROUPED)
+        k, v = (
+            dataclasses.replace(part, places=part.places.repeat(q.places.shape[1] // part.places.shape[1], 1))
+            for part in (k, v)
+        )
         scale = node.number("scale", q.places.shape[-1] ** -0.5)
         rows = q.places.shape[-2]
         scores = _Scores(q, k, q.factor * k.factor * scale, node=node)
@@ -281,8 +284,7 @@ class Attentions:
         if not q.places.shape == k.places.shape == v.places.shape:
             raise node.refusal(
                 f"takes queries {list(q.places.shape)}, keys {list(k.places.shape)} and values {list(v.places.shape)}:"
-                " only as many heads, rows and values of each are supported, neither grouped queries (GQA) nor"
-                " cross-attention"
+                " only as many heads, rows and values of each are supported, not cross-attention"
             )
         if not math.isclose(scores.factor * v.factor, size**-0.5, rel_tol=1e-5) or v.factor != 1:
             raise node.refusal(
@@ -293,10 +295,12 @@ class Attentions:
         causal = bool(hidden.any())
         if causal and (hidden != np.triu(np.ones((rows, rows), bool), 1)).any():
             raise node.refusal("hides other keys than those behind a query; only a causal mask is supported")
-        heads, order, tied = channels_of(self._walk, node, (q, k, v))
+        heads, groups, order, tied = channels_of(self._walk, node, (q, k, v))
         source = source_of(self._walk, node, [part.step for part in (q, k, v)], order)
         value = Value(source, axes=("samples", "rows", "channels"))
-        step = self._walk.step(scores.node, Attention, {"heads": heads, "causal": causal}, value, axes=value.axes).step
+        grouped = {"kv_heads": groups} if groups < heads else {}
+        keys = {"heads": heads, **grouped, "causal": causal, "dropout": scores.dropout}
+        step = self._walk.step(scores.node, Attention, keys, value, axes=value.axes).step
         whole = np.arange(q.places.size, dtype=np.int32).reshape(q.samples, rows, heads, size).transpose(0, 2, 1, 3)
         return Heads(step, q.samples, whole.reshape(-1, rows, size)[tied].reshape(q.places.shape))
 

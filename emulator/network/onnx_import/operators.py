@@ -24,6 +24,7 @@ from ..description import node as node_of
 from ..graph import IMAGES, resolve
 from ..onnx_graph import FROM_IMAGES, Constant, Expectation, OnnxGraph, OnnxNode, Step, Value, Walk, folded
 from ..operation import LayerOperation, Operation, operation_types
+from ..operations.conv import Conv
 from ..operations.normalisation import Softmax
 from ..operations.sequence import Embedding
 from ..shape import Shape
@@ -53,6 +54,8 @@ def to_description(
             keys["from"] = [names[taken] for taken in steps[n].takes]
         if n in names:
             keys["name"] = names[n]
+        if (tied := steps[n].tied) is not None:
+            keys["tied"] = names[tied]
         nodes.append(node_of(steps[n].kind, keys, steps[n].node.where))
     nodes.append(Node(Softmax(), source=(names[output],) if ends_elsewhere else None))
     empty = validate(Description, {"name": name, "input": images, "layers": []}, source)
@@ -130,26 +133,40 @@ def walked(graph: OnnxGraph) -> Walk:
             walk.name(node, _known()[node.operator](walk, node))
         else:
             raise node.refusal(_problem(node.operator))
-    _check_ties(walk)
+    _tie(walk)
     return walk
 
 
-def _check_ties(walk: Walk) -> None:
-    """Refuse a layer that has the weights of an embedding, which exporters may write twice, and transposed."""
-    linear = [step for step in walk.steps if step.node.operator in ("MatMul", "Gemm") and not step.parts]
-    for embedding in (step for step in walk.steps if step.kind is Embedding):
-        table = walk.constants[embedding.node.inputs[0]]
-        for step in linear:
+def _tie(walk: Walk) -> None:
+    """Tie a layer to an embedding whose weights it has; exporters may write them twice, and transposed.
+
+    Raises:
+        InputError: it is not a layer over each step, or another one has these weights, too.
+    """
+    for number, embedding in enumerate(walk.steps):
+        if embedding.kind is not Embedding:
+            continue
+        table, heads = walk.constants[embedding.node.inputs[0]], []
+        for place, step in enumerate(walk.steps):
+            if step.node.operator not in ("MatMul", "Gemm") or step.parts or step.merged:
+                continue
             weight = walk.constants.get(step.node.inputs[1])
             if weight is not None and sorted(weight.shape) == sorted(table.shape) and _are_equal(walk, weight, table):
+                heads.append(place)
+        for place in heads:
+            step = walk.steps[place]
+            if step.kind is not Conv or len(heads) > 1:
                 raise step.node.refusal(
-                    f"has the weights of the embedding {embedding.node.name!r} (tied weights), which is not supported;"
-                    " here each layer has its own"
+                    f"has the weights of the embedding {embedding.node.name!r} (tied weights), which is supported for"
+                    " one layer over each step; give it its own"
                 )
+            walk.steps[place] = dataclasses.replace(step, tied=number)
 
 
 def _are_equal(walk: Walk, one: Constant, other: Constant) -> bool:
     """Return whether two arrays are equal, or one is the other transposed; arrays of one number alone are not."""
+    if one.roots & other.roots:
+        return True
     try:
         a, b = (walk.expressions.value(constant.name) for constant in (one, other))
     except (KeyError, InputError):  # weights are in a file that is not there

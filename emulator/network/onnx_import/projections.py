@@ -1,6 +1,7 @@
 """The layers that make queries, keys and values: which channels belong to which head, and one layer for all of them.
 
-Attention takes channels head by head: q, k and v of head 0, then of head 1, and so on (`operations/attention.py`).
+Attention takes channels head by head: q, k and v of head 0, then of head 1, and so on; where heads share k and v, group
+by group (`operations/attention.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from ..onnx_graph import OnnxNode, Step, Value, Walk
 from ..operations.conv import Conv
 from .heads import Heads
 
-GROUPED = "shares keys and values among heads (grouped queries, GQA), which is not supported"
+GROUPED = (
+    "shares queries among heads, or keys and values among unequal groups of heads; only equal groups (grouped queries,"
+    " GQA) are supported"
+)
 
 
 def by_heads(heads: Heads, count: int) -> Heads:
@@ -27,9 +31,9 @@ def by_heads(heads: Heads, count: int) -> Heads:
 
 def channels_of(
     walk: Walk, node: OnnxNode, parts: Sequence[Heads]
-) -> tuple[int, list[tuple[int, int]], NDArray[np.intp]]:
-    """Return the number of heads; the channels that `attention` takes, as (place among parts, channel); and, of the
-    heads of all samples as the node has them, where each is among those of `attention`.
+) -> tuple[int, int, list[tuple[int, int]], NDArray[np.intp]]:
+    """Return the number of heads, and of their groups with a k and v each; the channels that `attention` takes, as
+    (place among parts, channel); and, of the heads of all samples as the node has them, where each is among its own.
 
     Raises:
         InputError: rows, samples or heads are mixed, or channels are used twice.
@@ -50,21 +54,27 @@ def channels_of(
         raise node.refusal("takes queries of one sample and keys of another")
     count, begun = len(owners[0]) // parts[0].samples, dict[int, int]()
     tied = np.empty(len(owners[0]), np.intp)
-    places: dict[tuple[int, ...], int] = {}
-    kinds = np.concatenate(channels, axis=1)
-    for group, (owner, kind) in enumerate(zip(owners[0].tolist(), map(tuple, kinds.tolist()), strict=True)):
+    kinds = [*zip(owners[0].tolist(), map(tuple, np.concatenate(channels, axis=1).tolist()), strict=True)]
+    groups: dict[tuple[int, ...], list[tuple[int, ...]]] = {}  # by channels of k and v, those of q, k and v of heads
+    for owner, kind in kinds:
         if owner == owners[0][0]:
-            places.setdefault(kind, len(places))
-        tied[group] = owner * count + places.get(kind, 0)
+            groups.setdefault(kind[size:], []).append(kind)
+    places = {kind: place for place, kind in enumerate(kind for heads in groups.values() for kind in heads)}
+    for place, (owner, kind) in enumerate(kinds):
+        tied[place] = owner * count + places.get(kind, 0)
         begun[owner] = begun.get(owner, 0) + 1
     if len(places) != count or len({*tied.tolist()}) != len(tied) or {*begun.values()} != {count}:
         raise node.refusal(GROUPED)
-    order = [
-        (part, channel) for kind in places for part in range(3) for channel in kind[part * size : (part + 1) * size]
-    ]
-    if len({(parts[part].step, channel) for part, channel in order}) < len(order):
+    if [*places] != [kind for owner, kind in kinds if owner == owners[0][0]]:
+        raise node.refusal("shares keys and values among heads that do not stand side by side; they should")
+    order = []
+    for shared, heads_of_group in groups.items():
+        order += [(0, channel) for kind in heads_of_group for channel in kind[:size]]
+        order += [(1 + place // size, channel) for place, channel in enumerate(shared)]
+    uneven = len({*map(len, groups.values())}) > 1
+    if uneven or len({(parts[part].step, channel) for part, channel in order}) < len(order):
         raise node.refusal(GROUPED)
-    return count, order, tied
+    return count, len(groups), order, tied
 
 
 def source_of(walk: Walk, node: OnnxNode, steps: Sequence[int], order: Sequence[tuple[int, int]]) -> int:

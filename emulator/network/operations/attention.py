@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...common import Channels
+from ...common import Channels, Rate
 from ..onnx_nodes import Export, Form
 from ..operation import LayerRows, RowLayer
 from ..shape import Shape, shown
@@ -22,11 +22,16 @@ class Attention(RowLayer):
     """Scaled dot products of queries and keys, softmax over the keys, and sums of values, in `heads` heads.
 
     It takes the channels head by head: q, k and v of head 0, then those of head 1, and so on, so that a cut by whole
-    heads needs no others. It has no weights. Where it is `causal`, a row sees itself and the rows before it, else all.
+    heads needs no others. With fewer `kv_heads`, as many groups of heads share k and v (Ainslie et al., 2023): the
+    channels come group by group, q of its heads, then k, then v, and a cut is by whole groups. It has no weights.
+    Where it is `causal`, a row sees itself and the rows before it, else all. In training, each share that a row has of
+    another is zeroed with probability `dropout`, and the others are scaled.
     """
 
     heads: Channels
+    kv_heads: Channels | None = None
     causal: bool = False
+    dropout: Rate = 0.0
 
     type = "attention"
     onnx = ("Attention",)
@@ -35,8 +40,13 @@ class Attention(RowLayer):
 
     @property
     def groups(self) -> int:  # type: ignore[override]  # as a key, of convolutions, it is a number
-        """See `LayerOperation`: heads."""
-        return self.heads
+        """See `LayerOperation`: those of heads that share k and v."""
+        return self.heads if self.kv_heads is None else self.kv_heads
+
+    @property
+    def sharing(self) -> int:
+        """The heads of a group, which share k and v."""
+        return self.heads // self.groups
 
     @property
     def cuts_outputs(self) -> bool:
@@ -45,18 +55,18 @@ class Attention(RowLayer):
 
     def size(self, shape: Shape) -> int:
         """Return the channels of a head's queries, keys or values."""
-        return shape[0] // (3 * self.heads)
+        return shape[0] // (self.groups * (self.sharing + 2))
 
     def weight_shape(self, shape: Shape, made: Shape) -> tuple[int, int, int, int]:
         """See `LayerOperation`: there are none."""
-        return self.heads, 0, 1, 1
+        return self.groups, 0, 1, 1
 
     def pieces(self, made: Shape) -> int:
-        """See `LayerOperation`: heads."""
-        return self.heads
+        """See `LayerOperation`: groups."""
+        return self.groups
 
     def taps(self, shape: Shape, *, with_inputs: bool = True) -> int:
-        """See `LayerOperation`: products of q and k, and of p and v, of a head's row with the mean of its keys."""
+        """See `LayerOperation`: products of q and k, and of p and v, of a group's row with the mean of its keys."""
         return self._products(2, shape)
 
     def eb_taps(self, shape: Shape, *, with_inputs: bool = True) -> int:
@@ -64,9 +74,10 @@ class Attention(RowLayer):
         return self._products(5, shape)
 
     def _products(self, matrices: int, shape: Shape) -> int:
-        """Return the products of a head's row, for as many matrices, rounded up; all rows take the mean number."""
+        """Return the products of a group's row, for as many matrices, by heads rounded up; all rows take the mean."""
         rows, size = shape[1], self.size(shape)
-        return -(-matrices * size * (rows + 1) // 2) if self.causal else matrices * size * rows
+        of_head = -(-matrices * size * (rows + 1) // 2) if self.causal else matrices * size * rows
+        return self.sharing * of_head
 
     def reread(self, shape: Shape, rows_at_once: int = 1) -> tuple[int, int]:
         """See `LayerOperation`: k and v of what each row sees, and in EB also errors of these, in and out."""
@@ -80,8 +91,8 @@ class Attention(RowLayer):
         return 2 * self.heads * shape[1]
 
     def with_channels(self, channels: int) -> Attention:
-        """See `LayerOperation`; the channels are heads."""
-        return dataclasses.replace(self, heads=channels)
+        """See `LayerOperation`; the channels are heads, none of which share k and v."""
+        return dataclasses.replace(self, heads=channels, kv_heads=None)
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
         """See `Operation`."""
@@ -91,12 +102,8 @@ class Attention(RowLayer):
                 f"maps of {shown(shape)} have {shape[2]} columns, where attention takes a sequence: one row a token"
                 ' and one column; put {type = "sequence"} or {type = "tokens"} before it'
             )
-        if shape[0] % (3 * self.heads):
-            raise ValueError(
-                f"`heads` = {self.heads}: {shape[0]} channels do not divide into q, k and v of that many heads;"
-                f" should be a multiple of {3 * self.heads}"
-            )
-        return shape[0] // 3, shape[1], 1
+        check_heads(self.heads, self.groups, shape, self.groups * (self.sharing + 2))
+        return self.heads * self.size(shape), shape[1], 1
 
     def rows(self, shape: Shape, made: Shape) -> LayerRows:
         """See `LayerOperation`; full attention waits for the last row, and all its errors leave with the last one."""
@@ -106,34 +113,71 @@ class Attention(RowLayer):
 
     def to_onnx(self, out: Export) -> None:
         """See `Operation`; scaled products of q and k, with a mask where it is causal, softmax, products with v."""
-        nodes, name, (channels, rows, _) = out.nodes, out.name, out.reads[0].shape
-        x, size = nodes.steps(out.x, f"{name}/steps"), self.size(out.reads[0].shape)
-        apart = nodes.add("Reshape", [x, nodes.numbers(f"{name}.parts", 0, rows, self.heads, 3, size)], f"{name}/parts")
-        heads = nodes.add("Transpose", [apart], f"{name}/heads", perm=[3, 0, 2, 1, 4])
-        q, k, v = (
-            nodes.add("Gather", [heads, nodes.array(f"{name}.{part}", np.array(place))], f"{name}/{part}", axis=0)
-            for place, part in enumerate("qkv")
-        )
+        nodes, name, rows = out.nodes, out.name, out.reads[0].shape[1]
+        q, k, v = self._parts(out)
+        size = self.size(out.reads[0].shape)
         turned = nodes.add("Transpose", [k], f"{name}/turned", perm=[0, 1, 3, 2])
         products = nodes.add("MatMul", [q, turned], f"{name}/products")
         scores = nodes.add("Mul", [products, out.number("scale", size**-0.5)], f"{name}/scores")
         if self.causal:
             scores = nodes.add("Add", [scores, nodes.later(rows)], f"{name}/earlier")
         shares = nodes.add("Softmax", [scores], f"{name}/shares", name, axis=-1)
+        if self.dropout:
+            shares = nodes.add("Dropout", [shares, out.number("dropout", self.dropout)], f"{name}/kept")
         sums = nodes.add("MatMul", [shares, v], f"{name}/sums")
         beside = nodes.add("Transpose", [sums], f"{name}/beside", perm=[0, 2, 1, 3])
-        nodes.add("Reshape", [beside, nodes.numbers(f"{name}.shape", 0, rows, channels // 3)], out.result)
+        nodes.add("Reshape", [beside, nodes.numbers(f"{name}.shape", 0, rows, self.heads * size)], out.result)
         nodes.name(out.makes, out.result, Form.STEPS)
+
+    def _parts(self, out: Export) -> Sequence[str]:
+        """Write the nodes of queries, keys and values, (samples, heads, rows, size) each; return their names."""
+        nodes, name, rows, size = out.nodes, out.name, out.reads[0].shape[1], self.size(out.reads[0].shape)
+        x, parts = nodes.steps(out.x, f"{name}/steps"), self.sharing + 2
+        sizes = nodes.numbers(f"{name}.parts", 0, rows, self.groups, parts, size)
+        apart = nodes.add("Reshape", [x, sizes], f"{name}/parts")
+        if parts == 3:
+            heads = nodes.add("Transpose", [apart], f"{name}/heads", perm=[3, 0, 2, 1, 4])
+            return [
+                nodes.add("Gather", [heads, nodes.array(f"{name}.{part}", np.array(place))], f"{name}/{part}", axis=0)
+                for place, part in enumerate("qkv")
+            ]
+        heads, made = nodes.add("Transpose", [apart], f"{name}/heads", perm=[0, 2, 3, 1, 4]), []
+        whole = nodes.numbers(f"{name}.heads", 0, self.heads, rows, size)
+        for part, first in zip("qkv", (0, parts - 2, parts - 1), strict=True):  # k and v are repeated
+            places = [first] * self.sharing if first else [*range(self.sharing)]
+            own = nodes.add("Gather", [heads, nodes.numbers(f"{name}.{part}", *places)], f"{name}/{part}s", axis=2)
+            made.append(nodes.add("Reshape", [own, whole], f"{name}/{part}"))
+        return made
 
     def torch(self, nn: Any, shape: Shape) -> Sequence[Any]:
         """See `LayerOperation`; takes (samples, tokens, values), with the channels as here."""
-        heads, causal = self.heads, self.causal
+        groups, sharing, causal, dropout = self.groups, self.sharing, self.causal, self.dropout
 
         class Heads(nn.Module):
             def forward(self, x: Any) -> Any:
-                samples, tokens, channels = x.shape
-                q, k, v = x.view(samples, tokens, heads, 3, channels // heads // 3).permute(3, 0, 2, 1, 4)
-                y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+                samples, tokens, _ = x.shape
+                parts = x.view(samples, tokens, groups, sharing + 2, -1).permute(0, 2, 3, 1, 4)
+                q = parts[:, :, :sharing].flatten(1, 2)
+                k, v = parts[:, :, sharing], parts[:, :, sharing + 1]
+                rate = dropout if self.training else 0.0
+                keys = {"dropout_p": rate, "is_causal": causal, "enable_gqa": sharing > 1}
+                y = nn.functional.scaled_dot_product_attention(q, k, v, **keys)
                 return y.transpose(1, 2).flatten(2)
 
         return [Heads()]
+
+
+def check_heads(heads: int, groups: int, shape: Shape, step: int, kind: str = "heads") -> None:
+    """Check that heads fall into groups that share k and v, and the channels of q, k and v into `step` equal parts.
+
+    Raises:
+        ValueError: they do not.
+    """
+    if heads % groups:
+        raise ValueError(f"`kv_heads` = {groups} should divide `heads` = {heads}: each k and v has equally many heads")
+    if shape[0] % step:
+        shared = "" if heads == groups else f", {heads // groups} to a k and v"
+        raise ValueError(
+            f"`heads` = {heads}: {shape[0]} channels do not divide into q, k and v of that many {kind}{shared}; should"
+            f" be a multiple of {step}"
+        )

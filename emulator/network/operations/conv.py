@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...common import Channels, Name, NotNegativePair, Positive, PositivePair
 from ..onnx_nodes import Export, Form
@@ -57,6 +58,11 @@ class Conv(LayerOperation):
     def cuts_outputs(self) -> bool:
         """See `LayerOperation`: in groups, an output channel needs few input channels."""
         return self.groups > 1
+
+    @property
+    def makes_logits(self) -> bool:
+        """See `LayerOperation`: of each row on its own."""
+        return self.kernel == (1, 1) and self.groups == 1
 
     def weight_shape(self, shape: Shape, made: Shape) -> tuple[int, int, int, int]:
         """See `LayerOperation`; (oc, input channels of a group, kh, kw)."""
@@ -112,7 +118,7 @@ class Conv(LayerOperation):
             keys = {"kernel_shape": window.kernel, "strides": window.stride, "pads": window.pad * 2}
             out.write("Conv", out.weight("weight"), *out.biases(), **keys, group=self.groups)
         elif out.form is Form.STEPS and window == ((1, 1), (1, 1), (0, 0)) and self.groups == 1:
-            taken = [*out.taken, out.weight("weight", lambda weight: weight.reshape(self.channels, -1).T)]
+            taken = [*out.taken, self._table(out) or out.weight("weight", self._of_steps)]
             if biases := out.biases():
                 product = out.nodes.add("MatMul", taken, f"{out.name}/product", out.name)
                 out.nodes.add("Add", [product, *biases], out.result)
@@ -121,6 +127,16 @@ class Conv(LayerOperation):
                 out.write_of(taken, "MatMul", form=Form.STEPS)
         else:
             super().to_onnx(out)
+
+    def _of_steps(self, weight: NDArray[Any]) -> NDArray[Any]:
+        """Return weights as they are multiplied with the rows of a sequence."""
+        return weight.reshape(self.channels, -1).T
+
+    def _table(self, out: Export) -> str:
+        """Return the table of the embedding that it is tied to, transposed, if it is."""
+        if self.tied is None:
+            return ""
+        return out.nodes.add("Transpose", [f"{self.tied}.weight"], f"{out.name}/table", perm=[1, 0])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -133,6 +149,7 @@ class Fc(LayerOperation):
     type = "fc"
     onnx = ("Gemm", "MatMul")
     convolves, may_be_off_chip, one_memory = False, True, True
+    makes_logits = True
 
     def with_channels(self, channels: int) -> Fc:
         """See `LayerOperation`."""

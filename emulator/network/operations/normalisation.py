@@ -143,7 +143,13 @@ class Dropout(ElementWise):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Softmax(Closing):
-    """Softmax with cross-entropy, which closes every network."""
+    """Softmax with cross-entropy, which closes every network.
+
+    Where it is `vocabulary_parallel`, the layer before it is cut by output channels, and each of its slices computes
+    the loss's sums and errors of its own: devices send one another two numbers of a row, and no logits.
+    """
+
+    vocabulary_parallel: bool = False
 
     type = "softmax"
 

@@ -121,6 +121,15 @@ TRANSFORMERS: dict[str, tuple[list[int], list[dict[str, Any]]]] = {
         [5, 7, 1],
         [conv(24, "qkv"), {"type": "attention", "name": "a", "heads": 2, "causal": True}, *NORMS, conv(3, "each")],
     ),
+    "grouped queries": (
+        [5, 7, 1],
+        [
+            conv(32, "qkv"),
+            {"type": "attention", "name": "a", "heads": 4, "kv_heads": 2, "causal": True},
+            conv(3, "each"),
+        ],
+    ),
+    "one key for all": ([16, 7, 1], [{"type": "attention", "name": "a", "heads": 2, "kv_heads": 1}, conv(3, "each")]),
     "attention at once": ([24, 7, 1], [{"type": "attention", "name": "a", "heads": 4}, *NORMS, conv(3, "each")]),
     "symbols": (
         [9, 7, 1],
@@ -209,6 +218,7 @@ REFUSED: dict[str, tuple[list[int], list[dict[str, Any]]]] = {
             {"type": "conv", "name": "k", "channels": 2, "kernel": [3, 1], "pad": [1, 0]},
         ],
     ),
+    "mine has rotary (qkv)": ([5, 7, 1], [conv(12, "qkv"), {"type": "rotary", "heads": 2}]),
     "mine has batch-norm on rows, channels (a)": (
         [5, 7, 1],
         [{"type": "gru", "name": "a", "units": 4}, {"type": "batch-norm"}],

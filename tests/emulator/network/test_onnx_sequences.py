@@ -107,6 +107,7 @@ EACH = {
     "stride": (1, 1),
     "pad": (0, 0),
     "groups": 1,
+    "tied": None,
     "bias": True,
 }
 

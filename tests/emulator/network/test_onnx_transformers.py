@@ -79,6 +79,8 @@ SPELLINGS: dict[str, Callable[[], Any]] = {
     "spelled by tanh": lambda: Gpt(Block(gelu=models.Tanh(), norm=models.Rms)),
     "spelled by erf": lambda: Gpt(Block(gelu=models.Erf(), norm=models.Norm)),
     "gelu by tanh": lambda: Gpt(Block(gelu=nn.GELU(approximate="tanh"))),
+    "grouped queries": lambda: Gpt(*(models.Grouped(2, models.expanded, fused=fused) for fused in (False, True))),
+    "one key for all": lambda: Gpt(*(models.Grouped(1, models.interleaved, fused=fused) for fused in (False, True))),
     "an encoder": lambda: models.Encoder(norm_first=False),
     "an encoder of norms first": lambda: models.Encoder(norm_first=True),
     "an own class": lambda: models.Multihead(batch_first=True),
@@ -109,6 +111,21 @@ def test_versions_of_onnx(tmp_path: Path, name: str, version: str) -> None:
     checked(tmp_path, drawn(SPELLINGS[name]()), **VERSIONS[version])
 
 
+DROPPED: Mapping[str, Callable[[], Any]] = {
+    "fused": lambda: Gpt(Block(attend=models.Dropped(fused=True)), Block(None, models.Dropped(fused=True))),
+    "by hand": lambda: Gpt(Block(attend=models.Dropped(fused=False), causal=False)),
+    "an encoder": lambda: models.Encoder(norm_first=True, dropout=0.1),
+}
+
+
+@pytest.mark.parametrize("name", DROPPED)
+def test_dropout_of_shares_comes_from_an_export_for_training(tmp_path: Path, name: str) -> None:
+    model = drawn(DROPPED[name]())
+    network, _ = checked(tmp_path, model, do_constant_folding=False, training=torch.onnx.TrainingMode.TRAINING)
+    rates = {vars(own.operation)["dropout"] for own in network.layers if own.operation.type == "attention"}
+    assert rates == {0.1}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("keys", [{"opset_version": 18}, {"opset_version": 23}, {"optimize": False}])
 @pytest.mark.parametrize("name", ["split", "three layers", "a class token", "rms norm"])
@@ -120,15 +137,16 @@ def test_versions_of_the_new_exporter(tmp_path: Path, name: str, keys: dict[str,
 def test_the_operator_attention(tmp_path: Path) -> None:
     """ONNX's own, of version 23: queries, keys and values from three layers, with heads on an axis or without."""
     draw = np.random.default_rng(3)
-    for causal, flat in ((0, True), (1, False)):
+    for causal, flat, groups in ((0, True, HEADS), (1, True, 1), (1, False, HEADS)):
+        few = groups * SIZE
         arrays = {
             name: draw.normal(0, 0.4, shape).astype(np.float32)
-            for name, shape in {"q": (WIDTH, WIDTH), "k": (WIDTH, WIDTH), "v": (WIDTH, WIDTH), "o": (WIDTH, 5)}.items()
+            for name, shape in {"q": (WIDTH, WIDTH), "k": (WIDTH, few), "v": (WIDTH, few), "o": (WIDTH, 5)}.items()
         }
         node = onnx.helper.make_node
         nodes = [node("MatMul", ["x", name], [f"{name}x"], name) for name in "qkv"]
         taken, made = [f"{name}x" for name in "qkv"], ["y"]
-        keys = {"q_num_heads": HEADS, "kv_num_heads": HEADS} if flat else {}
+        keys = {"q_num_heads": HEADS, "kv_num_heads": groups} if flat else {}
         if not flat:
             for name in "qkv":
                 nodes.append(node("Reshape", [f"{name}x", "apart"], [f"{name}a"]))
@@ -155,7 +173,9 @@ def test_the_operator_attention(tmp_path: Path) -> None:
         )
         network = load_network(str(path))
         assert [layer.operation.type for layer in network.layers] == ["conv", "attention", "conv"]
-        assert vars(network.layers[1].operation) == {"heads": HEADS, "causal": bool(causal)}
+        shared = groups if groups < HEADS else None
+        keys = {"heads": HEADS, "kv_heads": shared, "causal": bool(causal), "dropout": 0.0}
+        assert vars(network.layers[1].operation) == keys
         again.write_bytes(onnx_image(read_weights(str(path), network, "here"), network, "here"))
         x = torch.from_numpy(draw.normal(size=(2, TOKENS, WIDTH)).astype(np.float32))
         np.testing.assert_allclose(ran(again, x), ran(path, x), rtol=1e-5, atol=1e-5)
@@ -187,9 +207,9 @@ class Odd(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
 
     def __init__(self, kind: str) -> None:
         super().__init__()
-        self.kind, few = kind, SIZE if kind == "grouped" else WIDTH
+        self.kind = kind
         self.symbols, self.other = nn.Embedding(SYMBOLS, WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.q, self.k, self.v = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, few), nn.Linear(WIDTH, few)
+        self.q, self.k, self.v = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
         self.head = nn.Linear(WIDTH, SYMBOLS)
 
     def forward(self, symbols: Any) -> Any:
@@ -197,8 +217,8 @@ class Odd(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
         x = self.symbols(symbols)
         y = self.other(x) if self.kind == "cross" else x
         q, k, v = (part.view(2, TOKENS, -1, SIZE).transpose(1, 2) for part in (self.q(x), self.k(y), self.v(y)))
-        if self.kind == "grouped":
-            k, v = (part.repeat_interleave(HEADS, 1) for part in (k, v))
+        if self.kind == "shared":
+            k, v = (part[:, [0, 0, 1]] for part in (k, v))
         if self.kind == "turned":
             angles = torch.outer(torch.arange(TOKENS).float(), torch.tensor([1.0, 0.1])).repeat(1, 2)
             q, k = (
@@ -207,40 +227,76 @@ class Odd(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
         distance = torch.arange(TOKENS)[:, None] - torch.arange(TOKENS)
         masks = {"window": torch.ones(TOKENS, TOKENS).tril().triu(-2).log(), "slope": -distance.abs().float()}
         keys = {"scale": 0.3} if self.kind == "scaled" else {}
-        if self.kind == "dropped":
-            keys = {"dropout_p": 0.1}
         made = functional.scaled_dot_product_attention(q, k, v, attn_mask=masks.get(self.kind), **keys)
         return self.head(made.transpose(1, 2).reshape(x.shape))
 
 
 REFUSED = {
     "cross": "cross-attention",
-    "grouped": "(grouped queries, GQA), which is not supported",
-    "turned": "(rotary embedding, RoPE), which is not supported",
+    "shared": "only equal groups (grouped queries, GQA) are supported",
+    "turned": "(rotary embedding, RoPE), which is not taken from ONNX files",
     "window": "hides other keys than those behind a query; only a causal mask is supported",
     "slope": "adds a mask other than 0 and -inf to scores",
     "scaled": "scales products by 0.3, where only 1 over the root of a head's 4 values, 0.5, is supported",
-    "dropped": "drops shares of attention, at the rate 0.1",
 }
 
 
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_is_refused(tmp_path: Path, kind: str, one_line: Callable[..., str]) -> None:
-    keys = {"training": torch.onnx.TrainingMode.PRESERVE} if kind == "dropped" else {}
     path = tmp_path / "model.onnx"
-    path.write_bytes(exported(drawn(Odd(kind)), inputs(None), "script", **keys))
+    path.write_bytes(exported(drawn(Odd(kind)), inputs(None), "script"))
     with pytest.raises(InputError) as error:
         load_network(str(path))
     assert REFUSED[kind] in one_line(error)
 
 
-@pytest.mark.parametrize("folds", [False, True])
-def test_tied_weights_are_refused(tmp_path: Path, folds: bool, one_line: Callable[..., str]) -> None:
-    """Folded, the file has two arrays, one of them transposed."""
-    model = Gpt(Block())
-    model.head.weight = model.symbols.weight
+def test_groups_of_heads_stand_side_by_side(tmp_path: Path, one_line: Callable[..., str]) -> None:
     path = tmp_path / "model.onnx"
-    path.write_bytes(exported(drawn(model), inputs(None), "script", do_constant_folding=folds))
+    path.write_bytes(exported(drawn(Gpt(models.Grouped(2, models.tiled, fused=False))), inputs(None), "script"))
     with pytest.raises(InputError) as error:
         load_network(str(path))
-    assert ("tied weights" if folds else "shares its weights") in one_line(error)
+    assert "among heads that do not stand side by side" in one_line(error)
+
+
+HOWS: list[tuple[str, dict[str, Any]]] = [("script", {"do_constant_folding": False}), ("script", {}), ("dynamo", {})]
+
+
+@pytest.mark.parametrize(("how", "keys"), HOWS)
+def test_tied_weights(tmp_path: Path, how: str, keys: dict[str, Any]) -> None:
+    """Folded, the file has two arrays, one of them transposed. They are tied again after export and import."""
+    model = drawn(Gpt(Block()))
+    model.head.weight = model.symbols.weight
+    path, again = tmp_path / "model.onnx", tmp_path / "again.onnx"
+    path.write_bytes(exported(model, inputs(None), how, **keys))
+    network = load_network(str(path))
+    [head] = network.heads
+    assert head.tied is not None and head.tied.name == network.layers[0].name
+    of_longer_texts = TOKENS * WIDTH  # positions
+    assert network.parameters == sum(array.numel() for array in model.parameters()) - of_longer_texts
+    again.write_bytes(onnx_image(read_weights(str(path), network, "here"), network, "here"))
+    once_more = load_network(str(again))
+    assert [(layer.name, layer.operation) for layer in once_more.layers] == [
+        (layer.name, layer.operation) for layer in network.layers
+    ]
+    symbols = inputs(None)
+    np.testing.assert_allclose(ran(again, symbols), ran(path, symbols), rtol=1e-5, atol=1e-5)
+
+
+def test_one_tied_head_alone(tmp_path: Path, one_line: Callable[..., str]) -> None:
+    """Logits of the last step alone, by the weights of the embedding."""
+
+    class Last(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.symbols, self.steps = nn.Embedding(SYMBOLS, WIDTH), nn.LSTM(WIDTH, WIDTH, batch_first=True)
+            self.head = nn.Linear(WIDTH, SYMBOLS)
+            self.head.weight = self.symbols.weight
+
+        def forward(self, x: Any) -> Any:
+            return self.head(self.steps(self.symbols(x))[0][:, -1])
+
+    path = tmp_path / "model.onnx"
+    path.write_bytes(exported(drawn(Last()), inputs(None), "script"))
+    with pytest.raises(InputError) as error:
+        load_network(str(path))
+    assert "(tied weights), which is supported for one layer over each step" in one_line(error)

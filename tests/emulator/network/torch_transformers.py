@@ -58,6 +58,24 @@ def divided(q: Any, k: Any, v: Any, causal: bool) -> Any:
     return torch.softmax(scores, dim=-1) @ v
 
 
+class Dropped(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
+    """Attention that drops shares in training: by PyTorch's own function, or as it is in many scripts."""
+
+    def __init__(self, *, fused: bool) -> None:
+        super().__init__()
+        self.fused, self.drop = fused, nn.Dropout(0.1)
+
+    def forward(self, q: Any, k: Any, v: Any, causal: bool) -> Any:
+        """Return the results by heads."""
+        if self.fused:
+            rate = 0.1 if self.training else 0.0
+            return functional.scaled_dot_product_attention(q, k, v, dropout_p=rate, is_causal=causal)
+        scores = q @ k.transpose(-2, -1) / math.sqrt(SIZE)
+        if causal:
+            scores = scores.masked_fill(torch.ones(TOKENS, TOKENS).triu(1) > 0, float("-inf"))
+        return self.drop(torch.softmax(scores, dim=-1)) @ v
+
+
 class Tanh(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
     """GELU by tanh, spelled out."""
 
@@ -129,6 +147,40 @@ class Block(nn.Module):  # type: ignore[misc]
         return x + self.down(self.gelu(self.up(self.norms[1](x))))
 
 
+class Grouped(nn.Module):  # type: ignore[misc]
+    """A block of attention alone, whose 4 heads share `groups` keys and values, by one layer or three."""
+
+    def __init__(self, groups: int, repeat: Callable[[Any, int], Any], *, fused: bool) -> None:
+        super().__init__()
+        self.groups, self.repeat, self.size = groups, repeat, WIDTH // 4
+        widths = [WIDTH, groups * self.size, groups * self.size]
+        self.qkv = nn.ModuleList(nn.Linear(WIDTH, width) for width in ([sum(widths)] if fused else widths))
+        self.widths, self.out = widths, nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Any) -> Any:
+        """Return rows of tokens (samples, tokens, values)."""
+        parts = [own(x) for own in self.qkv] if len(self.qkv) > 1 else self.qkv[0](x).split(self.widths, 2)
+        q, k, v = (part.view(*x.shape[:2], -1, self.size).transpose(1, 2) for part in parts)
+        k, v = (self.repeat(part, 4 // self.groups) for part in (k, v))
+        return x + self.out(fused(q, k, v, True).transpose(1, 2).reshape(x.shape))
+
+
+def interleaved(x: Any, times: int) -> Any:
+    """Each of some heads (samples, heads, tokens, values), so often, as in PyTorch's function."""
+    return x.repeat_interleave(times, 1)
+
+
+def expanded(x: Any, times: int) -> Any:
+    """The same, as in Llama."""
+    samples, heads, tokens, size = x.shape
+    return x[:, :, None].expand(samples, heads, times, tokens, size).reshape(samples, heads * times, tokens, size)
+
+
+def tiled(x: Any, times: int) -> Any:
+    """All heads, so often: heads that share keys are not side by side."""
+    return x.repeat(1, times, 1, 1)
+
+
 class Gpt(nn.Module):  # type: ignore[misc]
     """Symbols, learnt positions, blocks, and a classifier of each token."""
 
@@ -164,9 +216,9 @@ class Vit(nn.Module):  # type: ignore[misc]
 class Encoder(nn.Module):  # type: ignore[misc]
     """PyTorch's own encoder."""
 
-    def __init__(self, *, norm_first: bool) -> None:
+    def __init__(self, *, norm_first: bool, dropout: float = 0.0) -> None:
         super().__init__()
-        keys = {"dropout": 0.0, "activation": "gelu", "batch_first": True, "norm_first": norm_first}
+        keys = {"dropout": dropout, "activation": "gelu", "batch_first": True, "norm_first": norm_first}
         layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 20, **keys)
         self.symbols, self.head = nn.Embedding(SYMBOLS, WIDTH), nn.Linear(WIDTH, SYMBOLS)
         self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)

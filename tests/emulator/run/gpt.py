@@ -17,8 +17,22 @@ def conv(channels: int | str, name: str, **keys: Any) -> Table:
     return {"type": "conv", "channels": channels, "kernel": 1, "name": name, **keys}
 
 
-def gpt(width: int, blocks: int, heads: int, tokens: int, norm: str = "layer-norm", *, tied: bool = False) -> Table:
-    """Norms before attention and MLP, learnt positions, GELU by tanh, a classifier of its own, or a tied one."""
+def gpt(
+    width: int,
+    blocks: int,
+    heads: int,
+    tokens: int,
+    norm: str = "layer-norm",
+    *,
+    tied: bool = False,
+    kv_heads: int = 0,
+    **keys: Any,
+) -> Table:
+    """Norms before attention and MLP, learnt positions, GELU by tanh, a classifier of its own, or a tied one.
+
+    With `kv_heads`, heads share keys and values, and there are rotary positions, too; `keys` are attention's.
+    """
+    grouped: Table = {"heads": heads, **({"kv_heads": kv_heads} if kv_heads else {})}
     layers: list[Table] = [
         {"type": "embedding", "features": width, "name": "wte"},
         {"type": "positions", "name": "x0"},
@@ -26,8 +40,9 @@ def gpt(width: int, blocks: int, heads: int, tokens: int, norm: str = "layer-nor
     ]
     for n in range(blocks):
         layers += [
-            conv(3 * width, f"qkv{n}"),
-            {"type": "attention", "heads": heads, "causal": True, "name": f"attention{n}"},
+            conv(width + 2 * width * (kv_heads or heads) // heads, f"qkv{n}"),
+            *([{"type": "rotary", **grouped}] if kv_heads else []),
+            {"type": "attention", **grouped, "causal": True, "name": f"attention{n}", **keys},
             conv(width, f"project{n}"),
             {"type": "add", "from": [f"project{n}", f"x{2 * n}"], "name": f"x{2 * n + 1}"},
             {"type": norm},
@@ -42,15 +57,15 @@ def gpt(width: int, blocks: int, heads: int, tokens: int, norm: str = "layer-nor
     return {"name": "gpt", "symbols": 28, "input": ["symbols", tokens, 1], "layers": layers}
 
 
-def vit(width: int, blocks: int, heads: int) -> Table:
-    """Patches of 8 x 8 of images of 32 x 32, a class token, full attention."""
+def vit(width: int, blocks: int, heads: int, **keys: Any) -> Table:
+    """Patches of 8 x 8 of images of 32 x 32, a class token, full attention; `keys` are attention's."""
     patches = {"type": "conv", "channels": width, "kernel": 8, "stride": 8, "name": "patches"}
     layers: list[Table] = [patches, {"type": "tokens", "class_token": True}]
     layers += [{"type": "positions", "name": "x0"}, {"type": "rms-norm"}]
     for n in range(blocks):
         layers += [
             conv(3 * width, f"qkv{n}"),
-            {"type": "attention", "heads": heads, "name": f"attention{n}"},
+            {"type": "attention", "heads": heads, "name": f"attention{n}", **keys},
             conv(width, f"project{n}"),
             {"type": "add", "from": [f"project{n}", f"x{2 * n}"], "name": f"x{2 * n + 1}"},
             {"type": "layer-norm"},

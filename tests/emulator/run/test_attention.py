@@ -16,11 +16,13 @@ from emuchain.emulator.commands.command_line import commands
 from emuchain.emulator.common import InputError, toml_value
 from emuchain.emulator.data import Dataset
 from emuchain.emulator.device import epoch_order
+from emuchain.emulator.mapping import Slice
 from emuchain.emulator.network import load_network
 from emuchain.emulator.plan import training_data
 from emuchain.emulator.run import StepResult, Weights, simulate, train
 from emuchain.launch import SingleProcess
 
+from ...kernels.every_form import printed_in_every_form
 from .gpt import Table, Twin, conv, gpt, vit
 
 KEYS: Table = {"schedule": "sync", "batch": 16, "samples": 32, "test_samples": 4, "learning_rate": 0.01}
@@ -60,18 +62,29 @@ def test_times_by_hand(causal: bool, samples: int, time_ns: int) -> None:
     assert simulate(plan, samples).virtual_time_ps == time_ns * 1000
 
 
-def test_bytes_by_hand() -> None:
-    """Before head 2 of 3, of 4 channels each: path 1 and 4 carry 3 * 4 channels, 2 and 3 the 8 of two heads."""
-    network = {"name": "n", "input": [5, 7, 1], "layers": [conv(36, "qkv"), {"type": "attention", "heads": 3}]}
-    network["layers"] += [{"type": "fc", "features": 3}, {"type": "softmax"}]
+@pytest.mark.parametrize("sharing", [1, 2])
+def test_bytes_by_hand(sharing: int) -> None:
+    """Before head 2 of 3, of 4 channels each: path 1 and 4 carry 3 * 4 channels, 2 and 3 the 8 of two heads.
+
+    With groups of two heads that share k and v these are 4 * 4 and 16. Act-RAM holds two numbers for each head, too.
+    """
+    heads = {"heads": 3 * sharing, **({"kv_heads": 3} if sharing > 1 else {})}
+    own = [conv(12 * (sharing + 2), "qkv"), {"type": "attention", **heads}]
+    layers = [*own, {"type": "fc", "features": 3}, {"type": "softmax"}]
     boards = {**BOARDS, "boards": [{**BOARDS["boards"][0], "dsp": 40}]}
+    network = {"name": "n", "input": [5, 7, 1], "layers": layers}
     plan = emuchain.plan(network, boards, devices=6, batch=1, samples=1, schedule="sync")
     cuts = [
         {stream.path.value: stream.row_bytes for stream in plan.timing.links[device]}
         for device, slices in enumerate(plan.mapping.devices[:-1])
         if (slices[-1].layer.name, slices[-1].end) == ("attention1", 2)
     ]
-    assert cuts == [{1: 4 * 12, 2: 4 * 8, 3: 4 * 8, 4: 4 * 12}]
+    before, beyond = 4 * 4 * (sharing + 2), 4 * 8 * sharing
+    assert cuts == [{1: before, 2: beyond, 3: beyond, 4: before}]
+    attention = plan.network.layers[1]
+    part = Slice(attention, 0, 2)
+    assert (len(part.in_channels), part.kept_values) == (2 * 4 * (sharing + 2), 2 * 7 * 2 * sharing)
+    assert part.macs == 2 * sharing * 7 * (2 * 4 * 7) and part.eb_macs == 2 * sharing * 7 * (5 * 4 * 7)
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +106,8 @@ def write(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Table], str]:
 
 NETWORKS: dict[str, tuple[Table, Table]] = {
     "gpt": (gpt(24, 2, 3, 16), {"data": "text"}),
-    "gpt with rms norms": (gpt(20, 1, 5, 9, "rms-norm"), {"data": "text", "optimizer": "adamw"}),
-    "vit": (vit(36, 1, 3), {}),
+    "gpt like Llama": (gpt(24, 1, 6, 9, "rms-norm", kv_heads=3, dropout=0.2), {"data": "text", "optimizer": "adamw"}),
+    "vit": (vit(36, 1, 3, dropout=0.3), {}),
 }
 
 
@@ -133,11 +146,12 @@ def test_bits_do_not_depend_on_the_mapping(
     assert bits(trained(plan_of(**{**files[name], **keys})).weights) == bits(references[name])
 
 
-def test_a_layer_is_cut_within_its_heads(files: dict[str, Table], plan_of: Any) -> None:
-    """Three heads over two devices, or three: the cuts that the test of bits has."""
+@pytest.mark.parametrize("name", ["gpt", "gpt like Llama"])
+def test_a_layer_is_cut_within_its_heads(files: dict[str, Table], plan_of: Any, name: str) -> None:
+    """Three heads, or groups of them, over two devices, or three: the cuts that the test of bits has."""
     cuts = set()
     for devices in (2, 3, 5, 8):
-        for slices in plan_of(**files["gpt"], devices=devices).mapping.devices:
+        for slices in plan_of(**files[name], devices=devices).mapping.devices:
             cuts |= {(part.begin, part.end) for part in slices if part.layer.operation.type == "attention"}
     assert {(0, 3)} < cuts and any(end - begin < 3 for begin, end in cuts)
 
@@ -216,6 +230,13 @@ def test_losses_of_pytorch(write: Callable[[Table], str], plan_of: Any, optimize
             "`heads` = 4: 18 channels do not divide into q, k and v of that many heads",
         ),
         ({"type": "attention", "heads": 0}, "heads"),
+        ({"type": "attention", "heads": 4, "kv_heads": 3}, "`kv_heads` = 3 should divide `heads` = 4"),
+        (
+            {"type": "attention", "heads": 6, "kv_heads": 2},
+            "18 channels do not divide into q, k and v of that many heads, 3 to a k and v; should be a multiple of 10",
+        ),
+        ({"type": "rotary", "heads": 2}, "should be a multiple of 12"),
+        ({"type": "rotary", "heads": 3, "base": 0}, "base"),
     ],
 )
 def test_heads_that_do_not_fit(network: Table, said: str) -> None:
@@ -235,12 +256,21 @@ def test_formats_are_refused(files: dict[str, Table], plan_of: Any) -> None:
         plan_of(**files["gpt"], devices=2, precision="bf16")
 
 
+def test_no_dropout_is_a_rate_of_0(
+    write: Callable[[Table], str], references: dict[str, Weights], plan_of: Any, trained: Any, bits: Any
+) -> None:
+    keys = {**KEYS, "data": "text", "micro_batch": 16}
+    without, some = (trained(plan_of(**keys, network=write(gpt(24, 2, 3, 16, dropout=rate)))) for rate in (0.0, 0.1))
+    assert bits(without.weights) == bits(references["gpt"]) != bits(some.weights)
+    assert without.history[0].virtual_time_ps == some.history[0].virtual_time_ps
+
+
 def test_resume(files: dict[str, Table], tmp_path: Path, bits: Any) -> None:
     saved = str(tmp_path / "run.ckpt")
-    emuchain.train(**files["gpt"], devices=2, epochs=1, checkpoint=saved)
-    others = {key: value for key, value in files["gpt"].items() if key != "network"}
+    emuchain.train(**files["gpt like Llama"], devices=2, epochs=1, checkpoint=saved)
+    others = {key: value for key, value in files["gpt like Llama"].items() if key != "network"}
     resumed = emuchain.train(**others, devices=3, epochs=2, resume=saved)
-    assert bits(resumed.weights) == bits(emuchain.train(**files["gpt"], devices=1, epochs=2).weights)
+    assert bits(resumed.weights) == bits(emuchain.train(**files["gpt like Llama"], devices=1, epochs=2).weights)
 
 
 @pytest.mark.sampled(1)
@@ -253,3 +283,23 @@ def test_ranks(
     words = ["-m", "emuchain", "train", files["vit"]["network"], *flags, "--devices", "5", "--out", str(out)]
     mpiexec(4, words, timeout=300)
     assert bits(emuchain.results(out).weights) == bits(references["vit"])
+
+
+_TRAINED = """
+import hashlib
+import emuchain
+
+digest = hashlib.sha256()
+for network, data, samples in (("char-gpt", "text", 20), ("vit-tiny-cifar", "shapes", 8)):
+    keys = {"data": data, "samples": samples, "test_samples": 2, "batch": 4, "optimizer": "adamw"}
+    weights = emuchain.train(network=network, devices=2, schedule="sync", **keys).weights
+    for arrays in weights.values():
+        for array in arrays.values():
+            digest.update(array.tobytes())
+print(digest.hexdigest())
+"""
+
+
+@pytest.mark.exhaustive
+def test_every_form_trains_the_same_bits() -> None:
+    assert len({*printed_in_every_form(_TRAINED).values()}) == 1

@@ -142,7 +142,7 @@ def test_what_waits() -> None:
 
 @pytest.mark.parametrize("schedule", FORMER_PS)
 def test_blocks_of_one_row_take_the_former_time(schedule: str) -> None:
-    keys = {**KEYS, "schedule": schedule}
+    keys = {**KEYS, "schedule": schedule, **({"stages": "layers"} if schedule == "fpdeep" else {})}
     plan = emuchain.plan(GPT, SMALL, **keys, rows_at_once=1)
     assert any(block for device in range(3) for _, block in plan.timing.slices_off_chip(device))
     assert emuchain.simulate(plan).virtual_time_ps == FORMER_PS[schedule]

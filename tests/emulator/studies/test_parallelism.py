@@ -75,6 +75,16 @@ def test_model_parallel_by_hand() -> None:
     assert Method.MP.run(FOUR, 2) == expected
 
 
+@pytest.mark.parametrize("heads", [{"heads": 4}, {"heads": 8, "kv_heads": 4}], ids=str)
+def test_model_parallel_shares_heads(heads: dict[str, int]) -> None:
+    """Attention of many tokens, which takes nearly all the time, takes half of it on two devices."""
+    attention = {"type": "attention", **heads}
+    net = network((48, 400, 1), attention, {"type": "global-average-pool"}, {"type": "fc", "features": 2})
+    workload = Workload(net, Cluster("pair", (Fpga("b", 10_000, 4, 1000),), Link(10**9, 1)), 2)
+    one, two = (Method.MP.run(workload, devices).iteration_ps for devices in (1, 2))
+    assert one / 2 <= two < one / 2 * 1.01
+
+
 @pytest.mark.parametrize("method", [Method.LP, Method.HP])
 def test_pipelines_by_hand(method: Method) -> None:
     # One layer each, a sample every 160 ns. On device 0 a sample's gradients follow 680 ns after its start, so five are

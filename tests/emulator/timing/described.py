@@ -152,7 +152,8 @@ def read_maps(network: Table) -> dict[str, Map]:
             joined = first.channels * first.columns
         channels = operation.get("channels") or operation.get("features") or joined
         if operation["type"] == "attention":
-            channels = joined // 3
+            heads, keys = operation["heads"], operation.get("kv_heads") or operation["heads"]
+            channels = joined * heads // (heads + 2 * keys)
         if operation["type"] in RECURRENT:
             channels = Recurrent.of(operation, 0).values
         window = rows._replace(backwards=backwards)
@@ -238,16 +239,23 @@ class Slice:
             kept = up(self.inputs.rows * layer_is.kept * width, layer_is.pieces) * VALUE_BYTES
             self.made = layer_is.values if layer_is.pieces == 1 else width
         self.out_end = self.end
+        *_, closing = maps.values()
+        self.makes_loss = closing.operation.get("vocabulary_parallel", False) and self.name in closing.sources
+        if self.makes_loss:
+            self.out_end, kept = 2, self.outputs.bytes(width)
         if self.attends:
-            size, heads, tokens = self.inputs.channels // (3 * operation["heads"]), width, self.inputs.rows
+            groups = operation.get("kv_heads") or operation["heads"]  # what it may be cut into
+            heads, tokens = operation["heads"] // groups * width, self.inputs.rows
+            size = self.inputs.channels // (operation["heads"] + 2 * groups)
             keys = tokens + 1 if operation.get("causal") else 2 * tokens  # twice the mean of a row
-            taken, self.passed, self.made, self.out_end = (3 * size * count for count in (width, self.end, 0, 0))
-            self.made, self.out_end = size * width, size * self.end
+            group = self.inputs.channels // groups
+            taken, self.passed = group * width, group * self.end
+            self.made, self.out_end = size * heads, size * operation["heads"] // groups * self.end
             work = {"fp": heads * size * keys, "eb": heads * up(5 * size * keys, 2)}
             self.weights, kept = 0, 2 * tokens * heads * VALUE_BYTES
             if described["off_chip_activations"]:
                 self.block = rows_at_once
-            again = size * heads * up(tokens * keys // 2, self.block) * VALUE_BYTES
+            again = size * width * up(tokens * keys // 2, self.block) * VALUE_BYTES
             self.cycles = {at: up(work[at], tiles) for at, tiles in described["tiles"].items()}
             moved = self.inputs.bytes(taken) + kept if described["off_chip_activations"] else 0
             self.port_bytes = {"fp": moved + 2 * again * (moved > 0), "eb": moved + 6 * again * (moved > 0)}

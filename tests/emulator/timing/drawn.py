@@ -207,6 +207,7 @@ def interconnects(draw: st.DrawFn) -> Table:
     return {key: value for key, value in every.items() if key == "blocking" or draw(st.booleans())}
 
 
+VOCABULARY_PARALLEL: Table = {"type": "softmax", "vocabulary_parallel": True}
 SEQUENCE_SCHEDULES = ["sync", "gpipe", "1f1b-as", "1f1b-so", "pipedream", "2bw", "fpdeep"]
 
 
@@ -276,17 +277,22 @@ def attention_chains(draw: st.DrawFn) -> Case:
 
 @st.composite
 def attention_networks(draw: st.DrawFn) -> Table:
-    """Blocks of attention, each maybe with a norm, a GELU and a shortcut, on any number of tokens and heads."""
+    """Blocks of attention, each maybe with a norm, a GELU and a shortcut, on any number of tokens.
+
+    There are any number of heads, which may share keys and values.
+    """
     width, tokens = draw(st.integers(1, 20)), draw(st.integers(1, 9))
     operations: list[Table] = [{"type": "conv", "channels": width, "kernel": 1, "name": "x"}]
     last = "x"
     for n in range(draw(st.integers(1, 2))):
-        heads, size = draw(st.integers(1, 4)), draw(st.integers(1, 6))
+        groups, sharing, size = draw(st.integers(1, 4)), draw(st.sampled_from([1, 1, 2, 3])), draw(st.integers(1, 6))
+        heads = {"heads": groups * sharing, **({"kv_heads": groups} if sharing > 1 or draw(st.booleans()) else {})}
         if draw(st.booleans()):
             operations.append({"type": draw(st.sampled_from(["layer-norm", "rms-norm", "gelu"]))})
         operations += [
-            {"type": "conv", "channels": 3 * heads * size, "kernel": 1},
-            {"type": "attention", "heads": heads, "causal": draw(st.booleans()), "name": f"a{n}"},
+            {"type": "conv", "channels": groups * (sharing + 2) * size, "kernel": 1},
+            *([{"type": "rotary", **heads}] if size % 2 == 0 and draw(st.booleans()) else []),
+            {"type": "attention", **heads, "causal": draw(st.booleans()), "name": f"a{n}"},
             *draw(st.sampled_from([[], [{"type": "gelu"}], [{"type": "dropout", "rate": 0.1}, {"type": "relu"}]])),
             {"type": "conv", "channels": width, "kernel": 1, "name": f"p{n}"},
         ]
@@ -301,6 +307,17 @@ def attention_networks(draw: st.DrawFn) -> Table:
         operations.append({"type": "fc", "features": draw(CHANNELS)})
     named = [{"name": f"o{number}", **operation} for number, operation in enumerate(operations)]
     return {"name": "drawn", "input": [draw(st.integers(1, 9)), tokens, 1], "layers": [*named, {"type": "softmax"}]}
+
+
+@st.composite
+def vocabulary_chains(draw: st.DrawFn) -> Case:
+    """A run whose classifier's slices compute their own parts of the loss: each token's, or one of a sample."""
+    case = draw(st.one_of(attention_chains(), chains(), replicas(), tied_chains()))
+    *operations, _ = case.network["layers"]
+    if operations[-1]["type"] not in ("conv", "fc") or draw(st.booleans()):
+        operations.append({"type": "fc", "name": "logits", "features": draw(st.integers(2, 40) | st.integers(40, 900))})
+    operations[-1] = {**operations[-1], "bias": draw(st.booleans())}
+    return case._replace(network={**case.network, "layers": [*operations, VOCABULARY_PARALLEL]})
 
 
 @st.composite

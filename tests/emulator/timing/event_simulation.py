@@ -348,13 +348,17 @@ class Chain(Marks):
         for made in self.maps.values():
             if made.layer >= 0 and self.ends_on[made.layer] == device:
                 has_bias = made.operation["type"] in ("conv", "fc") and made.operation.get("bias", True)
-                of_maps += made.opens * has_bias * made.channels
+                whole = not any(part.makes_loss for part in self.devices[device] if part.layer == made.layer)
+                of_maps += made.opens * has_bias * whole * made.channels
                 of_maps += (made.operation["type"] == "batch-norm") * 2 * made.channels
         stored = sum(
             block["parameter_bytes"] * ((block["store_device"] == device) - (block["user_device"] == device))
             for block in self.blocks
         )
-        return of_maps + sum(part.weights for part in self.devices[device]) + stored // VALUE_BYTES
+        biases = sum(
+            part.made for part in self.devices[device] if part.makes_loss and part.outputs.operation.get("bias", True)
+        )
+        return of_maps + biases + sum(part.weights for part in self.devices[device]) + stored // VALUE_BYTES
 
 
 def same(name: Mark, sample: int, row: int) -> list[Mark]:

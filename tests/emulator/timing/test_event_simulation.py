@@ -28,7 +28,16 @@ from emuchain.emulator.view import simulation_as_json
 
 from .chains import scattered
 from .described import read_maps
-from .drawn import Case, Table, attention_chains, chains, narrow_chains, replicas, tied_chains
+from .drawn import (
+    Case,
+    Table,
+    attention_chains,
+    chains,
+    narrow_chains,
+    replicas,
+    tied_chains,
+    vocabulary_chains,
+)
 from .event_simulation import run, run_of, staleness_of
 from .served import served_by_emulator, served_by_events, without_gathered
 
@@ -90,6 +99,12 @@ def test_same_picoseconds(drawn: Drawn) -> None:
 @hypothesis.given(planned(attention_chains()))
 @hypothesis.settings(max_examples=80)
 def test_same_picoseconds_with_attention(drawn: Drawn) -> None:
+    check_rows(drawn)
+
+
+@hypothesis.given(planned(vocabulary_chains()))
+@hypothesis.settings(max_examples=60)
+def test_same_picoseconds_where_slices_compute_the_loss(drawn: Drawn) -> None:
     check_rows(drawn)
 
 

@@ -1,0 +1,49 @@
+"""Rotary positions of queries and keys, between the layer that makes them and attention (Su et al., 2021)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from ...common import Channels, PositiveFinite
+from ..shape import Shape
+from .attention import check_heads
+from .sequence import sequence_shape
+from .tokens import RowOperation
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rotary(RowOperation):
+    """Pairs of channels of each head's queries and keys, turned by angles that grow with the row's number.
+
+    It takes channels head by head, as attention does; values stay. Pair i of a head's e channels is (i, i + e / 2), as
+    in Llama; where `interleaved`, it is (2 i, 2 i + 1). Its angle in row t is t * base ^ (-2 i / e).
+    """
+
+    heads: Channels
+    kv_heads: Channels | None = None
+    base: PositiveFinite = 10000.0
+    interleaved: bool = False
+
+    type = "rotary"
+
+    @property
+    def groups(self) -> int:
+        """Those of heads that share k and v."""
+        return self.heads if self.kv_heads is None else self.kv_heads
+
+    @property
+    def parts(self) -> tuple[int, int]:
+        """Of a group: queries, keys and values; and how many of these, from the first, are turned: not the values."""
+        sharing = self.heads // self.groups
+        return sharing + 2, sharing + 1
+
+    def size(self, shape: Shape) -> int:
+        """Return the channels of a head's queries, keys or values."""
+        return shape[0] // (self.parts[0] * self.groups)
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        """See `Operation`."""
+        shape = sequence_shape(inputs, self.type, "token")
+        check_heads(self.heads, self.groups, shape, 2 * self.parts[0] * self.groups, "heads of pairs")
+        return shape
