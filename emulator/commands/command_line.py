@@ -196,10 +196,7 @@ def simulate(
 
 @commands.command(cls=PlanningCommand)
 @click.option(
-    "--samples-shown",
-    type=WORD,
-    metavar="FIRST-LAST",
-    help="Samples to show, counted from 0.  [default: 0-7]",
+    "--samples-shown", type=WORD, metavar="FIRST-LAST", help="Samples to show, counted from 0.  [default: 0-7]"
 )
 @click.option(
     "--width", type=click.IntRange(40, 10_000), metavar="N", help="Columns.  [default: the terminal's, or 80]"
@@ -292,10 +289,7 @@ def schedule(
     help="Whether data off chip takes time at the memory port.  [default: modelled]",
 )
 @click.option(
-    "--rows-at-once",
-    type=int,
-    metavar="N",
-    help="With attention: rows that wait for one another to read once what is off chip.  [default: 64]",
+    "--rows-at-once", type=int, metavar="N", help="Tokens for which weights off chip are read at once.  [default: 64]"
 )
 @click.option(
     "--schedule", type=WORD, metavar="NAME", help="Schedule; it sets how many samples are in flight.  [default: fpdeep]"
