@@ -99,7 +99,8 @@ class Cluster:
     differ, `own_links` has them in the order of the chain, and the last one is repeated; all have the same `share`.
     `engines` and `transport` say how boards execute and when messages leave them (`pipeline.Machine`); without
     `transport`, as suits the engines. `parameter_copies` is the room of a parameter, in units of its size: itself, its
-    gradient, and what an optimiser keeps beside them; `precision` has the formats of a run's numbers. `faults` are
+    gradient, and what an optimiser keeps beside them; `precision` has the formats of a run's numbers, and `clips` says
+    whether gradients are clipped by their norm. `faults` are
     those of a run on it that names no others. `ranges` are those of the links' and the network's constants that are
     not their class's; boards have their own.
     """
@@ -117,6 +118,7 @@ class Cluster:
     transport: Literal["streamed", "stored", "hidden"] | None = None
     parameter_copies: int = 2
     precision: Precision = SINGLE
+    clips: bool = False
     faults: Faults = dataclasses.field(default_factory=Faults)
     ranges: tuple[ConstantRange, ...] = dataclasses.field(default=(), repr=False, compare=False)
 

@@ -62,7 +62,7 @@ GROUPS = {
     ),
     "Training": (
         *("epochs", "batch", "micro_batch", "optimizer", "learning_rate", "momentum", "beta1", "beta2", "epsilon"),
-        *("weight_decay", "lr_schedule", "lr_step", "lr_decay", "lr_warm_up", "learning_rate_steps"),
+        *("weight_decay", "clip_norm", "lr_schedule", "lr_step", "lr_decay", "lr_warm_up", "learning_rate_steps"),
         *("learning_rate_factor", "label_smoothing", "seed", "init"),
     ),
     "Chain and schedule": (

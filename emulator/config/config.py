@@ -204,6 +204,9 @@ class Config(Model):
         0.0005,
         description="this share of each weight is added to its gradient; adamw subtracts it from the weight itself",
     )
+    clip_norm: Annotated[float, pydantic.Field(ge=1e-30, le=MOST_SINGLE, allow_inf_nan=False)] | None = pydantic.Field(
+        None, description="largest norm of the gradients of all parameters together; larger ones are scaled down to it"
+    )
     lr_schedule: Literal["constant", "step", "cosine"] = pydantic.Field(
         "constant",
         description="course of the learning rate after its warm-up; cosine: down to 0 at the end of training",

@@ -4,6 +4,7 @@ from .ends import ImageSource, SoftmaxHead, TextSource, VocabularyHead, epoch_or
 from .formats import MapFormats
 from .hurt_numerics import HurtNumerics, SoftErrors
 from .memories import MASTER, Bpram, Parameter
+from .norm import LIMBS, NormSums
 from .pair_fpga import PairFpga
 from .pair_gpu import OffloadedSlice, evaluate_on_gpu, train_on_gpu
 from .pair_ports import PairPorts
@@ -17,6 +18,7 @@ from .slice_numerics import Learnt, SliceNumerics, State
 from .tally import Tally
 
 __all__ = [
+    "LIMBS",
     "MASTER",
     "Bpram",
     "Device",
@@ -28,6 +30,7 @@ __all__ = [
     "Learnt",
     "MapFormats",
     "Maps",
+    "NormSums",
     "OffloadedSlice",
     "OnStep",
     "Outlet",

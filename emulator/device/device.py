@@ -18,18 +18,20 @@ from numpy.typing import NDArray
 from ...comm import Observer, Served, Times, others_first
 from ...comm.exchange import Gradient, OnExchange
 from ...kernels.codec import Codec
+from ...kernels.optimizers import clip_factor
 from ..mapping import DataPath, StreamKey, TiedWeights
 from ..schedule import Action, Kind, MicroBatch, SampleSpan
 from ..timing import Course, DeviceClock, StageClock, exchange_name
 from .balanced import Balanced
 from .lanes import InTurn, Lanes, shares_states
+from .norm import NormSums, Squares
 from .ports import Maps, Ports
 from .tally import Tally
 from .tied import Tied
 
 if TYPE_CHECKING:  # a device without numbers does without kernels
     from .device_numerics import DeviceNumerics
-    from .rules import RuleOf
+    from .rules import Rule, RuleOf
 
 OnStep = Callable[[int, Tally, int], None]
 """Callback with (step, tally, virtual time in ps)."""
@@ -68,6 +70,19 @@ class Epoch:
     course: Course | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class _Sums:
+    """What a device has before an update: the sums' samples, when blocks stored here came, the rule, when all replicas
+    and the other ends of tied weights have exchanged theirs, and the sums of these blocks.
+    """
+
+    samples: int
+    came_ps: list[int]
+    rule: Rule | None
+    whole_ps: int
+    stored: list[NDArray[np.float32]]
+
+
 class Device:
     """One FPGA of the chain; without numerics it runs for timing only."""
 
@@ -78,6 +93,7 @@ class Device:
         ports: Ports,
         codec: Codec,
         tied: tuple[TiedWeights, ...] = (),
+        norm: NormSums | None = None,
     ) -> None:
         self.clock, self.numerics = clock, numerics
         self.exchange: Exchange | None = None
@@ -85,7 +101,8 @@ class Device:
         if numerics is not None:
             numerics.attach(ports)
         self.balanced = Balanced(clock, numerics, ports, codec)
-        self._tied, self._gradients_done = Tied(clock, numerics, ports, tied), 0
+        self._tied, self._norm, self._gradients_done = Tied(clock, numerics, ports, tied), norm, 0
+        self._sums = _Sums(0, [], None, 0, [])
         self._lanes = Lanes() if numerics is not None and shares_states(clock.streams.slices) else InTurn()
 
     @property
@@ -135,8 +152,9 @@ class Device:
 
     def relays(self, epoch: Epoch) -> list[Coroutine[Any, Any, None]]:
         """Return programs that relay what others send through this device in an epoch, alongside its own."""
-        tied = self._tied.relays(len(epoch.step_samples))
-        return [*self.balanced.relays(epoch.step_samples), *tied, *self._lanes.serve()]
+        steps = len(epoch.step_samples)
+        norm = [] if self._norm is None else self._norm.relays(steps)
+        return [*self.balanced.relays(epoch.step_samples), *self._tied.relays(steps), *norm, *self._lanes.serve()]
 
     async def _forward(self, span: SampleSpan, version: int, epoch: Epoch) -> None:
         streams = self.clock.streams
@@ -202,7 +220,8 @@ class Device:
         """Let what goes beside the program end."""
         self._lanes.close()
 
-    async def update(self, step: int, keeps: bool, epoch: Epoch, on_step: OnStep | None) -> None:
+    async def sum_gradients(self, step: int, epoch: Epoch) -> None:
+        """Take gradients from other devices, and exchange sums with other replicas, before an update."""
         samples, exchanged_ps, numerics = epoch.step_samples[step], 0, self.numerics
         came_ps, stored = await self.balanced.collect(step, epoch.micro_batches, samples)
         rule = None if epoch.rule_of is None else epoch.rule_of(step)
@@ -219,12 +238,32 @@ class Device:
             stored = [] if numerics is None or row is None else numerics.take_gradient_row(row)
         if self.exchange is not None:
             self._tied.offer(step, exchanged_ps)
-        whole_ps = max(exchanged_ps, await self._tied.collect())
-        self.balanced.update_stored(step, stored, samples, rule)
+        self._sums = _Sums(samples, came_ps, rule, exchanged_ps, stored)
+
+    async def join_sums(self) -> None:
+        """Take the gradients of tied weights, and give the squares of all, before an update."""
+        sums, numerics = self._sums, self.numerics
+        whole_ps = max(sums.whole_ps, await self._tied.collect())
+        self._sums = sums = dataclasses.replace(sums, whole_ps=whole_ps)
+        if self._norm is not None:
+            ready_ps = max(self.clock.gradients_ps(sums.came_ps), whole_ps)
+            squares = None if numerics is None else numerics.squares(sums.stored, sums.samples)
+            self._norm.offer(Squares(squares, ready_ps))
+
+    async def update(self, step: int, keeps: bool, on_step: OnStep | None) -> None:
+        """Make the next version of the weights."""
+        sums, numerics = self._sums, self.numerics
+        rule, whole_ps = sums.rule, sums.whole_ps
+        if self._norm is not None:
+            squares, at_ps = await self._norm.total()
+            whole_ps = max(whole_ps, at_ps)
+            if squares is not None and rule is not None and rule.clip_norm is not None:
+                rule = dataclasses.replace(rule, factor=float(clip_factor(squares, rule.clip_norm)))
+        self.balanced.update_stored(step, sums.stored, sums.samples, rule)
         if numerics is not None and rule is not None:
-            numerics.update(samples, rule, keeps=keeps)
+            numerics.update(sums.samples, rule, keeps=keeps)
         await self.balanced.take_weights()
-        self.clock.update(came_ps, whole_ps, keeps=keeps)
+        self.clock.update(sums.came_ps, whole_ps, keeps=keeps)
         if on_step is not None:
             head = None if numerics is None else numerics.head
             on_step(step, Tally() if head is None else head.step_done(step), self.clock.updated_ps)

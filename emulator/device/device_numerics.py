@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.optimizers import added, squares_sum
 from ..mapping import BalancedParameters, DataPath, DeviceStreams, StreamKey, TiedWeights, with_errors
 from ..schedule import SampleSpan
 from .conv_slice import ConvSlice
@@ -269,6 +270,15 @@ class DeviceNumerics:
         for block, gradient in zip(self.streams.stored, stored, strict=True):
             gradients.append(self.stored[block].mean_gradient(gradient, scale, number).reshape(-1))
         return np.concatenate(gradients)
+
+    def squares(self, stored: Sequence[Data], samples: int) -> int:
+        """Return the exact sum of the squares of all gradients, each the mean over `samples`; tied ones count once."""
+        gradients = [*stored]
+        for numerics in self.slices:
+            own = numerics.gradients(1.0, 0)
+            gradients += own[numerics.part.layer.tied is not None :]  # its weights' are first
+        sums = (squares_sum(np.ascontiguousarray(part), 1 / samples) for part in gradients)
+        return functools.reduce(added, sums, 0)
 
     def take_gradient_row(self, row: Data) -> list[Data]:
         """Set gradients from a row laid out as by `gradient_row`; return those of stored blocks."""

@@ -143,6 +143,8 @@ class Parameter:
             self.states = {name: zeros_like(value, self._arena) for name in rule.states}
         trained = value if self._master is None else self._master
         before = None if self.formats is None else copied(trained, self._arena)
+        if rule.factor != 1:
+            self.gradient *= np.float32(rule.factor)
         if self.formats is not None:
             rule, samples = self._mean(rule, samples), 1 if self.formats.rounds("gradients") else samples
         rule.update(trained, self.gradient, self.states, samples)

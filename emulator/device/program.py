@@ -65,9 +65,14 @@ async def _carry_out(
     if action.kind is not Kind.UPDATE:
         await stages[action.chunk].do(action, epoch)
         return
+    step = action.index - 1
     for stage in stages:
         await stage.settle(keeps=keeps)
-        await stage.update(action.index - 1, keeps, epoch, on_step if stage is stages[-1] else None)
+        await stage.sum_gradients(step, epoch)
+    for stage in stages:
+        await stage.join_sums()
+    for stage in stages:
+        await stage.update(step, keeps, on_step if stage is stages[-1] else None)
 
 
 def _free(stages: Sequence[Device], versions: Sequence[int]) -> None:

@@ -25,7 +25,8 @@ class Rule:
 
     `number` is that of the update since the start of training, from 1. `rounding` is a codec applied to the weights
     after each update, so that its errors accumulate (INCEPTIONN, Fig. 4). Errors are `loss_scale` times too large, and
-    so are sums of gradients; those that are `exchanged` have been rounded to their format.
+    so are sums of gradients; those that are `exchanged` have been rounded to their format. Gradients are multiplied by
+    `factor` first, so that the norm of all of them is at most `clip_norm`, if that is given.
     """
 
     optimizer: Optimizer
@@ -33,6 +34,8 @@ class Rule:
     rounding: Codec | None = None
     loss_scale: int = 1
     exchanged: bool = False
+    clip_norm: float | None = None
+    factor: float = 1.0
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -74,7 +77,8 @@ class Rules:
         codec = self.config.compress_weights
         optimizer = optimizer_of(self.config, self.rate(step))
         number, loss_scale = self._number(step) + 1, self.config.precision.loss_scale
-        return Rule(optimizer, number, codec if codec.compresses else None, loss_scale)
+        rounding = codec if codec.compresses else None
+        return Rule(optimizer, number, rounding, loss_scale, clip_norm=self.config.clip_norm)
 
 
 RuleOf = Callable[[int], Rule]

@@ -31,6 +31,7 @@ from .memory import (
     stored_bytes,
     update_bytes,
 )
+from .norm import NormSum
 from .partition import can_take, partition, partition_with_memory
 from .placement import Chain, Placement, place
 from .row import PieceMemory
@@ -65,6 +66,7 @@ __all__ = [
     "LayerCut",
     "Mapping",
     "MemoryStream",
+    "NormSum",
     "OffChip",
     "PieceMemory",
     "Placement",

@@ -38,8 +38,13 @@ class TiedWeights:
 
     @property
     def symbols(self) -> int:
-        """Rows of the table: what is exchanged one after another."""
+        """Rows of the table."""
         return self.head.channels
+
+    @property
+    def rows(self) -> int:
+        """Rows that are exchanged one after another: symbols."""
+        return self.symbols
 
     @property
     def features(self) -> int:

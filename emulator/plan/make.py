@@ -92,7 +92,9 @@ def make_plan(
         cluster = dataclasses.replace(cluster, engines=config.engines or cluster.engines, transport=transport)
     cluster = in_precision(cluster, config.precision)
     copies = COPIES + optimizers()[config.optimizer].states_beside_lgb
-    cluster = dataclasses.replace(cluster, parameter_copies=copies, precision=config.precision)
+    cluster = dataclasses.replace(
+        cluster, parameter_copies=copies, precision=config.precision, clips=config.clip_norm is not None
+    )
     check_updates(config)
     faults = faults_of(config, cluster)
     measured = None
@@ -281,6 +283,11 @@ class _Making:
     def _planned(self, timing: Timing, steady: SteadyPipeline, bound_ps: int = 0) -> ChainPlan:
         """Return the plan of a cut, once its schedule has passed the dry run."""
         config, replicas, kind = self.config, self.data_parallel.replicas, self.config.schedule
+        if config.clip_norm is not None and not kind.drains:
+            raise InputError(
+                f"`clip_norm` = {config.clip_norm:g}: each update waits for the gradients of all devices, and"
+                f" `schedule` = {kind.name!r} for none; should be a schedule that drains, such as 'sync'"
+            )
         if self.network.heads and replicas > 1 and not kind.drains:
             raise InputError(
                 f"`schedule` = {kind.name!r}: replicas exchange gradients before tied weights do, which needs a"

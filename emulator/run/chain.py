@@ -14,8 +14,8 @@ from ...comm import Awaited, Format, Gate, Mailbox, Message, Observer
 from ...kernels import Arena
 from ...kernels.codec import Codec, NoCodec
 from ..cluster import Link
-from ..device import Device, Epoch, OnStep, Outlet, Ports, train_programs
-from ..mapping import BalancedParameters, DataPath, DeviceStreams, Mapping, Stream, StreamKey
+from ..device import LIMBS, Device, Epoch, NormSums, OnStep, Outlet, Ports, train_programs
+from ..mapping import BalancedParameters, DataPath, DeviceStreams, Mapping, Stream, StreamKey, TiedWeights
 from ..schedule import Action, Engines, MicroBatch, Schedule
 from ..timing import ActionBoard, Course, DeviceClock, Hurt, StageClock, Timing, course_of
 from .hosted import Carriers
@@ -185,7 +185,7 @@ def build_chain(
                 if outlet is not None:
                     gate = None if key.values else gates.get(key.path.is_forward)
                     outlets[sender][key] = outlet if gate is None else _ThrottledOutlet(gate, outlet, stream, over)
-    _connect_tied(chain, wiring, make is not None, inlets, outlets)
+    _connect_crossing(chain, wiring, make is not None, inlets, outlets)
     if hurt is not None:
         for board in chain.action_boards:
             hurt.board(board)
@@ -195,22 +195,25 @@ def build_chain(
             hurt.clock(clock, timing)
         numerics = make(clock.streams, timing.blocks, chain.arena) if make else None
         ports = Ports(number, inlets[number], outlets[number], chain.arena)
-        chain.devices.append(Device(clock, numerics, ports, wiring.codec, timing.tied))
+        norm = NormSums(clock, ports, timing.norm) if timing.cluster.clips else None
+        chain.devices.append(Device(clock, numerics, ports, wiring.codec, timing.tied, norm))
     return chain
 
 
-def _connect_tied(
+def _connect_crossing(
     chain: Chain,
     wiring: Wiring,
     with_data: bool,
     inlets: dict[int, dict[StreamKey, Mailbox]],
     outlets: dict[int, dict[StreamKey, Outlet]],
 ) -> None:
-    """Connect the devices between which gradients of tied weights pass: with times, and with the table."""
-    for tied, forward in itertools.product(chain.timing.tied, (True, False)):
-        key = tied.key(forward=forward)
-        table = Format(tied.features, 1, tied.symbols, with_data)
-        for link in range(tied.first, tied.last):
+    """Connect the devices between which tables of tied weights, and sums of squares, pass: times, and numbers."""
+    for crossing, forward in itertools.product(chain.timing.crossing, (True, False)):
+        key = crossing.key(forward=forward)
+        table = Format(LIMBS, 1, 1, with_data)
+        if isinstance(crossing, TiedWeights):
+            table = Format(crossing.features, 1, crossing.symbols, with_data)
+        for link in range(crossing.first, crossing.last):
             sender, receiver = (link, link + 1) if forward else (link + 1, link)
             if sender not in outlets and receiver not in inlets:
                 continue

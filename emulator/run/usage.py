@@ -171,11 +171,11 @@ def _link(
         else:
             headers += sent_rows[stream.key] * over.headers(stream.row_bytes)
         path_bytes[stream.path] = path_bytes.get(stream.path, 0) + sent
-    for tied in timing.tied:
-        key = tied.key(forward=receiver > sender)
+    for table in timing.crossing:
+        key = table.key(forward=receiver > sender)
         if rows := sent_rows.get(key):
-            path_bytes[key.path] = path_bytes.get(key.path, 0) + round(rows * tied.row_bytes)
-            headers += rows * over.headers(tied.row_bytes)
+            path_bytes[key.path] = path_bytes.get(key.path, 0) + round(rows * table.row_bytes)
+            headers += rows * over.headers(table.row_bytes)
     carried_ps = (sum(path_bytes.values()) + headers) * 8 * 1_000_000 / over.bandwidth_mbps
     return LinkUsage(sender, receiver, path_bytes, carried_ps / total_ps if total_ps else 0.0)
 

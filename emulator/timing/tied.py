@@ -1,4 +1,4 @@
-"""The virtual time of tied weights' gradients, from one end of the chain to the other and back, once a mini-batch.
+"""The virtual time of what crosses the chain once a mini-batch: gradients of tied weights, and the norm of gradients.
 
 A device begins to pass on a symbol's row when it has arrived, and, if the device adds a part of its own, when all its
 gradients of the mini-batch are there. Rows follow one another on each link, which is theirs alone: other streams are
@@ -14,15 +14,15 @@ import numpy as np
 
 from ...comm import FifoResource, Served, Times
 from ..cluster import Link
-from ..mapping import StreamKey, TiedWeights
+from ..mapping import NormSum, StreamKey, TiedWeights
 
 
 class Burst(FifoResource):
     """A direction of a link, for the rows of a table: times are (1, 2), those of the first and of the last row."""
 
-    def __init__(self, name: str, tied: TiedWeights, link: Link) -> None:
-        super().__init__(name, link.transfer_ps(tied.row_bytes), link.latency_ps)
-        self._rows = tied.symbols
+    def __init__(self, name: str, table: TiedWeights | NormSum, link: Link) -> None:
+        super().__init__(name, link.transfer_ps(table.row_bytes), link.latency_ps)
+        self._rows = table.rows
 
     def serve(self, ready: Times) -> Times:
         """Return when the first and the last row arrive, in ps, given when they are ready."""
@@ -39,7 +39,7 @@ class Burst(FifoResource):
 
 
 Bursts = Mapping[StreamKey, Burst]
-"""What a device sends of tied weights, by stream; hops that take no time are left out."""
+"""What a device sends before an update, by stream; hops that take no time are left out."""
 
 
 def slowest_burst(tied: TiedWeights, links: Sequence[Link]) -> tuple[int, int]:

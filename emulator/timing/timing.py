@@ -26,6 +26,7 @@ from ..mapping import (
     DeviceStreams,
     Mapping,
     MemoryStream,
+    NormSum,
     OffChip,
     Slice,
     SliceEngines,
@@ -215,19 +216,30 @@ class Timing:
         """The weights that embeddings share with heads."""
         return tuple(tied_weights(self.mapping, len(self.blocks)))
 
+    @functools.cached_property
+    def norm(self) -> NormSum | None:
+        """The norm of gradients, if they are clipped by it and there are several devices."""
+        last = len(self.mapping.devices) - 1
+        return NormSum(len(self.blocks) + len(self.tied), last) if self.cluster.clips and last else None
+
+    @property
+    def crossing(self) -> tuple[TiedWeights | NormSum, ...]:
+        """What crosses the chain before each update."""
+        return self.tied if self.norm is None else (*self.tied, self.norm)
+
     def bursts(self, device: int) -> dict[StreamKey, Burst]:
-        """Return what a device sends of tied weights' gradients, as resources.
+        """Return what a device sends before each update, as resources.
 
         Where a device has several stages, they pass each link once: forward from the first of all stages on, backward
         from the last.
         """
         bursts, stages, boards = dict[StreamKey, Burst](), len(self.mapping.devices), self._boards
-        for tied in self.tied:
+        for table in self.crossing:
             for forward, link, to in ((True, device, device + 1), (False, device - 1, device - 1)):
                 on_first_way = link < boards - 1 if forward else link >= stages - boards
-                if tied.crosses(link) and on_first_way:
-                    key, over = tied.key(forward=forward), self.cluster.link_at(link % boards)
-                    bursts[key] = Burst(f"link {device % boards} -> {to % boards}, {key}", tied, over)
+                if table.crosses(link) and on_first_way:
+                    key, over = table.key(forward=forward), self.cluster.link_at(link % boards)
+                    bursts[key] = Burst(f"link {device % boards} -> {to % boards}, {key}", table, over)
         return bursts
 
     def path(self, link: int, stream: Stream, carried: dict[DataPath, int] | None = None) -> FifoResource:

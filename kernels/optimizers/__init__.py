@@ -1,8 +1,18 @@
 """Optimisers: how a mini-batch's gradients change parameters; each is a file here."""
 
-from .norm import added, clip_factor, norm, squares_sum
+from .norm import NOT_FINITE, added, clip_factor, norm, squares_sum
 from .optimizer import Optimizer, optimizers
 from .sgd import Sgd
 from .unmoved import count_unmoved
 
-__all__ = ["Optimizer", "Sgd", "added", "clip_factor", "count_unmoved", "norm", "optimizers", "squares_sum"]
+__all__ = [
+    "NOT_FINITE",
+    "Optimizer",
+    "Sgd",
+    "added",
+    "clip_factor",
+    "count_unmoved",
+    "norm",
+    "optimizers",
+    "squares_sum",
+]

@@ -348,6 +348,8 @@ def tied_chains(draw: st.DrawFn) -> Case:
         "epochs": draw(st.integers(1, 2)),
         "schedule": draw(st.sampled_from(["sync", "gpipe", "fpdeep", "2bw"])),
     }
+    if keys["schedule"] in ("sync", "gpipe") and draw(st.booleans()):
+        keys["clip_norm"] = 1.0
     return Case({"name": "drawn", "input": [symbols, steps, 1], "layers": layers}, draw(clusters()), keys)
 
 

@@ -21,7 +21,7 @@ from .described import VALUE_BYTES, Format, Formats, Slice, Table, numbered, rea
 from .events import Clock, Mark, Marks, Process
 from .exchange_events import Exchange, Wires
 from .staleness_events import MOST_MINI_BATCHES, Staleness, find_staleness
-from .tied_events import tables_from_afar, tied_processes
+from .tied_events import norm_processes, norm_total, tables_from_afar, tied_processes
 
 ACTIVATION_CYCLES = 204  # of a board that says none
 Needs = Callable[[int, int], list[Mark]]  # of a sample and a row: the marks that the row waits for
@@ -56,6 +56,7 @@ class Chain(Marks):
         self.ends_on = {-1: 0, **{part.layer: part.device for slices in self.devices for part in slices}}
         self.boards = [numbered(self.cluster["boards"], device) for device in range(len(self.devices))]
         self.period_ps = [round(1e6 / board["clock_mhz"]) for board in self.boards]
+        self.clips = False
         self.exchanges: dict[int, Callable[[int], None]] = {}  # by device, to be told of a mini-batch that is ready
         links = list(self.links())
         self.hop_ps = {name: row_ps + latency_ps for name, _, row_ps, latency_ps, _ in links}
@@ -66,7 +67,7 @@ class Chain(Marks):
         """Start all processes."""
         for server in self.servers:
             self.start(self.serve(*server))
-        for process in tied_processes(self):
+        for process in [*tied_processes(self), *norm_processes(self)]:
             self.start(process)
         for device in range(len(self.devices)):
             self.happen(("weights", device, 0))
@@ -120,6 +121,7 @@ class Chain(Marks):
             later = tables_from_afar(self, device, number)
             if self.exchanges:
                 later.append(("total", device, number))
+            later += norm_total(self, device, number)
             yield [("gradients", device, number), *later]
             least_ps = max((self.at_ps[mark] for mark in later), default=0)
             begin_ps = {mark: max(self.at_ps[mark], least_ps) for mark in cycles}
@@ -428,6 +430,7 @@ def run_of(simulated: Table, network: Table, cluster: Table) -> Run:
             return number - min(number % len(epoch), staleness[device][at][place] if staleness else late)
 
         chains.append(Chain(clock, described, sizes, version))
+        chains[-1].clips = config["clip_norm"] is not None
     if replicas > 1:
         connect(chains, wires, kind)
     for chain in chains:

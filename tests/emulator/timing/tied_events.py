@@ -1,13 +1,13 @@
-"""Gradients of tied weights: a table's rows, from the embedding to the head, and back, once for each mini-batch.
+"""What crosses the chain once for each mini-batch: tables of tied weights, and the norm of gradients.
 
 A mark ("tied", to, link, head, mini-batch, row) is a row's arrival at the other end of a link, to the right (1) or to
-the left (-1).
+the left (-1); so is ("norm", to, link, mini-batch).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from .described import VALUE_BYTES, numbered, up
@@ -47,6 +47,45 @@ def tied_ps(chain: Chain) -> int:
         ),
         default=0,
     )
+
+
+def norm_processes(chain: Chain) -> Iterator[Process]:
+    """The processes of each direction of each link for the norm of gradients: sums to the right, the total back."""
+    last = len(chain.devices) - 1
+    for link in range(last if chain.clips else 0):
+        yield _numbers(chain, link, 1, lambda number, link=link: _sum(chain, link, number))
+        yield _numbers(
+            chain,
+            link,
+            -1,
+            lambda number, link=link: (
+                _sum(chain, last, number) if link + 1 == last else [("norm", -1, link + 1, number)]
+            ),
+        )
+
+
+def norm_total(chain: Chain, device: int, number: int) -> list[Mark]:
+    """The marks after which a device has the sum of all squares."""
+    last = len(chain.devices) - 1
+    if not chain.clips:
+        return []
+    return _sum(chain, last, number) if device == last else [("norm", -1, device, number)]
+
+
+def _sum(chain: Chain, device: int, number: int) -> list[Mark]:
+    """The marks after which a device has the sum of its own squares and those before it."""
+    own: list[Mark] = [("gradients", device, number), *tables_from_afar(chain, device, number)]
+    return [*own, ("norm", 1, device - 1, number)] if device else own
+
+
+def _numbers(chain: Chain, link: int, to: int, needs: Callable[[int], list[Mark]]) -> Process:
+    """A number in double precision for each mini-batch."""
+    table = numbered(chain.cluster["links"], link)
+    row_ps = up(8 * 10**6 * 2 * VALUE_BYTES, round(1000 * table["bandwidth_gbps"]))
+    for number in range(len(chain.mini_batches)):
+        yield needs(number)
+        yield row_ps
+        chain.happen(("norm", to, link, number), round(1000 * table["latency_ns"]))
 
 
 def _tied(chain: Chain) -> Iterator[tuple[str, list[int], list[int]]]:

@@ -1,0 +1,177 @@
+"""Clipping by the norm of all gradients: PyTorch's losses, the same bits on any mapping, and a time by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import emuchain
+from emuchain.emulator.common import InputError
+from emuchain.emulator.data import Dataset
+from emuchain.emulator.device import LIMBS, epoch_order
+from emuchain.emulator.device.norm import of_limbs, to_limbs
+from emuchain.emulator.plan import training_data
+from emuchain.emulator.run import StepResult, Weights, simulate, train
+from emuchain.kernels.optimizers import NOT_FINITE
+from emuchain.launch import SingleProcess
+
+from .gpt import Table, Twin, conv, gpt
+from .test_tied import TOY_BOARDS, written
+
+KEYS: Table = {"data": "text", "schedule": "sync", "batch": 16, "samples": 32, "test_samples": 4, "optimizer": "adamw"}
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    network = written(tmp_path_factory.mktemp("networks") / "gpt.toml", gpt(12, 1, 3, 16, tied=True))
+    return {**KEYS, "network": network, "clip_norm": 0.3}
+
+
+@pytest.fixture(scope="module")
+def reference(keys: Table, plan_of: Any, trained: Any) -> Weights:
+    return trained(plan_of(**keys, devices=1, micro_batch=16)).weights
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        {"devices": 2, "micro_batch": 4},
+        {"devices": 5, "micro_batch": 1},
+        {"devices": 8, "micro_batch": 4},
+        {"devices": 3, "schedule": "gpipe", "engines": "turns"},
+        {"devices": 2, "schedule": "1f1b-as"},
+        {"devices": 2, "schedule": "interleaved", "chunks": 2},
+        {"devices": 3, "schedule": "zero-bubble"},
+    ],
+    ids=lambda keys: " ".join(map(str, keys.values())),
+)
+def test_bits_and_times(keys: Table, reference: Weights, plan_of: Any, trained: Any, bits: Any, mapping: Table) -> None:
+    plan = plan_of(**{**keys, **mapping})
+    made = trained(plan)
+    assert bits(made.weights) == bits(reference)
+    [result] = made.history
+    assert [result.virtual_time_ps] == [*simulate(plan, 32).epoch_ends_ps]
+
+
+def test_it_changes_what_is_longer_alone(
+    keys: Table, reference: Weights, plan_of: Any, trained: Any, bits: Any
+) -> None:
+    without, never, clipped = (
+        bits(trained(plan_of(**{**keys, "clip_norm": norm}, devices=2)).weights) for norm in (None, 1e30, 0.3)
+    )
+    assert without == never != clipped == bits(reference)
+
+
+def test_balanced_weights(plan_of: Any, trained: Any, bits: Any, with_blocks: Any, many_blocks: Any) -> None:
+    keys = {
+        "network": "quick-cifar",
+        "samples": 32,
+        "batch": 16,
+        "schedule": "sync",
+        "clip_norm": 0.1,
+        "data": "shapes",
+    }
+    plan = plan_of(**keys, devices=4, test_samples=4)
+    balanced = with_blocks(plan, many_blocks(plan))
+    assert balanced.timing.blocks
+    assert bits(trained(balanced).weights) == bits(trained(plan_of(**keys, devices=1, test_samples=4)).weights)
+
+
+def test_replicas(keys: Table, plan_of: Any, trained: Any, bits: Any) -> None:
+    two = bits(trained(plan_of(**keys, devices=1, replicas=2)).weights)
+    assert two == bits(trained(plan_of(**keys, devices=4, replicas=2, micro_batch=2)).weights)
+
+
+def test_resume(keys: Table, tmp_path: Path, bits: Any) -> None:
+    saved = str(tmp_path / "run.ckpt")
+    emuchain.train(**keys, devices=2, epochs=1, checkpoint=saved)
+    others = {key: value for key, value in keys.items() if key != "network"}
+    resumed = emuchain.train(**others, devices=3, epochs=2, resume=saved)
+    assert bits(resumed.weights) == bits(emuchain.train(**keys, devices=1, epochs=2).weights)
+
+
+@pytest.mark.parametrize("schedule", ["sync", "gpipe"])
+def test_time_by_hand(schedule: str) -> None:
+    """Device 0 has its gradients last; its sum takes 10 + 100 ns to the head's device, and the total as long back."""
+
+    def time_ps(**clips: float) -> int:
+        layers = [
+            {"type": "embedding", "features": 4},
+            {"type": "gru", "units": 4},
+            conv(3, "head"),
+            {"type": "softmax"},
+        ]
+        network = {"name": "toy", "input": [3, 5, 1], "layers": layers}
+        plan = emuchain.plan(network, TOY_BOARDS, devices=2, samples=2, batch=2, schedule=schedule, **clips)
+        assert [part.layer.name for part in plan.mapping.devices[1]] == ["head"]
+        return simulate(plan, 2).virtual_time_ps
+
+    assert time_ps(clip_norm=1.0) - time_ps() == 220_000
+
+
+def test_sums_survive_messages() -> None:
+    for squares in (0, 1, 2**598 - 1, 12345678901234567890, NOT_FINITE):
+        assert to_limbs(squares).shape == (1, 1, 1, LIMBS) and of_limbs(to_limbs(squares)) == squares
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"schedule": "fpdeep"}, "each update waits for the gradients of all devices, and `schedule` = 'fpdeep'"),
+        (
+            {"precision": "bf16", "network": "quick-cifar", "data": "shapes"},
+            "gradients are clipped in single precision",
+        ),
+    ],
+)
+def test_what_is_refused(keys: Table, plan_of: Any, other: Table, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        plan_of(**{**keys, **other}, devices=2)
+    assert said in str(error.value)
+
+
+def test_losses_of_pytorch(tmp_path: Path, plan_of: Any) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch, the peer of this test, is not installed")
+    steps, batch, seed = 20, 4, 3
+    network = written(tmp_path / "gpt.toml", gpt(32, 1, 4, 16, tied=True))
+    keys = {**KEYS, "network": network, "seed": seed, "batch": batch, "micro_batch": 2, "weight_decay": 0.01}
+    keys |= {"clip_norm": 0.5, "optimizer": "sgd"}
+    plan = plan_of(**{**keys, "samples": steps * batch, "devices": 3, "learning_rate": 0.05})
+    data: Dataset = training_data(plan)
+    still: Weights = {}
+    frozen = plan_of(**{**keys, "samples": batch, "learning_rate": 1e-30, "weight_decay": 0.0}, devices=1)
+    train(frozen, data.first(batch), SingleProcess(), on_epoch=lambda _, made: still.update(made), gather_weights=True)
+    losses: list[float] = []
+
+    def on_step(result: StepResult) -> None:
+        losses.append(result.tally.mean_loss)
+
+    train(plan, data, SingleProcess(), on_step, lambda _, made: None, gather_weights=True)
+    twin = Twin(plan.network, seed, still["wte"]["positions"])
+    parameters = [*twin.arrays.values()]
+    peer = torch.optim.SGD(parameters, lr=0.05, momentum=0.9, weight_decay=0.01)
+    order, expected, norms = epoch_order(seed, 0, data.n_train), [], []
+    for first in range(0, data.n_train, batch):
+        chosen = order[first : first + batch]
+        loss = twin.loss(data.train_images[chosen].reshape(batch, -1), data.train_labels[chosen])
+        peer.zero_grad()
+        loss.backward()
+        for parameter in parameters:
+            parameter.grad /= batch * 16
+        norms.append(float(torch.nn.utils.clip_grad_norm_(parameters, 0.5)))
+        peer.step()
+        expected.append(loss.item() / (batch * 16))
+    assert np.min(norms) < 0.5 < np.max(norms) or np.min(norms) > 0.5
+    assert losses == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.sampled(1)
+def test_ranks(keys: Table, reference: Weights, mpiexec: Any, tmp_path: Path, bits: Any) -> None:
+    others = {key: value for key, value in keys.items() if key != "network"}
+    flags = [word for key, value in others.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    out = tmp_path / "run.h5"
+    mpiexec(4, ["-m", "emuchain", "train", keys["network"], *flags, "--devices", "5", "--out", str(out)], timeout=300)
+    assert bits(emuchain.results(out).weights) == bits(reference)
