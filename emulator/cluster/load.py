@@ -99,6 +99,20 @@ def load_cluster(
     return _cluster(said, source, text)
 
 
+def cluster_keys(cluster: str) -> dict[str, Any]:
+    """Return the keys of a cluster that comes with emuchain, or that a TOML file describes, with those of its boards.
+
+    Raises:
+        InputError: no such name or file, or a wrong key in it.
+    """
+    from ..common import read_toml
+
+    path = find("cluster", cluster, CLUSTERS)
+    described = read_toml(path)
+    _validated(described, str(path))
+    return _with_types(described, str(path))
+
+
 def cluster_files(cluster: str) -> Iterator[pathlib.Path]:
     """Yield the files of which `load_cluster` reads a cluster: its own, and those of its boards.
 

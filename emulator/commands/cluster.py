@@ -1,0 +1,197 @@
+"""`emuchain cluster`: the boards and clusters that come with emuchain, and the constants of one, with their ranges."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import click
+
+from .kernels import starting
+from .named import CLUSTER, FileCommand
+
+if TYPE_CHECKING:
+    from ..cluster import Cluster, ConstantRange
+
+_Constant: TypeAlias = "tuple[str, str, Any, ConstantRange | None]"
+"""Whose it is, its key, its value, and its range if it is a number."""
+
+_NO_CONSTANTS = ("type", "name", "source", "kind", "count", "uncertainty")
+
+
+@click.command(cls=FileCommand)
+@click.argument("name", type=CLUSTER, required=False)
+@click.option("--toml", "as_toml", is_flag=True, help="Print its TOML description.")
+@click.option("--json", "as_json", is_flag=True, help="Print its constants as one JSON object.")
+def cluster(name: str | None, as_toml: bool, as_json: bool) -> None:
+    """Show a cluster's boards, links and constants, or list the clusters and boards that come with emuchain.
+
+    NAME is a cluster or a board of the list, or a TOML file of a cluster. Between `low` and `high` a constant lies in
+    nine of ten cases.
+    """
+    if name is None and (as_toml or as_json):
+        raise click.UsageError("--toml and --json need the NAME of a cluster")
+    with starting():
+        from ..cluster import board_types, clusters, load_cluster
+
+    if name is None:
+        _list_all()
+        return
+    if name in board_types() and name not in clusters():
+        _show_board(name, as_toml=as_toml, as_json=as_json)
+        return
+    loaded = load_cluster(name)
+    if as_toml:
+        print(loaded.text, end="")
+    elif as_json:
+        print(json.dumps(_as_json(name, loaded), indent=2, default=str))
+    else:
+        _show(name, loaded)
+
+
+def _list_all() -> None:
+    """Print tables of the clusters and of the boards that come with emuchain."""
+    from ..cluster import board_keys, board_types, clusters, load_cluster
+    from ..common import format_time_ps
+    from ..view import next_line, print_answer, table
+
+    known = clusters()
+    print_answer(
+        [
+            f"{len(known)} clusters and {len(board_types())} boards come with emuchain; your own are TOML files",
+            next_line("emuchain cluster vc709"),
+        ]
+    )
+    rows = []
+    for name in known:
+        loaded = load_cluster(name)
+        boards = ", ".join(dict.fromkeys(board.name for board in loaded.boards))
+        rows.append([name, boards, f"{loaded.link.bandwidth_gbps:g}", format_time_ps(loaded.link.latency_ps)])
+    table("Clusters", ["name", "boards", "Gb/s", "latency"], rows, left=("boards",), names=("name",))
+    rows = []
+    for kind in board_types():
+        keys = board_keys(kind)
+        cells = (keys.get(key) for key in ("clock_mhz", "dsp", "on_chip_memory_kbit", "off_chip_gbytes_per_s"))
+        rows.append([kind, *("-" if cell is None else f"{cell:,}" for cell in cells), keys.get("source", "")])
+    columns = ["board", "MHz", "DSPs", "on chip, kbit", "off chip, GB/s", "source"]
+    table("Boards", columns, rows, left=("source",), names=("board",))
+
+
+def _show(name: str, loaded: Cluster) -> None:
+    """Print a cluster: what it is, then a row for each constant."""
+    from ..common import format_time_ps, plural
+    from ..view import next_line, print_answer
+
+    boards = list(dict.fromkeys(board.name for board in loaded.boards))
+    link, replicas = loaded.link, loaded.interconnect
+    constants = list(_constants(name, loaded))
+    uncertain = sum(constant is not None and not constant.is_exact for *_, constant in constants)
+    print_answer(
+        [
+            f"{loaded.name}: a chain of {', '.join(boards)}; the last board is repeated as often as a run has devices",
+            *(f"board {board.name}: {board.multipliers:,} multipliers in single precision" for board in _fpgas(loaded)),
+            f"links: {link.bandwidth_gbps:g} Gb/s and {format_time_ps(link.latency_ps)} to each neighbour",
+            f"between replicas: {replicas.bandwidth_mbps / 1000:g} Gb/s and {format_time_ps(replicas.latency_ps)},"
+            f" {replicas.topology.name}",
+            f"uncertain: {plural(uncertain, 'constant')} of {len(constants)}",
+            next_line(_next(name, loaded)),
+        ]
+    )
+    _constants_table(loaded.name, constants)
+
+
+def _next(name: str, loaded: Cluster) -> str:
+    """Return a command to try on a cluster: a pair is for recurrent layers."""
+    if len(_fpgas(loaded)) < len({board.name for board in loaded.boards}):
+        return f"emuchain simulate lstm-rows --schedule farnn --cluster {name} --devices 2"
+    return f"emuchain plan vgg16-cifar --cluster {name} --devices 8"
+
+
+def _show_board(kind: str, *, as_toml: bool, as_json: bool) -> None:
+    """Print a board that comes with emuchain, on a chain of its own."""
+    from ..cluster import board_files, board_keys, load_cluster
+    from ..common import read_text
+    from ..view import next_line, print_answer
+
+    if as_toml:
+        print("".join(map(read_text, board_files(kind))), end="")
+        return
+    keys = board_keys(kind)
+    alone = {"name": kind, "boards": [{"type": kind}], "links": {"bandwidth_gbps": 1, "latency_ns": 0}}
+    loaded = load_cluster(alone)
+    constants = list(_of_table(loaded.boards[0].name, "board", keys, loaded, 0))
+    if as_json:
+        print(json.dumps({"board": kind, "constants": [_entry(*constant) for constant in constants]}, indent=2))
+        return
+    print_answer(
+        [
+            f"{kind}: a board, {loaded.boards[0].name}; {keys.get('source', 'without a source')}",
+            *(f"{board.multipliers:,} multipliers in single precision" for board in _fpgas(loaded)),
+            f'a cluster of your own has it as [[boards]] with type = "{kind}"',
+            next_line(f"emuchain cluster {kind} --toml"),
+        ]
+    )
+    _constants_table(kind, constants)
+
+
+def _constants_table(title: str, constants: Sequence[_Constant]) -> None:
+    """Print a row for each constant."""
+    from ..view import table
+
+    rows = []
+    for where, key, value, constant in constants:
+        low, high, kind, source = "", "", "", ""
+        if constant is not None and not constant.is_exact:
+            low, high, kind = f"{constant.low * value:,.6g}", f"{constant.high * value:,.6g}", constant.kind
+            source = constant.source
+        rows.append(
+            [where, key, f"{value:,}" if isinstance(value, int | float) else str(value), low, high, kind, source]
+        )
+    columns = ["of", "constant", "value", "low", "high", "class", "from"]
+    table(f"Constants of {title}", columns, rows, left=("from",), names=("of", "constant", "class"))
+
+
+def _fpgas(loaded: Cluster) -> list[Any]:
+    """Return one of each kind of the cluster's FPGAs."""
+    from ..cluster import Fpga
+
+    return list({board.name: board for board in loaded.boards if isinstance(board, Fpga)}.values())
+
+
+def _constants(name: str, loaded: Cluster) -> Iterator[_Constant]:
+    """Yield a cluster's constants."""
+    from ..cluster import cluster_keys
+
+    described, seen = cluster_keys(name), set[str]()
+    for place, board in enumerate(described["boards"]):
+        device = sum(table.get("count", 1) for table in described["boards"][:place])
+        title = loaded.board(device).name
+        if title not in seen:
+            yield from _of_table(title, "board", board, loaded, device)
+        seen.add(title)
+    links = described["links"]
+    for table in links if isinstance(links, list) else [links]:
+        yield from _of_table("links", "link", table, loaded, 0)
+    for kind in ("network", "machine", "resources"):
+        yield from _of_table(kind, kind, described.get(kind, {}), loaded, 0)
+
+
+def _of_table(title: str, kind: str, table: Mapping[str, Any], loaded: Cluster, device: int) -> Iterator[_Constant]:
+    for key, value in table.items():
+        if key not in _NO_CONSTANTS:
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            yield title, f"{kind}.{key}", value, loaded.range_of(f"{kind}.{key}", device) if is_number else None
+
+
+def _as_json(name: str, loaded: Cluster) -> dict[str, Any]:
+    constants = [_entry(*constant) for constant in _constants(name, loaded)]
+    return {"cluster": loaded.name, "boards": [board.name for board in loaded.boards], "constants": constants}
+
+
+def _entry(where: str, key: str, value: Any, constant: ConstantRange | None) -> dict[str, Any]:
+    entry: dict[str, Any] = {"of": where, "key": key, "value": value}
+    if constant is not None:
+        entry |= {"low": constant.low * value, "high": constant.high * value, "class": constant.kind}
+        entry["from"] = constant.source
+    return entry

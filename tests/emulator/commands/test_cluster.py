@@ -1,0 +1,69 @@
+"""`emuchain cluster`: lists of clusters and boards, and their constants with ranges."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import tomllib
+from click.testing import CliRunner
+
+import emuchain
+from emuchain.emulator.cluster import board_types, clusters
+from emuchain.emulator.commands.command_line import commands
+from emuchain.emulator.common import InputError
+
+
+def printed(*arguments: str) -> str:
+    done = CliRunner().invoke(commands, ["cluster", *arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.output
+
+
+def test_lists_all() -> None:
+    shown = printed()
+    assert f"{len(clusters())} clusters and {len(board_types())} boards come with emuchain" in shown.splitlines()[0]
+    assert all(name in shown for name in (*clusters(), *board_types()))
+
+
+@pytest.mark.parametrize("name", clusters())
+def test_shows_each_cluster_with_the_ranges_that_answers_have(name: str) -> None:
+    shown, loaded = json.loads(printed(name, "--json")), emuchain.load_cluster(name)
+    assert shown["cluster"] == loaded.name and shown["boards"] == [board.name for board in loaded.boards]
+    by_key = {constant["key"]: constant for constant in shown["constants"]}
+    link = by_key["link.bandwidth_gbps"]
+    known = loaded.range_of("link.bandwidth_gbps")
+    assert (link["value"], link["class"]) == (loaded.link.bandwidth_gbps, known.kind)
+    assert (link["low"], link["high"]) == (known.low * link["value"], known.high * link["value"])
+    text = printed(name)
+    assert text.startswith(f"{name}: ") and all(board.name in text for board in loaded.boards)
+
+
+@pytest.mark.parametrize("kind", board_types())
+def test_shows_each_board(kind: str) -> None:
+    text = printed(kind)
+    assert text.startswith(f"{kind}: ") and "Constants of" in text
+    assert tomllib.loads(printed(kind, "--toml"))
+    assert json.loads(printed(kind, "--json"))["constants"]
+
+
+def test_a_file_of_ones_own(tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text(
+        'name = "own"\n[[boards]]\ntype = "kc705"\nclock_mhz = 150\n[[boards]]\ntype = "vc709"\n'
+        "[[links]]\nbandwidth_gbps = 10\nlatency_ns = 500\n"
+        '[uncertainty]\n"link.latency_ns" = { class = "data sheet" }\n',
+        "utf-8",
+    )
+    shown = json.loads(printed(str(own), "--json"))
+    clocks = [constant for constant in shown["constants"] if constant["key"] == "board.clock_mhz"]
+    assert [(clock["value"], clock["class"]) for clock in clocks] == [(150, "assumed"), (200, "fitted")]
+    assert printed(str(own), "--toml") == own.read_text("utf-8")
+
+
+def test_what_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="`cluster` = 'nobody': known: "):
+        printed("nobody")
+    assert "--toml and --json need the NAME of a cluster" in printed("--json")
