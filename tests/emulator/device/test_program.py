@@ -49,7 +49,13 @@ class Recorded:
     async def settle(self, *, keeps: bool) -> None:
         """See `Device`."""
 
-    async def update(self, step: int, keeps: bool, epoch: Epoch, on_step: Any) -> None:
+    async def sum_gradients(self, step: int, epoch: Epoch) -> None:
+        """See `Device`."""
+
+    async def join_sums(self) -> None:
+        """See `Device`."""
+
+    async def update(self, step: int, keeps: bool, on_step: Any) -> None:
         """Make weights that have the version's number as their value."""
         self._weights.advance(keeps=keeps)[...] += 1
         self.did.append(f"U{step + 1}")

@@ -89,7 +89,7 @@ def _channels_to_cut(layer: Layer) -> int:
     if isinstance(operation, Attention):
         return operation.heads
     few = layer.input[0] < 16 and layer.channels > layer.input[0]
-    by_outputs = few or operation.type == "embedding" or operation.groups > 1
+    by_outputs = few or operation.type == "embedding" or operation.groups > 1 or layer.vocabulary_parallel
     return layer.channels if by_outputs else layer.input[0]
 
 
