@@ -1,16 +1,44 @@
-"""Small transformers for tests, as plain dictionaries, and a GPT in PyTorch that begins with the same numbers."""
+"""Small transformers for tests, as plain dictionaries, and a GPT in PyTorch that begins and trains as ours does."""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from emuchain.emulator.common import toml_value
+from emuchain.emulator.data import Dataset
+from emuchain.emulator.device import epoch_order
 from emuchain.emulator.device.memories import initial_weights
 from emuchain.emulator.network import Network
+from emuchain.emulator.plan import training_data
+from emuchain.emulator.run import StepResult, Weights, train
+from emuchain.launch import SingleProcess
 
 Table = dict[str, Any]
+
+MAPPINGS: list[Table] = [
+    {"devices": 2, "micro_batch": 4},
+    {"devices": 5, "micro_batch": 1},
+    {"devices": 8, "micro_batch": 4},
+    {"devices": 3, "schedule": "gpipe", "engines": "turns"},
+    {"devices": 2, "schedule": "1f1b-as"},
+    {"devices": 2, "schedule": "interleaved", "chunks": 2},
+    {"devices": 3, "schedule": "zero-bubble"},
+]
+"""Keys of runs that train the same bits, because each update follows all gradients."""
+
+
+def written(path: Path, network: Table) -> str:
+    """Write a network's file; return its name."""
+    lines = [f"{key} = {toml_value(value)}" for key, value in network.items() if key != "layers"]
+    layers = [", ".join(f"{key} = {toml_value(value)}" for key, value in layer.items()) for layer in network["layers"]]
+    path.write_text("\n".join([*lines, "layers = [", *(f"  {{ {layer} }}," for layer in layers), "]"]), "utf-8")
+    return str(path)
 
 
 def conv(channels: int | str, name: str, **keys: Any) -> Table:
@@ -125,3 +153,49 @@ class Twin:
             y = normal(x, f"contract{n}")
         logits = linear(y, "head") if "head/weight" in arrays else f.linear(y, table)
         return f.cross_entropy(logits.flatten(0, 1), torch.from_numpy(labels).flatten(), reduction="sum")
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """The losses of ours and of PyTorch's mini-batches, our weights, and PyTorch's network, both at the end."""
+
+    losses: list[float]
+    expected: list[float]
+    weights: Weights
+    twin: Twin
+
+
+def trained_beside_pytorch(
+    plan_of: Any,
+    keys: Table,
+    optimizer: Callable[[list[Any]], Any],
+    before_step: Callable[[list[Any]], object] = lambda parameters: None,
+) -> Training:
+    """Train a GPT for an epoch here, on three devices, and in PyTorch, where `before_step` may change gradients."""
+    plan, batch, seed = plan_of(**keys, devices=3), keys["batch"], keys["seed"]
+    data: Dataset = training_data(plan)
+    still: Weights = {}
+    frozen = plan_of(**{**keys, "samples": batch, "learning_rate": 1e-30, "weight_decay": 0.0}, devices=1)
+    train(frozen, data.first(batch), SingleProcess(), on_epoch=lambda _, made: still.update(made), gather_weights=True)
+    losses: list[float] = []
+    weights: Weights = {}
+
+    def on_step(result: StepResult) -> None:
+        losses.append(result.tally.mean_loss)
+
+    train(plan, data, SingleProcess(), on_step, lambda _, made: weights.update(made), gather_weights=True)
+    twin = Twin(plan.network, seed, still["wte"]["positions"])
+    parameters = [*twin.arrays.values()]
+    peer, tokens = optimizer(parameters), plan.network.input[1]
+    order, expected = epoch_order(seed, 0, data.n_train), []
+    for first in range(0, data.n_train, batch):
+        chosen = order[first : first + batch]
+        loss = twin.loss(data.train_images[chosen].reshape(batch, -1), data.train_labels[chosen])
+        peer.zero_grad()
+        loss.backward()
+        for parameter in parameters:
+            parameter.grad /= batch * tokens
+        before_step(parameters)
+        peer.step()
+        expected.append(loss.item() / (batch * tokens))
+    return Training(losses, expected, weights, twin)

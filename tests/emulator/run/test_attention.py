@@ -13,17 +13,13 @@ from click.testing import CliRunner
 
 import emuchain
 from emuchain.emulator.commands.command_line import commands
-from emuchain.emulator.common import InputError, toml_value
-from emuchain.emulator.data import Dataset
-from emuchain.emulator.device import epoch_order
+from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import Slice
 from emuchain.emulator.network import load_network
-from emuchain.emulator.plan import training_data
-from emuchain.emulator.run import StepResult, Weights, simulate, train
-from emuchain.launch import SingleProcess
+from emuchain.emulator.run import Weights, simulate
 
 from ...kernels.every_form import printed_in_every_form
-from .gpt import Table, Twin, conv, gpt, vit
+from .gpt import Table, conv, gpt, trained_beside_pytorch, vit, written
 
 KEYS: Table = {"schedule": "sync", "batch": 16, "samples": 32, "test_samples": 4, "learning_rate": 0.01}
 TEXT: Table = {"data": "text", "network": "gpt"}
@@ -92,14 +88,7 @@ def write(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Table], str]:
     folder = tmp_path_factory.mktemp("networks")
 
     def to_file(network: Table) -> str:
-        lines = [f"{key} = {toml_value(value)}" for key, value in network.items() if key != "layers"]
-        layers = [
-            f"  {{ {', '.join(f'{key} = {toml_value(value)}' for key, value in layer.items())} }},"
-            for layer in network["layers"]
-        ]
-        path = folder / f"{len(list(folder.iterdir()))}.toml"
-        path.write_text("\n".join([*lines, "layers = [", *layers, "]"]) + "\n", encoding="utf-8")
-        return str(path)
+        return written(folder / f"{len(list(folder.iterdir()))}.toml", network)
 
     return to_file
 
@@ -181,45 +170,23 @@ def test_json_and_results_hold_no_weights_of_attention(files: dict[str, Table], 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 def test_losses_of_pytorch(write: Callable[[Table], str], plan_of: Any, optimizer: str) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch, the peer of this test, is not installed")
-    steps, batch, seed = 20, 4, 3
-    keys = {**KEYS, "network": write(gpt(32, 2, 4, 16)), "data": "text", "seed": seed, "batch": batch, "micro_batch": 2}
-    keys |= {"samples": steps * batch, "learning_rate": 0.002, "weight_decay": 0.01, "optimizer": optimizer}
-    plan = plan_of(**keys, devices=3)
-    data: Dataset = training_data(plan)
-    still: Weights = {}
-    frozen = plan_of(**{**keys, "samples": batch, "learning_rate": 1e-30, "weight_decay": 0.0}, devices=1)
-    train(frozen, data.first(batch), SingleProcess(), on_epoch=lambda _, made: still.update(made), gather_weights=True)
-    losses: list[float] = []
-    weights: Weights = {}
+    keys = {**KEYS, "network": write(gpt(32, 2, 4, 16)), "data": "text", "seed": 3, "batch": 4, "micro_batch": 2}
+    keys |= {"samples": 80, "learning_rate": 0.002, "weight_decay": 0.01, "optimizer": optimizer}
 
-    def on_step(result: StepResult) -> None:
-        losses.append(result.tally.mean_loss)
+    def peer(arrays: list[Any]) -> Any:
+        if optimizer == "sgd":
+            return torch.optim.SGD(arrays, lr=0.002, momentum=0.9, weight_decay=0.01)
+        return torch.optim.AdamW(arrays, lr=0.002, weight_decay=0.01)
 
-    train(plan, data, SingleProcess(), on_step, lambda _, made: weights.update(made), gather_weights=True)
-
-    twin = Twin(plan.network, seed, still["wte"]["positions"])
-    parameters = [*twin.arrays.values()]
-    if optimizer == "sgd":
-        peer = torch.optim.SGD(parameters, lr=0.002, momentum=0.9, weight_decay=0.01)
-    else:
-        peer = torch.optim.AdamW(parameters, lr=0.002, weight_decay=0.01)
-    order, expected = epoch_order(seed, 0, data.n_train), []
-    for first in range(0, data.n_train, batch):
-        chosen = order[first : first + batch]
-        loss = twin.loss(data.train_images[chosen].reshape(batch, -1), data.train_labels[chosen])
-        peer.zero_grad()
-        loss.backward()
-        for parameter in parameters:
-            parameter.grad /= batch * 16
-        peer.step()
-        expected.append(loss.item() / (batch * 16))
-    assert losses[0] == pytest.approx(expected[0], rel=1e-6)
-    assert losses == pytest.approx(expected, rel=1e-5)
-    for name, array in twin.arrays.items():
+    made = trained_beside_pytorch(plan_of, keys, peer)
+    assert len(made.losses) == 20 and made.losses[0] == pytest.approx(made.expected[0], rel=1e-6)
+    assert made.losses == pytest.approx(made.expected, rel=1e-5)
+    for name, array in made.twin.arrays.items():
         layer, key = name.split("/")
         if optimizer == "adamw" and layer.startswith("qkv") and key == "bias":
             continue  # exactly, K's bias has no gradient, and AdamW enlarges what roundings leave
-        assert np.allclose(weights[layer][key].reshape(-1), array.detach().numpy().reshape(-1), atol=2e-3), name
+        own = made.weights[layer][key].reshape(-1)
+        assert np.allclose(own, array.detach().numpy().reshape(-1), atol=2e-3), name
 
 
 @pytest.mark.parametrize(

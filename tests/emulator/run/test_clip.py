@@ -10,16 +10,13 @@ import pytest
 
 import emuchain
 from emuchain.emulator.common import InputError
-from emuchain.emulator.data import Dataset
-from emuchain.emulator.device import LIMBS, epoch_order
+from emuchain.emulator.device import LIMBS
 from emuchain.emulator.device.norm import of_limbs, to_limbs
-from emuchain.emulator.plan import training_data
-from emuchain.emulator.run import StepResult, Weights, simulate, train
+from emuchain.emulator.run import Weights, simulate
 from emuchain.kernels.optimizers import NOT_FINITE
-from emuchain.launch import SingleProcess
 
-from .gpt import Table, Twin, conv, gpt
-from .test_tied import TOY_BOARDS, written
+from .gpt import MAPPINGS, Table, conv, gpt, trained_beside_pytorch, written
+from .test_tied import TOY_BOARDS
 
 KEYS: Table = {"data": "text", "schedule": "sync", "batch": 16, "samples": 32, "test_samples": 4, "optimizer": "adamw"}
 
@@ -35,19 +32,7 @@ def reference(keys: Table, plan_of: Any, trained: Any) -> Weights:
     return trained(plan_of(**keys, devices=1, micro_batch=16)).weights
 
 
-@pytest.mark.parametrize(
-    "mapping",
-    [
-        {"devices": 2, "micro_batch": 4},
-        {"devices": 5, "micro_batch": 1},
-        {"devices": 8, "micro_batch": 4},
-        {"devices": 3, "schedule": "gpipe", "engines": "turns"},
-        {"devices": 2, "schedule": "1f1b-as"},
-        {"devices": 2, "schedule": "interleaved", "chunks": 2},
-        {"devices": 3, "schedule": "zero-bubble"},
-    ],
-    ids=lambda keys: " ".join(map(str, keys.values())),
-)
+@pytest.mark.parametrize("mapping", MAPPINGS, ids=lambda keys: " ".join(map(str, keys.values())))
 def test_bits_and_times(keys: Table, reference: Weights, plan_of: Any, trained: Any, bits: Any, mapping: Table) -> None:
     plan = plan_of(**{**keys, **mapping})
     made = trained(plan)
@@ -135,37 +120,17 @@ def test_what_is_refused(keys: Table, plan_of: Any, other: Table, said: str) -> 
 
 def test_losses_of_pytorch(tmp_path: Path, plan_of: Any) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch, the peer of this test, is not installed")
-    steps, batch, seed = 20, 4, 3
-    network = written(tmp_path / "gpt.toml", gpt(32, 1, 4, 16, tied=True))
-    keys = {**KEYS, "network": network, "seed": seed, "batch": batch, "micro_batch": 2, "weight_decay": 0.01}
-    keys |= {"clip_norm": 0.5, "optimizer": "sgd"}
-    plan = plan_of(**{**keys, "samples": steps * batch, "devices": 3, "learning_rate": 0.05})
-    data: Dataset = training_data(plan)
-    still: Weights = {}
-    frozen = plan_of(**{**keys, "samples": batch, "learning_rate": 1e-30, "weight_decay": 0.0}, devices=1)
-    train(frozen, data.first(batch), SingleProcess(), on_epoch=lambda _, made: still.update(made), gather_weights=True)
-    losses: list[float] = []
-
-    def on_step(result: StepResult) -> None:
-        losses.append(result.tally.mean_loss)
-
-    train(plan, data, SingleProcess(), on_step, lambda _, made: None, gather_weights=True)
-    twin = Twin(plan.network, seed, still["wte"]["positions"])
-    parameters = [*twin.arrays.values()]
-    peer = torch.optim.SGD(parameters, lr=0.05, momentum=0.9, weight_decay=0.01)
-    order, expected, norms = epoch_order(seed, 0, data.n_train), [], []
-    for first in range(0, data.n_train, batch):
-        chosen = order[first : first + batch]
-        loss = twin.loss(data.train_images[chosen].reshape(batch, -1), data.train_labels[chosen])
-        peer.zero_grad()
-        loss.backward()
-        for parameter in parameters:
-            parameter.grad /= batch * 16
-        norms.append(float(torch.nn.utils.clip_grad_norm_(parameters, 0.5)))
-        peer.step()
-        expected.append(loss.item() / (batch * 16))
-    assert np.min(norms) < 0.5 < np.max(norms) or np.min(norms) > 0.5
-    assert losses == pytest.approx(expected, rel=1e-5)
+    network, norms = written(tmp_path / "gpt.toml", gpt(32, 1, 4, 16, tied=True)), list[float]()
+    keys = {**KEYS, "network": network, "seed": 3, "batch": 4, "micro_batch": 2, "weight_decay": 0.01}
+    keys |= {"clip_norm": 0.5, "optimizer": "sgd", "samples": 80, "learning_rate": 0.05}
+    made = trained_beside_pytorch(
+        plan_of,
+        keys,
+        lambda arrays: torch.optim.SGD(arrays, lr=0.05, momentum=0.9, weight_decay=0.01),
+        lambda arrays: norms.append(float(torch.nn.utils.clip_grad_norm_(arrays, 0.5))),
+    )
+    assert len(norms) == 20 and np.max(norms) > 0.5
+    assert made.losses == pytest.approx(made.expected, rel=1e-5)
 
 
 @pytest.mark.sampled(1)

@@ -9,25 +9,14 @@ import numpy as np
 import pytest
 
 import emuchain
-from emuchain.emulator.common import InputError, toml_value
-from emuchain.emulator.data import Dataset
-from emuchain.emulator.device import epoch_order
+from emuchain.emulator.common import InputError
 from emuchain.emulator.network import load_network
-from emuchain.emulator.plan import training_data
-from emuchain.emulator.run import StepResult, Weights, simulate, train
+from emuchain.emulator.run import Weights, simulate
 from emuchain.emulator.timing.pair import workload_of
-from emuchain.launch import SingleProcess
 
-from .gpt import Table, Twin, conv, gpt
+from .gpt import MAPPINGS, Table, conv, gpt, trained_beside_pytorch, written
 
 KEYS: Table = {"data": "text", "schedule": "sync", "batch": 16, "samples": 32, "test_samples": 4, "learning_rate": 0.01}
-
-
-def written(path: Path, network: Table) -> str:
-    lines = [f"{key} = {toml_value(value)}" for key, value in network.items() if key != "layers"]
-    layers = [", ".join(f"{key} = {toml_value(value)}" for key, value in layer.items()) for layer in network["layers"]]
-    path.write_text("\n".join([*lines, "layers = [", *(f"  {{ {layer} }}," for layer in layers), "]"]), "utf-8")
-    return str(path)
 
 
 @pytest.fixture(scope="module")
@@ -47,19 +36,7 @@ def test_both_ends_have_the_same(reference: Weights, keys: Table, plan_of: Any, 
         np.testing.assert_array_equal(table[:, :, 0, 0].T, head[:, :, 0, 0])
 
 
-@pytest.mark.parametrize(
-    "mapping",
-    [
-        {"devices": 2, "micro_batch": 4},
-        {"devices": 5, "micro_batch": 1},
-        {"devices": 8, "micro_batch": 4},
-        {"devices": 3, "schedule": "gpipe", "engines": "turns"},
-        {"devices": 2, "schedule": "1f1b-as"},
-        {"devices": 2, "schedule": "interleaved", "chunks": 2},
-        {"devices": 3, "schedule": "zero-bubble"},
-    ],
-    ids=lambda keys: " ".join(map(str, keys.values())),
-)
+@pytest.mark.parametrize("mapping", MAPPINGS, ids=lambda keys: " ".join(map(str, keys.values())))
 def test_bits_do_not_depend_on_the_mapping(
     keys: Table, reference: Weights, plan_of: Any, trained: Any, bits: Any, mapping: Table
 ) -> None:
@@ -158,38 +135,16 @@ def test_a_network_counts_tied_weights_once() -> None:
 
 def test_losses_of_pytorch(tmp_path: Path, plan_of: Any) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch, the peer of this test, is not installed")
-    steps, batch, seed = 20, 4, 3
     network = written(tmp_path / "gpt.toml", gpt(32, 1, 4, 16, tied=True))
-    keys = {**KEYS, "network": network, "seed": seed, "batch": batch, "micro_batch": 2, "weight_decay": 0.01}
-    plan = plan_of(**{**keys, "samples": steps * batch, "devices": 3, "learning_rate": 0.002})
-    data: Dataset = training_data(plan)
-    still: Weights = {}
-    frozen = plan_of(**{**keys, "samples": batch, "learning_rate": 1e-30, "weight_decay": 0.0}, devices=1)
-    train(frozen, data.first(batch), SingleProcess(), on_epoch=lambda _, made: still.update(made), gather_weights=True)
-    losses: list[float] = []
-    weights: Weights = {}
-
-    def on_step(result: StepResult) -> None:
-        losses.append(result.tally.mean_loss)
-
-    train(plan, data, SingleProcess(), on_step, lambda _, made: weights.update(made), gather_weights=True)
-    twin = Twin(plan.network, seed, still["wte"]["positions"])
-    assert "head/weight" not in twin.arrays
-    parameters = [*twin.arrays.values()]
-    peer = torch.optim.SGD(parameters, lr=0.002, momentum=0.9, weight_decay=0.01)
-    order, expected = epoch_order(seed, 0, data.n_train), []
-    for first in range(0, data.n_train, batch):
-        chosen = order[first : first + batch]
-        loss = twin.loss(data.train_images[chosen].reshape(batch, -1), data.train_labels[chosen])
-        peer.zero_grad()
-        loss.backward()
-        for parameter in parameters:
-            parameter.grad /= batch * 16
-        peer.step()
-        expected.append(loss.item() / (batch * 16))
-    assert losses == pytest.approx(expected, rel=1e-6)
-    table = twin.arrays["wte/weight"].detach().numpy()
-    np.testing.assert_allclose(weights["wte"]["weight"], table.reshape(weights["wte"]["weight"].shape), atol=1e-4)
+    keys = {**KEYS, "network": network, "seed": 3, "batch": 4, "micro_batch": 2, "weight_decay": 0.01}
+    keys |= {"samples": 80, "learning_rate": 0.002}
+    made = trained_beside_pytorch(
+        plan_of, keys, lambda arrays: torch.optim.SGD(arrays, lr=0.002, momentum=0.9, weight_decay=0.01)
+    )
+    assert "head/weight" not in made.twin.arrays and len(made.losses) == 20
+    assert made.losses == pytest.approx(made.expected, rel=1e-6)
+    table, weight = made.twin.arrays["wte/weight"].detach().numpy(), made.weights["wte"]["weight"]
+    np.testing.assert_allclose(weight, table.reshape(weight.shape), atol=1e-4)
 
 
 @pytest.mark.parametrize(
