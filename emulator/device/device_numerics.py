@@ -237,7 +237,7 @@ class DeviceNumerics:
     def with_part(self, tied: TiedWeights, table: Data | None, part: Data, *, of_head: bool) -> Data:
         """Return a table (1, 1, symbols, features), or a new one, with what `tied_gradient` returned in its place."""
         if table is None:
-            table = np.zeros((1, 1, tied.symbols, tied.features), np.float32)
+            table = np.zeros((1, 1, tied.rows, tied.features), np.float32)
         table[0, 0][self._tied(tied, of_head=of_head).table_place] = part
         return table
 

@@ -1,4 +1,4 @@
-"""The sum of squares of all gradients, before each update, for clipping by their norm (`mapping/norm.py`).
+"""The sum of squares of all gradients, before each update, for clipping by their norm (`mapping/crossing.py`).
 
 It is exact, so that its bits depend neither on the cut nor on the order. Partial sums and the total pass in a program
 of their own, alongside that of the device, which offers its own sum and collects the total.

@@ -1,4 +1,4 @@
-"""The exchange of tied weights' gradients, before each update, between the devices that hold them (`mapping/tied.py`).
+"""The exchange of tied weights' gradients, before each update, between their devices (`mapping/crossing.py`).
 
 Each direction of an exchange is a program of its own on every device that it passes, alongside the device's program:
 this one offers the device's gradients when they are there, and collects what came before it updates. Times travel as

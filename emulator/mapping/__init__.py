@@ -12,6 +12,7 @@ from .balancing import (
     channel_values,
 )
 from .coarse import LayerCut, coarse, coarse_shares, cut_layers, partition_layers, whole_layers
+from .crossing import Crossing, NormSum, TiedWeights, tied_weights
 from .device_streams import DeviceStreams, gradient_values, kept_channels, with_errors
 from .engines import SliceEngines, allocate, allocate_all, channel_works, engines_in_turn, idle_share, slice_works
 from .memory import (
@@ -31,13 +32,11 @@ from .memory import (
     stored_bytes,
     update_bytes,
 )
-from .norm import NormSum
 from .partition import can_take, partition, partition_with_memory
 from .placement import Chain, Placement, place
 from .row import PieceMemory
 from .shedding import SliceNeeds, WeightBanks, shed, slice_needs
 from .slices import Balance, Cut, Mapping, Slice, cut_channels, imbalance, inputs_before
-from .tied import TiedWeights, tied_weights
 from .traffic import (
     DataPath,
     Stream,
@@ -60,6 +59,7 @@ __all__ = [
     "Balancing",
     "Buffer",
     "Chain",
+    "Crossing",
     "Cut",
     "DataPath",
     "DeviceStreams",

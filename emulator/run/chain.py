@@ -212,7 +212,7 @@ def _connect_crossing(
         key = crossing.key(forward=forward)
         table = Format(LIMBS, 1, 1, with_data)
         if isinstance(crossing, TiedWeights):
-            table = Format(crossing.features, 1, crossing.symbols, with_data)
+            table = Format(crossing.features, 1, crossing.rows, with_data)
         for link in range(crossing.first, crossing.last):
             sender, receiver = (link, link + 1) if forward else (link + 1, link)
             if sender not in outlets and receiver not in inlets:

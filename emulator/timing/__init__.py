@@ -17,6 +17,7 @@ from .bottleneck import (
     memory_loads,
 )
 from .course import Course, Sent, Timed, course_of
+from .crossing import TiedHop, exchanged_ps, hop, slowest_burst
 from .device_clock import DeviceClock
 from .draws import DRAWS, HIGHEST, LOWEST, TIMING_DRAWS, Floats, factors, middle, slows
 from .hurt import Hurt
@@ -34,7 +35,6 @@ from .program import Step, work_ps
 from .roofs import Parts, Roofs, Speed, load_parts, varied_timing
 from .slice_clock import SliceClock
 from .stage_clock import StageClock, StageTimes
-from .tied import TiedHop, exchanged_ps, hop, slowest_burst
 from .timing import Timing
 
 __all__ = [

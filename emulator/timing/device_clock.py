@@ -17,8 +17,8 @@ from ...comm import FifoResource, Observer, Times
 from ..mapping import DataPath, DeviceStreams, StreamKey, with_errors
 from ..network import Layer
 from ..schedule import SampleSpan, SpanStore
+from .crossing import Bursts
 from .slice_clock import SliceClock
-from .tied import Bursts
 
 Arrivals = Mapping[StreamKey, Times]
 """Arrival times of rows in ps, (samples, rows), by stream."""

@@ -24,9 +24,9 @@ from ..network import Phase
 from ..schedule import PASSES, Backward, Engines, Kind, Machine, SampleSpan, StageCosts
 from .board import ActionBoard, Ran, StageLoads
 from .course import Course
+from .crossing import Bursts
 from .device_clock import Versions
 from .program import Step, work_ps
-from .tied import Bursts
 
 
 class StageTimes(Protocol):

@@ -22,6 +22,7 @@ from ...comm import FifoResource
 from ..cluster import Board, Cluster, Link
 from ..mapping import (
     BalancedParameters,
+    Crossing,
     DataPath,
     DeviceStreams,
     Mapping,
@@ -49,10 +50,10 @@ from ..mapping import (
 from ..network import Phase
 from ..schedule import Kind
 from .board import ActionBoard, Message, StageLoads, Wire
+from .crossing import Burst
 from .device_clock import DeviceClock
 from .slice_clock import SliceClock, engine_name, port_name
 from .stage_clock import StageClock, StageTimes
-from .tied import Burst
 
 HopTime = Callable[[int, DataPath, int], int]
 """Returns the time in ps of a row's hop over a link on a path, for the stream of a tensor's number."""
@@ -220,10 +221,10 @@ class Timing:
     def norm(self) -> NormSum | None:
         """The norm of gradients, if they are clipped by it and there are several devices."""
         last = len(self.mapping.devices) - 1
-        return NormSum(len(self.blocks) + len(self.tied), last) if self.cluster.clips and last else None
+        return NormSum(len(self.blocks) + len(self.tied), 0, last) if self.cluster.clips and last else None
 
     @property
-    def crossing(self) -> tuple[TiedWeights | NormSum, ...]:
+    def crossing(self) -> tuple[Crossing, ...]:
         """What crosses the chain before each update."""
         return self.tied if self.norm is None else (*self.tied, self.norm)
 

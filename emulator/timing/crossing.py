@@ -14,15 +14,15 @@ import numpy as np
 
 from ...comm import FifoResource, Served, Times
 from ..cluster import Link
-from ..mapping import NormSum, StreamKey, TiedWeights
+from ..mapping import Crossing, StreamKey, TiedWeights
 
 
 class Burst(FifoResource):
     """A direction of a link, for the rows of a table: times are (1, 2), those of the first and of the last row."""
 
-    def __init__(self, name: str, table: TiedWeights | NormSum, link: Link) -> None:
-        super().__init__(name, link.transfer_ps(table.row_bytes), link.latency_ps)
-        self._rows = table.rows
+    def __init__(self, name: str, crossing: Crossing, link: Link) -> None:
+        super().__init__(name, link.transfer_ps(crossing.row_bytes), link.latency_ps)
+        self._rows = crossing.rows
 
     def serve(self, ready: Times) -> Times:
         """Return when the first and the last row arrive, in ps, given when they are ready."""
@@ -44,7 +44,7 @@ Bursts = Mapping[StreamKey, Burst]
 
 def slowest_burst(tied: TiedWeights, links: Sequence[Link]) -> tuple[int, int]:
     """Return the link that takes longest for a table, and this time in ps, without latency."""
-    times = ((tied.symbols * links[link].transfer_ps(tied.row_bytes), -link) for link in range(tied.first, tied.last))
+    times = ((tied.rows * links[link].transfer_ps(tied.row_bytes), -link) for link in range(tied.first, tied.last))
     longest_ps, link = max(times)
     return -link, longest_ps
 
