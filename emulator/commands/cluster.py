@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -104,8 +105,10 @@ def _show(name: str, loaded: Cluster) -> None:
 def _next(name: str, loaded: Cluster) -> str:
     """Return a command to try on a cluster: a pair is for recurrent layers."""
     if len(_fpgas(loaded)) < len({board.name for board in loaded.boards}):
-        return f"emuchain simulate lstm-rows --schedule farnn --cluster {name} --devices 2"
-    return f"emuchain plan vgg16-cifar --cluster {name} --devices 8"
+        words = ["emuchain", "simulate", "lstm-rows", "--schedule", "farnn", "--cluster", name, "--devices", "2"]
+    else:
+        words = ["emuchain", "plan", "vgg16-cifar", "--cluster", name, "--devices", "8"]
+    return shlex.join(words)
 
 
 def _show_board(kind: str, *, as_toml: bool, as_json: bool) -> None:

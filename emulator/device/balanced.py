@@ -15,7 +15,6 @@ the next one.
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 from ...comm.exchange import SizeLog
 from ...kernels.codec import Codec
 from ..mapping import DataPath, StreamKey
-from ..schedule import MicroBatch
+from ..schedule import MicroBatch, step_micro_batches
 from ..timing import DeviceClock, StageClock
 from .ports import Ports
 
@@ -82,11 +81,9 @@ class Balanced:
     ) -> tuple[list[int], list[Data]]:
         """Return when the last gradient of each block stored here arrived, in ps, and the sums, if any."""
         came_ps, gradients = [], []
-        begin = bisect.bisect_left(micro_batches, step, key=lambda micro_batch: micro_batch.step)
-        end = bisect.bisect_right(micro_batches, step, key=lambda micro_batch: micro_batch.step)
         for number in self._stored:
             key = StreamKey(DataPath.PARAMETER_GRADIENTS, number)
-            for micro_batch in micro_batches[begin:end]:
+            for micro_batch in step_micro_batches(micro_batches, step):
                 came = await self._ports.receive(key, micro_batch.whole)
             gradient = (await self._ports.next_message(key._replace(values=True))).data
             came_ps.append(int(came.times[-1, -1]))

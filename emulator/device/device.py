@@ -20,7 +20,7 @@ from ...comm.exchange import Gradient, OnExchange
 from ...kernels.codec import Codec
 from ...kernels.optimizers import clip_factor
 from ..mapping import DataPath, StreamKey, TiedWeights
-from ..schedule import Action, Kind, MicroBatch, SampleSpan
+from ..schedule import Action, Kind, MicroBatch, SampleSpan, step_micro_batches
 from ..timing import Course, DeviceClock, StageClock, exchange_name
 from .balanced import Balanced
 from .lanes import InTurn, Lanes, shares_states
@@ -206,8 +206,7 @@ class Device:
     def _is_last_gradient(self, micro_batch: MicroBatch, epoch: Epoch) -> bool:
         """Return whether this was the last W of a mini-batch, in whatever order the schedule has them."""
         self._gradients_done += 1
-        steps = [other.step for other in epoch.micro_batches]
-        if self._gradients_done < steps.count(micro_batch.step):
+        if self._gradients_done < len(step_micro_batches(epoch.micro_batches, micro_batch.step)):
             return False
         self._gradients_done = 0
         return True

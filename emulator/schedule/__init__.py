@@ -1,6 +1,15 @@
 """Schedules as data: the actions of each device in order, printed, parsed, and dry-run before anything starts."""
 
-from .action import PASSES, Action, Kind, MicroBatch, SampleSpan, Schedule, cut_samples
+from .action import (
+    PASSES,
+    Action,
+    Kind,
+    MicroBatch,
+    SampleSpan,
+    Schedule,
+    cut_samples,
+    step_micro_batches,
+)
 from .bapipe import warm_up, warm_ups
 from .dry_run import check_complete, dry_run
 from .fpdeep import pipeline
@@ -41,6 +50,7 @@ __all__ = [
     "pipeline_kind",
     "pipelines",
     "schedules",
+    "step_micro_batches",
     "to_csv",
     "to_text",
     "warm_up",

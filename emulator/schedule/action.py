@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 
@@ -78,6 +79,14 @@ class MicroBatch:
     def whole(self) -> SampleSpan:
         """All its samples."""
         return SampleSpan(self, 0, self.samples)
+
+
+def step_micro_batches(micro_batches: Sequence[MicroBatch], step: int) -> Sequence[MicroBatch]:
+    """Return the micro-batches of a mini-batch, of all of an epoch in order."""
+    begin, end = (
+        bisect(micro_batches, step, key=lambda micro_batch: micro_batch.step) for bisect in (bisect_left, bisect_right)
+    )
+    return micro_batches[begin:end]
 
 
 @dataclasses.dataclass(frozen=True)

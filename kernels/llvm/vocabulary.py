@@ -6,8 +6,8 @@ Rows are folded channel by channel, ascending, into `top`, the largest logit so 
     x > top:    total = fma(total, e, 1);  top = x
     otherwise:  total = total + e
 
-Each part goes on from where the one before it ended, so no bit depends on where the channels are cut. From the `top`
-and `total` of all channels, the errors of the logits x are
+Each slice continues with the `top` and `total` of the slice before it, so no bit depends on where the channels are cut.
+With those of all channels, the errors of the logits x are
 
     exponential(x - top) / total, less 1 for the label; then divided by the number of steps that count
 

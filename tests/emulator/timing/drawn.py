@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
@@ -140,16 +141,21 @@ def clusters(draw: st.DrawFn) -> Table:
     return {"name": "drawn", "boards": boards, "links": links}
 
 
+def chain_keys(draw: st.DrawFn, schedules: Sequence[str], most_samples: int = 9, most_batch: int = 4) -> Table:
+    """The keys of a run of one chain; the last mini-batch may be short."""
+    return {
+        "devices": draw(st.integers(1, 6)),
+        "samples": draw(st.integers(1, most_samples)),
+        "batch": draw(st.integers(1, most_batch)),
+        "epochs": draw(st.integers(1, 2)),
+        "schedule": draw(st.sampled_from(schedules)),
+    }
+
+
 @st.composite
 def chains(draw: st.DrawFn) -> Case:
-    """A run of one chain; the last mini-batch may be short."""
-    keys = {
-        "devices": draw(st.integers(1, 6)),
-        "samples": draw(st.integers(1, 12)),
-        "batch": draw(st.integers(1, 5)),
-        "epochs": draw(st.integers(1, 2)),
-        "schedule": draw(st.sampled_from(["sync", "gpipe", "fpdeep", "fpdeep"])),
-    }
+    """A run of one chain."""
+    keys = chain_keys(draw, ["sync", "gpipe", "fpdeep", "fpdeep"], 12, 5)
     return Case(draw(networks()), draw(clusters()), keys)
 
 
@@ -214,14 +220,7 @@ SEQUENCE_SCHEDULES = ["sync", "gpipe", "1f1b-as", "1f1b-so", "pipedream", "2bw",
 @st.composite
 def sequences(draw: st.DrawFn) -> Case:
     """A run of one chain on a network with recurrent layers."""
-    keys = {
-        "devices": draw(st.integers(1, 6)),
-        "samples": draw(st.integers(1, 9)),
-        "batch": draw(st.integers(1, 4)),
-        "micro_batch": draw(st.integers(1, 3)),
-        "epochs": draw(st.integers(1, 2)),
-        "schedule": draw(st.sampled_from(SEQUENCE_SCHEDULES)),
-    }
+    keys = {**chain_keys(draw, SEQUENCE_SCHEDULES), "micro_batch": draw(st.integers(1, 3))}
     cluster = draw(clusters())
     for board in cluster["boards"]:
         if draw(st.booleans()):
@@ -264,14 +263,8 @@ def sequence_networks(draw: st.DrawFn) -> Table:
 @st.composite
 def attention_chains(draw: st.DrawFn) -> Case:
     """A run of one chain on a transformer of a few layers."""
-    keys = {
-        "devices": draw(st.integers(1, 6)),
-        "samples": draw(st.integers(1, 9)),
-        "batch": draw(st.integers(1, 4)),
-        "epochs": draw(st.integers(1, 2)),
-        "schedule": draw(st.sampled_from(["sync", "gpipe", "fpdeep"])),
-        "rows_at_once": draw(st.sampled_from([1, 2, 3, 64])),
-    }
+    keys = chain_keys(draw, ["sync", "gpipe", "fpdeep"])
+    keys["rows_at_once"] = draw(st.sampled_from([1, 2, 3, 64]))
     return Case(draw(attention_networks()), draw(clusters()), keys)
 
 
@@ -341,13 +334,7 @@ def tied_chains(draw: st.DrawFn) -> Case:
     layers.append({"type": "conv", "channels": symbols, "kernel": 1, "tied": "table", "bias": draw(st.booleans())})
     looks_back = any(layer["type"] in ("gru", "attention") for layer in layers)
     layers += [{"type": "softmax"}] if looks_back else [{"type": "last-step"}, {"type": "softmax"}]
-    keys = {
-        "devices": draw(st.integers(1, 6)),
-        "samples": draw(st.integers(1, 9)),
-        "batch": draw(st.integers(1, 4)),
-        "epochs": draw(st.integers(1, 2)),
-        "schedule": draw(st.sampled_from(["sync", "gpipe", "fpdeep", "2bw"])),
-    }
+    keys = chain_keys(draw, ["sync", "gpipe", "fpdeep", "2bw"])
     if keys["schedule"] in ("sync", "gpipe") and draw(st.booleans()):
         keys["clip_norm"] = 1.0
     return Case({"name": "drawn", "input": [symbols, steps, 1], "layers": layers}, draw(clusters()), keys)
