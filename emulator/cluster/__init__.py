@@ -1,6 +1,6 @@
 """Clusters: boards in a chain and the links between neighbours; boards and clusters as TOML."""
 
-from .board import BANK_BYTES, Board, Engine, PeArray, Resources, Work
+from .board import BANK_BYTES, LSTM_UNITS, Board, Engine, PeArray, Resources, Work
 from .cluster import Cluster, Link, LinkShare
 from .dsp_types import DSP_TYPES
 from .fpga import Fpga, lut_multipliers
@@ -27,6 +27,7 @@ __all__ = [
     "CLOCK",
     "DSP_TYPES",
     "LATENCY",
+    "LSTM_UNITS",
     "MEMORY",
     "Board",
     "Cluster",

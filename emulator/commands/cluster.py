@@ -90,7 +90,7 @@ def _show(name: str, loaded: Cluster) -> None:
     uncertain = sum(constant is not None and not constant.is_exact for *_, constant in constants)
     print_answer(
         [
-            f"{loaded.name}: a chain of {', '.join(boards)}; the last board is repeated as often as a run has devices",
+            f"{loaded.name}: {_kind(loaded)}{', '.join(boards)}",
             *(f"board {board.name}: {board.multipliers:,} multipliers in single precision" for board in _fpgas(loaded)),
             f"links: {link.bandwidth_gbps:g} Gb/s and {format_time_ps(link.latency_ps)} to each neighbour",
             f"between replicas: {replicas.bandwidth_mbps / 1000:g} Gb/s and {format_time_ps(replicas.latency_ps)},"
@@ -103,12 +103,27 @@ def _show(name: str, loaded: Cluster) -> None:
 
 
 def _next(name: str, loaded: Cluster) -> str:
-    """Return a command to try on a cluster: a pair is for recurrent layers."""
-    if len(_fpgas(loaded)) < len({board.name for board in loaded.boards}):
-        words = ["emuchain", "simulate", "lstm-rows", "--schedule", "farnn", "--cluster", name, "--devices", "2"]
+    """Return a command to try on a cluster: a GPU, alone or with an FPGA, is for recurrent layers."""
+    from ..cluster import LSTM_UNITS, Gpu
+
+    fpgas = _fpgas(loaded)
+    if not isinstance(loaded.boards[0], Gpu):
+        words = ["plan", "vgg16-cifar", "--devices", "8"]
+    elif fpgas:
+        holds_lstm = fpgas[0].pe_array is None or fpgas[0].pe_array.units >= LSTM_UNITS
+        words = ["simulate", "lstm-rows" if holds_lstm else "gru-rows", "--schedule", "farnn", "--devices", "2"]
     else:
-        words = ["emuchain", "plan", "vgg16-cifar", "--cluster", name, "--devices", "8"]
-    return shlex.join(words)
+        words = ["simulate", "lstm-rows", "--schedule", "gpu-standard", "--devices", "1"]
+    return shlex.join(["emuchain", *words, "--cluster", name])
+
+
+def _kind(loaded: Cluster) -> str:
+    """Return what the boards of a cluster are, before their names."""
+    from ..cluster import Gpu
+
+    if not isinstance(loaded.boards[0], Gpu):
+        return "a chain, whose last board is repeated as often as a run has devices: "
+    return "a GPU with an FPGA: " if _fpgas(loaded) else "a GPU alone: "
 
 
 def _show_board(kind: str, *, as_toml: bool, as_json: bool) -> None:

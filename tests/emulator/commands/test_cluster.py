@@ -38,6 +38,9 @@ def test_shows_each_cluster_with_the_ranges_that_answers_have(name: str) -> None
     assert (link["value"], link["class"]) == (loaded.link.bandwidth_gbps, known.kind)
     assert (link["low"], link["high"]) == (known.low * link["value"], known.high * link["value"])
     text = printed(name)
+    [line] = (line for line in text.splitlines() if line.startswith("next: "))
+    tried = CliRunner().invoke(commands, line.removeprefix("next: emuchain ").split())
+    assert tried.exit_code == 0 and tried.exception is None, tried.exception
     assert text.startswith(f"{name}: ") and all(board.name in text for board in loaded.boards)
 
 
