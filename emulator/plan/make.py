@@ -19,7 +19,7 @@ from ..faults import Faults, left_alive
 from ..mapping import COPIES, partition, partition_layers
 from ..network import Network
 from ..schedule import Engines, EpochShape, Machine, Staleness, dry_run
-from ..timing import Timing, slowest_burst
+from ..timing import Timing
 from .by_rate import Settled, place_by_rate, settle
 from .chain import check_chunks, chunks_of, folded, machine_of, replicate, warm_ups_of
 from .data import network_of
@@ -314,11 +314,11 @@ class _Making:
         """
         alone = find_steady(timing, self.batch)
         waits = exchange_times(timing, dataclasses.replace(self.data_parallel, codec=NoCodec()))
-        tied = [table for table in timing.tied if table.first < table.last]
-        if not waits and not tied:
+        bursts = list(timing.slowest_bursts())
+        if not waits and not bursts:
             return alone
-        links = [timing.cluster.link_at(link) for link in range(len(timing.links))]
-        longest_ps = max(*waits, *(slowest_burst(table, links)[1] for table in tied), 0)
+        tied = [table for table, _, _ in bursts]
+        longest_ps = max(*waits, *(table_ps for _, _, table_ps in bursts), 0)
         interval_ps = max(timing.interval_ps, -(-longest_ps // self.batch))
         steady = find_steady(dataclasses.replace(timing, interval_ps=interval_ps), self.batch, waits, tied)
         in_flight = tuple(map(max, steady.in_flight, alone.in_flight))

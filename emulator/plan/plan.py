@@ -15,7 +15,7 @@ from ..faults import Faults, left_alive
 from ..mapping import Mapping, channel_bytes
 from ..network import Network
 from ..schedule import EpochShape, Schedule
-from ..timing import Bottleneck, ExchangeLoad, TiedLoad, Timing, find_bottleneck, slowest_burst
+from ..timing import Bottleneck, ExchangeLoad, TiedLoad, Timing, find_bottleneck
 from .chain import warm_ups_of
 from .layout import Layout, lay_out, lay_out_on_chip
 from .placement import missing_bytes, off_chip_bytes
@@ -342,13 +342,9 @@ def exchange_times(timing: Timing, data_parallel: DataParallel) -> list[int]:
 def exchange_loads(plan: ChainPlan) -> tuple[ExchangeLoad, ...]:
     """Return the load of each device's exchange, and of tied weights': the time of a mini-batch over the samples."""
     times = exchange_times(plan.timing, plan.data_parallel)
-    loads = [ExchangeLoad(device, -(-takes_ps // plan.batch)) for device, takes_ps in enumerate(times)]
-    links = [plan.cluster.link_at(link) for link in range(plan.stage_count - 1)]
-    for tied in plan.timing.tied:
-        if tied.first < tied.last:
-            link, takes_ps = slowest_burst(tied, links)
-            loads.append(TiedLoad(link, -(-takes_ps // plan.batch), tied.head.name))
-    return tuple(loads)
+    loads = (ExchangeLoad(device, -(-takes_ps // plan.batch)) for device, takes_ps in enumerate(times))
+    bursts = plan.timing.slowest_bursts()
+    return (*loads, *(TiedLoad(link, -(-table_ps // plan.batch), tied.head.name) for tied, link, table_ps in bursts))
 
 
 def describe_devices(plan: ChainPlan) -> str:

@@ -17,7 +17,7 @@ from .bottleneck import (
     memory_loads,
 )
 from .course import Course, Sent, Timed, course_of
-from .crossing import TiedHop, exchanged_ps, hop, slowest_burst
+from .crossing import TiedHop, exchanged_ps, hop
 from .device_clock import DeviceClock
 from .draws import DRAWS, HIGHEST, LOWEST, TIMING_DRAWS, Floats, factors, middle, slows
 from .hurt import Hurt
@@ -84,7 +84,6 @@ __all__ = [
     "middle",
     "run_timeline",
     "schedule_of",
-    "slowest_burst",
     "slows",
     "smallest_warm_ups",
     "time_pipeline",

@@ -24,6 +24,11 @@ class Burst(FifoResource):
         super().__init__(name, link.transfer_ps(crossing.row_bytes), link.latency_ps)
         self._rows = crossing.rows
 
+    @property
+    def table_ps(self) -> int:
+        """Time in ps of all rows, without latency."""
+        return self._rows * self.row_ps
+
     def serve(self, ready: Times) -> Times:
         """Return when the first and the last row arrive, in ps, given when they are ready."""
         [[first_ps, last_ps]] = ready.tolist()
@@ -31,7 +36,7 @@ class Burst(FifoResource):
         left_ps = max(last_ps, begin_ps + (self._rows - 1) * self.row_ps) + self.row_ps
         self.free_ps = left_ps
         self.served_rows += self._rows
-        self.busy_ps += self._rows * self.row_ps
+        self.busy_ps += self.table_ps
         if self.observer is not None:
             self.observer(Served(self.name, np.array([[begin_ps]]), np.array([[left_ps]]), left_ps - begin_ps))
         arrives_ps = np.array([[begin_ps + self.row_ps, left_ps]], np.int64)
@@ -40,13 +45,6 @@ class Burst(FifoResource):
 
 Bursts = Mapping[StreamKey, Burst]
 """What a device sends before an update, by stream; hops that take no time are left out."""
-
-
-def slowest_burst(tied: TiedWeights, links: Sequence[Link]) -> tuple[int, int]:
-    """Return the link that takes longest for a table, and this time in ps, without latency."""
-    times = ((tied.rows * links[link].transfer_ps(tied.row_bytes), -link) for link in range(tied.first, tied.last))
-    longest_ps, link = max(times)
-    return -link, longest_ps
 
 
 class TiedHop(NamedTuple):

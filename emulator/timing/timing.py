@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ...comm import FifoResource
 from ..cluster import Board, Cluster, Link
@@ -242,6 +242,16 @@ class Timing:
                     key, over = table.key(forward=forward), self.cluster.link_at(link % boards)
                     bursts[key] = Burst(f"link {device % boards} -> {to % boards}, {key}", table, over)
         return bursts
+
+    def slowest_bursts(self) -> Iterator[tuple[TiedWeights, int, int]]:
+        """Yield the tied weights that cross links, the link that takes longest for their table, and this time in ps."""
+        sent = [self.bursts(device) for device in range(len(self.mapping.devices) if self.tied else 0)]
+        for tied in self.tied:
+            key = tied.key(forward=True)
+            times = {link: bursts[key].table_ps for link, bursts in enumerate(sent) if key in bursts}
+            if times:
+                slowest = max(times, key=lambda link: times[link])
+                yield tied, slowest, times[slowest]
 
     def path(self, link: int, stream: Stream, carried: dict[DataPath, int] | None = None) -> FifoResource:
         """Return a stream's share of its link, as a resource; `carried` are the link's `carried_bytes`, if known."""
