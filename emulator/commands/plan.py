@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...kernels.number import FP16, FP32, NumberFormat
-from ..common import WholeFile, format_bytes, format_time_ps, percent, plural, validate
-from ..config import Config
+from ..common import WholeFile, format_bytes, format_time_ps, percent, plural
+from ..config import Config, blaming, load_config
 from ..mapping import channel_values
 from ..number import Storage
 from ..plan import (
@@ -65,7 +65,14 @@ _SPELT = {
 }
 
 
-def show_plan(flags: dict[str, Any], as_json: bool, plot: str | None, full: bool, ranged: bool = True) -> None:
+def show_plan(
+    config_file: str | None,
+    flags: dict[str, Any],
+    as_json: bool,
+    plot: str | None,
+    full: bool,
+    ranged: bool = True,
+) -> None:
     """Lay a network out on a cluster and print an answer with tables, or JSON; draw it into the file `plot`.
 
     If it is `ranged`, the answer says how sure it is.
@@ -73,16 +80,23 @@ def show_plan(flags: dict[str, Any], as_json: bool, plot: str | None, full: bool
     Raises:
         InputError: the network or cluster is unknown, there are too many devices, or a board is too small.
     """
-    config = validate(Config, flags, "command line")
-    if config.schedule.offload is not None:
-        plan_pair(config, flags, as_json, plot, ranged)
-        return
-    with picture_file(plot, "--plot") as picture:
-        _show(config, flags, as_json, picture, full, ranged)
+    with blaming(config_file, flags):
+        config = load_config(config_file, flags)
+        if config.schedule.offload is not None:
+            plan_pair(config, flags, as_json, plot, ranged)
+            return
+        with picture_file(plot, "--plot") as picture:
+            _show(config, config_file, flags, as_json, picture, full, ranged)
 
 
 def _show(
-    config: Config, flags: dict[str, Any], as_json: bool, picture: WholeFile | None, full: bool, ranged: bool
+    config: Config,
+    config_file: str | None,
+    flags: dict[str, Any],
+    as_json: bool,
+    picture: WholeFile | None,
+    full: bool,
+    ranged: bool,
 ) -> None:
     """Do what `show_plan` says on a chain."""
     with phases(
@@ -91,7 +105,7 @@ def _show(
         plan = make_plan(config, 1)
         tell_notes(idle_settings(plan))
         if not plan.times_rows:
-            _show_stages(plan, flags, as_json, picture, ranged)
+            _show_stages(plan, config_file, flags, as_json, picture, ranged)
             return
         show(f"laying out {plural(plan.devices, 'device')}")
         layout = plan.layout()
@@ -115,7 +129,7 @@ def _show(
             )
         )
         return
-    first, *others = _answer(plan, layout, missing, smallest, flags)
+    first, *others = _answer(plan, layout, missing, smallest, config_file, flags)
     print_answer([first, *range_lines(sure), *others])
     _print(layout, missing, full)
     if missing:
@@ -123,7 +137,12 @@ def _show(
 
 
 def _show_stages(
-    plan: ChainPlan, flags: dict[str, Any], as_json: bool, picture: WholeFile | None, ranged: bool
+    plan: ChainPlan,
+    config_file: str | None,
+    flags: dict[str, Any],
+    as_json: bool,
+    picture: WholeFile | None,
+    ranged: bool,
 ) -> None:
     """Print the stages of boards that take actions as a whole."""
     assert plan.stages is not None
@@ -140,22 +159,29 @@ def _show_stages(
             memory_line(plan, 0),
             weights_line(plan),
             *logic_lines(plan),
-            next_line(command_line("simulate", None, {**flags, "samples": _SAMPLES})),
+            next_line(command_line("simulate", config_file, {**flags, "samples": _SAMPLES})),
         ]
     )
     stage_rows(plan)
 
 
-def _answer(plan: ChainPlan, layout: Layout, missing: int, smallest: int | None, flags: dict[str, Any]) -> list[Line]:
+def _answer(
+    plan: ChainPlan,
+    layout: Layout,
+    missing: int,
+    smallest: int | None,
+    config_file: str | None,
+    flags: dict[str, Any],
+) -> list[Line]:
     state = steady_state(plan)
     cause, images = cause_of(plan, state), plan.network.epoch_images
     if missing:
         larger = {"devices": smallest} if smallest else {"devices": plan.devices, "cluster": _LARGER_BOARDS}
-        to_try = command_line("plan", None, {**flags, **larger})
+        to_try = command_line("plan", config_file, {**flags, **larger})
     else:
         changes = next_changes(plan, cause)
         command, samples = ("simulate", {"samples": _SAMPLES}) if "what_if" in changes else ("plan", {})
-        to_try = command_line(command, None, {**flags, **samples, **changes})
+        to_try = command_line(command, config_file, {**flags, **samples, **changes})
     return [
         rate_line(plan, layout.images_per_s, missing),
         *([] if images is None else [epoch_line(plan, images, images * layout.interval_ps, missing)]),

@@ -32,6 +32,7 @@ from .keys import (
     LEAST_SINGLE,
     MOST_SINGLE,
     Augments,
+    ChangesKey,
     CodecKey,
     Deviations,
     Factor,
@@ -155,6 +156,11 @@ class Config(Model):
     )
     cluster: Annotated[str, roles.CLUSTER] = pydantic.Field(
         "vc709", description="a cluster that comes with emuchain, or a TOML file"
+    )
+    changes: ChangesKey | None = pydantic.Field(
+        None,
+        description='changed values of keys of the cluster, such as `{"link.bandwidth_gbps" = 250}`; as a flag'
+        " KEY=VALUE, for any key of the run, too",
     )
     faults: Annotated[str | None, roles.FAULTS] = pydantic.Field(
         None, description="a TOML file of faults to inject, in place of the cluster's; `none`: no faults"
@@ -315,6 +321,8 @@ def load_config(file: str | None, flags: dict[str, Any]) -> Config:
     validate(Config, in_file, file)
     if isinstance(flags.get("precision"), Mapping):
         flags = {**flags, "precision": joined(in_file.get("precision"), flags["precision"])}
+    if "changes" in flags and isinstance(in_file.get("changes"), Mapping):
+        flags = {**flags, "changes": {**(validate(Config, in_file, file).changes or {}), **flags["changes"]}}
     return validate(Config, {**in_file, **flags}, "command line")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...comm.exchange import DataParallel
 from ...kernels.codec import NoCodec
 from ...kernels.optimizers import optimizers
-from ..cluster import Cluster, load_cluster
+from ..cluster import Cluster
 from ..common import InputError, plural
 from ..config import check_updates
 from ..data import Reading
@@ -22,7 +22,7 @@ from ..schedule import Engines, EpochShape, Machine, Staleness, dry_run
 from ..timing import Timing
 from .by_rate import Settled, place_by_rate, settle
 from .chain import check_chunks, chunks_of, folded, machine_of, replicate, warm_ups_of
-from .data import network_of
+from .data import cluster_of, network_of
 from .faults import check_deaths, check_faults, faults_of
 from .loss import check_loss
 from .numbers import board_number, check_precision, in_precision
@@ -86,7 +86,7 @@ def make_plan(
     network = network.with_rows_at_once(config.rows_at_once)
     check_memory(config, network)
     check_loss(config, network)
-    cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
+    cluster = cluster or cluster_of(config, cluster_changes)
     if config.engines or config.transport:
         transport = config.transport or (None if config.engines else cluster.transport)
         cluster = dataclasses.replace(cluster, engines=config.engines or cluster.engines, transport=transport)

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from ..cluster import Cluster
-from ..common import either, format_time_ps, number, percent
+from ..common import either, format_time_ps, number, percent, toml_value
 from ..mapping import can_take, cut_channels
 from ..plan import ChainPlan
 from ..run import Cause, SteadyState, draining_limits, draining_share
@@ -162,7 +162,9 @@ def command_line(command: str, config_file: str | None, flags: Mapping[str, obje
 def _by_flag(flags: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     """Yield flags with their values; a table has a flag for each of its keys."""
     for key, value in flags.items():
-        if isinstance(value, Mapping):
+        if key == "changes" and isinstance(value, Mapping):
+            yield from (("set", f"{name}={toml_value(changed)}") for name, changed in value.items())
+        elif isinstance(value, Mapping):
             yield from ((key if name == "format" else f"{key}.{name}", of_key) for name, of_key in value.items())
         else:
             yield key, value

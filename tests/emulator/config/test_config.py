@@ -53,6 +53,7 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "compress_weights": ("truncate:16", '"truncate:16"', "truncate:16"),
     "compress_ratio": ("12.5", "12.5", 12.5),
     "cluster": ("vc709-10g", '"vc709-10g"', "vc709-10g"),
+    "changes": ("link.latency_ns=5", '{"link.latency_ns" = 5}', {"link.latency_ns": 5}),
     "balancing": ("none", '"none"', "none"),
     "memory": ("ignored", '"ignored"', "ignored"),
     "rows_at_once": ("16", "16", 16),
