@@ -285,6 +285,7 @@ def schedule(
     metavar="FILE.png",
     help="Draw each device's multipliers, block RAM and look-up tables by layer.",
 )
+@click.option("--save", type=OUTPUT, metavar="FILE.toml", help="Write the cut, to edit and give as --cut.")
 @full_option
 @range_option
 @click.pass_obj
@@ -296,6 +297,7 @@ def plan(
     plot: str | None,
     full: bool,
     ranged: bool,
+    save: str | None,
 ) -> int:
     """Show NETWORK's layout on a cluster: slices, engines, resources, memory, links, and what limits the rate.
 
@@ -303,11 +305,14 @@ def plan(
     --devices, prints what `sweep` finds.
     """
     if is_range(flags):
-        return sweep_devices(session, config_file, flags, plot=plot, as_json=as_json, full=full, ranged=ranged)
+        alone = {"--save": save}
+        return sweep_devices(
+            session, config_file, flags, plot=plot, as_json=as_json, full=full, ranged=ranged, alone=alone
+        )
     with starting():
         from .plan import show_plan
 
-    show_plan(config_file, flags, as_json, plot, full, ranged)
+    show_plan((config_file, flags, as_json, full, ranged), plot, save)
     return 0
 
 

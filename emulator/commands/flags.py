@@ -67,7 +67,7 @@ GROUPS = {
         *("learning_rate_factor", "label_smoothing", "seed", "init"),
     ),
     "Chain and schedule": (
-        *("devices", "schedule", "warm_up", "chunks", "stages", "balancing", "replicas", "exchange", "groups"),
+        *("devices", "schedule", "warm_up", "chunks", "stages", "cut", "balancing", "replicas", "exchange", "groups"),
         *("compress", "compress_weights", "compress_ratio"),
     ),
     "Cluster and time": (

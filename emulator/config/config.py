@@ -25,6 +25,7 @@ from ..common import (
     read_toml,
     validate,
 )
+from ..mapping import HandmadeCut
 from ..number import joined
 from ..schedule import schedules
 from . import roles
@@ -34,6 +35,7 @@ from .keys import (
     Augments,
     ChangesKey,
     CodecKey,
+    CutKey,
     Deviations,
     Factor,
     Means,
@@ -120,6 +122,11 @@ class Config(Model):
     chunks: Positive | None = pydantic.Field(None, description="for interleaved: stages per device; default: 2")
     stages: Literal["channels", "layers"] = pydantic.Field(
         "channels", description="what the chain is cut into: slices of layers by channels, or whole layers"
+    )
+    cut: Annotated[CutKey | None, roles.CUT] = pydantic.Field(
+        None,
+        description="a cut made by hand: FILE.toml, or what each board has, such as"
+        " `conv1..conv3 | conv4[:30%] | conv4[30%:] fc1`",
     )
     engines: Literal["split", "shared", "turns"] | None = pydantic.Field(
         None,
@@ -294,7 +301,7 @@ def role_of(key: str) -> Role:
 def name_files(files: NamedFiles, keys: Mapping[str, object]) -> None:
     """Add the files that some keys of the configuration name."""
     for key, value in keys.items():
-        files.add(key, value, role_of(key))
+        files.add(key, value.file if isinstance(value, HandmadeCut) else value, role_of(key))
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from ...kernels.codec import Codec, parse_codec
 from ...kernels.optimizers import optimizers
 from ..cluster import check_changes
 from ..common import NO_FILE, InputError, Positive, did_you_mean
+from ..mapping import HandmadeCut
 from ..number import Precision, precision_of
 from ..schedule import ScheduleKind, schedules
 
@@ -132,6 +133,24 @@ def _known(name: str, names: Mapping[str, Any]) -> str:
     return name
 
 
+def _cut(said: object) -> HandmadeCut:
+    try:
+        return HandmadeCut.of(said)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+
+
+class _Cut:
+    """A marker of cuts made by hand: a file's name, text, or a list of strings in files, and text elsewhere."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        spelt = core_schema.plain_serializer_function_ser_schema(str)
+        return core_schema.no_info_plain_validator_function(_cut, serialization=spelt)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
+        return {"anyOf": [{"type": "string"}, {"type": "array"}]}
+
+
 def _schedule(name: str) -> ScheduleKind:
     return schedules()[_known(name, schedules())]
 
@@ -141,6 +160,7 @@ def _optimizer(name: str) -> str:
 
 
 ChangesKey = Annotated[dict[str, object], _Changes()]
+CutKey = Annotated[HandmadeCut, _Cut()]
 CodecKey = Annotated[Codec, _Spelt(Codec, parse_codec, str)]
 OptimizerKey = Annotated[str, pydantic.AfterValidator(_optimizer), NO_FILE]
 PrecisionKey = Annotated[Precision, _Tabled()]

@@ -34,6 +34,7 @@ _FREE = {
 }
 _OF_MACHINE = {
     *("devices", "micro_batch", "checkpoint_every", "cluster", "changes", "balancing", "memory", "stages", "engines"),
+    "cut",
     *("transport", "precision", "warm_up", "chunks", "padding", "rows_at_once"),
 }
 """Keys that change no numbers where the chain drains at each update: they say what trains, and how long it takes."""

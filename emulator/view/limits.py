@@ -134,7 +134,7 @@ def _more_devices(plan: ChainPlan) -> dict[str, object]:
     layers, whole = plan.network.layers, plan.network.recurs and not plan.config.schedule.aligned
     more = min(2 * plan.devices, len(layers) if whole else sum(map(cut_channels, layers)))
     if more > plan.devices and _may_be_faster(plan, more, plan.cluster):
-        return {"devices": more}
+        return {"devices": more, **({} if plan.config.cut is None else {"cut": None})}
     links = [plan.cluster.link, *plan.cluster.own_links]
     wider = plan.cluster.with_bandwidth(2 * max(link.bandwidth_mbps for link in links))
     if plan.devices > 1 and _may_be_faster(plan, plan.devices, wider):
@@ -154,7 +154,7 @@ def command_line(command: str, config_file: str | None, flags: Mapping[str, obje
     if first is not None:
         words.append(str(first))
     for key, value in _by_flag(flags):
-        if key != "network" or config_file is not None:
+        if value is not None and (key != "network" or config_file is not None):
             words += [f"--{key.replace('_', '-')}", *([] if value is True else [_spelt(value)])]
     return shlex.join(words)
 
