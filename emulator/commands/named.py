@@ -55,6 +55,7 @@ WORD = Named(NO_FILE)
 PATH = click.Path(path_type=pathlib.Path)
 OUTPUT, PICTURE = Named(roles.OUTPUT), Named(roles.OUTPUT, PATH)
 NETWORK, CLUSTER, DATA, RUN = (Named(role) for role in (roles.NETWORK, roles.CLUSTER, roles.DATA, roles.RUN))
+HOSTS = Named(Reads("a host file"))
 PROFILE, SCHEDULE = Named(Reads("a profile")), Named(Reads("a schedule"))
 
 

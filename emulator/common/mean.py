@@ -25,6 +25,10 @@ class Mean:
         """Return whether the difference exceeds both standard errors."""
         return abs(self.value - other.value) > max(self.error, other.error)
 
+    def times(self, factor: float) -> Mean:
+        """Return the mean in another unit."""
+        return Mean(self.value * factor, self.error * factor)
+
     def shown(self, digits: int) -> str:
         """Return the mean as text, with `digits` decimals."""
         error = f"± {self.error:.{digits}f}" if self.error < math.inf else "(one seed)"
