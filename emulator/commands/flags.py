@@ -67,7 +67,7 @@ GROUPS = {
     ),
     "Chain and schedule": (
         *("devices", "schedule", "warm_up", "chunks", "stages", "balancing", "replicas", "exchange", "groups"),
-        *("compress", "compress_weights", "compress_ratio"),
+        *("compress", "error_feedback", "compress_weights", "compress_ratio"),
     ),
     "Cluster and time": (
         *("cluster", "faults", "engines", "transport", "precision", "memory", "rows_at_once", "padding"),

@@ -145,6 +145,11 @@ class Config(Model):
         validate_default=True,
         description=f"codec for gradients in transit: {'; '.join(codec.spelling for codec in codecs())}",
     )
+    error_feedback: bool = pydantic.Field(
+        False,
+        description="keep what the codec drops of a gradient that is exchanged with other replicas, and add it to the"
+        " next one",
+    )
     compress_weights: CodecKey = pydantic.Field(
         "none",
         validate_default=True,

@@ -121,6 +121,8 @@ def _plan_of(
 ) -> ChainPlan:
     """Return the plan of a chain, or of several, on a cluster whose boards have one stage each."""
     data_parallel, devices = replicate(config, ranks)
+    kept = data_parallel.residuals
+    cluster = dataclasses.replace(cluster, parameter_copies=cluster.parameter_copies + kept, residuals=kept)
     machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
     check_precision(config, network, has_numbers=machine is None or not timing_only)
     if chunks > 1:
@@ -297,6 +299,12 @@ class _Making:
         if kind.aligned and not kind.drains:
             epoch = dataclasses.replace(self._mini_batch(), staleness=steady.staleness)
             steady = dataclasses.replace(steady, staleness=staleness_of(kind, epoch))
+        if self.data_parallel.residuals and timing.blocks:
+            used = timing.blocks[0].layer.name
+            raise InputError(
+                f"`error_feedback` = true: what the codec drops is kept where a gradient is sent from, and the board of"
+                f" {used} has no room even for its parameters, which another one stores; add `balancing` = 'none'"
+            )
         made = timing.mapping, timing, steady, self.data_parallel, bound_ps, self.chunks
         plan = ChainPlan(config, self.network, self.cluster, *made)
         tail = (config.samples or 0) % config.batch // replicas

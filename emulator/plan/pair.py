@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 _OF_CHAINS = (
-    *("replicas", "groups", "chunks", "warm_up", "engines", "transport", "compress", "precision"),
+    *("replicas", "groups", "chunks", "warm_up", "engines", "transport", "compress", "error_feedback", "precision"),
     *("stages", "balancing", "memory", "rows_at_once", "clip_norm", "throttle"),
 )
 """Keys that have no part in a pair."""

@@ -21,6 +21,7 @@ from .checkpoint_file import CheckpointReader, CheckpointWriter, checked
 from .history import Pace
 from .history_text import history_from, so_far_from, so_far_text, write_history
 from .layer_states import deal_state, deal_weights, gathered_state
+from .residuals import restore_residuals, write_residuals
 from .segments import Position
 from .steps import EpochResult, StepResult, Weights
 from .trainer import Trainer
@@ -108,6 +109,7 @@ class RunCheckpoints:
                 read = _nothing if reader is None else reader.of_layer
                 whole = replica == 0 or self.keeping.replicas_differ
                 deal_state(self._ranks, layer, learnt, read, self._kinds, replica, whole=whole)
+        restore_residuals(self._ranks, trainer.residuals(), reader)
         if same_machine:
             self._check(_restore_clocks(trainer, clocks))
         if reader is not None and self._leader is not None:
@@ -144,6 +146,7 @@ class RunCheckpoints:
                     state = gathered_state(self._ranks, layer, learnt, whole=whole)
                     if writer is not None:
                         writer.layer(layer, state, replica)
+            write_residuals(self._ranks, trainer.residuals(), writer)
             clocks: dict[str, Any] = {}
             for of_rank in self._ranks.gather(trainer.clocks()):
                 clocks |= of_rank

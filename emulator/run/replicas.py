@@ -6,6 +6,9 @@ import dataclasses
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...comm import Awaited, Gate, Mailbox, Observer
 from ...comm.exchange import (
     Aggregator,
@@ -90,6 +93,17 @@ class Replicas:
         for replica, chain in enumerate(self.chains):
             clocks |= {f"replica {replica} device {device.number}": device.clocks() for device in chain.devices}
         return clocks
+
+    def residuals(self) -> dict[str, NDArray[np.float32]]:
+        """Return what codecs have dropped of gradients sent from here, by replica, device and phase."""
+        return {
+            f"{replica}/{device.number}/{phase}": row.values
+            for replica, chain in enumerate(self.chains)
+            for device in chain.devices
+            if isinstance(device.exchange, GradientExchange)
+            for phase, row in enumerate(device.exchange.nic.residuals)
+            if row.values is not None
+        }
 
     def restore_clocks(self, state: Mapping[str, Any]) -> None:
         """Restore what all ranks' `clocks` returned."""
@@ -243,7 +257,8 @@ def _connect(replicas: Replicas, segment: Segment, channels: _Channels, with_dat
         for device in chain.devices:
             if device.number == channels.device:
                 nic = nic_of(segment, replica, device.number)
-                device.exchange = GradientExchange(parallel, nic, exchange_steps(parallel, replica, nic, channels))
+                steps = exchange_steps(parallel, replica, nic, channels, channels.count if with_data else 0)
+                device.exchange = GradientExchange(parallel, nic, steps)
     if parallel.exchange == "aggregator" and channels.host(parallel.aggregator) == channels.rank:
         nic = Nic(interconnect, parallel.codec)
         replicas.aggregators[channels.device] = aggregator(parallel, nic, channels.count, with_data, channels)

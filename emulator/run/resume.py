@@ -72,6 +72,11 @@ class Resumed:
             clusters = (read_description(source) for source in (text["cluster"], plan.cluster.text))
             same = text["mapping"] == plan.mapping_text and next(clusters) == next(clusters)
             same &= all(getattr(before, key) == getattr(config, key) for key in _OF_MACHINE)
+        if config.error_feedback and text["mapping"] != plan.mapping_text:
+            raise InputError(
+                f"`resume` = {config.resume!r}: was written with another mapping, and what the codec has dropped of"
+                " gradients is kept by device; resume it with as many devices, and the cluster that wrote it"
+            )
         if not same and plan.faults.deaths:
             raise InputError(
                 f"`resume` = {config.resume!r}: was written on another cluster, which numbers the boards that die;"

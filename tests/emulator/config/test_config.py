@@ -50,6 +50,7 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "exchange": ("aggregator", '"aggregator"', "aggregator"),
     "groups": ("2", "2", 2),
     "compress": ("inceptionn:-10", '"inceptionn:-10"', "inceptionn:-10"),
+    "error_feedback": ("", "true", True),
     "compress_weights": ("truncate:16", '"truncate:16"', "truncate:16"),
     "compress_ratio": ("12.5", "12.5", 12.5),
     "cluster": ("vc709-10g", '"vc709-10g"', "vc709-10g"),
