@@ -9,7 +9,7 @@ from typing import Any
 from ...kernels.number import FP16, FP32, NumberFormat
 from ..common import WholeFile, format_bytes, format_time_ps, percent, plural, validate
 from ..config import Config
-from ..mapping import channel_values
+from ..mapping import channel_values, storage_of
 from ..number import Storage
 from ..plan import (
     ChainPlan,
@@ -303,7 +303,8 @@ def _print_off_chip(layout: Layout, full: bool) -> None:
         needed, there = layout.off_chip_gbytes_per_s(device.device), device.board.off_chip_gbytes_per_s
         storage = layout.cluster.storage
         parameters = sum(
-            part.off_chip.channels * storage.weight_bytes(channel_values(part.part)) for part in device.slices
+            part.off_chip.channels * storage_of(part.part, storage).weight_bytes(channel_values(part.part))
+            for part in device.slices
         )
         rows.append(
             [

@@ -36,6 +36,7 @@ from .keys import (
     Deviations,
     Factor,
     Means,
+    Names,
     NotNegativeNumber,
     OptimizerKey,
     PositiveNumber,
@@ -46,7 +47,7 @@ from .keys import (
 from .settings import Settings
 
 RUN_ONLY_KEYS = (
-    *("test_samples", "mean", "std", "augment", "init"),
+    *("test_samples", "mean", "std", "augment", "init", "new_layers"),
     *("rtl_device", "throttle", "stall_timeout", "out", "checkpoint", "resume", "log", "progress"),
 )
 """Keys that matter only for training."""
@@ -186,6 +187,14 @@ class Config(Model):
         None,
         description="a file with the initial weights: a results file, a checkpoint, FILE.safetensors or FILE.onnx;"
         " default: drawn by the seed",
+    )
+    new_layers: Names = pydantic.Field(
+        (),
+        description="with `init`: layers whose weights the seed draws all the same, such as a new last one; names, or"
+        " ranges FIRST:LAST",
+    )
+    freeze: Names = pydantic.Field(
+        (), description="layers that are not trained: names, or ranges FIRST:LAST in the order of the network"
     )
     optimizer: OptimizerKey = pydantic.Field(
         "sgd",

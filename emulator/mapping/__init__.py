@@ -10,6 +10,7 @@ from .balancing import (
     blocks_of,
     channel_bytes,
     channel_values,
+    storage_of,
 )
 from .coarse import LayerCut, coarse, coarse_shares, cut_layers, partition_layers, whole_layers
 from .crossing import Crossing, NormSum, TiedWeights, tied_weights
@@ -118,6 +119,7 @@ __all__ = [
     "slice_needs",
     "slice_works",
     "steps_before_sending",
+    "storage_of",
     "stored_bytes",
     "stream_row_ps",
     "streams",

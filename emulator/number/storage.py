@@ -34,6 +34,11 @@ class Storage:
         return dataclasses.replace(self, arrays=arrays, bias_arrays=self.bias_arrays + count)
 
     @property
+    def at_rest(self) -> Storage:
+        """The storage of parameters that are frozen: their values alone."""
+        return dataclasses.replace(self, arrays=self.arrays[:1], bias_arrays=1)
+
+    @property
     def weights(self) -> NumberFormat:
         """The format of the weights that engines read, and that travel."""
         return self.arrays[0]

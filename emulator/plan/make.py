@@ -31,6 +31,7 @@ from .placement import place_on_chip
 from .plan import ChainPlan, Plan, exchange_times
 from .stages import stages_on_boards
 from .steady import SteadyPipeline, find_steady, staleness_of
+from .tuning import tuned
 from .work import check_memory
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def make_plan(
     if config.padding != 1:
         raise InputError(f"`padding` = {config.padding:g}: applies to a GPU or a pair only; leave it out on a chain")
     network = network_of(network or config.network, config.time_steps, config.data, Reading.of(config))
-    network = network.with_rows_at_once(config.rows_at_once)
+    network = tuned(config, network.with_rows_at_once(config.rows_at_once))
     check_memory(config, network)
     check_loss(config, network)
     cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
@@ -98,6 +99,8 @@ def make_plan(
     check_updates(config)
     faults = faults_of(config, cluster)
     measured = None
+    if profile is not None and config.freeze:
+        raise InputError("`freeze`: `--profile` has times of layers that are trained; leave one of them out")
     if profile is not None:
         from ..profile import check_profile, load_profile  # here, since ranks that follow do without pydantic
 

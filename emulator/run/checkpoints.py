@@ -33,8 +33,8 @@ class Keeping:
 
     With `same_machine`, clocks and counters continue, too. Otherwise those of a run on other devices begin anew, and
     virtual time continues from the checkpoint's. Where `replicas_differ`, as where bits flip, each has its own
-    parameters. With `given_weights`, a run begins with those of a file. From the end of `epochs` on, each checkpoint
-    is written; before, as `Pace` says.
+    parameters. With `given_weights`, a run begins with those of a file, but for layers that are `drawn`. From the end
+    of `epochs` on, each checkpoint is written; before, as `Pace` says.
     """
 
     resumes: bool
@@ -43,6 +43,7 @@ class Keeping:
     replicas_differ: bool = False
     given_weights: bool = False
     epochs: int = 0
+    drawn: frozenset[str] = frozenset()
 
 
 OnBegin = Callable[[Sequence[EpochResult], Sequence[StepResult], Position], None]
@@ -96,7 +97,7 @@ class RunCheckpoints:
         if not self.keeping.resumes:
             if self.keeping.given_weights:
                 weights = None if self._leader is None else self._leader.weights
-                deal_weights(self._ranks, self._network, trainer.learnt(), weights)
+                deal_weights(self._ranks, self._network, trainer.learnt(), weights, self.keeping.drawn)
             return trainer, Position()
         reader = None if self._leader is None else self._leader.start
         text = None if reader is None else _of_all_ranks(reader)

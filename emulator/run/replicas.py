@@ -146,7 +146,7 @@ def build_replicas(
         hurt, numerics = _hurt(segment, replica), None if make is None else make(replica)
         replicas.chains.append(build_chain(plan.timing, wiring, numerics, hurt, replicas.carriers))
     if parallel.replicas > 1:
-        for device in range(plan.stage_count):
+        for device in plan.timing.exchanging:
             if not by_message:
                 _time_exchange(replicas, plan, device)
             else:

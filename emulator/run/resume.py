@@ -14,7 +14,7 @@ from ..common import InputError, WholeFile, read_description
 from ..config import Config, settings_config
 from ..data import Dataset
 from ..network import Network, load_network
-from ..plan import Plan
+from ..plan import Plan, drawn_layers
 from .checkpoint_file import CheckpointReader, checked
 from .checkpoints import Keeping, Leader, OnBegin, RunCheckpoints
 from .layer_states import kept_kinds
@@ -144,10 +144,12 @@ def checkpoints_of(
     same = start is None or start.check(plan, data)
     differ = bool(plan.faults.flips)
     init = config.init if start is None else None
-    keeping = Keeping(start is not None, config.checkpoint is not None, same, differ, init is not None, config.epochs)
+    drawn = drawn_layers(config, plan.network)
+    saves, given = config.checkpoint is not None, init is not None
+    keeping = Keeping(start is not None, saves, same, differ, given, config.epochs, drawn)
     if ranks.rank > 0:
         return RunCheckpoints(plan.network, ranks, keeping)
-    weights = None if init is None else read_weights(init, plan.network, f"`init` = {init!r}")
+    weights = None if init is None else read_weights(init, plan.network, f"`init` = {init!r}", drawn)
     target = None if config.checkpoint is None else WholeFile(config.checkpoint, "checkpoint", "run.ckpt")
     reader = None if start is None else start.reader
     leader = Leader(reader, target, _settings(plan, data), kept_kinds(config), on_begin, weights)

@@ -79,6 +79,8 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "stall_timeout": ("0", "0", 0.0),
     "out": ("run.h5", '"run.h5"', "run.h5"),
     "init": ("run.h5", '"run.h5"', "run.h5"),
+    "new_layers": ("fc1,fc2", '["fc1", "fc2"]', ("fc1", "fc2")),
+    "freeze": ("conv1:conv3", '"conv1:conv3"', ("conv1:conv3",)),
     "checkpoint": ("run.ckpt", '"run.ckpt"', "run.ckpt"),
     "checkpoint_every": ("500", "500", 500),
     "resume": ("run.ckpt", '"run.ckpt"', "run.ckpt"),
