@@ -17,8 +17,6 @@ def tuned(config: Config, network: Network) -> Network:
     Raises:
         InputError: it names no such layers, or new ones without `init`, or one of two layers that share weights.
     """
-    if config.freeze and config.rtl_device is not None:
-        raise InputError("`rtl_device`: RTL has PG and updates for all layers; leave it out, or leave out `freeze`")
     drawn = drawn_layers(config, network)
     if drawn and config.init is None and config.resume is None:
         raise InputError(
