@@ -143,7 +143,7 @@ def slice_memory(
         line_buffers += memories(outs * kernel_rows, out_columns, storage.errors)
         error_buffer = memories(ins, columns, storage.errors)
     act_ram = memories(ins, rows * columns * in_flight, storage.activations) if keeps_inputs(layer) else Buffer()
-    if kept and (layer.has_eb or layer.has_pg):
+    if kept and not layer.makes.fixed:
         act_ram += memories(1, kept * in_flight, storage.activations)
     return SliceMemory(
         act_ram=act_ram,
@@ -157,7 +157,7 @@ def slice_memory(
 
 def keeps_inputs(layer: Layer) -> bool:
     """Return whether PG needs a layer's inputs, or EB: of attention, and of steps."""
-    return layer.has_pg or (layer.has_eb and (layer.operation.recurs or not layer.has_weights))
+    return layer.has_pg or (not layer.makes.fixed and (layer.operation.recurs or not layer.has_weights))
 
 
 def parameter_memory(part: Slice, channels: int, number: NumberFormat = FP32) -> Buffer:
