@@ -93,6 +93,7 @@ def commands() -> None:
 
 
 @commands.command(cls=ConfiguredCommand)
+@click.option("--control", is_flag=True, help="Train once more without codec, and say what the codec changes.")
 @full_option
 @traced
 @click.pass_obj
@@ -103,6 +104,7 @@ def train(
     config_file: str | None,
     flags: dict[str, Any],
     full: bool,
+    control: bool,
     **trace: str | None,
 ) -> None:
     """Train a network on the chain: real numbers, virtual time.
@@ -114,7 +116,7 @@ def train(
     with starting():
         from .train import run_training
 
-    status = run_training(ranks, config_file, flags, full, trace, files)
+    status = run_training(ranks, config_file, flags, full, trace, files, control=control)
     if status:
         session.end(status)
 

@@ -64,11 +64,11 @@ GROUPS = {
     "Training": (
         *("epochs", "batch", "micro_batch", "optimizer", "learning_rate", "momentum", "beta1", "beta2", "epsilon"),
         *("weight_decay", "clip_norm", "lr_schedule", "lr_step", "lr_decay", "lr_warm_up", "learning_rate_steps"),
-        *("learning_rate_factor", "label_smoothing", "seed", "init"),
+        *("learning_rate_factor", "label_smoothing", "seed", "init", "new_layers", "freeze"),
     ),
     "Chain and schedule": (
         *("devices", "schedule", "warm_up", "chunks", "stages", "cut", "balancing", "replicas", "exchange", "groups"),
-        *("compress", "compress_weights", "compress_ratio"),
+        *("compress", "error_feedback", "compress_weights", "compress_ratio"),
     ),
     "Cluster and time": (
         *("cluster", "changes", "faults", "engines", "transport", "precision", "memory", "rows_at_once", "padding"),
