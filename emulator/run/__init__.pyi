@@ -21,7 +21,7 @@ from .recorder import Recorder
 from .results import Results, results_of, versions
 from .results_file import read_results, write_results
 from .resume import Resumed, checkpoints_of, resumed
-from .seeds import SeedRuns, of_seed
+from .seeds import SeedRuns, of_seed, seed_settings
 from .segments import Death, Position, Segment
 from .simulate import FaultCosts, PairSimulation, Simulation, fault_costs, segments_of, simulate
 from .sizes import GivenSizes, MeanRatio, OtherMessages, RecordedSizes, recorded_sizes
@@ -123,6 +123,7 @@ __all__ = [
     "run_range",
     "run_weights_of",
     "safetensors_image",
+    "seed_settings",
     "segments_of",
     "simulate",
     "slope_roofs",
