@@ -66,7 +66,10 @@ def test_bad_input(
         ([run_file, run_file], f"the same run as {run_file}"),
         ([run_file, run_file.parent / ".." / run_file.parent.name / run_file.name], "the same run as"),
         ([run_file, copied], f"the same run as {run_file}"),
-        (files, "13 results files: a page shows at most 12"),
+        (files, "the same run as"),
+        ([*files, "--seeds", "apart"], "13 results files: a page shows at most 12"),
+        ([run_file, "--seeds", "0"], "'0' is neither a number of seeds"),
+        ([run_file, "--seeds", "2"], "--seeds 2: first has 1 seed: 1; missing: 2"),
     ):
         assert emuchain("report", *arguments, "-o", page) == 2
         assert words in one_line(capsys.readouterr().err), arguments
