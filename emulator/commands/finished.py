@@ -26,13 +26,22 @@ class SeedCount(click.ParamType):
 
 @click.command(cls=FileCommand)
 @click.argument("file", type=RUN, metavar="RUN.h5")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: configuration, history, usage, ….")
+@click.option("--csv", "as_csv", is_flag=True, help="Print the history as CSV, a line for each epoch.")
 @full_option
-def show(file: str, full: bool) -> None:
+def show(file: str, as_json: bool, as_csv: bool, full: bool) -> None:
     """Print a results file as tables."""
+    if as_json and as_csv:
+        raise click.UsageError("--json and --csv: give one of them")
     with starting():
-        from .show import show_results
+        from .show import print_csv, print_json, show_results
 
-    show_results(file, full)
+    if as_json:
+        print_json(file)
+    elif as_csv:
+        print_csv(file)
+    else:
+        show_results(file, full)
 
 
 @click.command(cls=FileCommand)
