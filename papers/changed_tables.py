@@ -12,6 +12,7 @@ from .tables import as_json, markdown, markdown_tables, value_text
 
 TURNED_COLUMNS = ("claim", "class", "verdict by default", "verdict now", "ours by default", "ours now")
 CHANGE_COLUMNS = ("constant", "default", "now", "plausible")
+_MOST_NAMED = 3
 
 
 def changes_text(changes: Mapping[str, float]) -> str:
@@ -30,13 +31,17 @@ def answer(changed: ChangedResults, constants: Sequence[Constant]) -> list[str]:
     ]
     now = [after.claim.id for _, after in turning if after.verdict.is_good]
     no_longer = [after.claim.id for _, after in turning if not after.verdict.is_good]
-    lines += [f"good now: {', '.join(now)}"] if now else []
-    lines += [f"no longer good: {', '.join(no_longer)}"] if no_longer else []
+    lines += [f"good now: {_named(now)}"] if now else []
+    lines += [f"no longer good: {_named(no_longer)}"] if no_longer else []
     return lines + [
         f"{constant.key} = {changed.changes[constant.key]:g} is outside what is plausible, {_plausible(constant)}"
         for constant in _of_changes(changed, constants)
         if not min(constant.values) <= changed.changes[constant.key] <= max(constant.values)
     ]
+
+
+def _named(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:_MOST_NAMED]) + (f" and {len(ids) - _MOST_NAMED} more" if len(ids) > _MOST_NAMED else "")
 
 
 def change_rows(changed: ChangedResults, constants: Sequence[Constant]) -> list[list[str]]:
