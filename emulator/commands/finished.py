@@ -10,6 +10,7 @@ import click
 from .flags import full_option
 from .kernels import starting
 from .named import DATA, OUTPUT, PRINTED, RUN, WHAT_IF, FileCommand, cluster_option
+from .setting import SET
 
 
 class SeedCount(click.ParamType):
@@ -81,6 +82,8 @@ def export(file: str, out: str) -> None:
 @cluster_option("its own")
 @click.option(
     "--what-if",
+    SET,
+    "what_if",
     type=WHAT_IF,
     multiple=True,
     metavar="KEY=VALUE",
