@@ -119,6 +119,7 @@ def _value(text: str, constant: Constant, value: str) -> float:
     low, high = min(constant.values), max(constant.values)
     if not low / _FURTHEST <= number <= high * _FURTHEST:
         raise InputError(
-            f"--set {text}: `{constant.key}` should be a number; plausible are {low:g} to {high:g} ({constant.why})"
+            f"--set {text}: `{constant.key}` should be a number from {low / _FURTHEST:g} to {high * _FURTHEST:g};"
+            f" plausible are {low:g} to {high:g} ({constant.why})"
         )
     return int(number) if number.is_integer() else number

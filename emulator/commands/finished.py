@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 from typing import Any
 
 import click
@@ -20,8 +21,10 @@ class SeedCount(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
         """Return the number, or the word."""
-        if value == "apart" or (str(value).isascii() and str(value).isdigit() and 0 < int(value) < 1_000_000):
-            return value if value == "apart" else int(value)
+        if value == "apart" or isinstance(value, int):
+            return value
+        if re.fullmatch(r"[1-9]\d{0,5}", value, re.ASCII):
+            return int(value)
         self.fail(f"{value!r} is neither a number of seeds, such as 3, nor the word apart", param, ctx)
 
 

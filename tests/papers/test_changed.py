@@ -108,7 +108,7 @@ def test_every_constant_can_be_set(paper: str) -> None:
         ),
         (["dsp_share"], "--set dsp_share: expected CONSTANT=VALUE, such as dsp_share=0.833"),
         (["dsp_share=0.8", "board.dsp_share=0.9"], "`board.dsp_share` is given twice"),
-        (["dsp_share=many"], "`board.dsp_share` should be a number; plausible are 0.8 to 0.86"),
+        (["dsp_share=many"], "`board.dsp_share` should be a number from 0.008 to 86; plausible are 0.8 to 0.86"),
         (["dsp_share=nan"], "should be a number"),
         (["dsp_share=-1"], "should be a number"),
         (["dsp_share=1e9"], "should be a number"),
