@@ -4,6 +4,7 @@ from .checkpoints import Ended, Keeping, Leader, RunCheckpoints
 from .epochs import train
 from .evaluation import Evaluation, evaluate
 from .placement import Placement, check_needs, needed_bytes
+from .plain_results import table_as_csv
 from .ranges import (
     AnswerRange,
     Slopes,
@@ -130,6 +131,7 @@ __all__ = [
     "steady_period_ps",
     "steady_range",
     "steady_state",
+    "table_as_csv",
     "train",
     "trained_mini_batch",
     "versions",
