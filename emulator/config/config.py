@@ -126,8 +126,8 @@ class Config(Model):
     )
     cut: Annotated[CutKey | None, roles.CUT] = pydantic.Field(
         None,
-        description="a cut made by hand: FILE.toml, or what each board has, such as"
-        " `conv1..conv3 | conv4[:30%] | conv4[30%:] fc1`",
+        description="a cut made by hand: FILE.toml, or as text what each board has, such as `conv1:conv3` or"
+        " `conv4[:30%]` (docs/tasks.md)",
     )
     engines: Literal["split", "shared", "turns"] | None = pydantic.Field(
         None,
