@@ -12,11 +12,13 @@ from .action import (
 )
 from .bapipe import warm_up, warm_ups
 from .dry_run import check_complete, dry_run
+from .fold import Fold
 from .fpdeep import pipeline
 from .kind import Offload, PipelineKind, ScheduleKind, pipeline_kind, pipelines, schedules
 from .machine import Backward, Engines, Machine, StageCosts, Transport
+from .pytorch import parse_csv, to_csv
 from .shape import ClosedForm, EpochShape, Shape, Staleness
-from .text import parse, parse_csv, to_csv, to_text
+from .text import parse, to_text
 from .versions import SpanStore, VersionedAction, kept_micro_batches, weight_copies, with_versions
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "ClosedForm",
     "Engines",
     "EpochShape",
+    "Fold",
     "Kind",
     "Machine",
     "MicroBatch",
