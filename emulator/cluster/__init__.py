@@ -1,7 +1,7 @@
 """Clusters: boards in a chain and the links between neighbours; boards and clusters as TOML."""
 
 from .board import BANK_BYTES, LSTM_UNITS, Board, Engine, PeArray, Resources, Work
-from .cluster import Cluster, Link, LinkShare
+from .cluster import Cluster, Link, LinkShare, OnBoard
 from .dsp_types import DSP_TYPES
 from .fpga import Fpga, lut_multipliers
 from .gpu import Gpu
@@ -38,6 +38,7 @@ __all__ = [
     "Link",
     "LinkShare",
     "MultiplierRate",
+    "OnBoard",
     "NamedChain",
     "PeArray",
     "RangeClass",

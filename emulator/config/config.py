@@ -26,7 +26,7 @@ from ..common import (
     validate,
 )
 from ..number import joined
-from ..schedule import schedules
+from ..schedule import ScheduleKind, schedules
 from . import roles
 from .keys import (
     LEAST_SINGLE,
@@ -109,8 +109,8 @@ class Config(Model):
     schedule: ScheduleKey = pydantic.Field(
         "fpdeep",
         validate_default=True,
-        description="the order of the devices' actions, such as sync, gpipe or 1f1b-as; `emuchain schedule --list`"
-        " has a line for each",
+        description="the order of the devices' actions, such as sync, gpipe or 1f1b-as, or a file with one;"
+        " `emuchain schedule --list` has a line for each",
         json_schema_extra={"choices": [*schedules()]},
     )
     warm_up: Annotated[str | None, NO_FILE] = pydantic.Field(
@@ -288,7 +288,7 @@ def role_of(key: str) -> Role:
 def name_files(files: NamedFiles, keys: Mapping[str, object]) -> None:
     """Add the files that some keys of the configuration name."""
     for key, value in keys.items():
-        files.add(key, value, role_of(key))
+        files.add(key, value.file if isinstance(value, ScheduleKind) else value, role_of(key))
 
 
 @contextlib.contextmanager

@@ -13,7 +13,8 @@ from ...kernels.codec import Codec, parse_codec
 from ...kernels.optimizers import optimizers
 from ..common import NO_FILE, Positive, did_you_mean
 from ..number import Precision, precision_of
-from ..schedule import ScheduleKind, schedules
+from ..schedule import ScheduleKind, edited_kind, is_schedule_file, schedules
+from . import roles
 
 NotNegativeNumber = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)]
 PositiveNumber = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
@@ -103,6 +104,8 @@ def _known(name: str, names: Mapping[str, Any]) -> str:
 
 
 def _schedule(name: str) -> ScheduleKind:
+    if name not in schedules() and is_schedule_file(name):
+        return edited_kind(name)
     return schedules()[_known(name, schedules())]
 
 
@@ -113,6 +116,6 @@ def _optimizer(name: str) -> str:
 CodecKey = Annotated[Codec, _Spelt(Codec, parse_codec, str)]
 OptimizerKey = Annotated[str, pydantic.AfterValidator(_optimizer), NO_FILE]
 PrecisionKey = Annotated[Precision, _Tabled()]
-ScheduleKey = Annotated[ScheduleKind, _Spelt(ScheduleKind, _schedule, lambda kind: kind.name)]
+ScheduleKey = Annotated[ScheduleKind, _Spelt(ScheduleKind, _schedule, lambda kind: kind.name), roles.SCHEDULE]
 
 Sizes = Annotated[tuple[Positive, ...], Listed()]

@@ -43,6 +43,12 @@ def _faults(value: str) -> Paths:
     return () if value == NO_FAULTS else itself(value)
 
 
+def _schedule(value: str) -> Paths:
+    from ..schedule import schedules
+
+    return () if value in schedules() else itself(value)
+
+
 def _weights(value: str) -> Paths:
     from ..network import weights_files
 
@@ -67,6 +73,7 @@ MEASUREMENTS = Reads("a file of measurements")
 DATA = Reads("a file of the data", _data)
 FAULTS = Reads("a file of faults", _faults)
 WEIGHTS = Reads("a file of weights", _weights)
+SCHEDULE = Reads("a schedule's file", _schedule)
 CHECKPOINT = Reads("a checkpoint")
 RUN = Reads("a results file")
 CONFIGURATION = Reads("the configuration")

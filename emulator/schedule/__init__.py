@@ -12,6 +12,7 @@ from .action import (
 )
 from .bapipe import warm_up, warm_ups
 from .dry_run import check_complete, dry_run
+from .edited import EditedKind, edited_kind, is_schedule_file, read_schedule
 from .fold import Fold
 from .fpdeep import pipeline
 from .kind import Offload, PipelineKind, ScheduleKind, pipeline_kind, pipelines, schedules
@@ -27,6 +28,7 @@ __all__ = [
     "Backward",
     "ClosedForm",
     "Engines",
+    "EditedKind",
     "EpochShape",
     "Fold",
     "Kind",
@@ -46,12 +48,15 @@ __all__ = [
     "check_complete",
     "cut_samples",
     "dry_run",
+    "edited_kind",
+    "is_schedule_file",
     "kept_micro_batches",
     "parse",
     "parse_csv",
     "pipeline",
     "pipeline_kind",
     "pipelines",
+    "read_schedule",
     "schedules",
     "step_micro_batches",
     "to_csv",

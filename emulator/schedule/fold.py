@@ -39,9 +39,13 @@ class Fold:
         """Return a device's stages, in the order of its chunks."""
         return [self.stage(device, chunk) for chunk in range(self.chunks)]
 
-    def is_on_board(self, link: int) -> bool:
-        """Return whether stages `link` and `link + 1` are on one device, so that nothing crosses between them."""
-        return self.device(link) == self.device(link + 1)
+    def link(self, stage: int) -> int | None:
+        """Return the device in front of the link between a stage and the next one, None if one device has both.
+
+        That behind the last device closes a loop to a ring.
+        """
+        here, there = self.device(stage), self.device(stage + 1)
+        return None if here == there else min(here, there) if self.in_v else here
 
     def _is_back(self, chunk: int) -> bool:
         return self.in_v and chunk % 2 == 1
