@@ -26,7 +26,7 @@ from ..common import (
     validate,
 )
 from ..number import joined
-from ..schedule import ScheduleKind, schedules
+from ..schedule import ScheduleKind, edited_kind, schedules
 from . import roles
 from .keys import (
     LEAST_SINGLE,
@@ -318,10 +318,14 @@ def load_config(file: str | None, flags: dict[str, Any]) -> Config:
     return validate(Config, {**in_file, **flags}, "command line")
 
 
-def settings_config(settings: dict[str, Any]) -> Config:
+def settings_config(settings: dict[str, Any], order: object = None) -> Config:
     """Return the configuration with the keys in `settings`.
+
+    Where `order` is text, it is what the file of their schedule said, which is then not read.
 
     Raises:
         InputError: an unknown key, or a value of the wrong type or range.
     """
+    if isinstance(order, str):
+        settings = {**settings, "schedule": edited_kind(str(settings.get("schedule")), order)}
     return validate(Config, settings, "settings")

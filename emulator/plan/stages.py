@@ -27,7 +27,17 @@ from ..profile import (
     measured_stage,
     streams_bytes,
 )
-from ..schedule import EpochShape, Fold, Kind, Machine, ScheduleKind, StageCosts, Staleness, kept_micro_batches, weight_copies
+from ..schedule import (
+    EpochShape,
+    Fold,
+    Kind,
+    Machine,
+    ScheduleKind,
+    StageCosts,
+    Staleness,
+    kept_micro_batches,
+    weight_copies,
+)
 from .numbers import board_number
 
 if TYPE_CHECKING:
@@ -184,9 +194,7 @@ def _within_layers(network: Network, stages: BoardStages, links: Sequence[Link],
     return Mapping(network, tuple(stages.slices(*place) for place in itertools.pairwise((0, *ends))))
 
 
-def _kept(
-    kind: ScheduleKind, epoch: EpochShape, fold: Fold, last: Kind
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _kept(kind: ScheduleKind, epoch: EpochShape, fold: Fold, last: Kind) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the most micro-batches whose features each stage keeps, and the most versions of its weights.
 
     Args:

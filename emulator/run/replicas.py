@@ -126,9 +126,7 @@ def build_replicas(
     throttled = make is not None and plan.config.throttle == "wall"
     replicas = Replicas([])
     for replica in range(parallel.replicas):
-        wiring = Wiring(
-            placement, rank, comms[0], throttled, most, replica * plan.devices, parallel.codec, plan.fold
-        )
+        wiring = Wiring(placement, rank, comms[0], throttled, most, replica * plan.devices, parallel.codec, plan.fold)
         hurt, numerics = _hurt(segment, replica), None if make is None else make(replica)
         replicas.chains.append(build_chain(plan.timing, wiring, numerics, hurt, replicas.carriers))
     if parallel.replicas > 1:

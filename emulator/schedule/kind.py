@@ -183,11 +183,11 @@ class ScheduleKind:
     network, and devices exchange gradients in this way. Where it `repeats`, each mini-batch has the actions of the one
     before it with all numbers higher, once no sample of either uses the first weights. `summary` is a line for --help.
 
-    `chunks` is the number of stages on a device where none is asked for, which lie in a loop or `in_v`; only a kind that
-    has more than one takes another number. `warm_ups` gives each device's warm-up forwards for a number of devices; only a kind that has
-    it takes others. Where it is `aligned`, F, B and W of a sample use the same version of the weights; otherwise each
-    sees those that are newest in the steady pipeline (`EpochShape.staleness`). With `offload`, a GPU trains recurrent
-    layers, alone or with an FPGA.
+    `chunks` is the number of stages on a device where none is asked for, which lie in a loop or `in_v`; only a kind
+    that has more than one takes another number. `warm_ups` gives each device's warm-up forwards for a number of
+    devices; only a kind that has it takes others. Where it is `aligned`, F, B and W of a sample use the same version of
+    the weights; otherwise each sees those that are newest in the steady pipeline (`EpochShape.staleness`). With
+    `offload`, a GPU trains recurrent layers, alone or with an FPGA.
     """
 
     name: str

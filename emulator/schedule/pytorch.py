@@ -68,12 +68,15 @@ def _cells(device: int, actions: Sequence[Action], fold: Fold) -> Iterator[str]:
             fused = action.joined is not False and following is not None and _is_gradient_of(following, action)
             letter = "B" if fused else "I"
         cell = f"{fold.stage(device, action.chunk)}{letter}{action.index}"
-        if action.kind is Kind.FORWARD and action.joined and following is not None:
-            if following.kind is Kind.BACKWARD:
-                overlapped = cell
-                continue
+        if action.kind is Kind.FORWARD and action.joined and _is_backward(following):
+            overlapped = cell
+            continue
         yield f"({overlapped};{cell})OVERLAP_F_B" if overlapped else cell
         overlapped = ""
+
+
+def _is_backward(action: Action | None) -> bool:
+    return action is not None and action.kind is Kind.BACKWARD
 
 
 def _is_gradient_of(action: Action, backward: Action) -> bool:
@@ -113,14 +116,14 @@ class _Placed(NamedTuple):
 
     stage: int
     kind: Kind
-    index: int
+    micro_batch: int
     cell: str
     joined: bool | None = None
 
     def action(self, fold: Fold) -> Action:
         """Return the action of the stage's device."""
         version = None if self.kind is Kind.GRADIENT else 0
-        return Action(self.kind, self.index, version, chunk=fold.chunk(self.stage), joined=self.joined)
+        return Action(self.kind, self.micro_batch, version, chunk=fold.chunk(self.stage), joined=self.joined)
 
 
 def _row_actions(row: Sequence[str], rank: int, source: str) -> Iterator[_Placed]:
@@ -152,7 +155,7 @@ def _passes(word: str, cell: str, joined: bool | None = None) -> Iterator[_Place
 def _apart(row: Sequence[_Placed]) -> Iterator[_Placed]:
     """Yield the actions of a rank, and say of B that W is in a cell of its own where it follows at once."""
     for placed, following in itertools.zip_longest(row, row[1:]):
-        w_follows = following is not None and following[:3] == (placed.stage, Kind.GRADIENT, placed.index)
+        w_follows = following is not None and following[:3] == (placed.stage, Kind.GRADIENT, placed.micro_batch)
         yield placed._replace(joined=None) if placed.joined is False and not w_follows else placed
 
 

@@ -5,8 +5,8 @@ micro-batches 0:4 4:8 | 8:12 12:16
 0F0v0 0F1v0 0B0v0 0W0 0B1v0 0W1 0U1 ...
 1F0v0 1B0v0 1W0 1F1v0 1B1v0 1W1 1U1 ...
 
-Where stages lie in a V, the first line ends in `in a V`. A word ends in `+` or `-` where PyTorch's tables (`pytorch.py`)
-have the next action in the same cell, or in another one, and neither follows from the order.
+Where stages lie in a V, the first line ends in `in a V`. A word ends in `+` or `-` where PyTorch's tables
+(`pytorch.py`) have the next action in the same cell, or in another one, and neither follows from the order.
 """
 
 from __future__ import annotations

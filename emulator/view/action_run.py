@@ -48,7 +48,8 @@ class ActionRun:
             for action in program:
                 if action.kind is Kind.UPDATE:
                     continue
-                stage, span = plan.fold.stage(device, action.chunk), schedule.micro_batches[action.index].span_of(action)
+                stage = plan.fold.stage(device, action.chunk)
+                span = schedule.micro_batches[action.index].span_of(action)
                 resources = [resource for resource, _ in self._resources(action.kind, stage)]
                 for epoch in epochs:
                     samples = range(epoch * length + span.first, epoch * length + span.slice.stop)
