@@ -85,13 +85,13 @@ def asked_chunks(config: Config) -> int:
         InputError: the schedule has one stage on each device.
     """
     kind = config.schedule
-    if config.chunks is not None and config.chunks > 1 and kind.chunks == 1:
-        raise InputError(
-            f"`chunks` = {config.chunks}: schedule {kind.name} has one stage on each device; try schedule interleaved"
-        )
     if kind.file is not None and config.chunks not in (None, kind.chunks):
         raise InputError(
             f"`chunks` = {config.chunks}: schedule {kind.name} has {plural(kind.chunks, 'stage')} on each device"
+        )
+    if config.chunks is not None and config.chunks > 1 and kind.chunks == 1:
+        raise InputError(
+            f"`chunks` = {config.chunks}: schedule {kind.name} has one stage on each device; try schedule interleaved"
         )
     return config.chunks or kind.chunks
 

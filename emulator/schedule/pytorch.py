@@ -163,19 +163,20 @@ def _fold_of(rows: Sequence[Sequence[_Placed]], source: str) -> Fold:
     """Return how the stages lie on the ranks: in a loop, or all of them in a V.
 
     Raises:
-        InputError: they lie neither way; it says where the first of these should be in a loop.
+        InputError: they lie neither way; it says where the first stage should be in the one that is closer.
     """
     ranks, stages = len(rows), {placed.stage for row in rows for placed in row}
     chunks = -(-(max(stages, default=0) + 1) // ranks)
-    loop, in_v = Fold(ranks, chunks), Fold(ranks, chunks, in_v=True)
-    wrong = [(rank, placed) for rank, row in enumerate(rows) for placed in row if loop.device(placed.stage) != rank]
-    if not wrong:
-        return loop
-    fits = all(in_v.device(placed.stage) == rank for rank, row in enumerate(rows) for placed in row)
-    if fits and len(stages) == in_v.count:
-        return in_v
-    rank, placed = wrong[0]
-    raise InputError(
-        f"{source}: rank {rank}: {placed.cell!r}: stage {placed.stage} must be on rank {loop.device(placed.stage)} of"
-        f" {ranks}"
-    )
+    folds = [Fold(ranks, chunks), *([Fold(ranks, chunks, in_v=True)] if len(stages) == ranks * chunks else [])]
+    wrong = [
+        [(rank, placed) for rank, row in enumerate(rows) for placed in row if fold.device(placed.stage) != rank]
+        for fold in folds
+    ]
+    fold, misplaced = min(zip(folds, wrong, strict=True), key=lambda tried: len(tried[1]))
+    if misplaced:
+        rank, placed = misplaced[0]
+        raise InputError(
+            f"{source}: rank {rank}: {placed.cell!r}: stage {placed.stage} must be on rank {fold.device(placed.stage)}"
+            f" of {ranks}{', in a V' * fold.in_v}"
+        )
+    return fold

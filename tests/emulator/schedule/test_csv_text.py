@@ -85,7 +85,7 @@ BAD = {
     "a stage of another rank": (CSV.replace("1F0", "2F0"), "rank 1: '2F0': stage 2 must be on rank 0 of 2"),
     "stages in a V, and one not": (
         "0F0,3F0,3B0,2B0\n1F0,2F0,2B0,1B0\n",
-        "rank 0: '3F0': stage 3 must be on rank 1 of 2",
+        "rank 0: '2B0': stage 2 must be on rank 1 of 2, in a V",
     ),
     "a micro-batch far ahead": (CSV.replace("0F1", "0F999999999"), "has 1,000,000,000 micro-batches"),
     "a stage far ahead": (CSV.replace("0F1", "999999998F1"), "device 0: F1c499999999v0: chunks are counted from 0 on"),
