@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     type=ORDER,
     required=True,
     metavar="NAME|FILE",
-    help="1f1b-as, fbp-as, 1f1b-sno, 1f1b-so, 1f1b-min, gpipe, interleaved, zero-bubble, pipedream, 2bw; or a file.",
+    help="1f1b-as, fbp-as, 1f1b-sno, 1f1b-so, 1f1b-min, gpipe, interleaved, zero-bubble, pipedream, 2bw, or a file.",
 )
 @click.option("--stages", type=click.IntRange(1, 1024), metavar="N", help="Devices of the chain; a file says how many.")
 @click.option(

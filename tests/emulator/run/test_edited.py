@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from emuchain.emulator.commands.cli import main
 from emuchain.emulator.schedule import EpochShape, parse_csv, schedules, to_csv, to_text
 
 from ..networks import CONV, GROUPED, of_images
+from ..schedule.chains import order_in_v
 
 NETWORK = of_images("edited", CONV, {"type": "batch-norm"}, {"type": "relu"}, GROUPED, {"type": "dropout", "rate": 0.3})
 KEYS: dict[str, Any] = {"samples": 44, "test_samples": 10, "batch": 16, "micro_batch": 4, "epochs": 2}
@@ -78,6 +80,16 @@ def timing_only(keys: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("name", FILES)
 def test_any_order_trains_as_sync(edited: Edited, synced: Any, name: str, machine: str) -> None:
     keys = {**KEYS, **MACHINES[machine], "devices": 2, "schedule": edited(FILES[name])}
+    run = emuchain.train(NETWORK, **keys)
+    check_same(run, synced)
+    assert run.history["virtual_time_ps"][-1] == emuchain.simulate(NETWORK, **timing_only(keys)).virtual_time_ps
+
+
+@pytest.mark.parametrize("machine", ["rows", "turns"])
+@pytest.mark.parametrize("seed", range(4))
+def test_orders_that_are_drawn(edited: Edited, synced: Any, seed: int, machine: str) -> None:
+    text = order_in_v(2 + seed % 2, 4, random.Random(seed))
+    keys = {**KEYS, **MACHINES[machine], "schedule": edited(text)}
     run = emuchain.train(NETWORK, **keys)
     check_same(run, synced)
     assert run.history["virtual_time_ps"][-1] == emuchain.simulate(NETWORK, **timing_only(keys)).virtual_time_ps
