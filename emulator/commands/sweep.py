@@ -17,6 +17,7 @@ from .flags import range_option
 from .kernels import starting
 from .named import PICTURE, FileCommand, Named, Values
 from .output import tell
+from .setting import CHANGES, SET, set_option, set_value
 
 if TYPE_CHECKING:
     from ...launch import Ranks
@@ -61,8 +62,29 @@ class SweepCommand(FileCommand):
     def invoke(self, ctx: click.Context) -> Any:
         """Call the function with the keys that are given."""
         given = {key: ctx.params.pop(_parameter(key)) for key in self._keys}
-        ctx.params["swept"] = {key: values for key, values in given.items() if values is not None}
+        swept = {key: values for key, values in given.items() if values is not None}
+        ctx.params["swept"], ctx.params["settings"] = self._changed(ctx, swept)
         return super().invoke(ctx)
+
+    def _changed(self, ctx: click.Context, swept: dict[str, tuple[Any, ...]]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the swept keys with those of `--set`, and its other keys of a run, the same at all points.
+
+        Raises:
+            InputError: a key is unknown, or has a flag with other values.
+        """
+        from ..config import in_place, parse_changes
+
+        settings = {}
+        for key, value in parse_changes(ctx.params.pop(CHANGES)).items():
+            if key == "network":
+                raise InputError(f"{SET} network={value}: NETWORK is the command's argument")
+            if key not in self._keys:
+                settings[key] = value
+                continue
+            values = set_value(ctx, self._keys[key], value)
+            if swept.setdefault(key, values) != values:
+                raise InputError(f"`{key}` = {swept[key]!r}: {SET} has {values!r}; give one of them")
+        return swept, in_place({CHANGES: settings}, SET)
 
     def check(self, ctx: click.Context, files: NamedFiles) -> None:
         """See `FileCommand`; several values name several files."""
@@ -89,6 +111,7 @@ def _parameter(key: str) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--full", is_flag=True, help=f"Print all points, not only {_MOST_ROWS}.")
 @range_option
+@set_option
 @click.option(
     "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of processes.  [default: one for each core]"
 )
@@ -100,7 +123,9 @@ def _parameter(key: str) -> str:
     help=f"Images of an epoch.  [default: ImageNet's {IMAGENET_IMAGES}]",
 )
 @click.pass_obj
-def sweep(session: Session, network: str, swept: dict[str, tuple[Any, ...]], **how: Any) -> int:
+def sweep(
+    session: Session, network: str, swept: dict[str, tuple[Any, ...]], settings: dict[str, Any], **how: Any
+) -> int:
     """Find how the rate of NETWORK depends on the number of boards, or on any other keys.
 
     Keys take lists and ranges: --devices 1-64, 1-64:4 (every fourth), 1,2,4,8; --schedule sync,fpdeep. Several keys
@@ -112,7 +137,7 @@ def sweep(session: Session, network: str, swept: dict[str, tuple[Any, ...]], **h
     if not swept and "," not in network:
         raise InputError("nothing to sweep: give a range, such as --devices 1-64")
     names = tuple(network.split(","))
-    return run_sweep({"network": names, **swept}, ranks=session.join(), **how)
+    return run_sweep({"network": names, **swept}, settings, ranks=session.join(), **how)
 
 
 def run_sweep(
@@ -270,7 +295,9 @@ def sweep_devices(
         in_file = {} if config_file is None else read_toml(pathlib.Path(config_file))
         # As given, not as validated: the points' processes validate them again, and a codec is no plain value.
         settings = {**in_file, **others}
-        values = {"network": config.network, "cluster": config.cluster, "devices": devices}
+        changed = config.changes or {}
+        values = {"network": config.network, "cluster": config.cluster, "devices": devices, **changed}
+        settings.pop(CHANGES, None)
         return run_sweep(
             values,
             {key: value for key, value in settings.items() if key not in values},

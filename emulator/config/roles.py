@@ -49,6 +49,10 @@ def _schedule(value: str) -> Paths:
     return () if value in schedules() else itself(value)
 
 
+def _cut(value: str) -> Paths:
+    return itself(value) if value.lower().endswith(".toml") else ()
+
+
 def _weights(value: str) -> Paths:
     from ..network import weights_files
 
@@ -72,6 +76,7 @@ BOARD = Reads("a board's file", _board)
 MEASUREMENTS = Reads("a file of measurements")
 DATA = Reads("a file of the data", _data)
 FAULTS = Reads("a file of faults", _faults)
+CUT = Reads("a hand-made cut", _cut)
 WEIGHTS = Reads("a file of weights", _weights)
 SCHEDULE = Reads("a schedule's file", _schedule)
 CHECKPOINT = Reads("a checkpoint")

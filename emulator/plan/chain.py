@@ -133,7 +133,7 @@ def replicate(config: Config, ranks: int) -> tuple[DataParallel, int]:
     """Return the replicas, and the number of devices in each replica's chain.
 
     Under a data-parallel schedule each device is a replica. Otherwise there are `replicas` parallel chains of `devices`
-    devices, by default one device on each rank.
+    devices, by default as many as a hand-made cut has, or one on each rank.
 
     Raises:
         InputError: the keys contradict one another, or a mini-batch cannot be divided.
@@ -146,8 +146,10 @@ def replicate(config: Config, ranks: int) -> tuple[DataParallel, int]:
         )
     if schedule.replicates is None:
         of_ranks = max(1, ranks // config.replicas)
-        own = schedule.order.devices if isinstance(schedule, EditedKind) else of_ranks
-        replicas, devices = config.replicas, config.devices or own
+        own = schedule.order.devices if isinstance(schedule, EditedKind) else None
+        if own is None and config.cut is not None:
+            own = max(1, len(config.cut.boards) // asked_chunks(config))
+        replicas, devices = config.replicas, config.devices or own or of_ranks
     else:
         replicas, devices = config.devices or ranks, 1
         if config.replicas not in (1, replicas):

@@ -86,7 +86,7 @@ def test_every_text_of_the_configuration_is_declared() -> None:
         for key, field in Config.model_fields.items()
         if any(isinstance(mark, Reads | Writes) for mark in field.metadata)
     }
-    assert texts | {"schedule"} == declared  # its value is an object, which is text in files
+    assert texts | {"schedule", "cut"} == declared  # whose values are objects, and text in files
     assert {key for key in declared if isinstance(role_of(key), Writes)} == {"out", "checkpoint", "log"}
     assert role_of("warm_up") == NO_FILE
 
@@ -318,5 +318,5 @@ def test_functions(folder: Path, one_line: Any, case: str) -> None:
 
 def test_configured_commands_know_the_keys_of_the_configuration() -> None:
     assert {name for name, command in leaves(commands) if isinstance(command, ConfiguredCommand)} == {
-        *("train", "simulate", "timeline", "schedule", "precision"),
+        *("train", "simulate", "plan", "timeline", "schedule", "precision"),
     }
