@@ -46,7 +46,7 @@ class Action:
     `version` names the weights that F and B use. `span` is (begin, end) of the samples of the micro-batch, if these are
     not all. `chunk` is the number of the stage among those of the device. `joined` says whether a table of PyTorch's
     has the action after it in the same cell: an F with the B that overlaps it, a B with its W. None leaves that to what
-    follows: B and a W of it that comes at once are one cell.
+    follows: B and a W of it that comes at once are one cell. `idle` is the number of empty cells ahead of it there.
     """
 
     kind: Kind
@@ -55,6 +55,7 @@ class Action:
     span: tuple[int, int] | None = None
     chunk: int = 0
     joined: bool | None = None
+    idle: int = 0
 
     def __str__(self) -> str:
         span = "" if self.span is None else f"[{self.span[0]}:{self.span[1]}]"

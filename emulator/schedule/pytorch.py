@@ -2,8 +2,8 @@
 
 It has a row for each rank, a cell for each action, its stage first: `0F3`, and for the backward pass `0B3`, or its two
 parts `0I3` (errors, our B) and `0W3` (parameter gradients). B in a cell includes W. `(0F3;7B1)OVERLAP_F_B` has F and B
-that PyTorch runs as one, here one after the other. Cells may be empty: the rank waits. It is one mini-batch, whose
-update comes at its end, and all of it uses the same weights. Stages lie in a loop, or in a V.
+that PyTorch runs as one, here one after the other. Cells may be empty: the rank waits, as it does anyway. It is one
+mini-batch, whose update comes at its end, and all of it uses the same weights. Stages lie in a loop, or in a V.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def to_csv(schedule: Schedule) -> str:
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     for device, program in schedule.programs(range(schedule.devices)).items():
-        actions = [action for action in program if action.kind is not Kind.UPDATE]
+        actions = list(program)
         for action in actions:
             if action.span is not None:
                 raise InputError(
@@ -62,6 +62,9 @@ def _cells(device: int, actions: Sequence[Action], fold: Fold) -> Iterator[str]:
     for action, following in itertools.zip_longest(actions, actions[1:]):
         if fused:
             fused = False
+            continue
+        yield from [""] * action.idle
+        if action.kind is Kind.UPDATE:
             continue
         letter = action.kind.value
         if action.kind is Kind.BACKWARD:
@@ -97,50 +100,61 @@ def parse_csv(text: str, source: str = "schedule", name: str = "csv") -> Schedul
         raise InputError(f"{source}: is not CSV: {error}") from None
     if not rows:
         raise InputError(f"{source}: is empty; there must be a row for each rank, of cells such as 0F0 and 0B0")
-    rows_placed = [list(_row_actions(row, rank, source)) for rank, row in enumerate(rows)]
-    fold = _fold_of(rows_placed, source)
-    actions = [[placed.action(fold) for placed in _apart(row)] for row in rows_placed]
+    of_ranks = [_row_actions(row, rank, source) for rank, row in enumerate(rows)]
+    fold = _fold_of([placed for placed, _ in of_ranks], source)
+    actions = [[action.action(fold) for action in _apart(placed)] for placed, _ in of_ranks]
     count = 1 + max((action.index for program in actions for action in program), default=-1)
     if not 0 < count <= max(map(len, actions)):
         raise InputError(
             f"{source}: has {plural(count, 'micro-batch')}; they are counted from 0 on, and each has cells F and B"
         )
-    for program in actions:
-        program.append(Action(Kind.UPDATE, 1))
+    for program, (_, idle) in zip(actions, of_ranks, strict=True):
+        program.append(Action(Kind.UPDATE, 1, idle=idle))
     micro_batches = [MicroBatch(index, 0, index, index + 1) for index in range(count)]
     return listed(name, micro_batches, actions, source, in_v=fold.in_v)
 
 
 class _Placed(NamedTuple):
-    """F, B or W of a micro-batch on a stage, as a cell has it; `joined` is that of an `Action`."""
+    """F, B or W of a micro-batch on a stage, as a cell has it; `joined` and `idle` are those of an `Action`."""
 
     stage: int
     kind: Kind
     micro_batch: int
     cell: str
     joined: bool | None = None
+    idle: int = 0
 
     def action(self, fold: Fold) -> Action:
         """Return the action of the stage's device."""
         version = None if self.kind is Kind.GRADIENT else 0
-        return Action(self.kind, self.micro_batch, version, chunk=fold.chunk(self.stage), joined=self.joined)
+        return Action(self.kind, self.micro_batch, version, None, fold.chunk(self.stage), self.joined, self.idle)
 
 
-def _row_actions(row: Sequence[str], rank: int, source: str) -> Iterator[_Placed]:
-    """Yield the actions of a rank."""
+def _row_actions(row: Sequence[str], rank: int, source: str) -> tuple[list[_Placed], int]:
+    """Return the actions of a rank, and the number of empty cells behind them."""
+    actions, idle = list[_Placed](), 0
     for cell in map(str.strip, row):
-        if not cell or _FOLLOWS.fullmatch(cell):
-            continue
-        pair = _OVERLAPS.fullmatch(cell)
-        if pair is not None:
-            yield from _passes(pair["forward"], cell, joined=True)
-            yield from _passes(pair["backward"], cell)
-        elif _COMPUTES.fullmatch(cell):
-            yield from _passes(cell, cell)
-        else:
-            raise InputError(
-                f"{source}: rank {rank}: {cell!r} is not an action such as {rank}F0, {rank}B0, {rank}I0, {rank}W0"
-            )
+        if not cell:
+            idle += 1
+        elif _FOLLOWS.fullmatch(cell) is None:
+            first, *others = _of_cell(cell, rank, source)
+            actions += [first._replace(idle=idle), *others]
+            idle = 0
+    return actions, idle
+
+
+def _of_cell(cell: str, rank: int, source: str) -> Iterator[_Placed]:
+    """Yield the actions of a cell."""
+    pair = _OVERLAPS.fullmatch(cell)
+    if pair is not None:
+        yield from _passes(pair["forward"], cell, joined=True)
+        yield from _passes(pair["backward"], cell)
+    elif _COMPUTES.fullmatch(cell):
+        yield from _passes(cell, cell)
+    else:
+        raise InputError(
+            f"{source}: rank {rank}: {cell!r} is not an action such as {rank}F0, {rank}B0, {rank}I0, {rank}W0"
+        )
 
 
 def _passes(word: str, cell: str, joined: bool | None = None) -> Iterator[_Placed]:
