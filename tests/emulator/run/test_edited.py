@@ -204,3 +204,18 @@ def test_commands_take_files_and_refuse_what_cannot_work(
         main([*words, "--schedule", edited(SWAPPED.replace("1F1,1F0", "1F0,1F1"))])
     assert ended.value.code == 2
     assert "device 1: F0v0 does not follow the order of its neighbour" in one_line(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("machine", ["rows", "turns"])
+def test_nothing_crosses_between_stages_of_one_board(edited: Edited, machine: str) -> None:
+    """The two stages in the middle of a V: no bytes, no time, whatever the links."""
+    keys = {**timing_only(KEYS), **MACHINES[machine], "schedule": edited(ZBV)}
+    run = emuchain.simulate(NETWORK, **keys)
+    carried = {(link.sender, link.receiver): link.path_bytes for link in run.usage.links}
+    assert [ends for ends, path_bytes in carried.items() if not sum(path_bytes.values())] == [(1, 2), (2, 1)]
+    timing = run.plan.timing
+    if machine == "rows":
+        paths = [timing.path(1, stream) for stream in timing.links[1]]
+        assert paths and all((path.row_ps, path.latency_ps) == (0, 0) for path in paths)
+    else:
+        assert [sorted(board.wires) for board in timing.action_boards()] == [[1], [0]]
