@@ -1,7 +1,8 @@
 """Schedules from files, such as `emuchain schedule` prints, which were edited: read, checked, and trained.
 
-A file has one mini-batch or several, and the pipeline drains at each update; then the numbers are those of `sync`. A
-run repeats them. Its last mini-batch may be short: it leaves out the micro-batches that it does not have.
+A file has one mini-batch or several, after which the pipeline is empty, and a run repeats them; the last mini-batch of
+a run leaves out the micro-batches that it does not have. Where the pipeline drains at each update, the numbers are
+those of `sync`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import pathlib
 import re
 from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from ..common import InputError, escaped, plural, read_text
 from .action import Action, Kind, MicroBatch, Schedule, cut_samples, step_micro_batches
@@ -44,13 +46,21 @@ def is_schedule_file(value: str) -> bool:
     return value.lower().endswith((".csv", ".txt")) or os.path.isfile(value)
 
 
+class Ordered(NamedTuple):
+    """An action of the mini-batch `step`, whose micro-batches are numbered from 0; an update ends its mini-batch."""
+
+    step: int
+    action: Action
+
+
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """The order of a file's actions: by device and mini-batch, numbered from 0 in each of `micro_batches`."""
+    """The order of a file's actions by device, over `steps` mini-batches of as many micro-batches each."""
 
     name: str
     micro_batches: int
-    actions: tuple[tuple[tuple[Action, ...], ...], ...]
+    steps: int
+    actions: tuple[tuple[Ordered, ...], ...]
     chunks: int = 1
     in_v: bool = False
 
@@ -60,9 +70,12 @@ class Order:
         return len(self.actions)
 
     @property
-    def steps(self) -> int:
-        """Number of mini-batches that are repeated."""
-        return len(self.actions[0])
+    def late(self) -> tuple[int, ...]:
+        """By device the most updates by which weights are late."""
+        return tuple(
+            max((step - action.version for step, action in program if action.version is not None), default=0)
+            for program in self.actions
+        )
 
     def of_mini_batch(self, _: Shape) -> int:
         """Return the number of micro-batches of a mini-batch, which no shape changes."""
@@ -79,14 +92,17 @@ class Order:
         firsts = [micro_batch for micro_batch in micro_batches if micro_batch.begin % epoch.batch == 0]
 
         def program(device: int) -> Iterator[Action]:
-            mini_batches = self.actions[device]
-            for first in firsts:
-                count = len(step_micro_batches(micro_batches, first.step))
-                for action in mini_batches[first.step % self.steps]:
-                    if action.index < count:
-                        version = None if action.version is None else first.step
-                        yield dataclasses.replace(action, index=first.index + action.index, version=version)
-                yield Action(Kind.UPDATE, first.step + 1)
+            for begin in range(0, len(firsts), self.steps):
+                for step, action in self.actions[device]:
+                    if begin + step >= len(firsts):
+                        continue
+                    if action.kind is Kind.UPDATE:
+                        yield Action(Kind.UPDATE, begin + action.index)
+                        continue
+                    index = firsts[begin + step].index + action.index
+                    if index < len(micro_batches) and micro_batches[index].step == begin + step:
+                        version = None if action.version is None else begin + action.version
+                        yield dataclasses.replace(action, index=index, version=version)
 
         def programs(devices: Collection[int]) -> dict[int, Iterator[Action]]:
             return {device: program(device) for device in devices}
@@ -155,7 +171,7 @@ def edited_kind(file: str, text: str | None = None) -> EditedKind:
         schedule.name,
         order.schedule,
         "from a file",
-        drains=True,
+        drains=not any(order.late),
         repeats=True,
         chunks=schedule.chunks,
         in_v=schedule.in_v,
@@ -170,7 +186,7 @@ def _order_of(schedule: Schedule) -> Order:
     """Return the order of a schedule's actions.
 
     Raises:
-        InputError: it does not drain, does a micro-batch in parts, or mini-batches differ in their micro-batches.
+        InputError: it does a micro-batch in parts, or mini-batches differ in their micro-batches.
     """
     blame, micro_batches = f"schedule {schedule.name}", schedule.micro_batches
     sizes = [len(step_micro_batches(micro_batches, step)) for step in range(schedule.steps)]
@@ -179,29 +195,22 @@ def _order_of(schedule: Schedule) -> Order:
         raise InputError(f"{blame}: its mini-batches have {counts} micro-batches; all should have as many")
     programs = schedule.programs(range(schedule.devices))
     actions = tuple(
-        tuple(_steps(program, micro_batches, f"{blame}: device {device}")) for device, program in programs.items()
+        tuple(_ordered(program, micro_batches, f"{blame}: device {device}")) for device, program in programs.items()
     )
-    return Order(schedule.name, sizes[0], actions, schedule.chunks, schedule.in_v)
+    return Order(schedule.name, sizes[0], len(sizes), actions, schedule.chunks, schedule.in_v)
 
 
-def _steps(program: Iterator[Action], micro_batches: Sequence[MicroBatch], blame: str) -> Iterator[tuple[Action, ...]]:
-    """Yield a device's actions of each mini-batch, without the update at its end."""
-    of_step: list[Action] = []
+def _ordered(program: Iterator[Action], micro_batches: Sequence[MicroBatch], blame: str) -> Iterator[Ordered]:
+    """Yield a device's actions with their mini-batches."""
     for action in program:
         if action.kind is Kind.UPDATE:
-            yield tuple(of_step)
-            of_step = []
+            yield Ordered(action.index - 1, action)
             continue
-        step = micro_batches[action.index].step
         if action.span is not None:
             raise InputError(f"{blame}: {action}: is a part of a micro-batch; what is trained should do whole ones")
-        if action.version not in (None, step):
-            raise InputError(
-                f"{blame}: {action}: is of mini-batch {step} and uses weights of version {action.version}; what is"
-                f" trained from a file should drain at each update, and use version {step} here"
-            )
+        step = micro_batches[action.index].step
         first = step_micro_batches(micro_batches, step)[0].index
-        of_step.append(dataclasses.replace(action, index=action.index - first))
+        yield Ordered(step, dataclasses.replace(action, index=action.index - first))
 
 
 def _machine_of(schedule: Schedule) -> Machine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -136,6 +137,26 @@ def test_balanced_parameters(edited: Edited, small_cluster: str) -> None:
     run = emuchain.train(plan)
     check_same(run, emuchain.train("quick-cifar", schedule="sync", **keys))
     assert run.history["virtual_time_ps"][-1] == emuchain.simulate(plan).virtual_time_ps
+
+
+@pytest.mark.parametrize("machine", ["rows", "turns"])
+@pytest.mark.parametrize("name", ["pipedream", "2bw"])
+def test_what_does_not_drain_trains_as_it_says(tmp_path: Path, name: str, machine: str) -> None:
+    """Printed for all mini-batches of an epoch, it is itself; for fewer, it begins anew after these."""
+    file, epoch = tmp_path / "stale.txt", EpochShape(2, 44, 16, 4)
+    keys = {**KEYS, **MACHINES[machine], "devices": 2}
+    wanted = emuchain.train(NETWORK, **keys, schedule=name)
+    times = []
+    for samples in (48, 32):
+        file.write_text(to_text(schedules()[name].generate(dataclasses.replace(epoch, samples=samples))))
+        run = emuchain.train(NETWORK, **keys, schedule=str(file))
+        times.append(run.history["virtual_time_ps"][-1])
+        again = emuchain.simulate(NETWORK, **timing_only(keys), schedule=str(file))
+        assert again.virtual_time_ps == times[-1] >= wanted.history["virtual_time_ps"][-1]
+        if samples == 48:
+            check_same(run, wanted)
+            assert times[0] == wanted.history["virtual_time_ps"][-1]
+    assert emuchain.plan(NETWORK, **keys, schedule=str(file)).stale_samples == [16, 16 * (name == "2bw")]
 
 
 def test_the_file_says_how_many_devices_there_are(edited: Edited) -> None:

@@ -166,10 +166,27 @@ micro-batches 0:1 | 1:2
 
 
 def test_what_does_not_drain(written: Written) -> None:
-    with pytest.raises(
-        InputError, match=r"mine.txt: device 0: F1v0: is of mini-batch 1 and uses weights of version 0; "
-    ):
-        edited_kind(written(STALE))
+    """Versions are counted from where the file begins anew; there the pipeline is empty."""
+    kind = edited_kind(written(STALE))
+    assert not kind.drains and kind.order.late == (1,)
+    schedule = kind.schedule_of(EpochShape(1, 3, 1, 1))
+    assert to_text(schedule).splitlines()[2] == "0F0v0 0F1v0 0B0v0 0W0v0 0U1 0B1v0 0W1v0 0U2 0F2v2 0B2v2 0W2v2 0U3"
+    dry_run(schedule, aligned=True)
+
+
+STASHING = [kind for kind in schedules().values() if not kind.drains and kind.aligned and kind.offload is None]
+
+
+@pytest.mark.parametrize("kind", STASHING, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("steps", [1, 2, 5])
+@pytest.mark.parametrize("tail", [0, 1, 3])
+def test_what_stashes_weights_begins_anew(written: Written, kind: Any, steps: int, tail: int) -> None:
+    """Printed for some mini-batches, it is itself for as many, and passes the dry run for any number."""
+    epoch = EpochShape(3, 4 * steps, 4, 1)
+    edited = edited_kind(written(to_text(kind.generate(epoch))))
+    assert actions_of(edited.schedule_of(epoch)) == actions_of(kind.generate(epoch))
+    assert edited.drains == (steps == 1)
+    dry_run(edited.schedule_of(EpochShape(3, 4 * (2 * steps + 1) + tail, 4, 1)), aligned=True)
 
 
 def test_mini_batches_that_differ(written: Written) -> None:
