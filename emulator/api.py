@@ -122,6 +122,7 @@ def sweep(
     csv: str | os.PathLike[str] | None = None,
     restart: bool = False,
     ranged: bool = True,
+    target: float | None = None,
     **settings: Any,
 ) -> SweepResult:
     """Return the rates of all combinations of values: `.rows`, a list of dictionaries, and `.best`, one of them.
@@ -140,6 +141,7 @@ def sweep(
         csv: a file for the rows; points that it holds are not computed again.
         restart: whether to start that file over.
         ranged: whether rows have ranges, and the result says how sure its choices are (`choice`, `best_range`).
+        target: a rate in samples per second; `.target.row` is then the row that reaches it with the fewest boards.
         **settings: further keys of the configuration that change times, such as batch=[32, 64], schedule="sync".
 
     Raises:
@@ -151,7 +153,9 @@ def sweep(
     path = None if csv is None else pathlib.Path(csv)
     space = Space.of(values, blame="sweep")
     check_files(space.values, csv=csv)
-    return run_space(space, epoch_images, jobs=jobs, csv=path, restart=restart, blame="sweep", ranged=ranged)
+    return run_space(
+        space, epoch_images, jobs=jobs, csv=path, restart=restart, blame="sweep", ranged=ranged, target=target
+    )
 
 
 def rate_range(run: Plan | Simulation | PairSimulation) -> AnswerRange:

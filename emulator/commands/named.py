@@ -71,6 +71,7 @@ WORD = Named(NO_FILE)
 PATH = click.Path(path_type=pathlib.Path)
 OUTPUT, PICTURE = Named(roles.OUTPUT), Named(roles.OUTPUT, PATH)
 NETWORK, CLUSTER, DATA, RUN = (Named(role) for role in (roles.NETWORK, roles.CLUSTER, roles.DATA, roles.RUN))
+HOSTS = Named(Reads("a host file"))
 PROFILE, SCHEDULE, ORDER = Named(Reads("a profile")), Named(Reads("a schedule")), Named(roles.SCHEDULE)
 
 

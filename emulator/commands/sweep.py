@@ -13,7 +13,7 @@ import click
 
 from ..common import IMAGENET_IMAGES, InputError, NamedFiles, plural
 from ..config import roles
-from .flags import range_option
+from .flags import range_option, write_groups
 from .kernels import starting
 from .named import PICTURE, FileCommand, Named, Values
 from .output import tell
@@ -39,6 +39,15 @@ class SweepCommand(FileCommand):
         """Return the argument and the flags of keys, and then all others."""
         first, *others = super().get_params(ctx)
         return [first, *self._keys.values(), *others]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the flags of keys group by group, then the command's own."""
+        records = {key: record for key, flag in self._keys.items() if (record := flag.get_help_record(ctx))}
+        write_groups(formatter, records)
+        keyed = [*self._keys.values()]
+        others = [param for param in self.get_params(ctx) if param not in keyed]
+        with formatter.section("This command"):
+            formatter.write_dl([record for param in others if (record := param.get_help_record(ctx))])
 
     @functools.cached_property
     def _keys(self) -> dict[str, click.Option]:
@@ -100,6 +109,13 @@ def _parameter(key: str) -> str:
 
 @click.command(cls=SweepCommand, epilog="Keys of boards, links and the like: docs/configuration.md, a cluster.")
 @click.argument("network", type=Named(roles.NETWORKS))
+@click.option(
+    "--target",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="RATE",
+    help="Say which point reaches RATE samples/s with the fewest boards, replicas included; without --devices and"
+    " --replicas, of 1 to 64 boards in 1 to 8 replicas.",
+)
 @click.option("--plot", type=PICTURE, metavar="FILE.png", help="Draw the rate.")
 @click.option(
     "--csv",
@@ -134,10 +150,19 @@ def sweep(
 
     Under mpiexec, the ranks but the first compute.
     """
-    if not swept and "," not in network:
-        raise InputError("nothing to sweep: give a range, such as --devices 1-64")
-    names = tuple(network.split(","))
-    return run_sweep({"network": names, **swept}, settings, ranks=session.join(), **how)
+    if not swept and "," not in network and how["target"] is None:
+        raise InputError("nothing to sweep: give a range, such as --devices 1-64, or --target 5000")
+    values = with_numbers_of_boards({"network": tuple(network.split(",")), **swept}, how["target"])
+    return run_sweep(values, settings, ranks=session.join(), **how)
+
+
+def with_numbers_of_boards(values: Mapping[str, Any], target: float | None) -> dict[str, Any]:
+    """Return the values of a sweep, with those of boards and replicas that are tried for a target if none are given."""
+    from ..studies.sweep import DEVICES, REPLICAS
+
+    if target is None or {"devices", "replicas"} & values.keys():
+        return dict(values)
+    return {**values, "devices": DEVICES, "replicas": REPLICAS}
 
 
 def run_sweep(
@@ -153,6 +178,7 @@ def run_sweep(
     ranged: bool = True,
     jobs: int | None = None,
     epoch_images: int = IMAGENET_IMAGES,
+    target: float | None = None,
 ) -> int:
     """Compute a sweep and print what it says and its rows; return the exit status.
 
@@ -168,6 +194,7 @@ def run_sweep(
         ranged: say how sure rates and choices are.
         jobs: number of processes; by default one for each core.
         epoch_images: images of an epoch.
+        target: a rate in samples per second, for which the point with the fewest boards is told.
 
     Raises:
         InputError: a value is invalid, all points fail, or a file cannot be written.
@@ -185,7 +212,15 @@ def run_sweep(
     with picture_file(plot, "--plot") as picture:
         try:
             result = run_space(
-                space, epoch_images, ranks=ranks, jobs=jobs, csv=csv, restart=restart, announce=announce, ranged=ranged
+                space,
+                epoch_images,
+                ranks=ranks,
+                jobs=jobs,
+                csv=csv,
+                restart=restart,
+                announce=announce,
+                ranged=ranged,
+                target=target,
             )
         except Interrupted as interrupted:
             kept = f"; they are kept in {csv}, from which the same command resumes" if csv is not None else ""
@@ -212,6 +247,7 @@ def _as_json(result: SweepResult) -> dict[str, Any]:
     return {
         "keys": {key: [row[key] for row in _firsts(result, key)] for key in result.space.values},
         "findings": findings(result),
+        **({} if result.target is None else {"target": result.target.to_dict()}),
         "best": result.best,
         "knee": series.knee if series else None,
         **_sure(result),
@@ -249,6 +285,8 @@ def _print(result: SweepResult, full: bool) -> None:
     if (left := len(result.multipliers) - _MOST_BOARDS) > 0:
         say(f"multipliers of {plural(left, 'more kind')} of boards: see `emuchain plan`")
     rows = result.rows if full else chosen_rows(result, _MOST_ROWS)
+    if result.target is not None and result.target.row is not None and result.target.row not in rows:
+        rows = [dict(result.target.row), *rows]
     columns, cells = table_of(result, rows)
     table(_title(result), columns, cells, left=("limited by",))
     if len(rows) < len(result.rows):

@@ -62,6 +62,7 @@ from ..view import (
     weights_line,
     wide_lines,
 )
+from .control import control_config, control_lines
 from .kernels import load as load_kernels
 from .output import phases, tell, tell_notes
 
@@ -73,12 +74,15 @@ def run_training(
     full: bool,
     trace: Mapping[str, str | None],
     named: NamedFiles,
+    *,
+    control: bool = False,
 ) -> int:
     """Train as configured on all ranks, show progress, tables and an answer, and write results; for rank 0.
 
     Return the exit status: 0, or that of a run that a signal has ended at a checkpoint.
 
-    `trace` has the flags of a trace. The files that are `named` are joined by those of a run that goes on.
+    `trace` has the flags of a trace. With `control`, a run without codec follows. The files that are `named` are joined
+    by those of a run that goes on.
 
     Raises:
         InputError: the configuration, the data or `trace` are invalid, or an output is an input, too.
@@ -90,7 +94,7 @@ def run_training(
             config = start.config
             name_files(named, dict(config))
             named.check()
-    traced = _trace_of(config, trace)
+    traced, of_control = _trace_of(config, trace), control_config(config) if control else None
     with contextlib.ExitStack() as files:
         with blaming(config_file, {**flags, **trace}):
             network, cluster = (None, None) if start is None else (start.network, start.cluster)
@@ -115,6 +119,8 @@ def run_training(
     if traced is not None:
         print(traced.written)
     first = shown.costs(ranks)
+    if of_control is not None:
+        first = [*control_lines(training, of_control, ranks), *first]
     print()
     print_answer([*first, *shown.answer(), next_line(shown.to_try(config_file, flags))])
     return 0

@@ -347,8 +347,11 @@ def exchange_times(timing: Timing, data_parallel: DataParallel) -> list[int]:
     if data_parallel.replicas == 1:
         return []
     interconnect = timing.cluster.interconnect.among(data_parallel.nodes)
-    counts = (timing.streams(stage).gradient_values for stage in range(len(timing.mapping.devices)))
-    return [exchange_ps(data_parallel, interconnect, count) for count in counts]
+    counts = {stage: timing.streams(stage).gradient_values for stage in timing.exchanging}
+    return [
+        exchange_ps(data_parallel, interconnect, counts[stage]) if stage in counts else 0
+        for stage in range(len(timing.mapping.devices))
+    ]
 
 
 def exchange_loads(plan: ChainPlan) -> tuple[ExchangeLoad, ...]:

@@ -21,6 +21,7 @@ from .recorder import Recorder
 from .results import Results, results_of, versions
 from .results_file import read_results, write_results
 from .resume import Resumed, checkpoints_of, resumed
+from .seeds import SeedRuns, of_seed
 from .segments import Death, Position, Segment
 from .simulate import FaultCosts, PairSimulation, Simulation, fault_costs, segments_of, simulate
 from .sizes import GivenSizes, MeanRatio, OtherMessages, RecordedSizes, recorded_sizes
@@ -75,6 +76,7 @@ __all__ = [
     "Resumed",
     "RunCheckpoints",
     "RunWeights",
+    "SeedRuns",
     "Segment",
     "Simulation",
     "Slopes",
@@ -104,6 +106,7 @@ __all__ = [
     "is_waiting",
     "limiting_kind",
     "needed_bytes",
+    "of_seed",
     "open_log",
     "pair_range",
     "prepared_on_all",

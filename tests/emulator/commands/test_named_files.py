@@ -189,9 +189,9 @@ SAME = {
     "a preview": (["data", "preview", "--data", "d.npz", "--out", "d.npz"], "`out`", "`data`"),
     "an export": (["export", "any", "any"], "`out`", "`file`"),
     "a report": (["report", "d.h5", "any", "-o", "any"], "`out`", "`files`"),
-    "a comparison": (["compare", "t.toml", "--plot", "t.toml"], "`plot`", "`network`"),
-    "a topology": (["topology", "t.toml", "--plot", "t.toml"], "`plot`", "`network`"),
-    "an exchange": (["exchange", "t.toml", "--plot", "t.toml"], "`plot`", "`network`"),
+    "a comparison": (["study", "compare", "t.toml", "--plot", "t.toml"], "`plot`", "`network`"),
+    "a topology": (["study", "topology", "t.toml", "--plot", "t.toml"], "`plot`", "`network`"),
+    "an exchange": (["study", "exchange", "t.toml", "--plot", "t.toml"], "`plot`", "`network`"),
 }
 
 

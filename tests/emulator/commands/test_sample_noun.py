@@ -26,7 +26,7 @@ COMMANDS = [
     ("plan", "--devices", "2"),
     ("plan", "--devices", "2", "--schedule", "1f1b-so"),
     ("sweep", "--devices", "1-2"),
-    ("topology", "--devices", "2-3"),
+    ("study", "topology", "--devices", "2-3"),
     ("train", "--devices", "2", *FEW),
     ("train", *PAIR, *FEW),
 ]
@@ -49,16 +49,18 @@ def said(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_text_has_no_images(said: Said, words: tuple[str, ...]) -> None:
-    command, *flags = words
-    found = said(command, "char-lstm", *flags)
+    names = [word for word in words[:2] if word.isalpha()]
+    flags = words[len(names) :]
+    found = said(*names, "char-lstm", *flags)
     assert "image" not in found
     assert "samples" in found
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_images_read_by_rows_are_images(said: Said, words: tuple[str, ...]) -> None:
-    command, *flags = words
-    found = said(command, "lstm-rows", *flags)
+    names = [word for word in words[:2] if word.isalpha()]
+    flags = words[len(names) :]
+    found = said(*names, "lstm-rows", *flags)
     assert re.search(r"images/s|\d images", found)
     assert "samples/s" not in found
 
