@@ -93,6 +93,12 @@ def commands() -> None:
 
 
 @commands.command(cls=ConfiguredCommand)
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Train once with each of N seeds from --seed on; say mean and standard error. Each has files of its own.",
+)
 @click.option("--control", is_flag=True, help="Train once more without codec, and say what the codec changes.")
 @full_option
 @traced
@@ -105,6 +111,7 @@ def train(
     flags: dict[str, Any],
     full: bool,
     control: bool,
+    seeds: int | None,
     **trace: str | None,
 ) -> None:
     """Train a network on the chain: real numbers, virtual time.
@@ -114,9 +121,14 @@ def train(
     """
     ranks = session.join_watched()
     with starting():
+        from .seeds import train_seeds
         from .train import run_training
 
-    status = run_training(ranks, config_file, flags, full, trace, files, control=control)
+    if seeds is None:
+        status = run_training(ranks, config_file, flags, full, trace, files, control=control)
+    else:
+        alone = {"full": full, **trace}
+        status = train_seeds(ranks, config_file, flags, files, seeds, alone, control=control)
     if status:
         session.end(status)
 

@@ -27,14 +27,19 @@ def control_config(config: Config) -> Config:
     return config.model_copy(update={**without, **_ELSEWHERE})
 
 
-def control_lines(training: Training, config: Config, ranks: Ranks) -> list[Line]:
-    """Train a control on all ranks once a run has ended; return what the codec changes, then what the control gives."""
-    plan, ended = training.plan, training.recorder.history[-1]
+def train_control(training: Training, config: Config, ranks: Ranks) -> EpochResult:
+    """Train a control on all ranks once a run has ended; return its last epoch."""
+    plan = training.plan
     other = plan_run(config, ranks.size, network=plan.network, cluster=plan.cluster)
     with phases("training once more without codec, to compare"), Training(other, ranks, data=training.data) as again:
         again.lead()
-        control = again.run()[-1]
-    return [Line(f"codec changes {_change(ended, control)}: {_codecs(plan.config)}"), _told(ended, control)]
+        return again.run()[-1]
+
+
+def control_lines(training: Training, control: EpochResult) -> list[Line]:
+    """Return what the codec of a run that has ended changes, then what its control gives."""
+    ended = training.recorder.history[-1]
+    return [Line(f"codec changes {_change(ended, control)}: {_codecs(training.plan.config)}"), _told(ended, control)]
 
 
 def _change(ended: EpochResult, control: EpochResult) -> str:

@@ -17,7 +17,9 @@ class Mean:
 
     @classmethod
     def over(cls, values: Sequence[float]) -> Mean:
-        """Return the mean of values, one for each seed."""
+        """Return the mean of values, one for each seed; NaN where one of them is."""
+        if any(map(math.isnan, values)):
+            return cls(math.nan, math.inf)
         error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.inf
         return cls(statistics.mean(values), error)
 
