@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from ..common import InputError, did_you_mean, plural, read_toml
+from ..common import InputError, did_you_mean, plural
 from ..network import Layer, Network
 from .slices import Cut, Mapping, Slice, cut_channels, cut_of
 
@@ -182,6 +182,8 @@ def _boards_in(file: str) -> object:
     Raises:
         InputError: it cannot be read, or has other keys.
     """
+    from ..common import read_toml  # here, since ranks that follow do without pydantic
+
     keys = read_toml(pathlib.Path(file))
     if keys.keys() != {"boards"} or not isinstance(keys["boards"], list):
         raise InputError(
