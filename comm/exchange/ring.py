@@ -23,10 +23,15 @@ from .time import after_step, ring_steps, sent_block
 
 
 class Ring:
-    """One worker's step: the worker at a place (0 … size - 1) of the ring; `hops` links lead to it from the left."""
+    """One worker's step: the worker at a place (0 … size - 1) of the ring; `hops` links lead to it from the left.
 
-    def __init__(self, place: int, size: int, nic: Nic, left: Mailbox, right: Outlet, hops: int) -> None:
-        self._place, self._size, self._nic = place, size, nic
+    Its own messages are among `share` that share a link.
+    """
+
+    def __init__(
+        self, place: int, size: int, nic: Nic, left: Mailbox, right: Outlet, hops: int, share: int = 1
+    ) -> None:
+        self._place, self._size, self._nic, self._share = place, size, nic, share
         self._left, self._right, self._hops = left, right, hops
 
     async def run(self, gradient: Gradient, ready_ps: int) -> int:
@@ -35,7 +40,8 @@ class Ring:
         for step in ring_steps(size):
             sent = gradient.block(sent_block(self._place, step, size), size)
             received = gradient.block(sent_block(self._place - 1, step, size), size)
-            own = dataclasses.replace(self._nic.pack(sent, COMPRESSIBLE_TOS), ready_ps=ready_ps)
+            packed = self._nic.pack(sent, COMPRESSIBLE_TOS)
+            own = dataclasses.replace(packed, ready_ps=ready_ps, transfer_ps=packed.transfer_ps * self._share)
             if step == size:
                 self._nic.round(sent, own)
             self._right.put(own)
