@@ -11,10 +11,10 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...comm import Chain, Interconnect
+from ...comm import Interconnect
 from ..common import InputError, did_you_mean, find, names, read_text
 from .board import Board
-from .cluster import Cluster, Link, chain_interconnect
+from .cluster import Cluster, Link, links_interconnect
 from .uncertainty import ConstantRange
 
 if TYPE_CHECKING:
@@ -153,18 +153,18 @@ def _cluster(said: ClusterDescription, source: str, text: str) -> Cluster:
         for place, (kind, board) in enumerate(zip(kinds, said.boards, strict=True))
     ]
     boards = tuple(kind for kind, board in zip(kinds, said.boards, strict=True) for _ in range(board.count))
-    links = said.all_links
+    links, laid = said.all_links, said.link_tables[0].laid
     found = Cluster(said.name, boards, links[0], text, built_of.alpha, built_of.beta, built_of.aim)
     found = dataclasses.replace(found, ranges=tuple(entry for entry in ranges if not entry.key.startswith("board.")))
     executes = said.machine or MachineDescription()
-    found = dataclasses.replace(found, engines=executes.engines, transport=executes.transport)
+    found = dataclasses.replace(found, engines=executes.engines, transport=executes.transport, topology=laid)
     if said.faults is not None:
         found = dataclasses.replace(found, faults=said.faults.faults)
     if len(set(links)) > 1:
         found = dataclasses.replace(found, own_links=links)
     if said.network is None:
         return found
-    over = said.network.interconnect(chain_interconnect(boards, found.slowest_link))
+    over = said.network.interconnect(links_interconnect(boards, found.slowest_link, found.topology))
     return dataclasses.replace(found, own_interconnect=over)
 
 
@@ -312,7 +312,11 @@ def load_named(cluster: str) -> NamedChain:
     links = tuple(table.link for table in said.links for _ in range(table.count))
     slowest = min(links, key=lambda link: (link.bandwidth_mbps, -link.latency_ps))
     over = Interconnect(
-        slowest.bandwidth_mbps, slowest.latency_ps, slowest.packet_bytes, slowest.header_bytes, topology=Chain()
+        slowest.bandwidth_mbps,
+        slowest.latency_ps,
+        slowest.packet_bytes,
+        slowest.header_bytes,
+        topology=said.links[0].laid,
     )
     kinds = tuple(board.name for board in said.boards for _ in range(board.count))
     return NamedChain(said.name, kinds, links, said.network.interconnect(over) if said.network else over)

@@ -175,7 +175,7 @@ def steady_state(plan: ChainPlan) -> SteadyState:
         LinkUse(
             load,
             gbps(load.sample_bytes, period_ps),
-            plan.cluster.link_at(min(load.sender, load.receiver)).bandwidth_gbps,
+            load.part * plan.cluster.link_at(min(load.sender, load.receiver)).bandwidth_gbps,
         )
         for load in link_loads(plan.timing)
     )
