@@ -33,7 +33,7 @@ class Torus(Topology):
         """See `Topology`; a shape must have as many places."""
         if self.shape is not None and math.prod(self.shape) != nodes:
             rows, columns = self.shape
-            raise TopologyError(f"a torus of {rows} x {columns} has {rows * columns} places, and there are {nodes}")
+            raise TopologyError(f"a torus of {rows} x {columns} has {rows * columns} places")
         return dataclasses.replace(self, nodes=nodes)
 
     def route(self, sender: int, receiver: int) -> tuple[tuple[int, int], ...]:

@@ -1,7 +1,7 @@
 """Clusters: boards in a chain and the links between neighbours; boards and clusters as TOML."""
 
 from .board import BANK_BYTES, LSTM_UNITS, Board, Engine, PeArray, Resources, Work
-from .cluster import Cluster, Link, LinkShare
+from .cluster import CHAIN, Cluster, Link, LinkShare
 from .dsp_types import DSP_TYPES
 from .fpga import Fpga, lut_multipliers
 from .gpu import Gpu
@@ -24,6 +24,7 @@ from .varied import BANDWIDTH, CLOCK, LATENCY, MEMORY, varied, varied_board, var
 __all__ = [
     "BANDWIDTH",
     "BANK_BYTES",
+    "CHAIN",
     "CLOCK",
     "DSP_TYPES",
     "LATENCY",

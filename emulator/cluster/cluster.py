@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...comm import Chain, Interconnect, NicEngines, Topology, TopologyError
-from ..common import InputError, check_names, format_time_ps, html_table
+from ..common import InputError, check_names, format_time_ps, html_table, plural
 from ..faults import Faults, joined_links
 from ..number import SINGLE, Precision, Storage
 from .board import Board
@@ -22,6 +22,7 @@ Bytes = TypeVar("Bytes", int, NDArray[np.int64])
 """Of one message, or an array for many messages."""
 
 CHAIN = Chain()
+_SHOULD_FIT = "should have as many, or be left out"
 
 _SUMMED_BYTES = 64
 """Bytes of gradients that a board adds in a cycle: 16 values of 32 bits, the width of a 512-bit memory port."""
@@ -135,6 +136,11 @@ class Cluster:
         return self.precision.storage(self.parameter_copies - 2)
 
     @property
+    def is_chain(self) -> bool:
+        """Whether each board has a link to the next one, and none has another."""
+        return isinstance(self.topology, Chain)
+
+    @property
     def interconnect(self) -> Interconnect:
         """The interconnect over which replicas exchange gradients: `own_interconnect`, or links like the slowest."""
         return self.own_interconnect or links_interconnect(self.boards, self.slowest_link, self.topology)
@@ -154,18 +160,27 @@ class Cluster:
         try:
             return over.among(nodes)
         except TopologyError as error:
-            raise InputError(f"`{table}.shape`: {error} to exchange gradients") from None
+            given = f"`{table}.shape`: {error} for {plural(nodes, 'node')}"
+            raise InputError(f"{given} that exchange gradients; {_SHOULD_FIT}") from None
 
     def topology_of(self, devices: int) -> Topology:
-        """Return the topology of the links between this many boards.
+        """Return the topology of the links between the boards of a chain; one alone, or of several stages, has none.
+
+        Raises:
+            InputError: it cannot have as many.
+        """
+        return CHAIN.among(devices) if devices == 1 or self.own_links else self.laid_on(devices)
+
+    def laid_on(self, boards: int) -> Topology:
+        """Return the topology of this many boards.
 
         Raises:
             InputError: it cannot have as many.
         """
         try:
-            return self.topology.among(devices)
+            return self.topology.among(boards)
         except TopologyError as error:
-            raise InputError(f"`links.shape`: {error} boards") from None
+            raise InputError(f"`links.shape`: {error} for {plural(boards, 'board')}; {_SHOULD_FIT}") from None
 
     def range_of(self, key: str, device: int = 0) -> ConstantRange:
         """Return the range of a constant: `link.KEY`, `network.KEY`, or `board.KEY` of a device's board."""
@@ -201,7 +216,7 @@ class Cluster:
         Raises:
             InputError: the boards are not in a chain.
         """
-        if self.topology != CHAIN:
+        if not self.is_chain:
             raise InputError(
                 f"`faults.deaths`: boards die in a chain only, and `links.topology` = {self.topology.name!r}"
             )
@@ -233,5 +248,5 @@ class Cluster:
 
     @property
     def _links(self) -> str:
-        laid = "" if self.topology == CHAIN else f", {self.topology.name}"
+        laid = "" if self.is_chain else f", {self.topology.name}"
         return f"{self.link.bandwidth_gbps:g} Gb/s and {format_time_ps(self.link.latency_ps)}{laid}"

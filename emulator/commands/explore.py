@@ -241,6 +241,11 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
     number = number_format(flags["precision"])
     loaded, cluster = network_of(network), in_precision(load_cluster(flags["cluster"]), Precision.all_in(number))
     devices = _devices(flags["devices"], len(cluster.boards))
+    if cluster.laid_on(devices).has_ports and devices > 1:
+        raise InputError(
+            f"`links.topology` = {cluster.topology.name!r}: shares of a port follow from a cut, and none is known here;"
+            " should be 'chain', 'ring' or 'torus'"
+        )
     copies = COPIES + optimizers()[flags["optimizer"]].states_beside_lgb
 
     constants = [cluster.range_of(key, device) for device in range(devices) for key in (*CLOCK, MEMORY)]
@@ -253,7 +258,7 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
 
     def chain_on(cluster: Cluster) -> _Chain:
         boards = [cluster.board(device) for device in range(devices)]
-        wires = Wires(tuple(cluster.link_at(link) for link in range(devices - 1)), cluster.interconnect)
+        wires = Wires(tuple(cluster.link_at(link) for link in range(devices - 1)), cluster.between_replicas(devices, 1))
 
         def stages_of(samples: int) -> Stages:
             return BoardStages(loaded, boards, samples, number, copies)

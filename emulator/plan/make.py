@@ -20,8 +20,8 @@ from ..mapping import COPIES, partition, partition_layers
 from ..network import Network
 from ..schedule import Engines, EpochShape, Machine, Staleness, dry_run
 from ..timing import Timing
-from .by_rate import Settled, place_by_rate, settle
-from .chain import check_chunks, chunks_of, folded, machine_of, replicate, warm_ups_of
+from .by_rate import Settled, place_by_rate, settle, stand_ins
+from .chain import check_chunks, check_topology, chunks_of, folded, machine_of, replicate, warm_ups_of
 from .data import network_of
 from .faults import check_deaths, check_faults, faults_of
 from .loss import check_loss
@@ -121,6 +121,7 @@ def _plan_of(
 ) -> ChainPlan:
     """Return the plan of a chain, or of several, on a cluster whose boards have one stage each."""
     data_parallel, devices = replicate(config, ranks)
+    check_topology(config, cluster, devices, data_parallel)
     machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
     check_precision(config, network, has_numbers=machine is None or not timing_only)
     if chunks > 1:
@@ -230,7 +231,8 @@ class _Making:
         # A cut through a recurrent layer costs time at each step, which a cut at layers does not.
         layers = [partition_layers(network, cluster, self.stages)] if whole or self._may_keep_layers_whole() else []
         if config.memory == "ignored":
-            cuts = layers if whole else [partition(network, cluster, self.stages), *layers]
+            chains = [cluster, *stand_ins(cluster)]
+            cuts = layers if whole else [*(partition(network, like, self.stages) for like in chains), *layers]
             timing, steady = self._fastest([Timing.of(mapping, cluster) for mapping in cuts])
             return self._planned(*(self._balanced(timing, steady) if balancing else (timing, steady)))
         choices = [settle(mapping, cluster, self._steady, 0, balancing=balancing) for mapping in layers]
@@ -297,6 +299,7 @@ class _Making:
         if kind.aligned and not kind.drains:
             epoch = dataclasses.replace(self._mini_batch(), staleness=steady.staleness)
             steady = dataclasses.replace(steady, staleness=staleness_of(kind, epoch))
+        bound_ps = bound_ps if self.cluster.is_chain else 0  # which is that of a chain
         made = timing.mapping, timing, steady, self.data_parallel, bound_ps, self.chunks
         plan = ChainPlan(config, self.network, self.cluster, *made)
         tail = (config.samples or 0) % config.batch // replicas

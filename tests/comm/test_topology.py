@@ -71,7 +71,7 @@ def test_a_ring_takes_the_shorter_way(nodes: int, ends: tuple[int, int]) -> None
 
 
 def test_a_shape_has_as_many_places_as_there_are_nodes() -> None:
-    with pytest.raises(TopologyError, match=r"a torus of 4 x 6 has 24 places, and there are 23"):
+    with pytest.raises(TopologyError, match="a torus of 4 x 6 has 24 places"):
         Torus(shape=(4, 6)).among(23)
     assert [squarest(nodes) for nodes in (1, 7, 12, 16, 24)] == [(1, 1), (1, 7), (3, 4), (4, 4), (4, 6)]
 
