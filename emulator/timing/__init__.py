@@ -33,7 +33,7 @@ from .pipeline import (
 )
 from .program import Step, work_ps
 from .roofs import Parts, Roofs, Speed, load_parts, varied_timing
-from .routes import Hop, hop_name
+from .routes import Hop, Routes, hop_name
 from .slice_clock import SliceClock
 from .stage_clock import StageClock, StageTimes
 from .timing import Timing
@@ -59,6 +59,7 @@ __all__ = [
     "Parts",
     "PipelineResult",
     "Roofs",
+    "Routes",
     "Sent",
     "SliceClock",
     "Speed",
