@@ -66,10 +66,18 @@ TopologyName = Annotated[
     pydantic.Field(json_schema_extra={"choices": [*topologies()]}),
 ]
 
+
+def _rows_and_columns(value: Any) -> Any:
+    """Return a shape as two numbers, of which flags make a text such as `4x6`."""
+    if isinstance(value, str):
+        value = [int(side) if side.isdecimal() else side for side in value.split("x")]
+    if not isinstance(value, list | tuple) or len(value) != 2 or not all(type(side) is int for side in value):
+        raise ValueError("should be rows and columns, such as [4, 6], or 4x6 as a flag")
+    return tuple(value)
+
+
 Shape = Annotated[
-    tuple[Annotated[int, pydantic.Field(ge=1, le=100_000)], ...],
-    pydantic.Field(min_length=2, max_length=2),
-    pydantic.BeforeValidator(_tuple),
+    tuple[Annotated[int, pydantic.Field(ge=1, le=100_000)], ...], pydantic.BeforeValidator(_rows_and_columns)
 ]
 """Rows and columns."""
 
