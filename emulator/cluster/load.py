@@ -11,10 +11,10 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...comm import Interconnect
+from ...comm import Interconnect, Topology
 from ..common import InputError, did_you_mean, find, names, read_text
 from .board import Board
-from .cluster import Cluster, Link, links_interconnect
+from .cluster import CHAIN, Cluster, Link, links_interconnect
 from .uncertainty import ConstantRange
 
 if TYPE_CHECKING:
@@ -282,6 +282,7 @@ class NamedChain:
     kinds: tuple[str, ...]
     links: tuple[Link, ...]
     interconnect: Interconnect
+    topology: Topology = CHAIN
 
     def link_at(self, link: int) -> Link:
         """Return the link between devices `link` and `link + 1`; the last one is repeated."""
@@ -307,7 +308,8 @@ def load_named(cluster: str) -> NamedChain:
     if not isinstance(tables, list) or not all(isinstance(each, dict) and each.keys() <= _KEYS for each in tables):
         found = load_cluster(cluster)
         links = found.own_links or (found.link,)
-        return NamedChain(found.name, tuple(board.name for board in found.boards), links, found.interconnect)
+        kinds = tuple(board.name for board in found.boards)
+        return NamedChain(found.name, kinds, links, found.interconnect, found.topology)
     said = validate(NamedCluster, described, str(path))
     links = tuple(table.link for table in said.links for _ in range(table.count))
     slowest = min(links, key=lambda link: (link.bandwidth_mbps, -link.latency_ps))
@@ -319,4 +321,5 @@ def load_named(cluster: str) -> NamedChain:
         topology=said.links[0].laid,
     )
     kinds = tuple(board.name for board in said.boards for _ in range(board.count))
-    return NamedChain(said.name, kinds, links, said.network.interconnect(over) if said.network else over)
+    over = said.network.interconnect(over) if said.network else over
+    return NamedChain(said.name, kinds, links, over, said.links[0].laid)

@@ -81,14 +81,15 @@ def links(run: Run) -> Section | None:
         return None
     bars: list[dict[str, Any]] = [
         {
-            "link": min(use.load.sender, use.load.receiver),
+            "link": place,
+            "ends": "–".join(map(str, sorted((use.load.sender, use.load.receiver)))),
             "name": use.load.link.removeprefix("link ").replace("->", "→"),
             "right": use.load.receiver > use.load.sender,
             "demand": use.demand_gbps,
             "bandwidth": use.bandwidth_gbps,
             "bytes": use.load.sample_bytes,
         }
-        for use in run.steady.links
+        for place, use in zip(run.steady.link_places, run.steady.links, strict=True)
     ]
     worst = max(bars, key=lambda bar: bar["demand"] / bar["bandwidth"])
     share = worst["demand"] / worst["bandwidth"]
