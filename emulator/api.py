@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ..comm import Observer
 from ..launch import MpiRanks, Ranks, SingleProcess
-from .arguments import AnyCluster, AnyNetwork, OfPairs, check_files, given_keys, given_settings, new_plan, plan_of
+from .arguments import (
+    AnyCluster,
+    AnyNetwork,
+    OfPairs,
+    check_files,
+    given_keys,
+    given_settings,
+    named_in_place,
+    new_plan,
+    plan_of,
+)
 from .cluster import Cluster, load_cluster
 from .common import IMAGENET_IMAGES, InputError, NamedFiles, WholeFile
 from .config import roles
@@ -91,13 +101,14 @@ def plan(
         network: the network to train.
         cluster: the cluster to run on.
         ranks: number of processes; each hosts a device if `devices` is not given.
-        changes: changed values of cluster keys, such as {"link.bandwidth_gbps": 250}.
+        changes: changed values of any keys of the run or its cluster, such as {"link.bandwidth_gbps": 250}.
         **settings: keys of the configuration, such as devices=15, batch=64, schedule="sync".
 
     Raises:
         InputError: a setting is unknown, out of range, or contradicts another one.
     """
-    return new_plan(network, cluster, settings, changes=changes, ranks=ranks)
+    network, cluster, settings = named_in_place(network, cluster, {**settings, "changes": changes})
+    return new_plan(network, cluster, settings, ranks=ranks)
 
 
 def sweep(
@@ -111,6 +122,7 @@ def sweep(
     csv: str | os.PathLike[str] | None = None,
     restart: bool = False,
     ranged: bool = True,
+    target: float | None = None,
     **settings: Any,
 ) -> SweepResult:
     """Return the rates of all combinations of values: `.rows`, a list of dictionaries, and `.best`, one of them.
@@ -122,12 +134,14 @@ def sweep(
         network: the network or networks to train.
         cluster: the cluster or clusters to run on.
         devices: numbers of boards of a chain, such as range(1, 65); by default one, or a pair's own.
-        changes: changed values of cluster keys, such as {"link.bandwidth_gbps": [10, 40, 100]}.
+        changes: changed values of any keys of the run or its cluster, one or several each, such as
+            {"link.bandwidth_gbps": [10, 40, 100]}.
         epoch_images: images of an epoch, for its hours.
         jobs: number of processes; by default one for each core.
         csv: a file for the rows; points that it holds are not computed again.
         restart: whether to start that file over.
         ranged: whether rows have ranges, and the result says how sure its choices are (`choice`, `best_range`).
+        target: a rate in samples per second; `.target.row` is then the row that reaches it with the fewest boards.
         **settings: further keys of the configuration that change times, such as batch=[32, 64], schedule="sync".
 
     Raises:
@@ -139,7 +153,9 @@ def sweep(
     path = None if csv is None else pathlib.Path(csv)
     space = Space.of(values, blame="sweep")
     check_files(space.values, csv=csv)
-    return run_space(space, epoch_images, jobs=jobs, csv=path, restart=restart, blame="sweep", ranged=ranged)
+    return run_space(
+        space, epoch_images, jobs=jobs, csv=path, restart=restart, blame="sweep", ranged=ranged, target=target
+    )
 
 
 def rate_range(run: Plan | Simulation | PairSimulation) -> AnswerRange:
@@ -210,11 +226,12 @@ def simulate(
         trace: the file of a timeline for https://ui.perfetto.dev (docs/timelines.md).
         trace_level: "sample" or "row"; what gets its own slice in the trace.
         trace_samples: the first and the last sample in the trace.
-        **settings: as for `plan`; with `samples`, no data set is needed.
+        **settings: as for `plan`, `changes` included; with `samples`, no data set is needed.
 
     Raises:
         InputError: a setting is unknown, out of range, or contradicts another one.
     """
+    network, cluster, settings = named_in_place(network, cluster, settings)
     check_files(given_keys(network, cluster, settings), trace=trace)
     planned = plan_of(network, cluster, settings)
     if isinstance(planned, PairPlan):
@@ -248,14 +265,16 @@ def train(
         on_epoch: called on rank 0 after each epoch, with its result and the weights of all layers.
         observer: called with what engines, links and exchanges of the first replica's devices in this process serve.
         trace, trace_level, trace_samples: as for `simulate`; of all devices, in one file.
-        **settings: as for `plan`; with `out`, the results are also written to a file; with `checkpoint`, a file from
-            which another call resumes, given as `resume`, with all other settings unchanged or left out.
+        **settings: as for `plan`, `changes` included; with `out`, the results are also written to a file; with
+            `checkpoint`, a file from which another call resumes, given as `resume`, with all other settings unchanged
+            or left out.
 
     Raises:
         InputError: a setting is unknown, out of range, or contradicts another one, or training diverged; on all ranks.
     """
     ranks: Ranks = SingleProcess() if comm is None else MpiRanks(comm.Clone())
     traced = TraceRequest.of(trace, trace_level, trace_samples)
+    network, cluster, settings = named_in_place(network, cluster, settings)
     if data is not None and not isinstance(data, Dataset):
         settings["data"] = os.fspath(data)
     loaded, weights = data if isinstance(data, Dataset) else None, dict[str, Any]()

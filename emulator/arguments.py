@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from .cluster import Cluster, load_cluster
 from .common import InputError, NamedFiles
-from .config import Config, name_files, roles, settings_config
+from .config import CHANGES, Config, in_place, name_files, roles, settings_config
 from .data import Reading
 from .network import Network
 from .plan import Plan, network_of, plan_run
@@ -19,15 +19,8 @@ AnyCluster = str | Mapping[str, Any] | Cluster
 OfPairs: TypeAlias = Literal["farnn", "farnn-no-overlap", "farnn-all-fpga", "gpu-standard", "gpu-persistent"]
 
 
-def new_plan(
-    network: AnyNetwork,
-    cluster: AnyCluster,
-    settings: dict[str, Any],
-    *,
-    changes: Mapping[str, object] | None = None,
-    ranks: int = 1,
-) -> Plan:
-    """Return the plan of a network on a cluster under these settings; `changes` are those of cluster keys.
+def new_plan(network: AnyNetwork, cluster: AnyCluster, settings: dict[str, Any], *, ranks: int = 1) -> Plan:
+    """Return the plan of a network on a cluster under these settings (`named_in_place`).
 
     Raises:
         InputError: a setting is unknown, out of range, or contradicts another one.
@@ -36,13 +29,25 @@ def new_plan(
     given = settings_config(settings)
     network = network_of(network, given.time_steps, given.data, Reading.of(given))
     if not isinstance(cluster, Cluster):
-        cluster = load_cluster(cluster, changes)
-    elif changes:
+        cluster = load_cluster(cluster, given.changes)
+    elif given.changes:
         raise InputError(
             "`changes`: cannot be applied to a loaded cluster; give them to `load_cluster`, or the cluster by its name"
         )
     config = settings_config({**settings, "network": network.name, "cluster": cluster.name})
     return plan_run(config, ranks, network=network, cluster=cluster)
+
+
+def named_in_place(
+    network: AnyNetwork | Plan, cluster: AnyCluster, settings: Mapping[str, Any]
+) -> tuple[Any, Any, dict[str, Any]]:
+    """Return network, cluster and settings with the keys that `changes` has of a run in their places.
+
+    Raises:
+        InputError: a changed key is unknown, or given beside its changed value.
+    """
+    placed = in_place({key: value for key, value in settings.items() if value is not None or key != CHANGES})
+    return placed.pop("network", network), placed.pop("cluster", cluster), placed
 
 
 def plan_of(network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str, Any], ranks: int = 1) -> Plan:

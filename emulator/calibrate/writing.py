@@ -66,7 +66,7 @@ def profile_toml(fit: ProfileFit) -> str:
         layers.setdefault(time.layer, []).append(time)
     for layer, times in layers.items():
         lines += ["", "[[layers]]", f"name = {toml_value(layer)}", "times = ["]
-        lines += [f"  {_table(_times(fit.device, time))}," for time in times] + ["]"]
+        lines += [f"  {toml_value(_times(fit.device, time))}," for time in times] + ["]"]
     return "\n".join([*lines, ""])
 
 
@@ -81,7 +81,7 @@ def _uncertainty(constants: Sequence[Constant], evidence: Evidence, before: Mapp
     ranges: dict[str, Any] = dict(before)
     for constant in constants:
         ranges[constant.key] = _entry(constant.range.low, constant.range.high, evidence)
-    return ["", "[uncertainty]", *(f"{json.dumps(key)} = {_table(keys)}" for key, keys in ranges.items())]
+    return ["", "[uncertainty]", *(f"{json.dumps(key)} = {toml_value(keys)}" for key, keys in ranges.items())]
 
 
 def _entry(low: float, high: float, evidence: Evidence) -> dict[str, Any]:
@@ -90,10 +90,4 @@ def _entry(low: float, high: float, evidence: Evidence) -> dict[str, Any]:
 
 def _keys(values: Mapping[str, Any]) -> list[str]:
     """Return lines of keys; tables, such as a board's `multipliers`, stand in one line."""
-    return [
-        f"{key} = {_table(value) if isinstance(value, Mapping) else toml_value(value)}" for key, value in values.items()
-    ]
-
-
-def _table(values: Mapping[str, Any]) -> str:
-    return f"{{ {', '.join(_keys(values))} }}"
+    return [f"{key} = {toml_value(value)}" for key, value in values.items()]

@@ -1,6 +1,7 @@
 """Clusters: boards in a chain and the links between neighbours; boards and clusters as TOML."""
 
 from .board import BANK_BYTES, LSTM_UNITS, Board, Engine, PeArray, Resources, Work
+from .changes import changeable_keys, check_changes, is_settable, settable_keys
 from .cluster import CHAIN, Cluster, Link, LinkShare
 from .dsp_types import DSP_TYPES
 from .fpga import Fpga, lut_multipliers
@@ -10,7 +11,6 @@ from .load import (
     board_files,
     board_keys,
     board_types,
-    changeable_keys,
     cluster_files,
     cluster_keys,
     clusters,
@@ -48,13 +48,16 @@ __all__ = [
     "board_keys",
     "board_types",
     "changeable_keys",
+    "check_changes",
     "cluster_files",
     "cluster_keys",
     "clusters",
     "find_range",
+    "is_settable",
     "load_cluster",
     "load_named",
     "lut_multipliers",
+    "settable_keys",
     "varied",
     "varied_board",
     "varied_link",

@@ -8,12 +8,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...comm import Interconnect, Topology
-from ..common import InputError, did_you_mean, find, names, read_text
+from ..common import InputError, find, names, read_text
 from .board import Board
+from .changes import changeable_keys, check_changes, with_own_keys, with_table_keys, without_ranges
 from .cluster import CHAIN, Cluster, Link, links_interconnect
 from .uncertainty import ConstantRange
 
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
 
 CLUSTERS, _BOARDS = "cluster/clusters", "cluster/boards"
-
-_NOT_CHANGED = ("kind", "name", "multipliers", "source", "count", "uncertainty")
-"""Keys of a board that no study changes."""
 
 
 def clusters() -> list[str]:
@@ -48,25 +46,6 @@ def board_keys(kind: str) -> dict[str, Any]:
     return read_toml(find("type", kind, _BOARDS))
 
 
-def changeable_keys() -> list[str]:
-    """Return the keys that `load_cluster` may change: `board.KEY`, `link.KEY`, `machine.KEY`, …."""
-    from .description import (
-        BOARD_KINDS,
-        LinksDescription,
-        MachineDescription,
-        NetworkDescription,
-        ResourcesDescription,
-    )
-
-    keys = dict.fromkeys(field.name for kind in BOARD_KINDS for field in dataclasses.fields(kind))
-    boards = [f"board.{key}" for key in keys if key not in _NOT_CHANGED]
-    links = [f"link.{key}" for key in LinksDescription.model_fields if key != "count"]
-    resources = [f"resources.{key}" for key in ResourcesDescription.model_fields]
-    network = [f"network.{key}" for key in NetworkDescription.model_fields]
-    machine = [f"machine.{key}" for key in MachineDescription.model_fields]
-    return [*boards, *links, *machine, *resources, *network]
-
-
 def load_cluster(
     cluster: str | Mapping[str, Any], changes: Mapping[str, object] | None = None, *, blame: str = "changes"
 ) -> Cluster:
@@ -74,12 +53,32 @@ def load_cluster(
 
     Args:
         cluster: one of `clusters()`; the path of a TOML file; or a mapping with the keys of such a file.
-        changes: new values of some `changeable_keys`, such as {"link.bandwidth_gbps": 10}.
+        changes: new values of some `settable_keys`, such as {"link.bandwidth_gbps": 10}.
         blame: beginning of messages about a change.
 
     Raises:
         InputError: no such name or file, or a wrong key in it or in `changes`.
     """
+    _, said, source, text = _described(cluster, changes or {}, blame)
+    return _cluster(said, source, text)
+
+
+def cluster_keys(
+    cluster: str, changes: Mapping[str, object] | None = None, *, blame: str = "changes"
+) -> dict[str, Any]:
+    """Return the keys of a cluster that comes with emuchain, or that a TOML file describes, with those of its boards.
+
+    Raises:
+        InputError: no such name or file, or a wrong key in it or in `changes`.
+    """
+    described, _, source, _ = _described(cluster, changes or {}, blame)
+    return _with_types(described, source)
+
+
+def _described(
+    cluster: str | Mapping[str, Any], changes: Mapping[str, object], blame: str
+) -> tuple[dict[str, Any], ClusterDescription, str, str]:
+    """Return a cluster's keys, the same validated, the beginning of messages about them, and their text."""
     from ..common import read_toml
 
     if isinstance(cluster, str):
@@ -88,29 +87,12 @@ def load_cluster(
     else:
         described, source, text = dict(cluster), repr(cluster.get("name", "cluster")), _as_text(cluster)
     said = _validated(described, source)
-    if changes:
-        for key in changes:
-            if key not in changeable_keys():
-                known = changeable_keys()
-                hint = did_you_mean(key, known)
-                raise InputError(f"{blame}: unknown key `{key}`; {hint}known keys: {', '.join(known)}")
-        described = _changed(described, said, changes, blame)
-        source, said, text = blame, _validated(described, blame), _as_text(described)
-    return _cluster(said, source, text)
-
-
-def cluster_keys(cluster: str) -> dict[str, Any]:
-    """Return the keys of a cluster that comes with emuchain, or that a TOML file describes, with those of its boards.
-
-    Raises:
-        InputError: no such name or file, or a wrong key in it.
-    """
-    from ..common import read_toml
-
-    path = find("cluster", cluster, CLUSTERS)
-    described = read_toml(path)
-    _validated(described, str(path))
-    return _with_types(described, str(path))
+    if not changes:
+        return described, said, source, text
+    check_changes(changes, blame)
+    described = with_own_keys(described, changes)
+    described = with_table_keys(described, _validated(described, blame), changes, blame)
+    return described, _validated(described, blame), blame, _as_text(described)
 
 
 def cluster_files(cluster: str) -> Iterator[pathlib.Path]:
@@ -189,7 +171,7 @@ def _board_ranges(board: BoardDescription, ranges: tuple[ConstantRange, ...], so
     """Return the ranges of a board's constants: those of the cluster, then its own."""
     from .uncertainty_description import constant_ranges
 
-    keys = [f"board.{field.name}" for field in dataclasses.fields(board) if field.name not in _NOT_CHANGED]
+    keys = [f"board.{field.name}" for field in dataclasses.fields(board) if f"board.{field.name}" in changeable_keys()]
     values = {f"board.{key}": [value] for key, value in vars(board).items()}
     own = constant_ranges(board.uncertainty, keys, values, source)
     return (*(entry for entry in ranges if entry.key in keys), *own)
@@ -208,41 +190,6 @@ def _validated(described: dict[str, Any], source: str) -> ClusterDescription:
 
     model: type[ClusterDescription] = WithLinkTables if isinstance(described.get("links"), list) else WithLinks
     return validate(model, _with_types(described, source), source)
-
-
-def _changed(
-    described: dict[str, Any], said: ClusterDescription, changes: Mapping[str, object], blame: str
-) -> dict[str, Any]:
-    """Return a cluster's description with the values in `changes`; boards take those that their kind has.
-
-    Raises:
-        InputError: no board has one of these keys.
-    """
-
-    def of(table: str) -> dict[str, object]:
-        return {key.removeprefix(table): value for key, value in changes.items() if key.startswith(table)}
-
-    keys_of = [{field.name for field in dataclasses.fields(board)} for board in said.boards]
-    for key in of("board."):
-        if not any(key in keys for keys in keys_of):
-            raise InputError(f"{blame}: `board.{key}`: no board of {said.name} is of a kind that has this key")
-    boards = [
-        _without_ranges({**board, **{key: value for key, value in of("board.").items() if key in keys}}, changes)
-        for board, keys in zip(described["boards"], keys_of, strict=True)
-    ]
-    tables = described["links"]
-    links = [{**t, **of("link.")} for t in tables] if isinstance(tables, list) else {**tables, **of("link.")}
-    optional = {table: {**described.get(table, {}), **of(f"{table}.")} for table in ("machine", "resources", "network")}
-    more = {table: keys for table, keys in optional.items() if keys or table in described}
-    return _without_ranges({**described, "boards": boards, "links": links, **more}, changes)
-
-
-def _without_ranges(described: dict[str, Any], changed: Iterable[str]) -> dict[str, Any]:
-    """Return a description without the ranges of keys that are changed: they are of other values."""
-    ranges = described.get("uncertainty")
-    if not isinstance(ranges, dict):
-        return described
-    return {**described, "uncertainty": {key: entry for key, entry in ranges.items() if key not in changed}}
 
 
 def _with_types(values: dict[str, Any], source: str) -> dict[str, Any]:
@@ -264,7 +211,7 @@ def _with_types(values: dict[str, Any], source: str) -> dict[str, Any]:
 
 def _with_type(keys: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
     """Return a board's keys over those of its type; so are ranges, but those of the type's values that are not kept."""
-    kept = _without_ranges(keys, {f"board.{key}" for key in table})
+    kept = without_ranges(keys, {f"board.{key}" for key in table})
     filled = {**kept, **table}
     if isinstance(kept.get("uncertainty"), dict) and isinstance(table.get("uncertainty"), dict):
         filled["uncertainty"] = {**kept["uncertainty"], **table["uncertainty"]}

@@ -14,7 +14,7 @@ Without an entry, a constant is of the class that its key has below:
 - what is fitted to a paper's figures is 0.95 to 1.05 times. Of shipped constants only those have an entry.
 
 What is counted, such as DSPs, has no range: it is what the user builds. Nor has a value that a study changes
-(`--what-if`, `--link.bandwidth_gbps`) the entry that its file has: the file's is of another value.
+(`--set`, `--what-if`, `--link.bandwidth_gbps`) the entry that its file has: the file's is of another value.
 """
 
 from __future__ import annotations

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
+from ..common import InputError
 from .kernels import starting
 from .named import CLUSTER, FileCommand
+from .setting import SET, set_option, set_words
 
 if TYPE_CHECKING:
     from ..cluster import Cluster, ConstantRange
@@ -25,14 +27,15 @@ _NO_CONSTANTS = ("type", "name", "source", "kind", "count", "uncertainty")
 @click.argument("name", type=CLUSTER, required=False)
 @click.option("--toml", "as_toml", is_flag=True, help="Print its TOML description.")
 @click.option("--json", "as_json", is_flag=True, help="Print its constants as one JSON object.")
-def cluster(name: str | None, as_toml: bool, as_json: bool) -> None:
+@set_option
+def cluster(name: str | None, as_toml: bool, as_json: bool, changes: dict[str, object]) -> None:
     """Show a cluster's boards, links and constants, or list the clusters and boards that come with emuchain.
 
     NAME is a cluster or a board of the list, or a TOML file of a cluster. Between `low` and `high` a constant lies in
     nine of ten cases.
     """
-    if name is None and (as_toml or as_json):
-        raise click.UsageError("--toml and --json need the NAME of a cluster")
+    if name is None and (as_toml or as_json or changes):
+        raise click.UsageError("--toml, --json and --set need the NAME of a cluster")
     with starting():
         from ..cluster import board_types, clusters, load_cluster
 
@@ -40,15 +43,26 @@ def cluster(name: str | None, as_toml: bool, as_json: bool) -> None:
         _list_all()
         return
     if name in board_types() and name not in clusters():
+        if changes:
+            raise InputError(f"--set {next(iter(changes))}: {name} is a board; give a cluster, or its TOML file")
         _show_board(name, as_toml=as_toml, as_json=as_json)
         return
-    loaded = load_cluster(name)
+    loaded = load_cluster(name, changes, blame=SET)
     if as_toml:
-        print(loaded.text, end="")
+        print(_as_toml(loaded), end="")
     elif as_json:
-        print(json.dumps(_as_json(name, loaded), indent=2, default=str))
+        print(json.dumps(_as_json(name, loaded, changes), indent=2, default=str))
     else:
-        _show(name, loaded)
+        _show(name, loaded, changes)
+
+
+def _as_toml(loaded: Cluster) -> str:
+    """Return a cluster's TOML description: that of its file, or with changed keys a line for each of its tables."""
+    from ..common import read_description, toml_value
+
+    if not loaded.text.startswith("{"):
+        return loaded.text
+    return "".join(f"{key} = {toml_value(value)}\n" for key, value in read_description(loaded.text).items())
 
 
 def _list_all() -> None:
@@ -79,14 +93,14 @@ def _list_all() -> None:
     table("Boards", columns, rows, left=("source",), names=("board",))
 
 
-def _show(name: str, loaded: Cluster) -> None:
+def _show(name: str, loaded: Cluster, changes: dict[str, object]) -> None:
     """Print a cluster: what it is, then a row for each constant."""
     from ..common import format_time_ps, plural
     from ..view import next_line, print_answer
 
     boards = list(dict.fromkeys(board.name for board in loaded.boards))
     link, replicas = loaded.link, loaded.interconnect
-    constants = list(_constants(name, loaded))
+    constants = list(_constants(name, loaded, changes))
     uncertain = sum(constant is not None and not constant.is_exact for *_, constant in constants)
     print_answer(
         [
@@ -97,13 +111,13 @@ def _show(name: str, loaded: Cluster) -> None:
             f"between replicas: {replicas.bandwidth_mbps / 1000:g} Gb/s and {format_time_ps(replicas.latency_ps)},"
             f" {replicas.topology.name}",
             f"uncertain: {plural(uncertain, 'constant')} of {len(constants)}",
-            next_line(_next(name, loaded)),
+            next_line(_next(name, loaded, changes)),
         ]
     )
     _constants_table(loaded.name, constants)
 
 
-def _next(name: str, loaded: Cluster) -> str:
+def _next(name: str, loaded: Cluster, changes: dict[str, object]) -> str:
     """Return a command to try on a cluster: a GPU, alone or with an FPGA, is for recurrent layers."""
     from ..cluster import LSTM_UNITS, Gpu
 
@@ -115,7 +129,7 @@ def _next(name: str, loaded: Cluster) -> str:
         words = ["simulate", "lstm-rows" if holds_lstm else "gru-rows", "--schedule", "farnn", "--devices", "2"]
     else:
         words = ["simulate", "lstm-rows", "--schedule", "gpu-standard", "--devices", "1"]
-    return shlex.join(["emuchain", *words, "--cluster", name])
+    return shlex.join(["emuchain", *words, "--cluster", name, *set_words(changes)])
 
 
 def _kind(loaded: Cluster) -> str:
@@ -178,11 +192,11 @@ def _fpgas(loaded: Cluster) -> list[Any]:
     return list({board.name: board for board in loaded.boards if isinstance(board, Fpga)}.values())
 
 
-def _constants(name: str, loaded: Cluster) -> Iterator[_Constant]:
+def _constants(name: str, loaded: Cluster, changes: dict[str, object]) -> Iterator[_Constant]:
     """Yield a cluster's constants."""
     from ..cluster import cluster_keys
 
-    described, seen = cluster_keys(name), set[str]()
+    described, seen = cluster_keys(name, changes), set[str]()
     for place, board in enumerate(described["boards"]):
         device = sum(table.get("count", 1) for table in described["boards"][:place])
         title = loaded.board(device).name
@@ -203,8 +217,8 @@ def _of_table(title: str, kind: str, table: Mapping[str, Any], loaded: Cluster, 
             yield title, f"{kind}.{key}", value, loaded.range_of(f"{kind}.{key}", device) if is_number else None
 
 
-def _as_json(name: str, loaded: Cluster) -> dict[str, Any]:
-    constants = [_entry(*constant) for constant in _constants(name, loaded)]
+def _as_json(name: str, loaded: Cluster, changes: dict[str, object]) -> dict[str, Any]:
+    constants = [_entry(*constant) for constant in _constants(name, loaded, changes)]
     return {"cluster": loaded.name, "boards": [board.name for board in loaded.boards], "constants": constants}
 
 

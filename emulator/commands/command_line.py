@@ -16,12 +16,11 @@ import click
 from ... import __version__
 from ..common import IMAGENET_IMAGES, InputError, NamedFiles, check_start
 from . import output
-from .flags import ConfiguredCommand, PlanningCommand, devices_option, full_option, range_option, traced, with_precision
+from .flags import ConfiguredCommand, PlanningCommand, full_option, range_option, traced, with_precision
 from .kernels import starting
 from .named import (
     FILES,
     NETWORK,
-    OPTIMIZER,
     OUTPUT,
     RTL,
     SCHEDULE,
@@ -33,6 +32,7 @@ from .named import (
     profile_option,
 )
 from .session import Session
+from .setting import set_option
 from .sweep import is_range, sweep_devices
 
 _DEFINES = re.compile(r"^@click\.(command|group)\(", re.MULTILINE)
@@ -277,46 +277,7 @@ def schedule(
     print_schedule(actions, as_csv)
 
 
-@commands.command()
-@click.argument("network", type=NETWORK)
-@cluster_option("vc709")
-@devices_option
-@click.option("--time-steps", type=int, metavar="N", help="Time steps of a network that takes sequences.")
-@click.option("--batch", type=int, metavar="N", help="Samples of a mini-batch.  [default: 64]")
-@click.option(
-    "--memory",
-    type=click.Choice(["modelled", "ignored"]),
-    help="Whether data off chip takes time at the memory port.  [default: modelled]",
-)
-@click.option(
-    "--rows-at-once", type=int, metavar="N", help="Tokens for which weights off chip are read at once.  [default: 64]"
-)
-@click.option(
-    "--schedule", type=WORD, metavar="NAME", help="Schedule; it sets how many samples are in flight.  [default: fpdeep]"
-)
-@click.option(
-    "--optimizer",
-    type=OPTIMIZER,
-    metavar="NAME",
-    help="Optimizer, such as adam; its state takes memory, too.  [default: sgd]",
-)
-@click.option("--micro-batch", type=int, metavar="N", help="Samples computed in one block.  [default: 16]")
-@click.option(
-    "--stages",
-    type=click.Choice(["channels", "layers"]),
-    help="Cut into slices of layers by channels, or into whole layers.  [default: channels]",
-)
-@click.option(
-    "--engines",
-    type=click.Choice(["split", "shared", "turns"]),
-    help="What runs on a board at the same time.  [default: the cluster's]",
-)
-@click.option(
-    "--transport",
-    type=click.Choice(["streamed", "stored", "hidden"]),
-    help="When a message leaves.  [default: the cluster's]",
-)
-@with_precision
+@commands.command(cls=PlanningCommand, sweeps=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--plot",
@@ -324,21 +285,34 @@ def schedule(
     metavar="FILE.png",
     help="Draw each device's multipliers, block RAM and look-up tables by layer.",
 )
+@click.option("--save", type=OUTPUT, metavar="FILE.toml", help="Write the cut, to edit and give as --cut.")
 @full_option
 @range_option
 @click.pass_obj
-def plan(session: Session, as_json: bool, plot: str | None, full: bool, ranged: bool, **flags: Any) -> int:
+def plan(
+    session: Session,
+    config_file: str | None,
+    flags: dict[str, Any],
+    as_json: bool,
+    plot: str | None,
+    full: bool,
+    ranged: bool,
+    save: str | None,
+) -> int:
     """Show NETWORK's layout on a cluster: slices, engines, resources, memory, links, and what limits the rate.
 
-    NETWORK comes with emuchain, or is a file. With several numbers of --devices, prints what `sweep` finds.
+    NETWORK comes with emuchain, or is a TOML or ONNX file. Takes the keys of `train`. With several numbers of
+    --devices, prints what `sweep` finds.
     """
-    given = {key: value for key, value in flags.items() if value is not None}
-    if is_range(given):
-        return sweep_devices(session, None, given, plot=plot, as_json=as_json, full=full, ranged=ranged)
+    if is_range(flags):
+        alone = {"--save": save}
+        return sweep_devices(
+            session, config_file, flags, plot=plot, as_json=as_json, full=full, ranged=ranged, alone=alone
+        )
     with starting():
         from .plan import show_plan
 
-    show_plan(given, as_json, plot, full, ranged)
+    show_plan((config_file, flags, as_json, full, ranged), plot, save)
     return 0
 
 
@@ -350,6 +324,7 @@ def plan(session: Session, as_json: bool, plot: str | None, full: bool, ranged: 
 @click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Samples of a mini-batch.  [default: 2]")
 @click.option("--learning-rate", type=float, metavar="X", help="Learning rate of the update.  [default: 0.01]")
 @with_precision
+@set_option
 @click.option("--seed", type=int, metavar="N", help="Seed of the weights, and of a simulation's images.  [default: 0]")
 @click.option(
     "--fma-latency",
@@ -369,7 +344,7 @@ def rtl(out: str, fma_latency: int, simulate: bool, waves: str | None, synthesis
     NETWORK comes with emuchain, or is a TOML or ONNX file. Its layers may be conv, fc, relu, max-pool and softmax. The
     schedule is sync. A simulation needs Verilator and a C++ compiler; it fails if a single bit or cycle is wrong.
     """
-    given = {key: value for key, value in flags.items() if value is not None}
+    given = {key: value for key, value in flags.items() if value not in (None, {})}
     with starting():
         from .rtl import write_rtl
 

@@ -15,6 +15,7 @@ from .flags import range_option
 from .kernels import starting
 from .named import NETWORK, PICTURE, WORD, Counts, FileCommand, cluster_option
 from .output import phases
+from .setting import SET, set_option, set_words
 
 if TYPE_CHECKING:
     from ..cluster import Cluster
@@ -36,6 +37,7 @@ def _options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
                 "--layers", type=WORD, metavar="FIRST:LAST", help="Only these layers, such as conv3_1:conv5_3."
             ),
             click.option("--devices", type=Counts(), default=devices, show_default=True, metavar="N,N-N,..."),
+            set_option,
             cluster_option(default=_CLUSTER, show_default=True),
             click.argument("network", type=NETWORK),
         ):
@@ -58,6 +60,7 @@ def compare(
     ranged: bool,
     as_json: bool,
     plot: pathlib.Path | None,
+    changes: dict[str, object],
 ) -> None:
     """Compare data, layer, model and hybrid parallelism on the same boards.
 
@@ -70,7 +73,7 @@ def compare(
         from ..studies import compare_methods as run
         from ..view import picture_file
 
-    loaded, boards = _load(network, cluster, layers)
+    loaded, boards = _load(network, cluster, layers, changes)
     check_batch(batch, loaded)
     with picture_file(plot, "--plot") as picture:
         with phases(f"mapping {loaded.name} in four ways on up to {plural(devices[-1], 'device')}"):
@@ -81,7 +84,7 @@ def compare(
     if as_json:
         print(json.dumps({**_comparison_as_json(comparison), **({} if sure is None else sure.to_dict())}, indent=2))
     else:
-        _print_comparison(comparison, sure, _to_try(network, cluster, devices))
+        _print_comparison(comparison, sure, _to_try(network, cluster, devices, changes))
 
 
 @click.command(cls=FileCommand)
@@ -103,6 +106,7 @@ def topology(
     port_gbps: float,
     as_json: bool,
     plot: pathlib.Path | None,
+    changes: dict[str, object],
 ) -> None:
     """Compare a chain of boards (1D) with direct links between all boards that exchange data (2D), and others.
 
@@ -114,7 +118,7 @@ def topology(
         from ..studies import Ports, chain_topology, direct_topology, draw_topologies, other_topologies
         from ..view import picture_file
 
-    loaded, boards = _load(network, cluster, layers)
+    loaded, boards = _load(network, cluster, layers, changes)
     having = Ports(ports, port_gbps)
     title = f"{loaded.name} on {boards.name}, {ports} ports of {port_gbps:g} Gb/s"
     with picture_file(plot, "--plot") as picture:
@@ -131,16 +135,16 @@ def topology(
         print(json.dumps({**said, "topologies": as_dicts}, indent=2))
     else:
         kinds = [{_CHAIN: one, _DIRECT: two, **laid} for (one, two), laid in zip(pairs, others, strict=True)]
-        _print_topologies(title, kinds, loaded.sample_noun, _to_try(network, cluster, devices))
+        _print_topologies(title, kinds, loaded.sample_noun, _to_try(network, cluster, devices, changes))
 
 
-def _to_try(network: str, cluster: str, devices: tuple[int, ...]) -> str:
+def _to_try(network: str, cluster: str, devices: tuple[int, ...], changes: dict[str, object]) -> str:
     """Return the command that shows the layout on the most devices that were compared."""
     on = [] if cluster == _CLUSTER else ["--cluster", cluster]
-    return shlex.join(["emuchain", "plan", network, *on, "--devices", str(devices[-1])])
+    return shlex.join(["emuchain", "plan", network, *on, *set_words(changes), "--devices", str(devices[-1])])
 
 
-def _load(network: str, cluster: str, layers: str | None) -> tuple[Network, Cluster]:
+def _load(network: str, cluster: str, layers: str | None, changes: dict[str, object]) -> tuple[Network, Cluster]:
     from ..cluster import load_cluster
     from ..plan import network_of
     from ..studies import section
@@ -151,7 +155,7 @@ def _load(network: str, cluster: str, layers: str | None) -> tuple[Network, Clus
         if not colon:
             raise InputError(f"`layers` = {layers!r}: must be FIRST:LAST, two names of layers of {loaded.name}")
         loaded = section(loaded, first, last)
-    return loaded, load_cluster(cluster)
+    return loaded, load_cluster(cluster, changes, blame=SET)
 
 
 def _sure(sure: MethodRanges | None) -> list[Line]:

@@ -17,6 +17,7 @@ from ..common import InputError
 from .kernels import starting
 from .named import NETWORK, PICTURE, Counts, FileCommand, cluster_option
 from .output import phases
+from .setting import SET, set_option, set_words
 
 if TYPE_CHECKING:
     from ..studies import ExchangeTimes
@@ -46,8 +47,15 @@ _MOST_RATIO = 16
 )
 @click.option("--plot", type=PICTURE, metavar="FILE.png", help="Draw a picture.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@set_option
 def exchange(
-    network: str, workers: tuple[int, ...], cluster: str, ratio: float, plot: pathlib.Path | None, as_json: bool
+    network: str,
+    workers: tuple[int, ...],
+    cluster: str,
+    ratio: float,
+    plot: pathlib.Path | None,
+    as_json: bool,
+    changes: dict[str, object],
 ) -> None:
     """Print how long workers take to exchange NETWORK's gradients: by a ring, an aggregator, and hierarchies.
 
@@ -62,7 +70,7 @@ def exchange(
     if not (math.isfinite(ratio) and 1 <= ratio <= _MOST_RATIO):
         given = f"`--compress-ratio` = {ratio:g}"
         raise InputError(f"{given}: must be from 1 to {_MOST_RATIO}, as a value keeps a tag of 2 bits")
-    loaded, boards = network_of(network), load_cluster(cluster)
+    loaded, boards = network_of(network), load_cluster(cluster, changes, blame=SET)
     title = f"{loaded.name}, {FP32.bytes_of(loaded.parameters) / 1e6:,.1f} MB of gradients, on {boards.name}"
     rows = []
     with picture_file(plot, "--plot") as picture:
@@ -80,7 +88,16 @@ def exchange(
     from ..view import next_line, print_answer
 
     plain, compressed = rows[-2:]
-    to_try = ["emuchain", "simulate", network, "--cluster", cluster, "--schedule", "data-parallel-ring"]
+    to_try = [
+        "emuchain",
+        "simulate",
+        network,
+        "--cluster",
+        cluster,
+        *set_words(changes),
+        "--schedule",
+        "data-parallel-ring",
+    ]
     to_try += ["--devices", str(workers[0]), "--batch", str(16 * workers[0]), "--samples", str(64 * workers[0])]
     print_answer(
         [

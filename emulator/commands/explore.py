@@ -19,6 +19,7 @@ from .flags import range_option
 from .kernels import starting
 from .named import NETWORK, OPTIMIZER, WORD, FileCommand, cluster_option, profile_option
 from .output import tell
+from .setting import CHANGES, SET, set_option
 
 if TYPE_CHECKING:
     from ...comm import Topology
@@ -98,6 +99,7 @@ def _format_name(name: str) -> str:
 @click.option("--whole-layers", is_flag=True, help="Cut between layers only.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @range_option
+@set_option
 def explore(network: str | None, as_json: bool, ranged: bool, **flags: Any) -> None:
     """Find the fastest cut, schedule and micro-batch to train NETWORK on a chain of devices, which may differ.
 
@@ -121,6 +123,7 @@ def explore(network: str | None, as_json: bool, ranged: bool, **flags: Any) -> N
     else:
         named = {"cluster": flags["cluster"], "devices": question.stages_of(exploration.winner.samples).devices}
         others = {key: flags[key] for key, usual in _USUAL.items() if flags[key] != usual}
+        others |= {CHANGES: flags[CHANGES]} if flags[CHANGES] else {}
         run = {"network": network, **named, **others} if flags["profile"] is None else None
         print_exploration(devices, question, exploration, run, sure)
 
@@ -253,7 +256,10 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
     if network is None:
         raise InputError("NETWORK is missing; it can be left out only with `--profile`")
     number = number_format(flags["precision"])
-    loaded, cluster = network_of(network), in_precision(load_cluster(flags["cluster"]), Precision.all_in(number))
+    loaded, cluster = (
+        network_of(network),
+        in_precision(load_cluster(flags["cluster"], flags["changes"], blame=SET), Precision.all_in(number)),
+    )
     devices = _devices(flags["devices"], len(cluster.boards))
     _check_topology(cluster.laid_on(devices), devices)
     copies = COPIES + optimizers()[flags["optimizer"]].states_beside_lgb

@@ -7,6 +7,7 @@ import click
 from .flags import full_option
 from .kernels import starting
 from .named import DATA, OUTPUT, RUN, WHAT_IF, FileCommand, cluster_option
+from .setting import SET
 
 
 @click.command(cls=FileCommand)
@@ -57,6 +58,8 @@ def export(file: str, out: str) -> None:
 @cluster_option("its own")
 @click.option(
     "--what-if",
+    SET,
+    "what_if",
     type=WHAT_IF,
     multiple=True,
     metavar="KEY=VALUE",

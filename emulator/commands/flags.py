@@ -14,6 +14,7 @@ import click
 from ..common import InputError, NamedFiles, did_you_mean
 from ..config import roles
 from .named import OUTPUT, WORD, CountOrRange, FileCommand, Named
+from .setting import CHANGES, SET, set_value
 
 _OF_NETWORKS = {"layers", "input"}
 """Keys that a network's description has, and that no configuration has."""
@@ -66,11 +67,11 @@ GROUPS = {
         *("learning_rate_factor", "label_smoothing", "seed", "init"),
     ),
     "Chain and schedule": (
-        *("devices", "schedule", "warm_up", "chunks", "stages", "balancing", "replicas", "exchange", "groups"),
+        *("devices", "schedule", "warm_up", "chunks", "stages", "cut", "balancing", "replicas", "exchange", "groups"),
         *("compress", "compress_weights", "compress_ratio"),
     ),
     "Cluster and time": (
-        *("cluster", "faults", "engines", "transport", "precision", "memory", "rows_at_once", "padding"),
+        *("cluster", "changes", "faults", "engines", "transport", "precision", "memory", "rows_at_once", "padding"),
         *("rtl_device", "throttle"),
     ),
     "Run and results": (*("out", "checkpoint", "checkpoint_every", "resume", "log", "progress", "stall_timeout"),),
@@ -78,7 +79,7 @@ GROUPS = {
 """The keys of a configuration by what they are about, as `--help` shows their flags."""
 USUAL = {
     *("network", "data", "samples", "epochs", "batch", "optimizer", "learning_rate", "devices", "schedule", "replicas"),
-    *("compress", "cluster", "out", "checkpoint", "resume"),
+    *("compress", "cluster", "changes", "out", "checkpoint", "resume"),
 }
 """The keys whose flags `--help` shows; `--help-all` shows all."""
 
@@ -195,13 +196,27 @@ class ConfiguredCommand(FileCommand):
             raise click.UsageError(
                 f"--devices: {self.name} takes one number; `emuchain sweep NETWORK --devices 1-64` takes ranges", ctx
             )
-        flags = {key: value for key, value in values.items() if value is not None}
-        flags = _with_table({**flags, **table})
+        flags = {key: value for key, value in values.items() if value not in (None, ())}
+        flags = self._changed(ctx, _with_table({**flags, **table}))
         network, ctx.params["config_file"] = subject_of(ctx.params.pop("subject"))
         if network is not None and flags.setdefault("network", network) != network:
             raise click.UsageError(f"{network} and --network {flags['network']}: give one network", ctx)
         ctx.params["flags"] = flags
         return super().invoke(ctx)
+
+    def _changed(self, ctx: click.Context, flags: dict[str, Any]) -> dict[str, Any]:
+        """Return flags with the keys of a run that `--set` has; words are read as those of their flags.
+
+        Raises:
+            InputError: a key is unknown, or has a flag with another value.
+        """
+        from ..config import in_place, parse_changes
+
+        changes = parse_changes(flags.pop(CHANGES, ()))
+        for key, value in changes.items():
+            if isinstance(value, str) and key in self._flags:
+                changes[key] = set_value(ctx, self._flags[key], value)
+        return in_place({**flags, CHANGES: changes}, SET)
 
     def check(self, ctx: click.Context, files: NamedFiles) -> None:
         """See `FileCommand`; the configuration with its flags names files, too."""
@@ -290,6 +305,9 @@ def _flag(key: str) -> click.Option:
     from ..config import Config, role_of
 
     field = Config.model_fields[key]
+    if key == CHANGES:
+        told = (field.description or "").replace("`", "")
+        return click.Option([SET, "--changes", key], type=WORD, multiple=True, metavar="KEY=VALUE", help=told)
     extra = field.json_schema_extra
     if isinstance(extra, dict) and "choices" in extra:
         kind: Any = click.Choice(typing.cast(list[str], extra["choices"]))

@@ -10,6 +10,7 @@ import click
 
 from ..common import NO_FILE, NamedFiles, Paths, Reads, Role, Writes, in_folder
 from ..config import roles
+from .setting import CHANGES, set_parameters
 
 FILES = "emuchain.files"
 """Where a command's context keeps its `NamedFiles`, for those that learn of others later."""
@@ -105,6 +106,8 @@ class FileCommand(click.Command):
         Raises:
             InputError: an output is an input, too, or another output.
         """
+        if isinstance(ctx.params.get(CHANGES), tuple):
+            set_parameters(ctx, self.get_params(ctx))
         ctx.meta[FILES] = files = NamedFiles()
         self.check(ctx, files)
         return super().invoke(ctx)

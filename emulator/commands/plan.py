@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import textwrap
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...kernels.number import FP16, FP32, NumberFormat
-from ..common import WholeFile, format_bytes, format_time_ps, percent, plural, validate
-from ..config import Config
-from ..mapping import channel_values
+from ..common import InputError, WholeFile, encoded, format_bytes, format_time_ps, number, percent, plural
+from ..config import Config, blaming, load_config
+from ..mapping import channel_values, cut_channels
 from ..number import Storage
 from ..plan import (
     ChainPlan,
@@ -65,37 +67,109 @@ _SPELT = {
 }
 
 
-def show_plan(flags: dict[str, Any], as_json: bool, plot: str | None, full: bool, ranged: bool = True) -> None:
-    """Lay a network out on a cluster and print an answer with tables, or JSON; draw it into the file `plot`.
+class _Shown(NamedTuple):
+    """What was given to show a plan, and how it is shown."""
 
-    If it is `ranged`, the answer says how sure it is.
+    config_file: str | None
+    flags: dict[str, Any]
+    as_json: bool
+    full: bool
+    ranged: bool
+
+    def command(self, name: str, more: dict[str, object]) -> str:
+        """Return a command to try, with further flags."""
+        return command_line(name, self.config_file, {**self.flags, **more})
+
+
+def show_plan(shown: tuple[str | None, dict[str, Any], bool, bool, bool], plot: str | None, save: str | None) -> None:
+    """Lay a network out on a cluster and print an answer with tables, or JSON.
+
+    Args:
+        shown: the file of a configuration, if there is any, and flags; whether as JSON, with all devices and links, and
+            how sure the answer is.
+        plot: a file into which the layout is drawn.
+        save: a file into which the cut is written.
 
     Raises:
         InputError: the network or cluster is unknown, there are too many devices, or a board is too small.
     """
-    config = validate(Config, flags, "command line")
-    if config.schedule.offload is not None:
-        plan_pair(config, flags, as_json, plot, ranged)
-        return
-    with picture_file(plot, "--plot") as picture:
-        _show(config, flags, as_json, picture, full, ranged)
+    how = _Shown(*shown)
+    with blaming(how.config_file, how.flags):
+        config = load_config(how.config_file, how.flags)
+        if config.schedule.offload is not None:
+            if save is not None:
+                raise InputError(f"`--save` = {save!r}: a pair is not cut; leave it out")
+            plan_pair(config, how.flags, how.as_json, plot, how.ranged)
+            return
+        saved = None if save is None else WholeFile(save, "--save", "cut.toml")
+        with saved or contextlib.nullcontext(), picture_file(plot, "--plot") as picture:
+            plan = _show(config, how, picture)
+            if saved is not None:
+                saved.write(encoded(_cut_file(plan)))
+    if save is not None and not how.as_json:
+        say(f"cut in {save}; `--cut {save}` takes it, edited or not")
 
 
-def _show(
-    config: Config, flags: dict[str, Any], as_json: bool, picture: WholeFile | None, full: bool, ranged: bool
-) -> None:
-    """Do what `show_plan` says on a chain."""
+def _cut_file(plan: ChainPlan) -> str:
+    """Return the content of the file of a plan's cut."""
+    counts = ", ".join(f"{layer.name} {cut_channels(layer)}" for layer in plan.network.layers)
+    about = (
+        f"{plan.network.name} over {plural(plan.stage_count, 'board')}, in the order of the chain. One has layers,"
+        f" such as `conv1..conv3`, or channels, such as `conv4[0:20]` or `conv4[:30%]`, of these: {counts}."
+    )
+    return "\n".join([*textwrap.wrap(about, 100, initial_indent="# ", subsequent_indent="# "), plan.cut.toml()])
+
+
+class _Beside(NamedTuple):
+    """The rate of a cut made by hand, and of the automatic one, or why there is none."""
+
+    rate: float
+    automatic: float | None
+    failure: str
+
+    @classmethod
+    def of(cls, plan: ChainPlan) -> _Beside:
+        """Return what the automatic cut of the same run reaches."""
+        try:
+            return cls(_rate(plan), _rate(make_plan(plan.config.model_copy(update=_automatic(plan)), 1)), "")
+        except InputError as error:
+            return cls(_rate(plan), None, str(error))
+
+    def line(self, noun: str) -> Line:
+        """Return the comparison as a line."""
+        if self.automatic is None:
+            return Line(f"automatic cut: none; {self.failure}")
+        ratio = self.rate / self.automatic
+        compared = "as fast as this one" if ratio == 1 else f"this one is {number(ratio)} times as fast"
+        return Line(f"automatic cut: {number(self.automatic)} {noun}s/s; {compared}")
+
+
+def _automatic(plan: ChainPlan) -> dict[str, object]:
+    """Return the keys with which the same run has an automatic cut."""
+    return {"cut": None, "devices": plan.devices}
+
+
+def _rate(plan: ChainPlan) -> float:
+    return plan.layout().images_per_s if plan.times_rows else stage_bound(plan)
+
+
+def _show(config: Config, how: _Shown, picture: WholeFile | None) -> ChainPlan:
+    """Do what `show_plan` says on a chain; return the plan."""
     with phases(
         f"mapping {config.network} on {plural(config.devices or 1, 'device')}, and its steady pipeline"
     ) as show:
         plan = make_plan(config, 1)
         tell_notes(idle_settings(plan))
+        beside = None
+        if config.cut is not None:
+            show("mapping it automatically, to compare")
+            beside = _Beside.of(plan)
         if not plan.times_rows:
-            _show_stages(plan, flags, as_json, picture, ranged)
-            return
+            _show_stages(plan, how, picture, beside)
+            return plan
         show(f"laying out {plural(plan.devices, 'device')}")
         layout = plan.layout()
-        sure = rate_range(plan, layout.images_per_s) if ranged else None
+        sure = rate_range(plan, layout.images_per_s) if how.ranged else None
         missing, smallest = plan.missing_bytes, None
         if layout.off_chip_bytes or missing:
             show(f"looking for the fewest boards that hold {plan.network.name}")
@@ -104,58 +178,74 @@ def _show(
         from ..view import draw_layout
 
         draw_layout(layout, picture)
-    if as_json:
+    if how.as_json:
         verdict = {"fits": not missing, "missing_bytes": missing, "stale_samples": plan.stale_samples}
         cause = cause_as_json(cause_of(plan, steady_state(plan)))
-        said = {} if sure is None else sure.to_dict()
+        said = {**({} if sure is None else sure.to_dict()), **_cut_as_json(plan, beside)}
         print(
             json.dumps(
                 {**layout_as_json(layout, smallest), "cause": cause, **verdict, "fits_lut": plan.fits_lut, **said},
                 indent=2,
             )
         )
-        return
-    first, *others = _answer(plan, layout, missing, smallest, flags)
-    print_answer([first, *range_lines(sure), *others])
-    _print(layout, missing, full)
+        return plan
+    first, *others = _answer(plan, layout, missing, smallest, how)
+    compared = [] if beside is None else [beside.line(plan.network.sample_noun)]
+    print_answer([first, *compared, *range_lines(sure), *others])
+    _print(layout, missing, how.full)
     if missing:
         say(_remedies(plan))
+    return plan
 
 
-def _show_stages(
-    plan: ChainPlan, flags: dict[str, Any], as_json: bool, picture: WholeFile | None, ranged: bool
-) -> None:
+def _cut_as_json(plan: ChainPlan, beside: _Beside | None) -> dict[str, Any]:
+    if beside is None:
+        return {"cut": list(map(" ".join, plan.cut.boards))}
+    return {"cut": list(map(" ".join, plan.cut.boards)), "automatic": {"images_per_s": beside.automatic}}
+
+
+def _show_stages(plan: ChainPlan, how: _Shown, picture: WholeFile | None, beside: _Beside | None) -> None:
     """Print the stages of boards that take actions as a whole."""
     assert plan.stages is not None
     if picture is not None:
         plan.needs_rows("`--plot`")
-    sure = bound_range(plan, stage_bound(plan)) if ranged else None
-    if as_json:
+    sure = bound_range(plan, stage_bound(plan)) if how.ranged else None
+    if how.as_json:
         said = {"mapping": str(plan.mapping).splitlines(), **stages_as_json(plan.stages), "fits_lut": plan.fits_lut}
+        said |= _cut_as_json(plan, beside)
         print(json.dumps({**said, **({} if sure is None else sure.to_dict())}, indent=2))
         return
+    first, *others = stage_bound_lines(plan, sure)
     print_answer(
         [
-            *stage_bound_lines(plan, sure),
+            first,
+            *([] if beside is None else [beside.line(plan.network.sample_noun)]),
+            *others,
             memory_line(plan, 0),
             weights_line(plan),
             *logic_lines(plan),
-            next_line(command_line("simulate", None, {**flags, "samples": _SAMPLES})),
+            next_line(how.command("simulate", {"samples": _SAMPLES})),
         ]
     )
     stage_rows(plan)
 
 
-def _answer(plan: ChainPlan, layout: Layout, missing: int, smallest: int | None, flags: dict[str, Any]) -> list[Line]:
+def _answer(
+    plan: ChainPlan,
+    layout: Layout,
+    missing: int,
+    smallest: int | None,
+    how: _Shown,
+) -> list[Line]:
     state = steady_state(plan)
     cause, images = cause_of(plan, state), plan.network.epoch_images
     if missing:
         larger = {"devices": smallest} if smallest else {"devices": plan.devices, "cluster": _LARGER_BOARDS}
-        to_try = command_line("plan", None, {**flags, **larger})
+        to_try = how.command("plan", {**larger, "cut": None})
     else:
         changes = next_changes(plan, cause)
         command, samples = ("simulate", {"samples": _SAMPLES}) if "what_if" in changes else ("plan", {})
-        to_try = command_line(command, None, {**flags, **samples, **changes})
+        to_try = how.command(command, {**samples, **changes})
     return [
         rate_line(plan, layout.images_per_s, missing),
         *([] if images is None else [epoch_line(plan, images, images * layout.interval_ps, missing)]),

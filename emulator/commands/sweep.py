@@ -17,6 +17,7 @@ from .flags import range_option
 from .kernels import starting
 from .named import PICTURE, FileCommand, Named, Values
 from .output import tell
+from .setting import CHANGES, SET, set_option, set_value
 
 if TYPE_CHECKING:
     from ...launch import Ranks
@@ -61,8 +62,29 @@ class SweepCommand(FileCommand):
     def invoke(self, ctx: click.Context) -> Any:
         """Call the function with the keys that are given."""
         given = {key: ctx.params.pop(_parameter(key)) for key in self._keys}
-        ctx.params["swept"] = {key: values for key, values in given.items() if values is not None}
+        swept = {key: values for key, values in given.items() if values is not None}
+        ctx.params["swept"], ctx.params["settings"] = self._changed(ctx, swept)
         return super().invoke(ctx)
+
+    def _changed(self, ctx: click.Context, swept: dict[str, tuple[Any, ...]]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the swept keys with those of `--set`, and its other keys of a run, the same at all points.
+
+        Raises:
+            InputError: a key is unknown, or has a flag with other values.
+        """
+        from ..config import in_place, parse_changes
+
+        settings = {}
+        for key, value in parse_changes(ctx.params.pop(CHANGES)).items():
+            if key == "network":
+                raise InputError(f"{SET} network={value}: NETWORK is the command's argument")
+            if key not in self._keys:
+                settings[key] = value
+                continue
+            values = set_value(ctx, self._keys[key], value)
+            if swept.setdefault(key, values) != values:
+                raise InputError(f"`{key}` = {swept[key]!r}: {SET} has {values!r}; give one of them")
+        return swept, in_place({CHANGES: settings}, SET)
 
     def check(self, ctx: click.Context, files: NamedFiles) -> None:
         """See `FileCommand`; several values name several files."""
@@ -78,6 +100,13 @@ def _parameter(key: str) -> str:
 
 @click.command(cls=SweepCommand, epilog="Keys of boards, links and the like: docs/configuration.md, a cluster.")
 @click.argument("network", type=Named(roles.NETWORKS))
+@click.option(
+    "--target",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="RATE",
+    help="Say which point reaches RATE samples/s with the fewest boards, replicas included; without --devices and"
+    " --replicas, of 1 to 64 boards in 1 to 8 replicas.",
+)
 @click.option("--plot", type=PICTURE, metavar="FILE.png", help="Draw the rate.")
 @click.option(
     "--csv",
@@ -89,6 +118,7 @@ def _parameter(key: str) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--full", is_flag=True, help=f"Print all points, not only {_MOST_ROWS}.")
 @range_option
+@set_option
 @click.option(
     "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of processes.  [default: one for each core]"
 )
@@ -100,7 +130,9 @@ def _parameter(key: str) -> str:
     help=f"Images of an epoch.  [default: ImageNet's {IMAGENET_IMAGES}]",
 )
 @click.pass_obj
-def sweep(session: Session, network: str, swept: dict[str, tuple[Any, ...]], **how: Any) -> int:
+def sweep(
+    session: Session, network: str, swept: dict[str, tuple[Any, ...]], settings: dict[str, Any], **how: Any
+) -> int:
     """Find how the rate of NETWORK depends on the number of boards, or on any other keys.
 
     Keys take lists and ranges: --devices 1-64, 1-64:4 (every fourth), 1,2,4,8; --schedule sync,fpdeep. Several keys
@@ -109,10 +141,19 @@ def sweep(session: Session, network: str, swept: dict[str, tuple[Any, ...]], **h
 
     Under mpiexec, the ranks but the first compute.
     """
-    if not swept and "," not in network:
-        raise InputError("nothing to sweep: give a range, such as --devices 1-64")
-    names = tuple(network.split(","))
-    return run_sweep({"network": names, **swept}, ranks=session.join(), **how)
+    if not swept and "," not in network and how["target"] is None:
+        raise InputError("nothing to sweep: give a range, such as --devices 1-64, or --target 5000")
+    values = with_numbers_of_boards({"network": tuple(network.split(",")), **swept}, how["target"])
+    return run_sweep(values, settings, ranks=session.join(), **how)
+
+
+def with_numbers_of_boards(values: Mapping[str, Any], target: float | None) -> dict[str, Any]:
+    """Return the values of a sweep, with those of boards and replicas that are tried for a target if none are given."""
+    from ..studies.sweep import DEVICES, REPLICAS
+
+    if target is None or {"devices", "replicas"} & values.keys():
+        return dict(values)
+    return {**values, "devices": DEVICES, "replicas": REPLICAS}
 
 
 def run_sweep(
@@ -128,6 +169,7 @@ def run_sweep(
     ranged: bool = True,
     jobs: int | None = None,
     epoch_images: int = IMAGENET_IMAGES,
+    target: float | None = None,
 ) -> int:
     """Compute a sweep and print what it says and its rows; return the exit status.
 
@@ -143,6 +185,7 @@ def run_sweep(
         ranged: say how sure rates and choices are.
         jobs: number of processes; by default one for each core.
         epoch_images: images of an epoch.
+        target: a rate in samples per second, for which the point with the fewest boards is told.
 
     Raises:
         InputError: a value is invalid, all points fail, or a file cannot be written.
@@ -160,7 +203,15 @@ def run_sweep(
     with picture_file(plot, "--plot") as picture:
         try:
             result = run_space(
-                space, epoch_images, ranks=ranks, jobs=jobs, csv=csv, restart=restart, announce=announce, ranged=ranged
+                space,
+                epoch_images,
+                ranks=ranks,
+                jobs=jobs,
+                csv=csv,
+                restart=restart,
+                announce=announce,
+                ranged=ranged,
+                target=target,
             )
         except Interrupted as interrupted:
             kept = f"; they are kept in {csv}, from which the same command resumes" if csv is not None else ""
@@ -187,6 +238,7 @@ def _as_json(result: SweepResult) -> dict[str, Any]:
     return {
         "keys": {key: [row[key] for row in _firsts(result, key)] for key in result.space.values},
         "findings": findings(result),
+        **({} if result.target is None else {"target": result.target.to_dict()}),
         "best": result.best,
         "knee": series.knee if series else None,
         **_sure(result),
@@ -224,6 +276,8 @@ def _print(result: SweepResult, full: bool) -> None:
     if (left := len(result.multipliers) - _MOST_BOARDS) > 0:
         say(f"multipliers of {plural(left, 'more kind')} of boards: see `emuchain plan`")
     rows = result.rows if full else chosen_rows(result, _MOST_ROWS)
+    if result.target is not None and result.target.row is not None and result.target.row not in rows:
+        rows = [dict(result.target.row), *rows]
     columns, cells = table_of(result, rows)
     table(_title(result), columns, cells, left=("limited by",))
     if len(rows) < len(result.rows):
@@ -270,7 +324,9 @@ def sweep_devices(
         in_file = {} if config_file is None else read_toml(pathlib.Path(config_file))
         # As given, not as validated: the points' processes validate them again, and a codec is no plain value.
         settings = {**in_file, **others}
-        values = {"network": config.network, "cluster": config.cluster, "devices": devices}
+        changed = config.changes or {}
+        values = {"network": config.network, "cluster": config.cluster, "devices": devices, **changed}
+        settings.pop(CHANGES, None)
         return run_sweep(
             values,
             {key: value for key, value in settings.items() if key not in values},

@@ -16,6 +16,7 @@ from .file_kind import (
 )
 from .line_file import LineFile
 from .lock import own_folder
+from .mean import Mean
 from .memory import Room, check_start, free_room, host_room, process_room
 from .named_files import NO_FILE, NamedFiles, Paths, Reads, Role, Writes, in_folder, itself
 from .processes import parse_status, system_name
@@ -71,6 +72,7 @@ __all__ = [
     "GbytesPerSecond",
     "InputError",
     "LineFile",
+    "Mean",
     "Megahertz",
     "Microseconds",
     "Model",

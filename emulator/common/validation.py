@@ -9,6 +9,7 @@ import pathlib
 import re
 import sys
 import typing
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import pydantic
@@ -64,6 +65,7 @@ def shown(path: pathlib.Path) -> str:
 
 
 _MOST_DOTS, _MOST_DIGITS = 200, 4000
+_BARE_KEY = re.compile(r"[\w-]+", re.ASCII)
 _LONG_NUMBER = re.compile(rf"\d[\d_]{{{_MOST_DIGITS}}}")
 
 ModelT = TypeVar("ModelT", bound=Model)
@@ -84,7 +86,11 @@ def read_toml(path: pathlib.Path) -> dict[str, Any]:
 
 
 def toml_value(value: object) -> str:
-    """Return text, a number, a truth value or a date as TOML has it."""
+    """Return text, a number, a truth value, a date, or a list or table of such as TOML has it."""
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{_toml_key(key)} = {toml_value(inner)}' for key, inner in value.items())} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, datetime.date):
@@ -93,6 +99,10 @@ def toml_value(value: object) -> str:
         # JSON's strings are TOML's, except for the delete character.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)
+
+
+def _toml_key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else toml_value(key)
 
 
 def read_description(text: str) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from ..common import (
     read_toml,
     validate,
 )
+from ..mapping import HandmadeCut
 from ..number import joined
 from ..schedule import schedules
 from . import roles
@@ -32,7 +33,9 @@ from .keys import (
     LEAST_SINGLE,
     MOST_SINGLE,
     Augments,
+    ChangesKey,
     CodecKey,
+    CutKey,
     Deviations,
     Factor,
     Means,
@@ -120,6 +123,11 @@ class Config(Model):
     stages: Literal["channels", "layers"] = pydantic.Field(
         "channels", description="what the chain is cut into: slices of layers by channels, or whole layers"
     )
+    cut: Annotated[CutKey | None, roles.CUT] = pydantic.Field(
+        None,
+        description="a cut made by hand: FILE.toml, or what each board has, such as"
+        " `conv1..conv3 | conv4[:30%] | conv4[30%:] fc1`",
+    )
     engines: Literal["split", "shared", "turns"] | None = pydantic.Field(
         None,
         description="what runs on a board at the same time: FP, EB and PG on separate engines, F and B on one shared"
@@ -155,6 +163,11 @@ class Config(Model):
     )
     cluster: Annotated[str, roles.CLUSTER] = pydantic.Field(
         "vc709", description="a cluster that comes with emuchain, or a TOML file"
+    )
+    changes: ChangesKey | None = pydantic.Field(
+        None,
+        description='changed values of keys of the cluster, such as `{"link.bandwidth_gbps" = 250}`; as a flag'
+        " KEY=VALUE, for any key of the run, too",
     )
     faults: Annotated[str | None, roles.FAULTS] = pydantic.Field(
         None, description="a TOML file of faults to inject, in place of the cluster's; `none`: no faults"
@@ -288,7 +301,7 @@ def role_of(key: str) -> Role:
 def name_files(files: NamedFiles, keys: Mapping[str, object]) -> None:
     """Add the files that some keys of the configuration name."""
     for key, value in keys.items():
-        files.add(key, value, role_of(key))
+        files.add(key, value.file if isinstance(value, HandmadeCut) else value, role_of(key))
 
 
 @contextlib.contextmanager
@@ -315,6 +328,8 @@ def load_config(file: str | None, flags: dict[str, Any]) -> Config:
     validate(Config, in_file, file)
     if isinstance(flags.get("precision"), Mapping):
         flags = {**flags, "precision": joined(in_file.get("precision"), flags["precision"])}
+    if "changes" in flags and isinstance(in_file.get("changes"), Mapping):
+        flags = {**flags, "changes": {**(validate(Config, in_file, file).changes or {}), **flags["changes"]}}
     return validate(Config, {**in_file, **flags}, "command line")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
@@ -11,7 +12,9 @@ from pydantic_core import core_schema
 
 from ...kernels.codec import Codec, parse_codec
 from ...kernels.optimizers import optimizers
-from ..common import NO_FILE, Positive, did_you_mean
+from ..cluster import check_changes
+from ..common import NO_FILE, InputError, Positive, did_you_mean
+from ..mapping import HandmadeCut
 from ..number import Precision, precision_of
 from ..schedule import ScheduleKind, schedules
 
@@ -96,10 +99,56 @@ class _Tabled:
         return {"anyOf": [{"type": "string"}, {"type": "object"}]}
 
 
+class _Changes:
+    """A marker of changed values by the keys of a cluster: a table in files, and JSON in results."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        spelt = core_schema.plain_serializer_function_ser_schema(json.dumps)
+        return core_schema.no_info_plain_validator_function(_cluster_changes, serialization=spelt)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
+        return {"type": "table"}
+
+
+def _cluster_changes(said: object) -> dict[str, object]:
+    """Return changes by key; in TOML, `link.latency_ns = 5` is a table in a table."""
+    if isinstance(said, str):
+        said = json.loads(said)
+    if not isinstance(said, Mapping):
+        raise ValueError('should be a table, such as {"link.bandwidth_gbps" = 250}')
+    changes = {}
+    for key, value in said.items():
+        nested = isinstance(value, Mapping) and "." not in key
+        changes.update({f"{key}.{name}": inner for name, inner in value.items()} if nested else {key: value})
+    try:
+        check_changes(changes, "changes")
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    return changes
+
+
 def _known(name: str, names: Mapping[str, Any]) -> str:
     if name not in names:
         raise ValueError(f"{did_you_mean(name, names)}known: {', '.join(names)}")
     return name
+
+
+def _cut(said: object) -> HandmadeCut:
+    try:
+        return HandmadeCut.of(said)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+
+
+class _Cut:
+    """A marker of cuts made by hand: a file's name, text, or a list of strings in files, and text elsewhere."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        spelt = core_schema.plain_serializer_function_ser_schema(str)
+        return core_schema.no_info_plain_validator_function(_cut, serialization=spelt)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
+        return {"anyOf": [{"type": "string"}, {"type": "array"}]}
 
 
 def _schedule(name: str) -> ScheduleKind:
@@ -110,6 +159,8 @@ def _optimizer(name: str) -> str:
     return _known(name, optimizers())
 
 
+ChangesKey = Annotated[dict[str, object], _Changes()]
+CutKey = Annotated[HandmadeCut, _Cut()]
 CodecKey = Annotated[Codec, _Spelt(Codec, parse_codec, str)]
 OptimizerKey = Annotated[str, pydantic.AfterValidator(_optimizer), NO_FILE]
 PrecisionKey = Annotated[Precision, _Tabled()]

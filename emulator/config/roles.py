@@ -43,6 +43,10 @@ def _faults(value: str) -> Paths:
     return () if value == NO_FAULTS else itself(value)
 
 
+def _cut(value: str) -> Paths:
+    return itself(value) if value.lower().endswith(".toml") else ()
+
+
 def _weights(value: str) -> Paths:
     from ..network import weights_files
 
@@ -66,6 +70,7 @@ BOARD = Reads("a board's file", _board)
 MEASUREMENTS = Reads("a file of measurements")
 DATA = Reads("a file of the data", _data)
 FAULTS = Reads("a file of faults", _faults)
+CUT = Reads("a hand-made cut", _cut)
 WEIGHTS = Reads("a file of weights", _weights)
 CHECKPOINT = Reads("a checkpoint")
 RUN = Reads("a results file")

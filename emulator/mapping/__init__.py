@@ -15,6 +15,7 @@ from .coarse import LayerCut, coarse, coarse_shares, cut_layers, partition_layer
 from .crossing import Crossing, NormSum, TiedWeights, tied_weights
 from .device_streams import DeviceStreams, gradient_values, kept_channels, with_errors
 from .engines import SliceEngines, allocate, allocate_all, channel_works, engines_in_turn, idle_share, slice_works
+from .handmade import HandmadeCut
 from .memory import (
     LUT_RAM_BITS,
     Buffer,
@@ -32,7 +33,7 @@ from .memory import (
     stored_bytes,
     update_bytes,
 )
-from .partition import can_take, partition, partition_with_memory
+from .partition import can_take, partition, partition_with_memory, with_balance
 from .placement import Chain, Placement, place
 from .row import PieceMemory
 from .shedding import SliceNeeds, WeightBanks, shed, slice_needs
@@ -63,6 +64,7 @@ __all__ = [
     "Cut",
     "DataPath",
     "DeviceStreams",
+    "HandmadeCut",
     "LayerCut",
     "Mapping",
     "MemoryStream",
@@ -125,5 +127,6 @@ __all__ = [
     "tied_weights",
     "update_bytes",
     "whole_layers",
+    "with_balance",
     "with_errors",
 ]

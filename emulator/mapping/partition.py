@@ -11,6 +11,7 @@ and 7), just as many devices as keep them from being the slowest.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 
@@ -57,6 +58,16 @@ def partition_with_memory(
     return _cut(network, cluster, _boards(network, cluster, devices), len(network.layers), memory, at_least_ps)
 
 
+def with_balance(mapping: Mapping, cluster: Cluster) -> Mapping:
+    """Return a mapping that is not from here with its evenness, so that its engines are as fast as its slowest."""
+    layers, devices = mapping.network.layers, len(mapping.devices)
+    boards = [cluster.board(device) for device in range(devices)]
+    servers = _servers(mapping.network, cluster, boards, len(layers))
+    lasts = (slices[-1] for slices in mapping.devices)
+    ends = [servers.row.first[part.layer.index] + part.end for part in lasts]
+    return dataclasses.replace(mapping, balance=_balance(mapping.devices, servers.row, boards, ends, len(layers)))
+
+
 def can_take(network: Network, cluster: Cluster, devices: int, time_ps: int) -> bool:
     """Return whether some cut over `devices` boards takes a sample in `time_ps` on each engine and link.
 
@@ -99,13 +110,25 @@ def _cut(
         spread_ends = spread(servers, server_ps)
     ends = [0, *spread_ends]
     held = tuple(_slices(layers, row, begin, end) for begin, end in itertools.pairwise(ends))
-    off_chip_from = ends.index(row.wall)
+    balance = _balance(held, row, boards, ends[1:], on_chip, server_ps)
+    return Mapping(network, held, range(ends.index(row.wall), devices), balance)
+
+
+def _balance(
+    held: Sequence[Sequence[Slice]],
+    row: Row,
+    boards: Sequence[Board],
+    ends: Sequence[int],
+    on_chip: int,
+    server_ps: int = 0,
+) -> Balance:
+    """Return the evenness of slices whose pieces of the row have these ends; `on_chip` layers stand before the wall."""
+    off_chip_from = [0, *ends].index(row.wall)
     work = [row.work(row.first[i + 1]) - row.work(row.first[i]) for i in range(on_chip)]
     able = [board.capacity for board in boards]
-    before, after = imbalance(coarse_shares(work, able[:off_chip_from])), imbalance(shares(row, boards, ends[1:]))
+    before, after = imbalance(coarse_shares(work, able[:off_chip_from])), imbalance(shares(row, boards, ends))
     slowest_ps = max(_slowest_ps(slices, board) for slices, board in zip(held, boards, strict=True))
-    balance = Balance(slowest_ps, _perfect_ps(row, able), before, after, server_ps)
-    return Mapping(network, held, range(off_chip_from, devices), balance)
+    return Balance(slowest_ps, _perfect_ps(row, able), before, after, server_ps)
 
 
 def _servers(

@@ -146,7 +146,7 @@ def replicate(config: Config, ranks: int) -> tuple[DataParallel, int]:
     """Return the replicas, and the number of devices in each replica's chain.
 
     Under a data-parallel schedule each device is a replica. Otherwise there are `replicas` parallel chains of `devices`
-    devices, by default one device on each rank.
+    devices, by default as many as a hand-made cut has, or one on each rank.
 
     Raises:
         InputError: the keys contradict one another, or a mini-batch cannot be divided.
@@ -158,7 +158,9 @@ def replicate(config: Config, ranks: int) -> tuple[DataParallel, int]:
             f"`compress_ratio` = {ratio:g}: has no effect without a codec; add `compress`, such as inceptionn:-10"
         )
     if schedule.replicates is None:
-        replicas, devices = config.replicas, config.devices or max(1, ranks // config.replicas)
+        of_ranks = max(1, ranks // config.replicas)
+        of_cut = None if config.cut is None else max(1, len(config.cut.boards) // asked_chunks(config))
+        replicas, devices = config.replicas, config.devices or of_cut or of_ranks
     else:
         replicas, devices = config.devices or ranks, 1
         if config.replicas not in (1, replicas):

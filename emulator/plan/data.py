@@ -1,15 +1,19 @@
-"""A run's network and the data set that its configuration names, checked against each other."""
+"""The network, the cluster and the data set that a run's configuration names, and whether they match."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..cluster import Cluster, load_cluster
 from ..common import InputError, plural
 from ..data import Dataset, Reading, describe_data, is_text, load_data, symbol_count
 from ..network import Network, Shape, load_network
 from .plan import Plan
+
+if TYPE_CHECKING:
+    from ..config import Config
 
 
 def network_of(
@@ -35,6 +39,16 @@ def network_of(
     of_text = (lambda: _symbols(text or "text")) if images is None else None
     of_images = (lambda: _images(images or "shapes", reading)) if text is None else None
     return load_network(network, time_steps=time_steps, symbols=of_text, images=of_images)
+
+
+def cluster_of(config: Config, what_if: Mapping[str, object] | None = None) -> Cluster:
+    """Return a run's cluster, with the values that the configuration changes, and those of a `--what-if`.
+
+    Raises:
+        InputError: there is no such cluster, or a changed value is invalid.
+    """
+    changes = {**(config.changes or {}), **(what_if or {})}
+    return load_cluster(config.cluster, changes, blame="--what-if" if what_if else "--set")
 
 
 def _images(where: str, reading: Reading | None) -> Shape:

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING
 from ...comm.exchange import DataParallel
 from ...kernels.codec import NoCodec
 from ...kernels.optimizers import optimizers
-from ..cluster import Cluster, load_cluster
-from ..common import InputError, plural
+from ..cluster import Cluster
+from ..common import InputError
 from ..config import check_updates
 from ..data import Reading
 from ..faults import Faults, left_alive
-from ..mapping import COPIES, partition, partition_layers
+from ..mapping import COPIES
 from ..network import Network
 from ..schedule import Engines, EpochShape, Machine, Staleness, dry_run
 from ..timing import Timing
-from .by_rate import Settled, place_by_rate, settle, stand_ins
+from .by_rate import Settled
 from .chain import check_chunks, check_topology, chunks_of, folded, machine_of, replicate, warm_ups_of
-from .data import network_of
+from .cuts import TriedCuts
+from .data import cluster_of, network_of
 from .faults import check_deaths, check_faults, faults_of
 from .loss import check_loss
 from .numbers import board_number, check_precision, in_precision
@@ -86,7 +87,7 @@ def make_plan(
     network = network.with_rows_at_once(config.rows_at_once)
     check_memory(config, network)
     check_loss(config, network)
-    cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
+    cluster = cluster or cluster_of(config, cluster_changes)
     if config.engines or config.transport:
         transport = config.transport or (None if config.engines else cluster.transport)
         cluster = dataclasses.replace(cluster, engines=config.engines or cluster.engines, transport=transport)
@@ -161,7 +162,7 @@ def _survivors(plan: ChainPlan, cluster: Cluster, timing_only: bool, profile: Pr
     faults, boards = plan.faults, plan.devices
     for count, death in enumerate(faults.in_order, 1):
         alive = left_alive(boards, faults.in_order[:count])
-        config = plan.config.model_copy(update={"devices": len(alive)})
+        config = plan.config.model_copy(update={"devices": len(alive), "cut": None})
         try:
             left = cluster.among(alive), faults.among(alive)
             yield _plan_of(config, 1, plan.network, *left, timing_only, profile)
@@ -192,6 +193,10 @@ class _Making:
         """Number of stages of a chain."""
         return self.devices * self.chunks
 
+    @property
+    def _tried_cuts(self) -> TriedCuts:
+        return TriedCuts(self.config, self.network, self.cluster, self.devices, self.chunks)
+
     def of_actions(self, machine: Machine) -> ChainPlan:
         """Return the plan on boards that take actions as a whole.
 
@@ -210,7 +215,8 @@ class _Making:
                 " whole ones; should be one such as 'fbp-as' or 'sync'"
             )
         shape = self._mini_batch()
-        stages = stages_on_boards(self.network, self.cluster, self.config, machine, shape, self.profile)
+        by_hand = self._tried_cuts.made_by_hand()
+        stages = stages_on_boards(self.network, self.cluster, self.config, machine, shape, self.profile, by_hand)
         if kind.aligned:
             none = Staleness((0,) * self.batch, (0,) * self.batch)
             steady = SteadyPipeline((none,) * self.devices, stages.kept_samples, 0)
@@ -225,47 +231,17 @@ class _Making:
         Raises:
             InputError: a value does not suit them, or the network does not fit.
         """
-        config, network, cluster = self.config, self.network, self.cluster
-        balancing = config.balancing == "auto" and self.chunks == 1 and not network.last_first
-        whole = config.stages == "layers" or self._keeps_layers_whole()
-        # A cut through a recurrent layer costs time at each step, which a cut at layers does not.
-        layers = [partition_layers(network, cluster, self.stages)] if whole or self._may_keep_layers_whole() else []
+        config, cuts = self.config, self._tried_cuts
         if config.memory == "ignored":
-            chains = [cluster, *stand_ins(cluster)]
-            cuts = layers if whole else [*(partition(network, like, self.stages) for like in chains), *layers]
-            timing, steady = self._fastest([Timing.of(mapping, cluster) for mapping in cuts])
-            return self._planned(*(self._balanced(timing, steady) if balancing else (timing, steady)))
-        choices = [settle(mapping, cluster, self._steady, 0, balancing=balancing) for mapping in layers]
-        if not whole:
-            choices += place_by_rate(network, cluster, self.stages, self._steady, balancing=balancing)
+            timing, steady = self._fastest([Timing.of(mapping, self.cluster) for mapping in cuts.without_memory()])
+            return self._planned(*(self._balanced(timing, steady) if cuts.balancing else (timing, steady)))
+        choices = cuts.placed(self._steady)
         choices.sort(key=lambda settled: settled.cost(self.batch, config.schedule.drains))
         for settled in choices[:-1]:
             # With balanced parameters, weights that are late on one device are late on another, and may come never.
             with contextlib.suppress(InputError):
                 return self._planned(settled.timing, settled.steady, settled.bound_ps)
         return self._planned(choices[-1].timing, choices[-1].steady, choices[-1].bound_ps)
-
-    def _keeps_layers_whole(self) -> bool:
-        """Return whether layers may not be cut, because steps of a recurrent one need all devices at the same samples.
-
-        Raises:
-            InputError: then there are more devices than layers.
-        """
-        network, kind = self.network, self.config.schedule
-        if kind.aligned or not network.recurs:
-            return False
-        if self.stages > len(network.layers):
-            raise InputError(
-                f"`schedule` = {kind.name!r}: splits micro-batches where its weights change, but devices that share a"
-                f" recurrent layer step through whole ones; {network.name} has {plural(len(network.layers), 'layer')}"
-                f" for {plural(self.stages, 'device')}; should be at most {plural(len(network.layers), 'device')}, or a"
-                " schedule such as 'sync'"
-            )
-        return True
-
-    def _may_keep_layers_whole(self) -> bool:
-        """Return whether a cut at layers, of a network with recurrent ones, is worth a try."""
-        return self.network.last_first and self.stages <= len(self.network.layers)
 
     def _fastest(self, timings: list[Timing]) -> tuple[Timing, SteadyPipeline]:
         """Return the timing with the least time of a mini-batch, and its steady pipeline."""

@@ -7,7 +7,7 @@ import functools
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...kernels.optimizers import optimizers
-from ..cluster import Cluster, load_cluster
+from ..cluster import Cluster
 from ..common import InputError, format_time_ps, html_table, number, percent, plural
 from ..config import check_updates
 from ..data import Reading
@@ -28,7 +28,7 @@ from ..timing.pair import (
     times_as_json,
     workload_of,
 )
-from .data import epoch_samples, network_of
+from .data import cluster_of, epoch_samples, network_of
 from .faults import faults_of
 from .loss import check_loss
 from .plan import Plan
@@ -63,7 +63,7 @@ def make_pair_plan(
         if getattr(config, key) != getattr(defaults, key):
             raise InputError(f"`{key}` has no effect with `schedule` = {kind.name!r}; leave it out")
     check_updates(config)
-    cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
+    cluster = cluster or cluster_of(config, cluster_changes)
     if faults_of(config, cluster):
         source = config.faults or config.cluster
         raise InputError(f"{source}: `faults` are of a chain's boards, and `schedule` = {kind.name!r} has no chain")

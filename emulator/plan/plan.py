@@ -12,7 +12,7 @@ from ...comm.exchange import DataParallel, exchange_ps
 from ..cluster import Cluster
 from ..common import InputError, format_bytes, format_time_ps, html_table, plural
 from ..faults import Faults, left_alive
-from ..mapping import Mapping, channel_bytes
+from ..mapping import HandmadeCut, Mapping, channel_bytes
 from ..network import Network
 from ..schedule import EpochShape, Schedule
 from ..timing import Bottleneck, ExchangeLoad, TiedLoad, Timing, find_bottleneck
@@ -227,6 +227,11 @@ class ChainPlan(Plan):
     def mapping_text(self) -> str:
         """Which device has which slices."""
         return str(self.mapping)
+
+    @property
+    def cut(self) -> HandmadeCut:
+        """The cut, as one that is made by hand spells it: `str` gives the text that `cut` takes."""
+        return HandmadeCut.of_mapping(self.mapping)
 
     @property
     def fits(self) -> bool:

@@ -108,6 +108,7 @@ def stages_on_boards(
     machine: Machine,
     epoch: EpochShape,
     profile: Profile | None = None,
+    by_hand: Mapping | None = None,
 ) -> PlannedStages:
     """Cut a network into stages on boards that take actions as a whole, so that the slowest is as fast as possible.
 
@@ -118,6 +119,7 @@ def stages_on_boards(
         machine: how boards and links work.
         epoch: what the schedule is made for.
         profile: times of all layers on all boards, which take the place of the boards' own.
+        by_hand: the cut, if it was made by hand.
 
     Raises:
         InputError: there are more stages than layers or channels, or a board's memory is too small.
@@ -137,7 +139,9 @@ def stages_on_boards(
     else:
         pieces = MeasuredBoardStages(network, boards, *values, profile=profile)
 
-    if config.stages == "layers":
+    if by_hand is not None:
+        mapping = by_hand
+    elif config.stages == "layers":
         mapping = _between_layers(network, cluster, pieces, kept, copies)
     else:
         links = [cluster.link_at(link) for link in range(count - 1)]

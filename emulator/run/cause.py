@@ -108,7 +108,8 @@ class _Cuts:
     def free(self) -> Mapping | None:
         """The cut with links that take no time; None where there are none, or where cuts are not at all channels."""
         plan = self._plan
-        if plan.stage_count == 1 or plan.config.stages == "layers" or plan.network.last_first:
+        given = plan.config.stages == "layers" or plan.config.cut is not None
+        if plan.stage_count == 1 or given or plan.network.last_first:
             return None
         chain = plan.network, plan.cluster.with_bandwidth(_FREE_MBPS), plan.stage_count
         return partition(*chain) if plan.config.memory == "ignored" else partition_with_memory(*chain, None)

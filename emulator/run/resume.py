@@ -33,8 +33,9 @@ _FREE = {
     "stall_timeout",
 }
 _OF_MACHINE = {
-    *("devices", "micro_batch", "checkpoint_every", "cluster", "balancing", "memory", "stages", "engines", "transport"),
-    *("precision", "warm_up", "chunks", "padding", "rows_at_once"),
+    *("devices", "micro_batch", "checkpoint_every", "cluster", "changes", "balancing", "memory", "stages", "engines"),
+    "cut",
+    *("transport", "precision", "warm_up", "chunks", "padding", "rows_at_once"),
 }
 """Keys that change no numbers where the chain drains at each update: they say what trains, and how long it takes."""
 
@@ -117,8 +118,9 @@ def resumed(given: Config) -> Resumed | None:
         )
     changed = {key: getattr(given, key) for key in given.model_fields_set}
     others = "cluster" in changed and changed["cluster"] != kept.cluster
-    cluster = load_cluster(given.cluster if others else described["cluster"])
-    config = settings_config({**kept.model_dump(), **changed})
+    cluster = load_cluster(given.cluster if others else described["cluster"], given.changes, blame="--set")
+    changes = {**({} if others else kept.changes or {}), **(given.changes or {})}
+    config = settings_config({**kept.model_dump(), **changed, "changes": changes or None})
     return Resumed(config, load_network(described["network"]), cluster, reader)
 
 

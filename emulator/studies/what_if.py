@@ -9,8 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from ..cluster import changeable_keys
-from ..common import InputError, did_you_mean, tomllib
+from ..config import is_of_run, parse_changes
 from ..run import Simulation, SteadyState
 
 CONFIG_KEYS = (
@@ -32,33 +31,14 @@ class WhatIf:
 
 
 def parse_what_if(texts: Sequence[str]) -> WhatIf:
-    """Parse `KEY=VALUE` texts; a value is TOML or a bare word.
+    """Parse `KEY=VALUE` texts (`config.parse_changes`).
 
     Raises:
         InputError: a text has another form, or a key is unknown or given twice.
     """
-    known = [*CONFIG_KEYS, *changeable_keys()]
-    changes: dict[str, object] = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        key = key.strip()
-        if not equals:
-            raise InputError(f"--what-if {text}: expected KEY=VALUE, such as link.bandwidth_gbps=250")
-        if key not in known:
-            hint = did_you_mean(key, known)
-            raise InputError(f"--what-if {text}: unknown key `{key}`; {hint}known keys: {', '.join(known)}")
-        if key in changes:
-            raise InputError(f"--what-if {text}: `{key}` is given twice")
-        changes[key] = _value(value.strip())
-    cluster = {key: value for key, value in changes.items() if key not in CONFIG_KEYS}
-    return WhatIf(cluster, {key: value for key, value in changes.items() if key in CONFIG_KEYS})
-
-
-def _value(text: str) -> object:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):
-        return text
+    changes = parse_changes(texts, "--what-if", CONFIG_KEYS)
+    cluster = {key: value for key, value in changes.items() if not is_of_run(key)}
+    return WhatIf(cluster, {key: value for key, value in changes.items() if is_of_run(key)})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -55,12 +55,14 @@ def next_line(command: str) -> Line:
 
 
 def title_of(plan: ChainPlan) -> str:
-    """Return a plan's network and boards in a few words."""
+    """Return a plan's network and boards, and changed keys of its cluster, in a few words."""
     devices = [plan.cluster.board(device).name for device in range(plan.devices)]
     board = devices[0] if len(set(devices)) == 1 else "boards"
     replicas = plan.data_parallel.replicas
     chains = f"{replicas:,} x {plan.devices:,}" if plan.devices > 1 else f"{replicas:,} parallel"
-    return f"{plan.network.name} on {chains if replicas > 1 else f'{plan.devices:,}'} {board}"
+    changed = ", ".join(f"{key} = {value}" for key, value in (plan.config.changes or {}).items())
+    count = chains if replicas > 1 else f"{plan.devices:,}"
+    return f"{plan.network.name} on {count} {board}{changed and f' with {changed}'}"
 
 
 def rate_line(plan: ChainPlan, images_per_s: float, missing_bytes: int) -> Line:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from ..cluster import Cluster
-from ..common import either, format_time_ps, number, percent
+from ..common import either, format_time_ps, number, percent, toml_value
 from ..mapping import can_take, cut_channels
 from ..plan import ChainPlan
 from ..run import Cause, SteadyState, draining_limits, draining_share
@@ -134,7 +134,7 @@ def _more_devices(plan: ChainPlan) -> dict[str, object]:
     layers, whole = plan.network.layers, plan.network.recurs and not plan.config.schedule.aligned
     more = min(2 * plan.devices, len(layers) if whole else sum(map(cut_channels, layers)))
     if more > plan.devices and _may_be_faster(plan, more, plan.cluster):
-        return {"devices": more}
+        return {"devices": more, **({} if plan.config.cut is None else {"cut": None})}
     links = [plan.cluster.link, *plan.cluster.own_links]
     wider = plan.cluster.with_bandwidth(2 * max(link.bandwidth_mbps for link in links))
     if plan.devices > 1 and _may_be_faster(plan, plan.devices, wider):
@@ -154,7 +154,7 @@ def command_line(command: str, config_file: str | None, flags: Mapping[str, obje
     if first is not None:
         words.append(str(first))
     for key, value in _by_flag(flags):
-        if key != "network" or config_file is not None:
+        if value is not None and (key != "network" or config_file is not None):
             words += [f"--{key.replace('_', '-')}", *([] if value is True else [_spelt(value)])]
     return shlex.join(words)
 
@@ -162,7 +162,9 @@ def command_line(command: str, config_file: str | None, flags: Mapping[str, obje
 def _by_flag(flags: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     """Yield flags with their values; a table has a flag for each of its keys."""
     for key, value in flags.items():
-        if isinstance(value, Mapping):
+        if key == "changes" and isinstance(value, Mapping):
+            yield from (("set", f"{name}={toml_value(changed)}") for name, changed in value.items())
+        elif isinstance(value, Mapping):
             yield from ((key if name == "format" else f"{key}.{name}", of_key) for name, of_key in value.items())
         else:
             yield key, value

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...emulator.common import InputError
+from ...emulator.common import InputError, Mean
 from ...emulator.run import Results, read_results
 from ...emulator.studies import draw_comparison, draw_topologies
 from ...emulator.view import draw_layout, new_figure, save_figure, whole_ticks
 from ..run import Draw
-from ..training_runs import Mean
 from . import methods, scaling
 from .evidence import IMAGES, LINK_GBPS, NETWORKS, bottleneck, comparison, idle_percent, layout
 

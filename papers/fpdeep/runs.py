@@ -23,9 +23,9 @@ from typing import Annotated, Literal
 
 import pydantic
 
-from ...emulator.common import Model
+from ...emulator.common import Mean, Model
 from ..claim import Measure, Measured, NoEvidence
-from ..training_runs import Mean, read_run_file
+from ..training_runs import read_run_file
 
 FILE = pathlib.Path(__file__).parent / "runs.json"
 SCHEDULES = ("sync", "fpdeep")

@@ -10,10 +10,10 @@ import pathlib
 from collections.abc import Sequence
 
 from ...comm.exchange import BINS, LEAST_EXPONENT
+from ...emulator.common import Mean
 from ...emulator.view import new_figure, save_figure, whole_ticks
 from ..claim import NoEvidence
 from ..run import Draw
-from ..training_runs import Mean
 from . import training
 from .evidence import EXCHANGES, NETWORKS, times
 from .runs import accuracy

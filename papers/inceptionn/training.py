@@ -14,8 +14,8 @@ from functools import partial
 from typing import TypeVar
 
 from ...comm.exchange import BINS, LEAST_EXPONENT
+from ...emulator.common import Mean
 from ..claim import Measure, Measured, NoEvidence
-from ..training_runs import Mean
 from .evidence import NETWORKS
 from .runs import Loss, accuracy, decide, learning_runs_of, lost, runs_of, shown
 

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from emuchain.emulator.common import InputError
+from emuchain.emulator.common import InputError, Mean
 from emuchain.emulator.mapping import channel_works, imbalance
 from emuchain.emulator.timing import engine_loads
 from emuchain.papers.claim import NoEvidence
 from emuchain.papers.fpdeep import evidence, partitioning, runs
 from emuchain.papers.fpdeep.runs import FILE, Run, all_runs, final_accuracies, read_runs
-from emuchain.papers.training_runs import Mean
 
 
 def run(schedule: str, seed: int, accuracy: float, network: str = "vgg16-cifar") -> Run:

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from emuchain.comm import Interconnect, NicEngines
 from emuchain.comm.exchange import BINS, histogram
-from emuchain.emulator.common import InputError
+from emuchain.emulator.common import InputError, Mean
 from emuchain.kernels.inceptionn import compress, width_counts
 from emuchain.papers import Class, Result, Verdict, draw_pictures, judge, load_claims, tables, validate
 from emuchain.papers.claim import Expect, NoEvidence
@@ -25,7 +25,6 @@ from emuchain.papers.commands import validate as command
 from emuchain.papers.inceptionn import codec, evidence, nic, ring, runs, times, training
 from emuchain.papers.inceptionn.runs import Loss, decide
 from emuchain.papers.tables import by_class, markdown_tables
-from emuchain.papers.training_runs import Mean
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = load_claims("inceptionn")

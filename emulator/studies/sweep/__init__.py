@@ -11,8 +11,11 @@ from .picture import draw_sweep
 from .result import Series, SweepResult, knee
 from .run import Interrupted, Journal, run_space
 from .space import Point, Space, points_of, sweepable_keys
+from .target import DEVICES, REPLICAS, Target, find_target, reaches
 
 __all__ = [
+    "DEVICES",
+    "REPLICAS",
     "Choice",
     "Interrupted",
     "Journal",
@@ -21,14 +24,17 @@ __all__ = [
     "Series",
     "Space",
     "SweepResult",
+    "Target",
     "choose",
     "chosen_rows",
     "draw_sweep",
     "figures",
+    "find_target",
     "findings",
     "knee",
     "measure",
     "points_of",
+    "reaches",
     "run_space",
     "standing",
     "sweepable_keys",

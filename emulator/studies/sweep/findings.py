@@ -24,13 +24,30 @@ def findings(result: SweepResult) -> list[str]:
     best = result.best
     if best is None:
         return []
-    lines = [_best(result, best), *_sure(result, best), _schedules(result)]
+    lines = [*_target(result), _best(result, best), *_sure(result, best), _schedules(result)]
     series = result.best_series
     if series is not None:
         lines.append(_knee(series, result.noun))
         if series.along == "devices":
             lines.append(_memory(series))
     return [*filter(None, [*lines, _logic(result.rows), _falls(result), _failures(result.rows)])]
+
+
+def _target(result: SweepResult) -> list[str]:
+    """Return which point reaches the rate that was asked for, and what its links carry; nothing without such a rate."""
+    target = result.target
+    if target is None:
+        return []
+    wanted = f"target {rate_text(target.samples_per_s)} {result.noun}s/s"
+    if target.row is None:
+        return [f"{wanted}: no point of the sweep reaches it"]
+    row, links, ends = dict(target.row), "", ""
+    if target.demand_gbps is not None and target.link_gbps is not None:
+        links = f"; its busiest link carries {target.demand_gbps:.3g} of {target.link_gbps:g} Gb/s"
+    keys = ["devices", *(key for key in result.space.varied if key not in ("devices", "replicas"))]
+    if row.get("range_low") is not None and row["range_low"] < row["range_high"]:
+        ends = f" (90 % from {rate_text(row['range_low'])} to {rate_text(row['range_high'])})"
+    return [f"{wanted}: {where(row, keys)}: {_rate(row, result.noun)}{ends}{links}; {_limit(row)}"]
 
 
 def _sure(result: SweepResult, best: dict[str, Any]) -> list[str]:

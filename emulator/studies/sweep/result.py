@@ -12,6 +12,7 @@ from ...run import AnswerRange, steady_range
 from ...timing import Roofs
 from .choice import LITTLE, TIE, Choice, choose
 from .space import Space
+from .target import Target
 
 FEWEST = 3
 _FALL = 1e-3
@@ -23,7 +24,7 @@ class SweepResult:
     """The rows of a sweep, which `pandas.DataFrame` takes as they are: keys and figures (docs/sweeps.md) by name.
 
     `noun` is what a sample is called: "image" or "sample". `roofs` are what the draws of each row follow, None without
-    ranges. `multipliers` say what the boards multiply with.
+    ranges. `multipliers` say what the boards multiply with. `target` is the point that reaches a given rate.
     """
 
     space: Space
@@ -31,6 +32,7 @@ class SweepResult:
     noun: str = "image"
     roofs: list[str | None] | None = None
     multipliers: tuple[str, ...] = ()
+    target: Target | None = None
 
     @functools.cached_property
     def choice(self) -> Choice | None:

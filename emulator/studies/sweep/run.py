@@ -24,6 +24,7 @@ from ...view import multiplier_texts
 from .measure import INTERNAL, Measured, figures, identities, measure, row_of
 from .result import SweepResult
 from .space import Point, Space, points_of
+from .target import find_target
 
 Announce = Callable[[int, int], AbstractContextManager[Callable[[], None]]]
 """From the number of points, and of those that are there already, to what is called after each further one."""
@@ -51,6 +52,7 @@ def run_space(
     announce: Announce = lambda *_: nullcontext(lambda: None),
     blame: str = "command line",
     ranged: bool = True,
+    target: float | None = None,
 ) -> SweepResult:
     """Compute all points of a sweep.
 
@@ -64,6 +66,7 @@ def run_space(
         announce: what reports progress.
         blame: beginning of messages about a value.
         ranged: whether to draw the ranges of rates, and how sure choices are.
+        target: a rate in samples per second, for which the point with the fewest boards is told.
 
     Raises:
         InputError: a value is invalid, the file is that of another sweep or cannot be written, or a process died.
@@ -102,7 +105,8 @@ def run_space(
     nouns = {point.network.sample_noun for point in points}
     noun = nouns.pop() if len(nouns) == 1 else "sample"
     roofs = [row.pop("roofs", None) for row in rows]
-    return SweepResult(space, rows, noun, roofs if ranged else None, _multiplier_texts(points))
+    reached = None if target is None else find_target(target, points, rows)
+    return SweepResult(space, rows, noun, roofs if ranged else None, _multiplier_texts(points), reached)
 
 
 def _multiplier_texts(points: Sequence[Point]) -> tuple[str, ...]:

@@ -69,4 +69,4 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
 def test_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="`cluster` = 'nobody': known: "):
         printed("nobody")
-    assert "--toml and --json need the NAME of a cluster" in printed("--json")
+    assert "--toml, --json and --set need the NAME of a cluster" in printed("--json")

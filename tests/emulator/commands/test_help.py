@@ -19,7 +19,8 @@ def lines_of(*arguments: str) -> list[str]:
 
 
 def flags_of(lines: list[str]) -> list[str]:
-    return [match[1].replace("-", "_") for line in lines if (match := re.match(r"  --([\w-]+)", line))]
+    spelt = (match[1].split(", ") for line in lines if (match := re.match(r"  (--[\w-]+(?:, --[\w-]+)*)", line)))
+    return [flag.removeprefix("--").replace("-", "_") for flags in spelt for flag in flags]
 
 
 def test_each_key_is_in_one_group() -> None:

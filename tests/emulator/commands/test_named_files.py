@@ -315,5 +315,5 @@ def test_functions(folder: Path, one_line: Any, case: str) -> None:
 
 def test_configured_commands_know_the_keys_of_the_configuration() -> None:
     assert {name for name, command in leaves(commands) if isinstance(command, ConfiguredCommand)} == {
-        *("train", "simulate", "timeline", "schedule", "precision"),
+        *("train", "simulate", "plan", "timeline", "schedule", "precision"),
     }

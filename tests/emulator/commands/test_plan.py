@@ -241,7 +241,7 @@ BAD = {
     "too many devices": (["quick-cifar", "--devices", "385"], "`devices` = 385"),
     "no devices": (["quick-cifar", "--devices", "0"], "`devices` = 0"),
     "devices are words": (["quick-cifar", "--devices", "two"], "--devices"),
-    "no network": ([], "NETWORK"),
+    "no such network": (["quick-cigar"], "did you mean `quick-cifar`?"),
     "missing folder": (["quick-cifar", "--plot", "nowhere/a.png"], "`--plot` = 'nowhere/a.png'"),
     "unknown format of pictures": (["quick-cifar", "--plot", "a.xyz"], "`--plot` a.xyz"),
 }

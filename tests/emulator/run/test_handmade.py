@@ -1,0 +1,163 @@
+"""Cuts made by hand: one that equals the automatic cut has its times and bits, and any other one the same bits."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import emuchain
+from emuchain.emulator.commands.command_line import commands
+from emuchain.emulator.common import InputError
+from emuchain.emulator.mapping import HandmadeCut, cut_channels
+from emuchain.emulator.run import Results
+
+from .test_stages import NETWORK as SMALL
+
+NETWORK = {**SMALL, "input": [3, 32, 32]}
+
+KEYS: dict[str, Any] = {"batch": 8, "micro_batch": 4, "samples": 24, "test_samples": 8}
+RUNS: dict[str, dict[str, Any]] = {
+    "fpdeep": {"devices": 3},
+    "sync, small boards": {"devices": 4, "schedule": "sync", "changes": {"board.on_chip_memory_kbit": 500}},
+    "memory ignored": {"devices": 3, "memory": "ignored"},
+    "whole layers": {"devices": 3, "stages": "layers"},
+    "turns": {"devices": 3, "engines": "turns", "schedule": "1f1b-so"},
+    "chunks": {"devices": 2, "schedule": "interleaved"},
+    "no balancing": {"devices": 4, "balancing": "none", "changes": {"board.on_chip_memory_kbit": 400}},
+}
+
+
+def same_bits(one: Results, other: Results) -> bool:
+    return all(
+        np.array_equal(array, other.weights[layer][name])
+        for layer, arrays in one.weights.items()
+        for name, array in arrays.items()
+    )
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_automatic_cut_by_hand(tmp_path: Path, name: str) -> None:
+    keys = {**KEYS, **RUNS[name]}
+    automatic = emuchain.plan(NETWORK, **keys)
+    path = tmp_path / "cut.toml"
+    path.write_text(automatic.cut.toml())
+    by_hand = emuchain.plan(NETWORK, cut=str(path), **keys)
+    assert by_hand.mapping.devices == automatic.mapping.devices
+    assert by_hand.timing == automatic.timing
+    assert by_hand.steady == automatic.steady
+    assert emuchain.simulate(by_hand).virtual_time_ps == emuchain.simulate(automatic).virtual_time_ps
+
+
+def test_the_automatic_cut_trains_to_its_bits_and_times() -> None:
+    keys = {**KEYS, "devices": 3}
+    automatic = emuchain.train(NETWORK, **keys)
+    text = str(emuchain.plan(NETWORK, **keys).cut)
+    by_hand = emuchain.train(NETWORK, cut=text, **{**keys, "devices": None})
+    assert by_hand.virtual_time_ps == automatic.virtual_time_ps
+    assert same_bits(by_hand, automatic)
+    assert by_hand.config["cut"] == text
+    assert by_hand.config["devices"] == 3
+
+
+@settings(deadline=None, max_examples=12)
+@given(st.data())
+def test_any_cut_trains_to_the_bits_of_one_device(data: st.DataObject) -> None:
+    network = emuchain.load_network(NETWORK)
+    ends = [cut_channels(layer) for layer in network.layers]
+    inner = sorted(data.draw(st.sets(st.integers(1, sum(ends) - 1), min_size=1, max_size=5)))
+    boards: list[list[str]] = [[]]
+    first = 0
+    for layer, channels in zip(network.layers, ends, strict=True):
+        places = [0, *(place - first for place in inner if first < place < first + channels), channels]
+        for number, (begin, end) in enumerate(itertools.pairwise(places)):
+            if number or (first in inner):
+                boards.append([])
+            boards[-1].append(f"{layer.name}[{begin}:{end}]")
+        first += channels
+    cut = [" ".join(board) for board in boards]
+    schedule = data.draw(st.sampled_from(["sync", "gpipe", "1f1b-as"]))
+    trained = emuchain.train(network, cut=cut, **{**KEYS, "schedule": schedule})
+    assert trained.config["devices"] == len(cut)
+    alone = emuchain.train(network, devices=1, **{**KEYS, "schedule": "sync"})
+    assert same_bits(trained, alone)
+    again = emuchain.simulate(network, cut=cut, **{**KEYS, "schedule": schedule})
+    assert again.virtual_time_ps == trained.virtual_time_ps
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "too many boards": (
+        {"cut": "conv1 | conv2..fc2", "devices": 1},
+        "has 2 boards, and the run 1; none is left for conv2",
+    ),
+    "too few boards": (
+        {"cut": "conv1 | conv2..fc2", "devices": 3},
+        "has 2 boards, and the run 3; conv2 is on the last",
+    ),
+    "stages": (
+        {"cut": "conv1 | conv2..fc2", "devices": 2, "schedule": "interleaved"},
+        "has 2 stages, and the run 4; conv2 is on the last one",
+    ),
+    "layers stay whole": (
+        {"cut": "conv1 conv2[:2] | conv2[2:] conv3..fc2", "stages": "layers"},
+        "cuts conv2, which stays",
+    ),
+    "a gap": ({"cut": "conv1 | conv3..fc2"}, "conv2 is on no board"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_cuts(name: str) -> None:
+    keys, told = BAD[name]
+    with pytest.raises(InputError) as error:
+        emuchain.plan(NETWORK, **{**KEYS, **keys})
+    assert told in str(error.value)
+
+
+def test_a_recurrent_layer_stays_whole() -> None:
+    layers = emuchain.load_network("lstm-rows").layers
+    first, *_, last = (layer.name for layer in layers)
+    cut = f"{first}[:8] | {first}[8:]" + ("" if first == last else f" {layers[1].name}..{last}")
+    with pytest.raises(InputError, match=f"cuts {first}, which stays whole with schedule fpdeep"):
+        emuchain.plan("lstm-rows", cut=cut, schedule="fpdeep")
+    assert emuchain.plan("lstm-rows", cut=cut, schedule="sync").devices == 2
+
+
+def printed(*words: str) -> str:
+    run = click.testing.CliRunner().invoke(commands, words)
+    assert run.exit_code == 0, run.output
+    return run.stdout
+
+
+def test_a_saved_cut_is_edited_and_compared(tmp_path: Path) -> None:
+    path = tmp_path / "cut.toml"
+    saved = printed("plan", "quick-cifar", "--devices", "2", "--save", str(path), "--range", "none")
+    assert f"cut in {path}; `--cut {path}` takes it" in " ".join(saved.split())
+    as_saved = printed("plan", "quick-cifar", "--cut", str(path), "--range", "none").splitlines()
+    assert as_saved[0] == saved.splitlines()[0]
+    assert as_saved[1].startswith("automatic cut: ") and as_saved[1].endswith("as fast as this one")
+    path.write_text('boards = ["conv1..fc1", "fc2"]\n')
+    edited = json.loads(printed("plan", "quick-cifar", "--cut", str(path), "--json"))
+    assert edited["cut"] == ["conv1..fc1", "fc2"]
+    assert edited["images_per_s"] < edited["automatic"]["images_per_s"]
+    line = printed("plan", "quick-cifar", "--cut", str(path), "--range", "none").splitlines()[1]
+    ratio = edited["images_per_s"] / edited["automatic"]["images_per_s"]
+    assert f"this one is {ratio:.4g} times as fast" in line
+
+
+def test_a_run_resumes_with_its_cut(tmp_path: Path) -> None:
+    path, checkpoint = tmp_path / "cut.toml", str(tmp_path / "run.ckpt")
+    path.write_text(HandmadeCut.of("conv1..conv2 conv3[:25%] | conv3[25%:] conv4..fc2").toml())
+    once = emuchain.train(NETWORK, cut=str(path), epochs=2, **KEYS)
+    emuchain.train(NETWORK, cut=str(path), checkpoint=checkpoint, **KEYS)
+    path.unlink()
+    again = emuchain.train(resume=checkpoint, epochs=2)
+    assert again.virtual_time_ps == once.virtual_time_ps
+    assert same_bits(again, once)
