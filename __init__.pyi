@@ -5,7 +5,7 @@ from .emulator.common import InputError
 from .emulator.data import Dataset, load_data
 from .emulator.network import Network, load_network
 from .emulator.plan import ChainPlan, PairPlan, Plan
-from .emulator.run import AnswerRange, Evaluation, PairSimulation, Results, Simulation, SteadyState
+from .emulator.run import AnswerRange, Evaluation, PairSimulation, Results, SeedRuns, Simulation, SteadyState
 from .emulator.run.steady_state import steady_state
 from .emulator.studies import Retiming
 
@@ -26,6 +26,7 @@ __all__ = [
     "Plan",
     "Results",
     "Retiming",
+    "SeedRuns",
     "Simulation",
     "SteadyState",
     "__version__",

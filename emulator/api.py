@@ -37,6 +37,7 @@ from .run import (
     PairSimulation,
     Results,
     RunWeights,
+    SeedRuns,
     Simulation,
     Training,
     Weights,
@@ -49,6 +50,7 @@ from .run import (
     resumed,
     run_range,
     run_weights_of,
+    seed_settings,
 )
 from .run import evaluate as evaluate_weights
 from .run import rate_range as range_of_plan
@@ -242,6 +244,36 @@ def simulate(
         return run_simulation(planned, epoch_samples(planned), observer, trace=traced)
 
 
+@overload
+def train(
+    network: AnyNetwork = ...,
+    cluster: AnyCluster = ...,
+    *,
+    seeds: int,
+    comm: Any = ...,
+    data: Dataset | str | os.PathLike[str] | None = ...,
+    on_epoch: Callable[[EpochResult, Weights], None] = ...,
+    observer: Observer | None = ...,
+    **settings: Any,
+) -> SeedRuns: ...
+
+
+@overload
+def train(
+    network: AnyNetwork | Plan = ...,
+    cluster: AnyCluster = ...,
+    *,
+    comm: Any = ...,
+    data: Dataset | str | os.PathLike[str] | None = ...,
+    on_epoch: Callable[[EpochResult, Weights], None] = ...,
+    observer: Observer | None = ...,
+    trace: str | os.PathLike[str] | None = ...,
+    trace_level: str | None = ...,
+    trace_samples: tuple[int, int] | None = ...,
+    **settings: Any,
+) -> Results: ...
+
+
 def train(
     network: AnyNetwork | Plan = "quick-cifar",
     cluster: AnyCluster = "vc709",
@@ -253,8 +285,9 @@ def train(
     trace: str | os.PathLike[str] | None = None,
     trace_level: str | None = None,
     trace_samples: tuple[int, int] | None = None,
+    seeds: int | None = None,
     **settings: Any,
-) -> Results:
+) -> Results | SeedRuns:
     """Train a network, with numerics and virtual time; return the results, with all weights.
 
     Args:
@@ -265,6 +298,8 @@ def train(
         on_epoch: called on rank 0 after each epoch, with its result and the weights of all layers.
         observer: called with what engines, links and exchanges of the first replica's devices in this process serve.
         trace, trace_level, trace_samples: as for `simulate`; of all devices, in one file.
+        seeds: train with so many seeds from `seed` on, each a run of its own with files of its own (run-seed1.h5), and
+            return all results with their means.
         **settings: as for `plan`, `changes` included; with `out`, the results are also written to a file; with
             `checkpoint`, a file from which another call resumes, given as `resume`, with all other settings unchanged
             or left out.
@@ -272,9 +307,19 @@ def train(
     Raises:
         InputError: a setting is unknown, out of range, or contradicts another one, or training diverged; on all ranks.
     """
+    network, cluster, settings = named_in_place(network, cluster, settings)
+    if seeds is not None:
+        if isinstance(network, Plan) or trace is not None:
+            raise InputError(
+                "`seeds`: trains several times; give the network and its settings, without a plan or trace"
+            )
+        alike: dict[str, Any] = {"comm": comm, "data": data, "on_epoch": on_epoch, "observer": observer}
+        others = seed_settings(given_settings(network, cluster, settings), seeds)
+        for own in others:
+            check_files(given_keys(network, cluster, {**settings, **own}))
+        return SeedRuns(tuple(train(network, cluster, **alike, **{**settings, **own}) for own in others))
     ranks: Ranks = SingleProcess() if comm is None else MpiRanks(comm.Clone())
     traced = TraceRequest.of(trace, trace_level, trace_samples)
-    network, cluster, settings = named_in_place(network, cluster, settings)
     if data is not None and not isinstance(data, Dataset):
         settings["data"] = os.fspath(data)
     loaded, weights = data if isinstance(data, Dataset) else None, dict[str, Any]()

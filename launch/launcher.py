@@ -17,6 +17,7 @@ _OPEN_MPI = {
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     "PRTE_MCA_hwloc_default_binding_policy": "none",
 }
+_ONE_CORE = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
 _AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
@@ -36,18 +37,26 @@ def find_mpiexec() -> str:
     return path
 
 
-def launch_command(ranks: int, arguments: Sequence[str]) -> list[str]:
-    """Return the command that runs `emuchain ARGUMENTS` on these ranks.
+def launch_command(ranks: int, arguments: Sequence[str], hosts: str | None = None) -> list[str]:
+    """Return the command that runs `emuchain ARGUMENTS` on these ranks, on the hosts of a file if there is one.
 
     Raises:
         LaunchError: there is no `mpiexec`.
     """
-    return [find_mpiexec(), "-n", str(ranks), *python_command(__name__.partition(".")[0], *arguments)]
+    on = [] if hosts is None else _on_hosts(hosts)
+    return [find_mpiexec(), "-n", str(ranks), *on, *python_command(__name__.partition(".")[0], *arguments)]
+
+
+def _on_hosts(file: str) -> list[str]:
+    """Return the launcher's flags for a host file; Open MPI's passes only the variables on that it is told."""
+    if is_installed("openmpi"):
+        return ["--hostfile", file, *(word for name in _ONE_CORE for word in ("-x", name))]
+    return ["-f", file]
 
 
 def launch_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for it: one core a rank, and under Open MPI more ranks than cores, also for root."""
-    variables = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", **_OPEN_MPI, **safe_environment(environment)}
+    variables = {**_ONE_CORE, **_OPEN_MPI, **safe_environment(environment)}
     return {**variables, **_AS_ROOT} if os.geteuid() == 0 and is_installed("openmpi") else variables
 
 

@@ -1,20 +1,26 @@
-from . import sensitivity_tables, tables
+from . import changed_tables, sensitivity_tables, tables
+from .changed import ChangedResults, changed_results, parse_changes
 from .claim import Claim, Class, load_claims, papers
 from .run import Result, Verdict, draw_pictures, judge, select, validate
-from .sensitivity import Blind, Sensitivity, blind_predictions, sensitivities
+from .sensitivity import Blind, Sensitivity, blind_predictions, constants_of, sensitivities
 
 __all__ = [
     "Blind",
+    "ChangedResults",
     "Claim",
     "Class",
     "Result",
     "Sensitivity",
     "Verdict",
     "blind_predictions",
+    "changed_results",
+    "changed_tables",
+    "constants_of",
     "draw_pictures",
     "judge",
     "load_claims",
     "papers",
+    "parse_changes",
     "select",
     "sensitivities",
     "sensitivity_tables",

@@ -6,7 +6,7 @@ import functools
 import json
 import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -37,6 +37,14 @@ _MOST_NAMED = 3
 @click.option(
     "--sensitivity", is_flag=True, help="Which verdicts change within the plausible ranges of constants; takes minutes."
 )
+@click.option(
+    "--set",
+    "settings",
+    type=WORD,
+    multiple=True,
+    metavar="CONSTANT=VALUE",
+    help="With another value of a constant that --sensitivity varies; may be repeated.",
+)
 def validate(
     paper: str,
     only: str,
@@ -45,6 +53,7 @@ def validate(
     pictures: pathlib.Path | None,
     runs: pathlib.Path | None,
     sensitivity: bool,
+    settings: tuple[str, ...],
 ) -> None:
     """Run a paper's claims: published, ours, deviation, verdict.
 
@@ -53,9 +62,14 @@ def validate(
     The exit status is 0 whatever the verdicts.
     """
     with starting():
-        from . import draw_pictures, select, tables
+        from . import draw_pictures, parse_changes, select, tables
 
+    if settings and (sensitivity or pictures is not None):
+        raise click.UsageError(f"--set and --{'sensitivity' if sensitivity else 'pictures'}: give one of them")
     claims = select(paper, only)
+    if settings:
+        _print_changed(paper, claims, parse_changes(paper, settings), as_json, markdown)
+        return
     if pictures is not None:
         for path in draw_pictures(paper, pictures, runs):
             print(f"drawn: {path}", file=sys.stderr)
@@ -120,8 +134,33 @@ def _print_sensitivity(paper: str, claims: Sequence[Claim], as_json: bool, markd
         table("blind predictions", tables.BLIND_COLUMNS, tables.blind_rows(blind), names=words)
 
 
+def _print_changed(
+    paper: str, claims: Sequence[Claim], changes: Mapping[str, float], as_json: bool, markdown: bool
+) -> None:
+    from ..emulator.view import next_line, point_progress, print_answer, table
+    from . import changed_results, changed_tables, constants_of, tables
+
+    constants = constants_of(paper)
+    changed = changed_results(paper, claims, changes, functools.partial(point_progress, "measuring"))
+    if as_json:
+        print(json.dumps(changed_tables.changed_as_json(changed), indent=2))
+        return
+    if markdown:
+        print("\n".join(changed_tables.changed_markdown(changed, constants)))
+        return
+    lines = [*changed_tables.answer(changed, constants), tables.headline(changed.after), tables.others(changed.after)]
+    print_answer([*lines, next_line(f"emuchain validate {paper} --sensitivity")])
+    columns = changed_tables.CHANGE_COLUMNS
+    table("changed constants", columns, changed_tables.change_rows(changed, constants), names=("constant",))
+    if changed.turning:
+        claim, *words = changed_tables.TURNED_COLUMNS
+        rows = changed_tables.turned_rows(changed)
+        table("verdicts that change", changed_tables.TURNED_COLUMNS, rows, left=words, names=[claim])
+    _print_claims(paper, changed.after, f", with {changed_tables.changes_text(changes)}")
+
+
 def _print_tables(paper: str, results: Sequence[Result]) -> None:
-    from ..emulator.view import next_line, print_answer, say, table
+    from ..emulator.view import next_line, print_answer
     from . import Class, tables
 
     ran = [result for result in results if result.is_run]
@@ -138,15 +177,30 @@ def _print_tables(paper: str, results: Sequence[Result]) -> None:
             ),
         ]
     )
+    _print_claims(paper, results)
+
+
+def _print_claims(paper: str, results: Sequence[Result], changed: str = "") -> None:
+    """Print all claims by class, explanations and reasons; titles say what is `changed`."""
+    from ..emulator.view import say, table
+    from . import Class, tables
+
+    ran = [result for result in results if result.is_run]
     if ran:
-        table("verdicts by class", tables.CLASS_COLUMNS, tables.class_rows(results), names=("class",))
+        table(f"verdicts by class{changed}", tables.CLASS_COLUMNS, tables.class_rows(results), names=("class",))
     *columns, _ = tables.COLUMNS
     for row_class in Class:
         of_class = [tables.cells(result)[:-1] for result in ran if result.claim.row_class is row_class]
         if of_class:
             rows = [[claim, *map(_cut, others)] for claim, *others in of_class]
             words = ("published", "ours", "verdict")
-            table(f"{paper}, {row_class.value}: published and measured", columns, rows, left=words, names=("claim",))
+            table(
+                f"{paper}, {row_class.value}: published and measured{changed}",
+                columns,
+                rows,
+                left=words,
+                names=("claim",),
+            )
     print()
     for why, alike in tables.by_explanation(results, confirmed=False).items():
         measured = [f"{result.claim.id}{f' ({result.how})' if result.how else ''}" for result in alike]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from ..emulator.common import InputError, own_folder
 from ..kernels import modules
 from .claim import Claim, Expect, Measure, NoEvidence, Value, load_claims
+from .constants import in_force
 from .formula import Formulas
 
 Draw = Callable[[pathlib.Path], None]
@@ -164,17 +165,25 @@ def _figures(paper: str, runs: pathlib.Path | None) -> Mapping[str, Draw]:
     return figures
 
 
-def validate(paper: str, claims: Iterable[Claim]) -> Iterator[Result]:
-    """Yield the results of a paper's claims, each measured and judged on demand."""
+def validate(paper: str, claims: Iterable[Claim], changes: Mapping[str, object] | None = None) -> Iterator[Result]:
+    """Yield the results of a paper's claims, each measured and judged on demand.
+
+    `changes` are other values of the constants that its measures rest on, by their keys: {"board.dsp_share": 0.85}.
+    """
     for claim in claims:
-        if claim.expect is None:
-            yield Result(claim, None, claim.not_run or "", None, Verdict.NOT_RUN)
-            continue
-        try:
-            measured = measures(paper)[claim.id]()
-        except NoEvidence as error:
-            yield Result(claim, None, str(error), None, Verdict.NOT_RUN)
-            continue
-        verdict, deviation = judge(claim.expect, measured.ours)
-        guess = None if claim.null is None else judge(claim.expect, claim.null)[0].is_good
-        yield Result(claim, measured.ours, measured.how, deviation, verdict, guess)
+        with in_force(changes) if changes else contextlib.nullcontext():
+            result = _result(paper, claim)
+        yield result
+
+
+def _result(paper: str, claim: Claim) -> Result:
+    """Return the result of a claim, with the constants in force."""
+    if claim.expect is None:
+        return Result(claim, None, claim.not_run or "", None, Verdict.NOT_RUN)
+    try:
+        measured = measures(paper)[claim.id]()
+    except NoEvidence as error:
+        return Result(claim, None, str(error), None, Verdict.NOT_RUN)
+    verdict, deviation = judge(claim.expect, measured.ours)
+    guess = None if claim.null is None else judge(claim.expect, claim.null)[0].is_good
+    return Result(claim, measured.ours, measured.how, deviation, verdict, guess)

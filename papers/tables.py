@@ -136,18 +136,18 @@ def cells(result: Result) -> list[str]:
     deviation = "" if result.deviation is None else f"{100 * result.deviation:+.1f} %"
     return [
         claim.id,
-        f"{_shown(claim.value)} {claim.unit}".strip(),
-        _shown(result.ours),
+        f"{value_text(claim.value)} {claim.unit}".strip(),
+        value_text(result.ours),
         deviation,
         result.verdict.value + (", no better than a guess" if result.verdict.is_good and result.guess_is_good else ""),
         claim.row_class.value,
     ]
 
 
-def _shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     """Format a figure to four significant digits, a list with commas."""
     if isinstance(value, (list, tuple)):
-        return ", ".join(f"[{_shown(part)}]" if isinstance(part, list) else _shown(part) for part in value)
+        return ", ".join(f"[{value_text(part)}]" if isinstance(part, list) else value_text(part) for part in value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

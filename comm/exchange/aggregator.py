@@ -46,8 +46,10 @@ class Parent(NamedTuple):
 class Broadcast:
     """One node's step; the root has no parent. Messages are sent with ToS `tos`."""
 
-    def __init__(self, nic: Nic, parent: Parent | None, children: Sequence[Child], tos: int) -> None:
-        self._nic, self._parent, self._children, self._tos = nic, parent, children, tos
+    def __init__(
+        self, nic: Nic, parent: Parent | None, children: Sequence[Child], tos: int, residual: Gradient | None = None
+    ) -> None:
+        self._nic, self._parent, self._children, self._tos, self._residual = nic, parent, children, tos, residual
 
     async def run(self, gradient: Gradient, ready_ps: int) -> int:
         """Take the values from the parent, if there is one, and pass them on; return the end in ps."""
@@ -57,7 +59,7 @@ class Broadcast:
             gradient.put(self._nic.open(message, gradient.count))
             ready_ps = max(ready_ps, message.ready_ps + message.transfer_ps + self._parent.hops * latency_ps)
         if self._children:
-            message = self._nic.pack(gradient, self._tos, copies=len(self._children))
+            message = self._nic.pack(gradient, self._tos, copies=len(self._children), residual=self._residual)
             if self._parent is None:
                 self._nic.round(gradient, message)
             for outlet, hops, share in self._children:
@@ -70,12 +72,12 @@ class Broadcast:
 class GradientUpload:
     """One worker's step: its gradient goes to the aggregator. A broadcast follows."""
 
-    def __init__(self, nic: Nic, up: Outlet) -> None:
-        self._nic, self._up = nic, up
+    def __init__(self, nic: Nic, up: Outlet, residual: Gradient | None = None) -> None:
+        self._nic, self._up, self._residual = nic, up, residual
 
     async def run(self, gradient: Gradient, ready_ps: int) -> int:
         """Send the gradient; return the time at which it was ready, in ps."""
-        message = self._nic.pack(gradient, COMPRESSIBLE_TOS)
+        message = self._nic.pack(gradient, COMPRESSIBLE_TOS, residual=self._residual)
         self._up.put(dataclasses.replace(message, ready_ps=ready_ps))
         return ready_ps
 

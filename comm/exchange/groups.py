@@ -28,7 +28,8 @@ from .time import broadcast_rounds, broadcast_shares, ring_order, ring_shares
 class DataParallel:
     """`replicas` chains in `groups` groups, how they exchange gradients, and with which codec.
 
-    With timing only, messages are 1/`ratio` of their size, if a ratio is given.
+    With timing only, messages are 1/`ratio` of their size, if a ratio is given. With `feedback`, senders keep what the
+    codec drops.
     """
 
     replicas: int = 1
@@ -36,6 +37,14 @@ class DataParallel:
     exchange: Literal["ring", "aggregator"] = "ring"
     codec: Codec = dataclasses.field(default_factory=NoCodec)
     ratio: float | None = None
+    feedback: bool = False
+
+    @property
+    def residuals(self) -> int:
+        """Number of rows, of all values of a gradient, that the first replica keeps of what the codec drops."""
+        if not self.feedback or self.replicas == 1:
+            return 0
+        return 1 if self.groups == 1 else 2 + (self.exchange == "ring")
 
     @property
     def members(self) -> int:
@@ -107,28 +116,34 @@ class ExchangeStep(Protocol):
         """Run in place; return the finish time in ps."""
 
 
-def exchange_steps(data_parallel: DataParallel, replica: int, nic: Nic, channels: Channels) -> list[ExchangeStep]:
-    """Return a replica's steps of the exchange, in the order of the phases."""
+def exchange_steps(
+    data_parallel: DataParallel, replica: int, nic: Nic, channels: Channels, count: int = 0
+) -> list[ExchangeStep]:
+    """Return a replica's steps of the exchange, in the order of the phases; feedback keeps rows of `count` values."""
+    kept = count if data_parallel.feedback else 0
     if data_parallel.groups == 1:
-        return _top(data_parallel, replica, nic, channels)
+        return _top(data_parallel, replica, nic, channels, kept)
     leader = replica - replica % data_parallel.members
     groups = [range(first, first + data_parallel.members) for first in data_parallel.top]
     group = range(leader, leader + data_parallel.members)
-    steps: list[ExchangeStep] = [_ring(ExchangePhase.GROUP, groups, replica, nic, channels)]
+    steps: list[ExchangeStep] = [_ring(ExchangePhase.GROUP, groups, replica, nic, channels, kept)]
     if replica == leader:
-        steps += _top(data_parallel, replica, nic, channels)
+        steps += _top(data_parallel, replica, nic, channels, kept)
     tos = COMPRESSIBLE_TOS if data_parallel.exchange == "ring" else ORDINARY_TOS
-    return [*steps, _broadcast(ExchangePhase.PROPAGATION, group, replica, nic, channels, tos, groups)]
+    return [*steps, _broadcast(ExchangePhase.PROPAGATION, group, replica, nic, channels, tos, kept, groups)]
 
 
-def _top(data_parallel: DataParallel, replica: int, nic: Nic, channels: Channels) -> list[ExchangeStep]:
+def _top(data_parallel: DataParallel, replica: int, nic: Nic, channels: Channels, kept: int) -> list[ExchangeStep]:
     if data_parallel.exchange == "ring":
-        return [_ring(ExchangePhase.TOP, [data_parallel.top], replica, nic, channels)]
-    upload = GradientUpload(nic, channels(ExchangePhase.TOP, replica, data_parallel.aggregator).outlet)
+        return [_ring(ExchangePhase.TOP, [data_parallel.top], replica, nic, channels, kept)]
+    outlet = channels(ExchangePhase.TOP, replica, data_parallel.aggregator).outlet
+    upload = GradientUpload(nic, outlet, nic.residual(kept) if kept else None)
     return [upload, _broadcast(ExchangePhase.WEIGHTS, data_parallel.tree, replica, nic, channels, ORDINARY_TOS)]
 
 
-def _ring(phase: ExchangePhase, groups: Sequence[Sequence[int]], replica: int, nic: Nic, channels: Channels) -> Ring:
+def _ring(
+    phase: ExchangePhase, groups: Sequence[Sequence[int]], replica: int, nic: Nic, channels: Channels, kept: int
+) -> Ring:
     """Return a member's step in the ring of its group, in the order of the topology; all groups' run together."""
     rings = [ring_order(nic.interconnect.topology, members) for members in groups]
     shares = ring_shares(nic.interconnect.topology, rings)
@@ -137,7 +152,8 @@ def _ring(phase: ExchangePhase, groups: Sequence[Sequence[int]], replica: int, n
     place = ring.index(replica)
     left, right = ring[place - 1], ring[(place + 1) % len(ring)]
     inlet, outlet = channels(phase, left, replica).mailbox, channels(phase, replica, right).outlet
-    return Ring(place, len(ring), nic, inlet, outlet, nic.interconnect.hops(left, replica), shares[number][place])
+    residual, hops = nic.residual(kept) if kept else None, nic.interconnect.hops(left, replica)
+    return Ring(place, len(ring), nic, inlet, outlet, hops, residual, shares[number][place])
 
 
 def _broadcast(
@@ -147,6 +163,7 @@ def _broadcast(
     nic: Nic,
     channels: Channels,
     tos: int,
+    kept: int = 0,
     trees: Sequence[Sequence[int]] | None = None,
 ) -> Broadcast:
     """Return a node's step in a broadcast from the first of the nodes; `trees` are those at the same time."""
@@ -155,7 +172,8 @@ def _broadcast(
     shares = broadcast_shares(nic.interconnect.topology, [nodes] if trees is None else trees)
     parents = [Parent(channels(phase, a, b).mailbox, hops(a, b)) for a, b in pairs if b == node]
     children = [Child(channels(phase, a, b).outlet, hops(a, b), shares[a, b]) for a, b in pairs if a == node]
-    return Broadcast(nic, parents[0] if parents else None, children, tos)
+    loses = bool(kept and children) and not parents and tos == COMPRESSIBLE_TOS  # others pass on what it lost
+    return Broadcast(nic, parents[0] if parents else None, children, tos, nic.residual(kept) if loses else None)
 
 
 def aggregator(data_parallel: DataParallel, nic: Nic, count: int, with_data: bool, channels: Channels) -> Aggregator:

@@ -1,5 +1,8 @@
 """A worker's NIC: messages with the compressible ToS pass its codec, others do not (INCEPTIONN, section VI).
 
+With error feedback, what the codec drops of a gradient is kept by its sender, and added to the next one (Seide et al.,
+2014; Stich et al., 2018; Karimireddy et al., 2019).
+
 A NIC logs the sizes of messages that pass the codec, so that a finished run can be timed again; `histogram` gives the
 distribution of gradients (Fig. 5).
 """
@@ -67,10 +70,19 @@ class Nic:
         self.traffic = Traffic()
         self.sizes = SizeLog()
         self.given: GivenBytes | None = None
+        self.residuals: list[Gradient] = []
         self._codec = codec
 
-    def pack(self, gradient: Gradient, tos: int, copies: int = 1) -> GradientMessage:
-        """Pack a block into a message, ready at time 0; count it `copies` times."""
+    def residual(self, count: int) -> Gradient:
+        """Return a row of `count` values, 0 at first, for what the codec drops of one phase's messages."""
+        self.residuals.append(Gradient(count, np.zeros(count, np.float32)))
+        return self.residuals[-1]
+
+    def pack(self, gradient: Gradient, tos: int, copies: int = 1, residual: Gradient | None = None) -> GradientMessage:
+        """Pack a block into a message, ready at time 0; count it `copies` times.
+
+        With a `residual`, what the codec dropped of the block before is added, and what it drops now is kept there.
+        """
         if tos != COMPRESSIBLE_TOS:
             return self._plain(gradient, tos)
         size = gradient.bytes
@@ -81,11 +93,21 @@ class Nic:
             made = self.given(size) if self.given else self._codec.expected_bytes(gradient.count)
             payload, sent = None, Traffic(size, made)
         else:
-            payload = self._codec.compress(gradient.values)
+            payload = self._compressed(gradient.values, None if residual is None else residual.values)
             sent = Traffic(size, payload.nbytes, self._codec.statistics(payload, gradient.count))
         self.traffic += sent.times(copies)
         self.sizes.add(sent.value_bytes, sent.compressed_bytes)
         return GradientMessage(0, self.interconnect.transfer_ps(size, sent.compressed_bytes), tos, payload)
+
+    def _compressed(self, values: Values, residual: Values | None) -> NDArray[np.uint8]:
+        """Return a block after the codec; what is not finite leaves nothing behind."""
+        if residual is None:
+            return self._codec.compress(values)
+        joined = values + residual
+        payload = self._codec.compress(joined)
+        np.subtract(joined, self._codec.decompress(payload, joined.size), out=residual)
+        residual[~np.isfinite(residual)] = 0
+        return payload
 
     def _plain(self, gradient: Gradient, tos: int) -> GradientMessage:
         payload: NDArray[np.uint8] | None = None if gradient.values is None else gradient.values.view(np.uint8).copy()

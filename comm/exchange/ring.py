@@ -8,6 +8,9 @@ the order of the ring. Partial sums are compressed again at every hop, as by NIC
 As printed, the second phase is off by one and would lose data: the worked example requires that in step s worker i
 sends block i - s + 1 and receives block i - s (mod N). The owner of a block keeps the values that receivers decode; the
 paper does not mention this, and its workers would drift apart by the codec's losses.
+
+Up to the first step of P2 a worker sends each block once with losses, so error feedback keeps one row of them; what is
+passed on after that has been through the codec, and loses nothing more.
 """
 
 from __future__ import annotations
@@ -29,18 +32,28 @@ class Ring:
     """
 
     def __init__(
-        self, place: int, size: int, nic: Nic, left: Mailbox, right: Outlet, hops: int, share: int = 1
+        self,
+        place: int,
+        size: int,
+        nic: Nic,
+        left: Mailbox,
+        right: Outlet,
+        hops: int,
+        residual: Gradient | None = None,
+        share: int = 1,
     ) -> None:
         self._place, self._size, self._nic, self._share = place, size, nic, share
-        self._left, self._right, self._hops = left, right, hops
+        self._left, self._right, self._hops, self._residual = left, right, hops, residual
 
     async def run(self, gradient: Gradient, ready_ps: int) -> int:
         """Sum a gradient over all workers, in place; return the finish time in ps."""
         interconnect, size = self._nic.interconnect, self._size
         for step in ring_steps(size):
-            sent = gradient.block(sent_block(self._place, step, size), size)
+            number = sent_block(self._place, step, size)
+            sent = gradient.block(number, size)
+            residual = None if self._residual is None or step > size else self._residual.block(number, size)
             received = gradient.block(sent_block(self._place - 1, step, size), size)
-            packed = self._nic.pack(sent, COMPRESSIBLE_TOS)
+            packed = self._nic.pack(sent, COMPRESSIBLE_TOS, residual=residual)
             own = dataclasses.replace(packed, ready_ps=ready_ps, transfer_ps=packed.transfer_ps * self._share)
             if step == size:
                 self._nic.round(sent, own)

@@ -102,10 +102,11 @@ class Cluster:
     differ, `own_links` has them in the order of the chain, and the last one is repeated; all have the same `share`.
     `engines` and `transport` say how boards execute and when messages leave them (`pipeline.Machine`); without
     `transport`, as suits the engines. `parameter_copies` is the room of a parameter, in units of its size: itself, its
-    gradient, and what an optimiser keeps beside them; `precision` has the formats of a run's numbers, and `clips` says
-    whether gradients are clipped by their norm. `faults` are those of a run on it that names no others. `ranges` are
-    those of the links' and the network's constants that are not their class's; boards have their own. `topology` is
-    that of the links: its nodes are the boards in the order of the chain. Only in a chain may links differ.
+    gradient, what an optimiser keeps beside them, and `residuals`, what error feedback keeps; `precision` has the
+    formats of a run's numbers, and `clips` says whether gradients are clipped by their norm. `faults` are those of a
+    run on it that names no others. `ranges` are those of the links' and the network's constants that are not their
+    class's; boards have their own. `topology` is that of the links: its nodes are the boards in the order of the chain.
+    Only in a chain may links differ.
     """
 
     name: str
@@ -120,6 +121,7 @@ class Cluster:
     engines: Literal["split", "shared", "turns"] = "split"
     transport: Literal["streamed", "stored", "hidden"] | None = None
     parameter_copies: int = 2
+    residuals: int = 0
     precision: Precision = SINGLE
     clips: bool = False
     faults: Faults = dataclasses.field(default_factory=Faults)
@@ -133,7 +135,8 @@ class Cluster:
     @property
     def storage(self) -> Storage:
         """The formats of what boards that stream rows store of a run."""
-        return self.precision.storage(self.parameter_copies - 2)
+        storage = self.precision.storage(self.parameter_copies - 2 - self.residuals)
+        return storage.with_residuals(self.residuals)
 
     @property
     def is_chain(self) -> bool:

@@ -20,6 +20,7 @@ from .flags import ConfiguredCommand, PlanningCommand, full_option, range_option
 from .kernels import starting
 from .named import (
     FILES,
+    HOSTS,
     NETWORK,
     OUTPUT,
     RTL,
@@ -27,10 +28,10 @@ from .named import (
     WAVES,
     WHAT_IF,
     WORD,
-    FileGroup,
     cluster_option,
     profile_option,
 )
+from .overview import CommandGroup
 from .session import Session
 from .setting import set_option
 from .sweep import is_range, sweep_devices
@@ -81,7 +82,7 @@ def defined_commands() -> list[click.Command]:
     return [value for value in values if value not in below]
 
 
-@click.group(cls=FileGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="emuchain")
 def commands() -> None:
     """An emulator of FPGA clusters that train neural networks.
@@ -92,6 +93,13 @@ def commands() -> None:
 
 
 @commands.command(cls=ConfiguredCommand)
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Train once with each of N seeds from --seed on; say mean and standard error. Each has files of its own.",
+)
+@click.option("--control", is_flag=True, help="Train once more without codec, and say what the codec changes.")
 @full_option
 @traced
 @click.pass_obj
@@ -102,6 +110,8 @@ def train(
     config_file: str | None,
     flags: dict[str, Any],
     full: bool,
+    control: bool,
+    seeds: int | None,
     **trace: str | None,
 ) -> None:
     """Train a network on the chain: real numbers, virtual time.
@@ -111,27 +121,33 @@ def train(
     """
     ranks = session.join_watched()
     with starting():
+        from .seeds import train_seeds
         from .train import run_training
 
-    status = run_training(ranks, config_file, flags, full, trace, files)
+    if seeds is None:
+        status = run_training(ranks, config_file, flags, full, trace, files, control=control)
+    else:
+        alone = {"full": full, **trace}
+        status = train_seeds(ranks, config_file, flags, files, seeds, alone, control=control)
     if status:
         session.end(status)
 
 
-@commands.command("run", context_settings={"ignore_unknown_options": True})
+@commands.command(context_settings={"ignore_unknown_options": True})
 @click.option("-n", "ranks", type=click.IntRange(min=1), required=True, metavar="N", help="Number of ranks.")
 @click.option(
     "--restarts", type=click.IntRange(min=0), default=0, metavar="N", help="Start again at most N times.  [default: 0]"
 )
+@click.option("--hosts", type=HOSTS, metavar="FILE", help="The hosts of the ranks, as in hostfile.example.")
 @click.argument("arguments", metavar="-- train ...", nargs=-1, type=click.UNPROCESSED)
-def run_command(ranks: int, restarts: int, arguments: tuple[str, ...]) -> int:
+def launch(ranks: int, restarts: int, hosts: str | None, arguments: tuple[str, ...]) -> int:
     """Run `emuchain train` on several ranks, and start it again when a rank dies.
 
     It then resumes from the file that --checkpoint names, if that exists.
     """
-    from .run import run_ranks
+    from .launch import launch_ranks
 
-    return run_ranks(ranks, restarts, arguments)
+    return launch_ranks(ranks, restarts, hosts, arguments)
 
 
 @commands.command(cls=PlanningCommand, sweeps=True)

@@ -1,4 +1,4 @@
-"""`emuchain compare` and `emuchain topology`: FPDeep compared with other ways to train on the same boards."""
+"""`emuchain study compare` and `study topology`: FPDeep compared with other ways to train on the same boards."""
 
 from __future__ import annotations
 

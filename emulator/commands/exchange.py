@@ -1,4 +1,4 @@
-"""`emuchain exchange`: the time to exchange a network's gradients, by the number of workers."""
+"""`emuchain study exchange`: the time to exchange a network's gradients, by the number of workers."""
 
 from __future__ import annotations
 

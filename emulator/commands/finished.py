@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
+import pathlib
+import re
+from typing import Any
+
 import click
 
 from .flags import full_option
 from .kernels import starting
-from .named import DATA, OUTPUT, RUN, WHAT_IF, FileCommand, cluster_option
+from .named import DATA, OUTPUT, PRINTED, RUN, WHAT_IF, FileCommand, cluster_option
 from .setting import SET
+
+
+class SeedCount(click.ParamType):
+    """How many seeds a run has, or the word `apart`."""
+
+    name = "seeds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Return the number, or the word."""
+        if value == "apart" or isinstance(value, int):
+            return value
+        if re.fullmatch(r"[1-9]\d{0,5}", value, re.ASCII):
+            return int(value)
+        self.fail(f"{value!r} is neither a number of seeds, such as 3, nor the word apart", param, ctx)
 
 
 @click.command(cls=FileCommand)
 @click.argument("file", type=RUN, metavar="RUN.h5")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: configuration, history, usage, ….")
+@click.option("--csv", "as_csv", is_flag=True, help="Print the history as CSV, a line for each epoch.")
 @full_option
-def show(file: str, full: bool) -> None:
+def show(file: str, as_json: bool, as_csv: bool, full: bool) -> None:
     """Print a results file as tables."""
+    if as_json and as_csv:
+        raise click.UsageError("--json and --csv: give one of them")
     with starting():
-        from .show import show_results
+        from .show import print_csv, print_json, show_results
 
-    show_results(file, full)
+    if as_json:
+        print_json(file)
+    elif as_csv:
+        print_csv(file)
+    else:
+        show_results(file, full)
 
 
 @click.command(cls=FileCommand)
@@ -83,13 +110,23 @@ def retime(file: str, cluster: str | None, what_if: tuple[str, ...], as_json: bo
     "-o",
     "--out",
     type=OUTPUT,
-    default="report.html",
     metavar="FILE.html",
-    help="File to write.  [default: report.html]",
+    help="File to write.  [default: report.html; none with --figures or --json]",
 )
-def report(files: tuple[str, ...], out: str) -> None:
-    """Write an HTML page of one results file, or of several side by side."""
-    with starting():
-        from .report import write_report
+@click.option("--figures", type=PRINTED, metavar="DIR", help="Draw the charts there for print, as PDF and SVG.")
+@click.option(
+    "--seeds",
+    type=SeedCount(),
+    metavar="N|apart",
+    help="Check that each run has N seeds, or show seeds one by one.  [default: their mean]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the numbers of the page's table as one JSON object.")
+def report(files: tuple[str, ...], out: str | None, figures: pathlib.Path | None, seeds: Any, as_json: bool) -> None:
+    """Write an HTML page of one results file, or of several side by side.
 
-    write_report(files, out)
+    Files that differ only in their seeds are one run: the mean, with a band of its standard error.
+    """
+    with starting():
+        from .report import report_runs
+
+    report_runs(files, out, figures, as_json, seeds)

@@ -6,7 +6,7 @@ import functools
 import os
 import pathlib
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import click
@@ -64,11 +64,11 @@ GROUPS = {
     "Training": (
         *("epochs", "batch", "micro_batch", "optimizer", "learning_rate", "momentum", "beta1", "beta2", "epsilon"),
         *("weight_decay", "clip_norm", "lr_schedule", "lr_step", "lr_decay", "lr_warm_up", "learning_rate_steps"),
-        *("learning_rate_factor", "label_smoothing", "seed", "init"),
+        *("learning_rate_factor", "label_smoothing", "seed", "init", "new_layers", "freeze"),
     ),
     "Chain and schedule": (
         *("devices", "schedule", "warm_up", "chunks", "stages", "cut", "balancing", "replicas", "exchange", "groups"),
-        *("compress", "compress_weights", "compress_ratio"),
+        *("compress", "error_feedback", "compress_weights", "compress_ratio"),
     ),
     "Cluster and time": (
         *("cluster", "changes", "faults", "engines", "transport", "precision", "memory", "rows_at_once", "padding"),
@@ -114,6 +114,15 @@ range_option = click.option(
 full_option = click.option("--full", is_flag=True, help="Show all devices and links, not only the most loaded ones.")
 
 
+def write_groups(formatter: click.HelpFormatter, records: Mapping[str, tuple[str, str]]) -> None:
+    """Write the flags of keys, each with its help, group by group."""
+    for title, keys in GROUPS.items():
+        shown = [records[key] for key in keys if key in records]
+        if shown:
+            with formatter.section(title):
+                formatter.write_dl(shown)
+
+
 class ConfiguredCommand(FileCommand):
     """A command that takes a network or a configuration file, and a flag for each key.
 
@@ -150,11 +159,7 @@ class ConfiguredCommand(FileCommand):
         """Write the flags of keys group by group, the usual ones or all, then the command's own."""
         shows_all = bool(ctx.meta.get(_SHOWS_ALL))
         records = {key: record for key, flag in self._flags.items() if (record := flag.get_help_record(ctx))}
-        for title, keys in GROUPS.items():
-            shown = [records[key] for key in keys if key in records and (shows_all or key in USUAL)]
-            if shown:
-                with formatter.section(title):
-                    formatter.write_dl(shown)
+        write_groups(formatter, records if shows_all else {key: records[key] for key in records if key in USUAL})
         tabled = [record for flag in self._precision_flags if (record := flag.get_help_record(ctx))]
         if shows_all and tabled:
             with formatter.section("Formats of numbers"):

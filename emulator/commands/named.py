@@ -55,6 +55,7 @@ WORD = Named(NO_FILE)
 PATH = click.Path(path_type=pathlib.Path)
 OUTPUT, PICTURE = Named(roles.OUTPUT), Named(roles.OUTPUT, PATH)
 NETWORK, CLUSTER, DATA, RUN = (Named(role) for role in (roles.NETWORK, roles.CLUSTER, roles.DATA, roles.RUN))
+HOSTS = Named(Reads("a host file"))
 PROFILE, SCHEDULE = Named(Reads("a profile")), Named(Reads("a schedule"))
 
 
@@ -78,6 +79,7 @@ def _results_in(folder: str) -> Paths:
 WHAT_IF = Named(Reads("a file to compare with", _what_if))
 WAVES = Named(Writes(_waves))
 RTL, FIGURES = Named(Writes(in_folder("*.sv"))), Named(Writes(in_folder("*.png")), PATH)
+PRINTED = Named(Writes(in_folder("*.[ps][dv][fg]")), PATH)
 FETCHED = Named(Writes(in_folder("*.part")), PATH)
 RUNS = Named(Reads("a results file", _results_in), click.Path(path_type=pathlib.Path, exists=True, file_okay=False))
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ...kernels.number import FP16, FP32, NumberFormat
 from ..common import InputError, WholeFile, encoded, format_bytes, format_time_ps, number, percent, plural
 from ..config import Config, blaming, load_config
-from ..mapping import channel_values, cut_channels
+from ..mapping import channel_values, cut_channels, storage_of
 from ..number import Storage
 from ..plan import (
     ChainPlan,
@@ -393,7 +393,8 @@ def _print_off_chip(layout: Layout, full: bool) -> None:
         needed, there = layout.off_chip_gbytes_per_s(device.device), device.board.off_chip_gbytes_per_s
         storage = layout.cluster.storage
         parameters = sum(
-            part.off_chip.channels * storage.weight_bytes(channel_values(part.part)) for part in device.slices
+            part.off_chip.channels * storage_of(part.part, storage).weight_bytes(channel_values(part.part))
+            for part in device.slices
         )
         rows.append(
             [

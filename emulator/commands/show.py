@@ -1,7 +1,8 @@
-"""`emuchain show`: a results file as an answer with tables."""
+"""`emuchain show`: a results file as an answer with tables, as JSON or as CSV."""
 
 from __future__ import annotations
 
+import json
 import pathlib
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from ..common import format_time_ps, number, percent, plural
 from ..config import Config
 from ..number import KINDS
-from ..run import Results, Usage, read_results
+from ..run import Results, Usage, read_results, table_as_csv
 from ..view import (
     Line,
     bits_line,
@@ -57,6 +58,24 @@ def show_results(file: str, full: bool) -> None:
     shown = ("emuchain", "python", "numpy", "numba")
     say("versions: " + ", ".join(f"{name} {versions[name]}" for name in shown if name in versions))
     say(f"mpi: {versions.get('mpi', 'unknown')}; on {versions.get('platform', 'unknown')}")
+
+
+def print_json(file: str) -> None:
+    """Print a results file as one JSON object.
+
+    Raises:
+        InputError: the file cannot be read, or lacks what a results file has.
+    """
+    print(json.dumps(read_results(pathlib.Path(file)).to_dict(), indent=2))
+
+
+def print_csv(file: str) -> None:
+    """Print the history of a results file as CSV.
+
+    Raises:
+        InputError: the file cannot be read, or lacks what a results file has.
+    """
+    print(table_as_csv(read_results(pathlib.Path(file)).history), end="")
 
 
 def _answer(results: Results) -> list[Line]:

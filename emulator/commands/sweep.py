@@ -13,7 +13,7 @@ import click
 
 from ..common import IMAGENET_IMAGES, InputError, NamedFiles, plural
 from ..config import roles
-from .flags import range_option
+from .flags import range_option, write_groups
 from .kernels import starting
 from .named import PICTURE, FileCommand, Named, Values
 from .output import tell
@@ -39,6 +39,15 @@ class SweepCommand(FileCommand):
         """Return the argument and the flags of keys, and then all others."""
         first, *others = super().get_params(ctx)
         return [first, *self._keys.values(), *others]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the flags of keys group by group, then the command's own."""
+        records = {key: record for key, flag in self._keys.items() if (record := flag.get_help_record(ctx))}
+        write_groups(formatter, records)
+        keyed = [*self._keys.values()]
+        others = [param for param in self.get_params(ctx) if param not in keyed]
+        with formatter.section("This command"):
+            formatter.write_dl([record for param in others if (record := param.get_help_record(ctx))])
 
     @functools.cached_property
     def _keys(self) -> dict[str, click.Option]:

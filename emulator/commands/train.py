@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...launch import Ranks
@@ -19,6 +19,7 @@ from ..run import (
     EpochResult,
     Position,
     RecordedSizes,
+    Resumed,
     SteadyState,
     StepResult,
     Training,
@@ -62,6 +63,7 @@ from ..view import (
     weights_line,
     wide_lines,
 )
+from .control import control_config, control_lines, train_control
 from .kernels import load as load_kernels
 from .output import phases, tell, tell_notes
 
@@ -73,12 +75,15 @@ def run_training(
     full: bool,
     trace: Mapping[str, str | None],
     named: NamedFiles,
+    *,
+    control: bool = False,
 ) -> int:
     """Train as configured on all ranks, show progress, tables and an answer, and write results; for rank 0.
 
     Return the exit status: 0, or that of a run that a signal has ended at a checkpoint.
 
-    `trace` has the flags of a trace. The files that are `named` are joined by those of a run that goes on.
+    `trace` has the flags of a trace. With `control`, a run without codec follows. The files that are `named` are joined
+    by those of a run that goes on.
 
     Raises:
         InputError: the configuration, the data or `trace` are invalid, or an output is an input, too.
@@ -90,9 +95,44 @@ def run_training(
             config = start.config
             name_files(named, dict(config))
             named.check()
-    traced = _trace_of(config, trace)
+    traced, of_control = _trace_of(config, trace), control_config(config) if control else None
+    shown = trained(ranks, config, start, traced, lambda: blaming(config_file, {**flags, **trace}))
+    training = shown.training
+    if training.ended_at is not None:
+        print_answer(shown.stopped())
+        return training.ended_at.status
+    shown.tables(full)
+    if traced is not None:
+        print(traced.written)
+    first = shown.costs(ranks)
+    if of_control is not None:
+        first = [*control_lines(training, train_control(training, of_control, ranks)), *first]
+    print()
+    print_answer([*first, *shown.answer(), next_line(shown.to_try(config_file, flags))])
+    return 0
+
+
+def trained(
+    ranks: Ranks,
+    config: Config,
+    start: Resumed | None,
+    traced: TraceRequest | None,
+    blame: Callable[[], contextlib.AbstractContextManager[None]],
+) -> Shown:
+    """Train as configured on all ranks, show progress, and write results; for rank 0.
+
+    Args:
+        ranks: all of them.
+        config: the run's configuration.
+        start: the run that goes on, if it does.
+        traced: the timeline that is written, if there is one.
+        blame: makes what adds the configuration's file to an error about one of its keys.
+
+    Raises:
+        InputError: the configuration or the data are invalid, or a file cannot be written.
+    """
     with contextlib.ExitStack() as files:
-        with blaming(config_file, {**flags, **trace}):
+        with blame():
             network, cluster = (None, None) if start is None else (start.network, start.cluster)
             plan = plan_run(config, ranks.size, network=network, cluster=cluster)
             if start is None and isinstance(plan, ChainPlan):
@@ -108,16 +148,7 @@ def run_training(
             progress.note(shown.announcement(ranks.size))
             progress.start(training.data.n_train * config.epochs, config.epochs)
             training.run(shown.step, shown.epoch, shown.resume)
-    if training.ended_at is not None:
-        print_answer(shown.stopped())
-        return training.ended_at.status
-    shown.tables(full)
-    if traced is not None:
-        print(traced.written)
-    first = shown.costs(ranks)
-    print()
-    print_answer([*first, *shown.answer(), next_line(shown.to_try(config_file, flags))])
-    return 0
+    return shown
 
 
 def _trace_of(config: Config, trace: Mapping[str, str | None]) -> TraceRequest | None:
@@ -141,24 +172,24 @@ def hosts(ranks: int, needed: int) -> str:
     return f"{ranks} ranks{idle}" if ranks > 1 else "one process"
 
 
-class _Shown:
+class Shown:
     """Shows mini-batches and epochs of a run as progress, and what came of it; on rank 0."""
 
     place = "cluster"
     """Where virtual time passes."""
 
     def __init__(self, training: Training, progress: Progress) -> None:
-        self._training, self._progress = training, progress
+        self.training, self._progress = training, progress
         self._data, self.history = training.data, training.recorder.history
         self._samples_done = 0
 
     @property
     def _config(self) -> Config:
-        return self._training.plan.config
+        return self.training.plan.config
 
     def announcement(self, ranks: int) -> str:
         """Return what is about to be trained, and where."""
-        plan, config, data = self._training.plan, self._config, self._data
+        plan, config, data = self.training.plan, self._config, self._data
         samples = plural(data.n_train, plan.network.sample_noun)
         note = "".join(f"; {note}" for note in self._notes() if note)
         where = f"{plan.title} in {hosts(ranks, plan.nodes)}"
@@ -189,7 +220,7 @@ class _Shown:
 
     def stopped(self) -> list[Line]:
         """Return the lines about a run that a signal has ended at a checkpoint."""
-        ended, file = self._training.ended_at, self._config.checkpoint or ""
+        ended, file = self.training.ended_at, self._config.checkpoint or ""
         assert ended is not None
         return [
             Line(f"stopped by {ended.signal.name}: {self._place(ended.at)}; {file} has all of it"),
@@ -212,11 +243,11 @@ class _Shown:
 
     def answer(self) -> list[Line]:
         """Return the lines at the end: rate, accuracy, times, limit and memory."""
-        history, ngrams, noun = self.history, self._training.recorder.ngrams, self._training.plan.network.sample_noun
+        history, ngrams, noun = self.history, self.training.recorder.ngrams, self.training.plan.network.sample_noun
         last, samples = history[-1], self._data.n_train * len(history)
         per_sample_ps = round(1e12 * last.host_time_s / samples)
         return [
-            self._rate(samples / (last.virtual_time_ps * 1e-12)),
+            self.rate_line,
             outcome_line(len(history), last.train.mean_loss, last.test.accuracy if last.test.samples else None),
             *([] if ngrams is None else [bits_line(last.test.bits_per_step, ngrams)]),
             Line(
@@ -225,6 +256,12 @@ class _Shown:
             ),
             *self._limits(),
         ]
+
+    @property
+    def rate_line(self) -> Line:
+        """The line with the rate of the whole run on the cluster."""
+        samples = self._data.n_train * len(self.history)
+        return self._rate(samples / (self.history[-1].virtual_time_ps * 1e-12))
 
     def _rate(self, samples_per_s: float) -> Line:
         raise NotImplementedError
@@ -242,7 +279,7 @@ class _Shown:
         raise NotImplementedError
 
 
-class _ChainShown(_Shown):
+class _ChainShown(Shown):
     """Shows a run on a chain."""
 
     def __init__(self, training: Training, progress: Progress) -> None:
@@ -254,7 +291,7 @@ class _ChainShown(_Shown):
         return [self._data.note, self._chain.network.note]
 
     def tables(self, full: bool) -> None:
-        """See `_Shown`."""
+        """See `Shown`."""
         usage = self.history[-1].usage
         device_rows(usage, full)
         if usage.links:
@@ -267,7 +304,7 @@ class _ChainShown(_Shown):
             rounding_rows(rounding, KINDS)
 
     def costs(self, ranks: Ranks) -> list[Line]:
-        """See `_Shown`: in time, and in accuracy where bits flip, for which it trains once more."""
+        """See `Shown`: in time, and in accuracy where bits flip, for which it trains once more."""
         plan, last, lines = self._chain, self.history[-1], list[Line]()
         without = self._accuracy_without_flips(ranks)
         if plan.faults.in_time:
@@ -318,7 +355,7 @@ class _ChainShown(_Shown):
         return command_line("simulate", config_file, {**flags, **next_changes(self._chain, self._cause)})
 
 
-class _PairShown(_Shown):
+class _PairShown(Shown):
     """Shows a run on a GPU, alone or with an FPGA."""
 
     place = "devices"
@@ -329,7 +366,7 @@ class _PairShown(_Shown):
         self._pair = training.plan
 
     def tables(self, full: bool) -> None:
-        """See `_Shown`."""
+        """See `Shown`."""
         last = self.history[-1]
         resource_rows(resource_table(last.resources), last.virtual_time_ps)
 

@@ -19,6 +19,7 @@ from .lock import own_folder
 from .mean import Mean
 from .memory import Room, check_start, free_room, host_room, process_room
 from .named_files import NO_FILE, NamedFiles, Paths, Reads, Role, Writes, in_folder, itself
+from .plain import plain
 from .processes import parse_status, system_name
 from .ranges import Value, parse_counts, parse_values
 from .reading import MOST_TOML_BYTES, decoded, open_file, place_in, read_file, read_text
@@ -134,6 +135,7 @@ __all__ = [
     "parse_values",
     "percent",
     "place_in",
+    "plain",
     "plural",
     "process_room",
     "read_description",

@@ -17,13 +17,19 @@ class Mean:
 
     @classmethod
     def over(cls, values: Sequence[float]) -> Mean:
-        """Return the mean of values, one for each seed."""
+        """Return the mean of values, one for each seed; NaN where one of them is."""
+        if any(map(math.isnan, values)):
+            return cls(math.nan, math.inf)
         error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.inf
         return cls(statistics.mean(values), error)
 
     def differs(self, other: Mean) -> bool:
         """Return whether the difference exceeds both standard errors."""
         return abs(self.value - other.value) > max(self.error, other.error)
+
+    def times(self, factor: float) -> Mean:
+        """Return the mean in another unit."""
+        return Mean(self.value * factor, self.error * factor)
 
     def shown(self, digits: int) -> str:
         """Return the mean as text, with `digits` decimals."""

@@ -39,6 +39,7 @@ from .keys import (
     Deviations,
     Factor,
     Means,
+    Names,
     NotNegativeNumber,
     OptimizerKey,
     PositiveNumber,
@@ -49,7 +50,7 @@ from .keys import (
 from .settings import Settings
 
 RUN_ONLY_KEYS = (
-    *("test_samples", "mean", "std", "augment", "init"),
+    *("test_samples", "mean", "std", "augment", "init", "new_layers"),
     *("rtl_device", "throttle", "stall_timeout", "out", "checkpoint", "resume", "log", "progress"),
 )
 """Keys that matter only for training."""
@@ -153,6 +154,11 @@ class Config(Model):
         validate_default=True,
         description=f"codec for gradients in transit: {'; '.join(codec.spelling for codec in codecs())}",
     )
+    error_feedback: bool = pydantic.Field(
+        False,
+        description="keep what the codec drops of a gradient that is exchanged with other replicas, and add it to the"
+        " next one",
+    )
     compress_weights: CodecKey = pydantic.Field(
         "none",
         validate_default=True,
@@ -194,6 +200,14 @@ class Config(Model):
         None,
         description="a file with the initial weights: a results file, a checkpoint, FILE.safetensors or FILE.onnx;"
         " default: drawn by the seed",
+    )
+    new_layers: Names = pydantic.Field(
+        (),
+        description="with `init`: layers whose weights the seed draws all the same, such as a new last one; names, or"
+        " ranges FIRST:LAST",
+    )
+    freeze: Names = pydantic.Field(
+        (), description="layers that are not trained: names, or ranges FIRST:LAST in the order of the network"
     )
     optimizer: OptimizerKey = pydantic.Field(
         "sgd",

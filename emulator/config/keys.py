@@ -166,4 +166,5 @@ OptimizerKey = Annotated[str, pydantic.AfterValidator(_optimizer), NO_FILE]
 PrecisionKey = Annotated[Precision, _Tabled()]
 ScheduleKey = Annotated[ScheduleKind, _Spelt(ScheduleKind, _schedule, lambda kind: kind.name)]
 
+Names = Annotated[tuple[Annotated[str, pydantic.BeforeValidator(str)], ...], Listed()]
 Sizes = Annotated[tuple[Positive, ...], Listed()]

@@ -46,7 +46,8 @@ class AttentionSlice(SliceNumerics):
         lengths, samples = training.lengths, training.samples
         rows, statistics, y = self._attend(x, partial, lengths, samples)
         keys = np.full(len(x), x.shape[1], np.int64) if lengths is None else np.asarray(lengths, np.int64)
-        self._act_ram.put(span, rows, statistics, keys, samples)
+        if not self.part.layer.makes.fixed:
+            self._act_ram.put(span, rows, statistics, keys, samples)
         return y
 
     async def infer(

@@ -57,7 +57,9 @@ class ConvSlice(SliceNumerics):
         self._act_ram, self._output_errors = ActRam(arena), ActRam(arena)
 
     async def forward(self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training) -> Data:
-        """See `SliceNumerics`."""
+        """See `SliceNumerics`; EB needs no activations."""
+        if not self.part.layer.has_pg:
+            return await ConvSlice.infer(self, span, x, partial, version, training.lengths)
         frame = self._act_ram.room(span, self._convolution.frame_shape(len(x))[1:])
         self._convolution.frame(self._sums.activations(self._own(x)), frame)
         return self._convolve(len(x), frame, partial, version)
@@ -100,7 +102,8 @@ class ConvSlice(SliceNumerics):
     async def error(self, span: SampleSpan, dy: Data, partial: Data | None, version: int) -> Data | None:
         """See `SliceNumerics`."""
         own = self._own_errors(span, dy, version)
-        self._output_errors.put(span, self._sums.gradient_errors(own))
+        if self.part.layer.has_pg:
+            self._output_errors.put(span, self._sums.gradient_errors(own))
         if self._turned is None:
             return None
         turned = self._turned[version]
@@ -132,6 +135,8 @@ class ConvSlice(SliceNumerics):
 
     def gradient(self, whole: SampleSpan) -> None:
         """See `SliceNumerics`."""
+        if not self.part.layer.has_pg:
+            return
         [frame], [dy] = self._act_ram.read(whole), self._output_errors.read(whole)
         self._convolution.gradient(self._weight.gradient, frame, dy, fresh=self._weight.begins_sum())
         self._gradient_is_whole = False
@@ -151,6 +156,13 @@ class ConvSlice(SliceNumerics):
             self._turned.advance(keeps=keeps)
         self._turn()
         super().update(samples, rule, keeps=keeps)
+
+    def repeat(self, *, keeps: bool) -> None:
+        """See `SliceNumerics`."""
+        super().repeat(keeps=keeps)
+        self._weight.repeat(keeps=keeps)
+        if self._turned is not None:
+            self._turned.repeat(keeps=keeps)
 
     def gradients(self, scale: float, number: int) -> list[Data]:
         """See `SliceNumerics`."""

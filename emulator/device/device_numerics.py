@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.optimizers import added, squares_sum
-from ..mapping import BalancedParameters, DataPath, DeviceStreams, StreamKey, TiedWeights, with_errors
+from ..mapping import BalancedParameters, DataPath, DeviceStreams, StreamKey, TiedWeights
 from ..schedule import SampleSpan
 from .conv_slice import ConvSlice
 from .ends import ImageSource, Labels, SoftmaxHead
@@ -55,6 +55,8 @@ class DeviceNumerics:
         self.source: ImageSource | None = None
         self.head: SoftmaxHead | None = None
         self._blocks, self._formats = blocks, formats
+        tensors = (tensor for part in streams.slices for tensor in (*part.layer.takes, *part.layer.hands_on))
+        self._fixed = frozenset(tensor.number for tensor in tensors if tensor.fixed)
         self._newest = 0
         self._ports: Ports | None = None
         self.lengths: Lengths | None = None
@@ -175,7 +177,7 @@ class DeviceNumerics:
 
         async def take_errors() -> None:
             for key in streams.backward:
-                if key.path is DataPath.INPUT_ERRORS:
+                if key.path is DataPath.INPUT_ERRORS and key.number not in self._fixed:
                     errors[key.number] = await values.take(key)
 
         if self.head is not None:
@@ -189,7 +191,12 @@ class DeviceNumerics:
                 if numerics.sfu is not None and not layer.vocabulary_parallel:
                     rounded = functools.partial(self._rounded, "errors", tensor=makes, samples=samples)
                     numerics.sfu.backward(span, errors, version, rounded)
-                dy = errors.pop(makes)
+            if layer.makes.fixed:
+                if not part.is_last:
+                    await take_errors()  # of what bypasses the layer
+                continue
+            if part.is_last:
+                dy = errors.pop(layer.makes.number)
             else:
                 dy = await values.take(StreamKey(DataPath.OUTPUT_ERRORS, layer.makes.number))
             if not part.is_first:
@@ -198,10 +205,10 @@ class DeviceNumerics:
             if not part.is_last:
                 await take_errors()  # devices that share a recurrent layer have them after its steps
             errors[reads] = await numerics.error(span, dy, errors.get(reads), version)
-            if self._formats is not None and reads in layer.read_once and not layer.reads.is_images:
+            if self._formats is not None and reads in layer.read_once and layer.needs_errors:
                 errors[reads] = self._formats.input_errors(part, errors[reads], samples)
         if not streams.is_chain_start:
-            for tensor in with_errors(streams.slices[0].layer.takes):
+            for tensor in (tensor for tensor in streams.slices[0].layer.takes if tensor.needs_errors):
                 values.put(StreamKey(DataPath.INPUT_ERRORS, tensor.number), errors[tensor.number])
         return values.made
 
@@ -213,7 +220,10 @@ class DeviceNumerics:
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """Carry out U: make the next version of the weights from the mean of the gradients over `samples`."""
         for numerics in self.slices:
-            numerics.update(samples, rule, keeps=keeps)
+            if numerics.part.layer.frozen:
+                numerics.repeat(keeps=keeps)
+            else:
+                numerics.update(samples, rule, keeps=keeps)
         self._newest += 1
 
     def update_stored(self, number: int, gradient: Data, samples: int, rule: Rule) -> Data:
@@ -266,15 +276,19 @@ class DeviceNumerics:
         in those devices' rows.
         """
         scale /= self._loss_scale
-        gradients = [part for numerics in self.slices for part in numerics.gradients(scale, number)]
+        gradients = [part for numerics in self._trained for part in numerics.gradients(scale, number)]
         for block, gradient in zip(self.streams.stored, stored, strict=True):
             gradients.append(self.stored[block].mean_gradient(gradient, scale, number).reshape(-1))
         return np.concatenate(gradients)
 
+    @property
+    def _trained(self) -> list[SliceNumerics]:
+        return [numerics for numerics in self.slices if not numerics.part.layer.frozen]
+
     def squares(self, stored: Sequence[Data], samples: int) -> int:
         """Return the exact sum of the squares of all gradients, each the mean over `samples`; tied ones count once."""
         gradients = [*stored]
-        for numerics in self.slices:
+        for numerics in self._trained:
             own = numerics.gradients(1.0, 0)
             gradients += own[numerics.part.layer.tied is not None :]  # its weights' are first
         sums = (squares_sum(np.ascontiguousarray(part), 1 / samples) for part in gradients)
@@ -283,7 +297,7 @@ class DeviceNumerics:
     def take_gradient_row(self, row: Data) -> list[Data]:
         """Set gradients from a row laid out as by `gradient_row`; return those of stored blocks."""
         row = row * np.float32(self._loss_scale) if self._loss_scale != 1 else row
-        for numerics in self.slices:
+        for numerics in self._trained:
             row = numerics.take_gradients(row)
         sizes = [self._blocks[number].values for number in self.streams.stored]
         return np.split(row, np.cumsum(sizes)[:-1]) if sizes else []

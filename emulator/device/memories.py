@@ -73,6 +73,14 @@ class Versions:
         self._held[self._newest] = following
         return following
 
+    def repeat(self, *, keeps: bool) -> None:
+        """Begin the next version with the newest one's array, which does not change."""
+        newest = self.newest
+        if not keeps:
+            del self._held[self._newest]
+        self._newest += 1
+        self._held[self._newest] = newest
+
     def free(self, versions: Sequence[int]) -> None:
         """Drop versions after their last use."""
         for version in versions:
@@ -133,6 +141,10 @@ class Parameter:
         """Return whether the next gradient is the first since the update; the buffer's content is then invalid."""
         begins, self._is_summed = not self._is_summed, True
         return begins
+
+    def repeat(self, *, keeps: bool) -> None:
+        """Make the next version without an update."""
+        self.versions.repeat(keeps=keeps)
 
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """Make the next version from the mean of the gradients over `samples` (FPDeep, section 5.2.2)."""

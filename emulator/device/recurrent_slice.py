@@ -109,6 +109,8 @@ class RecurrentSlice(SliceNumerics):
 
     async def forward(self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training) -> Data:
         """See `SliceNumerics`."""
+        if self.part.layer.makes.fixed:
+            return await self.infer(span, x, partial, version, training.lengths)
         rows = self._keep(span, x, training.lengths)
         tapes, y = await self._steps(span, rows, version, training.lengths)
         for tape, store in zip(tapes, self._tapes, strict=True):
@@ -118,7 +120,8 @@ class RecurrentSlice(SliceNumerics):
     def _keep(self, span: SampleSpan, x: Data, lengths: Lengths | None) -> Data:
         """Keep the inputs (samples, steps, 1, values) and the lengths of samples for EB and PG; return the inputs."""
         samples, steps, _, inputs = x.shape
-        rows = self._inputs.room(span, (steps, inputs))
+        keeps = self.part.layer.has_pg
+        rows = self._inputs.room(span, (steps, inputs)) if keeps else self._arena.take((samples, steps, inputs))
         rows[...] = x[:, :, 0]
         self._lengths.put(span, np.full(samples, steps, np.int64) if lengths is None else lengths)
         return rows
@@ -166,7 +169,8 @@ class RecurrentSlice(SliceNumerics):
         for place, (store, kept) in enumerate(zip(self._tapes, self._kept, strict=True)):
             tape = Tape.restored(dict(zip(TAPE, store.read(span), strict=True)), lengths, reverse=place == 1)
             await self._errors(span, place, tape, np.ascontiguousarray(own[place]), version)
-            kept.put(span, lengths, *(getattr(tape, name) for name in self._kept_names))
+            if self.part.layer.has_pg:
+                kept.put(span, lengths, *(getattr(tape, name) for name in self._kept_names))
             self._deltas.append(tape.delta)
 
     async def error(self, span: SampleSpan, dy: Data, partial: Data | None, version: int) -> Data | None:
@@ -207,6 +211,8 @@ class RecurrentSlice(SliceNumerics):
 
     def gradient(self, whole: SampleSpan) -> None:
         """See `SliceNumerics`."""
+        if not self.part.layer.has_pg:
+            return
         [x] = self._inputs.read(whole)
         for place, (weights, store) in enumerate(zip(self._directions, self._kept, strict=True)):
             lengths, *arrays = store.read(whole)
@@ -221,6 +227,12 @@ class RecurrentSlice(SliceNumerics):
         for weights in self._directions:
             weights.update(samples, rule, keeps=keeps)
         super().update(samples, rule, keeps=keeps)
+
+    def repeat(self, *, keeps: bool) -> None:
+        """See `SliceNumerics`."""
+        super().repeat(keeps=keeps)
+        for weights in self._directions:
+            weights.repeat(keeps=keeps)
 
     def gradients(self, scale: float, number: int) -> list[Data]:
         """See `SliceNumerics`; a recurrent layer's weights are all where they are used."""

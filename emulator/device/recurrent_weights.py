@@ -198,6 +198,16 @@ class DirectionWeights:
         self.newest += 1
         self.pack()
 
+    def repeat(self, *, keeps: bool) -> None:
+        """Make the next version without an update."""
+        for parameter in self:
+            parameter.repeat(keeps=keeps)
+        packed = self.packed[self.newest]
+        if not keeps:
+            del self.packed[self.newest]
+        self.newest += 1
+        self.packed[self.newest] = packed
+
     def free(self, versions: Sequence[int]) -> None:
         """Drop versions after their last use."""
         for parameter in self:
@@ -219,6 +229,6 @@ def array_shapes(layer: Layer) -> dict[str, Sizes]:
     """Return the shapes of a layer's arrays, by the names that results files have."""
     others = {name: learnt.newest.shape for name, learnt in Sfu(layer, 0, Arena()).held.items()}
     if not layer.operation.recurs:
-        return {**({"weight": layer.weight_shape} if layer.has_pg else {}), **others}
+        return {**({"weight": layer.weight_shape} if layer.has_weights else {}), **others}
     weights = named_weights(layer, np.empty(layer.weight_shape, np.float32))
     return {**{name: array.shape for name, array in weights.items()}, **others}

@@ -30,7 +30,7 @@ def numerics_of(
         from .recurrent_slice import RecurrentSlice  # its kernels are loaded by runs that need them
 
         return RecurrentSlice(part, seed, arena)
-    if not part.layer.has_pg:
+    if not part.layer.has_weights:
         from .attention_slice import AttentionSlice
 
         return AttentionSlice(part, seed, arena)

@@ -112,6 +112,11 @@ class SliceNumerics(abc.ABC):
         if self.sfu is not None:
             self.sfu.update(samples, rule, keeps=keeps)
 
+    def repeat(self, *, keeps: bool) -> None:
+        """Make the next version of all parameters without an update, as a frozen layer does."""
+        if self.sfu is not None:
+            self.sfu.repeat(keeps=keeps)
+
     @abc.abstractmethod
     def gradients(self, scale: float, number: int) -> list[Data]:
         """Return the sums of all gradients times `scale`, each in a row: of the channels kept here, and of the SFU.
@@ -180,14 +185,14 @@ class SliceNumerics(abc.ABC):
 
         Call only when no sample is in flight.
         """
-        weights = {"weight": self._weights_state()} if self.part.layer.has_pg else {}
+        weights = {"weight": self._weights_state()} if self.part.layer.has_weights else {}
         return {**weights, **{name: learnt.state() for name, learnt in self._held.items()}}
 
     def restore(self, state: State) -> None:
         """Restore what `state` returned, of this slice or of another with the same channels."""
         for name, learnt in self._held.items():
             learnt.restore(state[name])
-        if self.part.layer.has_pg:
+        if self.part.layer.has_weights:
             self._restore_weights(state["weight"])
 
     @abc.abstractmethod

@@ -10,6 +10,7 @@ from .balancing import (
     blocks_of,
     channel_bytes,
     channel_values,
+    storage_of,
 )
 from .coarse import LayerCut, coarse, coarse_shares, cut_layers, partition_layers, whole_layers
 from .crossing import Crossing, NormSum, TiedWeights, tied_weights
@@ -24,6 +25,7 @@ from .memory import (
     SliceMemory,
     activation_bytes,
     block_rows,
+    keeps_inputs,
     memories,
     memory_streams,
     parameter_memories,
@@ -103,6 +105,7 @@ __all__ = [
     "idle_share",
     "imbalance",
     "inputs_before",
+    "keeps_inputs",
     "kept_channels",
     "memories",
     "memory_streams",
@@ -121,6 +124,7 @@ __all__ = [
     "slice_needs",
     "slice_works",
     "steps_before_sending",
+    "storage_of",
     "stored_bytes",
     "streams",
     "streams_between",

@@ -30,6 +30,11 @@ COPIES = 2
 """Room that a stored parameter takes, in units of its size: itself and its gradient. Some optimisers need more."""
 
 
+def storage_of(part: Slice, storage: Storage) -> Storage:
+    """Return the formats of what a slice stores: where its layer is frozen, the values of its parameters alone."""
+    return storage.at_rest if part.layer.frozen else storage
+
+
 @dataclasses.dataclass(frozen=True)
 class BalancedParameters:
     """A block of balanced parameters: cut channels begin … end-1 of a layer, used and stored on different devices.
@@ -146,7 +151,7 @@ def balance(
     rooms = [room - _shared_bytes(held, storage) for room, held in zip(room_bytes, slices, strict=True)]
     for device in reversed(range(len(slices))):
         room, rest = rooms[device], []
-        may_move = (part for part in slices[device] if part.layer.weights and not part.layer.shares_weights)
+        may_move = (part for part in slices[device] if part.layer.weights and not _stays(part))
         own = [_Unplaced(part, part.begin, part.end, device) for part in may_move]
         for item in own + unplaced:
             size = storage.weight_bytes(channel_values(item.part))
@@ -165,10 +170,15 @@ def balance(
     return Balancing(tuple(blocks), tuple(shortfall))
 
 
+def _stays(part: Slice) -> bool:
+    """Return whether weights stay where they are used: those that layers share, which both update, or frozen ones."""
+    return part.layer.shares_weights or part.layer.frozen
+
+
 def _shared_bytes(slices: Sequence[Slice], storage: Storage) -> int:
-    """Return the bytes of weights that layers share, which stay where they are used: both ends update them."""
-    shared = (part for part in slices if part.layer.shares_weights)
-    return sum(part.channels * storage.weight_bytes(channel_values(part)) for part in shared)
+    """Return the bytes of weights that stay where they are used."""
+    staying = (part for part in slices if _stays(part))
+    return sum(part.channels * storage_of(part, storage).weight_bytes(channel_values(part)) for part in staying)
 
 
 def balance_evenly(

@@ -120,8 +120,9 @@ class NormSum(Crossing):
 
 
 def tied_weights(mapping: Mapping, first_number: int) -> Iterator[TiedWeights]:
-    """Yield all tied weights of a mapping; their streams have the numbers from `first_number` on."""
-    for number, head in enumerate(mapping.network.heads, first_number):
+    """Yield all tied weights of a mapping that are trained; their streams have the numbers from `first_number` on."""
+    heads = (head for head in mapping.network.heads if not head.frozen)
+    for number, head in enumerate(heads, first_number):
         assert head.tied is not None
         embedding, own = (
             [device for device, slices in enumerate(mapping.devices) for part in slices if part.layer.index == index]

@@ -32,6 +32,8 @@ def gradient_values(device: int, slices: Sequence[Slice], blocks: Sequence[Balan
     """Return the number of gradients that a device exchanges with its counterparts in other replicas."""
     count = sum(block.values for block in blocks if block.store_device == device)
     for part in slices:
+        if part.layer.frozen:
+            continue
         weights = int(kept_channels(part, device, blocks).sum()) * channel_values(part)
         count += weights + part.sfu_parameters
     return count
@@ -93,7 +95,7 @@ class DeviceStreams:
 
 
 def with_errors(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Return the tensors whose errors are needed: all but images."""
+    """Return the tensors whose errors are sent: all but images; of fixed ones they are empty."""
     return [tensor for tensor in tensors if not tensor.is_images]
 
 

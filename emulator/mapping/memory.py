@@ -47,9 +47,9 @@ import dataclasses
 
 from ...kernels.number import FP32, NumberFormat
 from ..cluster import BANK_BYTES
-from ..network import Phase
+from ..network import Layer, Phase
 from ..number import Storage
-from .balancing import SINGLE_STORAGE, channel_bytes, channel_values
+from .balancing import SINGLE_STORAGE, channel_bytes, channel_values, storage_of
 from .slices import Cut, Slice
 
 WORDS = FP32.values_in(BANK_BYTES)
@@ -126,7 +126,7 @@ def slice_memory(
     LPRAM holds the weights that engines read, LGB all other arrays of a parameter. Bias and the parameters of
     normalisations stay with the device that has the layer's complete outputs, wherever the weights are.
     """
-    layer, ins, outs = part.layer, part.held_inputs, len(part.out_channels)
+    layer, ins, outs, storage = part.layer, part.held_inputs, len(part.out_channels), storage_of(part, storage)
     _, rows, columns = layer.input
     out_columns, kernel_rows = layer.output[2], layer.kernel[0]
     if layer.operation.one_memory:
@@ -142,8 +142,8 @@ def slice_memory(
     if layer.has_eb:
         line_buffers += memories(outs * kernel_rows, out_columns, storage.errors)
         error_buffer = memories(ins, columns, storage.errors)
-    act_ram = memories(ins, rows * columns * in_flight, storage.activations)
-    if kept:
+    act_ram = memories(ins, rows * columns * in_flight, storage.activations) if keeps_inputs(layer) else Buffer()
+    if kept and not layer.makes.fixed:
         act_ram += memories(1, kept * in_flight, storage.activations)
     return SliceMemory(
         act_ram=act_ram,
@@ -153,6 +153,11 @@ def slice_memory(
         error_buffer=error_buffer,
         pab=memories(outs, out_columns, storage.sums),
     )
+
+
+def keeps_inputs(layer: Layer) -> bool:
+    """Return whether PG needs a layer's inputs, or EB: of attention, and of steps."""
+    return layer.has_pg or (not layer.makes.fixed and (layer.operation.recurs or not layer.has_weights))
 
 
 def parameter_memory(part: Slice, channels: int, number: NumberFormat = FP32) -> Buffer:
@@ -200,7 +205,7 @@ def memory_streams(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STO
         return ()
     view = part.layer.engine_view
     operation = part.layer.operation
-    activations = off_chip.activations * activation_bytes(part, storage)
+    activations = off_chip.activations * keeps_inputs(part.layer) * activation_bytes(part, storage)
     fp_again, eb_again = (
         off_chip.activations * storage.activations.bytes_of(part.channels * values)
         for values in operation.reread(part.layer.input, part.layer.rows_at_once)
@@ -245,10 +250,11 @@ def port_bytes(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STORAGE
 
 def update_bytes(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STORAGE) -> int:
     """Return the bytes that an update moves: what is kept of parameters off chip beside gradients, in and out."""
-    return 2 * off_chip.channels * sum(channel_bytes(part, number) for number in storage.arrays[2:])
+    arrays = storage_of(part, storage).arrays[2:]
+    return 2 * off_chip.channels * sum(channel_bytes(part, number) for number in arrays)
 
 
 def stored_bytes(part: Slice, off_chip: OffChip, in_flight: int, storage: Storage = SINGLE_STORAGE) -> int:
     """Return the bytes of a slice in off-chip memory: weights, gradients, and activations of the samples in flight."""
-    weights = off_chip.channels * storage.weight_bytes(channel_values(part))
-    return weights + off_chip.activations * in_flight * activation_bytes(part, storage)
+    weights = off_chip.channels * storage_of(part, storage).weight_bytes(channel_values(part))
+    return weights + off_chip.activations * keeps_inputs(part.layer) * in_flight * activation_bytes(part, storage)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ..cluster import BANK_BYTES
 from ..number import Storage
-from .balancing import SINGLE_STORAGE, channel_bytes
+from .balancing import SINGLE_STORAGE, channel_bytes, storage_of
 from .memory import LUT_RAM_BITS, WORDS, OffChip, memories, port_bytes, slice_memory, weight_memories
 from .slices import Cut, Slice
 
@@ -46,7 +46,7 @@ class WeightBanks(NamedTuple):
     def of(cls, part: Slice, storage: Storage = SINGLE_STORAGE) -> WeightBanks:
         """Return those of a slice."""
         count, words = weight_memories(part, 1)
-        words_in_bank = tuple(number.values_in(BANK_BYTES) for number in storage.arrays)
+        words_in_bank = tuple(number.values_in(BANK_BYTES) for number in storage_of(part, storage).arrays)
         return cls(count, words, part.layer.operation.one_memory or part.cut is Cut.OCP, words_in_bank)
 
     def of_channels(self, channels: int) -> int:
@@ -116,7 +116,7 @@ def slice_needs(part: Slice, in_flight: int, storage: Storage = SINGLE_STORAGE) 
     return SliceNeeds(
         part,
         part.channels,
-        fixed_banks=fixed + storage.bias_arrays * bias,
+        fixed_banks=fixed + storage_of(part, storage).bias_arrays * bias,
         act_ram_banks=memory.act_ram.banks,
         act_ram_bytes=act_ram_bytes,
         weights=WeightBanks.of(part, storage),

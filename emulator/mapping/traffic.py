@@ -198,7 +198,8 @@ def streams_between(
 
     Whole maps and their errors have the run's formats; partial activations, and errors of inputs to which slices on
     the way add, that of sums; errors that more than one operation adds to single precision. Where slices compute the
-    loss of their own outputs, paths 2 and 3 carry its sums: the largest logit of a row, and the sum of the powers.
+    loss of their own outputs, paths 2 and 3 carry its sums: the largest logit of a row, and the sum of the powers. Of
+    fixed tensors, word that errors would come has no channels: it says that a sample is done.
     """
     layer, activations, errors = right.layer, precision.activations, precision.errors
     carried = {tensor.number: tensor.shape for tensor in layer.takes}
@@ -223,7 +224,8 @@ def streams_between(
         crossing.append(
             Stream(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number, *partial, precision.sums, beside=beside)
         )
-        crossing.append(Stream(DataPath.OUTPUT_ERRORS, layer.makes.number, *partial, errors))
+        back = (0, *partial[1:]) if layer.makes.fixed else partial
+        crossing.append(Stream(DataPath.OUTPUT_ERRORS, layer.makes.number, *back, errors))
 
     def formats_of_errors(tensor: Tensor) -> tuple[NumberFormat, int, NumberFormat | None]:
         """Return the format, the first channel, and the format of what is not yet rounded."""
@@ -236,15 +238,18 @@ def streams_between(
 
     with_errors = (tensor for tensor in layer.takes if not tensor.is_images)
     crossing += [
-        Stream(DataPath.INPUT_ERRORS, tensor.number, *carried[tensor.number], *formats_of_errors(tensor))
+        Stream(DataPath.INPUT_ERRORS, tensor.number, 0, *carried[tensor.number][1:])
+        if tensor.fixed
+        else Stream(DataPath.INPUT_ERRORS, tensor.number, *carried[tensor.number], *formats_of_errors(tensor))
         for tensor in with_errors
     ]
     if partial is not None and layer.operation.recurs:
         states, (_, rows, columns) = layer.makes.number, layer.output
         later = layer.channels - right.begin, rows, columns
         crossing.append(Stream(DataPath.STATES, states, *later))
-        crossing.append(Stream(DataPath.INPUT_ERRORS, states, layer.channels, rows, columns))
-        crossing.append(Stream(DataPath.STATE_ERRORS, states, *later))
+        if layer.has_eb:
+            crossing.append(Stream(DataPath.INPUT_ERRORS, states, layer.channels, rows, columns))
+            crossing.append(Stream(DataPath.STATE_ERRORS, states, *later))
     return tuple(crossing)
 
 

@@ -1,5 +1,6 @@
 """Networks: layers and tensors, their description as TOML or ONNX, and the zoo."""
 
+from .frozen import named_layers, with_frozen
 from .layer import Layer, Network, SfuStep, Start
 from .load import load_network, network_files, onnx_image, onnx_weights, weights_files, zoo
 from .operation import EngineView, LayerOperation, Operation, RowMap, SfuOperation, operation_types
@@ -25,11 +26,13 @@ __all__ = [
     "Start",
     "Tensor",
     "load_network",
+    "named_layers",
     "network_files",
     "onnx_image",
     "onnx_weights",
     "operation_types",
     "operator_graph",
     "weights_files",
+    "with_frozen",
     "zoo",
 ]

@@ -76,6 +76,8 @@ class Layer:
     """The embedding whose weights it has, transposed."""
     shares_weights: bool = False
     """Whether it has the weights of an embedding, or is an embedding that another layer is tied to."""
+    frozen: bool = False
+    """Whether a run leaves its parameters and moving averages as they are."""
     rows_at_once: int = 1
     """Rows for which a slice reads at once what each of them needs off chip (`Network.with_rows_at_once`)."""
 
@@ -139,12 +141,12 @@ class Layer:
     @property
     def needs_errors(self) -> bool:
         """Whether the errors of its inputs are needed; those of images are not."""
-        return not self.reads.is_images
+        return self.reads.needs_errors
 
     @property
     def has_eb(self) -> bool:
         """Whether it has EB: for the errors of its inputs, or, if it is recurrent, of its own state."""
-        return self.needs_errors or self.operation.recurs
+        return self.needs_errors or (self.operation.recurs and not self.frozen)
 
     @functools.cached_property
     def reads_again(self) -> bool:
@@ -178,9 +180,24 @@ class Layer:
         return self._macs(self.operation.eb_taps(self.input, with_inputs=self.needs_errors))
 
     @property
-    def has_pg(self) -> bool:
-        """Whether it has PG: weights."""
+    def has_weights(self) -> bool:
+        """Whether it has weights."""
         return self.operation.has_pg
+
+    @property
+    def has_pg(self) -> bool:
+        """Whether it has PG: weights that are not frozen."""
+        return self.has_weights and not self.frozen
+
+    @property
+    def learns(self) -> bool:
+        """Whether a run changes parameters of it."""
+        return self.parameters > 0 and not self.frozen
+
+    @property
+    def passes(self) -> int:
+        """Number of FP, EB and PG that count as work: without EB of images, and PG of what is frozen."""
+        return (3 if self.needs_errors else 2) - self.frozen
 
     @property
     def pg_macs(self) -> int:

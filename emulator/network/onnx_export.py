@@ -80,7 +80,7 @@ def _input(network: Network, nodes: Nodes) -> tuple[str, Form, tuple[int, ...]]:
     if network.takes_symbols:
         return "symbols", Form.SYMBOLS, (network.input[1],)
     in_place = all(layer.window == ((1, 1), (1, 1), (0, 0)) for layer in takers)
-    attends = in_place and network.input[2] == 1 and not all(layer.has_pg for layer in network.layers)
+    attends = in_place and network.input[2] == 1 and not all(layer.has_weights for layer in network.layers)
     if (network.layers[0].operation.recurs or attends) and network.entry == network.input:
         channels, steps, _ = network.input
         return "steps", Form.STEPS, (steps, channels)

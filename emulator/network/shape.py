@@ -21,8 +21,15 @@ class Tensor:
     number: int
     shape: Shape
     name: str = dataclasses.field(default="", compare=False)
+    fixed: bool = dataclasses.field(default=False, compare=False)
+    """Whether nothing that is learnt lies before them (`frozen.py`)."""
 
     @property
     def is_images(self) -> bool:
         """Whether these are the network's inputs, whose errors are not needed."""
         return self.number == 0
+
+    @property
+    def needs_errors(self) -> bool:
+        """Whether their errors are needed: not those of images, and not of what no learnt parameter has a part in."""
+        return not (self.is_images or self.fixed)

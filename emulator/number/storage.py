@@ -12,7 +12,8 @@ class Storage:
     """The formats of a board's memories: of maps, of partial sums, and of each array that a parameter takes.
 
     Of a weight's `arrays`, engines read the first; the second is its gradient; then come a master copy, if updates
-    change one, and what they remember. A bias, and what an SFU learns, take `bias_arrays` in the format of `biases`.
+    change one, what they remember, and what error feedback keeps. A bias, and what an SFU learns, take `bias_arrays` in
+    the format of `biases`.
     """
 
     activations: NumberFormat = FP32
@@ -26,6 +27,16 @@ class Storage:
     def all_in(cls, number: NumberFormat, copies: int = 2) -> Storage:
         """Return the storage of values that are all in one format, a parameter in `copies` arrays."""
         return cls(number, number, number, (number,) * copies, copies, number)
+
+    def with_residuals(self, count: int) -> Storage:
+        """Return the storage with `count` more arrays of each parameter in fp32, in which gradients are exchanged."""
+        arrays = (*self.arrays, *(FP32,) * count)
+        return dataclasses.replace(self, arrays=arrays, bias_arrays=self.bias_arrays + count)
+
+    @property
+    def at_rest(self) -> Storage:
+        """The storage of parameters that are frozen: their values alone."""
+        return dataclasses.replace(self, arrays=self.arrays[:1], bias_arrays=1)
 
     @property
     def weights(self) -> NumberFormat:

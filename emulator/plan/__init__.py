@@ -21,6 +21,7 @@ from .placement import (
 from .plan import ChainPlan, Plan, describe_devices, exchange_loads, exchange_times
 from .stages import PlannedStages
 from .steady import SteadyPipeline, fill_ps, find_steady
+from .tuning import drawn_layers
 from .work import check_batch, check_memory, duration, idle_settings, long_work
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "check_samples",
     "data_of",
     "describe_devices",
+    "drawn_layers",
     "duration",
     "epoch_samples",
     "exchange_loads",

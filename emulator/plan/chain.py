@@ -171,7 +171,8 @@ def replicate(config: Config, ranks: int) -> tuple[DataParallel, int]:
         if "exchange" in config.model_fields_set and config.exchange != exchange:
             raise InputError(f"`exchange` = {config.exchange!r}: schedule {schedule.name} uses {exchange!r}")
     _check(config, replicas)
-    return DataParallel(replicas, config.groups, exchange, codec, ratio), devices
+    feedback = config.error_feedback and codec.compresses
+    return DataParallel(replicas, config.groups, exchange, codec, ratio, feedback), devices
 
 
 def check_samples(config: Config, replicas: int, samples: int) -> None:

@@ -32,6 +32,7 @@ from .placement import place_on_chip
 from .plan import ChainPlan, Plan, exchange_times
 from .stages import stages_on_boards
 from .steady import SteadyPipeline, find_steady, staleness_of
+from .tuning import tuned
 from .work import check_memory
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def make_plan(
     if config.padding != 1:
         raise InputError(f"`padding` = {config.padding:g}: applies to a GPU or a pair only; leave it out on a chain")
     network = network_of(network or config.network, config.time_steps, config.data, Reading.of(config))
-    network = network.with_rows_at_once(config.rows_at_once)
+    network = tuned(config, network.with_rows_at_once(config.rows_at_once))
     check_memory(config, network)
     check_loss(config, network)
     cluster = cluster or cluster_of(config, cluster_changes)
@@ -99,6 +100,8 @@ def make_plan(
     check_updates(config)
     faults = faults_of(config, cluster)
     measured = None
+    if profile is not None and config.freeze:
+        raise InputError("`freeze`: `--profile` has times of layers that are trained; leave one of them out")
     if profile is not None:
         from ..profile import check_profile, load_profile  # here, since ranks that follow do without pydantic
 
@@ -123,6 +126,8 @@ def _plan_of(
     """Return the plan of a chain, or of several, on a cluster whose boards have one stage each."""
     data_parallel, devices = replicate(config, ranks)
     check_topology(config, cluster, devices, data_parallel)
+    kept = data_parallel.residuals
+    cluster = dataclasses.replace(cluster, parameter_copies=cluster.parameter_copies + kept, residuals=kept)
     machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
     check_precision(config, network, has_numbers=machine is None or not timing_only)
     if chunks > 1:
@@ -276,6 +281,12 @@ class _Making:
             epoch = dataclasses.replace(self._mini_batch(), staleness=steady.staleness)
             steady = dataclasses.replace(steady, staleness=staleness_of(kind, epoch))
         bound_ps = bound_ps if self.cluster.is_chain else 0  # which is that of a chain
+        if self.data_parallel.residuals and timing.blocks:
+            used = timing.blocks[0].layer.name
+            raise InputError(
+                f"`error_feedback` = true: what the codec drops is kept where a gradient is sent from, and the board of"
+                f" {used} has no room even for its parameters, which another one stores; add `balancing` = 'none'"
+            )
         made = timing.mapping, timing, steady, self.data_parallel, bound_ps, self.chunks
         plan = ChainPlan(config, self.network, self.cluster, *made)
         tail = (config.samples or 0) % config.batch // replicas

@@ -61,7 +61,7 @@ def check_precision(config: Config, network: Network, *, has_numbers: bool) -> N
     if config.precision.is_single or not has_numbers:
         return
     for layer in network.layers:
-        if layer.operation.recurs or not layer.has_pg or layer.vocabulary_parallel:
+        if layer.operation.recurs or not layer.has_weights or layer.vocabulary_parallel:
             kind = "a recurrent layer" if layer.operation.recurs else layer.operation.type
             if layer.vocabulary_parallel:
                 kind = "a classifier with `vocabulary_parallel` = true"

@@ -32,14 +32,15 @@ from .data import cluster_of, epoch_samples, network_of
 from .faults import faults_of
 from .loss import check_loss
 from .plan import Plan
+from .tuning import tuned
 
 if TYPE_CHECKING:
     from ..config import Config
 
 
 _OF_CHAINS = (
-    *("replicas", "groups", "chunks", "warm_up", "engines", "transport", "compress", "precision"),
-    *("stages", "balancing", "memory", "rows_at_once", "clip_norm", "throttle"),
+    *("replicas", "groups", "chunks", "warm_up", "engines", "transport", "compress", "error_feedback", "precision"),
+    *("stages", "balancing", "memory", "rows_at_once", "clip_norm", "freeze", "throttle"),
 )
 """Keys that have no part in a pair."""
 
@@ -70,6 +71,7 @@ def make_pair_plan(
     states = len(optimizers()[config.optimizer].states)
     pair = dataclasses.replace(pair_of(cluster, kind, config.devices), states=states)
     network = network_of(network or config.network, config.time_steps, config.data, Reading.of(config))
+    network = tuned(config, network)
     check_loss(config, network)
     workload = workload_of(network, config.batch).padded(config.padding)
     check_gpu_memory(workload, pair)

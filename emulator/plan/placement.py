@@ -36,6 +36,7 @@ from ..mapping import (
     partition_with_memory,
     slice_memory,
     slice_needs,
+    storage_of,
     stored_bytes,
 )
 from ..network import Network
@@ -128,7 +129,7 @@ def place_on_chip(
         weights = [parameter_memory(part, part.channels, storage.weights).bytes for part in slices]
         for (part, memory), size in zip(held, weights, strict=True):
             bias = memory.lpram.bytes - size if part in on_chip[-1] else 0
-            room -= memory.working.bytes + storage.bias_arrays * bias
+            room -= memory.working.bytes + storage_of(part, storage).bias_arrays * bias
         rooms.append(room)
     if cluster.aim == "storage":
         return on_chip, balance_evenly(on_chip, rooms, capacities, storage)

@@ -339,10 +339,12 @@ def exchange_times(timing: Timing, data_parallel: DataParallel) -> list[int]:
     """Return the duration of each device's exchange with other replicas for a mini-batch, in ps; [] without others."""
     if data_parallel.replicas == 1:
         return []
-    stages = range(len(timing.mapping.devices))
-    interconnect = timing.cluster.between_replicas(data_parallel.nodes, len(stages))
-    counts = (timing.streams(stage).gradient_values for stage in stages)
-    return [exchange_ps(data_parallel, interconnect, count) for count in counts]
+    devices = len(timing.mapping.devices)
+    interconnect = timing.cluster.between_replicas(data_parallel.nodes, devices)
+    counts = {stage: timing.streams(stage).gradient_values for stage in timing.exchanging}
+    return [
+        exchange_ps(data_parallel, interconnect, counts[stage]) if stage in counts else 0 for stage in range(devices)
+    ]
 
 
 def exchange_loads(plan: ChainPlan) -> tuple[ExchangeLoad, ...]:

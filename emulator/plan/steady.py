@@ -53,7 +53,7 @@ def free_run(
     for device, clock in enumerate(chain.clocks):
         forward, backward, *sources = (chain.times_ps(times, batch * steps) for times in chain.recorded(device))
         recorded.append((forward, backward, np.max(sources[: len(clock.slices)], axis=0)))
-        learn = [part.learns for part in clock.slices] + [True] * (len(sources) - len(clock.slices))
+        learn = [part.ends_steps for part in clock.slices] + [True] * (len(sources) - len(clock.slices))
         own = np.stack([np.zeros_like(lasts), *(source[lasts] for source in itertools.compress(sources, learn))])
         if exchange_ps:
             own = np.maximum(own, _exchanged_ps(own.max(axis=0).tolist(), exchange_ps[device]))

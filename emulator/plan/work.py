@@ -84,6 +84,9 @@ def _idle(plan: ChainPlan) -> Iterator[tuple[str, object, str]]:
     alone = "without replicas; add `replicas`, such as 2"
     if plan.has_idle_codec:
         yield "compress", exchange.codec, alone
+    if config.error_feedback and not exchange.residuals:
+        why = alone if exchange.codec.compresses else "without a codec; add `compress`, such as topk:0.01"
+        yield "error_feedback", "true", why
     if exchange.replicas == 1 and "exchange" in given:
         yield "exchange", config.exchange, alone
     if "rows_at_once" in given and (why := _without_blocks(plan)):

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ...kernels.number import FP32, NumberFormat
-from ..mapping import COPIES, Slice, Stream, activation_bytes, slice_memory, streams_between
+from ..mapping import COPIES, Slice, Stream, activation_bytes, keeps_inputs, slice_memory, streams_between
 from ..network import Layer, Network
 from ..number import Storage
 
@@ -27,7 +27,7 @@ class PartNeeds(NamedTuple):
     """A slice's needs; bytes of features are those of a sample, `buffer_bytes` feed the engines and stay on chip.
 
     `macs` are those of FP; EB has `eb_macs` and PG `pg_macs`, 0 if there is none. A parameter takes `copies` arrays:
-    itself, its gradient, and what an optimiser keeps beside them.
+    itself, its gradient, and what an optimiser keeps beside them; a frozen one takes itself alone.
     """
 
     part: Slice
@@ -44,6 +44,7 @@ class PartNeeds(NamedTuple):
         """Return the needs of a slice, with values of a format."""
         storage = Storage.all_in(number)
         memory, features = slice_memory(part, 0, storage=storage), activation_bytes(part, storage)
+        features, copies = features * keeps_inputs(part.layer), 1 if part.layer.frozen else copies
         return cls(
             part, part.macs, part.eb_macs, part.pg_macs, memory.lpram.bytes, features, memory.working.bytes, copies
         )

@@ -173,9 +173,9 @@ def _layer_data(needs: PartNeeds, board: Board, samples: int, kept_samples: int,
     steps = layer.output[1] if layer.operation.recurs else 0
     steps_ps = steps * board.activation_ps
     return LayerData(
-        Phases(work_ps + steps_ps, eb_ps + steps_ps, pg_ps),
+        Phases(work_ps + steps_ps, eb_ps + steps_ps if layer.has_eb else 0, pg_ps),
         DataBytes(weight_copies * parameters, (needs.copies - 1) * parameters, kept_samples * features),
-        DataBytes(max(1, steps) * parameters, parameters, samples * features),
+        DataBytes(max(1, steps) * parameters, parameters if needs.copies > 1 else 0, samples * features),
     )
 
 

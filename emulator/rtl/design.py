@@ -46,6 +46,8 @@ def check(plan: ChainPlan) -> None:
         raise InputError(f"`optimizer` = {config.optimizer!r}: RTL supports one optimiser, 'sgd'")
     if config.clip_norm is not None:
         raise InputError(f"`clip_norm` = {config.clip_norm:g}: RTL clips no gradients; leave it out")
+    if config.freeze:
+        raise InputError(f"`freeze` = {','.join(config.freeze)!r}: RTL trains all layers; leave it out")
     if plan.missing_bytes or timing.blocks or any(plan.off_chip_bytes):
         beyond = sum(plan.off_chip_bytes) + plan.missing_bytes
         what = f"{beyond:,} bytes do not fit on chip" if beyond else "parameters do not fit on the boards that use them"

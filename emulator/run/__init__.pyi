@@ -4,6 +4,7 @@ from .checkpoints import Ended, Keeping, Leader, RunCheckpoints
 from .epochs import train
 from .evaluation import Evaluation, evaluate
 from .placement import Placement, check_needs, needed_bytes
+from .plain_results import table_as_csv
 from .ranges import (
     AnswerRange,
     Slopes,
@@ -21,6 +22,7 @@ from .recorder import Recorder
 from .results import Results, results_of, versions
 from .results_file import read_results, write_results
 from .resume import Resumed, checkpoints_of, resumed
+from .seeds import SeedRuns, of_seed, seed_settings
 from .segments import Death, Position, Segment
 from .simulate import FaultCosts, PairSimulation, Simulation, fault_costs, segments_of, simulate
 from .sizes import GivenSizes, MeanRatio, OtherMessages, RecordedSizes, recorded_sizes
@@ -75,6 +77,7 @@ __all__ = [
     "Resumed",
     "RunCheckpoints",
     "RunWeights",
+    "SeedRuns",
     "Segment",
     "Simulation",
     "Slopes",
@@ -104,6 +107,7 @@ __all__ = [
     "is_waiting",
     "limiting_kind",
     "needed_bytes",
+    "of_seed",
     "open_log",
     "pair_range",
     "prepared_on_all",
@@ -120,12 +124,14 @@ __all__ = [
     "run_range",
     "run_weights_of",
     "safetensors_image",
+    "seed_settings",
     "segments_of",
     "simulate",
     "slope_roofs",
     "steady_period_ps",
     "steady_range",
     "steady_state",
+    "table_as_csv",
     "train",
     "trained_mini_batch",
     "versions",

@@ -180,6 +180,10 @@ class ChainTrainer(Trainer):
         before = {"exchanged": {"traffic": traffic, "spent_ps": spent_ps}} if self.ranks.rank == 0 else {}
         return {**self.replicas.clocks(), **before}
 
+    def residuals(self) -> Mapping[str, NDArray[np.float32]]:
+        """See `Trainer`."""
+        return self.replicas.residuals()
+
     def restore_clocks(self, state: Mapping[str, Any]) -> None:
         """See `Trainer`."""
         self.replicas.restore_clocks(state)

@@ -4,6 +4,7 @@
     layers/LAYER/NAME/KIND.npy      a whole layer's arrays: LAYER is its number; KIND the value, or what updates
                                     remember of it, such as the velocity
     replicas/REPLICA/LAYER/NAME/KIND.npy  moving averages of replicas but the first
+    residuals/REPLICA/DEVICE/PHASE.npy  what a codec has dropped of a device's gradients in a phase of the exchange
     sizes/N.npy                     of messages that have passed a codec in the epoch that is not finished
     history/NAME.npy                finished epochs, column by column
     history/steps/NAME.npy          their mini-batches

@@ -21,6 +21,7 @@ from .checkpoint_file import CheckpointReader, CheckpointWriter, checked
 from .history import Pace
 from .history_text import history_from, so_far_from, so_far_text, write_history
 from .layer_states import deal_state, deal_weights, gathered_state
+from .residuals import restore_residuals, write_residuals
 from .segments import Position
 from .steps import EpochResult, StepResult, Weights
 from .trainer import Trainer
@@ -32,8 +33,8 @@ class Keeping:
 
     With `same_machine`, clocks and counters continue, too. Otherwise those of a run on other devices begin anew, and
     virtual time continues from the checkpoint's. Where `replicas_differ`, as where bits flip, each has its own
-    parameters. With `given_weights`, a run begins with those of a file. From the end of `epochs` on, each checkpoint
-    is written; before, as `Pace` says.
+    parameters. With `given_weights`, a run begins with those of a file, but for layers that are `drawn`. From the end
+    of `epochs` on, each checkpoint is written; before, as `Pace` says.
     """
 
     resumes: bool
@@ -42,6 +43,7 @@ class Keeping:
     replicas_differ: bool = False
     given_weights: bool = False
     epochs: int = 0
+    drawn: frozenset[str] = frozenset()
 
 
 OnBegin = Callable[[Sequence[EpochResult], Sequence[StepResult], Position], None]
@@ -95,7 +97,7 @@ class RunCheckpoints:
         if not self.keeping.resumes:
             if self.keeping.given_weights:
                 weights = None if self._leader is None else self._leader.weights
-                deal_weights(self._ranks, self._network, trainer.learnt(), weights)
+                deal_weights(self._ranks, self._network, trainer.learnt(), weights, self.keeping.drawn)
             return trainer, Position()
         reader = None if self._leader is None else self._leader.start
         text = None if reader is None else _of_all_ranks(reader)
@@ -108,6 +110,7 @@ class RunCheckpoints:
                 read = _nothing if reader is None else reader.of_layer
                 whole = replica == 0 or self.keeping.replicas_differ
                 deal_state(self._ranks, layer, learnt, read, self._kinds, replica, whole=whole)
+        restore_residuals(self._ranks, trainer.residuals(), reader)
         if same_machine:
             self._check(_restore_clocks(trainer, clocks))
         if reader is not None and self._leader is not None:
@@ -144,6 +147,7 @@ class RunCheckpoints:
                     state = gathered_state(self._ranks, layer, learnt, whole=whole)
                     if writer is not None:
                         writer.layer(layer, state, replica)
+            write_residuals(self._ranks, trainer.residuals(), writer)
             clocks: dict[str, Any] = {}
             for of_rank in self._ranks.gather(trainer.clocks()):
                 clocks |= of_rank

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,7 +51,7 @@ def gathered_weights(ranks: Ranks, network: Network, slices: Iterable[SliceNumer
                 whole[name] = np.empty(_whole_shape(part, name, array.shape), np.float32)
             whole[name][_place(part, name)] = array  # copied: it goes on being trained
     for layer in network.layers:
-        if not layer.has_pg and layer.name in gathered:
+        if not layer.has_weights and layer.name in gathered:
             del gathered[layer.name]["weight"]
         if layer.operation.recurs and layer.name in gathered:
             gathered[layer.name].update(named_weights(layer, gathered[layer.name].pop("weight")))
@@ -92,6 +92,8 @@ def deal_state(
     `kinds` are what is kept of each parameter; of moving averages, there is the value alone. Unless `whole`, only
     averages are the replica's own, and parameters those of the first.
     """
+    if layer.frozen:  # updates remember nothing of it
+        kinds = [kind for kind in kinds if kind in (_VALUE, MASTER)]
     own = [holder for holder in learnt if holder.part.layer.index == layer.index]
     wanted = ranks.gather([(holder.part, _shapes(holder.state()), {*holder.averages}) for holder in own])
     once = functools.cache(read)
@@ -112,10 +114,16 @@ def deal_state(
         holder.restore(held)
 
 
-def deal_weights(ranks: Ranks, network: Network, learnt: Sequence[Sequence[Learnt]], weights: Weights | None) -> None:
+def deal_weights(
+    ranks: Ranks,
+    network: Network,
+    learnt: Sequence[Sequence[Learnt]],
+    weights: Weights | None,
+    drawn: Collection[str] = (),
+) -> None:
     """Make all replicas' parts begin with the weights that rank 0 has; for all ranks together.
 
-    Elsewhere `weights` are None. Updates remember nothing yet.
+    Elsewhere `weights` are None. Layers that are `drawn` have theirs from the seed. Updates remember nothing yet.
     """
 
     def read(layer: Layer, _: int, name: str, *__: object) -> NDArray[np.float32]:
@@ -123,7 +131,7 @@ def deal_weights(ranks: Ranks, network: Network, learnt: Sequence[Sequence[Learn
         arrays = weights[layer.name]
         return joined_weights(layer, arrays) if name == _WEIGHT and layer.operation.recurs else arrays[name]
 
-    for layer in network.layers:
+    for layer in (layer for layer in network.layers if layer.name not in drawn):
         for replica, own in enumerate(learnt):
             deal_state(ranks, layer, own, read, (_VALUE,), replica)
 

@@ -6,6 +6,9 @@ import dataclasses
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...comm import Awaited, Gate, Mailbox, Observer
 from ...comm.exchange import (
     Aggregator,
@@ -91,6 +94,17 @@ class Replicas:
             clocks |= {f"replica {replica} device {device.number}": device.clocks() for device in chain.devices}
         return clocks
 
+    def residuals(self) -> dict[str, NDArray[np.float32]]:
+        """Return what codecs have dropped of gradients sent from here, by replica, device and phase."""
+        return {
+            f"{replica}/{device.number}/{phase}": row.values
+            for replica, chain in enumerate(self.chains)
+            for device in chain.devices
+            if isinstance(device.exchange, GradientExchange)
+            for phase, row in enumerate(device.exchange.nic.residuals)
+            if row.values is not None
+        }
+
     def restore_clocks(self, state: Mapping[str, Any]) -> None:
         """Restore what all ranks' `clocks` returned."""
         for number, node in self.aggregators.items():
@@ -132,7 +146,7 @@ def build_replicas(
         hurt, numerics = _hurt(segment, replica), None if make is None else make(replica)
         replicas.chains.append(build_chain(plan.timing, wiring, numerics, hurt, replicas.carriers))
     if parallel.replicas > 1:
-        for device in range(plan.stage_count):
+        for device in plan.timing.exchanging:
             if not by_message:
                 _time_exchange(replicas, plan, device)
             else:
@@ -243,7 +257,8 @@ def _connect(replicas: Replicas, segment: Segment, channels: _Channels, with_dat
         for device in chain.devices:
             if device.number == channels.device:
                 nic = nic_of(segment, replica, device.number)
-                device.exchange = GradientExchange(parallel, nic, exchange_steps(parallel, replica, nic, channels))
+                steps = exchange_steps(parallel, replica, nic, channels, channels.count if with_data else 0)
+                device.exchange = GradientExchange(parallel, nic, steps)
     if parallel.exchange == "aggregator" and channels.host(parallel.aggregator) == channels.rank:
         nic = Nic(interconnect, parallel.codec)
         replicas.aggregators[channels.device] = aggregator(parallel, nic, channels.count, with_data, channels)

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..common import format_time_ps, html_table, plural, system_name
+from ..common import format_time_ps, html_table, plain, plural, system_name
 from ..data import NgramBits, is_text
 from ..plan import Plan, data_of
 from .history import ROW, History
+from .plain_results import usage_as_dict
 from .sizes import message_columns
 from .steps import EpochResult, Weights
 from .tables import (
@@ -101,6 +102,30 @@ class Results:
     def usage(self) -> Usage | None:
         """Usage of devices and links; None before the first epoch, and of a pair, which has `resources`."""
         return usage_from(self.devices, self.links, self.virtual_time_ps) if self.epochs and self.devices else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `emuchain show --json` prints: JSON's values under the names that they have here.
+
+        Tables are by column. Weights have only their shapes; sizes of single messages are left out. NaN is None.
+        """
+        figures = ("epochs", "virtual_time_ps", "test_accuracy", "images_per_s", "sample_noun", "missing_bytes")
+        tables = ("history", "devices", "links", "exchange", "resources", "steps", "rounding")
+        shapes = {layer: {name: array.shape for name, array in part.items()} for layer, part in self.weights.items()}
+        bits = None if self.bits is None else {"test": self.bits[0], **self.bits[1]._asdict()}
+        usage = None if self.usage is None else usage_as_dict(self.usage)
+        said: dict[str, Any] = plain(
+            {
+                "config": self.config,
+                **{name: getattr(self, name) for name in figures},
+                "bits": bits,
+                "usage": usage,
+                **{name: getattr(self, name) for name in tables},
+                "weights": shapes,
+                "descriptions": self.descriptions,
+                "versions": self.versions,
+            }
+        )
+        return said
 
     def __repr__(self) -> str:
         if not self.epochs:

@@ -14,7 +14,7 @@ from ..common import InputError, WholeFile, read_description
 from ..config import Config, settings_config
 from ..data import Dataset
 from ..network import Network, load_network
-from ..plan import Plan
+from ..plan import Plan, drawn_layers
 from .checkpoint_file import CheckpointReader, checked
 from .checkpoints import Keeping, Leader, OnBegin, RunCheckpoints
 from .layer_states import kept_kinds
@@ -73,6 +73,11 @@ class Resumed:
             clusters = (read_description(source) for source in (text["cluster"], plan.cluster.text))
             same = text["mapping"] == plan.mapping_text and next(clusters) == next(clusters)
             same &= all(getattr(before, key) == getattr(config, key) for key in _OF_MACHINE)
+        if config.error_feedback and text["mapping"] != plan.mapping_text:
+            raise InputError(
+                f"`resume` = {config.resume!r}: was written with another mapping, and what the codec has dropped of"
+                " gradients is kept by device; resume it with as many devices, and the cluster that wrote it"
+            )
         if not same and plan.faults.deaths:
             raise InputError(
                 f"`resume` = {config.resume!r}: was written on another cluster, which numbers the boards that die;"
@@ -141,10 +146,12 @@ def checkpoints_of(
     same = start is None or start.check(plan, data)
     differ = bool(plan.faults.flips)
     init = config.init if start is None else None
-    keeping = Keeping(start is not None, config.checkpoint is not None, same, differ, init is not None, config.epochs)
+    drawn = drawn_layers(config, plan.network)
+    saves, given = config.checkpoint is not None, init is not None
+    keeping = Keeping(start is not None, saves, same, differ, given, config.epochs, drawn)
     if ranks.rank > 0:
         return RunCheckpoints(plan.network, ranks, keeping)
-    weights = None if init is None else read_weights(init, plan.network, f"`init` = {init!r}")
+    weights = None if init is None else read_weights(init, plan.network, f"`init` = {init!r}", drawn)
     target = None if config.checkpoint is None else WholeFile(config.checkpoint, "checkpoint", "run.ckpt")
     reader = None if start is None else start.reader
     leader = Leader(reader, target, _settings(plan, data), kept_kinds(config), on_begin, weights)

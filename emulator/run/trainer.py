@@ -178,6 +178,10 @@ class Trainer(abc.ABC):
     def restore_clocks(self, state: Mapping[str, Any]) -> None:
         """Restore what all ranks' `clocks` returned."""
 
+    def residuals(self) -> Mapping[str, NDArray[np.float32]]:
+        """Return what codecs have dropped of gradients sent from this rank, by name, not copied."""
+        return {}
+
     def close(self) -> None:
         """End all communication."""
         self._carriers.close()

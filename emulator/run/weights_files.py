@@ -6,6 +6,7 @@ import dataclasses
 import math
 import os
 import pathlib
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -34,18 +35,21 @@ from .results_file import read_results
 from .steps import Weights
 
 
-def fitted(given: Weights, network: Network, blame: str) -> Weights:
+def fitted(given: Weights, network: Network, blame: str, drawn: Collection[str] = ()) -> Weights:
     """Return all arrays of a network, each as the network has it; `blame` begins messages.
 
-    A weight of fewer dimensions, such as the (outputs, inputs) of PyTorch's `Linear`, is one of the same order.
+    Of layers that are `drawn` there are none, whatever is given; what is given of unknown layers may then be what they
+    stand for. A weight of fewer dimensions, such as the (outputs, inputs) of PyTorch's `Linear`, is one of the same
+    order.
 
     Raises:
         InputError: an array is missing, has another shape or type, is not finite, or belongs to no layer.
     """
     if not any(given.values()):
         raise InputError(f"{blame}: holds no weights; results files have those of the last epoch that was finished")
-    fits = {layer.name: _of_layer(given.get(layer.name, {}), layer, network, blame) for layer in network.layers}
-    for name in given:
+    wanted = [layer for layer in network.layers if layer.name not in drawn]
+    fits = {layer.name: _of_layer(given.get(layer.name, {}), layer, network, blame) for layer in wanted}
+    for name in () if drawn else given:
         if name not in fits and given[name]:
             layers = ", ".join(fits)
             raise InputError(
@@ -157,21 +161,21 @@ class RunWeights:
     steps: int = 0
 
 
-def read_weights(path: str, network: Network, blame: str) -> Weights:
-    """Return the weights of a file for a network; `blame` begins messages.
+def read_weights(path: str, network: Network, blame: str, drawn: Collection[str] = ()) -> Weights:
+    """Return the weights of a file for all layers of a network that are not `drawn`; `blame` begins messages.
 
     Raises:
         InputError: the file cannot be read, or its arrays are not those of the network.
     """
     kind = _kind(path, blame, _KINDS)
     if kind is None:
-        return fitted(read_results(pathlib.Path(path), blame, f"not {_KINDS}").weights, network, blame)
+        return fitted(read_results(pathlib.Path(path), blame, f"not {_KINDS}").weights, network, blame, drawn)
     if kind in (CHECKPOINT, BROKEN_ZIP):
-        return fitted(_of_checkpoint(path, blame).weights, network, blame)
+        return fitted(_of_checkpoint(path, blame).weights, network, blame, drawn)
     if kind == SAFETENSORS or path.lower().endswith(".safetensors"):
-        return fitted(read_safetensors(path, blame), network, blame)
+        return fitted(read_safetensors(path, blame), network, blame, drawn)
     if kind == ONNX or path.lower().endswith(".onnx"):
-        return fitted(_of_onnx(path, blame), network, blame)
+        return fitted(_of_onnx(path, blame), network, blame, drawn)
     raise unlike(kind, path, blame, f"not {_KINDS}")
 
 
@@ -240,7 +244,7 @@ def _of_checkpoint(path: str, blame: str) -> RunWeights:
             own = weights[layer.name] = {}
             shapes = array_shapes(layer)
             others = {name: shape for name, shape in shapes.items() if not _is_cut(name)}
-            if layer.has_pg:
+            if layer.has_weights:
                 whole = reader.of_layer(layer, 0, "weight", "value", layer.weight_shape)
                 own |= named_weights(layer, whole) if layer.operation.recurs else {"weight": whole}
             own |= {name: reader.of_layer(layer, 0, name, "value", shape) for name, shape in others.items()}

@@ -158,7 +158,7 @@ def direct_topology(mapping: Mapping, cluster: Cluster, ports: Ports) -> Topolog
         made = {tensor.number for tensor in (layer.makes, *(step.makes for step in layer.sfu))}
         for tensor in {tensor for step in layer.sfu for tensor in step.reads if tensor.number not in made}:
             count = FP32.bytes_of(math.prod(tensor.shape))
-            exchange(homes.get(tensor.number, 0), home, count, not tensor.is_images)
+            exchange(homes.get(tensor.number, 0), home, count, tensor.needs_errors)
         homes |= dict.fromkeys(made, home)
     return Topology(len(mapping.devices), traffic, ports, _compute_images_per_s(mapping, cluster))
 

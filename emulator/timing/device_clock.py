@@ -173,7 +173,7 @@ class DeviceClock(Versions):
             errors[reads] = clock.error(dy, errors.get(reads), not_before_ps)
             kept = clock.kept_errors(dy)
             output_errors.append(kept)
-            if layer.operation.recurs:
+            if layer.operation.recurs and layer.has_eb:
                 if not part.is_first:
                     self._gather(DataPath.INPUT_ERRORS, layer, kept)
                 if not part.is_last:

@@ -144,9 +144,11 @@ def _waits(timing: Timing) -> dict[tuple[int, Phase], tuple[tuple[int, int], ...
             return sum(timing.hop_ps(link, path, states) for link in links)
 
         gathers = (sweep_ps(path) for path in (DataPath.PARTIAL_ACTIVATIONS, DataPath.STATES))
-        errors_ps = sweep_ps(DataPath.INPUT_ERRORS) + sweep_ps(DataPath.STATE_ERRORS)
         forward, backward, _ = Phase
         found[layer.index, forward] = tuple((gather_ps, latency_ps) for gather_ps in gathers)
+        if not layer.has_eb:
+            continue
+        errors_ps = sweep_ps(DataPath.INPUT_ERRORS) + sweep_ps(DataPath.STATE_ERRORS)
         found[layer.index, backward] = ((errors_ps, 2 * latency_ps),)
     return found
 

@@ -146,7 +146,7 @@ class Routes:
 
     def part(self, hop: Hop) -> float:
         """Return the part of the bandwidth that all streams of a hop have: all of a link's, or a part of a port's."""
-        if not self.topology.has_ports or not self.streams(hop):
+        if not self.topology.has_ports or not self._sizes[hop]:
             return 1.0
         return self._sizes[hop] / max(self._sizes[wire] for wire in self._wires(hop))
 

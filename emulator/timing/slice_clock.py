@@ -56,7 +56,9 @@ class SliceClock:
         self.fp_start_ps: Times = np.zeros(0, np.int64)
         self.eb_start_ps: Times = np.zeros(0, np.int64)
         self.pg_end_ps: Times = np.zeros(0, np.int64)
-        self.learns = part.layer.has_pg or (part.is_last and part.layer.parameters > 0)
+        self.learns = part.layer.learns and (part.layer.has_pg or part.is_last)
+        self.ends_steps = self.learns or part.layer.frozen
+        """Whether an update waits for it: for its gradients, or, of what is frozen, for the samples to come back."""
         self._gradients_ps = 0
         self._rows, self._block_rows = part.layer.rows, block_rows
         self._recurs = part.layer.operation.recurs
@@ -122,9 +124,9 @@ class SliceClock:
         """Return when rows of input errors leave, given when output errors `dy` and `partial` input errors arrive."""
         ready = np.maximum(dy, not_before_ps)[:, self._rows.eb]
         if self.eb is None:
-            self.eb_start_ps = ready[:, 0]
-            return ready
-        left, self.eb_start_ps = self._serve(Phase.EB, self.eb, ready)
+            left, self.eb_start_ps = ready, ready[:, 0]
+        else:
+            left, self.eb_start_ps = self._serve(Phase.EB, self.eb, ready)
         self._kept_errors = left
         left = left[:, self._rows.eb_leaves]
         return left if partial is None else np.maximum(left, partial)
@@ -132,17 +134,17 @@ class SliceClock:
     def kept_errors(self, dy: Times) -> Times:
         """Return when rows of errors are there for PG, after EB: output errors `dy`, or steps of a recurrent layer.
 
-        Where there is no PG, they are EB's own rows.
+        Where there is no PG, they are EB's own rows, if there is EB.
         """
-        return self._kept_errors if self._recurs or self.pg is None else dy
+        return self._kept_errors if self.eb is not None and (self._recurs or self.pg is None) else dy
 
     def gradient(self, dy: Times) -> None:
         """Serve each row of errors on PG; its activations have been in Act-RAM since FP.
 
-        Without PG, a sample ends with EB; what the SFU learns then takes no time.
+        Without PG, a sample ends with EB, or with word of its errors; what the SFU learns then takes no time.
         """
         self.pg_end_ps = dy[:, -1] if self.pg is None else self._serve(Phase.PG, self.pg, dy)[0][:, -1]
-        if self.learns:
+        if self.ends_steps:
             self._gradients_ps = int(self.pg_end_ps[-1])
 
     @property

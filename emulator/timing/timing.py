@@ -79,15 +79,15 @@ def lockstep(
             return sum(hop_ps(link, path, states) for link in links)
 
         gather_ps = max(sweep_ps(DataPath.PARTIAL_ACTIVATIONS), sweep_ps(DataPath.STATES))
-        errors_ps = sweep_ps(DataPath.INPUT_ERRORS) + sweep_ps(DataPath.STATE_ERRORS)
+        errors_ps = sweep_ps(DataPath.INPUT_ERRORS) + sweep_ps(DataPath.STATE_ERRORS) if layer.has_eb else 0
         steps = [slowed[device][place] for device, place in places]
         activation_ps = [cluster.board(device).activation_ps for device, _ in places]
         fp_ps = gather_ps + max(step.fp.row_ps + more for step, more in zip(steps, activation_ps, strict=True))
-        ebs = [step.eb for step in steps if step.eb is not None]
-        eb_ps = errors_ps + max(eb.row_ps + more for eb, more in zip(ebs, activation_ps, strict=True))
-        for (device, place), step, eb in zip(places, steps, ebs, strict=True):
-            waiting = step.fp.waiting(fp_ps - step.fp.row_ps), eb.waiting(eb_ps - eb.row_ps)
-            slowed[device][place] = dataclasses.replace(step, fp=waiting[0], eb=waiting[1])
+        own_ps = (step.eb.row_ps + more for step, more in zip(steps, activation_ps, strict=True) if step.eb is not None)
+        eb_ps = errors_ps + max(own_ps, default=0)
+        for (device, place), step in zip(places, steps, strict=True):
+            eb = None if step.eb is None else step.eb.waiting(eb_ps - step.eb.row_ps)
+            slowed[device][place] = dataclasses.replace(step, fp=step.fp.waiting(fp_ps - step.fp.row_ps), eb=eb)
     return tuple(map(tuple, slowed))
 
 
@@ -368,6 +368,13 @@ class Timing:
     def streams(self, device: int) -> DeviceStreams:
         """Return the streams that a device takes in."""
         return DeviceStreams.of(self.mapping, device, self.blocks)
+
+    @functools.cached_property
+    def exchanging(self) -> tuple[int, ...]:
+        """The devices that exchange gradients with other replicas: all but those that hold only frozen layers."""
+        storing = {block.store_device for block in self.blocks}
+        held = enumerate(self.mapping.devices)
+        return tuple(n for n, slices in held if n in storing or not all(part.layer.frozen for part in slices))
 
     def clock(self, device: int) -> DeviceClock:
         """Return the clock of a device at time zero."""

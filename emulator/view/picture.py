@@ -54,11 +54,13 @@ def picture_file(path: str | os.PathLike[str] | None, flag: str) -> AbstractCont
     return WholeFile(path, flag, f"picture{path.suffix}")
 
 
-def save_figure(figure: Figure, path: str | os.PathLike[str], flag: str, dpi: int = 110) -> None:
+def save_figure(
+    figure: Figure, path: str | os.PathLike[str], flag: str, dpi: int = 110, creator: str | None = None
+) -> None:
     """Write a figure to `path`, whose extension sets the format; an error names `flag` as what asked for it.
 
-    The same figure gives the same file again, as SVG and PDF have no date. Characters that cannot be drawn, which
-    names of files may have, are spelled out.
+    The same figure gives the same file again, as SVG and PDF have no date; they name their `creator`. Characters that
+    cannot be drawn, which names of files may have, are spelled out.
 
     Raises:
         InputError: the file cannot be written, or the format is unknown.
@@ -81,7 +83,8 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], flag: str, dpi: in
         ):
             warnings.filterwarnings("ignore", "Glyph ")  # of a name: boxes stand for letters that the font lacks
             form = kind.removeprefix(".") or None
-            figure.savefig(content, format=form, dpi=dpi, metadata={dated: None} if dated else None)
+            made = {"Creator": creator} if creator else {}
+            figure.savefig(content, format=form, dpi=dpi, metadata={dated: None, **made} if dated else None)
     except ValueError as error:
         raise InputError(f"`{flag}` = '{path}': cannot be written: {error}") from None
     write_whole(path, content.getvalue(), flag, f"picture{kind}")

@@ -1,7 +1,8 @@
 """Sparsification: the values of a message with the largest magnitudes (Aji and Heafield, EMNLP 2017).
 
 A message of n values keeps k = ceil(share * n) of them; the others become zeros. Its bytes are k places (uint32), then
-k values (float32), both in the order of places. Dropped values are lost: no residual is kept from message to message.
+k values (float32), both in the order of places. Dropped values are lost, unless the sender keeps them for its next
+message (`error_feedback`, `comm/exchange/nic.py`).
 """
 
 from __future__ import annotations

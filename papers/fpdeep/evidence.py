@@ -138,5 +138,5 @@ def layout(name: str, devices: int = DEVICES) -> Layout:
 
 @kept
 def comparison() -> Comparison:
-    """Return the comparison of the four methods, as `emuchain compare vgg16` makes it."""
+    """Return the comparison of the four methods, as `emuchain study compare vgg16` makes it."""
     return compare_methods(Workload(network("vgg16"), cluster(), COMPARED_BATCH), COMPARED_DEVICES)

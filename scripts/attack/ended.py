@@ -17,7 +17,7 @@ from jobs import Job, environment_of, ranks_below, shared_by
 
 MOST_S = 10.0
 TARGETS = "rank", "launcher", "group", "run", "alone"
-"""What gets the signal: a rank; mpiexec; its process group, as by Ctrl-C; `emuchain run`; a command in one process."""
+"""What gets the signal: a rank; mpiexec; its process group, as by Ctrl-C; `emuchain launch`; one process alone."""
 SIGNALS = "INT", "TERM", "USR1"
 _LOOK_S = 0.1
 

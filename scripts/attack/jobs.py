@@ -41,7 +41,7 @@ def environment_of(mpi: str) -> Path:
 class Job:
     """A launcher with its ranks; all that it starts has a mark in its environment.
 
-    The process is mpiexec (`launcher`), `emuchain run` (`run`), or the command in one process (`alone`).
+    The process is mpiexec (`launcher`), `emuchain launch` (`run`), or the command in one process (`alone`).
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Job:
         command = [str(binaries / "python"), "-m", "emuchain"]
         before = {
             "launcher": [str(binaries / "mpiexec"), "-n", str(ranks), *command],
-            "run": [*command, "run", "-n", str(ranks), "--"],
+            "run": [*command, "launch", "-n", str(ranks), "--"],
             "alone": command,
         }
         self.process = subprocess.Popen(

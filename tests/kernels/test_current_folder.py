@@ -96,7 +96,7 @@ def test_ranks_that_a_command_starts(planted: Planted, mpiexec) -> None:  # type
     program = str(mpiexec.python.parent / "emuchain")
     if not Path(program).exists():
         pytest.skip("emuchain is not installed in this environment")
-    done = planted.run(program, "run", "-n", "2", "--", *SHORT, "--out", "run.h5")
+    done = planted.run(program, "launch", "-n", "2", "--", *SHORT, "--out", "run.h5")
     assert done.returncode == 0, done.stderr
     assert (planted.folder / "run.h5").exists()
     assert planted.obeyed == ""

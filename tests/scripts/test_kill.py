@@ -48,7 +48,7 @@ def test_killed_runs_go_on_from_their_checkpoints(mpiexec):
 
 
 def test_runs_that_signals_end(mpiexec):
-    """At three moments after the start, each to a rank and to `emuchain run`."""
+    """At three moments after the start, each to a rank and to `emuchain launch`."""
     variable = {"mpich": "EMUCHAIN_TEST_MPICH", "openmpi": "EMUCHAIN_TEST_OPENMPI"}[mpiexec.name]
     environment = {**os.environ, variable: str(mpiexec.launcher.parent.parent)}
     command = [sys.executable, SCRIPT, "--ends", "--mpi", mpiexec.name, "--every", "0.4", "--from", "0.2", "--to", "1"]

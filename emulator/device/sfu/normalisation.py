@@ -26,7 +26,8 @@ from .unit import Data, Site, State, Training, Unit
 class BatchNormUnit(Unit):
     """(x - mean) / sqrt(variance + epsilon) * scale + shift, for each channel.
 
-    Sums are accumulated sample by sample, so that they do not depend on the micro-batches.
+    Sums are accumulated sample by sample, so that they do not depend on the micro-batches. In a frozen layer the
+    averages stay as they are.
     """
 
     operation = BatchNorm
@@ -34,7 +35,7 @@ class BatchNormUnit(Unit):
     def __init__(self, step: SfuStep, site: Site) -> None:
         super().__init__(step, site)
         assert isinstance(step.operation, BatchNorm)
-        self._of, channels = step.operation, step.output[0]
+        self._of, channels, self._rests = step.operation, step.output[0], site.frozen
         self._scale = Parameter(np.ones(channels, np.float32), site.arena)
         self._shift = Parameter(np.zeros(channels, np.float32), site.arena)
         self._mean = Versions(np.zeros(channels, np.float32), site.arena)
@@ -56,7 +57,7 @@ class BatchNormUnit(Unit):
     def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:
         """See `Unit`."""
         [x] = xs
-        if training is not None:
+        if training is not None and not self._rests:
             self._count(x, training.step)
         normal, y = self.arena.take(x.shape), self.arena.take(x.shape)
         np.subtract(x, self._mean[version], out=normal)

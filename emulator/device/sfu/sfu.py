@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ....kernels import Arena
 from ....kernels.layers.activations import rectified_error, rectify, relu
 from ....kernels.layers.element_wise import add_bias, add_bias_gradient, rectify_with_bias
-from ...network import Layer, SfuOperation, SfuStep
+from ...network import Layer, SfuOperation, SfuStep, Tensor
 from ...network.operations.activations import Relu
 from ...network.operations.pool import MaxPool
 from ...schedule import SampleSpan
@@ -27,12 +27,23 @@ from .unit import ActivationUnit, Data, Site, State, Training, Unit, units
 
 
 class _Place(NamedTuple):
-    """A unit, the numbers of the tensors that it reads and makes, and whether it must not overwrite its input."""
+    """A unit, the numbers of the tensors that it reads and makes, and whether it must not overwrite its input.
+
+    Errors go only to what `needs` them; none come where the result is `fixed`.
+    """
 
     reads: tuple[int, ...]
     makes: int
     unit: Unit
     spares: bool
+    fixed: bool
+    needs: frozenset[int]
+
+    @classmethod
+    def of(cls, reads: Sequence[Tensor], makes: Tensor, unit: Unit, spares: bool) -> _Place:
+        """Return the place of a unit between tensors."""
+        needs = frozenset(tensor.number for tensor in reads if not tensor.fixed)
+        return cls(tuple(tensor.number for tensor in reads), makes.number, unit, spares, makes.fixed, needs)
 
 
 class Sfu:
@@ -40,23 +51,24 @@ class Sfu:
 
     def __init__(self, layer: Layer, seed: int, arena: Arena, channels: int | None = None) -> None:
         self._arena = arena
-        self._makes = layer.makes.number
+        self._makes, self._rests, self._is_fixed = layer.makes.number, layer.frozen, layer.makes.fixed
         outputs = layer.channels if channels is None else channels
         self.bias = Parameter(np.zeros(outputs, np.float32), arena) if layer.bias else None
         site, shared, steps = Site(layer.index, seed, arena), _shared(layer), layer.sfu
+        site = dataclasses.replace(site, frozen=layer.frozen)
         self._places: list[_Place] = []
         fusion = fuse(steps, self._makes, shared, site)
         self._rectifies = fusion is not None
         if fusion is not None:
-            self._places.append(_Place((self._makes,), fusion.makes, fusion.unit, False))
+            makes = steps[fusion.steps - 1].makes
+            self._places.append(_Place.of([layer.makes], makes, fusion.unit, False))
             steps = steps[fusion.steps :]
         for step in steps:
-            reads = tuple(tensor.number for tensor in step.reads)
             kind = units()[type(step.operation)]
             number = sum(isinstance(place.unit, kind) for place in self._places)
             unit = kind(step, dataclasses.replace(site, place=number))
-            spares = unit.overwrites and reads[0] in shared
-            self._places.append(_Place(reads, step.makes.number, unit, spares))
+            spares = unit.overwrites and step.reads[0].number in shared
+            self._places.append(_Place.of(step.reads, step.makes, unit, spares))
         self._states = [ActRam(arena) for _ in self._places]
         self._output_errors = ActRam(arena)
 
@@ -68,7 +80,8 @@ class Sfu:
         self._complete(held, version)
         for place, kept in zip(self._places, self._states, strict=True):
             held[place.makes], state = place.unit.forward(self._inputs(place, held), version, training)
-            kept.put(span, *state)
+            if not place.fixed:
+                kept.put(span, *state)
 
     def infer(self, held: dict[int, Data], version: int, lengths: NDArray[np.int64] | None = None) -> None:
         """Do the same in evaluation and keep nothing; `lengths` (n,) are the samples' time steps where they differ."""
@@ -102,25 +115,35 @@ class Sfu:
         Those of the complete outputs are `rounded`.
         """
         for place, kept in zip(reversed(self._places), reversed(self._states), strict=True):
+            if place.fixed:
+                continue
             dz, state = errors.pop(place.makes), tuple(kept.read(span))
             input_errors = place.unit.backward(state, dz, version)
-            place.unit.keep(span, state, dz)
+            if not self._rests:
+                place.unit.keep(span, state, dz)
             for tensor, error in zip(place.reads, input_errors, strict=True):
+                if tensor not in place.needs:
+                    continue
                 if tensor in errors:
                     errors[tensor] += error
                 else:
                     errors[tensor] = error if len(input_errors) == 1 else copied(error, self._arena)
+        if self._is_fixed:
+            return
         errors[self._makes] = rounded(errors[self._makes])
-        if self.bias is not None:
+        if self.bias is not None and not self._rests:
             self._output_errors.put(span, errors[self._makes])
 
     def gradient(self, whole: SampleSpan) -> None:
         """Add the gradients of its parameters over a micro-batch to the sums."""
+        if self._rests:
+            return
         if self.bias is not None:
             [dy] = self._output_errors.read(whole)
             add_bias_gradient(self.bias.gradient, dy, fresh=self.bias.begins_sum())
-        for unit in self._units:
-            unit.gradient(whole)
+        for place in self._places:
+            if not place.fixed:
+                place.unit.gradient(whole)
 
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """Make the next version of its parameters from the mean of the gradients over `samples`."""
@@ -128,6 +151,11 @@ class Sfu:
             self.bias.update(samples, rule, keeps=keeps)
         for unit in self._units:
             unit.update(samples, rule, keeps=keeps)
+
+    def repeat(self, *, keeps: bool) -> None:
+        """Make the next version of its parameters and averages without an update."""
+        for learnt in self.held.values():
+            learnt.repeat(keeps=keeps)
 
     @property
     def _units(self) -> Sequence[Unit]:

@@ -28,11 +28,12 @@ State = tuple[NDArray[Any], ...]
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """Where a unit works: its layer's index, the seed of the run, the arena of its maps, and its place in the SFU."""
+    """Where a unit works: its layer's index, whether that is `frozen`, the seed of the run, the arena of its maps."""
 
     layer: int
     seed: int
     arena: Arena
+    frozen: bool = False
     place: int = 0
     """Number of units of its kind before it in the layer's SFU."""
 

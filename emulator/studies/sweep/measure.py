@@ -144,7 +144,7 @@ def _of_actions(plan: ChainPlan, epoch_images: int) -> Measured:
     images = plan.config.batch * (_STEPS[1] - _STEPS[0])
     rate = images * 1e12 / (more.virtual_time_ps - few.virtual_time_ps)
     boards = [plan.cluster.board(device) for device in range(plan.devices)]
-    macs = sum(layer.macs * (3 if layer.needs_errors else 2) for layer in plan.network.layers)
+    macs = sum(layer.macs * layer.passes for layer in plan.network.layers)
     power = [board.power_w for board in boards]
     loads = [(sum(use.busy.values()), f"device {use.device}", "engine") for use in more.usage.devices]
     loads += [(use.utilisation, f"link {use.sender} -> {use.receiver}", "link") for use in more.usage.links]

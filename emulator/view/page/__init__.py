@@ -1,7 +1,27 @@
 """The report: one HTML page of one run or several, with charts, that needs no network (docs/report.md)."""
 
+from .comparison import comparison_as_json
+from .drawn import draw_figures
+from .group import Group, alone, check_seeds, grouped
 from .page import make_page, render
-from .parts import Chart, Figure, Page, RunPart, Section, Table
+from .parts import MOST_CURVES, Chart, Figure, Page, RunPart, Section, Table
 from .source import Run
 
-__all__ = ["Chart", "Figure", "Page", "Run", "RunPart", "Section", "Table", "make_page", "render"]
+__all__ = [
+    "MOST_CURVES",
+    "Chart",
+    "Figure",
+    "Group",
+    "Page",
+    "Run",
+    "RunPart",
+    "Section",
+    "Table",
+    "alone",
+    "check_seeds",
+    "comparison_as_json",
+    "draw_figures",
+    "grouped",
+    "make_page",
+    "render",
+]

@@ -1,20 +1,16 @@
-"""The answer: what was trained, how well, how fast, and what limits it; what differs between runs, and the settings."""
+"""The answer: what was trained, how well, how fast, and what limits it; and the settings."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
+from collections.abc import Mapping
 
 from ...common import format_bytes, percent, plural
 from ...plan import ChainPlan, describe_devices
 from ..limits import cut_setting, wider_links
-from .parts import Figure, Section, Table, Text, rate, time
+from .group import Group, spelt
+from .parts import Figure, Section, Table, Text, rate, share_text, time_text
 from .source import Run, codec_ratio
-
-_NOT_COMPARED = ("out", "progress", "throttle")
 
 
 def devices_of(run: Run) -> str:
@@ -25,99 +21,61 @@ def devices_of(run: Run) -> str:
     return describe_devices(run.plan).partition(",")[0].replace(" x ", " × ")
 
 
-def headline(run: Run) -> str:
-    """Return the outcome of a run in a sentence."""
+def headline(group: Group) -> str:
+    """Return the outcome of a run in a sentence, or the means of all seeds."""
+    run = group.first
     results = run.results
-    if not results.epochs:
-        return "No epoch was finished."
+    if not group.epochs:
+        none = [str(seed) for seed, of_seed in zip(group.seeds, group.runs, strict=True) if not of_seed.results.epochs]
+        return f"Seed {', '.join(none)} has finished no epoch." if group.has_seeds else "No epoch was finished."
     planned = results.config["epochs"]
-    finished = f"{results.epochs} of " if results.epochs < planned else ""
+    finished = f"{group.epochs} of " if group.epochs < planned else ""
     how = f"{finished}{plural(planned, 'epoch')} of {plural(int(results.config['samples']), run.noun)}"
-    took, data = time(results.virtual_time_ps), results.config["data"]
-    reached = _accuracy(run)
-    if reached is None:
-        return f"{how} of {data}, in {took} of virtual time; there were no test {run.noun}s."
-    return f"{reached} test accuracy on {data} after {how}, in {took} of virtual time."
+    took, data = time_text(group.last("virtual_time_ps")), results.config["data"]
+    seeds = f": the mean of {len(group.runs)} seeds, ± standard error" if group.has_seeds else ""
+    reached = group.last("test_accuracy")
+    if math.isnan(reached.value):
+        return f"{how} of {data}, in {took} of virtual time; there were no test {run.noun}s{seeds}."
+    return f"{share_text(reached)} test accuracy on {data} after {how}, in {took} of virtual time{seeds}."
 
 
-def figures(run: Run) -> tuple[Figure, ...]:
-    """Return the figures that answer the first questions about a run."""
+def figures(group: Group) -> tuple[Figure, ...]:
+    """Return the figures that answer the first questions about a run, or about the means of all seeds."""
     answers = []
+    run = group.first
     results, plan, steady = run.results, run.plan, run.steady
-    if results.epochs:
-        trained = percent(float(results.history["train_accuracy"][-1]))
-        answers.append(Figure("Test accuracy", _accuracy(run) or "–", f"training {trained}"))
-        host = f"{results.history['host_time_s'][-1]:.1f} s on the host"
-        answers.append(Figure("Virtual time", time(results.virtual_time_ps), host))
-    if run.images_per_s is not None:
+    if group.epochs:
+        trained, over = share_text(group.last("train_accuracy")), _over_seeds(group)
+        answers.append(Figure("Test accuracy", share_text(group.last("test_accuracy")), f"training {trained}{over}"))
+        host = f"{group.last('host_time_s').value:.1f} s on the host"
+        answers.append(Figure("Virtual time", time_text(group.last("virtual_time_ps")), host))
         note = f"steady state {rate(steady.images_per_s, run.noun)}" if steady else "filling and draining included"
-        answers.append(Figure("Rate on the cluster", rate(run.images_per_s, run.noun), note))
+        answers.append(Figure("Rate on the cluster", rate(group.mean(group.rate).value, run.noun), note))
     if plan is None or steady is None or run.cause is None:
         return (*answers, Figure("Plan", "unknown", run.why_no_plan, is_warning=True))
     slowest, behind = steady.bottleneck.slowest, steady.bottleneck.behind
-    answers.append(_fit(plan, run))
+    answers.append(fit(plan, run))
     then = f"next in this cut: {behind.name}, {_faster(slowest.sample_ps, behind.sample_ps)}"
     limit = slowest.name + cut_setting(steady, run.cause)
     answers.append(Figure("Limited by", limit, ". ".join([*wider_links(steady, run.cause), then]), is_wide=True))
-    answers.append(_staleness(plan))
-    ratio = codec_ratio(results)
-    if ratio is not None:
+    answers.append(staleness(plan))
+    if codec_ratio(results) is not None:
+        ratio = group.mean(lambda of_seed: codec_ratio(of_seed.results) or math.nan).value
         answers.append(Figure("Compression of gradients", f"{ratio:.2f} : 1", spelt(results.config["compress"])))
     return tuple(answers)
 
 
-def comparison(runs: Sequence[Run]) -> Table:
-    """Return what differs between runs, and what came of it."""
-    differing, target = differences(runs), _common_accuracy(runs)
-    columns = ["run", "test accuracy", "virtual time"]
-    columns += [] if target is None else [f"time to {percent(target)}"]
-    columns += [f"{_noun_of(runs)}s/s", "limited by", "fits", "old weights", *differing]
-    rows = []
-    for run in runs:
-        row = [run.name, _accuracy(run) or "–"]
-        row += [time(run.results.virtual_time_ps) if run.results.epochs else "–"]
-        row += [] if target is None else [time(_time_to(run, target))]
-        row.append("–" if run.images_per_s is None else f"{run.images_per_s:,.0f}")
-        if run.plan is None or run.steady is None or run.cause is None:
-            row += ["unknown"] * 3
-        else:
-            row.append(run.steady.bottleneck.slowest.name + cut_setting(run.steady, run.cause))
-            row += [_fit(run.plan, run).value, _staleness(run.plan).value.removesuffix(" samples")]
-        rows.append([*row, *(spelt(run.results.config.get(key)) for key in differing)])
-    return Table("The runs", columns, rows, ("run", "limited by", "fits", "old weights", *differing))
-
-
-def comparing_headline(runs: Sequence[Run]) -> str:
-    """Return the outcome of several runs in a sentence."""
-    best = max((run for run in runs if _accuracy(run)), key=lambda run: run.results.test_accuracy, default=None)
-    fastest = max((run for run in runs if run.images_per_s), key=lambda run: run.images_per_s or 0, default=None)
-    said = []
-    if best is not None:
-        equal = [run.name for run in runs if run.results.test_accuracy == best.results.test_accuracy]
-        *firsts, last = equal
-        names = f"{', '.join(firsts)} and {last} have" if firsts else f"{last} has"
-        said.append(f"{names} the highest test accuracy, {_accuracy(best)}")
-    if fastest is not None:
-        said.append(f"{fastest.name} the highest rate, {rate(fastest.images_per_s or 0, fastest.noun)}")
-    return f"{'; '.join(said)}." if said else "None of the runs has finished an epoch."
-
-
-def _noun_of(runs: Sequence[Run]) -> str:
-    """Return what samples of all runs are called."""
-    nouns = {run.noun for run in runs}
-    return nouns.pop() if len(nouns) == 1 else "sample"
-
-
-def _accuracy(run: Run) -> str | None:
-    accuracy = run.results.test_accuracy
-    return None if math.isnan(accuracy) else percent(accuracy)
+def _over_seeds(group: Group) -> str:
+    """Return over which seeds figures are means."""
+    return f"; mean of seeds {', '.join(map(str, group.seeds))}, ± standard error" if group.has_seeds else ""
 
 
 def _faster(slowest_ps: int, behind_ps: int) -> str:
     return "equally slow" if slowest_ps == behind_ps else f"{percent(1 - behind_ps / slowest_ps)} less time"
 
 
-def _fit(plan: ChainPlan, run: Run) -> Figure:
+def fit(plan: ChainPlan, run: Run) -> Figure:
+    """Return whether a run's data fit on chip."""
     assert run.layout is not None
     shares = [run.layout.utilisation(device)["block_ram_bytes_share"] or 0 for device in run.layout.devices]
     fullest = f"the fullest device holds {percent(max(shares))} of its on-chip memory"
@@ -129,36 +87,17 @@ def _fit(plan: ChainPlan, run: Run) -> Figure:
     return Figure("Fits", "yes, all on chip", fullest)
 
 
-def _staleness(plan: ChainPlan) -> Figure:
+def staleness(plan: ChainPlan) -> Figure:
     """Return how many samples use old weights; none where the pipeline drains."""
     if plan.config.schedule.drains:
         return Figure("Old weights", "none", f"{plan.config.schedule.name} drains the pipeline at each update")
-    stale = [staleness.stale_samples for staleness in plan.steady.staleness]
+    stale = [of_device.stale_samples for of_device in plan.steady.staleness]
     least, most = min(stale), max(stale)
     value = f"{most} of {plural(plan.batch, 'sample')}"
     where = "on every device" if least == most else f"on the device with the most; {least} on the one with the fewest"
-    late = max(max(staleness.forward) for staleness in plan.steady.staleness)
+    late = max(max(of_device.forward) for of_device in plan.steady.staleness)
     note = f"of a mini-batch, at most {plural(late, 'update')} old, {where}"
     return Figure("Old weights", value, note if most else "of a mini-batch")
-
-
-def _common_accuracy(runs: Sequence[Run]) -> float | None:
-    """Return the highest test accuracy that all runs have reached, if they have any."""
-    best = [
-        max((a for a in run.results.history.get("test_accuracy", ()) if not math.isnan(a)), default=None)
-        for run in runs
-    ]
-    return None if None in best else float(min(a for a in best if a is not None))
-
-
-def _time_to(run: Run, accuracy: float) -> int:
-    """Return the virtual time at the end of the first epoch with this test accuracy, in ps."""
-    history = run.results.history
-    return next(
-        int(time_ps)
-        for time_ps, reached in zip(history["virtual_time_ps"], history["test_accuracy"], strict=True)
-        if reached >= accuracy
-    )
 
 
 def settings(run: Run) -> Section:
@@ -180,20 +119,3 @@ def settings(run: Run) -> Section:
 def _trained_with(versions: Mapping[str, str]) -> str:
     shown = ("emuchain", "python", "numpy", "numba")
     return f"Trained with {', '.join(f'{name} {versions[name]}' for name in shown if name in versions)}."
-
-
-def differences(runs: Sequence[Run]) -> list[str]:
-    """Return the keys of the configuration in which runs differ, in their order."""
-    keys = dict.fromkeys(key for run in runs for key in run.results.config)
-    return [
-        key
-        for key in keys
-        if key not in _NOT_COMPARED and len({spelt(run.results.config.get(key)) for run in runs}) > 1
-    ]
-
-
-def spelt(value: Any) -> str:
-    """Return a setting as text; a dash where it was left open."""
-    if isinstance(value, np.ndarray | tuple):
-        value = ", ".join(map(str, value))
-    return "–" if value is None or value == "" else f"{value:g}" if isinstance(value, float) else str(value)

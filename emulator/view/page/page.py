@@ -10,34 +10,47 @@ from typing import Any
 
 from .... import __version__
 from ...common import InputError, escaped
-from .answer import comparing_headline, comparison, devices_of, figures, headline, settings
+from .answer import devices_of, figures, headline, settings
 from .boards import links, memory, utilisation
-from .learning import convergence, gradients
+from .comparison import comparing_headline, comparison
+from .convergence import convergence
+from .group import Group, alone, grouped
+from .learning import gradients
 from .pace import roofs, timeline
-from .parts import Page, RunPart, Section
+from .parts import Key, Page, RunPart, Section
 from .source import Run
 
 _OF_A_RUN = (roofs, utilisation, links, memory, gradients, timeline, settings)
+
+_TERMS = "FP is forward propagation, EB error back-propagation, PG the computation of parameter gradients."
 
 _FOLDER = pathlib.Path(__file__).parent
 _LIBRARIES = ("d3", "plot")
 
 
-def make_page(runs: Sequence[Run]) -> Page:
-    """Return the page of one run or several, the answer first."""
-    parts = tuple(_part(run) for run in runs)
-    curves = convergence(runs)
+def make_page(runs: Sequence[Run], apart: bool = False) -> Page:
+    """Return the page of one run or several, the answer first; runs that differ only in seeds are one, or `apart`."""
+    groups = alone(runs) if apart else grouped(runs)
+    parts = tuple(_part(group, place) for place, group in enumerate(groups))
+    curves = convergence(groups)
     shared = () if curves is None else (curves,)
-    if len(runs) == 1:
-        return Page(parts[0].title, parts[0].headline, (), shared, parts, __version__)
-    networks = list(dict.fromkeys(run.network for run in runs))
-    title = f"{len(runs)} runs of {', '.join(networks[:3])}{' …' if len(networks) > 3 else ''}"
-    return Page(title, comparing_headline(runs), (comparison(runs),), shared, parts, __version__)
+    if len(groups) == 1:
+        tables = comparison(groups) if groups[0].has_seeds else ()
+        return Page(parts[0].title, parts[0].headline, tables, shared, parts, __version__, _TERMS)
+    networks = list(dict.fromkeys(group.first.network for group in groups))
+    title = f"{len(groups)} runs of {', '.join(networks[:3])}{' …' if len(networks) > 3 else ''}"
+    return Page(title, comparing_headline(groups), comparison(groups), shared, parts, __version__, _TERMS)
 
 
-def _part(run: Run) -> RunPart:
+def _part(group: Group, place: int) -> RunPart:
+    run = group.first
     sections: list[Section] = [section for make in _OF_A_RUN if (section := make(run)) is not None]
-    return RunPart(run.name, f"{run.network} on {devices_of(run)}", headline(run), figures(run), tuple(sections))
+    title, note = f"{run.network} on {devices_of(run)}", ""
+    if group.has_seeds:
+        title += f", {len(group.runs)} seeds"
+        note = f"What limits the rate, and all below it, is of seed {group.seeds[0]}."
+    mark = Key.of_curve(group.name, place)
+    return RunPart(group.name, title, headline(group), figures(group), tuple(sections), mark, note)
 
 
 def render(page: Page) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from ...common import format_time_ps
+from ...common import Mean, format_time_ps, percent
+
+TIME_UNITS_PS = {"ps": 1, "ns": 10**3, "µs": 10**6, "ms": 10**9, "s": 10**12, "min": 6 * 10**13, "h": 36 * 10**14}
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -23,13 +25,55 @@ class Figure:
     is_wide: bool = False
 
 
+MOST_CURVES = 12
+"""Largest number of runs that a page tells apart: that of colours."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CurveMark:
+    """How a run's curve is drawn: its colour, and in greys the shape of its points with the dashes of its line.
+
+    `colour` is a CSS variable, `symbol` a name of Observable Plot, `path` the same shape around (13, 5) in SVG's words.
+    """
+
+    colour: str
+    symbol: str
+    path: str
+    dashes: str
+
+    @classmethod
+    def of(cls, place: int) -> CurveMark:
+        """Return the mark of the run at a place on the page, from 0."""
+        dashed, shape = divmod(place % MOST_CURVES, len(_SHAPES))
+        symbol, path = _SHAPES[shape]
+        return cls(f"run-{place % MOST_CURVES}", symbol, path, _DASHES[dashed])
+
+
+_SHAPES = (
+    ("circle", "M9.6 5a3.4 3.4 0 1 0 6.8 0a3.4 3.4 0 1 0 -6.8 0"),
+    ("square", "M9.9 1.9h6.2v6.2h-6.2z"),
+    ("triangle", "M13 .7L17 8.2H9z"),
+    ("diamond", "M13 0L16.2 5L13 10L9.8 5z"),
+    ("cross", "M11.9 1h2.2v2.9h2.9v2.2h-2.9v2.9h-2.2v-2.9h-2.9v-2.2h2.9z"),
+    ("star", "M13 0l1.2 3.4h3.6l-2.9 2.2l1.1 3.5l-3 -2.1l-3 2.1l1.1 -3.5l-2.9 -2.2h3.6z"),
+)
+_DASHES = ("", "6 3")
+
+
 @dataclasses.dataclass(frozen=True)
 class Key:
     """An entry of a legend: a name, the CSS variable of its colour, and the mark that it stands for."""
 
     name: str
     colour: str
-    mark: Literal["box", "line", "dashes"] = "box"
+    mark: Literal["box", "line", "dashes", "curve"] = "box"
+    curve: CurveMark | None = None
+
+    @classmethod
+    def of_curve(cls, name: str, place: int) -> Key:
+        """Return the entry of the run at a place on the page, from 0."""
+        mark = CurveMark.of(place)
+        return cls(name, mark.colour, "curve", mark)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,12 +89,18 @@ class Chart:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table of text; the columns named in `left` are left-aligned."""
+    """A table of text, with a note on it; the columns named in `left` are left-aligned.
+
+    `marks` are those of rows that stand for curves; rows in `below` are parts of the one before them.
+    """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     left: tuple[str, ...] = ()
+    marks: Mapping[int, Key] = dataclasses.field(default_factory=dict)
+    below: frozenset[int] = frozenset()
+    note: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,18 +130,20 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class RunPart:
-    """What a page says about one run: its name, what ran on what, what came of it."""
+    """What a page says about a run: its name, what ran on what, what came of it; `note`: of which seed the rest is."""
 
     name: str
     title: str
     headline: str
     figures: tuple[Figure, ...]
     sections: tuple[Section, ...]
+    mark: Key
+    note: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """A page: its title, the answer, what compares the runs, and a part for each of them."""
+    """A page: its title, the answer, what compares the runs, a part for each of them, and what its terms mean."""
 
     title: str
     headline: str
@@ -99,6 +151,7 @@ class Page:
     shared: tuple[Section, ...]
     runs: tuple[RunPart, ...]
     version: str
+    terms: str = ""
 
 
 def time(ps: int) -> str:
@@ -124,3 +177,25 @@ def rate(samples_per_s: float, noun: str) -> str:
 def finite(value: float) -> float | None:
     """Return a number; None where it is NaN or infinite, which JSON has no number for."""
     return float(value) if math.isfinite(value) else None
+
+
+def share_text(share: Mean) -> str:
+    """Return a share as text in percent, with its standard error over seeds, if there are several; "–" for NaN."""
+    if math.isnan(share.value):
+        return "–"
+    return percent(share.value) if math.isinf(share.error) else f"{100 * share.value:.1f} ± {100 * share.error:.1f} %"
+
+
+def time_text(ps: Mean) -> str:
+    """Return a time in ps as text, with its standard error over seeds, if that can be seen; "–" for NaN."""
+    if math.isnan(ps.value):
+        return "–"
+    text = time(round(ps.value))
+    number, *units = text.split()
+    if len(units) > 1:  # minutes and seconds, or hours and minutes
+        return text if math.isinf(ps.error) or ps.error < 10**12 else f"{text} ± {time(round(ps.error))}"
+    error = ps.error / TIME_UNITS_PS[units[0]]
+    digits = len(number.partition(".")[2])
+    if math.isinf(error) or error < 0.5 * 10**-digits:
+        return text
+    return f"{number} ± {error:.{digits}f} {units[0]}"

@@ -55,7 +55,7 @@ class Replicas:
 
         self.nics = [Nic(interconnect, of.codec) for _ in range(of.replicas)]
         self.exchanges = [
-            GradientExchange(of, nic, exchange_steps(of, replica, nic, channels))
+            GradientExchange(of, nic, exchange_steps(of, replica, nic, channels, count if with_data else 0))
             for replica, nic in enumerate(self.nics)
         ]
         self.aggregator: Aggregator | None = None

@@ -1,4 +1,4 @@
-"""`emuchain compare` and `emuchain topology`: tables, JSON, pictures, and bad input as one line."""
+"""`emuchain study compare` and `emuchain study topology`: tables, JSON, pictures, and bad input as one line."""
 
 from __future__ import annotations
 

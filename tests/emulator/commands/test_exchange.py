@@ -1,4 +1,4 @@
-"""`emuchain exchange`: a table, JSON with the closed forms' times, and bad input as one line."""
+"""`emuchain study exchange`: a table, JSON with the closed forms' times, and bad input as one line."""
 
 from __future__ import annotations
 

@@ -91,9 +91,9 @@ LOCKED = {
     "picture of a run": ["simulate", "quick-cifar", "--samples", "8", "--plot"],
     "picture of a sweep": ["sweep", "quick-cifar", "--devices", "1-2", "--plot"],
     "picture of a timeline": ["timeline", "quick-cifar", "--plot"],
-    "picture of a comparison": ["compare", "quick-cifar", "--devices", "2", "--plot"],
-    "picture of topologies": ["topology", "quick-cifar", "--devices", "2", "--plot"],
-    "picture of exchanges": ["exchange", "quick-cifar", "--workers", "4", "--plot"],
+    "picture of a comparison": ["study", "compare", "quick-cifar", "--devices", "2", "--plot"],
+    "picture of topologies": ["study", "topology", "quick-cifar", "--devices", "2", "--plot"],
+    "picture of exchanges": ["study", "exchange", "quick-cifar", "--workers", "4", "--plot"],
     "report": ["report", "none.h5", "--out"],
 }
 """Commands whose last word names a file that they write."""

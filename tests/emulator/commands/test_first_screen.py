@@ -183,21 +183,21 @@ def test_show_says_of_a_run_that_memory_was_ignored(printed: Printed, tmp_path: 
 
 
 def test_compare_topology_exchange_and_network_answer_first(printed: Printed) -> None:
-    lines, said = printed("compare", "vgg16-cifar", "--devices", "2,4"), None
-    said = as_json(printed, "compare", "vgg16-cifar", "--devices", "2,4")
+    lines, said = printed("study", "compare", "vgg16-cifar", "--devices", "2,4"), None
+    said = as_json(printed, "study", "compare", "vgg16-cifar", "--devices", "2,4")
     best = max(100 * method["outcomes"][-1]["flop_utilisation"] for method in said["methods"].values())
     assert number_before("layer", line_of("FLOP utilisation on 4, %: ", lines).replace(", ", " ")) == pytest.approx(
         best, rel=1e-3
     )
 
-    lines, said = printed("topology", "vgg16-cifar", "--devices", "4"), None
-    said = as_json(printed, "topology", "vgg16-cifar", "--devices", "4")
+    lines, said = printed("study", "topology", "vgg16-cifar", "--devices", "4"), None
+    said = as_json(printed, "study", "topology", "vgg16-cifar", "--devices", "4")
     for start, kind in (("chain (1D)", "1d"), ("direct links (2D)", "2d")):
         rate = said["topologies"][-1][kind]["images_per_s"]
         assert number_before("images/s", line_of(start, lines)) == pytest.approx(rate, rel=1e-3)
 
-    lines = printed("exchange", "hdc", "--workers", "4")
-    [plain, _] = as_json(printed, "exchange", "hdc", "--workers", "4")["exchanges"]
+    lines = printed("study", "exchange", "hdc", "--workers", "4")
+    [plain, _] = as_json(printed, "study", "exchange", "hdc", "--workers", "4")["exchanges"]
     assert number_before("ms", line_of("4 workers: ring ", lines)) == pytest.approx(plain["ring_ps"] / 1e9, rel=1e-2)
 
     lines = printed("network", "resnet18")
@@ -232,9 +232,9 @@ def piped_commands(folder: Path) -> Iterator[tuple[str, ...]]:
     yield "simulate", "hdc", "--schedule", "data-parallel-ring", "--devices", "4", "--batch", "64", "--samples", "128"
     yield "train", "resnet8-cifar", "--samples", "32", "--test-samples", "4", "--out", str(folder / "run.h5")
     yield "show", str(folder / "run.h5")
-    yield "compare", "vgg16", "--devices", f"2,{MANY}"
-    yield "topology", "vgg16", "--devices", f"2,{MANY}"
-    yield "exchange", "vgg16", "--workers", f"4,{MANY}"
+    yield "study", "compare", "vgg16", "--devices", f"2,{MANY}"
+    yield "study", "topology", "vgg16", "--devices", f"2,{MANY}"
+    yield "study", "exchange", "vgg16", "--workers", f"4,{MANY}"
     yield "network", "googlenet"
     yield ("network",)
     yield "validate", "fpdeep", "--only", "t6"

@@ -72,6 +72,7 @@ def test_every_text_of_a_command_is_declared() -> None:
         f"train {name}" for name in ("out", "checkpoint", "log", "trace")
     }
     assert {"data fetch to", "rtl out", "rtl waves", "sweep csv", "validate pictures", "report out"} <= writing
+    assert "report figures" in writing
 
 
 def test_every_text_of_the_configuration_is_declared() -> None:
@@ -186,9 +187,9 @@ SAME = {
     "a preview": (["data", "preview", "--data", "d.npz", "--out", "d.npz"], "`out`", "`data`"),
     "an export": (["export", "any", "any"], "`out`", "`file`"),
     "a report": (["report", "d.h5", "any", "-o", "any"], "`out`", "`files`"),
-    "a comparison": (["compare", "t.toml", "--plot", "t.toml"], "`plot`", "`network`"),
-    "a topology": (["topology", "t.toml", "--plot", "t.toml"], "`plot`", "`network`"),
-    "an exchange": (["exchange", "t.toml", "--plot", "t.toml"], "`plot`", "`network`"),
+    "a comparison": (["study", "compare", "t.toml", "--plot", "t.toml"], "`plot`", "`network`"),
+    "a topology": (["study", "topology", "t.toml", "--plot", "t.toml"], "`plot`", "`network`"),
+    "an exchange": (["study", "exchange", "t.toml", "--plot", "t.toml"], "`plot`", "`network`"),
 }
 
 
@@ -219,6 +220,10 @@ def test_folders_that_hold_links_to_inputs(folder: Path, refused: Refused, make:
         "rtl", "t.toml", "--out", "rtl", "--simulate", "--waves", "out/w.vcd"
     )
     assert "`runs` = 'runs' (runs/r.h5)" in refused("validate", "fpdeep", "--pictures", "out", "--runs", "runs")
+    for name in ("memory.pdf", "links.svg"):
+        make(folder / "out" / name, folder / "d.h5")
+        assert f"`figures` = 'out' (out/{name})" in refused("report", "d.h5", "--figures", "out")
+        (folder / "out" / name).unlink()
 
 
 def test_arrays_beside_an_onnx_file(folder: Path, refused: Refused) -> None:

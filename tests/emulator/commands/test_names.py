@@ -62,7 +62,7 @@ COMMANDS = [
     ["network", "n.toml"],
     ["plan", "n.toml", "--cluster", "c.toml"],
     ["simulate", "n.toml", "--cluster", "c.toml", "--samples", "4"],
-    ["compare", "n.toml", "--cluster", "c.toml", "--devices", "2"],
+    ["study", "compare", "n.toml", "--cluster", "c.toml", "--devices", "2"],
     ["timeline", "n.toml", "--cluster", "c.toml"],
     ["rtl", "n.toml", "--cluster", "c.toml", "--out", f"{HIDDEN}.rtl"],
     ["data", "info", "--data", f"{HIDDEN}.h5"],

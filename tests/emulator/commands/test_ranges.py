@@ -17,7 +17,7 @@ COMMANDS = [
     ("plan", "char-lstm", "--cluster", "farnn-9p", "--schedule", "farnn", "--batch", "16"),
     ("sweep", "quick-cifar", "--devices", "1-4"),
     ("explore", "quick-cifar", "--cluster", "vc709", "--devices", "2", "--batch", "8"),
-    ("compare", "quick-cifar", "--devices", "2-3"),
+    ("study", "compare", "quick-cifar", "--devices", "2-3"),
 ]
 
 

@@ -46,8 +46,8 @@ ANSWERED = [
     ("explore", "--cluster", "vc709", "--devices", "1"),
     ("explore", "--cluster", "vc709", "--devices", "2"),
     ("explore", "--cluster", "vc709", "--devices", "2", "--whole-layers", "--json"),
-    ("compare", "--devices", "2-4"),
-    ("topology", "--devices", "2-4"),
+    ("study", "compare", "--devices", "2-4"),
+    ("study", "topology", "--devices", "2-4"),
 ]
 REFUSED = [
     (("simulate", "--devices", "5", "--schedule", "fpdeep", *EPOCH), "`schedule` = 'fpdeep'"),
@@ -73,12 +73,13 @@ def command(*arguments: str) -> int:
 @pytest.mark.parametrize("words", ANSWERED, ids=" ".join)
 @pytest.mark.parametrize("network", NETWORKS)
 def test_an_answer(network: str, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    name, *flags = words
-    status, said = command(name, network, *flags), capsys.readouterr()
+    names = [word for word in words[:2] if word.isalpha()]
+    flags = words[len(names) :]
+    status, said = command(*names, network, *flags), capsys.readouterr()
     assert (status, said.err) == (0, "")
     if "--json" in flags:
         assert json.loads(said.out)
-    elif name not in ("timeline", "sweep"):
+    elif names[0] not in ("timeline", "sweep"):
         assert Path(network).stem in said.out.split("\n\n")[0]
     for number in re.findall(r"-?\b(?:nan|inf)\b", said.out):
         pytest.fail(f"{number} in {said.out}")
@@ -94,7 +95,7 @@ def test_one_line(network: str, words: tuple[str, ...], blamed: str, capsys: pyt
 
 
 def test_no_way_uses_more_than_all_multipliers(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command("compare", "lstm-rows", "--devices", "2-4", "--json") == 0
+    assert command("study", "compare", "lstm-rows", "--devices", "2-4", "--json") == 0
     methods = json.loads(capsys.readouterr().out)["methods"]
     shares = [outcome["flop_utilisation"] for method in methods.values() for outcome in method["outcomes"]]
     assert len(shares) > 4 and all(0 < share <= 1 for share in shares)
@@ -104,7 +105,7 @@ def test_networks_are_those_that_train(capsys: pytest.CaptureFixture[str]) -> No
     """A network that takes any images has the built-in ones wherever it is planned."""
     network = emuchain.plan("lstm-rows").network
     assert network.input == (3, 32, 32)
-    assert command("exchange", "lstm-rows", "--workers", "4", "--json") == 0
+    assert command("study", "exchange", "lstm-rows", "--workers", "4", "--json") == 0
     assert json.loads(capsys.readouterr().out)["gradient_bytes"] == 4 * network.parameters
     small, large = 4 * 128 * (28 + 128 + 2) + 1290, 4 * 128 * (96 + 128 + 2) + 1290
     assert network.parameters == large > small == emuchain.load_network("lstm-rows").parameters

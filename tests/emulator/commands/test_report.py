@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from emuchain.emulator.api import train
+from emuchain.emulator.api import results, train
 from emuchain.emulator.commands.cli import main
 
 pytest.importorskip("jinja2", reason="jinja2, which renders pages, is not installed")
@@ -66,7 +67,10 @@ def test_bad_input(
         ([run_file, run_file], f"the same run as {run_file}"),
         ([run_file, run_file.parent / ".." / run_file.parent.name / run_file.name], "the same run as"),
         ([run_file, copied], f"the same run as {run_file}"),
-        (files, "13 results files: a page shows at most 12"),
+        (files, "the same run as"),
+        ([*files, "--seeds", "apart"], "13 results files: a page shows at most 12"),
+        ([run_file, "--seeds", "0"], "'0' is neither a number of seeds"),
+        ([run_file, "--seeds", "2"], "--seeds 2: first has 1 seed: 1; missing: 2"),
     ):
         assert emuchain("report", *arguments, "-o", page) == 2
         assert words in one_line(capsys.readouterr().err), arguments
@@ -81,3 +85,70 @@ def test_bad_input(
         assert emuchain("report", copied, "-o", out) == 2
         assert words in one_line(capsys.readouterr().err), out
         assert Path(copied).read_bytes() == before
+
+
+@pytest.fixture(scope="module")
+def seed_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The results files of three seeds, in folders of their own."""
+    files = []
+    for seed in (1, 2, 3):
+        file = tmp_path_factory.mktemp(f"seed{seed}") / f"run-seed{seed}.h5"
+        train("quick-cifar", devices=2, samples=64, test_samples=20, batch=32, seed=seed, out=str(file))
+        files.append(file)
+    return files
+
+
+def test_seeds(
+    seed_files: list[Path],
+    other_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    one_line: Callable[[str], str],
+) -> None:
+    out = tmp_path / "page.html"
+    assert emuchain("report", *seed_files, "--seeds", 3, "-o", out) == 0
+    assert f"report of 1 run, 3 files of several seeds in {out}" in capsys.readouterr().out
+    assert "VC709, 3 seeds</h1>" in out.read_text(encoding="utf-8")
+    assert emuchain("report", *seed_files, "--seeds", "apart", "-o", out) == 0
+    assert "<h1>3 runs of quick-cifar</h1>" in out.read_text(encoding="utf-8")
+    capsys.readouterr()
+    before = out.read_bytes()
+    assert emuchain("report", seed_files[0], seed_files[2], "--seeds", 3, "-o", out) == 2
+    assert "--seeds 3: run has 2 seeds: 1, 3; missing: 2" in one_line(capsys.readouterr().err)
+    assert emuchain("report", *seed_files, other_file, "--seeds", 3, "-o", out) == 2
+    assert "--seeds 3: first has 1 seed: 1; missing: 2, 3" in one_line(capsys.readouterr().err)
+    assert out.read_bytes() == before
+
+
+def test_json_is_all_that_is_printed(
+    seed_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert emuchain("report", *seed_files, "--json") == 0
+    [run] = json.loads(capsys.readouterr().out)["runs"]
+    assert not any(tmp_path.iterdir())
+    runs = [results(file) for file in seed_files]
+    assert run["seeds"] == [1, 2, 3]
+    assert run["test_accuracy"] == pytest.approx(sum(each.test_accuracy for each in runs) / 3)
+    assert [each["file"] for each in run["seed_runs"]] == list(map(str, seed_files))
+    assert [each["virtual_time_ps"] for each in run["seed_runs"]] == [each.virtual_time_ps for each in runs]
+    assert emuchain("report", *seed_files, "--json", "-o", "page.html") == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["runs"] == [run]
+    assert "report of 1 run" in said.err and (tmp_path / "page.html").exists()
+
+
+def test_figures(
+    seed_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], one_line: Callable[[str], str]
+) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib, which draws figures, is not installed")
+    folder = tmp_path / "figures"
+    assert emuchain("report", *seed_files, "--figures", folder) == 0
+    listed = [line.removeprefix("drawn: ") for line in capsys.readouterr().out.splitlines()]
+    assert sorted(listed) == sorted(map(str, folder.iterdir()))
+    assert str(folder / "accuracy-over-virtual-time.pdf") in listed
+    (folder / "memory.svg").write_text("<svg>drawn by hand</svg>")
+    assert emuchain("report", *seed_files, "--figures", folder) == 2
+    assert "memory.svg: is there already" in one_line(capsys.readouterr().err)
+    assert emuchain("report", *seed_files, "--figures", seed_files[0]) == 2
+    assert "`figures`" in one_line(capsys.readouterr().err)

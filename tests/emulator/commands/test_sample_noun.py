@@ -11,8 +11,9 @@ import pytest
 
 import emuchain
 from emuchain.emulator.commands.cli import main
-from emuchain.emulator.view.page import Run
-from emuchain.emulator.view.page.answer import comparison, figures, headline
+from emuchain.emulator.view.page import Run, alone
+from emuchain.emulator.view.page.answer import figures, headline
+from emuchain.emulator.view.page.comparison import comparison
 from emuchain.emulator.view.page.pace import roofs
 
 Said = Callable[..., str]
@@ -26,7 +27,7 @@ COMMANDS = [
     ("plan", "--devices", "2"),
     ("plan", "--devices", "2", "--schedule", "1f1b-so"),
     ("sweep", "--devices", "1-2"),
-    ("topology", "--devices", "2-3"),
+    ("study", "topology", "--devices", "2-3"),
     ("train", "--devices", "2", *FEW),
     ("train", *PAIR, *FEW),
 ]
@@ -49,16 +50,18 @@ def said(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_text_has_no_images(said: Said, words: tuple[str, ...]) -> None:
-    command, *flags = words
-    found = said(command, "char-lstm", *flags)
+    names = [word for word in words[:2] if word.isalpha()]
+    flags = words[len(names) :]
+    found = said(*names, "char-lstm", *flags)
     assert "image" not in found
     assert "samples" in found
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_images_read_by_rows_are_images(said: Said, words: tuple[str, ...]) -> None:
-    command, *flags = words
-    found = said(command, "lstm-rows", *flags)
+    names = [word for word in words[:2] if word.isalpha()]
+    flags = words[len(names) :]
+    found = said(*names, "lstm-rows", *flags)
     assert re.search(r"images/s|\d images", found)
     assert "samples/s" not in found
 
@@ -81,14 +84,14 @@ def test_a_page() -> None:
         runs[network] = Run.of(network, results)
     text, images = runs["char-lstm"], runs["lstm-rows"]
     for run, noun in ((text, "sample"), (images, "image")):
-        [rate] = [figure.value for figure in figures(run) if figure.name == "Rate on the cluster"]
+        [rate] = [figure.value for figure in figures(*alone([run])) if figure.name == "Rate on the cluster"]
         assert rate.endswith(f" {noun}s/s")
-        assert f" of 64 {noun}s, in " in headline(run)
+        assert f" of 64 {noun}s, in " in headline(*alone([run]))
         section = roofs(run)
         assert section is not None
         assert section.charts[0].data["unit"] == f"{noun}s/s" and section.charts[0].title.endswith(f", in {noun}s/s")
-        assert f"{noun}s/s" in comparison([run, run]).columns
-    assert "samples/s" in comparison([text, images]).columns
+        assert f"{noun}s/s" in comparison(alone([run, run]))[0].columns
+    assert "samples/s" in comparison(alone([text, images]))[0].columns
 
 
 def test_objects() -> None:

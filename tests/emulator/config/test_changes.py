@@ -104,7 +104,8 @@ NAMES = re.compile(rf'"(cluster|label|changes|{KEY})": (\[[^]]*\]|[^,\n]*),?|[\s
 def numbers(command: str, cluster: str, *arguments: str) -> str:
     """What a command prints as JSON, but for names of clusters and what was changed."""
     on = [cluster] if command == "cluster" else ["--cluster", cluster]
-    words = [command, *COMMANDS[command], *on, *arguments, "--json"]
+    group = ["study"] if command in ("compare", "topology", "exchange") else []
+    words = [*group, command, *COMMANDS[command], *on, *arguments, "--json"]
     run = click.testing.CliRunner().invoke(commands, words, obj=Session())
     assert run.exit_code == 0, run.output
     return NAMES.sub("", run.stdout)

@@ -52,6 +52,7 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "exchange": ("aggregator", '"aggregator"', "aggregator"),
     "groups": ("2", "2", 2),
     "compress": ("inceptionn:-10", '"inceptionn:-10"', "inceptionn:-10"),
+    "error_feedback": ("", "true", True),
     "compress_weights": ("truncate:16", '"truncate:16"', "truncate:16"),
     "compress_ratio": ("12.5", "12.5", 12.5),
     "cluster": ("vc709-10g", '"vc709-10g"', "vc709-10g"),
@@ -81,6 +82,8 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "stall_timeout": ("0", "0", 0.0),
     "out": ("run.h5", '"run.h5"', "run.h5"),
     "init": ("run.h5", '"run.h5"', "run.h5"),
+    "new_layers": ("fc1,fc2", '["fc1", "fc2"]', ("fc1", "fc2")),
+    "freeze": ("conv1:conv3", '"conv1:conv3"', ("conv1:conv3",)),
     "checkpoint": ("run.ckpt", '"run.ckpt"', "run.ckpt"),
     "checkpoint_every": ("500", "500", 500),
     "resume": ("run.ckpt", '"run.ckpt"', "run.ckpt"),
@@ -114,7 +117,7 @@ def test_every_key_has_a_flag_with_a_line_of_help(command: str) -> None:
 def flags_of(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> tuple[str | None, dict[str, Any]]:
     """What the command line makes of its arguments."""
     seen: list[Any] = []
-    monkeypatch.setattr(train_command, "run_training", lambda *given: seen.append(given))
+    monkeypatch.setattr(train_command, "run_training", lambda *given, **_: seen.append(given))
     runner = click.testing.CliRunner()
     result = runner.invoke(commands, ["train", *arguments], obj=Session(), catch_exceptions=False)
     assert result.exit_code == 0, result.output

@@ -137,6 +137,21 @@ RUNS: dict[str, Keys] = {
     "slow boards that take turns": {"schedule": "1f1b-so", "devices": 3, "engines": "turns", "faults": SLOW},
     "bits flip": {"schedule": "sync", "devices": 3, "faults": FLIPS},
     "bits flip in replicas": {"devices": 2, "replicas": 2, "compress": "inceptionn:-10", "faults": GRADIENTS},
+    "error feedback": {
+        "schedule": "data-parallel-ring",
+        "devices": 4,
+        "groups": 2,
+        "compress": "topk:0.05",
+        "error_feedback": True,
+    },
+    "error feedback of chains": {
+        "devices": 2,
+        "replicas": 2,
+        "exchange": "aggregator",
+        "compress": "truncate:24",
+        "error_feedback": True,
+        "momentum": 0,
+    },
     "all at once": {
         "network": NORMALISED,
         "cluster": "small",
@@ -249,6 +264,13 @@ def test_a_stopped_run_goes_on_bit_for_bit(planned: MakePlan, bits: Any, tmp_pat
         assert bits(after.weights) == bits(whole.weights)
     if plan.data_parallel.replicas > 1:
         assert after.history[-1].exchanged.traffic.value_bytes > after.history[-1].exchanged.traffic.compressed_bytes
+
+
+def test_what_the_codec_dropped_is_that_of_as_many_replicas(planned: MakePlan, tmp_path: Path) -> None:
+    file, fed = tmp_path / "run.ckpt", RUNS["error feedback"]
+    run(planned(fed), target=file, last=1)
+    with pytest.raises(InputError, match="residuals"):
+        run(planned({**fed, "devices": 6}), start=file, same=False)
 
 
 def test_a_run_may_stop_again_and_again(planned: MakePlan, bits: Any, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from emuchain.comm import Chain, Switch
 from emuchain.emulator.cluster import Cluster
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import load_config
-from emuchain.emulator.plan import ChainPlan, exchange_times, make_plan
+from emuchain.emulator.plan import ChainPlan, exchange_times, idle_settings, make_plan
 from emuchain.emulator.run import ChainTrainer, Weights, simulate, steady_state
 
 SAMPLES, BATCH = 54, 24  # so the last mini-batch of an epoch has 6 samples, which 4 replicas share unevenly
@@ -105,15 +105,16 @@ def test_micro_batches_do_not_matter(micro_batch: int, replicas_plan: ReplicasPl
     assert others[-1].virtual_time_ps == results[-1].virtual_time_ps
 
 
-@pytest.mark.parametrize("compress", ["none", "inceptionn:-10", "truncate:24"])
+@pytest.mark.parametrize("compress", ["none", "inceptionn:-10", "truncate:24", "topk:0.02+feedback"])
 @pytest.mark.parametrize("flags", [REPLICAS[0], REPLICAS[3], REPLICAS[5]], ids=str)
 def test_all_replicas_end_with_the_same_weights(
     flags: Flags, compress: str, replicas_plan: ReplicasPlan, trained: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    compress, _, feedback = compress.partition("+")
     closed: list[ChainTrainer] = []
     close = ChainTrainer.close
     monkeypatch.setattr(ChainTrainer, "close", lambda trainer: closed.append(trainer) or close(trainer))
-    trained(replicas_plan(**flags, compress=compress, epochs=1))
+    trained(replicas_plan(**flags, compress=compress, error_feedback=bool(feedback), epochs=1))
     replicas = closed[0].replicas
     held = [
         [of.weights().tobytes() for device in chain.devices for of in device.numerics.slices]
@@ -156,6 +157,56 @@ def test_weights_that_are_cut_off_stay_cut_off(replicas_plan: ReplicasPlan, trai
     for name, layer in trained(plan).weights.items():
         assert not np.any(layer["weight"].view(np.uint32) & 0xFFFF), name
         assert np.any(layer["weight"])
+
+
+def test_error_feedback_learns_what_the_largest_values_alone_do_not(replicas_plan: ReplicasPlan, trained: Any) -> None:
+    def distance(these: Weights, those: Weights) -> float:
+        pairs = ((these[layer][name], array) for layer in those for name, array in those[layer].items())
+        return sum(float(np.square(one - other).sum()) for one, other in pairs)
+
+    flags: Flags = {"schedule": "data-parallel-ring", "devices": 2, "momentum": 0, "epochs": 8, "memory": "ignored"}
+    exact = trained(replicas_plan(**flags)).weights
+    lossy, fed = (trained(replicas_plan(**flags, compress="topk:0.02", error_feedback=kept)) for kept in (False, True))
+    assert distance(fed.weights, exact) < 0.8 * distance(lossy.weights, exact)
+    assert [each.virtual_time_ps for each in fed.history] == [each.virtual_time_ps for each in lossy.history]
+
+
+def test_error_feedback_is_simulated_in_the_same_time(replicas_plan: ReplicasPlan, trained: Any) -> None:
+    """Off chip, what is kept passes the memory port at each update."""
+    flags: Flags = {"schedule": "data-parallel-ring", "devices": 2, "compress": "topk:0.02"}
+    plain, fed = (replicas_plan(**flags, error_feedback=kept) for kept in (False, True))
+    ends = [result.virtual_time_ps for result in trained(fed).history]
+    assert list(simulate(fed, SAMPLES).epoch_ends_ps) == ends
+    assert ends[-1] > simulate(plain, SAMPLES).epoch_ends_ps[-1]
+
+
+def test_what_error_feedback_keeps_takes_memory(replicas_plan: ReplicasPlan) -> None:
+    flags: Flags = {"replicas": 4, "devices": 2, "compress": "topk:0.02"}
+    plain, fed, grouped = (
+        replicas_plan(**flags, **more) for more in ({}, {"error_feedback": True}, {"error_feedback": True, "groups": 2})
+    )
+    copies = [plan.cluster.parameter_copies for plan in (plain, fed, grouped)]
+    assert copies == [2, 3, 5]
+    arrays = [len(plan.cluster.storage.arrays) for plan in (plain, fed, grouped)]
+    assert arrays == copies == [plan.cluster.storage.bias_arrays for plan in (plain, fed, grouped)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ({"devices": 2, "compress": "topk:0.02"}, "without replicas; add `replicas`, such as 2"),
+        ({"replicas": 2}, "without a codec; add `compress`, such as topk:0.01"),
+    ],
+)
+def test_error_feedback_with_nothing_to_do_is_said(flags: Flags, why: str, replicas_plan: ReplicasPlan) -> None:
+    assert f"`error_feedback` = true: has no effect {why}" in idle_settings(replicas_plan(**flags, error_feedback=True))
+
+
+def test_error_feedback_has_no_room_where_parameters_have_none(replicas_plan: ReplicasPlan, small_cluster: str) -> None:
+    flags: Flags = {"replicas": 2, "devices": 6, "cluster": small_cluster, "schedule": "sync", "compress": "topk:0.02"}
+    flags |= {"memory": "ignored", "batch": 24}
+    with pytest.raises(InputError, match="has no room even for its parameters"):
+        replicas_plan(**flags, error_feedback=True)
 
 
 BlocksPlan = Callable[..., ChainPlan]
@@ -271,6 +322,7 @@ def test_a_cluster_without_a_network_exchanges_on_its_chain(replicas_plan: Repli
         ("mpich", 3, {"schedule": "data-parallel-ring", "devices": 4, "compress": "inceptionn:-10"}),
         ("openmpi", 2, {"schedule": "fpdeep", "replicas": 2, "devices": 4, "exchange": "aggregator"}),
         ("mpich", 5, {"schedule": "data-parallel-ring", "devices": 4, "groups": 2}),
+        ("mpich", 2, {"replicas": 2, "devices": 2, "compress": "topk:0.02", "error_feedback": True}),
     ],
     indirect=["mpiexec"],
     ids=str,
@@ -287,7 +339,8 @@ def test_ranks_do_not_matter(
 ) -> None:
     """2, 3 and 5 ranks, one without a device, against one process: the same bits, the same time, the same bytes."""
     settings = {"data": str(small_cifar), "test_samples": 7, "network": "quick-cifar", "batch": BATCH, "epochs": 1}
-    words = [f"--{key.replace('_', '-')}={value}" for key, value in {**settings, "samples": SAMPLES, **flags}.items()]
+    keys = {**settings, "samples": SAMPLES, **flags}
+    words = [f"--{key.replace('_', '-')}" + ("" if value is True else f"={value}") for key, value in keys.items()]
     mpiexec(ranks, ["-m", "emuchain", "train", *words, "--out", str(tmp_path / "ranks.h5")])
     plan = replicas_plan(**{**flags, "epochs": 1})
     weights, [result] = trained(plan)

@@ -67,8 +67,10 @@ def torch_loss(network: Network, parameters: dict[str, Any], x: Any, labels: Any
     return f.cross_entropy(x.flatten(1), labels)
 
 
-def torch_training(network: Network, data: Dataset, seed: int) -> tuple[list[float], Weights]:
-    """Losses and weights after an epoch of plain PyTorch."""
+def torch_training(
+    network: Network, data: Dataset, seed: int, frozen: tuple[str, ...] = ()
+) -> tuple[list[float], Weights]:
+    """Losses and weights after an epoch of plain PyTorch, in which some layers need no gradients."""
     parameters = {}
     for layer in network.layers:
         oc, ic, *_ = layer.weight_shape
@@ -76,7 +78,10 @@ def torch_training(network: Network, data: Dataset, seed: int) -> tuple[list[flo
         parameters[layer.name] = {"weight": torch.tensor(weight, requires_grad=True)}
         if layer.bias:
             parameters[layer.name]["bias"] = torch.zeros(oc, requires_grad=True)
-    flat = [p for layer in parameters.values() for p in layer.values()]
+    for name in frozen:
+        for p in parameters[name].values():
+            p.requires_grad_(False)
+    flat = [p for layer in parameters.values() for p in layer.values() if p.requires_grad]
     optimiser = torch.optim.SGD(flat, lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
     order = epoch_order(seed, 0, data.n_train)
     normalisation = data.normalisation()
@@ -143,6 +148,22 @@ def test_one_step_agrees_to_rounding(networks: dict[str, str], plan_of: Any, sma
             moved, moved_here = array - start, found[layer][kind] - start
             assert np.abs(moved).max() > 0, f"{layer}/{kind} did not move"
             assert np.abs(moved_here - moved).max() <= 1e-3 * np.abs(moved).max() + 1e-7, f"{layer}/{kind}"
+
+
+@pytest.mark.parametrize("frozen", [("a", "b"), ("b", "d"), ("e",)], ids=str)
+def test_frozen_layers_are_those_that_need_no_gradients(
+    networks: dict[str, str], plan_of: Any, small_cifar: Path, frozen: tuple[str, ...]
+) -> None:
+    name, data = networks["everything"], first_samples(small_cifar, 10 * BATCH)
+    expected_losses, expected = torch_training(load_network(name), data, seed=5, frozen=frozen)
+    plan = plan_of(**training_keys(name, seed=5, devices=3), freeze=frozen)
+    losses, found = emuchain_training(plan, data)
+    assert losses == pytest.approx(expected_losses, rel=1e-5)
+    for layer, arrays in expected.items():
+        for kind, array in arrays.items():
+            if layer in frozen:
+                assert found[layer][kind].tobytes() == array.tobytes()
+            assert np.abs(found[layer][kind] - array).max() <= 1e-5 * np.abs(array).max() + 1e-7, f"{layer}/{kind}"
 
 
 @pytest.mark.parametrize("name", ["everything", "vgg11 without dropout"])

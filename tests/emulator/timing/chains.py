@@ -135,7 +135,9 @@ def scattered(draw: st.DrawFn, plan: ChainPlan) -> ChainPlan:
         port = plan.cluster.board(device).off_chip_gbytes_per_s
         held = [(draw(st.integers(0, part.channels)), draw(st.booleans())) if port else (0, False) for part in slices]
         off_chip.append(tuple(OffChip(*each) for each in held))
-        for part in [part for part in slices if part.layer.weights][: device * draw(st.integers(0, 2))]:
+        for part in [part for part in slices if part.layer.weights and not part.layer.frozen][
+            : device * draw(st.integers(0, 2))
+        ]:
             begin = draw(st.integers(part.begin, part.end - 1))
             end, store = draw(st.integers(begin + 1, part.end)), draw(st.integers(0, device - 1))
             size = (end - begin) * channel_bytes(part)

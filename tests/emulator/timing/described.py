@@ -126,6 +126,8 @@ class Map(NamedTuple):
     operation: Table
     sources: list[str]
     window: Window  # over rows
+    frozen: bool = False  # whether its layer is
+    fixed: bool = False  # whether nothing that learns lies before it, in a run with frozen layers
 
     def bytes(self, channels: int) -> int:
         return channels * self.rows * self.columns * VALUE_BYTES
@@ -159,7 +161,19 @@ def read_maps(network: Table) -> dict[str, Map]:
         window = rows._replace(backwards=backwards)
         made = Map(channels, rows.outputs, columns.outputs, layer, opens, operation, sources, window)
         maps[operation.get("name", f"operation {number}")] = made
-    return maps
+    return _with_frozen(maps, network.get("freeze", []))
+
+
+def _with_frozen(maps: dict[str, Map], freeze: list[str]) -> dict[str, Map]:
+    """Mark maps of frozen layers, and those that need no errors."""
+    layers = {maps[name].layer for name in freeze}
+    marked = {"images": maps["images"]._replace(fixed=bool(layers))}
+    for name, made in list(maps.items())[1:]:
+        frozen, kind = made.layer in layers, made.operation["type"]
+        learns = not frozen and kind in ("conv", "fc", "embedding", *RECURRENT, "batch-norm", "layer-norm", "rms-norm")
+        fixed = not learns and all(marked[source].fixed for source in made.sources)
+        marked[name] = made._replace(frozen=frozen, fixed=fixed)
+    return marked
 
 
 class Recurrent(NamedTuple):
@@ -264,16 +278,20 @@ class Slice:
         self.cycles = {at: up(work[at] * columns[at], tiles) for at, tiles in described["tiles"].items()}
         looks_up = operation["type"] == "embedding"
         weights = described["off_chip_channels"] * self.weights // width * VALUE_BYTES
-        activations = self.inputs.bytes(1 if looks_up else taken) + kept if described["off_chip_activations"] else 0
+        off_chip = described["off_chip_activations"]
+        activations = self.inputs.bytes(1 if looks_up else taken) + kept if off_chip else 0
         attention = any(made.operation["type"] == "attention" for made in maps.values())
         pixel_rows = operation["type"] == "conv" and [*pair(operation["kernel"]), self.inputs.columns] == [1, 1, 1]
         if attention and pixel_rows and weights and activations:
             self.block = rows_at_once
-        by_row = {at: activations or (self.recurs and at != "pg") for at in self.rows}
+        by_row = {at: off_chip or (self.recurs and at != "pg") for at in self.rows}
         passes = {at: up(rows, self.block) if by_row[at] else 1 for at, rows in self.rows.items()}
         if looks_up:  # a row of weights for each symbol that comes
             weights, passes = described["off_chip_channels"] * VALUE_BYTES, self.rows
         fp, eb, pg = (passes[at] * weights for at in ("fp", "eb", "pg"))
+        if self.outputs.frozen:
+            activations = 0
+            del self.rows["pg"]
         moved = {"fp": fp + activations, "eb": eb, "pg": 2 * pg + activations}
         self.port_bytes = {at: moved[at] for at in self.cycles}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import hypothesis
 from hypothesis import strategies as st
 
 from .described import FORMATS
@@ -157,6 +158,18 @@ def chains(draw: st.DrawFn) -> Case:
     """A run of one chain."""
     keys = chain_keys(draw, ["sync", "gpipe", "fpdeep", "fpdeep"], 12, 5)
     return Case(draw(networks()), draw(clusters()), keys)
+
+
+@st.composite
+def frozen_chains(draw: st.DrawFn) -> Case:
+    """A run with frozen layers: the first ones, or any but the last."""
+    case = draw(st.one_of(chains(), chains(), replicas()))
+    *layers, last = [each["name"] for each in case.network["layers"] if each["type"] in ("conv", "fc")]
+    hypothesis.assume(layers)
+    first = layers[: draw(st.integers(1, len(layers)))]
+    others = draw(st.sets(st.sampled_from([*layers, last]), min_size=1, max_size=len(layers)))
+    frozen = first if draw(st.booleans()) else sorted(others)
+    return case._replace(keys={**case.keys, "freeze": frozen})
 
 
 @st.composite

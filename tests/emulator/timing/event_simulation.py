@@ -115,6 +115,7 @@ class Chain(Marks):
             cycles: dict[Mark, int] = {
                 part.ended(end - 1): part.made for part in self.devices[device] if "pg" in part.rows
             }
+            cycles |= {mark: 0 for part in self.devices[device] for mark in self.back(part, end - 1)}
             for block_number, block in enumerate(self.blocks):
                 if block["store_device"] == device:
                     user = self.held(self.layers[block["layer"]], block["user_device"])
@@ -125,7 +126,7 @@ class Chain(Marks):
     def gradients(self, device: int) -> Process:
         for number, cycles in enumerate(self.updates(device)):
             yield list(cycles)
-            if self.exchanges:
+            if device in self.exchanges:
                 self.exchanges[device](number)
                 yield [("total", device, number)]
             self.happen(("gradients", device, number))
@@ -133,7 +134,7 @@ class Chain(Marks):
     def update(self, device: int) -> Process:
         for number, cycles in enumerate(self.updates(device)):
             later = tables_from_afar(self, device, number)
-            if self.exchanges:
+            if device in self.exchanges:
                 later.append(("total", device, number))
             later += norm_total(self, device, number)
             yield [("gradients", device, number), *later]
@@ -142,6 +143,19 @@ class Chain(Marks):
             ends_ps = (begin_ps[mark] + count * self.period_ps[device] for mark, count in cycles.items())
             end_ps = max(ends_ps, default=self.clock.now_ps)  # at once where a device has no weights
             self.happen(("weights", device, number + 1), end_ps - self.clock.now_ps)
+
+    def back(self, part: Slice, sample: int) -> list[Mark]:
+        """After which marks a sample has come back to a slice of a frozen layer: EB, or word of errors."""
+        if not part.outputs.frozen:
+            return []
+        if "eb" in part.cycles:
+            return [("eb", part.device, part.layer, sample, part.rows["eb"] - 1)]
+        return self.output_errors(part, sample, part.outputs.rows - 1)
+
+    def exchanges_gradients(self, device: int) -> bool:
+        """Whether a device holds something that is not frozen, or stores it."""
+        stores = any(block["store_device"] == device for block in self.blocks)
+        return stores or not all(part.outputs.frozen for part in self.devices[device])
 
     # What rows wait for
 
@@ -192,7 +206,9 @@ class Chain(Marks):
         """After which a row of a map's errors is on a device: of all there that take the map, and of those behind."""
         found: list[Mark] = [(4, device, name, sample, row)] if self.passes(name, device) else []
         for part in self.devices[device]:
-            if part.source == name:
+            if part.source == name and "eb" not in part.cycles:
+                found += self.output_errors(part, sample, part.outputs.window.last_error(row))
+            elif part.source == name:
                 left = part.rows["eb"] - 1 if part.attends and part.outputs.window.waits_for_all else row
                 found.append(("eb", device, part.layer, sample, min(left, part.rows["eb"] - 1)))
         for other, made in self.maps.items():
@@ -335,11 +351,12 @@ class Chain(Marks):
     def to_the_left(self, link: int) -> Iterator[Stream]:
         for name, made in self.maps.items():
             if name != "images" and (channels := self.passes(name, link)):
-                size = made.rows * self.row_of_errors(name, link, channels)
+                size = 0 if made.fixed else made.rows * self.row_of_errors(name, link, channels)
                 yield (4, link, name), made.rows, size, partial(self.errors, name, link + 1)
         for part in self.devices[link]:
             if behind := self.held(part.layer, link + 1):
-                yield (3, link, part.layer), *self.across(part, self.formats.errors), partial(self.sent_errors, behind)
+                rows, size = self.across(part, self.formats.errors)
+                yield (3, link, part.layer), rows, 0 if part.outputs.fixed else size, partial(self.sent_errors, behind)
                 if part.recurs:
                     states, steps = self.maps[part.name], partial(same, ("eb", link + 1, part.layer))
                     yield (4, link, "states", part.layer), states.rows, states.bytes(states.channels), steps
@@ -401,7 +418,7 @@ class Chain(Marks):
         """The values of the row of gradients that a device exchanges."""
         of_maps = 0
         for made in self.maps.values():
-            if made.layer >= 0 and self.ends_on[made.layer] == device:
+            if made.layer >= 0 and not made.frozen and self.ends_on[made.layer] == device:
                 has_bias = made.operation["type"] in ("conv", "fc") and made.operation.get("bias", True)
                 whole = not any(part.makes_loss for part in self.devices[device] if part.layer == made.layer)
                 of_maps += made.opens * has_bias * whole * made.channels
@@ -413,7 +430,12 @@ class Chain(Marks):
         biases = sum(
             part.made for part in self.devices[device] if part.makes_loss and part.outputs.operation.get("bias", True)
         )
-        return of_maps + biases + sum(part.weights for part in self.devices[device]) + stored // VALUE_BYTES
+        return (
+            of_maps
+            + biases
+            + sum(part.weights for part in self.devices[device] if not part.outputs.frozen)
+            + stored // VALUE_BYTES
+        )
 
 
 def same(name: Mark, sample: int, row: int) -> list[Mark]:
@@ -429,6 +451,8 @@ def connect(chains: list[Chain], wires: Wires, kind: str) -> None:
 
     count = len(chains[0].mini_batches)
     for device in range(len(chains[0].devices)):
+        if not chains[0].exchanges_gradients(device):
+            continue
         values = chains[0].values(device)
         exchange = Exchange(chains[0].clock, wires, kind, values, count, partial(tell, device))
         for replica, chain in enumerate(chains):
@@ -451,7 +475,8 @@ def run(simulated: Table, network: Table, cluster: Table) -> int:
 def described_of(simulated: Table, network: Table, cluster: Table) -> tuple[Table, Table, Table, str, int]:
     """Return what a chain is made from."""
     config = simulated["config"]
-    return network, cluster, simulated["mapping"], config["precision"], config["rows_at_once"]
+    freeze = [name for name in config["freeze"].split(",") if name]
+    return {**network, "freeze": freeze}, cluster, simulated["mapping"], config["precision"], config["rows_at_once"]
 
 
 def staleness_of(simulated: Table, network: Table, cluster: Table) -> Staleness:

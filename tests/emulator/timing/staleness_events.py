@@ -24,9 +24,14 @@ def find_staleness(free: Chain, wires: Wires, kind: str) -> Staleness:
     """Return the staleness, of a chain of one replica with MOST_MINI_BATCHES whose FP and EB wait for no weights."""
     found: list[Staleness] = []
     if len(wires.ring) > 1:
-        times_ps = [alone_ps(wires, kind, free.values(device)) for device in range(len(free.devices))]
+        times_ps = [
+            alone_ps(wires, kind, free.values(device)) if free.exchanges_gradients(device) else 0
+            for device in range(len(free.devices))
+        ]
         free.interval_ps = max(free.interval_ps, up(max(times_ps), free.mini_batches[0]))
         for device, time_ps in enumerate(times_ps):
+            if not free.exchanges_gradients(device):
+                continue
             free.exchanges[device] = partial(lambda device, number: free.happen(("ready", device, number)), device)
             free.start(exchanges(free, device, time_ps))
     free.interval_ps = max(free.interval_ps, up(tied_ps(free), free.mini_batches[0]))
@@ -63,7 +68,8 @@ def watch(chain: Chain, found: list[Staleness]) -> Process:
             last_two.append(late)
         if last_two[-2] == last_two[-1] or count == MOST_MINI_BATCHES:
             break
-        first = [part.ended(0) for slices in chain.devices for part in slices if not part.attends]
+        first = [part.ended(0) for slices in chain.devices for part in slices if "pg" in part.rows]
+        first += [mark for slices in chain.devices for part in slices for mark in chain.back(part, 0)]
         yield first
         full_ps = max(chain.at_ps[mark] for mark in first)
         count = min(max(2 * count, full_ps // (batch * chain.interval_ps) + 4), MOST_MINI_BATCHES)

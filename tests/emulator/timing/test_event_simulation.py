@@ -33,6 +33,7 @@ from .drawn import (
     Table,
     attention_chains,
     chains,
+    frozen_chains,
     narrow_chains,
     replicas,
     tied_chains,
@@ -114,6 +115,12 @@ def test_same_picoseconds_with_tied_weights(drawn: Drawn) -> None:
     check_rows(drawn)
 
 
+@hypothesis.given(planned(frozen_chains()))
+@hypothesis.settings(max_examples=120)
+def test_same_picoseconds_with_frozen_layers(drawn: Drawn) -> None:
+    check_rows(drawn)
+
+
 @hypothesis.given(planned(narrow_chains()))
 @hypothesis.settings(max_examples=60)
 def test_same_picoseconds_in_any_formats(drawn: Drawn) -> None:
@@ -123,7 +130,7 @@ def test_same_picoseconds_in_any_formats(drawn: Drawn) -> None:
 _TIED = tied_chains().filter(lambda case: case.keys["schedule"] != "2bw")  # whose staleness is read off its actions
 
 
-@hypothesis.given(planned(st.one_of(chains(), chains(), replicas(), _TIED)))
+@hypothesis.given(planned(st.one_of(chains(), chains(), replicas(), frozen_chains(), _TIED)))
 @hypothesis.settings(max_examples=100)
 def test_same_staleness(drawn: Drawn) -> None:
     """As many updates are missing, in FP and in EB of each sample of a mini-batch on each device."""

@@ -16,6 +16,7 @@ charts.roofs = (data, width, label) => {
       ...options,
     });
   const radius = data.devices > 30 || narrow ? 3.2 : 4.5;
+  const unit = `${data.unit}, log scale`;
   const ticks = roundRates(least / 1.5, most * 1.3);
   return plot(width, 320, label, {
     marginLeft: 52,
@@ -26,10 +27,10 @@ charts.roofs = (data, width, label) => {
       ticks: wholeTicks(data.devices, width),
       tickFormat: "d",
     },
-    y: { ...axes.y, type: "log", domain: [least / 1.5, most * 1.3], label: data.unit, axis: null },
+    y: { ...axes.y, type: "log", domain: [least / 1.5, most * 1.3], label: unit, axis: null },
     marks: [
       Plot.gridY(ticks, { stroke: "var(--line)", strokeOpacity: 1 }),
-      Plot.axisY(ticks, { label: data.unit, labelArrow: "none", text: (rate) => d3.format("~s")(rate) }),
+      Plot.axisY(ticks, { label: unit, labelArrow: "none", text: (rate) => d3.format("~s")(rate) }),
       ...lines.map((rate, i) =>
         Plot.ruleY([rate], { stroke: "var(--limit)", strokeWidth: 1.3, strokeDasharray: i ? "5 4" : undefined }),
       ),

@@ -19,7 +19,7 @@ charts.histogram = (data, width, label) => {
   return plot(width, 260, label, {
     x: {
       ...axes.x,
-      label: `magnitude of a ${data.of}`,
+      label: `magnitude of a ${data.of}, log scale`,
       domain: [first, last],
       ticks: d3.ticks(first, last, width / 55).filter(Number.isInteger),
       tickFormat: power,

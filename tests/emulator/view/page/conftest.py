@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from emuchain.emulator.api import train
@@ -38,3 +40,15 @@ def chain(trained_results: Trained) -> Run:
 def replicas(trained_results: Trained) -> Run:
     """A run of two replicas of two devices, which compress gradients."""
     return Run.of("replicas", trained_results(devices=2, replicas=2, compress="inceptionn:-10"))
+
+
+@pytest.fixture(scope="session")
+def seeds(chain: Run) -> list[Run]:
+    """Three runs that differ in their seeds, and in the files that they wrote; their accuracies are known."""
+
+    def of_seed(seed: int, accuracies: list[float]) -> Run:
+        config = {**chain.results.config, "seed": seed, "out": f"run-seed{seed}.h5", "log": f"csv:{seed}.csv"}
+        history = {**chain.results.history, "test_accuracy": np.array(accuracies)}
+        return Run.of(f"run-seed{seed}", dataclasses.replace(chain.results, config=config, history=history))
+
+    return [of_seed(1, [0.25, 0.5]), of_seed(2, [0.25, 0.75]), of_seed(3, [0.25, 0.625])]

@@ -160,6 +160,48 @@ def test_many_runs_and_many_devices(opened: Opened, chain: Run, plan_of: Callabl
     check(opened([*runs, Run.of("none", none), Run.of("wide", wide)], width=width), width)
 
 
+@pytest.mark.parametrize("width", [1400, 800])
+def test_no_run_is_clipped(opened: Opened, chain: Run, replicas: Run, seeds: list[Run], width: int) -> None:
+    """The tables that compare runs fit beside one another, with long names, seeds, and many keys that differ."""
+    long = {"schedule": "sync", "batch": 16, "network": "folder/of/networks/with-a-long-name.toml", "epochs": 3}
+    config = {**chain.results.config, **long, "learning_rate": 0.003, "optimizer": "adam", "cluster": "vc709-10g"}
+    other = dataclasses.replace(chain.results, config=config)
+    runs = [Run.of(f"a-run-with-a-rather-long-name-{number}", chain.results) for number in range(8)]
+    page = opened([*runs, *seeds, replicas, Run.of("other", other)], width=width)
+    tables = page.query_selector_all(".scroll:has(.fitted)")
+    assert [table.get_attribute("aria-label") for table in tables] == ["The runs", "What differs"]
+    for table in tables:
+        assert table.evaluate("table => table.scrollWidth <= table.clientWidth")
+    assert page.query_selector_all(".below td")[0].inner_text() == "seed 1"
+
+
+@pytest.mark.parametrize("epochs", [1, 3, 60])
+def test_bands_of_seeds(opened: Opened, chain: Run, seeds: list[Run], epochs: int) -> None:
+    numbers, longer = np.arange(1, epochs + 1), []
+    for run in seeds:
+        history = {name: np.resize(column, epochs) for name, column in run.results.history.items()}
+        history |= {"epoch": numbers, "virtual_time_ps": numbers * 10**10}
+        longer.append(Run.of(run.name, dataclasses.replace(run.results, history=history)))
+    page = opened([*longer, chain])
+    check(page, 1280)
+    [curve, _] = page.query_selector_all("figure[data-kind=curves]")[0].query_selector_all("[aria-label=line]")[:2]
+    assert curve.get_attribute("stroke") == "var(--run-0, var(--other))"
+    bands = page.query_selector_all("figure[data-kind=curves] [aria-label=area]")
+    assert len(bands) == 4
+    if epochs > 1:
+        box = bands[0].bounding_box()
+        assert box["height"] > 20 and box["width"] > 100
+
+
+def test_log_axes_and_terms(opened: Opened, replicas: Run) -> None:
+    page = opened([replicas])
+    for kind in ("roofs", "histogram"):
+        text = page.query_selector(f"figure[data-kind={kind}] .plot svg").text_content()
+        assert "log scale" in text
+    text = page.inner_text("main")
+    assert text.count("forward propagation") == text.count("back-propagation") == 1
+
+
 @pytest.mark.parametrize("epochs", [1, 200])
 def test_one_epoch_and_many(opened: Opened, replicas: Run, epochs: int) -> None:
     history, exchange = (

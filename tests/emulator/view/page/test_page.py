@@ -152,11 +152,12 @@ def test_several_runs(chain: Run, replicas: Run) -> None:
     page = make_page(runs)
     assert page.title == "2 runs of quick-cifar"
     assert page.headline.startswith("a has the highest test accuracy, 75.0 %; ")
-    [table] = page.comparison
+    table, settings = page.comparison
     first, second = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
-    assert (first["devices"], second["devices"]) == ("3", "2")
-    assert (first["compress"], second["compress"]) == ("none", "inceptionn:-10")
-    assert "seed" not in table.columns and "out" not in table.columns
+    of_first, of_second = (dict(zip(settings.columns, row, strict=True)) for row in settings.rows)
+    assert (of_first["devices"], of_second["devices"]) == ("3", "2")
+    assert (of_first["compress"], of_second["compress"]) == ("none", "inceptionn:-10")
+    assert "seed" not in settings.columns and "out" not in settings.columns
     times = [run.results.history["virtual_time_ps"] for run in runs]
     assert first["time to 25.0 %"] == f"{times[0][0] / 1e9:.2f} ms"  # after its first epoch
     assert second["time to 25.0 %"] == second["virtual time"]

@@ -1,4 +1,4 @@
-"""`emuchain run`: ranks, started again when one of them dies."""
+"""`emuchain launch`: ranks on this host or those of a host file, started again when one of them dies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 
 from ...launch import LaunchError, launch_command, launch_environment, launcher_rank, listening_below, passed_on
-from ..common import INPUT_STATUS, InputError, current_folder
+from ..common import INPUT_STATUS, InputError, current_folder, read_text
 
 _SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGUSR1
 """Signals that end a run for good."""
@@ -20,21 +20,25 @@ _PATIENCE_S = 5.0
 _LOOK_S = 0.05
 
 
-def run_ranks(count: int, restarts: int, arguments: Sequence[str]) -> int:
+def launch_ranks(count: int, restarts: int, hosts: str | None, arguments: Sequence[str]) -> int:
     """Run `emuchain ARGUMENTS` on some ranks, again at most `restarts` times if it fails; return the last status.
 
+    The ranks are on this host, or on those of the host file `hosts`.
+
     Raises:
-        InputError: the arguments are not those of `train`, or ranks cannot be started here, as in a folder that is
-            gone.
+        InputError: the arguments are not those of `train`, the host file cannot be read, or ranks cannot be started
+            here, as in a folder that is gone.
     """
     if arguments[:1] != ("train",):
         what = f"`{arguments[0]}`" if arguments else "nothing"
-        raise InputError(f"`emuchain run`: {what} cannot be run again; write `emuchain run -n 4 -- train …`")
+        raise InputError(f"`emuchain launch`: {what} cannot be run again; write `emuchain launch -n 4 -- train …`")
     if launcher_rank() is not None:
-        raise InputError("`emuchain run` starts mpiexec itself; start it without a launcher")
+        raise InputError("`emuchain launch` starts mpiexec itself; start it without a launcher")
+    if hosts is not None:
+        _check_hosts(pathlib.Path(hosts))
     current_folder()  # MPICH's launcher crashes without one
     try:
-        command = launch_command(count, arguments)
+        command = launch_command(count, arguments, hosts)
     except LaunchError as error:
         raise InputError(str(error)) from None
     status, signalled = _run(command, count)
@@ -46,6 +50,22 @@ def run_ranks(count: int, restarts: int, arguments: Sequence[str]) -> int:
         print(f"emuchain: status {status}; restart {restart} of {restarts}, {where}", file=sys.stderr, flush=True)
         status, signalled = _run(command + resumed, count)
     return 128 + signalled if signalled and status else status
+
+
+def _check_hosts(file: pathlib.Path) -> None:
+    """Check that a host file names a host.
+
+    Raises:
+        InputError: it cannot be read, or names none.
+    """
+    try:
+        lines = read_text(file).splitlines()
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"`hosts` = {str(file)!r}: cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
+    if not any(line.partition("#")[0].strip() for line in lines):
+        raise InputError(f"`hosts` = {str(file)!r}: names no host; should have a line for each, such as `node1:2`")
 
 
 def _run(command: Sequence[str], ranks: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""`emuchain run`: what it starts, what it starts again, and what it refuses."""
+"""`emuchain launch`: what it starts, what it starts again, and what it refuses."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ import emuchain
 from emuchain.emulator.run import read_results
 from emuchain.kernels.current_folder import RUN_MODULE
 
-RUN = [sys.executable, "-m", "emuchain", "run"]
+RUN = [sys.executable, "-m", "emuchain", "launch"]
 
 # A launcher that leaves its arguments, and ends with the next status of a list, or as a line of shell says.
 LAUNCHER = """#!/bin/sh
@@ -27,9 +27,9 @@ eval "$(sed -n ${{n}}p {folder}/ends)"
 MAIN = """
 import sys
 sys.executable = sys.argv.pop(1)
-from emuchain.emulator.commands import run
+from emuchain.emulator.commands import launch
 from emuchain.emulator.commands.cli import main
-run._PATIENCE_S = 0.0
+launch._PATIENCE_S = 0.0
 main()
 """
 
@@ -50,7 +50,7 @@ def run(python: Path, ends: list[str], *arguments: str) -> tuple[subprocess.Comp
     """Run the command with this launcher; return how it ended, and the launcher's arguments."""
     folder = python.parent.parent
     (folder / "ends").write_text("".join(f"{end}\n" for end in ends))
-    command = [sys.executable, folder / "main.py", python, "run", *arguments]
+    command = [sys.executable, folder / "main.py", python, "launch", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder)
     calls = folder / "calls"
     return done, calls.read_text().splitlines() if calls.exists() else []
@@ -77,6 +77,40 @@ def test_a_run_is_started_again_and_goes_on_from_its_checkpoint(python: Path) ->
     ]
 
 
+@pytest.mark.parametrize(
+    ("installed", "flags"),
+    [("mpich", "-f {}"), ("openmpi", "--hostfile {} -x OMP_NUM_THREADS -x NUMBA_NUM_THREADS")],
+)
+def test_ranks_on_the_hosts_of_a_file(python: Path, tmp_path: Path, installed: str, flags: str) -> None:
+    """A launcher gets the file each time, after which it is no business of this process."""
+    main = python.parent.parent / "main.py"
+    told = f"from emuchain.launch import launcher\nlauncher.is_installed = lambda name: name == {installed!r}\n"
+    main.write_text(main.read_text().replace("main()\n", f"{told}main()\n"))
+    hosts = tmp_path / "hosts"
+    hosts.write_text("# two hosts\nnode1:2\nnode2:2\n")
+    done, calls = run(python, ["exit 9", "exit 0"], "-n", "4", "--hosts", str(hosts), "--restarts", "1", "--", "train")
+    assert done.returncode == 0, done.stderr
+    assert [call.startswith(f"-n 4 {flags.format(hosts)} ") for call in calls] == [True, True]
+
+
+@pytest.mark.parametrize("content", [None, "", "# none\n\n"])
+def test_a_file_without_hosts(python: Path, tmp_path: Path, content: str | None) -> None:
+    hosts = tmp_path / "hosts"
+    if content is not None:
+        hosts.write_text(content)
+    done, calls = run(python, [], "-n", "4", "--hosts", str(hosts), "--", "train")
+    assert (done.returncode, calls, len(done.stderr.splitlines())) == (2, [], 1)
+    assert f"`hosts` = {str(hosts)!r}: " in done.stderr
+
+
+def test_the_old_name_goes_on_with_a_note(python: Path) -> None:
+    folder = python.parent.parent
+    (folder / "ends").write_text("exit 0\n")
+    command = [sys.executable, folder / "main.py", python, "run", "-n", "2", "--", "train"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "emuchain: note: `emuchain run` is now `emuchain launch`\n")
+
+
 def test_the_last_status_counts(python: Path) -> None:
     done, calls = run(python, ["exit 9", "exit 3"], "-n", "2", "--restarts", "1", "--", "train", "--checkpoint=a")
     assert (done.returncode, len(calls)) == (3, 2)
@@ -93,7 +127,7 @@ def test_signals_are_passed_on_and_end_the_run(python: Path, number: str, passed
     folder = python.parent.parent
     caught = f"trap 'touch caught; exit 1' {passed_on}; touch ready; while :; do sleep 0.05; done"
     (folder / "ends").write_text(f"{caught}\n")
-    command = [sys.executable, folder / "main.py", python, "run", "-n", "2", "--restarts", "4", "--", "train"]
+    command = [sys.executable, folder / "main.py", python, "launch", "-n", "2", "--restarts", "4", "--", "train"]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
         while not (folder / "ready").exists() and process.poll() is None:
             time.sleep(0.02)
@@ -125,7 +159,7 @@ def test_a_signal_while_ranks_start_is_passed_on(python: Path) -> None:
     (folder / "ends").write_text("trap 'touch caught; exit 1' USR1; touch ready; while :; do sleep 0.05; done\n")
     main = folder / "main.py"
     main.write_text(EARLY + main.read_text())
-    command = [sys.executable, main, python, "run", "-n", "2", "--", "train"]
+    command = [sys.executable, main, python, "launch", "-n", "2", "--", "train"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
     assert (folder / "caught").exists()
     assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "")
@@ -149,19 +183,19 @@ def test_what_is_refused(one_line, arguments: list[str], message: str) -> None:
 
 def test_without_mpiexec(one_line, python: Path) -> None:
     (python.parent / "mpiexec").unlink()
-    command = [sys.executable, python.parent.parent / "main.py", python, "run", "-n", "2", "--", "train"]
+    command = [sys.executable, python.parent.parent / "main.py", python, "launch", "-n", "2", "--", "train"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "PATH": ""})
     assert done.returncode == 2
     assert "no `mpiexec`" in one_line(done.stderr)
 
 
 def test_within_ranks_it_is_refused(mpiexec, one_line) -> None:
-    done = mpiexec(2, ["-m", "emuchain", "run", "-n", "2", "--", "train"], status=2)
+    done = mpiexec(2, ["-m", "emuchain", "launch", "-n", "2", "--", "train"], status=2)
     assert "start it without a launcher" in one_line(done.stderr)
 
 
 def test_ranks_train(mpiexec, tmp_path: Path) -> None:
-    command = [mpiexec.python, "-m", "emuchain", "run", "-n", "2", "--", "train"]
+    command = [mpiexec.python, "-m", "emuchain", "launch", "-n", "2", "--", "train"]
     small = ["--samples", "32", "--test-samples", "4", "--batch", "16", "--out", "run.h5"]
     done = subprocess.run([*command, *small], capture_output=True, text=True, timeout=300, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -175,7 +209,7 @@ def test_ranks_that_train_end_with_the_documented_status(  # type: ignore[no-unt
     mpiexec, one_line, tmp_path: Path, number: str, said: str
 ) -> None:
     """Whatever the launcher makes of it: Open MPI's own status is 1, and its SIGINT kills ranks."""
-    command = [mpiexec.python, "-m", "emuchain", "run", "-n", "2", "--", "train", "--log", "csv:steps.csv"]
+    command = [mpiexec.python, "-m", "emuchain", "launch", "-n", "2", "--", "train", "--log", "csv:steps.csv"]
     long = ["--samples", "640", "--test-samples", "4", "--epochs", "500", "--progress", "none"]
     with subprocess.Popen(
         [*command, *long], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -210,7 +244,7 @@ def test_a_rank_dies_and_the_run_ends_as_if_it_had_not(mpiexec, tmp_path: Path, 
     settings = {"samples": 96, "test_samples": 4, "batch": 16, "epochs": 4, "devices": 3, "checkpoint_every": 2}
     flags = [word for key, value in settings.items() for word in (f"--{key.replace('_', '-')}", str(value))]
     train = ["train", *flags, "--checkpoint", "run.ckpt", "--out", "run.h5"]
-    command = [mpiexec.python, "-m", "emuchain", "run", "-n", "2", "--restarts", "2", "--", *train]
+    command = [mpiexec.python, "-m", "emuchain", "launch", "-n", "2", "--restarts", "2", "--", *train]
     folders = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, folders))}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path, env=environment)
