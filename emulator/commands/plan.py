@@ -288,10 +288,10 @@ def _print(layout: Layout, missing: int, full: bool) -> None:
         )
         rows = [
             [
-                f"{link.link} - {link.link + 1}",
+                f"{link.link} - {link.other}",
                 f"{layout.gbps(link.forward_bytes):,.2f}",
                 f"{layout.gbps(link.backward_bytes):,.2f}",
-                format_bytes(layout.balancing.link_bytes(link.link)),
+                format_bytes(link.balanced_bytes),
             ]
             for link in links
         ]

@@ -48,11 +48,19 @@ def folded(cluster: Cluster, fold: Fold, machine: Machine | None) -> Cluster:
     """Return a cluster with a board for each stage of a chain whose devices have several stages each.
 
     Of a board's memory, its stages have equal shares; of all else, too, where engines work at the same time. A link
-    closes a loop to a ring; in a V, neighbouring stages may be on one board.
+    closes a loop to a ring, as those of a ring and a torus do; in a V, neighbouring stages may be on one board.
+
+    Raises:
+        InputError: the boards are on a switch.
     """
     chunks = fold.chunks
     if chunks == 1:
         return cluster
+    if cluster.topology.has_ports:
+        raise InputError(
+            f"`links.topology` = {cluster.topology.name!r}: the shares of a port are not modelled for boards with"
+            f" {chunks} stages each; should be 'chain', 'ring' or 'torus'"
+        )
     apart = machine is None or machine.engines is Engines.SPLIT
     boards = tuple(cluster.board(fold.device(stage)).share(chunks, whole=not apart) for stage in range(fold.count))
     links = [_link_between(cluster, fold.link(stage)) for stage in range(fold.count - 1)]
@@ -110,6 +118,23 @@ def check_chunks(config: Config, network: Network, devices: int, chunks: int) ->
             f"`chunks` = {chunks}: {plural(devices, 'device')} with {plural(chunks, 'stage')} each"
             f" are {plural(devices * chunks, 'stage')}, and"
             f" {network.name} has {parts} {kind}; should be at most {parts // devices}"
+        )
+
+
+def check_topology(config: Config, cluster: Cluster, devices: int, data_parallel: DataParallel) -> None:
+    """Check that boards, and replicas, can be on their topologies.
+
+    Raises:
+        InputError: a shape has another number of places, or links that hold up messages are not those of a chain.
+    """
+    if devices > 1 or data_parallel.replicas == 1:
+        cluster.laid_on(devices)
+    if data_parallel.replicas > 1:
+        cluster.between_replicas(data_parallel.nodes, devices)
+    if config.throttle == "wall" and devices > 1 and not cluster.is_chain:
+        raise InputError(
+            "`throttle` = 'wall': holds up messages on the links of a chain, and `links.topology` ="
+            f" {cluster.topology.name!r}; should be 'chain'"
         )
 
 

@@ -21,7 +21,7 @@ from ..network import Network
 from ..schedule import EditedKind, Engines, EpochShape, Fold, Machine, Staleness, dry_run
 from ..timing import Timing
 from .by_rate import Settled
-from .chain import check_chunks, chunks_of, folded, machine_of, replicate, warm_ups_of
+from .chain import check_chunks, check_topology, chunks_of, folded, machine_of, replicate, warm_ups_of
 from .cuts import TriedCuts
 from .data import cluster_of, network_of
 from .faults import check_deaths, check_faults, faults_of
@@ -125,6 +125,7 @@ def _plan_of(
 ) -> ChainPlan:
     """Return the plan of a chain, or of several, on a cluster whose boards have one stage each."""
     data_parallel, devices = replicate(config, ranks)
+    check_topology(config, cluster, devices, data_parallel)
     kept = data_parallel.residuals
     cluster = dataclasses.replace(cluster, parameter_copies=cluster.parameter_copies + kept, residuals=kept)
     machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
@@ -281,6 +282,7 @@ class _Making:
         if kind.aligned and not kind.drains:
             epoch = dataclasses.replace(self._mini_batch(), staleness=steady.staleness)
             steady = dataclasses.replace(steady, staleness=staleness_of(kind, epoch))
+        bound_ps = bound_ps if self.cluster.is_chain else 0  # which is that of a chain
         if self.data_parallel.residuals and timing.blocks:
             used = timing.blocks[0].layer.name
             raise InputError(

@@ -127,7 +127,7 @@ class ChainPlan(Plan):
     @property
     def interconnect(self) -> Interconnect:
         """What the replicas exchange gradients over."""
-        return self.cluster.interconnect.among(self.data_parallel.nodes)
+        return self.cluster.between_replicas(self.data_parallel.nodes, self.devices)
 
     @property
     def stages(self) -> PlannedStages | None:
@@ -346,11 +346,11 @@ def exchange_times(timing: Timing, data_parallel: DataParallel) -> list[int]:
     """Return the duration of each device's exchange with other replicas for a mini-batch, in ps; [] without others."""
     if data_parallel.replicas == 1:
         return []
-    interconnect = timing.cluster.interconnect.among(data_parallel.nodes)
+    devices = len(timing.mapping.devices)
+    interconnect = timing.cluster.between_replicas(data_parallel.nodes, devices)
     counts = {stage: timing.streams(stage).gradient_values for stage in timing.exchanging}
     return [
-        exchange_ps(data_parallel, interconnect, counts[stage]) if stage in counts else 0
-        for stage in range(len(timing.mapping.devices))
+        exchange_ps(data_parallel, interconnect, counts[stage]) if stage in counts else 0 for stage in range(devices)
     ]
 
 
@@ -359,7 +359,11 @@ def exchange_loads(plan: ChainPlan) -> tuple[ExchangeLoad, ...]:
     times = exchange_times(plan.timing, plan.data_parallel)
     loads = (ExchangeLoad(device, -(-takes_ps // plan.batch)) for device, takes_ps in enumerate(times))
     bursts = plan.timing.slowest_bursts()
-    return (*loads, *(TiedLoad(link, -(-table_ps // plan.batch), tied.head.name) for tied, link, table_ps in bursts))
+    tied = (
+        TiedLoad(sender, -(-table_ps // plan.batch), receiver, table.head.name)
+        for table, (sender, receiver), table_ps in bursts
+    )
+    return (*loads, *tied)
 
 
 def describe_devices(plan: ChainPlan) -> str:

@@ -308,7 +308,7 @@ def _exchange_parts(plan: ChainPlan) -> Iterator[Parts]:
     exact_ps = exchange_times(plan.timing, plan.data_parallel)
     if not exact_ps:
         return
-    cluster, over = plan.cluster, plan.cluster.interconnect
+    cluster, over = plan.cluster, plan.interconnect
     parts: list[dict[Speed, float]] = [{} for _ in exact_ps]
     rest = [float(time_ps) for time_ps in exact_ps]
     for speed, slower, by in _slower(cluster, over):

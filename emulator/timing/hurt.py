@@ -16,7 +16,7 @@ class Hurt:
     """What faults do to the clocks of one chain, whose boards begin at number `first`.
 
     Resources of rows are replaced by ones with delays; boards that take actions as a whole get a pace. Of a board with
-    several stages, all are hurt. The link that closes such a chain to a ring is not. Clocks begin where `begun` says.
+    several stages, all are hurt. Links of others than neighbours in the chain are not. Clocks begin where `begun` says.
     """
 
     def __init__(self, faults: Faults, seed: int, first: int, fold: Fold, begun: Begun) -> None:
@@ -35,12 +35,14 @@ class Hurt:
                 part.ports = {phase: self._paced(port, delays) for phase, port in part.ports.items()}
         for link, forward in ((device, True), (device - 1, False)):
             for stream in timing.sent(link, forward=forward):
-                held = clock.links[stream.key]
-                sender = self._fold.device(device)
+                hop = timing.routes.hop(link, stream.key)
+                if hop is None:
+                    continue
+                held, sender = clock.links[stream.key], self._fold.device(device)
                 part_number = stream.path << 40 | self._fold.chunk(link) << 20 | stream.number
                 delays = tuple(
                     self._delay(place, fault, stream.row_bytes, held.latency_ps, (sender, part_number))
-                    for place, fault in self._of_link(self._fold.link(link))
+                    for place, fault in (self._of_link(self._fold.link(min(hop))) if abs(hop[1] - hop[0]) == 1 else ())
                 )
                 clock.links[stream.key] = self._paced(held, delays) if delays else held
 

@@ -149,7 +149,8 @@ def _is_plan_of(plan: ChainPlan, results: Results) -> bool:
     usage = results.usage
     if usage is None:
         return True
-    if len(usage.devices) != len(plan.timing.engines) or len(usage.links) != 2 * len(plan.timing.links):
+    hops = {(link.sender, link.receiver) for link in usage.links}
+    if len(usage.devices) != len(plan.timing.engines) or not hops >= plan.timing.routes.carried.keys():
         return False
     epoch = plan.data_parallel.samples_of(0, int(results.config["samples"]), plan.config.batch)
     samples = len(epoch) * results.epochs
