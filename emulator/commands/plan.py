@@ -115,7 +115,7 @@ def _cut_file(plan: ChainPlan) -> str:
     counts = ", ".join(f"{layer.name} {cut_channels(layer)}" for layer in plan.network.layers)
     about = (
         f"{plan.network.name} over {plural(plan.stage_count, 'board')}, in the order of the chain. One has layers,"
-        f" such as `conv1..conv3`, or channels, such as `conv4[0:20]` or `conv4[:30%]`, of these: {counts}."
+        f" such as `conv1:conv3`, or channels, such as `conv4[0:20]` or `conv4[:30%]`, of these: {counts}."
     )
     return "\n".join([*textwrap.wrap(about, 100, initial_indent="# ", subsequent_indent="# "), plan.cut.toml()])
 

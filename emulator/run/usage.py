@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from ..cluster import OnBoard
 from ..common import plural
 from ..mapping import DataPath, StreamKey, blocks_of, slice_memory, stored_bytes
 from ..network import Phase
@@ -163,6 +164,8 @@ def _link(
 ) -> LinkUsage:
     path_bytes: dict[DataPath, int] = {}
     over, headers = timing.cluster.link_at(link), 0.0
+    if isinstance(over, OnBoard):
+        return LinkUsage(sender, receiver, path_bytes, 0.0)
     for stream in timing.sent(link, forward=receiver > sender):
         sent = round(sent_rows[stream.key] * stream.row_bytes)
         if timing.stages is not None:

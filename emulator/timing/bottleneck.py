@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import ClassVar, TypeAlias
 
-from ..cluster import Engine
+from ..cluster import Engine, OnBoard
 from ..mapping import Slice, Stream, sample_ps
 from ..network import Phase
 from .slice_clock import engine_name, port_name
@@ -138,8 +138,9 @@ def link_loads(timing: Timing) -> tuple[LinkLoad, ...]:
     loads = []
     for link in range(len(timing.links)):
         for sender, receiver in ((link, link + 1), (link + 1, link)):
-            streams = timing.sent(link, forward=receiver > sender)
-            loads.append(LinkLoad(sender, receiver, streams, sample_ps(timing.cluster.link_at(link), streams)))
+            over = timing.cluster.link_at(link)
+            streams = () if isinstance(over, OnBoard) else timing.sent(link, forward=receiver > sender)
+            loads.append(LinkLoad(sender, receiver, streams, sample_ps(over, streams)))
     return tuple(loads)
 
 
