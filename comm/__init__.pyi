@@ -5,13 +5,14 @@ from .message import Format, Message, join_messages, split
 from .mpi import Receiver, Sender, drain
 from .packet_flow import NicBurst, NicFlow, NicStage, egress, ingress, packet_header, payload_of
 from .throttle import Gate
-from .topology import Chain, Switch, Topology, topologies
+from .topology import Chain, Cycle, Switch, Topology, TopologyError, Torus, squarest, topologies
 
 __all__ = [
     "ALL_RANKS",
     "COMPRESSIBLE_TOS",
     "Awaited",
     "Chain",
+    "Cycle",
     "FifoResource",
     "Format",
     "Gate",
@@ -31,6 +32,8 @@ __all__ = [
     "Switch",
     "Times",
     "Topology",
+    "TopologyError",
+    "Torus",
     "drain",
     "egress",
     "ingress",
@@ -40,5 +43,6 @@ __all__ = [
     "payload_of",
     "run",
     "split",
+    "squarest",
     "topologies",
 ]

@@ -91,8 +91,12 @@ class Interconnect:
         return self.topology.hops(first, second)
 
     def among(self, nodes: int) -> Interconnect:
-        """Return the interconnect of this many nodes."""
-        return dataclasses.replace(self, topology=dataclasses.replace(self.topology, nodes=nodes))
+        """Return the interconnect of this many nodes.
+
+        Raises:
+            TopologyError: its topology cannot have as many.
+        """
+        return dataclasses.replace(self, topology=self.topology.among(nodes))
 
 
 def later(first: Count, *others: Count) -> Count:

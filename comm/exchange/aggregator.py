@@ -29,10 +29,11 @@ class Outlet(Protocol):
 
 
 class Child(NamedTuple):
-    """A node that receives messages, and the number of latencies to it."""
+    """A node that receives messages, the number of latencies to it, and among how many messages they share a link."""
 
     outlet: Outlet
     hops: int
+    share: int = 1
 
 
 class Parent(NamedTuple):
@@ -61,9 +62,10 @@ class Broadcast:
             message = self._nic.pack(gradient, self._tos, copies=len(self._children), residual=self._residual)
             if self._parent is None:
                 self._nic.round(gradient, message)
-            for outlet, hops in self._children:
-                outlet.put(dataclasses.replace(message, ready_ps=ready_ps))
-                ready_ps += message.transfer_ps + hops * latency_ps
+            for outlet, hops, share in self._children:
+                sent = dataclasses.replace(message, ready_ps=ready_ps, transfer_ps=message.transfer_ps * share)
+                outlet.put(sent)
+                ready_ps += sent.transfer_ps + hops * latency_ps
         return ready_ps
 
 

@@ -21,7 +21,7 @@ from .aggregator import Aggregator, Broadcast, Child, GradientUpload, Parent
 from .gradient import Gradient
 from .nic import ORDINARY_TOS, Nic
 from .ring import Ring
-from .time import broadcast_rounds
+from .time import broadcast_rounds, broadcast_shares, ring_order, ring_shares
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,40 +124,54 @@ def exchange_steps(
     if data_parallel.groups == 1:
         return _top(data_parallel, replica, nic, channels, kept)
     leader = replica - replica % data_parallel.members
+    groups = [range(first, first + data_parallel.members) for first in data_parallel.top]
     group = range(leader, leader + data_parallel.members)
-    steps: list[ExchangeStep] = [_ring(ExchangePhase.GROUP, group, replica, nic, channels, kept)]
+    steps: list[ExchangeStep] = [_ring(ExchangePhase.GROUP, groups, replica, nic, channels, kept)]
     if replica == leader:
         steps += _top(data_parallel, replica, nic, channels, kept)
     tos = COMPRESSIBLE_TOS if data_parallel.exchange == "ring" else ORDINARY_TOS
-    return [*steps, _broadcast(ExchangePhase.PROPAGATION, group, replica, nic, channels, tos, kept)]
+    return [*steps, _broadcast(ExchangePhase.PROPAGATION, group, replica, nic, channels, tos, kept, groups)]
 
 
 def _top(data_parallel: DataParallel, replica: int, nic: Nic, channels: Channels, kept: int) -> list[ExchangeStep]:
     if data_parallel.exchange == "ring":
-        return [_ring(ExchangePhase.TOP, data_parallel.top, replica, nic, channels, kept)]
+        return [_ring(ExchangePhase.TOP, [data_parallel.top], replica, nic, channels, kept)]
     outlet = channels(ExchangePhase.TOP, replica, data_parallel.aggregator).outlet
     upload = GradientUpload(nic, outlet, nic.residual(kept) if kept else None)
     return [upload, _broadcast(ExchangePhase.WEIGHTS, data_parallel.tree, replica, nic, channels, ORDINARY_TOS)]
 
 
-def _ring(phase: ExchangePhase, members: Sequence[int], replica: int, nic: Nic, channels: Channels, kept: int) -> Ring:
-    """Return a member's step in a ring, in the order of the topology."""
-    ring = [members[place] for place in nic.interconnect.topology.ring_places(len(members)).tolist()]
+def _ring(
+    phase: ExchangePhase, groups: Sequence[Sequence[int]], replica: int, nic: Nic, channels: Channels, kept: int
+) -> Ring:
+    """Return a member's step in the ring of its group, in the order of the topology; all groups' run together."""
+    rings = [ring_order(nic.interconnect.topology, members) for members in groups]
+    shares = ring_shares(nic.interconnect.topology, rings)
+    number = next(number for number, ring in enumerate(rings) if replica in ring)
+    ring = rings[number]
     place = ring.index(replica)
     left, right = ring[place - 1], ring[(place + 1) % len(ring)]
     inlet, outlet = channels(phase, left, replica).mailbox, channels(phase, replica, right).outlet
-    residual = nic.residual(kept) if kept else None
-    return Ring(place, len(ring), nic, inlet, outlet, nic.interconnect.hops(left, replica), residual)
+    residual, hops = nic.residual(kept) if kept else None, nic.interconnect.hops(left, replica)
+    return Ring(place, len(ring), nic, inlet, outlet, hops, residual, shares[number][place])
 
 
 def _broadcast(
-    phase: ExchangePhase, nodes: Sequence[int], node: int, nic: Nic, channels: Channels, tos: int, kept: int = 0
+    phase: ExchangePhase,
+    nodes: Sequence[int],
+    node: int,
+    nic: Nic,
+    channels: Channels,
+    tos: int,
+    kept: int = 0,
+    trees: Sequence[Sequence[int]] | None = None,
 ) -> Broadcast:
-    """Return a node's step in a broadcast from the first of the nodes."""
+    """Return a node's step in a broadcast from the first of the nodes; `trees` are those at the same time."""
     pairs = [(nodes[a], nodes[b]) for sends in broadcast_rounds(len(nodes)) for a, b in sends]
     hops = nic.interconnect.hops
+    shares = broadcast_shares(nic.interconnect.topology, [nodes] if trees is None else trees)
     parents = [Parent(channels(phase, a, b).mailbox, hops(a, b)) for a, b in pairs if b == node]
-    children = [Child(channels(phase, a, b).outlet, hops(a, b)) for a, b in pairs if a == node]
+    children = [Child(channels(phase, a, b).outlet, hops(a, b), shares[a, b]) for a, b in pairs if a == node]
     loses = bool(kept and children) and not parents and tos == COMPRESSIBLE_TOS  # others pass on what it lost
     return Broadcast(nic, parents[0] if parents else None, children, tos, nic.residual(kept) if loses else None)
 

@@ -26,7 +26,10 @@ from .time import after_step, ring_steps, sent_block
 
 
 class Ring:
-    """One worker's step: the worker at a place (0 … size - 1) of the ring; `hops` links lead to it from the left."""
+    """One worker's step: the worker at a place (0 … size - 1) of the ring; `hops` links lead to it from the left.
+
+    Its own messages are among `share` that share a link.
+    """
 
     def __init__(
         self,
@@ -37,8 +40,9 @@ class Ring:
         right: Outlet,
         hops: int,
         residual: Gradient | None = None,
+        share: int = 1,
     ) -> None:
-        self._place, self._size, self._nic = place, size, nic
+        self._place, self._size, self._nic, self._share = place, size, nic, share
         self._left, self._right, self._hops, self._residual = left, right, hops, residual
 
     async def run(self, gradient: Gradient, ready_ps: int) -> int:
@@ -49,7 +53,8 @@ class Ring:
             sent = gradient.block(number, size)
             residual = None if self._residual is None or step > size else self._residual.block(number, size)
             received = gradient.block(sent_block(self._place - 1, step, size), size)
-            own = dataclasses.replace(self._nic.pack(sent, COMPRESSIBLE_TOS, residual=residual), ready_ps=ready_ps)
+            packed = self._nic.pack(sent, COMPRESSIBLE_TOS, residual=residual)
+            own = dataclasses.replace(packed, ready_ps=ready_ps, transfer_ps=packed.transfer_ps * self._share)
             if step == size:
                 self._nic.round(sent, own)
             self._right.put(own)

@@ -18,8 +18,9 @@ section VIII-D, where alpha, beta n and gamma n are latency, transfer and sum of
 The paper has log p for L. But p workers and the aggregator are p + 1 nodes, and a message reaches at most twice as many
 nodes in each round: 4 workers take 3 rounds, not 2. Its own Table II has 7.4 to 7.6 n beta for 4 workers.
 
-The topology (`comm/topology`) orders the ring so that no two messages of a step share a direction of a link. The
-aggregator stands behind the last worker.
+The topology (`comm/topology`) orders the ring so that no two messages of a step share a direction of a link. Those of
+several groups, or of a tree, may on a torus: each then has an equal part of it. The aggregator stands behind the last
+worker.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from numpy.typing import NDArray
 
 from ...kernels.number import FP32
 from ..interconnect import Count, Interconnect, later
+from ..topology import Topology
 
 Times = NDArray[np.int64]
 Sizes = NDArray[np.int64]
@@ -75,12 +77,28 @@ def ring_messages(values: int, workers: int) -> Sizes:
     return np.array(steps, np.int64).reshape(-1, workers)
 
 
+def ring_shares(topology: Topology, rings: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return for each node of some rings, in their order, among how many its message to the next shares a link.
+
+    Of a topology's rings that exchange at the same time, as those of groups do.
+    """
+    messages = [pair for ring in rings for pair in zip(ring, [*ring[1:], ring[0]], strict=True)]
+    shares = iter(topology.shares(messages))
+    return [[next(shares) for _ in ring] for ring in rings]
+
+
+def ring_order(topology: Topology, nodes: Sequence[int]) -> list[int]:
+    """Return nodes in the order of their ring."""
+    return [nodes[place] for place in topology.ring_places(len(nodes), nodes).tolist()]
+
+
 def ring_ps(
     interconnect: Interconnect,
     ready_ps: Times,
     values: int,
     compressed_bytes: Sizes | None = None,
     nodes: Sizes | None = None,
+    shares: Sequence[int] | None = None,
 ) -> Times:
     """Return when each worker has the sum of all gradients, in ps.
 
@@ -90,13 +108,16 @@ def ring_ps(
         values: number of values in a gradient.
         compressed_bytes: (step, worker), sizes of `ring_messages` after the codec.
         nodes: of the workers, in the ring's order; by default the first ones.
+        shares: for each worker, among how many its message shares a link; by default those of this ring.
     """
     workers = len(ready_ps)
     nodes = interconnect.topology.ring_places(workers) if nodes is None else nodes
+    [shared] = ring_shares(interconnect.topology, [nodes.tolist()]) if shares is None else [shares]
     hops = interconnect.hops(np.roll(nodes, 1), nodes)
     times = np.array(ready_ps, np.int64)
     for step, sent in zip(ring_steps(workers), ring_messages(values, workers), strict=True):
         own_ps = interconnect.transfer_ps(sent, None if compressed_bytes is None else compressed_bytes[step - 1])
+        own_ps = own_ps * np.array(shared, np.int64)
         times = after_step(interconnect, times, own_ps, np.roll(times, 1), np.roll(own_ps, 1), hops)
         if step < workers:
             times += interconnect.sum_ps(np.roll(sent, 1))
@@ -109,15 +130,16 @@ def ring_of_nodes_ps(
     values: int,
     compressed_bytes: Sizes | None = None,
     nodes: range | None = None,
+    shares: Sequence[int] | None = None,
 ) -> Times:
     """Return the times of `ring_ps`, for workers in the order of their nodes, by default the first ones.
 
-    The topology orders the ring: in a chain it is folded.
+    The topology orders the ring: in a chain it is folded. `shares` are in the ring's order.
     """
     workers = len(ready_ps)
-    order, times = interconnect.topology.ring_places(workers), np.empty(workers, np.int64)
     own = np.array(range(workers) if nodes is None else nodes)
-    times[order] = ring_ps(interconnect, ready_ps[order], values, compressed_bytes, own[order])
+    order, times = interconnect.topology.ring_places(workers, own.tolist()), np.empty(workers, np.int64)
+    times[order] = ring_ps(interconnect, ready_ps[order], values, compressed_bytes, own[order], shares)
     return times
 
 
@@ -169,24 +191,39 @@ def broadcast_rounds(nodes: int) -> Iterator[list[tuple[int, int]]]:
         held = [half for first, near, far in halves for half in ((first, near), (first + near, far)) if half[1]]
 
 
+def broadcast_shares(topology: Topology, trees: Sequence[Sequence[int]]) -> dict[tuple[int, int], int]:
+    """Return among how many each message of some trees shares a link in its round, by sender and receiver.
+
+    The trees are of equal size, and worked off at the same time.
+    """
+    shares: dict[tuple[int, int], int] = {}
+    for pairs in broadcast_rounds(len(trees[0])):
+        messages = [(nodes[a], nodes[b]) for nodes in trees for a, b in pairs]
+        shares |= zip(messages, topology.shares(messages), strict=True)
+    return shares
+
+
 def broadcast_ps(
     interconnect: Interconnect,
     ready_ps: Times,
     message_bytes: int,
     compressed_bytes: int | None = None,
     nodes: Sequence[int] | None = None,
+    trees: Sequence[Sequence[int]] | None = None,
 ) -> Times:
     """Return when each node has received the first one's message and passed it on, in ps; a round takes one transfer.
 
-    `nodes` are their numbers, by default from 0 on. A node sends without waiting for the receiver, which takes the
-    message when it is ready itself.
+    `nodes` are their numbers, by default from 0 on; `trees` are those of all broadcasts at the same time, by default of
+    this one. A node sends without waiting for the receiver, which takes the message when it is ready itself.
     """
     times, transfer_ps = ready_ps.copy(), interconnect.transfer_ps(message_bytes, compressed_bytes)
-    numbers = np.array(range(len(ready_ps)) if nodes is None else nodes)
+    own = list(range(len(ready_ps)) if nodes is None else nodes)
+    numbers, shares = np.array(own), broadcast_shares(interconnect.topology, [own] if trees is None else trees)
     for pairs in broadcast_rounds(len(ready_ps)):
         sources, targets = np.array(pairs).T
         hops = interconnect.hops(numbers[sources], numbers[targets])
-        done_ps = times[sources] + hops * interconnect.latency_ps + transfer_ps
+        shared = np.array([shares[own[a], own[b]] for a, b in pairs], np.int64)
+        done_ps = times[sources] + hops * interconnect.latency_ps + transfer_ps * shared
         times[targets] = later(times[targets], done_ps)
         times[sources] = done_ps
     return times
@@ -220,10 +257,11 @@ def hierarchy_ends_ps(
     groups, members = ready_ps.shape
     firsts = range(0, groups * members, members)
     block_bytes = None if compressed is None else compressed(ring_messages(values, members))
-    times = np.empty_like(ready_ps)
-    for group, first in enumerate(firsts):
-        nodes = range(first, first + members)
-        times[group] = ring_of_nodes_ps(interconnect, ready_ps[group], values, block_bytes, nodes)
+    times, in_groups = np.empty_like(ready_ps), [range(first, first + members) for first in firsts]
+    topology = interconnect.topology
+    shares = ring_shares(topology, [ring_order(topology, nodes) for nodes in in_groups])
+    for group, nodes in enumerate(in_groups):
+        times[group] = ring_of_nodes_ps(interconnect, ready_ps[group], values, block_bytes, nodes, shares[group])
     gradient_bytes, leaders, total_bytes = FP32.bytes_of(values), times[:, 0], None
     gradients = np.full(groups, gradient_bytes)
     if top == "ring":
@@ -233,9 +271,8 @@ def hierarchy_ends_ps(
     else:
         sent_bytes = None if compressed is None else compressed(gradients)
         times[:, 0], free_ps = aggregator_ends_ps(interconnect, leaders, values, sent_bytes, firsts, free_ps)
-    for group, first in enumerate(firsts):
-        nodes = range(first, first + members)
-        times[group] = broadcast_ps(interconnect, times[group], gradient_bytes, total_bytes, nodes)
+    for group, nodes in enumerate(in_groups):
+        times[group] = broadcast_ps(interconnect, times[group], gradient_bytes, total_bytes, nodes, in_groups)
     return times, free_ps
 
 

@@ -1,7 +1,9 @@
 """Topologies: which links a message between two nodes takes; each is a file here."""
 
 from .chain import Chain
+from .cycle import Cycle
 from .switch import Switch
-from .topology import Topology, topologies
+from .topology import Topology, TopologyError, topologies
+from .torus import Torus, squarest
 
-__all__ = ["Chain", "Switch", "Topology", "topologies"]
+__all__ = ["Chain", "Cycle", "Switch", "Topology", "TopologyError", "Torus", "squarest", "topologies"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .topology import Nodes, Topology
+from .topology import Nodes, Topology, folded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +27,6 @@ class Chain(Topology):
         """See `Topology`."""
         return abs(sender - receiver)
 
-    def ring_places(self, workers: int) -> NDArray[np.int64]:
-        """See `Topology`: 0, 2, 4, ..., 5, 3, 1, so that neighbours of the ring are two links apart at most."""
-        places = np.arange(workers)
-        return np.concatenate([places[::2], places[1::2][::-1]])
+    def ring_places(self, workers: int, nodes: Sequence[int] | None = None) -> NDArray[np.int64]:
+        """See `Topology`: always folded."""
+        return folded(workers)

@@ -2,8 +2,10 @@
 
 The times of an exchange (`comm/exchange/time.py`) count a latency for each link of a route and the bandwidth once, as
 nodes on the way forward cut-through. They are right where no two messages of a round share a direction of a link: the
-messages of a ring in the order of `ring_places`, and those of a broadcast's tree. tests/comm/test_topology.py checks
-both for every topology.
+messages of a ring in the order of `ring_places`, and those of a broadcast's tree. Where some do, `shares` counts them.
+tests/comm/test_topology.py checks both for every topology.
+
+Data paths of a chain take the routes, too; what they share is a port of a board where `has_ports`, or else a link.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, TypeVar
 
 import numpy as np
@@ -23,14 +25,28 @@ Nodes = TypeVar("Nodes", int, NDArray[np.int64])
 """The number of a node, or an array of such numbers."""
 
 
+class TopologyError(ValueError):
+    """A topology cannot have a number of nodes."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Topology(abc.ABC):
     """The links among `nodes` nodes, numbered from 0; how many there are is known once a run is planned."""
 
     name: ClassVar[str]
-    """As in the key `topology` of a cluster's `[network]`."""
+    """As in the key `topology` of a cluster's `[links]` or `[network]`."""
+    has_ports: ClassVar[bool] = False
+    """Whether all links of a node share one port."""
 
     nodes: int | None = None
+
+    def among(self, nodes: int) -> Topology:
+        """Return the topology of this many nodes.
+
+        Raises:
+            TopologyError: it cannot have as many.
+        """
+        return dataclasses.replace(self, nodes=nodes)
 
     @abc.abstractmethod
     def route(self, sender: int, receiver: int) -> tuple[tuple[int, int], ...]:
@@ -43,9 +59,28 @@ class Topology(abc.ABC):
             return np.array([len(self.route(int(a), int(b))) for a, b in pairs], np.int64).reshape(pairs.shape)
         return len(self.route(sender, receiver))
 
-    def ring_places(self, workers: int) -> NDArray[np.int64]:
-        """Return the places of a ring's workers among their nodes, in the ring's order."""
-        return np.arange(workers)
+    def ring_places(self, workers: int, nodes: Sequence[int] | None = None) -> NDArray[np.int64]:
+        """Return the places of a ring's workers among their `nodes`, by default the first ones, in the ring's order.
+
+        It is their own order or the folded one, whichever has the shorter longest hop.
+        """
+        numbers, own = np.array(range(workers) if nodes is None else nodes, np.int64), np.arange(workers)
+
+        def longest(places: NDArray[np.int64]) -> int:
+            order = numbers[places]
+            return int(self.hops(np.roll(order, 1), order).max())
+
+        return min(own, folded(workers), key=longest)
+
+    def shares(self, messages: Sequence[tuple[int, int]]) -> list[int]:
+        """Return for each message of a round among how many it shares the fullest link of its route."""
+        return [1] * len(messages)
+
+
+def folded(workers: int) -> NDArray[np.int64]:
+    """Return the places 0, 2, 4, ..., 5, 3, 1, so that neighbours in a ring are two apart at most."""
+    places = np.arange(workers)
+    return np.concatenate([places[::2], places[1::2][::-1]])
 
 
 @functools.cache

@@ -2,7 +2,7 @@
 
 from .board import BANK_BYTES, LSTM_UNITS, Board, Engine, PeArray, Resources, Work
 from .changes import changeable_keys, check_changes, is_settable, settable_keys
-from .cluster import Cluster, Link, LinkShare
+from .cluster import CHAIN, Cluster, Link, LinkShare, OnBoard
 from .dsp_types import DSP_TYPES
 from .fpga import Fpga, lut_multipliers
 from .gpu import Gpu
@@ -24,6 +24,7 @@ from .varied import BANDWIDTH, CLOCK, LATENCY, MEMORY, varied, varied_board, var
 __all__ = [
     "BANDWIDTH",
     "BANK_BYTES",
+    "CHAIN",
     "CLOCK",
     "DSP_TYPES",
     "LATENCY",
@@ -39,6 +40,7 @@ __all__ = [
     "LinkShare",
     "MultiplierRate",
     "NamedChain",
+    "OnBoard",
     "PeArray",
     "RangeClass",
     "Resources",

@@ -11,8 +11,8 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import Chain, Interconnect, NicEngines
-from ..common import check_names, format_time_ps, html_table
+from ...comm import Chain, Interconnect, NicEngines, Topology, TopologyError
+from ..common import InputError, check_names, format_time_ps, html_table, plural
 from ..faults import Faults, joined_links
 from ..number import SINGLE, Precision, Storage
 from .board import Board
@@ -20,6 +20,9 @@ from .uncertainty import ConstantRange, find_range
 
 Bytes = TypeVar("Bytes", int, NDArray[np.int64])
 """Of one message, or an array for many messages."""
+
+CHAIN = Chain()
+_SHOULD_FIT = "should have as many, or be left out"
 
 _SUMMED_BYTES = 64
 """Bytes of gradients that a board adds in a cycle: 16 values of 32 bits, the width of a 512-bit memory port."""
@@ -74,8 +77,16 @@ class Link:
         return packets * self.packet_bytes + max(0, rest - self.header_bytes)
 
 
-def chain_interconnect(boards: tuple[Board, ...], link: Link) -> Interconnect:
-    """Return the chain's links as an interconnect for gradients: their headers, sums at the slowest clock."""
+class OnBoard(Link):
+    """What joins two stages of one board: nothing crosses, and it takes no time."""
+
+    def wire_bytes(self, sent_bytes: Bytes) -> Bytes:
+        """Return no bytes."""
+        return 0 * sent_bytes
+
+
+def links_interconnect(boards: tuple[Board, ...], link: Link, topology: Topology) -> Interconnect:
+    """Return links like the boards' as an interconnect for gradients: their headers, sums at the slowest clock."""
     slowest_ps = max(board.period_ps for board in boards)
     engines = -(-link.bandwidth_mbps // _ENGINE_MBPS)
     return Interconnect(
@@ -85,7 +96,7 @@ def chain_interconnect(boards: tuple[Board, ...], link: Link) -> Interconnect:
         link.header_bytes,
         sum_ps_per_kbyte=round(1000 * slowest_ps / _SUMMED_BYTES),
         engines=NicEngines(slowest_ps, engines * NicEngines().burst_bits),
-        topology=Chain(),
+        topology=topology,
     )
 
 
@@ -101,8 +112,9 @@ class Cluster:
     `transport`, as suits the engines. `parameter_copies` is the room of a parameter, in units of its size: itself, its
     gradient, what an optimiser keeps beside them, and `residuals`, what error feedback keeps; `precision` has the
     formats of a run's numbers, and `clips` says whether gradients are clipped by their norm. `faults` are those of a
-    run on it that names no others. `ranges` are those of the links' and the network's constants that are
-    not their class's; boards have their own.
+    run on it that names no others. `ranges` are those of the links' and the network's constants that are not their
+    class's; boards have their own. `topology` is that of the links: its nodes are the boards in the order of the chain.
+    Only in a chain may links differ.
     """
 
     name: str
@@ -122,6 +134,7 @@ class Cluster:
     clips: bool = False
     faults: Faults = dataclasses.field(default_factory=Faults)
     ranges: tuple[ConstantRange, ...] = dataclasses.field(default=(), repr=False, compare=False)
+    topology: Topology = CHAIN
 
     def __post_init__(self) -> None:
         check_names("cluster", (self.name,))
@@ -134,9 +147,51 @@ class Cluster:
         return storage.with_residuals(self.residuals)
 
     @property
+    def is_chain(self) -> bool:
+        """Whether each board has a link to the next one, and none has another."""
+        return isinstance(self.topology, Chain)
+
+    @property
     def interconnect(self) -> Interconnect:
-        """The interconnect over which replicas exchange gradients: `own_interconnect`, or the chain's slowest link."""
-        return self.own_interconnect or chain_interconnect(self.boards, self.slowest_link)
+        """The interconnect over which replicas exchange gradients: `own_interconnect`, or links like the slowest."""
+        return self.own_interconnect or links_interconnect(self.boards, self.slowest_link, self.topology)
+
+    def between_replicas(self, nodes: int, devices: int) -> Interconnect:
+        """Return the interconnect of `nodes` nodes, the replicas and any aggregator, of `devices` boards each.
+
+        Links like those of the boards have their shape where each replica is one board.
+
+        Raises:
+            InputError: the topology cannot have as many nodes.
+        """
+        over = self.interconnect
+        if self.own_interconnect is None and devices > 1:
+            over = dataclasses.replace(over, topology=type(over.topology)())
+        table = "links" if self.own_interconnect is None else "network"
+        try:
+            return over.among(nodes)
+        except TopologyError as error:
+            given = f"`{table}.shape`: {error} for {plural(nodes, 'node')}"
+            raise InputError(f"{given} that exchange gradients; {_SHOULD_FIT}") from None
+
+    def topology_of(self, devices: int) -> Topology:
+        """Return the topology of the links between the boards of a chain; one alone, or of several stages, has none.
+
+        Raises:
+            InputError: it cannot have as many.
+        """
+        return CHAIN.among(devices) if devices == 1 or self.own_links else self.laid_on(devices)
+
+    def laid_on(self, boards: int) -> Topology:
+        """Return the topology of this many boards.
+
+        Raises:
+            InputError: it cannot have as many.
+        """
+        try:
+            return self.topology.among(boards)
+        except TopologyError as error:
+            raise InputError(f"`links.shape`: {error} for {plural(boards, 'board')}; {_SHOULD_FIT}") from None
 
     def range_of(self, key: str, device: int = 0) -> ConstantRange:
         """Return the range of a constant: `link.KEY`, `network.KEY`, or `board.KEY` of a device's board."""
@@ -168,7 +223,14 @@ class Cluster:
         """Return the cluster of some of its boards, in the order of the chain.
 
         Links past missing boards are joined: with the lowest bandwidth and the sum of the latencies.
+
+        Raises:
+            InputError: the boards are not in a chain.
         """
+        if not self.is_chain:
+            raise InputError(
+                f"`faults.deaths`: boards die in a chain only, and `links.topology` = {self.topology.name!r}"
+            )
         joined = [self._joined([self.link_at(link) for link in links]) for links in joined_links(alive)]
         boards = tuple(self.board(board) for board in alive)
         return dataclasses.replace(self, boards=boards, own_links=tuple(joined), faults=Faults())
@@ -197,4 +259,5 @@ class Cluster:
 
     @property
     def _links(self) -> str:
-        return f"{self.link.bandwidth_gbps:g} Gb/s and {format_time_ps(self.link.latency_ps)}"
+        laid = "" if self.is_chain else f", {self.topology.name}"
+        return f"{self.link.bandwidth_gbps:g} Gb/s and {format_time_ps(self.link.latency_ps)}{laid}"

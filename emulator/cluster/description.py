@@ -18,6 +18,7 @@ bandwidth_gbps = 150          # of each direction of each link
 latency_ns = 1000
 header_bytes = 0              # optional: on the wire with each packet, of a payload of up to `packet_bytes`
 share = "bytes"               # optional: of a stream, its part of the bytes; or "paths": each data path has as much
+topology = "chain"            # optional: or "ring", "switch", "torus" (`shape = [rows, columns]`, if not the squarest)
 [machine]                     # optional: how boards execute, and when messages leave
 engines = "split"             # or "shared", "turns"
 transport = "streamed"        # or "stored", "hidden"
@@ -41,7 +42,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from ...comm import Interconnect, NicEngines, topologies
+from ...comm import Chain, Interconnect, NicEngines, Topology, Torus, topologies
 from ..common import DESCRIBED, Gbps, GbytesPerSecond, Megahertz, Microseconds, Model, Name, Nanoseconds, Share, either
 from ..faults import FaultsDescription
 from .board_description import FpgaDescription, GpuDescription
@@ -49,7 +50,61 @@ from .cluster import Link, LinkShare
 from .uncertainty_description import RangeDescription
 
 
-class LinksDescription(Model):
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _topology(name: str) -> str:
+    if name not in topologies():
+        raise ValueError(f"should be {either([*map(repr, topologies())])}")
+    return name
+
+
+TopologyName = Annotated[
+    str,
+    pydantic.AfterValidator(_topology),
+    pydantic.Field(json_schema_extra={"choices": [*topologies()]}),
+]
+
+
+def _rows_and_columns(value: Any) -> Any:
+    """Return a shape as two numbers, of which flags make a text such as `4x6`."""
+    if isinstance(value, str):
+        value = [int(side) if side.isdecimal() else side for side in value.split("x")]
+    if not isinstance(value, list | tuple) or len(value) != 2 or not all(type(side) is int for side in value):
+        raise ValueError("should be rows and columns, such as [4, 6], or 4x6 as a flag")
+    return tuple(value)
+
+
+Shape = Annotated[
+    tuple[Annotated[int, pydantic.Field(ge=1, le=100_000)], ...], pydantic.BeforeValidator(_rows_and_columns)
+]
+"""Rows and columns."""
+
+
+class LaidModel(Model):
+    """A table with the topology of its links."""
+
+    topology: TopologyName = "chain"
+    shape: Shape | None = None
+
+    @pydantic.field_validator("shape")
+    @classmethod
+    def _of_a_torus(cls, shape: tuple[int, ...] | None, info: pydantic.ValidationInfo) -> tuple[int, ...] | None:
+        if shape is not None and info.data.get("topology") != Torus.name:
+            raise ValueError("is the rows and columns of `topology` = 'torus'")
+        return shape
+
+    @property
+    def laid(self) -> Topology:
+        """The topology, of no number of nodes yet."""
+        if self.shape is None:
+            return topologies()[self.topology]
+        rows, columns = self.shape
+        return Torus(shape=(rows, columns))
+
+
+class LinksDescription(LaidModel):
     """The `[links]` table: each direction of every link of the chain, or, in `[[links]]`, of the next `count` links."""
 
     bandwidth_gbps: Gbps
@@ -86,23 +141,9 @@ class ResourcesDescription(Model):
     aim: Literal["throughput", "storage"] = "throughput"
 
 
-def _topology(name: str) -> str:
-    if name not in topologies():
-        raise ValueError(f"should be {either([*map(repr, topologies())])}")
-    return name
-
-
-TopologyName = Annotated[
-    str,
-    pydantic.AfterValidator(_topology),
-    pydantic.Field(json_schema_extra={"choices": [*topologies()]}),
-]
-
-
-class NetworkDescription(Model):
+class NetworkDescription(LaidModel):
     """The `[network]` table: where replicas exchange gradients. Values that are None are those of the links."""
 
-    topology: TopologyName = "chain"
     bandwidth_gbps: Gbps | None = None
     latency_us: Microseconds | None = None
     packet_bytes: Annotated[int, pydantic.Field(ge=64, le=10**9)] = Interconnect.packet_bytes
@@ -129,7 +170,7 @@ class NetworkDescription(Model):
                 links.engines.clock_period_ps if clock is None else max(1, round(1e6 / clock)),
                 links.engines.burst_bits if bits is None else bits,
             ),
-            topology=topologies()[self.topology],
+            topology=self.laid,
         )
 
 
@@ -150,10 +191,6 @@ _Board = Annotated[
     pydantic.Discriminator(_kind),
 ]
 _Boards = tuple[_Board, ...]
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _tuple_of(value: Any) -> Any:
@@ -209,6 +246,15 @@ class WithLinkTables(ClusterDescription):
     def _share_alike(cls, links: tuple[LinksDescription, ...]) -> tuple[LinksDescription, ...]:
         if len({table.share for table in links}) > 1:
             raise ValueError("must have the same `share` in all tables: it also says what slices do before they send")
+        return links
+
+    @pydantic.field_validator("links")
+    @classmethod
+    def _in_a_chain(cls, links: tuple[LinksDescription, ...]) -> tuple[LinksDescription, ...]:
+        if laid := next((table.topology for table in links if table.topology != Chain.name), None):
+            raise ValueError(
+                f"are those of a chain, one after another; `topology` = {laid!r} needs one table `[links]`"
+            )
         return links
 
     @property

@@ -11,11 +11,11 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...comm import Chain, Interconnect
+from ...comm import Interconnect, Topology
 from ..common import InputError, find, names, read_text
 from .board import Board
 from .changes import changeable_keys, check_changes, with_own_keys, with_table_keys, without_ranges
-from .cluster import Cluster, Link, chain_interconnect
+from .cluster import CHAIN, Cluster, Link, links_interconnect
 from .uncertainty import ConstantRange
 
 if TYPE_CHECKING:
@@ -135,18 +135,18 @@ def _cluster(said: ClusterDescription, source: str, text: str) -> Cluster:
         for place, (kind, board) in enumerate(zip(kinds, said.boards, strict=True))
     ]
     boards = tuple(kind for kind, board in zip(kinds, said.boards, strict=True) for _ in range(board.count))
-    links = said.all_links
+    links, laid = said.all_links, said.link_tables[0].laid
     found = Cluster(said.name, boards, links[0], text, built_of.alpha, built_of.beta, built_of.aim)
     found = dataclasses.replace(found, ranges=tuple(entry for entry in ranges if not entry.key.startswith("board.")))
     executes = said.machine or MachineDescription()
-    found = dataclasses.replace(found, engines=executes.engines, transport=executes.transport)
+    found = dataclasses.replace(found, engines=executes.engines, transport=executes.transport, topology=laid)
     if said.faults is not None:
         found = dataclasses.replace(found, faults=said.faults.faults)
     if len(set(links)) > 1:
         found = dataclasses.replace(found, own_links=links)
     if said.network is None:
         return found
-    over = said.network.interconnect(chain_interconnect(boards, found.slowest_link))
+    over = said.network.interconnect(links_interconnect(boards, found.slowest_link, found.topology))
     return dataclasses.replace(found, own_interconnect=over)
 
 
@@ -229,6 +229,7 @@ class NamedChain:
     kinds: tuple[str, ...]
     links: tuple[Link, ...]
     interconnect: Interconnect
+    topology: Topology = CHAIN
 
     def link_at(self, link: int) -> Link:
         """Return the link between devices `link` and `link + 1`; the last one is repeated."""
@@ -254,12 +255,18 @@ def load_named(cluster: str) -> NamedChain:
     if not isinstance(tables, list) or not all(isinstance(each, dict) and each.keys() <= _KEYS for each in tables):
         found = load_cluster(cluster)
         links = found.own_links or (found.link,)
-        return NamedChain(found.name, tuple(board.name for board in found.boards), links, found.interconnect)
+        kinds = tuple(board.name for board in found.boards)
+        return NamedChain(found.name, kinds, links, found.interconnect, found.topology)
     said = validate(NamedCluster, described, str(path))
     links = tuple(table.link for table in said.links for _ in range(table.count))
     slowest = min(links, key=lambda link: (link.bandwidth_mbps, -link.latency_ps))
     over = Interconnect(
-        slowest.bandwidth_mbps, slowest.latency_ps, slowest.packet_bytes, slowest.header_bytes, topology=Chain()
+        slowest.bandwidth_mbps,
+        slowest.latency_ps,
+        slowest.packet_bytes,
+        slowest.header_bytes,
+        topology=said.links[0].laid,
     )
     kinds = tuple(board.name for board in said.boards for _ in range(board.count))
-    return NamedChain(said.name, kinds, links, said.network.interconnect(over) if said.network else over)
+    over = said.network.interconnect(over) if said.network else over
+    return NamedChain(said.name, kinds, links, over, said.links[0].laid)

@@ -106,7 +106,8 @@ def _show(name: str, loaded: Cluster, changes: dict[str, object]) -> None:
         [
             f"{loaded.name}: {_kind(loaded)}{', '.join(boards)}",
             *(f"board {board.name}: {board.multipliers:,} multipliers in single precision" for board in _fpgas(loaded)),
-            f"links: {link.bandwidth_gbps:g} Gb/s and {format_time_ps(link.latency_ps)} to each neighbour",
+            f"links: {link.bandwidth_gbps:g} Gb/s and {format_time_ps(link.latency_ps)} to each neighbour"
+            + ("" if loaded.is_chain else f", {loaded.topology.name}"),
             f"between replicas: {replicas.bandwidth_mbps / 1000:g} Gb/s and {format_time_ps(replicas.latency_ps)},"
             f" {replicas.topology.name}",
             f"uncertain: {plural(uncertain, 'constant')} of {len(constants)}",

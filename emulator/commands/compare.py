@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 _CLUSTER = "vc709"
+_CHAIN, _DIRECT = "chain (1D)", "direct links (2D)"
 
 
 def _options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -107,13 +108,14 @@ def topology(
     plot: pathlib.Path | None,
     changes: dict[str, object],
 ) -> None:
-    """Compare a chain of boards (1D) with direct links between all boards that exchange data (2D).
+    """Compare a chain of boards (1D) with direct links between all boards that exchange data (2D), and others.
 
-    The mapping is the same; a board divides its ports among its links.
+    These are the ring, the torus and the switch that `topology` in a cluster's `[links]` may name. The mapping is the
+    same; a board divides its ports among its links.
     """
     with starting():
         from ..mapping import partition
-        from ..studies import Ports, chain_topology, direct_topology, draw_topologies
+        from ..studies import Ports, chain_topology, direct_topology, draw_topologies, other_topologies
         from ..view import picture_file
 
     loaded, boards = _load(network, cluster, layers, changes)
@@ -123,14 +125,17 @@ def topology(
         with phases(f"mapping {loaded.name} on up to {plural(devices[-1], 'device')}"):
             mappings = [partition(loaded, boards, count) for count in devices]
             pairs = [(chain_topology(m, boards, having), direct_topology(m, boards, having)) for m in mappings]
+            others = [other_topologies(mapping, boards, having) for mapping in mappings]
         if picture is not None:
             draw_topologies(title, pairs, picture, loaded.sample_noun)
     if as_json:
-        as_dicts = [{"1d": _topology_as_json(one), "2d": _topology_as_json(two)} for one, two in pairs]
+        kinds = [{"1d": one, "2d": two, **laid} for (one, two), laid in zip(pairs, others, strict=True)]
+        as_dicts = [{kind: _topology_as_json(links) for kind, links in each.items()} for each in kinds]
         said = {"network": loaded.name, "cluster": boards.name, "ports": ports, "port_gbps": port_gbps}
         print(json.dumps({**said, "topologies": as_dicts}, indent=2))
     else:
-        _print_topologies(title, pairs, loaded.sample_noun, _to_try(network, cluster, devices, changes))
+        kinds = [{_CHAIN: one, _DIRECT: two, **laid} for (one, two), laid in zip(pairs, others, strict=True)]
+        _print_topologies(title, kinds, loaded.sample_noun, _to_try(network, cluster, devices, changes))
 
 
 def _to_try(network: str, cluster: str, devices: tuple[int, ...], changes: dict[str, object]) -> str:
@@ -281,27 +286,26 @@ def _reach(kind: str, links: Topology, noun: str) -> str:
     worst = links.bottleneck
     if worst is None:
         return f"{kind}: {number(links.images_per_s)} {noun}s/s, no links"
-    link = f"worst link {worst[0]} -> {worst[1]}, {number(links.worst_link_images_per_s)}"
+    link = f"worst link {_ends(links, worst)}, {number(links.worst_link_images_per_s)}"
     limit = "engines" if links.compute_images_per_s <= links.worst_link_images_per_s else "links"
     return f"{kind}: {number(links.images_per_s)} {noun}s/s, limited by {limit}; {link}"
 
 
-def _print_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]], noun: str, to_try: str) -> None:
+def _print_topologies(title: str, kinds: Sequence[Mapping[str, Topology]], noun: str, to_try: str) -> None:
     from ..view import next_line, print_answer, table
 
-    chain, direct = pairs[-1]
     print_answer(
         [
-            f"{title}, {plural(chain.devices, 'device')}",
-            _reach("chain (1D)", chain, noun),
-            _reach("direct links (2D)", direct, noun),
+            f"{title}, {plural(kinds[-1][_CHAIN].devices, 'device')}",
+            *(_reach(kind, links, noun) for kind, links in kinds[-1].items()),
             "memory is not checked; `emuchain plan` checks it",
             next_line(to_try),
         ]
     )
     columns = ["devices", "engines", "worst link", "degree", "ports per link", f"{noun}s/s of that link"]
-    for title, topologies in zip(("Chain (1D)", "Direct links (2D)"), zip(*pairs, strict=True), strict=True):
-        table(f"{title}: {noun}s/s of the slowest engine and of the worst link", columns, list(map(_row, topologies)))
+    for kind in kinds[-1]:
+        rows = [_row(links[kind]) for links in kinds]
+        table(f"{kind[0].upper()}{kind[1:]}: {noun}s/s of the slowest engine and of the worst link", columns, rows)
 
 
 def _row(links: Topology) -> list[str]:
@@ -311,8 +315,18 @@ def _row(links: Topology) -> list[str]:
     first = [f"{links.devices:,}", number(links.compute_images_per_s)]
     if worst is None:
         return [*first, *["-"] * 4]
-    degree, ports = max(map(links.degree, worst)), links.link_ports(*worst)
-    return [*first, f"{worst[0]} -> {worst[1]}", str(degree), str(ports), number(links.worst_link_images_per_s)]
+    degree, ports = _degree(links, worst), links.link_ports(*worst)
+    return [*first, _ends(links, worst), str(degree), str(ports), number(links.worst_link_images_per_s)]
+
+
+def _ends(links: Topology, worst: tuple[int, int]) -> str:
+    """Return the ends of a link, of which a switch has the number of the devices."""
+    return " -> ".join("switch" if end == links.devices else str(end) for end in worst)
+
+
+def _degree(links: Topology, worst: tuple[int, int]) -> int:
+    """Return the most links of a device at an end of a link."""
+    return max(links.degree(device) for device in worst if device < links.devices)
 
 
 def _topology_as_json(links: Topology) -> dict[str, Any]:
@@ -324,7 +338,7 @@ def _topology_as_json(links: Topology) -> dict[str, Any]:
         "worst_link_images_per_s": links.worst_link_images_per_s if worst else None,
         "images_per_s": links.images_per_s,
         "bottleneck": list(worst) if worst else None,
-        "bottleneck_degree": max(map(links.degree, worst)) if worst else None,
+        "bottleneck_degree": _degree(links, worst) if worst else None,
         "links": [
             {
                 "sender": sender,
@@ -334,5 +348,6 @@ def _topology_as_json(links: Topology) -> dict[str, Any]:
                 "images_per_s": links.link_images_per_s(sender, receiver),
             }
             for (sender, receiver), count in sorted(links.traffic.items())
+            if count
         ],
     }

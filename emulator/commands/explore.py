@@ -22,6 +22,7 @@ from .output import tell
 from .setting import CHANGES, SET, set_option
 
 if TYPE_CHECKING:
+    from ...comm import Topology
     from ..cluster import Cluster, ConstantRange
     from ..explore import Question, Wires
     from ..profile import Stages
@@ -229,6 +230,19 @@ def _devices(given: int | None, listed: int) -> int:
     return listed if given is None else given
 
 
+def _check_topology(topology: Topology, devices: int) -> None:
+    """Check that neighbours have links of their own.
+
+    Raises:
+        InputError: they share ports.
+    """
+    if topology.has_ports and devices > 1:
+        raise InputError(
+            f"`links.topology` = {topology.name!r}: what shares a port depends on the cut that is sought; should be"
+            " 'chain', 'ring' or 'torus'"
+        )
+
+
 def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
     from ...kernels.optimizers import optimizers
     from ..cluster import BANDWIDTH, CLOCK, LATENCY, MEMORY, load_cluster, varied
@@ -247,6 +261,7 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
         in_precision(load_cluster(flags["cluster"], flags["changes"], blame=SET), Precision.all_in(number)),
     )
     devices = _devices(flags["devices"], len(cluster.boards))
+    _check_topology(cluster.laid_on(devices), devices)
     copies = COPIES + optimizers()[flags["optimizer"]].states_beside_lgb
 
     constants = [cluster.range_of(key, device) for device in range(devices) for key in (*CLOCK, MEMORY)]
@@ -259,7 +274,7 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
 
     def chain_on(cluster: Cluster) -> _Chain:
         boards = [cluster.board(device) for device in range(devices)]
-        wires = Wires(tuple(cluster.link_at(link) for link in range(devices - 1)), cluster.interconnect)
+        wires = Wires(tuple(cluster.link_at(link) for link in range(devices - 1)), cluster.between_replicas(devices, 1))
 
         def stages_of(samples: int) -> Stages:
             return BoardStages(loaded, boards, samples, number, copies)
@@ -272,6 +287,7 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
 
 
 def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
+    from ...comm import TopologyError
     from ...kernels.optimizers import optimizers
     from ..cluster import BANDWIDTH, LATENCY, find_range, load_named, varied_link
     from ..explore import Wires
@@ -294,7 +310,13 @@ def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
                 f"{path}: does not state its micro-batch; give the one it was measured with as `--micro-batch N`"
             )
         profile = load_graph(path, int(samples), tuple(dict.fromkeys(kinds)))
-    wires = Wires(tuple(chain.link_at(link) for link in range(devices - 1)), chain.interconnect)
+    _check_topology(chain.topology, devices)
+    try:
+        over = chain.interconnect.among(devices)
+    except TopologyError as error:
+        given = f"`shape`: {error} for {plural(devices, 'device')}"
+        raise InputError(f"{given}; should have as many, or be left out") from None
+    wires = Wires(tuple(chain.link_at(link) for link in range(devices - 1)), over)
     states = optimizers()[flags["optimizer"]].states_beside_lgb
     kept = dataclasses.replace(profile, parameter_copies=profile.parameter_copies + states)
 

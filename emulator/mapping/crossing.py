@@ -52,6 +52,10 @@ class Crossing(abc.ABC):
         """Return whether it crosses the link between devices `link` and `link + 1`."""
         return self.first <= link < self.last
 
+    def stops_at(self, device: int) -> bool:
+        """Return whether a device from `first` to `last` adds to it, or takes it, rather than hand it on."""
+        return True
+
 
 @dataclasses.dataclass(frozen=True)
 class TiedWeights(Crossing):
@@ -89,6 +93,10 @@ class TiedWeights(Crossing):
     def has_head(self, device: int) -> bool:
         """Return whether a device holds a part of the head."""
         return self.head_begin <= device <= self.last
+
+    def stops_at(self, device: int) -> bool:
+        """See `Crossing`: those with a part of the embedding, or of the head."""
+        return self.has_embedding(device) or self.has_head(device)
 
     def part(self, slices: tuple[Slice, ...], *, of_head: bool) -> int:
         """Return the place of the slice of the head, or of the embedding, among a device's slices that hold it."""

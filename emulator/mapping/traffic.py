@@ -255,10 +255,33 @@ def streams_between(
 
 def carried_bytes(link: Link, all_streams: Iterable[Stream]) -> dict[DataPath, int]:
     """Return for each path the bytes that a whole link would carry in the time that the path's map takes."""
+    return shared_bytes(link.share, _bytes_by_path(link, all_streams))
+
+
+def bytes_on_wire(link: Link, all_streams: Iterable[Stream]) -> dict[DataPath, int]:
+    """Return `carried_bytes` of one direction of a link, which may carry paths to both sides of the chain.
+
+    By bytes all share it; by paths there are as many parts as there would be on the two links of a chain together.
+    """
+    own = _bytes_by_path(link, all_streams)
+    if link.share is LinkShare.BYTES:
+        return dict.fromkeys(own, sum(own.values()))
+    sides = {path.is_forward for path in own}
+    parts = sum(_parts(own, forward=forward) for forward in sides)
+    return {path: count * parts for path, count in own.items()}
+
+
+def _bytes_by_path(link: Link, all_streams: Iterable[Stream]) -> dict[DataPath, int]:
     own: dict[DataPath, int] = {}
     for stream in all_streams:
         own[stream.path] = own.get(stream.path, 0) + stream.rows * link.wire_bytes(stream.row_bytes)
-    return shared_bytes(link.share, own)
+    return own
+
+
+def _parts(paths: Iterable[DataPath], *, forward: bool) -> int:
+    """Return in how many parts the paths to one side of the chain divide a direction of a link."""
+    sent = [path for path in paths if path.is_forward == forward]
+    return paths_of_direction(balanced=any(path.is_balanced or path.is_of_states for path in sent))
 
 
 def shared_bytes(share: LinkShare, own: dict[DataPath, Bytes]) -> dict[DataPath, Bytes]:
@@ -273,8 +296,7 @@ def shared_bytes(share: LinkShare, own: dict[DataPath, Bytes]) -> dict[DataPath,
             before = of_direction.get(path.is_forward)
             of_direction[path.is_forward] = count if before is None else before + count
         return {path: of_direction[path.is_forward] for path in own}
-    balanced = {path.is_forward for path in own if path.is_balanced or path.is_of_states}
-    return {path: count * paths_of_direction(balanced=path.is_forward in balanced) for path, count in own.items()}
+    return {path: count * _parts(own, forward=path.is_forward) for path, count in own.items()}
 
 
 def paths_of_direction(*, balanced: bool) -> int:
@@ -284,12 +306,7 @@ def paths_of_direction(*, balanced: bool) -> int:
 
 def path_row_ps(link: Link, stream: Stream, others: tuple[Stream, ...]) -> int:
     """Return the time in ps of a row on its stream, which has a fixed share of a link that carries `others`."""
-    return stream_row_ps(link, stream, carried_bytes(link, others))
-
-
-def stream_row_ps(link: Link, stream: Stream, carried: dict[DataPath, int]) -> int:
-    """Return the time in ps of a row on its stream, given the `carried_bytes` of the link's streams."""
-    return row_ps(link, carried[stream.path], stream.rows)
+    return row_ps(link, carried_bytes(link, others)[stream.path], stream.rows)
 
 
 def sample_ps(link: Link, all_streams: tuple[Stream, ...]) -> int:

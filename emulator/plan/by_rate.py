@@ -15,7 +15,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
-from ..cluster import Board, Cluster
+from ..cluster import CHAIN, Board, Cluster
 from ..mapping import Chain, Mapping, Slice, SliceNeeds, cut_channels, partition_with_memory, place, shed, slice_needs
 from ..network import Network
 from ..timing import Timing
@@ -73,6 +73,18 @@ class PortLimits:
             part = Slice(self._layers[layer], begin, end)
             needs = self._known[key] = slice_needs(part, in_flight, self._cluster.storage)
         return needs
+
+
+def stand_ins(cluster: Cluster) -> list[Cluster]:
+    """Return clusters in whose chain links stand for those of a topology, for cuts that suit it better; of a chain, [].
+
+    A board's port on a switch carries what two links of a chain do; elsewhere, maps that bypass layers may leave them.
+    """
+    if cluster.is_chain:
+        return []
+    mbps = cluster.link.bandwidth_mbps
+    wide = max(1, mbps // 2) if cluster.topology.has_ports else 2 * mbps
+    return [dataclasses.replace(cluster.with_bandwidth(wide), topology=CHAIN)]
 
 
 _MOST_TURNS = 8
@@ -156,7 +168,8 @@ def place_by_rate(
     fast = partition_with_memory(network, cluster, devices, None)
     assert fast.balance is not None
     bound_ps = fast.balance.server_ps
-    settled = [settle(fast, cluster, steady_of, bound_ps, balancing=balancing)]
+    fast_cuts = [fast, *(partition_with_memory(network, like, devices, None) for like in stand_ins(cluster))]
+    settled = [settle(cut, cluster, steady_of, bound_ps, balancing=balancing) for cut in fast_cuts]
     has_ports = all(cluster.board(device).off_chip_mbytes_per_s for device in range(devices))
     if has_ports and devices > 1 and settled[0].timing.interval_ps > bound_ps:
         settled += _cuts_with_memory(settled[0], network, cluster, steady_of, balancing=balancing)

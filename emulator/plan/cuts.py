@@ -11,7 +11,7 @@ from ..common import InputError, plural
 from ..mapping import Mapping, partition, partition_layers, with_balance
 from ..network import Network
 from ..timing import Timing
-from .by_rate import FindSteady, Settled, place_by_rate, settle
+from .by_rate import FindSteady, Settled, place_by_rate, settle, stand_ins
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -40,7 +40,8 @@ class TriedCuts:
     def without_memory(self) -> list[Mapping]:
         """Return the cuts that are tried if memory is left out, or the one made by hand."""
         layers = self._at_layers()
-        cuts = layers if self._is_whole else [partition(self.network, self.cluster, self.stages), *layers]
+        chains = [self.cluster, *stand_ins(self.cluster)]
+        cuts = layers if self._is_whole else [*(partition(self.network, c, self.stages) for c in chains), *layers]
         by_hand = self.made_by_hand()
         if by_hand is None:
             return cuts

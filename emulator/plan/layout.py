@@ -10,6 +10,7 @@ from ..common import gbps, gops
 from ..mapping import (
     Balancing,
     Buffer,
+    DataPath,
     OffChip,
     Slice,
     SliceEngines,
@@ -91,11 +92,16 @@ class DeviceLayout:
 
 @dataclasses.dataclass(frozen=True)
 class LinkLayout:
-    """Bytes per sample, including balanced parameters, in each direction between devices `link` and `link + 1`."""
+    """Bytes per sample in each direction between devices `link` and `other`, mostly the next one.
+
+    `balanced_bytes` of them are balanced parameters, in whichever direction, and as many are their gradients.
+    """
 
     link: int
     forward_bytes: int
     backward_bytes: int
+    other: int
+    balanced_bytes: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -246,14 +252,23 @@ def _layout(
         _device(timing, device, in_flight[device], off_chip[device], balancing, tuple(loads[device]), missing[device])
         for device in range(len(mapping.devices))
     )
-    directions = link_loads(timing)
-    links = tuple(
-        LinkLayout(right.sender, right.sample_bytes, left.sample_bytes)
-        for right, left in zip(directions[::2], directions[1::2], strict=True)
-    )
     slowest = find_bottleneck(timing).slowest
     limit = slowest.link if isinstance(slowest, LinkLoad) else slowest.name
-    return Layout(mapping.network, cluster, devices, links, balancing, timing.interval_ps, limit)
+    return Layout(mapping.network, cluster, devices, _links(timing), balancing, timing.interval_ps, limit)
+
+
+def _links(timing: Timing) -> tuple[LinkLayout, ...]:
+    loads = {(load.sender, load.receiver): load for load in link_loads(timing)}
+    links = []
+    for left, right in dict.fromkeys((min(hop), max(hop)) for hop in loads):
+        sides = [loads[hop] for hop in ((left, right), (right, left)) if hop in loads]
+        forward, backward = (
+            sum(load.sample_bytes for load in sides if load.sender == sender) for sender in (left, right)
+        )
+        moved = (stream for load in sides for stream in load.streams if stream.path is DataPath.PARAMETERS)
+        balanced = sum(timing.blocks[stream.number].parameter_bytes for stream in moved)
+        links.append(LinkLayout(left, forward, backward, right, balanced))
+    return tuple(links)
 
 
 def _device(

@@ -18,10 +18,10 @@ from ..data import Reading
 from ..faults import Faults, left_alive
 from ..mapping import COPIES
 from ..network import Network
-from ..schedule import Engines, EpochShape, Machine, Staleness, dry_run
+from ..schedule import EditedKind, Engines, EpochShape, Fold, Machine, Staleness, dry_run
 from ..timing import Timing
 from .by_rate import Settled
-from .chain import check_chunks, chunks_of, folded, machine_of, replicate, warm_ups_of
+from .chain import check_chunks, check_topology, chunks_of, folded, machine_of, replicate, warm_ups_of
 from .cuts import TriedCuts
 from .data import cluster_of, network_of
 from .faults import check_deaths, check_faults, faults_of
@@ -125,10 +125,14 @@ def _plan_of(
 ) -> ChainPlan:
     """Return the plan of a chain, or of several, on a cluster whose boards have one stage each."""
     data_parallel, devices = replicate(config, ranks)
+    check_topology(config, cluster, devices, data_parallel)
     kept = data_parallel.residuals
     cluster = dataclasses.replace(cluster, parameter_copies=cluster.parameter_copies + kept, residuals=kept)
     machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
     check_precision(config, network, has_numbers=machine is None or not timing_only)
+    if isinstance(config.schedule, EditedKind):
+        batch = config.batch // data_parallel.replicas
+        config.schedule.order.check(EpochShape(devices, batch, batch, config.micro_batch, chunks=chunks))
     if chunks > 1:
         check_chunks(config, network, devices, chunks)
     if machine is None and profile is not None:
@@ -136,9 +140,8 @@ def _plan_of(
             "`--profile`: has times of whole layers, and these boards stream rows through engines of their own; give"
             " `--engines turns` or `shared`, or a cluster that has them"
         )
-    making = _Making(
-        config, network, folded(cluster, devices, chunks, machine), data_parallel, devices, chunks, timing_only, profile
-    )
+    folded_cluster = folded(cluster, Fold(devices, chunks, config.schedule.in_v), machine)
+    making = _Making(config, network, folded_cluster, data_parallel, devices, chunks, timing_only, profile)
     plan = making.of_rows() if machine is None else making.of_actions(machine)
     check_faults(faults, config, plan.mapping, data_parallel.replicas, devices)
     return dataclasses.replace(plan, faults=faults) if faults else plan
@@ -279,6 +282,7 @@ class _Making:
         if kind.aligned and not kind.drains:
             epoch = dataclasses.replace(self._mini_batch(), staleness=steady.staleness)
             steady = dataclasses.replace(steady, staleness=staleness_of(kind, epoch))
+        bound_ps = bound_ps if self.cluster.is_chain else 0  # which is that of a chain
         if self.data_parallel.residuals and timing.blocks:
             used = timing.blocks[0].layer.name
             raise InputError(

@@ -17,7 +17,7 @@ import math
 from ..common import InputError
 from ..mapping import Mapping, partition, partition_with_memory
 from ..plan import ChainPlan, planned_on
-from ..timing import ExchangeLoad, Timing, link_loads
+from ..timing import ExchangeLoad, Timing, find_bottleneck, link_loads
 from .steady_state import SteadyState, steady_state
 
 _FREE_MBPS = MOST_MBPS = 10**9
@@ -100,6 +100,9 @@ class _Cuts:
     def __init__(self, plan: ChainPlan) -> None:
         self._plan = plan
         self._best_ps = plan.bound_ps or plan.timing.interval_ps
+        if not plan.cluster.is_chain:  # whose best cut is not known: the plan's, without memory
+            roofs = find_bottleneck(plan.timing)
+            self._best_ps = max(roofs.engines_ps, roofs.links_ps)
 
     @functools.cached_property
     def free(self) -> Mapping | None:

@@ -129,6 +129,13 @@ class SteadyState:
         return self.fill_ps / self.period_ps
 
     @property
+    def link_places(self) -> list[int]:
+        """For each direction the place of its link: that between devices d and d + 1 is d, others come behind."""
+        pairs = [tuple(sorted((link.load.sender, link.load.receiver))) for link in self.links]
+        places = {pair: place for place, pair in enumerate(dict.fromkeys(pairs))}
+        return [places[pair] for pair in pairs]
+
+    @property
     def highest_demand_gbps(self) -> float:
         """Highest demand of all directions of all links; 0 without links."""
         return max((link.demand_gbps for link in self.links), default=0.0)
@@ -175,7 +182,7 @@ def steady_state(plan: ChainPlan) -> SteadyState:
         LinkUse(
             load,
             gbps(load.sample_bytes, period_ps),
-            plan.cluster.link_at(min(load.sender, load.receiver)).bandwidth_gbps,
+            load.part * plan.cluster.link_at(min(load.sender, load.receiver)).bandwidth_gbps,
         )
         for load in link_loads(plan.timing)
     )

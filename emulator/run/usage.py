@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 
+from ..cluster import OnBoard
 from ..common import plural
-from ..mapping import DataPath, StreamKey, blocks_of, slice_memory, stored_bytes
+from ..mapping import Crossing, DataPath, StreamKey, blocks_of, slice_memory, stored_bytes
 from ..network import Phase
-from ..timing import DeviceClock, StageClock, Timing
+from ..timing import DeviceClock, Hop, StageClock, Timing
 
 PHASES = tuple(phase.value for phase in Phase)
 
@@ -134,12 +136,20 @@ def usage_of(timing: Timing, counters: Sequence[DeviceCounters], in_flight: Sequ
     devices = tuple(
         _device(timing, by_number[number], in_flight[number], total_ps) for number in range(len(timing.mapping.devices))
     )
-    links = tuple(
-        _link(timing, link, sender, receiver, by_number[sender].sent_rows, total_ps)
-        for link in range(len(timing.links))
-        for sender, receiver in ((link, link + 1), (link + 1, link))
-    )
+    tables = _crossing(timing)
+    hops = dict.fromkeys([*timing.routes.carried, *tables])
+    links = tuple(_link(timing, hop, tables.get(hop, []), by_number, total_ps) for hop in hops)
     return Usage(total_ps, devices, links)
+
+
+def _crossing(timing: Timing) -> dict[Hop, list[tuple[int, Crossing, StreamKey]]]:
+    """Return by link what crosses the chain before updates, with the device that sends it there."""
+    tables: dict[Hop, list[tuple[int, Crossing, StreamKey]]] = {}
+    for device, table, forward in itertools.product(range(len(timing.mapping.devices)), timing.crossing, (True, False)):
+        hop = timing.burst_hop(device, table, forward=forward)
+        if hop is not None:
+            tables.setdefault(hop, []).append((device, table, table.key(forward=forward)))
+    return tables
 
 
 def _device(timing: Timing, counted: DeviceCounters, in_flight: int, total_ps: int) -> DeviceUsage:
@@ -159,25 +169,31 @@ def _device(timing: Timing, counted: DeviceCounters, in_flight: int, total_ps: i
 
 
 def _link(
-    timing: Timing, link: int, sender: int, receiver: int, sent_rows: Mapping[StreamKey, float], total_ps: int
+    timing: Timing,
+    hop: Hop,
+    tables: Sequence[tuple[int, Crossing, StreamKey]],
+    counters: Mapping[int, DeviceCounters],
+    total_ps: int,
 ) -> LinkUsage:
     path_bytes: dict[DataPath, int] = {}
-    over, headers = timing.cluster.link_at(link), 0.0
-    for stream in timing.sent(link, forward=receiver > sender):
-        sent = round(sent_rows[stream.key] * stream.row_bytes)
+    over, headers = timing.routes.link_of(hop), 0.0
+    if isinstance(over, OnBoard):
+        return LinkUsage(*hop, path_bytes, 0.0)
+    for device, stream in timing.routes.carried.get(hop, ()):
+        sent_rows = counters[device].sent_rows[stream.key]
+        sent = round(sent_rows * stream.row_bytes)
         if timing.stages is not None:
-            sent = timing.stages.message_bytes([stream], round(sent_rows[stream.key] / stream.rows))
+            sent = timing.stages.message_bytes([stream], round(sent_rows / stream.rows))
             headers += over.headers(sent)  # as if it were one message: those of whole messages fill their packets
         else:
-            headers += sent_rows[stream.key] * over.headers(stream.row_bytes)
+            headers += sent_rows * over.headers(stream.row_bytes)
         path_bytes[stream.path] = path_bytes.get(stream.path, 0) + sent
-    for table in timing.crossing:
-        key = table.key(forward=receiver > sender)
-        if rows := sent_rows.get(key):
+    for device, table, key in tables:
+        if rows := counters[device].sent_rows.get(key):
             path_bytes[key.path] = path_bytes.get(key.path, 0) + round(rows * table.row_bytes)
             headers += rows * over.headers(table.row_bytes)
     carried_ps = (sum(path_bytes.values()) + headers) * 8 * 1_000_000 / over.bandwidth_mbps
-    return LinkUsage(sender, receiver, path_bytes, carried_ps / total_ps if total_ps else 0.0)
+    return LinkUsage(*hop, path_bytes, carried_ps / total_ps if total_ps else 0.0)
 
 
 def _memory(timing: Timing, device: int, in_flight: int) -> MemoryUsage:

@@ -5,7 +5,7 @@ from .explored import Explored, explored
 from .formats import FormatOutcome, draw_formats, narrowest, train_formats
 from .methods import Method, whole_layers
 from .retime import Retiming, label_of, retime
-from .topology import Ports, Topology, chain_topology, direct_topology, draw_topologies, section
+from .topology import Ports, Topology, chain_topology, direct_topology, draw_topologies, other_topologies, section
 from .what_if import Compared, WhatIf, compare_runs, parse_what_if
 from .workload import Outcome, Workload
 
@@ -39,6 +39,7 @@ __all__ = [
     "label_of",
     "method_ranges",
     "narrowest",
+    "other_topologies",
     "parse_what_if",
     "retime",
     "section",

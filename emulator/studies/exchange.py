@@ -47,7 +47,14 @@ def groups_of(workers: int) -> int:
 
 
 def exchange_times(interconnect: Interconnect, values: int, workers: int, ratio: float | None) -> ExchangeTimes:
-    """Return the times in which `workers` exchange gradients of `values` values, all ready at once."""
+    """Return the times in which `workers` exchange gradients of `values` values, all ready at once.
+
+    They are on the interconnect's topology, of any shape: as square as their number allows.
+    """
+    topology = type(interconnect.topology)()
+    wires, beside_aggregator = (
+        dataclasses.replace(interconnect, topology=topology).among(nodes) for nodes in (workers, workers + 1)
+    )
     groups, ready = groups_of(workers), np.zeros(workers, np.int64)
     in_groups, gradients = ready.reshape(groups, -1), np.full(workers, FP32.bytes_of(values))
     compressed = None if ratio is None else functools.partial(bytes_at_ratio, ratio=ratio)
@@ -55,14 +62,15 @@ def exchange_times(interconnect: Interconnect, values: int, workers: int, ratio:
     whole = None if compressed is None else compressed(gradients)
 
     def hierarchy(top: Literal["aggregator", "ring"]) -> int:
-        return int(hierarchy_ps(interconnect, in_groups, values, top, compressed).max())
+        over = wires if top == "ring" else beside_aggregator
+        return int(hierarchy_ps(over, in_groups, values, top, compressed).max())
 
     return ExchangeTimes(
         workers,
         groups,
         ratio,
-        ring_ps=int(ring_ps(interconnect, ready, values, blocks).max()),
-        aggregator_ps=int(aggregator_ps(interconnect, ready, values, whole).max()),
+        ring_ps=int(ring_ps(wires, ready, values, blocks).max()),
+        aggregator_ps=int(aggregator_ps(beside_aggregator, ready, values, whole).max()),
         rings_under_aggregator_ps=hierarchy("aggregator"),
         rings_of_rings_ps=hierarchy("ring"),
     )

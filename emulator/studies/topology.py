@@ -8,23 +8,28 @@ links, and a link gets the smaller share of its two ends.
   where complete outputs are in the chain too. Each device of the layer sends its partial outputs there and receives
   the output errors; that device sends each device of the next layer its input channels and receives their errors. A
   tensor that bypasses a layer goes from the device where it is complete to the device that needs it.
+
+Beside them, a ring, a torus and a switch carry the data paths of the chain on their own routes (`timing/routes.py`). A
+board of a torus divides its ports among up to four links; all its ports lead to the switch.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import os
 from collections import Counter
 from collections.abc import Mapping as Map
 from collections.abc import Sequence
 
+from ...comm import Chain, topologies
 from ...kernels.number import FP32
 from ..cluster import Cluster
 from ..common import InputError
 from ..mapping import Mapping, streams
 from ..network import Layer, Network, Tensor
-from ..timing import Timing, find_bottleneck
+from ..timing import Routes, Timing, find_bottleneck
 from ..view import log_ticks, nested_widths, new_figure, save_figure, whole_ticks
 
 Traffic = Map[tuple[int, int], int]
@@ -41,7 +46,10 @@ class Ports:
 
 @dataclasses.dataclass(frozen=True)
 class Topology:
-    """The links of a mapping: traffic, the ports of a board, and the rate of the engines alone, in images a second."""
+    """The links of a mapping: traffic, the ports of a board, and the rate of the engines alone, in images a second.
+
+    A link may have no traffic. Where the devices are on a switch, it has their number, and a port for each of theirs.
+    """
 
     devices: int
     traffic: Traffic
@@ -54,11 +62,13 @@ class Topology:
 
     def link_ports(self, one: int, other: int) -> int:
         """Return the number of ports of the link between two devices."""
-        return self.ports.count // max(self.degree(one), self.degree(other))
+        return self.ports.count // max(self.degree(device) for device in (one, other) if device < self.devices)
 
     def link_images_per_s(self, sender: int, receiver: int) -> float:
         """Return the samples a second that a link carries in this direction; 0 if a board has more links than ports."""
         bits = 8 * self.traffic[sender, receiver]
+        if not bits:
+            return math.inf
         return 1e9 * self.ports.gbps * self.link_ports(sender, receiver) / bits
 
     @property
@@ -88,6 +98,37 @@ def chain_topology(mapping: Mapping, cluster: Cluster, ports: Ports) -> Topology
         for stream in streams(mapping, link, cluster.link.share, cluster.precision):
             traffic[(link, link + 1) if stream.path.is_forward else (link + 1, link)] += stream.sample_bytes
     return Topology(len(mapping.devices), traffic, ports, _compute_images_per_s(mapping, cluster))
+
+
+def other_topologies(mapping: Mapping, cluster: Cluster, ports: Ports) -> dict[str, Topology]:
+    """Return a ring, a torus as square as it can be, and a switch, by name: links for the data paths of the chain.
+
+    Raises:
+        InputError: a board has too few multipliers.
+    """
+    count, rate = len(mapping.devices), _compute_images_per_s(mapping, cluster)
+    carried = tuple(streams(mapping, link, cluster.link.share, cluster.precision) for link in range(count - 1))
+    kinds = {name: kind.among(count) for name, kind in topologies().items() if not isinstance(kind, Chain)}
+    return {
+        name: Topology(count, _routed(Routes(cluster, kind, mapping, (), carried)), ports, rate)
+        for name, kind in kinds.items()
+    }
+
+
+def _routed(routes: Routes) -> Counter[tuple[int, int]]:
+    """Return the traffic of streams on their routes; a switch has the number of the devices."""
+    devices, topology = range(len(routes.mapping.devices)), routes.topology
+    traffic: Counter[tuple[int, int]] = Counter()
+    if not topology.has_ports:
+        traffic.update({hop: 0 for hop in itertools.permutations(devices, 2) if topology.hops(*hop) == 1})
+    for sender, receiver in routes.carried:
+        count = sum(stream.sample_bytes for stream in routes.streams((sender, receiver)))
+        ends = [(sender, receiver)]
+        if topology.has_ports:
+            ends = [(sender, len(devices)), (len(devices), receiver)]
+        for end in ends:
+            traffic[end] += count
+    return traffic
 
 
 def direct_topology(mapping: Mapping, cluster: Cluster, ports: Ports) -> Topology:

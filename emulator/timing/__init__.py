@@ -33,6 +33,7 @@ from .pipeline import (
 )
 from .program import Step, work_ps
 from .roofs import Parts, Roofs, Speed, load_parts, varied_timing
+from .routes import Hop, Routes, hop_name
 from .slice_clock import SliceClock
 from .stage_clock import StageClock, StageTimes
 from .timing import Timing
@@ -49,6 +50,7 @@ __all__ = [
     "EngineLoad",
     "ExchangeLoad",
     "Floats",
+    "Hop",
     "Hurt",
     "LinkLoad",
     "Load",
@@ -57,6 +59,7 @@ __all__ = [
     "Parts",
     "PipelineResult",
     "Roofs",
+    "Routes",
     "Sent",
     "SliceClock",
     "Speed",
@@ -76,6 +79,7 @@ __all__ = [
     "factors",
     "find_bottleneck",
     "hop",
+    "hop_name",
     "least_time_ps",
     "link_loads",
     "load_parts",

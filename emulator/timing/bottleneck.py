@@ -12,9 +12,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import ClassVar, TypeAlias
 
-from ..cluster import Engine
-from ..mapping import Slice, Stream, sample_ps
+from ..cluster import Engine, OnBoard
+from ..mapping import Slice, Stream
 from ..network import Phase
+from .routes import Hop, Routes, hop_name
 from .slice_clock import engine_name, port_name
 from .timing import Timing
 
@@ -47,18 +48,22 @@ class EngineLoad:
 
 @dataclasses.dataclass(frozen=True)
 class LinkLoad:
-    """The load of a sample on one direction of a link, with the streams that share it."""
+    """The load of a sample on one direction of a link, with the streams that share it.
+
+    They have a `part` of the link's bandwidth, where it is one of a switch's.
+    """
 
     kind: ClassVar[str] = "link"
     sender: int
     receiver: int
     streams: tuple[Stream, ...]
     sample_ps: int
+    part: float = 1.0
 
     @property
     def link(self) -> str:
         """Its name without the paths."""
-        return f"link {self.sender} -> {self.receiver}"
+        return hop_name((self.sender, self.receiver))
 
     @property
     def name(self) -> str:
@@ -109,14 +114,15 @@ class ExchangeLoad:
 
 @dataclasses.dataclass(frozen=True)
 class TiedLoad(ExchangeLoad):
-    """The load of a sample on the slowest link of an exchange of tied weights' gradients, from `device` on."""
+    """The load of a sample on the slowest link, from `device` to `receiver`, of tied weights' gradients."""
 
+    receiver: int
     head: str
 
     @property
     def name(self) -> str:
         """Its name."""
-        return f"gradients of tied {self.head} on link {self.device} -> {self.device + 1}"
+        return f"gradients of tied {self.head} on {hop_name((self.device, self.receiver))}"
 
 
 Load: TypeAlias = EngineLoad | LinkLoad | MemoryLoad | ExchangeLoad
@@ -134,13 +140,13 @@ def engine_loads(timing: Timing) -> tuple[EngineLoad, ...]:
 
 
 def link_loads(timing: Timing) -> tuple[LinkLoad, ...]:
-    """Return the loads of all links, in the order of the chain: to the right, then to the left."""
-    loads = []
-    for link in range(len(timing.links)):
-        for sender, receiver in ((link, link + 1), (link + 1, link)):
-            streams = timing.sent(link, forward=receiver > sender)
-            loads.append(LinkLoad(sender, receiver, streams, sample_ps(timing.cluster.link_at(link), streams)))
-    return tuple(loads)
+    """Return the loads of all links: between neighbours in the order of the chain, to the right, then to the left."""
+    return tuple(_link_load(timing.routes, hop) for hop in timing.routes.carried)
+
+
+def _link_load(routes: Routes, hop: Hop) -> LinkLoad:
+    on_board = isinstance(routes.link_of(hop), OnBoard)
+    return LinkLoad(*hop, () if on_board else routes.streams(hop), routes.sample_ps(hop), routes.part(hop))
 
 
 def memory_loads(timing: Timing) -> tuple[MemoryLoad, ...]:

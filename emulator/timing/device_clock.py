@@ -212,11 +212,12 @@ class DeviceClock(Versions):
 
     def relay(self, key: StreamKey, times: Times) -> Times:
         """Pass on a stream between other devices; return its arrival times at the next one."""
-        return self.links[key].serve(times)
+        return self._over(key, times)
 
     def shrink(self, key: StreamKey, share: float) -> None:
         """Reduce further rows of a stream to this share of their bytes."""
-        self.links[key].shrink(share)
+        if key in self.links:
+            self.links[key].shrink(share)
 
     def _enter(self, samples: int, rows: int, not_before_ps: int) -> Times:
         """Return when samples enter the chain: one an interval, and none before the one ahead has its weights."""
@@ -232,7 +233,11 @@ class DeviceClock(Versions):
     def _send(self, sent: dict[StreamKey, Times], path: DataPath, rows: Mapping[int, Times]) -> None:
         for number, times in rows.items():
             key = StreamKey(path, number)
-            sent[key] = self.links[key].serve(times)
+            sent[key] = self._over(key, times)
+
+    def _over(self, key: StreamKey, times: Times) -> Times:
+        """Return when rows arrive; those whose route has no link for this device have arrived."""
+        return self.links[key].serve(times) if key in self.links else times
 
     def state(self) -> dict[str, Any]:
         """Return the state that training changes; to be called between epochs, when no sample is in flight."""

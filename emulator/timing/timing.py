@@ -14,11 +14,13 @@ waits for both. Each hop takes a row's time on its path, and the link's latency.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from ...comm import FifoResource
+from ...comm import Chain, FifoResource, Topology
 from ..cluster import Board, Cluster, Link
 from ..mapping import (
     BalancedParameters,
@@ -37,21 +39,18 @@ from ..mapping import (
     allocate_all,
     balanced_streams,
     block_rows,
-    carried_bytes,
     memory_streams,
-    path_row_ps,
-    sample_ps,
     steps_before_sending,
-    stream_row_ps,
     streams,
     tied_weights,
     update_bytes,
 )
 from ..network import Phase
-from ..schedule import Kind
+from ..schedule import Fold, Kind
 from .board import ActionBoard, Message, StageLoads, Wire
 from .crossing import Burst
 from .device_clock import DeviceClock
+from .routes import Hop, Leg, Routes, hop_name
 from .slice_clock import SliceClock, engine_name, port_name
 from .stage_clock import StageClock, StageTimes
 
@@ -130,7 +129,7 @@ class Timing:
         """Allocate engines, lay out links and memory ports, and find the slowest resource.
 
         Raises:
-            InputError: a board has too few multipliers.
+            InputError: a board has too few multipliers, or the topology is of another number of boards.
         """
         devices = range(len(mapping.devices))
         engines = allocate_all(mapping, cluster)
@@ -143,7 +142,7 @@ class Timing:
         engines = lockstep(mapping, cluster, engines, timing.hop_ps)
         timing = dataclasses.replace(timing, engines=engines)
         times = [engine.sample_ps for held in engines for of_slice in held for engine in of_slice.built]
-        times += [sample_ps(cluster.link_at(link), carried) for link, carried in enumerate(links)]
+        times += [timing.routes.sample_ps(hop) for hop in timing.routes.carried]
         times += [timing.port_sample_ps(device) for device in devices]
         return dataclasses.replace(timing, interval_ps=max(1, *times))
 
@@ -200,17 +199,28 @@ class Timing:
         """Pairs of devices (user, store), of which the first uses parameters that the second stores, each once."""
         return tuple(sorted({(block.user_device, block.store_device) for block in self.blocks}))
 
+    @functools.cached_property
+    def _topology(self) -> Topology:
+        """The topology of the boards; where they have several stages each, that of a closed chain."""
+        return self.cluster.topology_of(len(self.mapping.devices))
+
+    @functools.cached_property
+    def routes(self) -> Routes:
+        """The ways of the streams; whole messages of actions go from neighbour to neighbour in any topology."""
+        topology = self._topology if self.stages is None else Chain()
+        return Routes(self.cluster, topology, self.mapping, self.blocks, self.links)
+
     def hop_ps(self, link: int, path: DataPath, number: int) -> int:
         """Return the time in ps of a row of a stream over a link, with the latency."""
-        over, carried = self.cluster.link_at(link), self.links[link]
-        [stream] = (stream for stream in carried if stream.key == StreamKey(path, number))
-        return path_row_ps(over, stream, carried) + over.latency_ps
+        key = StreamKey(path, number)
+        [stream] = (stream for stream in self.links[link] if stream.key == key)
+        hop = self.routes.hop(link, key)
+        return 0 if hop is None else self.routes.row_ps(hop, stream) + self.routes.link_of(hop).latency_ps
 
     def _paths(self, link: int, *, forward: bool) -> dict[StreamKey, FifoResource]:
-        """Return the streams of one direction of a link as resources; none if there is no such link."""
-        sent = self.sent(link, forward=forward)
-        carried = carried_bytes(self.cluster.link_at(link), self.links[link]) if sent else {}
-        return {stream.key: self.path(link, stream, carried) for stream in sent}
+        """Return as resources the streams that a device sends to one side, but for those that have arrived."""
+        resources = ((stream.key, self.path(link, stream)) for stream in self.sent(link, forward=forward))
+        return {key: resource for key, resource in resources if resource is not None}
 
     @functools.cached_property
     def tied(self) -> tuple[TiedWeights, ...]:
@@ -232,18 +242,33 @@ class Timing:
         """Return what a device sends before each update, as resources.
 
         Where a device has several stages, they pass each link once: forward from the first of all stages on, backward
-        from the last.
+        from the last. In a V they pass the links of all stages.
         """
-        bursts, stages, boards = dict[StreamKey, Burst](), len(self.mapping.devices), self._boards
+        bursts, device_of = dict[StreamKey, Burst](), self._fold.device
         for table in self.crossing:
-            for forward, link, to in ((True, device, device + 1), (False, device - 1, device - 1)):
-                on_first_way = link < boards - 1 if forward else link >= stages - boards
-                if table.crosses(link) and on_first_way:
-                    key, over = table.key(forward=forward), self.cluster.link_at(link % boards)
-                    bursts[key] = Burst(f"link {device % boards} -> {to % boards}, {key}", table, over)
+            for forward in (True, False):
+                hop, key = self.burst_hop(device, table, forward=forward), table.key(forward=forward)
+                if hop is not None:
+                    name = f"{hop_name((device_of(hop[0]), device_of(hop[1])))}, {key}"
+                    bursts[key] = Burst(name, table, self.cluster.link_at(min(hop)))
         return bursts
 
-    def slowest_bursts(self) -> Iterator[tuple[TiedWeights, int, int]]:
+    def burst_hop(self, device: int, table: Crossing, *, forward: bool) -> Hop | None:
+        """Return over which link a device sends what crosses the chain before an update; None if it sends nothing.
+
+        Ends of boards with several stages are stages.
+        """
+        fold, link = self._fold, device if forward else device - 1
+        if not table.crosses(link):
+            return None
+        if fold.chunks > 1:
+            first_way = fold.in_v or (link < fold.devices - 1 if forward else link >= fold.count - fold.devices)
+            return (device, link + forward) if first_way and fold.link(link) is not None else None
+        stops = [stop for stop in range(table.first, table.last + 1) if table.stops_at(stop)]
+        behind = bisect.bisect_right(stops, link)
+        return Leg(stops[behind - 1], stops[behind]).hop(self._topology, link, forward=forward)
+
+    def slowest_bursts(self) -> Iterator[tuple[TiedWeights, Hop, int]]:
         """Yield the tied weights that cross links, the link that takes longest for their table, and this time in ps."""
         sent = [self.bursts(device) for device in range(len(self.mapping.devices) if self.tied else 0)]
         for tied in self.tied:
@@ -251,16 +276,20 @@ class Timing:
             times = {link: bursts[key].table_ps for link, bursts in enumerate(sent) if key in bursts}
             if times:
                 slowest = max(times, key=lambda link: times[link])
-                yield tied, slowest, times[slowest]
+                hop = self.burst_hop(slowest, tied, forward=True)
+                assert hop is not None
+                yield tied, hop, times[slowest]
 
-    def path(self, link: int, stream: Stream, carried: dict[DataPath, int] | None = None) -> FifoResource:
-        """Return a stream's share of its link, as a resource; `carried` are the link's `carried_bytes`, if known."""
-        sender, receiver = (link, link + 1) if stream.path.is_forward else (link + 1, link)
-        over = self.cluster.link_at(link)
-        carried = carried_bytes(over, self.links[link]) if carried is None else carried
-        row_ps = stream_row_ps(over, stream, carried)
+    def path(self, link: int, stream: Stream) -> FifoResource | None:
+        """Return a stream's share of the link that stands for `link` on its route, as a resource; None if none does."""
+        hop = self.routes.hop(link, stream.key)
+        if hop is None:
+            return None
+        over, row_ps = self.routes.link_of(hop), self.routes.row_ps(hop, stream)
         header_ps = row_ps * over.headers(stream.row_bytes) // max(1, over.wire_bytes(stream.row_bytes))
-        return FifoResource(f"link {sender} -> {receiver}, {stream.key}", row_ps, over.latency_ps, header_ps)
+        device = link + (not stream.path.is_forward)
+        of = "" if device == hop[0] else f", of device {device}"
+        return FifoResource(f"{hop_name(hop)}, {stream.key}{of}", row_ps, over.latency_ps, header_ps)
 
     def ports(self, device: int) -> list[dict[Phase, FifoResource]]:
         """Return for each slice of a device its engines' shares of the memory port, as resources."""
@@ -276,38 +305,53 @@ class Timing:
         ]
 
     @property
-    def _boards(self) -> int:
-        """Number of boards; those that take actions as a whole may have several stages each."""
-        return len(self.mapping.devices) // (1 if self.stages is None else self.stages.chunks)
+    def _fold(self) -> Fold:
+        """How the stages lie on boards; those that take actions as a whole may have several stages each."""
+        return Fold(len(self.mapping.devices)) if self.stages is None else self.stages.fold
 
     @functools.cached_property
     def _wires(self) -> dict[tuple[int, int], Link]:
         """The link between two boards that take actions as a whole, by sender and receiver."""
-        wires, stages, count = dict[tuple[int, int], Link](), range(len(self.mapping.devices)), self._boards
+        wires, stages, device = dict[tuple[int, int], Link](), range(len(self.mapping.devices)), self._fold.device
         for stage in stages:
             for to, link in ((stage + 1, stage), (stage - 1, stage - 1)):
-                if to in stages and stage % count != to % count:
-                    wires[stage % count, to % count] = self.cluster.link_at(link)
-        return wires
+                if to in stages and device(stage) != device(to):
+                    wires[device(stage), device(to)] = self.cluster.link_at(link)
+        return self._at_ports(wires) if self.cluster.topology.has_ports else wires
+
+    def _at_ports(self, wires: dict[tuple[int, int], Link]) -> dict[tuple[int, int], Link]:
+        """Return links of a switch, each with the part of its ports' bandwidth that its part of their bytes is."""
+        assert self.stages is not None
+        own = {hop: self.stages.message_bytes(self.routes.streams(hop), 1) for hop in wires}
+        ports: Counter[tuple[str, int]] = Counter()
+        for (sender, receiver), count in own.items():
+            ports["out", sender] += count
+            ports["in", receiver] += count
+
+        def at_port(hop: tuple[int, int], link: Link) -> Link:
+            most = max(1, ports["out", hop[0]], ports["in", hop[1]])
+            return dataclasses.replace(link, bandwidth_mbps=max(1, link.bandwidth_mbps * own[hop] // most))
+
+        return {hop: at_port(hop, link) for hop, link in wires.items()}
 
     @functools.cached_property
     def loads(self) -> StageLoads:
         """What stages take, and their messages, where boards take actions as a whole."""
-        stages, count = self.stages, self._boards
+        stages, device = self.stages, self._fold.device
         assert stages is not None
 
         @functools.cache
         def message(kind: Kind, stage: int, samples: int) -> Message:
             forward = kind is Kind.FORWARD
             sent = stages.message_bytes(self.sent(stage if forward else stage - 1, forward=forward), samples)
-            link = self._wires[stage % count, (stage + (1 if forward else -1)) % count]
+            link = self._wires[device(stage), device(stage + (1 if forward else -1))]
             return Message(link.transfer_ps(sent), sent)
 
         return StageLoads(len(self.mapping.devices), stages.machine, stages.costs, message)
 
     def action_boards(self) -> list[ActionBoard]:
         """Return the boards that take actions as a whole, at time zero, with the links on which they send."""
-        wires: list[dict[int, Wire]] = [{} for _ in range(self._boards)]
+        wires: list[dict[int, Wire]] = [{} for _ in range(self._fold.devices)]
         for (sender, receiver), link in self._wires.items():
             wires[sender][receiver] = Wire(f"link {sender} -> {receiver}", link.latency_ps)
         return [ActionBoard(number, self.loads.machine, of_board) for number, of_board in enumerate(wires)]
@@ -315,10 +359,10 @@ class Timing:
     def stage_clock(self, stage: int, boards: Sequence[ActionBoard]) -> StageClock:
         """Return the clock of a stage at time zero, on one of the boards that take actions as a whole."""
         assert self.stages is not None
-        count = len(boards)
+        device = self._fold.device
         right, left = self.sent(stage, forward=True), self.sent(stage - 1, forward=False)
-        neighbours = (stage + 1) % count, (stage - 1) % count
-        board, bursts = boards[stage % count], self.bursts(stage)
+        neighbours = device(min(stage + 1, self._fold.count - 1)), device(max(stage - 1, 0))
+        board, bursts = boards[device(stage)], self.bursts(stage)
         return StageClock(self.streams(stage), self.stages, self.loads, board, right, left, neighbours, bursts)
 
     def streams(self, device: int) -> DeviceStreams:

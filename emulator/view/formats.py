@@ -23,21 +23,18 @@ def wide_lines(plan: ChainPlan) -> list[Line]:
     """Return which share of the fullest direction's bytes stays in fp32, and why; nothing if all does."""
     if plan.config.precision.is_single or plan.stages is not None:
         return []
-    directions = [
-        (link, forward, plan.timing.sent(link, forward=forward))
-        for link in range(len(plan.timing.links))
-        for forward in (True, False)
-    ]
+    routes = plan.timing.routes
+    directions = [(*hop, routes.streams(hop)) for hop in routes.carried]
     sizes = [sum(stream.sample_bytes for stream in streams) for _, _, streams in directions]
     if not any(sizes):
         return []
-    link, forward, streams = directions[sizes.index(max(sizes))]
+    sender, receiver, streams = directions[sizes.index(max(sizes))]
     wide: Counter[DataPath] = Counter()
     for stream in streams:
         if stream.single_bytes:
             wide[stream.path] += stream.single_bytes
     share = percent(sum(wide.values()) / max(sizes))
     what = " and ".join(_WORDS[path] for path, _ in wide.most_common())
-    where = f"{link} to {link + 1}" if forward else f"{link + 1} to {link}"
+    where = f"{sender} to {receiver}"
     said = f"{share} of its bytes stay fp32{': ' + what if what else ''}"
     return [Line(f"fullest link, {where}: {max(sizes) / 1e3:,.1f} kB/sample; {said}")]

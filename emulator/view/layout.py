@@ -25,12 +25,12 @@ def layout_as_json(layout: Layout, smallest: int | None) -> dict[str, Any]:
         "links": [
             {
                 "left_device": link.link,
-                "right_device": link.link + 1,
+                "right_device": link.other,
                 "forward_bytes_per_sample": link.forward_bytes,
                 "backward_bytes_per_sample": link.backward_bytes,
                 "forward_gbps": layout.gbps(link.forward_bytes),
                 "backward_gbps": layout.gbps(link.backward_bytes),
-                "balanced_parameter_bytes_per_sample": balancing.link_bytes(link.link),
+                "balanced_parameter_bytes_per_sample": link.balanced_bytes,
             }
             for link in layout.links
         ],

@@ -47,7 +47,8 @@ class RowLane(Lane):
 
     What it serves is numbered: samples, or mini-batches on the lane of an exchange. `item_bytes` is the size of one of
     these, or of one of its rows on a link; None where nothing travels. What is sent arrives `latency_ps` after it has
-    left. With `last_first`, the rows of a sample come from the last on: errors where time runs backwards.
+    left, on the stage `receiver`. With `last_first`, the rows of a sample come from the last on: errors where time runs
+    backwards.
     """
 
     resource: str
@@ -57,12 +58,7 @@ class RowLane(Lane):
     item_bytes: int | None = None
     latency_ps: int = 0
     last_first: bool = False
-
-    @property
-    def receiver(self) -> int:
-        """The stage that a stream leads to."""
-        assert self.key is not None
-        return self.stage + (1 if self.key.path.is_forward else -1)
+    receiver: int = -1
 
     @property
     def counts_samples(self) -> bool:
@@ -76,7 +72,7 @@ def lanes_of(plan: ChainPlan) -> tuple[RowLane, ...]:
     Engines come first, slice by slice; then what else serves on the board itself, its memory port; the links; and
     the exchange with other replicas. A device with several stages has those of each in turn.
     """
-    stages = (stage for device in range(plan.devices) for stage in range(device, plan.stage_count, plan.devices))
+    stages = (stage for device in range(plan.devices) for stage in plan.fold.stages(device))
     return tuple(lane for stage in stages for lane in _stage_lanes(plan, stage))
 
 
@@ -84,7 +80,7 @@ def _stage_lanes(plan: ChainPlan, stage: int) -> Iterator[RowLane]:
     clock, last_first = plan.timing.clock(stage), plan.network.last_first
     engines = {engine.name: phase for part in clock.slices for phase, engine in part.engines()}
     links = {resource.name for resource in clock.links.values()}
-    device, several = stage % plan.devices, plan.chunks > 1
+    device, several = plan.fold.device(stage), plan.chunks > 1
 
     def title(name: str) -> str:
         """Return a resource's name without its device; links of devices with several stages are named after these."""
@@ -103,10 +99,12 @@ def _stage_lanes(plan: ChainPlan, stage: int) -> Iterator[RowLane]:
             backwards = last_first and port is not None and port.phase is not Phase.FP
             yield RowLane(device, title(name), name, LaneKind.MEMORY, stage, None, size, 0, backwards)
     for key, resource in clock.links.items():
-        [stream] = (link for link in plan.timing.links[stage - (not key.path.is_forward)] if link.key == key)
+        link = stage - (not key.path.is_forward)
+        [stream] = (stream for stream in plan.timing.links[link] if stream.key == key)
         path = f"{title(resource.name)} ({key.path.name.lower().replace('_', ' ')})"
         size, backwards = stream.row_bytes, last_first and key.path in ERROR_PATHS
-        yield RowLane(device, path, resource.name, LaneKind.LINK, stage, key, size, resource.latency_ps, backwards)
+        sent = size, resource.latency_ps, backwards, plan.timing.routes.receiver(link, key)
+        yield RowLane(device, path, resource.name, LaneKind.LINK, stage, key, *sent)
     if plan.data_parallel.replicas > 1:
         size = FP32.bytes_of(clock.streams.gradient_values)
         name = exchange_name(stage)

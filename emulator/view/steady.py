@@ -206,7 +206,7 @@ def draw_steady_state(state: SteadyState, title: str, path: str | os.PathLike[st
     _draw_engines(panels[0], state, limit)
     if state.links:
         _draw_links(panels[1], state, limit)
-    panels[-1].set_xlim(-0.6, count - 0.4)
+    panels[-1].set_xlim(-0.6, max([count, *(place + 2 for place in state.link_places)]) - 0.4)
     panels[-1].set_xlabel("device; a link stands between its two")
     whole_ticks(panels[-1].xaxis)
     for axes in panels:
@@ -237,8 +237,13 @@ def _draw_links(axes: Axes, state: SteadyState, limit: Load) -> None:
     known = [full for full in fullest if full is not None]
     most_shown = 4 * state.highest_demand_gbps
     for offset, shade, label in ((-1, _RIGHT, "to the right"), (1, _LEFT, "to the left")):
-        links = [link for link in state.links if (link.load.receiver > link.load.sender) == (offset < 0)]
-        places = [min(link.load.sender, link.load.receiver) + 0.5 + offset * _WIDTH / 2 for link in links]
+        chosen = [
+            (place, link)
+            for place, link in zip(state.link_places, state.links, strict=True)
+            if (link.load.receiver > link.load.sender) == (offset < 0)
+        ]
+        links = [link for _, link in chosen]
+        places = [place + 0.5 + offset * _WIDTH / 2 for place, _ in chosen]
         colours = [_LIMITS if link.load == limit else shade for link in links]
         axes.bar(places, [link.demand_gbps for link in links], _WIDTH, color=colours)
         axes.bar(0, 0, color=shade, label=label)

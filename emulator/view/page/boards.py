@@ -8,7 +8,7 @@ from ...common import format_bytes, percent
 from ...plan import DeviceLayout, Layout
 from ...run import PHASES, DeviceUsage, Usage
 from .parts import Chart, Key, Section, Table
-from .source import Run, bandwidth_gbps
+from .source import Run
 
 _RIGHT, _LEFT = "link →", "link ←"
 
@@ -53,11 +53,11 @@ def _busy_shares(run: Run, usage: Usage, device: DeviceUsage) -> dict[str, float
             weights[phase] = sum(engine.multipliers for engine in engines if engine is not None)
     busy = sum(weights[phase] * share for phase, share in device.busy.items())
     total = sum(weights[phase] for phase in device.busy)
-    links = {
-        _RIGHT if link.receiver > link.sender else _LEFT: link.utilisation
-        for link in usage.links
-        if link.sender == device.device
-    }
+    links: dict[str, float] = {}
+    for link in usage.links:
+        if link.sender == device.device:
+            side = _RIGHT if link.receiver > link.sender else _LEFT
+            links[side] = max(links.get(side, 0.0), link.utilisation)
     return {**device.busy, "idle": 1 - busy / total, **links}
 
 
@@ -81,14 +81,15 @@ def links(run: Run) -> Section | None:
         return None
     bars: list[dict[str, Any]] = [
         {
-            "link": min(use.load.sender, use.load.receiver),
+            "link": place,
+            "ends": "–".join(map(str, sorted((use.load.sender, use.load.receiver)))),
             "name": use.load.link.removeprefix("link ").replace("->", "→"),
             "right": use.load.receiver > use.load.sender,
             "demand": use.demand_gbps,
-            "bandwidth": bandwidth_gbps(run.plan.cluster, use.load.sender, use.load.receiver),
+            "bandwidth": use.bandwidth_gbps,
             "bytes": use.load.sample_bytes,
         }
-        for use in run.steady.links
+        for place, use in zip(run.steady.link_places, run.steady.links, strict=True)
     ]
     worst = max(bars, key=lambda bar: bar["demand"] / bar["bandwidth"])
     share = worst["demand"] / worst["bandwidth"]

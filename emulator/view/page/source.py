@@ -128,9 +128,10 @@ def _config(results: Results) -> Config:
             value = tuple(value.tolist())
         if known is not None and key != "faults" and value not in (None, "") and value != known.default:
             settings[key] = value
-    config, ratio = settings_config(settings), codec_ratio(results)
+    order, ratio = results.descriptions.get("schedule.txt"), codec_ratio(results)
+    config = settings_config(settings, order)
     if ratio is not None and config.compress.size_depends_on_values:
-        return settings_config({**settings, "compress_ratio": ratio})
+        return settings_config({**settings, "compress_ratio": ratio}, order)
     return config
 
 
@@ -148,7 +149,8 @@ def _is_plan_of(plan: ChainPlan, results: Results) -> bool:
     usage = results.usage
     if usage is None:
         return True
-    if len(usage.devices) != len(plan.timing.engines) or len(usage.links) != 2 * len(plan.timing.links):
+    hops = {(link.sender, link.receiver) for link in usage.links}
+    if len(usage.devices) != len(plan.timing.engines) or not hops >= plan.timing.routes.carried.keys():
         return False
     epoch = plan.data_parallel.samples_of(0, int(results.config["samples"]), plan.config.batch)
     samples = len(epoch) * results.epochs

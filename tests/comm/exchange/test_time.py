@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.comm import Chain, Interconnect, NicEngines, Switch
+from emuchain.comm import Chain, Cycle, Interconnect, NicEngines, Switch, Topology, Torus
 from emuchain.comm.exchange import (
     after_step,
     aggregator_ps,
     block_sizes,
     broadcast_ps,
     broadcast_rounds,
+    broadcast_shares,
     bytes_at_ratio,
     hierarchy_ps,
     ring_messages,
@@ -190,6 +191,25 @@ def test_a_chain_costs_hops() -> None:
     assert max(ring_ps(chain, at_once(6), 0)) <= 10 * 2 * ALPHA
     # The aggregator, at the end, hands to nodes 3, 2 (of 5) and 1 links away.
     assert broadcast_ps(chain, at_once(5), 0).tolist() == [6 * ALPHA, 6 * ALPHA, 5 * ALPHA, 4 * ALPHA, 4 * ALPHA]
+
+
+@pytest.mark.parametrize("topology", [Cycle(), Torus(), Torus(shape=(1, 12)), Torus(shape=(6, 2))])
+def test_a_ring_on_a_ring_has_the_closed_form(topology: Topology) -> None:
+    """2 (p-1) (alpha + n/p beta) + (p-1) n/p gamma, for every worker: no hop is longer than a link."""
+    p, n = 12, 12_000
+    wired = dataclasses.replace(PLAIN, topology=topology).among(p)
+    expected = 2 * (p - 1) * (ALPHA + n // p * BETA) + (p - 1) * (n // p) * GAMMA
+    assert set(ring_ps(wired, at_once(p), n // 4).tolist()) == {expected}
+
+
+def test_messages_of_a_tree_that_meet_have_parts_of_the_link() -> None:
+    """On a torus of 6 x 6 two messages of a round take one link; the other topologies have none such."""
+    torus = dataclasses.replace(PLAIN, topology=Torus()).among(36)
+    shares = broadcast_shares(torus.topology, [range(36)])
+    shared = {pair for pair, share in shares.items() if share > 1}
+    assert {shares[pair] for pair in shared} == {2} and len(shared) == 2
+    # Seen from the last node: it has the message once its sender, and all before that, have passed it on.
+    assert broadcast_ps(torus, at_once(36), 1000).max() > broadcast_ps(torus, at_once(36), 0).max() + 6 * 1000 * BETA
 
 
 def test_a_broadcast_does_not_wait_for_a_late_receiver() -> None:

@@ -24,10 +24,10 @@ FPGA: dict[str, Any] = {
             "pe_words": 512,
         },
     ],
-    "links": {"bandwidth_gbps": 100, "latency_ns": 500},
+    "links": {"bandwidth_gbps": 100, "latency_ns": 500, "topology": "torus"},
     "machine": {"engines": "split"},
     "resources": {"alpha": 1.0},
-    "network": {"topology": "switch", "bandwidth_gbps": 10},
+    "network": {"topology": "torus", "bandwidth_gbps": 10},
     "faults": {"seed": 3, "boards": [{"board": 1, "factor": 2}]},
 }
 GPU: dict[str, Any] = {
@@ -91,6 +91,8 @@ ON_GPU = {
     "power_w": 200,
 }
 LINK = {
+    "topology": "ring",
+    "shape": [1, 3],
     "bandwidth_gbps": 25,
     "latency_ns": 250,
     "share": "paths",
@@ -103,6 +105,7 @@ TABLES = {
     "resources": {"alpha": 0.5, "beta": 0.5, "aim": "storage"},
     "network": {
         "topology": "chain",
+        "shape": [2, 2],
         "bandwidth_gbps": 25,
         "latency_us": 7,
         "packet_bytes": 1500,

@@ -219,7 +219,12 @@ def test_a_network_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ('topology = "torus"', "`network.topology` = 'torus'"),
+        ('topology = "star"', "`network.topology` = 'star'"),
+        ('topology = "ring"\nshape = [2, 2]', "`network.shape` = [2, 2]"),
+        (
+            'topology = "torus"\nshape = [2]',
+            "`network.shape` = [2]: should be rows and columns, such as [4, 6], or 4x6 as",
+        ),
         ("packet_bytes = 0", "`network.packet_bytes` = 0"),
         ("packet_overhead_bytes = -1", "`network.packet_overhead_bytes` = -1"),
         ("bandwidth_gbps = 0", "`network.bandwidth_gbps` = 0"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from emuchain.emulator.cluster import Cluster, Fpga, Link, load_cluster
 from emuchain.emulator.mapping import Mapping, Slice, partition
 from emuchain.emulator.network import Network, load_network
-from emuchain.emulator.studies import Ports, Topology, chain_topology, direct_topology, section
+from emuchain.emulator.studies import Ports, Topology, chain_topology, direct_topology, other_topologies, section
 
 CLUSTER = Cluster("c", (Fpga("b", 10_000, 400, 1000),), Link(10**9, 0))  # the mapping is that of engines alone
 TEN = Ports(10, 1.0)
@@ -47,6 +47,21 @@ def test_traffic_by_hand() -> None:
     assert one.traffic == {(0, 1): 320, (1, 0): 320, (1, 2): 192, (2, 1): 192}
     # Direct: device 0 has the inputs, device 2 completes the outputs.
     assert two.traffic == {(0, 1): 128, (1, 0): 128, (0, 2): 192, (2, 0): 192, (1, 2): 64, (2, 1): 64}
+
+
+def test_other_topologies_by_hand() -> None:
+    """Nothing is sent past a neighbour, so links carry what a chain's do; a port carries what goes to both sides."""
+    found = other_topologies(spread(3), CLUSTER, TEN)
+    assert list(found) == ["ring", "switch", "torus"]
+    carried = {(0, 1): 320, (1, 0): 320, (1, 2): 192, (2, 1): 192}
+    assert found["ring"].traffic == found["torus"].traffic == {**carried, (0, 2): 0, (2, 0): 0}
+    assert [found["ring"].degree(device) for device in range(3)] == [2, 2, 2]
+    assert found["ring"].worst_link_images_per_s == pytest.approx(5e9 / (8 * 320))
+    ports = {(0, 3): 320, (3, 0): 320, (1, 3): 512, (3, 1): 512, (2, 3): 192, (3, 2): 192}
+    assert found["switch"].traffic == ports
+    assert found["switch"].bottleneck in ((1, 3), (3, 1)) and found["switch"].link_ports(1, 3) == 10
+    assert found["switch"].worst_link_images_per_s == pytest.approx(10e9 / (8 * 512))
+    assert other_topologies(spread(8), CLUSTER, TEN)["torus"].degree(3) == 3  # 2 x 4: one link across two lines
 
 
 def test_errors_of_the_images_are_not_sent() -> None:

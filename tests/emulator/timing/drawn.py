@@ -226,6 +226,24 @@ def interconnects(draw: st.DrawFn) -> Table:
     return {key: value for key, value in every.items() if key == "blocking" or draw(st.booleans())}
 
 
+@st.composite
+def on_topologies(draw: st.DrawFn, cases: st.SearchStrategy[Case]) -> Case:
+    """A case on a ring, a torus or a switch; replicas without a `[network]` exchange on links like these."""
+    case = draw(cases)
+    kind = draw(st.sampled_from(["ring", "torus", "switch"]))
+    links: Table = {**case.cluster["links"][0], "topology": kind}
+    keys, replicas = {**case.keys}, case.keys.get("replicas")
+    if "data-parallel" not in keys["schedule"] and replicas is None:
+        keys["devices"] = draw(st.integers(2, 9))
+    if kind == "torus" and keys["schedule"] != "data-parallel-aggregator" and (keys["devices"] > 1 or not replicas):
+        rows = draw(st.sampled_from([n for n in range(1, keys["devices"] + 1) if keys["devices"] % n == 0]))
+        links |= draw(st.sampled_from([{}, {"shape": [rows, keys["devices"] // rows]}]))
+    cluster = {**case.cluster, "links": links}
+    if "network" in cluster:
+        cluster["network"] = {**cluster["network"], "topology": draw(st.sampled_from(["chain", kind]))}
+    return Case(case.network, cluster, keys)
+
+
 VOCABULARY_PARALLEL: Table = {"type": "softmax", "vocabulary_parallel": True}
 SEQUENCE_SCHEDULES = ["sync", "gpipe", "1f1b-as", "1f1b-so", "pipedream", "2bw", "fpdeep"]
 

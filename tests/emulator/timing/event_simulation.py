@@ -7,12 +7,14 @@ parameters. It takes no time and no staleness from there.
 A mark (events.py) is something that happens once: a row is done or has arrived, a sample has entered, weights are new.
 Each engine, memory port and stream on a link is a *server*, a process that takes its rows in turn and makes a mark of
 each: ("fp", device, layer, sample, row) or ("fp port", ...), and (path, link, what moves, sample, row), where link d is
-the one between devices d and d + 1.
+the one between devices d and d + 1. On another topology than a chain, rows take other links (laid.py): their arrival
+where they are needed still has the name of the link before that device in the chain, to the right, or behind it.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,6 +22,7 @@ from typing import Any, NamedTuple
 from .described import VALUE_BYTES, Format, Formats, Slice, Table, numbered, read_maps, up
 from .events import Clock, Mark, Marks, Process
 from .exchange_events import Exchange, Wires
+from .laid import Hop, Laid
 from .staleness_events import MOST_MINI_BATCHES, Staleness, find_staleness
 from .tied_events import norm_processes, norm_total, tables_from_afar, tied_processes
 
@@ -27,6 +30,16 @@ ACTIVATION_CYCLES = 204  # of a board that says none
 Needs = Callable[[int, int], list[Mark]]  # of a sample and a row: the marks that the row waits for
 Server = tuple[Mark, int, int, int, Needs]  # name, rows of a sample, time of a row, latency
 Stream = tuple[Mark, int, int, Needs]  # name, rows and bytes of a sample
+
+
+class Flow(NamedTuple):
+    """A stream on a link of its route: the mark of its rows' arrivals, and the boards at the link's ends."""
+
+    name: Mark
+    rows: int
+    size: int
+    needs: Needs
+    hop: Hop
 
 
 class Chain(Marks):
@@ -53,6 +66,7 @@ class Chain(Marks):
             for d in mapping["devices"]
         ]
         self.paths = numbered(self.cluster["links"], 0).get("share") == "paths"
+        self.laid = Laid.of(numbered(self.cluster["links"], 0), len(self.devices))
         self.ends_on = {-1: 0, **{part.layer: part.device for slices in self.devices for part in slices}}
         self.boards = [numbered(self.cluster["boards"], device) for device in range(len(self.devices))]
         self.period_ps = [round(1e6 / board["clock_mhz"]) for board in self.boards]
@@ -270,15 +284,54 @@ class Chain(Marks):
         return slowest_ps + sweep_ps(4, "states", layer) + sweep_ps(8, layer)
 
     def links(self) -> Iterator[Server]:
-        for link in range(len(self.devices) - 1):
-            table = numbered(self.cluster["links"], link)
+        """The servers of all streams on all links of their routes, with the shares that their bytes give them."""
+        flows = list(self.flows())
+        on_wires: dict[Any, list[Flow]] = defaultdict(list)
+        for flow in flows:
+            for wire in self.laid.wires(flow.hop):
+                on_wires[wire].append(flow)
+        for flow in flows:
+            table = numbered(self.cluster["links"], min(flow.hop))
             mbits_per_s, latency_ps = round(1000 * table["bandwidth_gbps"]), round(1000 * table["latency_ns"])
-            for streams in (list(self.to_the_right(link)), list(self.to_the_left(link))):
-                parts = 3 if any(name[0] in (5, 6, 7, 8) for name, _, _, _ in streams) else 2
-                for name, rows, _, needs in streams:
-                    as_long_as = sum(of for other, _, of, _ in streams if not self.paths or other[0] == name[0])
-                    as_long_as *= parts if self.paths else 1
-                    yield name, rows, up(8 * 10**6 * as_long_as, mbits_per_s * rows), latency_ps, needs
+            size = max(self.as_long_as(flow, on_wires[wire]) for wire in self.laid.wires(flow.hop))
+            yield flow.name, flow.rows, up(8 * 10**6 * size, mbits_per_s * flow.rows), latency_ps, flow.needs
+
+    def as_long_as(self, flow: Flow, others: list[Flow]) -> int:
+        """The bytes on a wire in the time of which a stream's map crosses it."""
+        own = sum(other.size for other in others if not self.paths or other.name[0] == flow.name[0])
+        parts = 0
+        for side in ((1, 2, 5, 8), (3, 4, 6, 7)):
+            paths = {other.name[0] for other in others} & set(side)
+            parts += (3 if paths & {5, 6, 7, 8} else 2) if paths else 0
+        return own * parts if self.paths else own
+
+    def flows(self) -> Iterator[Flow]:
+        """Each stream on each link of its route from a device that makes or takes what it carries to the next."""
+        for link in range(len(self.devices) - 1):
+            for right, streams in ((True, self.to_the_right(link)), (False, self.to_the_left(link))):
+                for name, rows, size, needs in streams:
+                    left_end, right_end = self.leg(name)
+                    sender, receiver, onwards = (left_end, right_end, 1) if right else (right_end, left_end, -1)
+                    if link != (left_end if right else right_end - 1):
+                        continue  # on the way, where it is handed on
+                    way, last = self.laid.way(sender, receiver), right_end - 1 if right else left_end
+                    for place, hop in enumerate(way):
+                        at = last if place + 1 == len(way) else link + onwards * place
+                        mark = (name[0], at, *name[2:])
+                        yield Flow(mark, rows, size, needs, hop)
+                        needs = partial(same, mark)
+
+    def leg(self, name: Mark) -> tuple[int, int]:
+        """The devices between which a stream's rows are not needed by any other, around the link in its name."""
+        path, link, what = name[:3]
+        if path in (5, 6):
+            return self.blocks[what]["store_device"], self.blocks[what]["user_device"]
+        if path not in (1, 4) or what == "states":
+            return link, link + 1
+        stops = {self.ends_on[self.maps[what].layer]}
+        stops |= {part.device for slices in self.devices for part in slices if part.source == what}
+        stops |= {self.ends_on[made.layer] for made in self.maps.values() if what in made.sources and not made.opens}
+        return max(stop for stop in stops if stop <= link), min(stop for stop in stops if stop > link)
 
     def to_the_right(self, link: int) -> Iterator[Stream]:
         for name, made in self.maps.items():
@@ -433,15 +486,16 @@ def staleness_of(simulated: Table, network: Table, cluster: Table) -> Staleness:
     kind = schedule.removeprefix("data-parallel-") if "data-parallel" in schedule else config["exchange"]
     mini_batches = [config["batch"] // replicas] * MOST_MINI_BATCHES
     free = Chain(Clock(), described, mini_batches, lambda at, device, sample: 0)
-    return find_staleness(free, Wires(cluster, replicas), kind)
+    return find_staleness(free, Wires(cluster, replicas, kind, len(simulated["mapping"]["devices"])), kind)
 
 
 def run_of(simulated: Table, network: Table, cluster: Table) -> Run:
     """Return a run at its end."""
     config, replicas = simulated["config"], simulated["replicas"]
     described = described_of(simulated, network, cluster)
-    batch, samples, schedule, wires = config["batch"], config["samples"], config["schedule"], Wires(cluster, replicas)
+    batch, samples, schedule = config["batch"], config["samples"], config["schedule"]
     kind = schedule.removeprefix("data-parallel-") if "data-parallel" in schedule else config["exchange"]
+    wires = Wires(cluster, replicas, kind, len(simulated["mapping"]["devices"]))
     staleness = staleness_of(simulated, network, cluster) if schedule == "fpdeep" else []
     epoch = [min(batch, samples - begin) for begin in range(0, samples, batch)]
     clock, chains = Clock(), list[Chain]()

@@ -9,12 +9,13 @@ from collections.abc import Callable
 
 from .described import VALUE_BYTES, Table, up
 from .events import Clock, Marks, Process
+from .laid import Laid
 
 
 class Wires:
     """How long messages and sums take between replicas: `[network]`, or links like the chain's slowest one."""
 
-    def __init__(self, cluster: Table, replicas: int) -> None:
+    def __init__(self, cluster: Table, replicas: int, kind: str, devices: int) -> None:
         links = cluster["links"] if isinstance(cluster["links"], list) else [cluster["links"]]
         link = min(links, key=lambda each: (each["bandwidth_gbps"], -each["latency_ns"]))
         self.network: Table = cluster.get("network", {})
@@ -23,10 +24,10 @@ class Wires:
         slowest_ps = max(round(1e6 / board["clock_mhz"]) for board in cluster["boards"])
         sums = self.network.get("sum_gbytes_per_s")
         self.sum_ps_per_kbyte = round(1e6 / sums) if sums else round(1000 * slowest_ps / 64)
-        self.is_chain = self.network.get("topology", "chain") == "chain"
+        laid, nodes = self.network if "network" in cluster else link, replicas + (kind == "aggregator")
+        self.laid = Laid.of(laid, nodes, shaped="network" in cluster or devices == 1)
         self.blocking = self.network.get("blocking", False)
-        replica = list(range(replicas))
-        self.ring = [*replica[::2], *replica[1::2][::-1]] if self.is_chain else replica
+        self.ring = self.laid.ring(replicas)
 
     def transfer_ps(self, size: int) -> int:
         packets = up(size, self.network.get("packet_bytes", 4096))
@@ -38,7 +39,7 @@ class Wires:
         return up(size * self.sum_ps_per_kbyte, 1000)
 
     def between_ps(self, one: int, other: int) -> int:
-        return self.latency_ps * (abs(one - other) if self.is_chain else 1)
+        return self.latency_ps * self.laid.hops(one, other)
 
 
 class Exchange(Marks):
@@ -105,7 +106,8 @@ class Exchange(Marks):
         """A node with the sum, which is to reach `nodes` nodes from it on: 0 is the aggregator, 1 the last worker."""
         while nodes > 1:
             near = up(nodes, 2)
-            yield self.wires.between_ps(node, node + near) + self.wires.transfer_ps(VALUE_BYTES * self.values)
+            sent_ps = self.wires.between_ps(self.replicas - node, self.replicas - node - near)
+            yield sent_ps + self.wires.transfer_ps(VALUE_BYTES * self.values)
             self.start(self.pass_on(number, node + near, nodes - near))
             nodes = near
         self.happen(("passed on", self.replicas - node, number))

@@ -72,6 +72,8 @@ def names_of(plan: ChainPlan, maps: list[str]) -> dict[str, Mark]:
                 moved = "states", layer.index
             else:
                 moved = (maps[number],)
-            sender, receiver = (link, link + 1) if stream.path.is_forward else (link + 1, link)
-            names[f"link {sender} -> {receiver}, path {path} #{number}"] = (path, link, *moved)
+            resource = plan.timing.path(link, stream)
+            if resource is not None:
+                receiver = plan.timing.routes.receiver(link, stream.key)
+                names[resource.name] = (path, receiver - stream.path.is_forward, *moved)
     return names

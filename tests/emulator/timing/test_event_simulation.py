@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import emuchain
 from emuchain.comm import FifoResource
 from emuchain.emulator.common import InputError
-from emuchain.emulator.mapping import BalancedParameters, DataPath, Stream
+from emuchain.emulator.mapping import BalancedParameters, Stream
 from emuchain.emulator.network.operations.pool import MaxPool
 from emuchain.emulator.plan import ChainPlan, find_steady
 from emuchain.emulator.run import Simulation, steady_state
@@ -261,8 +261,9 @@ def test_a_forgotten_latency_is_noticed(path: int, monkeypatch: pytest.MonkeyPat
 
     right = Timing.path
 
-    def forgetful(timing: Timing, link: int, stream: Stream, carried: dict[DataPath, int]) -> FifoResource:
-        fifo = right(timing, link, stream, carried)
+    def forgetful(timing: Timing, link: int, stream: Stream) -> FifoResource:
+        fifo = right(timing, link, stream)
+        assert fifo is not None
         if stream.path.value == path:
             fifo.latency_ps = 0
         return fifo

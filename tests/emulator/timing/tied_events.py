@@ -20,9 +20,15 @@ if TYPE_CHECKING:
 def tied_processes(chain: Chain) -> Iterator[Process]:
     """The processes of each direction of each link that a table crosses."""
     for head, embedding_on, head_on in _tied(chain):
-        for link in range(embedding_on[0], head_on[-1]):
-            yield _rows(chain, head, 1, link, [link] if link in embedding_on else [], link == embedding_on[0])
-            yield _rows(chain, head, -1, link, [link + 1] if link + 1 in head_on else [], link + 1 == head_on[-1])
+        for left, right in itertools.pairwise(sorted({*embedding_on, *head_on})):
+            for to, begin, end, adding in ((1, left, right, embedding_on), (-1, right, left, head_on)):
+                first, last = (left, right - 1) if to == 1 else (right - 1, left)
+                hops, before = len(chain.laid.way(begin, end)), first - to
+                for place in range(hops):
+                    at = last if place + 1 == hops else first + to * place
+                    begins = begin == (embedding_on[0] if to == 1 else head_on[-1]) and not place
+                    yield _rows(chain, head, to, at, [begin] if begin in adding and not place else [], begins, before)
+                    before = at
 
 
 def tables_from_afar(chain: Chain, device: int, number: int) -> list[Mark]:
@@ -104,14 +110,16 @@ def _row_ps(chain: Chain, head: str, link: int) -> int:
     )
 
 
-def _rows(chain: Chain, head: str, to: int, link: int, adds: list[int], begins: bool) -> Process:
-    """The rows of a table on a link: each waits for the one before it, its arrival, and what the sender `adds`."""
+def _rows(chain: Chain, head: str, to: int, link: int, adds: list[int], begins: bool, before: int) -> Process:
+    """The rows of a table on a link: each waits for the one before it, its arrival from the link `before`, and what
+    the sender `adds`.
+    """
     row_ps = _row_ps(chain, head, link)
     latency_ps = round(1000 * numbered(chain.cluster["links"], link)["latency_ns"])
     for number, row in itertools.product(range(len(chain.mini_batches)), range(chain.maps[head].channels)):
         needs: list[Mark] = [("gradients", device, number) for device in adds]
         if not begins:
-            needs.append(("tied", to, link - to, head, number, row))
+            needs.append(("tied", to, before, head, number, row))
         yield needs
         yield row_ps
         chain.happen(("tied", to, link, head, number, row), latency_ps)

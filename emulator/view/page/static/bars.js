@@ -38,13 +38,14 @@ charts.demand = (data, width, label) => {
     x2: bar.link + (bar.right ? -0.01 : 0.38),
   }));
   const links = d3.max(bars, (d) => d.link) + 1;
+  const ends = new Map(bars.map((bar) => [bar.link, bar.ends]));
   return plot(width, 250, label, {
     x: {
       ...axes.x,
       label: "between devices",
       domain: places(links),
       ticks: wholeTicks(links, width, 52),
-      tickFormat: (d) => `${d}–${d + 1}`,
+      tickFormat: (d) => ends.get(d) ?? "",
     },
     ...limited(bars, "Gb/s", "demand", "bandwidth", (rate) => `${d3.format("~r")(rate)} Gb/s`, [
       Plot.rect(bars, {
