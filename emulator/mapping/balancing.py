@@ -151,7 +151,7 @@ def balance(
     rooms = [room - _shared_bytes(held, storage) for room, held in zip(room_bytes, slices, strict=True)]
     for device in reversed(range(len(slices))):
         room, rest = rooms[device], []
-        may_move = (part for part in slices[device] if part.layer.weights and not _stays(part))
+        may_move = (part for part in slices[device] if part.layer.weights and not stays(part))
         own = [_Unplaced(part, part.begin, part.end, device) for part in may_move]
         for item in own + unplaced:
             size = storage.weight_bytes(channel_values(item.part))
@@ -170,14 +170,14 @@ def balance(
     return Balancing(tuple(blocks), tuple(shortfall))
 
 
-def _stays(part: Slice) -> bool:
+def stays(part: Slice) -> bool:
     """Return whether weights stay where they are used: those that layers share, which both update, or frozen ones."""
     return part.layer.shares_weights or part.layer.frozen
 
 
 def _shared_bytes(slices: Sequence[Slice], storage: Storage) -> int:
     """Return the bytes of weights that stay where they are used."""
-    staying = (part for part in slices if _stays(part))
+    staying = (part for part in slices if stays(part))
     return sum(part.channels * storage_of(part, storage).weight_bytes(channel_values(part)) for part in staying)
 
 

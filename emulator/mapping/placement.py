@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 
 from ..cluster import Cluster, Link, LinkShare
-from .balancing import BalancedParameters, channel_bytes
+from .balancing import BalancedParameters, channel_bytes, stays
 from .memory import OffChip
 from .shedding import SliceNeeds, shed, slice_needs
 from .slices import Mapping
@@ -207,14 +207,14 @@ def _moved(
     """Return the weights that leave a device with `left` banks, below 0 if too much is on it, and what is left then.
 
     Slices in the order of the layers keep what they can; those that shed their Act-RAM keep all, since weights from
-    another device pass once a sample; so do layers that share weights.
+    another device pass once a sample; so do layers that share weights, and frozen ones.
     """
     moved: list[_Unplaced] = []
     for held, off in zip(reversed(needs), reversed(off_chip), strict=True):
         if left >= 0:
             break
         channels = held.channels - off.channels
-        if off.activations or not channels or held.part.layer.shares_weights:
+        if off.activations or not channels or stays(held.part):
             continue
         before = held.weights.of_channels(channels)
         kept = held.weights.most_channels(channels, max(0, before + left))

@@ -170,6 +170,17 @@ def test_what_rests_takes_no_time_no_memory_and_no_traffic() -> None:
     assert other.lgb < one.lgb
 
 
+@pytest.mark.parametrize("memory", ["modelled", "ignored"])
+def test_frozen_parameters_stay_on_their_board(trained: Any, bits: Any, small_cluster: str, memory: str) -> None:
+    """Others are stored elsewhere."""
+    keys: Keys = {"freeze": ["conv2", "fc1"], "batch": 12, "cluster": small_cluster, "memory": memory}
+    expected = bits(trained(plan("quick-cifar", **keys)).weights)
+    for devices in (4, 6):
+        several = plan("quick-cifar", **keys, devices=devices)
+        assert not [block for block in several.timing.blocks if block.layer.frozen]
+        assert bits(trained(several).weights) == expected
+
+
 def test_a_frozen_head_still_sends_errors_back() -> None:
     made = plan("quick-cifar", freeze=["fc2"])
     *_, last = made.timing.engines[0]
