@@ -2,7 +2,7 @@
 
 from .board import BANK_BYTES, LSTM_UNITS, Board, Engine, PeArray, Resources, Work
 from .changes import changeable_keys, check_changes, is_settable, settable_keys
-from .cluster import CHAIN, Cluster, Link, LinkShare
+from .cluster import CHAIN, Cluster, Link, LinkShare, OnBoard
 from .dsp_types import DSP_TYPES
 from .fpga import Fpga, lut_multipliers
 from .gpu import Gpu
@@ -40,6 +40,7 @@ __all__ = [
     "LinkShare",
     "MultiplierRate",
     "NamedChain",
+    "OnBoard",
     "PeArray",
     "RangeClass",
     "Resources",

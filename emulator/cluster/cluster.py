@@ -77,6 +77,14 @@ class Link:
         return packets * self.packet_bytes + max(0, rest - self.header_bytes)
 
 
+class OnBoard(Link):
+    """What joins two stages of one board: nothing crosses, and it takes no time."""
+
+    def wire_bytes(self, sent_bytes: Bytes) -> Bytes:
+        """Return no bytes."""
+        return 0 * sent_bytes
+
+
 def links_interconnect(boards: tuple[Board, ...], link: Link, topology: Topology) -> Interconnect:
     """Return links like the boards' as an interconnect for gradients: their headers, sums at the slowest clock."""
     slowest_ps = max(board.period_ps for board in boards)

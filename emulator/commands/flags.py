@@ -13,7 +13,7 @@ import click
 
 from ..common import InputError, NamedFiles, did_you_mean
 from ..config import roles
-from .named import OUTPUT, WORD, CountOrRange, FileCommand, Named
+from .named import OUTPUT, WORD, CountOrRange, FileCommand, Named, NameOrFile
 from .setting import CHANGES, SET, set_value
 
 _OF_NETWORKS = {"layers", "input"}
@@ -315,7 +315,8 @@ def _flag(key: str) -> click.Option:
         return click.Option([SET, "--changes", key], type=WORD, multiple=True, metavar="KEY=VALUE", help=told)
     extra = field.json_schema_extra
     if isinstance(extra, dict) and "choices" in extra:
-        kind: Any = click.Choice(typing.cast(list[str], extra["choices"]))
+        names = typing.cast(list[str], extra["choices"])
+        kind: Any = NameOrFile(names, role_of(key)) if key == "schedule" else click.Choice(names)
     else:
         kind = _flag_type(_hints()[key])
     default = "" if field.default in (None, ()) else f"  [default: {field.default}]"
@@ -324,7 +325,7 @@ def _flag(key: str) -> click.Option:
         type=Named(role_of(key)) if kind in (str, list) else kind,
         is_flag=True if kind is bool else None,
         default=None,
-        metavar="NAME" if key == "schedule" else _metavar(kind),
+        metavar="NAME|FILE" if key == "schedule" else _metavar(kind),
         help=f"{(field.description or '').replace('`', '')}{default}",
         callback=_numbers if key == "learning_rate_steps" else _listed if kind is list else None,
     )

@@ -41,6 +41,22 @@ class OneOf(click.ParamType):
         return str(value)
 
 
+class NameOrFile(click.Choice[str]):
+    """The type of a flag that is one of some names, or a file in a `role`, with a schedule."""
+
+    def __init__(self, names: Iterable[str], role: Role) -> None:
+        super().__init__([*names])
+        self.role = role
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the name, or the path."""
+        from ..schedule import is_schedule_file
+
+        if value not in self.choices and is_schedule_file(value):
+            return value
+        return super().convert(value, param, ctx)
+
+
 def _optimizers() -> Iterable[str]:
     from ...kernels.optimizers import optimizers
 
@@ -56,7 +72,7 @@ PATH = click.Path(path_type=pathlib.Path)
 OUTPUT, PICTURE = Named(roles.OUTPUT), Named(roles.OUTPUT, PATH)
 NETWORK, CLUSTER, DATA, RUN = (Named(role) for role in (roles.NETWORK, roles.CLUSTER, roles.DATA, roles.RUN))
 HOSTS = Named(Reads("a host file"))
-PROFILE, SCHEDULE = Named(Reads("a profile")), Named(Reads("a schedule"))
+PROFILE, SCHEDULE, ORDER = Named(Reads("a profile")), Named(Reads("a schedule")), Named(roles.SCHEDULE)
 
 
 def _what_if(text: str) -> Paths:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .kernels import starting
-from .named import OUTPUT, WORD, FileCommand
+from .named import ORDER, OUTPUT, WORD, FileCommand
 
 if TYPE_CHECKING:
     from ..common import WholeFile
@@ -22,18 +22,17 @@ if TYPE_CHECKING:
 @click.command(cls=FileCommand)
 @click.option(
     "--schedule",
-    type=WORD,
+    type=ORDER,
     required=True,
-    metavar="NAME",
-    help="1f1b-as, fbp-as, 1f1b-sno, 1f1b-so, 1f1b-min, gpipe, interleaved, zero-bubble, pipedream, 2bw.",
+    metavar="NAME|FILE",
+    help="1f1b-as, fbp-as, 1f1b-sno, 1f1b-so, 1f1b-min, gpipe, interleaved, zero-bubble, pipedream, 2bw, or a file.",
 )
-@click.option("--stages", type=click.IntRange(1, 1024), required=True, metavar="N", help="Devices of the chain.")
+@click.option("--stages", type=click.IntRange(1, 1024), metavar="N", help="Devices of the chain; a file says how many.")
 @click.option(
     "--micro-batches",
     type=click.IntRange(min=1),
-    required=True,
     metavar="M",
-    help="Micro-batches of a mini-batch.",
+    help="Micro-batches of a mini-batch; a file says how many.",
 )
 @click.option("--forward", type=WORD, required=True, metavar="F", help="Time of F on a device, in any unit.")
 @click.option("--backward", type=WORD, required=True, metavar="B", help="Time of B, including the parameter gradients.")
@@ -108,9 +107,10 @@ class _Run:
     def __init__(self, flags: Mapping[str, Any]) -> None:
         from ..timing import schedule_of, time_pipeline
         from ..view import PipelineDrawing
-        from .pipeline_shape import shape_of
+        from .pipeline_shape import shape_of, sized
 
-        self.kind, self.shape, self.scale = shape_of(flags)
+        self.kind, flags = sized(flags)
+        self.shape, self.scale = shape_of(self.kind, flags)
         schedule, self.form = schedule_of(self.kind, self.shape)
         self.result = time_pipeline(schedule, self.shape.costs, self.shape.machine)
         self.drawing = PipelineDrawing(self.shape, self.result, self.scale)

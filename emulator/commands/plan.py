@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...kernels.number import FP16, FP32, NumberFormat
-from ..common import InputError, WholeFile, encoded, format_bytes, format_time_ps, number, percent, plural
+from ..common import InputError, WholeFile, encoded, format_bytes, format_time_ps, percent, plural
 from ..config import Config, blaming, load_config
-from ..mapping import channel_values, cut_channels, storage_of
+from ..mapping import channel_values, storage_of
 from ..number import Storage
 from ..plan import (
     ChainPlan,
@@ -51,6 +50,7 @@ from ..view import (
     weights_line,
     wide_lines,
 )
+from .handmade import CutComparison, cut_as_json, cut_file
 from .output import phases, tell_notes
 from .pair import plan_pair
 
@@ -105,52 +105,9 @@ def show_plan(shown: tuple[str | None, dict[str, Any], bool, bool, bool], plot: 
         with saved or contextlib.nullcontext(), picture_file(plot, "--plot") as picture:
             plan = _show(config, how, picture)
             if saved is not None:
-                saved.write(encoded(_cut_file(plan)))
+                saved.write(encoded(cut_file(plan)))
     if save is not None and not how.as_json:
         say(f"cut in {save}; `--cut {save}` takes it, edited or not")
-
-
-def _cut_file(plan: ChainPlan) -> str:
-    """Return the content of the file of a plan's cut."""
-    counts = ", ".join(f"{layer.name} {cut_channels(layer)}" for layer in plan.network.layers)
-    about = (
-        f"{plan.network.name} over {plural(plan.stage_count, 'board')}, in the order of the chain. One has layers,"
-        f" such as `conv1..conv3`, or channels, such as `conv4[0:20]` or `conv4[:30%]`, of these: {counts}."
-    )
-    return "\n".join([*textwrap.wrap(about, 100, initial_indent="# ", subsequent_indent="# "), plan.cut.toml()])
-
-
-class _Beside(NamedTuple):
-    """The rate of a cut made by hand, and of the automatic one, or why there is none."""
-
-    rate: float
-    automatic: float | None
-    failure: str
-
-    @classmethod
-    def of(cls, plan: ChainPlan) -> _Beside:
-        """Return what the automatic cut of the same run reaches."""
-        try:
-            return cls(_rate(plan), _rate(make_plan(plan.config.model_copy(update=_automatic(plan)), 1)), "")
-        except InputError as error:
-            return cls(_rate(plan), None, str(error))
-
-    def line(self, noun: str) -> Line:
-        """Return the comparison as a line."""
-        if self.automatic is None:
-            return Line(f"automatic cut: none; {self.failure}")
-        ratio = self.rate / self.automatic
-        compared = "as fast as this one" if ratio == 1 else f"this one is {number(ratio)} times as fast"
-        return Line(f"automatic cut: {number(self.automatic)} {noun}s/s; {compared}")
-
-
-def _automatic(plan: ChainPlan) -> dict[str, object]:
-    """Return the keys with which the same run has an automatic cut."""
-    return {"cut": None, "devices": plan.devices}
-
-
-def _rate(plan: ChainPlan) -> float:
-    return plan.layout().images_per_s if plan.times_rows else stage_bound(plan)
 
 
 def _show(config: Config, how: _Shown, picture: WholeFile | None) -> ChainPlan:
@@ -163,7 +120,7 @@ def _show(config: Config, how: _Shown, picture: WholeFile | None) -> ChainPlan:
         beside = None
         if config.cut is not None:
             show("mapping it automatically, to compare")
-            beside = _Beside.of(plan)
+            beside = CutComparison.of(plan)
         if not plan.times_rows:
             _show_stages(plan, how, picture, beside)
             return plan
@@ -181,7 +138,7 @@ def _show(config: Config, how: _Shown, picture: WholeFile | None) -> ChainPlan:
     if how.as_json:
         verdict = {"fits": not missing, "missing_bytes": missing, "stale_samples": plan.stale_samples}
         cause = cause_as_json(cause_of(plan, steady_state(plan)))
-        said = {**({} if sure is None else sure.to_dict()), **_cut_as_json(plan, beside)}
+        said = {**({} if sure is None else sure.to_dict()), **cut_as_json(plan, beside)}
         print(
             json.dumps(
                 {**layout_as_json(layout, smallest), "cause": cause, **verdict, "fits_lut": plan.fits_lut, **said},
@@ -198,13 +155,7 @@ def _show(config: Config, how: _Shown, picture: WholeFile | None) -> ChainPlan:
     return plan
 
 
-def _cut_as_json(plan: ChainPlan, beside: _Beside | None) -> dict[str, Any]:
-    if beside is None:
-        return {"cut": list(map(" ".join, plan.cut.boards))}
-    return {"cut": list(map(" ".join, plan.cut.boards)), "automatic": {"images_per_s": beside.automatic}}
-
-
-def _show_stages(plan: ChainPlan, how: _Shown, picture: WholeFile | None, beside: _Beside | None) -> None:
+def _show_stages(plan: ChainPlan, how: _Shown, picture: WholeFile | None, beside: CutComparison | None) -> None:
     """Print the stages of boards that take actions as a whole."""
     assert plan.stages is not None
     if picture is not None:
@@ -212,7 +163,7 @@ def _show_stages(plan: ChainPlan, how: _Shown, picture: WholeFile | None, beside
     sure = bound_range(plan, stage_bound(plan)) if how.ranged else None
     if how.as_json:
         said = {"mapping": str(plan.mapping).splitlines(), **stages_as_json(plan.stages), "fits_lut": plan.fits_lut}
-        said |= _cut_as_json(plan, beside)
+        said |= cut_as_json(plan, beside)
         print(json.dumps({**said, **({} if sure is None else sure.to_dict())}, indent=2))
         return
     first, *others = stage_bound_lines(plan, sure)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import pathlib
-import re
 from typing import Any
 
-from ..common import InputError, plural, read_text
+from ..common import InputError, plural
 from ..config import blaming, load_config
 from ..plan import asked_chunks, make_plan, warm_ups_of
-from ..schedule import EpochShape, Schedule, check_complete, dry_run, parse, parse_csv, schedules, to_csv, to_text
+from ..schedule import EpochShape, Schedule, check_complete, dry_run, read_schedule, schedules, to_csv, to_text
 from ..view import next_line, print_answer, table
 
 _OF_ORDERS = ("schedule", "devices", "chunks", "warm_up")
 _MOST_ACTIONS = 1_000_000
-_CSV = re.compile(r"\s*([\d\",]|$)")
-"""How CSV begins, and a schedule as text does not."""
 
 
 def list_schedules() -> None:
@@ -94,11 +90,7 @@ def check_schedule(file: str, form: str | None = None) -> None:
     Raises:
         InputError: the file cannot be read or parsed, the schedule fails the dry run, or cannot be written so.
     """
-    try:
-        text = read_text(pathlib.Path(file))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    schedule = parse_csv(text, file) if file.endswith(".csv") or _CSV.match(text) else parse(text, file)
+    schedule = read_schedule(file)
     check_complete(schedule)
     kind = schedules().get(schedule.name)
     dry_run(schedule, aligned=kind is None or kind.aligned)

@@ -27,7 +27,7 @@ from ..common import (
 )
 from ..mapping import HandmadeCut
 from ..number import joined
-from ..schedule import schedules
+from ..schedule import ScheduleKind, edited_kind, schedules
 from . import roles
 from .keys import (
     LEAST_SINGLE,
@@ -113,8 +113,8 @@ class Config(Model):
     schedule: ScheduleKey = pydantic.Field(
         "fpdeep",
         validate_default=True,
-        description="the order of the devices' actions, such as sync, gpipe or 1f1b-as; `emuchain schedule --list`"
-        " has a line for each",
+        description="the order of the devices' actions, such as sync, gpipe or 1f1b-as, or a file with one;"
+        " `emuchain schedule --list` has a line for each",
         json_schema_extra={"choices": [*schedules()]},
     )
     warm_up: Annotated[str | None, NO_FILE] = pydantic.Field(
@@ -126,8 +126,8 @@ class Config(Model):
     )
     cut: Annotated[CutKey | None, roles.CUT] = pydantic.Field(
         None,
-        description="a cut made by hand: FILE.toml, or what each board has, such as"
-        " `conv1..conv3 | conv4[:30%] | conv4[30%:] fc1`",
+        description="a cut made by hand: FILE.toml, or as text what each board has, such as `conv1:conv3` or"
+        " `conv4[:30%]` (docs/tasks.md)",
     )
     engines: Literal["split", "shared", "turns"] | None = pydantic.Field(
         None,
@@ -315,7 +315,7 @@ def role_of(key: str) -> Role:
 def name_files(files: NamedFiles, keys: Mapping[str, object]) -> None:
     """Add the files that some keys of the configuration name."""
     for key, value in keys.items():
-        files.add(key, value.file if isinstance(value, HandmadeCut) else value, role_of(key))
+        files.add(key, value.file if isinstance(value, ScheduleKind | HandmadeCut) else value, role_of(key))
 
 
 @contextlib.contextmanager
@@ -347,10 +347,14 @@ def load_config(file: str | None, flags: dict[str, Any]) -> Config:
     return validate(Config, {**in_file, **flags}, "command line")
 
 
-def settings_config(settings: dict[str, Any]) -> Config:
+def settings_config(settings: dict[str, Any], order: object = None) -> Config:
     """Return the configuration with the keys in `settings`.
+
+    Where `order` is text, it is what the file of their schedule said, which is then not read.
 
     Raises:
         InputError: an unknown key, or a value of the wrong type or range.
     """
+    if isinstance(order, str):
+        settings = {**settings, "schedule": edited_kind(str(settings.get("schedule")), order)}
     return validate(Config, settings, "settings")

@@ -16,7 +16,8 @@ from ..cluster import check_changes
 from ..common import NO_FILE, InputError, Positive, did_you_mean
 from ..mapping import HandmadeCut
 from ..number import Precision, precision_of
-from ..schedule import ScheduleKind, schedules
+from ..schedule import ScheduleKind, edited_kind, is_schedule_file, schedules
+from . import roles
 
 NotNegativeNumber = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)]
 PositiveNumber = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
@@ -152,6 +153,8 @@ class _Cut:
 
 
 def _schedule(name: str) -> ScheduleKind:
+    if name not in schedules() and is_schedule_file(name):
+        return edited_kind(name)
     return schedules()[_known(name, schedules())]
 
 
@@ -164,7 +167,7 @@ CutKey = Annotated[HandmadeCut, _Cut()]
 CodecKey = Annotated[Codec, _Spelt(Codec, parse_codec, str)]
 OptimizerKey = Annotated[str, pydantic.AfterValidator(_optimizer), NO_FILE]
 PrecisionKey = Annotated[Precision, _Tabled()]
-ScheduleKey = Annotated[ScheduleKind, _Spelt(ScheduleKind, _schedule, lambda kind: kind.name)]
+ScheduleKey = Annotated[ScheduleKind, _Spelt(ScheduleKind, _schedule, lambda kind: kind.name), roles.SCHEDULE]
 
 Names = Annotated[tuple[Annotated[str, pydantic.BeforeValidator(str)], ...], Listed()]
 Sizes = Annotated[tuple[Positive, ...], Listed()]

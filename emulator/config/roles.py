@@ -43,6 +43,12 @@ def _faults(value: str) -> Paths:
     return () if value == NO_FAULTS else itself(value)
 
 
+def _schedule(value: str) -> Paths:
+    from ..schedule import schedules
+
+    return () if value in schedules() else itself(value)
+
+
 def _cut(value: str) -> Paths:
     return itself(value) if value.lower().endswith(".toml") else ()
 
@@ -72,6 +78,7 @@ DATA = Reads("a file of the data", _data)
 FAULTS = Reads("a file of faults", _faults)
 CUT = Reads("a hand-made cut", _cut)
 WEIGHTS = Reads("a file of weights", _weights)
+SCHEDULE = Reads("a schedule's file", _schedule)
 CHECKPOINT = Reads("a checkpoint")
 RUN = Reads("a results file")
 CONFIGURATION = Reads("the configuration")

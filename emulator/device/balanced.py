@@ -83,8 +83,8 @@ class Balanced:
         came_ps, gradients = [], []
         for number in self._stored:
             key = StreamKey(DataPath.PARAMETER_GRADIENTS, number)
-            for micro_batch in step_micro_batches(micro_batches, step):
-                came = await self._ports.receive(key, micro_batch.whole)
+            for _ in step_micro_batches(micro_batches, step):  # one message for each, in the order of the user's W
+                came = await self._ports.next_message(key)
             gradient = (await self._ports.next_message(key._replace(values=True))).data
             came_ps.append(int(came.times[-1, -1]))
             if gradient is not None:

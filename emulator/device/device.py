@@ -9,7 +9,7 @@ another.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -20,7 +20,7 @@ from ...comm.exchange import Gradient, OnExchange
 from ...kernels.codec import Codec
 from ...kernels.optimizers import clip_factor
 from ..mapping import DataPath, StreamKey, TiedWeights
-from ..schedule import Action, Kind, MicroBatch, SampleSpan, step_micro_batches
+from ..schedule import Action, Kind, MicroBatch, SampleSpan
 from ..timing import Course, DeviceClock, StageClock, exchange_name
 from .balanced import Balanced
 from .lanes import InTurn, Lanes, shares_states
@@ -101,7 +101,8 @@ class Device:
         if numerics is not None:
             numerics.attach(ports)
         self.balanced = Balanced(clock, numerics, ports, codec)
-        self._tied, self._norm, self._gradients_done = Tied(clock, numerics, ports, tied), norm, 0
+        self._tied, self._norm = Tied(clock, numerics, ports, tied), norm
+        self._gradients, self._next_gradient = dict[int, SampleSpan](), 0  # W of micro-batches that are ahead of others
         self._sums = _Sums(0, [], None, 0, [])
         self._lanes = Lanes() if numerics is not None and shares_states(clock.streams.slices) else InTurn()
 
@@ -126,6 +127,7 @@ class Device:
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """Get ready for an epoch, in which versions of the weights are numbered anew."""
+        self._next_gradient = 0
         if isinstance(self.clock, StageClock):
             self.clock.begin_epoch(epoch.course)
         else:
@@ -188,28 +190,32 @@ class Device:
 
     async def _gradient(self, whole: SampleSpan, epoch: Epoch) -> None:
         numerics = self.numerics
+        in_order = [*self._gradients_in_order(whole)]
         if numerics is not None:
             await others_first()  # FP and EB of neighbours hold up others, PG holds up the update alone
 
             async def compute() -> None:
-                numerics.gradient(whole)
+                for span in in_order:
+                    numerics.gradient(span)
 
-            await self._lanes.gradient(compute)
+            if in_order:
+                await self._lanes.gradient(compute)
         self._send(whole, self.clock.gradient(whole), {})
-        following = epoch.micro_batches[whole.micro_batch.index + 1 : whole.micro_batch.index + 2]
-        if not following or following[0].step > whole.micro_batch.step:
-            self.balanced.send_gradients(whole.first, epoch.step_samples[whole.micro_batch.step])
-        if self._tied.holds and self.exchange is None and self._is_last_gradient(whole.micro_batch, epoch):
+        step = whole.micro_batch.step
+        following = epoch.micro_batches[self._next_gradient : self._next_gradient + 1]
+        if self._gradients or (following and following[0].step == step):
+            return
+        self.balanced.send_gradients(whole.first, epoch.step_samples[step])
+        if self._tied.holds and self.exchange is None:
             await self.settle(keeps=True)
-            self._tied.offer(whole.micro_batch.step, self.clock.gradients_ps([]))
+            self._tied.offer(step, self.clock.gradients_ps([]))
 
-    def _is_last_gradient(self, micro_batch: MicroBatch, epoch: Epoch) -> bool:
-        """Return whether this was the last W of a mini-batch, in whatever order the schedule has them."""
-        self._gradients_done += 1
-        if self._gradients_done < len(step_micro_batches(epoch.micro_batches, micro_batch.step)):
-            return False
-        self._gradients_done = 0
-        return True
+    def _gradients_in_order(self, whole: SampleSpan) -> Iterator[SampleSpan]:
+        """Yield the micro-batches that W can now add, so that sums do not depend on the order of the schedule."""
+        self._gradients[whole.micro_batch.index] = whole
+        while self._next_gradient in self._gradients:
+            yield self._gradients.pop(self._next_gradient)
+            self._next_gradient += 1
 
     async def settle(self, *, keeps: bool) -> None:
         """Wait for numerics that go beside the program: gradients, and where no version is kept, all actions so far."""

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +100,15 @@ class Labels:
         return labels.reshape(len(labels), -1)
 
 
+class _Count(NamedTuple):
+    """What is counted of a span from a `first` sample on, and the losses of its samples."""
+
+    first: int
+    tally: Tally
+    losses: Sequence[float]
+    step_losses: Sequence[float]
+
+
 class SoftmaxHead(Labels):
     """Softmax with cross-entropy against the labels.
 
@@ -111,7 +121,7 @@ class SoftmaxHead(Labels):
         super().__init__(labels)
         self._smoothing = smoothing
         self._errors = ActRam(Arena())
-        self._tallies: dict[int, Tally] = collections.defaultdict(Tally)
+        self._counts: dict[int, list[_Count]] = collections.defaultdict(list)
 
     def forward(self, span: SampleSpan, outputs: Data) -> None:
         """Compute losses, and keep the errors for `backward`."""
@@ -147,11 +157,8 @@ class SoftmaxHead(Labels):
         self._count(span, tally, (sums / steps).tolist(), sums.tolist())
 
     def _count(self, span: SampleSpan, tally: Tally, losses: list[float], step_losses: Sequence[float] = ()) -> None:
-        """Add to the tally; losses one by one, so that their sums do not depend on the micro-batches."""
-        before = self._tallies[span.micro_batch.step]
-        total = functools.reduce(operator.add, losses, before.loss)
-        steps = functools.reduce(operator.add, step_losses, before.step_loss)
-        self._tallies[span.micro_batch.step] = dataclasses.replace(before + tally, loss=total, step_loss=steps)
+        """Keep what is counted of a span, with the losses of its samples."""
+        self._counts[span.micro_batch.step].append(_Count(span.first, tally, losses, step_losses))
 
     def backward(self, span: SampleSpan) -> Data:
         """Return softmax minus one-hot, for each sample; of its steps, over their number."""
@@ -159,8 +166,17 @@ class SoftmaxHead(Labels):
         return errors
 
     def step_done(self, step: int) -> Tally:
-        """Return the tally of a finished mini-batch, and delete it; one of nothing where others have its outputs."""
-        return self._tallies.pop(step, Tally())
+        """Return the tally of a finished mini-batch, and delete it; one of nothing where others have its outputs.
+
+        Losses are added one by one, sample by sample, so that their sums depend neither on the micro-batches nor on
+        their order.
+        """
+        total = Tally()
+        for count in sorted(self._counts.pop(step, []), key=lambda count: count.first):
+            loss = functools.reduce(operator.add, count.losses, total.loss)
+            step_loss = functools.reduce(operator.add, count.step_losses, total.step_loss)
+            total = dataclasses.replace(total + count.tally, loss=loss, step_loss=step_loss)
+        return total
 
 
 class VocabularyHead(SoftmaxHead):

@@ -1,10 +1,10 @@
 """A cut made by hand: which layers, or channels of layers, each board of the chain has, as text or in a TOML file.
 
-    conv1..conv3 | conv4[:30%] | conv4[30%:] fc1
+    conv1:conv3 | conv4[:30%] | conv4[30%:] fc1
 
 has layers conv1 to conv3 on board 0, and conv4 split over boards 1 and 2. A file has a string for each board:
 
-    boards = ["conv1..conv3", "conv4[:30%]", "conv4[30%:] fc1"]
+    boards = ["conv1:conv3", "conv4[:30%]", "conv4[30%:] fc1"]
 
 Channels are those along which the layer is cut (`slices.cut_of`), counted from 0; a share is rounded to a whole one.
 Boards hold the layers in order, each channel once.
@@ -19,13 +19,13 @@ import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from ..common import InputError, did_you_mean, plural, read_toml
+from ..common import InputError, did_you_mean, plural
 from ..network import Layer, Network
 from .slices import Cut, Mapping, Slice, cut_channels, cut_of
 
-_PIECE = re.compile(r"(?P<name>[\w-]+)(?:\.\.(?P<last>[\w-]+)|\[(?P<begin>[^:\]]*):(?P<end>[^:\]]*)\])?")
+_PIECE = re.compile(r"(?P<name>[\w-]+)(?::(?P<last>[\w-]+)|\[(?P<begin>[^:\]]*):(?P<end>[^:\]]*)\])?")
 _BOUNDARY = re.compile(r"(\d+)|(\d+(?:\.\d+)?)\s*%")
-_EXAMPLE = "such as `conv1..conv3 | conv4[:30%] | conv4[30%:] fc1`"
+_EXAMPLE = "such as `conv1:conv3 | conv4[:30%] | conv4[30%:] fc1`"
 _BETWEEN_BOARDS = "|"
 
 
@@ -53,7 +53,7 @@ class HandmadeCut:
             raise ValueError(f"should be FILE.toml, or what each board has, {_EXAMPLE}")
         for piece in itertools.chain.from_iterable(board.split() for board in boards):
             if _PIECE.fullmatch(piece) is None:
-                raise ValueError(f"{piece!r}: should be NAME, FIRST..LAST or NAME[BEGIN:END], {_EXAMPLE}")
+                raise ValueError(f"{piece!r}: should be NAME, FIRST:LAST or NAME[BEGIN:END], {_EXAMPLE}")
         return cls(tuple(tuple(board.split()) for board in boards))
 
     @classmethod
@@ -182,6 +182,8 @@ def _boards_in(file: str) -> object:
     Raises:
         InputError: it cannot be read, or has other keys.
     """
+    from ..common import read_toml  # here, since ranks that follow do without pydantic
+
     keys = read_toml(pathlib.Path(file))
     if keys.keys() != {"boards"} or not isinstance(keys["boards"], list):
         raise InputError(
@@ -196,6 +198,6 @@ def _spelt(slices: Sequence[Slice]) -> Iterator[str]:
         parts = list(run)
         if is_whole:
             first, last = parts[0].layer.name, parts[-1].layer.name
-            yield first if len(parts) == 1 else f"{first}..{last}"
+            yield first if len(parts) == 1 else f"{first}:{last}"
         else:
             yield from (f"{part.layer.name}[{part.begin}:{part.end}]" for part in parts)

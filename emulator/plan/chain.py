@@ -11,11 +11,11 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from ...comm.exchange import DataParallel
-from ..cluster import Cluster
+from ..cluster import Cluster, Link, OnBoard
 from ..common import InputError, plural
 from ..mapping import cut_channels
 from ..network import Network
-from ..schedule import Backward, Engines, Machine, ScheduleKind, Transport, warm_ups
+from ..schedule import Backward, EditedKind, Engines, Fold, Machine, ScheduleKind, Transport, warm_ups
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -44,15 +44,16 @@ def machine_of(cluster: Cluster, kind: ScheduleKind) -> Machine | None:
     return Machine(engines, transport, backward)
 
 
-def folded(cluster: Cluster, devices: int, chunks: int, machine: Machine | None) -> Cluster:
-    """Return a cluster with a board for each stage of a chain whose devices have `chunks` stages each.
+def folded(cluster: Cluster, fold: Fold, machine: Machine | None) -> Cluster:
+    """Return a cluster with a board for each stage of a chain whose devices have several stages each.
 
-    Stage c N + d is on device d of N. Its share of the board's memory is one in `chunks`; of all else, too, where
-    engines work at the same time. A link closes the chain to a ring, as those of a ring and a torus do.
+    Of a board's memory, its stages have equal shares; of all else, too, where engines work at the same time. A link
+    closes a loop to a ring, as those of a ring and a torus do; in a V, neighbouring stages may be on one board.
 
     Raises:
         InputError: the boards are on a switch.
     """
+    chunks = fold.chunks
     if chunks == 1:
         return cluster
     if cluster.topology.has_ports:
@@ -60,12 +61,19 @@ def folded(cluster: Cluster, devices: int, chunks: int, machine: Machine | None)
             f"`links.topology` = {cluster.topology.name!r}: the shares of a port are not modelled for boards with"
             f" {chunks} stages each; should be 'chain', 'ring' or 'torus'"
         )
-    stages, apart = devices * chunks, machine is None or machine.engines is Engines.SPLIT
-    boards = tuple(cluster.board(stage % devices).share(chunks, whole=not apart) for stage in range(stages))
-    links = [cluster.link_at(stage % devices) for stage in range(stages - 1)]
+    apart = machine is None or machine.engines is Engines.SPLIT
+    boards = tuple(cluster.board(fold.device(stage)).share(chunks, whole=not apart) for stage in range(fold.count))
+    links = [_link_between(cluster, fold.link(stage)) for stage in range(fold.count - 1)]
     if apart:
         links = [dataclasses.replace(link, bandwidth_mbps=max(1, link.bandwidth_mbps // chunks)) for link in links]
     return dataclasses.replace(cluster, boards=boards, own_links=tuple(links))
+
+
+def _link_between(cluster: Cluster, left: int | None) -> Link:
+    """Return the link behind a board; None: between two stages of one board."""
+    if left is not None:
+        return cluster.link_at(left)
+    return OnBoard(cluster.link.bandwidth_mbps, 0, cluster.link.share)
 
 
 def chunks_of(config: Config, devices: int) -> int:
@@ -75,7 +83,7 @@ def chunks_of(config: Config, devices: int) -> int:
         InputError: the schedule has one stage on each device.
     """
     chunks = asked_chunks(config)
-    return 1 if devices == 1 else chunks
+    return 1 if devices == 1 and config.schedule.file is None else chunks
 
 
 def asked_chunks(config: Config) -> int:
@@ -85,6 +93,10 @@ def asked_chunks(config: Config) -> int:
         InputError: the schedule has one stage on each device.
     """
     kind = config.schedule
+    if kind.file is not None and config.chunks not in (None, kind.chunks):
+        raise InputError(
+            f"`chunks` = {config.chunks}: schedule {kind.name} has {plural(kind.chunks, 'stage')} on each device"
+        )
     if config.chunks is not None and config.chunks > 1 and kind.chunks == 1:
         raise InputError(
             f"`chunks` = {config.chunks}: schedule {kind.name} has one stage on each device; try schedule interleaved"
@@ -159,8 +171,10 @@ def replicate(config: Config, ranks: int) -> tuple[DataParallel, int]:
         )
     if schedule.replicates is None:
         of_ranks = max(1, ranks // config.replicas)
-        of_cut = None if config.cut is None else max(1, len(config.cut.boards) // asked_chunks(config))
-        replicas, devices = config.replicas, config.devices or of_cut or of_ranks
+        own = schedule.order.devices if isinstance(schedule, EditedKind) else None
+        if own is None and config.cut is not None:
+            own = max(1, len(config.cut.boards) // asked_chunks(config))
+        replicas, devices = config.replicas, config.devices or own or of_ranks
     else:
         replicas, devices = config.devices or ranks, 1
         if config.replicas not in (1, replicas):

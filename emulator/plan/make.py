@@ -18,7 +18,7 @@ from ..data import Reading
 from ..faults import Faults, left_alive
 from ..mapping import COPIES
 from ..network import Network
-from ..schedule import Engines, EpochShape, Machine, Staleness, dry_run
+from ..schedule import EditedKind, Engines, EpochShape, Fold, Machine, Staleness, dry_run
 from ..timing import Timing
 from .by_rate import Settled
 from .chain import check_chunks, check_topology, chunks_of, folded, machine_of, replicate, warm_ups_of
@@ -130,6 +130,9 @@ def _plan_of(
     cluster = dataclasses.replace(cluster, parameter_copies=cluster.parameter_copies + kept, residuals=kept)
     machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
     check_precision(config, network, has_numbers=machine is None or not timing_only)
+    if isinstance(config.schedule, EditedKind):
+        batch = config.batch // data_parallel.replicas
+        config.schedule.order.check(EpochShape(devices, batch, batch, config.micro_batch, chunks=chunks))
     if chunks > 1:
         check_chunks(config, network, devices, chunks)
     if machine is None and profile is not None:
@@ -137,9 +140,8 @@ def _plan_of(
             "`--profile`: has times of whole layers, and these boards stream rows through engines of their own; give"
             " `--engines turns` or `shared`, or a cluster that has them"
         )
-    making = _Making(
-        config, network, folded(cluster, devices, chunks, machine), data_parallel, devices, chunks, timing_only, profile
-    )
+    folded_cluster = folded(cluster, Fold(devices, chunks, config.schedule.in_v), machine)
+    making = _Making(config, network, folded_cluster, data_parallel, devices, chunks, timing_only, profile)
     plan = making.of_rows() if machine is None else making.of_actions(machine)
     check_faults(faults, config, plan.mapping, data_parallel.replicas, devices)
     return dataclasses.replace(plan, faults=faults) if faults else plan

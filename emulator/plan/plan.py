@@ -14,7 +14,7 @@ from ..common import InputError, format_bytes, format_time_ps, html_table, plura
 from ..faults import Faults, left_alive
 from ..mapping import HandmadeCut, Mapping, channel_bytes
 from ..network import Network
-from ..schedule import EpochShape, Schedule
+from ..schedule import EpochShape, Fold, Schedule
 from ..timing import Bottleneck, ExchangeLoad, TiedLoad, Timing, find_bottleneck
 from .chain import warm_ups_of
 from .layout import Layout, lay_out, lay_out_on_chip
@@ -143,8 +143,13 @@ class ChainPlan(Plan):
 
     @property
     def stage_count(self) -> int:
-        """Number of stages of a chain: stage c N + d is chunk c of device d of N."""
+        """Number of stages of a chain."""
         return len(self.mapping.devices)
+
+    @functools.cached_property
+    def fold(self) -> Fold:
+        """How the stages of a chain lie on its devices."""
+        return Fold(self.devices, self.chunks, self.config.schedule.in_v)
 
     @property
     def times_rows(self) -> bool:
@@ -163,7 +168,7 @@ class ChainPlan(Plan):
         for stage, slices in enumerate(self.mapping.devices):
             macs = sum(part.macs + part.eb_macs + part.pg_macs for part in slices)
             weights = sum(part.channels * channel_bytes(part) for part in slices)
-            work[stage % self.devices] += samples * macs + _MACS_OF_A_BYTE * weights
+            work[self.fold.device(stage)] += samples * macs + _MACS_OF_A_BYTE * weights
         return work * self.replicas
 
     @property
@@ -211,7 +216,8 @@ class ChainPlan(Plan):
         else:
             taken = [board.engine_resources([board.multipliers])[0].lut for board in boards]
         if self.chunks > 1 and self.stages is None:  # stages of a device have engines side by side
-            taken = [sum(taken[stage % self.devices :: self.devices]) for stage in range(self.stage_count)]
+            by_device = [sum(taken[stage] for stage in self.fold.stages(device)) for device in range(self.devices)]
+            taken = [by_device[self.fold.device(stage)] for stage in range(self.stage_count)]
         limits = [board.limits["lut"] for board in boards[: self.devices]]
         return tuple(device for device, limit in enumerate(limits) if limit is not None and taken[device] > limit)
 
@@ -244,7 +250,8 @@ class ChainPlan(Plan):
 
     def epoch(self, samples: int, micro_batch: int | None = None) -> EpochShape:
         """Return what a replica's schedule is made for, in an epoch in which it has `samples` samples."""
-        size = micro_batch or self.config.micro_batch
+        ordered = self.config.schedule.file is not None  # its micro-batches are those of the file
+        size = self.config.micro_batch if ordered or micro_batch is None else micro_batch
         warm_ups = warm_ups_of(self.config, self.devices, -(-self.batch // size))
         late, stores = self.steady.staleness, self.timing.stores
         return EpochShape(self.devices, samples, self.batch, size, late, stores, self.chunks, warm_ups)

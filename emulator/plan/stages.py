@@ -27,7 +27,17 @@ from ..profile import (
     measured_stage,
     streams_bytes,
 )
-from ..schedule import EpochShape, Kind, Machine, ScheduleKind, StageCosts, Staleness, kept_micro_batches, weight_copies
+from ..schedule import (
+    EpochShape,
+    Fold,
+    Kind,
+    Machine,
+    ScheduleKind,
+    StageCosts,
+    Staleness,
+    kept_micro_batches,
+    weight_copies,
+)
 from .numbers import board_number
 
 if TYPE_CHECKING:
@@ -48,7 +58,7 @@ class PlannedStages:
     mapping: Mapping
     boards: tuple[Board, ...]
     machine: Machine
-    chunks: int
+    fold: Fold
     kept_samples: tuple[int, ...]
     weight_copies: tuple[int, ...]
     samples: int
@@ -124,7 +134,8 @@ def stages_on_boards(
     Raises:
         InputError: there are more stages than layers or channels, or a board's memory is too small.
     """
-    count = epoch.devices * epoch.chunks
+    fold = Fold(epoch.devices, epoch.chunks, config.schedule.in_v)
+    count = fold.count
     most = len(BoardStages(network, [cluster.board(0)], 1).places) - 1
     if count > most:
         raise InputError(f"`devices` = {count}: must be 1 to {most}: {network.name} is cut at no more places")
@@ -132,7 +143,7 @@ def stages_on_boards(
     if config.memory == "ignored":
         boards = [dataclasses.replace(board, on_chip_memory_bytes=_UNLIMITED) for board in boards]  # type: ignore[type-var]  # all kinds are dataclasses
     size = min(epoch.micro_batch, epoch.batch)
-    kept, copies = _kept(config.schedule, epoch, machine.frees_features)
+    kept, copies = _kept(config.schedule, epoch, fold, machine.frees_features)
     values = size, board_number(config), cluster.parameter_copies
     if profile is None:
         pieces = BoardStages(network, boards, *values)
@@ -147,7 +158,7 @@ def stages_on_boards(
         links = [cluster.link_at(link) for link in range(count - 1)]
         mapping = _within_layers(network, pieces, links, Demand(kept, weight_copies=copies))
     kept_samples = tuple(size * count_kept for count_kept in kept)
-    planned = PlannedStages(mapping, tuple(boards), machine, epoch.chunks, kept_samples, copies, *values, profile)
+    planned = PlannedStages(mapping, tuple(boards), machine, fold, kept_samples, copies, *values, profile)
     for stage in range(count):
         planned.costs(stage, size)
     return planned
@@ -187,12 +198,13 @@ def _within_layers(network: Network, stages: BoardStages, links: Sequence[Link],
     return Mapping(network, tuple(stages.slices(*place) for place in itertools.pairwise((0, *ends))))
 
 
-def _kept(kind: ScheduleKind, epoch: EpochShape, last: Kind) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _kept(kind: ScheduleKind, epoch: EpochShape, fold: Fold, last: Kind) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the most micro-batches whose features each stage keeps, and the most versions of its weights.
 
     Args:
         kind: the kind of schedule.
         epoch: what it is made for. One mini-batch shows all where the pipeline drains, else as many as fill it twice.
+        fold: how the stages lie on the devices.
         last: the kind of the action that needs a micro-batch's features last.
     """
     devices, none = range(epoch.devices), Staleness((0,) * epoch.batch, (0,) * epoch.batch)
@@ -202,4 +214,5 @@ def _kept(kind: ScheduleKind, epoch: EpochShape, last: Kind) -> tuple[tuple[int,
     features = [kept_micro_batches(programs[device], epoch.chunks, last) for device in devices]
     programs = schedule.programs(devices)
     copies = tuple(weight_copies(programs[device]) for device in devices)
-    return tuple(of_device[chunk] for chunk in range(epoch.chunks) for of_device in features), copies * epoch.chunks
+    places = [(fold.device(stage), fold.chunk(stage)) for stage in range(fold.count)]
+    return tuple(features[device][chunk] for device, chunk in places), tuple(copies[device] for device, _ in places)

@@ -21,7 +21,7 @@ import numpy as np
 
 from ...comm import Served, Times
 from ..mapping import DataPath, StreamKey, TiedWeights
-from ..schedule import EpochShape, Kind, MicroBatch, ScheduleKind, Staleness, dry_run
+from ..schedule import EditedKind, EpochShape, Kind, MicroBatch, ScheduleKind, Staleness, dry_run
 from ..timing import DeviceClock, Timing, exchanged_ps
 
 _FIRST_SAMPLES = 2
@@ -235,12 +235,15 @@ def _in_flight(trace: Trace) -> int:
 
 
 def staleness_of(kind: ScheduleKind, epoch: EpochShape) -> tuple[Staleness, ...]:
-    """Return for each device the staleness of a mini-batch in the middle of a long epoch.
+    """Return for each device the staleness of a mini-batch in the middle of a long epoch; the most, if from a file.
 
     Args:
         kind: a schedule whose versions do not follow from virtual time.
         epoch: what it is made for; its samples do not matter.
     """
+    if isinstance(kind, EditedKind):
+        of_samples = ((late,) * epoch.batch for late in kind.order.late)
+        return tuple(Staleness(late, late) for late in of_samples)
     steps = 2 * epoch.devices + 4
     schedule = kind.schedule_of(dataclasses.replace(epoch, samples=steps * epoch.batch))
     if not kind.is_shipped:

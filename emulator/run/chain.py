@@ -16,7 +16,7 @@ from ...kernels.codec import Codec, NoCodec
 from ..cluster import Link
 from ..device import LIMBS, Device, Epoch, NormSums, OnStep, Outlet, Ports, train_programs
 from ..mapping import BalancedParameters, DataPath, DeviceStreams, Mapping, Stream, StreamKey, TiedWeights
-from ..schedule import Action, Engines, MicroBatch, Schedule
+from ..schedule import Action, Engines, Fold, MicroBatch, Schedule
 from ..timing import ActionBoard, Course, DeviceClock, Hurt, StageClock, Timing, course_of
 from .hosted import Carriers
 from .placement import Placement
@@ -37,7 +37,7 @@ class Wiring:
     """How messages travel: the ranks, their communicator (None in one process), and whether links are throttled.
 
     `placement` covers the devices of all replicas, one chain after another; this chain's `devices` begin at `first`.
-    By default it is alone. `codec` compresses gradients of balanced parameters.
+    By default it is alone, with one stage on each. `codec` compresses gradients of balanced parameters.
     """
 
     placement: Placement
@@ -47,16 +47,20 @@ class Wiring:
     most_samples: int
     first: int = 0
     codec: Codec = dataclasses.field(default_factory=NoCodec)
-    devices: int | None = None
+    stages: Fold | None = None
 
     @property
-    def boards(self) -> int:
-        """Number of the chain's devices."""
-        return self.placement.devices if self.devices is None else self.devices
+    def fold(self) -> Fold:
+        """How the chain's stages lie on its devices."""
+        return Fold(self.placement.devices) if self.stages is None else self.stages
+
+    def device(self, stage: int) -> int:
+        """Return the device of one of the chain's stages, counted over all replicas."""
+        return self.first + self.fold.device(stage)
 
     def host(self, stage: int) -> int:
         """Return the rank of one of the chain's stages, which is that of its device."""
-        return self.placement.host(self.first + stage % self.boards)
+        return self.placement.host(self.device(stage))
 
     def hosted(self, stages: int) -> list[int]:
         """Return the chain's stages on this rank."""
@@ -67,12 +71,11 @@ class Wiring:
 class Chain:
     """The stages of this rank, in chain order, and what carries their messages.
 
-    Each device has one stage, or, in interleaved schedules, several (`boards` is the number of devices of the whole
-    chain). Maps and messages of micro-batches come from the arena. Boards that take actions as a whole are all in
-    `action_boards`, also those of other ranks.
+    Each device has one stage, or several, as `fold` says of the whole chain. Maps and messages of micro-batches come
+    from the arena. Boards that take actions as a whole are all in `action_boards`, also those of other ranks.
     """
 
-    boards: int
+    fold: Fold
     timing: Timing
     action_boards: list[ActionBoard]
     devices: list[Device] = dataclasses.field(default_factory=list)
@@ -136,7 +139,7 @@ class Chain:
         """The stages of each device on this rank, in the order of their chunks."""
         stages: dict[int, list[Device]] = {}
         for stage in self.devices:
-            stages.setdefault(stage.number % self.boards, []).append(stage)
+            stages.setdefault(self.fold.device(stage.number), []).append(stage)
         return stages
 
     def course(self, schedule: Schedule) -> Course | None:
@@ -165,7 +168,7 @@ def build_chain(
     `carriers` are those that all replicas share.
     """
     boards = timing.action_boards() if timing.stages is not None else []
-    chain = Chain(wiring.boards, timing, boards, carriers=carriers or Carriers())
+    chain = Chain(wiring.fold, timing, boards, carriers=carriers or Carriers())
     hosted = wiring.hosted(len(timing.mapping.devices))
     inlets: dict[int, dict[StreamKey, Mailbox]] = {device: {} for device in hosted}
     outlets: dict[int, dict[StreamKey, Outlet]] = {device: {} for device in hosted}
@@ -251,14 +254,14 @@ def _connect(
     mailbox = Mailbox(None if from_rank == to_rank else _awaited(wiring, key, sender, receiver))
     if receiver in inlets:
         inlets[receiver][key] = mailbox
-    ends, tag = (from_rank, to_rank), _tag(key, link // wiring.boards)
+    ends, tag = (from_rank, to_rank), _tag(key, wiring.fold.chunk(link))
     most = wiring.most_samples if most_samples is None else most_samples
     return chain.carriers.connect(wiring.comm, wiring.rank, ends, tag, form, most, mailbox, chain.arena)
 
 
 def _awaited(wiring: Wiring, key: StreamKey, sender: int, receiver: int) -> Awaited:
     """Return what a device waits for that takes from a stream; devices are counted over all replicas."""
-    to, at = (wiring.first + stage % wiring.boards for stage in (receiver, sender))
+    to, at = wiring.device(receiver), wiring.device(sender)
     what, rank = key.path.name.lower().replace("_", " "), wiring.host(sender)
     return Awaited(f"path {key.path.value} ({what}) of device {at} on rank {rank}, for device {to}", rank)
 

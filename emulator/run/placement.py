@@ -175,7 +175,7 @@ def _of_chains(plan: ChainPlan, data: Dataset, ranks: int, states: int, *, train
     steady, made, peaks = ([0] * ranks for _ in range(3))
     for replica in range(replicas):
         for stage in range(stages):
-            host = placement.host(replica * plan.devices + stage % plan.devices)
+            host = placement.host(replica * plan.devices + plan.fold.device(stage))
             for weights, arrays in _weights(plan, stage):
                 peaks[host] = max(peaks[host], made[host] + _BEING_MADE * weights)
                 made[host] += arrays * weights
@@ -212,4 +212,4 @@ def _versions(plan: ChainPlan, data: Dataset) -> Sequence[int]:
     schedule = plan.schedule(max(samples, 1))
     programs = schedule.programs([*range(plan.devices)])
     kept = [weight_copies(programs[device]) for device in range(plan.devices)]
-    return [kept[stage % plan.devices] for stage in range(plan.stage_count)]
+    return [kept[plan.fold.device(stage)] for stage in range(plan.stage_count)]

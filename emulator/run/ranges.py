@@ -120,7 +120,7 @@ def bound_range(plan: ChainPlan, rate: float) -> AnswerRange:
         work_ps = [0] * plan.devices
         varied_stages = _stages_on(stages, cluster)
         for stage in range(plan.stage_count):
-            work_ps[stage % plan.devices] += varied_stages.costs(stage, stages.samples).work_ps
+            work_ps[plan.fold.device(stage)] += varied_stages.costs(stage, stages.samples).work_ps
         return max(work_ps)
 
     of_boards = [entry for entry in _acting(plan) if entry.key.startswith("board.")]

@@ -140,9 +140,7 @@ def build_replicas(
     throttled = make is not None and plan.config.throttle == "wall"
     replicas = Replicas([])
     for replica in range(parallel.replicas):
-        wiring = Wiring(
-            placement, rank, comms[0], throttled, most, replica * plan.devices, parallel.codec, plan.devices
-        )
+        wiring = Wiring(placement, rank, comms[0], throttled, most, replica * plan.devices, parallel.codec, plan.fold)
         hurt, numerics = _hurt(segment, replica), None if make is None else make(replica)
         replicas.chains.append(build_chain(plan.timing, wiring, numerics, hurt, replicas.carriers))
     if parallel.replicas > 1:
@@ -160,7 +158,7 @@ def _hurt(segment: Segment, replica: int) -> Hurt | None:
     plan = segment.plan
     if not plan.faults.slowing:
         return None
-    return Hurt(plan.faults, plan.config.seed, replica * plan.devices, plan.devices, segment.begun(replica))
+    return Hurt(plan.faults, plan.config.seed, replica * plan.devices, plan.fold, segment.begun(replica))
 
 
 def _time_exchange(replicas: Replicas, plan: ChainPlan, device: int) -> None:
@@ -185,7 +183,7 @@ class _Channels:
         throttled: bool,
     ) -> None:
         self.device, self.rank = device, rank
-        self._on_board = device % plan.devices
+        self._on_board = plan.fold.device(device)
         self.count = plan.timing.streams(device).gradient_values
         self._throttled = throttled
         self._replicas, self._plan, self._placement, self._comm = replicas, plan, placement, comm

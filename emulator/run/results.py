@@ -14,6 +14,7 @@ import numpy as np
 from ..common import format_time_ps, html_table, plain, plural, system_name
 from ..data import NgramBits, is_text
 from ..plan import Plan, data_of
+from ..schedule import EditedKind
 from .history import ROW, History
 from .plain_results import usage_as_dict
 from .sizes import message_columns
@@ -201,6 +202,8 @@ def fixed_results(
     }
     if plan.config.faults is not None and plan.faults_text:
         descriptions["faults.json"] = plan.faults_text
+    if isinstance(plan.config.schedule, EditedKind):
+        descriptions["schedule.txt"] = plan.config.schedule.text
     usage = history[-1].usage if history else None
     columns = {} if history else history_rows(np.empty(0, ROW), ngrams)
     messages = message_columns(history[0].sizes, epoch_steps(plan, samples)) if history else {}

@@ -15,6 +15,7 @@ from ..config import Config, settings_config
 from ..data import Dataset
 from ..network import Network, load_network
 from ..plan import Plan, drawn_layers
+from ..schedule import EditedKind
 from .checkpoint_file import CheckpointReader, checked
 from .checkpoints import Keeping, Leader, OnBegin, RunCheckpoints
 from .layer_states import kept_kinds
@@ -64,7 +65,7 @@ class Resumed:
                     f"`resume` = {config.resume!r}: was written with other training data than {data.name}; give the"
                     " same ones as `data`"
                 )
-            before = settings_config({**text["config"], "resume": config.resume})
+            before = settings_config({**text["config"], "resume": config.resume}, text.get("schedule"))
             if text["faults"] != plan.faults_text:
                 raise InputError(
                     f"`resume` = {config.resume!r}: was written with other faults; use the same faults, or begin a"
@@ -94,7 +95,8 @@ class Resumed:
 def resumed(given: Config) -> Resumed | None:
     """Return the run that a configuration goes on with; None if it begins one.
 
-    Keys that are not given are the checkpoint's. The network is that in the checkpoint, whatever its file holds now.
+    Keys that are not given are the checkpoint's. Network and schedule are those in the checkpoint, whatever their files
+    hold now.
 
     Raises:
         InputError: there is no such checkpoint, it is damaged, or a key is given that may not change.
@@ -103,7 +105,7 @@ def resumed(given: Config) -> Resumed | None:
         return None
     reader = CheckpointReader(given.resume)
     with reader.reading():
-        kept = settings_config(dict(reader.text["config"]))
+        kept = settings_config(dict(reader.text["config"]), reader.text.get("schedule"))
         checked({"network": "", "cluster": "", "mapping": "", "faults": "", "data": ""}, reader.text, "it")
         described = {name: read_description(reader.text[name]) for name in ("network", "cluster")}
     said, wrote = given.model_dump(), kept.model_dump()
@@ -125,7 +127,8 @@ def resumed(given: Config) -> Resumed | None:
     others = "cluster" in changed and changed["cluster"] != kept.cluster
     cluster = load_cluster(given.cluster if others else described["cluster"], given.changes, blame="--set")
     changes = {**({} if others else kept.changes or {}), **(given.changes or {})}
-    config = settings_config({**kept.model_dump(), **changed, "changes": changes or None})
+    settings = {**kept.model_dump(), **changed, "changes": changes or None}
+    config = settings_config(settings, reader.text.get("schedule"))
     return Resumed(config, load_network(described["network"]), cluster, reader)
 
 
@@ -161,7 +164,7 @@ def checkpoints_of(
 def _settings(plan: Plan, data: Dataset) -> dict[str, Any]:
     from ... import __version__
 
-    config = plan.config.model_dump(exclude={"resume", "progress"})
+    config, kind = plan.config.model_dump(exclude={"resume", "progress"}), plan.config.schedule
     return {
         "emuchain": __version__,
         "config": {**config, "devices": plan.config.devices or plan.devices},
@@ -170,6 +173,7 @@ def _settings(plan: Plan, data: Dataset) -> dict[str, Any]:
         "mapping": plan.mapping_text,
         "faults": plan.faults_text,
         "data": _fingerprint(data),
+        **({"schedule": kind.text} if isinstance(kind, EditedKind) else {}),
     }
 
 

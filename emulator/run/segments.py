@@ -167,7 +167,7 @@ def soft_errors(segment: Segment, replica: int, stage: int) -> SoftErrors | None
         return None
     from ..device import SoftErrors
 
-    device = stage % plan.devices
+    device = plan.fold.device(stage)
     board = replica * plan.devices + device
     return SoftErrors(
         _flipper(plan, "weights", Purpose.WEIGHTS, board, board),
@@ -184,7 +184,7 @@ def nic_of(segment: Segment, replica: int, stage: int) -> Nic:
     interconnect, codec = plan.interconnect, plan.data_parallel.codec
     if not plan.faults.flipping("gradients"):
         return Nic(interconnect, codec)
-    board = replica * plan.devices + stage % plan.devices
+    board = replica * plan.devices + plan.fold.device(stage)
     flipper = _flipper(plan, "gradients", Purpose.GRADIENTS, board, board)
     if not flipper:
         return Nic(interconnect, codec)

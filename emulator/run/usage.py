@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 
+from ..cluster import OnBoard
 from ..common import plural
 from ..mapping import Crossing, DataPath, StreamKey, blocks_of, slice_memory, stored_bytes
 from ..network import Phase
@@ -176,6 +177,8 @@ def _link(
 ) -> LinkUsage:
     path_bytes: dict[DataPath, int] = {}
     over, headers = timing.routes.link_of(hop), 0.0
+    if isinstance(over, OnBoard):
+        return LinkUsage(*hop, path_bytes, 0.0)
     for device, stream in timing.routes.carried.get(hop, ()):
         sent_rows = counters[device].sent_rows[stream.key]
         sent = round(sent_rows * stream.row_bytes)

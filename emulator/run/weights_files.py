@@ -237,7 +237,7 @@ def _of_checkpoint(path: str, blame: str) -> RunWeights:
     with CheckpointReader(path, blame) as reader:
         with reader.reading():
             network = load_network(read_description(reader.text["network"]))
-            settings = settings_config(dict(reader.text["config"])).model_dump()
+            settings = settings_config(dict(reader.text["config"]), reader.text.get("schedule")).model_dump()
             epochs, steps = map(int, reader.text["position"])
         weights: Weights = {}
         for layer in network.layers:

@@ -12,11 +12,14 @@ from .action import (
 )
 from .bapipe import warm_up, warm_ups
 from .dry_run import check_complete, dry_run
+from .edited import EditedKind, edited_kind, is_schedule_file, read_schedule
+from .fold import Fold
 from .fpdeep import pipeline
 from .kind import Offload, PipelineKind, ScheduleKind, pipeline_kind, pipelines, schedules
 from .machine import Backward, Engines, Machine, StageCosts, Transport
+from .pytorch import parse_csv, to_csv
 from .shape import ClosedForm, EpochShape, Shape, Staleness
-from .text import parse, parse_csv, to_csv, to_text
+from .text import parse, to_text
 from .versions import SpanStore, VersionedAction, kept_micro_batches, weight_copies, with_versions
 
 __all__ = [
@@ -24,8 +27,10 @@ __all__ = [
     "Action",
     "Backward",
     "ClosedForm",
+    "EditedKind",
     "Engines",
     "EpochShape",
+    "Fold",
     "Kind",
     "Machine",
     "MicroBatch",
@@ -43,12 +48,15 @@ __all__ = [
     "check_complete",
     "cut_samples",
     "dry_run",
+    "edited_kind",
+    "is_schedule_file",
     "kept_micro_batches",
     "parse",
     "parse_csv",
     "pipeline",
     "pipeline_kind",
     "pipelines",
+    "read_schedule",
     "schedules",
     "step_micro_batches",
     "to_csv",

@@ -14,6 +14,8 @@ import enum
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
 
+from .fold import Fold
+
 
 class Kind(enum.Enum):
     """The kind of an action."""
@@ -42,7 +44,9 @@ class Action:
     """One action; `index` is a micro-batch for F, B and W, and the version made for U.
 
     `version` names the weights that F and B use. `span` is (begin, end) of the samples of the micro-batch, if these are
-    not all. `chunk` is the number of the stage among those of the device.
+    not all. `chunk` is the number of the stage among those of the device. `joined` says whether a table of PyTorch's
+    has the action after it in the same cell: an F with the B that overlaps it, a B with its W. None leaves that to what
+    follows: B and a W of it that comes at once are one cell. `idle` is the number of empty cells ahead of it there.
     """
 
     kind: Kind
@@ -50,6 +54,8 @@ class Action:
     version: int | None = None
     span: tuple[int, int] | None = None
     chunk: int = 0
+    joined: bool | None = None
+    idle: int = 0
 
     def __str__(self) -> str:
         span = "" if self.span is None else f"[{self.span[0]}:{self.span[1]}]"
@@ -128,8 +134,8 @@ class Schedule:
     """An epoch's schedule: its micro-batches in order, and each device's actions.
 
     `programs` returns the actions of the given devices, which are generated as they are read, so that a device needs no
-    more memory for an epoch of a million samples than for one of a hundred. There are `chunks` stages on each device:
-    stage c N + d of N devices is chunk c of device d.
+    more memory for an epoch of a million samples than for one of a hundred. There are `chunks` stages on each device,
+    which lie in a loop or `in_v`.
     """
 
     name: str
@@ -137,6 +143,12 @@ class Schedule:
     micro_batches: Sequence[MicroBatch]
     programs: Callable[[Collection[int]], dict[int, Iterator[Action]]]
     chunks: int = 1
+    in_v: bool = False
+
+    @property
+    def fold(self) -> Fold:
+        """How the stages lie on the devices."""
+        return Fold(self.devices, self.chunks, self.in_v)
 
     @property
     def steps(self) -> int:

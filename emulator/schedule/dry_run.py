@@ -58,7 +58,7 @@ class Messages:
 
 
 class Stage:
-    """Chunk `number // devices` of device `number % devices`, with a queue of messages from each neighbour.
+    """A stage of a device, with a queue of messages from each neighbour.
 
     What is wrong is raised as a LookupError, with a phrase that follows the name of the action.
     """
@@ -142,12 +142,12 @@ def dry_run(schedule: Schedule, stores: Iterable[tuple[int, int]] = (), *, align
     of_step: list[list[int]] = [[] for _ in range(schedule.steps)]
     for micro_batch in schedule.micro_batches:
         of_step[micro_batch.step].append(micro_batch.index)
-    numbers = range(schedule.devices * schedule.chunks)
-    stages = [Stage(number, number % schedule.devices, schedule.micro_batches) for number in numbers]
+    fold = schedule.fold
+    stages = [Stage(number, fold.device(number), schedule.micro_batches) for number in range(fold.count)]
     for left, right in itertools.pairwise(stages):
         left.right, right.left = right, left
     devices = [
-        _Device(schedule, stages[device :: schedule.devices], of_step, program, aligned)
+        _Device(schedule, [stages[number] for number in fold.stages(device)], of_step, program, aligned)
         for device, program in programs.items()
     ]
     for user, store in stores:

@@ -77,7 +77,7 @@ class _Own:
         def programs(devices: Collection[int]) -> dict[int, Iterator[Action]]:
             return self._programs(schedule, devices)
 
-        return Schedule(self._name, epoch.devices, schedule.micro_batches, programs, epoch.chunks)
+        return Schedule(self._name, epoch.devices, schedule.micro_batches, programs, epoch.chunks, schedule.in_v)
 
     def _check_micro_batches(self, micro_batches: Sequence[MicroBatch]) -> None:
         epoch, begin = self._epoch, 0
@@ -183,11 +183,11 @@ class ScheduleKind:
     network, and devices exchange gradients in this way. Where it `repeats`, each mini-batch has the actions of the one
     before it with all numbers higher, once no sample of either uses the first weights. `summary` is a line for --help.
 
-    `chunks` is the number of stages on a device where none is asked for; only a kind that has more than one takes
-    another number. `warm_ups` gives each device's warm-up forwards for a number of devices; only a kind that has
-    it takes others. Where it is `aligned`, F, B and W of a sample use the same version of the weights; otherwise each
-    sees those that are newest in the steady pipeline (`EpochShape.staleness`). With `offload`, a GPU trains recurrent
-    layers, alone or with an FPGA.
+    `chunks` is the number of stages on a device where none is asked for, which lie in a loop or `in_v`; only a kind
+    that has more than one takes another number. `warm_ups` gives each device's warm-up forwards for a number of
+    devices; only a kind that has it takes others. Where it is `aligned`, F, B and W of a sample use the same version of
+    the weights; otherwise each sees those that are newest in the steady pipeline (`EpochShape.staleness`). With
+    `offload`, a GPU trains recurrent layers, alone or with an FPGA.
     """
 
     name: str
@@ -200,6 +200,7 @@ class ScheduleKind:
     warm_ups: Callable[[int], tuple[int, ...]] | None = None
     aligned: bool = True
     offload: Offload | None = None
+    in_v: bool = False
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name and self.name.isprintable() and isinstance(self.summary, str)):
@@ -224,12 +225,22 @@ class ScheduleKind:
         Raises:
             InputError: the user's own builder returns none of this epoch; reading the programs raises it, too.
         """
-        return self.generate(epoch) if self.is_shipped else own_schedule(self.name, self.generate, epoch)
+        if self.is_shipped:
+            return self.generate(epoch)
+        schedule = own_schedule(self.name, self.generate, epoch)
+        if schedule.in_v != self.in_v:
+            raise InputError(f"schedule {self.name}: `in_v` is {shown(schedule.in_v)}; its kind's `in_v` should match")
+        return schedule
 
     @property
     def is_shipped(self) -> bool:
         """Whether it comes with emuchain."""
         return self == _kinds().get(self.name)
+
+    @property
+    def file(self) -> str | None:
+        """The file that it is from; None if it is a function."""
+        return None
 
     @property
     def takes_warm_ups(self) -> bool:

@@ -231,7 +231,9 @@ def _planned(results: Results, cluster: Cluster, source: str) -> ChainPlan:
     """Return the plan of the run on a cluster."""
     network = load_network(_described(results, "network.toml", source))
     try:
-        config = settings_config({**_settings(results), "epochs": results.epochs})
+        config = settings_config(
+            {**_settings(results), "epochs": results.epochs}, results.descriptions.get("schedule.txt")
+        )
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
     if "faults.json" in results.descriptions:

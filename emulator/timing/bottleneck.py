@@ -12,10 +12,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import ClassVar, TypeAlias
 
-from ..cluster import Engine
+from ..cluster import Engine, OnBoard
 from ..mapping import Slice, Stream
 from ..network import Phase
-from .routes import hop_name
+from .routes import Hop, Routes, hop_name
 from .slice_clock import engine_name, port_name
 from .timing import Timing
 
@@ -141,8 +141,12 @@ def engine_loads(timing: Timing) -> tuple[EngineLoad, ...]:
 
 def link_loads(timing: Timing) -> tuple[LinkLoad, ...]:
     """Return the loads of all links: between neighbours in the order of the chain, to the right, then to the left."""
-    routes = timing.routes
-    return tuple(LinkLoad(*hop, routes.streams(hop), routes.sample_ps(hop), routes.part(hop)) for hop in routes.carried)
+    return tuple(_link_load(timing.routes, hop) for hop in timing.routes.carried)
+
+
+def _link_load(routes: Routes, hop: Hop) -> LinkLoad:
+    on_board = isinstance(routes.link_of(hop), OnBoard)
+    return LinkLoad(*hop, () if on_board else routes.streams(hop), routes.sample_ps(hop), routes.part(hop))
 
 
 def memory_loads(timing: Timing) -> tuple[MemoryLoad, ...]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ...kernels import serve
 from ..common import InputError
-from ..schedule import Engines, Kind, Schedule, StageCosts, Transport
+from ..schedule import Engines, Fold, Kind, Schedule, StageCosts, Transport
 from .board import ActionBoard, Carried, Ran, StageLoads
 from .program import Step, Task, tasks_of
 
@@ -77,7 +77,7 @@ def course_of(schedule: Schedule, loads: StageLoads, boards: Sequence[ActionBoar
 
     Args:
         schedule: the schedule; its updates take no time.
-        loads: what the stages take; stage c N + d is chunk c of board d of N.
+        loads: what the stages take.
         boards: the boards, which begin where an earlier course has left them.
         passed: samples that they have done before, since the start of training; faults are counted from there.
 
@@ -85,7 +85,7 @@ def course_of(schedule: Schedule, loads: StageLoads, boards: Sequence[ActionBoar
         InputError: the schedule is incomplete or deadlocks, with device and action; or the costs do not fit it.
     """
     kind = _Streamed if loads.machine.transport is Transport.STREAMED else _Whole
-    run = kind(tasks_of(schedule, loads), loads, boards, passed)
+    run = kind(tasks_of(schedule, loads), schedule.fold, loads, boards, passed)
     stuck = run.work_off()
     if stuck:
         waits = "; ".join(f"device {task.device} waits at {task.name} for {run.missing(task)}" for task in stuck)
@@ -126,11 +126,11 @@ class _Whole:
     """A course in which messages travel as a whole: what ends in a moment has ended before anything starts in it."""
 
     def __init__(
-        self, tasks: Sequence[Sequence[Task]], loads: StageLoads, boards: Sequence[ActionBoard], passed: int
+        self, tasks: Sequence[Sequence[Task]], fold: Fold, loads: StageLoads, boards: Sequence[ActionBoard], passed: int
     ) -> None:
         self.timed: list[Timed] = []
         self.sent: list[Sent] = []
-        self._loads, self._machine, self._boards, self._passed = loads, loads.machine, boards, passed
+        self._fold, self._loads, self._machine, self._boards, self._passed = fold, loads, loads.machine, boards, passed
         self._is_shared = loads.machine.engines is Engines.SHARED
         self._queues: list[list[_Queue]] = []
         for of_board in tasks:
@@ -256,7 +256,7 @@ class _Whole:
         to = step.stage + onwards
         if not onwards or not 0 <= to < self._loads.count:
             return None
-        return _Route(to, step.stage % len(self._boards), to % len(self._boards))
+        return _Route(to, self._fold.device(step.stage), self._fold.device(to))
 
 
 class _Streamed(_Whole):
@@ -271,9 +271,9 @@ class _Streamed(_Whole):
     """
 
     def __init__(
-        self, tasks: Sequence[Sequence[Task]], loads: StageLoads, boards: Sequence[ActionBoard], passed: int
+        self, tasks: Sequence[Sequence[Task]], fold: Fold, loads: StageLoads, boards: Sequence[ActionBoard], passed: int
     ) -> None:
-        super().__init__(tasks, loads, boards, passed)
+        super().__init__(tasks, fold, loads, boards, passed)
         counts = {loads.costs(stage, 1).samples for stage in range(loads.count)}
         if len(counts) > 1:
             raise InputError("`samples`: all stages must have the same number of samples in a micro-batch")

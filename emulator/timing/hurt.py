@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ...comm import FifoResource
 from ..faults import Begun, Delay, Faults, LinkFault, Loss, PacedResource, check_time, exact, slowed_ps
+from ..schedule import Fold
 from .board import ActionBoard, Message, Pace, WirePace
 from .device_clock import DeviceClock
 from .timing import Timing
@@ -18,14 +19,14 @@ class Hurt:
     several stages, all are hurt. Links of others than neighbours in the chain are not. Clocks begin where `begun` says.
     """
 
-    def __init__(self, faults: Faults, seed: int, first: int, boards: int, begun: Begun) -> None:
-        self._faults, self._first, self._boards, self._begun = faults, first, boards, begun
+    def __init__(self, faults: Faults, seed: int, first: int, fold: Fold, begun: Begun) -> None:
+        self._faults, self._first, self._fold, self._begun = faults, first, fold, begun
         self._seed = seed if faults.seed is None else faults.seed
 
     def clock(self, clock: DeviceClock, timing: Timing) -> None:
         """Slow down the engines, memory ports and links of a device."""
         device = clock.streams.device
-        delays = self._of_board(device % self._boards)
+        delays = self._of_board(self._fold.device(device))
         if delays:
             for part in clock.slices:
                 part.fp = self._paced(part.fp, delays)
@@ -37,11 +38,11 @@ class Hurt:
                 hop = timing.routes.hop(link, stream.key)
                 if hop is None:
                     continue
-                held, sender = clock.links[stream.key], device % self._boards
-                part_number = stream.path << 40 | link // self._boards << 20 | stream.number
+                held, sender = clock.links[stream.key], self._fold.device(device)
+                part_number = stream.path << 40 | self._fold.chunk(link) << 20 | stream.number
                 delays = tuple(
                     self._delay(place, fault, stream.row_bytes, held.latency_ps, (sender, part_number))
-                    for place, fault in (self._of_link(min(hop)) if abs(hop[1] - hop[0]) == 1 else ())
+                    for place, fault in (self._of_link(self._fold.link(min(hop))) if abs(hop[1] - hop[0]) == 1 else ())
                 )
                 clock.links[stream.key] = self._paced(held, delays) if delays else held
 
@@ -61,9 +62,11 @@ class Hurt:
     def _of_board(self, device: int) -> tuple[Delay, ...]:
         return tuple(Delay(fault, exact(fault.factor)) for fault in self._faults.slow(self._first + device))
 
-    def _of_link(self, link: int) -> tuple[tuple[int, LinkFault], ...]:
-        left = link % self._boards
-        return self._faults.on_link(self._first + left) if left + 1 < self._boards else ()
+    def _of_link(self, left: int | None) -> tuple[tuple[int, LinkFault], ...]:
+        """Return the faults of the link behind a board."""
+        if left is None or left + 1 >= self._fold.devices:
+            return ()
+        return self._faults.on_link(self._first + left)
 
     def _delay(self, place: int, fault: LinkFault, size: int, latency_ps: int, sender: tuple[int, int]) -> Delay:
         """Return what a fault does to rows or messages of `size` bytes; `sender` is the device and its data path."""

@@ -10,6 +10,7 @@ from ..common import InputError
 from ..schedule import (
     ClosedForm,
     Engines,
+    Fold,
     Kind,
     Machine,
     PipelineKind,
@@ -29,7 +30,7 @@ def run_timeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Machi
 
     Args:
         schedule: the schedule; its updates take no time, and its micro-batches are alike.
-        costs: those of each stage; stage c N + d is chunk c of device d of N.
+        costs: those of each stage.
         machine: how devices and links work.
 
     Raises:
@@ -93,17 +94,17 @@ def time_pipeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Mach
     by_device: list[list[Timed]] = [[] for _ in range(devices)]
     for action in timed:
         by_device[action.device].append(action)
-    busy = tuple(sum(stage.work_ps for stage in costs[device::devices]) * count for device in range(devices))
-    chunks, programs = len(costs) // devices, schedule.programs(range(devices))
+    fold, programs = schedule.fold, schedule.programs(range(devices))
+    busy = tuple(sum(costs[stage].work_ps for stage in fold.stages(device)) * count for device in range(devices))
     return PipelineResult(
         timed=timed,
         sent=sent,
         makespan_ps=makespan,
         bubble=Fraction(makespan - max(busy), makespan),
-        features=tuple(Fraction(_kept(actions, machine.frees_features), chunks) for actions in by_device),
+        features=tuple(Fraction(_kept(actions, machine.frees_features), fold.chunks) for actions in by_device),
         weight_copies=tuple(weight_copies(programs[device]) for device in range(devices)),
         busy_ps=busy,
-        send_peak=max(_send_peak(costs, device, devices, machine) for device in range(devices)),
+        send_peak=max(_send_peak(costs, device, fold, machine) for device in range(devices)),
         critical_path=_critical_path(timed),
     )
 
@@ -189,16 +190,16 @@ def _kept(timed: Sequence[Timed], last: Kind) -> Fraction:
     return _peak(changes + [(action.end_ps, Fraction(-1)) for action in timed if action.step.kind is last])
 
 
-def _send_peak(costs: Sequence[StageCosts], device: int, devices: int, machine: Machine) -> Fraction:
+def _send_peak(costs: Sequence[StageCosts], device: int, fold: Fold, machine: Machine) -> Fraction:
     """Return the rate at which a device must send what it computes while it computes it, in messages per ps.
 
     Of actions that take turns, each hides its own message. Where F and B run side by side, both hide both.
     """
     peak, messages, work = Fraction(0), 0, 0
-    for stage in range(device, len(costs), devices):
+    for stage in fold.stages(device):
         work += costs[stage].work_ps
         for kind, to in ((Kind.FORWARD, stage + 1), (Kind.BACKWARD, stage - 1)):
-            if 0 <= to < len(costs) and to % devices != device:
+            if 0 <= to < len(costs) and fold.device(to) != device:
                 messages += 1
                 alone = work_ps(costs[stage], kind, machine)
                 peak = max(peak, Fraction(1, alone)) if alone else peak

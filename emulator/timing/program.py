@@ -58,6 +58,7 @@ def tasks_of(schedule: Schedule, loads: StageLoads) -> list[list[Task]]:
 def _device_tasks(schedule: Schedule, device: int, program: Iterable[Action], loads: StageLoads) -> list[Task]:
     where, machine = f"schedule {schedule.name}: device {device}", loads.machine
     chunks = loads.count // schedule.devices
+    fold = dataclasses.replace(schedule.fold, chunks=chunks)
     micro_batches = {micro_batch.index: micro_batch for micro_batch in schedule.micro_batches}
     left = {(kind, index, chunk) for kind in PASSES for index in micro_batches for chunk in range(chunks)}
     tasks: list[Task] = []
@@ -72,7 +73,7 @@ def _device_tasks(schedule: Schedule, device: int, program: Iterable[Action], lo
             why = f"there are {chunks} chunks" if action.chunk >= chunks else "is done twice"
             raise InputError(f"{where}: {action}: {why}")
         left.remove((action.kind, action.index, action.chunk))
-        step = Step(action.kind, action.index, action.chunk * schedule.devices + device)
+        step = Step(action.kind, action.index, fold.stage(device, action.chunk))
         before = waits.before(action, step)
         if action.kind is Kind.GRADIENT and machine.backward is Backward.FUSED:
             continue

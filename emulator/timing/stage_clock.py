@@ -21,7 +21,7 @@ import numpy as np
 from ...comm import Observer, Times
 from ..mapping import DeviceStreams, Stream, StreamKey
 from ..network import Phase
-from ..schedule import PASSES, Backward, Engines, Kind, Machine, SampleSpan, StageCosts
+from ..schedule import PASSES, Backward, Engines, Fold, Kind, Machine, SampleSpan, StageCosts
 from .board import ActionBoard, Ran, StageLoads
 from .course import Course
 from .crossing import Bursts
@@ -37,8 +37,8 @@ class StageTimes(Protocol):
         """How devices and links work."""
 
     @property
-    def chunks(self) -> int:
-        """Number of stages of a device."""
+    def fold(self) -> Fold:
+        """How the stages lie on the devices."""
 
     def costs(self, stage: int, samples: int) -> StageCosts:
         """Return the costs of a stage for a micro-batch of `samples` samples, without transfers."""

@@ -46,7 +46,7 @@ from ..mapping import (
     update_bytes,
 )
 from ..network import Phase
-from ..schedule import Kind
+from ..schedule import Fold, Kind
 from .board import ActionBoard, Message, StageLoads, Wire
 from .crossing import Burst
 from .device_clock import DeviceClock
@@ -242,15 +242,15 @@ class Timing:
         """Return what a device sends before each update, as resources.
 
         Where a device has several stages, they pass each link once: forward from the first of all stages on, backward
-        from the last.
+        from the last. In a V they pass the links of all stages.
         """
-        bursts, boards = dict[StreamKey, Burst](), self._boards
+        bursts, device_of = dict[StreamKey, Burst](), self._fold.device
         for table in self.crossing:
             for forward in (True, False):
                 hop, key = self.burst_hop(device, table, forward=forward), table.key(forward=forward)
                 if hop is not None:
-                    name = f"{hop_name((hop[0] % boards, hop[1] % boards))}, {key}"
-                    bursts[key] = Burst(name, table, self.cluster.link_at(min(hop) % boards))
+                    name = f"{hop_name((device_of(hop[0]), device_of(hop[1])))}, {key}"
+                    bursts[key] = Burst(name, table, self.cluster.link_at(min(hop)))
         return bursts
 
     def burst_hop(self, device: int, table: Crossing, *, forward: bool) -> Hop | None:
@@ -258,12 +258,12 @@ class Timing:
 
         Ends of boards with several stages are stages.
         """
-        stages, boards = len(self.mapping.devices), self._boards
-        link = device if forward else device - 1
+        fold, link = self._fold, device if forward else device - 1
         if not table.crosses(link):
             return None
-        if boards < stages:
-            return (device, link + forward) if (link < boards - 1 if forward else link >= stages - boards) else None
+        if fold.chunks > 1:
+            first_way = fold.in_v or (link < fold.devices - 1 if forward else link >= fold.count - fold.devices)
+            return (device, link + forward) if first_way and fold.link(link) is not None else None
         stops = [stop for stop in range(table.first, table.last + 1) if table.stops_at(stop)]
         behind = bisect.bisect_right(stops, link)
         return Leg(stops[behind - 1], stops[behind]).hop(self._topology, link, forward=forward)
@@ -305,18 +305,18 @@ class Timing:
         ]
 
     @property
-    def _boards(self) -> int:
-        """Number of boards; those that take actions as a whole may have several stages each."""
-        return len(self.mapping.devices) // (1 if self.stages is None else self.stages.chunks)
+    def _fold(self) -> Fold:
+        """How the stages lie on boards; those that take actions as a whole may have several stages each."""
+        return Fold(len(self.mapping.devices)) if self.stages is None else self.stages.fold
 
     @functools.cached_property
     def _wires(self) -> dict[tuple[int, int], Link]:
         """The link between two boards that take actions as a whole, by sender and receiver."""
-        wires, stages, count = dict[tuple[int, int], Link](), range(len(self.mapping.devices)), self._boards
+        wires, stages, device = dict[tuple[int, int], Link](), range(len(self.mapping.devices)), self._fold.device
         for stage in stages:
             for to, link in ((stage + 1, stage), (stage - 1, stage - 1)):
-                if to in stages and stage % count != to % count:
-                    wires[stage % count, to % count] = self.cluster.link_at(link)
+                if to in stages and device(stage) != device(to):
+                    wires[device(stage), device(to)] = self.cluster.link_at(link)
         return self._at_ports(wires) if self.cluster.topology.has_ports else wires
 
     def _at_ports(self, wires: dict[tuple[int, int], Link]) -> dict[tuple[int, int], Link]:
@@ -337,21 +337,21 @@ class Timing:
     @functools.cached_property
     def loads(self) -> StageLoads:
         """What stages take, and their messages, where boards take actions as a whole."""
-        stages, count = self.stages, self._boards
+        stages, device = self.stages, self._fold.device
         assert stages is not None
 
         @functools.cache
         def message(kind: Kind, stage: int, samples: int) -> Message:
             forward = kind is Kind.FORWARD
             sent = stages.message_bytes(self.sent(stage if forward else stage - 1, forward=forward), samples)
-            link = self._wires[stage % count, (stage + (1 if forward else -1)) % count]
+            link = self._wires[device(stage), device(stage + (1 if forward else -1))]
             return Message(link.transfer_ps(sent), sent)
 
         return StageLoads(len(self.mapping.devices), stages.machine, stages.costs, message)
 
     def action_boards(self) -> list[ActionBoard]:
         """Return the boards that take actions as a whole, at time zero, with the links on which they send."""
-        wires: list[dict[int, Wire]] = [{} for _ in range(self._boards)]
+        wires: list[dict[int, Wire]] = [{} for _ in range(self._fold.devices)]
         for (sender, receiver), link in self._wires.items():
             wires[sender][receiver] = Wire(f"link {sender} -> {receiver}", link.latency_ps)
         return [ActionBoard(number, self.loads.machine, of_board) for number, of_board in enumerate(wires)]
@@ -359,10 +359,10 @@ class Timing:
     def stage_clock(self, stage: int, boards: Sequence[ActionBoard]) -> StageClock:
         """Return the clock of a stage at time zero, on one of the boards that take actions as a whole."""
         assert self.stages is not None
-        count = len(boards)
+        device = self._fold.device
         right, left = self.sent(stage, forward=True), self.sent(stage - 1, forward=False)
-        neighbours = (stage + 1) % count, (stage - 1) % count
-        board, bursts = boards[stage % count], self.bursts(stage)
+        neighbours = device(min(stage + 1, self._fold.count - 1)), device(max(stage - 1, 0))
+        board, bursts = boards[device(stage)], self.bursts(stage)
         return StageClock(self.streams(stage), self.stages, self.loads, board, right, left, neighbours, bursts)
 
     def streams(self, device: int) -> DeviceStreams:

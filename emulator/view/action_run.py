@@ -48,7 +48,8 @@ class ActionRun:
             for action in program:
                 if action.kind is Kind.UPDATE:
                     continue
-                stage, span = action.chunk * plan.devices + device, schedule.micro_batches[action.index].span_of(action)
+                stage = plan.fold.stage(device, action.chunk)
+                span = schedule.micro_batches[action.index].span_of(action)
                 resources = [resource for resource, _ in self._resources(action.kind, stage)]
                 for epoch in epochs:
                     samples = range(epoch * length + span.first, epoch * length + span.slice.stop)
@@ -62,12 +63,12 @@ class ActionRun:
 
     def _resources(self, kind: Kind, stage: int) -> Iterator[tuple[str, Lane]]:
         """Yield what serves an action of a stage: a queue of its device, and the link that its message takes."""
-        plan, device = self.samples.plan, stage % self.samples.plan.devices
+        plan, device = self.samples.plan, self.samples.plan.fold.device(stage)
         if kind in self._lanes.kinds:
             yield f"{kind.value} of device {device}", self._lanes.queues[device, kind]
         taker = stage + {Kind.FORWARD: 1, Kind.BACKWARD: -1}.get(kind, 0)
-        receiver = taker % plan.devices
-        if 0 <= taker < plan.stage_count and receiver != device:
+        receiver = plan.fold.device(taker) if 0 <= taker < plan.stage_count else device
+        if receiver != device:
             yield f"link {device} -> {receiver}", self._lanes.links[device, receiver]
 
     @functools.cached_property
@@ -76,7 +77,8 @@ class ActionRun:
         assert plan.stages is not None
         machine, devices = plan.stages.machine, plan.devices
         kinds = [kind for kind in PASSES if kind is not Kind.GRADIENT or machine.backward is Backward.SPLIT]
-        pairs = ((stage % devices, (stage + 1) % devices) for stage in range(plan.stage_count - 1))
+        fold, stages = plan.fold, range(plan.stage_count - 1)
+        pairs = ((fold.device(stage), fold.device(stage + 1)) for stage in stages)
         links = {link for one, other in pairs if one != other for link in ((one, other), (other, one))}
         return ActionLanes(devices, kinds, machine.engines, links)
 
@@ -86,7 +88,7 @@ class ActionRun:
         plan = self.samples.plan
         stages = range(plan.stage_count if plan.data_parallel.replicas > 1 else 0)
         ahead = {stage: f"stage {stage}: " if plan.chunks > 1 else "" for stage in stages}
-        return {exchange_name(n): Lane(n % plan.devices, f"{ahead[n]}exchange of gradients") for n in stages}
+        return {exchange_name(n): Lane(plan.fold.device(n), f"{ahead[n]}exchange of gradients") for n in stages}
 
     @property
     def lanes(self) -> list[Lane]:

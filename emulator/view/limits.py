@@ -104,9 +104,11 @@ def next_changes(plan: ChainPlan, cause: Cause) -> dict[str, object]:
 
     More boards where engines limit and more boards are faster, faster links where links do or keep more boards from
     being faster, a faster clock where neither helps, larger mini-batches where exchanges limit, and a schedule that
-    does not drain where draining does.
+    does not drain where draining does, or instead of a schedule from a file, which has one size.
     """
     config, replicates = plan.config, plan.config.schedule.replicates
+    if config.schedule.file is not None and cause.wider is None:
+        return {"schedule": "fpdeep", "devices": plan.devices}
     cuts_layers = plan.network.recurs and plan.devices > len(plan.network.layers)
     if cause.kind == "draining" and not replicates and not cuts_layers:
         return {"schedule": "fpdeep"}
@@ -123,7 +125,8 @@ def other_schedule(plan: ChainPlan, flags: Mapping[str, object]) -> dict[str, ob
     hides = plan.stages.machine.transport is Transport.HIDDEN
     first, second = ("fbp-as", "1f1b-as") if hides else ("1f1b-so", "zero-bubble")
     kept = {key: value for key, value in flags.items() if key not in ("chunks", "warm_up")}
-    return {**kept, "schedule": second if plan.config.schedule.name == first else first}
+    own = {} if plan.config.schedule.file is None else {"devices": plan.devices}
+    return {**kept, **own, "schedule": second if plan.config.schedule.name == first else first}
 
 
 def _more_devices(plan: ChainPlan) -> dict[str, object]:

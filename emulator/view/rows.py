@@ -72,7 +72,7 @@ def lanes_of(plan: ChainPlan) -> tuple[RowLane, ...]:
     Engines come first, slice by slice; then what else serves on the board itself, its memory port; the links; and
     the exchange with other replicas. A device with several stages has those of each in turn.
     """
-    stages = (stage for device in range(plan.devices) for stage in range(device, plan.stage_count, plan.devices))
+    stages = (stage for device in range(plan.devices) for stage in plan.fold.stages(device))
     return tuple(lane for stage in stages for lane in _stage_lanes(plan, stage))
 
 
@@ -80,7 +80,7 @@ def _stage_lanes(plan: ChainPlan, stage: int) -> Iterator[RowLane]:
     clock, last_first = plan.timing.clock(stage), plan.network.last_first
     engines = {engine.name: phase for part in clock.slices for phase, engine in part.engines()}
     links = {resource.name for resource in clock.links.values()}
-    device, several = stage % plan.devices, plan.chunks > 1
+    device, several = plan.fold.device(stage), plan.chunks > 1
 
     def title(name: str) -> str:
         """Return a resource's name without its device; links of devices with several stages are named after these."""

@@ -90,7 +90,7 @@ def _works_ps(plan: ChainPlan) -> list[int]:
     """Return the times of F and B of a micro-batch, by device."""
     works_ps = [0] * plan.devices
     for stage in range(plan.stage_count):
-        works_ps[stage % plan.devices] += _costs(plan, stage).work_ps
+        works_ps[plan.fold.device(stage)] += _costs(plan, stage).work_ps
     return works_ps
 
 
@@ -98,7 +98,7 @@ def busy_shares(plan: ChainPlan, usage: Usage) -> list[float]:
     """Return by device the share of the time that its multipliers work, each action having all of them."""
     shares = [0.0] * plan.devices
     for stage in usage.devices:
-        shares[stage.device % plan.devices] += sum(stage.busy.values())
+        shares[plan.fold.device(stage.device)] += sum(stage.busy.values())
     return shares
 
 
@@ -112,7 +112,7 @@ def stage_rows(plan: ChainPlan) -> None:
         rows.append(
             [
                 str(stage),
-                *([str(stage % plan.devices)] if chunks else []),
+                *([str(plan.fold.device(stage))] if chunks else []),
                 *(format_time_ps(ps) for ps in (planned.costs.forward_ps, planned.costs.backward_ps)),
                 str(plan.stages.kept_samples[stage]),
                 str(plan.stages.weight_copies[stage]),
@@ -136,7 +136,7 @@ def stages_as_json(stages: PlannedStages) -> dict[str, Any]:
         "engines": stages.machine.engines.value,
         "transport": stages.machine.transport.value,
         "backward": stages.machine.backward.value,
-        "chunks": stages.chunks,
+        "chunks": stages.fold.chunks,
         "micro_batch": stages.samples,
         "stages": [
             {

@@ -7,6 +7,7 @@ the same values, whatever is in flight. In the backward pass they are constants.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,8 +27,8 @@ from .unit import Data, Site, State, Training, Unit
 class BatchNormUnit(Unit):
     """(x - mean) / sqrt(variance + epsilon) * scale + shift, for each channel.
 
-    Sums are accumulated sample by sample, so that they do not depend on the micro-batches. In a frozen layer the
-    averages stay as they are.
+    Sums are accumulated sample by sample, so that they depend neither on the micro-batches nor on their order. In a
+    frozen layer the averages stay as they are.
     """
 
     operation = BatchNorm
@@ -40,7 +41,8 @@ class BatchNormUnit(Unit):
         self._shift = Parameter(np.zeros(channels, np.float32), site.arena)
         self._mean = Versions(np.zeros(channels, np.float32), site.arena)
         self._variance = Versions(np.ones(channels, np.float32), site.arena)
-        self._sums: dict[int, NDArray[np.float64]] = {}
+        self._sums: dict[int, dict[int, NDArray[np.float64]]] = {}
+        """By mini-batch and first sample, those of each sample of a span and of their squares, (n, 2, channels)."""
         self._seen: dict[int, int] = {}
         self._kept = ActRam(site.arena)
 
@@ -58,7 +60,7 @@ class BatchNormUnit(Unit):
         """See `Unit`."""
         [x] = xs
         if training is not None and not self._rests:
-            self._count(x, training.step)
+            self._count(x, training.step, int(training.samples[0]))
         normal, y = self.arena.take(x.shape), self.arena.take(x.shape)
         np.subtract(x, self._mean[version], out=normal)
         normal *= self._slope(version)
@@ -87,7 +89,10 @@ class BatchNormUnit(Unit):
         """Make the next version of scale, shift and averages; the oldest mini-batch not yet averaged is added."""
         super().update(samples, rule, keeps=keeps)
         step = min(self._sums)
-        first, second = self._sums.pop(step) / self._seen.pop(step)
+        sums, total = self._sums.pop(step), np.zeros((2, len(self._mean.newest)))
+        for of_sample in itertools.chain.from_iterable(sums[begin] for begin in sorted(sums)):
+            total += of_sample
+        first, second = total / self._seen.pop(step)
         for versions, now in ((self._mean, first), (self._variance, second - first * first)):
             average = versions.advance(keeps=keeps)
             average += (self._of.momentum * (now - average)).astype(np.float32)
@@ -95,11 +100,11 @@ class BatchNormUnit(Unit):
     def _slope(self, version: int) -> Data:
         return (1 / np.sqrt(self._variance[version] + np.float32(self._of.epsilon))).astype(np.float32)
 
-    def _count(self, x: Data, step: int) -> None:
-        sums = self._sums.setdefault(step, np.zeros((2, x.shape[-1])))
-        for sample in x.reshape(len(x), -1, x.shape[-1]).astype(np.float64):
-            sums += sample.sum(axis=0), (sample * sample).sum(axis=0)
-            self._seen[step] = self._seen.get(step, 0) + len(sample)
+    def _count(self, x: Data, step: int, begin: int) -> None:
+        pixels = x.reshape(len(x), -1, x.shape[-1]).astype(np.float64)
+        sums = [(sample.sum(axis=0), (sample * sample).sum(axis=0)) for sample in pixels]
+        self._sums.setdefault(step, {})[begin] = np.array(sums)
+        self._seen[step] = self._seen.get(step, 0) + pixels.shape[0] * pixels.shape[1]
 
 
 class LrnUnit(Unit):

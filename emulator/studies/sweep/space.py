@@ -19,7 +19,7 @@ from ...config import RUN_ONLY_KEYS, Config, settings_config
 from ...data import Reading
 from ...network import Network
 from ...plan import network_of
-from ...schedule import ScheduleKind, schedules
+from ...schedule import EditedKind, ScheduleKind, edited_kind, is_schedule_file, schedules
 
 _WITHOUT_TIME = (
     *RUN_ONLY_KEYS,
@@ -204,8 +204,12 @@ def _check(space: Space, clusters: _Clusters, blame: str) -> None:
 
 
 def _fewest_devices(schedule: str | ScheduleKind | None) -> int:
-    """Return the number of devices of a schedule of pairs, or 1."""
+    """Return the number of devices of a schedule of pairs or from a file, or 1."""
+    if isinstance(schedule, str) and schedule not in schedules() and is_schedule_file(schedule):
+        schedule = edited_kind(schedule)
     kind = schedules().get(schedule) if isinstance(schedule, str) else schedule
+    if isinstance(kind, EditedKind):
+        return kind.order.devices
     return 1 if kind is None or kind.offload is None else kind.offload.devices
 
 

@@ -128,9 +128,10 @@ def _config(results: Results) -> Config:
             value = tuple(value.tolist())
         if known is not None and key != "faults" and value not in (None, "") and value != known.default:
             settings[key] = value
-    config, ratio = settings_config(settings), codec_ratio(results)
+    order, ratio = results.descriptions.get("schedule.txt"), codec_ratio(results)
+    config = settings_config(settings, order)
     if ratio is not None and config.compress.size_depends_on_values:
-        return settings_config({**settings, "compress_ratio": ratio})
+        return settings_config({**settings, "compress_ratio": ratio}, order)
     return config
 
 

@@ -87,7 +87,7 @@ def test_every_text_of_the_configuration_is_declared() -> None:
         for key, field in Config.model_fields.items()
         if any(isinstance(mark, Reads | Writes) for mark in field.metadata)
     }
-    assert texts == declared
+    assert texts | {"schedule", "cut"} == declared  # whose values are objects, and text in files
     assert {key for key in declared if isinstance(role_of(key), Writes)} == {"out", "checkpoint", "log"}
     assert role_of("warm_up") == NO_FILE
 
@@ -117,6 +117,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "t.toml": NETWORK,
         "c.toml": CLUSTER,
         "b.toml": BOARD,
+        "s.csv": "0F0,0F1,0F2,0F3,0B0,0B1,0B2,0B3\n",
         "f.toml": "[[faults.boards]]\nboard = 0\nfactor = 2.5\n",
         "run.toml": 'network = "t.toml"\ndata = "d.h5"\nout = "run.toml"\n',
         "d.txt": "to be, or not to be\n",
@@ -156,7 +157,7 @@ def refused(folder: Path, capsys: pytest.CaptureFixture[str], one_line: Any) -> 
     return run
 
 
-TRAIN = ["train", "t.toml", "--data", "d.h5"]
+TRAIN, UNITS = ["train", "t.toml", "--data", "d.h5"], ["--forward", "1", "--backward", "1"]
 SAME = {
     "images": ([*TRAIN, "--out", "d.h5"], "`out` = 'd.h5'", "`data` = 'd.h5'"),
     "images in npz": (["train", "t.toml", "--data", "d.npz", "--checkpoint", "d.npz"], "`checkpoint`", "`data`"),
@@ -174,6 +175,8 @@ SAME = {
     "a cluster": ([*TRAIN, "--cluster", "c.toml", "--trace", "c.toml"], "`trace` = 'c.toml'", "`cluster` = 'c.toml'"),
     "its board": ([*TRAIN, "--cluster", "c.toml", "--out", "b.toml"], "`out` = 'b.toml'", "(b.toml)"),
     "faults": ([*TRAIN, "--faults", "f.toml", "--out", "f.toml"], "`out`", "`faults`"),
+    "a schedule": (["train", "--schedule", "s.csv", "--out", "s.csv"], "`out`", "`schedule` = 's.csv'"),
+    "a pipeline": (["pipeline", "--schedule", "s.csv", *UNITS, "--plot", "s.csv"], "`plot`", "`schedule`"),
     "weights": ([*TRAIN, "--init", "any", "--checkpoint", "any"], "`checkpoint`", "`init`"),
     "a checkpoint": ([*TRAIN, "--resume", "any", "--out", "any"], "`out`", "`resume`"),
     "a trace": (["simulate", "t.toml", "--trace", "t.toml"], "`trace`", "`network`"),

@@ -223,3 +223,59 @@ def test_bad_input(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     out, error = capsys.readouterr()
     assert out == "" and told in error
     assert error.startswith("emuchain: error: ") and error.count("\n") == 1
+
+
+V = "0F0,0F1,3F0,3I0,3W0,3F1,0I0,0W0,3I1,0I1,3W1,0W1\n,1F0,2F0,1F1,2F1,2I0,2W0,1I0,1W0,2I1,1I1,2W1,1W1\n"
+
+
+@pytest.mark.parametrize(("text", "chunks", "time"), [("0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n", 1, 90), (V, 2, 80)])
+def test_a_file_has_its_sizes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, chunks: int, time: int
+) -> None:
+    """GPipe's take (M + N - 1) (F + B), those of the V 16 times an F, B or W of a stage."""
+    file = tmp_path / "mine.csv"
+    file.write_text(text)
+    words = ["--schedule", str(file), "--forward", "10", "--backward", "20"]
+    found = as_json(capsys, *words)
+    sizes = found["stages"], found["micro_batches"], found["chunks"]
+    assert (*sizes, found["time"], found["formula"]) == (2, 2, chunks, time, None)
+    assert found["backward"] == ("fused" if chunks == 1 else "split")
+    assert command(*words, "--stages", "2", "--micro-batches", "2") == 0
+    told = capsys.readouterr().out.splitlines()
+    assert "emuchain pipeline --schedule 1f1b-min --stages 2 --micro-batches 2" in next(
+        line for line in told if line.startswith("next: ")
+    )
+
+
+def test_a_list_of_times_by_device_folds_with_the_stages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.csv"
+    file.write_text(V)
+    by_device = as_json(capsys, "--schedule", str(file), "--forward", "2,20", "--backward", "4,40")
+    by_stage = as_json(capsys, "--schedule", str(file), "--forward", "1,10,10,1", "--backward", "2,20,20,2")
+    assert by_device["time"] == by_stage["time"] and by_device["critical_path"] == by_stage["critical_path"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--stages", "3"], "`stages` = 3: `schedule` = "),
+        (["--micro-batches", "3"], "`micro_batches` = 3: `schedule` = "),
+        (["--chunks", "2"], "`chunks` = 2: `schedule` = "),
+        (["--warm-up", "N"], "has a fixed order"),
+    ],
+)
+def test_flags_that_a_file_contradicts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], one_line: Any, flags: list[str], told: str
+) -> None:
+    file = tmp_path / "mine.csv"
+    file.write_text("0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n")
+    assert command("--schedule", str(file), "--forward", "1", "--backward", "1", *flags) == 2
+    assert told in one_line(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("flag", ["--stages", "--micro-batches"])
+def test_a_schedule_by_name_needs_its_sizes(capsys: pytest.CaptureFixture[str], one_line: Any, flag: str) -> None:
+    words = on("gpipe", 2, 2)
+    place = words.index(flag)
+    assert command(*words[:place], *words[place + 2 :], "--forward", "1", "--backward", "1") == 2
+    assert f"Missing option '{flag}'" in one_line(capsys.readouterr().err)

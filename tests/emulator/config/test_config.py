@@ -18,7 +18,6 @@ from emuchain.emulator.commands.command_line import commands
 from emuchain.emulator.commands.session import Session
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import RUN_ONLY_KEYS, Config, load_config
-from emuchain.emulator.mapping import HandmadeCut
 
 # A value other than the default for each key, as a flag, as TOML, and as Python has it.
 OTHERS: dict[str, tuple[str, str, Any]] = {
@@ -44,7 +43,7 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "warm_up": ("N-i+2", '"N-i+2"', "N-i+2"),
     "chunks": ("3", "3", 3),
     "stages": ("layers", '"layers"', "layers"),
-    "cut": ("a | b[3:] c", '["a", "b[3:] c"]', HandmadeCut((("a",), ("b[3:]", "c")))),
+    "cut": ("a | b[3:] c", '["a", "b[3:] c"]', "a | b[3:] c"),
     "engines": ("turns", '"turns"', "turns"),
     "transport": ("stored", '"stored"', "stored"),
     "precision": ("fp16", '"fp16"', "fp16"),

@@ -94,22 +94,22 @@ def test_any_cut_trains_to_the_bits_of_one_device(data: st.DataObject) -> None:
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "too many boards": (
-        {"cut": "conv1 | conv2..fc2", "devices": 1},
+        {"cut": "conv1 | conv2:fc2", "devices": 1},
         "has 2 boards, and the run 1; none is left for conv2",
     ),
     "too few boards": (
-        {"cut": "conv1 | conv2..fc2", "devices": 3},
+        {"cut": "conv1 | conv2:fc2", "devices": 3},
         "has 2 boards, and the run 3; conv2 is on the last",
     ),
     "stages": (
-        {"cut": "conv1 | conv2..fc2", "devices": 2, "schedule": "interleaved"},
+        {"cut": "conv1 | conv2:fc2", "devices": 2, "schedule": "interleaved"},
         "has 2 stages, and the run 4; conv2 is on the last one",
     ),
     "layers stay whole": (
-        {"cut": "conv1 conv2[:2] | conv2[2:] conv3..fc2", "stages": "layers"},
+        {"cut": "conv1 conv2[:2] | conv2[2:] conv3:fc2", "stages": "layers"},
         "cuts conv2, which stays",
     ),
-    "a gap": ({"cut": "conv1 | conv3..fc2"}, "conv2 is on no board"),
+    "a gap": ({"cut": "conv1 | conv3:fc2"}, "conv2 is on no board"),
 }
 
 
@@ -124,7 +124,7 @@ def test_bad_cuts(name: str) -> None:
 def test_a_recurrent_layer_stays_whole() -> None:
     layers = emuchain.load_network("lstm-rows").layers
     first, *_, last = (layer.name for layer in layers)
-    cut = f"{first}[:8] | {first}[8:]" + ("" if first == last else f" {layers[1].name}..{last}")
+    cut = f"{first}[:8] | {first}[8:]" + ("" if first == last else f" {layers[1].name}:{last}")
     with pytest.raises(InputError, match=f"cuts {first}, which stays whole with schedule fpdeep"):
         emuchain.plan("lstm-rows", cut=cut, schedule="fpdeep")
     assert emuchain.plan("lstm-rows", cut=cut, schedule="sync").devices == 2
@@ -143,9 +143,9 @@ def test_a_saved_cut_is_edited_and_compared(tmp_path: Path) -> None:
     as_saved = printed("plan", "quick-cifar", "--cut", str(path), "--range", "none").splitlines()
     assert as_saved[0] == saved.splitlines()[0]
     assert as_saved[1].startswith("automatic cut: ") and as_saved[1].endswith("as fast as this one")
-    path.write_text('boards = ["conv1..fc1", "fc2"]\n')
+    path.write_text('boards = ["conv1:fc1", "fc2"]\n')
     edited = json.loads(printed("plan", "quick-cifar", "--cut", str(path), "--json"))
-    assert edited["cut"] == ["conv1..fc1", "fc2"]
+    assert edited["cut"] == ["conv1:fc1", "fc2"]
     assert edited["images_per_s"] < edited["automatic"]["images_per_s"]
     line = printed("plan", "quick-cifar", "--cut", str(path), "--range", "none").splitlines()[1]
     ratio = edited["images_per_s"] / edited["automatic"]["images_per_s"]
@@ -154,7 +154,7 @@ def test_a_saved_cut_is_edited_and_compared(tmp_path: Path) -> None:
 
 def test_a_run_resumes_with_its_cut(tmp_path: Path) -> None:
     path, checkpoint = tmp_path / "cut.toml", str(tmp_path / "run.ckpt")
-    path.write_text(HandmadeCut.of("conv1..conv2 conv3[:25%] | conv3[25%:] conv4..fc2").toml())
+    path.write_text(HandmadeCut.of("conv1:conv2 conv3[:25%] | conv3[25%:] conv4:fc2").toml())
     once = emuchain.train(NETWORK, cut=str(path), epochs=2, **KEYS)
     emuchain.train(NETWORK, cut=str(path), checkpoint=checkpoint, **KEYS)
     path.unlink()

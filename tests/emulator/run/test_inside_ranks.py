@@ -13,11 +13,27 @@ import numpy as np
 import pytest
 
 import emuchain
+from emuchain.emulator.schedule import EditedKind, edited_kind, parse_csv, to_text
 from emuchain.launch import MpiRanks
 
 from .pairs import LAYERS, data_of, description
 
 pytestmark = pytest.mark.mpi(min_size=2)
+
+V = """0F0,0F1,0F2,3F0,3I0,3W0,3F1,3I1,3W1,0F3,0I0,0W0,3F2,3I2,3W2,0I1,0W1,3F3,3I3,3W3,0I2,0W2,0I3,0W3
+,1F0,2F0,1F1,2F1,2I0,2W0,1F2,1I0,1W0,2F2,2I1,2W1,1F3,1I1,1W1,2F3,2I2,2W2,1I2,2I3,1I3,1W2,2W3,1W3
+"""
+"""PyTorch's ZBV on two ranks."""
+SWAPPED = "".join(
+    ",".join(f"{rank}{cell}" for cell in "F1 F0 F2 F3 I1 I0 I2 I3 W3 W1 W0 W2".split()) + "\n" for rank in range(3)
+)
+"""All F, all B, all W, each in an order of its own."""
+
+
+def of_csv(text: str) -> EditedKind:
+    """The schedule of a file."""
+    return edited_kind("a file", to_text(parse_csv(text)))
+
 
 KEYS: dict[str, Any] = {"samples": 60, "test_samples": 7, "batch": 20, "micro_batch": 6, "epochs": 2}
 RUNS: dict[str, dict[str, Any]] = {
@@ -30,6 +46,9 @@ RUNS: dict[str, dict[str, Any]] = {
     "interleaved rows": {"schedule": "interleaved", "devices": 3, "chunks": 3, "micro_batch": 5},
     "pipedream": {"schedule": "pipedream", "devices": 3, "engines": "turns", "transport": "hidden"},
     "2bw": {"schedule": "2bw", "devices": 4, "engines": "split", "transport": "stored", "stages": "layers"},
+    "in a V": {"schedule": of_csv(V), "micro_batch": 5},
+    "in a V, by turns": {"schedule": of_csv(V), "micro_batch": 5, "engines": "turns", "clip_norm": 0.5},
+    "a file": {"schedule": of_csv(SWAPPED), "micro_batch": 5},
     "stages of layers": {"schedule": "zero-bubble", "devices": 4, "stages": "layers"},
     "a device idle": {"devices": 1},
     "replicas": {"replicas": 2, "devices": 3, "compress": "inceptionn:-10"},

@@ -16,7 +16,7 @@ from emuchain.emulator.commands.cli import main
 from emuchain.emulator.faults import Begun, BoardFault, Faults, LinkFault
 from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import Weights
-from emuchain.emulator.schedule import StageCosts, schedules
+from emuchain.emulator.schedule import Fold, StageCosts, schedules
 from emuchain.emulator.timing import Hurt, course_of, run_timeline
 
 NETWORK = {
@@ -97,7 +97,7 @@ def test_unlike_links_and_a_short_micro_batch(schedule: str, engines: str, trans
     plan = emuchain.plan(NETWORK, cluster, schedule=schedule, engines=engines, transport=transport, **keys)
     faults = Faults((BoardFault(board=1, factor=1.5, from_sample=9),), (LinkFault(link=1, factor=3, latency_ns=40),))
     plan = dataclasses.replace(plan, faults=faults)
-    boards, hurt = plan.timing.action_boards(), Hurt(faults, 0, 0, 4, Begun())
+    boards, hurt = plan.timing.action_boards(), Hurt(faults, 0, 0, Fold(4), Begun())
     for each in boards:
         hurt.board(each)
     course = course_of(plan.schedule(70), plan.timing.loads, boards)

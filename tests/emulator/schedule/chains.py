@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from hypothesis import strategies as st
@@ -87,3 +88,23 @@ def stashing(epoch: EpochShape, ahead_of: Callable[[int], int]) -> Schedule:
         return {device: program(ahead_of(device)) for device in devices}
 
     return Schedule("stashing", epoch.devices, micro_batches, programs)
+
+
+def order_in_v(devices: int, count: int, chance: random.Random) -> str:
+    """Return the CSV of an order in which each device does, again and again, one of the actions that are possible."""
+    stages = range(2 * devices)
+    done = {(letter, stage): 0 for letter in "FIW" for stage in stages}  # micro-batches
+    rows: list[list[str]] = [[] for _ in range(devices)]
+    while True:
+        before = {
+            **{("F", stage): done["F", stage - 1] if stage else count for stage in stages},
+            **{("I", stage): min(done["F", stage], done.get(("I", stage + 1), count)) for stage in stages},
+            **{("W", stage): done["I", stage] for stage in stages},
+        }
+        possible = [action for action, number in done.items() if number < before[action]]
+        if not possible:
+            break
+        letter, stage = chance.choice(possible)
+        rows[min(stage, 2 * devices - 1 - stage)].append(f"{stage}{letter}{done[letter, stage]}")
+        done[letter, stage] += 1
+    return "".join(",".join(row) + "\n" for row in rows)

@@ -164,6 +164,36 @@ def test_a_copy_of_sync_is_taken_and_trains_alike() -> None:
     assert (runs[0].weights["conv1"]["weight"] == runs[1].weights["conv1"]["weight"]).all()
 
 
+def test_stages_in_a_v_are_taken() -> None:
+    """All F of each chunk, then all B: the V of two devices, whose last stage is on device 0."""
+
+    def build(epoch: EpochShape) -> Schedule:
+        micro_batches = cut_samples(epoch.samples, epoch.batch, epoch.micro_batch)
+
+        def program() -> Iterator[Action]:
+            for step in range(-(-epoch.samples // epoch.batch)):
+                numbers = [each.index for each in micro_batches if each.step == step]
+                for kind, chunks in ((Kind.FORWARD, (0, 1)), (Kind.BACKWARD, (1, 0)), (Kind.GRADIENT, (0, 1))):
+                    version = None if kind is Kind.GRADIENT else step
+                    yield from (Action(kind, number, version, chunk=chunk) for chunk in chunks for number in numbers)
+                yield Action(Kind.UPDATE, step + 1)
+
+        def programs(devices: Any) -> dict[int, Iterator[Action]]:
+            return {device: program() for device in devices}
+
+        return Schedule("v", epoch.devices, micro_batches, programs, epoch.chunks, in_v=True)
+
+    kind = ScheduleKind("v", build, "mine", drains=True, chunks=2, in_v=True)
+    keys: dict[str, Any] = {"devices": 2, "batch": 4, "micro_batch": 2, "samples": 8}
+    runs = [emuchain.train("quick-cifar", test_samples=4, schedule=schedule, **keys) for schedule in (kind, "sync")]
+    assert (runs[0].weights["fc1"]["weight"] == runs[1].weights["fc1"]["weight"]).all()
+    plan = emuchain.plan("quick-cifar", schedule=kind, **keys)
+    assert [plan.fold.stages(device) for device in range(2)] == [[0, 3], [1, 2]]
+    other = dataclasses.replace(kind, in_v=False)
+    with pytest.raises(InputError, match=r"^schedule v: `in_v` is True; its kind's `in_v` should match$"):
+        emuchain.plan("quick-cifar", schedule=other, **keys)
+
+
 def test_staleness_is_of_whole_numbers_however_they_are_given() -> None:
     np = pytest.importorskip("numpy")
     assert Staleness([1, 0], np.array([1, 1])) == Staleness((1, 0), (1, 1))

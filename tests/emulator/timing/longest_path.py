@@ -16,6 +16,16 @@ Action = tuple[str, int, int]
 """Kind, micro-batch, stage."""
 
 
+def place_of(schedule: Schedule, device: int, chunk: int) -> int:
+    """Return which stage of a chunk a device has; a device's place among the devices of a chunk is the same."""
+    return schedule.devices - 1 - device if schedule.in_v and chunk % 2 else device
+
+
+def device_of(schedule: Schedule, stage: int) -> int:
+    """Return the device of a stage."""
+    return place_of(schedule, stage % schedule.devices, stage // schedule.devices)
+
+
 def ends_by_longest_path(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> dict[Action, int]:
     """Return the end of each action in ps, where B includes W or W comes by turns, on machines without a pool."""
     streamed = machine.transport is Transport.STREAMED
@@ -34,7 +44,7 @@ def ends_by_longest_path(schedule: Schedule, costs: Sequence[StageCosts], machin
                 continue
             if each.kind is Kind.GRADIENT and machine.backward is Backward.FUSED:
                 continue
-            letter, stage = each.kind.value, each.chunk * schedule.devices + device
+            letter, stage = each.kind.value, each.chunk * schedule.devices + place_of(schedule, device, each.chunk)
             cost, action = costs[stage], (letter, each.index, stage)
             rows = cost.rows if streamed else 1
             split = machine.backward is Backward.SPLIT
@@ -46,7 +56,7 @@ def ends_by_longest_path(schedule: Schedule, costs: Sequence[StageCosts], machin
             work = cost.forward_ps + cost.backward_ps if machine.engines is Engines.SPLIT else times[letter]
             to = stage + {"F": 1, "B": -1, "W": len(costs)}[letter]
             goes = 0 <= to < len(costs)
-            receiver = to % schedule.devices
+            receiver = device_of(schedule, to)
             queue: Hashable = letter if machine.engines is Engines.SPLIT else "all"
             for row in range(rows):
                 node = (*action, row)
@@ -59,7 +69,7 @@ def ends_by_longest_path(schedule: Schedule, costs: Sequence[StageCosts], machin
                 if letter in "FB" and 0 <= (origin := stage - {"F": 1, "B": -1}[letter]) < len(costs):
                     sent = ("sent", letter, each.index, origin, row)
                     before[node].append(sent)
-                    latency[sent, node] = machine.latency_ps * (origin % schedule.devices != device)
+                    latency[sent, node] = machine.latency_ps * (device_of(schedule, origin) != device)
                 if goes:
                     message = ("sent", *action, row)
                     link = "link", receiver

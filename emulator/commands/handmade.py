@@ -1,0 +1,61 @@
+"""A cut made by hand as `emuchain plan` shows it: beside the automatic one, and as a file to edit."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any, NamedTuple
+
+from ..common import InputError, number, plural
+from ..mapping import cut_channels
+from ..plan import ChainPlan, make_plan
+from ..view import Line, stage_bound
+
+
+def cut_file(plan: ChainPlan) -> str:
+    """Return the content of the file of a plan's cut."""
+    counts = ", ".join(f"{layer.name} {cut_channels(layer)}" for layer in plan.network.layers)
+    about = (
+        f"{plan.network.name} over {plural(plan.stage_count, 'board')}, in the order of the chain. One has layers,"
+        f" such as `conv1:conv3`, or channels, such as `conv4[0:20]` or `conv4[:30%]`, of these: {counts}."
+    )
+    return "\n".join([*textwrap.wrap(about, 100, initial_indent="# ", subsequent_indent="# "), plan.cut.toml()])
+
+
+class CutComparison(NamedTuple):
+    """The rate of a cut made by hand, and of the automatic one, or why there is none; in samples per second."""
+
+    rate: float
+    automatic: float | None
+    failure: str
+
+    @classmethod
+    def of(cls, plan: ChainPlan) -> CutComparison:
+        """Return what the automatic cut of the same run reaches."""
+        try:
+            return cls(_rate(plan), _rate(make_plan(plan.config.model_copy(update=_automatic(plan)), 1)), "")
+        except InputError as error:
+            return cls(_rate(plan), None, str(error))
+
+    def line(self, noun: str) -> Line:
+        """Return the comparison as a line."""
+        if self.automatic is None:
+            return Line(f"automatic cut: none; {self.failure}")
+        ratio = self.rate / self.automatic
+        compared = "as fast as this one" if ratio == 1 else f"this one is {number(ratio)} times as fast"
+        return Line(f"automatic cut: {number(self.automatic)} {noun}s/s; {compared}")
+
+
+def _automatic(plan: ChainPlan) -> dict[str, object]:
+    """Return the keys with which the same run has an automatic cut."""
+    return {"cut": None, "devices": plan.devices}
+
+
+def _rate(plan: ChainPlan) -> float:
+    return plan.layout().images_per_s if plan.times_rows else stage_bound(plan)
+
+
+def cut_as_json(plan: ChainPlan, beside: CutComparison | None) -> dict[str, Any]:
+    """Return a plan's cut, and the rate of the automatic one beside one made by hand."""
+    if beside is None:
+        return {"cut": list(map(" ".join, plan.cut.boards))}
+    return {"cut": list(map(" ".join, plan.cut.boards)), "automatic": {"images_per_s": beside.automatic}}

@@ -1,0 +1,225 @@
+"""Schedules from files, such as `emuchain schedule` prints, which were edited: read, checked, and trained.
+
+A file has one mini-batch or several, after which the pipeline is empty, and a run repeats them; the last mini-batch of
+a run leaves out the micro-batches that it does not have. Where the pipeline drains at each update, the numbers are
+those of `sync`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import pathlib
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from ..common import InputError, escaped, plural, read_text
+from .action import Action, Kind, MicroBatch, Schedule, cut_samples, step_micro_batches
+from .dry_run import check_complete, dry_run
+from .kind import PipelineKind, pipelines
+from .machine import Backward, Machine
+from .pytorch import parse_csv
+from .shape import EpochShape, Shape
+from .text import parse, to_text
+
+_CSV = re.compile(r"\s*([\d\",(]|$)")
+"""How CSV begins, and a schedule as text does not."""
+
+
+def read_schedule(file: str) -> Schedule:
+    """Return the schedule in a file, which is text or CSV.
+
+    Raises:
+        InputError: the file cannot be read or parsed.
+    """
+    try:
+        text = read_text(pathlib.Path(file))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    return parse_csv(text, file) if file.endswith(".csv") or _CSV.match(text) else parse(text, file)
+
+
+def is_schedule_file(value: str) -> bool:
+    """Return whether a value that is no schedule's name should be that of a file."""
+    return value.lower().endswith((".csv", ".txt")) or os.path.isfile(value)
+
+
+class Ordered(NamedTuple):
+    """An action of the mini-batch `step`, whose micro-batches are numbered from 0; an update ends its mini-batch."""
+
+    step: int
+    action: Action
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """The order of a file's actions by device, over `steps` mini-batches of as many micro-batches each."""
+
+    name: str
+    micro_batches: int
+    steps: int
+    actions: tuple[tuple[Ordered, ...], ...]
+    chunks: int = 1
+    in_v: bool = False
+
+    @property
+    def devices(self) -> int:
+        """Number of devices."""
+        return len(self.actions)
+
+    @property
+    def late(self) -> tuple[int, ...]:
+        """By device the most updates by which weights are late."""
+        return tuple(
+            max((step - action.version for step, action in program if action.version is not None), default=0)
+            for program in self.actions
+        )
+
+    def of_mini_batch(self, _: Shape) -> int:
+        """Return the number of micro-batches of a mini-batch, which no shape changes."""
+        return self.micro_batches
+
+    def schedule(self, epoch: EpochShape) -> Schedule:
+        """Return the schedule of an epoch.
+
+        Raises:
+            InputError: the epoch has other devices, stages or micro-batches.
+        """
+        self.check(epoch)
+        micro_batches = cut_samples(epoch.samples, epoch.batch, epoch.micro_batch)
+        firsts = [micro_batch for micro_batch in micro_batches if micro_batch.begin % epoch.batch == 0]
+
+        def program(device: int) -> Iterator[Action]:
+            for begin in range(0, len(firsts), self.steps):
+                for step, action in self.actions[device]:
+                    if begin + step >= len(firsts):
+                        continue
+                    if action.kind is Kind.UPDATE:
+                        yield Action(Kind.UPDATE, begin + action.index)
+                        continue
+                    index = firsts[begin + step].index + action.index
+                    if index < len(micro_batches) and micro_batches[index].step == begin + step:
+                        version = None if action.version is None else begin + action.version
+                        yield dataclasses.replace(action, index=index, version=version)
+
+        def programs(devices: Collection[int]) -> dict[int, Iterator[Action]]:
+            return {device: program(device) for device in devices}
+
+        return Schedule(self.name, self.devices, micro_batches, programs, self.chunks, self.in_v)
+
+    def check(self, epoch: EpochShape) -> None:
+        """Check that an epoch has the devices, stages and micro-batches of the file.
+
+        Raises:
+            InputError: it has others.
+        """
+        count = -(-epoch.batch // epoch.micro_batch)
+        if (epoch.devices, epoch.chunks, count) == (self.devices, self.chunks, self.micro_batches):
+            return
+        raise InputError(
+            f"`schedule` = {self.name!r}: has {_sizes(self.devices, self.chunks, self.micro_batches)}; this run has"
+            f" {_sizes(epoch.devices, epoch.chunks, count)}, as {plural(epoch.batch, 'sample')} by"
+            f" {epoch.micro_batch}; change `devices`, `batch` or `micro_batch`, or the file"
+        )
+
+
+def _sizes(devices: int, chunks: int, micro_batches: int) -> str:
+    stages = f" with {plural(chunks, 'stage')} each" if chunks > 1 else ""
+    return f"{plural(devices, 'device')}{stages} and {plural(micro_batches, 'micro-batch')} in a mini-batch"
+
+
+@dataclasses.dataclass(frozen=True)
+class EditedKind(PipelineKind):
+    """The schedule of a file, whose name it has; `text` is what the file said."""
+
+    order: Order = dataclasses.field(kw_only=True)
+    text: str = dataclasses.field(kw_only=True)
+
+    @property
+    def file(self) -> str | None:
+        """The file."""
+        return self.name
+
+    def schedule_of(self, epoch: EpochShape) -> Schedule:
+        """Return the schedule of an epoch.
+
+        Raises:
+            InputError: the epoch has other devices, stages or micro-batches.
+        """
+        return self.generate(epoch)
+
+    def steps_to_check(self, epoch: EpochShape) -> int:
+        """Return the number of mini-batches whose dry run shows what that of any number would."""
+        return max(self.order.steps, super().steps_to_check(epoch))
+
+
+def edited_kind(file: str, text: str | None = None) -> EditedKind:
+    """Return the kind of schedule of a file; `text`, if it is given, is what the file said.
+
+    Raises:
+        InputError: the file cannot be read, its schedule fails the dry run, or is none that repeats.
+    """
+    schedule = read_schedule(file) if text is None else parse(text, file)
+    machine, text = _machine_of(schedule), to_text(schedule)
+    schedule = dataclasses.replace(schedule, name=escaped(file))
+    check_complete(schedule)
+    dry_run(schedule, aligned=True)
+    order = _order_of(schedule)
+    return EditedKind(
+        schedule.name,
+        order.schedule,
+        "from a file",
+        drains=not any(order.late),
+        repeats=True,
+        chunks=schedule.chunks,
+        in_v=schedule.in_v,
+        machine=machine,
+        mini_batch=order.of_mini_batch,
+        order=order,
+        text=text,
+    )
+
+
+def _order_of(schedule: Schedule) -> Order:
+    """Return the order of a schedule's actions.
+
+    Raises:
+        InputError: it does a micro-batch in parts, or mini-batches differ in their micro-batches.
+    """
+    blame, micro_batches = f"schedule {schedule.name}", schedule.micro_batches
+    sizes = [len(step_micro_batches(micro_batches, step)) for step in range(schedule.steps)]
+    if len({*sizes}) > 1:
+        counts = ", ".join(map(str, sizes[:8]))
+        raise InputError(f"{blame}: its mini-batches have {counts} micro-batches; all should have as many")
+    programs = schedule.programs(range(schedule.devices))
+    actions = tuple(
+        tuple(_ordered(program, micro_batches, f"{blame}: device {device}")) for device, program in programs.items()
+    )
+    return Order(schedule.name, sizes[0], len(sizes), actions, schedule.chunks, schedule.in_v)
+
+
+def _ordered(program: Iterator[Action], micro_batches: Sequence[MicroBatch], blame: str) -> Iterator[Ordered]:
+    """Yield a device's actions with their mini-batches."""
+    for action in program:
+        if action.kind is Kind.UPDATE:
+            yield Ordered(action.index - 1, action)
+            continue
+        if action.span is not None:
+            raise InputError(f"{blame}: {action}: is a part of a micro-batch; what is trained should do whole ones")
+        step = micro_batches[action.index].step
+        first = step_micro_batches(micro_batches, step)[0].index
+        yield Ordered(step, dataclasses.replace(action, index=action.index - first))
+
+
+def _machine_of(schedule: Schedule) -> Machine:
+    """Return the devices that a schedule is meant for: W is apart where one does not follow its B in the same cell."""
+    kind = pipelines().get(schedule.name)
+    machine = Machine() if kind is None else kind.machine
+    for program in schedule.programs(range(schedule.devices)).values():
+        for action, following in itertools.pairwise(program):
+            own_w = (following.kind, following.index, following.chunk) == (Kind.GRADIENT, action.index, action.chunk)
+            if action.kind is Kind.BACKWARD and (action.joined is False or not own_w):
+                return dataclasses.replace(machine, backward=Backward.SPLIT)
+    return machine
