@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import itertools
 from collections.abc import Iterator
 
 from ...kernels.number import FP32
@@ -97,6 +98,17 @@ class TiedWeights(Crossing):
     def stops_at(self, device: int) -> bool:
         """See `Crossing`: those with a part of the embedding, or of the head."""
         return self.has_embedding(device) or self.has_head(device)
+
+    @property
+    def waits(self) -> Iterator[tuple[int, int]]:
+        """Pairs of devices, of which the first's update waits for gradients of the second.
+
+        Sums go forward from the embedding, and back from the head, and each device takes what has come to it.
+        """
+        for device, other in itertools.permutations(range(self.first, self.last + 1), 2):
+            comes = self.has_embedding(other) if other < device else self.has_head(other)
+            if self.stops_at(device) and comes:
+                yield device, other
 
     def part(self, slices: tuple[Slice, ...], *, of_head: bool) -> int:
         """Return the place of the slice of the head, or of the embedding, among a device's slices that hold it."""

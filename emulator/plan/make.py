@@ -31,7 +31,7 @@ from .pair import make_pair_plan
 from .placement import place_on_chip
 from .plan import ChainPlan, Plan, exchange_times
 from .stages import stages_on_boards
-from .steady import SteadyPipeline, find_steady, staleness_of
+from .steady import SteadyPipeline, find_steady, staleness_of, together
 from .tuning import tuned
 from .work import check_memory
 
@@ -289,12 +289,32 @@ class _Making:
                 f"`error_feedback` = true: what the codec drops is kept where a gradient is sent from, and the board of"
                 f" {used} has no room even for its parameters, which another one stores; add `balancing` = 'none'"
             )
+        if not timing.tied or kind.drains:
+            return self._checked(timing, steady, bound_ps)
+        try:
+            return self._checked(timing, steady, bound_ps)
+        except InputError:
+            # Gradients of a mini-batch wait for the update before, which waits for another device's: all then take as
+            # old weights as the latest of them.
+            return self._checked(timing, together(steady, timing.tied), bound_ps)
+
+    def _checked(self, timing: Timing, steady: SteadyPipeline, bound_ps: int) -> ChainPlan:
+        """Return the plan of a cut and its steady pipeline, once its schedule has passed the dry run.
+
+        Raises:
+            InputError: it cannot be carried out.
+        """
+        config, replicas, kind = self.config, self.data_parallel.replicas, self.config.schedule
         made = timing.mapping, timing, steady, self.data_parallel, bound_ps, self.chunks
         plan = ChainPlan(config, self.network, self.cluster, *made)
         tail = (config.samples or 0) % config.batch // replicas
         epoch = plan.epoch(tail, self.batch if self.timing_only and plan.times_rows else None)
-        schedule = kind.schedule_of(dataclasses.replace(epoch, samples=kind.steps_to_check(epoch) * self.batch + tail))
-        dry_run(schedule, timing.stores, aligned=kind.aligned)
+        waits = () if kind.drains else {pair for tied in timing.tied for pair in tied.waits}
+        steps = kind.steps_to_check(epoch)
+        if waits:  # a circle closes once the latest device updates for the first time
+            steps = max(steps, 2 + max(max(late.forward + late.backward) for late in steady.staleness))
+        schedule = kind.schedule_of(dataclasses.replace(epoch, samples=steps * self.batch + tail))
+        dry_run(schedule, timing.stores, waits, aligned=kind.aligned)
         return plan
 
     def _steady(self, timing: Timing) -> SteadyPipeline:

@@ -13,6 +13,7 @@ Under other schedules that never drain, how late weights are is read off their a
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -192,6 +193,17 @@ def find_steady(
         if before == last or steps == _MOST_STEPS:
             return SteadyPipeline(last, tuple(device.in_flight for device in shown), fill_ps)
         steps = min(max(2 * steps, fill_ps // (batch * timing.interval_ps) + 4), _MOST_STEPS)
+
+
+def together(steady: SteadyPipeline, tied: Sequence[TiedWeights]) -> SteadyPipeline:
+    """Return a steady pipeline in which devices with parts of tied weights all have the staleness of the latest."""
+    staleness = list(steady.staleness)
+    for table in tied:
+        holders = [device for device in range(table.first, table.last + 1) if table.stops_at(device)]
+        latest = functools.reduce(Staleness.at_least, (staleness[device] for device in holders))
+        for device in holders:
+            staleness[device] = latest
+    return dataclasses.replace(steady, staleness=tuple(staleness))
 
 
 class _Device(NamedTuple):

@@ -126,13 +126,21 @@ class Stage:
         return action.span or (0, self._micro_batches[action.index].samples)
 
 
-def dry_run(schedule: Schedule, stores: Iterable[tuple[int, int]] = (), *, aligned: bool = False) -> None:
+def dry_run(
+    schedule: Schedule,
+    stores: Iterable[tuple[int, int]] = (),
+    tied: Iterable[tuple[int, int]] = (),
+    *,
+    aligned: bool = False,
+) -> None:
     """Check a schedule.
 
     Args:
         schedule: the schedule to check.
         stores: pairs of devices (user, store), of which the first uses parameters that the second stores: the user's
             update waits for the store's, which waits for the gradients.
+        tied: pairs of devices, of which the first's update waits for gradients of the second, with weights tied to its
+            own.
         aligned: whether F, B and W of a sample must use the same version. Otherwise B and W may use a newer one than F.
 
     Raises:
@@ -153,6 +161,9 @@ def dry_run(schedule: Schedule, stores: Iterable[tuple[int, int]] = (), *, align
     for user, store in stores:
         devices[user].stores.append(devices[store])
         devices[store].users.append(devices[user])
+    for waiting, other in tied:
+        devices[waiting].users.append(devices[other])
+        devices[other].awaited_by.append(devices[waiting])
     awake = collections.deque(devices)
     while awake:
         device = awake.popleft()
@@ -163,9 +174,9 @@ def dry_run(schedule: Schedule, stores: Iterable[tuple[int, int]] = (), *, align
                     devices[number].waits = False
                     awake.append(devices[number])
         device.waits = device.current is not None
-    waiting = [device for device in devices if device.waits]
-    if waiting:
-        raise InputError(f"schedule {schedule.name}: deadlock: " + "; ".join(device.complaint() for device in waiting))
+    stuck = [device for device in devices if device.waits]
+    if stuck:
+        raise InputError(f"schedule {schedule.name}: deadlock: " + "; ".join(device.complaint() for device in stuck))
     for device in devices:
         device.check_complete()
 
@@ -199,6 +210,7 @@ class _Device:
         self.number = stages[0].device
         self.stores: list[_Device] = []
         self.users: list[_Device] = []
+        self.awaited_by: list[_Device] = []
         self.version = 0
         self.waits = False
         self._stages, self._of_step, self._aligned = stages, of_step, aligned
@@ -232,7 +244,7 @@ class _Device:
         if not (self.stores or self.users):
             return () if to is None else (to.device,)
         concerned = [] if to is None else [to.device]
-        return concerned + [other.number for other in (*self.stores, *self.users)]
+        return concerned + [other.number for other in (*self.stores, *self.users, *self.awaited_by)]
 
     def _no_stage(self, action: Action) -> NoReturn:
         count = len(self._stages)

@@ -14,7 +14,7 @@ REFUSED = {
     "explore quick-cifar --cluster vc709 --devices 2 --batch 1000000000": (
         "`batch` = 1000000000: 1,000,000,000 micro-batches of 1 sample on 2 devices, at most 100,000"
     ),
-    "compare quick-cifar --devices 2 --batch 1000000000": "`batch` = 1000000000: planning takes about",
+    "study compare quick-cifar --devices 2 --batch 1000000000": "`batch` = 1000000000: planning takes about",
     "sweep quick-cifar --devices 1-10000 --batch 1-1000": "10,000,000 points, at most 1,000,000",
     "sweep quick-cifar --devices 1,2 --cluster 1000000000": "`cluster` = '1000000000': known:",
     "schedule quick-cifar --devices 2 --steps 1000000000": (

@@ -123,7 +123,7 @@ def test_a_current_folder_that_is_gone(
 
 
 def test_ranks_need_a_current_folder(gone: Path, capfd: pytest.CaptureFixture[str], one_line: OneLine) -> None:
-    assert status_of("run", "-n", "2", "--", "train", f"{gone}/t.toml") == 2
+    assert status_of("launch", "-n", "2", "--", "train", f"{gone}/t.toml") == 2
     assert "the current folder has been removed" in one_line(capfd.readouterr().err)
 
 

@@ -190,3 +190,24 @@ def test_ranks(keys: Table, reference: Weights, mpiexec: Any, tmp_path: Path, bi
     out = tmp_path / "run.h5"
     mpiexec(4, ["-m", "emuchain", "train", keys["network"], *flags, "--devices", "5", "--out", str(out)], timeout=300)
     assert bits(emuchain.results(out).weights) == bits(reference)
+
+
+def test_an_exchange_that_takes_several_mini_batches_does_not_stall() -> None:
+    """Each end's gradients wait for the update before, and that for the other end's: all are then as late."""
+    network = {
+        "name": "slow",
+        "input": [4, 2, 1],
+        "layers": [
+            {"type": "embedding", "features": 5, "name": "table"},
+            {"type": "positions"},
+            {"type": "conv", "channels": 5, "kernel": 1},
+            {"type": "conv", "channels": 4, "kernel": 1, "tied": "table", "bias": False},
+            {"type": "last-step"},
+            {"type": "softmax"},
+        ],
+    }
+    slow = {"link.bandwidth_gbps": 0.01, "link.latency_ns": 100_000, "board.clock_mhz": 1}
+    plan = emuchain.plan(network, devices=4, batch=1, samples=30, schedule="fpdeep", changes=slow)
+    assert len({stale for stale in plan.steady.staleness}) == 1
+    assert plan.steady.staleness[0].forward[0] > 1
+    assert emuchain.simulate(plan).virtual_time_ps > 0
