@@ -298,8 +298,8 @@ def train(
         on_epoch: called on rank 0 after each epoch, with its result and the weights of all layers.
         observer: called with what engines, links and exchanges of the first replica's devices in this process serve.
         trace, trace_level, trace_samples: as for `simulate`; of all devices, in one file.
-        seeds: train with so many seeds from `seed` on, each a run of its own with files of its own (run-seed1.h5), and
-            return all results with their means.
+        seeds: number of runs, with seeds from `seed` on; each writes its own files, such as run-seed1.h5, and all
+            results are returned with their means.
         **settings: as for `plan`, `changes` included; with `out`, the results are also written to a file; with
             `checkpoint`, a file from which another call resumes, given as `resume`, with all other settings unchanged
             or left out.

@@ -171,7 +171,8 @@ def _board_ranges(board: BoardDescription, ranges: tuple[ConstantRange, ...], so
     """Return the ranges of a board's constants: those of the cluster, then its own."""
     from .uncertainty_description import constant_ranges
 
-    keys = [f"board.{field.name}" for field in dataclasses.fields(board) if f"board.{field.name}" in changeable_keys()]
+    studied = set(changeable_keys())
+    keys = [key for field in dataclasses.fields(board) if (key := f"board.{field.name}") in studied]
     values = {f"board.{key}": [value] for key, value in vars(board).items()}
     own = constant_ranges(board.uncertainty, keys, values, source)
     return (*(entry for entry in ranges if entry.key in keys), *own)

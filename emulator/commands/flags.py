@@ -6,7 +6,7 @@ import functools
 import os
 import pathlib
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import click
@@ -100,9 +100,6 @@ PRECISION_KEYS = {
 RANGE_METAVAR = "N|RANGE"
 RANGE_HELP = "a range such as 1-64 or 1,2,4,8 is swept"
 
-devices_option = click.option(
-    "--devices", type=CountOrRange(), metavar=RANGE_METAVAR, help=f"Number of FPGAs; {RANGE_HELP}.  [default: 1]"
-)
 range_option = click.option(
     "--range",
     "ranged",
@@ -121,6 +118,17 @@ def write_groups(formatter: click.HelpFormatter, records: Mapping[str, tuple[str
         if shown:
             with formatter.section(title):
                 formatter.write_dl(shown)
+
+
+def write_others(
+    formatter: click.HelpFormatter,
+    ctx: click.Context,
+    others: Iterable[click.Parameter],
+    records: Mapping[str, tuple[str, str]],
+) -> None:
+    """Write a command's own flags, behind those of keys if it has any."""
+    with formatter.section("This command" if records else "Options"):
+        formatter.write_dl([record for param in others if (record := param.get_help_record(ctx))])
 
 
 class ConfiguredCommand(FileCommand):
@@ -165,9 +173,7 @@ class ConfiguredCommand(FileCommand):
             with formatter.section("Formats of numbers"):
                 formatter.write_dl(tabled)
         keyed = [*self._flags.values(), *self._precision_flags]
-        others = [param for param in self.get_params(ctx) if param not in keyed]
-        with formatter.section("This command" if records else "Options"):
-            formatter.write_dl([record for param in others if (record := param.get_help_record(ctx))])
+        write_others(formatter, ctx, [param for param in self.get_params(ctx) if param not in keyed], records)
 
     @functools.cached_property
     def _help_all(self) -> click.Option:

@@ -13,7 +13,7 @@ import click
 
 from ..common import IMAGENET_IMAGES, InputError, NamedFiles, plural
 from ..config import roles
-from .flags import range_option, write_groups
+from .flags import range_option, write_groups, write_others
 from .kernels import starting
 from .named import PICTURE, FileCommand, Named, Values
 from .output import tell
@@ -45,9 +45,7 @@ class SweepCommand(FileCommand):
         records = {key: record for key, flag in self._keys.items() if (record := flag.get_help_record(ctx))}
         write_groups(formatter, records)
         keyed = [*self._keys.values()]
-        others = [param for param in self.get_params(ctx) if param not in keyed]
-        with formatter.section("This command"):
-            formatter.write_dl([record for param in others if (record := param.get_help_record(ctx))])
+        write_others(formatter, ctx, [param for param in self.get_params(ctx) if param not in keyed], records)
 
     @functools.cached_property
     def _keys(self) -> dict[str, click.Option]:

@@ -60,7 +60,7 @@ def seed_settings(config: Config, count: int) -> list[dict[str, Any]]:
     Files have the seed before their suffix: run.h5 becomes run-seed1.h5.
 
     Raises:
-        InputError: there is less than one, the seeds end before, or the run goes on from a checkpoint.
+        InputError: `count` is below 1, a seed would reach 2^63, or the run resumes from a checkpoint.
     """
     if count < 1:
         raise InputError(f"`seeds` = {count}: should be 1 or more")

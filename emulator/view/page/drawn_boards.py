@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _MIB = 2**20
 _FEW_DEVICES = 16
 _FAR = 0.1
-"""A limit is told in words where no bar reaches this share of it."""
+"""Where no bar reaches this share of its limit, the limit is written as text."""
 
 
 def draw_heat(axes: Axes, data: dict[str, Any], colours: Colours) -> None:
@@ -112,7 +112,7 @@ def draw_memory(axes: Axes, data: dict[str, Any], colours: Colours) -> None:
 
 
 def _limit(axes: Axes, limits: list[tuple[int, float]], most: float, name: str, unit: str, colours: Colours) -> None:
-    """Draw a limit above each bar, or tell the least in words where all are far above."""
+    """Draw each bar's limit above it, or write the lowest limit as text where all are far above."""
     least = min(limit for _, limit in limits)
     if most < _FAR * least:
         text = f"{name}: {least:.4g} {unit}, above this scale"
