@@ -85,8 +85,8 @@ def with_table_keys(
     Raises:
         InputError: no board has one of these keys, or there is no table of such a number.
     """
-    _check_kinds(said, changes, blame)
     keys_of = [{field.name for field in dataclasses.fields(board)} for board in said.boards]
+    _check_kinds(said.name, keys_of, changes, blame)
     boards = [
         _changed(board, {k: v for k, v in _changes_of("board", changes, number).items() if k.partition(".")[0] in keys})
         for number, (board, keys) in enumerate(zip(described["boards"], keys_of, strict=True))
@@ -184,14 +184,13 @@ def _changed(board: dict[str, Any], changes: Mapping[str, object]) -> dict[str, 
     return without_ranges(changed, [f"board.{key}" for key in changes])
 
 
-def _check_kinds(said: ClusterDescription, changes: Mapping[str, object], blame: str) -> None:
-    """Check that a changed key of all boards is one of some board's kind."""
-    keys_of = [{field.name for field in dataclasses.fields(board)} for board in said.boards]
+def _check_kinds(name: str, keys_of: Sequence[set[str]], changes: Iterable[str], blame: str) -> None:
+    """Check that some board of the cluster `name` has each changed key; `keys_of` are the keys of each board."""
     for key in changes:
         place = _known_place(key)
         boards = keys_of if place.number is None else keys_of[place.number : place.number + 1]
         if place.table == "board" and boards and not any(place.key.partition(".")[0] in keys for keys in boards):
-            raise InputError(f"{blame}: `{key}`: no board of {said.name} is of a kind that has this key")
+            raise InputError(f"{blame}: `{key}`: no board of {name} is of a kind that has this key")
 
 
 def _check_numbers(tables: str, count: int, changes: Iterable[str], blame: str) -> None:
