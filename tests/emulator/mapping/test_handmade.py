@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,8 @@ from hypothesis import strategies as st
 from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import HandmadeCut, Slice, cut_channels
 from emuchain.emulator.network import Network, load_network
+
+from .cuts import boards_of
 
 NETWORK = load_network("quick-cifar")
 """Cut at 32, 32, 64, 128 and 128 channels: conv1, conv2, conv3, fc1, fc2."""
@@ -47,18 +48,8 @@ def test_shares_meet_at_the_nearest_channel(share: str, channels: int) -> None:
 @given(st.data())
 def test_every_mapping_is_spelt_and_read(data: st.DataObject) -> None:
     ends = [cut_channels(layer) for layer in NETWORK.layers]
-    inner = sorted(data.draw(st.sets(st.integers(1, sum(ends) - 1), max_size=8)))
-    boards: list[list[str]] = [[]]
-    for layer, channels in zip(NETWORK.layers, ends, strict=True):
-        first = sum(ends[: layer.index])
-        places = [0, *(place - first for place in inner if first < place < first + channels), channels]
-        if first in inner:
-            boards.append([])
-        for number, (begin, end) in enumerate(itertools.pairwise(places)):
-            if number:
-                boards.append([])
-            boards[-1].append(f"{layer.name}[{begin}:{end}]")
-    cut = HandmadeCut.of([" ".join(board) for board in boards])
+    inner = data.draw(st.sets(st.integers(1, sum(ends) - 1), max_size=8))
+    cut = HandmadeCut.of(boards_of(NETWORK, inner))
     mapping = cut.mapping(NETWORK)
     assert len(mapping.devices) == len(inner) + 1
     again = HandmadeCut.of_mapping(mapping)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import HandmadeCut, cut_channels
 from emuchain.emulator.run import Results
 
+from ..mapping.cuts import boards_of
 from .test_stages import NETWORK as SMALL
 
 NETWORK = {**SMALL, "input": [3, 32, 32]}
@@ -72,17 +72,8 @@ def test_the_automatic_cut_trains_to_its_bits_and_times() -> None:
 def test_any_cut_trains_to_the_bits_of_one_device(data: st.DataObject) -> None:
     network = emuchain.load_network(NETWORK)
     ends = [cut_channels(layer) for layer in network.layers]
-    inner = sorted(data.draw(st.sets(st.integers(1, sum(ends) - 1), min_size=1, max_size=5)))
-    boards: list[list[str]] = [[]]
-    first = 0
-    for layer, channels in zip(network.layers, ends, strict=True):
-        places = [0, *(place - first for place in inner if first < place < first + channels), channels]
-        for number, (begin, end) in enumerate(itertools.pairwise(places)):
-            if number or (first in inner):
-                boards.append([])
-            boards[-1].append(f"{layer.name}[{begin}:{end}]")
-        first += channels
-    cut = [" ".join(board) for board in boards]
+    inner = data.draw(st.sets(st.integers(1, sum(ends) - 1), min_size=1, max_size=5))
+    cut = boards_of(network, inner)
     schedule = data.draw(st.sampled_from(["sync", "gpipe", "1f1b-as"]))
     trained = emuchain.train(network, cut=cut, **{**KEYS, "schedule": schedule})
     assert trained.config["devices"] == len(cut)
