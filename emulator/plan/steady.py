@@ -23,7 +23,7 @@ import numpy as np
 from ...comm import Served, Times
 from ..mapping import DataPath, StreamKey, TiedWeights
 from ..schedule import EditedKind, EpochShape, Kind, MicroBatch, ScheduleKind, Staleness, dry_run
-from ..timing import DeviceClock, Timing, exchanged_ps
+from ..timing import DeviceClock, Timing, crossed_ps
 
 _FIRST_SAMPLES = 2
 
@@ -70,8 +70,8 @@ def _exchange_tied(timing: Timing, tied: TiedWeights, ready: Sequence[Times]) ->
     bursts = [timing.bursts(device) for device in range(len(ready))]
     for step in range(ready[0].shape[1]):
         own = [int(times[:, step].max()) for times in ready]
-        for device, whole_ps in exchanged_ps(tied, bursts, own).items():
-            ready[device][:, step] = np.maximum(ready[device][:, step], whole_ps)
+        for device, came_ps in crossed_ps(tied, bursts, own).items():
+            ready[device][:, step] = np.maximum(ready[device][:, step], came_ps)
 
 
 def fill_ps(timing: Timing) -> int:

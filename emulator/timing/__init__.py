@@ -17,7 +17,7 @@ from .bottleneck import (
     memory_loads,
 )
 from .course import Course, Sent, Timed, course_of
-from .crossing import TiedHop, exchanged_ps, hop
+from .crossing import TiedHop, crossed_ps, hop
 from .device_clock import DeviceClock
 from .draws import DRAWS, HIGHEST, LOWEST, TIMING_DRAWS, Floats, factors, middle, slows
 from .hurt import Hurt
@@ -73,9 +73,9 @@ __all__ = [
     "Timing",
     "Wire",
     "course_of",
+    "crossed_ps",
     "engine_loads",
     "exchange_name",
-    "exchanged_ps",
     "factors",
     "find_bottleneck",
     "hop",

@@ -61,17 +61,17 @@ def hop(bursts: Bursts, key: StreamKey, came_ps: Times | None, ready_ps: Times |
     return TiedHop(came, bursts[key].serve(times) if key in bursts else times)
 
 
-def exchanged_ps(tied: TiedWeights, bursts: Sequence[Bursts], ready_ps: Sequence[int]) -> dict[int, int]:
-    """Return when devices that hold tied weights have all gradients, given when all have their own, by device."""
-    whole = {device: ready_ps[device] for device in range(tied.first, tied.last + 1)}
+def crossed_ps(tied: TiedWeights, bursts: Sequence[Bursts], ready_ps: Sequence[int]) -> dict[int, int]:
+    """Return by device when gradients of tied weights come from others, 0 if none do; own ones are at `ready_ps`."""
+    crossed = dict.fromkeys(range(tied.first, tied.last + 1), 0)
     for forward in (True, False):
         came_ps: Times | None = None
-        for device in sorted(whole, reverse=not forward):
+        for device in sorted(crossed, reverse=not forward):
             adds, needs = tied.has_embedding(device), tied.has_head(device)
             if not forward:
                 adds, needs = needs, adds
             made = hop(bursts[device], tied.key(forward=forward), came_ps, ready_ps[device] if adds else None)
             if needs:
-                whole[device] = max(whole[device], int(made.came_ps[0, 1]))
+                crossed[device] = max(crossed[device], int(made.came_ps[0, 1]))
             came_ps = made.sends_ps
-    return {device: at_ps for device, at_ps in whole.items() if tied.has_embedding(device) or tied.has_head(device)}
+    return {device: at_ps for device, at_ps in crossed.items() if tied.has_embedding(device) or tied.has_head(device)}

@@ -130,10 +130,8 @@ def test_same_picoseconds_in_any_formats(drawn: Drawn) -> None:
 _TIED = tied_chains().filter(lambda case: case.keys["schedule"] != "2bw")  # whose staleness is read off its actions
 
 
-@hypothesis.given(planned(st.one_of(chains(), chains(), replicas(), frozen_chains(), _TIED)))
-@hypothesis.settings(max_examples=100)
-def test_same_staleness(drawn: Drawn) -> None:
-    """As many updates are missing, in FP and in EB of each sample of a mini-batch on each device."""
+def check_staleness(drawn: Drawn) -> None:
+    """Check how many updates are missing, in FP and in EB of each sample of a mini-batch on each device."""
     case, plan = drawn
     late = staleness_of(as_printed(emuchain.simulate(plan)), case.network, case.cluster)
     shown = [{"fp": [*stale.forward], "eb": [*stale.backward]} for stale in plan.steady.staleness]
@@ -142,6 +140,37 @@ def test_same_staleness(drawn: Drawn) -> None:
         latest = {way: [*map(max, *(late[device][way] for device in holders))] for way in ("fp", "eb")}
         late = [latest if device in holders else stale for device, stale in enumerate(late)]
     assert late == shown
+
+
+@hypothesis.given(planned(st.one_of(chains(), chains(), replicas(), frozen_chains(), _TIED)))
+@hypothesis.settings(max_examples=100)
+def test_same_staleness(drawn: Drawn) -> None:
+    check_staleness(drawn)
+
+
+def test_same_staleness_of_a_table_beside_another_slice() -> None:
+    """The wait for the other end's gradients ends before the longer update of the device's second slice begins."""
+    conv = {"type": "conv", "channels": 1, "kernel": 1}
+    network = {
+        "name": "drawn",
+        "input": [1, 1, 1],
+        "layers": [
+            {"type": "embedding", "features": 1, "name": "table"},
+            {**conv, "channels": 7},
+            conv,
+            {**conv, "tied": "table", "bias": False},
+            {"type": "last-step"},
+            {"type": "softmax"},
+        ],
+    }
+    board = {"name": "b0", "clock_mhz": 50, "dsp": 40, "on_chip_memory_kbit": 4000, "off_chip_gbytes_per_s": 0.02}
+    links = [{"share": "bytes", "bandwidth_gbps": 20, "latency_ns": 0, "count": 1}]
+    case = Case(
+        network,
+        {"name": "drawn", "boards": [board, {**board, "on_chip_memory_kbit": 40}], "links": links},
+        {"devices": 2, "samples": 1, "batch": 1, "epochs": 1, "schedule": "sync"},
+    )
+    check_staleness(Drawn(case, emuchain.plan(case.network, case.cluster, **case.keys)))
 
 
 @pytest.mark.exhaustive
