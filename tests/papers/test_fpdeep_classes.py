@@ -80,7 +80,7 @@ FAULTS: Mapping[Fault, str] = {
     changed(link_bandwidth_gbps=10_000): (
         "t5-dp-flop-util t5-lp-flop-util t5-mp-flop-util t5-fpdeep-flop-util order-flop-util param-transfer-no-tighten"
     ),
-    changed(link_bandwidth_gbps=50): "idle-under-5 idle-over-30 idle-trend",
+    changed(board_dsp=600): "idle-under-5 idle-over-30 idle-trend",
     changed(link_latency_ns=1e6): "fine-storage-less unaligned-samples",
     changed(link_latency_ns=1e8): "t5-lp-storage-req t5-fpdeep-storage-req order-storage",
     few_parameters: (
