@@ -127,9 +127,9 @@ def test_predictions_do_not_hang_on_fitted_constants(constant: Constant) -> None
         assert [name for name in names if before[name].verdict is not after[name].verdict] == [], value
 
 
-def test_fitted_rows_hang_on_fitted_constants() -> None:
+def test_fitted_rows_hang_on_constants() -> None:
     names = run_rows(Class.FITTED)
-    assert ROWS.moved_by(FITTED, names) == set(names)
+    assert ROWS.moved_by(CONSTANTS, names) == set(names)
 
 
 def test_rows_that_were_used_to_fit_are_fitted() -> None:
