@@ -74,7 +74,7 @@ FAULTS: dict[Fault, str] = {
         " energy-ds2 edp-rnnt-b1 edp-rnnt-b2 energy-large-batch vs-v100"
     ),
     slow_phases: "fig2-order fig10-allfpga",
-    free_weights: ("fig9-farnn-3p4 fig9-sub-linear fig9-util-b2 fig9-util-b4 overlap-layers pcie-x8-slow"),
+    free_weights: ("fig9-farnn-3p4 fig9-sub-linear overlap-layers pcie-x8-slow"),
     no_streams: "fig10-nooverlap",
     one_size: "fig7-pd-falls",
     steps_at_half_rate: "step-rate step-not-bottleneck",
