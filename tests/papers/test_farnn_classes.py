@@ -69,9 +69,9 @@ def steps_at_half_rate(patch: pytest.MonkeyPatch) -> None:
 
 FAULTS: dict[Fault, str] = {
     whole_rounds: (
-        " intro-rnnt-48 rnnt-total-9p rnnt-total-13p"
+        ""
         " fig7-order fig8-trend ds2-batch4 best-region"
-        " energy-ds2 edp-rnnt-b1 edp-rnnt-b2 energy-large-batch vs-v100"
+        " energy-ds2 edp-rnnt-b2 energy-large-batch vs-v100"
     ),
     slow_phases: "fig2-order fig10-allfpga",
     free_weights: ("fig9-farnn-3p4 fig9-sub-linear overlap-layers pcie-x8-slow"),
