@@ -68,11 +68,7 @@ def steps_at_half_rate(patch: pytest.MonkeyPatch) -> None:
 
 
 FAULTS: dict[Fault, str] = {
-    whole_rounds: (
-        ""
-        " fig7-order fig8-trend ds2-batch4 best-region"
-        " energy-ds2 edp-rnnt-b2 energy-large-batch vs-v100"
-    ),
+    whole_rounds: (" fig7-order fig8-trend ds2-batch4 best-region energy-ds2 edp-rnnt-b2 energy-large-batch vs-v100"),
     slow_phases: "fig2-order fig10-allfpga",
     free_weights: ("fig9-farnn-3p4 fig9-sub-linear overlap-layers pcie-x8-slow"),
     no_streams: "fig10-nooverlap",
@@ -80,16 +76,6 @@ FAULTS: dict[Fault, str] = {
     steps_at_half_rate: "step-rate step-not-bottleneck",
 }
 """A fault, and the predictions that must notice it."""
-
-
-def slow_phase(patch: pytest.MonkeyPatch) -> None:
-    """A standard form whose steps are as short as the multiply-accumulates."""
-    patch.setattr(
-        "emuchain.emulator.timing.pair.order.standard_step_ps",
-        lambda board, work, batch: devices.product_ps(board, batch * work.gate_weights),
-    )
-
-
 
 
 ROWS = Rows("farnn", CLAIMS, (runs, equations))
