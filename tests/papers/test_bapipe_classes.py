@@ -82,7 +82,7 @@ FAULTS: dict[Fault, str] = {
         " t3-vgg16-8-pipedream-b32 t3-vgg16-8-pipedream-b64 t3-vgg16-8-gpipe t3-vgg16-8-bapipe"
         " t3-resnet50-4-pipedream t3-resnet50-4-gpipe t3-resnet50-4-bapipe"
         " t3-resnet50-8-pipedream t3-resnet50-8-gpipe t3-resnet50-8-bapipe"
-        " t3-gnmt8-4-pipedream t3-gnmt8-4-bapipe t3-gnmt8-8-pipedream t3-gnmt8-8-bapipe"
+        " t3-gnmt8-4-pipedream t3-gnmt8-4-bapipe"
     ),
     small_gradients: "t3-b-trend",
     one_batch_kept: "t5-bapipe-2 t5-bapipe-4 t5-schedule",
