@@ -80,8 +80,8 @@ FAULTS: dict[Fault, str] = {
         "abs-speedup t3-max-dp t3-max-pipe t3-bapipe-order t3-dp-best-resnet t3-schedule-choice"
         " t3-vgg16-4-pipedream-b32 t3-vgg16-4-pipedream-b64 t3-vgg16-4-gpipe t3-vgg16-4-bapipe"
         " t3-vgg16-8-pipedream-b32 t3-vgg16-8-pipedream-b64 t3-vgg16-8-gpipe t3-vgg16-8-bapipe"
-        " t3-resnet50-4-pipedream t3-resnet50-4-gpipe t3-resnet50-4-bapipe"
-        " t3-resnet50-8-pipedream t3-resnet50-8-gpipe t3-resnet50-8-bapipe"
+        ""
+        " t3-resnet50-8-gpipe t3-resnet50-8-bapipe"
         " t3-gnmt8-4-pipedream t3-gnmt8-4-bapipe"
     ),
     small_gradients: "t3-b-trend",
