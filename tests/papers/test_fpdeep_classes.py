@@ -74,9 +74,8 @@ def as_good_as_sync(patch: pytest.MonkeyPatch) -> None:
 
 FAULTS: Mapping[Fault, str] = {
     changed(board_on_chip_memory_kbit=10_000_000, board_bram=300_000): (
-        "conv-onchip-only bram-fpgas bram-util-15 eq10-bram"
+        "conv-onchip-only bram-fpgas bram-util-15 eq10-bram alexnet-no-balancing"
     ),
-    changed(board_on_chip_memory_kbit=20_000, board_bram=600): "alexnet-no-balancing",
     changed(board_off_chip_gbytes_per_s=300): "excess-weights-neighbour",
     changed(link_bandwidth_gbps=10_000): (
         "t5-dp-flop-util t5-lp-flop-util t5-mp-flop-util t5-fpdeep-flop-util order-flop-util param-transfer-no-tighten"
