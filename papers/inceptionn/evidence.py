@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from typing import Literal
 
 import numpy as np
@@ -16,7 +17,8 @@ from ...comm import Interconnect
 from ...comm.exchange import aggregator_ps, bytes_at_ratio, ring_messages, ring_ps
 from ...emulator.network import Network, load_network
 from ...kernels.number import FP32
-from ..constants import cluster_of, kept
+from ..constants import chosen, cluster_of, kept
+from .constants import ROUNDS
 
 NETWORKS = ("alexnet", "hdc", "resnet50", "vgg16")
 """The paper's networks."""
@@ -92,7 +94,15 @@ def exchange_ps(
         made = bytes_at_ratio(ring_messages(count, workers), ratio) if compresses else None
         return int(ring_ps(interconnect, ready, count, made).max())
     made = bytes_at_ratio(np.full(workers, FP32.bytes_of(count)), ratio) if compresses else None
-    return int(aggregator_ps(interconnect, ready, count, made).max())
+    return int(aggregator_ps(interconnect, ready, count, made).max()) - _rounds_less_ps(interconnect, count, workers)
+
+
+def _rounds_less_ps(interconnect: Interconnect, count: int, workers: int) -> int:
+    """Return by how much less time the weights take in as many rounds as the choice in force has."""
+    if chosen(ROUNDS) == "of-tree":
+        return 0
+    rounds = math.ceil(math.log2(workers + 1)) - math.log2(workers)
+    return round(rounds * (interconnect.latency_ps + interconnect.transfer_ps(FP32.bytes_of(count))))
 
 
 @dataclasses.dataclass(frozen=True)
