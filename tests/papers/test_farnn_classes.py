@@ -71,7 +71,7 @@ FAULTS: dict[Fault, str] = {
     whole_rounds: (
         "abs-speedup intro-rnnt-48 intro-rnnt-batch8 rnnt-enc-13p rnnt-total-9p rnnt-total-13p rnnt-batch-9p"
         " rnnt-batch-13p fig7-lstm-13p fig7-gru-13p fig7-order fig8-trend fig9-batch4 ds2-batch4 best-region"
-        " energy-ds2 edp-rnnt-b1 edp-rnnt-b2 energy-large-batch vs-v100"
+        " energy-ds2 edp-rnnt-b1 edp-rnnt-b2 energy-large-batch"
     ),
     slow_phases: "fig2-order fig10-allfpga",
     free_weights: ("fig9-farnn-3p4 fig9-sub-linear fig9-util-b2 fig9-util-b4 overlap-layers pcie-x8-slow pcie-x8-gain"),
