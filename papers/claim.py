@@ -70,9 +70,9 @@ class Class(enum.Enum):
     """What a row's verdict is worth: whether it could have come out otherwise, and what it rests on."""
 
     PREDICTION = "prediction"
-    """Could have come out otherwise; no constant in it was set by it or by its like."""
+    """Could have come out otherwise; no constant in it was set by it or by its like, and none decides its verdict."""
     FITTED = "fitted"
-    """Hangs on a constant that was set by it or by its like."""
+    """Hangs on a constant or a choice that was set by it or by its like, or that turns it within a plausible range."""
     IDENTITY = "identity"
     """Follows from a formula alone."""
     ECHO = "echo"

@@ -74,14 +74,13 @@ def as_good_as_sync(patch: pytest.MonkeyPatch) -> None:
 
 FAULTS: Mapping[Fault, str] = {
     changed(board_on_chip_memory_kbit=10_000_000, board_bram=300_000): (
-        "conv-onchip-only bram-fpgas bram-util-15 eq10-bram"
+        "conv-onchip-only bram-fpgas bram-util-15 eq10-bram alexnet-no-balancing"
     ),
-    changed(board_on_chip_memory_kbit=20_000, board_bram=600): "alexnet-no-balancing",
     changed(board_off_chip_gbytes_per_s=300): "excess-weights-neighbour",
     changed(link_bandwidth_gbps=10_000): (
         "t5-dp-flop-util t5-lp-flop-util t5-mp-flop-util t5-fpdeep-flop-util order-flop-util param-transfer-no-tighten"
     ),
-    changed(link_bandwidth_gbps=50): "idle-under-5 idle-over-30 idle-trend",
+    changed(board_dsp=600): "idle-under-5 idle-over-30 idle-trend",
     changed(link_latency_ns=1e6): "fine-storage-less unaligned-samples",
     changed(link_latency_ns=1e8): "t5-lp-storage-req t5-fpdeep-storage-req order-storage",
     few_parameters: (
