@@ -19,7 +19,7 @@ from emuchain.papers.formula import Formulas
 from emuchain.papers.run import measures
 
 ROOT = Path(__file__).resolve().parents[2]
-COUNTS = {"bapipe": 131, "farnn": 150, "fpdeep": 221, "hardware": 59, "inceptionn": 224}
+COUNTS = {"bapipe": 131, "deepbench": 19, "farnn": 150, "fpdeep": 221, "hardware": 59, "inceptionn": 224}
 SLOW = re.compile(
     "fpdeep-(fp-num-ce|abs-linear|batch-|unaligned-|latency-|linear-|intro-linear|epochs|partition-poly|idle-)"
 )
