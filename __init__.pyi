@@ -1,8 +1,9 @@
-from .emulator.api import evaluate, export, plan, rate_range, results, retime, simulate, sweep, train
+from .emulator.api import plan, rate_range, simulate, sweep, train
 from .emulator.calibrate import BoardCalibration, LinkCalibration, calibrate_board, calibrate_link
 from .emulator.cluster import Cluster, load_cluster
 from .emulator.common import InputError
 from .emulator.data import Dataset, load_data
+from .emulator.finished import evaluate, export, report, results, retime
 from .emulator.network import Network, load_network
 from .emulator.plan import ChainPlan, PairPlan, Plan
 from .emulator.run import AnswerRange, Evaluation, PairSimulation, Results, SeedRuns, Simulation, SteadyState
@@ -39,6 +40,7 @@ __all__ = [
     "load_network",
     "plan",
     "rate_range",
+    "report",
     "results",
     "retime",
     "simulate",

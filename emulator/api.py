@@ -25,38 +25,27 @@ from .arguments import (
     new_plan,
     plan_of,
 )
-from .cluster import Cluster, load_cluster
-from .common import IMAGENET_IMAGES, InputError, NamedFiles, WholeFile
-from .config import roles
+from .common import IMAGENET_IMAGES, InputError, WholeFile
 from .data import Dataset
 from .plan import ChainPlan, PairPlan, Plan, epoch_samples, plan_run
 from .run import (
     AnswerRange,
     EpochResult,
-    Evaluation,
     PairSimulation,
     Results,
-    RunWeights,
     SeedRuns,
     Simulation,
     Training,
     Weights,
-    WeightsFile,
     ending_together,
     pair_range,
     prepared_on_all,
-    read_results,
-    read_run_weights,
     resumed,
     run_range,
-    run_weights_of,
     seed_settings,
 )
-from .run import evaluate as evaluate_weights
 from .run import rate_range as range_of_plan
 from .run import simulate as run_simulation
-from .studies import Retiming, label_of
-from .studies import retime as retime_results
 from .view import TraceRequest, pair_timeline, pair_trace, write_trace
 
 if TYPE_CHECKING:
@@ -348,85 +337,6 @@ def train(
     made = ranks.share(training.recorder.results(weights) if ranks.rank == 0 else None)[0]
     ranks.free()
     return made
-
-
-def results(path: str | os.PathLike[str]) -> Results:
-    """Return the content of a results file.
-
-    Raises:
-        InputError: the file is missing, damaged, or not a results file of emuchain.
-    """
-    return read_results(pathlib.Path(path))
-
-
-def evaluate(
-    run: Run,
-    data: Dataset | str | os.PathLike[str] | None = None,
-    *,
-    test_samples: int | None = None,
-) -> Evaluation:
-    """Return loss and accuracy of a run's weights, as `emuchain evaluate`; on the run's data, its last epoch's.
-
-    Args:
-        run: the run's results, or the path of a results file or a checkpoint.
-        data: a data set, or a value of the configuration key `data`; by default the run's.
-        test_samples: take the first of the test samples; by default as many as the run.
-
-    Raises:
-        InputError: the file or the data cannot be read, do not fit each other, or have no test.
-    """
-    named = data if data is None or isinstance(data, Dataset) else os.fspath(data)
-    return evaluate_weights(_weights_of(run), named, test_samples)
-
-
-def export(run: Run, out: str | os.PathLike[str]) -> None:
-    """Write a run's weights for other programs, as `emuchain export`.
-
-    Args:
-        run: the run's results, or the path of a results file or a checkpoint.
-        out: a file whose name ends in .safetensors, for only the weights, or in .onnx, for the network, too.
-
-    Raises:
-        InputError: the run cannot be read, the file cannot be written, or the network cannot be in such a file.
-    """
-    files = NamedFiles()
-    files.add("run", run, roles.RUN)
-    files.add("out", out, roles.OUTPUT)
-    files.check()
-    with WeightsFile(out) as file:
-        file.write(_weights_of(run))
-
-
-def retime(
-    run: Run,
-    cluster: AnyCluster | None = None,
-    *,
-    changes: Mapping[str, object] | None = None,
-) -> Retiming:
-    """Return the virtual times of a finished run under another cluster, with the compressed sizes that it had.
-
-    Args:
-        run: its results, or the path of its results file.
-        cluster: the other cluster; by default the run's own.
-        changes: changed values of cluster keys, such as {"link.bandwidth_gbps": 250}.
-
-    Raises:
-        InputError: the run is not finished, or cannot be planned on the other cluster.
-    """
-    source = "results" if isinstance(run, Results) else os.fspath(run)
-    finished = run if isinstance(run, Results) else results(run)
-    if cluster is not None and not isinstance(cluster, Cluster):
-        other = load_cluster(cluster, changes)
-        return retime_results(finished, other, label=label_of(other.name, changes), source=source)
-    return retime_results(finished, cluster, changes, source=source)
-
-
-def _weights_of(run: Run) -> RunWeights:
-    if isinstance(run, Results):
-        return run_weights_of(run)
-    if not isinstance(run, str | os.PathLike):
-        raise InputError(f"`run`: is {type(run).__name__}; it should be results, or the path of a file")
-    return read_run_weights(os.fspath(run))
 
 
 def _simulated_pair(plan: PairPlan, observer: Observer | None, trace: WholeFile | None) -> PairSimulation:

@@ -2,7 +2,7 @@ from . import changed_tables, sensitivity_tables, tables
 from .changed import ChangedResults, changed_results, parse_changes
 from .claim import Claim, Class, load_claims, papers
 from .run import Result, Verdict, draw_pictures, judge, select, validate
-from .sensitivity import Blind, Sensitivity, blind_predictions, constants_of, sensitivities
+from .sensitivity import Blind, Sensitivity, blind_predictions, constants_of, freedoms_of, sensitivities
 
 __all__ = [
     "Blind",
@@ -17,6 +17,7 @@ __all__ = [
     "changed_tables",
     "constants_of",
     "draw_pictures",
+    "freedoms_of",
     "judge",
     "load_claims",
     "papers",

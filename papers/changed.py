@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from ..emulator.common import InputError, did_you_mean
 from ..launch import SingleProcess, WorkerLost, in_parallel, usable_cores
 from .claim import Claim, load_claims
-from .constants import Constant
+from .constants import Choice, Freedom
 from .run import Result, validate
-from .sensitivity import Announce, constants_of
+from .sensitivity import Announce, freedoms_of
 
 _FURTHEST = 100
 """How many times a value may be below the least plausible one, or above the greatest."""
@@ -19,9 +19,9 @@ _FURTHEST = 100
 
 @dataclasses.dataclass(frozen=True)
 class ChangedResults:
-    """The results of claims with the constants' defaults, and with other values, by key; both in the claims' order."""
+    """The results of claims with the defaults, and with other values, by key; both in the claims' order."""
 
-    changes: Mapping[str, float]
+    changes: Mapping[str, object]
     before: Sequence[Result]
     after: Sequence[Result]
 
@@ -38,14 +38,14 @@ class ChangedResults:
 
 
 def changed_results(
-    paper: str, claims: Sequence[Claim], changes: Mapping[str, float], announce: Announce, jobs: int | None = None
+    paper: str, claims: Sequence[Claim], changes: Mapping[str, object], announce: Announce, jobs: int | None = None
 ) -> ChangedResults:
-    """Measure claims with a paper's constants as they are, and with other values.
+    """Measure claims with a paper's constants and choices as they are, and with other values.
 
     Args:
         paper: its name.
         claims: the claims.
-        changes: values by the constants' keys, as `parse_changes` returns them.
+        changes: values by the keys, as `parse_changes` returns them.
         announce: what reports progress.
         jobs: number of processes; by default one for each core.
 
@@ -65,7 +65,7 @@ def changed_results(
     return ChangedResults(dict(changes), measured[0], measured[1])
 
 
-def _results(task: tuple[str, tuple[str, ...], dict[str, float]]) -> list[Result]:
+def _results(task: tuple[str, tuple[str, ...], dict[str, object]]) -> list[Result]:
     """Return the results of claims with other values of constants."""
     paper, names, changes = task
     known = load_claims(paper)
@@ -74,52 +74,58 @@ def _results(task: tuple[str, tuple[str, ...], dict[str, float]]) -> list[Result
     except (InputError, ArithmeticError, ValueError) as error:
         if not changes:
             raise
-        given = " ".join(f"--set {key}={value:g}" for key, value in changes.items())
+        known_freedoms = {freedom.key: freedom for freedom in freedoms_of(paper)}
+        given = " ".join(f"--set {key}={known_freedoms[key].text(value)}" for key, value in changes.items())
         raise InputError(f"{given}: a claim cannot be measured with it: {error}") from None
 
 
-def parse_changes(paper: str, texts: Sequence[str]) -> dict[str, float]:
-    """Return values by the keys of a paper's constants, from texts such as `board.dsp_share=0.85` or `dsp_share=0.85`.
+def parse_changes(paper: str, texts: Sequence[str]) -> dict[str, object]:
+    """Return values by the keys of a paper's constants and choices, from texts.
+
+    Such as `board.dsp_share=0.85`, `dsp_share=0.85`, or `blocking=at-once`.
 
     Raises:
-        InputError: a text has another form, its constant is unknown or given twice, or the value is no number that it
-            can have.
+        InputError: a text has another form, its constant is unknown or given twice, or the value is none that it can
+            have.
     """
-    constants = constants_of(paper)
-    known = {**{constant.name: constant for constant in constants}, **{c.key: c for c in constants}}
-    changes: dict[str, float] = {}
+    freedoms = freedoms_of(paper)
+    known = {**{freedom.name: freedom for freedom in freedoms}, **{freedom.key: freedom for freedom in freedoms}}
+    changes: dict[str, object] = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals:
-            raise InputError(
-                f"--set {text}: expected CONSTANT=VALUE, such as {constants[0].name}={constants[0].default}"
-            )
-        constant = known.get(name)
-        if constant is None:
-            said = ", ".join(constant.key for constant in constants)
+            first = freedoms[0]
+            raise InputError(f"--set {text}: expected CONSTANT=VALUE, such as {first.name}={first.text(first.default)}")
+        freedom = known.get(name)
+        if freedom is None:
+            said = ", ".join(freedom.key for freedom in freedoms)
             raise InputError(
                 f"--set {text}: {paper} has no constant `{name}`; {did_you_mean(name, known)}its constants: {said}"
             )
-        if constant.key in changes:
-            raise InputError(f"--set {text}: `{constant.key}` is given twice")
-        changes[constant.key] = _value(text, constant, value)
+        if freedom.key in changes:
+            raise InputError(f"--set {text}: `{freedom.key}` is given twice")
+        changes[freedom.key] = _value(text, freedom, value)
     return changes
 
 
-def _value(text: str, constant: Constant, value: str) -> float:
-    """Return the value of a constant.
+def _value(text: str, freedom: Freedom, value: str) -> object:
+    """Return the value of a constant, or what a choice's alternative puts in force.
 
     Raises:
-        InputError: it is no number, or far from the plausible ones.
+        InputError: it is no number, or far from the plausible ones; or no alternative.
     """
+    if isinstance(freedom, Choice):
+        if value not in freedom.alternatives:
+            raise InputError(f"--set {text}: `{freedom.key}` should be {freedom.span} ({freedom.why})")
+        return freedom.alternatives[value]
     try:
         number = float(value)
     except ValueError:
         number = math.nan
-    low, high = min(constant.values), max(constant.values)
+    low, high = min(freedom.values), max(freedom.values)
     if not low / _FURTHEST <= number <= high * _FURTHEST:
         raise InputError(
-            f"--set {text}: `{constant.key}` should be a number from {low / _FURTHEST:g} to {high * _FURTHEST:g};"
-            f" plausible are {low:g} to {high:g} ({constant.why})"
+            f"--set {text}: `{freedom.key}` should be a number from {low / _FURTHEST:g} to {high * _FURTHEST:g};"
+            f" plausible are {freedom.span} ({freedom.why})"
         )
     return int(number) if number.is_integer() else number

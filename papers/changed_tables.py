@@ -7,7 +7,7 @@ from typing import Any
 
 from ..emulator.common import plural
 from .changed import ChangedResults
-from .constants import Constant
+from .constants import Choice, Freedom
 from .tables import as_json, markdown, markdown_tables, value_text
 
 TURNED_COLUMNS = ("claim", "class", "verdict by default", "verdict now", "ours by default", "ours now")
@@ -15,18 +15,19 @@ CHANGE_COLUMNS = ("constant", "default", "now", "plausible")
 _MOST_NAMED = 3
 
 
-def changes_text(changes: Mapping[str, float]) -> str:
-    """Return changed constants as text: `board.dsp_share = 0.85`."""
-    return ", ".join(f"{key} = {value:g}" for key, value in changes.items())
+def changes_text(changes: Mapping[str, object], freedoms: Sequence[Freedom]) -> str:
+    """Return changed constants and choices as text: `board.dsp_share = 0.85`."""
+    by_key = {freedom.key: freedom for freedom in freedoms}
+    return ", ".join(f"{key} = {by_key[key].text(value)}" for key, value in changes.items())
 
 
-def answer(changed: ChangedResults, constants: Sequence[Constant]) -> list[str]:
+def answer(changed: ChangedResults, freedoms: Sequence[Freedom]) -> list[str]:
     """Return which verdicts change, as lines: how many, those that are confirmed now, and those no longer."""
     run = sum(result.is_run for result in changed.after)
     turning = changed.turning
     lines = [
         f"{len(turning)} of {plural(run, 'verdict')} change{'s' * (len(turning) == 1)} with"
-        f" {changes_text(changed.changes)}; {plural(changed.hanging, 'measure')}"
+        f" {changes_text(changed.changes, freedoms)}; {plural(changed.hanging, 'measure')}"
         f" differ{'s' * (changed.hanging == 1)} from those with the defaults"
     ]
     now = [after.claim.id for _, after in turning if after.verdict.is_good]
@@ -34,9 +35,9 @@ def answer(changed: ChangedResults, constants: Sequence[Constant]) -> list[str]:
     lines += [f"good now: {_named(now)}"] if now else []
     lines += [f"no longer good: {_named(no_longer)}"] if no_longer else []
     return lines + [
-        f"{constant.key} = {changed.changes[constant.key]:g} is outside what is plausible, {_plausible(constant)}"
-        for constant in _of_changes(changed, constants)
-        if not min(constant.values) <= changed.changes[constant.key] <= max(constant.values)
+        f"{freedom.key} = {freedom.text(changed.changes[freedom.key])} is outside what is plausible, {freedom.span}"
+        for freedom in _of_changes(changed, freedoms)
+        if not _is_plausible(freedom, changed.changes[freedom.key])
     ]
 
 
@@ -44,11 +45,11 @@ def _named(ids: Sequence[str]) -> str:
     return ", ".join(ids[:_MOST_NAMED]) + (f" and {len(ids) - _MOST_NAMED} more" if len(ids) > _MOST_NAMED else "")
 
 
-def change_rows(changed: ChangedResults, constants: Sequence[Constant]) -> list[list[str]]:
-    """Return a row for each changed constant, under `CHANGE_COLUMNS`."""
+def change_rows(changed: ChangedResults, freedoms: Sequence[Freedom]) -> list[list[str]]:
+    """Return a row for each changed constant or choice, under `CHANGE_COLUMNS`."""
     return [
-        [constant.key, f"{constant.default:g}", f"{changed.changes[constant.key]:g}", _plausible(constant)]
-        for constant in _of_changes(changed, constants)
+        [freedom.key, freedom.text(freedom.default), freedom.text(changed.changes[freedom.key]), freedom.span]
+        for freedom in _of_changes(changed, freedoms)
     ]
 
 
@@ -67,19 +68,20 @@ def turned_rows(changed: ChangedResults) -> list[list[str]]:
     ]
 
 
-def changed_markdown(changed: ChangedResults, constants: Sequence[Constant]) -> list[str]:
+def changed_markdown(changed: ChangedResults, freedoms: Sequence[Freedom]) -> list[str]:
     """Return lines of Markdown: the answer, what changes, and all tables with these values."""
-    lines = [f"{line}." for line in answer(changed, constants)]
-    lines += ["", *markdown(CHANGE_COLUMNS, change_rows(changed, constants))]
+    lines = [f"{line}." for line in answer(changed, freedoms)]
+    lines += ["", *markdown(CHANGE_COLUMNS, change_rows(changed, freedoms))]
     if changed.turning:
         lines += ["", *markdown(TURNED_COLUMNS, turned_rows(changed))]
-    return [*lines, "", f"With {changes_text(changed.changes)}:", "", *markdown_tables(changed.after)]
+    return [*lines, "", f"With {changes_text(changed.changes, freedoms)}:", "", *markdown_tables(changed.after)]
 
 
-def changed_as_json(changed: ChangedResults) -> dict[str, Any]:
+def changed_as_json(changed: ChangedResults, freedoms: Sequence[Freedom]) -> dict[str, Any]:
     """Return changed constants, the verdicts that change, and all claims with these values, as JSON's values."""
+    by_key = {freedom.key: freedom for freedom in freedoms}
     return {
-        "changes": dict(changed.changes),
+        "changes": {key: _as_json(by_key[key], value) for key, value in changed.changes.items()},
         "turning": [
             {
                 "id": after.claim.id,
@@ -95,9 +97,16 @@ def changed_as_json(changed: ChangedResults) -> dict[str, Any]:
     }
 
 
-def _of_changes(changed: ChangedResults, constants: Sequence[Constant]) -> Iterator[Constant]:
-    return (constant for constant in constants if constant.key in changed.changes)
+def _of_changes(changed: ChangedResults, freedoms: Sequence[Freedom]) -> Iterator[Freedom]:
+    return (freedom for freedom in freedoms if freedom.key in changed.changes)
 
 
-def _plausible(constant: Constant) -> str:
-    return f"{min(constant.values):g} to {max(constant.values):g}"
+def _as_json(freedom: Freedom, value: object) -> object:
+    return freedom.text(value) if isinstance(freedom, Choice) else value
+
+
+def _is_plausible(freedom: Freedom, value: object) -> bool:
+    if isinstance(freedom, Choice):
+        return True
+    assert isinstance(value, (int, float))
+    return min(freedom.values) <= value <= max(freedom.values)

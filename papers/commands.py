@@ -35,7 +35,9 @@ _MOST_NAMED = 3
     help="Results files (RUN.h5) for fpdeep's picture of convergence.",
 )
 @click.option(
-    "--sensitivity", is_flag=True, help="Which verdicts change within the plausible ranges of constants; takes minutes."
+    "--sensitivity",
+    is_flag=True,
+    help="Which verdicts change within the plausible ranges of constants and choices; takes minutes.",
 )
 @click.option(
     "--set",
@@ -43,7 +45,7 @@ _MOST_NAMED = 3
     type=WORD,
     multiple=True,
     metavar="CONSTANT=VALUE",
-    help="With another value of a constant that --sensitivity varies; may be repeated.",
+    help="With another value of a constant or choice that --sensitivity varies; may be repeated.",
 )
 def validate(
     paper: str,
@@ -125,7 +127,9 @@ def _print_sensitivity(paper: str, claims: Sequence[Claim], as_json: bool, markd
             next_line(f"emuchain validate {paper}"),
         ]
     )
-    table("constants", tables.CONSTANT_COLUMNS, tables.constant_rows(rows), left=("fitted to",), names=("constant",))
+    named, *_ = tables.CONSTANT_COLUMNS
+    shown = tables.constant_rows(rows)
+    table("constants and choices", tables.CONSTANT_COLUMNS, shown, left=("fitted to",), names=[named])
     if turning:
         claim, *words = tables.TURNING_COLUMNS
         table("verdicts that change", tables.TURNING_COLUMNS, turning, left=words, names=[claim])
@@ -135,28 +139,28 @@ def _print_sensitivity(paper: str, claims: Sequence[Claim], as_json: bool, markd
 
 
 def _print_changed(
-    paper: str, claims: Sequence[Claim], changes: Mapping[str, float], as_json: bool, markdown: bool
+    paper: str, claims: Sequence[Claim], changes: Mapping[str, object], as_json: bool, markdown: bool
 ) -> None:
     from ..emulator.view import next_line, point_progress, print_answer, table
-    from . import changed_results, changed_tables, constants_of, tables
+    from . import changed_results, changed_tables, freedoms_of, tables
 
-    constants = constants_of(paper)
+    freedoms = freedoms_of(paper)
     changed = changed_results(paper, claims, changes, functools.partial(point_progress, "measuring"))
     if as_json:
-        print(json.dumps(changed_tables.changed_as_json(changed), indent=2))
+        print(json.dumps(changed_tables.changed_as_json(changed, freedoms), indent=2))
         return
     if markdown:
-        print("\n".join(changed_tables.changed_markdown(changed, constants)))
+        print("\n".join(changed_tables.changed_markdown(changed, freedoms)))
         return
-    lines = [*changed_tables.answer(changed, constants), tables.headline(changed.after), tables.others(changed.after)]
+    lines = [*changed_tables.answer(changed, freedoms), tables.headline(changed.after), tables.others(changed.after)]
     print_answer([*lines, next_line(f"emuchain validate {paper} --sensitivity")])
     columns = changed_tables.CHANGE_COLUMNS
-    table("changed constants", columns, changed_tables.change_rows(changed, constants), names=("constant",))
+    table("changed constants", columns, changed_tables.change_rows(changed, freedoms), names=("constant",))
     if changed.turning:
         claim, *words = changed_tables.TURNED_COLUMNS
         rows = changed_tables.turned_rows(changed)
         table("verdicts that change", changed_tables.TURNED_COLUMNS, rows, left=words, names=[claim])
-    _print_claims(paper, changed.after, f", with {changed_tables.changes_text(changes)}")
+    _print_claims(paper, changed.after, f", with {changed_tables.changes_text(changes, freedoms)}")
 
 
 def _print_tables(paper: str, results: Sequence[Result]) -> None:

@@ -1,7 +1,7 @@
-"""The constants of a paper's cluster that measures rest on, and other values of them, in force for a while.
+"""The constants and choices that a paper's measures rest on, and other values of them, in force for a while.
 
-Measures take their clusters from here, and what they calculate once is kept for the constants in force (`kept`). So
-they can be asked what they would be with other constants, without knowing of it.
+Measures take their clusters from here, and what they calculate once is kept for the values in force (`kept`). So they
+can be asked what they would be with other values, without knowing of it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Generic, ParamSpec, TypeVar
 
-from ..emulator.cluster import Cluster, load_cluster
+from ..emulator.cluster import Cluster, is_settable, load_cluster
 
 Parameters = ParamSpec("Parameters")
 Kept = TypeVar("Kept")
@@ -40,6 +40,57 @@ class Constant:
         """The key without its table."""
         return self.key.rpartition(".")[2]
 
+    @property
+    def span(self) -> str:
+        """The plausible values as text: `25 to 280`."""
+        return f"{min(self.values):g} to {max(self.values):g}"
+
+    def text(self, value: object) -> str:
+        """Return a value as text."""
+        return f"{value:g}" if isinstance(value, (int, float)) else str(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What a paper leaves open and is no number: plausible alternatives by name, the default first, with the reason.
+
+    `alternatives` gives what is in force for a name. `fitted_to` says knowing which rows the default was chosen; empty
+    if knowing none.
+    """
+
+    key: str
+    alternatives: Mapping[str, object]
+    why: str
+    fitted_to: str = ""
+
+    @property
+    def name(self) -> str:
+        """The key without its table."""
+        return self.key.rpartition(".")[2]
+
+    @property
+    def values(self) -> tuple[object, ...]:
+        """What is in force for each alternative, in their order."""
+        return tuple(self.alternatives.values())
+
+    @property
+    def default(self) -> object:
+        """What is in force in all other commands."""
+        return self.values[0]
+
+    @property
+    def span(self) -> str:
+        """The names of the alternatives as text: `in-turn or at-once`."""
+        return " or ".join(self.alternatives)
+
+    def text(self, value: object) -> str:
+        """Return the name of what is in force."""
+        return next(name for name, other in self.alternatives.items() if other == value)
+
+
+Freedom = Constant | Choice
+"""A degree of freedom that a paper's text leaves."""
+
 
 @contextlib.contextmanager
 def in_force(changes: Mapping[str, object]) -> Iterator[None]:
@@ -63,9 +114,14 @@ def in_use(constant: Constant) -> float:
     return value
 
 
+def chosen(choice: Choice) -> str:
+    """Return the name of a choice's alternative: the default's, unless another one is in force."""
+    return choice.text(changed().get(choice.key, choice.default))
+
+
 def cluster_of(name: str, **more: object) -> Cluster:
-    """Return a cluster that comes with emuchain, with the changes in force and `more`."""
-    return load_cluster(name, changed(**more))
+    """Return a cluster that comes with emuchain, with those changes in force that clusters have, and `more`."""
+    return load_cluster(name, {key: value for key, value in changed(**more).items() if is_settable(key)})
 
 
 class kept(Generic[Parameters, Kept]):  # a decorator

@@ -1,4 +1,4 @@
-"""Sensitivity: which rows change with a constant, and which verdicts change within its plausible range.
+"""Sensitivity: which rows change with a constant or a choice, and which verdicts change within its plausible range.
 
 Only predictions and fitted rows are measured: all others do not depend on constants, or could not fail.
 """
@@ -14,7 +14,7 @@ from ..emulator.common import InputError
 from ..kernels import modules
 from ..launch import SingleProcess, WorkerLost, in_parallel, usable_cores
 from .claim import Claim, Class, Value, load_claims
-from .constants import Constant, in_force
+from .constants import Choice, Constant, Freedom, in_force
 from .run import Verdict, validate
 
 Row = tuple[Verdict, Value]
@@ -23,17 +23,17 @@ Announce = Callable[[int, int], contextlib.AbstractContextManager[Callable[[], N
 
 @dataclasses.dataclass(frozen=True)
 class Sensitivity:
-    """What a constant does to the rows of a paper.
+    """What a constant or a choice does to the rows of a paper.
 
-    `verdicts` has, for each row whose measure changes, its verdict at each of the constant's values, in their order.
+    `verdicts` has, for each row whose measure changes, its verdict at each of the values, in their order.
     """
 
-    constant: Constant
+    constant: Freedom
     verdicts: Mapping[str, tuple[Verdict, ...]]
 
     @property
     def hanging(self) -> list[str]:
-        """The rows whose measure changes with the constant."""
+        """The rows whose measure changes with it."""
         return list(self.verdicts)
 
     @property
@@ -72,15 +72,21 @@ def blind_predictions(paper: str) -> list[Blind]:
 
 
 def constants_of(paper: str) -> Sequence[Constant]:
-    """Return the constants of a paper: those in its file constants.py."""
+    """Return the constants of a paper: `CONSTANTS` of its file constants.py."""
     constants: Sequence[Constant] = importlib.import_module(f"{__package__}.{paper}.constants").CONSTANTS
     return constants
+
+
+def freedoms_of(paper: str) -> Sequence[Freedom]:
+    """Return the degrees of freedom of a paper: its constants, then its choices, `CHOICES` of its file constants.py."""
+    choices: Sequence[Choice] = getattr(importlib.import_module(f"{__package__}.{paper}.constants"), "CHOICES", ())
+    return (*constants_of(paper), *choices)
 
 
 def sensitivities(
     paper: str, claims: Sequence[Claim], announce: Announce, jobs: int | None = None
 ) -> list[Sensitivity]:
-    """Measure a paper's predictions and fitted rows over the range of each of its constants.
+    """Measure a paper's predictions and fitted rows over the range of each of its constants and choices.
 
     Args:
         paper: its name.
@@ -93,8 +99,8 @@ def sensitivities(
     """
     of_interest = (Class.PREDICTION, Class.FITTED)
     names = [claim.id for claim in claims if claim.expect and claim.row_class in of_interest]
-    constants = constants_of(paper)
-    tasks = [(paper, tuple(names), constant.key, value) for constant in constants for value in constant.values]
+    freedoms = freedoms_of(paper)
+    tasks = [(paper, tuple(names), freedom.key, value) for freedom in freedoms for value in freedom.values]
     rows: list[dict[str, Row]] = [{} for _ in tasks]
     try:
         with announce(len(tasks), 0) as advance:
@@ -104,17 +110,17 @@ def sensitivities(
     except WorkerLost as error:
         raise InputError(str(error)) from None
     measured = iter(rows)
-    return [_sensitivity(constant, [next(measured) for _ in constant.values]) for constant in constants]
+    return [_sensitivity(freedom, [next(measured) for _ in freedom.values]) for freedom in freedoms]
 
 
-def _rows(task: tuple[str, tuple[str, ...], str, float]) -> dict[str, Row]:
-    """Return the verdicts and measures of rows with a constant's value."""
+def _rows(task: tuple[str, tuple[str, ...], str, object]) -> dict[str, Row]:
+    """Return the verdicts and measures of rows with a value of a constant or a choice."""
     paper, names, key, value = task
     known = load_claims(paper)
     with in_force({key: value}):
         return {result.claim.id: (result.verdict, result.ours) for result in validate(paper, [known[n] for n in names])}
 
 
-def _sensitivity(constant: Constant, rows: Sequence[Mapping[str, Row]]) -> Sensitivity:
+def _sensitivity(freedom: Freedom, rows: Sequence[Mapping[str, Row]]) -> Sensitivity:
     hanging = [name for name in rows[0] if any(row[name][1] != rows[0][name][1] for row in rows)]
-    return Sensitivity(constant, {name: tuple(row[name][0] for row in rows) for name in hanging})
+    return Sensitivity(freedom, {name: tuple(row[name][0] for row in rows) for name in hanging})

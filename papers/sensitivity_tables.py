@@ -8,35 +8,40 @@ from typing import Any
 
 from ..emulator.common import plural
 from .claim import Claim
-from .constants import Constant
+from .constants import Choice, Freedom
 from .run import Verdict
 from .sensitivity import Blind, Sensitivity
 from .tables import markdown
 
-CONSTANT_COLUMNS = ("constant", "default", "range", "fitted to", "claims that depend on it", "verdicts that change")
-TURNING_COLUMNS = ("claim", "class", "constant", "verdicts")
+CONSTANT_COLUMNS = (
+    *("constant or choice", "default", "range", "fitted to"),
+    *("claims that depend on it", "verdicts that change"),
+)
+TURNING_COLUMNS = ("claim", "class", "constant or choice", "verdicts")
 BLIND_COLUMNS = ("fitted to", "DSP share", "predicted", "published", "ours", "deviation", "deviation of a guess")
 
 
 def headline(rows: Sequence[Sensitivity]) -> str:
-    """Return how many claims depend on constants, and how many verdicts change, as a line."""
+    """Return how many claims depend on constants and choices, and how many verdicts change, as a line."""
     hanging = {name for row in rows for name in row.hanging}
     turning = {name for row in rows for name in row.turning}
     fitted = sum(bool(row.constant.fitted_to) for row in rows)
+    choices = sum(isinstance(row.constant, Choice) for row in rows)
+    on = plural(len(rows) - choices, "constant") + (f" and {plural(choices, 'choice')}" if choices else "")
     return (
-        f"{plural(len(hanging), 'claim')} depend{'s' * (len(hanging) == 1)} on"
-        f" {plural(len(rows), 'constant')}, of which {fitted} {'was' if fitted == 1 else 'were'} fitted;"
+        f"{plural(len(hanging), 'claim')} depend{'s' * (len(hanging) == 1)} on {on},"
+        f" of which {fitted} {'was' if fitted == 1 else 'were'} fitted;"
         f" {plural(len(turning), 'verdict')} change{'s' * (len(turning) == 1)} within their ranges"
     )
 
 
 def constant_rows(rows: Sequence[Sensitivity]) -> list[list[str]]:
-    """Return a row for each constant, under `CONSTANT_COLUMNS`."""
+    """Return a row for each constant and each choice, under `CONSTANT_COLUMNS`."""
     return [
         [
             row.constant.name,
-            f"{row.constant.default:g}",
-            f"{min(row.constant.values):g} to {max(row.constant.values):g}",
+            row.constant.text(row.constant.default),
+            row.constant.span,
             row.constant.fitted_to or "-",
             str(len(row.hanging)),
             str(len(row.turning)),
@@ -54,12 +59,14 @@ def turning_rows(rows: Sequence[Sensitivity], claims: Mapping[str, Claim]) -> li
     ]
 
 
-def _ranges(constant: Constant, verdicts: Sequence[Verdict]) -> str:
+def _ranges(constant: Freedom, verdicts: Sequence[Verdict]) -> str:
     """Return the verdicts with the values at which they hold: within 0.82 to 0.84, off 0.85."""
+    between = " or " if isinstance(constant, Choice) else " to "
     said = []
     for verdict, group in itertools.groupby(zip(constant.values, verdicts, strict=True), key=lambda pair: pair[1]):
-        values = [f"{value:g}" for value, _ in group]
-        said.append(f"{verdict.value} {values[0]}{f' to {values[-1]}' if len(values) > 1 else ''}")
+        values = [constant.text(value) for value, _ in group]
+        ends = values if isinstance(constant, Choice) or len(values) == 1 else [values[0], values[-1]]
+        said.append(f"{verdict.value} {between.join(ends)}")
     return ", ".join(said)
 
 
@@ -90,7 +97,7 @@ def blind_headline(predictions: Sequence[Blind]) -> str:
 
 
 def sensitivity_markdown(rows: Sequence[Sensitivity], claims: Mapping[str, Claim], blind: Sequence[Blind]) -> list[str]:
-    """Return lines of Markdown: constants, verdicts that change, and blind predictions, if there are any."""
+    """Return lines of Markdown: constants and choices, verdicts that change, and blind predictions, if any."""
     lines = [*markdown(CONSTANT_COLUMNS, constant_rows(rows)), "", headline(rows), ""]
     lines += markdown(TURNING_COLUMNS, turning_rows(rows, claims))
     if blind:
@@ -99,20 +106,10 @@ def sensitivity_markdown(rows: Sequence[Sensitivity], claims: Mapping[str, Claim
 
 
 def sensitivity_as_json(rows: Sequence[Sensitivity], blind: Sequence[Blind]) -> dict[str, Any]:
-    """Return constants with the verdicts of claims that depend on them, and the blind predictions, as JSON's values."""
+    """Return constants and choices with the verdicts of claims that depend on them, and blind predictions, for JSON."""
     return {
-        "constants": [
-            {
-                "key": row.constant.key,
-                "default": row.constant.default,
-                "values": list(row.constant.values),
-                "why": row.constant.why,
-                "fitted_to": row.constant.fitted_to,
-                "verdicts": {name: [v.value for v in verdicts] for name, verdicts in row.verdicts.items()},
-                "turning": list(row.turning),
-            }
-            for row in rows
-        ],
+        "constants": [_as_json(row) for row in rows if not isinstance(row.constant, Choice)],
+        "choices": [_as_json(row) for row in rows if isinstance(row.constant, Choice)],
         "blind": [
             {
                 "fitted_to": prediction.fitted_to,
@@ -125,4 +122,18 @@ def sensitivity_as_json(rows: Sequence[Sensitivity], blind: Sequence[Blind]) -> 
             }
             for prediction in blind
         ],
+    }
+
+
+def _as_json(row: Sensitivity) -> dict[str, Any]:
+    freedom = row.constant
+    is_choice = isinstance(freedom, Choice)
+    return {
+        "key": freedom.key,
+        "default": freedom.text(freedom.default) if is_choice else freedom.default,
+        "values": [freedom.text(value) if is_choice else value for value in freedom.values],
+        "why": freedom.why,
+        "fitted_to": freedom.fitted_to,
+        "verdicts": {name: [verdict.value for verdict in verdicts] for name, verdicts in row.verdicts.items()},
+        "turning": list(row.turning),
     }

@@ -1,6 +1,6 @@
 """Clusters: boards in a chain and the links between neighbours; boards and clusters as TOML."""
 
-from .board import BANK_BYTES, LSTM_UNITS, Board, Engine, PeArray, Resources, Work
+from .board import BANK_BYTES, KBIT, LSTM_UNITS, Board, Engine, PeArray, Resources, Work
 from .changes import changeable_keys, check_changes, is_settable, settable_keys
 from .cluster import CHAIN, Cluster, Link, LinkShare, OnBoard
 from .dsp_types import DSP_TYPES
@@ -27,6 +27,7 @@ __all__ = [
     "CHAIN",
     "CLOCK",
     "DSP_TYPES",
+    "KBIT",
     "LATENCY",
     "LSTM_UNITS",
     "MEMORY",

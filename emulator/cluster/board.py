@@ -15,6 +15,9 @@ from collections.abc import Mapping, Sequence
 
 from .uncertainty import ConstantRange
 
+KBIT = 1024
+"""Bits of a kbit of on-chip memory in data sheets: a block RAM of 36 kbit has 36,864."""
+
 BANK_BYTES = 512 * 4
 """Bytes of a bank of on-chip memory, half a block RAM of 36 kbit: 512 words of 4 bytes, or 1,024 of 2."""
 

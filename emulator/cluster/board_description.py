@@ -23,7 +23,7 @@ from ..common import (
     did_you_mean,
 )
 from ..number import narrowest
-from .board import ACTIVATION_CYCLES, LSTM_UNITS, PeArray
+from .board import ACTIVATION_CYCLES, KBIT, LSTM_UNITS, PeArray
 from .dsp_types import DSP_TYPES
 from .fpga import LUT_PER_DSP, Fpga, lut_multipliers
 from .gpu import Gpu
@@ -129,7 +129,7 @@ class FpgaDescription:
             period_ps=max(1, round(1e6 / (self.clock_mhz * self.efficiency))),
             efficiency=self.efficiency,
             dsp=self.dsp,
-            on_chip_memory_bytes=self.on_chip_memory_kbit * 1000 // 8,
+            on_chip_memory_bytes=self.on_chip_memory_kbit * KBIT // 8,
             power_w=self.power_w,
             dsp_share=self.dsp_share,
             lut=self.lut,

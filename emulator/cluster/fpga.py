@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ...kernels.number import FP32
 from ..common import InputError
-from .board import ACTIVATION_CYCLES, Board, Engine, PeArray, Resources, Work
+from .board import ACTIVATION_CYCLES, KBIT, Board, Engine, PeArray, Resources, Work
 from .multipliers import SINGLE_CLASSES, MultiplierRate, SharedDsps, rate_of
 from .uncertainty import ConstantRange
 
@@ -124,7 +124,7 @@ class Fpga(Board):
 
         No more than the on-chip memory makes, which a cluster's file may have reduced.
         """
-        most = self.on_chip_memory_bytes * 8 // 18_000
+        most = self.on_chip_memory_bytes * 8 // (18 * KBIT)
         return most if self.bram is None else min(most, self.bram * (self.bram_kbit // 18) + self.uram * URAM_BANKS)
 
     def fewest_multipliers(self, works: Sequence[Work]) -> int:

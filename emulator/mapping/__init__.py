@@ -34,6 +34,7 @@ from .memory import (
     slice_memory,
     stored_bytes,
     update_bytes,
+    weight_memories,
 )
 from .partition import can_take, partition, partition_with_memory, with_balance
 from .placement import Chain, Placement, place
@@ -130,6 +131,7 @@ __all__ = [
     "streams_between",
     "tied_weights",
     "update_bytes",
+    "weight_memories",
     "whole_layers",
     "with_balance",
     "with_errors",

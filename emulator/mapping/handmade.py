@@ -19,8 +19,8 @@ import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from ..common import InputError, did_you_mean, plural
-from ..network import Layer, Network
+from ..common import InputError, plural
+from ..network import Network, layers_between
 from .slices import Cut, Mapping, Slice, cut_channels, cut_of
 
 _PIECE = re.compile(r"(?P<name>[\w-]+)(?::(?P<last>[\w-]+)|\[(?P<begin>[^:\]]*):(?P<end>[^:\]]*)\])?")
@@ -94,14 +94,12 @@ class HandmadeCut:
         """Yield the slices that a piece names."""
         spelt = _PIECE.fullmatch(piece)
         assert spelt is not None  # see `of`
-        first = self._layer(network, board, spelt["name"])
-        last = first if spelt["last"] is None else self._layer(network, board, spelt["last"])
-        if last.index < first.index:
-            raise InputError(f"{self.blame}: board {board}: {piece}: {last.name} comes before {first.name}")
+        name = spelt["name"]
+        layers = layers_between(network, name, spelt["last"] or name, f"{self.blame}: board {board}")
         if spelt["begin"] is None:
-            layers = network.layers[first.index : last.index + 1]
             yield from (Slice(layer, 0, cut_channels(layer)) for layer in layers)
             return
+        [first] = layers
         channels = cut_channels(first)
         begin = self._boundary(board, piece, spelt["begin"].strip(), channels, 0)
         end = self._boundary(board, piece, spelt["end"].strip(), channels, channels)
@@ -112,16 +110,6 @@ class HandmadeCut:
                 f" {plural(channels, kind)}, counted from 0"
             )
         yield Slice(first, begin, end)
-
-    def _layer(self, network: Network, board: int, name: str) -> Layer:
-        for layer in network.layers:
-            if layer.name == name:
-                return layer
-        known = [layer.name for layer in network.layers]
-        raise InputError(
-            f"{self.blame}: board {board}: {network.name} has no layer {name!r}; {did_you_mean(name, known)}layers:"
-            f" {', '.join(known)}"
-        )
 
     def _boundary(self, board: int, piece: str, said: str, channels: int, otherwise: int) -> int:
         if not said:

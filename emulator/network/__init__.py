@@ -1,6 +1,6 @@
 """Networks: layers and tensors, their description as TOML or ONNX, and the zoo."""
 
-from .frozen import named_layers, with_frozen
+from .frozen import layers_between, named_layers, with_frozen
 from .layer import Layer, Network, SfuStep, Start
 from .load import load_network, network_files, onnx_image, onnx_weights, weights_files, zoo
 from .operation import EngineView, LayerOperation, Operation, RowMap, SfuOperation, operation_types
@@ -25,6 +25,7 @@ __all__ = [
     "Shape",
     "Start",
     "Tensor",
+    "layers_between",
     "load_network",
     "named_layers",
     "network_files",

@@ -43,22 +43,33 @@ def named_layers(network: Network, names: Sequence[str], key: str) -> set[str]:
     Raises:
         InputError: there is no such layer, or a range is empty.
     """
-    places = {layer.name: layer.index for layer in network.layers}
     listed = set[str]()
     for name in names:
-        ends = [name] if name in places else name.split(":")
-        for end in ends:
-            if end not in places:
-                known = ", ".join(places)
-                raise InputError(
-                    f"`{key}` = {name!r}: {network.name} has no layer {end!r}; {did_you_mean(end, places)}its layers"
-                    f" are {known if len(known) < 200 else known[:200] + '…'}"
-                )
-        first, last = places[ends[0]], places[ends[-1]]
-        if len(ends) > 2 or first > last:
-            raise InputError(f"`{key}` = {name!r}: should be a layer, or FIRST:LAST in the order of the network")
-        listed.update(layer.name for layer in network.layers[first : last + 1])
+        ends = [name] if name in {layer.name for layer in network.layers} else name.split(":")
+        blame = f"`{key}` = {name!r}"
+        if len(ends) > 2:
+            raise InputError(f"{blame}: should be a layer, or FIRST:LAST in the order of the network")
+        listed.update(layer.name for layer in layers_between(network, ends[0], ends[-1], blame))
     return listed
+
+
+def layers_between(network: Network, first: str, last: str, blame: str) -> tuple[Layer, ...]:
+    """Return the layers from one of a name to another.
+
+    Raises:
+        InputError: there is no such layer, or the last comes before the first.
+    """
+    places = {layer.name: layer.index for layer in network.layers}
+    for end in (first, last):
+        if end not in places:
+            known = ", ".join(places)
+            raise InputError(
+                f"{blame}: {network.name} has no layer {end!r}; {did_you_mean(end, places)}its layers are"
+                f" {known if len(known) < 200 else known[:200] + '…'}"
+            )
+    if places[last] < places[first]:
+        raise InputError(f"{blame}: {last} comes before {first}; should be FIRST:LAST in the order of the network")
+    return network.layers[places[first] : places[last] + 1]
 
 
 def _marked(layer: Layer, frozen: set[str], fixed: set[int]) -> Layer:

@@ -2,7 +2,7 @@
 
 from .by_rate import Settled, place_by_rate
 from .chain import asked_chunks, check_samples, warm_ups_of
-from .data import check_data, data_of, epoch_samples, network_of, training_data
+from .data import check_data, check_normalised, data_of, epoch_samples, limited, network_of, training_data
 from .layout import OFF_CHIP_PASSES, DeviceLayout, Layout, LinkLayout, SliceLayout, lay_out, lay_out_on_chip
 from .make import make_plan, plan_run, planned_on
 from .numbers import in_precision
@@ -42,6 +42,7 @@ __all__ = [
     "check_batch",
     "check_data",
     "check_memory",
+    "check_normalised",
     "check_samples",
     "data_of",
     "describe_devices",
@@ -56,6 +57,7 @@ __all__ = [
     "in_precision",
     "lay_out",
     "lay_out_on_chip",
+    "limited",
     "long_work",
     "lut_bytes",
     "make_pair_plan",

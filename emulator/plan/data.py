@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from ..cluster import Cluster, load_cluster
 from ..common import InputError, plural
 from ..data import Dataset, Reading, describe_data, is_text, load_data, symbol_count
 from ..network import Network, Shape, load_network
+from ..network.operations.normalisation import BatchNorm
 from .plan import Plan
 
 if TYPE_CHECKING:
@@ -80,6 +82,16 @@ def training_data(plan: Plan) -> Dataset:
     check_data(plan, data)
     if data.symbols and plan.network.result_steps == 1:
         data = data.last_labels()
+    return limited(plan, data)
+
+
+def limited(plan: Plan, data: Dataset) -> Dataset:
+    """Return a data set with only the first samples, where the configuration says how many.
+
+    Raises:
+        InputError: there are fewer.
+    """
+    config = plan.config
     if config.samples is not None:
         data = data.first(config.samples)
     return data if config.test_samples is None else data.test_first(config.test_samples)
@@ -116,6 +128,25 @@ def check_data(plan: Plan, data: Dataset) -> None:
         InputError: shape or number of classes differ.
     """
     _check(plan, data.shape, data.n_classes, is_text=bool(data.symbols))
+
+
+def check_normalised(plan: Plan, samples: int) -> None:
+    """Check that each mini-batch of an epoch has two values or more of all that batch normalisation normalises.
+
+    Raises:
+        InputError: it has one, of which there is no variance (PyTorch refuses it, too).
+    """
+    config, replicas = plan.config, plan.replicas
+    least = min(config.batch, samples % config.batch or config.batch, samples) // replicas
+    for layer in plan.network.layers if least == 1 else ():
+        for step in layer.sfu:
+            if isinstance(step.operation, BatchNorm) and not layer.frozen and math.prod(step.makes.shape[1:]) == 1:
+                key = f"`batch` = {config.batch}" if config.batch // replicas == 1 else f"`samples` = {samples:,}"
+                part = "mini-batch of a replica" if replicas > 1 else "mini-batch"
+                raise InputError(
+                    f"{key}: leaves a {part} with one sample, and so one value for each channel of {step.makes.name},"
+                    " whose variance batch normalisation needs; give it two samples or more"
+                )
 
 
 def _check(plan: Plan, shape: Shape, classes: int, *, is_text: bool) -> None:

@@ -16,7 +16,7 @@ from ...comm import Observer
 from ...launch import RankFailed, Ranks, Stopped
 from ..common import BUG_STATUS, INPUT_STATUS, InputError, WholeFile
 from ..data import Dataset
-from ..plan import ChainPlan, Plan, check_data, training_data
+from ..plan import ChainPlan, Plan, check_data, check_normalised, limited, training_data
 from .checkpoints import Ended
 from .epochs import OnEpoch, OnStep, SharedData, Task, train
 from .placement import check_needs
@@ -63,7 +63,8 @@ class Training:
                 files.enter_context(trace)
             if data is not None:
                 check_data(plan, data)
-            self.data = training_data(plan) if data is None else data
+            self.data = training_data(plan) if data is None else limited(plan, data)
+            check_normalised(plan, self.data.n_train)
             self._check_device()
             check_needs(plan, self.data, ranks, gathers=self._gathers)
             log = files.enter_context(open_log(config.log if leads else None))

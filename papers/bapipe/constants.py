@@ -48,4 +48,12 @@ TOKENS = Constant(
 )
 """Tokens of a sentence."""
 
-CONSTANTS = (ALL_REDUCE_SAMPLES, FEATURE_MBYTES, PARAMETER_BYTES, DSP_MHZ, TOKENS)
+RESNET_BATCH = Constant(
+    "resnet50.batch",
+    64,
+    (32, 64, 128),
+    "not printed; VGG-16 has 32 and 64, and 16 GiB have room for 128",
+)
+"""Samples of a GPU in ResNet-50's rows, with DP and PipeDream."""
+
+CONSTANTS = (ALL_REDUCE_SAMPLES, FEATURE_MBYTES, PARAMETER_BYTES, DSP_MHZ, TOKENS, RESNET_BATCH)

@@ -17,7 +17,7 @@ from ...emulator.profile import LayerProfile, LayerTimes, Profile, ProfileStages
 from ...emulator.schedule import Machine, Shape, StageCosts, pipeline_kind
 from ...emulator.timing import time_shape
 from ..constants import in_use, kept
-from .constants import ALL_REDUCE_SAMPLES, FEATURE_MBYTES
+from .constants import ALL_REDUCE_SAMPLES, FEATURE_MBYTES, RESNET_BATCH
 from .gnmt import gnmt
 from .layers import ChainLayer, Replicated, pipedream_stages, zoo_layers
 
@@ -25,7 +25,7 @@ MEMORY_BYTES = 16 * 2**30
 """Of a V100 (section IV-A)."""
 GPUS = (4, 8)
 BASE = 64
-"""B of the rows of DP that all others are compared with; that of ResNet-50 is not printed."""
+"""B of the rows of DP that all others are compared with; that of ResNet-50 is not printed: see `base`."""
 FEATURE_BATCH = 32
 """The batch of `FEATURE_MBYTES`."""
 _GPU = "V100"
@@ -37,6 +37,11 @@ _MANY = 32
 def layers_of(network: str) -> tuple[ChainLayer, ...]:
     """Return a network of Table III."""
     return gnmt(8) if network == "gnmt8" else zoo_layers(network)
+
+
+def base(network: str) -> int:
+    """Return the samples of a GPU in the row of DP that a network's others are compared with."""
+    return round(in_use(RESNET_BATCH)) if network == "resnet50" else BASE
 
 
 def forward_ps(layers: Sequence[ChainLayer], samples: int = 1) -> float:
@@ -102,8 +107,9 @@ def _stages(network: str, devices: int, batch: int) -> ProfileStages:
 
 
 @kept
-def dp_samples_per_ps(network: str, devices: int, batch: int = BASE) -> float:
-    """Return the throughput of data parallelism, whose all-reduce follows B."""
+def dp_samples_per_ps(network: str, devices: int, batch: int | None = None) -> float:
+    """Return the throughput of data parallelism, whose all-reduce follows B; by default that of the baseline's row."""
+    batch = batch or base(network)
     candidate = data_parallel(_stages(network, devices, batch), _wires(devices), devices)
     assert candidate.time_ps is not None
     return devices * batch / candidate.time_ps

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 
-from ...emulator.cluster import load_cluster
+from ...emulator.cluster import KBIT, load_cluster
 from ...emulator.explore import Demand, ideal, partition
 from ...emulator.mapping import LayerCut, cut_layers, whole_layers
 from ...emulator.network import load_network
@@ -70,7 +70,7 @@ def _inputs() -> Measured:
     steps_by_key = {
         "compute": _explored(board__clock_mhz=100),
         "memory bandwidth": _explored(board__off_chip_gbytes_per_s=board.off_chip_gbytes_per_s / 100),
-        "memory capacity": _explored(board__on_chip_memory_kbit=board.on_chip_memory_bytes * 8 // 8000),
+        "memory capacity": _explored(board__on_chip_memory_kbit=board.on_chip_memory_bytes // KBIT),
         "link bandwidth": _explored(link__bandwidth_gbps=1),
     }
     return Measured(

@@ -65,9 +65,9 @@ def gpipe_speedup(network: str, devices: int) -> float:
 
 
 @kept
-def pipedream_speedup(network: str, devices: int, batch: int = BASE) -> float:
-    """Return PipeDream's speed-up."""
-    return _over_dp(network, devices, gpus.pipedream_samples_per_ps(network, devices, batch))
+def pipedream_speedup(network: str, devices: int, batch: int | None = None) -> float:
+    """Return PipeDream's speed-up; by default with the batch of the baseline."""
+    return _over_dp(network, devices, gpus.pipedream_samples_per_ps(network, devices, batch or gpus.base(network)))
 
 
 def bound(devices: int, micro_batches: int | None = None) -> float:
@@ -107,7 +107,8 @@ def _gpipe(network: str, devices: int) -> Measured:
     return Measured(gpipe_speedup(network, devices), how)
 
 
-def _pipedream(network: str, devices: int, batch: int) -> Measured:
+def _pipedream(network: str, devices: int, batch: int | None = None) -> Measured:
+    batch = batch or gpus.base(network)
     layers = gpus.layers_of(network)
     replicated = gpus.pipedream_parts(network, devices, batch)
     stages = ", ".join(f"{count} x to {layers[end - 1].name}" for _, end, count in replicated)
@@ -147,12 +148,12 @@ def _smaller_batch() -> Measured:
 
 def _traffic() -> Measured:
     """Measure the bytes of features and errors of a pipeline over those of gradients in DP, of all links."""
-    ratios = []
+    ratios, samples = [], gpus.base("resnet50")
     for devices in GPUS:
         stages = stages_of("resnet50", devices)
-        messages = 2 * devices * BASE * sum(part[-1].sent_bytes for part in stages[:-1])
+        messages = 2 * devices * samples * sum(part[-1].sent_bytes for part in stages[:-1])
         ratios.append(messages / (devices * gpus.ring_bytes(gpus.layers_of("resnet50"), devices)))
-    return Measured(ratios, "all links, as many samples: 4 and 8 GPUs, 64 samples a GPU; no constant is in it")
+    return Measured(ratios, f"all links, as many samples: 4 and 8 GPUs, {samples} samples a GPU")
 
 
 def _schedules() -> Measured:
@@ -183,7 +184,7 @@ MEASURES: dict[str, Measure] = {
         for batch in (BASE // 2, BASE)
     },
     **{
-        f"bapipe-t3-{network}-{devices}-pipedream": functools.partial(_pipedream, network, devices, BASE)
+        f"bapipe-t3-{network}-{devices}-pipedream": functools.partial(_pipedream, network, devices)
         for network in ("resnet50", "gnmt8")
         for devices in GPUS
     },

@@ -16,11 +16,14 @@ PCIE_GBPS = Constant(
 RECURRENT_US = Constant(
     "board.recurrent_us",
     36.3,
-    (35.8, 36.0, 36.3, 36.6, 36.8),
-    "3.6 is rounded: 3.55 to 3.65",
+    (35.8, 36.0, 36.3, 36.6, 36.8, 39.0, 40.7, 43.0, 45.1, 45.5),
+    "3.6 is FARNN-13P's, rounded, to 36.8, FARNN-9P's at 45.5; Fig. 9 needs less than 40.7, Fig. 2 more than 45.1",
     "3.6 times as fast as cuDNN-Std at 1,600 steps, FARNN-13P",
 )
-"""Least time of a phase of cuDNN's standard form that waits for the one before."""
+"""Least time of a phase of cuDNN's standard form that waits for the one before.
+
+The text does not say whose 3.6 is. No value gives both Fig. 2's share and Fig. 9's order.
+"""
 
 PERSISTENT = Constant(
     "board.persistent_gbytes_per_s",
@@ -64,4 +67,41 @@ ENCODER_SHARE = Constant(
 )
 """Share of the encoder in RNN-T's time on a GPU alone."""
 
-CONSTANTS = (PCIE_GBPS, RECURRENT_US, PERSISTENT, PERSISTENT_GRU, GEMM_EFFICIENCY, RNNT_STEPS, ENCODER_SHARE)
+_MISSING = "Table 2, which has the number, is missing from the text"
+
+PES_9P_LSTM = Constant(
+    "pes.lstm_9p",
+    256,
+    (256, 272, 288, 304, 320, 336),
+    f"{_MISSING}; more than 256 (section 5.1.3); 6,840 DSPs are enough for 342 of five each",
+)
+"""PEs of each of four MVM units, of FARNN-9P for LSTM."""
+
+PES_9P_GRU = Constant(
+    "pes.gru_9p",
+    384,
+    (368, 384, 400, 416, 432, 448),
+    f"{_MISSING}; weights of 1,280 cells need 356, 6,840 DSPs are enough for 456 of five each",
+)
+"""PEs of each of three."""
+
+PES_13P_LSTM = Constant(
+    "pes.lstm_13p",
+    384,
+    (368, 384, 400, 416, 432, 448, 464),
+    f"{_MISSING}; RNN-T's weights need 356; a VU13P has 1.8 times the DSPs of a VU9P, as 460 are of 256",
+)
+"""PEs of each of four MVM units, of FARNN-13P for LSTM; FARNN-VS has twice as many."""
+
+PES_13P_GRU = Constant(
+    "pes.gru_13p",
+    576,
+    (512, 544, 576, 608, 640, 672, 688),
+    f"{_MISSING}; a VU13P has 1.33 times the UltraRAM of a VU9P, and 1.8 times the DSPs",
+)
+"""PEs of each of three."""
+
+CONSTANTS = (
+    *(PCIE_GBPS, RECURRENT_US, PERSISTENT, PERSISTENT_GRU, GEMM_EFFICIENCY, RNNT_STEPS, ENCODER_SHARE),
+    *(PES_9P_LSTM, PES_9P_GRU, PES_13P_LSTM, PES_13P_GRU),
+)

@@ -6,7 +6,16 @@ from ...emulator.cluster import Cluster, board_keys, load_cluster
 from ...emulator.schedule import schedules
 from ...emulator.timing.pair import Cell, PairTimes, RecurrentWork, Workload, pair_of, time_mini_batch
 from ..constants import changed, in_use, kept
-from .constants import PERSISTENT, PERSISTENT_GRU, RECURRENT_US, RNNT_STEPS
+from .constants import (
+    PERSISTENT,
+    PERSISTENT_GRU,
+    PES_9P_GRU,
+    PES_9P_LSTM,
+    PES_13P_GRU,
+    PES_13P_LSTM,
+    RECURRENT_US,
+    RNNT_STEPS,
+)
 
 LAYERS, STEPS = 5, 1600
 LSTM_CELLS, GRU_CELLS = 1024, 1280
@@ -22,6 +31,17 @@ FARNN = {
 }
 """Clusters by build; LSTM with more than 1,024 cells has another one on the VU9P (section 6.1)."""
 LARGE_9P = "farnn-9p-8k"
+PES = {
+    "farnn-9p": (PES_9P_LSTM, 1),
+    "farnn-13p": (PES_13P_LSTM, 1),
+    "farnn-vs": (PES_13P_LSTM, 2),
+    "farnn-9p-gru": (PES_9P_GRU, 1),
+    "farnn-13p-gru": (PES_13P_GRU, 1),
+    "farnn-vs-gru": (PES_13P_GRU, 2),
+}
+"""PEs of a unit by cluster: a constant, and how many times as many; FARNN-VS has twice FARNN-13P's (section 6.8)."""
+CHAINS = 16
+"""Of a unit (section 5.1.2)."""
 STANDARD, PERSISTENT_FORM = "gpu-standard", "gpu-persistent"
 DS2_LAYERS, DS2_STEPS, DS2_DIRECTIONS = 7, 548, 2
 """Section 6.4. Directions are taken to be added, so that a layer takes as many values as it has cells."""
@@ -63,6 +83,9 @@ def cluster(name: str) -> Cluster:
         ratio = board_keys("v100")["memory_gbytes_per_s"] / board_keys("p100")["memory_gbytes_per_s"]
         keys[RECURRENT_US.key] = in_use(RECURRENT_US) / ratio
         keys |= {constant.key: in_use(constant) * ratio for constant in (PERSISTENT, PERSISTENT_GRU)}
+    if name in PES:
+        pes, times = PES[name]
+        keys["board.pes_per_chain"] = times * round(in_use(pes)) // CHAINS
     return load_cluster(name, keys)
 
 

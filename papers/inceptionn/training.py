@@ -1,8 +1,8 @@
 """Training under compression: Figs. 4, 5, 13 and 14, Table III; from measured runs (runs.py).
 
 ImageNet is out of reach, so the convolutional networks have small stand-ins on CIFAR-10. Accuracies are those with the
-default codec, whose errors stay below the bound; widths and ratios are those of the paper's plain rule by range, of
-runs that learn.
+default codec, whose errors stay below the bound; widths and ratios are those of the paper's plain rule by range, if
+no other one is in force, of runs that learn.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import TypeVar
 from ...comm.exchange import BINS, LEAST_EXPONENT
 from ...emulator.common import Mean
 from ..claim import Measure, Measured, NoEvidence
+from ..constants import chosen
+from .constants import RULE
 from .evidence import NETWORKS
 from .runs import Loss, accuracy, decide, learning_runs_of, lost, runs_of, shown
 
@@ -63,9 +65,14 @@ def _with_evidence(measure: Callable[[str], Figures]) -> tuple[dict[str, Figures
     return measures, "; ".join([", ".join(measures), *(reason.removesuffix(".") for reason in missing)])
 
 
-def widths(name: str, exponent: int, codec: str = "inceptionn-range") -> list[float]:
+def _coded(codec: str | None, exponent: int) -> str:
+    """Return how runs name a codec, by default that of the rule in force."""
+    return f"{codec or RULE.alternatives[chosen(RULE)]}:{exponent}"
+
+
+def widths(name: str, exponent: int, codec: str | None = None) -> list[float]:
     """Return the shares of values of 2, 10, 18 and 34 bits in percent, the mean over epochs and seeds that learn."""
-    gradients = f"{codec}:{exponent}"
+    gradients = _coded(codec, exponent)
     epochs = [shares for run in learning_runs_of(STAND_INS[name], gradients) for shares in run.widths]
     if not epochs:
         raise NoEvidence(f"The runs of {STAND_INS[name]} with {gradients} have no widths.")
@@ -84,14 +91,14 @@ def plain_widths(name: str, exponent: int) -> list[float]:
     return [statistics.mean(column) for column in zip(*shares, strict=True)]
 
 
-def ratio(name: str, exponent: int, codec: str = "inceptionn-range") -> float:
+def ratio(name: str, exponent: int, codec: str | None = None) -> float:
     """Return the compression ratio: 32 bits over the mean of 2, 10, 18 and 34 bits."""
     return _ratio_of(widths(name, exponent, codec))
 
 
-def ratio_over_seeds(name: str, exponent: int, codec: str = "inceptionn-range") -> Mean:
+def ratio_over_seeds(name: str, exponent: int, codec: str | None = None) -> Mean:
     """Return the mean of the seeds' compression ratios, each over all epochs."""
-    learning = learning_runs_of(STAND_INS[name], f"{codec}:{exponent}")
+    learning = learning_runs_of(STAND_INS[name], _coded(codec, exponent))
     seeds = [[100 * statistics.mean(shares) for shares in zip(*run.widths, strict=True)] for run in learning]
     return Mean.over([_ratio_of(shares) for shares in seeds])
 

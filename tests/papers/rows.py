@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 
 from emuchain.papers import Claim, Class, Result, validate
-from emuchain.papers.constants import Constant, in_force, kept
+from emuchain.papers.constants import Freedom, in_force, kept
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Rows:
         self.forget()
         return {found.claim.id: found for found in validate(self.paper, [self.claims[name] for name in names])}
 
-    def moved_by(self, constants: Iterable[Constant], names: Sequence[str]) -> set[str]:
-        """Return which rows have another value where a constant is at an end of its range."""
+    def moved_by(self, freedoms: Iterable[Freedom], names: Sequence[str]) -> set[str]:
+        """Return which rows have another value where a constant is at an end of its range, or a choice is another."""
         before, moved = self.measured(names), set()
-        for constant in constants:
-            for value in (min(constant.values), max(constant.values)):
-                with in_force({constant.key: value}):
+        for freedom in freedoms:
+            for value in (freedom.values[0], freedom.values[-1]):
+                with in_force({freedom.key: value}):
                     after = self.measured(names)
                 moved |= {name for name in names if after[name].ours != before[name].ours}
         return moved

@@ -13,6 +13,7 @@ from emuchain.emulator.common import InputError
 from emuchain.papers import (
     changed_results,
     constants_of,
+    freedoms_of,
     load_claims,
     papers,
     parse_changes,
@@ -88,6 +89,19 @@ def test_json_and_markdown() -> None:
     markdown = printed(*words, "--markdown")
     assert "verdicts change with board.gemm_efficiency = 0.95, rnnt.steps = 300; " in markdown.splitlines()[0]
     assert "| rnnt.steps | 548 | 300 | 274 to 1600 |" in markdown
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_every_choice_can_be_made_by_name(paper: str) -> None:
+    for choice in freedoms_of(paper)[len(constants_of(paper)) :]:
+        for value in choice.values:
+            assert parse_changes(paper, [f"{choice.name}={choice.text(value)}"]) == {choice.key: value}
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_names_of_constants_and_choices_are_unique(paper: str) -> None:
+    for names in zip(*((freedom.name, freedom.key) for freedom in freedoms_of(paper)), strict=True):
+        assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("paper", papers())

@@ -16,7 +16,9 @@ import pytest
 from emuchain.comm.exchange import time
 from emuchain.kernels import inceptionn
 from emuchain.papers import Class, Result, judge, load_claims, validate
+from emuchain.papers.constants import in_force
 from emuchain.papers.inceptionn import evidence, nic, runs, times
+from emuchain.papers.inceptionn.constants import CHOICES
 from emuchain.papers.run import measures
 
 pytestmark = pytest.mark.sampled(4)
@@ -130,8 +132,12 @@ def test_no_prediction_hangs_on_a_fitted_constant(constant: str, results: dict[s
             assert not differs(without[name].ours, result.ours), name
 
 
-def test_a_fitted_row_hangs_on_a_fitted_constant() -> None:
-    """Without one of them it moves by more than 1 %, or to another verdict; predictions do not."""
+TURNED_BY_CHOICES = {"t2-alexnet-communicate-s", "t2-resnet50-communicate-s", "fig12-resnet50-comm"}
+TURNED_BY_CHOICES |= {"fig12-alexnet-comm", "t3-alexnet-eb8", "t3-hdc-eb10", "t3-vgg16-eb10"}
+
+
+def test_a_fitted_row_hangs_on_a_fitted_constant_or_a_choice() -> None:
+    """Without a constant it moves by more than 1 %, or to another verdict; or a choice turns it. Predictions do not."""
     names = [claim.id for claim in CLAIMS.values() if claim.row_class is Class.FITTED and claim.expect]
     before = measured(names, lambda patch: None)
     moved, counts = set(), {}
@@ -144,6 +150,11 @@ def test_a_fitted_row_hangs_on_a_fitted_constant() -> None:
         }
         moved |= of_this
         counts[constant] = len(of_this)
+    chosen = {name for name in names if name.removeprefix("inceptionn-") in TURNED_BY_CHOICES}
+    for choice in CHOICES:
+        with in_force({choice.key: choice.values[-1]}):
+            after = measured(names, lambda patch: None)
+        moved |= {name for name in chosen if after[name].verdict is not before[name].verdict}
     assert list(counts.values()) == [8, 9, 26], "as docs/validation-inceptionn.md says"
     both_times_move = {
         "inceptionn-ratio-not-time"

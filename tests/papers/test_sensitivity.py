@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from emuchain.emulator.cluster import load_cluster
 from emuchain.papers import Verdict, load_claims, sensitivity_tables, validate
 from emuchain.papers.commands import validate as command
-from emuchain.papers.constants import Constant, changed, cluster_of, in_force, kept
+from emuchain.papers.constants import Choice, Constant, changed, chosen, cluster_of, in_force, kept
 from emuchain.papers.fpdeep import evidence, throughput
 from emuchain.papers.fpdeep.constants import DSP_SHARE
 from emuchain.papers.sensitivity import Sensitivity, constants_of, sensitivities
@@ -87,6 +87,33 @@ def test_tables_by_hand() -> None:
     assert (row[0], row[-1]) == (names[0], "within 1 to 2, off 3")
     said = "2 claims depend on 1 constant, of which 1 was fitted; 1 verdict changes within their ranges"
     assert sensitivity_tables.headline(found) == said
+
+
+ORDER = Choice("ring.order", {"up": 1, "down": -1, "none": 0}, "the text has none", "rows")
+
+
+def test_a_choice_is_in_force_for_a_while() -> None:
+    assert (ORDER.name, ORDER.default, ORDER.values, ORDER.span) == ("order", 1, (1, -1, 0), "up or down or none")
+    assert chosen(ORDER) == "up"
+    with in_force({ORDER.key: -1}):
+        assert chosen(ORDER) == "down"
+        assert cluster_of("vc709") == load_cluster("vc709"), "clusters have no such key"
+
+
+def test_tables_of_choices_by_hand() -> None:
+    within, off = Verdict.WITHIN, Verdict.OFF
+    name = next(iter(load_claims("fpdeep")))
+    constant = Sensitivity(Constant("board.x", 2, (1, 2, 3), "because"), {})
+    rows = [constant, Sensitivity(ORDER, {name: (within, off, off)})]
+    assert sensitivity_tables.constant_rows(rows)[1] == ["order", "up", "up or down or none", "rows", "1", "1"]
+    [row] = sensitivity_tables.turning_rows(rows, load_claims("fpdeep"))
+    assert row[-2:] == ["order", "within up, off down or none"]
+    said = "1 claim depends on 1 constant and 1 choice, of which 1 was fitted; 1 verdict changes within their ranges"
+    assert sensitivity_tables.headline(rows) == said
+    as_json = sensitivity_tables.sensitivity_as_json(rows, [])
+    assert [row["key"] for row in as_json["constants"]] == ["board.x"]
+    [choice] = as_json["choices"]
+    assert (choice["default"], choice["values"], choice["turning"]) == ("up", ["up", "down", "none"], [name])
 
 
 def test_of_inceptionn_on_the_screen() -> None:

@@ -27,8 +27,9 @@ from .unit import Data, Site, State, Training, Unit
 class BatchNormUnit(Unit):
     """(x - mean) / sqrt(variance + epsilon) * scale + shift, for each channel.
 
-    Sums are accumulated sample by sample, so that they depend neither on the micro-batches nor on their order. In a
-    frozen layer the averages stay as they are.
+    Sums are accumulated sample by sample, so that they depend neither on the micro-batches nor on their order. A
+    mini-batch's variance is estimated from its n values by the sum of squares over n - 1, as PyTorch's `running_var`.
+    In a frozen layer the averages stay as they are.
     """
 
     operation = BatchNorm
@@ -92,8 +93,10 @@ class BatchNormUnit(Unit):
         sums, total = self._sums.pop(step), np.zeros((2, len(self._mean.newest)))
         for of_sample in itertools.chain.from_iterable(sums[begin] for begin in sorted(sums)):
             total += of_sample
-        first, second = total / self._seen.pop(step)
-        for versions, now in ((self._mean, first), (self._variance, second - first * first)):
+        values = self._seen.pop(step)
+        first, second = total / values
+        variance = (second - first * first) * (values / (values - 1))
+        for versions, now in ((self._mean, first), (self._variance, variance)):
             average = versions.advance(keeps=keeps)
             average += (self._of.momentum * (now - average)).astype(np.float32)
 

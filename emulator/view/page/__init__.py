@@ -5,6 +5,7 @@ from .drawn import draw_figures
 from .group import Group, alone, check_seeds, grouped
 from .page import make_page, render
 from .parts import MOST_CURVES, Chart, Figure, Page, RunPart, Section, Table
+from .report import Report, Source, make_report
 from .source import Run
 
 __all__ = [
@@ -13,9 +14,11 @@ __all__ = [
     "Figure",
     "Group",
     "Page",
+    "Report",
     "Run",
     "RunPart",
     "Section",
+    "Source",
     "Table",
     "alone",
     "check_seeds",
@@ -23,5 +26,6 @@ __all__ = [
     "draw_figures",
     "grouped",
     "make_page",
+    "make_report",
     "render",
 ]

@@ -33,7 +33,7 @@ def test_boards_hold_together(tmp_path: Path, name: str) -> None:
     assert board.ff
     assert board.bram
     # Data sheets give blocks and kilobits: 36 or 20 to a block RAM and 288 to an UltraRAM.
-    assert board.on_chip_memory_bytes == (board.bram * board.bram_kbit + board.uram * 288) * 125
+    assert board.on_chip_memory_bytes == (board.bram * board.bram_kbit + board.uram * 288) * 128
     # All these FPGAs have two flip-flops to a LUT, and LUTs enough to drive their DSPs.
     assert board.ff == 2 * board.lut
     assert LUT_PER_DSP * board.dsp < board.lut
@@ -54,7 +54,7 @@ def test_keys_beside_a_type_go_before_its_own(tmp_path: Path) -> None:
 def test_a_type_may_be_a_file_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('name = "m"\nclock_mhz = 1\ndsp = 7\non_chip_memory_kbit = 36\n')
     boards = f'[[boards]]\ntype = "{tmp_path / "mine.toml"}"'
-    assert load_cluster(str(cluster_of(tmp_path, boards))).board(0) == Fpga("m", 1_000_000, 7, 4500)
+    assert load_cluster(str(cluster_of(tmp_path, boards))).board(0) == Fpga("m", 1_000_000, 7, 4608)
 
 
 BAD = {

@@ -35,7 +35,7 @@ def test_clusters_that_come_with_emuchain(name: str, mbps: int) -> None:
     found = load_cluster(name)
     assert found.name == name
     board = found.board(99)
-    assert (board.name, board.period_ps, board.dsp, board.on_chip_memory_bytes) == ("VC709", 5000, 3600, 6_615_000)
+    assert (board.name, board.period_ps, board.dsp, board.on_chip_memory_bytes) == ("VC709", 5000, 3600, 6_773_760)
     assert (found.link.bandwidth_mbps, found.link.latency_ps) == (mbps, 1_000_000)
 
 
@@ -60,7 +60,7 @@ def test_boards_stand_in_a_row_and_the_last_one_for_all_further(tmp_path: Path) 
     assert "".join(cluster.board(device).name for device in range(6)) == "aabccc"
     # 1 / 300 MHz is 3333.3 ps, and a period is a whole number of picoseconds.
     assert [board.period_ps for board in cluster.boards] == [10_000, 10_000, 16_000, 3_333]
-    assert [board.on_chip_memory_bytes for board in cluster.boards] == [1000, 1000, 2000, 1125]
+    assert [board.on_chip_memory_bytes for board in cluster.boards] == [1024, 1024, 2048, 1152]
     assert (cluster.link.bandwidth_mbps, cluster.link.latency_ps) == (500, 0)
     assert cluster.link.bandwidth_gbps == 0.5
 

@@ -26,12 +26,12 @@ def test_a_share_rounds_down_to_one_at_the_least(dsp: int, per_cent: int) -> Non
 
 
 def test_banks_of_blocks() -> None:
-    assert Fpga("b", 1, 1, 9000).banks == 4  # 72 kbit
+    assert Fpga("b", 1, 1, 9216).banks == 4  # 72 kbit
     board = Fpga("b", 1, 1, 1_000_000)
     assert dataclasses.replace(board, bram=5).banks == 10
     assert dataclasses.replace(board, bram=5, bram_kbit=20).banks == 5
     assert dataclasses.replace(board, bram=5, uram=2).banks == 42
-    assert dataclasses.replace(board, bram=5, on_chip_memory_bytes=9000).banks == 4, "no more than the memory makes"
+    assert dataclasses.replace(board, bram=5, on_chip_memory_bytes=9216).banks == 4, "no more than the memory makes"
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.99, 0.9, 0.5, 0.1])

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from emuchain.emulator.api import results, train
+from emuchain.emulator.api import train
 from emuchain.emulator.commands.cli import main
+from emuchain.emulator.common import InputError
+from emuchain.emulator.finished import report, results
 
 pytest.importorskip("jinja2", reason="jinja2, which renders pages, is not installed")
 
@@ -50,6 +52,22 @@ def test_a_report(run_file: Path, other_file: Path, tmp_path: Path, capsys: pyte
     assert (
         str(run_file) in several and str(other_file) in several
     )  # their names are alike, so the paths tell them apart
+
+
+def test_in_python(run_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert emuchain("report", run_file, "--json", "--out", tmp_path / "command.html") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert report(run_file, out=tmp_path / "function.html") == shown
+    pages = [(tmp_path / name).read_text(encoding="utf-8") for name in ("command.html", "function.html")]
+    assert pages[0] == pages[1]
+    [of_results] = report(results(run_file))["runs"]
+    assert of_results["name"] == "run 1" and of_results["seed_runs"][0]["file"] is None
+    assert {**of_results, "name": "", "seed_runs": []} == {**shown["runs"][0], "name": "", "seed_runs": []}
+    for runs, said in (((), "report: give"), ((results(run_file), run_file), "the same run as run 1")):
+        with pytest.raises(InputError, match=said):
+            report(*runs)
+    with pytest.raises(InputError, match="seeds 3"):
+        report(run_file, seeds=3)
 
 
 def test_bad_input(

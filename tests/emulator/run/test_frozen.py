@@ -191,7 +191,10 @@ def test_a_frozen_head_still_sends_errors_back() -> None:
     ("freeze", "said"),
     [
         (["conv9"], "`freeze` = 'conv9': quick-cifar has no layer 'conv9'; did you mean `conv3`?"),
-        (["conv2:conv1"], "`freeze` = 'conv2:conv1': should be a layer, or FIRST:LAST in the order of the network"),
+        (
+            ["conv2:conv1"],
+            "`freeze` = 'conv2:conv1': conv1 comes before conv2; should be FIRST:LAST in the order of the network",
+        ),
         (["conv1:fc2"], "`freeze`: no parameters of quick-cifar are left to train"),
     ],
 )

@@ -1,0 +1,131 @@
+"""Functions of `import emuchain` on finished runs: results are read, tested, exported, timed again, and reported.
+
+A run is given as its results, or as the path of their file.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from .arguments import AnyCluster
+from .cluster import Cluster, load_cluster
+from .common import InputError, NamedFiles
+from .config import roles
+from .data import Dataset
+from .run import Evaluation, Results, RunWeights, WeightsFile, read_results, read_run_weights, run_weights_of
+from .run import evaluate as evaluate_weights
+from .studies import Retiming, label_of
+from .studies import retime as retime_results
+
+Run = Results | str | os.PathLike[str]
+
+
+def results(path: str | os.PathLike[str]) -> Results:
+    """Return the content of a results file.
+
+    Raises:
+        InputError: the file is missing, damaged, or not a results file of emuchain.
+    """
+    return read_results(pathlib.Path(path))
+
+
+def evaluate(
+    run: Run,
+    data: Dataset | str | os.PathLike[str] | None = None,
+    *,
+    test_samples: int | None = None,
+) -> Evaluation:
+    """Return loss and accuracy of a run's weights, as `emuchain evaluate`; on the run's data, its last epoch's.
+
+    Args:
+        run: the run's results, or the path of a results file or a checkpoint.
+        data: a data set, or a value of the configuration key `data`; by default the run's.
+        test_samples: take the first of the test samples; by default as many as the run.
+
+    Raises:
+        InputError: the file or the data cannot be read, do not fit each other, or have no test.
+    """
+    named = data if data is None or isinstance(data, Dataset) else os.fspath(data)
+    return evaluate_weights(_weights_of(run), named, test_samples)
+
+
+def export(run: Run, out: str | os.PathLike[str]) -> None:
+    """Write a run's weights for other programs, as `emuchain export`.
+
+    Args:
+        run: the run's results, or the path of a results file or a checkpoint.
+        out: a file whose name ends in .safetensors, for only the weights, or in .onnx, for the network, too.
+
+    Raises:
+        InputError: the run cannot be read, the file cannot be written, or the network cannot be in such a file.
+    """
+    files = NamedFiles()
+    files.add("run", run, roles.RUN)
+    files.add("out", out, roles.OUTPUT)
+    files.check()
+    with WeightsFile(out) as file:
+        file.write(_weights_of(run))
+
+
+def retime(
+    run: Run,
+    cluster: AnyCluster | None = None,
+    *,
+    changes: Mapping[str, object] | None = None,
+) -> Retiming:
+    """Return the virtual times of a finished run under another cluster, with the compressed sizes that it had.
+
+    Args:
+        run: its results, or the path of its results file.
+        cluster: the other cluster; by default the run's own.
+        changes: changed values of cluster keys, such as {"link.bandwidth_gbps": 250}.
+
+    Raises:
+        InputError: the run is not finished, or cannot be planned on the other cluster.
+    """
+    source = "results" if isinstance(run, Results) else os.fspath(run)
+    finished = run if isinstance(run, Results) else results(run)
+    if cluster is not None and not isinstance(cluster, Cluster):
+        other = load_cluster(cluster, changes)
+        return retime_results(finished, other, label=label_of(other.name, changes), source=source)
+    return retime_results(finished, cluster, changes, source=source)
+
+
+def report(
+    *runs: Run,
+    out: str | os.PathLike[str] | None = None,
+    figures: str | os.PathLike[str] | None = None,
+    seeds: int | Literal["apart"] | None = None,
+) -> dict[str, Any]:
+    """Return the numbers of runs side by side, as `emuchain report --json`; write a page, or figures, where asked.
+
+    Args:
+        runs: results, or paths of results files; those that differ only in their seeds are one run, with means.
+        out: a file for the page, such as report.html.
+        figures: a folder for the charts, as PDF and SVG.
+        seeds: how many each run must have, or "apart" to show them one by one.
+
+    Raises:
+        InputError: a file cannot be read or written, a run is there twice, or has other seeds than it must.
+    """
+    from .view.page import make_report
+
+    if not runs:
+        raise InputError("report: give the results of a run, or the path of its file")
+    files = NamedFiles()
+    for run in runs:
+        files.add("run", run, roles.RUN)
+    files.add("out", out, roles.OUTPUT)
+    files.check()
+    return make_report(runs, out, figures, seeds).numbers
+
+
+def _weights_of(run: Run) -> RunWeights:
+    if isinstance(run, Results):
+        return run_weights_of(run)
+    if not isinstance(run, str | os.PathLike):
+        raise InputError(f"`run`: is {type(run).__name__}; it should be results, or the path of a file")
+    return read_run_weights(os.fspath(run))
