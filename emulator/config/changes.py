@@ -50,7 +50,9 @@ def check_key(key: str, blame: str, run_keys: Iterable[str] | None = None) -> No
     if key in of_run or (key.startswith(_TABLE) and _TABLE[:-1] in of_run) or is_settable(key):
         return
     known = [*of_run, *settable_keys()]
-    raise InputError(f"{blame}: unknown key `{key}`; {did_you_mean(key, known)}known keys: {', '.join(known)}")
+    hint = did_you_mean(key, known)
+    every = "docs/configuration.md has all keys" if hint else f"known keys: {', '.join(known)}"
+    raise InputError(f"{blame}: unknown key `{key}`; {hint}{every}")
 
 
 def is_of_run(key: str) -> bool:
