@@ -13,7 +13,7 @@ measure = "gops('vgg16')"                  # a formula (formula.py); or MEASURES
 how = "mean of 15"                         # the note of a formula of constants alone
 expect = { near = 1197, tolerance = 0.05 } # of the measure; or `not_run`: why there is none
 null = 1200                                # what a guess without the model gives, where one is known
-same_as = "fpdeep-..."                     # the row that says the same; only one of them is counted
+same_as = "fpdeep-..."                     # the same claim, or the order of which this is a place: counted once
 explanation = "..."                        # why our value differs, if it does
 missed = { undecidable = "the clock" }     # what a verdict that is not good comes from: see `Missed`
 """
@@ -115,7 +115,7 @@ class Claim(Model):
     """One statement of a paper, with the expected value of its measure, or the reason why it has none.
 
     `null` is what a guess gives that knows nothing of the model: where it is good, too, the verdict shows nothing.
-    `same_as` names the row that makes the same claim.
+    `same_as` names the row that makes the same claim, or the order in which this one is a place.
     """
 
     id: str

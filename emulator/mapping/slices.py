@@ -24,11 +24,16 @@ class Cut(enum.Enum):
 
 
 def cut_of(layer: Layer) -> Cut:
-    """Return ICP, or OCP where input channels are few, in groups, or embedded; by units, heads or logits if any."""
-    if layer.operation.recurs or layer.operation.cuts_outputs or layer.vocabulary_parallel:
+    """Return ICP, or OCP where input channels are few, in groups, or embedded; by units, heads or logits if any.
+
+    A layer whose operation says so is cut the other way.
+    """
+    if layer.operation.recurs or layer.vocabulary_parallel:
         return Cut.OCP
-    few = layer.input[0] < ICP_FROM_CHANNELS and layer.channels > layer.input[0]
-    return Cut.OCP if few else Cut.ICP
+    by_outputs = layer.operation.cuts_outputs
+    if by_outputs is None:
+        by_outputs = layer.input[0] < ICP_FROM_CHANNELS and layer.channels > layer.input[0]
+    return Cut.OCP if by_outputs else Cut.ICP
 
 
 def cut_channels(layer: Layer) -> int:

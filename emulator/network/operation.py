@@ -151,9 +151,9 @@ class LayerOperation(Operation):
     """Whether a row of its inputs is one symbol, by which it looks up a row of weights."""
 
     @property
-    def cuts_outputs(self) -> bool:
-        """Whether it is always cut by output channels."""
-        return False
+    def cuts_outputs(self) -> bool | None:
+        """Whether it is always cut by output channels, or never; None leaves it to the number of its channels."""
+        return None
 
     @property
     def makes_logits(self) -> bool:

@@ -26,6 +26,8 @@ DEVICES = 15
 """FPDeep, section 6.3.1."""
 LINK_GBPS, WIDE_LINK_GBPS = 150, 250
 """FPDeep, section 6.3.3 and abstract."""
+FREE_GBPS = 1_000_000
+"""Of links that no cut has to spare."""
 SIZES = tuple(range(5, 86, 5))
 """FPDeep, section 6.3.3: "clusters of sizes 5 to 85"."""
 IMAGES = 1_281_167
@@ -82,14 +84,18 @@ def bottleneck(name: str, devices: int, link_gbps: float = LINK_GBPS) -> Bottlen
 
 
 @kept
-def built_idle_percent(name: str, devices: int) -> float:
-    """Return the idle time of multipliers that engines took, in percent: the mean over devices with convolutions."""
-    return 100 * idle_share(mapping(name, devices), cluster())
+def idle_percent(name: str, devices: int, link_gbps: float = FREE_GBPS) -> float:
+    """Return the idle time of multipliers that engines took, in percent: the mean over devices with convolutions.
+
+    Section 6.3.3 gives the reason for it: multipliers of an engine come in multiples of K * K. So neither what engines
+    leave of a board is counted, nor what a cut costs that spares a link.
+    """
+    return 100 * idle_share(mapping(name, devices, link_gbps), cluster(link_gbps))
 
 
 @kept
-def idle_percent(name: str, devices: int) -> float:
-    """Return the idle time of all multipliers that engines may take, in percent: the mean over the same devices.
+def unused_percent(name: str, devices: int) -> float:
+    """Return the idle time of all multipliers that engines may take, in percent, with the paper's links.
 
     No engine is built faster than the slowest one, so that a device with little work leaves multipliers unused.
     """

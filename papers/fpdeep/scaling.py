@@ -21,18 +21,17 @@ from .evidence import (
     SIZES,
     WIDE_LINK_GBPS,
     bottleneck,
-    built_idle_percent,
     cluster,
     idle_percent,
     mapping,
     report,
     timing,
+    unused_percent,
 )
 from .methods import PORTS
 
 _MANY = 30
 _MOST = 160
-_IDLE_PERCENT = 5
 _TRANSCEIVER_GBPS = 28
 """FPDeep, section 6.3.3."""
 
@@ -110,15 +109,12 @@ def _epochs() -> Measured:
 
 def _most_idle() -> Measured:
     """Measure the most idle stages of each network on any number of devices."""
-    most, said = [], []
-    for name in NETWORKS:
-        idle = [idle_percent(name, devices) for devices in SIZES]
-        built = max(built_idle_percent(name, devices) for devices in SIZES)
-        sizes = [devices for devices, percent in zip(SIZES, idle, strict=True) if percent >= _IDLE_PERCENT]
-        over = f"{_IDLE_PERCENT} and more with {', '.join(map(str, sizes))}" if sizes else f"all below {_IDLE_PERCENT}"
-        said.append(f"{name} mean {sum(idle) / len(idle):.1f}, {over} (of multipliers in engines: most {built:.1f})")
-        most.append(max(idle))
-    return Measured(most, "; ".join(said))
+    most, unused = (
+        [max(percent(name, devices) for devices in SIZES) for name in NETWORKS]
+        for percent in (idle_percent, unused_percent)
+    )
+    how = f"of multipliers in engines; of all with {LINK_GBPS} Gb/s: {', '.join(f'{share:.1f}' for share in unused)}"
+    return Measured(most, how)
 
 
 def _idle_of_many() -> Measured:
@@ -126,18 +122,18 @@ def _idle_of_many() -> Measured:
     sizes, said, every = [devices for devices in SIZES if devices > _MANY], [], []
     for name in NETWORKS:
         idle = [idle_percent(name, devices) for devices in sizes]
-        built = [built_idle_percent(name, devices) for devices in sizes]
-        said.append(f"{name} {min(idle):.2f} to {max(idle):.2f} (in engines {min(built):.2f} to {max(built):.2f})")
+        unused = [unused_percent(name, devices) for devices in sizes]
+        said.append(f"{name} {min(idle):.2f} to {max(idle):.2f} (of all {min(unused):.2f} to {max(unused):.2f})")
         every += idle
     return Measured([min(every), max(every)], "; ".join(said))
 
 
 def _idle_trend() -> Measured:
-    ratios, built = (
-        [_many_over_few(percent, name) for name in NETWORKS] for percent in (idle_percent, built_idle_percent)
+    ratios, unused = (
+        [_many_over_few(percent, name) for name in NETWORKS] for percent in (idle_percent, unused_percent)
     )
     how = f"mean above {_MANY} FPGAs over mean up to {_MANY}: AlexNet, VGG-16, VGG-19"
-    return Measured(ratios, f"{how}; of multipliers in engines {', '.join(f'{ratio:.2f}' for ratio in built)}")
+    return Measured(ratios, f"{how}; of all multipliers {', '.join(f'{ratio:.2f}' for ratio in unused)}")
 
 
 def _many_over_few(percent: Callable[[str, int], float], name: str) -> float:

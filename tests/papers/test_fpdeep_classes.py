@@ -28,7 +28,6 @@ def changed(**keys: float) -> Fault:
         def all_changes(**more: object) -> dict[str, object]:
             return {**constants.changed(**more), **changes}
 
-        patch.setattr(evidence, "changed", all_changes)
         patch.setattr(evidence, "cluster_of", lambda name, **more: load_cluster(name, all_changes(**more)))
 
     return plant
@@ -40,10 +39,6 @@ def few_parameters(patch: pytest.MonkeyPatch) -> None:
 
 def many_parameters(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(workload.Workload, "parameter_bytes", 10_000_000_000)
-
-
-def no_activations(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(workload.Workload, "activation_bytes", 0)
 
 
 def no_maps_between_models(patch: pytest.MonkeyPatch) -> None:
@@ -80,15 +75,13 @@ FAULTS: Mapping[Fault, str] = {
     changed(link_bandwidth_gbps=10_000): (
         "t5-dp-flop-util t5-lp-flop-util t5-mp-flop-util t5-fpdeep-flop-util order-flop-util param-transfer-no-tighten"
     ),
-    changed(link_bandwidth_gbps=50): "idle-under-5 idle-over-30 idle-trend",
+    changed(board_dsp=600): "idle-under-5 idle-over-30 idle-trend",
     changed(link_latency_ns=1e6): "fine-storage-less unaligned-samples",
-    changed(link_latency_ns=1e8): "t5-lp-storage-req t5-fpdeep-storage-req order-storage",
     few_parameters: (
         "t5-dp-comm-footprint t5-lp-comm-footprint order-footprint"
         " t5-dp-comm-bandwidth t5-lp-comm-bandwidth order-bandwidth layer-order-link"
     ),
     many_parameters: "t5-fpdeep-comm-footprint t5-fpdeep-comm-bandwidth",
-    no_activations: "t5-dp-storage-req t5-mp-storage-req",
     no_maps_between_models: "t5-mp-comm-footprint t5-mp-comm-bandwidth",
     other_layers: "fig9-2d-degree fig9-2d-ports fig10-1d-better fig10-gap-grows",
     one_layer: "fig10-2d-at-4",
@@ -180,7 +173,22 @@ def test_fitted_rows_hang_on_fitted_constants(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_row_that_is_said_twice_has_the_verdict_of_the_other() -> None:
     exempt = "fpdeep-linear-limit-alexnet"  # a value within tolerance of 83, where the other row wants 83 at least
-    twice = [claim for claim in CLAIMS.values() if claim.same_as and claim.id != exempt]
+    twice = [claim for claim in CLAIMS.values() if claim.same_as and claim.id != exempt and not _is_place(claim.id)]
     found = measured([*(c.id for c in twice), *(c.same_as for c in twice if c.same_as)])
-    assert len(twice) > 8
+    assert len(twice) > 3
     assert [c.id for c in twice if found[c.id].verdict.is_good is not found[str(c.same_as)].verdict.is_good] == []
+
+
+def test_an_order_holds_where_all_its_places_do() -> None:
+    places = [claim for claim in CLAIMS.values() if claim.same_as and _is_place(claim.id)]
+    orders = {str(claim.same_as) for claim in places}
+    found = measured([*(claim.id for claim in places), *orders])
+    assert len(orders) == 4 and len(places) == 16
+    for order in orders:
+        held = [found[claim.id].verdict.is_good for claim in places if claim.same_as == order]
+        assert len(held) == 4 and found[order].verdict.is_good is all(held)
+
+
+def _is_place(name: str) -> bool:
+    """Whether a row is a place in an order of Table 5."""
+    return name.startswith("fpdeep-t5-")

@@ -125,7 +125,7 @@ def test_idle_multipliers_by_hand(name: str, devices: int) -> None:
         for part in held
     )
     able = (devices - 1) * 2998 * slowest_ps / 5000
-    assert evidence.idle_percent(name, devices) == pytest.approx(100 * (1 - macs / able))
+    assert evidence.unused_percent(name, devices) == pytest.approx(100 * (1 - macs / able))
     built = sum(load.engine.multipliers for load in loads if load.device < devices - 1)
     assert built < (devices - 1) * 2998
-    assert evidence.built_idle_percent(name, devices) < evidence.idle_percent(name, devices)
+    assert evidence.idle_percent(name, devices, evidence.LINK_GBPS) < evidence.unused_percent(name, devices)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,8 @@ class Conv(LayerOperation):
     """A convolution with `channels` output channels; `kernel`, `stride`, `pad`: a number, or [rows, columns].
 
     In `groups`, input and output channels fall into as many equal parts; each output channel is a sum over the input
-    channels of its part alone. `tied` names the embedding whose weights it has, too, transposed.
+    channels of its part alone. `tied` names the embedding whose weights it has, too, transposed. `cut` says along which
+    channels devices share it, if that is not left to their number (`mapping/slices.py`).
     """
 
     channels: Channels
@@ -34,6 +35,7 @@ class Conv(LayerOperation):
     groups: Positive = 1
     bias: bool = True
     tied: Name | None = None
+    cut: Literal["ICP", "OCP"] | None = None
 
     type = "conv"
     onnx = ("Conv",)
@@ -52,12 +54,14 @@ class Conv(LayerOperation):
         for name, channels in (("input", inputs[0][0]), ("output", self.channels)):
             if channels % self.groups:
                 raise ValueError(f"`groups` = {self.groups} does not divide its {channels} {name} channels")
+        if self.groups > 1 and self.cut == "ICP":
+            raise ValueError(f'`cut` = "ICP": in {self.groups} groups it is cut by output channels; leave it out')
         return self.channels, *windows(inputs[0], self.window(inputs[0]))
 
     @property
-    def cuts_outputs(self) -> bool:
+    def cuts_outputs(self) -> bool | None:
         """See `LayerOperation`: in groups, an output channel needs few input channels."""
-        return self.groups > 1
+        return self.cut == "OCP" if self.cut is not None else True if self.groups > 1 else None
 
     @property
     def makes_logits(self) -> bool:

@@ -50,7 +50,13 @@ def on_simgrid(scenario: Scenario) -> dict[str, list[float]]:
 
 
 def streams_of(
-    devices: int, dsp: int, gbps: float, latency_ns: int, network: dict[str, Any] = NETWORK, topology: str = "chain"
+    devices: int,
+    dsp: int,
+    gbps: float,
+    latency_ns: int,
+    network: dict[str, Any] = NETWORK,
+    topology: str = "chain",
+    cut: str | None = None,
 ) -> dict[str, tuple[Any, Any, float]]:
     """Run a chain; return for each stream on a link when rows were ready and arrived, in us, and the bytes of a row."""
     cluster = {
@@ -64,7 +70,7 @@ def streams_of(
         if rows.resource.startswith("link"):
             served.setdefault(rows.resource, []).append(rows)
 
-    plan = emuchain.plan(network, cluster, devices=devices, samples=6, batch=3, schedule="fpdeep")
+    plan = emuchain.plan(network, cluster, devices=devices, samples=6, batch=3, schedule="fpdeep", cut=cut)
     emuchain.simulate(plan, observer=observe)
     found = {}
     for link, streams in enumerate(plan.timing.links):
@@ -119,11 +125,19 @@ def test_rows_on_the_links_of_a_chain() -> None:
 @pytest.mark.parametrize("topology", ["ring", "torus"])
 def test_rows_on_the_links_of_other_topologies(topology: str) -> None:
     """As above, where a map of the first layer goes past the others on a shorter route."""
-    first, *others, closing = NETWORK["layers"]
-    last = {**others[1], "name": "last"}
-    layers = [{**first, "name": "first"}, {"type": "max-pool", "kernel": 2, "name": "pooled"}]
-    layers += [others[0], last, {"type": "add", "from": ["last", "pooled"]}, others[2], closing]
-    streams = streams_of(6, 40, 0.4, 3000, {**NETWORK, "layers": layers}, topology)
+    conv, *_, closing = NETWORK["layers"]
+    layers = [
+        {**conv, "name": "first"},
+        {"type": "max-pool", "kernel": 2, "name": "pooled"},
+        {**conv, "name": "second", "from": "first", "stride": 2},
+        {**conv, "name": "third"},
+        {**conv, "name": "last"},
+        {"type": "add", "from": ["last", "pooled"]},
+        {"type": "fc", "features": 4, "name": "head"},
+        closing,
+    ]
+    cut = "first | second | third[:8] | third[8:] | last | head"
+    streams = streams_of(6, 400, 0.4, 3000, {**NETWORK, "layers": layers}, topology, cut)
     directions = Counter(name.split(",")[0] for name in streams)
     alone = {name: stream for name, stream in streams.items() if directions[name.split(",")[0]] == 1}
     ends = {tuple(map(int, name.split(",")[0].removeprefix("link ").split(" -> "))) for name in alone}
