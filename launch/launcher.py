@@ -48,9 +48,13 @@ def launch_command(ranks: int, arguments: Sequence[str], hosts: str | None = Non
 
 
 def _on_hosts(file: str) -> list[str]:
-    """Return the launcher's flags for a host file; Open MPI's passes only the variables on that it is told."""
+    """Return the launcher's flags for a host file.
+
+    Open MPI's passes only the variables on that it is told. It fills each host's slots only `by slot`: where more ranks
+    than cores are allowed, it leaves all on the first host.
+    """
     if is_installed("openmpi"):
-        return ["--hostfile", file, *(word for name in _ONE_CORE for word in ("-x", name))]
+        return ["--hostfile", file, "--map-by", "slot", *(word for name in _ONE_CORE for word in ("-x", name))]
     return ["-f", file]
 
 

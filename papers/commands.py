@@ -59,7 +59,8 @@ def validate(
 ) -> None:
     """Run a paper's claims: published, ours, deviation, verdict.
 
-    PAPER is fpdeep, inceptionn, bapipe or farnn; or hardware: boards and GPUs that no paper of these measures.
+    PAPER is fpdeep, inceptionn, bapipe or farnn; or hardware: boards and GPUs that no paper of these measures; or
+    deepbench: recurrent layers on GPUs.
 
     The exit status is 0 whatever the verdicts.
     """

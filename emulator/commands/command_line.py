@@ -341,7 +341,7 @@ def plan(
 @click.option("--learning-rate", type=float, metavar="X", help="Learning rate of the update.  [default: 0.01]")
 @with_precision
 @set_option
-@click.option("--seed", type=int, metavar="N", help="Seed of the weights, and of a simulation's images.  [default: 0]")
+@click.option("--seed", type=int, metavar="N", help="Seed of weights, and of what a simulation draws.  [default: 0]")
 @click.option(
     "--fma-latency",
     type=click.IntRange(0, 16),
@@ -349,7 +349,7 @@ def plan(
     metavar="N",
     help="Latency of a multiply-add in cycles; with 0, rows take as long as in the time model.  [default: 0]",
 )
-@click.option("--simulate", is_flag=True, help="Train a mini-batch with Verilator, and compare bits and cycles.")
+@click.option("--simulate", is_flag=True, help="Train two mini-batches with Verilator, and compare bits and cycles.")
 @click.option("--waves", type=WAVES, metavar="FILE.vcd", help="Write the simulation's waveforms, one file per device.")
 @click.option(
     "--synthesise", is_flag=True, help="Synthesise with Yosys and compare its resources with the plan's; takes minutes."

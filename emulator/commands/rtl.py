@@ -13,6 +13,7 @@ from ..common import InputError, WholeFile, format_time_ps, own_folder, plural, 
 from ..config import Config
 from ..plan import make_plan
 from ..rtl import (
+    MINI_BATCHES,
     DeviceResources,
     Rtl,
     RtlResult,
@@ -27,7 +28,7 @@ from ..rtl import (
     sources,
     waves_file,
 )
-from ..run import trained_mini_batch
+from ..run import trained_mini_batches
 from ..view import Line, print_answer, table
 from .output import phases
 
@@ -45,7 +46,8 @@ def write_rtl(
     if waves is not None and not simulate:
         raise InputError(f"--waves {waves}: waveforms need a simulation; add --simulate")
     batch = flags.get("batch", _BATCH)
-    settings = {**flags, "schedule": "sync", "batch": batch, "samples": batch, "micro_batch": batch}
+    sizes = {"batch": batch, "samples": MINI_BATCHES * batch, "micro_batch": batch}
+    settings = {**flags, "schedule": "sync", **sizes}
     tools = None
     if simulate:
         tools = find_tools()
@@ -87,8 +89,8 @@ def _simulated(
         begun = time.perf_counter()
         libraries = build_models(rtl, tops, tools, folder, waves=bool(waves))
         built_s = time.perf_counter() - begun
-        show("training a mini-batch on them")
-        return simulate_rtl(rtl, libraries, trained_mini_batch(rtl.plan, drawn_images(rtl.plan)), waves), built_s
+        show(f"training {plural(MINI_BATCHES, 'mini-batch')} on them")
+        return simulate_rtl(rtl, libraries, trained_mini_batches(rtl.plan, drawn_images(rtl.plan)), waves), built_s
 
 
 def _written(rtl: Rtl, out: str) -> list[Line]:
@@ -111,25 +113,28 @@ def _answer(rtl: Rtl, result: RtlResult, built_s: float, waves: Sequence[pathlib
     wrong = {name: count for name, count in result.wrong.items() if count}
     late = [engine for engine in result.engines if not engine.is_right]
     rows = sum(len(engine.done) for engine in result.engines)
-    samples = plural(rtl.plan.config.batch, "sample")
+    trained = f"{plural(len(result.updated_ps), 'mini-batch')} of {plural(rtl.plan.config.batch, 'sample')}"
     if wrong:
         listed = ", ".join(f"{count:,} of {name}" for name, count in wrong.items())
-        bits = f"weights: after a mini-batch of {samples} they DIFFER from those of training: {listed}"
+        bits = f"weights: after {trained} they DIFFER from those of training: {listed}"
     else:
-        bits = f"weights: after a mini-batch of {samples} all {result.values:,} are bit-identical to `emuchain train`'s"
+        bits = f"weights: after {trained} all {result.values:,} are bit-identical to `emuchain train`'s"
     if late:
         first = late[0]
         cycles = f"rows: NOT in the expected cycles: {', '.join(engine.name for engine in late)}; {_first_wrong(first)}"
     else:
         cycles = f"rows: all {rows:,} in the cycle that the time model gives for the RTL's pipeline"
-    modelled = format_time_ps(result.modelled_ps)
-    updated = f"updated after {format_time_ps(result.updated_ps)}; in the time model after {modelled}"
+    updated = f"updated after {_times(result.updated_ps)}; in the time model after {_times(result.modelled_ps)}"
     rate = result.cycles / result.seconds
     speed = f"built in {built_s:.1f} s; simulated {result.cycles:,} device cycles, {rate:,.0f} per second"
     lines = [Line(bits), Line(cycles), Line(updated), Line(speed)]
     if waves:
         lines.append(Line(f"waves: {', '.join(map(str, waves))}"))
     return lines
+
+
+def _times(times_ps: Sequence[int]) -> str:
+    return " and ".join(map(format_time_ps, times_ps))
 
 
 def _first_wrong(engine: Any) -> str:

@@ -1,6 +1,7 @@
 from .chain import MiniBatch, RtlChain
-from .clock import RtlDeviceClock, clocks_of, run_mini_batch
+from .clock import RtlDeviceClock, clocks_of, run_mini_batches
 from .design import KINDS, DeviceDesign, EngineDesign, SliceDesign, designs_of
+from .drawn import MINI_BATCHES, drawn_biases, drawn_images
 from .generate import Rtl
 from .model import DeviceModel
 from .numerics import RtlNumerics, check_device, rtl_numerics
@@ -10,7 +11,6 @@ from .simulate import (
     Reference,
     RtlResult,
     build_models,
-    drawn_images,
     simulate_rtl,
     waves_file,
     waves_files,
@@ -20,6 +20,7 @@ from .yosys import find_yosys
 
 __all__ = [
     "KINDS",
+    "MINI_BATCHES",
     "SOURCES",
     "DeviceDesign",
     "DeviceModel",
@@ -40,13 +41,14 @@ __all__ = [
     "clocks_of",
     "designs_of",
     "device_resources",
+    "drawn_biases",
     "drawn_images",
     "find_tools",
     "find_yosys",
     "lint",
     "needs_compiler",
     "rtl_numerics",
-    "run_mini_batch",
+    "run_mini_batches",
     "simulate_rtl",
     "sources",
     "waves_file",

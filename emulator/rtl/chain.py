@@ -1,9 +1,10 @@
-"""A chain of Verilated devices, joined by the links of a plan: one mini-batch, with the host at both ends.
+"""A chain of Verilated devices, joined by the links of a plan: mini-batches in turn, with the host at both ends.
 
 A link's streams are FIFO resources with bandwidth and latency (docs/time-model.md). Devices have clocks of their own. A
 device runs as far as no row can arrive that is not known yet: a row takes its time on the link, and the latency.
 
-The host gives images, and computes the loss and the errors of the outputs: softmax has exponentials.
+The host gives images, those of a mini-batch once the first device has updated after the one before, and computes the
+loss and the errors of the outputs: softmax has exponentials.
 """
 
 from __future__ import annotations
@@ -16,20 +17,24 @@ from numpy.typing import NDArray
 
 from ...comm import FifoResource
 from ...kernels.layers import loss
+from ..config import Config
 from ..mapping import StreamKey
 from ..plan import ChainPlan
 from .clock import clocks_of
 from .design import DeviceDesign
-from .model import DeviceModel, Row
+from .model import DeviceModel, Row, update_numbers
 from .ports import ERRORS, IMAGES, OUTPUTS
 
 
 @dataclasses.dataclass(frozen=True)
 class MiniBatch:
-    """Images (samples, rows, columns, channels) in the format of activations, and labels; smoothing of the labels."""
+    """Images (samples, rows, columns, channels) in the format of activations, and labels; the learning rate of its
+    update; smoothing of the labels.
+    """
 
     images: NDArray[np.float32]
     labels: NDArray[np.int64]
+    rate: float
     smoothing: float = 0.0
 
     @property
@@ -37,40 +42,53 @@ class MiniBatch:
         """Number of samples."""
         return len(self.images)
 
+    def numbers(self, config: Config) -> list[int]:
+        """Return what a device takes of its update, as `update_numbers` has it."""
+        scale = config.precision.loss_scale
+        return update_numbers(self.samples, self.rate, config.momentum, config.weight_decay, scale)
+
 
 class RtlChain:
     """Devices at time zero, which have their parameters."""
 
     def __init__(
-        self, plan: ChainPlan, designs: Sequence[DeviceDesign], models: Sequence[DeviceModel], batch: MiniBatch
+        self,
+        plan: ChainPlan,
+        designs: Sequence[DeviceDesign],
+        models: Sequence[DeviceModel],
+        batches: Sequence[MiniBatch],
     ) -> None:
-        self._models, self._batch = models, batch
+        self._models, self._batches, self._config = models, batches, plan.config
         self._links: list[Mapping[StreamKey, FifoResource]] = [
             plan.timing.clock(design.number).links for design in designs
         ]
         self._to_end: list[Row] = []
         self._loss_scale = np.float32(plan.config.precision.loss_scale)
-        self._updated_ps = [0] * len(models)
-        self._left = len(models)
-        self._enter(plan, designs)
+        self._labels = np.concatenate([batch.labels for batch in batches])
+        self._updated_ps: list[list[int]] = [[] for _ in models]  # of each device, after each mini-batch
+        self._entry = clocks_of(plan, tuple(designs[:1]))[0]
+        self._enter(batches[0], 0)
         self._waits = [self._lookahead(number) for number in range(len(models))]
 
-    def run(self, most_ps: int) -> int:
-        """Run the mini-batch until all devices have updated; return when, in ps.
+    def run(self, most_ps: int) -> tuple[int, ...]:
+        """Run the mini-batches until all devices have updated; return when they had after each, in ps.
 
         Raises:
             RuntimeError: they have not, `most_ps` after the start.
         """
-        while self._left:
+        while not self._is_done:
             for number, model in enumerate(self._models):
                 self._advance(number, model, most_ps)
-        return max(self._updated_ps)
+        return tuple(map(max, zip(*self._updated_ps, strict=True)))
 
-    def _enter(self, plan: ChainPlan, designs: Sequence[DeviceDesign]) -> None:
-        """Put all images on their port, in the cycles in which they enter."""
-        images, first = self._batch.images, self._models[0]
-        clock = clocks_of(plan, tuple(designs[:1]))[0]
-        times = clock._enter(len(images), images.shape[1], 0)
+    @property
+    def _is_done(self) -> bool:
+        return all(len(times) == len(self._batches) for times in self._updated_ps)
+
+    def _enter(self, batch: MiniBatch, updated_ps: int) -> None:
+        """Put all images of a mini-batch on their port, in the cycles in which they enter after an update."""
+        images, first = batch.images, self._models[0]
+        times = self._entry._enter(len(images), images.shape[1], updated_ps)
         [path] = [path for path, port in enumerate(first.inputs) if port.name == IMAGES]
         for sample, rows in enumerate(times.tolist()):
             for row, at_ps in enumerate(rows):
@@ -106,11 +124,21 @@ class RtlChain:
                 return
             for path, row in model.run(until).items():
                 self._send(number, model, path, row)
-            if model.done and not self._updated_ps[number]:
-                self._updated_ps[number] = model.cycle * period_ps
-                self._left -= 1
-            if not self._left:
+            if model.done:
+                self._updated(number, model)
+            if self._is_done:
                 return
+
+    def _updated(self, number: int, model: DeviceModel) -> None:
+        """Note that a device has updated, and go on with the next mini-batch if there is one."""
+        times = self._updated_ps[number]
+        if len(times) == len(self._batches):
+            return
+        times.append(model.cycle * model.design.period_ps)
+        for batch in self._batches[len(times) : len(times) + 1]:
+            model.settle(batch.numbers(self._config))
+            if number == 0:
+                self._enter(batch, times[-1])
 
     def _send(self, number: int, model: DeviceModel, path: int, row: Row) -> None:
         port, now_ps = model.outputs[path], model.cycle * model.design.period_ps
@@ -125,8 +153,8 @@ class RtlChain:
 
     def _judge(self, model: DeviceModel, row: Row) -> None:
         """Return the errors of a sample's outputs, in the cycle after."""
-        label = self._batch.labels[len(self._to_end) : len(self._to_end) + 1]
+        label = self._labels[len(self._to_end) : len(self._to_end) + 1]
         self._to_end.append(row)
-        _, errors, _ = loss.softmax_cross_entropy(row.reshape(1, -1), label, self._batch.smoothing)
+        _, errors, _ = loss.softmax_cross_entropy(row.reshape(1, -1), label, self._batches[0].smoothing)
         [path] = [path for path, port in enumerate(model.inputs) if port.name == ERRORS]
         model.put(path, model.cycle + 1, errors * self._loss_scale)

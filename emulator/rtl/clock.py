@@ -8,7 +8,8 @@ It differs from `timing/slice_clock.py` in what a board has and the model leaves
 - FP under ICP starts a row when the partial sums from the slice before are there, and EB under OCP likewise: each sum
   takes its products one by one, starting from those (docs/numerics.md). The model adds them to a row that is done.
 - Where maps are rounded in blocks, rows take cycles, and so do weights after their update.
-- An update starts when EB, too, has done the mini-batch, since EB reads the same weights.
+- An update starts when EB, too, has done the mini-batch, since EB reads the same weights. The host sends the images of
+  the next mini-batch from the cycle after the first device's update, so Act-RAM needs no room for them before.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ...comm import FifoResource, Times
 from ..mapping import Cut, StreamKey
 from ..network.operations.pool import MaxPool
 from ..plan import ChainPlan
-from ..schedule import MicroBatch
+from ..schedule import MicroBatch, SampleSpan
 from ..timing import DeviceClock, SliceClock
 from .design import DeviceDesign, EngineDesign, Room, SliceDesign
 from .formats import row_latency
@@ -58,15 +59,15 @@ class RtlSliceClock(SliceClock):
         self._sum = None if bias is None else self._engine(f"bias gradient of {name}", bias.sums)
         self._spreads = [self._resource(f"{step.makes.name} of {name}", 1) for step in design.steps]
         self._eb_end_ps = self._bias_end_ps = 0
-        self._x_ps = self._dy_ps = self._errors_done_ps = np.zeros(0, np.int64)
+        self._x_ps = self._dy_ps = self._eb_ends_ps = self._pg_ends_ps = np.zeros(0, np.int64)  # of all samples so far
         self._waiting = 1
         self.update_ps = 0
 
     @property
     def room(self) -> Room:
-        """How much its memories hold in the mini-batch that was run."""
-        held = _most_waiting(self._x_ps, self.pg_end_ps + self._period_ps)
-        freed = np.maximum(self.pg_end_ps, self._errors_done_ps) if self.eb else self.pg_end_ps
+        """How much its memories hold in the mini-batches that were run."""
+        held = _most_waiting(self._x_ps, self._pg_ends_ps + self._period_ps)
+        freed = np.maximum(self._pg_ends_ps, self._eb_ends_ps) if self.eb else self._pg_ends_ps
         errors = _most_waiting(self._dy_ps, freed + self._period_ps)
         return Room(max(held, errors), self._waiting)
 
@@ -84,14 +85,14 @@ class RtlSliceClock(SliceClock):
         return times + ACCEPT * self._period_ps
 
     def forward(self, x: Times, partial: Times | None, not_before_ps: Times | int) -> Times:
-        """Return when rows of outputs are on their bus, given when input rows `x` and `partial` rows are."""
-        ready = self._accepted(x)[:, self._rows.fp]
+        """Return when rows of outputs are on their bus, given when input rows `x`, `partial` rows and weights are."""
+        ready = np.maximum(self._accepted(x)[:, self._rows.fp], not_before_ps + self._period_ps)
         icp = self._design.part.cut is Cut.ICP
         if icp and partial is not None:
             ready = np.maximum(ready, self._accepted(partial))
         done = self.fp.serve(ready)
         started = done - self.fp.row_ps - self.fp.latency_ps
-        self.fp_start_ps, self._x_ps = started[:, 0], x[:, 0]
+        self.fp_start_ps, self._x_ps = started[:, 0], np.append(self._x_ps, x[:, 0])
         if partial is None:
             return done
         if icp:
@@ -138,7 +139,7 @@ class RtlSliceClock(SliceClock):
 
     def error(self, dy: Times, partial: Times | None, not_before_ps: int) -> Times:
         """Return when rows of input errors are on their bus, given when `dy` and `partial` are."""
-        self._dy_ps = dy[:, 0]
+        self._dy_ps = np.append(self._dy_ps, dy[:, 0])
         ready = self._accepted(dy)[:, self._rows.eb]
         if self.eb is None:
             self.eb_start_ps = ready[:, 0]
@@ -148,7 +149,7 @@ class RtlSliceClock(SliceClock):
             ready = np.maximum(ready, self._accepted(partial[:, -1:] if flat else partial))
         done = self.eb.serve(ready)
         started = done - self.eb.row_ps - self.eb.latency_ps
-        self.eb_start_ps, self._errors_done_ps = started[:, 0], done[:, -1]
+        self.eb_start_ps, self._eb_ends_ps = started[:, 0], np.append(self._eb_ends_ps, done[:, -1])
         self._eb_end_ps = int(done[-1, -1])
         rows = done
         if flat:
@@ -168,6 +169,7 @@ class RtlSliceClock(SliceClock):
         """Serve each row of errors on PG, and on the sums of the bias's gradient."""
         assert self.pg is not None
         self.pg_end_ps = self.pg.serve(self._accepted(dy))[:, -1]
+        self._pg_ends_ps = np.append(self._pg_ends_ps, self.pg_end_ps)
         if self._sum is not None:
             summed = self._sum.serve(self._accepted(dy))
             self._waits(dy, summed - self._sum.latency_ps - self._sum.row_ps)
@@ -208,6 +210,8 @@ class RtlDeviceClock(DeviceClock):
         return port.serve(edges - period_ps)
 
     def _enter(self, samples: int, rows: int, not_before_ps: int) -> Times:
+        if not_before_ps:  # an update was done then; the host sees it, and sends in the cycle after
+            self._next_entry_ps = max(self._next_entry_ps, not_before_ps + self._period_ps)
         return self.arrive(None, super()._enter(samples, rows, not_before_ps))
 
 
@@ -216,9 +220,13 @@ def clocks_of(plan: ChainPlan, designs: tuple[DeviceDesign, ...]) -> list[RtlDev
     return [RtlDeviceClock(plan, device) for device in designs]
 
 
-def run_mini_batch(clocks: Sequence[DeviceClock], samples: int) -> int:
-    """Run a mini-batch of `sync` through a chain's clocks; return when all devices have new weights, in ps."""
-    whole = MicroBatch(0, 0, 0, samples).whole
+def run_mini_batches(clocks: Sequence[DeviceClock], samples: int, number: int) -> tuple[int, ...]:
+    """Run mini-batches of `sync` through a chain's clocks; return when all devices have updated, of each, in ps."""
+    spans = [MicroBatch(step, step, step * samples, (step + 1) * samples).whole for step in range(number)]
+    return tuple(_run_mini_batch(clocks, span) for span in spans)
+
+
+def _run_mini_batch(clocks: Sequence[DeviceClock], whole: SampleSpan) -> int:
     arrived: list[dict[StreamKey, Times]] = [{} for _ in clocks]
 
     def deliver(device: int, sent: Mapping[StreamKey, Times]) -> None:
@@ -228,9 +236,9 @@ def run_mini_batch(clocks: Sequence[DeviceClock], samples: int) -> int:
             arrived[to][key] = clock.arrive(key, times) if isinstance(clock, RtlDeviceClock) else times
 
     for device, clock in enumerate(clocks):
-        deliver(device, clock.forward(whole, arrived[device], 0))
+        deliver(device, clock.forward(whole, arrived[device], clock.updated_ps))
     for device in reversed(range(len(clocks))):
-        deliver(device, clocks[device].backward(whole, arrived[device], 0))
+        deliver(device, clocks[device].backward(whole, arrived[device], clocks[device].updated_ps))
     for clock in clocks:
         clock.gradient(whole)
         clock.update()

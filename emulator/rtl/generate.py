@@ -7,8 +7,9 @@ import pathlib
 
 from ..common import InputError, write_whole
 from ..plan import ChainPlan
-from .clock import clocks_of, run_mini_batch
+from .clock import clocks_of, run_mini_batches
 from .design import DeviceDesign, Room, designs_of
+from .drawn import MINI_BATCHES
 from .ports import inputs_of, outputs_of
 from .top import top_module
 from .verilator import sources
@@ -16,23 +17,23 @@ from .verilator import sources
 
 @dataclasses.dataclass(frozen=True)
 class Rtl:
-    """The RTL of a plan: its devices, the room of each slice, and when all have updated after a mini-batch, in ps."""
+    """The RTL of a plan: its devices, the room of each slice, and when all have updated, by mini-batch, in ps."""
 
     plan: ChainPlan
     devices: tuple[DeviceDesign, ...]
     rooms: tuple[tuple[Room, ...], ...]
-    updated_ps: int
+    updated_ps: tuple[int, ...]
 
     @classmethod
     def of(cls, plan: ChainPlan, latency: int = 0) -> Rtl:
-        """Return the RTL of a plan, with multiply-adds of `latency` cycles; memories hold what a mini-batch needs.
+        """Return the RTL of a plan, with multiply-adds of `latency` cycles; memories hold what mini-batches need.
 
         Raises:
             InputError: something in the plan has no RTL; the message says what has.
         """
         devices = designs_of(plan, latency)
         clocks = clocks_of(plan, devices)
-        updated_ps = run_mini_batch(clocks, plan.config.batch)
+        updated_ps = run_mini_batches(clocks, plan.config.batch, MINI_BATCHES)
         rooms = tuple(tuple(part.room for part in clock.parts) for clock in clocks)
         return cls(plan, devices, rooms, updated_ps)
 

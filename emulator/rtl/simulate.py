@@ -1,6 +1,6 @@
-"""Simulates the RTL of a plan for one mini-batch; compares bits of weights and cycles of rows with the emulator's.
+"""Simulates the RTL of a plan for some mini-batches; compares bits of weights and cycles of rows with the emulator's.
 
-What training in the emulator makes of one mini-batch: the weights before and after it, and what enters it.
+What training in the emulator makes of them: the weights before and after, and what enters.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 
 from ...comm import Served, Times
 from ..common import WholeFile, touched
-from ..data import Dataset
 from ..plan import ChainPlan
 from ..timing import DeviceClock
 from .chain import MiniBatch, RtlChain
-from .clock import clocks_of, run_mini_batch
+from .clock import clocks_of, run_mini_batches
 from .design import EngineDesign
 from .generate import Rtl, ports_text
-from .model import DeviceModel, update_numbers
+from .model import DeviceModel
 from .verilator import Tools, build, runtime, sources
 
 Weights = Mapping[str, Mapping[str, NDArray[np.float32]]]
@@ -36,20 +35,11 @@ Weights = Mapping[str, Mapping[str, NDArray[np.float32]]]
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """A mini-batch that was trained, with all layers' weights before and after."""
+    """Mini-batches that were trained in turn, with all layers' weights before and after."""
 
-    batch: MiniBatch
+    batches: Sequence[MiniBatch]
     before: Weights
     after: Weights
-
-
-def drawn_images(plan: ChainPlan) -> Dataset:
-    """Return a mini-batch of drawn images and labels, for a network of any shape; they depend on the seed alone."""
-    stream = np.random.Generator(np.random.Philox(key=[plan.config.seed, 1 << 62]))
-    classes, samples = plan.network.layers[-1].channels, plan.config.batch
-    images = stream.integers(0, 256, (samples, *plan.network.input), dtype=np.uint8)
-    labels = stream.integers(0, classes, samples)
-    return Dataset("drawn", images, labels, images[:0], labels[:0], tuple(map(str, range(classes))))
 
 
 _PATIENCE = 2
@@ -58,7 +48,9 @@ _PATIENCE = 2
 
 @dataclasses.dataclass(frozen=True)
 class EngineRows:
-    """The rows of an engine: cycles in which they were done, and should be, and in the time model without pipelines."""
+    """The rows of an engine: cycles in which they were done, and should be; and the first mini-batch's in the time
+    model without pipelines.
+    """
 
     name: str
     design: EngineDesign
@@ -73,21 +65,22 @@ class EngineRows:
 
     @property
     def later(self) -> tuple[int, int]:
-        """By how many cycles rows are done later than in the time model: at least, and at most."""
-        late = self.done - self.modelled if self.done.shape == self.modelled.shape else np.zeros(1, np.int64)
+        """By how many cycles rows of the first mini-batch are later than in the time model: at least, and at most."""
+        whole = self.done.shape == self.expected.shape
+        late = self.done[: len(self.modelled)] - self.modelled if whole else np.zeros(1, np.int64)
         return int(late.min()), int(late.max())
 
 
 @dataclasses.dataclass(frozen=True)
 class RtlResult:
-    """A simulated mini-batch: when all devices had updated, in the RTL, as it should be, and in the time model, in ps;
-    the rows of each engine; for each slice and parameter, values whose bits are not those of training; the cycles of
-    all devices, and the seconds that they took.
+    """Simulated mini-batches: when all devices had updated after each, in the RTL, as it should be, and in the time
+    model, in ps; the rows of each engine; for each slice and parameter, values whose bits are not those of training;
+    the cycles of all devices, and the seconds that they took.
     """
 
-    updated_ps: int
-    expected_ps: int
-    modelled_ps: int
+    updated_ps: tuple[int, ...]
+    expected_ps: tuple[int, ...]
+    modelled_ps: tuple[int, ...]
     engines: tuple[EngineRows, ...]
     wrong: Mapping[str, int]
     values: int
@@ -124,22 +117,20 @@ def build_models(
 def simulate_rtl(
     rtl: Rtl, libraries: Sequence[pathlib.Path], reference: Reference, waves: Sequence[WholeFile] = ()
 ) -> RtlResult:
-    """Run a mini-batch on the models of a chain, and compare it with the emulator's.
+    """Run mini-batches on the models of a chain, and compare them with the emulator's.
 
     Args:
         rtl: the chain.
         libraries: the models of its devices.
-        reference: the mini-batch, and what it makes of the weights.
+        reference: the mini-batches, and what they make of the weights.
         waves: a file for the waves of each device, or none.
 
     Raises:
         InputError: waves cannot be written.
         RuntimeError: a device has no room for a row, or the chain is stuck.
     """
-    plan, config = rtl.plan, rtl.plan.config
-    numbers = update_numbers(
-        config.batch, config.learning_rate, config.momentum, config.weight_decay, config.precision.loss_scale
-    )
+    plan, config, batches = rtl.plan, rtl.plan.config, reference.batches
+    numbers = batches[0].numbers(config)
     models = [DeviceModel(library, design, numbers) for library, design in zip(libraries, rtl.devices, strict=True)]
     try:
         for model in models:
@@ -148,7 +139,7 @@ def simulate_rtl(
             for model, file in itertools.zip_longest(models, waves):
                 started.enter_context(_started(model, file))
             begun = time.perf_counter()
-            updated_ps = RtlChain(plan, rtl.devices, models, reference.batch).run(_PATIENCE * rtl.updated_ps)
+            updated_ps = RtlChain(plan, rtl.devices, models, batches).run(_PATIENCE * rtl.updated_ps[-1])
             seconds = time.perf_counter() - begun
         wrong: dict[str, int] = {}
         values = 0
@@ -157,7 +148,7 @@ def simulate_rtl(
                 wrong[name] = int((model_values.view(np.uint32) != trained.view(np.uint32)).sum())
                 values += model_values.size
         engines = tuple(_rows(rtl, models))
-        modelled_ps = run_mini_batch([plan.timing.clock(device) for device in range(plan.devices)], plan.config.batch)
+        modelled_ps = run_mini_batches(_modelled(plan), config.batch, len(batches))
         cycles = sum(model.cycle + 1 for model in models)
         return RtlResult(updated_ps, rtl.updated_ps, modelled_ps, engines, wrong, values, cycles, seconds)
     finally:
@@ -223,8 +214,8 @@ def _pairs(model: DeviceModel, weights: Weights) -> dict[str, tuple[NDArray[np.f
 
 def _rows(rtl: Rtl, models: Sequence[DeviceModel]) -> list[EngineRows]:
     plan = rtl.plan
-    expected = _left(clocks_of(plan, rtl.devices), plan.config.batch)
-    modelled = _left([plan.timing.clock(device) for device in range(plan.devices)], plan.config.batch)
+    expected = _left(clocks_of(plan, rtl.devices), plan.config.batch, len(rtl.updated_ps))
+    modelled = _left(_modelled(plan), plan.config.batch, 1)
     rows = []
     for model in models:
         design, done = model.design, model.rows_done()
@@ -237,8 +228,12 @@ def _rows(rtl: Rtl, models: Sequence[DeviceModel]) -> list[EngineRows]:
     return rows
 
 
-def _left(clocks: Sequence[DeviceClock], samples: int) -> dict[str, Times]:
-    """Run a mini-batch; return when rows leave each resource, in ps, by its name."""
+def _modelled(plan: ChainPlan) -> list[DeviceClock]:
+    return [plan.timing.clock(device) for device in range(plan.devices)]
+
+
+def _left(clocks: Sequence[DeviceClock], samples: int, batches: int) -> dict[str, Times]:
+    """Run mini-batches; return when rows leave each resource, in ps, by its name."""
     left: dict[str, list[Times]] = {}
 
     def note(served: Served) -> None:
@@ -246,5 +241,5 @@ def _left(clocks: Sequence[DeviceClock], samples: int) -> dict[str, Times]:
 
     for clock in clocks:
         clock.observe(note)
-    run_mini_batch(clocks, samples)
+    run_mini_batches(clocks, samples, batches)
     return {name: np.concatenate(times) for name, times in left.items()}

@@ -1,5 +1,5 @@
 from .cause import Cause, WiderLinks, cause_of, draining_limits, draining_share, is_waiting, limiting_kind
-from .chain_trainer import ChainTrainer, trained_mini_batch
+from .chain_trainer import ChainTrainer, trained_mini_batches
 from .checkpoints import Ended, Keeping, Leader, RunCheckpoints
 from .epochs import train
 from .evaluation import Evaluation, evaluate
@@ -133,7 +133,7 @@ __all__ = [
     "steady_state",
     "table_as_csv",
     "train",
-    "trained_mini_batch",
+    "trained_mini_batches",
     "versions",
     "write_results",
 ]

@@ -197,27 +197,35 @@ def _of_state(
     return state[name][kind]
 
 
-def trained_mini_batch(plan: ChainPlan, data: Dataset) -> Reference:
-    """Train the first mini-batch of a plan, for RTL to be compared with, on a data set of as many samples.
+def trained_mini_batches(plan: ChainPlan, data: Dataset) -> Reference:
+    """Train an epoch of a plan on a data set of whole mini-batches, from drawn biases, for RTL to be compared with.
 
     Raises:
         InputError: the loss is not finite, or the data do not suit the plan.
     """
-    from ..rtl import MiniBatch, Reference  # which few runs need
+    from ..rtl import MiniBatch, Reference, drawn_biases  # which few runs need
 
-    trainer = ChainTrainer.of(plan, data, SingleProcess())
+    trainer, config = ChainTrainer.of(plan, data, SingleProcess()), plan.config
+    for numerics in trainer.slices:
+        for bias in (array for name, array in numerics.arrays().items() if name == "bias"):
+            bias[...] = drawn_biases(numerics.part.layer, config.seed)
     before = _all_weights(trainer)
     for leg in trainer.legs:
         trainer.train(0, leg)
-    order = epoch_order(plan.config.seed, 0, data.n_train)
+    order = epoch_order(config.seed, 0, data.n_train)
     arena = Arena()
     source = ImageSource(data.train_images, data.normalisation(), arena, plan.network.entry)
     source.order, source.epoch = order, 0
     images = source.images(MicroBatch(0, 0, 0, data.n_train).whole)
-    formats = MapFormats(plan.config.precision, plan.config.seed, arena)
+    formats = MapFormats(config.precision, config.seed, arena)
     images = formats.rounded("activations", images, plan.network.layers[0].reads.number)
-    batch = MiniBatch(images.copy(), data.train_labels[order], plan.config.label_smoothing)
-    return Reference(batch, before, _all_weights(trainer))
+    labels, rules = data.train_labels[order], trainer._rules(0)
+    places = [slice(first, first + config.batch) for first in range(0, data.n_train, config.batch)]
+    batches = [
+        MiniBatch(images[place].copy(), labels[place], rules.rate(step), config.label_smoothing)
+        for step, place in enumerate(places)
+    ]
+    return Reference(batches, before, _all_weights(trainer))
 
 
 def _all_weights(trainer: ChainTrainer) -> Weights:

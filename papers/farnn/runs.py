@@ -5,7 +5,8 @@ from __future__ import annotations
 from ...emulator.cluster import Cluster, board_keys, load_cluster
 from ...emulator.schedule import schedules
 from ...emulator.timing.pair import Cell, PairTimes, RecurrentWork, Workload, pair_of, time_mini_batch
-from ..constants import changed, in_use, kept
+from ..constants import changed, in_force, in_use, kept
+from ..deepbench.model import phase_us
 from .constants import (
     PERSISTENT,
     PERSISTENT_GRU,
@@ -80,13 +81,19 @@ def cluster(name: str) -> Cluster:
     """Return a cluster with the constants in force; the V100's rates are the P100's by their memory bandwidths."""
     keys = {key: value for key, value in changed().items() if key.startswith(("board.", "link."))}
     if name == "v100":
-        ratio = board_keys("v100")["memory_gbytes_per_s"] / board_keys("p100")["memory_gbytes_per_s"]
+        ratio = v100_ratio()
         keys[RECURRENT_US.key] = in_use(RECURRENT_US) / ratio
         keys |= {constant.key: in_use(constant) * ratio for constant in (PERSISTENT, PERSISTENT_GRU)}
     if name in PES:
         pes, times = PES[name]
         keys["board.pes_per_chain"] = times * round(in_use(pes)) // CHAINS
     return load_cluster(name, keys)
+
+
+def v100_ratio() -> float:
+    """Return the V100's memory bandwidth over the P100's."""
+    v100, p100 = (float(board_keys(name)["memory_gbytes_per_s"]) for name in ("v100", "p100"))
+    return v100 / p100
 
 
 @kept
@@ -105,6 +112,24 @@ def time_ps(workload: Workload, name: str, schedule: str = "farnn") -> int:
 def standard_ps(workload: Workload, gpu: str = "p100") -> int:
     """Return the time of cuDNN-Std."""
     return time_ps(workload, gpu, STANDARD)
+
+
+def deepbench_ps(workload: Workload) -> int:
+    """Return the time of a P100's standard form whose phases are as the model of DeepBench's rows has them.
+
+    A phase is one of the first layer, whose shape all layers have; forward and backward count by their mean.
+    """
+    work = workload.recurrent[0]
+    shapes = [(work.gates * work.cells, work.state, 3 * (work.gates + 1) * work.cells * workload.batch)]
+    if work.projection:
+        shapes.append((work.projection, work.cells, 0))
+    phases = [
+        phase_us("p100", "float", *sides, workload.batch, values)
+        for rows, columns, values in shapes
+        for sides in ((rows, columns), (columns, rows))
+    ]
+    with in_force({**changed(), RECURRENT_US.key: sum(phases) / len(phases)}):
+        return standard_ps(workload)
 
 
 def persistent_ps(workload: Workload, gpu: str = "p100") -> int:

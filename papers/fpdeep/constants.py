@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..constants import Constant
+from ..constants import Choice, Constant
 
 DSP_SHARE = Constant(
     "board.dsp_share",
@@ -20,3 +20,13 @@ CONSTANTS = (
     Constant("link.latency_ns", 1000, (0, 500, 1000, 2000, 5000), "no latency is stated; of serial links"),
     Constant("board.lut_per_dsp", 83, (60, 70, 83, 100, 110), "of published single-precision engines"),
 )
+
+CONV2 = Choice(
+    "alexnet.conv2",
+    {"by-inputs": None, "by-outputs": "OCP"},
+    "its 96 input channels are cut over about 30 of 75 FPGAs; section 4.1 has OCP where inputs are too few",
+)
+"""Along which channels AlexNet's conv2 is cut beyond 30 FPGAs: by its inputs, since they are 16 or more, or its 256
+outputs."""
+
+CHOICES = (CONV2,)

@@ -5,17 +5,20 @@ All measures use one set of constants: the cluster `vc709` and its board (boards
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from ...emulator.cluster import Cluster
 from ...emulator.config import Config
 from ...emulator.mapping import Mapping, Slice, channel_works, idle_share, partition
 from ...emulator.network import Network, load_network
+from ...emulator.network.operations.conv import Conv
 from ...emulator.plan import ChainPlan, Layout, lay_out_on_chip, make_plan
 from ...emulator.run import SteadyState, Throughput, steady_state
 from ...emulator.studies import Comparison, Workload, compare_methods
 from ...emulator.timing import Bottleneck, Timing, find_bottleneck
-from ..constants import changed, cluster_of, kept
+from ..constants import chosen, cluster_of, kept
+from .constants import CONV2
 
 NETWORKS = ("alexnet", "vgg16", "vgg19")
 """The paper's names of its networks."""
@@ -28,6 +31,8 @@ LINK_GBPS, WIDE_LINK_GBPS = 150, 250
 """FPDeep, section 6.3.3 and abstract."""
 FREE_GBPS = 1_000_000
 """Of links that no cut has to spare."""
+MANY = 30
+"""FPDeep, section 6.3.3: idle stages are stable with more."""
 SIZES = tuple(range(5, 86, 5))
 """FPDeep, section 6.3.3: "clusters of sizes 5 to 85"."""
 IMAGES = 1_281_167
@@ -39,9 +44,22 @@ BALANCED = ("vgg16-cifar", 24)
 
 
 @kept
-def network(name: str) -> Network:
-    """Return a network of the paper, or another of the zoo."""
-    return load_network(ZOO.get(name, name))
+def network(name: str, devices: int = DEVICES) -> Network:
+    """Return a network of the paper, or another of the zoo, as it is cut on this many FPGAs."""
+    loaded = load_network(ZOO.get(name, name))
+    by_outputs = name == "alexnet" and devices > MANY and chosen(CONV2) == "by-outputs"
+    return _cut_by_outputs(loaded, "conv2") if by_outputs else loaded
+
+
+def _cut_by_outputs(whole: Network, name: str) -> Network:
+    """Return a network of which a convolution is cut by its output channels."""
+    layers = [
+        dataclasses.replace(layer, operation=dataclasses.replace(layer.operation, cut="OCP"))
+        if layer.name == name and isinstance(layer.operation, Conv)
+        else layer
+        for layer in whole.layers
+    ]
+    return dataclasses.replace(whole, layers=tuple(layers))
 
 
 @kept
@@ -53,7 +71,7 @@ def cluster(link_gbps: float = LINK_GBPS) -> Cluster:
 @kept
 def mapping(name: str, devices: int = DEVICES, link_gbps: float = LINK_GBPS) -> Mapping:
     """Return the partition of a network, which heeds links."""
-    return partition(network(name), cluster(link_gbps), devices)
+    return partition(network(name, devices), cluster(link_gbps), devices)
 
 
 def operations(mapped: Mapping) -> dict[int, int]:
@@ -119,7 +137,8 @@ def plan(
         "schedule": schedule,
         "memory": "ignored",
     }
-    return make_plan(Config(**settings), 1, changed() if latency_ns is None else changed(link__latency_ns=latency_ns))
+    own = cluster_of("vc709", **({} if latency_ns is None else {"link__latency_ns": latency_ns}))
+    return make_plan(Config(**settings), 1, network=network(name, devices), cluster=own)
 
 
 @kept

@@ -17,6 +17,7 @@ from ..claim import Measure, Measured
 from .evidence import (
     DEVICES,
     LINK_GBPS,
+    MANY,
     NETWORKS,
     SIZES,
     WIDE_LINK_GBPS,
@@ -30,7 +31,6 @@ from .evidence import (
 )
 from .methods import PORTS
 
-_MANY = 30
 _MOST = 160
 _TRANSCEIVER_GBPS = 28
 """FPDeep, section 6.3.3."""
@@ -119,7 +119,7 @@ def _most_idle() -> Measured:
 
 def _idle_of_many() -> Measured:
     """Measure the least and the most idle stages on many devices."""
-    sizes, said, every = [devices for devices in SIZES if devices > _MANY], [], []
+    sizes, said, every = [devices for devices in SIZES if devices > MANY], [], []
     for name in NETWORKS:
         idle = [idle_percent(name, devices) for devices in sizes]
         unused = [unused_percent(name, devices) for devices in sizes]
@@ -132,12 +132,12 @@ def _idle_trend() -> Measured:
     ratios, unused = (
         [_many_over_few(percent, name) for name in NETWORKS] for percent in (idle_percent, unused_percent)
     )
-    how = f"mean above {_MANY} FPGAs over mean up to {_MANY}: AlexNet, VGG-16, VGG-19"
+    how = f"mean above {MANY} FPGAs over mean up to {MANY}: AlexNet, VGG-16, VGG-19"
     return Measured(ratios, f"{how}; of all multipliers {', '.join(f'{ratio:.2f}' for ratio in unused)}")
 
 
 def _many_over_few(percent: Callable[[str, int], float], name: str) -> float:
-    few, many = ([percent(name, n) for n in SIZES if (n > _MANY) is is_many] for is_many in (False, True))
+    few, many = ([percent(name, n) for n in SIZES if (n > MANY) is is_many] for is_many in (False, True))
     return (sum(many) / len(many)) / (sum(few) / len(few))
 
 

@@ -67,9 +67,9 @@ def test_markdown() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["other"], "`paper` = 'other': known: bapipe, farnn, fpdeep"),
+        (["other"], "`paper` = 'other': known: bapipe, deepbench, farnn"),
         (["fpdeep", "--only", "nothing"], "no claim id of fpdeep begins with it"),
-        (["../clusters/vc709"], "known: bapipe, farnn, fpdeep"),
+        (["../clusters/vc709"], "known: bapipe, deepbench, farnn"),
     ],
 )
 def test_bad_input(arguments: list[str], message: str) -> None:

@@ -68,7 +68,7 @@ def steps_at_half_rate(patch: pytest.MonkeyPatch) -> None:
 
 
 FAULTS: dict[Fault, str] = {
-    whole_rounds: (" fig7-order fig8-trend ds2-batch4 best-region energy-ds2 edp-rnnt-b2 energy-large-batch vs-v100"),
+    whole_rounds: "fig7-order fig8-trend ds2-batch4 best-region energy-ds2 edp-rnnt-b2 energy-large-batch",
     slow_phases: "fig2-order fig10-allfpga",
     free_weights: ("fig9-farnn-3p4 fig9-sub-linear overlap-layers pcie-x8-slow"),
     no_streams: "fig10-nooverlap",

@@ -1,6 +1,6 @@
 """A GPU and an FPGA that train recurrent layers together (FARNN): work, tasks, and their timeline. Pure functions."""
 
-from .devices import Pair, check_gpu_memory, gpu_bytes, pair_of
+from .devices import Pair, check_gpu_memory, gpu_bytes, pair_of, standard_step_ps
 from .fpga import (
     LayerNeeds,
     StepCycles,
@@ -44,6 +44,7 @@ __all__ = [
     "pair_streams",
     "pe_words",
     "run_tasks",
+    "standard_step_ps",
     "step_cycles",
     "streams_of",
     "time_mini_batch",

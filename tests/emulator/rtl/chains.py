@@ -1,4 +1,4 @@
-"""Chains of tests of RTL: networks, clusters, and a mini-batch on the Verilated devices of their plan."""
+"""Chains of tests of RTL: networks, clusters, and mini-batches on the Verilated devices of their plan."""
 
 import dataclasses
 import shutil
@@ -9,6 +9,7 @@ from typing import Any
 import emuchain
 from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.rtl import (
+    MINI_BATCHES,
     Rtl,
     RtlResult,
     build_models,
@@ -18,7 +19,7 @@ from emuchain.emulator.rtl import (
     simulate_rtl,
     sources,
 )
-from emuchain.emulator.run import trained_mini_batch
+from emuchain.emulator.run import trained_mini_batches
 
 RELU, SOFTMAX = {"type": "relu"}, {"type": "softmax"}
 
@@ -63,8 +64,8 @@ QUICK = network(
 
 
 def plan(of: Any, boards: Any, devices: int, batch: int = 2, **settings: Any) -> ChainPlan:
-    """The plan of a mini-batch under `sync`."""
-    sizes = {"batch": batch, "samples": batch, "micro_batch": batch}
+    """The plan of mini-batches under `sync`."""
+    sizes = {"batch": batch, "samples": MINI_BATCHES * batch, "micro_batch": batch}
     found = emuchain.plan(of, boards, devices=devices, schedule="sync", learning_rate=0.05, **sizes, **settings)
     assert isinstance(found, ChainPlan)
     return found
@@ -91,6 +92,6 @@ def simulated(of: ChainPlan, folder: Path, latency: int = 0, mutation: Mutation 
     for top in tops if mutation is None else ():
         assert lint(tools, top, [top.parent / module.name for module in sources()]) == ""
     libraries = build_models(rtl, tops, tools, folder / "models")
-    result = simulate_rtl(rtl, libraries, trained_mini_batch(of, drawn_images(of)))
+    result = simulate_rtl(rtl, libraries, trained_mini_batches(of, drawn_images(of)))
     shutil.rmtree(folder / "models")
     return result

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import emuchain
-from emuchain.emulator.rtl import EngineDesign, Rtl, clocks_of, designs_of, run_mini_batch
+from emuchain.emulator.rtl import EngineDesign, Rtl, clocks_of, designs_of, run_mini_batches
 from emuchain.emulator.rtl.design import interleaved_every
 
 from .chains import QUICK, RELU, TWO_LAYERS, cluster, conv, fc, network, plan, pool
@@ -51,7 +51,7 @@ def test_without_cuts_rows_are_later_by_a_constant() -> None:
     of = plan(network([3, 6, 6], conv(4, pad=1), RELU, fc(3)), cluster(200), 1)
     clocks = clocks_of(of, designs_of(of))
     modelled = [of.timing.clock(0)]
-    ends = [run_mini_batch(chain, of.config.batch) for chain in (clocks, modelled)]
+    ends = [run_mini_batches(chain, of.config.batch, 1) for chain in (clocks, modelled)]
     assert ends[0] > ends[1]
     later = clocks[0].slices[0].fp_start_ps - modelled[0].slices[0].fp_start_ps
     assert np.unique(later).size == 1
