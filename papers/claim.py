@@ -15,6 +15,7 @@ expect = { near = 1197, tolerance = 0.05 } # of the measure; or `not_run`: why t
 null = 1200                                # what a guess without the model gives, where one is known
 same_as = "fpdeep-..."                     # the same claim, or the order of which this is a place: counted once
 explanation = "..."                        # why our value differs, if it does
+missed = { undecidable = "the clock" }     # what a verdict that is not good comes from: see `Missed`
 """
 
 from __future__ import annotations
@@ -66,6 +67,35 @@ class Expect(Model):
         return {key: value for key, value in self if key not in ("tolerance", "points") and value is not None}
 
 
+class Missed(Model):
+    """What keeps a row from being confirmed: one key, which says what.
+
+    `mendable`: what would have to be modelled, measured or trained. `inconsistent`: the two places of the paper that
+    exclude each other. `undecidable`: what the paper leaves out.
+    """
+
+    mendable: str | None = None
+    inconsistent: Annotated[list[str] | None, pydantic.Field(min_length=2, max_length=2)] = None
+    undecidable: str | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _one(self) -> Missed:
+        if sum(value is not None for _, value in self) != 1:
+            raise ValueError("must have exactly one of mendable, inconsistent, undecidable")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The key that is set."""
+        return next(key for key, value in self if value is not None)
+
+    @property
+    def text(self) -> str:
+        """The kind and what it says, as text."""
+        said = " against ".join(self.inconsistent) if self.inconsistent else self.mendable or self.undecidable
+        return f"{self.kind}: {said}"
+
+
 class Class(enum.Enum):
     """What a row's verdict is worth: whether it could have come out otherwise, and what it rests on."""
 
@@ -103,6 +133,7 @@ class Claim(Model):
     null: Value = None
     same_as: str | None = None
     explanation: str | None = None
+    missed: Missed | None = None
 
     @pydantic.model_validator(mode="after")
     def _run_or_not(self) -> Claim:
@@ -110,6 +141,8 @@ class Claim(Model):
             raise ValueError(f"{self.id}: must have either `expect` or `not_run`")
         if (self.measure and self.not_run) or (self.how and not self.measure):
             raise ValueError(f"{self.id}: `measure` stands with `expect`, and `how` with `measure`")
+        if self.missed and not (self.expect and self.explanation):
+            raise ValueError(f"{self.id}: `missed` stands with `expect` and `explanation`")
         return self
 
 

@@ -172,10 +172,12 @@ def _print_tables(paper: str, results: Sequence[Result]) -> None:
     unconfirmed = [result.claim for result in ran if not result.is_confirmed and result.is_counted]
     differing = [claim.id for claim in sorted(unconfirmed, key=lambda claim: claim.row_class is not Class.PREDICTION)]
     shown = ", ".join(differing[:_MOST_NAMED]) + (" …" if len(differing) > _MOST_NAMED else "")
+    missed = tables.missed_line(results)
     print_answer(
         [
             tables.headline(results),
             tables.others(results),
+            *([missed] if missed else []),
             f"not confirmed: {shown}" if differing else "all claims that were run are confirmed",
             next_line(
                 f"emuchain validate {paper} --only {differing[0]}" if differing else f"emuchain validate {paper} --json"

@@ -59,6 +59,8 @@ def by_class(results: Sequence[Result]) -> dict[Class, Count]:
     return {row_class: counts for row_class, counts in counts_by_class.items() if counts.rows}
 
 
+MISSED = {"mendable": "mendable", "inconsistent": "by an inconsistent paper", "undecidable": "undecidable"}
+"""What kinds of missed rows are called in a count."""
 COLUMNS = ("claim", "published", "ours", "deviation", "verdict", "class")
 CLASS_COLUMNS = (
     *("class", "rows", "run", "within", "off", "holds", "does not hold"),
@@ -93,6 +95,17 @@ def others(results: Sequence[Result]) -> str:
     return f"other classes: {', '.join(said) or 'none'}; {left_out} not run"
 
 
+def missed_line(results: Iterable[Result]) -> str:
+    """Return what the rows that are not good come from, as a line; empty if none says so."""
+    counts = Counter(
+        result.claim.missed.kind
+        for result in results
+        if result.is_counted and result.claim.missed and not result.verdict.is_good
+    )
+    said = ", ".join(f"{counts[kind]} {text}" for kind, text in MISSED.items() if counts[kind])
+    return f"missed: {said}" if said else ""
+
+
 def class_rows(results: Sequence[Result]) -> list[list[str]]:
     """Return the rows of the table by class, under `CLASS_COLUMNS`, with the sum of all as the last one."""
     counts_by_class = {row_class.value: class_counts for row_class, class_counts in by_class(results).items()}
@@ -112,14 +125,27 @@ def _class_row(name: str, counted: Count) -> list[str]:
 
 
 def by_explanation(results: Sequence[Result], *, confirmed: bool) -> dict[str, list[Result]]:
-    """Group claims by explanation: those that were not confirmed, or confirmed ones that still have an explanation."""
+    """Group claims by explanation: those that were not confirmed, or confirmed ones that still have an explanation.
+
+    Of those that were not, an explanation ends in what they come from: mendable, inconsistent, undecidable.
+    """
     groups: dict[str, list[Result]] = {}
     for result in results:
         if result.is_run and result.verdict.is_good is confirmed:
-            groups.setdefault(result.claim.explanation or "not explained", []).append(result)
+            groups.setdefault(_explanation(result), []).append(result)
     if confirmed:
-        groups.pop("not explained", None)
+        groups.pop(_NONE, None)
     return groups
+
+
+_NONE = "not explained"
+
+
+def _explanation(result: Result) -> str:
+    claim = result.claim
+    if result.verdict.is_good or claim.missed is None:
+        return claim.explanation or _NONE
+    return f"{claim.explanation} ({claim.missed.text})"
 
 
 def by_reason(results: Sequence[Result]) -> dict[str, list[Result]]:
@@ -157,6 +183,8 @@ def markdown_tables(results: Sequence[Result]) -> list[str]:
     """Return lines of Markdown: the claims that were run, explanations, and the reasons for claims not run."""
     lines = markdown([*COLUMNS, "how"], [[*cells(result), result.how] for result in results if result.is_run])
     lines += ["", *markdown(CLASS_COLUMNS, class_rows(results)), "", headline(results)]
+    missed = missed_line(results)
+    lines += ["", missed] if missed else []
     groups = {
         "not confirmed": by_explanation(results, confirmed=False),
         "confirmed, but": by_explanation(results, confirmed=True),
@@ -185,7 +213,8 @@ def _escaped(cell: str) -> str:
 def as_json(result: Result) -> dict[str, Any]:
     claim = result.claim
     return {
-        **claim.model_dump(mode="json", exclude={"expect", "measure", "how"}, by_alias=True),
+        **claim.model_dump(mode="json", exclude={"expect", "measure", "how", "missed"}, by_alias=True),
+        "missed": claim.missed.model_dump(mode="json", exclude_none=True) if claim.missed else None,
         "expect": claim.expect.model_dump(mode="json", exclude_none=True) if claim.expect else None,
         "ours": result.ours,
         "how": result.how if claim.expect else None,

@@ -49,7 +49,7 @@ TOKENS = Constant(
 """Tokens of a sentence."""
 
 RESNET_BATCH = Constant(
-    "resnet50.batch",
+    "gpus.resnet50_batch",
     64,
     (32, 64, 128),
     "not printed; VGG-16 has 32 and 64, and 16 GiB have room for 128",

@@ -70,7 +70,7 @@ ENCODER_SHARE = Constant(
 _MISSING = "Table 2, which has the number, is missing from the text"
 
 PES_9P_LSTM = Constant(
-    "pes.lstm_9p",
+    "farnn.pes_lstm_9p",
     256,
     (256, 272, 288, 304, 320, 336),
     f"{_MISSING}; more than 256 (section 5.1.3); 6,840 DSPs are enough for 342 of five each",
@@ -78,7 +78,7 @@ PES_9P_LSTM = Constant(
 """PEs of each of four MVM units, of FARNN-9P for LSTM."""
 
 PES_9P_GRU = Constant(
-    "pes.gru_9p",
+    "farnn.pes_gru_9p",
     384,
     (368, 384, 400, 416, 432, 448),
     f"{_MISSING}; weights of 1,280 cells need 356, 6,840 DSPs are enough for 456 of five each",
@@ -86,7 +86,7 @@ PES_9P_GRU = Constant(
 """PEs of each of three."""
 
 PES_13P_LSTM = Constant(
-    "pes.lstm_13p",
+    "farnn.pes_lstm_13p",
     384,
     (368, 384, 400, 416, 432, 448, 464),
     f"{_MISSING}; RNN-T's weights need 356; a VU13P has 1.8 times the DSPs of a VU9P, as 460 are of 256",
@@ -94,7 +94,7 @@ PES_13P_LSTM = Constant(
 """PEs of each of four MVM units, of FARNN-13P for LSTM; FARNN-VS has twice as many."""
 
 PES_13P_GRU = Constant(
-    "pes.gru_13p",
+    "farnn.pes_gru_13p",
     576,
     (512, 544, 576, 608, 640, 672, 688),
     f"{_MISSING}; a VU13P has 1.33 times the UltraRAM of a VU9P, and 1.8 times the DSPs",

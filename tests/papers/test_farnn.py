@@ -124,9 +124,9 @@ def test_shares_of_rnnt() -> None:
 
 
 def test_on_the_screen_and_as_json() -> None:
-    printed = CliRunner().invoke(command, ["farnn", "--only", "fig9-util"])
+    printed = CliRunner().invoke(command, ["farnn", "--only", "fig9-farnn"])
     assert printed.exit_code == 0
-    assert printed.stdout.startswith("predictions: none of these rows\nother classes: fitted 3 of 3; 0 not run\n")
+    assert printed.stdout.startswith("predictions: 1 of 1 confirmed (1 of 1 figures are within tolerance)\n")
     [row] = json.loads(CliRunner().invoke(command, ["farnn", "--only", "fig9-util-b1", "--json"]).stdout)
     assert (row["class"], row["verdict"]) == ("fitted", "within")
 

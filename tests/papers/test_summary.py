@@ -61,3 +61,41 @@ def test_a_repeated_claim_names_another(same_as: str) -> None:
 def test_rows_that_repeat_name_one_that_does_not(paper: str) -> None:
     claims = load_claims(paper)
     assert all(claims[claim.same_as].same_as is None for claim in claims.values() if claim.same_as)
+
+
+def missed(name: str, verdict: Verdict, **kind: Any) -> Result:
+    keys = {"expect": {"near": 1}, "not_run": None, "explanation": "Ours is less."}
+    return result(name, verdict, **keys, missed=kind)
+
+
+def test_missed_rows_say_what_they_come_from() -> None:
+    rows = [
+        missed("a", Verdict.OFF, mendable="a model of hosts"),
+        missed("b", Verdict.FAILS, inconsistent=["Table 1", "Fig. 2"]),
+        missed("c", Verdict.OFF, undecidable="the clock"),
+        missed("d", Verdict.WITHIN, undecidable="the clock"),
+    ]
+    assert tables.missed_line(rows) == "missed: 1 mendable, 1 by an inconsistent paper, 1 undecidable"
+    assert tables.missed_line(RESULTS) == ""
+    assert list(tables.by_explanation(rows, confirmed=False)) == [
+        "Ours is less. (mendable: a model of hosts)",
+        "Ours is less. (inconsistent: Table 1 against Fig. 2)",
+        "Ours is less. (undecidable: the clock)",
+    ]
+    assert list(tables.by_explanation(rows, confirmed=True)) == ["Ours is less."]
+    assert tables.as_json(rows[1])["missed"] == {"inconsistent": ["Table 1", "Fig. 2"]}
+    assert tables.as_json(RESULTS[0])["missed"] is None
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [{}, {"mendable": "x", "undecidable": "y"}, {"inconsistent": ["one place"]}, {"because": "x"}],
+)
+def test_a_missed_row_has_one_kind(kind: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="missed"):
+        missed("a", Verdict.OFF, **kind)
+
+
+def test_only_a_row_that_is_run_and_explained_is_missed() -> None:
+    with pytest.raises(ValueError, match="`missed` stands with `expect` and `explanation`"):
+        result("a", Verdict.NOT_RUN, missed={"undecidable": "the clock"})
