@@ -70,8 +70,8 @@ class Expect(Model):
 class Missed(Model):
     """What keeps a row from being confirmed: one key, which says what.
 
-    `mendable`: what would have to be modelled, measured or trained. `inconsistent`: the two places of the paper that
-    exclude each other. `undecidable`: what the paper leaves out.
+    `mendable`: what would have to be modelled, measured or trained. `inconsistent`: two places of the paper, or of what
+    it names, that exclude each other. `undecidable`: what the paper leaves out.
     """
 
     mendable: str | None = None

@@ -20,8 +20,6 @@ from emuchain.papers.run import measures
 
 ROOT = Path(__file__).resolve().parents[2]
 COUNTS = {"bapipe": 131, "deepbench": 19, "farnn": 150, "fpdeep": 221, "hardware": 59, "inceptionn": 224}
-SAID = {"bapipe", "farnn", "hardware", "inceptionn"}
-"""Papers whose missed rows say what they come from."""
 SLOW = re.compile(
     "fpdeep-(fp-num-ce|abs-linear|batch-|unaligned-|latency-|linear-|intro-linear|epochs|partition-poly|idle-)"
 )
@@ -46,8 +44,7 @@ def test_rows_are_confirmed_or_explained(paper: str, claim: Claim) -> None:
     [result] = validate(paper, [claim])
     if result.is_run:
         assert result.verdict.is_good or claim.explanation, result
-        if paper in SAID:
-            assert (claim.missed is None) is result.verdict.is_good, "what a missed row comes from is said"
+        assert (claim.missed is None) is result.verdict.is_good, "what a missed row comes from is said"
     else:
         assert result.how, "what is missing is said"
 
