@@ -11,6 +11,8 @@ import pytest
 import emuchain
 from emuchain.emulator.commands.cli import main
 
+from .running import with_network
+
 BIDIRECTIONAL = """
 name = "both"
 input = [3, 32, 32]
@@ -73,13 +75,11 @@ def command(*arguments: str) -> int:
 @pytest.mark.parametrize("words", ANSWERED, ids=" ".join)
 @pytest.mark.parametrize("network", NETWORKS)
 def test_an_answer(network: str, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    names = [word for word in words[:2] if word.isalpha()]
-    flags = words[len(names) :]
-    status, said = command(*names, network, *flags), capsys.readouterr()
+    status, said = command(*with_network(words, network)), capsys.readouterr()
     assert (status, said.err) == (0, "")
-    if "--json" in flags:
+    if "--json" in words:
         assert json.loads(said.out)
-    elif names[0] not in ("timeline", "sweep"):
+    elif words[0] not in ("timeline", "sweep"):
         assert Path(network).stem in said.out.split("\n\n")[0]
     for number in re.findall(r"-?\b(?:nan|inf)\b", said.out):
         pytest.fail(f"{number} in {said.out}")

@@ -16,6 +16,8 @@ from emuchain.emulator.view.page.answer import figures, headline
 from emuchain.emulator.view.page.comparison import comparison
 from emuchain.emulator.view.page.pace import roofs
 
+from .running import with_network
+
 Said = Callable[..., str]
 PAIR = ("--schedule", "farnn", "--cluster", "farnn-9p")
 FEW = ("--samples", "64", "--test-samples", "20")
@@ -50,18 +52,14 @@ def said(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_text_has_no_images(said: Said, words: tuple[str, ...]) -> None:
-    names = [word for word in words[:2] if word.isalpha()]
-    flags = words[len(names) :]
-    found = said(*names, "char-lstm", *flags)
+    found = said(*with_network(words, "char-lstm"))
     assert "image" not in found
     assert "samples" in found
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_images_read_by_rows_are_images(said: Said, words: tuple[str, ...]) -> None:
-    names = [word for word in words[:2] if word.isalpha()]
-    flags = words[len(names) :]
-    found = said(*names, "lstm-rows", *flags)
+    found = said(*with_network(words, "lstm-rows"))
     assert re.search(r"images/s|\d images", found)
     assert "samples/s" not in found
 
