@@ -108,6 +108,7 @@ EACH = {
     "pad": (0, 0),
     "groups": 1,
     "tied": None,
+    "cut": None,
     "bias": True,
 }
 
