@@ -75,7 +75,7 @@ FAULTS: Mapping[Fault, str] = {
     changed(link_bandwidth_gbps=10_000): (
         "t5-dp-flop-util t5-lp-flop-util t5-mp-flop-util t5-fpdeep-flop-util order-flop-util param-transfer-no-tighten"
     ),
-    changed(board_dsp=600): "idle-under-5 idle-over-30 idle-trend",
+    changed(board_dsp=600): "idle-under-5 idle-over-30",
     changed(link_latency_ns=1e6): "fine-storage-less unaligned-samples",
     few_parameters: (
         "t5-dp-comm-footprint t5-lp-comm-footprint order-footprint"
