@@ -70,9 +70,14 @@ def _coded(codec: str | None, exponent: int) -> str:
 
 
 def widths(name: str, exponent: int, codec: str | None = None) -> list[float]:
-    """Return the shares of values of 2, 10, 18 and 34 bits in percent, the mean over epochs and seeds that learn."""
+    """Return the shares of values of 2, 10, 18 and 34 bits in percent, the mean over epochs and all seeds.
+
+    Raises:
+        NoEvidence: no seed learns, so that these are not gradients of training, or runs have no widths.
+    """
     gradients = _coded(codec, exponent)
-    epochs = [shares for run in learning_runs_of(STAND_INS[name], gradients) for shares in run.widths]
+    learning_runs_of(STAND_INS[name], gradients)
+    epochs = [shares for run in runs_of(STAND_INS[name], gradients) for shares in run.widths]
     if not epochs:
         raise NoEvidence(f"The runs of {STAND_INS[name]} with {gradients} have no widths.")
     return [100 * statistics.mean(shares) for shares in zip(*epochs, strict=True)]
