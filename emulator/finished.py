@@ -119,6 +119,7 @@ def report(
     for run in runs:
         files.add("run", run, roles.RUN)
     files.add("out", out, roles.OUTPUT)
+    files.add("figures", figures, roles.PRINTED)
     files.check()
     return make_report(runs, out, figures, seeds).numbers
 

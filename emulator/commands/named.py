@@ -95,7 +95,7 @@ def _results_in(folder: str) -> Paths:
 WHAT_IF = Named(Reads("a file to compare with", _what_if))
 WAVES = Named(Writes(_waves))
 RTL, FIGURES = Named(Writes(in_folder("*.sv"))), Named(Writes(in_folder("*.png")), PATH)
-PRINTED = Named(Writes(in_folder("*.[ps][dv][fg]")), PATH)
+PRINTED = Named(roles.PRINTED, PATH)
 FETCHED = Named(Writes(in_folder("*.part")), PATH)
 RUNS = Named(Reads("a results file", _results_in), click.Path(path_type=pathlib.Path, exists=True, file_okay=False))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..common import Paths, Reads, Writes, itself, touched
+from ..common import Paths, Reads, Writes, in_folder, itself, touched
 
 
 def log_place(said: str) -> tuple[str, str]:
@@ -83,5 +83,6 @@ CHECKPOINT = Reads("a checkpoint")
 RUN = Reads("a results file")
 CONFIGURATION = Reads("the configuration")
 OUTPUT = Writes()
+PRINTED = Writes(in_folder("*.[ps][dv][fg]"))
 NEXT_CHECKPOINT = Writes(goes_on="resume")
 LOG = Writes(_log)

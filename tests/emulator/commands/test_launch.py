@@ -79,7 +79,7 @@ def test_a_run_is_started_again_and_goes_on_from_its_checkpoint(python: Path) ->
 
 @pytest.mark.parametrize(
     ("installed", "flags"),
-    [("mpich", "-f {}"), ("openmpi", "--hostfile {} -x OMP_NUM_THREADS -x NUMBA_NUM_THREADS")],
+    [("mpich", "-f {}"), ("openmpi", "--hostfile {} --map-by slot -x OMP_NUM_THREADS -x NUMBA_NUM_THREADS")],
 )
 def test_ranks_on_the_hosts_of_a_file(python: Path, tmp_path: Path, installed: str, flags: str) -> None:
     """A launcher gets the file each time, after which it is no business of this process."""

@@ -102,8 +102,9 @@ def test_every_path_of_a_function_is_known() -> None:
         if "PathLike" in str(kind.annotation) or kind.annotation == "Run"
     }
     reading = {("results", "path"), ("retime", "run"), ("evaluate", "run"), ("evaluate", "data"), ("train", "data")}
-    writing = {("simulate", "trace"), ("train", "trace"), ("sweep", "csv"), ("export", "out")}
-    assert paths == reading | writing | {("export", "run")}
+    writing = {("simulate", "trace"), ("train", "trace"), ("sweep", "csv"), ("export", "out"), ("report", "out")}
+    writing |= {("report", "figures")}
+    assert paths == reading | writing | {("export", "run"), ("report", "runs")}
 
 
 # What is refused

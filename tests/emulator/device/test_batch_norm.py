@@ -32,11 +32,11 @@ def test_moving_averages_are_those_of_pytorch(samples: int, size: int, cut: int,
     torch = pytest.importorskip("torch")
     before, after = Tensor(0, (3, size, size)), Tensor(1, (3, size, size))
     unit = BatchNormUnit(SfuStep(BatchNorm(momentum=momentum), (before,), after), Site(0, 1, Arena()))
-    peer = torch.nn.BatchNorm2d(3, momentum=momentum)
+    peer = torch.nn.BatchNorm2d(3, momentum=momentum, dtype=torch.float64)
     rng = np.random.default_rng(samples)
     for step in range(STEPS):
         x = (rng.standard_normal((samples, size, size, 3)) * 2 + [0.5, -3, 10]).astype(np.float32)
-        peer(torch.tensor(x.transpose(0, 3, 1, 2)))
+        peer(torch.tensor(x.transpose(0, 3, 1, 2), dtype=torch.float64))
         mini_batch = MicroBatch(step, step, 0, samples)
         for begin, end in ((0, cut), (cut, samples)):
             if begin < end:

@@ -359,4 +359,4 @@ def test_usage_of_chain_a(chain_plan: ChainPlan) -> None:
     assert (left.memory.lpram, left.memory.lgb, left.memory.act_ram) == (4 * 16, 4 * 16, 4 * 27 * 9)
     # Right: conv2 2·6 weights and 2 biases; inputs 9 words for each of 2 samples.
     assert (right.memory.lpram, right.memory.lgb, right.memory.act_ram) == (4 * 14, 4 * 14, 4 * 9 * 2)
-    assert left.memory.board == 1000
+    assert left.memory.board == 1024

@@ -151,8 +151,8 @@ def test_balanced_parameters_under_a_continuous_schedule(micro_batch: int, plan_
 
 
 def test_mini_batches_that_are_too_short(plan_of) -> None:
-    with pytest.raises(InputError, match=r"^mini-batches are too short for 30 devices .* larger `batch`"):
-        plan_of(network="vgg19-cifar", devices=30, batch=8, memory="ignored")
+    with pytest.raises(InputError, match=r"^mini-batches are too short for 34 devices .* larger `batch`"):
+        plan_of(network="vgg19-cifar", devices=34, batch=8, memory="ignored")
 
 
 def any_staleness(batch: int) -> st.SearchStrategy[list[Staleness]]:
