@@ -22,8 +22,19 @@ Changes = tuple[tuple[str, object], ...]
 _IN_FORCE: ContextVar[Changes] = ContextVar("changes", default=())
 
 
+class _Keyed:
+    """What has a key."""
+
+    key: str
+
+    @property
+    def name(self) -> str:
+        """The key without its table."""
+        return self.key.rpartition(".")[2]
+
+
 @dataclasses.dataclass(frozen=True)
-class Constant:
+class Constant(_Keyed):
     """A key of a cluster's file, and values of it that are plausible, with the reason.
 
     `default` is the value of all other commands. `fitted_to` says by which rows it was set; empty if by none.
@@ -36,11 +47,6 @@ class Constant:
     fitted_to: str = ""
 
     @property
-    def name(self) -> str:
-        """The key without its table."""
-        return self.key.rpartition(".")[2]
-
-    @property
     def span(self) -> str:
         """The plausible values as text: `25 to 280`."""
         return f"{min(self.values):g} to {max(self.values):g}"
@@ -51,7 +57,7 @@ class Constant:
 
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
+class Choice(_Keyed):
     """What a paper leaves open and is no number: plausible alternatives by name, the default first, with the reason.
 
     `alternatives` gives what is in force for a name. `fitted_to` says knowing which rows the default was chosen; empty
@@ -62,11 +68,6 @@ class Choice:
     alternatives: Mapping[str, object]
     why: str
     fitted_to: str = ""
-
-    @property
-    def name(self) -> str:
-        """The key without its table."""
-        return self.key.rpartition(".")[2]
 
     @property
     def values(self) -> tuple[object, ...]:

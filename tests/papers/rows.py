@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
+
+import pytest
 
 from emuchain.papers import Claim, Class, Result, validate
 from emuchain.papers.constants import Freedom, in_force, kept
@@ -47,3 +49,14 @@ class Rows:
                     after = self.measured(names)
                 moved |= {name for name in names if after[name].ours != before[name].ours}
         return moved
+
+    def check_noticed(self, fault: Callable[[pytest.MonkeyPatch], None], rows: str) -> None:
+        """Check that a planted fault changes rows, named without the paper, by more than half a per cent."""
+        names = self.named(rows)
+        sound = self.measured(names)
+        with pytest.MonkeyPatch.context() as patch:
+            fault(patch)
+            faulty = self.measured(names)
+        for name in names:
+            assert faulty[name].ours != pytest.approx(sound[name].ours, rel=0.005), name
+        self.forget()

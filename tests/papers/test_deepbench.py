@@ -129,14 +129,7 @@ def test_every_prediction_has_a_planted_fault() -> None:
 
 @pytest.mark.parametrize(("fault", "rows"), FAULTS)
 def test_rows_notice_faults(fault: Callable[[pytest.MonkeyPatch], None], rows: str) -> None:
-    names = ROWS.named(rows)
-    sound = ROWS.measured(names)
-    with pytest.MonkeyPatch.context() as patch:
-        fault(patch)
-        faulty = ROWS.measured(names)
-    for name in names:
-        assert faulty[name].ours != pytest.approx(sound[name].ours, rel=0.005), name
-    ROWS.forget()
+    ROWS.check_noticed(fault, rows)
 
 
 def test_predictions_do_not_turn_with_constants() -> None:

@@ -82,14 +82,7 @@ FAULTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
 
 @pytest.mark.parametrize(("fault", "rows"), FAULTS)
 def test_rows_notice_faults(fault: Callable[[pytest.MonkeyPatch], None], rows: str) -> None:
-    names = ROWS.named(rows)
-    sound = ROWS.measured(names)
-    with pytest.MonkeyPatch.context() as patch:
-        fault(patch)
-        faulty = ROWS.measured(names)
-    for name in names:
-        assert faulty[name].ours != pytest.approx(sound[name].ours, rel=0.005), name
-    ROWS.forget()
+    ROWS.check_noticed(fault, rows)
 
 
 def test_fitted_rows_are_those_that_constants_were_set_by() -> None:
