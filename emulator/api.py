@@ -51,8 +51,6 @@ from .view import TraceRequest, pair_timeline, pair_trace, write_trace
 if TYPE_CHECKING:
     from .studies.sweep import SweepResult
 
-Run = Results | str | os.PathLike[str]
-
 
 @overload
 def plan(
