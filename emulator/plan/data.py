@@ -134,7 +134,7 @@ def check_normalised(plan: Plan, samples: int) -> None:
     """Check that each mini-batch of an epoch has two values or more of all that batch normalisation normalises.
 
     Raises:
-        InputError: it has one, of which there is no variance (PyTorch refuses it, too).
+        InputError: a mini-batch has a single value, which has no variance (PyTorch refuses it, too).
     """
     config, replicas = plan.config, plan.replicas
     least = min(config.batch, samples % config.batch or config.batch, samples) // replicas
