@@ -10,7 +10,7 @@ from typing import Any
 
 from ...emulator.cluster import Cluster
 from ...emulator.config import Config
-from ...emulator.mapping import Mapping, Slice, channel_works, idle_share, partition
+from ...emulator.mapping import Mapping, Slice, channel_works, idle_share, partition, partition_with_memory
 from ...emulator.network import Network, load_network
 from ...emulator.network.operations.conv import Conv
 from ...emulator.plan import ChainPlan, Layout, lay_out_on_chip, make_plan
@@ -18,7 +18,7 @@ from ...emulator.run import SteadyState, Throughput, steady_state
 from ...emulator.studies import Comparison, Workload, compare_methods
 from ...emulator.timing import Bottleneck, Timing, find_bottleneck
 from ..constants import chosen, cluster_of, kept
-from .constants import CONV2
+from .constants import CONV2, FC_BOARDS
 
 NETWORKS = ("alexnet", "vgg16", "vgg19")
 """The paper's names of its networks."""
@@ -71,6 +71,8 @@ def cluster(link_gbps: float = LINK_GBPS) -> Cluster:
 @kept
 def mapping(name: str, devices: int = DEVICES, link_gbps: float = LINK_GBPS) -> Mapping:
     """Return the partition of a network, which heeds links."""
+    if devices > DEVICES and chosen(FC_BOARDS) == "shared":
+        return partition_with_memory(network(name, devices), cluster(link_gbps), devices, memory=None)
     return partition(network(name, devices), cluster(link_gbps), devices)
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from emuchain.papers import Class, load_claims, papers, sensitivities
 from emuchain.papers.constants import chosen, in_force
+from emuchain.papers.fpdeep import evidence as fpdeep
+from emuchain.papers.fpdeep.constants import CONV2, FC_BOARDS
 from emuchain.papers.inceptionn import evidence
 from emuchain.papers.inceptionn.constants import ROUNDS
 
@@ -32,3 +34,28 @@ def test_rounds_as_the_paper_prints_them() -> None:
             seconds[name] = evidence.times("resnet50", "WA").communicate
     assert seconds["as-printed"] / seconds["of-tree"] == pytest.approx(6 / 7, rel=1e-3)
     assert seconds["as-printed"] == pytest.approx(52.1, abs=0.1)
+
+
+def cut_of_conv2(devices: int) -> object:
+    return next(layer.operation.cut for layer in fpdeep.network("alexnet", devices).layers if layer.name == "conv2")
+
+
+def test_conv2_by_outputs_where_its_inputs_are_few_for_the_boards() -> None:
+    assert (cut_of_conv2(60), cut_of_conv2(15)) == (None, None)
+    with in_force({CONV2.key: CONV2.alternatives["by-outputs"]}):
+        assert (cut_of_conv2(60), cut_of_conv2(15)) == ("OCP", None)
+
+
+def layers_of_last_board(devices: int) -> list[str]:
+    return [part.layer.name for part in fpdeep.mapping("vgg16", devices).devices[-1]]
+
+
+def test_a_board_of_fully_connected_layers_takes_convolutions_in_turn() -> None:
+    """Not with 15 FPGAs, of which 14 work solely on convolutions (section 6.3.1)."""
+    alone = ["fc6", "fc7", "fc8"]
+    assert (layers_of_last_board(15), layers_of_last_board(30)) == (alone, alone)
+    slowest_ps = fpdeep.bottleneck("vgg16", 30).engines_ps
+    with in_force({FC_BOARDS.key: FC_BOARDS.alternatives["shared"]}):
+        assert layers_of_last_board(15) == alone
+        assert layers_of_last_board(30)[-4:] == ["conv5_3", *alone]
+        assert fpdeep.bottleneck("vgg16", 30).engines_ps < slowest_ps
