@@ -61,10 +61,13 @@ def vgg16_for_vgg19(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(evidence.ZOO, "vgg19", "vgg16")
 
 
-def as_good_as_sync(patch: pytest.MonkeyPatch) -> None:
-    found = read_runs(FILE)
-    same = [run.model_copy(update={"schedule": each}) for run in found for each in ("sync", "fpdeep")]
-    patch.setattr(runs, "all_runs", lambda: same)
+def two_points_behind_sync(patch: pytest.MonkeyPatch) -> None:
+    def behind(run: runs.Run) -> runs.Run:
+        accuracies = [accuracy - 0.02 for accuracy in run.test_accuracy]
+        return run.model_copy(update={"test_accuracy": accuracies}) if run.schedule == "fpdeep" else run
+
+    known = list(map(behind, read_runs(FILE)))
+    patch.setattr(runs, "all_runs", lambda: known)
 
 
 FAULTS: Mapping[Fault, str] = {
@@ -86,7 +89,7 @@ FAULTS: Mapping[Fault, str] = {
     other_layers: "fig9-2d-degree fig9-2d-ports fig10-1d-better fig10-gap-grows",
     one_layer: "fig10-2d-at-4",
     vgg16_for_vgg19: "bw-vgg16-vgg19",
-    as_good_as_sync: "unaligned-convergence",
+    two_points_behind_sync: "unaligned-convergence",
 }
 """A fault, and the predictions that must notice it."""
 

@@ -15,21 +15,21 @@ from emuchain.emulator.mapping import channel_works, imbalance
 from emuchain.emulator.timing import engine_loads
 from emuchain.papers.claim import NoEvidence
 from emuchain.papers.fpdeep import evidence, partitioning, runs
-from emuchain.papers.fpdeep.runs import FILE, Run, all_runs, final_accuracies, read_runs
+from emuchain.papers.fpdeep.runs import FILE, Run, all_runs, comparisons, read_runs
 
 
-def run(schedule: str, seed: int, accuracy: float, network: str = "vgg16-cifar") -> Run:
+def run(schedule: str, seed: int, accuracy: float, network: str = "vgg16-cifar", old_weights: int = 9) -> Run:
     said: dict[str, Any] = {
         "network": network,
         "schedule": schedule,
         "seed": seed,
         "devices": 8,
-        "batch": 64,
-        "samples": 640,
+        "batch": 1000,
+        "samples": 2000,
         "epochs": 2,
         "learning_rate": 0.01,
         "memory": "ignored",
-        "old_weights": 9,
+        "old_weights": old_weights,
         "test_accuracy": [0.1, accuracy],
         "train_loss": [2.0, 1.0],
         "virtual_time_ps": [1, 2],
@@ -47,20 +47,32 @@ def test_mean_and_standard_error_by_hand() -> None:
 
 
 def test_networks_that_differ_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    apart = [run(s, seed, a + seed / 1000) for s, a in (("sync", 0.5), ("fpdeep", 0.4)) for seed in (1, 2, 3)]
-    near = [run(s, seed, 0.5 + seed / 10 + d, "b") for s, d in (("sync", 0), ("fpdeep", 0.01)) for seed in (1, 2)]
-    monkeypatch.setattr(runs, "all_runs", lambda: apart + near)
-    found = runs._unaligned()
-    assert found.ours == 1
-    assert "vgg16-cifar 40.20 ± 0.06 % against 50.20 ± 0.06 % (-10.00 points, 3 seeds)" in found.how
+    """Seeds lie 10 points apart; what is judged is how far `fpdeep` is from `sync` with the same seed."""
+    apart = [run(s, seed, seed / 10 + d, "a", 5) for s, d in (("sync", 0), ("fpdeep", -0.01)) for seed in (1, 2, 3)]
+    near = [
+        run(s, seed, seed / 10 + d * (-1) ** seed, "b", 5)
+        for s, d in (("sync", 0), ("fpdeep", 0.01))
+        for seed in (1, 2)
+    ]
+    late = [run(s, seed, a) for s, a in (("sync", 0.5), ("fpdeep", 0.4)) for seed in (1, 2)]
+    monkeypatch.setattr(runs, "all_runs", lambda: apart + near + late)
+    measured = runs._unaligned()
+    assert measured.ours == 1, "b's difference has both signs, and the last network is later than the paper's"
+    assert "a, 5 of 1000: 19.00 ± 5.77 % against 20.00 ± 5.77 % (-1.00 ± 0.00 points, 3 seeds); b, 5" in measured.how
+    assert "with more old weights: vgg16-cifar, 9 of 1000: 40.00 ± 0.00 %" in measured.how
+    monkeypatch.setattr(runs, "all_runs", lambda: late)
+    with pytest.raises(NoEvidence, match="at most 5 of 1,000"):
+        runs._unaligned()
 
 
 def test_seeds_of_one_schedule_are_left_out() -> None:
-    found = final_accuracies([run("sync", 1, 0.5), run("sync", 2, 0.7), run("fpdeep", 1, 0.5), run("fpdeep", 2, 0.5)])
-    assert found["vgg16-cifar"]["sync"].value == pytest.approx(60)
-    for few in ([], [run("sync", 1, 0.5), run("fpdeep", 2, 0.5)], [run("sync", 1, 0.5), run("fpdeep", 1, 0.5)]):
+    both = [run("sync", 1, 0.5), run("fpdeep", 1, 0.5), run("fpdeep", 2, 0.5)]
+    [found] = comparisons([*both, run("sync", 2, 0.7), run("sync", 3, 0.1)])
+    assert (found.sync_percent.value, found.seeds) == (pytest.approx(60), 2)
+    other_batch = run("sync", 2, 0.7).model_copy(update={"batch": 32})
+    for few in ([], both, [run("sync", 1, 0.5), run("fpdeep", 2, 0.5)], [*both, other_batch]):
         with pytest.raises(NoEvidence, match="two seeds on both schedules"):
-            final_accuracies(few)
+            comparisons(few)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"runs": [{}]}', '{"runs": 1}'])
@@ -77,7 +89,7 @@ def test_a_run_has_figures_of_each_epoch(tmp_path: Path) -> None:
     (tmp_path / "runs.json").write_text(json.dumps(said), encoding="utf-8")
     with pytest.raises(InputError, match="must have figures of"):
         read_runs(tmp_path / "runs.json")
-    assert len({(each.network, each.schedule, each.seed) for each in all_runs()}) == len(all_runs())
+    assert len({(each.network, each.batch, each.schedule, each.seed) for each in all_runs()}) == len(all_runs())
 
 
 @pytest.mark.parametrize("name", evidence.NETWORKS)

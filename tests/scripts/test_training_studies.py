@@ -2,8 +2,8 @@
 
 import argparse
 import dataclasses
+import itertools
 import json
-import re
 import statistics
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ def test_runs_are_added_to_those_that_are_known(load: Any) -> None:
     base = {"network": "hdc", "gradients": "none", "weights": "none", "epochs": 1}
     known = [{**base, "seed": seed, "test_accuracy": [0.5]} for seed in (1, 2)]
     found = [{**base, "seed": seed, "test_accuracy": [0.6]} for seed in (3, 2)]
-    assert [(run["seed"], run["test_accuracy"][0]) for run in evidence.merged(known, found)] == [
+    assert [(run["seed"], run["test_accuracy"][0]) for run in evidence.merged(known, found, evidence.order)] == [
         (1, 0.5),
         (2, 0.6),
         (3, 0.6),
@@ -130,8 +130,8 @@ def test_convergence(mpiexec: Any, run_script: Any, small_cifar: Path, tmp_path:
             assert cells[0] == f"{of['train_loss'][row]:.4f}"
             assert cells[1] == f"{100 * of['test_accuracy'][row]:.2f}"
             assert cells[3] == f"{of['virtual_time_ps'][row] / 1e9:.1f}"
-    difference = 100 * abs(found["sync"]["test_accuracy"][-1] - found["fpdeep"]["test_accuracy"][-1])
-    assert f"difference at the end: {difference:.2f} points" in printed
+    difference = 100 * (found["fpdeep"]["test_accuracy"][-1] - found["sync"]["test_accuracy"][-1])
+    assert f"difference at the end, fpdeep less sync: {difference:+.2f} points" in printed
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -142,15 +142,21 @@ def test_convergence_over_seeds(mpiexec: Any, run_script: Any, small_cifar: Path
     words = [small_cifar, "--epochs", 1, "--samples", 40, "--test-samples", 20, "--batch", 20, "--devices", 2]
     words += ["--ranks", 1, "--seeds", 3, "--runs", tmp_path / "runs", "--out", tmp_path / "curves.png"]
     printed = run_script("convergence", *words, cwd=tmp_path).stdout
-    accuracies = []
-    for seed in (1, 2, 3):
-        [path] = (tmp_path / "runs").glob(f"quick-cifar-sync-*-seed{seed}.h5")
+    by_schedule: dict[str, list[float]] = {"sync": [], "fpdeep": []}
+    for schedule, seed in itertools.product(by_schedule, (1, 2, 3)):
+        [path] = (tmp_path / "runs").glob(f"quick-cifar-{schedule}-*-seed{seed}.h5")
         with h5py.File(path) as file:
-            accuracies.append(100 * file["history/test_accuracy"][0])
+            by_schedule[schedule].append(100 * file["history/test_accuracy"][0])
+    accuracies = by_schedule["sync"]
     shown = f"{statistics.mean(accuracies):.2f} ± {statistics.stdev(accuracies) / 3**0.5:4.2f} %"
     assert "quick-cifar, mean of 3 seeds ± standard error" in printed
     assert shown in printed
-    assert re.search(r"difference at the end: \d+\.\d\d ± \d+\.\d\d points, (more than both|within the)", printed)
+    apart = [late - aligned for aligned, late in zip(*by_schedule.values(), strict=True)]
+    error = statistics.stdev(apart) / 3**0.5
+    counts = "more than" if abs(statistics.mean(apart)) > error else "within"
+    assert (
+        f"fpdeep less sync: {statistics.mean(apart):+.2f} ± {error:.2f} points, {counts} the standard error" in printed
+    )
 
     made = run_script("evidence", "--fpdeep", tmp_path / "runs", cwd=tmp_path).stdout
     (tmp_path / "runs.json").write_text(made, encoding="utf-8")
@@ -212,4 +218,16 @@ def test_evidence_of_convergence(run_script: Any, tmp_path: Path) -> None:
     stale = max(of.stale_samples for of in emuchain.plan(devices=3, batch=20).steady.staleness)
     assert [run.old_weights for run in runs] == [stale, stale]
     rows = run_script("evidence", "--tables", cwd=tmp_path, text=made).stdout.splitlines()
-    assert rows[2] == f"| quick-cifar | 0/2 | {stale} of 20 | 1 |  |  | 0.2650 ± 0.0050 | 26.50 ± 0.50 % |"
+    assert rows[2] == f"| quick-cifar | 0/2 | {stale} of 20 | 1 |  |  | 0.2650 ± 0.0050 | 26.50 ± 0.50 % |  |"
+    write_run(tmp_path / "run3.h5", 3, 2)
+    more = run_script("evidence", "--fpdeep", tmp_path, "--add-to", tmp_path / "runs.json", cwd=tmp_path).stdout
+    assert [run["seed"] for run in json.loads(more)["runs"]] == [1, 2, 3], "each once"
+
+
+def test_convergence_is_compared_seed_by_seed(run_script: Any, tmp_path: Path) -> None:
+    for schedule in ("sync", "fpdeep"):
+        for seed in (1, 2):
+            write_run(tmp_path / f"{schedule}{seed}.h5", seed, 2, schedule)
+    made = run_script("evidence", "--fpdeep", tmp_path, cwd=tmp_path).stdout
+    row = run_script("evidence", "--tables", cwd=tmp_path, text=made).stdout.splitlines()[3]
+    assert row.endswith("| 26.50 ± 0.50 % | 0.2650 ± 0.0050 | 26.50 ± 0.50 % | 0.00 ± 0.00 points |")
