@@ -29,12 +29,12 @@ CONV2 = Choice(
 """Along which channels AlexNet's conv2 is cut beyond 30 FPGAs: by its inputs, since they are 16 or more, or its 256
 outputs."""
 
-FC_BOARDS = Choice(
-    "fc.boards",
+FC_BOARD = Choice(
+    "mapping.fc_board",
     {"alone": None, "shared": "shared"},
     "section 6.3.1 has FPGAs of 15 that work solely on CONV layers; of larger clusters the text says nothing",
 )
 """Whether the last board has the fully connected layers to itself with more than 15 FPGAs, or takes channels of
 convolutions, too, in turn with them: with 80 FPGAs VGG-16's works 48 % of the time."""
 
-CHOICES = (CONV2, FC_BOARDS)
+CHOICES = (CONV2, FC_BOARD)

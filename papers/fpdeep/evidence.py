@@ -18,7 +18,7 @@ from ...emulator.run import SteadyState, Throughput, steady_state
 from ...emulator.studies import Comparison, Workload, compare_methods
 from ...emulator.timing import Bottleneck, Timing, find_bottleneck
 from ..constants import chosen, cluster_of, kept
-from .constants import CONV2, FC_BOARDS
+from .constants import CONV2, FC_BOARD
 
 NETWORKS = ("alexnet", "vgg16", "vgg19")
 """The paper's names of its networks."""
@@ -71,7 +71,7 @@ def cluster(link_gbps: float = LINK_GBPS) -> Cluster:
 @kept
 def mapping(name: str, devices: int = DEVICES, link_gbps: float = LINK_GBPS) -> Mapping:
     """Return the partition of a network, which heeds links."""
-    if devices > DEVICES and chosen(FC_BOARDS) == "shared":
+    if devices > DEVICES and chosen(FC_BOARD) == "shared":
         return partition_with_memory(network(name, devices), cluster(link_gbps), devices, memory=None)
     return partition(network(name, devices), cluster(link_gbps), devices)
 

@@ -7,7 +7,7 @@ import pytest
 from emuchain.papers import Class, load_claims, papers, sensitivities
 from emuchain.papers.constants import chosen, in_force
 from emuchain.papers.fpdeep import evidence as fpdeep
-from emuchain.papers.fpdeep.constants import CONV2, FC_BOARDS
+from emuchain.papers.fpdeep.constants import CONV2, FC_BOARD
 from emuchain.papers.inceptionn import evidence
 from emuchain.papers.inceptionn.constants import ROUNDS
 
@@ -55,7 +55,7 @@ def test_a_board_of_fully_connected_layers_takes_convolutions_in_turn() -> None:
     alone = ["fc6", "fc7", "fc8"]
     assert (layers_of_last_board(15), layers_of_last_board(30)) == (alone, alone)
     slowest_ps = fpdeep.bottleneck("vgg16", 30).engines_ps
-    with in_force({FC_BOARDS.key: FC_BOARDS.alternatives["shared"]}):
+    with in_force({FC_BOARD.key: FC_BOARD.alternatives["shared"]}):
         assert layers_of_last_board(15) == alone
         assert layers_of_last_board(30)[-4:] == ["conv5_3", *alone]
         assert fpdeep.bottleneck("vgg16", 30).engines_ps < slowest_ps
