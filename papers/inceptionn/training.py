@@ -8,7 +8,7 @@ no other one is in force, of runs that learn.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -88,11 +88,19 @@ def plain_widths(name: str, exponent: int) -> list[float]:
     histograms = [histogram for run in learning_runs_of(STAND_INS[name]) for histogram in run.histograms]
     if not histograms:
         raise NoEvidence(f"The runs of {STAND_INS[name]} have no histograms.")
-    smallest, middle = (1 + power - LEAST_EXPONENT for power in (exponent, -(-exponent // 2)))
-    epochs = [[sum(both) for both in zip(*signs, strict=True)] for signs in histograms]
-    parts = [(counts[:smallest], counts[smallest:middle], counts[middle:-1], counts[-1:]) for counts in epochs]
-    shares = [[100 * sum(part) / sum(map(sum, epoch)) for part in epoch] for epoch in parts]
+    shares = [range_widths(signs, exponent) for signs in histograms]
     return [statistics.mean(column) for column in zip(*shares, strict=True)]
+
+
+def range_widths(signs: Sequence[Sequence[int]], exponent: int) -> list[float]:
+    """Return the shares of 2, 10, 18 and 34 bits in percent, by the rule of range, of a histogram of both signs.
+
+    Its bins are those of comm/exchange/nic.py.
+    """
+    counts = [sum(both) for both in zip(*signs, strict=True)]
+    smallest, middle = (1 + power - LEAST_EXPONENT for power in (exponent, -(-exponent // 2)))
+    parts = counts[:smallest], counts[smallest:middle], counts[middle:-1], counts[-1:]
+    return [100 * sum(part) / sum(counts) for part in parts]
 
 
 def ratio(name: str, exponent: int, codec: str | None = None) -> float:

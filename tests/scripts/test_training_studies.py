@@ -39,6 +39,27 @@ def test_a_run_with_the_codec_goes_on(load: Any) -> None:
     assert gradients.epochs_of(gradients.Variant("inceptionn:-8"), args) == 5
 
 
+def test_only_the_named_codecs_run(load: Any) -> None:
+    gradients = load("gradients")
+    named = gradients.variants(True, ["none", "inceptionn-range:-10"])
+    assert [(variant.gradients, variant.weights) for variant in named] == [
+        ("none", "none"),
+        ("inceptionn-range:-10", "none"),
+    ]
+
+
+def test_gradients_in_pytorch(run_script: Any, small_cifar: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    words = [small_cifar, "--network", "resnet8-cifar", "--batch", 4, "--steps", 2]
+    head, first, second, *means = run_script("torch-gradients", *words, cwd=tmp_path).stdout.splitlines()
+    assert head.split()[:2] == ["step", "loss"]
+    for number, line in enumerate((first, second), start=1):
+        step, loss, *shares = line.replace("%", "").split()
+        assert int(step) == number and 0 < float(loss) < 50
+        assert list(map(float, shares)) == sorted(map(float, shares))
+    assert [line.partition(":")[0] for line in means] == ["2^-10", "2^-8", "2^-6"]
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.slow
 def test_gradients_and_evidence(run_script: Any, small_cifar: Path, tmp_path: Path) -> None:
