@@ -48,6 +48,7 @@ def test_only_the_named_codecs_run(load: Any) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_gradients_in_pytorch(run_script: Any, small_cifar: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     words = [small_cifar, "--network", "resnet8-cifar", "--batch", 4, "--steps", 2]
@@ -58,6 +59,11 @@ def test_gradients_in_pytorch(run_script: Any, small_cifar: Path, tmp_path: Path
         assert int(step) == number and 0 < float(loss) < 50
         assert list(map(float, shares)) == sorted(map(float, shares))
     assert [line.partition(":")[0] for line in means] == ["2^-10", "2^-8", "2^-6"]
+    for wrong, told in (
+        (["--network", "vgg11"], "resnet50, resnet8-cifar are"),
+        (["--network", "x"], "not in the zoo"),
+    ):
+        assert told in run_script("torch-gradients", small_cifar, *wrong, cwd=tmp_path, status=2).stderr
 
 
 @pytest.mark.sampled(3)
