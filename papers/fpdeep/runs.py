@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
 import pydantic
@@ -123,6 +123,17 @@ def by_settings(runs: Iterable[Run]) -> list[dict[str, dict[int, Run]]]:
     return list(groups.values())
 
 
+def seed_pairs(by_schedule: Mapping[str, Mapping[int, Run]]) -> list[tuple[Run, Run]]:
+    """Return the runs of `sync` and `fpdeep` with the same seed, for each seed of both."""
+    sync, fpdeep = (by_schedule[schedule] for schedule in SCHEDULES)
+    return [(sync[seed], fpdeep[seed]) for seed in sorted(sync.keys() & fpdeep.keys())]
+
+
+def apart_points(pairs: Iterable[tuple[Run, Run]], epoch: int = -1) -> list[float]:
+    """Return the accuracy of `fpdeep` less that of `sync` after an epoch, the last by default, of each seed."""
+    return [100 * (fpdeep.test_accuracy[epoch] - sync.test_accuracy[epoch]) for sync, fpdeep in pairs]
+
+
 def comparisons(runs: Iterable[Run]) -> list[Comparison]:
     """Return a comparison for each settings of which two seeds at least ran on both schedules.
 
@@ -130,17 +141,13 @@ def comparisons(runs: Iterable[Run]) -> list[Comparison]:
         NoEvidence: there are none.
     """
     compared = []
-    for by_schedule in by_settings(runs):
-        sync, fpdeep = (by_schedule[schedule] for schedule in SCHEDULES)
-        seeds = sorted(sync.keys() & fpdeep.keys())
-        if len(seeds) < 2:
+    for pairs in map(seed_pairs, by_settings(runs)):
+        if len(pairs) < 2:
             continue
-        percent = [[100 * side[seed].test_accuracy[-1] for seed in seeds] for side in (sync, fpdeep)]
-        apart = [after - before for before, after in zip(*percent, strict=True)]
-        first = fpdeep[seeds[0]]
-        aligned, late, difference = map(Mean.over, (*percent, apart))
-        settings = first.network, first.batch, first.old_weights
-        compared.append(Comparison(*settings, aligned, late, difference, len(seeds)))
+        sync, fpdeep = (Mean.over([100 * run.test_accuracy[-1] for run in side]) for side in zip(*pairs, strict=True))
+        _, late = pairs[0]
+        settings = late.network, late.batch, late.old_weights
+        compared.append(Comparison(*settings, sync, fpdeep, Mean.over(apart_points(pairs)), len(pairs)))
     if not compared:
         raise NoEvidence(f"No network was trained with two seeds on both schedules ({FILE.name}).")
     return compared
