@@ -10,6 +10,7 @@ import time
 import types
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
 
 NUMBERS = pathlib.Path(__file__).resolve().parent.parent.parent / "scripts" / "attack" / "numbers"
@@ -83,6 +84,15 @@ def test_what_may_not_happen_is_found(
     monkeypatch.setattr("emuchain.emulator.commands.cli.main", command)
     monkeypatch.setattr(numbers, "SECONDS", 10 if command is eat else 1)
     assert numbers.attempt(("plan",)).how == how
+
+
+def test_a_command_does_not_answer_for_the_memory_of_its_parent(
+    numbers: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = np.ones(64 * 2**20, np.uint8)
+    monkeypatch.setattr("emuchain.emulator.commands.cli.main", refuse)
+    monkeypatch.setattr(numbers, "MOST_BYTES", held.nbytes // 2)
+    assert numbers.attempt(("plan",)).how == "refused"
 
 
 def test_each_flag_gets_each_number(numbers: types.ModuleType) -> None:
