@@ -13,12 +13,30 @@ In Python (docs/python.md); each name is imported at its first use:
     >>> emuchain.simulate("vgg16", "vc709", devices=15, samples=512).images_per_s  # doctest: +SKIP
 """
 
+import os
 import sys
 
-if sys.argv[:1] == ["-m"] and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
-    del sys.path[0]  # of `python -m emuchain`, the current folder, in which no module of ours is
 
-import lazy_loader
+def _leave_current_folder() -> None:
+    """Import nothing from the current folder, where `python -m` and relative entries of PYTHONPATH make Python look.
+
+    It comes before all imports of a command; the path of a program that imports emuchain is its own.
+    """
+    if sys.argv[0] == "-m" and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+        del sys.path[0]
+    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    try:
+        relative = {os.path.abspath(folder) for folder in named if not os.path.isabs(folder)} - {*named}
+    except FileNotFoundError:  # the current folder is gone, and nothing can be in it
+        return
+    if named != [""]:
+        sys.path[:] = [folder for folder in sys.path if folder not in relative]
+
+
+if sys.argv and os.path.basename(sys.argv[0]) in ("-m", "emuchain"):
+    _leave_current_folder()
+
+import lazy_loader  # noqa: E402 - not one of the current folder
 
 __version__ = "0.1.0"
 

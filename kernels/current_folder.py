@@ -44,16 +44,8 @@ def safe_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def clean_environment() -> None:
-    """Make this process's own environment such a one, for what libraries start: Python's `platform` runs `uname`.
-
-    What this process has yet to import does not come from the folders that are left out either.
-    """
-    safe, named = safe_environment(os.environ), os.environ.get("PYTHONPATH")
-    if named:
-        folders = named.split(os.pathsep)
-        with contextlib.suppress(FileNotFoundError):  # the current folder is gone, and nothing can be in it
-            dropped = {os.path.abspath(folder) for folder in folders if not os.path.isabs(folder)} - {*folders}
-            sys.path[:] = [folder for folder in sys.path if folder not in dropped]
+    """Make this process's own environment such a one, for what libraries start: Python's `platform` runs `uname`."""
+    safe = safe_environment(os.environ)
     for name in os.environ.keys() - safe.keys():
         del os.environ[name]
     os.environ.update(safe)

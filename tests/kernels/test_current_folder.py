@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import emuchain
 from emuchain.kernels import away_from, find_program, python_command, safe_environment, warm
 from emuchain.kernels.current_folder import _BOOT, SEARCH_PATHS, clean_environment
 from emuchain.kernels.jit import compiled
@@ -110,11 +112,23 @@ def test_ranks_that_a_command_starts(planted: Planted, mpiexec) -> None:  # type
         ["rtl", "n.toml", "--out", "rtl"],
     ],
 )
-def test_commands_and_their_workers(planted: Planted, words: list[str]) -> None:
-    """In workers, at pictures, where Python asks the system what it is, and where tools are looked for."""
-    for name in ("runpy.py", "emuchain.py"):
+@pytest.mark.parametrize("folders", [("",), ("", "{kept}"), (".", "{kept}"), ("../there", "{kept}", "")])
+@pytest.mark.parametrize("program", ["module", "script"])
+def test_commands_and_their_workers(planted: Planted, program: str, folders: tuple[str, ...], words: list[str]) -> None:
+    """In workers, at pictures, where Python asks the system what it is, and where tools are looked for.
+
+    An empty entry of PYTHONPATH is the current folder: `PYTHONPATH=$PYTHONPATH:/mine` makes one. What Python itself
+    imports from there, ahead of emuchain, is not ours to leave out.
+    """
+    for name in ("runpy.py", "emuchain.py", "sitecustomize.py", "usercustomize.py"):
         (planted.folder / name).unlink()
-    done = planted.run(sys.executable, "-m", "emuchain", *words, PYTHONPATH=os.pathsep.join(["", *python_path()]))
+    (kept := planted.folder.parent / "kept").mkdir()
+    path = os.pathsep.join([*folders, *python_path()]).format(kept=kept)
+    script = Path(sysconfig.get_path("scripts"), "emuchain")
+    if program == "script" and not script.exists():
+        pytest.skip("emuchain is not installed in this environment")
+    begin = [sys.executable, "-m", "emuchain"] if program == "module" else [str(script)]
+    done = planted.run(*begin, *words, PYTHONPATH=path)
     assert done.returncode == 0, done.stderr
     assert planted.obeyed == ""
 
@@ -194,25 +208,41 @@ def as_before() -> Iterator[None]:
         sys.path[:] = path
 
 
-def test_a_command_cleans_its_own_environment(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(planted.folder)
+def test_a_command_cleans_its_own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     with as_before():
         os.environ.update(PATH=f":{os.defpath}", PYTHONPATH=f":sub:{os.sep}kept", LD_LIBRARY_PATH=":", HOME="home")
-        sys.path[:0] = [str(planted.folder), str(planted.folder / "sub"), f"{os.sep}kept"]
         clean_environment()
         assert (os.environ["PATH"], os.environ["PYTHONPATH"]) == (os.defpath, f"{os.sep}kept")
         assert ("LD_LIBRARY_PATH" in os.environ, os.environ["HOME"]) == (False, "home")
-        assert sys.path[0] == f"{os.sep}kept"
-        assert str(planted.folder) not in sys.path
 
 
-def test_a_folder_that_the_user_named_stays(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(planted.folder)
+@pytest.mark.parametrize(
+    ("started", "named", "left"),
+    [
+        ("-m", "", []),
+        ("-m", ":{there}/kept", ["{there}/kept"]),
+        ("-m", "sub:.", []),
+        ("-m", "sub:{there}/sub", ["{there}/sub", "{there}/sub"]),
+        ("/usr/bin/emuchain", ":{there}/kept", ["/usr/bin", "{there}/kept"]),
+        ("/home/me/study.py", ":{there}/kept", ["/home/me", "{there}", "{there}/kept"]),
+    ],
+)
+def test_where_modules_are_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: str, named: str, left: list[str]
+) -> None:
+    """Not where relative entries of PYTHONPATH say, unless it names the folder by its whole path, too."""
+    monkeypatch.chdir(tmp_path)
+    named, own = named.format(there=tmp_path), [str(tmp_path) if started == "-m" else os.path.dirname(started)]
+    monkeypatch.setattr(sys, "argv", [started])
     with as_before():
-        os.environ["PYTHONPATH"] = f":{planted.folder}"
-        sys.path[:0] = [str(planted.folder)]
-        clean_environment()
-        assert sys.path[0] == str(planted.folder)
+        os.environ["PYTHONPATH"] = named
+        folders = [os.path.abspath(folder) for folder in named.split(os.pathsep)] if named else []
+        python = [folder for folder in sys.path if folder.startswith(sys.prefix)]
+        sys.path[:] = [*own, *folders, *python]
+        spec = importlib.util.spec_from_file_location("emuchain_again", emuchain.__file__)
+        assert spec is not None and spec.loader is not None
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+        assert sys.path == [*(folder.format(there=tmp_path) for folder in left), *python]
 
 
 def test_files_of_settings_are_left_behind(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
