@@ -1,7 +1,8 @@
 """The constants and choices that a paper's measures rest on, and other values of them, in force for a while.
 
 Measures take their clusters from here, and what they calculate once is kept for the values in force (`kept`). So they
-can be asked what they would be with other values, without knowing of it.
+can be asked what they would be with other values, without knowing of it; and what a measure has not read (`reading`)
+cannot change it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Generic, ParamSpec, TypeVar
 
@@ -20,6 +21,8 @@ Kept = TypeVar("Kept")
 
 Changes = tuple[tuple[str, object], ...]
 _IN_FORCE: ContextVar[Changes] = ContextVar("changes", default=())
+_READ: ContextVar[set[str]] = ContextVar("read")
+_OF_CLUSTERS = "a cluster's"  # stands for all keys that clusters have
 
 
 class _Keyed:
@@ -103,41 +106,81 @@ def in_force(changes: Mapping[str, object]) -> Iterator[None]:
         _IN_FORCE.reset(token)
 
 
-def changed(**more: object) -> dict[str, object]:
-    """Return the changes in force, and `more`, whose names have `__` in place of the dot."""
-    return {**dict(_IN_FORCE.get()), **{key.replace("__", "."): value for key, value in more.items()}}
+def beside(changes: Mapping[str, object]) -> contextlib.AbstractContextManager[None]:
+    """Let measures use other values of some keys, beside those in force."""
+    return in_force({**dict(_IN_FORCE.get()), **changes})
+
+
+@contextlib.contextmanager
+def reading() -> Iterator[Callable[[Freedom], bool]]:
+    """Yield what says whether a constant or a choice has been read in the body."""
+    with _noting() as read:
+        yield lambda freedom: freedom.key in read or (is_settable(freedom.key) and _OF_CLUSTERS in read)
+
+
+@contextlib.contextmanager
+def _noting() -> Iterator[set[str]]:
+    """Yield the keys that have been read in the body."""
+    read = set[str]()
+    token = _READ.set(read)
+    try:
+        yield read
+    finally:
+        _READ.reset(token)
+        _note(read)
+
+
+def _note(keys: Iterable[str]) -> None:
+    """Take note that keys are read."""
+    if (read := _READ.get(None)) is not None:
+        read.update(keys)
 
 
 def in_use(constant: Constant) -> float:
     """Return a constant's value: its default, unless another one is in force."""
-    value = changed().get(constant.key, constant.default)
+    value = _value(constant)
     assert isinstance(value, (int, float))
     return value
 
 
 def chosen(choice: Choice) -> str:
     """Return the name of a choice's alternative: the default's, unless another one is in force."""
-    return choice.text(changed().get(choice.key, choice.default))
+    return choice.text(_value(choice))
+
+
+def _value(freedom: Freedom) -> object:
+    _note([freedom.key])
+    return dict(_IN_FORCE.get()).get(freedom.key, freedom.default)
+
+
+def cluster_changes(**more: object) -> dict[str, object]:
+    """Return those changes in force that clusters have, and `more`, whose names have `__` in place of the dot."""
+    _note([_OF_CLUSTERS])
+    changes = {key: value for key, value in _IN_FORCE.get() if is_settable(key)}
+    return changes | {key.replace("__", "."): value for key, value in more.items()}
 
 
 def cluster_of(name: str, **more: object) -> Cluster:
     """Return a cluster that comes with emuchain, with those changes in force that clusters have, and `more`."""
-    return load_cluster(name, {key: value for key, value in changed(**more).items() if is_settable(key)})
+    return load_cluster(name, cluster_changes(**more))
 
 
 class kept(Generic[Parameters, Kept]):  # a decorator
-    """A function whose results are kept by its arguments and the changes in force."""
+    """A function whose results are kept by its arguments and the changes in force, and what was read for them."""
 
     def __init__(self, function: Callable[Parameters, Kept]) -> None:
         self._function = function
-        self._results: dict[object, Kept] = {}
+        self._results: dict[object, tuple[Kept, set[str]]] = {}
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Parameters.args, **keys: Parameters.kwargs) -> Kept:
         place = _IN_FORCE.get(), args, tuple(sorted(keys.items()))
         if place not in self._results:
-            self._results[place] = self._function(*args, **keys)
-        return self._results[place]
+            with _noting() as read:
+                self._results[place] = self._function(*args, **keys), read
+        result, read = self._results[place]
+        _note(read)
+        return result
 
     def forget(self) -> None:
         """Calculate anew from now on."""

@@ -14,7 +14,7 @@ from ..emulator.common import InputError
 from ..kernels import modules
 from ..launch import SingleProcess, WorkerLost, in_parallel, usable_cores
 from .claim import Claim, Class, Value, load_claims
-from .constants import Choice, Constant, Freedom, in_force
+from .constants import Choice, Constant, Freedom, in_force, reading
 from .run import Verdict, validate
 
 Row = tuple[Verdict, Value]
@@ -99,18 +99,31 @@ def sensitivities(
     """
     of_interest = (Class.PREDICTION, Class.FITTED)
     names = [claim.id for claim in claims if claim.expect and claim.row_class in of_interest]
-    freedoms = freedoms_of(paper)
-    tasks = [(paper, tuple(names), freedom.key, value) for freedom in freedoms for value in freedom.values]
-    rows: list[dict[str, Row]] = [{} for _ in tasks]
+    known, workers = {freedom.key: freedom for freedom in freedoms_of(paper)}, jobs or usable_cores()
     try:
-        with announce(len(tasks), 0) as advance:
-            for place, measured_rows in in_parallel(SingleProcess(), jobs or usable_cores(), _rows, tasks):
+        with announce(len(names) + sum(len(freedom.values) for freedom in known.values()), 0) as advance:
+            read: list[list[str]] = [[] for _ in names]
+            for place, keys in in_parallel(SingleProcess(), workers, _keys_read, [(paper, name) for name in names]):
+                read[place] = keys
+                advance()
+            readers = {key: tuple(n for n, keys in zip(names, read, strict=True) if key in keys) for key in known}
+            tasks = [(paper, readers[key], key, value) for key, freedom in known.items() for value in freedom.values]
+            rows: list[dict[str, Row]] = [{} for _ in tasks]
+            for place, measured_rows in in_parallel(SingleProcess(), workers, _rows, tasks):
                 rows[place] = measured_rows
                 advance()
     except WorkerLost as error:
         raise InputError(str(error)) from None
     measured = iter(rows)
-    return [_sensitivity(freedom, [next(measured) for _ in freedom.values]) for freedom in freedoms]
+    return [_sensitivity(freedom, [next(measured) for _ in freedom.values]) for freedom in known.values()]
+
+
+def _keys_read(task: tuple[str, str]) -> list[str]:
+    """Return the keys of the constants and choices that a row's measure reads; others cannot change it."""
+    paper, name = task
+    with reading() as is_read:
+        list(validate(paper, [load_claims(paper)[name]]))
+    return [freedom.key for freedom in freedoms_of(paper) if is_read(freedom)]
 
 
 def _rows(task: tuple[str, tuple[str, ...], str, object]) -> dict[str, Row]:

@@ -15,7 +15,7 @@ from ...emulator.profile import BoardStages
 from ...emulator.schedule import pipeline_kind
 from ...kernels.number import FP16
 from ..claim import Measure, Measured
-from ..constants import changed, in_force, in_use, kept
+from ..constants import beside, cluster_changes, in_use, kept
 from .constants import DSP_MHZ
 
 NUMBER, MICRO_BATCH, MINI_BATCH = FP16, 1, 128
@@ -34,13 +34,11 @@ _FREE_MBPS = 10**9
 @kept
 def boards_of(cluster: str) -> tuple[Board, ...]:
     """Return the boards of a cluster, at the effective clock and Table IV's bandwidth."""
-    changes = changed(board__clock_mhz=in_use(DSP_MHZ))
+    changes = cluster_changes(board__clock_mhz=in_use(DSP_MHZ))
     changes.setdefault("board.off_chip_gbytes_per_s", DDR_GBYTES_PER_S)
     boards = [{"type": kind, "count": 1} for kind in CLUSTERS[cluster]]
     said = {"name": cluster, "boards": boards, "links": {"bandwidth_gbps": 100, "latency_ns": 0}}
-    return load_cluster(
-        said, {key: value for key, value in changes.items() if key.startswith(("board.", "link."))}
-    ).boards
+    return load_cluster(said, changes).boards
 
 
 @kept
@@ -102,7 +100,7 @@ def _schedule() -> Measured:
 def _limit() -> Measured:
     """Measure the speed-up with DSPs twice as fast over that at the clock in use."""
     now = speedup("4vcu129")
-    with in_force({**changed(), DSP_MHZ.key: 2 * in_use(DSP_MHZ)}):
+    with beside({DSP_MHZ.key: 2 * in_use(DSP_MHZ)}):
         twice = speedup("4vcu129")
     return Measured(twice / now, f"four VCU129: {twice:.2f} with DSPs twice as fast")
 

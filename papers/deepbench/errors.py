@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ...emulator.cluster import Gpu, load_cluster
 from ...emulator.timing.pair import RecurrentWork, standard_step_ps
 from ..claim import Measured
-from ..constants import changed, in_force
+from ..constants import beside
 from .constants import LATENCY_US
 from .model import product_us, steps_us
 from .table import MeasuredLayer, rows, training
@@ -82,7 +82,7 @@ def errors(measured: Iterable[MeasuredLayer]) -> dict[str, float]:
 
 def fitted_latency_us(measured: Iterable[MeasuredLayer]) -> float:
     """Return the latency in us with the least squares of relative errors: a closed form, as times are linear in it."""
-    with in_force({**changed(), LATENCY_US.key: 0}):
+    with beside({LATENCY_US.key: 0}):
         pairs = [(theirs, ours) for row in measured for theirs, ours in zip(row.step_us, steps_us(row), strict=True)]
     return sum((theirs - ours) / theirs**2 for theirs, ours in pairs) / sum(theirs**-2 for theirs, _ in pairs)
 

@@ -12,7 +12,7 @@ import itertools
 from ...emulator.cluster import Gpu, board_keys
 from ...emulator.timing.pair import Cell, Workload
 from ..claim import Measure, Measured
-from ..constants import changed, in_force, in_use
+from ..constants import beside, in_use
 from . import runs
 from .chains import array
 from .constants import ENCODER_SHARE, PCIE_GBPS, RNNT_STEPS
@@ -133,7 +133,7 @@ XEON_LANES, CARD_LANES = 48, 16
 
 def halved_ps(workload: Workload, cluster: str) -> int:
     """Return the time of a mini-batch with half the link's bandwidth."""
-    with in_force({**changed(), PCIE_GBPS.key: in_use(PCIE_GBPS) / 2}):
+    with beside({PCIE_GBPS.key: in_use(PCIE_GBPS) / 2}):
         return time_ps(workload, cluster)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...emulator.cluster import Cluster, board_keys, load_cluster
 from ...emulator.schedule import schedules
 from ...emulator.timing.pair import Cell, PairTimes, RecurrentWork, Workload, pair_of, time_mini_batch
-from ..constants import changed, in_force, in_use, kept
+from ..constants import beside, cluster_changes, in_use, kept
 from ..deepbench.model import phase_us
 from .constants import (
     PERSISTENT,
@@ -79,7 +79,7 @@ def encoder(batch: int) -> Workload:
 @kept
 def cluster(name: str) -> Cluster:
     """Return a cluster with the constants in force; the V100's rates are the P100's by their memory bandwidths."""
-    keys = {key: value for key, value in changed().items() if key.startswith(("board.", "link."))}
+    keys = cluster_changes()
     if name == "v100":
         ratio = v100_ratio()
         keys[RECURRENT_US.key] = in_use(RECURRENT_US) / ratio
@@ -128,7 +128,7 @@ def deepbench_ps(workload: Workload) -> int:
         for rows, columns, values in shapes
         for sides in ((rows, columns), (columns, rows))
     ]
-    with in_force({**changed(), RECURRENT_US.key: sum(phases) / len(phases)}):
+    with beside({RECURRENT_US.key: sum(phases) / len(phases)}):
         return standard_ps(workload)
 
 

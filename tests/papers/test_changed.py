@@ -22,7 +22,7 @@ from emuchain.papers import (
     validate,
 )
 from emuchain.papers.commands import validate as command
-from emuchain.papers.constants import changed
+from emuchain.papers.constants import cluster_changes
 
 from .test_sensitivity import silent
 
@@ -45,7 +45,7 @@ def test_the_verdicts_are_those_of_the_sensitivity() -> None:
                 assert verdicts[name] is of_values[place], (name, row.constant.key, value)
             if value == row.constant.default:
                 assert results.turning == [] and results.hanging == 0
-    assert changed() == {}, "no change is left in force"
+    assert cluster_changes() == {}, "no change is left in force"
 
 
 def test_from_python() -> None:
@@ -54,7 +54,7 @@ def test_from_python() -> None:
     assert (default.verdict.value, other.verdict.value) == ("within", "off")
     results = validate("fpdeep", claims * 2, {"board.dsp_share": 0.86})
     next(results)
-    assert changed() == {}, "nothing is in force between results"
+    assert cluster_changes() == {}, "nothing is in force between results"
 
 
 def test_the_answer_comes_first() -> None:

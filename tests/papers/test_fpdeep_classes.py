@@ -26,7 +26,7 @@ def changed(**keys: float) -> Fault:
 
     def plant(patch: pytest.MonkeyPatch) -> None:
         def all_changes(**more: object) -> dict[str, object]:
-            return {**constants.changed(**more), **changes}
+            return {**constants.cluster_changes(**more), **changes}
 
         patch.setattr(evidence, "cluster_of", lambda name, **more: load_cluster(name, all_changes(**more)))
 

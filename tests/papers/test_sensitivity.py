@@ -11,24 +11,38 @@ import pytest
 from click.testing import CliRunner
 
 from emuchain.emulator.cluster import load_cluster
-from emuchain.papers import Verdict, load_claims, sensitivity_tables, validate
+from emuchain.papers import Class, Verdict, load_claims, sensitivity_tables, validate
+from emuchain.papers.claim import NoEvidence
 from emuchain.papers.commands import validate as command
-from emuchain.papers.constants import Choice, Constant, changed, chosen, cluster_of, in_force, kept
+from emuchain.papers.constants import (
+    Choice,
+    Constant,
+    beside,
+    chosen,
+    cluster_changes,
+    cluster_of,
+    in_force,
+    in_use,
+    kept,
+    reading,
+)
 from emuchain.papers.fpdeep import evidence, throughput
 from emuchain.papers.fpdeep.constants import DSP_SHARE
-from emuchain.papers.sensitivity import Sensitivity, constants_of, sensitivities
+from emuchain.papers.sensitivity import Sensitivity, constants_of, freedoms_of, sensitivities
 
 CLUSTERS = {"fpdeep": "vc709", "inceptionn": "titan-xp-10gbe"}
 
 
 def test_changes_are_in_force_for_a_while() -> None:
-    assert changed(link__latency_ns=5) == {"link.latency_ns": 5}
-    with in_force({"board.dsp": 900}):
-        assert changed(link__latency_ns=5) == {"board.dsp": 900, "link.latency_ns": 5}
+    assert cluster_changes(link__latency_ns=5) == {"link.latency_ns": 5}
+    with in_force({"board.dsp": 900, "x": 1}):
+        assert cluster_changes(link__latency_ns=5) == {"board.dsp": 900, "link.latency_ns": 5}
         assert cluster_of("vc709").board(0).multipliers == int(900 * 0.833)
         with in_force({}):
             assert cluster_of("vc709") == load_cluster("vc709")
-    assert changed() == {}
+        with beside({"link.latency_ns": 7}):
+            assert cluster_changes() == {"board.dsp": 900, "link.latency_ns": 7}
+    assert cluster_changes() == {}
 
 
 def test_results_are_kept_by_what_is_in_force() -> None:
@@ -37,13 +51,57 @@ def test_results_are_kept_by_what_is_in_force() -> None:
     @kept
     def found(name: str, times: int = 1) -> str:
         calls.append(name)
-        return name * times + str(changed())
+        return name * times + str(cluster_changes())
 
     assert found("a") == found("a") == "a{}"
-    with in_force({"x": 1}):
-        assert found("a") == "a{'x': 1}"
+    with in_force({"board.dsp": 1}):
+        assert found("a") == "a{'board.dsp': 1}"
     assert found("a", times=2) == "aa{}"
     assert calls == ["a", "a", "a"]
+
+
+X, Y = (Constant(f"gpus.{name}", 1, (1, 2), "because") for name in "xy")
+DSP = Constant("board.dsp", 900, (800, 900), "because")
+
+
+@kept
+def double_x() -> float:
+    return 2 * in_use(X)
+
+
+@kept
+def nothing_where_x_is() -> None:
+    raise NoEvidence(f"x is {in_use(X)}")
+
+
+def test_what_is_read() -> None:
+    def said(measure: Callable[[], object]) -> list[bool]:
+        with reading() as is_read, contextlib.suppress(NoEvidence):
+            measure()
+        return [is_read(freedom) for freedom in (X, Y, DSP, ORDER)]
+
+    assert said(lambda: None) == [False, False, False, False]
+    assert said(double_x) == said(double_x) == [True, False, False, False], "also where it is kept"
+    assert said(nothing_where_x_is) == [True, False, False, False]
+    assert said(lambda: cluster_of("vc709")) == [False, False, True, False]
+    assert said(lambda: chosen(ORDER)) == [False, False, False, True]
+    with reading() as is_read:
+        assert said(lambda: in_use(Y)) == [False, True, False, False]
+    assert is_read(Y) and not is_read(X)
+
+
+@pytest.mark.parametrize("paper", ["deepbench", "farnn", "inceptionn"])
+def test_what_is_not_read_changes_no_row(paper: str) -> None:
+    claims = [claim for claim in load_claims(paper).values() if claim.expect and claim.row_class is not Class.IDENTITY]
+    before, readers = {}, {}
+    for claim in claims:
+        with reading() as readers[claim.id]:
+            [before[claim.id]] = validate(paper, [claim])
+    for freedom in freedoms_of(paper):
+        for value in (freedom.values[0], freedom.values[-1]):
+            with in_force({freedom.key: value}):
+                for result in validate(paper, [claim for claim in claims if not readers[claim.id](freedom)]):
+                    assert result == before[result.claim.id], (freedom.key, value)
 
 
 @pytest.mark.parametrize("paper", CLUSTERS)
