@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from emuchain.papers import Class, load_claims, papers, sensitivities
-from emuchain.papers.constants import chosen, in_force
+from emuchain.papers.constants import Constant, Freedom, chosen, in_force
 from emuchain.papers.fpdeep import evidence as fpdeep
 from emuchain.papers.fpdeep.constants import CONV2, FC_BOARD
 from emuchain.papers.inceptionn import evidence
 from emuchain.papers.inceptionn.constants import ROUNDS
+from emuchain.papers.sensitivity import freedoms_of
 
 from .test_sensitivity import silent
 
-QUICK = ("farnn", "inceptionn")
+
+def at_the_ends(paper: str) -> list[Freedom]:
+    """Return a paper's freedoms, of constants the ends of their ranges and the default alone."""
+    return [
+        dataclasses.replace(freedom, values=tuple(sorted({freedom.values[0], freedom.default, freedom.values[-1]})))
+        if isinstance(freedom, Constant)
+        else freedom
+        for freedom in freedoms_of(paper)
+    ]
 
 
-@pytest.mark.parametrize(
-    "paper", [pytest.param(paper, marks=[] if paper in QUICK else [pytest.mark.slow]) for paper in papers()]
-)
-def test_no_prediction_turns_within_a_plausible_range(paper: str) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("paper", papers())
+@pytest.mark.parametrize("freedoms", [at_the_ends, pytest.param(freedoms_of, marks=pytest.mark.exhaustive)])
+def test_no_prediction_turns_within_a_plausible_range(
+    paper: str, freedoms: Callable[[str], Sequence[Freedom]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("emuchain.papers.sensitivity.freedoms_of", freedoms)
     predictions = [claim for claim in load_claims(paper).values() if claim.row_class is Class.PREDICTION]
     rows = sensitivities(paper, predictions, silent)
     assert {row.constant.key: list(row.turning) for row in rows if row.turning} == {}
