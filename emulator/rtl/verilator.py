@@ -28,7 +28,9 @@ SOURCES = _HERE / "sv"
 
 _PACKAGES = "fp32", "formats"
 _RUNTIME = ("verilated.cpp", "verilated_threads.cpp", "verilated_vcd_c.cpp")
-_COMMON = ("-std=c++17", "-fPIC", "-w", "-DVL_THREADED", "-DVM_COVERAGE=0", "-DVM_SC=0", "-DVM_TIMING=0")
+FLAGS = ("-std=c++17", "-fPIC", "-w", "-DVL_THREADED", "-DVM_COVERAGE=0", "-DVM_SC=0", "-DVM_TIMING=0")
+"""The compiler's flags for models, with which the run-time library is compiled, too."""
+
 _SHOWN = 300
 
 
@@ -124,7 +126,7 @@ def build(
     made = [*sorted(path.name for path in folder.glob(f"{prefix}*.cpp")), "device.cpp"]
     whole, library = folder / "whole.cc", folder / f"{top.stem}.so"
     whole.write_text("".join(f'#include "{name}"\n' for name in made), encoding="utf-8")
-    flags = [*_COMMON, f"-DVM_TRACE={int(waves)}", *(["-DTRACE", "-DVM_TRACE_VCD=1"] if waves else [])]
+    flags = [*FLAGS, f"-DVM_TRACE={int(waves)}", *(["-DTRACE", "-DVM_TRACE_VCD=1"] if waves else [])]
     flags += [f"-I{folder}", *tools.include_flags]
     flags += [f"-DDEVICE={prefix}", f'-DDEVICE_HEADER="{prefix}.h"']
     _make(compiler, [*flags, "-O1", "-shared", "-o", str(library), str(whole), str(runtime(tools)), "-pthread"])
@@ -139,7 +141,7 @@ def runtime(tools: Tools) -> pathlib.Path:
     """
     compiler = needs_compiler(tools)
     version = tools.run(["--version"]).stdout
-    key = hashlib.sha256(f"{version} {compiler} {_COMMON} {tools.root}".encode()).hexdigest()[:16]
+    key = hashlib.sha256(f"{version} {compiler} {FLAGS} {tools.root}".encode()).hexdigest()[:16]
     cache = user_cache()
     if cache is None:
         raise InputError("no place for Verilator's compiled library: HOME names no folder; XDG_CACHE_HOME may name one")
@@ -154,7 +156,7 @@ def runtime(tools: Tools) -> pathlib.Path:
             f"{place.parent}: cannot be written: {error.strerror}; XDG_CACHE_HOME names another folder"
         ) from None
     with folder as scratch:
-        flags = [*_COMMON, "-O2", *tools.include_flags, "-DVM_TRACE=1", "-DVM_TRACE_VCD=1"]
+        flags = [*FLAGS, "-O2", *tools.include_flags, "-DVM_TRACE=1", "-DVM_TRACE_VCD=1"]
         jobs = [[*flags, "-c", str(tools.include / name), "-o", f"{scratch}/{name}.o"] for name in _RUNTIME]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(functools.partial(_make, compiler), jobs))

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from emuchain.emulator.common import InputError
 from emuchain.emulator.rtl import find_yosys
+from emuchain.emulator.rtl.verilator import FLAGS, find_tools, needs_compiler, runtime
 
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE.parents[2] / "emulator" / "rtl" / "sv"
@@ -61,26 +62,28 @@ def yosys() -> str:
         pytest.skip(str(error))
 
 
+def build_program(top: str, files: Sequence[Path], bench: Path, folder: Path, *words: str) -> Path:
+    """Build a test bench of a module: with Verilator's run-time library, which is compiled once for all of them."""
+    tools, prefix = find_tools(), f"V{top}"
+    arguments = ["--cc", "-O3", "--quiet", "-Wno-fatal", "--top-module", top, "--prefix", prefix, *words]
+    done = tools.run([*arguments, "--Mdir", str(folder), *map(str, files)])
+    assert done.returncode == 0, done.stderr or done.stdout
+    sources = [*sorted(folder.glob(f"{prefix}*.cpp")), bench]
+    (folder / "whole.cc").write_text("".join(f'#include "{path}"\n' for path in sources), encoding="utf-8")
+    flags = [*FLAGS, "-DVM_TRACE=0", "-O1", "-ffp-contract=off", f"-I{folder}", *tools.include_flags]
+    command = [needs_compiler(tools), *flags, str(folder / "whole.cc"), str(runtime(tools)), "-pthread"]
+    done = subprocess.run([*command, "-o", str(folder / prefix)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder / prefix
+
+
 @pytest.fixture(scope="session")
 def build(verilator: str) -> Build:
-    """Builds `arithmetic` of the modules in a folder, in a second folder; what is there already is not built again."""
+    """Builds `arithmetic` of the modules in a folder, in a second folder."""
 
     def make(sources: Path, folder: Path) -> Path:
-        arguments = ["--cc", "--exe", "--build", "-j", "2", "-O3", "--quiet", "--top-module", "arithmetic"]
-        arguments += [
-            "--prefix",
-            "Varithmetic",
-            "-CFLAGS",
-            "-O1 -ffp-contract=off",
-            "-y",
-            str(sources),
-            "--Mdir",
-            str(folder),
-        ]
-        benches = [str(sources / "fp32.sv"), str(HERE / "arithmetic.sv"), str(HERE / "arithmetic.cpp")]
-        done = subprocess.run([verilator, *arguments, *benches], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr or done.stdout
-        return folder / "Varithmetic"
+        files = [sources / "fp32.sv", HERE / "arithmetic.sv"]
+        return build_program("arithmetic", files, HERE / "arithmetic.cpp", folder, "-y", str(sources))
 
     return make
 
@@ -101,17 +104,12 @@ def build_stream(verilator: str, tmp_path_factory: pytest.TempPathFactory) -> Bu
     def make(text: str) -> Stream:
         folder = tmp_path_factory.mktemp("stream")
         (folder / "stream.sv").write_text(text, encoding="utf-8")
-        arguments = "--cc --exe --build -j 2 -O3 --quiet -Wno-fatal --output-split 0 -CFLAGS -O1".split()
-        arguments += ["--prefix", "Vstream"]
-        arguments += ["--top-module", "stream", "-y", str(SOURCES), "--Mdir", str(folder / "built")]
-        packages = [str(SOURCES / f"{name}.sv") for name in ("fp32", "formats")]
-        files = [*packages, str(folder / "stream.sv"), str(HERE / "stream.cpp")]
-        done = subprocess.run([verilator, *arguments, *files], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr or done.stdout
+        files = [SOURCES / "fp32.sv", SOURCES / "formats.sv", folder / "stream.sv"]
+        program = build_program("stream", files, HERE / "stream.cpp", folder / "built", "-y", str(SOURCES))
 
         def send(records: Records) -> Records:
             sent = np.ascontiguousarray(records, np.uint32)
-            came = subprocess.run([folder / "built" / "Vstream"], input=sent.tobytes(), capture_output=True, check=True)
+            came = subprocess.run([program], input=sent.tobytes(), capture_output=True, check=True)
             return np.frombuffer(came.stdout, np.uint32).reshape(len(sent), -1)
 
         return send
