@@ -55,7 +55,7 @@ DRAWN = [
 """Blocks of three are cut almost everywhere."""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.usefixtures("verilator")
 @pytest.mark.parametrize("seed", range(len(DRAWN)))

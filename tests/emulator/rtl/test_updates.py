@@ -72,6 +72,9 @@ MUTATIONS = {
     "gradients are summed, not averaged": Mutation("update", ".b(share), .c(MINUS_ZERO)", ".b(ONE), .c(MINUS_ZERO)"),
 }
 
+TRIED = ["no bias is added", "momentum is forgotten", "velocities are not kept"]
+"""Those that are tried each time: of biases, of the update's arithmetic, and of what it keeps."""
+
 
 def said_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     """The exit status of a simulation on one device, and the line of its answer that speaks of weights."""
@@ -94,7 +97,9 @@ def test_without_mutations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("verilator")
-@pytest.mark.parametrize("name", MUTATIONS)
+@pytest.mark.parametrize(
+    "name", [*TRIED, *(pytest.param(name, marks=pytest.mark.sampled(3)) for name in MUTATIONS if name not in TRIED)]
+)
 def test_mutations_are_reported(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
