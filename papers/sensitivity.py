@@ -99,15 +99,15 @@ def sensitivities(
     """
     of_interest = (Class.PREDICTION, Class.FITTED)
     names = [claim.id for claim in claims if claim.expect and claim.row_class in of_interest]
-    known, workers = {freedom.key: freedom for freedom in freedoms_of(paper)}, jobs or usable_cores()
+    freedoms, workers = {freedom.key: freedom for freedom in freedoms_of(paper)}, jobs or usable_cores()
     try:
-        with announce(len(names) + sum(len(freedom.values) for freedom in known.values()), 0) as advance:
+        with announce(len(names) + sum(len(freedom.values) for freedom in freedoms.values()), 0) as advance:
             read: list[list[str]] = [[] for _ in names]
             for place, keys in in_parallel(SingleProcess(), workers, _keys_read, [(paper, name) for name in names]):
                 read[place] = keys
                 advance()
-            readers = {key: tuple(n for n, keys in zip(names, read, strict=True) if key in keys) for key in known}
-            tasks = [(paper, readers[key], key, value) for key, freedom in known.items() for value in freedom.values]
+            readers = {key: tuple(n for n, keys in zip(names, read, strict=True) if key in keys) for key in freedoms}
+            tasks = [(paper, readers[key], key, value) for key, freedom in freedoms.items() for value in freedom.values]
             rows: list[dict[str, Row]] = [{} for _ in tasks]
             for place, measured_rows in in_parallel(SingleProcess(), workers, _rows, tasks):
                 rows[place] = measured_rows
@@ -115,7 +115,7 @@ def sensitivities(
     except WorkerLost as error:
         raise InputError(str(error)) from None
     measured = iter(rows)
-    return [_sensitivity(freedom, [next(measured) for _ in freedom.values]) for freedom in known.values()]
+    return [_sensitivity(freedom, [next(measured) for _ in freedom.values]) for freedom in freedoms.values()]
 
 
 def _keys_read(task: tuple[str, str]) -> list[str]:

@@ -14,11 +14,10 @@ from .answer import devices_of, figures, headline, settings
 from .boards import links, memory, utilisation
 from .comparison import comparing_headline, comparison
 from .convergence import convergence
-from .group import Group, alone, grouped
+from .group import Group
 from .learning import gradients
 from .pace import roofs, timeline
 from .parts import Key, Page, RunPart, Section
-from .source import Run
 
 _OF_A_RUN = (roofs, utilisation, links, memory, gradients, timeline, settings)
 
@@ -28,9 +27,8 @@ _FOLDER = pathlib.Path(__file__).parent
 _LIBRARIES = ("d3", "plot")
 
 
-def make_page(runs: Sequence[Run], apart: bool = False) -> Page:
-    """Return the page of one run or several, the answer first; runs that differ only in seeds are one, or `apart`."""
-    groups = alone(runs) if apart else grouped(runs)
+def make_page(groups: Sequence[Group]) -> Page:
+    """Return the page of runs in groups, the answer first; those of a group differ only in their seeds."""
     parts = tuple(_part(group, place) for place, group in enumerate(groups))
     curves = convergence(groups)
     shared = () if curves is None else (curves,)

@@ -65,7 +65,7 @@ def make_report(
         _check_count(len(groups), "runs")
         if isinstance(seeds, int):
             check_seeds(groups, seeds)
-        page, size = make_page(runs, apart=seeds == "apart"), None
+        page, size = make_page(groups), None
         if page_file is not None:
             content = encoded(render(page))
             page_file.write(content)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emuchain.emulator.view.page import Run, make_page, render
+from emuchain.emulator.view.page import Run, grouped, make_page, render
 
 pytest.importorskip("jinja2", reason="jinja2, which renders pages, is not installed")
 
@@ -66,7 +66,7 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
 
     def open_(runs: list[Run], scheme: str = "light", width: int = 1280) -> Any:
         file = tmp_path / "report.html"
-        file.write_text(render(make_page(runs)), encoding="utf-8")
+        file.write_text(render(make_page(grouped(runs))), encoding="utf-8")
         context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
         contexts.append(context)
         page = context.new_page()
@@ -122,7 +122,7 @@ def test_all_charts_are_drawn(opened: Opened, chain: Run, replicas: Run, scheme:
     heat = next(figure for figure in figures if figure["kind"] == "heat")
     assert heat["marks"] >= 2 * 6  # two devices: FP, EB, PG, idle and two links
     gantt = [figure for figure in figures if figure["kind"] == "gantt"]
-    bars = [len(section.charts[0].data["bars"][0]) for run in make_page([replicas, chain]).runs
+    bars = [len(section.charts[0].data["bars"][0]) for run in make_page(grouped([replicas, chain])).runs
             for section in run.sections if section.title.startswith("Timeline")]  # fmt: skip
     assert [figure["marks"] for figure in gantt] == bars
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.common import InputError, Mean
-from emuchain.emulator.view.page import Run, check_seeds, comparison_as_json, grouped, make_page
+from emuchain.emulator.view.page import Run, alone, check_seeds, comparison_as_json, grouped, make_page
 from emuchain.emulator.view.page.parts import share_text, time_text
 
 ERROR = 0.125 / math.sqrt(3)
@@ -60,7 +60,7 @@ def test_names_of_groups_differ(seeds: list[Run]) -> None:
 
 
 def test_one_line_with_a_band(chain: Run, seeds: list[Run]) -> None:
-    page = make_page([*seeds, other(chain, "sync", schedule="sync")])
+    page = make_page(grouped([*seeds, other(chain, "sync", schedule="sync")]))
     [curve, alone] = page.shared[0].charts[0].data["curves"]
     assert (curve["run"], curve["seeds"], alone["run"]) == ("run", 3, "sync")
     assert curve["y"] == [0.25, 0.625]
@@ -83,7 +83,7 @@ def test_one_line_with_a_band(chain: Run, seeds: list[Run]) -> None:
 
 
 def test_a_page_of_one_group(seeds: list[Run]) -> None:
-    page = make_page(seeds)
+    page = make_page(grouped(seeds))
     assert page.title.endswith("VC709, 3 seeds")
     assert page.headline.startswith("62.5 ± 7.2 % test accuracy on shapes")
     assert page.headline.endswith("the mean of 3 seeds, ± standard error.")
@@ -96,7 +96,7 @@ def test_a_page_of_one_group(seeds: list[Run]) -> None:
 
 
 def test_seeds_apart(seeds: list[Run]) -> None:
-    page = make_page(seeds, apart=True)
+    page = make_page(alone(seeds))
     assert page.title == "3 runs of quick-cifar"
     assert [curve["run"] for curve in page.shared[0].charts[0].data["curves"]] == [run.name for run in seeds]
     assert "seed" in page.comparison[1].columns
@@ -105,11 +105,11 @@ def test_seeds_apart(seeds: list[Run]) -> None:
 def test_seeds_of_different_lengths(seeds: list[Run]) -> None:
     short = {name: column[:1] for name, column in seeds[1].results.history.items()}
     begun = Run.of("run-seed2", dataclasses.replace(seeds[1].results, history=short))
-    page = make_page([seeds[0], begun])
+    page = make_page(grouped([seeds[0], begun]))
     assert page.shared[0].charts[0].data["curves"][1]["y"] == [0.25]
     assert "Of run, 1 of 2 epochs are shown, which all seeds have finished." in page.shared[0].said
     none = Run.of("run-seed2", dataclasses.replace(seeds[1].results, history={}, devices={}, links={}))
-    page = make_page([seeds[0], none])
+    page = make_page(grouped([seeds[0], none]))
     assert page.headline == "Seed 2 has finished no epoch."
     assert not page.shared
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.run import Results
-from emuchain.emulator.view.page import Chart, Page, Run, Section, make_page
+from emuchain.emulator.view.page import Chart, Page, Run, Section, grouped, make_page
 
 Trained = Callable[..., Results]
 
@@ -37,7 +37,7 @@ def changed(run: Run, name: str, **tables: Any) -> Run:
 
 
 def test_the_answer(chain: Run) -> None:
-    page = make_page([chain])
+    page = make_page(grouped([chain]))
     accuracy = f"{100 * chain.results.test_accuracy:.1f} %"
     assert page.title == "quick-cifar on 3 \N{MULTIPLICATION SIGN} VC709"
     assert page.headline.startswith(f"{accuracy} test accuracy on shapes after 2 epochs of 64 images")
@@ -57,7 +57,7 @@ def test_what_does_not_fit_is_said_first(trained_results: Trained) -> None:
         "links": {"bandwidth_gbps": 150, "latency_ns": 1000},
     }
     run = Run.of("run", trained_results(cluster=small, devices=2))
-    page = make_page([run])
+    page = make_page(grouped([run]))
     assert run.plan is not None and not run.plan.fits
     assert figure(page, "Fits").is_warning
     assert figure(page, "Fits").value.startswith("no, memory ignored, ")
@@ -67,7 +67,7 @@ def test_what_does_not_fit_is_said_first(trained_results: Trained) -> None:
 
 
 def test_rates_of_roofs_and_links(chain: Run) -> None:
-    page = make_page([chain])
+    page = make_page(grouped([chain]))
     assert chain.steady is not None and chain.plan is not None
     points = section(page, "What limits the rate").charts[0].data["points"]
     assert min(point["rate"] for point in points) == pytest.approx(chain.steady.images_per_s)
@@ -82,7 +82,7 @@ def test_rates_of_roofs_and_links(chain: Run) -> None:
 
 
 def test_shares_of_the_heat_map(chain: Run) -> None:
-    chart = section(make_page([chain]), "Utilisation").charts[0]
+    chart = section(make_page(grouped([chain])), "Utilisation").charts[0]
     shares = {(cell["device"], cell["of"]): cell["share"] for cell in chart.data["cells"]}
     assert shares[1, "FP"] == chain.results.devices["fp_busy"][1]
     assert shares[2, "link →"] is None
@@ -92,7 +92,7 @@ def test_shares_of_the_heat_map(chain: Run) -> None:
 
 
 def test_gradients_and_codec(replicas: Run) -> None:
-    found = section(make_page([replicas]), "Gradients and codec")
+    found = section(make_page(grouped([replicas])), "Gradients and codec")
     histogram, widths = found.charts
     assert histogram.data["bound"] == -10
     first, last = histogram.data["curves"]
@@ -106,7 +106,7 @@ def test_gradients_and_codec(replicas: Run) -> None:
 
 
 def test_weights_where_there_are_no_gradients(chain: Run) -> None:
-    [curve] = section(make_page([chain]), "Weights").charts[0].data["curves"]
+    [curve] = section(make_page(grouped([chain])), "Weights").charts[0].data["curves"]
     weights = np.concatenate([arrays["weight"].ravel() for arrays in chain.results.weights.values()])
     of_2_to_minus_5 = np.count_nonzero((np.abs(weights) >= 2.0**-5) & (np.abs(weights) < 2.0**-4))
     assert curve["shares"][40 - 5] == pytest.approx(of_2_to_minus_5 / weights.size)
@@ -114,12 +114,12 @@ def test_weights_where_there_are_no_gradients(chain: Run) -> None:
 
 def test_an_older_file_without_some_columns(replicas: Run) -> None:
     exchange = {name: column for name, column in replicas.results.exchange.items() if name != "histogram"}
-    found = section(make_page([changed(replicas, "old", exchange=exchange)]), "Gradients and codec")
+    found = section(make_page(grouped([changed(replicas, "old", exchange=exchange)])), "Gradients and codec")
     assert [chart.kind for chart in found.charts] == ["widths"]
 
 
 def test_a_run_without_a_plan(chain: Run) -> None:
-    page = make_page([changed(chain, "lost", descriptions=None)])
+    page = make_page(grouped([changed(chain, "lost", descriptions=None)]))
     assert titles(page) == ["Utilisation", "Memory", "Weights", "Configuration and versions"]
     assert figure(page, "Plan").is_warning
     assert page.title == "quick-cifar on 3 devices (vc709)"
@@ -127,9 +127,9 @@ def test_a_run_without_a_plan(chain: Run) -> None:
 
 def test_a_run_that_was_ended(chain: Run) -> None:
     ten = changed(chain, "ended", config={**chain.results.config, "epochs": 10})
-    assert "after 2 of 10 epochs" in make_page([ten]).headline
+    assert "after 2 of 10 epochs" in make_page(grouped([ten])).headline
     none = changed(chain, "none", history=None, devices=None, links=None, weights=None)
-    page = make_page([none])
+    page = make_page(grouped([none]))
     assert page.headline == "No epoch was finished."
     assert not page.shared
     assert titles(page) == [title for title in OF_A_PLAN if title not in ("Utilisation", "Weights")] + [
@@ -139,7 +139,7 @@ def test_a_run_that_was_ended(chain: Run) -> None:
 
 def test_no_test_images(chain: Run) -> None:
     history = {**chain.results.history, "test_accuracy": np.array([np.nan] * 2), "test_loss": np.array([np.nan] * 2)}
-    page = make_page([changed(chain, "untested", history=history)])
+    page = make_page(grouped([changed(chain, "untested", history=history)]))
     assert "no test images" in page.headline
     curves: list[Chart] = list(page.shared[0].charts)
     assert [curve["y"] for curve in curves[0].data["curves"] if curve["kind"] == "test"] == [[None, None]]
@@ -149,7 +149,7 @@ def test_several_runs(chain: Run, replicas: Run) -> None:
     better = {**chain.results.history, "test_accuracy": np.array([0.25, 0.75])}
     worse = {**replicas.results.history, "test_accuracy": np.array([0.125, 0.25])}
     runs = [changed(chain, "a", history=better), changed(replicas, "b", history=worse)]
-    page = make_page(runs)
+    page = make_page(grouped(runs))
     assert page.title == "2 runs of quick-cifar"
     assert page.headline.startswith("a has the highest test accuracy, 75.0 %; ")
     table, settings = page.comparison

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from emuchain.emulator.common import InputError
-from emuchain.emulator.view.page import Run, make_page, render
+from emuchain.emulator.view.page import Run, grouped, make_page, render
 
 pytest.importorskip("jinja2", reason="jinja2, which renders pages, is not installed")
 
@@ -48,7 +48,7 @@ def charts_of(parsed: Parsed) -> list[dict[str, object]]:
 
 
 def test_a_page_is_whole(chain: Run, replicas: Run) -> None:
-    text = render(make_page([chain, replicas]))
+    text = render(make_page(grouped([chain, replicas])))
     parsed = Parsed(text)
     assert not parsed.open  # every tag is closed
     assert len(text.encode()) < 1_000_000
@@ -62,13 +62,13 @@ def test_a_page_is_whole(chain: Run, replicas: Run) -> None:
 
 
 def test_a_page_asks_for_nothing_from_elsewhere(chain: Run) -> None:
-    for tag, attributes in Parsed(render(make_page([chain]))).tags:
+    for tag, attributes in Parsed(render(make_page(grouped([chain])))).tags:
         for name in ("src", "href", "srcset", "action"):
             assert (attributes.get(name) or "#").startswith(("#", "data:")), (tag, attributes)
 
 
 def test_every_copy_of_the_library_has_its_licence(chain: Run) -> None:
-    text = render(make_page([chain]))
+    text = render(make_page(grouped([chain])))
     for author in ("Mike Bostock", "Observable, Inc."):
         assert author in text
     assert text.count("Permission to use, copy, modify, and/or distribute") == 2
@@ -79,7 +79,7 @@ def test_names_in_results_are_text(chain: Run) -> None:
     descriptions = {**chain.results.descriptions, "note": NASTY}
     versions = {**chain.results.versions, "command": NASTY}
     nasty = dataclasses.replace(chain.results, config=config, descriptions=descriptions, versions=versions)
-    text = render(make_page([Run.of(NASTY, nasty), chain]))
+    text = render(make_page(grouped([Run.of(NASTY, nasty), chain])))
     assert "<script>alert" not in text
     parsed = Parsed(text)
     assert not parsed.open
@@ -92,4 +92,4 @@ def test_names_in_results_are_text(chain: Run) -> None:
 def test_without_jinja2(chain: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(InputError, match=r"pip install 'emuchain\[report\]'"):
-        render(make_page([chain]))
+        render(make_page(grouped([chain])))
