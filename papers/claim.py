@@ -30,7 +30,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from ..emulator.common import InputError, Model, read_toml
+from ..emulator.common import InputError, Model, did_you_mean, read_toml
 from ..emulator.common import validate as checked
 
 _FOLDER = pathlib.Path(__file__).parent
@@ -174,7 +174,7 @@ def load_claims(paper: str) -> dict[str, Claim]:
         InputError: there is no such paper.
     """
     if paper not in papers():
-        raise InputError(f"`paper` = {paper!r}: known: {', '.join(papers())}")
+        raise InputError(f"`paper` = {paper!r}: {did_you_mean(paper, papers())}known: {', '.join(papers())}")
     path = _FOLDER / paper / "claims.toml"
     claims = checked(_Claims, read_toml(path), str(path)).claim
     return {claim.id: claim for claim in claims}

@@ -68,6 +68,7 @@ def test_markdown() -> None:
     ("arguments", "message"),
     [
         (["other"], "`paper` = 'other': known: bapipe, deepbench, farnn"),
+        (["hardwear"], "did you mean `hardware`? known: bapipe"),
         (["fpdeep", "--only", "nothing"], "no claim id of fpdeep begins with it"),
         (["../clusters/vc709"], "known: bapipe, deepbench, farnn"),
     ],
