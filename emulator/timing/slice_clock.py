@@ -121,12 +121,15 @@ class SliceClock:
                 times[tensor] = np.maximum(times[tensor], ready) if tensor in times else ready
 
     def error(self, dy: Times, partial: Times | None, not_before_ps: int) -> Times:
-        """Return when rows of input errors leave, given when output errors `dy` and `partial` input errors arrive."""
-        ready = np.maximum(dy, not_before_ps)[:, self._rows.eb]
+        """Return when rows of input errors leave, given when output errors `dy` and `partial` input errors arrive.
+
+        Without EB, no row waits for weights.
+        """
         if self.eb is None:
-            left, self.eb_start_ps = ready, ready[:, 0]
+            left = dy[:, self._rows.eb]
+            self.eb_start_ps = left[:, 0]
         else:
-            left, self.eb_start_ps = self._serve(Phase.EB, self.eb, ready)
+            left, self.eb_start_ps = self._serve(Phase.EB, self.eb, np.maximum(dy, not_before_ps)[:, self._rows.eb])
         self._kept_errors = left
         left = left[:, self._rows.eb_leaves]
         return left if partial is None else np.maximum(left, partial)

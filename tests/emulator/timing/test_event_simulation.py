@@ -215,6 +215,25 @@ def test_same_picoseconds_where_the_ends_of_a_table_would_wait_in_a_circle() -> 
     check_rows(drawn)
 
 
+def test_same_picoseconds_where_a_frozen_layers_sample_comes_back_before_an_update() -> None:
+    """Without EB, the empty message waits for no weights, which the replicas' exchange makes late."""
+    network = {
+        "name": "drawn",
+        "input": [2, 3, 3],
+        "layers": [
+            {"type": "conv", "name": "conv0", "channels": 1, "kernel": 1},
+            {"type": "fc", "features": 1},
+            {"type": "softmax"},
+        ],
+    }
+    board = {"name": "b0", "clock_mhz": 50, "dsp": 40, "on_chip_memory_kbit": 4000, "off_chip_gbytes_per_s": 0.02}
+    boards = [board, {**board, "name": "b1", "clock_mhz": 265}] * 2
+    links = [{"share": "bytes", "bandwidth_gbps": 20, "latency_ns": 0, "count": 1}]
+    keys = {"devices": 2, "replicas": 2, "samples": 4, "batch": 2, "epochs": 2, "schedule": "fpdeep"}
+    case = Case(network, {"name": "drawn", "boards": boards, "links": links}, {**keys, "freeze": ["conv0"]})
+    check_rows(Drawn(case, emuchain.plan(case.network, case.cluster, **case.keys)))
+
+
 @pytest.mark.exhaustive
 def test_same_picoseconds_in_hundreds_of_cases() -> None:
     """At least 500 different cases, the same in every run, and enough of each kind; the counts are printed (`-s`)."""
