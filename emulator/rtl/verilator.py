@@ -28,9 +28,7 @@ SOURCES = _HERE / "sv"
 
 _PACKAGES = "fp32", "formats"
 _RUNTIME = ("verilated.cpp", "verilated_threads.cpp", "verilated_vcd_c.cpp")
-FLAGS = ("-std=c++17", "-fPIC", "-w", "-DVL_THREADED", "-DVM_COVERAGE=0", "-DVM_SC=0", "-DVM_TIMING=0")
-"""The compiler's flags for models, with which the run-time library is compiled, too."""
-
+_COMMON = ("-std=c++17", "-fPIC", "-w", "-DVL_THREADED", "-DVM_COVERAGE=0", "-DVM_SC=0", "-DVM_TIMING=0")
 _SHOWN = 300
 
 
@@ -111,7 +109,8 @@ def build(
     Raises:
         InputError: there is no compiler, or it fails.
     """
-    compiler, prefix, folder = needs_compiler(tools), f"V{top.stem}", folder.absolute()
+    needs_compiler(tools)
+    prefix, folder = f"V{top.stem}", folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     options = ["--cc", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "-Wno-fatal", "-Wno-lint"]
     # Copies of wide rows by loops instead of word by word: half the text, and half the compiler's time.
@@ -123,14 +122,26 @@ def build(
         raise InputError(f"Verilator rejects {top}: {_short(done.stderr)}")
     (folder / "ports.inc").write_text(ports, encoding="utf-8")
     shutil.copyfile(_HERE / "cpp" / "device.cpp", folder / "device.cpp")
-    made = [*sorted(path.name for path in folder.glob(f"{prefix}*.cpp")), "device.cpp"]
-    whole, library = folder / "whole.cc", folder / f"{top.stem}.so"
-    whole.write_text("".join(f'#include "{name}"\n' for name in made), encoding="utf-8")
-    flags = [*FLAGS, f"-DVM_TRACE={int(waves)}", *(["-DTRACE", "-DVM_TRACE_VCD=1"] if waves else [])]
-    flags += [f"-I{folder}", *tools.include_flags]
+    flags = ["-shared", f"-DVM_TRACE={int(waves)}", *(["-DTRACE", "-DVM_TRACE_VCD=1"] if waves else [])]
     flags += [f"-DDEVICE={prefix}", f'-DDEVICE_HEADER="{prefix}.h"']
-    _make(compiler, [*flags, "-O1", "-shared", "-o", str(library), str(whole), str(runtime(tools)), "-pthread"])
-    return library
+    return compile_model(tools, prefix, folder, "device.cpp", f"{top.stem}.so", flags)
+
+
+def compile_model(
+    tools: Tools, prefix: str, folder: pathlib.Path, driver: str, out: str, flags: Sequence[str]
+) -> pathlib.Path:
+    """Compile what Verilator has made in a folder, as one text with the C++ there that drives it, and link both with
+    the run-time library; return the path of `out`, there, too.
+
+    Raises:
+        InputError: there is no compiler, or it fails.
+    """
+    made = [*sorted(path.name for path in folder.glob(f"{prefix}*.cpp")), driver]
+    whole, path = folder / "whole.cc", folder / out
+    whole.write_text("".join(f'#include "{name}"\n' for name in made), encoding="utf-8")
+    all_flags = [*_COMMON, "-O1", *flags, f"-I{folder}", *tools.include_flags]
+    _make(needs_compiler(tools), [*all_flags, "-o", str(path), str(whole), str(runtime(tools)), "-pthread"])
+    return path
 
 
 def runtime(tools: Tools) -> pathlib.Path:
@@ -141,7 +152,7 @@ def runtime(tools: Tools) -> pathlib.Path:
     """
     compiler = needs_compiler(tools)
     version = tools.run(["--version"]).stdout
-    key = hashlib.sha256(f"{version} {compiler} {FLAGS} {tools.root}".encode()).hexdigest()[:16]
+    key = hashlib.sha256(f"{version} {compiler} {_COMMON} {tools.root}".encode()).hexdigest()[:16]
     cache = user_cache()
     if cache is None:
         raise InputError("no place for Verilator's compiled library: HOME names no folder; XDG_CACHE_HOME may name one")
@@ -156,7 +167,7 @@ def runtime(tools: Tools) -> pathlib.Path:
             f"{place.parent}: cannot be written: {error.strerror}; XDG_CACHE_HOME names another folder"
         ) from None
     with folder as scratch:
-        flags = [*FLAGS, "-O2", *tools.include_flags, "-DVM_TRACE=1", "-DVM_TRACE_VCD=1"]
+        flags = [*_COMMON, "-O2", *tools.include_flags, "-DVM_TRACE=1", "-DVM_TRACE_VCD=1"]
         jobs = [[*flags, "-c", str(tools.include / name), "-o", f"{scratch}/{name}.o"] for name in _RUNTIME]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(functools.partial(_make, compiler), jobs))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from emuchain.emulator.common import InputError
 from emuchain.emulator.rtl import find_yosys
-from emuchain.emulator.rtl.verilator import FLAGS, find_tools, needs_compiler, runtime
+from emuchain.emulator.rtl.verilator import compile_model, find_tools
 
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE.parents[2] / "emulator" / "rtl" / "sv"
@@ -68,13 +68,9 @@ def build_program(top: str, files: Sequence[Path], bench: Path, folder: Path, *w
     arguments = ["--cc", "-O3", "--quiet", "-Wno-fatal", "--top-module", top, "--prefix", prefix, *words]
     done = tools.run([*arguments, "--Mdir", str(folder), *map(str, files)])
     assert done.returncode == 0, done.stderr or done.stdout
-    sources = [*sorted(folder.glob(f"{prefix}*.cpp")), bench]
-    (folder / "whole.cc").write_text("".join(f'#include "{path}"\n' for path in sources), encoding="utf-8")
-    flags = [*FLAGS, "-DVM_TRACE=0", "-O1", "-ffp-contract=off", f"-I{folder}", *tools.include_flags]
-    command = [needs_compiler(tools), *flags, str(folder / "whole.cc"), str(runtime(tools)), "-pthread"]
-    done = subprocess.run([*command, "-o", str(folder / prefix)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return folder / prefix
+    shutil.copy(bench, folder)
+    flags = ["-DVM_TRACE=0", "-ffp-contract=off", f"-I{bench.parent}"]
+    return compile_model(tools, prefix, folder, bench.name, prefix, flags)
 
 
 @pytest.fixture(scope="session")
