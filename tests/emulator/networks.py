@@ -1,4 +1,4 @@
-"""Networks for images of 32x32 in three colours, with layers whose weights go to files and back."""
+"""Networks for images of 32x32 in three colours, with layers whose weights go to files and back; and for symbols."""
 
 from __future__ import annotations
 
@@ -21,3 +21,11 @@ def of_images(name: str, *layers: Table) -> Table:
 def of_rows(name: str, *layers: Table) -> Table:
     """A network with these recurrent layers over the rows of an image."""
     return of_images(name, {"type": "sequence"}, *layers, {"type": "last-step"})
+
+
+def of_table(name: str, symbols: int, features: int, *layers: Table, steps: int = 1) -> Table:
+    """A network with these layers between an embedding, `table`, and `head`, which has its weights, at the end."""
+    begin = {"type": "embedding", "features": features, "name": "table"}
+    head = {"type": "conv", "name": "head", "channels": symbols, "kernel": 1, "tied": "table", "bias": False}
+    ends = head, {"type": "last-step"}, {"type": "softmax"}
+    return {"name": name, "input": [symbols, steps, 1], "layers": [begin, *layers, *ends]}

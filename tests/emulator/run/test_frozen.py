@@ -15,7 +15,7 @@ from emuchain.emulator.network import load_network, with_frozen
 from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import simulate
 
-from ..networks import Table, of_rows
+from ..networks import Table, of_rows, of_table
 
 Keys = dict[str, Any]
 
@@ -205,17 +205,7 @@ def test_what_cannot_be_frozen_is_told_in_a_line(freeze: list[str], said: str, o
 
 
 def test_tied_weights_rest_together() -> None:
-    network = {
-        "name": "tied",
-        "input": [11, 6, 1],
-        "layers": [
-            {"type": "embedding", "name": "table", "features": 8},
-            {"type": "conv", "name": "mid", "channels": 8, "kernel": 1},
-            {"type": "conv", "name": "head", "channels": 11, "tied": "table", "kernel": 1, "bias": False},
-            {"type": "last-step"},
-            {"type": "softmax"},
-        ],
-    }
+    network = of_table("tied", 11, 8, {"type": "conv", "name": "mid", "channels": 8, "kernel": 1}, steps=6)
     with pytest.raises(InputError, match="head has the weights of table, so they train or rest together"):
         with_frozen(load_network(network), ["table"])
     rests = with_frozen(load_network(network), ["table", "head"])

@@ -14,6 +14,7 @@ from emuchain.emulator.network import load_network
 from emuchain.emulator.run import Weights, simulate
 from emuchain.emulator.timing.pair import workload_of
 
+from ..networks import of_table
 from .gpt import MAPPINGS, Table, conv, gpt, trained_beside_pytorch, written
 
 KEYS: Table = {"data": "text", "schedule": "sync", "batch": 16, "samples": 32, "test_samples": 4, "learning_rate": 0.01}
@@ -194,18 +195,7 @@ def test_ranks(keys: Table, reference: Weights, mpiexec: Any, tmp_path: Path, bi
 
 def test_an_exchange_that_takes_several_mini_batches_does_not_stall() -> None:
     """Each end's gradients wait for the update before, and that for the other end's: all are then as late."""
-    network = {
-        "name": "slow",
-        "input": [4, 2, 1],
-        "layers": [
-            {"type": "embedding", "features": 5, "name": "table"},
-            {"type": "positions"},
-            {"type": "conv", "channels": 5, "kernel": 1},
-            {"type": "conv", "channels": 4, "kernel": 1, "tied": "table", "bias": False},
-            {"type": "last-step"},
-            {"type": "softmax"},
-        ],
-    }
+    network = of_table("slow", 4, 5, {"type": "positions"}, {"type": "conv", "channels": 5, "kernel": 1}, steps=2)
     slow = {"link.bandwidth_gbps": 0.01, "link.latency_ns": 100_000, "board.clock_mhz": 1}
     plan = emuchain.plan(network, devices=4, batch=1, samples=30, schedule="fpdeep", changes=slow)
     assert len({stale for stale in plan.steady.staleness}) == 1

@@ -469,8 +469,7 @@ class Run(NamedTuple):
 
 def run(simulated: Table, network: Table, cluster: Table) -> int:
     """Return the virtual time of a run in ps; `simulated` is what `emuchain simulate --json` prints."""
-    late = staleness_of(simulated, network, cluster) if simulated["config"]["schedule"] == "fpdeep" else []
-    return run_of(simulated, network, cluster, late).time_ps
+    return run_of(simulated, network, cluster).time_ps
 
 
 def described_of(simulated: Table, network: Table, cluster: Table) -> tuple[Table, Table, Table, str, int]:
@@ -490,13 +489,19 @@ def staleness_of(simulated: Table, network: Table, cluster: Table) -> Staleness:
     return find_staleness(free, Wires(cluster, replicas, kind, len(simulated["mapping"]["devices"])), kind)
 
 
-def run_of(simulated: Table, network: Table, cluster: Table, late: Staleness) -> Run:
-    """Return a run at its end; `late` is the staleness of `fpdeep`."""
+def run_of(
+    simulated: Table,
+    network: Table,
+    cluster: Table,
+    in_order: Callable[[Staleness], Staleness] = lambda staleness: staleness,
+) -> Run:
+    """Return a run at its end; `in_order` gives the staleness of devices that act in order from that of free ones."""
     config, replicas = simulated["config"], simulated["replicas"]
     described = described_of(simulated, network, cluster)
     batch, samples, schedule = config["batch"], config["samples"], config["schedule"]
     kind = schedule.removeprefix("data-parallel-") if "data-parallel" in schedule else config["exchange"]
     wires = Wires(cluster, replicas, kind, len(simulated["mapping"]["devices"]))
+    staleness = in_order(staleness_of(simulated, network, cluster)) if schedule == "fpdeep" else []
     epoch = [min(batch, samples - begin) for begin in range(0, samples, batch)]
     clock, chains = Clock(), list[Chain]()
     for replica in range(replicas):
@@ -505,8 +510,8 @@ def run_of(simulated: Table, network: Table, cluster: Table, late: Staleness) ->
 
         def version(at: str, device: int, sample: int, places: list[tuple[int, int]] = places) -> int:
             number, place = places[sample]
-            constant = {"2bw": 1, "pipedream": len(simulated["mapping"]["devices"]) - 1 - device}.get(schedule, 0)
-            return number - min(number % len(epoch), late[device][at][place] if late else constant)
+            late = {"2bw": 1, "pipedream": len(simulated["mapping"]["devices"]) - 1 - device}.get(schedule, 0)
+            return number - min(number % len(epoch), staleness[device][at][place] if staleness else late)
 
         chains.append(Chain(clock, described, sizes, version))
         chains[-1].clips = config["clip_norm"] is not None
@@ -517,4 +522,4 @@ def run_of(simulated: Table, network: Table, cluster: Table, late: Staleness) ->
     clock.run()
     last = len(epoch) * config["epochs"]
     time_ps = max(chain.at_ps["weights", device, last] for chain in chains for device in range(len(chain.devices)))
-    return Run(chains, late, time_ps)
+    return Run(chains, staleness, time_ps)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
+from functools import partial
 from typing import Any, NamedTuple
 
 import hypothesis
@@ -26,6 +27,7 @@ from emuchain.emulator.schedule import dry_run
 from emuchain.emulator.timing import Timing
 from emuchain.emulator.view import simulation_as_json
 
+from ..networks import of_table
 from .chains import scattered
 from .described import read_maps
 from .drawn import (
@@ -69,9 +71,7 @@ def check_rows(drawn: Drawn) -> None:
     """Check that every row leaves every engine, link and memory port of the first replica at the same time."""
     case, plan = drawn
     simulation, served = served_by_emulator(plan, list(read_maps(case.network)))
-    shown = as_printed(simulation)
-    late = late_in(drawn, shown) if shown["config"]["schedule"] == "fpdeep" else []
-    events = run_of(shown, case.network, case.cluster, late)
+    events = run_of(as_printed(simulation), case.network, case.cluster, partial(in_order, plan))
     assert without_gathered(served) == without_gathered(served_by_events(events.chains[0]))
     assert simulation.virtual_time_ps == events.time_ps
     if plan.data_parallel.replicas == 1:
@@ -133,14 +133,12 @@ def test_same_picoseconds_in_any_formats(drawn: Drawn) -> None:
 _TIED = tied_chains().filter(lambda case: case.keys["schedule"] != "2bw")  # whose staleness is read off its actions
 
 
-def late_in(drawn: Drawn, shown: Table) -> Staleness:
+def in_order(plan: ChainPlan, late: Staleness) -> Staleness:
     """Return how many updates are missing, in FP and in EB of each sample of a mini-batch on each device.
 
     Of devices with parts of tied weights that would wait in a circle, all are as late: the order of their actions
-    decides whether they would, which the simulation does not know. So both are taken from it, and the plan's choice.
+    decides whether they would, which the simulation does not know. So that is taken from the plan: it differs there.
     """
-    case, plan = drawn
-    late = staleness_of(shown, case.network, case.cluster)
     for table in plan.timing.tied if planned_staleness(plan) != late else ():
         holders = [device for device in range(table.first, table.last + 1) if table.stops_at(device)]
         latest = {way: [*map(max, *(late[device][way] for device in holders))] for way in ("fp", "eb")}
@@ -155,7 +153,9 @@ def planned_staleness(plan: ChainPlan) -> Staleness:
 
 def check_staleness(drawn: Drawn) -> None:
     """Check how many updates are missing, in FP and in EB of each sample of a mini-batch on each device."""
-    assert late_in(drawn, as_printed(emuchain.simulate(drawn.plan))) == planned_staleness(drawn.plan)
+    case, plan = drawn
+    late = staleness_of(as_printed(emuchain.simulate(plan)), case.network, case.cluster)
+    assert in_order(plan, late) == planned_staleness(plan)
 
 
 @hypothesis.given(planned(st.one_of(chains(), chains(), replicas(), frozen_chains(), _TIED)))
@@ -167,18 +167,7 @@ def test_same_staleness(drawn: Drawn) -> None:
 def test_same_staleness_of_a_table_beside_another_slice() -> None:
     """The wait for the other end's gradients ends before the longer update of the device's second slice begins."""
     conv = {"type": "conv", "channels": 1, "kernel": 1}
-    network = {
-        "name": "drawn",
-        "input": [1, 1, 1],
-        "layers": [
-            {"type": "embedding", "features": 1, "name": "table"},
-            {**conv, "channels": 7},
-            conv,
-            {**conv, "tied": "table", "bias": False},
-            {"type": "last-step"},
-            {"type": "softmax"},
-        ],
-    }
+    network = of_table("drawn", 1, 1, {**conv, "channels": 7}, conv)
     board = {"name": "b0", "clock_mhz": 50, "dsp": 40, "on_chip_memory_kbit": 4000, "off_chip_gbytes_per_s": 0.02}
     links = [{"share": "bytes", "bandwidth_gbps": 20, "latency_ns": 0, "count": 1}]
     case = Case(
@@ -191,19 +180,7 @@ def test_same_staleness_of_a_table_beside_another_slice() -> None:
 
 def test_same_picoseconds_where_the_ends_of_a_table_would_wait_in_a_circle() -> None:
     """All devices with a part of it then take as old weights as the latest of them."""
-    conv = {"type": "conv", "channels": 7, "kernel": 1}
-    network = {
-        "name": "drawn",
-        "input": [10, 1, 1],
-        "layers": [
-            {"type": "embedding", "features": 7, "name": "table"},
-            {"type": "positions"},
-            conv,
-            {**conv, "channels": 10, "tied": "table", "bias": False},
-            {"type": "last-step"},
-            {"type": "softmax"},
-        ],
-    }
+    network = of_table("drawn", 10, 7, {"type": "positions"}, {"type": "conv", "channels": 7, "kernel": 1})
     boards = [{"name": "b0", "clock_mhz": 50, "dsp": 63, "on_chip_memory_kbit": 8}]
     links = [{"share": "bytes", "bandwidth_gbps": 100, "latency_ns": 0, "count": 1}]
     keys = {"devices": 6, "samples": 8, "batch": 1, "epochs": 1, "schedule": "fpdeep"}
