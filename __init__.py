@@ -24,13 +24,15 @@ def _leave_current_folder() -> None:
     """
     if sys.argv[0] == "-m" and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
         del sys.path[0]
-    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    named = os.environ.get("PYTHONPATH")
+    if not named:
+        return
+    folders = named.split(os.pathsep)
     try:
-        relative = {os.path.abspath(folder) for folder in named if not os.path.isabs(folder)} - {*named}
+        relative = {os.path.abspath(folder) for folder in folders if not os.path.isabs(folder)} - {*folders}
     except FileNotFoundError:  # the current folder is gone, and nothing can be in it
         return
-    if named != [""]:
-        sys.path[:] = [folder for folder in sys.path if folder not in relative]
+    sys.path[:] = [folder for folder in sys.path if folder not in relative]
 
 
 if sys.argv and os.path.basename(sys.argv[0]) in ("-m", "emuchain"):

@@ -17,6 +17,8 @@ from emuchain.papers.sensitivity import freedoms_of
 
 from .test_sensitivity import silent
 
+SLOW = ("bapipe", "fpdeep")
+
 
 def at_the_ends(paper: str) -> list[Freedom]:
     """Return a paper's freedoms, of constants the ends of their ranges and the default alone."""
@@ -28,8 +30,9 @@ def at_the_ends(paper: str) -> list[Freedom]:
     ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("paper", papers())
+@pytest.mark.parametrize(
+    "paper", [pytest.param(paper, marks=[pytest.mark.slow] if paper in SLOW else []) for paper in papers()]
+)
 @pytest.mark.parametrize("freedoms", [at_the_ends, pytest.param(freedoms_of, marks=pytest.mark.exhaustive)])
 def test_no_prediction_turns_within_a_plausible_range(
     paper: str, freedoms: Callable[[str], Sequence[Freedom]], monkeypatch: pytest.MonkeyPatch
