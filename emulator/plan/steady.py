@@ -23,7 +23,7 @@ import numpy as np
 from ...comm import Served, Times
 from ..mapping import DataPath, StreamKey, TiedWeights
 from ..schedule import EditedKind, EpochShape, Kind, MicroBatch, ScheduleKind, Staleness, dry_run
-from ..timing import DeviceClock, Timing, crossed_ps
+from ..timing import DeviceClock, Timing, UpdateWaits
 
 _FIRST_SAMPLES = 2
 
@@ -59,19 +59,20 @@ def free_run(
         if exchange_ps:
             own = np.maximum(own, _exchanged_ps(own.max(axis=0).tolist(), exchange_ps[device]))
         ready.append((own, [0, *itertools.compress(clock.updates_ps, learn)]))
-    for table in tied:
-        _exchange_tied(timing, table, [own for own, _ in ready])
+    if tied:
+        _exchange_tied(timing, tied, [own for own, _ in ready])
     for times, (own, takes_ps) in zip(recorded, ready, strict=True):
         yield Trace(*times, (own + np.array(takes_ps)[:, None]).max(axis=0))
 
 
-def _exchange_tied(timing: Timing, tied: TiedWeights, ready: Sequence[Times]) -> None:
+def _exchange_tied(timing: Timing, tied: Sequence[TiedWeights], ready: Sequence[Times]) -> None:
     """Let devices wait for the gradients of tied weights; `ready` has by device when gradients are (sources, steps)."""
-    bursts = [timing.bursts(device) for device in range(len(ready))]
+    waits = UpdateWaits(len(ready), tied, None, [timing.bursts(device) for device in range(len(ready))])
     for step in range(ready[0].shape[1]):
         own = [int(times[:, step].max()) for times in ready]
-        for device, came_ps in crossed_ps(tied, bursts, own).items():
-            ready[device][:, step] = np.maximum(ready[device][:, step], came_ps)
+        for device, own_ps in enumerate(own):
+            for waiting, _, came_ps in waits.add(device, own_ps):
+                ready[waiting][:, step] = np.maximum(ready[waiting][:, step], came_ps)
 
 
 def fill_ps(timing: Timing) -> int:

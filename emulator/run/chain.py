@@ -148,7 +148,8 @@ class Chain:
             return None
         clock = self.devices[0].clock
         assert isinstance(clock, StageClock)
-        return course_of(schedule, self.timing.loads, self.action_boards, clock.samples)
+        waits = self.timing.update_waits() if self.timing.crossing else None
+        return course_of(schedule, self.timing.loads, self.action_boards, clock.samples, waits)
 
     def observe(self, observer: Observer) -> None:
         """Call `observer` with what engines, links and exchanges of these devices serve from now on."""

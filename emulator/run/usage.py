@@ -146,7 +146,7 @@ def _crossing(timing: Timing) -> dict[Hop, list[tuple[int, Crossing, StreamKey]]
     """Return by link what crosses the chain before updates, with the device that sends it there."""
     tables: dict[Hop, list[tuple[int, Crossing, StreamKey]]] = {}
     for device, table, forward in itertools.product(range(len(timing.mapping.devices)), timing.crossing, (True, False)):
-        hop = timing.burst_hop(device, table, forward=forward)
+        hop = timing.ways.hop(device, table, forward=forward)
         if hop is not None:
             tables.setdefault(hop, []).append((device, table, table.key(forward=forward)))
     return tables

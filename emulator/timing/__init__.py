@@ -17,7 +17,7 @@ from .bottleneck import (
     memory_loads,
 )
 from .course import Course, Sent, Timed, course_of
-from .crossing import TiedHop, crossed_ps, hop
+from .crossing import TiedHop, UpdateWaits, Ways, hop
 from .device_clock import DeviceClock
 from .draws import DRAWS, HIGHEST, LOWEST, TIMING_DRAWS, Floats, factors, middle, slows
 from .hurt import Hurt
@@ -71,9 +71,10 @@ __all__ = [
     "TiedLoad",
     "Timed",
     "Timing",
+    "UpdateWaits",
+    "Ways",
     "Wire",
     "course_of",
-    "crossed_ps",
     "engine_loads",
     "exchange_name",
     "factors",

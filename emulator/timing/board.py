@@ -93,6 +93,7 @@ class ActionBoard:
         self.observer: Observer | None = None
         self.pace: Pace | None = None
         self.room_ps = 0  # when the features are freed whose room the next F needs
+        self.updated_ps: dict[int, int] = {}  # when what an update waits for had come, by stage
         self._free_ps: dict[str, int] = {}  # by queue
 
     @property
@@ -130,11 +131,13 @@ class ActionBoard:
     def state(self) -> dict[str, Any]:
         """Return the training state."""
         wires = [wire.free_ps for wire in self.wires.values()]
-        return {"free_ps": dict(self._free_ps), "room_ps": self.room_ps, "wires": wires}
+        updated = [list(entry) for entry in self.updated_ps.items()]
+        return {"free_ps": dict(self._free_ps), "room_ps": self.room_ps, "updated_ps": updated, "wires": wires}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned."""
         self._free_ps, self.room_ps = dict(state["free_ps"]), state["room_ps"]
+        self.updated_ps = dict(state.get("updated_ps", ()))
         for wire, free_ps in zip(self.wires.values(), state["wires"], strict=True):
             wire.free_ps = free_ps
 

@@ -22,7 +22,8 @@ from ...kernels import serve
 from ..common import InputError
 from ..schedule import Engines, Fold, Kind, Schedule, StageCosts, Transport
 from .board import ActionBoard, Carried, Ran, StageLoads
-from .program import Step, Task, tasks_of
+from .crossing import UpdateWaits
+from .program import DeviceTasks, Step, Task, tasks_of
 
 Rows = NDArray[np.int64]
 """Times in ps of each row, (samples, rows)."""
@@ -72,24 +73,31 @@ class Course:
         return {sent.step: Carried(sent.start_ps, sent.end_ps, sent.arrival_ps) for sent in self.sent}
 
 
-def course_of(schedule: Schedule, loads: StageLoads, boards: Sequence[ActionBoard], passed: int = 0) -> Course:
+def course_of(
+    schedule: Schedule,
+    loads: StageLoads,
+    boards: Sequence[ActionBoard],
+    passed: int = 0,
+    waits: UpdateWaits | None = None,
+) -> Course:
     """Return the course of a schedule on some boards, which are then as they are at its end.
 
     Args:
-        schedule: the schedule; its updates take no time.
+        schedule: the schedule; its updates take no time of their own.
         loads: what the stages take.
         boards: the boards, which begin where an earlier course has left them.
         passed: samples that they have done before, since the start of training; faults are counted from there.
+        waits: what updates wait for beside the gradients of their own stage, if anything.
 
     Raises:
         InputError: the schedule is incomplete or deadlocks, with device and action; or the costs do not fit it.
     """
     kind = _Streamed if loads.machine.transport is Transport.STREAMED else _Whole
-    run = kind(tasks_of(schedule, loads), schedule.fold, loads, boards, passed)
+    run = kind(tasks_of(schedule, loads), schedule.fold, loads, boards, passed, waits)
     stuck = run.work_off()
     if stuck:
-        waits = "; ".join(f"device {task.device} waits at {task.name} for {run.missing(task)}" for task in stuck)
-        raise InputError(f"schedule {schedule.name}: deadlock: {waits}")
+        where = "; ".join(f"device {task.device} waits at {task.name} for {run.missing(task)}" for task in stuck)
+        raise InputError(f"schedule {schedule.name}: deadlock: {where}")
     run.timed.sort(key=lambda timed: (timed.start_ps, timed.device, timed.end_ps))
     run.sent.sort(key=lambda sent: (sent.start_ps, sent.sender, sent.receiver))
     return Course(run.timed, run.sent)
@@ -126,18 +134,30 @@ class _Whole:
     """A course in which messages travel as a whole: what ends in a moment has ended before anything starts in it."""
 
     def __init__(
-        self, tasks: Sequence[Sequence[Task]], fold: Fold, loads: StageLoads, boards: Sequence[ActionBoard], passed: int
+        self,
+        tasks: Sequence[DeviceTasks],
+        fold: Fold,
+        loads: StageLoads,
+        boards: Sequence[ActionBoard],
+        passed: int,
+        waits: UpdateWaits | None,
     ) -> None:
         self.timed: list[Timed] = []
         self.sent: list[Sent] = []
         self._fold, self._loads, self._machine, self._boards, self._passed = fold, loads, loads.machine, boards, passed
         self._is_shared = loads.machine.engines is Engines.SHARED
         self._queues: list[list[_Queue]] = []
-        for of_board in tasks:
+        for of_board, _ in tasks:
             queues: dict[Kind | None, _Queue] = collections.defaultdict(_Queue)
             for task in of_board:
                 queues[None if loads.machine.engines is Engines.TURNS else task.step.kind].tasks.append(task)
             self._queues.append(list(queues.values()))
+        self._waits = waits
+        self._makes = {} if waits is None else {step: made for _, makes in tasks for step, made in makes.items()}
+        self._left = collections.Counter((step.stage, version) for step, version in self._makes.items())
+        """Steps whose gradients are missing of a stage's version."""
+        self._ready_ps = {(stage, 0): ps for board in boards for stage, ps in board.updated_ps.items()}
+        """When a stage's version is there, where updates wait for other devices."""
         self._begin_ps = [board.free_ps for board in boards]
         self._pool_ps = [0] * len(boards)  # the end of what runs in a shared pool
         self._done_ps: dict[Step, int] = {}
@@ -171,7 +191,8 @@ class _Whole:
         """Return what a task waits for."""
         own = task.before if task.source is None else (task.source, *task.before)
         late = next((step for step in own if step not in self._done_ps), task.message)
-        assert late is not None
+        if late is None:
+            return f"version {task.version} of the weights of stage {task.step.stage}"
         return f"{late.kind.value}{late.micro_batch} of stage {late.stage}"
 
     def _offer(self, board: int) -> None:
@@ -202,7 +223,10 @@ class _Whole:
                 return None
             if time_ps >= start_ps:
                 start_ps, queue.released_by = time_ps, step
-        return start_ps
+        if self._waits is None:
+            return start_ps
+        ready_ps = self._ready_ps.get((task.step.stage, task.version), None if task.version else 0)
+        return None if ready_ps is None else max(start_ps, ready_ps)
 
     def _begin(self, number: int, place: int, now: int) -> None:
         """Begin the task that has just become a queue's running one."""
@@ -231,8 +255,23 @@ class _Whole:
         self.timed.append(Timed(task.step, number, start_ps, now, released_by))
         if self._is_shared:
             self._boards[number].rest_from(now)
+        self._learn(task.step, now)
         self._send(task, Ran(start_ps, now))
         self._offer(number)
+
+    def _learn(self, step: Step, now: int) -> None:
+        """Let updates that a step's gradients were missing for be made, where updates wait for other devices."""
+        if self._waits is None or step not in self._makes:
+            return
+        own = step.stage, self._makes[step]
+        self._left[own] -= 1
+        if self._left[own]:
+            return
+        for stage, version, came_ps in self._waits.add(step.stage, now):
+            device = self._fold.device(stage)
+            self._ready_ps[stage, version] = came_ps
+            self._boards[device].updated_ps[stage] = came_ps
+            self._offer(device)
 
     def _send(self, task: Task, ran: Ran) -> None:
         """Send the message of a task that is done to the board of the stage that needs it."""
@@ -271,9 +310,15 @@ class _Streamed(_Whole):
     """
 
     def __init__(
-        self, tasks: Sequence[Sequence[Task]], fold: Fold, loads: StageLoads, boards: Sequence[ActionBoard], passed: int
+        self,
+        tasks: Sequence[DeviceTasks],
+        fold: Fold,
+        loads: StageLoads,
+        boards: Sequence[ActionBoard],
+        passed: int,
+        waits: UpdateWaits | None,
     ) -> None:
-        super().__init__(tasks, fold, loads, boards, passed)
+        super().__init__(tasks, fold, loads, boards, passed, waits)
         counts = {loads.costs(stage, 1).samples for stage in range(loads.count)}
         if len(counts) > 1:
             raise InputError("`samples`: all stages must have the same number of samples in a micro-batch")

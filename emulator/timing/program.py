@@ -25,7 +25,7 @@ class Task:
 
     `work_ps` is its time when nothing runs beside it. `source` is the step of the same stage whose result it needs,
     `message` that of a neighbouring stage whose message it needs. `before` are steps of the same device that must be
-    done for other reasons.
+    done for other reasons. It uses `version` of the weights.
     """
 
     name: str
@@ -36,10 +36,18 @@ class Task:
     source: Step | None
     message: Step | None
     before: tuple[Step, ...] = ()
+    version: int = 0
 
 
-def tasks_of(schedule: Schedule, loads: StageLoads) -> list[list[Task]]:
-    """Return each device's tasks in order; W is part of B where the machine fuses both.
+class DeviceTasks(NamedTuple):
+    """A device's tasks in order, and of those that end with gradients the version that these are for."""
+
+    tasks: list[Task]
+    makes: dict[Step, int]
+
+
+def tasks_of(schedule: Schedule, loads: StageLoads) -> list[DeviceTasks]:
+    """Return each device's tasks; W is part of B where the machine fuses both.
 
     Raises:
         InputError: an action is done twice or left out, or the costs do not fit the schedule.
@@ -55,7 +63,7 @@ def tasks_of(schedule: Schedule, loads: StageLoads) -> list[list[Task]]:
     return [_device_tasks(schedule, device, programs[device], loads) for device in range(devices)]
 
 
-def _device_tasks(schedule: Schedule, device: int, program: Iterable[Action], loads: StageLoads) -> list[Task]:
+def _device_tasks(schedule: Schedule, device: int, program: Iterable[Action], loads: StageLoads) -> DeviceTasks:
     where, machine = f"schedule {schedule.name}: device {device}", loads.machine
     chunks = loads.count // schedule.devices
     fold = dataclasses.replace(schedule.fold, chunks=chunks)
@@ -80,18 +88,19 @@ def _device_tasks(schedule: Schedule, device: int, program: Iterable[Action], lo
         micro_batch = micro_batches[action.index]
         work = work_ps(loads.costs(step.stage, micro_batch.samples), step.kind, machine)
         inputs = _source(step), _message(step, loads.count), before
-        tasks.append(Task(str(action), step, device, micro_batch, work, *inputs))
+        tasks.append(Task(str(action), step, device, micro_batch, work, *inputs, action.version or 0))
     if left:
         kind, index, chunk = min(left, key=lambda key: (key[1], key[2], PASSES.index(key[0])))
         raise InputError(f"{where}: never does {Action(kind, index, chunk=chunk)}")
-    return tasks
+    return DeviceTasks(tasks, waits.makes)
 
 
 class _Waits:
     """What actions of a device wait for beside their inputs: room for features, and versions of the weights.
 
     F waits for the room of the features that are freed ahead of it, unless rows are streamed: room is then not kept by
-    whole micro-batches. F and B wait for the gradients in the version that they name; the update takes no time.
+    whole micro-batches. F and B wait for the gradients in the version that they name, `makes` of which says which they
+    are; the update takes no time.
     """
 
     def __init__(self, where: str, machine: Machine) -> None:
@@ -100,6 +109,7 @@ class _Waits:
         self._needs_room = machine.engines is not Engines.TURNS and machine.transport is not Transport.STREAMED
         self._freed: list[Step] = []
         self._gradients: list[Step] = []
+        self.makes: dict[Step, int] = {}
         self._made: list[tuple[Step, ...]] = [()]
         """For each version the steps behind it that those behind the one before do not include."""
         self._waited = {Kind.FORWARD: 0, Kind.BACKWARD: 0}
@@ -107,6 +117,7 @@ class _Waits:
 
     def update(self) -> None:
         """Make a version of the gradients so far."""
+        self.makes |= dict.fromkeys(self._gradients, len(self._made))
         self._made.append(tuple(self._gradients))
         self._gradients.clear()
 

@@ -14,7 +14,6 @@ waits for both. Each hop takes a row's time on its path, and the link's latency.
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import functools
 from collections import Counter
@@ -48,9 +47,9 @@ from ..mapping import (
 from ..network import Phase
 from ..schedule import Fold, Kind
 from .board import ActionBoard, Message, StageLoads, Wire
-from .crossing import Burst
+from .crossing import Burst, UpdateWaits, Ways
 from .device_clock import DeviceClock
-from .routes import Hop, Leg, Routes, hop_name
+from .routes import Hop, Routes, hop_name
 from .slice_clock import SliceClock, engine_name, port_name
 from .stage_clock import StageClock, StageTimes
 
@@ -238,35 +237,19 @@ class Timing:
         """What crosses the chain before each update."""
         return self.tied if self.norm is None else (*self.tied, self.norm)
 
+    @functools.cached_property
+    def ways(self) -> Ways:
+        """The ways of what crosses the chain."""
+        return Ways(self._fold, self._topology, self.cluster.link_at)
+
     def bursts(self, device: int) -> dict[StreamKey, Burst]:
-        """Return what a device sends before each update, as resources.
+        """Return what a device sends before each update, as resources."""
+        return self.ways.bursts(self.crossing, device)
 
-        Where a device has several stages, they pass each link once: forward from the first of all stages on, backward
-        from the last. In a V they pass the links of all stages.
-        """
-        bursts, device_of = dict[StreamKey, Burst](), self._fold.device
-        for table in self.crossing:
-            for forward in (True, False):
-                hop, key = self.burst_hop(device, table, forward=forward), table.key(forward=forward)
-                if hop is not None:
-                    name = f"{hop_name((device_of(hop[0]), device_of(hop[1])))}, {key}"
-                    bursts[key] = Burst(name, table, self.cluster.link_at(min(hop)))
-        return bursts
-
-    def burst_hop(self, device: int, table: Crossing, *, forward: bool) -> Hop | None:
-        """Return over which link a device sends what crosses the chain before an update; None if it sends nothing.
-
-        Ends of boards with several stages are stages.
-        """
-        fold, link = self._fold, device if forward else device - 1
-        if not table.crosses(link):
-            return None
-        if fold.chunks > 1:
-            first_way = fold.in_v or (link < fold.devices - 1 if forward else link >= fold.count - fold.devices)
-            return (device, link + forward) if first_way and fold.link(link) is not None else None
-        stops = [stop for stop in range(table.first, table.last + 1) if table.stops_at(stop)]
-        behind = bisect.bisect_right(stops, link)
-        return Leg(stops[behind - 1], stops[behind]).hop(self._topology, link, forward=forward)
+    def update_waits(self) -> UpdateWaits:
+        """Return what updates of stages wait for beside their own gradients, before the first mini-batch."""
+        count = len(self.mapping.devices)
+        return UpdateWaits(count, self.tied, self.norm, [self.bursts(stage) for stage in range(count)])
 
     def slowest_bursts(self) -> Iterator[tuple[TiedWeights, Hop, int]]:
         """Yield the tied weights that cross links, the link that takes longest for their table, and this time in ps."""
@@ -276,7 +259,7 @@ class Timing:
             times = {link: bursts[key].table_ps for link, bursts in enumerate(sent) if key in bursts}
             if times:
                 slowest = max(times, key=lambda link: times[link])
-                hop = self.burst_hop(slowest, tied, forward=True)
+                hop = self.ways.hop(slowest, tied, forward=True)
                 assert hop is not None
                 yield tied, hop, times[slowest]
 
