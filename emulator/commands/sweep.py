@@ -331,9 +331,9 @@ def sweep_devices(
         in_file = {} if config_file is None else read_toml(pathlib.Path(config_file))
         # As given, not as validated: the points' processes validate them again, and a codec is no plain value.
         settings = {**in_file, **others}
-        changed = config.changes or {}
-        values = {"network": config.network, "cluster": config.cluster, "devices": devices, **changed}
-        settings.pop(CHANGES, None)
+        values = {"network": config.network, "cluster": config.cluster, "devices": devices}
+        if config.changes:
+            settings[CHANGES] = config.changes
         return run_sweep(
             values,
             {key: value for key, value in settings.items() if key not in values},

@@ -121,7 +121,7 @@ def points_of(space: Space, blame: str = "command line") -> list[Point]:
     Raises:
         InputError: a network or cluster cannot be loaded, or a value is out of range whatever the others are.
     """
-    clusters, networks = _Clusters(blame), _Networks(space.settings)
+    clusters, networks = _Clusters(blame, space.settings.get("changes") or {}), _Networks(space.settings)
     _check(space, clusters, blame)
     points = []
     for values in space.combinations():
@@ -161,10 +161,10 @@ class _Networks:
 
 
 class _Clusters:
-    """Clusters with changed values, each made once."""
+    """Clusters with changed values, each made once; `changes` are those of all points."""
 
-    def __init__(self, blame: str) -> None:
-        self._blame = blame
+    def __init__(self, blame: str, changes: Mapping[str, Any]) -> None:
+        self._blame, self._of_all = blame, changes
         self._found: dict[tuple[Any, ...], tuple[Cluster | None, str | None]] = {}
 
     def changed(self, value: Any, changes: Mapping[str, Any]) -> tuple[Cluster | None, str | None]:
@@ -183,6 +183,7 @@ class _Clusters:
         Raises:
             InputError: there is none such, or a change is invalid.
         """
+        changes = {**self._of_all, **changes}
         if not isinstance(value, Cluster):
             return load_cluster(value, changes, blame=self._blame)
         if changes:
