@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from ..common import InputError, number, plural
 from ..mapping import cut_channels
 from ..plan import ChainPlan, make_plan
-from ..view import Line, stage_bound
+from ..run import steady_rate
+from ..view import Line
 
 
 def cut_file(plan: ChainPlan) -> str:
@@ -32,9 +33,10 @@ class CutComparison(NamedTuple):
     def of(cls, plan: ChainPlan) -> CutComparison:
         """Return what the automatic cut of the same run reaches."""
         try:
-            return cls(_rate(plan), _rate(make_plan(plan.config.model_copy(update=_automatic(plan)), 1)), "")
+            automatic = make_plan(plan.config.model_copy(update=_automatic(plan)), 1)
         except InputError as error:
-            return cls(_rate(plan), None, str(error))
+            return cls(steady_rate(plan), None, str(error))
+        return cls(steady_rate(plan), steady_rate(automatic), "")
 
     def line(self, noun: str) -> Line:
         """Return the comparison as a line."""
@@ -48,10 +50,6 @@ class CutComparison(NamedTuple):
 def _automatic(plan: ChainPlan) -> dict[str, object]:
     """Return the keys with which the same run has an automatic cut."""
     return {"cut": None, "devices": plan.devices}
-
-
-def _rate(plan: ChainPlan) -> float:
-    return plan.layout().images_per_s if plan.times_rows else stage_bound(plan)
 
 
 def cut_as_json(plan: ChainPlan, beside: CutComparison | None) -> dict[str, Any]:

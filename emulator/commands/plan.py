@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...kernels.number import FP16, FP32, NumberFormat
-from ..common import InputError, WholeFile, encoded, format_bytes, format_time_ps, percent, plural
+from ..common import InputError, WholeFile, encoded, format_bytes, format_time_ps, gbps, percent, plural
 from ..config import Config, blaming, load_config
 from ..mapping import channel_values, storage_of
 from ..number import Storage
@@ -22,7 +22,7 @@ from ..plan import (
     place_on_chip,
     smallest_cluster,
 )
-from ..run import bound_range, cause_of, rate_range, steady_state
+from ..run import SteadyState, cause_of, rate_range, steady_actions, steady_state
 from ..view import (
     Line,
     cause_as_json,
@@ -42,8 +42,7 @@ from ..view import (
     range_lines,
     rate_line,
     say,
-    stage_bound,
-    stage_bound_lines,
+    stage_lines,
     stage_rows,
     stages_as_json,
     table,
@@ -125,8 +124,8 @@ def _show(config: Config, how: _Shown, picture: WholeFile | None) -> ChainPlan:
             _show_stages(plan, how, picture, beside)
             return plan
         show(f"laying out {plural(plan.devices, 'device')}")
-        layout = plan.layout()
-        sure = rate_range(plan, layout.images_per_s) if how.ranged else None
+        layout, state = plan.layout(), steady_state(plan)
+        sure = rate_range(plan, state.images_per_s) if how.ranged else None
         missing, smallest = plan.missing_bytes, None
         if layout.off_chip_bytes or missing:
             show(f"looking for the fewest boards that hold {plan.network.name}")
@@ -137,19 +136,20 @@ def _show(config: Config, how: _Shown, picture: WholeFile | None) -> ChainPlan:
         draw_layout(layout, picture)
     if how.as_json:
         verdict = {"fits": not missing, "missing_bytes": missing, "stale_samples": plan.stale_samples}
-        cause = cause_as_json(cause_of(plan, steady_state(plan)))
+        verdict |= {"fits_lut": plan.fits_lut}
+        cause = cause_as_json(cause_of(plan, state))
         said = {**({} if sure is None else sure.to_dict()), **cut_as_json(plan, beside)}
         print(
             json.dumps(
-                {**layout_as_json(layout, smallest), "cause": cause, **verdict, "fits_lut": plan.fits_lut, **said},
+                {**layout_as_json(layout, state, smallest), "cause": cause, **verdict, **said},
                 indent=2,
             )
         )
         return plan
-    first, *others = _answer(plan, layout, missing, smallest, how)
+    first, *others = _answer(plan, layout, state, smallest, how)
     compared = [] if beside is None else [beside.line(plan.network.sample_noun)]
     print_answer([first, *compared, *range_lines(sure), *others])
-    _print(layout, missing, how.full)
+    _print(layout, state, how.full)
     if missing:
         say(_remedies(plan))
     return plan
@@ -160,18 +160,19 @@ def _show_stages(plan: ChainPlan, how: _Shown, picture: WholeFile | None, beside
     assert plan.stages is not None
     if picture is not None:
         plan.needs_rows("`--plot`")
-    sure = bound_range(plan, stage_bound(plan)) if how.ranged else None
+    rate, usage = steady_actions(plan)
+    sure = rate_range(plan, rate) if how.ranged else None
     if how.as_json:
         said = {"mapping": str(plan.mapping).splitlines(), **stages_as_json(plan.stages), "fits_lut": plan.fits_lut}
-        said |= cut_as_json(plan, beside)
+        said |= {"images_per_s": rate, **cut_as_json(plan, beside)}
         print(json.dumps({**said, **({} if sure is None else sure.to_dict())}, indent=2))
         return
-    first, *others = stage_bound_lines(plan, sure)
     print_answer(
         [
-            first,
+            rate_line(plan, rate, 0),
             *([] if beside is None else [beside.line(plan.network.sample_noun)]),
-            *others,
+            *range_lines(sure),
+            *stage_lines(plan, usage),
             memory_line(plan, 0),
             weights_line(plan),
             *logic_lines(plan),
@@ -184,12 +185,11 @@ def _show_stages(plan: ChainPlan, how: _Shown, picture: WholeFile | None, beside
 def _answer(
     plan: ChainPlan,
     layout: Layout,
-    missing: int,
+    state: SteadyState,
     smallest: int | None,
     how: _Shown,
 ) -> list[Line]:
-    state = steady_state(plan)
-    cause, images = cause_of(plan, state), plan.network.epoch_images
+    cause, images, missing = cause_of(plan, state), plan.network.epoch_images, state.missing_bytes
     if missing:
         larger = {"devices": smallest} if smallest else {"devices": plan.devices, "cluster": _LARGER_BOARDS}
         to_try = how.command("plan", {**larger, "cut": None})
@@ -198,8 +198,8 @@ def _answer(
         command, samples = ("simulate", {"samples": _SAMPLES}) if "what_if" in changes else ("plan", {})
         to_try = how.command(command, {**samples, **changes})
     return [
-        rate_line(plan, layout.images_per_s, missing),
-        *([] if images is None else [epoch_line(plan, images, images * layout.interval_ps, missing)]),
+        rate_line(plan, state.images_per_s, missing),
+        *([] if images is None else [epoch_line(plan, images, state.epoch_ps(images), missing)]),
         *limit_lines(plan, state, cause),
         *wide_lines(plan),
         _verdict(plan, layout, missing, smallest),
@@ -225,7 +225,7 @@ def _verdict(plan: ChainPlan, layout: Layout, missing: int, smallest: int | None
     return Line("; ".join([memory_line(plan, missing).text, *hold, *over]))
 
 
-def _print(layout: Layout, missing: int, full: bool) -> None:
+def _print(layout: Layout, state: SteadyState, full: bool) -> None:
     def load(device: DeviceLayout) -> float:
         shares = [share for share in layout.utilisation(device).values() if share is not None]
         return max(device.slowest.sample_ps / layout.interval_ps, *shares)
@@ -240,20 +240,21 @@ def _print(layout: Layout, missing: int, full: bool) -> None:
         rows = [
             [
                 f"{link.link} - {link.other}",
-                f"{layout.gbps(link.forward_bytes):,.2f}",
-                f"{layout.gbps(link.backward_bytes):,.2f}",
+                f"{gbps(link.forward_bytes, state.period_ps):,.2f}",
+                f"{gbps(link.backward_bytes, state.period_ps):,.2f}",
                 format_bytes(link.balanced_bytes),
             ]
             for link in links
         ]
         table(title, ["link", "right, Gb/s", "left, Gb/s", "balanced parameters per sample, each way"], rows)
     _print_balanced(layout, full)
-    _print_off_chip(layout, full)
+    _print_off_chip(layout, state, full)
     print()
-    note = ignored(missing)
+    note = ignored(state.missing_bytes)
     say(f"a sample enters every {format_time_ps(layout.interval_ps)}{note}")
-    say(f"all layers: {layout.gops_per_fpga:,.0f} GOPS{note}; for each FPGA")
-    say(f"convolutions: {layout.conv_gops_per_fpga:,.0f} GOPS{note}; for each FPGA that holds any")
+    say(f"all layers: {state.all_layers.gops_per_fpga:,.0f} GOPS{note}; for each FPGA")
+    if state.convolutions is not None:
+        say(f"convolutions: {state.convolutions.gops_per_fpga:,.0f} GOPS{note}; for each FPGA that holds any")
     say(f"the fullest device holds {format_bytes(layout.storage_bytes)} on chip")
 
 
@@ -333,7 +334,7 @@ def _print_balanced(layout: Layout, full: bool) -> None:
     table(f"Balanced parameters{left_out}", columns, rows, names=("channels",))
 
 
-def _print_off_chip(layout: Layout, full: bool) -> None:
+def _print_off_chip(layout: Layout, state: SteadyState, full: bool) -> None:
     """Print what is off chip on which device, and what its memory port moves."""
     held = [device for device in layout.devices if device.off_chip_bytes]
     if not held:
@@ -341,7 +342,7 @@ def _print_off_chip(layout: Layout, full: bool) -> None:
     title, shown = most_loaded("Off-chip memory", "devices", held, lambda device: device.port_bytes, full)
     rows = []
     for device in shown:
-        needed, there = layout.off_chip_gbytes_per_s(device.device), device.board.off_chip_gbytes_per_s
+        needed, there = 1000 * device.port_bytes / state.period_ps, device.board.off_chip_gbytes_per_s
         storage = layout.cluster.storage
         parameters = sum(
             part.off_chip.channels * storage_of(part.part, storage).weight_bytes(channel_values(part.part))

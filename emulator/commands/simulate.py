@@ -208,8 +208,7 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int | Non
             next_line(to_try),
         ]
     if epoch_images is not None:
-        long_ps = round(epoch_images * steady.period_ps / steady.replicas)
-        lines.append(epoch_line(plan, epoch_images, long_ps, missing, optional=True))
+        lines.append(epoch_line(plan, epoch_images, steady.epoch_ps(epoch_images), missing, optional=True))
     return [
         *lines,
         *limit_lines(plan, steady, cause),

@@ -7,7 +7,7 @@ from typing import Any
 from ..common import InputError, WholeFile, format_time_ps
 from ..config import Config, blaming, load_config
 from ..plan import ChainPlan, long_work, make_pair_plan, make_plan
-from ..run import simulate, steady_state
+from ..run import simulate, steady_actions, steady_state
 from ..view import (
     Chart,
     RunSamples,
@@ -16,8 +16,9 @@ from ..view import (
     gantt,
     pair_chart,
     picture_file,
+    rate_line,
     recorded_run,
-    stage_bound_lines,
+    stage_lines,
     terminal_width,
 )
 from .output import tell
@@ -103,7 +104,8 @@ def _chart(plan: ChainPlan, window: Window, all_lanes: bool) -> tuple[Chart, Win
 def _answer(plan: ChainPlan) -> list[str]:
     """Return how long the pipeline takes to fill, and how often a sample leaves it then; for actions, what limits."""
     if not plan.times_rows:
-        return [line.text for line in stage_bound_lines(plan)]
+        rate, usage = steady_actions(plan)
+        return [line.text for line in (rate_line(plan, rate, 0), *stage_lines(plan, usage)) if not line.optional]
     filled = f"pipeline full after {format_time_ps(plan.steady.fill_ps)}"
     every = f"a sample every {format_time_ps(round(steady_state(plan).period_ps))}"
     drains = plan.config.schedule.drains

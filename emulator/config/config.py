@@ -181,9 +181,10 @@ class Config(Model):
     balancing: Literal["auto", "none"] = pydantic.Field(
         "auto", description="auto: parameters that do not fit on their device are stored on others where that is faster"
     )
-    memory: Literal["modelled", "ignored"] = pydantic.Field(
+    memory: Literal["modelled", "ignored", "fpdeep"] = pydantic.Field(
         "modelled",
-        description="modelled: data off chip takes time at the memory port; ignored: it is free",
+        description="modelled: data off chip takes time at the memory port; ignored: memory is left out; fpdeep: data"
+        " off chip is free, and placed as in FPDeep",
     )
     rows_at_once: Positive = pydantic.Field(
         64,

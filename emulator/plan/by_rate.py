@@ -110,13 +110,13 @@ class Settled:
         """Whether all data have a place."""
         return not any(missing_bytes(self.timing, self.steady.in_flight))
 
-    def cost(self, batch: int, drains: bool) -> tuple[bool, int]:
-        """Return by what placements are compared: one that fits comes first, then the time in ps of a mini-batch."""
-        return not self.fits, self.batch_ps(batch, drains)
+    def batch_ps(self, batch: int, waits_ps: int, drains: bool) -> int:
+        """Return the time in ps of a mini-batch whose update waits for others.
 
-    def batch_ps(self, batch: int, drains: bool) -> int:
-        """Return the time in ps of a mini-batch, with that in which the chain fills and drains if it does."""
-        return batch * self.timing.interval_ps + (self.steady.fill_ps if drains else 0)
+        Where the chain drains, it also fills, and waits; elsewhere, further samples are computed meanwhile.
+        """
+        computes_ps = batch * self.timing.interval_ps
+        return computes_ps + self.steady.fill_ps + waits_ps if drains else max(computes_ps, waits_ps)
 
 
 def settle(
@@ -160,7 +160,7 @@ def place_by_rate(
     *,
     balancing: bool,
 ) -> list[Settled]:
-    """Return all cuts with their placements that are worth a try, by `Settled.cost`.
+    """Return all cuts with their placements that are worth a try.
 
     Raises:
         InputError: zero devices, more devices than channels, or too few multipliers.

@@ -37,8 +37,11 @@ class TriedCuts:
         """Whether parameters may be stored on other devices."""
         return self.config.balancing == "auto" and self.chunks == 1 and not self.network.last_first
 
-    def without_memory(self) -> list[Mapping]:
-        """Return the cuts that are tried if memory is left out, or the one made by hand."""
+    def as_in_fpdeep(self) -> list[Mapping]:
+        """Return the cuts that are tried if data off chip is free, as in FPDeep, or the one made by hand.
+
+        Fully connected layers that do not fit on a board have boards of their own.
+        """
         layers = self._at_layers()
         chains = [self.cluster, *stand_ins(self.cluster)]
         cuts = layers if self._is_whole else [*(partition(self.network, c, self.stages) for c in chains), *layers]

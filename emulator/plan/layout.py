@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Sequence
 
 from ..cluster import BANK_BYTES, Board, Cluster, Resources
-from ..common import gbps, gops
 from ..mapping import (
     Balancing,
     Buffer,
@@ -20,8 +19,8 @@ from ..mapping import (
     slice_memory,
     stored_bytes,
 )
-from ..network import TRAINING_OPERATIONS_PER_MAC, Layer, Network
-from ..timing import EngineLoad, LinkLoad, Timing, engine_loads, find_bottleneck, link_loads
+from ..network import Network
+from ..timing import EngineLoad, Timing, engine_loads, link_loads
 from .placement import bram_bytes, buffer_resources, lut_bytes, missing_bytes, place_on_chip, transceivers_used
 
 OFF_CHIP_PASSES = 4
@@ -106,7 +105,11 @@ class LinkLayout:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Layout of all devices and links; the steady pipeline finishes a sample every `interval_ps`, set by `limit`."""
+    """Layout of all devices and links of a chain, which a sample can enter every `interval_ps`.
+
+    That is the interval of the plan's timing; the rate of a run, which may drain or wait for an exchange, is that of
+    its steady state.
+    """
 
     network: Network
     cluster: Cluster
@@ -114,7 +117,6 @@ class Layout:
     links: tuple[LinkLayout, ...]
     balancing: Balancing
     interval_ps: int
-    limit: str
 
     @property
     def missing_bytes(self) -> int:
@@ -130,24 +132,6 @@ class Layout:
     def off_chip_bytes(self) -> int:
         """Bytes of off-chip parameters, gradients and activations of all devices."""
         return sum(device.off_chip_bytes for device in self.devices)
-
-    @property
-    def images_per_s(self) -> float:
-        """Throughput of the steady pipeline."""
-        return 1e12 / self.interval_ps
-
-    @property
-    def gops_per_fpga(self) -> float:
-        """GOPS of all layers, per device."""
-        return self._gops(self.network.layers, len(self.devices))
-
-    @property
-    def conv_gops_per_fpga(self) -> float:
-        """GOPS of convolutions, per device that holds any."""
-        convolutions = [layer for layer in self.network.layers if layer.convolves]
-        return self._gops(
-            convolutions, sum(any(held.part.layer.convolves for held in device.slices) for device in self.devices)
-        )
 
     @property
     def storage_bytes(self) -> int:
@@ -191,18 +175,6 @@ class Layout:
         }
         return {kind: devices for kind, devices in over.items() if devices}
 
-    def gbps(self, sample_bytes: int) -> float:
-        """Return the bandwidth of `sample_bytes` bytes per sample, in Gbit/s."""
-        return gbps(sample_bytes, self.interval_ps)
-
-    def off_chip_gbytes_per_s(self, device: int) -> float:
-        """Return the off-chip memory bandwidth that a device needs, in GB/s."""
-        return self.devices[device].port_bytes * self.images_per_s / 1e9
-
-    def _gops(self, layers: Sequence[Layer], devices: int) -> float:
-        operations = TRAINING_OPERATIONS_PER_MAC * sum(layer.macs for layer in layers)
-        return gops(operations, self.interval_ps) / max(1, devices)
-
 
 def lay_out(timing: Timing, in_flight: Sequence[int]) -> Layout:
     """Size all buffers and add up the resources, for a timing that has a place for all data.
@@ -216,20 +188,19 @@ def lay_out(timing: Timing, in_flight: Sequence[int]) -> Layout:
 
 
 def lay_out_on_chip(timing: Timing, in_flight: Sequence[int]) -> Layout:
-    """Size all buffers, balance parameters, and add up the resources, as FPDeep does: off-chip memory costs no time.
+    """Size all buffers and add up the resources, as FPDeep does: off-chip memory costs no time.
 
-    Where parameters do not fit even when balanced, none move, and rates are those of devices with enough memory.
+    Only the timing's balanced parameters have moved. Where parameters do not fit even when balanced, it has none, and
+    rates are those of devices with enough memory.
 
     Args:
-        timing: engines and links; its balanced parameters are kept, and if it has none, the best ones are found.
+        timing: engines, links and balanced parameters.
         in_flight: number of samples whose activations each device's Act-RAM holds at once.
     """
     mapping, cluster = timing.mapping, timing.cluster
-    on_chip, balancing = place_on_chip(mapping, cluster, in_flight)
-    if timing.blocks:
-        balancing = Balancing(timing.blocks, (0,) * len(mapping.devices))
-    else:
-        timing = Timing.of(mapping, cluster, balancing.blocks)
+    on_chip, best = place_on_chip(mapping, cluster, in_flight)
+    fits = (0,) * len(mapping.devices)
+    balancing = Balancing(timing.blocks, fits if timing.blocks else best.shortfall_bytes)
     off_chip = tuple(
         tuple(OffChip() if part in kept else OffChip(part.channels) for part in slices)
         for slices, kept in zip(mapping.devices, on_chip, strict=True)
@@ -252,9 +223,7 @@ def _layout(
         _device(timing, device, in_flight[device], off_chip[device], balancing, tuple(loads[device]), missing[device])
         for device in range(len(mapping.devices))
     )
-    slowest = find_bottleneck(timing).slowest
-    limit = slowest.link if isinstance(slowest, LinkLoad) else slowest.name
-    return Layout(mapping.network, cluster, devices, _links(timing), balancing, timing.interval_ps, limit)
+    return Layout(mapping.network, cluster, devices, _links(timing), balancing, timing.interval_ps)
 
 
 def _links(timing: Timing) -> tuple[LinkLayout, ...]:

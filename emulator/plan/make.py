@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ...comm.exchange import DataParallel
@@ -16,10 +16,10 @@ from ..common import InputError
 from ..config import check_updates
 from ..data import Reading
 from ..faults import Faults, left_alive
-from ..mapping import COPIES
+from ..mapping import COPIES, Mapping
 from ..network import Network
 from ..schedule import EditedKind, Engines, EpochShape, Fold, Machine, Staleness, dry_run
-from ..timing import Timing
+from ..timing import Timing, course_of
 from .by_rate import Settled
 from .chain import check_chunks, check_topology, chunks_of, folded, machine_of, replicate, warm_ups_of
 from .cuts import TriedCuts
@@ -30,7 +30,7 @@ from .numbers import board_number, check_precision, in_precision
 from .pair import make_pair_plan
 from .placement import place_on_chip
 from .plan import ChainPlan, Plan, exchange_times
-from .stages import stages_on_boards
+from .stages import PlannedStages, stages_on_boards
 from .steady import SteadyPipeline, find_steady, staleness_of, together
 from .tuning import tuned
 from .work import check_memory
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..profile import Profile
 
 _MOST_TURNS = 4
+_COMPARED_STEPS = 4
 
 
 def plan_run(config: Config, ranks: int = 1, *, network: Network | None = None, cluster: Cluster | None = None) -> Plan:
@@ -177,6 +178,18 @@ def _survivors(plan: ChainPlan, cluster: Cluster, timing_only: bool, profile: Pr
             raise InputError(f"`faults.deaths`: without the board that dies at {death.at_us:g} us: {error}") from None
 
 
+def _bursts_ps(timing: Timing) -> list[int]:
+    """Return the time in ps of each table of tied weights on the slowest link that it crosses."""
+    return [table_ps for _, _, table_ps in timing.slowest_bursts()]
+
+
+def _actions_ps(plan: ChainPlan) -> int:
+    """Return the time in ps of some mini-batches of actions."""
+    schedule, waits = plan.schedule(_COMPARED_STEPS * plan.batch), plan.timing.update_waits()
+    course = course_of(schedule, plan.timing.loads, plan.timing.action_boards(), waits=waits)
+    return max(timed.end_ps for timed in course.timed)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Making:
     """What a plan is made from; `cluster` has a board for each stage."""
@@ -221,9 +234,26 @@ class _Making:
                 f"`schedule` = {kind.name!r}: splits micro-batches where its weights change, but shared engines take"
                 " whole ones; should be one such as 'fbp-as' or 'sync'"
             )
-        shape = self._mini_batch()
         by_hand = self._tried_cuts.made_by_hand()
-        stages = stages_on_boards(self.network, self.cluster, self.config, machine, shape, self.profile, by_hand)
+        plan = self._of_stages(self._stages(machine, self.config, by_hand))
+        if self.config.memory != "ignored" or by_hand is not None:
+            return plan
+        try:
+            heeding = self._stages(machine, self.config.model_copy(update={"memory": "modelled"}), None)
+        except InputError:  # it does not fit
+            return plan
+        # The cut that heeds memory may be the faster one: the slowest stage is not all that counts. A course has no
+        # exchanges and no parts of micro-batches; so there that cut is taken, which is no slower than with memory.
+        other = self._of_stages(self._stages(machine, self.config, heeding.mapping))
+        return min(plan, other, key=_actions_ps) if kind.aligned and replicas == 1 else other
+
+    def _stages(self, machine: Machine, config: Config, by_hand: Mapping | None) -> PlannedStages:
+        shape = self._mini_batch()
+        return stages_on_boards(self.network, self.cluster, config, machine, shape, self.profile, by_hand)
+
+    def _of_stages(self, stages: PlannedStages) -> ChainPlan:
+        """Return the plan of a cut on boards that take actions as a whole."""
+        kind = self.config.schedule
         if kind.aligned:
             none = Staleness((0,) * self.batch, (0,) * self.batch)
             steady = SteadyPipeline((none,) * self.devices, stages.kept_samples, 0)
@@ -239,25 +269,40 @@ class _Making:
             InputError: a value does not suit them, or the network does not fit.
         """
         config, cuts = self.config, self._tried_cuts
-        if config.memory == "ignored":
-            timing, steady = self._fastest([Timing.of(mapping, self.cluster) for mapping in cuts.without_memory()])
+        if config.memory == "fpdeep":
+            timing, steady = self._fastest(cuts.as_in_fpdeep())
             return self._planned(*(self._balanced(timing, steady) if cuts.balancing else (timing, steady)))
         choices = cuts.placed(self._steady)
-        choices.sort(key=lambda settled: settled.cost(self.batch, config.schedule.drains))
+        if config.memory == "ignored":  # of the cuts that are tried with memory, none is faster than the same without
+            return self._planned(*self._fastest([settled.timing.mapping for settled in choices]))
+        choices.sort(key=lambda settled: (not settled.fits, self._batch_ps(settled)))
         for settled in choices[:-1]:
             # With balanced parameters, weights that are late on one device are late on another, and may come never.
             with contextlib.suppress(InputError):
                 return self._planned(settled.timing, settled.steady, settled.bound_ps)
         return self._planned(choices[-1].timing, choices[-1].steady, choices[-1].bound_ps)
 
-    def _fastest(self, timings: list[Timing]) -> tuple[Timing, SteadyPipeline]:
-        """Return the timing with the least time of a mini-batch, and its steady pipeline."""
+    def _fastest(self, cuts: Sequence[Mapping]) -> tuple[Timing, SteadyPipeline]:
+        """Return the timing of the cut with the least time of a mini-batch, without memory, and its steady pipeline."""
+        timings = [Timing.of(cut, self.cluster) for cut in dict.fromkeys(cuts)]
         steady = [self._steady(timing) for timing in timings]
         settled = [
             Settled(timed, pipeline, pipeline.in_flight, 0) for timed, pipeline in zip(timings, steady, strict=True)
         ]
-        best = min(settled, key=lambda cut: cut.batch_ps(self.batch, self.config.schedule.drains))
+        best = min(settled, key=lambda cut: (self._batch_ps(cut), cut.steady.fill_ps))
         return best.timing, best.steady
+
+    def _batch_ps(self, settled: Settled) -> int:
+        """Return the time in ps of a mini-batch, by which cuts and placements are compared."""
+        waits_ps = max((*self._exchanges_ps(settled.timing), *_bursts_ps(settled.timing)), default=0)
+        return settled.batch_ps(self.batch, waits_ps, self.config.schedule.drains)
+
+    def _exchanges_ps(self, timing: Timing) -> list[int]:
+        """Return the time in ps of each device's exchange with other replicas; none without others.
+
+        The compressed size of gradients is not known yet, so it is that without a codec.
+        """
+        return exchange_times(timing, dataclasses.replace(self.data_parallel, codec=NoCodec()))
 
     def _mini_batch(self) -> EpochShape:
         """Return an epoch of one mini-batch."""
@@ -320,17 +365,14 @@ class _Making:
     def _steady(self, timing: Timing) -> SteadyPipeline:
         """Return the steady pipeline; updates wait for gradients of other replicas, and of tied weights.
 
-        The compressed size of gradients is not known yet, so the staleness is that without a codec. Where the exchange
-        is slower than the chain, it sets the rate. Samples then enter in bursts, at most as closely as in a chain
-        alone.
+        Where the exchange is slower than the chain, it sets the rate. Samples then enter in bursts, at most as closely
+        as in a chain alone.
         """
         alone = find_steady(timing, self.batch)
-        waits = exchange_times(timing, dataclasses.replace(self.data_parallel, codec=NoCodec()))
-        bursts = list(timing.slowest_bursts())
-        if not waits and not bursts:
+        waits, tied = self._exchanges_ps(timing), [table for table, _, _ in timing.slowest_bursts()]
+        if not waits and not tied:
             return alone
-        tied = [table for table, _, _ in bursts]
-        longest_ps = max(*waits, *(table_ps for _, _, table_ps in bursts), 0)
+        longest_ps = max(*waits, *_bursts_ps(timing), 0)
         interval_ps = max(timing.interval_ps, -(-longest_ps // self.batch))
         steady = find_steady(dataclasses.replace(timing, interval_ps=interval_ps), self.batch, waits, tied)
         in_flight = tuple(map(max, steady.in_flight, alone.in_flight))

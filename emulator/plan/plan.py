@@ -258,7 +258,7 @@ class ChainPlan(Plan):
 
     def layout(self) -> Layout:
         """Return what each device stores and uses, what links carry, and what limits the rate."""
-        by = lay_out_on_chip if self.config.memory == "ignored" else lay_out
+        by = lay_out_on_chip if self.config.memory == "fpdeep" else lay_out
         return by(self.timing, self.steady.in_flight)
 
     @property

@@ -140,7 +140,7 @@ def stages_on_boards(
     if count > most:
         raise InputError(f"`devices` = {count}: must be 1 to {most}: {network.name} is cut at no more places")
     boards = [cluster.board(stage) for stage in range(count)]
-    if config.memory == "ignored":
+    if config.memory != "modelled":
         boards = [dataclasses.replace(board, on_chip_memory_bytes=_UNLIMITED) for board in boards]  # type: ignore[type-var]  # all kinds are dataclasses
     size = min(epoch.micro_batch, epoch.batch)
     kept, copies = _kept(config.schedule, epoch, fold, machine.frees_features)

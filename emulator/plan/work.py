@@ -100,7 +100,7 @@ def _without_blocks(plan: ChainPlan) -> str:
         return "without attention"
     if not plan.times_rows:
         return "on boards that take actions as a whole"
-    return "with `memory` = 'ignored'" if plan.config.memory == "ignored" else ""
+    return f"with `memory` = {plan.config.memory!r}" if plan.config.memory != "modelled" else ""
 
 
 def _of_rates(config: Config) -> Iterator[tuple[str, str]]:

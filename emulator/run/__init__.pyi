@@ -8,7 +8,6 @@ from .plain_results import table_as_csv
 from .ranges import (
     AnswerRange,
     Slopes,
-    bound_range,
     by_slopes,
     drawn_range,
     pair_range,
@@ -33,7 +32,9 @@ from .steady_state import (
     MemoryUse,
     SteadyState,
     Throughput,
+    steady_actions,
     steady_period_ps,
+    steady_rate,
     steady_state,
 )
 from .step_log import StepLog, open_log
@@ -91,7 +92,6 @@ __all__ = [
     "Weights",
     "WeightsFile",
     "WiderLinks",
-    "bound_range",
     "by_slopes",
     "cause_of",
     "check_needs",
@@ -128,8 +128,10 @@ __all__ = [
     "segments_of",
     "simulate",
     "slope_roofs",
+    "steady_actions",
     "steady_period_ps",
     "steady_range",
+    "steady_rate",
     "steady_state",
     "table_as_csv",
     "train",

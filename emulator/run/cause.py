@@ -112,7 +112,7 @@ class _Cuts:
         if plan.stage_count == 1 or given or plan.network.last_first:
             return None
         chain = plan.network, plan.cluster.with_bandwidth(_FREE_MBPS), plan.stage_count
-        return partition(*chain) if plan.config.memory == "ignored" else partition_with_memory(*chain, None)
+        return partition(*chain) if plan.config.memory == "fpdeep" else partition_with_memory(*chain, None)
 
     @property
     def memory_gain(self) -> float:

@@ -111,22 +111,6 @@ def slope_roofs(plan: ChainPlan | PairPlan) -> Roofs:
     return Roofs.of([parts])
 
 
-def bound_range(plan: ChainPlan, rate: float) -> AnswerRange:
-    """Return the range of the rate that the slowest board allows, where boards take actions as a whole."""
-    stages = plan.stages
-    assert isinstance(stages, PlannedStages)
-
-    def time_ps(cluster: Cluster) -> float:
-        work_ps = [0] * plan.devices
-        varied_stages = _stages_on(stages, cluster)
-        for stage in range(plan.stage_count):
-            work_ps[plan.fold.device(stage)] += varied_stages.costs(stage, stages.samples).work_ps
-        return max(work_ps)
-
-    of_boards = [entry for entry in _acting(plan) if entry.key.startswith("board.")]
-    return _timed(plan.cluster, of_boards, time_ps).times(rate)
-
-
 def rate_range(plan: ChainPlan, rate: float | None = None) -> AnswerRange:
     """Return the range of a plan's steady rate; of `rate`, which is taken to follow it, if that is given."""
     if not plan.times_rows:

@@ -31,9 +31,12 @@ from ..timing import (
     memory_loads,
 )
 from .simulate import simulate
+from .usage import Usage
 
 _HOUR_PS = 3600 * 10**12
 _FIRST_STEPS, _MEASURED_STEPS = 2, 4
+_ACTION_STEPS = 2, 6
+"""Mini-batches of two runs, whose difference is the time of those in the middle."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,6 +143,10 @@ class SteadyState:
         """Highest demand of all directions of all links; 0 without links."""
         return max((link.demand_gbps for link in self.links), default=0.0)
 
+    def epoch_ps(self, images: int) -> int:
+        """Return the time in ps of an epoch of `images` images at the steady rate."""
+        return round(images * self.period_ps / self.replicas)
+
     def epoch_hours(self, images: int) -> float:
         """Return the hours of an epoch of `images` images at the steady rate."""
         return images * self.period_ps / (self.replicas * _HOUR_PS)
@@ -232,6 +239,22 @@ def steady_period_ps(plan: ChainPlan, exchanges: Sequence[ExchangeLoad] = ()) ->
     steps = plan.while_all_live.with_epochs(_FIRST_STEPS + _MEASURED_STEPS)
     ends_ps = simulate(steps, plan.config.batch).epoch_ends_ps
     return (ends_ps[-1] - ends_ps[_FIRST_STEPS - 1]) / (_MEASURED_STEPS * plan.batch)
+
+
+def steady_actions(plan: ChainPlan) -> tuple[float, Usage]:
+    """Return the steady rate of boards that take actions as a whole, of all replicas, and what was busy meanwhile.
+
+    It is that of the mini-batches between two runs' ends, as few of which as are steady.
+    """
+    plan = plan.while_all_live.with_epochs(1)
+    few, more = (simulate(plan, steps * plan.config.batch) for steps in _ACTION_STEPS)
+    images = plan.config.batch * (_ACTION_STEPS[1] - _ACTION_STEPS[0])
+    return images * 1e12 / (more.virtual_time_ps - few.virtual_time_ps), more.usage
+
+
+def steady_rate(plan: ChainPlan) -> float:
+    """Return the rate of a plan, of all replicas, once mini-batch follows on mini-batch: that of every answer."""
+    return steady_state(plan).images_per_s if plan.times_rows else steady_actions(plan)[0]
 
 
 def _device(plan: ChainPlan, device: int, engines: tuple[EngineUse, ...], period_ps: float) -> DeviceUse:

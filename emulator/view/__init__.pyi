@@ -26,7 +26,7 @@ from .rows import LaneKind, Level
 from .samples import DEFAULT_WINDOW, RunSamples, SpanRecorder, Window
 from .simulation import accuracy_cost_line, cost_rows, costs_as_json, death_lines, simulation_as_json, time_cost_line
 from .spans import Chart, ChartLine, Flow, Lane, Look, Span, Timeline
-from .stages import order_line, stage_bound, stage_bound_lines, stage_lines, stage_rows, stages_as_json
+from .stages import order_line, stage_lines, stage_rows, stages_as_json
 from .steady import cause_as_json, draw_steady_state, print_steady_state, print_steady_tables, steady_state_as_json
 from .table import most_loaded, table
 from .tables import (
@@ -123,8 +123,6 @@ __all__ = [
     "screen_width",
     "simulation_as_json",
     "slice_names",
-    "stage_bound",
-    "stage_bound_lines",
     "stage_lines",
     "stage_rows",
     "stages_as_json",

@@ -6,8 +6,10 @@ import os
 from typing import Any
 
 from ..cluster import Board, Engine
+from ..common import gbps
 from ..mapping import BalancedParameters, OffChip, Slice, SliceEngines
 from ..plan import DeviceLayout, Layout, SliceLayout
+from ..run import SteadyState
 from ..timing import Timing
 from .picture import new_figure, save_figure, whole_ticks
 
@@ -15,31 +17,34 @@ _KINDS = {"DSP": "dsp", "BRAM": "bram_banks", "LUT": "lut"}
 """Fields of `Resources` by title."""
 
 
-def layout_as_json(layout: Layout, smallest: int | None) -> dict[str, Any]:
-    """Return the layout; `smallest` is the least number of devices that fits, if this cluster does not."""
-    balancing = layout.balancing
+def layout_as_json(layout: Layout, state: SteadyState, smallest: int | None) -> dict[str, Any]:
+    """Return the layout, with the rates of the steady state.
+
+    `smallest` is the least number of devices that fits, if this cluster does not.
+    """
+    balancing, convolutions = layout.balancing, state.convolutions
     return {
         "network": layout.network.name,
         "cluster": layout.cluster.name,
-        "devices": [_device_json(layout, device) for device in layout.devices],
+        "devices": [_device_json(layout, device, state.period_ps) for device in layout.devices],
         "links": [
             {
                 "left_device": link.link,
                 "right_device": link.other,
                 "forward_bytes_per_sample": link.forward_bytes,
                 "backward_bytes_per_sample": link.backward_bytes,
-                "forward_gbps": layout.gbps(link.forward_bytes),
-                "backward_gbps": layout.gbps(link.backward_bytes),
+                "forward_gbps": gbps(link.forward_bytes, state.period_ps),
+                "backward_gbps": gbps(link.backward_bytes, state.period_ps),
                 "balanced_parameter_bytes_per_sample": link.balanced_bytes,
             }
             for link in layout.links
         ],
         "balanced_parameters": [block_as_json(block) for block in balancing.blocks],
         "interval_ps": layout.interval_ps,
-        "images_per_s": layout.images_per_s,
-        "gops_per_fpga": layout.gops_per_fpga,
-        "conv_gops_per_fpga": layout.conv_gops_per_fpga,
-        "limit": layout.limit,
+        "images_per_s": state.images_per_s,
+        "gops_per_fpga": state.all_layers.gops_per_fpga,
+        "conv_gops_per_fpga": 0.0 if convolutions is None else convolutions.gops_per_fpga,
+        "limit": state.bottleneck.slowest.name,
         "storage_bytes": layout.storage_bytes,
         "fits_in_bytes": layout.fits,
         "exceeded_on_devices": layout.exceeded(),
@@ -49,7 +54,7 @@ def layout_as_json(layout: Layout, smallest: int | None) -> dict[str, Any]:
     }
 
 
-def _device_json(layout: Layout, device: DeviceLayout) -> dict[str, Any]:
+def _device_json(layout: Layout, device: DeviceLayout, period_ps: float) -> dict[str, Any]:
     slowest = device.slowest
     return {
         "device": device.device,
@@ -62,7 +67,7 @@ def _device_json(layout: Layout, device: DeviceLayout) -> dict[str, Any]:
         "bpram_bytes": device.bpram.bytes,
         "bgb_bytes": device.bgb.bytes,
         "off_chip_bytes": device.off_chip_bytes,
-        "off_chip_gbytes_per_s": layout.off_chip_gbytes_per_s(device.device),
+        "off_chip_gbytes_per_s": 1000 * device.port_bytes / period_ps,
         "off_chip_bytes_per_sample": device.port_bytes,
         "off_chip_ps_per_sample": device.port_ps,
         "shortfall_bytes": device.missing_bytes,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..common import format_bytes, format_time_ps, number, percent, plural
+from ..common import format_bytes, format_time_ps, percent, plural
 from ..plan import ChainPlan, PlannedStages
-from ..run import AnswerRange, Usage, is_waiting
+from ..run import Usage, is_waiting
 from ..schedule import Engines, StageCosts, Transport, pipelines
-from .answer import Line, title_of
-from .ranges import range_lines
+from .answer import Line
 from .table import table
 
 _ENGINES = {
@@ -65,33 +64,6 @@ def order_line(plan: ChainPlan) -> list[Line]:
             f" `--engines {engines}`"
         )
     ]
-
-
-def stage_bound(plan: ChainPlan) -> float:
-    """Return the rate that a plan's slowest device allows, whatever the order of its actions."""
-    assert plan.stages is not None
-    return plan.data_parallel.replicas * plan.stages.samples * 1e12 / max(_works_ps(plan))
-
-
-def stage_bound_lines(plan: ChainPlan, sure: AnswerRange | None = None) -> list[Line]:
-    """Return the rate that a plan's slowest device allows, how sure it is, and the device."""
-    assert plan.stages is not None
-    works_ps = _works_ps(plan)
-    slowest = max(range(plan.devices), key=lambda device: (works_ps[device], -device))
-    takes, rate = format_time_ps(works_ps[slowest]), number(stage_bound(plan))
-    return [
-        Line(f"{title_of(plan)}: at most {rate} {plan.network.sample_noun}s/s with this cut, in any order"),
-        *range_lines(sure),
-        Line(f"limit: device {slowest}, {takes} for F and B of a micro-batch of {plan.stages.samples}"),
-    ]
-
-
-def _works_ps(plan: ChainPlan) -> list[int]:
-    """Return the times of F and B of a micro-batch, by device."""
-    works_ps = [0] * plan.devices
-    for stage in range(plan.stage_count):
-        works_ps[plan.fold.device(stage)] += _costs(plan, stage).work_ps
-    return works_ps
 
 
 def busy_shares(plan: ChainPlan, usage: Usage) -> list[float]:

@@ -137,7 +137,7 @@ def plan(
         "devices": devices,
         "batch": batch,
         "schedule": schedule,
-        "memory": "ignored",
+        "memory": "fpdeep",
     }
     own = cluster_of("vc709", **({} if latency_ns is None else {"link__latency_ns": latency_ns}))
     return make_plan(Config(**settings), 1, network=network(name, devices), cluster=own)

@@ -22,8 +22,9 @@ def _storage_aim() -> Measured:
     """Measure S of equation (12), the fullest device's bytes, with the aim `storage` over S without."""
     name, devices = BALANCED
     planned = plan(name, devices)
-    plain = Timing.of(planned.mapping, dataclasses.replace(planned.cluster, aim="storage"))
-    aimed = lay_out_on_chip(plain, planned.steady.in_flight)
+    even, in_flight = dataclasses.replace(planned.cluster, aim="storage"), planned.steady.in_flight
+    _, balancing = place_on_chip(planned.mapping, even, in_flight)
+    aimed = lay_out_on_chip(Timing.of(planned.mapping, even, balancing.blocks), in_flight)
     return Measured(aimed.storage_bytes / layout(name, devices).storage_bytes, f"{name} on {devices} FPGAs")
 
 
@@ -37,8 +38,8 @@ def _off_chip_instead() -> Measured:
     board = laid_out.devices[0].board
     off_chip = 1e9 * (board.off_chip_gbytes_per_s or math.inf) / (OFF_CHIP_PASSES * max(balanced))
     alone = 1e12 / Timing.of(mapping(name, devices), cluster()).interval_ps
-    how = f"{name} on {devices} FPGAs: {laid_out.images_per_s:.0f} images/s against {min(alone, off_chip):.0f}"
-    return Measured(laid_out.images_per_s / min(alone, off_chip), how)
+    rate, other = 1e12 / laid_out.interval_ps, min(alone, off_chip)
+    return Measured(rate / other, f"{name} on {devices} FPGAs: {rate:.0f} images/s against {other:.0f}")
 
 
 def _peak_with_balancing() -> Measured:

@@ -2,7 +2,7 @@
 
 {"runs": [{
   "network": "vgg16-cifar", "schedule": "fpdeep",          `sync` gives the weights of centralised SGD
-  "seed": 1, "devices": 8, "batch": 128, "samples": 16000, "epochs": 4, "learning_rate": 0.02, "memory": "ignored",
+  "seed": 1, "devices": 8, "batch": 128, "samples": 16000, "epochs": 4, "learning_rate": 0.02, "memory": "fpdeep",
   "old_weights": 16,                                       samples of a mini-batch that use weights an update old
   "test_accuracy": [0.15, 0.29, 0.35, 0.39],               by epoch, 0 to 1
   "train_loss": [2.24, 1.95, 1.78, 1.58],
@@ -51,7 +51,7 @@ class Run(Model):
     samples: Count
     epochs: Count
     learning_rate: Annotated[float, pydantic.Field(gt=0)]
-    memory: Literal["modelled", "ignored"]
+    memory: Literal["modelled", "fpdeep"]
     old_weights: Annotated[int, pydantic.Field(ge=0)]
     test_accuracy: Annotated[list[Share], Some]
     train_loss: Annotated[list[float], Some]

@@ -18,13 +18,10 @@ import numpy as np
 from ...common import InputError
 from ...config import settings_config
 from ...plan import ChainPlan, PairPlan, make_pair_plan, make_plan
-from ...run import SteadyState, is_waiting, limiting_kind, roofs_of, simulate, slope_roofs, steady_state
+from ...run import SteadyState, is_waiting, limiting_kind, roofs_of, slope_roofs, steady_actions, steady_state
 from ...timing import HIGHEST, LOWEST, Roofs
 from ...timing.pair import Resource
 from .space import Point
-
-_STEPS = 2, 6
-"""Mini-batches of two runs, whose difference is the time of those in the middle."""
 
 _KINDS = {Resource.GPU: "engine", Resource.FPGA: "engine", Resource.TO_FPGA: "link", Resource.TO_GPU: "link"}
 _MIB = 2**20
@@ -139,15 +136,12 @@ def _with_range(measured: Measured, roofs: Roofs) -> Measured:
 
 def _of_actions(plan: ChainPlan, epoch_images: int) -> Measured:
     """Return the figures of boards that take actions as a whole, once mini-batch follows on mini-batch."""
-    plan = plan.while_all_live.with_epochs(1)
-    few, more = (simulate(plan, steps * plan.config.batch) for steps in _STEPS)
-    images = plan.config.batch * (_STEPS[1] - _STEPS[0])
-    rate = images * 1e12 / (more.virtual_time_ps - few.virtual_time_ps)
+    rate, usage = steady_actions(plan)
     boards = [plan.cluster.board(device) for device in range(plan.devices)]
     macs = sum(layer.macs * layer.passes for layer in plan.network.layers)
     power = [board.power_w for board in boards]
-    loads = [(sum(use.busy.values()), f"device {use.device}", "engine") for use in more.usage.devices]
-    loads += [(use.utilisation, f"link {use.sender} -> {use.receiver}", "link") for use in more.usage.links]
+    loads = [(sum(use.busy.values()), f"device {use.device}", "engine") for use in usage.devices]
+    loads += [(use.utilisation, f"link {use.sender} -> {use.receiver}", "link") for use in usage.links]
     (busiest, slowest, kind), *others = sorted(loads, key=lambda load: -load[0])
     _, second, second_kind = others[0] if others else (0.0, None, None)
     replicas = plan.data_parallel.replicas

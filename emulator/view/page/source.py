@@ -15,10 +15,10 @@ from ...common import InputError, read_description
 from ...config import Config, settings_config
 from ...faults import described_faults
 from ...network import load_network
-from ...plan import ChainPlan, Layout, lay_out, make_plan
+from ...plan import ChainPlan, Layout, make_plan
 from ...run import Cause, Results, SteadyState, Usage, cause_of, steady_state
 
-_EARLIER = {"memory": "ignored", "rows_at_once": 1}
+_EARLIER = {"memory": "fpdeep", "rows_at_once": 1}
 """What keys meant before files had them."""
 
 _TOLERANCE = 1e-6
@@ -80,7 +80,7 @@ class Run:
     @functools.cached_property
     def layout(self) -> Layout | None:
         """The layout, if there is a plan."""
-        return lay_out(self.plan.timing, self.plan.steady.in_flight) if self.plan else None
+        return self.plan.layout() if self.plan else None
 
 
 def rebuild(results: Results) -> ChainPlan:

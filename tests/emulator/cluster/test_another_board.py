@@ -16,7 +16,7 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import Slice, allocate, partition, slice_works
 from emuchain.emulator.network import Network, load_network
 from emuchain.emulator.plan import find_steady, lay_out
-from emuchain.emulator.timing import LinkLoad, Timing, engine_loads, link_loads
+from emuchain.emulator.timing import LinkLoad, Timing, engine_loads, find_bottleneck, link_loads
 
 from ..mapping.networks import (
     FAST,
@@ -215,10 +215,12 @@ def test_by_hand() -> None:
     assert (first.fp, first.eb, first.pg) == (Engine(12, 2, 3000), None, Engine(12, 2, 3000))
     assert second.built == (Engine(3, 1, 6000),) * 3
     assert held.build_alone(slice_works(mapping.devices[0][1])[0]) == Engine(40, 1, 1000)
-    layout = lay_out(Timing.of(mapping, Cluster("c", (held,), LINK)), [1])
+    timing = Timing.of(mapping, Cluster("c", (held,), LINK))
+    layout = lay_out(timing, [1])
     [device] = layout.devices
     assert device.resources.dsp == 33
-    assert (layout.interval_ps, layout.limit) == (6000, "FP of conv1[0:2] OCP on device 0")
+    assert layout.interval_ps == 6000
+    assert find_bottleneck(timing).slowest.name == "FP of conv1[0:2] OCP on device 0"
 
 
 def test_too_few_multipliers_in_the_boards_own_words() -> None:
@@ -257,5 +259,6 @@ def test_a_network_of_the_zoo() -> None:
     layout = lay_out(timing, find_steady(timing, 4).in_flight)
     slowest = max(link_loads(timing), key=lambda load: load.sample_ps)
     assert isinstance(slowest, LinkLoad)
-    assert (layout.interval_ps, layout.limit) == (slowest.sample_ps, slowest.link)
+    assert layout.interval_ps == slowest.sample_ps
+    assert find_bottleneck(timing).slowest == slowest
     assert not layout.exceeded()

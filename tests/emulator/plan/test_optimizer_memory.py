@@ -49,7 +49,7 @@ def test_layout_and_usage_count_them(optimizer: str) -> None:
 
 @pytest.mark.parametrize("optimizer", ["sgd", "nesterov"])
 def test_balanced_parameters_take_them_along(optimizer: str) -> None:
-    keys: dict[str, Any] = {"devices": 32, "memory": "ignored", "optimizer": optimizer}
+    keys: dict[str, Any] = {"devices": 32, "memory": "fpdeep", "optimizer": optimizer}
     more = COPIES[optimizer] - 1
     stored = [device for device in emuchain.plan("vgg16-cifar", **keys).layout().devices if device.bpram.bytes]
     assert stored
@@ -69,7 +69,7 @@ def test_what_fits_with_sgd_may_not_with_adam() -> None:
 
 @pytest.mark.parametrize("engines", ["turns", "shared"])
 def test_stages_count_them(engines: str) -> None:
-    keys: dict[str, Any] = {"devices": 2, "engines": engines, "schedule": "1f1b-so", "memory": "ignored"}
+    keys: dict[str, Any] = {"devices": 2, "engines": engines, "schedule": "1f1b-so", "memory": "fpdeep"}
     for optimizer, copies in COPIES.items():
         stages = emuchain.plan("quick-cifar", optimizer=optimizer, **keys).stages
         assert stages is not None

@@ -32,7 +32,7 @@ def balanced_plan(plan_of: Callable[..., ChainPlan], small_cluster: str, small_c
 
     def make(**keys: Any) -> ChainPlan:
         settings = {"cluster": small_cluster, "devices": 5, "batch": BATCH, "micro_batch": 5, "epochs": 2}
-        settings |= {"memory": "ignored", "data": str(small_cifar), "samples": SAMPLES, "test_samples": 7}
+        settings |= {"memory": "fpdeep", "data": str(small_cifar), "samples": SAMPLES, "test_samples": 7}
         return plan_of(**{**settings, **keys})
 
     return make
@@ -112,7 +112,7 @@ def test_the_dry_run_finds_an_update_that_would_wait_for_ever() -> None:
 
 def test_simulate_shows_what_is_stored_for_others(small_cluster: str) -> None:
     arguments = ["simulate", "--network", "quick-cifar", "--cluster", small_cluster, "--devices", "5"]
-    arguments += ["--memory", "ignored", "--samples", "32", "--json"]
+    arguments += ["--memory", "fpdeep", "--samples", "32", "--json"]
     finished = subprocess.run(
         [sys.executable, "-m", "emuchain", *arguments], capture_output=True, text=True, check=True
     )

@@ -82,8 +82,8 @@ RUNS: dict[str, Keys] = {
     "sync": {"schedule": "sync", "devices": 4},
     "normalised, fpdeep": {"network": NORMALISED, "schedule": "fpdeep", "devices": 3},
     "normalised, sync": {"network": NORMALISED, "schedule": "sync", "devices": 3},
-    "balanced, fpdeep": {"cluster": "small", "schedule": "fpdeep", "devices": 5, "memory": "ignored"},
-    "balanced, sync": {"cluster": "small", "schedule": "sync", "devices": 5, "memory": "ignored"},
+    "balanced, fpdeep": {"cluster": "small", "schedule": "fpdeep", "devices": 5, "memory": "fpdeep"},
+    "balanced, sync": {"cluster": "small", "schedule": "sync", "devices": 5, "memory": "fpdeep"},
     "replicas, fpdeep": {"schedule": "fpdeep", "devices": 3, "replicas": 2, "compress": "inceptionn:-10"},
     "replicas, sync": {"schedule": "sync", "devices": 3, "replicas": 2, "compress": "truncate:16"},
     "aggregator": {"devices": 2, "replicas": 2, "exchange": "aggregator", "compress": "inceptionn:-8"},
@@ -112,7 +112,7 @@ RUNS: dict[str, Keys] = {
         "cluster": "small",
         "schedule": "sync",
         "devices": 5,
-        "memory": "ignored",
+        "memory": "fpdeep",
         "balancing": "none",  # and some chosen blocks
         "precision": "mxfp4 master=q2.10",
     },
@@ -289,7 +289,7 @@ def test_a_run_may_stop_again_and_again(planned: MakePlan, bits: Any, tmp_path: 
 
 @pytest.mark.parametrize("network", ["quick-cifar", NORMALISED, RECURRENT], ids=["quick", "normalised", "recurrent"])
 def test_under_sync_other_devices_go_on(planned: MakePlan, bits: Any, tmp_path: Path, network: Any) -> None:
-    keys, file = {"network": network, "schedule": "sync", "memory": "ignored"}, tmp_path / "run.ckpt"
+    keys, file = {"network": network, "schedule": "sync", "memory": "fpdeep"}, tmp_path / "run.ckpt"
     whole = run(planned({**keys, "devices": 1}))
     before = run(planned({**keys, "devices": 5}), target=file, last=3)
     after = run(planned({**keys, "devices": 2, "micro_batch": 3}), start=file, same=False)
@@ -323,7 +323,7 @@ def test_what_other_devices_have_begun_goes_on_once_more(
 
 def test_balanced_parameters_may_be_stored_elsewhere(planned: MakePlan, bits: Any, tmp_path: Path) -> None:
     """Velocities of stored blocks come from where they are stored, and go where they are then."""
-    keys, file = {"schedule": "sync", "memory": "ignored"}, tmp_path / "run.ckpt"
+    keys, file = {"schedule": "sync", "memory": "fpdeep"}, tmp_path / "run.ckpt"
     stored = planned({**keys, "cluster": "small", "devices": 5})
     assert stored.timing.blocks
     whole = run(planned({**keys, "devices": 5}))

@@ -129,7 +129,7 @@ def test_what_else_a_run_may_have(edited: Edited, name: str, text: str, machine:
 
 def test_balanced_parameters(edited: Edited, small_cluster: str) -> None:
     """Devices that store others' parameters take gradients in any order."""
-    keys = {**KEYS, "devices": 5, "cluster": small_cluster, "memory": "ignored"}
+    keys = {**KEYS, "devices": 5, "cluster": small_cluster, "memory": "fpdeep"}
     order = ("F1", "F0", "F2", "F3", "I1", "I0", "I2", "I3", "W3", "W1", "W0", "W2")
     text = "".join(",".join(f"{device}{cell}" for cell in order) + "\n" for device in range(5))
     plan = emuchain.plan("quick-cifar", schedule=edited(text), **keys)

@@ -170,7 +170,7 @@ def test_what_rests_takes_no_time_no_memory_and_no_traffic() -> None:
     assert other.lgb < one.lgb
 
 
-@pytest.mark.parametrize("memory", ["modelled", "ignored"])
+@pytest.mark.parametrize("memory", ["modelled", "ignored", "fpdeep"])
 def test_frozen_parameters_stay_on_their_board(trained: Any, bits: Any, small_cluster: str, memory: str) -> None:
     """Others are stored elsewhere."""
     keys: Keys = {"freeze": ["conv2", "fc1"], "batch": 12, "cluster": small_cluster, "memory": memory}

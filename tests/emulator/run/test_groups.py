@@ -112,7 +112,7 @@ def test_simulation_and_training_take_the_same_time(
 def test_weights_do_not_depend_on_where_they_are_stored(
     plan_of: Any, settings_of: Any, many_blocks: Any, with_blocks: Any, trained: Any, bits: Any, reference: Any
 ) -> None:
-    plan = plan_of(**settings_of(devices=5, memory="ignored", balancing="none"))
+    plan = plan_of(**settings_of(devices=5, memory="fpdeep", balancing="none"))
     blocks = many_blocks(plan)
     assert {block.layer.name for block in blocks} >= {"depth", "tens"}
     assert bits(trained(with_blocks(plan, blocks)).weights) == bits(reference[0])

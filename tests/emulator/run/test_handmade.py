@@ -27,7 +27,7 @@ KEYS: dict[str, Any] = {"batch": 8, "micro_batch": 4, "samples": 24, "test_sampl
 RUNS: dict[str, dict[str, Any]] = {
     "fpdeep": {"devices": 3},
     "sync, small boards": {"devices": 4, "schedule": "sync", "changes": {"board.on_chip_memory_kbit": 500}},
-    "memory ignored": {"devices": 3, "memory": "ignored"},
+    "memory as in fpdeep": {"devices": 3, "memory": "fpdeep"},
     "whole layers": {"devices": 3, "stages": "layers"},
     "turns": {"devices": 3, "engines": "turns", "schedule": "1f1b-so"},
     "chunks": {"devices": 2, "schedule": "interleaved"},

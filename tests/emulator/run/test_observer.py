@@ -24,7 +24,7 @@ RUNS: dict[str, Keys] = {
     "sync": {"schedule": "sync", "devices": 4},
     "single device": {"schedule": "fpdeep", "devices": 1},
     "shortcuts": {"network": "resnet8-cifar", "schedule": "fpdeep", "devices": 6},
-    "balanced": {"cluster": "small", "schedule": "fpdeep", "devices": 5, "memory": "ignored"},
+    "balanced": {"cluster": "small", "schedule": "fpdeep", "devices": 5, "memory": "fpdeep"},
     "replicas": {"schedule": "fpdeep", "devices": 3, "replicas": 2, "compress": "truncate:16"},
 }
 

@@ -134,7 +134,7 @@ def test_simulation_and_training_take_the_same_time(
 
 
 def test_weights_do_not_depend_on_where_data_lie(small_plan: Callable[..., ChainPlan], trained: Any, bits: Any) -> None:
-    keys = [{}, {"kbit": 500}, {"memory": "ignored"}]
+    keys = [{}, {"kbit": 500}, {"memory": "fpdeep"}]
     plans = [small_plan(schedule="sync", **more) for more in keys]
     assert len({plan.timing.off_chip for plan in plans}) == len(plans)
     first, *others = [bits(trained(plan).weights) for plan in plans]

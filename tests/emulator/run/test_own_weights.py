@@ -122,7 +122,7 @@ def test_replicas_and_blocks_begin_with_the_same_weights(tmp_path: Path, bits: B
     write(trainer_of(load_network("quick-cifar")), tmp_path)
     for keys in (
         {"replicas": 2, "devices": 2},
-        {"cluster": small_cluster, "devices": 5, "memory": "ignored"},
+        {"cluster": small_cluster, "devices": 5, "memory": "fpdeep"},
     ):
         expected = emuchain.train(**{**SETTINGS, **keys})
         found = emuchain.train(**{**SETTINGS, **keys}, init=str(tmp_path / "run.safetensors"))

@@ -204,7 +204,7 @@ def test_error_feedback_with_nothing_to_do_is_said(flags: Flags, why: str, repli
 
 def test_error_feedback_has_no_room_where_parameters_have_none(replicas_plan: ReplicasPlan, small_cluster: str) -> None:
     flags: Flags = {"replicas": 2, "devices": 6, "cluster": small_cluster, "schedule": "sync", "compress": "topk:0.02"}
-    flags |= {"memory": "ignored", "batch": 24}
+    flags |= {"memory": "fpdeep", "batch": 24}
     with pytest.raises(InputError, match="has no room even for its parameters"):
         replicas_plan(**flags, error_feedback=True)
 

@@ -145,14 +145,14 @@ def test_valid_staleness(late: tuple[int, ...]) -> None:
 def test_balanced_parameters_under_a_continuous_schedule(micro_batch: int, plan_of) -> None:
     """Staleness exceeds a mini-batch here, and updates of some devices wait for those of others."""
     # Making a plan dry-runs its schedule, too.
-    plan = plan_of(network="vgg16-cifar", devices=24, batch=16, micro_batch=micro_batch, memory="ignored")
+    plan = plan_of(network="vgg16-cifar", devices=24, batch=16, micro_batch=micro_batch, memory="fpdeep")
     assert len(plan.timing.blocks) > 8
     dry_run(plan.schedule(165), plan.timing.stores)
 
 
 def test_mini_batches_that_are_too_short(plan_of) -> None:
     with pytest.raises(InputError, match=r"^mini-batches are too short for 34 devices .* larger `batch`"):
-        plan_of(network="vgg19-cifar", devices=34, batch=8, memory="ignored")
+        plan_of(network="vgg19-cifar", devices=34, batch=8, memory="fpdeep")
 
 
 def any_staleness(batch: int) -> st.SearchStrategy[list[Staleness]]:

@@ -34,12 +34,12 @@ RUNS: list[Flags] = [
     {"schedule": "data-parallel-aggregator", "devices": 6, "groups": 3, "compress": "inceptionn:-8"},
     {"schedule": "sync", "replicas": 2, "devices": 3, "compress": "truncate:16"},
     {"schedule": "fpdeep", "replicas": 3, "devices": 2, "exchange": "aggregator", "compress": "inceptionn:-10"},
-    {"schedule": "sync", "cluster": SMALL, "devices": 5, "memory": "ignored", "compress": "inceptionn:-10"},
+    {"schedule": "sync", "cluster": SMALL, "devices": 5, "memory": "fpdeep", "compress": "inceptionn:-10"},
     {
         "schedule": "fpdeep",
         "cluster": SMALL,
         "devices": 5,
-        "memory": "ignored",
+        "memory": "fpdeep",
         "replicas": 2,
         "compress": "inceptionn:-10",
     },
@@ -168,7 +168,7 @@ def _written(results: Results, folder: Path) -> Path:
 
 
 def test_balanced_parameters_without_sizes(run: Run) -> None:
-    results = run(schedule="sync", cluster=SMALL, devices=5, memory="ignored", compress="inceptionn:-10")
+    results = run(schedule="sync", cluster=SMALL, devices=5, memory="fpdeep", compress="inceptionn:-10")
     [note] = about_sizes(retime(without_sizes(results)))
     assert note.endswith("gradients are assumed to have the size that inceptionn:-10 expects")
 

@@ -20,7 +20,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "interleaved": {"schedule": "interleaved", "devices": 2},
     "single device": {"schedule": "fpdeep", "devices": 1},
     "shortcuts": {"network": "resnet8-cifar", "schedule": "fpdeep", "devices": 6},
-    "balanced": {"cluster": "small", "schedule": "fpdeep", "devices": 5, "memory": "ignored"},
+    "balanced": {"cluster": "small", "schedule": "fpdeep", "devices": 5, "memory": "fpdeep"},
     "off chip": {"cluster": "small with a port", "schedule": "fpdeep", "devices": 5},
     "replicas": {"schedule": "fpdeep", "devices": 3, "replicas": 2, "compress": "truncate:16"},
 }

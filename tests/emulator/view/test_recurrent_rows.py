@@ -25,7 +25,7 @@ def network(steps: int, units: int) -> dict[str, Any]:
 
 
 def planned(described: str | dict[str, Any]) -> ChainPlan:
-    keys: dict[str, Any] = {"devices": LAYERS, "batch": 1, "samples": 1, "schedule": "sync", "memory": "ignored"}
+    keys: dict[str, Any] = {"devices": LAYERS, "batch": 1, "samples": 1, "schedule": "sync", "memory": "fpdeep"}
     return emuchain.plan(described, "vc709", **keys)
 
 

@@ -9,8 +9,9 @@ from emuchain.emulator.view import layout_as_json, simulation_as_json
 
 def test_the_mapping_is_that_of_plan() -> None:
     plan = emuchain.plan("vgg16-cifar", devices=3, samples=4, batch=2)
-    simulated = simulation_as_json(emuchain.simulate(plan), steady_state(plan), 1000)
-    planned = layout_as_json(plan.layout(), None)
+    state = steady_state(plan)
+    simulated = simulation_as_json(emuchain.simulate(plan), state, 1000)
+    planned = layout_as_json(plan.layout(), state, None)
     mapping = json.loads(json.dumps(simulated))["mapping"]
     assert simulated["replicas"] == 1
     assert mapping["balanced_parameters"] == planned["balanced_parameters"]
