@@ -56,9 +56,8 @@ def _answer(devices: str, question: Question, exploration: Exploration) -> list[
         Line(f"changes: {_turn(question, exploration)}"),
     ]
     every = "all work spread over all devices" if winner.partition is None else _every_cut(question, winner)
-    lines.append(
-        Line(f"gap: {percent(exploration.gap)} above {format_time_ps(exploration.bound_ps)}, a bound for {every}")
-    )
+    gap = f"gap: {percent(exploration.gap)} above {format_time_ps(exploration.bound_ps)}, a bound for {every}"
+    lines.append(Line(gap, optional=True))
     return lines
 
 
@@ -78,7 +77,7 @@ def _next(question: Question, exploration: Exploration, run: dict[str, object] |
         flags |= {"engines": Engines.TURNS.value, "transport": Transport.HIDDEN.value}
     else:
         return []  # a run deals equally many samples to boards of one kind
-    return [dataclasses.replace(next_line(command_line("simulate", None, flags)), optional=True)]
+    return [next_line(command_line("simulate", None, flags))]
 
 
 def _every_cut(question: Question, winner: Candidate) -> str:
@@ -102,6 +101,8 @@ def _rate(question: Question, candidate: Candidate) -> str:
 def _limit_ps(winner: Candidate) -> str:
     if winner.partition is None:
         return format_time_ps(max(winner.compute_ps, winner.exchange_ps))
+    if winner.timeline is not None and winner.tied_ps > winner.timeline.makespan_ps:
+        return format_time_ps(winner.tied_ps)
     costs = winner.partition.costs
     slowest = max(max(cost.work_ps for cost in costs), max((cost.transfer_ps for cost in costs[:-1]), default=0))
     return f"{format_time_ps(slowest)} a micro-batch"
@@ -232,6 +233,7 @@ def _candidate(question: Question, candidate: Candidate) -> dict[str, Any]:
     return {
         **said,
         "bubble": float(timeline.bubble),
+        "tied_ps": candidate.tied_ps,
         "stages": [
             {
                 "on": stages.kinds[number],

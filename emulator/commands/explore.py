@@ -274,7 +274,8 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
 
     def chain_on(cluster: Cluster) -> _Chain:
         boards = [cluster.board(device) for device in range(devices)]
-        wires = Wires(tuple(cluster.link_at(link) for link in range(devices - 1)), cluster.between_replicas(devices, 1))
+        links = tuple(cluster.link_at(link) for link in range(devices - 1))
+        wires = Wires(links, cluster.between_replicas(devices, 1), cluster.topology_of(devices))
 
         def stages_of(samples: int) -> Stages:
             return BoardStages(loaded, boards, samples, number, copies)
@@ -300,8 +301,8 @@ def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
         raise InputError(f"`profile` = {flags['profile']!r}: is a folder; should be a TOML file or a graph.txt")
     devices = _devices(flags["devices"], len(chain.kinds))
     kinds = tuple(chain.kind(device) for device in range(devices))
+    known = None if network is None else network_of(network)
     if path.suffix == ".toml":
-        known = None if network is None else network_of(network)
         profile = load_profile(path, known, number_format(flags["precision"]))
     else:
         samples = flags["micro_batch"]
@@ -316,12 +317,12 @@ def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
     except TopologyError as error:
         given = f"`shape`: {error} for {plural(devices, 'device')}"
         raise InputError(f"{given}; should have as many, or be left out") from None
-    wires = Wires(tuple(chain.link_at(link) for link in range(devices - 1)), over)
+    wires = Wires(tuple(chain.link_at(link) for link in range(devices - 1)), over, chain.topology)
     states = optimizers()[flags["optimizer"]].states_beside_lgb
     kept = dataclasses.replace(profile, parameter_copies=profile.parameter_copies + states)
 
     def stages_of(samples: int) -> Stages:
-        return ProfileStages(kept, kinds, samples)
+        return ProfileStages(kept, kinds, samples, known)
 
     constants = tuple(find_range(key, ()) for key in (BANDWIDTH, LATENCY) if devices > 1)
 
@@ -330,7 +331,7 @@ def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
             return given.get(entry, 1.0)
 
         links = tuple(varied_link(link, factor, ()) for link in wires.links)
-        named = kinds, Wires(links, wires.interconnect), stages_of, profile.micro_batches
+        named = kinds, dataclasses.replace(wires, links=links), stages_of, profile.micro_batches
         return _Chain(*named, Transport.STORED, profile.name, constants, chain_with)
 
     return chain_with({})

@@ -11,23 +11,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...comm import Interconnect
+from ...comm import Interconnect, Topology
 from ...comm.exchange import ring_ps
 from ...kernels.number import FP32
-from ..cluster import Link
+from ..cluster import CHAIN, Link
+from ..mapping import TiedWeights
 from ..profile import DoesNotFit, Stages
-from ..schedule import Machine, PipelineKind, Shape, StageCosts, Transport
-from ..timing import PipelineResult, least_time_ps, time_shape, warm_ups_of
+from ..schedule import Fold, Machine, PipelineKind, Shape, StageCosts, Transport
+from ..timing import PipelineResult, UpdateWaits, Ways, least_time_ps, time_shape, warm_ups_of
 from .partition import Partition, partition
 from .pieces import Demand, Pieces
 
 
 @dataclasses.dataclass(frozen=True)
 class Wires:
-    """The links between neighbours of a chain, and the interconnect over which all exchange gradients."""
+    """The links between neighbours of a chain or another topology, and that over which all exchange gradients."""
 
     links: tuple[Link, ...]
     interconnect: Interconnect
+    topology: Topology = CHAIN
 
     @property
     def latency_ps(self) -> int:
@@ -38,7 +40,14 @@ class Wires:
         """Return the same with a multiple of all bandwidths."""
         links = (dataclasses.replace(link, bandwidth_mbps=_times(link.bandwidth_mbps, factor)) for link in self.links)
         over = self.interconnect
-        return Wires(tuple(links), dataclasses.replace(over, bandwidth_mbps=_times(over.bandwidth_mbps, factor)))
+        faster = dataclasses.replace(over, bandwidth_mbps=_times(over.bandwidth_mbps, factor))
+        return dataclasses.replace(self, links=tuple(links), interconnect=faster)
+
+    def update_waits(self, tied: Sequence[TiedWeights]) -> UpdateWaits:
+        """Return what updates of the stages wait for, of which some share `tied` weights."""
+        count = len(self.links) + 1
+        ways = Ways(Fold(count), self.topology, self.links.__getitem__)
+        return UpdateWaits(count, tied, None, [ways.bursts(tied, stage) for stage in range(count)])
 
 
 def _times(bandwidth_mbps: int, factor: float) -> int:
@@ -49,8 +58,9 @@ def _times(bandwidth_mbps: int, factor: float) -> int:
 class Candidate:
     """A way to train a mini-batch, and its time in ps; None, and the reason why, if it does not fit.
 
-    Of a pipeline there are the cut and the timeline; of data parallelism the micro-batches of each device, the time of
-    the slowest one and that of the exchange.
+    Of a pipeline there are the cut and the timeline, and how much later than its last action the last update is made
+    that waits for gradients of tied weights; of data parallelism the micro-batches of each device, the time of the
+    slowest one and that of the exchange.
     """
 
     name: str
@@ -63,6 +73,7 @@ class Candidate:
     dealt: tuple[int, ...] = ()
     compute_ps: int = 0
     exchange_ps: int = 0
+    tied_ps: int = 0
     limit: str = ""
 
     @property
@@ -133,8 +144,23 @@ def pipelined(
     if better_than_ps is not None and _least_ps(shape) > better_than_ps:
         return None
     timeline = time_shape(kind, shape)
+    tied_ps = _updated_ps(timeline, wires.update_waits(stages.tied(cut.cut.ends))) - timeline.makespan_ps
     limit = _limit(stages, cut)
-    return dataclasses.replace(candidate, time_ps=timeline.makespan_ps, partition=cut, timeline=timeline, limit=limit)
+    if tied_ps > timeline.makespan_ps:
+        limit = "exchange of tied weights' gradients"
+    time_ps = timeline.makespan_ps + tied_ps
+    return dataclasses.replace(
+        candidate, time_ps=time_ps, partition=cut, timeline=timeline, tied_ps=tied_ps, limit=limit
+    )
+
+
+def _updated_ps(timeline: PipelineResult, waits: UpdateWaits) -> int:
+    """Return when the last update is made; each stage's gradients are there once its last action ends."""
+    ends_ps: dict[int, int] = {}
+    for timed in timeline.timed:
+        ends_ps[timed.step.stage] = max(ends_ps.get(timed.step.stage, 0), timed.end_ps)
+    came_ps = [came for stage, end_ps in ends_ps.items() for _, _, came in waits.add(stage, end_ps)]
+    return max(timeline.makespan_ps, *came_ps)
 
 
 def _kept(kind: PipelineKind, machine: Machine, devices: int, micro_batches: int) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from .balancing import (
     storage_of,
 )
 from .coarse import LayerCut, coarse, coarse_shares, cut_layers, partition_layers, whole_layers
-from .crossing import Crossing, NormSum, TiedWeights, tied_weights
+from .crossing import Crossing, NormSum, TiedWeights, tied_between, tied_weights
 from .device_streams import DeviceStreams, gradient_values, kept_channels, with_errors
 from .engines import SliceEngines, allocate, allocate_all, channel_works, engines_in_turn, idle_share, slice_works
 from .handmade import HandmadeCut
@@ -129,6 +129,7 @@ __all__ = [
     "stored_bytes",
     "streams",
     "streams_between",
+    "tied_between",
     "tied_weights",
     "update_bytes",
     "weight_memories",

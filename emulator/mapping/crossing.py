@@ -14,7 +14,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...kernels.number import FP32
 from ..network import Layer
@@ -133,11 +133,19 @@ class NormSum(Crossing):
 
 def tied_weights(mapping: Mapping, first_number: int) -> Iterator[TiedWeights]:
     """Yield all tied weights of a mapping that are trained; their streams have the numbers from `first_number` on."""
-    heads = (head for head in mapping.network.heads if not head.frozen)
-    for number, head in enumerate(heads, first_number):
+
+    def holders(layer: Layer) -> list[int]:
+        held = enumerate(mapping.devices)
+        return [device for device, slices in held for part in slices if part.layer.index == layer.index]
+
+    yield from tied_between(mapping.network.heads, holders, first_number)
+
+
+def tied_between(
+    heads: Iterable[Layer], holders: Callable[[Layer], Sequence[int]], first_number: int
+) -> Iterator[TiedWeights]:
+    """Yield the tied weights of heads that are trained, given the devices that hold parts of a layer."""
+    for number, head in enumerate((head for head in heads if not head.frozen), first_number):
         assert head.tied is not None
-        embedding, own = (
-            [device for device, slices in enumerate(mapping.devices) for part in slices if part.layer.index == index]
-            for index in (head.tied.index, head.index)
-        )
+        embedding, own = holders(head.tied), holders(head)
         yield TiedWeights(number, embedding[0], own[-1], head, embedding[-1] + 1, own[0])

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from ...kernels.number import FP32, NumberFormat
 from ..cluster import Board
-from ..mapping import COPIES, Slice, cut_channels
-from ..network import Network
+from ..mapping import COPIES, Slice, TiedWeights, cut_channels, tied_between
+from ..network import Layer, Network
 from ..schedule import StageCosts
 from .on_chip import PartNeeds, boundary_bytes, cut_bytes
 from .profile import LayerTimes, Profile
@@ -36,6 +36,8 @@ class Stages(abc.ABC):
     starts: tuple[int, ...]
     kinds: tuple[str, ...]
     samples: int
+    heads: tuple[Layer, ...] = ()
+    """Layers with the weights of an embedding, where they are known."""
 
     @property
     def end(self) -> int:
@@ -77,6 +79,16 @@ class Stages(abc.ABC):
     def message_bytes(self, place: int) -> int:
         """Return the bytes of a micro-batch that cross a cut, in the fuller direction."""
 
+    def tied(self, ends: Sequence[int]) -> tuple[TiedWeights, ...]:
+        """Return the tied weights whose gradients stages exchange that end at these places."""
+        spans = [*itertools.pairwise((0, *ends))]
+
+        def holders(layer: Layer) -> list[int]:
+            first, behind = self.starts[layer.index], self.starts[layer.index + 1]
+            return [stage for stage, (begin, end) in enumerate(spans) if begin < behind and first < end]
+
+        return tuple(tied_between(self.heads, holders, 0))
+
     def layer_of(self, place: int) -> int:
         """Return the layer that begins at a place, or that the place is in."""
         return bisect.bisect_right(self.starts, place) - 1
@@ -105,7 +117,7 @@ class BoardStages(Stages):
         self.layers = tuple(layer.name for layer in network.layers)
         self.kinds = tuple(board.name for board in boards)
         self._network, self._boards, self._number = network, tuple(boards), number
-        self._copies = copies
+        self._copies, self.heads = copies, network.heads
         channels = [cut_channels(layer) for layer in network.layers]
         macs = [layer.macs + (layer.eb_macs if layer.has_eb else 0) + layer.pg_macs for layer in network.layers]
         self.starts = tuple(itertools.accumulate(channels, initial=0))
@@ -197,8 +209,8 @@ class BoardStages(Stages):
 class ProfileStages(Stages):
     """Stages on devices that a profile describes; a cut within a layer is at a 64th of it."""
 
-    def __init__(self, profile: Profile, kinds: Sequence[str], samples: int) -> None:
-        """Take the profile, the kinds of the chain's devices, and the samples of a micro-batch.
+    def __init__(self, profile: Profile, kinds: Sequence[str], samples: int, network: Network | None = None) -> None:
+        """Take the profile, the kinds of the chain's devices, the samples of a micro-batch, and the network if known.
 
         Raises:
             InputError: the profile has no times on a kind.
@@ -207,6 +219,8 @@ class ProfileStages(Stages):
         self.layers = tuple(layer.name for layer in profile.layers)
         self.starts = tuple(range(0, PIECES * len(self.layers) + 1, PIECES))
         self._profile = profile
+        if network is not None and tuple(layer.name for layer in network.layers) == self.layers:
+            self.heads = network.heads
         self._sums = {kind: _TimeSums.of(profile.times(kind, samples)) for kind in dict.fromkeys(kinds)}
         self._outputs = [self._bytes(layer.output_bytes) for layer in profile.layers]
         self._features = _sums([self._bytes(layer.feature_bytes) for layer in profile.layers])

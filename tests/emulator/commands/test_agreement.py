@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -124,3 +125,49 @@ def test_a_page_has_the_interval_of_the_run(memory: str, tmp_path: Path) -> None
     assert run.plan is not None and run.layout is not None and run.steady is not None
     assert run.layout.interval_ps == run.plan.timing.interval_ps == plan.timing.interval_ps
     assert run.steady.images_per_s == emuchain.steady_state(plan).images_per_s
+
+
+TIED = """
+name = "tied"
+input = [{symbols}, 4, 1]
+layers = [
+    {{ type = "embedding", features = 16, name = "table" }},
+    {{ type = "conv", channels = 96, kernel = 1 }},
+    {{ type = "conv", channels = 16, kernel = 1 }},
+    {{ type = "conv", channels = {symbols}, kernel = 1, tied = "table", bias = false }},
+    {{ type = "last-step" }},
+    {{ type = "softmax" }},
+]
+"""
+
+
+@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.sampled(4)
+@pytest.mark.slow
+def test_the_run_named_next_takes_the_time_that_was_explored(
+    ask: Ask, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Of boards of one kind there is a next run; tables of tied weights are exchanged in both."""
+    monkeypatch.chdir(tmp_path)
+    rng = random.Random(seed)
+    Path("tied.toml").write_text(TIED.format(symbols=rng.choice([10, 300, 5000])))
+    networks = ["tied.toml", "tied.toml", "quick-cifar", "char-gpt", "resnet8-cifar", "lenet-mnist"]
+    words = [rng.choice(networks), "--cluster", rng.choice(["vc709", "vc709-10g", "u280"])]
+    words += ["--devices", str(rng.randint(1, 4)), "--batch", str(rng.choice([4, 6, 8])), "--range", "none"]
+    if rng.random() < 0.4:
+        words += ["--set", rng.choice(["links.topology=ring", "link.latency_ns=300000", "link.bandwidth_gbps=0.5"])]
+    if rng.random() < 0.3:
+        words += ["--engines", rng.choice(["turns", "shared"])]
+    if rng.random() < 0.3:
+        words += rng.choice([["--transport", "stored"], ["--whole-layers"], ["--optimizer", "adam"]])
+    said = []
+    for more in ([], ["--json"]):
+        with pytest.raises(SystemExit) as ended:
+            main(["explore", *words, *more])
+        said.append(capsys.readouterr().out)
+    assert not ended.value.code, words
+    explored = json.loads(said[1])["winner"]["time_ps"]
+    [line] = (line for line in said[0].splitlines() if line.startswith("next: "))
+    with pytest.raises(SystemExit):
+        main([*shlex.split(line.removeprefix("next: emuchain ")), "--json"])
+    assert json.loads(capsys.readouterr().out)["virtual_time_ps"] == explored, line
