@@ -21,7 +21,7 @@ from ..network import Network, load_network
 
 def flop_of_sample(network: Network) -> int:
     """Return the floating-point operations of FP, EB and PG of a sample."""
-    return sum(2 * (layer.macs + (layer.eb_macs if layer.has_eb else 0) + layer.pg_macs) for layer in network.layers)
+    return 2 * sum(layer.training_macs for layer in network.layers)
 
 
 def work(name: str, batch: int, processes: int, steps: int | None = None) -> None:

@@ -129,6 +129,16 @@ class Slice:
         """Multiply-accumulates of one sample's PG in this slice; 0 if it has none."""
         return self.macs if self.layer.has_pg else 0
 
+    @property
+    def training_macs(self) -> int:
+        """Multiply-accumulates of one sample's FP, EB and PG in this slice."""
+        return self.macs + self.eb_macs + self.pg_macs
+
+    @property
+    def operations(self) -> int:
+        """Operations of one sample's training in this slice; see `Layer`."""
+        return self.layer.operations // cut_channels(self.layer) * self.channels
+
     @functools.cached_property
     def kept_values(self) -> int:
         """Values of a sample that are kept for the backward pass besides its inputs: the slice's part, rounded up."""

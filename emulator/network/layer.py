@@ -195,14 +195,21 @@ class Layer:
         return self.parameters > 0 and not self.frozen
 
     @property
-    def passes(self) -> int:
-        """Number of FP, EB and PG that count as work: without EB of images, and PG of what is frozen."""
-        return (3 if self.needs_errors else 2) - self.frozen
-
-    @property
     def pg_macs(self) -> int:
         """Multiply-accumulates of one sample's PG: as many as FP's, or none."""
         return self.macs if self.has_pg else 0
+
+    @property
+    def training_macs(self) -> int:
+        """Multiply-accumulates of one sample's FP, EB and PG, of those that it has."""
+        return self.macs + (self.eb_macs if self.has_eb else 0) + self.pg_macs
+
+    @property
+    def operations(self) -> int:
+        """Operations of one sample's training as FPDeep counts them: also errors of what needs none, unless frozen."""
+        if self.frozen:
+            return 2 * self.training_macs
+        return 2 * (self.macs + self._macs(self.operation.eb_taps(self.input)) + self.pg_macs)
 
     def _macs(self, taps: int) -> int:
         _, rows, columns = self.output
@@ -309,6 +316,11 @@ class Network:
     def macs(self) -> int:
         """Multiply-accumulates of one sample's forward propagation."""
         return sum(layer.macs for layer in self.layers)
+
+    @property
+    def training_macs(self) -> int:
+        """Multiply-accumulates of one sample's training pass."""
+        return sum(layer.training_macs for layer in self.layers)
 
     @functools.cached_property
     def parameters(self) -> int:

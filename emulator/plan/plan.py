@@ -166,7 +166,7 @@ class ChainPlan(Plan):
         """What a processor has to do for each device of all replicas in a micro-batch, in multiply-accumulates."""
         samples, work = self.config.micro_batch, [0] * self.devices
         for stage, slices in enumerate(self.mapping.devices):
-            macs = sum(part.macs + part.eb_macs + part.pg_macs for part in slices)
+            macs = sum(part.training_macs for part in slices)
             weights = sum(part.channels * channel_bytes(part) for part in slices)
             work[self.fold.device(stage)] += samples * macs + _MACS_OF_A_BYTE * weights
         return work * self.replicas

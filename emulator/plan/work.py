@@ -22,8 +22,6 @@ _ROW_BYTES = 32
 """Memory for a row of a sample in the clocks of a mini-batch."""
 _ROWS_PER_S = 1e6
 _MACS_PER_S = 2e10
-_PASSES = 3
-"""FP, EB and PG."""
 _LONG_S = {False: 600, True: 24 * 3600}
 """How long a run without and with numbers may take before a warning."""
 
@@ -53,7 +51,7 @@ def check_batch(batch: int, network: Network) -> None:
 def long_work(config: Config, network: Network, samples: int, *, numbers: bool) -> str | None:
     """Return a line of warning if epochs of `samples` samples take long here, with or without numbers; else None."""
     count = samples * config.epochs
-    seconds = count * (network.macs * _PASSES / _MACS_PER_S if numbers else _rows(network) / _ROWS_PER_S)
+    seconds = count * (network.training_macs / _MACS_PER_S if numbers else _rows(network) / _ROWS_PER_S)
     if seconds < _LONG_S[numbers]:
         return None
     what = "training on" if numbers else "simulating"

@@ -119,7 +119,7 @@ class BoardStages(Stages):
         self._network, self._boards, self._number = network, tuple(boards), number
         self._copies, self.heads = copies, network.heads
         channels = [cut_channels(layer) for layer in network.layers]
-        macs = [layer.macs + (layer.eb_macs if layer.has_eb else 0) + layer.pg_macs for layer in network.layers]
+        macs = [layer.training_macs for layer in network.layers]
         self.starts = tuple(itertools.accumulate(channels, initial=0))
         self._macs = tuple(itertools.accumulate(macs, initial=0))
         self._of_part = functools.cache(self._part_needs)

@@ -3,8 +3,9 @@
 - A *period* is the time between two samples in the steady state. Where the pipeline never drains (`fpdeep`) it is the
   time of a sample on the slowest engine, link or exchange; where it does (`sync`), a mini-batch's mean time over its
   samples.
-- *Operations* are counted as FPDeep counts them: a multiply and an add for each multiply-accumulate, in FP, EB and PG
-  alike, so 6 for each multiply-accumulate of forward propagation; also for the first layer, which has no EB here.
+- *Operations* are counted as FPDeep counts them: a multiply and an add for each multiply-accumulate of FP, EB and PG,
+  so of a convolution 6 for each multiply-accumulate of forward propagation; also for the first layer, which has no EB
+  here.
 - *Idle* is the unused share of an engine's capacity in a period: 1 - multiply-accumulates / (multipliers x cycles).
   A device's share weights its engines by multipliers.
 - The *demand* on a link's direction, or on a memory port, is its bytes for a sample over the period.
@@ -17,7 +18,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from ..common import format_time_ps, gbps, gops, html_table
-from ..network import TRAINING_OPERATIONS_PER_MAC, Layer
+from ..network import Layer
 from ..plan import ChainPlan, exchange_loads
 from ..timing import (
     Bottleneck,
@@ -55,11 +56,6 @@ class EngineUse:
 
     load: EngineLoad
     idle_share: float
-
-    @property
-    def macs(self) -> int:
-        """Multiply-accumulates per sample: the same number in FP, EB and PG."""
-        return self.load.part.macs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,7 +176,7 @@ def steady_state(plan: ChainPlan) -> SteadyState:
     uses: dict[int, list[EngineUse]] = {device: [] for device in range(plan.stage_count)}
     for load in engine_loads(plan.timing):
         cycles = period_ps / plan.cluster.board(load.device).period_ps
-        idle = 1 - load.part.macs / (load.engine.multipliers * cycles)
+        idle = 1 - load.macs / (load.engine.multipliers * cycles)
         uses[load.device].append(EngineUse(load, idle))
     devices = tuple(_device(plan, device, tuple(engines), period_ps) for device, engines in uses.items())
     holders = [device.device for device in devices if device.holds_convolutions]
@@ -261,13 +257,13 @@ def _device(plan: ChainPlan, device: int, engines: tuple[EngineUse, ...], period
     slices = plan.mapping.devices[device]
     cycles = period_ps / plan.cluster.board(device).period_ps
     multipliers = sum(use.load.engine.multipliers for use in engines)
-    idle = 1 - sum(use.macs for use in engines) / (multipliers * cycles)
-    rate = gops(TRAINING_OPERATIONS_PER_MAC * sum(part.macs for part in slices), period_ps)
+    idle = 1 - sum(use.load.macs for use in engines) / (multipliers * cycles)
+    rate = gops(sum(part.operations for part in slices), period_ps)
     return DeviceUse(device, engines, rate, idle, any(part.layer.convolves for part in slices))
 
 
 def _throughput(plan: ChainPlan, devices: Sequence[int], layers: Sequence[Layer], period_ps: float) -> Throughput:
-    operations = TRAINING_OPERATIONS_PER_MAC * sum(layer.macs for layer in layers)
+    operations = sum(layer.operations for layer in layers)
     rate = gops(operations, period_ps)
     joules = _joules(plan, devices, period_ps)
     gop_per_j = operations * 1e-9 / joules if joules is not None else None

@@ -42,7 +42,7 @@ class Workload:
     @property
     def macs(self) -> int:
         """Multiply-accumulates of the mini-batch in FP, EB and PG; errors of the images are not computed."""
-        return self.batch * sum(layer.passes * layer.macs for layer in self.network.layers)
+        return self.batch * sum(layer.training_macs for layer in self.network.layers)
 
     @property
     def parameter_bytes(self) -> int:

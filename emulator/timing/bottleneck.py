@@ -36,6 +36,11 @@ class EngineLoad:
         return self.engine.sample_ps
 
     @property
+    def macs(self) -> int:
+        """Multiply-accumulates of a sample."""
+        return {Phase.FP: self.part.macs, Phase.EB: self.part.eb_macs, Phase.PG: self.part.pg_macs}[self.phase]
+
+    @property
     def title(self) -> str:
         """Its name without the device."""
         return f"{self.phase.value} of {self.part}"

@@ -165,7 +165,7 @@ def _device(device: DeviceUse) -> dict[str, Any]:
             "slice": str(use.load.part),
             "phase": use.load.phase.value,
             "multipliers": use.load.engine.multipliers,
-            "macs": use.macs,
+            "macs": use.load.macs,
             "sample_ps": use.load.sample_ps,
             "idle_share": use.idle_share,
         }

@@ -104,7 +104,7 @@ def measure(task: tuple[Point, int, bool]) -> Measured:
 
 def _figures(plan: ChainPlan, state: SteadyState, epoch_images: int) -> Measured:
     boards = [plan.cluster.board(device) for device in range(plan.devices)]
-    macs = sum(use.macs for device in state.devices for use in device.engines)
+    macs = sum(use.load.macs for device in state.devices for use in device.engines)
     slowest, behind = state.bottleneck.slowest, state.bottleneck.behind
     return Measured(
         boards=plan.nodes,
@@ -138,7 +138,7 @@ def _of_actions(plan: ChainPlan, epoch_images: int) -> Measured:
     """Return the figures of boards that take actions as a whole, once mini-batch follows on mini-batch."""
     rate, usage = steady_actions(plan)
     boards = [plan.cluster.board(device) for device in range(plan.devices)]
-    macs = sum(layer.macs * layer.passes for layer in plan.network.layers)
+    macs = sum(layer.training_macs for layer in plan.network.layers)
     power = [board.power_w for board in boards]
     loads = [(sum(use.busy.values()), f"device {use.device}", "engine") for use in usage.devices]
     loads += [(use.utilisation, f"link {use.sender} -> {use.receiver}", "link") for use in usage.links]

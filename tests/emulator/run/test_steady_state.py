@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -132,12 +133,44 @@ def test_idle_and_busy_are_all(plan: ChainPlan) -> None:
         for use in device.engines:
             assert 0 <= use.idle_share < 1
             could = use.load.engine.multipliers * cycles
-            assert use.macs + use.idle_share * could == pytest.approx(could)
+            assert use.load.macs + use.idle_share * could == pytest.approx(could)
         could = cycles * sum(use.load.engine.multipliers for use in device.engines)
-        assert sum(use.macs for use in device.engines) == pytest.approx((1 - device.idle_share) * could)
+        assert sum(use.load.macs for use in device.engines) == pytest.approx((1 - device.idle_share) * could)
         assert min(use.idle_share for use in device.engines) <= device.idle_share + 1e-12
-    macs = [sum(use.macs for device in steady.devices for use in device.engines if use.load.phase is Phase.FP)]
+    macs = [sum(use.load.macs for device in steady.devices for use in device.engines if use.load.phase is Phase.FP)]
     assert macs == [plan.network.macs]
+
+
+_TOKENS, _WIDE = 1024, 768
+_BLOCKS = 12 * (_WIDE * 3 * _WIDE + _WIDE * _WIDE + 2 * _WIDE * 4 * _WIDE) * _TOKENS
+_SCORES = 12 * 2 * _WIDE * _TOKENS * (_TOKENS + 1) // 2
+_HEAD = 50257 * _WIDE * _TOKENS
+UNLIKE: dict[str, tuple[dict[str, Any], int | None]] = {
+    "attention": (
+        {"network": "gpt2", "cluster": "u280", "devices": 24},
+        3 * (_BLOCKS + _HEAD) + 7 * _SCORES // 2,  # EB computes the scores again, and the errors of p, q, k and v
+    ),
+    "frozen layers": ({"network": "vgg16-cifar", "devices": 5, "freeze": ("conv1_1:conv3_3",)}, None),
+    "states": ({"network": "hdc", "devices": 4}, None),
+}
+
+
+@pytest.mark.parametrize(("keys", "products"), UNLIKE.values(), ids=UNLIKE)
+def test_idle_where_fp_eb_and_pg_differ(plan_of: Callable[..., ChainPlan], keys: Any, products: int | None) -> None:
+    """Attention's EB has 5/2 of FP's products, states an EB without errors of inputs, frozen layers no PG."""
+    plan = plan_of(**keys)
+    steady, busy, could = steady_state(plan), 0.0, 0.0
+    for device in steady.devices:
+        multipliers = sum(use.load.engine.multipliers for use in device.engines)
+        of_device = multipliers * steady.period_ps / plan.cluster.board(device.device).period_ps
+        busy, could = busy + (1 - device.idle_share) * of_device, could + of_device
+    layers = plan.network.layers
+    by_phase = (layer.macs + layer.has_eb * layer.eb_macs + layer.has_pg * layer.macs for layer in layers)
+    assert busy == pytest.approx(sum(by_phase), rel=1e-3)
+    if products is not None:
+        assert busy == pytest.approx(products, rel=1e-5)
+        assert steady.mean_idle_share == pytest.approx(1 - products / could, abs=1e-5)
+        assert 0.001 < steady.mean_idle_share < 0.0014
 
 
 @FEW

@@ -50,7 +50,7 @@ def test_figures_are_those_of_the_plan(plan_of: Any, keys: dict[str, Any]) -> No
     off_chip_j = 8e-12 * moved * (plan.cluster.board(0).off_chip_pj_per_bit or 0)
     assert found.images_per_j == pytest.approx(1 / (plan.nodes * 31.6 / state.images_per_s + off_chip_j))
     engines = [use for device in state.devices for use in device.engines]
-    macs = sum(use.macs for use in engines)
+    macs = sum(use.load.macs for use in engines)
     board = plan.cluster.board(0)
     balanced = 1e12 * plan.nodes * board.multipliers / board.period_ps / macs
     assert found.efficiency == pytest.approx(state.images_per_s / balanced)
