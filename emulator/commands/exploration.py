@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from ..common import format_bytes, format_time_ps, number, percent, plural
