@@ -62,7 +62,9 @@ def watch(chain: Chain, found: list[Staleness]) -> Process:
             late = [
                 {at: [missing(chain, begins[d, at, n], d, number) for n in samples] for at in KINDS} for d in devices
             ]
-            for block, at in itertools.product(chain.blocks, KINDS):
+            # a store may be a user itself, of what is stored further to the left
+            blocks = sorted(chain.blocks, key=lambda block: block["user_device"])
+            for block, at in itertools.product(blocks, KINDS):
                 user, store = late[block["user_device"]], late[block["store_device"]]
                 user[at] = list(map(max, user[at], store[at]))
             last_two.append(late)
