@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ...kernels.number import FP16, FP32, NumberFormat
 from ..common import InputError, WholeFile, encoded, format_bytes, format_time_ps, gbps, percent, plural
 from ..config import Config, blaming, load_config
-from ..mapping import channel_values, storage_of
+from ..mapping import storage_of, weight_lines
 from ..number import Storage
 from ..plan import (
     ChainPlan,
@@ -345,7 +345,7 @@ def _print_off_chip(layout: Layout, state: SteadyState, full: bool) -> None:
         needed, there = 1000 * device.port_bytes / state.period_ps, device.board.off_chip_gbytes_per_s
         storage = layout.cluster.storage
         parameters = sum(
-            part.off_chip.channels * storage_of(part.part, storage).weight_bytes(channel_values(part.part))
+            storage_of(part.part, storage).weight_bytes(weight_lines(part.part, part.off_chip.channels))
             for part in device.slices
         )
         rows.append(

@@ -11,6 +11,7 @@ from .balancing import (
     channel_bytes,
     channel_values,
     storage_of,
+    weight_lines,
 )
 from .coarse import LayerCut, coarse, coarse_shares, cut_layers, partition_layers, whole_layers
 from .crossing import Crossing, NormSum, TiedWeights, tied_between, tied_weights
@@ -132,6 +133,7 @@ __all__ = [
     "tied_between",
     "tied_weights",
     "update_bytes",
+    "weight_lines",
     "weight_memories",
     "whole_layers",
     "with_balance",

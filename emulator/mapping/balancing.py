@@ -18,7 +18,7 @@ import bisect
 import dataclasses
 from collections.abc import Sequence
 
-from ...kernels.number import FP32, NumberFormat
+from ...kernels.number import FP32, Lines, NumberFormat
 from ..network import Layer
 from ..number import SINGLE, Precision, Storage
 from .slices import Cut, Slice
@@ -56,9 +56,14 @@ class BalancedParameters:
         return Slice(self.layer, self.begin, self.end)
 
     @property
+    def weights(self) -> Lines:
+        """The parameters."""
+        return weight_lines(self.part, self.end - self.begin)
+
+    @property
     def values(self) -> int:
         """Number of parameters."""
-        return (self.end - self.begin) * channel_values(self.part)
+        return self.weights.values
 
     def __str__(self) -> str:
         return f"{self.layer.name}[{self.begin}:{self.end}]"
@@ -92,20 +97,19 @@ def blocks_of(blocks: Sequence[BalancedParameters], part: Slice, device: int) ->
 
 def channel_values(part: Slice) -> int:
     """Return the number of weights of one of a slice's cut channels."""
-    length, lines = _lines(part)
-    return length * lines
+    return weight_lines(part, 1).values
 
 
 def channel_bytes(part: Slice, number: NumberFormat = FP32) -> int:
     """Return the bytes of the weights of one of a slice's cut channels."""
-    return number.row_bytes(*_lines(part))
+    return weight_lines(part, 1).bytes_in(number)
 
 
-def _lines(part: Slice) -> tuple[int, int]:
-    """Return the length and the number of the lines along which the weights of a cut channel lie in blocks."""
+def weight_lines(part: Slice, channels: int) -> Lines:
+    """Return the weights of `channels` of a slice's cut channels; lines run along the dimension that is not cut."""
     outs, ins, kernel_rows, kernel_columns = part.layer.weight_shape
     taps = kernel_rows * kernel_columns
-    return (outs, taps) if part.cut is Cut.ICP else (ins * taps, 1)
+    return Lines(outs, taps * channels) if part.cut is Cut.ICP else Lines(ins * taps, channels)
 
 
 def balanced_streams(
@@ -118,7 +122,7 @@ def balanced_streams(
     crossing = [(n, block) for n, block in enumerate(blocks) if block.store_device <= link < block.user_device]
     formats = {DataPath.PARAMETERS: precision.weights, DataPath.PARAMETER_GRADIENTS: precision.sums}
     return tuple(
-        Stream(path, number, block.values, 1, 1, number_format, lines=_lines(block.part)[1] * block.part.channels)
+        Stream(path, number, block.values, 1, 1, number_format, lines=block.weights.count)
         for number, block in crossing
         for path, number_format in formats.items()
     )
@@ -154,7 +158,7 @@ def balance(
         may_move = (part for part in slices[device] if part.layer.weights and not stays(part))
         own = [_Unplaced(part, part.begin, part.end, device) for part in may_move]
         for item in own + unplaced:
-            size = storage.weight_bytes(channel_values(item.part))
+            size = storage.weight_bytes(weight_lines(item.part, 1))
             placed = item.begin + min(item.end - item.begin, max(0, room) // size)
             carried = (placed - item.begin) * channel_bytes(item.part, storage.weights)
             room -= (placed - item.begin) * size
@@ -166,7 +170,7 @@ def balance(
         unplaced = rest
     shortfall = [max(0, -room) for room in rooms]
     for item in unplaced:
-        shortfall[item.user_device] += (item.end - item.begin) * storage.weight_bytes(channel_values(item.part))
+        shortfall[item.user_device] += (item.end - item.begin) * storage.weight_bytes(weight_lines(item.part, 1))
     return Balancing(tuple(blocks), tuple(shortfall))
 
 
@@ -178,7 +182,7 @@ def stays(part: Slice) -> bool:
 def _shared_bytes(slices: Sequence[Slice], storage: Storage) -> int:
     """Return the bytes of weights that stay where they are used."""
     staying = (part for part in slices if stays(part))
-    return sum(part.channels * storage_of(part, storage).weight_bytes(channel_values(part)) for part in staying)
+    return sum(storage_of(part, storage).weight_bytes(weight_lines(part, part.channels)) for part in staying)
 
 
 def balance_evenly(

@@ -1,7 +1,9 @@
 """The memory subsystem: buffers of each slice on chip (FPDeep, section 5.2.2; f1 of equation (6)), and off-chip data.
 
 - Act-RAM holds the slice's input activations from FP until PG, so those of all samples in flight; for recurrent layers
-  also states, gates and cells of all steps; for a layer with a vocabulary-parallel loss its own logits.
+  also states, gates and cells of all steps; for a layer with a vocabulary-parallel loss its own logits; on the slice
+  with the layer's SFU also the maps that the SFU needs when errors come back (inputs of normalisations, of GELU, SiLU
+  and hard-swish, of a sigmoid).
 - LPRAM holds the slice's parameters, in SF x K x K banks of OC words (SF: its input channels). LGB holds as many
   gradients, and in as many more memories each array that an optimiser keeps beside them: Nesterov's velocity, Adam's
   two moments. SGD's velocity takes no room of its own, since the sum of gradients can go on from momentum times the
@@ -12,8 +14,12 @@
 
 A buffer's plain bytes are the least of any layout. Banks round up: a bank is half a BRAM, 18 kbit, which holds 512
 words of up to 36 bits. A memory of at most 64 words is built of LUTs, as synthesis does: a LUT is a RAM of 64 x 1 or 32
-x 2 (Xilinx UG474). A layer whose tiles take turns (fully connected) has one memory for each buffer. What an SFU stores
-until the errors come back (masks, positions of maxima) is left out.
+x 2 (Xilinx UG474). A layer whose tiles take turns (fully connected) has one memory for each buffer. Bits of masks and
+positions of maxima, which an SFU stores until the errors come back, are left out; masks of dropout are drawn again, and
+means and deviations of rows are computed again.
+
+In formats with blocks each block has its scale with it, wherever it lies (`Lines`). Where the channels of a map have a
+memory each, scales have memories of their own.
 
 What of a slice does not lie in on-chip buffers is off chip, and costs time on the board's memory port. Weights and
 their gradients, and the input activations that wait for PG, may lie in the board's DRAM or HBM. For each sample
@@ -24,7 +30,8 @@ their gradients, and the input activations that wait for PG, may lie in the boar
   read, and for its last one PG reads the weights and writes them updated instead of the gradients; so it moves the same
   number of bytes, and the update of SGD moves no more.
 
-What other optimisers keep beside the gradients lies where these do. Their update reads and writes it.
+What other optimisers keep beside the gradients lies where these do. Their update reads and writes it. Where updates
+change a master copy, that is what the last sample's PG reads and writes; the weights are written beside it.
 
 An embedding reads the weights of the symbols that come, in FP, and reads and writes their gradients in PG: one row of
 weights for each row of inputs.
@@ -44,12 +51,13 @@ rows, and read what each row needs off chip once for all of them (`Layer.rows_at
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
-from ...kernels.number import FP32, NumberFormat
+from ...kernels.number import FP32, SCALE_BITS, Lines, NumberFormat
 from ..cluster import BANK_BYTES
 from ..network import Layer, Phase
 from ..number import Storage
-from .balancing import SINGLE_STORAGE, channel_bytes, channel_values, storage_of
+from .balancing import SINGLE_STORAGE, storage_of, weight_lines
 from .slices import Cut, Slice
 
 WORDS = FP32.values_in(BANK_BYTES)
@@ -82,15 +90,31 @@ class Buffer:
 
 
 def memories(count: int, words: int, number: NumberFormat = FP32) -> Buffer:
-    """Return the size of `count` memories of `words` words each; without words there are none."""
-    if not words:
+    """Return the size of `count` memories of `words` words, along which blocks run; without words there are none."""
+    return _memories(count, words, number.bits, number.blocks(words))
+
+
+def channel_memories(count: int, words: int, number: NumberFormat, begin: int = 0) -> Buffer:
+    """Return the size of a memory of `words` words for each of `count` channels, from `begin` on of their lines."""
+    plain = _memories(count, words, number.bits)
+    return plain + _memories(number.blocks(count, begin), words, SCALE_BITS) if number.block else plain
+
+
+def line_memory(lines: Lines, number: NumberFormat = FP32) -> Buffer:
+    """Return the size of one memory that holds some lines."""
+    return _memories(1, lines.values, number.bits, lines.scales(number))
+
+
+def _memories(count: int, words: int, bits: int, scales: int = 0) -> Buffer:
+    """Return the size of `count` memories of `words` words of some bits, each with a number of scales."""
+    if not words or not count:
         return Buffer()
-    memory_bytes = number.bytes_of(words)
-    total = count * memory_bytes
+    total_bits = count * (words * bits + scales * SCALE_BITS)
+    total = -(-total_bits // 8)
     if words <= LUT_RAM_BITS:
         bits_a_lut = 1 if words > LUT_RAM_BITS // 2 else 2
-        return Buffer(total, 0, count * number.bits // bits_a_lut, total)
-    return Buffer(total, count * -(-memory_bytes // BANK_BYTES), 0)
+        return Buffer(total, 0, count * bits // bits_a_lut, total)
+    return Buffer(total, count * -(-total_bits // (8 * count * BANK_BYTES)), 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,33 +150,65 @@ def slice_memory(
     LPRAM holds the weights that engines read, LGB all other arrays of a parameter. Bias and the parameters of
     normalisations stay with the device that has the layer's complete outputs, wherever the weights are.
     """
-    layer, ins, outs, storage = part.layer, part.held_inputs, len(part.out_channels), storage_of(part, storage)
-    _, rows, columns = layer.input
-    out_columns, kernel_rows = layer.output[2], layer.kernel[0]
-    if layer.operation.one_memory:
-        values, rows = ins * rows * columns, layer.engine_view.in_rows
-        ins, columns, outs, out_columns, kernel_rows = 1, values // rows, 1, outs, 1
+    storage = storage_of(part, storage)
     channels = part.channels if kept_channels is None else kept_channels
     lpram, lgb = parameter_memories(part, channels, storage)
-    kept = part.kept_values
     bias = memories(1, part.sfu_parameters, storage.biases)
     lpram, lgb = lpram + bias, lgb + bias * (storage.bias_arrays - 1)
-    line_buffers = memories(ins * kernel_rows, columns, storage.activations)
-    error_buffer = Buffer()
-    if layer.has_eb:
-        line_buffers += memories(outs * kernel_rows, out_columns, storage.errors)
-        error_buffer = memories(ins, columns, storage.errors)
-    act_ram = memories(ins, rows * columns * in_flight, storage.activations) if keeps_inputs(layer) else Buffer()
-    if kept and not layer.makes.fixed:
-        act_ram += memories(1, kept * in_flight, storage.activations)
+    line_buffers, error_buffer, pab = _row_buffers(part, storage)
     return SliceMemory(
-        act_ram=act_ram,
+        act_ram=_act_ram(part, in_flight, storage),
         lpram=lpram,
         lgb=lgb,
         line_buffers=line_buffers,
         error_buffer=error_buffer,
-        pab=memories(outs, out_columns, storage.sums),
+        pab=pab,
     )
+
+
+def _row_buffers(part: Slice, storage: Storage) -> tuple[Buffer, Buffer, Buffer]:
+    """Return line buffers, error buffer and PAB of a slice."""
+    layer, outs = part.layer, part.out_channels
+    if layer.operation.one_memory:
+        of_sample = _input_lines(part)
+        row = dataclasses.replace(of_sample, count=of_sample.count // layer.engine_view.in_rows)
+        inputs, error_buffer = line_memory(row, storage.activations), line_memory(row, storage.errors)
+        made = Lines(len(outs), 1, outs.start)
+        errors, pab = line_memory(made, storage.errors), line_memory(made, storage.sums)
+    else:
+        ins, columns, rows, begin = part.held_inputs, layer.output[2], layer.kernel[0], part.in_channels.start
+        inputs = channel_memories(ins, layer.input[2], storage.activations, begin) * rows
+        error_buffer = channel_memories(ins, layer.input[2], storage.errors, begin)
+        errors = channel_memories(len(outs), columns, storage.errors, outs.start) * rows
+        pab = channel_memories(len(outs), columns, storage.sums, outs.start)
+    return (inputs + errors, error_buffer, pab) if layer.has_eb else (inputs, Buffer(), pab)
+
+
+def _input_lines(part: Slice, samples: int = 1) -> Lines:
+    """Return the inputs of some samples that a slice holds."""
+    _, rows, columns = part.layer.input
+    return Lines(part.held_inputs, rows * columns * samples, part.in_channels.start)
+
+
+def _act_ram(part: Slice, in_flight: int, storage: Storage) -> Buffer:
+    """Return what a slice keeps of samples in flight for the backward pass."""
+    lines, number, act_ram = _input_lines(part, in_flight), storage.activations, Buffer()
+    if keeps_inputs(part.layer):
+        if part.layer.operation.one_memory:
+            act_ram = line_memory(lines, number)
+        else:
+            act_ram = channel_memories(lines.length, lines.count, number, lines.begin)
+    if part.kept_values and not part.layer.makes.fixed:
+        act_ram += memories(1, part.kept_values * in_flight, number)
+    return sum((line_memory(kept) for kept in _sfu_lines(part, in_flight)), act_ram)
+
+
+def _sfu_lines(part: Slice, samples: int = 1) -> Iterator[Lines]:
+    """Yield the maps of some samples that the slice's SFU needs when errors come back; its inside is in fp32."""
+    for step in part.layer.sfu if part.is_last else ():
+        if step.operation.keeps_map and not step.makes.fixed:
+            channels, rows, columns = step.input
+            yield Lines(channels, rows * columns * samples)
 
 
 def keeps_inputs(layer: Layer) -> bool:
@@ -162,7 +218,10 @@ def keeps_inputs(layer: Layer) -> bool:
 
 def parameter_memory(part: Slice, channels: int, number: NumberFormat = FP32) -> Buffer:
     """Return the weights of `channels` of a slice's cut channels, without bias, as LPRAM or BPRAM holds them."""
-    return memories(*weight_memories(part, channels), number)
+    if part.layer.operation.one_memory:
+        return line_memory(weight_lines(part, channels), number)
+    by_channel = memories if part.cut is Cut.ICP else channel_memories
+    return by_channel(*weight_memories(part, channels), number)
 
 
 def parameter_memories(part: Slice, channels: int, storage: Storage = SINGLE_STORAGE) -> tuple[Buffer, Buffer]:
@@ -205,7 +264,7 @@ def memory_streams(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STO
         return ()
     view = part.layer.engine_view
     operation = part.layer.operation
-    activations = off_chip.activations * keeps_inputs(part.layer) * activation_bytes(part, storage)
+    activations = off_chip.activations * activation_bytes(part, storage)
     fp_again, eb_again = (
         off_chip.activations * storage.activations.bytes_of(part.channels * values)
         for values in operation.reread(part.layer.input, part.layer.rows_at_once)
@@ -217,7 +276,7 @@ def memory_streams(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STO
             passes, parameters = rows, number.bytes_of(off_chip.channels)
         else:
             passes = -(-rows // part.layer.rows_at_once) if each_row else 1
-            parameters = off_chip.channels * channel_bytes(part, number)
+            parameters = weight_lines(part, off_chip.channels).bytes_in(number)
         times = 2 if phase is Phase.PG else 1  # gradients are read and written
         return MemoryStream(phase, rows, times * passes * parameters + more)
 
@@ -238,9 +297,11 @@ def block_rows(part: Slice, off_chip: OffChip) -> int:
 
 
 def activation_bytes(part: Slice, storage: Storage = SINGLE_STORAGE) -> int:
-    """Return the bytes of a sample's input activations of a slice."""
-    _, rows, columns = part.layer.input
-    return storage.activations.bytes_of(part.held_inputs * rows * columns + part.kept_values)
+    """Return the bytes of a sample that a slice keeps for the backward pass."""
+    number, layer = storage.activations, part.layer
+    kept = number.bytes_of(part.kept_values) if part.kept_values and not layer.makes.fixed else 0
+    inputs = _input_lines(part).bytes_in(number) if keeps_inputs(layer) else 0
+    return inputs + kept + sum(lines.bytes_in(FP32) for lines in _sfu_lines(part))
 
 
 def port_bytes(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STORAGE) -> int:
@@ -249,12 +310,19 @@ def port_bytes(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STORAGE
 
 
 def update_bytes(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STORAGE) -> int:
-    """Return the bytes that an update moves: what is kept of parameters off chip beside gradients, in and out."""
-    arrays = storage_of(part, storage).arrays[2:]
-    return 2 * off_chip.channels * sum(channel_bytes(part, number) for number in arrays)
+    """Return the bytes that an update moves beside those of PG, which reads and writes weights in place of gradients.
+
+    What is kept of parameters beside them goes in and out. Updates of a master copy write the weights, too.
+    """
+    storage, weights = storage_of(part, storage), weight_lines(part, off_chip.channels)
+    if len(storage.arrays) == 1:  # it learns nothing
+        return 0
+    moved = 2 * weights.bytes_in(storage.master) + storage.has_copies * weights.bytes_in(storage.weights)
+    more = max(0, moved - 2 * weights.bytes_in(storage.gradients))
+    return more + 2 * sum(map(weights.bytes_in, storage.states))
 
 
 def stored_bytes(part: Slice, off_chip: OffChip, in_flight: int, storage: Storage = SINGLE_STORAGE) -> int:
     """Return the bytes of a slice in off-chip memory: weights, gradients, and activations of the samples in flight."""
-    weights = off_chip.channels * storage_of(part, storage).weight_bytes(channel_values(part))
-    return weights + off_chip.activations * keeps_inputs(part.layer) * in_flight * activation_bytes(part, storage)
+    weights = storage_of(part, storage).weight_bytes(weight_lines(part, off_chip.channels))
+    return weights + off_chip.activations * in_flight * activation_bytes(part, storage)

@@ -19,6 +19,7 @@ from ..cluster import Board, Cluster
 from ..common import InputError, plural
 from ..network import Layer, Network
 from ..number import Storage
+from .balancing import weight_lines
 from .coarse import coarse_shares
 from .engines import channel_works, slice_works
 from .fine import Servers, fastest, is_enough, shares, spread
@@ -150,15 +151,12 @@ def _slowest_ps(slices: Sequence[Slice], board: Board) -> int:
 def _layers_on_chip(layers: Sequence[Layer], board: Board, storage: Storage) -> int:
     """Return the number of layers before those at the end that need off-chip memory; all layers if none do."""
     first = next((layer.index + 1 for layer in reversed(layers) if not layer.operation.may_be_off_chip), 0)
-    weights, biases = (sum(counts) for counts in zip(*((0, 0), *map(_parameters, layers[first:])), strict=True))
-    needed = storage.weight_bytes(weights) + storage.bias_arrays * storage.biases.bytes_of(biases)
+    whole = [Slice(layer, 0, cut_channels(layer)) for layer in layers[first:]]
+    weights = sum(storage.weight_bytes(weight_lines(part, part.channels)) for part in whole)
+    biases = sum(layer.bias * layer.channels for layer in layers[first:])
+    needed = weights + storage.bias_arrays * storage.biases.bytes_of(biases)
     fits = needed <= board.on_chip_memory_bytes
     return len(layers) if fits or not first else first
-
-
-def _parameters(layer: Layer) -> tuple[int, int]:
-    """Return the numbers of a layer's weights and biases."""
-    return layer.weights, layer.bias * layer.channels
 
 
 def _perfect_ps(row: Row, able: Sequence[float]) -> float:

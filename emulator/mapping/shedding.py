@@ -16,7 +16,16 @@ from typing import NamedTuple
 from ..cluster import BANK_BYTES
 from ..number import Storage
 from .balancing import SINGLE_STORAGE, channel_bytes, storage_of
-from .memory import LUT_RAM_BITS, WORDS, OffChip, memories, port_bytes, slice_memory, weight_memories
+from .memory import (
+    LUT_RAM_BITS,
+    WORDS,
+    OffChip,
+    memories,
+    parameter_memories,
+    port_bytes,
+    slice_memory,
+    weight_memories,
+)
 from .slices import Cut, Slice
 
 _MOST_BYTES = 1 << 62
@@ -34,23 +43,31 @@ class WeightBanks(NamedTuple):
     """The banks of the weights of any number of a slice's cut channels, and of all other arrays of theirs.
 
     A channel adds `memories` of `words` words each, or, if it deepens them, `words` words to each of `memories`; so in
-    each array, of which a bank holds `words_in_bank`.
+    each array, of which a bank holds `words_in_bank`. Where formats have blocks, banks are those of a slice's `part`.
     """
 
     memories: int
     words: int
     deepens: bool
     words_in_bank: tuple[int, ...] = (WORDS, WORDS)
+    part: Slice | None = None
+    storage: Storage = SINGLE_STORAGE
 
     @classmethod
     def of(cls, part: Slice, storage: Storage = SINGLE_STORAGE) -> WeightBanks:
         """Return those of a slice."""
         count, words = weight_memories(part, 1)
-        words_in_bank = tuple(number.values_in(BANK_BYTES) for number in storage_of(part, storage).arrays)
-        return cls(count, words, part.layer.operation.one_memory or part.cut is Cut.OCP, words_in_bank)
+        arrays = storage_of(part, storage).arrays
+        words_in_bank = tuple(number.values_in(BANK_BYTES) for number in arrays)
+        blocks = any(number.block for number in arrays)
+        deepens = part.layer.operation.one_memory or part.cut is Cut.OCP
+        return cls(count, words, deepens, words_in_bank, part if blocks else None, storage)
 
     def of_channels(self, channels: int) -> int:
         """Return the banks of a number of channels."""
+        if self.part is not None:
+            arrays = parameter_memories(self.part, channels, storage_of(self.part, self.storage))
+            return sum(array.banks for array in arrays)
         words = channels * self.words if self.deepens else self.words
         if words <= LUT_RAM_BITS:
             return 0
@@ -65,7 +82,7 @@ class WeightBanks(NamedTuple):
             return 0
         if not self.deepens:
             return banks // self.of_channels(1)
-        if len({*self.words_in_bank}) == 1:
+        if self.part is None and len({*self.words_in_bank}) == 1:
             deep = banks // (len(self.words_in_bank) * self.memories) * self.words_in_bank[0] // self.words
         else:
             deep = bisect.bisect_right(range(available + 1), banks, key=self.of_channels) - 1

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.layers.vocabulary_loss import STATE, SUMS
-from ...kernels.number import FP32, Count, NumberFormat
+from ...kernels.number import FP32, Count, Lines, NumberFormat
 from ..cluster import Link, LinkShare
 from ..network import Layer, SfuStep, Shape, Tensor
 from ..number import SINGLE, Precision
@@ -177,6 +177,11 @@ class Stream:
     def sample_values(self) -> int:
         """Values of one sample."""
         return self.channels * self.rows * self.columns
+
+    @property
+    def lines_of_sample(self) -> Lines:
+        """The values of one sample, as they lie in blocks."""
+        return Lines(self.channels // self.lines, self.columns * self.lines * self.rows, self.begin)
 
 
 def first_own(begin: Count, number: NumberFormat) -> Count:

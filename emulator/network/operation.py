@@ -74,6 +74,9 @@ class SfuOperation(Operation):
     by_channel: ClassVar[bool] = False
     """Whether each channel of the result follows from the same channel of one input."""
 
+    keeps_map: ClassVar[bool] = False
+    """Whether its backward pass needs all values of a map, its input or its result, and not bits of each alone."""
+
     @property
     def he_gain(self) -> float:
         """Factor on the variance of the initial weights before it (He et al., 2015)."""

@@ -91,7 +91,7 @@ class Precision:
         """Return the formats of memories, with this number of states of each parameter beside its gradient."""
         master = (self.master,) if self.has_copies else ()
         arrays = self.weights, self.sums, *master, *(self.states,) * states
-        return Storage(self.activations, self.errors, self.sums, arrays, 2 + states)
+        return Storage(self.activations, self.errors, self.sums, arrays, 2 + states, has_copies=self.has_copies)
 
     @property
     def sums(self) -> NumberFormat:

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import enum
 import heapq
-import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ...kernels.number import FP32, NumberFormat
-from ..mapping import COPIES, Slice, Stream, activation_bytes, keeps_inputs, slice_memory, streams_between
+from ...kernels.number import FP32, Lines, NumberFormat
+from ..mapping import COPIES, Slice, Stream, activation_bytes, slice_memory, streams_between
 from ..network import Layer, Network
 from ..number import Storage
 
@@ -44,7 +43,7 @@ class PartNeeds(NamedTuple):
         """Return the needs of a slice, with values of a format."""
         storage = Storage.all_in(number)
         memory, features = slice_memory(part, 0, storage=storage), activation_bytes(part, storage)
-        features, copies = features * keeps_inputs(part.layer), 1 if part.layer.frozen else copies
+        copies = 1 if part.layer.frozen else copies
         return cls(
             part, part.macs, part.eb_macs, part.pg_macs, memory.lpram.bytes, features, memory.working.bytes, copies
         )
@@ -55,7 +54,8 @@ def boundary_bytes(network: Network, after_layer: int, number: NumberFormat = FP
 
     `after_layer` is the layer's index; behind the last layer these are the outputs of the network.
     """
-    return number.bytes_of(sum(math.prod(tensor.shape) for tensor in network.layers[after_layer].hands_on))
+    shapes = (tensor.shape for tensor in network.layers[after_layer].hands_on)
+    return sum(Lines(channels, rows * columns).bytes_in(number) for channels, rows, columns in shapes)
 
 
 def cut_bytes(left: Layer, right: Slice, number: NumberFormat = FP32) -> int:
@@ -72,7 +72,7 @@ def cut_bytes(left: Layer, right: Slice, number: NumberFormat = FP32) -> int:
 
 def streams_bytes(streams: Iterable[Stream], number: NumberFormat = FP32) -> int:
     """Return the bytes of a sample of some streams, with values of a format."""
-    return number.bytes_of(sum(stream.sample_values for stream in streams))
+    return sum(stream.lines_of_sample.bytes_in(number) for stream in streams)
 
 
 class Data(enum.Flag):

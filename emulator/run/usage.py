@@ -211,6 +211,6 @@ def _memory(timing: Timing, device: int, in_flight: int) -> MemoryUsage:
         off_chip += stored_bytes(part, off, in_flight, storage)
     blocks = [block for block in timing.blocks if block.store_device == device]
     stored = sum(block.parameter_bytes for block in blocks)
-    with_all = sum(storage.weight_bytes(block.values) for block in blocks)
+    with_all = sum(storage.weight_bytes(block.weights) for block in blocks)
     board = timing.cluster.board(device).on_chip_memory_bytes
     return MemoryUsage(lpram, lgb, act_ram, board, stored, with_all - stored, off_chip)

@@ -92,7 +92,7 @@ def bits_line(test: float, ngrams: NgramBits) -> Line:
 
 def memory_line(plan: ChainPlan, missing_bytes: int) -> Line:
     """Return the verdict whether all has a place in memory."""
-    balanced = sum(plan.cluster.storage.weight_bytes(block.values) for block in plan.timing.blocks)
+    balanced = sum(plan.cluster.storage.weight_bytes(block.weights) for block in plan.timing.blocks)
     costs = _memory_costs(plan) if balanced or any(plan.off_chip_bytes) else ""
     return Line(memory_verdict(missing_bytes, plan.off_chip_bytes, balanced) + ("" if missing_bytes else costs))
 

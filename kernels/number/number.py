@@ -58,16 +58,19 @@ class NumberFormat:
         size = (values * self.bits + 7) // 8
         return size + -(-values // self.block) * (SCALE_BITS // 8) if self.block else size
 
+    def blocks(self, length: Count, begin: Count | int = 0) -> Count:
+        """Return the blocks that `length` values of a line touch from place `begin` on; each has its scale with it."""
+        if not self.block:
+            return 0 * length
+        return (-(-(begin + length) // self.block) - begin // self.block) * (length > 0)
+
     def row_bytes(self, channels: Count, columns: int, begin: Count | int = 0) -> Count:
         """Return the bytes of a row of `columns` pixels with the channels from `begin` on.
 
-        Blocks are of channels of a pixel, from the map's channel 0 on: each that is touched has its scale with it.
+        Blocks are of channels of a pixel, from the map's channel 0 on.
         """
         size = (channels * columns * self.bits + 7) // 8
-        if not self.block:
-            return size
-        touched = -(-(begin + channels) // self.block) - begin // self.block
-        return size + touched * (channels > 0) * columns * (SCALE_BITS // 8)
+        return size + self.blocks(channels, begin) * columns * (SCALE_BITS // 8) if self.block else size
 
     def values_in(self, size_bytes: Count) -> Count:
         """Return the most values that a number of bytes holds."""
@@ -76,6 +79,32 @@ class NumberFormat:
         whole = self.bytes_of(self.block)
         left = size_bytes % whole - SCALE_BITS // 8
         return size_bytes // whole * self.block + (left > 0) * (8 * left // self.bits)
+
+
+@dataclasses.dataclass(frozen=True)
+class Lines:
+    """Values in `count` lines of `length` values, along which blocks run, from place `begin` of each line on.
+
+    Lines of maps are the channels of a pixel, from the map's channel 0 on; those of weights run along the dimension in
+    which a layer is not cut. So it is on links, in memories on and off chip, and in RTL.
+    """
+
+    length: int
+    count: int
+    begin: int = 0
+
+    @property
+    def values(self) -> int:
+        """Number of values."""
+        return self.length * self.count
+
+    def scales(self, number: NumberFormat) -> int:
+        """Return the number of scales in a format."""
+        return self.count * number.blocks(self.length, self.begin)
+
+    def bytes_in(self, number: NumberFormat) -> int:
+        """Return the bytes of all values and scales in a format."""
+        return number.row_bytes(self.length, self.count, self.begin)
 
 
 @dataclasses.dataclass(frozen=True)

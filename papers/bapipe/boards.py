@@ -1,7 +1,7 @@
 """Tables IV and VI of BaPipe: the FPGA boards, and ResNet-50 on four of them, by roofline and explorer.
 
 Values have 2 bytes, a micro-batch is one sample, a mini-batch 128. Links are not given: messages and the all-reduce of
-DP take no time. A clock of 93 MHz a DSP is fitted.
+DP take no time. A clock of 116 MHz a DSP is fitted.
 """
 
 from __future__ import annotations

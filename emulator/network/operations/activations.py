@@ -80,6 +80,7 @@ class Gelu(ElementWise):
 
     tanh: bool = False
 
+    keeps_map = True
     type = "gelu"
     onnx = ("Gelu",)
 
@@ -203,6 +204,7 @@ def _limit(walk: Walk, node: OnnxNode, attribute: str, place: int) -> float:
 class Sigmoid(ElementWise):
     """1 / (1 + exp(-x))."""
 
+    keeps_map = True
     type = "sigmoid"
     onnx = ("Sigmoid",)
     never_negative = True
@@ -245,6 +247,7 @@ class HardSigmoid(ElementWise):
 class Silu(Rectifier):
     """x times sigmoid(x)."""
 
+    keeps_map = True
     type = "silu"
     onnx = ("Mul", "Swish")
 
@@ -291,6 +294,7 @@ class Silu(Rectifier):
 class HardSwish(Rectifier):
     """x times hard-sigmoid(x)."""
 
+    keeps_map = True
     type = "hard-swish"
     onnx = ("HardSwish",)
 

@@ -31,6 +31,7 @@ class BatchNorm(SfuOperation):
     momentum: Annotated[float, FINITE, Gt(0), Le(1)] = 0.1
 
     by_channel = True
+    keeps_map = True
     type = "batch-norm"
     onnx = ("BatchNormalization",)
 
@@ -81,6 +82,7 @@ class Lrn(SfuOperation):
     beta: Finite = 0.75
     k: PositiveFinite = 2.0
 
+    keeps_map = True
     type = "lrn"
     onnx = ("LRN",)
 

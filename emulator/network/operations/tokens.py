@@ -35,6 +35,7 @@ class _RowNorm(RowOperation):
     """Normalisation of each pixel's channels; `onnx_arrays` are its arrays, in the order of ONNX's inputs."""
 
     onnx_arrays: ClassVar[tuple[str, ...]]
+    keeps_map = True
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:

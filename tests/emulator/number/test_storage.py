@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
-from emuchain.emulator.mapping import OffChip, Slice, WeightBanks, memories, port_bytes, slice_memory, update_bytes
+from emuchain.emulator.mapping import (
+    OffChip,
+    Slice,
+    WeightBanks,
+    activation_bytes,
+    channel_bytes,
+    cut_channels,
+    memories,
+    port_bytes,
+    slice_memory,
+    update_bytes,
+)
 from emuchain.emulator.network import load_network
 from emuchain.emulator.number import precision_of
+from emuchain.kernels.number import Lines
 
 CONV = next(layer for layer in load_network("vgg16").layers if layer.name == "conv4_1")
 PART = Slice(CONV, 0, 64)
@@ -23,7 +36,7 @@ PART = Slice(CONV, 0, 64)
 )
 def test_arrays_of_a_parameter(given: str, states: int, bytes_of_32: int) -> None:
     """A working copy, where it is not the master; the master; its gradient of 4 bytes; and states."""
-    assert precision_of(given).storage(states).weight_bytes(32) == bytes_of_32
+    assert precision_of(given).storage(states).weight_bytes(Lines(32, 1)) == bytes_of_32
 
 
 @pytest.mark.parametrize("given", ["bf16", "mxfp8", "mxfp4 master=q2.10", "q2.6 master=q2.14"])
@@ -32,7 +45,9 @@ def test_buffers(given: str) -> None:
     storage, plain = precision.storage(0), precision_of("fp32").storage(0)
     narrow, wide = slice_memory(PART, 3, None, storage), slice_memory(PART, 3, None, plain)
     assert narrow.pab == wide.pab, "partial sums are wide"
-    assert narrow.act_ram.bytes == precision.activations.bytes_of(wide.act_ram.bytes // 4 // 64) * 64
+    blocks = 64 // precision.activations.block if precision.activations.block else 0
+    pixels = wide.act_ram.bytes // 4 // 64
+    assert narrow.act_ram.bytes == 64 * (pixels * precision.activations.bits // 8) + blocks * pixels
     assert narrow.lpram.bytes == precision.weights.bytes_of(CONV.channels) * 64 * 9
     assert narrow.lgb.bytes == wide.lgb.bytes + precision.master.bytes_of(CONV.channels) * 64 * 9
     banks = WeightBanks.of(PART, storage)
@@ -43,14 +58,60 @@ def test_buffers(given: str) -> None:
 
 
 def test_ports_move_narrow_maps_and_weights() -> None:
-    """A map's values twice, weights for FP and EB, and sums of gradients in and out; updates, master copies."""
+    """A map's values twice, weights for FP and EB, and sums of gradients in and out.
+
+    The last PG reads and writes master copies in place of sums; the update writes the narrow weights beside them.
+    """
     storage = precision_of("bf16").storage(0)
     _, rows, columns = CONV.input
     weights = CONV.channels * 9 * 5
     assert port_bytes(PART, OffChip(activations=True), storage) == 2 * 2 * 64 * rows * columns
     assert port_bytes(PART, OffChip(channels=5), storage) == (2 + 2 + 4 + 4) * weights
-    assert update_bytes(PART, OffChip(channels=5), storage) == 2 * 4 * weights
+    assert update_bytes(PART, OffChip(channels=5), storage) == 2 * weights
+    with_velocity = precision_of("bf16").storage(1)
+    assert update_bytes(PART, OffChip(channels=5), with_velocity) == (2 + 2 * 4) * weights
+    assert update_bytes(PART, OffChip(channels=5), precision_of("bf16 master=bf16").storage(0)) == 0
     assert memories(1, 100, storage.weights).bytes == 200
+
+
+def test_a_block_that_is_cut_has_its_scale_on_both_sides() -> None:
+    """Channels 30 to 35 of a map of 32 pixels: six elements and two scales a pixel; docs/numbers.md has it for links."""
+    storage = precision_of("mxfp8").storage(0)
+    layer = next(layer for layer in load_network("vgg16-cifar").layers if layer.name == "conv1_2")
+    memory = slice_memory(Slice(layer, 30, 36), 1, None, storage)
+    rows = columns = 32
+    assert memory.act_ram.bytes == rows * columns * (6 + 2)
+    assert memory.error_buffer.bytes == columns * (6 + 2) == 256
+    inputs, errors = 3 * columns * (6 + 2), 3 * columns * (64 + 2)
+    assert memory.line_buffers.bytes == inputs + errors
+    assert memory.lpram.bytes == 6 * 9 * (64 + 2), "blocks of 32 outputs for each input channel and tap"
+    outputs = Slice(load_network("vgg16-cifar").layers[0], 0, 40)
+    assert outputs.cut.value == "OCP"
+    assert slice_memory(outputs, 1, 40, storage).lpram.bytes == 40 * (27 + 1), "a block of 27 inputs and taps for each"
+    off_chip = OffChip(activations=True)
+    assert port_bytes(Slice(layer, 30, 36), off_chip, storage) == 2 * rows * columns * (6 + 2)
+
+
+@pytest.mark.parametrize("precision", ["mxfp8", "mxint8", "mxfp4", "e2m5@8", "int8@48"])
+@pytest.mark.parametrize("name", ["vgg11-cifar", "lenet-mnist", "alexnet-cifar"])
+def test_memories_hold_what_links_carry(name: str, precision: str) -> None:
+    """Of any cut of a layer: inputs take the bytes of their rows on a link, weights those of balanced parameters."""
+    storage = precision_of(precision).storage(0)
+    for layer in load_network(name).layers:
+        size = cut_channels(layer)
+        for begin, end in [(0, size), (0, size // 3 + 1), (size // 3, size // 2 + 1), (size - 1, size)]:
+            part = Slice(layer, begin, end)
+            memory, ins = slice_memory(part, 1, None, storage), part.in_channels
+            rows = layer.input[1] * layer.input[2]
+            in_sfu = [step.input for step in layer.sfu if part.is_last and step.operation.type == "lrn"]
+            kept = sum(4 * math.prod(shape) for shape in in_sfu)
+            assert memory.act_ram.bytes == storage.activations.row_bytes(len(ins), rows, ins.start) + kept
+            assert activation_bytes(part, storage) == memory.act_ram.bytes
+            weights = memory.lpram.bytes - storage.biases.bytes_of(part.sfu_parameters)
+            by_channel = part.channels * channel_bytes(part, storage.weights)
+            assert 0 <= by_channel - weights < part.channels, "but for parts of bytes"
+            banks = WeightBanks.of(part, storage)
+            assert banks.most_channels(part.channels, banks.of_channels(part.channels)) == part.channels
 
 
 def test_a_narrow_run_fits_where_a_wide_one_does_not(plan_of: Any) -> None:

@@ -1,9 +1,12 @@
 """Codes of numbers in memories: what each says, and that it comes back; of rows in blocks, wherever they are cut."""
 
+import pathlib
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from emuchain.emulator.rtl import formats
 from emuchain.emulator.rtl.formats import literal
 from emuchain.kernels.number import BlockGrid, FloatGrid, NumberFormat, Rounding, number_format
 from emuchain.kernels.quantise import on_blocks
@@ -100,3 +103,21 @@ def test_rows_in_blocks_come_back(build_stream: BuildStream) -> None:
         rows.append((rounded.swapaxes(1, 2) if flat else rounded).reshape(len(rounded), -1))
     sent = np.ascontiguousarray(np.concatenate(rows, axis=1)).view(np.uint32)
     assert np.array_equal(build_stream(stream(sent.shape[1], sent.shape[1], body))(sent), sent)
+
+
+ROW_OF_MEMORY = """
+    parameter int               BEFORE   = FIRST % SIZE,  // channels of the first block that are not here
+    parameter int               BLOCKS   = FORMAT.block != 17'd0 ? (BEFORE + CHANNELS + SIZE - 1) / SIZE : 0,
+    parameter int               WIDTH    = PIXELS * (CHANNELS * BITS + BLOCKS * 8)
+"""
+
+
+@pytest.mark.parametrize("name", ["mxfp8", "mxfp4", "mxint8", "e2m5@8", "int8@48", "bf16"])
+@pytest.mark.parametrize(("first", "channels", "pixels"), [(0, 32, 3), (30, 6, 32), (31, 1, 5), (7, 90, 1), (32, 33, 2)])
+def test_a_row_in_memory_has_the_bits_of_the_plan(name: str, first: int, channels: int, pixels: int) -> None:
+    """Codes and scales of a row in Act-RAM (`pack_row`), and the bytes that plans count there and on links."""
+    number = number_format(name)
+    assert ROW_OF_MEMORY in pathlib.Path(formats.__file__).with_name("sv").joinpath("pack_row.sv").read_text()
+    size = number.block or 1
+    blocks = (first % size + channels + size - 1) // size if number.block else 0
+    assert -(-pixels * (channels * number.bits + blocks * 8) // 8) == number.row_bytes(channels, pixels, first)

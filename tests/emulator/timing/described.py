@@ -70,6 +70,10 @@ OPENS = ("conv", "fc", "embedding", "attention", *RECURRENT)
 """Operations that open a layer."""
 
 
+KEEPING = ("batch-norm", "lrn", "layer-norm", "rms-norm", "gelu", "silu", "hard-swish", "sigmoid")
+"""Operations of an SFU that need a whole map when errors come back."""
+
+
 class Window(NamedTuple):
     """The windows of an operation over the rows, or over the columns, of what it takes.
 
@@ -252,6 +256,15 @@ class Slice:
             self.weights = layer_is.weights * width // layer_is.pieces
             kept = up(self.inputs.rows * layer_is.kept * width, layer_is.pieces) * VALUE_BYTES
             self.made = layer_is.values if layer_is.pieces == 1 else width
+        pieces = {"attention": operation.get("kv_heads") or operation.get("heads"), "gru": 0, "lstm": 0}
+        whole = pieces.get(operation["type"], self.inputs.channels if self.icp else self.outputs.channels)
+        in_sfu = sum(
+            maps[made.sources[0]].bytes(maps[made.sources[0]].channels)
+            for made in maps.values()
+            if made.layer == layer and made.operation["type"] in KEEPING and not made.fixed
+        )
+        if self.end < (layer_is.pieces if self.recurs else whole):
+            in_sfu = 0
         self.out_end = self.end
         *_, closing = maps.values()
         self.makes_loss = closing.operation.get("vocabulary_parallel", False) and self.name in closing.sources
@@ -271,7 +284,7 @@ class Slice:
                 self.block = rows_at_once
             again = size * width * up(tokens * keys // 2, self.block) * VALUE_BYTES
             self.cycles = {at: up(work[at], tiles) for at, tiles in described["tiles"].items()}
-            moved = self.inputs.bytes(taken) + kept if described["off_chip_activations"] else 0
+            moved = self.inputs.bytes(taken) + kept + in_sfu if described["off_chip_activations"] else 0
             self.port_bytes = {"fp": moved + 2 * again * (moved > 0), "eb": moved + 6 * again * (moved > 0)}
             del self.rows["pg"]
             return
@@ -279,7 +292,7 @@ class Slice:
         looks_up = operation["type"] == "embedding"
         weights = described["off_chip_channels"] * self.weights // width * VALUE_BYTES
         off_chip = described["off_chip_activations"]
-        activations = self.inputs.bytes(1 if looks_up else taken) + kept if off_chip else 0
+        activations = self.inputs.bytes(1 if looks_up else taken) + kept + in_sfu if off_chip else 0
         attention = any(made.operation["type"] == "attention" for made in maps.values())
         pixel_rows = operation["type"] == "conv" and [*pair(operation["kernel"]), self.inputs.columns] == [1, 1, 1]
         if attention and pixel_rows and weights and activations:
@@ -289,8 +302,9 @@ class Slice:
         if looks_up:  # a row of weights for each symbol that comes
             weights, passes = described["off_chip_channels"] * VALUE_BYTES, self.rows
         fp, eb, pg = (passes[at] * weights for at in ("fp", "eb", "pg"))
-        if self.outputs.frozen:
-            activations = 0
+        if self.outputs.frozen:  # EB takes what the SFU keeps
+            activations = in_sfu if off_chip else 0
+            eb += activations
             del self.rows["pg"]
         moved = {"fp": fp + activations, "eb": eb, "pg": 2 * pg + activations}
         self.port_bytes = {at: moved[at] for at in self.cycles}
