@@ -75,7 +75,7 @@ def test_ports_move_narrow_maps_and_weights() -> None:
 
 
 def test_a_block_that_is_cut_has_its_scale_on_both_sides() -> None:
-    """Channels 30 to 35 of a map of 32 pixels: six elements and two scales a pixel; docs/numbers.md has it for links."""
+    """Channels 30 to 35 of a map: six elements and two scales a pixel, as on links (docs/numbers.md)."""
     storage = precision_of("mxfp8").storage(0)
     layer = next(layer for layer in load_network("vgg16-cifar").layers if layer.name == "conv1_2")
     memory = slice_memory(Slice(layer, 30, 36), 1, None, storage)
