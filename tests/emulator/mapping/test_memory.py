@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator.mapping import Buffer, Slice, cut_channels, memories, parameter_memory, slice_memory
+from emuchain.emulator.mapping import (
+    Buffer,
+    OffChip,
+    Slice,
+    activation_bytes,
+    cut_channels,
+    memories,
+    parameter_memory,
+    port_bytes,
+    slice_memory,
+)
 from emuchain.emulator.network import Layer, load_network
+from emuchain.emulator.network.frozen import with_frozen
+from emuchain.emulator.network.operation import SfuOperation, operation_types
 from emuchain.emulator.number import Storage
 from emuchain.kernels.number import FP16, NumberFormat, number_formats
 
@@ -86,3 +101,57 @@ def test_banks_hold_the_bytes(count: int, words: int, number: NumberFormat) -> N
     assert buffer.bytes == count * words * number.bits // 8
     assert buffer.banks * 2048 + buffer.lut * 64 // 8 >= buffer.bytes
     assert not (buffer.banks and buffer.lut)
+
+
+MAP = (8, 6, 5)
+KEPT = {
+    **dict.fromkeys(("gelu", "silu", "hard-swish", "sigmoid", "batch-norm", "lrn", "layer-norm", "rms-norm"), 1),
+    **dict.fromkeys(("relu", "relu6", "leaky-relu", "hard-sigmoid", "dropout", "max-pool", "average-pool"), 0),
+    **dict.fromkeys(("global-average-pool", "add", "concat", "positions", "last-step", "first-step", "tokens"), 0),
+    **dict.fromkeys(("rotary", "sequence"), 0),
+}
+"""Maps that each operation of an SFU needs when errors come back; of others bits of each value alone, or nothing."""
+
+
+OF_SEQUENCES = "sequence", "tokens", "rotary", "positions", "last-step", "first-step"
+
+
+def test_all_operations_of_an_sfu_say_what_they_keep() -> None:
+    kinds = {name for name, kind in operation_types().items() if issubclass(kind, SfuOperation)}
+    assert kinds == KEPT.keys()
+    assert {name for name in kinds if operation_types()[name].keeps_map} == {n for n, count in KEPT.items() if count}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KEPT if kind not in OF_SEQUENCES])
+def test_maps_of_an_sfu_are_kept_on_the_last_slice_of_a_layer(kind: str) -> None:
+    """In single precision, whatever the format of maps is; and not in a layer before which nothing learns."""
+    unit: dict[str, Any] = {"type": kind, "name": "unit"}
+    if kind in ("add", "concat"):
+        unit["from"] = ["first", "images"]
+    if kind.endswith("pool") and kind != "global-average-pool":
+        unit |= {"kernel": 2}
+    if kind == "dropout":
+        unit["rate"] = 0.5
+    layers = [{"type": "conv", "channels": 8, "kernel": 1, "name": "first"}, unit]
+    layers += [{"type": "fc", "features": 3}, {"type": "softmax"}]
+    network = load_network({"name": "n", "input": list(MAP), "layers": layers})
+    first, size = network.layers[0], KEPT[kind] * 4 * math.prod(MAP)
+    for storage, inputs in ((Storage(), 4 * math.prod(MAP)), (Storage.all_in(FP16), 2 * math.prod(MAP))):
+        whole, half = (Slice(first, 0, end) for end in (cut_channels(first), cut_channels(first) // 2))
+        assert slice_memory(whole, 3, None, storage).act_ram.bytes == 3 * (inputs + size)
+        assert slice_memory(half, 3, None, storage).act_ram.bytes == 3 * inputs // (2 if half.cut.value == "ICP" else 1)
+        assert activation_bytes(whole, storage) == inputs + size
+        moved = port_bytes(whole, OffChip(activations=True), storage)
+        assert moved == 2 * (inputs + size), "FP writes them, and PG reads them"
+    frozen = with_frozen(network, ["first"]).layers[0]
+    assert slice_memory(Slice(frozen, 0, cut_channels(frozen)), 3).act_ram.bytes == 0
+
+
+def test_a_block_of_gpt_2() -> None:
+    """1,024 tokens of 768 values: inputs of the layers, 31.5 MB; of two norms and GELU, 18.9 MB more."""
+    token, layers = 4 * 768 * 1024, load_network("gpt2").layers[1:6]
+    lines = 2 * 12 * 1024 * 4  # of the softmax: two numbers a row and head
+    kept = [activation_bytes(Slice(layer, 0, cut_channels(layer))) for layer in layers]
+    assert [layer.name for layer in layers] == ["qkv1", "attention1", "project1", "expand1", "contract1"]
+    assert kept == [token, 3 * token + lines, (1 + 1) * token, (1 + 4) * token, (4 + 1) * token]
+    assert sum(kept) - lines == 50_331_648
