@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
-from ..common import InputError, plural
+from ..common import InputError, escaped, plural
 from ..config import blaming, load_config
 from ..plan import asked_chunks, make_plan, warm_ups_of
 from ..schedule import EpochShape, Schedule, check_complete, dry_run, read_schedule, schedules, to_csv, to_text
@@ -91,11 +92,11 @@ def check_schedule(file: str, form: str | None = None) -> None:
         InputError: the file cannot be read or parsed, the schedule fails the dry run, or cannot be written so.
     """
     schedule = read_schedule(file)
-    check_complete(schedule)
-    kind = schedules().get(schedule.name)
-    dry_run(schedule, aligned=kind is None or kind.aligned)
+    named, kind = dataclasses.replace(schedule, name=escaped(file)), schedules().get(schedule.name)
+    check_complete(named)
+    dry_run(named, aligned=kind is None or kind.aligned)
     if form is not None:
-        print_schedule(schedule, form == "csv")
+        print_schedule(named if form == "csv" else schedule, form == "csv")
         return
     shape = f"{plural(schedule.devices, 'device')}, {plural(schedule.steps, 'mini-batch')}"
     print(f"{file}: {shape}: complete, in order, free of deadlock")

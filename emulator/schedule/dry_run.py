@@ -86,6 +86,8 @@ class Stage:
         """Do an action if its message is there; return whether it was, and the stage that gets what it makes."""
         kind, index = action.kind, action.index
         begin, end = action.span or (0, self._micro_batches[index].samples)
+        if self._done[kind][index] > begin:
+            raise LookupError("is done twice")
         source, to = self._neighbours(kind)
         if source is not None:
             try:
@@ -102,8 +104,6 @@ class Stage:
     def _compute(self, action: Action, begin: int, end: int) -> None:
         """Note the samples of an action, which must follow on those done and have been through the kind before."""
         index, done = action.index, self._done[action.kind]
-        if done[index] > begin:
-            raise LookupError("is done twice")
         if done[index] < begin:
             raise LookupError(f"leaves out samples from {done[index]} on")
         before = action.kind.before

@@ -3,28 +3,31 @@
 It has a row for each rank, a cell for each action, its stage first: `0F3`, and for the backward pass `0B3`, or its two
 parts `0I3` (errors, our B) and `0W3` (parameter gradients). B in a cell includes W. `(0F3;7B1)OVERLAP_F_B` has F and B
 that PyTorch runs as one, here one after the other. Cells may be empty: the rank waits, as it does anyway. It is one
-mini-batch, whose update comes at its end, and all of it uses the same weights. Stages lie in a loop, or in a V.
+mini-batch, whose update comes at its end, and all of it uses the same weights. Stages lie in a loop, or in a V. Cells
+of communication (`compute_comms`) are checked (`comms.py`), and not kept: where messages travel follows from the order.
 """
 
 from __future__ import annotations
 
+import collections
 import csv
 import io
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..common import InputError, plural
 from .action import Action, Kind, MicroBatch, Schedule
+from .comms import Cell, check_comms, has_messages
 from .fold import Fold
 from .text import listed
 
-_COMPUTES = re.compile(r"(?P<stage>\d{1,9})(?P<kind>[FBIW])(?P<micro_batch>\d{1,9})")
-_OVERLAPS = re.compile(r"\((?P<forward>\d{1,9}F\d{1,9});(?P<backward>\d{1,9}[BI]\d{1,9})\)OVERLAP_F_B")
-_FOLLOWS = re.compile(r"\d{1,9}(UNSHARD|RESHARD|REDUCE_GRAD|SEND_F|RECV_F|SEND_B|RECV_B)\d{0,9}")
-"""Communication, which follows from the order of the other actions."""
-
+_CELL = re.compile(
+    r"(?P<stage>\d{1,9})(?:(?P<kind>[FBIW]|(?:SEND|RECV)_[FB])(?P<index>\d{1,9})|(?P<whole>UNSHARD|RESHARD|REDUCE_GRAD))"
+)
+_OVERLAPS = re.compile(r"\((\d{1,9}F\d{1,9});(\d{1,9}[BI]\d{1,9})\)OVERLAP_F_B")
+_MOST_RANKS = 8
 _KINDS = {
     "F": (Kind.FORWARD,),
     "B": (Kind.BACKWARD, Kind.GRADIENT),
@@ -100,97 +103,127 @@ def parse_csv(text: str, source: str = "schedule", name: str = "csv") -> Schedul
         raise InputError(f"{source}: is not CSV: {error}") from None
     if not rows:
         raise InputError(f"{source}: is empty; there must be a row for each rank, of cells such as 0F0 and 0B0")
-    of_ranks = [_row_actions(row, rank, source) for rank, row in enumerate(rows)]
-    fold = _fold_of([placed for placed, _ in of_ranks], source)
-    actions = [[action.action(fold) for action in _apart(placed)] for placed, _ in of_ranks]
+    placed = [_placed(row, rank, source) for rank, row in enumerate(rows)]
+    cells = [[each.cell for each in row] for row, _ in placed]
+    fold = _fold_of(cells, source)
+    if has_messages(cells):
+        _check_full(rows, source)
+    check_comms(cells, fold, source)
+    actions = [list(_actions(row, fold)) for row, _ in placed]
     count = 1 + max((action.index for program in actions for action in program), default=-1)
     if not 0 < count <= max(map(len, actions)):
         raise InputError(
             f"{source}: has {plural(count, 'micro-batch')}; they are counted from 0 on, and each has cells F and B"
         )
-    for program, (_, idle) in zip(actions, of_ranks, strict=True):
+    for program, (_, idle) in zip(actions, placed, strict=True):
         program.append(Action(Kind.UPDATE, 1, idle=idle))
     micro_batches = [MicroBatch(index, 0, index, index + 1) for index in range(count)]
     return listed(name, micro_batches, actions, source, in_v=fold.in_v)
 
 
 class _Placed(NamedTuple):
-    """F, B or W of a micro-batch on a stage, as a cell has it; `joined` and `idle` are those of an `Action`."""
+    """A cell, or one half of it; `joined` and `idle` are those of an `Action`."""
 
-    stage: int
-    kind: Kind
-    micro_batch: int
-    cell: str
+    cell: Cell
     joined: bool | None = None
     idle: int = 0
 
-    def action(self, fold: Fold) -> Action:
-        """Return the action of the stage's device."""
-        version = None if self.kind is Kind.GRADIENT else 0
-        return Action(self.kind, self.micro_batch, version, None, fold.chunk(self.stage), self.joined, self.idle)
 
-
-def _row_actions(row: Sequence[str], rank: int, source: str) -> tuple[list[_Placed], int]:
-    """Return the actions of a rank, and the number of empty cells behind them."""
-    actions, idle = list[_Placed](), 0
-    for cell in map(str.strip, row):
-        if not cell:
+def _placed(row: Sequence[str], rank: int, source: str) -> tuple[list[_Placed], int]:
+    """Return the cells of a rank, and the number of empty ones behind them."""
+    placed, idle = list[_Placed](), 0
+    for word in map(str.strip, row):
+        if not word:
             idle += 1
-        elif _FOLLOWS.fullmatch(cell) is None:
-            first, *others = _of_cell(cell, rank, source)
-            actions += [first._replace(idle=idle), *others]
-            idle = 0
-    return actions, idle
+            continue
+        pair = _OVERLAPS.fullmatch(word)
+        first, *others = [_cell(half, rank, source) for half in (pair.groups() if pair else (word,))]
+        placed.append(_Placed(first, True if pair else None, idle))
+        placed += map(_Placed, others)
+        idle = 0
+    return placed, idle
 
 
-def _of_cell(cell: str, rank: int, source: str) -> Iterator[_Placed]:
-    """Yield the actions of a cell."""
-    pair = _OVERLAPS.fullmatch(cell)
-    if pair is not None:
-        yield from _passes(pair["forward"], cell, joined=True)
-        yield from _passes(pair["backward"], cell)
-    elif _COMPUTES.fullmatch(cell):
-        yield from _passes(cell, cell)
-    else:
+def _cell(word: str, rank: int, source: str) -> Cell:
+    """Return what a word says, which is a cell or half of one."""
+    match = _CELL.fullmatch(word)
+    if match is None:
         raise InputError(
-            f"{source}: rank {rank}: {cell!r} is not an action such as {rank}F0, {rank}B0, {rank}I0, {rank}W0"
+            f"{source}: rank {rank}: {word!r} is not an action such as {rank}F0, {rank}B0, {rank}I0, {rank}W0"
         )
+    stage, kind, index, whole = match.groups()
+    return Cell(int(stage), whole or kind, None if whole else int(index))
 
 
-def _passes(word: str, cell: str, joined: bool | None = None) -> Iterator[_Placed]:
-    """Yield the actions of a word, which is a cell or half of one."""
-    match = _COMPUTES.fullmatch(word)
-    assert match is not None
-    stage, letter, index = int(match["stage"]), match["kind"], int(match["micro_batch"])
-    for kind in _KINDS[letter]:
-        yield _Placed(stage, kind, index, cell, False if letter == "I" else joined)
+def _check_full(rows: Sequence[Sequence[str]], source: str) -> None:
+    """Check that no cell is empty, beside communication.
+
+    Raises:
+        InputError: the first one that is.
+    """
+    for rank, row in enumerate(rows):
+        for place, word in enumerate(row):
+            if not word.strip():
+                raise InputError(
+                    f"{source}: rank {rank}: cell {place} is empty; beside cells of messages, PyTorch takes none;"
+                    " leave it out"
+                )
 
 
-def _apart(row: Sequence[_Placed]) -> Iterator[_Placed]:
-    """Yield the actions of a rank, and say of B that W is in a cell of its own where it follows at once."""
-    for placed, following in itertools.zip_longest(row, row[1:]):
-        w_follows = following is not None and following[:3] == (placed.stage, Kind.GRADIENT, placed.micro_batch)
-        yield placed._replace(joined=None) if placed.joined is False and not w_follows else placed
+def _actions(row: Sequence[_Placed], fold: Fold) -> Iterator[Action]:
+    """Yield the actions of a rank; of B, it says that W is in a cell of its own where that follows at once."""
+    computing = [placed for placed in row if placed.cell.computes]
+    for (cell, joined, idle), following in itertools.zip_longest(computing, computing[1:]):
+        stage, letter, index = cell
+        assert index is not None
+        if letter == "I" and following is not None and following.cell == cell._replace(kind="W"):
+            joined = False
+        for kind in _KINDS[letter]:
+            version = None if kind is Kind.GRADIENT else 0
+            yield Action(kind, index, version, None, fold.chunk(stage), joined, idle)
+            idle = 0
 
 
-def _fold_of(rows: Sequence[Sequence[_Placed]], source: str) -> Fold:
+def _fold_of(rows: Sequence[Sequence[Cell]], source: str) -> Fold:
     """Return how the stages lie on the ranks: in a loop, or all of them in a V.
 
     Raises:
-        InputError: they lie neither way; it says where the first stage should be in the one that is closer.
+        InputError: they lie neither way; it says how PyTorch would have them on ranks, or where a stage that is on two
+            ranks should be in the way that is closer.
     """
-    ranks, stages = len(rows), {placed.stage for row in rows for placed in row}
+    ranks, stages = len(rows), {cell.stage for row in rows for cell in row}
     chunks = -(-(max(stages, default=0) + 1) // ranks)
     folds = [Fold(ranks, chunks), *([Fold(ranks, chunks, in_v=True)] if len(stages) == ranks * chunks else [])]
     wrong = [
-        [(rank, placed) for rank, row in enumerate(rows) for placed in row if fold.device(placed.stage) != rank]
+        [(rank, cell) for rank, row in enumerate(rows) for cell in row if fold.device(cell.stage) != rank]
         for fold in folds
     ]
     fold, misplaced = min(zip(folds, wrong, strict=True), key=lambda tried: len(tried[1]))
     if misplaced:
-        rank, placed = misplaced[0]
-        raise InputError(
-            f"{source}: rank {rank}: {placed.cell!r}: stage {placed.stage} must be on rank {fold.device(placed.stage)}"
-            f" of {ranks}{', in a V' * fold.in_v}"
-        )
+        raise InputError(f"{source}: {_other_map(rows) or _misplaced(*misplaced[0], fold)}")
     return fold
+
+
+def _misplaced(rank: int, cell: Cell, fold: Fold) -> str:
+    """Return where a cell should be."""
+    right = f"stage {cell.stage} must be on rank {fold.device(cell.stage)}"
+    return f"rank {rank}: '{cell}': {right} of {fold.devices}{', in a V' * fold.in_v}"
+
+
+def _other_map(rows: Sequence[Sequence[Cell]]) -> str:
+    """Return how stages lie on ranks, and how they may; nothing unless each is on one rank with as many F as others."""
+    held = [{cell.stage for cell in row} for row in rows]
+    forwards = collections.Counter(cell.stage for row in rows for cell in row if cell.kind == "F")
+    count = sum(map(len, held))
+    if {*forwards} != {*range(count)} or len({*forwards.values()}) != 1 or not all(held):
+        return ""
+    chunks = -(-count // len(rows))
+    ways = {name: Fold(len(rows), chunks, in_v) for name, in_v in (("a loop", False), ("a V", True)) if chunks > in_v}
+    taken = " or ".join(f"{name} ({_by_rank(map(way.stages, range(len(rows))))})" for name, way in ways.items())
+    return f"stages are on ranks as ({_by_rank(held)}), as PyTorch may have them; emuchain has {taken}, as many on each"
+
+
+def _by_rank(stages: Iterable[Iterable[int]]) -> str:
+    """Return the stages of each rank, cut short."""
+    ranks = [", ".join(map(str, sorted(held))) for held in stages]
+    return "; ".join([*ranks[:_MOST_RANKS], *["…"] * (len(ranks) > _MOST_RANKS)])

@@ -142,11 +142,22 @@ def test_a_file_in_the_other_form(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert capsys.readouterr().out == as_csv.read_text()
 
 
-def test_what_is_left_out_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    file = tmp_path / "order.csv"
-    file.write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1\n")
+WRONG = {
+    "order.csv": ("0F0,0F1,0B0,0B1\n1F0,1B0,1F1\n", "device 1: never does B1"),
+    "twice.csv": ("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1F1,1B1\n", "device 1: F1v0 is done twice"),
+    "message.csv": ("0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n", "rank 1 waits at 1RECV_F0 for 0SEND_F0, which"),
+    "order.txt": ("schedule mine, 1 device\nmicro-batches 0:1\n0F0v0 0B0v0 0U1\n", "device 0: never does W0"),
+    "several.txt": ("schedule mine, 1 device\nmicro-batches 0:1 | 1:2\n0F0v0 0B0v0 0W0 0U1\n", "never does F1"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_named_with_its_file(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file, (text, told) = tmp_path / name, WRONG[name]
+    file.write_text(text)
     assert command("--check", str(file)) == 2
-    assert "device 1: never does B1" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert told in error and str(file) in error
 
 
 def test_a_check_takes_a_file_alone(capsys: pytest.CaptureFixture[str]) -> None:

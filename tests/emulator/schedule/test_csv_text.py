@@ -69,8 +69,8 @@ def test_csv_to_text_and_back_is_the_identity(schedule: Schedule) -> None:
     assert to_csv(parse(to_text(parse_csv(written)))) == written
 
 
-def test_cells_that_are_empty_or_communicate_are_left_out() -> None:
-    padded = '"0F0",,0F1 ,0SEND_F0,0UNSHARD,0B0,,0B1,0REDUCE_GRAD,\r\n,1RECV_F0,1F0,1I0,1F1,1W0,1SEND_B0,1B1\r\n\r\n'
+def test_cells_that_are_empty_are_left_out() -> None:
+    padded = '"0F0",,0F1 ,0B0,,0B1,0REDUCE_GRAD,\r\n,1F0,1I0,1F1,1W0,1B1,1REDUCE_GRAD\r\n\r\n'
     assert to_text(parse_csv(padded)) == ONE
 
 
@@ -83,6 +83,12 @@ BAD = {
     "one pass at once": (CSV.replace("0B0", "(0F1)OVERLAP_F_B"), "rank 0: '(0F1)OVERLAP_F_B' is not"),
     "two F at once": (CSV.replace("0B0", "(0F1;0F0)OVERLAP_F_B"), "rank 0: '(0F1;0F0)OVERLAP_F_B' is not"),
     "a stage of another rank": (CSV.replace("1F0", "2F0"), "rank 1: '2F0': stage 2 must be on rank 0 of 2"),
+    "more stages on one rank": (
+        "0F0,0B0\n1F0,2F0,2B0,1B0\n",
+        "as (0; 1, 2), as PyTorch may have them; emuchain has a loop (0, 2; 1, 3) or a V (0, 3; 1, 2), as many on each",
+    ),
+    "stages in blocks": ("0F0,1F0,1B0,0B0\n2F0,3F0,3B0,2B0\n", "stages are on ranks as (0, 1; 2, 3), as PyTorch may"),
+    "ranks in another order": ("1F0,1B0\n0F0,0B0\n", "as (1; 0), as PyTorch may have them; emuchain has a loop (0; 1)"),
     "stages in a V, and one not": (
         "0F0,3F0,3B0,2B0\n1F0,2F0,2B0,1B0\n",
         "rank 0: '2B0': stage 2 must be on rank 1 of 2, in a V",
