@@ -6,7 +6,7 @@ prints the line on rank 0 and ends every rank with exit status 2.
 
 from __future__ import annotations
 
-from .escaped import one_line
+from .escaped import one_line, shortened
 
 INPUT_STATUS, BUG_STATUS = 2, 1
 """Exit statuses of an error that the user can fix, and of a bug."""
@@ -15,7 +15,8 @@ INPUT_STATUS, BUG_STATUS = 2, 1
 class InputError(Exception):
     """Invalid user input; `str(error)` is one line that says what is wrong, where, and what would be valid.
 
-    What it quotes of files and names is printable: a name may hold lines, and what a terminal obeys.
+    What it quotes of files and names is printable: a name may hold lines, and what a terminal obeys. Of very long
+    numbers and words it quotes the ends.
     """
 
     def __init__(self, message: object = "") -> None:
@@ -30,4 +31,4 @@ class Note(UserWarning):
 
 
 def _said(message: object) -> str:
-    return one_line(" ".join(str(message).split("\n")))
+    return shortened(one_line(" ".join(str(message).split("\n"))))

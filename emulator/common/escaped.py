@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 _FORMULAS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What begins a formula in a spreadsheet, in some of them as a wide character."""
 _AS_TEXT = "'"
+
+_LONG = re.compile(r"\d{41,}|[^\s/'\"`]{261,}")
 
 NAMES = "surrogateescape"
 """How Python keeps bytes of a file's name that are no UTF-8, as `errors` of what decodes or encodes."""
@@ -22,6 +25,17 @@ def escaped(text: str) -> str:
 def one_line(text: str) -> str:
     """Return text in which all that is no printable character is spelled out."""
     return escaped(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def shortened(text: str) -> str:
+    """Return text in which no number has more than 40 digits, and no word is longer than a file's name in quotes."""
+    return _LONG.sub(_cut, text)
+
+
+def _cut(match: re.Match[str]) -> str:
+    long = match[0]
+    what = "digits" if long.isdigit() else "characters"
+    return f"{long[:20]}…{long[-8:]} ({len(long):,} {what})"
 
 
 def as_cell(value: object) -> object:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from emuchain.emulator.commands import explore as exploring
@@ -46,6 +48,38 @@ def test_what_is_refused(capsys: pytest.CaptureFixture[str], command: str) -> No
     assert ended.value.code == 2 and said.out == ""
     [line] = [line for line in said.err.splitlines() if not line.startswith("emuchain: loading")]
     assert line.startswith("emuchain: error: ") and REFUSED[command] in line
+
+
+OF_MANY_DIGITS = [
+    "pipeline --schedule gpipe --stages 2 --forward 1 --backward 2 --micro-batches {}",
+    "pipeline --schedule gpipe --stages 2 --micro-batches 2 --backward 2 --forward {}",
+    "pipeline --schedule gpipe --micro-batches 2 --forward 1 --backward 2 --stages {}",
+    "pipeline --schedule 1f1b-as --stages 2 --micro-batches 2 --forward 1 --backward 2 --warm-up 1-{:.90}*{:.90}",
+    "schedule --schedule gpipe --devices 2 --micro-batches {}",
+    "schedule --schedule gpipe --micro-batches 2 --devices {}",
+    "schedule --steps {}",
+    "schedule --batch {}",
+    "schedule --check {}",
+    "plan --devices {}",
+    "plan --batch {}",
+    "plan --cut {}",
+    "plan --set link.bandwidth_gbps={}",
+    "plan {}",
+    "simulate --batch {}",
+    "explore alexnet --devices 2 --batch {}",
+    "network {}",
+    "sweep --devices {}",
+]
+
+
+@pytest.mark.parametrize("command", OF_MANY_DIGITS)
+def test_an_error_has_no_number_of_300_digits(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    digits = "7" * 300
+    with pytest.raises(SystemExit) as ended:
+        main(command.format(digits, digits).split())
+    error = capsys.readouterr().err
+    assert ended.value.code == 2 and "emuchain: error: " in error
+    assert re.search(r"\d{41}", error) is None and len(error) < 2000
 
 
 def test_a_timeline_simulates_no_more_than_it_shows(capsys: pytest.CaptureFixture[str]) -> None:

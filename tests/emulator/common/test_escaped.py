@@ -36,6 +36,18 @@ def test_what_a_terminal_obeys(text: str, shown: str) -> None:
     assert one_line(f"{text}\n\t") == f"{shown}\\n\\t"
 
 
+LONG = {
+    "`batch` = " + "9" * 300 + ": at most 8": "`batch` = 99999999999999999999…99999999 (300 digits): at most 8",
+    f"rank 0: '0F{'9' * 300}' is no action": "rank 0: '0F999999999999999999…99999999 (302 characters)' is no action",
+    "a" * 255 + "/" + "b" * 255 + ": " + "1" * 40: "a" * 255 + "/" + "b" * 255 + ": " + "1" * 40,
+}
+
+
+@pytest.mark.parametrize("said", LONG)
+def test_an_error_quotes_the_ends_of_what_is_longer_than_a_name(said: str) -> None:
+    assert str(InputError(said)) == str(Note(said)) == LONG[said]
+
+
 def test_an_error_and_a_note_are_one_line_of_what_can_be_printed() -> None:
     assert str(InputError("a\x1b[31m: no\nsuch file")) == "a\\x1b[31m: no such file"
     assert str(Note("a\x07\nb")) == "a\\x07 b"
