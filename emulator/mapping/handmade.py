@@ -27,6 +27,7 @@ _PIECE = re.compile(r"(?P<name>[\w-]+)(?::(?P<last>[\w-]+)|\[(?P<begin>[^:\]]*):
 _BOUNDARY = re.compile(r"(\d+)|(\d+(?:\.\d+)?)\s*%")
 _EXAMPLE = "such as `conv1:conv3 | conv4[:30%] | conv4[30%:] fc1`"
 _BETWEEN_BOARDS = "|"
+_MOST_NAMES = 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,16 +130,16 @@ class HandmadeCut:
         for number, (board, part) in enumerate(held):
             name, begins = part.layer.name, (part.layer.index, part.begin)
             if begins > (layer, channel):
+                for later, first in held[number:]:
+                    if first.layer.index == layer and first.begin <= channel < first.end:
+                        raise InputError(f"{self.blame}: {_disorder((board, part), (later, first), network)}")
                 until = part.begin if part.layer.index == layer else None
                 raise InputError(f"{self.blame}: {_missing(network, layer, channel, until)} on no board")
             if begins < (layer, channel):
-                twice = [(other, held) for other, held in held[:number] if _share_channels(held, part)]
-                for other, earlier in twice:
-                    shared = f"channels {max(earlier.begin, part.begin)} to {min(earlier.end, part.end)} of {name}"
-                    raise InputError(f"{self.blame}: {shared} are on board {other} and again on board {board}")
-                raise InputError(
-                    f"{self.blame}: {name} on board {board} comes behind what follows it; boards hold layers in order"
-                )
+                # All channels ahead of this place are held, so that it has some of them again.
+                other, earlier = next(one for one in held[:number] if _share_channels(one[1], part))
+                shared = f"channels {max(earlier.begin, part.begin)} to {min(earlier.end, part.end)} of {name}"
+                raise InputError(f"{self.blame}: {shared} are on board {other} and again on board {board}")
             layer, channel = (part.layer.index + 1, 0) if part.is_last else (part.layer.index, part.end)
         if layer < len(network.layers):
             raise InputError(f"{self.blame}: {_missing(network, layer, channel, None)} on no board")
@@ -151,6 +152,16 @@ def _missing(network: Network, layer: int, channel: int, until: int | None) -> s
     return (
         f"channels {channel} to {end} of {lacking.name} are" if channel or until is not None else f"{lacking.name} is"
     )
+
+
+def _disorder(held: tuple[int, Slice], behind: tuple[int, Slice], network: Network) -> str:
+    """Return that a slice comes before one that belongs ahead of it, each with its board, and the order of all."""
+    (one, early), (other, late) = ((f"{next(_spelt([part]))} on board {board}", part) for board, part in (held, behind))
+    if early.layer is late.layer:
+        return f"{one} comes before {other}; boards hold channels in order, from 0 on"
+    names = [layer.name for layer in network.layers]
+    order = names if len(names) <= _MOST_NAMES else [*names[: _MOST_NAMES - 2], "…", names[-1]]
+    return f"{one} comes before {other}; boards hold layers in order: {', '.join(order)}"
 
 
 def _share_channels(one: Slice, other: Slice) -> bool:

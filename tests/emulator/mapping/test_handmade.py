@@ -77,7 +77,17 @@ BAD = {
         "channels 10 to 20 of conv3 are on board 0 and again on board 1",
     ),
     "a layer twice": ("conv1:conv2 | conv2:fc2", "channels 0 to 32 of conv2 are on board 0 and again on board 1"),
-    "out of order": ("conv1 | conv3 | conv2 fc1 fc2", "conv2 is on no board"),
+    "out of order": (
+        "conv1 | conv3 | conv2 fc1 fc2",
+        "conv3 on board 1 comes before conv2 on board 2; boards hold layers in order: conv1, conv2, conv3, fc1, fc2",
+    ),
+    "out of order on a board": ("conv2 conv1 | conv3:fc2", "conv2 on board 0 comes before conv1 on board 0; boards"),
+    "the last one first": ("fc2 | conv1:fc1", "fc2 on board 0 comes before conv1 on board 1; boards hold layers in"),
+    "channels out of order": (
+        "conv1[4:] | conv1[:4] conv2:fc2",
+        "conv1[4:32] on board 0 comes before conv1[0:4] on board 1; boards hold channels in order, from 0 on",
+    ),
+    "out of order, and a gap": ("conv2 | conv1 fc1 fc2", "conv2 on board 0 comes before conv1 on board 1; boards"),
     "backwards": ("conv3:conv1 fc1 fc2", "conv1 comes before conv3"),
     "an empty board": ("conv1:fc2 | ", "board 1 has nothing, behind fc2"),
     "no channels": ("conv1[3:3] conv2:fc2", "conv1[3:3]: no channels, or more than there are"),
