@@ -5,11 +5,23 @@ from __future__ import annotations
 import textwrap
 from typing import Any, NamedTuple
 
-from ..common import InputError, number, plural
-from ..mapping import cut_channels
+from ..common import InputError, WholeFile, encoded, number, plural
+from ..mapping import HandmadeCut, cut_channels
 from ..plan import ChainPlan, make_plan
 from ..run import steady_rate
 from ..view import Line
+
+
+def save_cut(plan: ChainPlan, file: WholeFile) -> None:
+    """Write a plan's cut into a file, and read it as `--cut` does.
+
+    Raises:
+        InputError: it cannot be written, or `--cut` would not take it.
+    """
+    file.write(encoded(cut_file(plan)))
+    again = HandmadeCut.of(str(file.path))
+    if again.mapping(plan.network).devices != plan.mapping.devices:
+        raise InputError(f"{again.blame}: is another cut than the one that was saved there; save it again")
 
 
 def cut_file(plan: ChainPlan) -> str:

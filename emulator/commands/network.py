@@ -6,7 +6,7 @@ import json
 import math
 import shlex
 
-from ..common import percent, plural, write_whole
+from ..common import percent, plural, toml_file, write_whole
 from ..network import Network, load_network, operator_graph, zoo
 from ..view import layer_rows, next_line, print_answer, table
 
@@ -111,4 +111,4 @@ def describe_network(name: str, out: str | None) -> None:
     if out is None:
         print(text, end="")
         return
-    write_whole(out, text, example="network.toml")
+    write_whole(toml_file(out, "out", "network.toml"), text)

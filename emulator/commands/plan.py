@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...kernels.number import FP16, FP32, NumberFormat
-from ..common import InputError, WholeFile, encoded, format_bytes, format_time_ps, gbps, percent, plural
+from ..common import InputError, WholeFile, format_bytes, format_time_ps, gbps, percent, plural, toml_file
 from ..config import Config, blaming, load_config
 from ..mapping import storage_of, weight_lines
 from ..number import Storage
@@ -49,7 +50,7 @@ from ..view import (
     weights_line,
     wide_lines,
 )
-from .handmade import CutComparison, cut_as_json, cut_file
+from .handmade import CutComparison, cut_as_json, save_cut
 from .output import phases, tell_notes
 from .pair import plan_pair
 
@@ -100,13 +101,13 @@ def show_plan(shown: tuple[str | None, dict[str, Any], bool, bool, bool], plot: 
                 raise InputError(f"`--save` = {save!r}: a pair is not cut; leave it out")
             plan_pair(config, how.flags, how.as_json, plot, how.ranged)
             return
-        saved = None if save is None else WholeFile(save, "--save", "cut.toml")
+        saved = None if save is None else toml_file(save, "--save", "cut.toml")
         with saved or contextlib.nullcontext(), picture_file(plot, "--plot") as picture:
             plan = _show(config, how, picture)
             if saved is not None:
-                saved.write(encoded(cut_file(plan)))
+                save_cut(plan, saved)
     if save is not None and not how.as_json:
-        say(f"cut in {save}; `--cut {save}` takes it, edited or not")
+        say(f"cut in {save}; `--cut {shlex.quote(save)}` takes it, edited or not")
 
 
 def _show(config: Config, how: _Shown, picture: WholeFile | None) -> ChainPlan:

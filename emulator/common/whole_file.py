@@ -159,6 +159,22 @@ class WholeFile:
         return file
 
 
+def toml_file(path: str | os.PathLike[str], key: str, example: str) -> WholeFile:
+    """Return a file for TOML that another command reads, which knows it by the end of its name.
+
+    Raises:
+        InputError: its name has another end, or as `WholeFile` says.
+    """
+    file = WholeFile(path, key, example)
+    if os.fspath(path).lower().endswith(".toml"):
+        return file
+    file.close()
+    raise InputError(
+        f"`{key}` = {_short(os.fspath(path))}: what reads it again knows it by the end .toml; try"
+        f" {_short(str(file.path.with_suffix('.toml')), '')}"
+    )
+
+
 def write_whole(path: str | os.PathLike[str], content: str | bytes, key: str = "out", example: str = "run.h5") -> None:
     """Write a file at once, or leave what was there; text as UTF-8. A `WholeFile` is closed.
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import click.testing
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 import emuchain
 from emuchain.emulator.commands.command_line import commands
-from emuchain.emulator.common import InputError
+from emuchain.emulator.commands.handmade import save_cut
+from emuchain.emulator.common import InputError, WholeFile
 from emuchain.emulator.mapping import HandmadeCut, cut_channels
 from emuchain.emulator.run import Results
 
@@ -141,6 +143,52 @@ def test_a_saved_cut_is_edited_and_compared(tmp_path: Path) -> None:
     line = printed("plan", "quick-cifar", "--cut", str(path), "--range", "none").splitlines()[1]
     ratio = edited["images_per_s"] / edited["automatic"]["images_per_s"]
     assert f"this one is {ratio:.4g} times as fast" in line
+
+
+@pytest.mark.parametrize("words", ["plan quick-cifar --devices 2 --save", "network lstm-rows --out"])
+@pytest.mark.parametrize("name", ["saved.txt", "saved", "saved.toml.bak", "toml", "saved.onnx"])
+def test_a_name_by_which_no_reader_knows_toml_is_refused(tmp_path: Path, words: str, name: str) -> None:
+    run = click.testing.CliRunner().invoke(commands, [*words.split(), str(tmp_path / name)])
+    assert isinstance(run.exception, InputError) and "the end .toml; try " in str(run.exception)
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("name", ["cut.toml", "CUT.TOML", ".toml", "a b | c[:3].toml", "größe.toml", "=x,y.toml"])
+def test_a_cut_of_any_name_is_read_again(tmp_path: Path, name: str) -> None:
+    path = str(tmp_path / name)
+    saved = printed("plan", "quick-cifar", "--devices", "2", "--save", path, "--json")
+    again = json.loads(printed("plan", "quick-cifar", "--cut", path, "--json"))
+    del again["automatic"]
+    assert again == json.loads(saved)
+
+
+DRAWN = {
+    "network": ["quick-cifar", "lenet-mnist", "resnet8-cifar", "inception-cifar", "char-lstm", "char-gpt", "gru-rows"],
+    "cluster": ["vc709", "u280"],
+    "schedule": ["fpdeep", "sync", "gpipe", "1f1b-so", "interleaved", "2bw", "data-parallel-ring"],
+    "engines": ["split", "turns"],
+    "stages": ["channels", "layers"],
+    "memory": ["modelled", "ignored"],
+    "balancing": ["auto", "none"],
+}
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.fixed_dictionaries({key: st.sampled_from(values) for key, values in DRAWN.items()}),
+    st.integers(1, 6),
+)
+def test_any_saved_cut_is_read_as_it_was(drawn: dict[str, str], devices: int) -> None:
+    """Whatever the plan: what --save writes is a cut that --cut takes, and gives the same slices, timing and rate."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            plan = emuchain.plan(**drawn, devices=devices)
+        except InputError:
+            reject()
+        path = Path(folder) / "cut.toml"
+        save_cut(plan, WholeFile(path))
+        again = emuchain.plan(**drawn, devices=devices, cut=str(path))
+    assert (again.mapping.devices, again.timing, again.steady) == (plan.mapping.devices, plan.timing, plan.steady)
 
 
 def test_a_run_resumes_with_its_cut(tmp_path: Path) -> None:
