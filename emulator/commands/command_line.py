@@ -9,6 +9,7 @@ import pathlib
 import re
 import sys
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import click
@@ -36,6 +37,10 @@ from .session import Session
 from .setting import set_option
 from .sweep import is_range, sweep_devices
 
+_NO_INT = re.compile(
+    r"'(?P<said>[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\d{1,3}(?:,\d{3})+)(?:[eE][+-]?\d{1,2})?)' is not a valid integer",
+    re.ASCII,
+)
 _DEFINES = re.compile(r"^@click\.(command|group)\(", re.MULTILINE)
 
 
@@ -55,7 +60,7 @@ def run(arguments: Sequence[str], session: Session) -> int:
     except click.ClickException as error:
         context = error.ctx if isinstance(error, click.UsageError) else None
         hint = f" (see `{context.command_path} --help`)" if context else ""
-        raise InputError(f"{' '.join(error.format_message().split())}{hint}") from None
+        raise InputError(f"{' '.join(_explained(error).format_message().split())}{hint}") from None
     except SystemExit:
         # Where output is read no further, click wraps it and exits with 1.
         if sys.stdout is not stdout:
@@ -64,6 +69,21 @@ def run(arguments: Sequence[str], session: Session) -> int:
     except click.Abort:
         raise KeyboardInterrupt from None
     return status if isinstance(status, int) else 0
+
+
+def _explained(error: click.ClickException) -> click.ClickException:
+    """Return an error that says of a whole number in another spelling, such as 1e9, how it is written."""
+    match = _NO_INT.match(error.message)
+    if match is None or not isinstance(error, click.BadParameter) or error.param is None:
+        return error
+    value = Fraction(match["said"].replace(",", ""))
+    if value.denominator > 1:
+        return error
+    try:
+        error.param.type.convert(str(value), error.param, error.ctx)
+    except click.BadParameter as other:
+        return other
+    return click.BadParameter(f"'{match['said']}' must be written as {value}.", error.ctx, error.param)
 
 
 def defined_commands() -> list[click.Command]:
@@ -239,7 +259,7 @@ def timeline(
     show_timeline(config_file, flags, samples_shown, width, all_lanes, plot)
 
 
-@commands.command(cls=PlanningCommand)
+@commands.command(cls=PlanningCommand, meant=dict.fromkeys(("--forward", "--backward", "--plot"), "emuchain pipeline"))
 @click.option("--steps", type=click.IntRange(min=1), metavar="K", help="Mini-batches to print.  [default: 2; CSV: 1]")
 @click.option(
     "--micro-batches",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -115,8 +116,22 @@ class FileCommand(click.Command):
     """A command that checks the files of its arguments and flags before its function is called.
 
     All commands of emuchain are of this class. An argument or flag that is text has the type `Named`, or another one
-    with a `role`.
+    with a `role`. `meant` are flags that it does not have, with what to give instead.
     """
+
+    def __init__(self, *args: Any, meant: Mapping[str, str] = MappingProxyType({}), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._meant = meant
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """See click; of a flag that the command does not have, say what is meant."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name not in self._meant:
+                raise
+            message = f"{error.message} Did you mean {self._meant[error.option_name]!r}?"
+            raise click.NoSuchOption(error.option_name, message, ctx=error.ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the function.

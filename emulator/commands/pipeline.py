@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from ..timing import Timed
 
 
-@click.command(cls=FileCommand)
+_MEANT = {"--devices": "--stages", "--ranks": "--stages", "--batch": "--micro-batches", "--bandwidth": "--transfer"}
+
+
+@click.command(cls=FileCommand, meant={**_MEANT, "--csv": "emuchain schedule --csv"})
 @click.option(
     "--schedule",
     type=ORDER,

@@ -28,7 +28,9 @@ from ..schedule import (
     warm_ups,
 )
 
-_NUMBER = re.compile(r"\d{1,12}(\.\d{1,12})?")
+_NUMBER = re.compile(r"(\d{1,12}(\.\d{0,12})?|\.\d{1,12})([eE][+-]?\d{1,2})?", re.ASCII)
+_DIGITS = 12
+"""Of a time, ahead of the decimal point and behind it."""
 _MOST_ACTIONS = 200_000
 _ROWS = 8
 
@@ -155,8 +157,10 @@ def _list(text: str, name: str) -> list[Fraction]:
 
 
 def _number(text: str, name: str) -> Fraction:
-    if _NUMBER.fullmatch(text.strip()) is None:
+    value = Fraction(text.strip()) if _NUMBER.fullmatch(text.strip()) else Fraction(-1)
+    if not 0 <= value < 10**_DIGITS or (value * 10**_DIGITS).denominator > 1:
         raise InputError(
-            f"`{name}` = {text!r}: must be a number that is not negative, such as 3 or 2.5, of at most 12 digits"
+            f"`{name}` = {text!r}: must be a number that is not negative, such as 3, 2.5 or 2e-3, of at most {_DIGITS}"
+            f" digits ahead of the decimal point and {_DIGITS} behind it"
         )
-    return Fraction(text.strip())
+    return value

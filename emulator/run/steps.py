@@ -159,7 +159,12 @@ def diverged(decay: float, rate: float, what: str) -> Diverged:
     """
     by_decay = rate * decay >= 1 and decay > rate
     name, value = ("weight_decay", decay) if by_decay else ("learning_rate", rate)
-    smaller = min(value, 1 / rate) / 10 if by_decay else value / 10
+    if by_decay:
+        smaller = min(value, 1 / rate) / 10
+    else:  # of a rate that no network takes, a tenth is another such rate
+        from ..config import Config  # here, since ranks that follow do without pydantic
+
+        smaller = value / 10 if value <= 1 else Config.model_fields[name].default
     return Diverged(f"`{name}` = {value:g}: training diverged, {what}; try a smaller one, such as {smaller:g}")
 
 

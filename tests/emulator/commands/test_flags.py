@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from emuchain.emulator.commands.cli import main
+from emuchain.emulator.commands.command_line import commands
 from emuchain.emulator.commands.flags import Subject, subject_of
 from emuchain.emulator.common import InputError
 
@@ -79,3 +81,67 @@ def test_two_networks(capsys: pytest.CaptureFixture[str], one_line: Callable[...
     assert ended.value.code == 2
     line = one_line(capsys.readouterr().err)
     assert "hdc" in line and "vgg16" in line
+
+
+def whole_numbers() -> list[str]:
+    """Every flag of every command that takes a whole number."""
+    found, groups = [], [("", commands)]
+    for path, group in groups:
+        context = click.Context(group)
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            if isinstance(command, click.Group):
+                groups.append((f"{path}{name} ", command))
+            elif command is not None:
+                flags = [each for each in command.get_params(context) if isinstance(each, click.Option)]
+                found += [
+                    f"{path}{name} {each.opts[0]}" for each in flags if isinstance(each.type, click.types.IntParamType)
+                ]
+    return found
+
+
+@pytest.mark.parametrize("flag", whole_numbers())
+def test_a_whole_number_in_another_spelling(
+    capsys: pytest.CaptureFixture[str], one_line: Callable[..., str], flag: str
+) -> None:
+    """What is advised is taken: at least, it is no wrong value of the flag."""
+    with pytest.raises(SystemExit) as ended:
+        main([*flag.split(), "1e1"])
+    line = one_line(capsys.readouterr().err)
+    assert ended.value.code == 2
+    assert "'1e1' must be written as 10." in line or "10 is not in the range" in line
+
+
+SPELT = {
+    "1e9": "1000000000 is not in the range 1<=x<=1024",
+    "1.20e1": "'1.20e1' must be written as 12.",
+    "1,000": "'1,000' must be written as 1000.",
+    "-1e2": "-100 is not in the range",
+    "1.5": "'1.5' is not a valid integer",
+    "1e-1": "'1e-1' is not a valid integer",
+    "1e999": "'1e999' is not a valid integer",
+    "1,00": "'1,00' is not a valid integer",
+}
+
+
+@pytest.mark.parametrize("said", SPELT)
+def test_numbers_in_other_spellings(capsys: pytest.CaptureFixture[str], said: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["pipeline", f"--stages={said}"])
+    assert ended.value.code == 2 and SPELT[said] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("pipeline --devices 2", "Did you mean '--stages'?"),
+        ("pipeline --batch 2", "Did you mean '--micro-batches'?"),
+        ("pipeline --micro-batch 2", "Did you mean '--micro-batches'?"),
+        ("pipeline --csv", "Did you mean 'emuchain schedule --csv'?"),
+        ("schedule --forward 2", "Did you mean 'emuchain pipeline'?"),
+    ],
+)
+def test_a_flag_of_another_name(capsys: pytest.CaptureFixture[str], words: str, told: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words.split())
+    assert ended.value.code == 2 and told in capsys.readouterr().err

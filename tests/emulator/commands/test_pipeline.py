@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,26 @@ def test_chunks_and_gradients(capsys: pytest.CaptureFixture[str]) -> None:
     assert as_json(capsys, *on("zero-bubble", 4, 8), "--forward", "1", "--backward", "2")["time"] == 27
     uneven = ["--forward", "2", "--backward", "3", "--gradient", "1"]
     assert as_json(capsys, *on("zero-bubble", 4, 8), *uneven)["time"] == 8 * 5 + 3 * 3
+
+
+@pytest.mark.parametrize("said", ["2e-3", "0.002", ".002", "2.E-3", "0.2e-2", "000000000000.002"])
+def test_a_time_is_read_as_it_is_written(capsys: pytest.CaptureFixture[str], said: str) -> None:
+    """Exactly: GPipe's take (M + N - 1) (F + B)."""
+    found = as_json(capsys, *on("gpipe", 2, 2), "--forward", said, "--backward", "1e9")
+    assert Fraction(str(found["time"])) == 3 * (Fraction(2, 1000) + 10**9)
+
+
+@pytest.mark.parametrize(
+    "said", ["1e12", "1e-13", "1.5e-12", "1e99", "1e-99", "1e", "e3", ".", "٣", "1e99999999", "0x3"]
+)
+def test_advice_on_times_is_taken_as_it_is_written(capsys: pytest.CaptureFixture[str], said: str) -> None:
+    assert command(*on("gpipe", 2, 2), "--forward", said, "--backward", "1") == 2
+    error = capsys.readouterr().err
+    assert (
+        f"`forward` = {said!r}: must be a number that is not negative, such as 3, 2.5 or 2e-3, of at most 12" in error
+    )
+    for advised in ("3", "2.5", "2e-3", "999999999999", "0.000000000001"):
+        assert command(*on("gpipe", 2, 2), "--forward", advised, "--backward", "1") == 0
 
 
 LISTS = {

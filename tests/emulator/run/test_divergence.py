@@ -17,9 +17,10 @@ from emuchain.launch import SingleProcess
 @pytest.mark.parametrize(
     ("rate", "decay", "blamed", "proposed"),
     [
-        (10.0, 0.0, "`learning_rate` = 10", "such as 1"),
-        (10.0, 0.0005, "`learning_rate` = 10", "such as 1"),
-        (1e10, 0.0005, "`learning_rate` = 1e+10", "such as 1e+09"),
+        (10.0, 0.0, "`learning_rate` = 10", "such as 0.01"),
+        (10.0, 0.0005, "`learning_rate` = 10", "such as 0.01"),
+        (1e10, 0.0005, "`learning_rate` = 1e+10", "such as 0.01"),
+        (1.0, 0.0, "`learning_rate` = 1", "such as 0.1"),
         (0.01, 1e30, "`weight_decay` = 1e+30", "such as 10"),
         (0.01, 150.0, "`weight_decay` = 150", "such as 10"),
     ],
