@@ -161,6 +161,7 @@ class _Run:
             **({"rows": self.shape.costs[0].rows} if machine.transport.value == "streamed" else {}),
             "time": _plain(self.time),
             "bubble": _plain(result.bubble),
+            "busy": [_plain(busy) for busy in result.busy],
             "features": [_plain(feature) for feature in result.features],
             "weight_copies": list(result.weight_copies),
             "send_peak": _plain(result.send_peak * self.scale),
@@ -188,6 +189,7 @@ class _Run:
             [
                 f"{self.kind.name}, {plural(shape.devices, 'stage')}, {plural(shape.micro_batches, 'micro-batch')}:"
                 f" a mini-batch takes {_shown(self.time)}, bubble {percent(float(result.bubble))}",
+                *self._busiest(),
                 self._formula_line(),
                 f"machine: {machine.engines.value} engines, {machine.transport.value} transport, {backward}",
                 f"send peak: features of {_shown(result.send_peak * self.scale)} micro-batches in a unit of time",
@@ -200,9 +202,9 @@ class _Run:
         if shape.chunks > 1:
             columns[0] = "device"
         rows: list[Sequence[str]] = [
-            [str(device), _shown(features), str(copies), percent(busy / result.makespan_ps)]
+            [str(device), _shown(features), str(copies), percent(float(busy))]
             for device, (features, copies, busy) in enumerate(
-                zip(result.features, result.weight_copies, result.busy_ps, strict=True)
+                zip(result.features, result.weight_copies, result.busy, strict=True)
             )
         ]
         table("By stage: features in micro-batches", columns, rows)
@@ -210,6 +212,18 @@ class _Run:
         for line in gantt_lines(self.drawing.chart(), screen_width()):
             print(line)
         print(LEGEND)
+
+    def _busiest(self) -> list[str]:
+        """Return a line with the busiest device, if one has more work than another."""
+        from ..common import percent
+
+        busy = self.result.busy
+        if len({*busy}) == 1:
+            return []
+        most = max(busy)
+        return [
+            f"busiest: device {busy.index(most)}, for {percent(float(most))} of the time; the bubble is of all devices"
+        ]
 
     def _formula_line(self) -> str:
         if self.form is None or self.formula is None:

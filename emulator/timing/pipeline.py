@@ -63,7 +63,7 @@ def _neighbours(device: int, devices: range) -> set[int]:
 class PipelineResult:
     """A mini-batch in time.
 
-    `bubble` is the idle share of the device with the most work. By device: `features` is the most micro-batches whose
+    `bubble` is the idle share of all devices' time. By device: `features` is the most micro-batches whose
     features are kept (a chunk's share of them where a device has several), `weight_copies` the most versions of the
     weights, without their gradients, `busy_ps` the work. `send_peak` is the rate at which a device must send to hide
     communication, in micro-batches' features (or errors) per ps. `critical_path` are the actions that
@@ -79,6 +79,11 @@ class PipelineResult:
     busy_ps: tuple[int, ...]
     send_peak: Fraction
     critical_path: tuple[Timed, ...]
+
+    @property
+    def busy(self) -> tuple[Fraction, ...]:
+        """By device, the share of the time in which it works."""
+        return tuple(Fraction(busy_ps, self.makespan_ps) for busy_ps in self.busy_ps)
 
 
 def time_pipeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> PipelineResult:
@@ -100,7 +105,7 @@ def time_pipeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Mach
         timed=timed,
         sent=sent,
         makespan_ps=makespan,
-        bubble=Fraction(makespan - max(busy), makespan),
+        bubble=1 - Fraction(sum(busy), devices * makespan),
         features=tuple(Fraction(_kept(actions, machine.frees_features), fold.chunks) for actions in by_device),
         weight_copies=tuple(weight_copies(programs[device]) for device in range(devices)),
         busy_ps=busy,

@@ -64,6 +64,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
         "backward": "fused",
         "time": 320,
         "bubble": 0.25,
+        "busy": [0.75, 0.75, 0.75],
         "features": [6, 4, 2],
         "weight_copies": [1, 1, 1],
         "send_peak": 0.1,
@@ -186,12 +187,45 @@ def test_times_by_stage(given: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert (found["time"], found["formula"]) == LISTS[given]
 
 
+UNLIKE = {
+    "1f1b-as --forward 1,9 --backward 2,18": (12, 108),
+    "1f1b-as --forward 9,1 --backward 18,2 --engines split": (108, 12),
+    "fbp-as --forward 1,9 --backward 2,18": (12, 108),
+    "interleaved --forward 1,1,1,9 --backward 2,2,2,18": (24, 120),
+    "interleaved --forward 2,10 --backward 4,20": (24, 120),
+    "zero-bubble --forward 3,1 --backward 4,1 --gradient 2,0.5": (28, 8),
+    "1f1b-as --forward 1,1 --backward 2,2 --transfer 9": (12, 12),
+}
+"""The work of each of two devices on four micro-batches."""
+
+
+@pytest.mark.parametrize("given", UNLIKE)
+def test_the_bubble_is_of_all_devices(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The busiest one has a line of its own, where they differ."""
+    schedule, *flags = given.split()
+    found, work = as_json(capsys, *on(schedule, 2, 4), *flags), UNLIKE[given]
+    assert found["busy"] == [float(Fraction(own, found["time"])) for own in work]
+    assert found["bubble"] == float(1 - Fraction(sum(work), 2 * found["time"]))
+    assert command(*on(schedule, 2, 4), *flags) == 0
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first.endswith(f"bubble {100 * found['bubble']:.1f} %")
+    busiest = (
+        f"busiest: device {found['busy'].index(max(found['busy']))}, for {100 * max(found['busy']):.1f} % of the time"
+    )
+    assert second.startswith("formula: " if work[0] == work[1] else busiest)
+
+
+def test_by_hand_of_devices_that_differ(capsys: pytest.CaptureFixture[str]) -> None:
+    found = as_json(capsys, *on("1f1b-as", 2, 4), "--forward", "1,9", "--backward", "2,18")
+    assert (found["time"], found["bubble"]) == (111, float(1 - Fraction(120, 222)))
+
+
 def test_a_command_to_try_on_stages_of_chunks(capsys: pytest.CaptureFixture[str]) -> None:
     """Each stage gets a device of its own, with the times that it had as a chunk."""
     assert command(*on("interleaved", 2, 2), *"--forward 1,1,1,2 --backward 3".split()) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1] == "formula: none for stages that differ"
-    *_, to_try = lines[5].partition("emuchain pipeline ")
+    assert lines[2] == "formula: none for stages that differ"
+    *_, to_try = next(line for line in lines if line.startswith("next: ")).partition("emuchain pipeline ")
     times = "--forward 1,1,1,2 --backward 1.5,1.5,1.5,1.5"
     assert to_try == f"--schedule 1f1b-min --stages 4 --micro-batches 2 {times}"
     assert command(*to_try.split()) == 0
