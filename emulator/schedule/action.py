@@ -39,7 +39,7 @@ PASSES = Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT
 """What each stage does once with each micro-batch, in this order."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Action:
     """One action; `index` is a micro-batch for F, B and W, and the version made for U.
 
@@ -56,6 +56,11 @@ class Action:
     chunk: int = 0
     joined: bool | None = None
     idle: int = 0
+
+    def moved(self, micro_batches: int, versions: int = 0) -> Action:
+        """Return the same action so many micro-batches and versions later."""
+        version = None if self.version is None else self.version + versions
+        return Action(self.kind, self.index + micro_batches, version, self.span, self.chunk, self.joined, self.idle)
 
     def __str__(self) -> str:
         span = "" if self.span is None else f"[{self.span[0]}:{self.span[1]}]"

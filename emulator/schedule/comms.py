@@ -18,6 +18,8 @@ from .fold import Fold
 
 _MOST_TOLD = 8
 _SENDS, _RECEIVES = ("SEND_F", "SEND_B"), ("RECV_F", "RECV_B")
+_SHARDING, _REDUCES = {"UNSHARD", "RESHARD"}, "REDUCE_GRAD"
+"""Where a file has any of these, each stage needs them."""
 
 
 class Cell(NamedTuple):
@@ -36,29 +38,32 @@ class Cell(NamedTuple):
         return len(self.kind) == 1
 
 
+def has_messages(rows: Sequence[Sequence[Cell]]) -> bool:
+    """Return whether cells say where messages are sent; REDUCE_GRAD alone is in tables that leave that to PyTorch."""
+    return not {cell.kind for row in rows for cell in row} <= {*"FBIW", _REDUCES}
+
+
 def check_comms(rows: Sequence[Sequence[Cell]], fold: Fold, source: str) -> None:
     """Check the communication in the cells of each rank, whose stages are on the ranks that `fold` says.
 
     Raises:
         InputError: which cell waits for ever, and for what; or would do harm. `source` begins the message.
     """
+    kinds = {cell.kind for row in rows for cell in row}
+    if kinds <= {*"FBIW"}:
+        return
     for rank, row in enumerate(rows):
         seen = set[Cell]()
         for cell in row:
-            if cell in seen and cell.kind in (*_SENDS, *_RECEIVES, "REDUCE_GRAD"):
+            if cell in seen and cell.kind in (*_SENDS, *_RECEIVES, _REDUCES):
                 raise InputError(f"{source}: rank {rank}: {cell} is done twice")
             if cell.kind in (*_SENDS, *_RECEIVES):
                 _check_ends(cell, rank, fold, source)
             seen.add(cell)
-        for why in (*_unsharded(row, rows), *_reduced(row, rows)):
+        for why in (*(_unsharded(row) if kinds & _SHARDING else ()), *(_reduced(row) if _REDUCES in kinds else ())):
             raise InputError(f"{source}: rank {rank}: {why}")
     if has_messages(rows):
         _Run(rows, fold, source).work_off()
-
-
-def has_messages(rows: Sequence[Sequence[Cell]]) -> bool:
-    """Return whether cells say where messages are sent; REDUCE_GRAD alone is in tables that leave that to PyTorch."""
-    return any(not cell.computes and cell.kind != "REDUCE_GRAD" for row in rows for cell in row)
 
 
 def _check_ends(cell: Cell, rank: int, fold: Fold, source: str) -> None:
@@ -76,10 +81,8 @@ def _other_end(cell: Cell) -> int:
     return cell.stage + (1 if cell.kind in ("SEND_F", "RECV_B") else -1)
 
 
-def _unsharded(row: Sequence[Cell], rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
-    """Yield what is wrong with UNSHARD and RESHARD of a rank; where a file has any, each stage needs them."""
-    if not any(cell.kind in ("UNSHARD", "RESHARD") for other in rows for cell in other):
-        return
+def _unsharded(row: Sequence[Cell]) -> Iterator[str]:
+    """Yield what is wrong with UNSHARD and RESHARD of a rank, of which each stage needs some."""
     used = dict[int, bool]()  # stages whose weights are there, and whether they have computed since
     for cell in row:
         stage = cell.stage
@@ -98,13 +101,11 @@ def _unsharded(row: Sequence[Cell], rows: Sequence[Sequence[Cell]]) -> Iterator[
         yield f"{stage}UNSHARD: no {stage}RESHARD follows, which the next mini-batch's {stage}UNSHARD needs"
 
 
-def _reduced(row: Sequence[Cell], rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
-    """Yield what is wrong with REDUCE_GRAD of a rank; where a file has any, each stage needs one behind all B and W."""
-    if not any(cell.kind == "REDUCE_GRAD" for other in rows for cell in other):
-        return
+def _reduced(row: Sequence[Cell]) -> Iterator[str]:
+    """Yield what is wrong with REDUCE_GRAD of a rank, of which each stage needs one behind all B and W."""
     reduced = set[int]()
     for cell in row:
-        if cell.kind == "REDUCE_GRAD":
+        if cell.kind == _REDUCES:
             reduced.add(cell.stage)
         elif cell.kind in ("B", "W") and cell.stage in reduced:
             yield f"{cell} comes behind {cell.stage}REDUCE_GRAD, which reduces all gradients of the stage"

@@ -7,16 +7,18 @@ those of `sync`.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import functools
 import itertools
 import os
 import pathlib
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from ..common import InputError, escaped, plural, read_text
-from .action import Action, Kind, MicroBatch, Schedule, cut_samples, step_micro_batches
+from .action import Action, Kind, Schedule, cut_samples
 from .dry_run import check_complete, dry_run
 from .kind import PipelineKind, pipelines
 from .machine import Backward, Machine
@@ -24,6 +26,7 @@ from .pytorch import parse_csv
 from .shape import EpochShape, Shape
 from .text import parse, to_text
 
+_MOST_WORDS = 4_000_000
 _CSV = re.compile(r"\s*([\d\",(]|$)")
 """How CSV begins, and a schedule as text does not."""
 
@@ -34,11 +37,21 @@ def read_schedule(file: str) -> Schedule:
     Raises:
         InputError: the file cannot be read or parsed.
     """
+    return _parsed(_content(file), file)
+
+
+def _content(file: str) -> str:
     try:
-        text = read_text(pathlib.Path(file))
+        return read_text(pathlib.Path(file))
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    return parse_csv(text, file) if file.endswith(".csv") or _CSV.match(text) else parse(text, file)
+
+
+def _parsed(content: str, file: str) -> Schedule:
+    words = sum(map(content.count, ", \n"))
+    if words > _MOST_WORDS:
+        raise InputError(f"{file}: has {words:,} actions or so; at most {_MOST_WORDS:,} are read")
+    return parse_csv(content, file) if file.endswith(".csv") or _CSV.match(content) else parse(content, file)
 
 
 def is_schedule_file(value: str) -> bool:
@@ -99,10 +112,10 @@ class Order:
                     if action.kind is Kind.UPDATE:
                         yield Action(Kind.UPDATE, begin + action.index)
                         continue
-                    index = firsts[begin + step].index + action.index
+                    first = firsts[begin + step].index
+                    index = first + action.index
                     if index < len(micro_batches) and micro_batches[index].step == begin + step:
-                        version = None if action.version is None else begin + action.version
-                        yield dataclasses.replace(action, index=index, version=version)
+                        yield action.moved(first, begin) if first or begin else action
 
         def programs(devices: Collection[int]) -> dict[int, Iterator[Action]]:
             return {device: program(device) for device in devices}
@@ -161,7 +174,13 @@ def edited_kind(file: str, text: str | None = None) -> EditedKind:
     Raises:
         InputError: the file cannot be read, its schedule fails the dry run, or is none that repeats.
     """
-    schedule = read_schedule(file) if text is None else parse(text, file)
+    return _kind_of(_content(file), file, _parsed) if text is None else _kind_of(text, file, parse)
+
+
+@functools.lru_cache(maxsize=2)
+def _kind_of(content: str, file: str, parsed: Callable[[str, str], Schedule]) -> EditedKind:
+    """Return the kind of schedule of a file's content; a command asks several times, and a long one takes seconds."""
+    schedule = parsed(content, file)
     machine, text = _machine_of(schedule), to_text(schedule)
     schedule = dataclasses.replace(schedule, name=escaped(file))
     check_complete(schedule)
@@ -188,29 +207,29 @@ def _order_of(schedule: Schedule) -> Order:
     Raises:
         InputError: it does a micro-batch in parts, or mini-batches differ in their micro-batches.
     """
-    blame, micro_batches = f"schedule {schedule.name}", schedule.micro_batches
-    sizes = [len(step_micro_batches(micro_batches, step)) for step in range(schedule.steps)]
+    blame = f"schedule {schedule.name}"
+    of_steps = collections.Counter(micro_batch.step for micro_batch in schedule.micro_batches)
+    sizes = [of_steps[step] for step in range(schedule.steps)]
     if len({*sizes}) > 1:
         counts = ", ".join(map(str, sizes[:8]))
         raise InputError(f"{blame}: its mini-batches have {counts} micro-batches; all should have as many")
     programs = schedule.programs(range(schedule.devices))
     actions = tuple(
-        tuple(_ordered(program, micro_batches, f"{blame}: device {device}")) for device, program in programs.items()
+        tuple(_ordered(program, sizes[0], f"{blame}: device {device}")) for device, program in programs.items()
     )
     return Order(schedule.name, sizes[0], len(sizes), actions, schedule.chunks, schedule.in_v)
 
 
-def _ordered(program: Iterator[Action], micro_batches: Sequence[MicroBatch], blame: str) -> Iterator[Ordered]:
-    """Yield a device's actions with their mini-batches."""
+def _ordered(program: Iterator[Action], size: int, blame: str) -> Iterator[Ordered]:
+    """Yield a device's actions with their mini-batches, of `size` micro-batches each."""
     for action in program:
         if action.kind is Kind.UPDATE:
             yield Ordered(action.index - 1, action)
             continue
         if action.span is not None:
             raise InputError(f"{blame}: {action}: is a part of a micro-batch; what is trained should do whole ones")
-        step = micro_batches[action.index].step
-        first = step_micro_batches(micro_batches, step)[0].index
-        yield Ordered(step, dataclasses.replace(action, index=action.index - first))
+        step, index = divmod(action.index, size)
+        yield Ordered(step, action.moved(index - action.index) if step else action)
 
 
 def _machine_of(schedule: Schedule) -> Machine:

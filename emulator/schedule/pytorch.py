@@ -136,10 +136,12 @@ def _placed(row: Sequence[str], rank: int, source: str) -> tuple[list[_Placed], 
         if not word:
             idle += 1
             continue
-        pair = _OVERLAPS.fullmatch(word)
-        first, *others = [_cell(half, rank, source) for half in (pair.groups() if pair else (word,))]
-        placed.append(_Placed(first, True if pair else None, idle))
-        placed += map(_Placed, others)
+        pair = _OVERLAPS.fullmatch(word) if word.startswith("(") else None
+        if pair is None:
+            placed.append(_Placed(_cell(word, rank, source), None, idle))
+        else:
+            placed.append(_Placed(_cell(pair[1], rank, source), True, idle))
+            placed.append(_Placed(_cell(pair[2], rank, source)))
         idle = 0
     return placed, idle
 
@@ -194,9 +196,9 @@ def _fold_of(rows: Sequence[Sequence[Cell]], source: str) -> Fold:
     ranks, stages = len(rows), {cell.stage for row in rows for cell in row}
     chunks = -(-(max(stages, default=0) + 1) // ranks)
     folds = [Fold(ranks, chunks), *([Fold(ranks, chunks, in_v=True)] if len(stages) == ranks * chunks else [])]
+    places = [{stage: fold.device(stage) for stage in stages} for fold in folds]
     wrong = [
-        [(rank, cell) for rank, row in enumerate(rows) for cell in row if fold.device(cell.stage) != rank]
-        for fold in folds
+        [(rank, cell) for rank, row in enumerate(rows) for cell in row if place[cell.stage] != rank] for place in places
     ]
     fold, misplaced = min(zip(folds, wrong, strict=True), key=lambda tried: len(tried[1]))
     if misplaced:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .action import Action, Kind, SampleSpan
+from .action import PASSES, Action, Kind, SampleSpan
 
 
 class VersionedAction(NamedTuple):
@@ -36,9 +36,9 @@ class VersionedAction(NamedTuple):
 def with_versions(program: Iterable[Action]) -> Iterator[VersionedAction]:
     """Yield the actions of a program with their effect on the versions; read ahead no further than needed."""
     ahead = _Ahead(program)
-    newest, older = 0, list[int]()
+    newest, older = 0, collections.deque[int]()  # in ascending order
     for action in ahead:
-        keeps, frees = False, tuple[int, ...]()
+        keeps, frees = False, list[int]()
         if older or action.kind is Kind.UPDATE:
             least = ahead.least_version()
             if action.kind is Kind.UPDATE:
@@ -46,9 +46,9 @@ def with_versions(program: Iterable[Action]) -> Iterator[VersionedAction]:
                 if keeps:
                     older.append(newest)
                 newest = action.index
-            frees = tuple(version for version in older if least is None or version < least)
-            older = older[len(frees) :]
-        yield VersionedAction(action, keeps, frees)
+            while older and (least is None or older[0] < least):
+                frees.append(older.popleft())
+        yield VersionedAction(action, keeps, tuple(frees))
 
 
 def weight_copies(program: Iterable[Action]) -> int:
@@ -86,29 +86,33 @@ class _Ahead:
     def __init__(self, program: Iterable[Action]) -> None:
         self._program = iter(program)
         self._read: collections.deque[Action] = collections.deque()
+        self._versions = {kind: collections.deque[int]() for kind in PASSES}
+        """What actions that are read ahead name, by kind."""
         self._naming = {Kind.FORWARD, Kind.BACKWARD}  # and W, if it names versions
 
     def __iter__(self) -> Iterator[Action]:
-        while (action := self._read.popleft() if self._read else next(self._program, None)) is not None:
-            if action.kind is Kind.GRADIENT and action.version is not None:
+        while self._read or self._reads_on():
+            action = self._read.popleft()
+            if action.version is not None:
+                self._versions[action.kind].popleft()
                 self._naming.add(action.kind)
             yield action
 
     def least_version(self) -> int | None:
         """Return the least version that F, B and W name next; None if there are no more."""
-        named: dict[Kind, int] = {}
-        for action in self._peek():
-            if action.version is not None:
-                named.setdefault(action.kind, action.version)
-                if self._naming <= named.keys():
-                    break
-        return min(named.values(), default=None)
+        while not all(self._versions[kind] for kind in self._naming) and self._reads_on():
+            pass
+        return min((versions[0] for versions in self._versions.values() if versions), default=None)
 
-    def _peek(self) -> Iterator[Action]:
-        yield from list(self._read)
-        for action in self._program:
-            self._read.append(action)
-            yield action
+    def _reads_on(self) -> bool:
+        """Read one more action, and return whether there was one."""
+        action = next(self._program, None)
+        if action is None:
+            return False
+        self._read.append(action)
+        if action.version is not None:
+            self._versions[action.kind].append(action.version)
+        return True
 
 
 Arrays = NDArray[Any]

@@ -29,8 +29,7 @@ Rows = NDArray[np.int64]
 """Times in ps of each row, (samples, rows)."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Timed:
+class Timed(NamedTuple):
     """An action in time, in ps; `released_by` is the step whose end or message let it start, None at the begin.
 
     Where rows trickle in more slowly than they are worked on, it is the step that sends them.
@@ -43,8 +42,7 @@ class Timed:
     released_by: Step | None
 
 
-@dataclasses.dataclass(frozen=True)
-class Sent:
+class Sent(NamedTuple):
     """A step's message in time, in ps: on the link from `start_ps` to `end_ps`; all of it has come at `arrival_ps`."""
 
     step: Step
@@ -96,11 +94,15 @@ def course_of(
     run = kind(tasks_of(schedule, loads), schedule.fold, loads, boards, passed, waits)
     stuck = run.work_off()
     if stuck:
-        where = "; ".join(f"device {task.device} waits at {task.name} for {run.missing(task)}" for task in stuck)
+        where = "; ".join(f"device {task.device} waits at {task.action} for {run.missing(task)}" for task in stuck)
         raise InputError(f"schedule {schedule.name}: deadlock: {where}")
     run.timed.sort(key=lambda timed: (timed.start_ps, timed.device, timed.end_ps))
     run.sent.sort(key=lambda sent: (sent.start_ps, sent.sender, sent.receiver))
     return Course(run.timed, run.sent)
+
+
+_ONWARDS = {Kind.FORWARD: 1, Kind.BACKWARD: -1}
+"""Where messages go, in stages."""
 
 
 class _Route(NamedTuple):
@@ -209,6 +211,8 @@ class _Whole:
 
         That is what it waited for longest; where several came at once, the step before it.
         """
+        if task.before and task.before[-1] not in self._done_ps:
+            return None  # before all others, which may be many, are looked up again
         awaited = [(step, self._done_ps) for step in task.before]
         if task.source is not None:
             awaited.append((task.source, self._came_ps))
@@ -291,11 +295,14 @@ class _Whole:
 
     def _route(self, step: Step) -> _Route | None:
         """Return the way of a step's message, None if it sends none."""
-        onwards = {Kind.FORWARD: 1, Kind.BACKWARD: -1}.get(step.kind, 0)
-        to = step.stage + onwards
-        if not onwards or not 0 <= to < self._loads.count:
-            return None
-        return _Route(to, self._fold.device(step.stage), self._fold.device(to))
+        return self._routes.get((step.kind, step.stage))
+
+    @functools.cached_property
+    def _routes(self) -> Mapping[tuple[Kind, int], _Route]:
+        """By kind and stage, the ways of messages."""
+        device, stages = self._fold.device, range(self._loads.count)
+        onwards = (((kind, stage), stage + on) for kind, on in _ONWARDS.items() for stage in stages)
+        return {sent: _Route(to, device(sent[1]), device(to)) for sent, to in onwards if to in stages}
 
 
 class _Streamed(_Whole):

@@ -180,19 +180,19 @@ def smallest_warm_ups(shape: Shape) -> tuple[int, ...]:
     return best
 
 
-def _peak(changes: list[tuple[int, Fraction]]) -> Fraction:
-    """Return the largest sum of changes in order of time; those of one moment are taken with the losses first."""
-    now = peak = Fraction(0)
-    for _, change in sorted(changes):
-        now += change
-        peak = max(peak, now)
-    return peak
+def _kept(timed: Sequence[Timed], last: Kind) -> int:
+    """Return the most micro-batches between the start of F and the end of the action that needs its features last.
 
-
-def _kept(timed: Sequence[Timed], last: Kind) -> Fraction:
-    """Return the most micro-batches between the start of F and the end of the action that needs its features last."""
-    changes = [(action.start_ps, Fraction(1)) for action in timed if action.step.kind is Kind.FORWARD]
-    return _peak(changes + [(action.end_ps, Fraction(-1)) for action in timed if action.step.kind is last])
+    Of what ends and starts in one moment, the ends come first.
+    """
+    starts = sorted(action.start_ps for action in timed if action.step.kind is Kind.FORWARD)
+    ends = sorted(action.end_ps for action in timed if action.step.kind is last)
+    most = freed = 0
+    for begun, start_ps in enumerate(starts, 1):
+        while freed < len(ends) and ends[freed] <= start_ps:
+            freed += 1
+        most = max(most, begun - freed)
+    return most
 
 
 def _send_peak(costs: Sequence[StageCosts], device: int, fold: Fold, machine: Machine) -> Fraction:

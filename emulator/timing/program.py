@@ -19,16 +19,15 @@ class Step(NamedTuple):
     stage: int
 
 
-@dataclasses.dataclass(frozen=True)
-class Task:
-    """A step of a device's program with all samples of a micro-batch, and its name in the schedule.
+class Task(NamedTuple):
+    """A step of a device's program with all samples of a micro-batch, and its action in the schedule.
 
     `work_ps` is its time when nothing runs beside it. `source` is the step of the same stage whose result it needs,
     `message` that of a neighbouring stage whose message it needs. `before` are steps of the same device that must be
-    done for other reasons. It uses `version` of the weights.
+    done for other reasons.
     """
 
-    name: str
+    action: Action
     step: Step
     device: int
     micro_batch: MicroBatch
@@ -36,7 +35,11 @@ class Task:
     source: Step | None
     message: Step | None
     before: tuple[Step, ...] = ()
-    version: int = 0
+
+    @property
+    def version(self) -> int:
+        """The version of the weights that it uses."""
+        return self.action.version or 0
 
 
 class DeviceTasks(NamedTuple):
@@ -67,30 +70,33 @@ def _device_tasks(schedule: Schedule, device: int, program: Iterable[Action], lo
     where, machine = f"schedule {schedule.name}: device {device}", loads.machine
     chunks = loads.count // schedule.devices
     fold = dataclasses.replace(schedule.fold, chunks=chunks)
-    micro_batches = {micro_batch.index: micro_batch for micro_batch in schedule.micro_batches}
-    left = {(kind, index, chunk) for kind in PASSES for index in micro_batches for chunk in range(chunks)}
+    micro_batches = schedule.micro_batches
+    done = {(kind, chunk): bytearray(len(micro_batches)) for kind in PASSES for chunk in range(chunks)}
     tasks: list[Task] = []
     waits = _Waits(where, machine)
     for action in program:
-        if action.kind is Kind.UPDATE:
+        kind, index, chunk = action.kind, action.index, action.chunk
+        if kind is Kind.UPDATE:
             waits.update()
             continue
         if action.span is not None:
             raise InputError(f"{where}: {action}: must be a whole micro-batch, not a span of it")
-        if (action.kind, action.index, action.chunk) not in left:
-            why = f"there are {chunks} chunks" if action.chunk >= chunks else "is done twice"
+        of_chunk = done.get((kind, chunk))
+        if of_chunk is None or index >= len(of_chunk) or of_chunk[index]:
+            why = f"there are {chunks} chunks" if chunk >= chunks else "is done twice"
             raise InputError(f"{where}: {action}: {why}")
-        left.remove((action.kind, action.index, action.chunk))
-        step = Step(action.kind, action.index, fold.stage(device, action.chunk))
+        of_chunk[index] = 1
+        step = Step(kind, index, fold.stage(device, chunk))
         before = waits.before(action, step)
-        if action.kind is Kind.GRADIENT and machine.backward is Backward.FUSED:
+        if kind is Kind.GRADIENT and machine.backward is Backward.FUSED:
             continue
-        micro_batch = micro_batches[action.index]
-        work = work_ps(loads.costs(step.stage, micro_batch.samples), step.kind, machine)
+        micro_batch = micro_batches[index]
+        work = work_ps(loads.costs(step.stage, micro_batch.samples), kind, machine)
         inputs = _source(step), _message(step, loads.count), before
-        tasks.append(Task(str(action), step, device, micro_batch, work, *inputs, action.version or 0))
+        tasks.append(Task(action, step, device, micro_batch, work, *inputs))
+    left = [(marks.find(0), chunk, kind) for (kind, chunk), marks in done.items() if 0 in marks]
     if left:
-        kind, index, chunk = min(left, key=lambda key: (key[1], key[2], PASSES.index(key[0])))
+        index, chunk, kind = min(left, key=lambda each: (*each[:2], PASSES.index(each[2])))
         raise InputError(f"{where}: never does {Action(kind, index, chunk=chunk)}")
     return DeviceTasks(tasks, waits.makes)
 
@@ -128,7 +134,7 @@ class _Waits:
             InputError: it names a version that no update ahead of it makes.
         """
         if action.kind is Kind.GRADIENT:
-            self._gradients.append(step._replace(kind=self._last))
+            self._gradients.append(Step(self._last, step.micro_batch, step.stage))
         before: list[Step] = []
         if action.kind is Kind.FORWARD and self._needs_room:
             before, self._freed = self._freed, []
@@ -149,15 +155,15 @@ class _Waits:
 def _source(step: Step) -> Step | None:
     """Return the step of the same stage whose result a step needs."""
     before = step.kind.before
-    return None if before is None else step._replace(kind=before)
+    return None if before is None else Step(before, step.micro_batch, step.stage)
 
 
 def _message(step: Step, stages: int) -> Step | None:
     """Return the step of a neighbouring stage that sends what a step needs."""
     if step.kind is Kind.FORWARD and step.stage > 0:
-        return step._replace(stage=step.stage - 1)
+        return Step(step.kind, step.micro_batch, step.stage - 1)
     if step.kind is Kind.BACKWARD and step.stage + 1 < stages:
-        return step._replace(stage=step.stage + 1)
+        return Step(step.kind, step.micro_batch, step.stage + 1)
     return None
 
 

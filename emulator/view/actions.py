@@ -69,6 +69,7 @@ def action_look(kind: Kind, micro_batch: int, chunk: int, chunks: int) -> Look:
     return Look(marks[micro_batch % len(marks)], _shade(kind, chunk, chunks), str(micro_batch))
 
 
+@functools.cache
 def _shade(kind: Kind, chunk: int, chunks: int) -> str:
     """Return the colour of a kind, paler from chunk to chunk."""
     share = 1 - (1 - _PALEST) * chunk / max(chunks - 1, 1)
@@ -115,14 +116,14 @@ class PipelineDrawing:
             taker = by_step[sent.step._replace(stage=sent.step.stage + onwards)]
             flows.append(Flow(link, sent.start_ps, lanes.queues[taker.device, taker.step.kind], taker.start_ps))
         devices = [f"device {device}" for device in range(self.shape.devices)]
-        return Timeline(devices, lanes.all, [*self._actions, *messages], flows, self.unit_ps)
+        return Timeline(devices, lanes.all, [*self._described(), *messages], flows, self.unit_ps)
 
     def chart(self, title: str = "") -> Chart:
         """Return the chart of all actions."""
         end_ps = self.result.makespan_ps
         times_ps = (time_ps for timed in self.result.timed for time_ps in (timed.start_ps, timed.end_ps))
         return Chart(
-            tuple(self._lanes.lines(self._actions)),
+            tuple(self._lanes.lines(self._undescribed)),
             begin_ps=0,
             end_ps=end_ps,
             axis="time; numbers are micro-batches",
@@ -141,7 +142,16 @@ class PipelineDrawing:
         return ActionLanes(self.shape.devices, kinds, self.shape.machine.engines, links)
 
     @functools.cached_property
-    def _actions(self) -> list[Span]:
+    def _undescribed(self) -> list[Span]:
+        """All actions as a chart shows them, which has no words for one."""
+        queues = self._lanes.queues
+        return [
+            Span(queues[device, step.kind], start_ps, end_ps, "", step.kind.value, {}, self._look(step))
+            for step, device, start_ps, end_ps, _ in self.result.timed
+        ]
+
+    def _described(self) -> list[Span]:
+        """All actions as a trace shows them."""
         spans = []
         for timed in self.result.timed:
             lane = self._lanes.queues[timed.device, timed.step.kind]
@@ -152,8 +162,11 @@ class PipelineDrawing:
     def _span(self, lane: Lane, step: Step, start_ps: int, end_ps: int, args: Mapping[str, Any]) -> Span:
         where = {"micro_batch": step.micro_batch, "stage": step.stage}
         times = {"start": self._plain(start_ps), "end": self._plain(end_ps)}
-        look = action_look(step.kind, step.micro_batch, step.stage // self.shape.devices, self.shape.chunks)
-        return Span(lane, start_ps, end_ps, step_name(step), step.kind.value, {**where, **times, **args}, look)
+        args = {**where, **times, **args}
+        return Span(lane, start_ps, end_ps, step_name(step), step.kind.value, args, self._look(step))
+
+    def _look(self, step: Step) -> Look:
+        return action_look(step.kind, step.micro_batch, step.stage // self.shape.devices, self.shape.chunks)
 
     def _plain(self, time_ps: int) -> int | float:
         value = Fraction(time_ps, self.unit_ps)

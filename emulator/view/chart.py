@@ -170,6 +170,9 @@ def _add_work(work: NDArray[np.float64], chart: Chart, span: Span) -> None:
     first, last = max(begin // length, 0), min(-(-end // length), columns)
     if begin == end or first >= last:
         return
+    if last == first + 1 and span.pieces_ps is None and span.busy_ps is None:
+        work[first] += min(end, last * length) - max(begin, first * length)
+        return
     edges = np.arange(first, last + 1, dtype=np.float64) * length
     if span.pieces_ps is None:
         done = np.clip(edges, begin, end)
