@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .kernels import starting
+from .kernels import pause_collector, starting
 from .named import ORDER, OUTPUT, WORD, FileCommand
+from .output import tell
 
 if TYPE_CHECKING:
     from ..common import WholeFile
-    from ..schedule import Shape
+    from ..schedule import PipelineKind, Shape
     from ..timing import Timed
 
 
+_FEW_ACTIONS = 100_000
 _MEANT = {"--devices": "--stages", "--ranks": "--stages", "--batch": "--micro-batches", "--bandwidth": "--transfer"}
 
 
@@ -91,6 +93,7 @@ def pipeline(as_json: bool, plot: str | None, trace: str | None, **flags: Any) -
     with starting():
         from ..view import picture_file, trace_file
 
+    pause_collector()  # what is made stays until the end
     traced = None if trace is None else trace_file(trace)
     with traced or contextlib.nullcontext(), picture_file(plot, "--plot") as picture:
         run = _Run(flags)
@@ -114,6 +117,7 @@ class _Run:
 
         self.kind, flags = sized(flags)
         self.shape, self.scale = shape_of(self.kind, flags)
+        _heed_work(self.kind, self.shape)
         schedule, self.form = schedule_of(self.kind, self.shape)
         self.result = time_pipeline(schedule, self.shape.costs, self.shape.machine)
         self.drawing = PipelineDrawing(self.shape, self.result, self.scale)
@@ -231,6 +235,19 @@ class _Run:
             return f"formula: none for {why}"
         holds = "holds" if self.formula == self.time else "does not hold here"
         return f"formula: {_shown(self.formula)}, {holds}; exact where {self.form.valid}"
+
+
+def _heed_work(kind: PipelineKind, shape: Shape) -> None:
+    """Say how long the timing of a schedule takes, if that is long."""
+    actions = 3 * len(shape.costs) * shape.micro_batches
+    tried = 2 * shape.devices if kind.searches and shape.warm_ups is None else 1
+    if actions * tried > _FEW_ACTIONS:
+        from ..plan import long_timing
+
+        times = f" with up to {tried:,} warm-ups" if tried > 1 else ""
+        warning = long_timing(f"timing {kind.name} of {actions:,} actions{times}", actions * tried)
+        if warning is not None:
+            tell(f"emuchain: warning: {warning}")
 
 
 def _to_try(flags: Mapping[str, Any], shape: Shape, scale: int) -> str:

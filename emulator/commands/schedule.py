@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Any
 
 from ..common import InputError, escaped, plural
 from ..config import blaming, load_config
-from ..plan import asked_chunks, make_plan, warm_ups_of
+from ..plan import asked_chunks, long_timing, make_plan, warm_ups_of
 from ..schedule import EpochShape, Schedule, check_complete, dry_run, read_schedule, schedules, to_csv, to_text
 from ..view import next_line, print_answer, table
+from .output import tell
 
 _OF_ORDERS = ("schedule", "devices", "chunks", "warm_up")
 _MOST_ACTIONS = 1_000_000
+_BYTES_OF_ACTION = 12
+"""In a file, with what is around it."""
 
 
 def list_schedules() -> None:
@@ -91,6 +95,11 @@ def check_schedule(file: str, form: str | None = None) -> None:
     Raises:
         InputError: the file cannot be read or parsed, the schedule fails the dry run, or cannot be written so.
     """
+    warning = (
+        long_timing(f"checking {file}", os.path.getsize(file) / _BYTES_OF_ACTION) if os.path.isfile(file) else None
+    )
+    if warning is not None:
+        tell(f"emuchain: warning: {warning}")
     schedule = read_schedule(file)
     named, kind = dataclasses.replace(schedule, name=escaped(file)), schedules().get(schedule.name)
     check_complete(named)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ...comm.exchange import step_sizes
 from ..common import IMAGENET_IMAGES, InputError, format_time_ps, number, percent, plural
 from ..config import blaming, load_config
-from ..plan import describe_devices, epoch_samples, idle_settings, long_work, make_plan
+from ..plan import describe_devices, epoch_samples, idle_settings, long_actions, long_work, make_plan
 from ..run import (
     AnswerRange,
     Cause,
@@ -25,6 +25,7 @@ from ..run import (
     steady_state,
 )
 from ..studies import Compared, compare_runs, parse_what_if
+from ..timing import TIMING_DRAWS
 from ..view import (
     Line,
     TraceRequest,
@@ -162,6 +163,8 @@ def _run(
             plan = make_plan(config, 1, cluster_changes, timing_only=True, profile=measured)
             samples = epoch_samples(plan)
             warning = long_work(config, plan.network, samples, numbers=False)
+            if not plan.times_rows:
+                warning = warning or long_actions(plan, samples, TIMING_DRAWS if ranged else 0)
             if warning is not None:
                 tell(f"emuchain: warning: {warning}")
             show(f"simulating {plural(samples, plan.network.sample_noun)} on {plural(plan.nodes, 'device')}")

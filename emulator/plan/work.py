@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ...kernels.optimizers import optimizers
 from ..common import InputError, format_bytes, free_room, plural
 from ..network import Network
+from ..schedule import PASSES
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -24,6 +25,10 @@ _ROWS_PER_S = 1e6
 _MACS_PER_S = 2e10
 _LONG_S = {False: 600, True: 24 * 3600}
 """How long a run without and with numbers may take before a warning."""
+_ACTIONS_PER_S = 3e4
+"""Of F, B and W of micro-batches on stages, how many are timed in a second."""
+_LONG_TIMING_S = 10
+"""How long that may take before a warning."""
 
 
 def check_memory(config: Config, network: Network) -> None:
@@ -59,16 +64,30 @@ def long_work(config: Config, network: Network, samples: int, *, numbers: bool) 
     return f"{what} {count:,} samples{epochs} takes about {duration(seconds)} on one core; see --samples and --epochs"
 
 
+def long_timing(what: str, actions: float) -> str | None:
+    """Return a line of warning if `what`, which goes through F, B and W on stages, takes long here; else None."""
+    seconds = actions / _ACTIONS_PER_S
+    return f"{what} takes about {duration(seconds)}" if seconds >= _LONG_TIMING_S else None
+
+
+def long_actions(plan: ChainPlan, samples: int, draws: int) -> str | None:
+    """Return such a line for epochs of `samples` samples on boards that take actions, and draws of a mini-batch."""
+    per_sample = len(PASSES) * plan.stage_count / min(plan.config.micro_batch, plan.batch)
+    actions = per_sample * (samples * plan.config.epochs + draws * plan.batch)
+    ranged = f", and a mini-batch {draws:,} times for --range," if draws else ""
+    return long_timing(f"timing {plural(samples, plan.network.sample_noun)}{ranged}", actions)
+
+
 def _rows(network: Network) -> int:
     return sum(layer.output[1] for layer in network.layers) + network.input[1]
 
 
 def duration(seconds: float) -> str:
-    """Return a time of minutes or longer in words."""
-    for unit, size in (("years", 365 * 86400), ("days", 86400), ("hours", 3600)):
+    """Return a time of seconds or longer in words."""
+    for unit, size in (("years", 365 * 86400), ("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:,.0f} {unit}"
-    return f"{seconds / 60:,.0f} minutes"
+    return f"{seconds:,.0f} seconds"
 
 
 def idle_settings(plan: ChainPlan) -> tuple[str, ...]:
