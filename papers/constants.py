@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Generic, ParamSpec, TypeVar
 
 from ..emulator.cluster import Cluster, is_settable, load_cluster
+from ..emulator.common import Note
 
 Parameters = ParamSpec("Parameters")
 Kept = TypeVar("Kept")
@@ -161,8 +163,13 @@ def cluster_changes(**more: object) -> dict[str, object]:
 
 
 def cluster_of(name: str, **more: object) -> Cluster:
-    """Return a cluster that comes with emuchain, with those changes in force that clusters have, and `more`."""
-    return load_cluster(name, cluster_changes(**more))
+    """Return a cluster that comes with emuchain, with those changes in force that clusters have, and `more`.
+
+    Rows suppose what no hardware has, such as links that take no time; that is no note to whom they are shown.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Note)
+        return load_cluster(name, cluster_changes(**more))
 
 
 class kept(Generic[Parameters, Kept]):  # a decorator

@@ -18,6 +18,7 @@ from .load import (
     load_named,
 )
 from .multipliers import MultiplierRate
+from .physical import EXISTING
 from .uncertainty import ConstantRange, RangeClass, find_range
 from .varied import BANDWIDTH, CLOCK, LATENCY, MEMORY, varied, varied_board, varied_link
 
@@ -27,6 +28,7 @@ __all__ = [
     "CHAIN",
     "CLOCK",
     "DSP_TYPES",
+    "EXISTING",
     "KBIT",
     "LATENCY",
     "LSTM_UNITS",

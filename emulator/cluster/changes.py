@@ -66,6 +66,12 @@ def check_changes(keys: Iterable[str], blame: str) -> None:
             raise InputError(f"{blame}: unknown key `{key}`; {hint}known keys: {', '.join(known)}")
 
 
+def changes_key(changes: Iterable[str], table: str, number: int, key: str) -> bool:
+    """Return whether changes have a key of a table, or of the one with this number."""
+    places = {_known_place(change) for change in changes}
+    return _Place(table, None, key) in places or _Place(table, number, key) in places
+
+
 def with_own_keys(described: Mapping[str, Any], changes: Mapping[str, object]) -> dict[str, Any]:
     """Return a cluster's description with the changed keys of the file itself."""
     return {**described, **_changes_of("cluster", changes)}

@@ -283,6 +283,11 @@ class NamedCluster(Model):
     links: Annotated[tuple[LinksDescription, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple_of)]
     network: NetworkDescription | None = None
 
+    @property
+    def link_tables(self) -> tuple[LinksDescription, ...]:
+        """See `ClusterDescription`."""
+        return self.links
+
 
 def _mbps(gbps: float) -> int:
     return max(1, round(gbps * 1000))

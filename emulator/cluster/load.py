@@ -8,14 +8,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...comm import Interconnect, Topology
-from ..common import InputError, find, names, read_text
+from ..common import InputError, Note, find, names, read_text
 from .board import Board
-from .changes import changeable_keys, check_changes, with_own_keys, with_table_keys, without_ranges
+from .changes import changeable_keys, changes_key, check_changes, with_own_keys, with_table_keys, without_ranges
 from .cluster import CHAIN, Cluster, Link, links_interconnect
+from .physical import Outside, outside
 from .uncertainty import ConstantRange
 
 if TYPE_CHECKING:
@@ -58,9 +60,27 @@ def load_cluster(
 
     Raises:
         InputError: no such name or file, or a wrong key in it or in `changes`.
+
+    Warns:
+        Note: of a constant that no hardware has (`physical.py`).
     """
-    _, said, source, text = _described(cluster, changes or {}, blame)
-    return _cluster(said, source, text)
+    described, said, source, text = _described(cluster, changes or {}, blame)
+    loaded = _cluster(said, source, text)
+    named = str(find("cluster", cluster, CLUSTERS)) if isinstance(cluster, str) else source
+    for constant in outside(said):
+        where = blame if changes_key(changes or {}, *constant[:3]) else named + _type_with(constant, described)
+        _note(constant, where)
+    return loaded
+
+
+def _note(constant: Outside, where: str) -> None:
+    warnings.warn(Note(f"{where}: {constant.line}", subject=constant.name), stacklevel=3)
+
+
+def _type_with(constant: Outside, described: Mapping[str, Any]) -> str:
+    """Return the type of board that has a constant; empty if the cluster's own table has it."""
+    table = described["boards"][constant.place] if constant.table == "board" else {}
+    return f", type {table['type']}" if "type" in table and constant.key.partition(".")[0] not in table else ""
 
 
 def cluster_keys(
@@ -259,6 +279,8 @@ def load_named(cluster: str) -> NamedChain:
         kinds = tuple(board.name for board in found.boards)
         return NamedChain(found.name, kinds, links, found.interconnect, found.topology)
     said = validate(NamedCluster, described, str(path))
+    for constant in outside(said):
+        _note(constant, str(path))
     links = tuple(table.link for table in said.links for _ in range(table.count))
     slowest = min(links, key=lambda link: (link.bandwidth_mbps, -link.latency_ps))
     over = Interconnect(

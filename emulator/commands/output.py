@@ -98,9 +98,10 @@ def failure(error: BaseException | None) -> tuple[str, int] | None:
 
 @contextlib.contextmanager
 def notes() -> Iterator[None]:
-    """Print notes on what commands are given as lines of their own."""
+    """Print notes on what commands are given as lines of their own; of several on one subject, the first."""
     with warnings.catch_warnings():
         show_others = warnings.showwarning
+        told: set[str] = set()
 
         def show(
             message: Warning | str,
@@ -110,8 +111,9 @@ def notes() -> Iterator[None]:
             file: TextIO | None = None,
             line: str | None = None,
         ) -> None:
-            if issubclass(category, Note):
-                tell_notes([str(message)])
+            if isinstance(message, Note):
+                tell_notes([str(message)] if message.subject not in told else ())
+                told.add(message.subject)
             else:
                 show_others(message, category, filename, lineno, file, line)
 

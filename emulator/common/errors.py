@@ -24,10 +24,11 @@ class InputError(Exception):
 
 
 class Note(UserWarning):
-    """What a user should know of an input that is taken; commands print it as one line."""
+    """What a user should know of an input that is taken; commands print it as one line, once for each `subject`."""
 
-    def __init__(self, message: object = "") -> None:
+    def __init__(self, message: object = "", subject: str = "") -> None:
         super().__init__(_said(message))
+        self.subject = subject or str(self)
 
 
 def _said(message: object) -> str:
