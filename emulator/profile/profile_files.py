@@ -17,7 +17,7 @@ import graphlib
 import math
 import pathlib
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import pydantic
 
@@ -92,8 +92,12 @@ def load_profile(path: pathlib.Path, network: Network | None = None, number: Num
     Raises:
         InputError: the file cannot be read, has a wrong key, a negative time, or lacks times or bytes of a layer.
     """
-    source = str(path)
-    said = validate(ProfileDescription, read_toml(path), source)
+    return profile_of(read_toml(path), network, str(path), number)
+
+
+def profile_of(described: dict[str, Any], network: Network | None, source: str, number: NumberFormat = FP32) -> Profile:
+    """Return the profile with the keys of a TOML file; `source` begins messages. It raises as `load_profile`."""
+    said = validate(ProfileDescription, described, source)
     known = {} if network is None else {layer.name: layer for layer in network.layers}
     layers = tuple(_layer(table, said, known, network, number, source) for table in said.layers)
     _check_times(layers, source)
