@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import pathlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import geometric_mean
@@ -17,18 +18,25 @@ from typing import Any
 import numpy as np
 
 from ..cluster import Fpga, board_keys, load_cluster
-from ..common import InputError, plural
+from ..common import InputError, name_of, plural
 from .constants import Constant, Evidence, Fitness, LeftOut
-from .intervals import ONE_RUN, Range, range_of
+from .intervals import ONE_RUN, Range, left_out_runs, range_of
+from .messages import OTHER_UNIT
+from .plausible import check_clock, check_memory, check_products, check_scatter
 from .reading import Kind, Row, Table
-from .robust import OUTLIER_SIGMAS, robust_sigma
+from .robust import LEAST_RMS, MOST_OUTLIERS, OUTLIER_SIGMAS, WORST_RMS, robust_sigma
 
 MEMORY_FUNCTIONS = ("copy", "scale", "add", "triad")
+PRODUCTS = "products"
 _OTHER_FUNCTIONS = ("pci-read", "pci-write")
 """STREAM of HPCC FPGA also times transfers with the host, which are no matter of the board's memory."""
 
 _AGREE = 0.01
+_APART = math.log(2)
+"""Root mean square of the functions' rates: some read more than they write, but none is twice as fast as all."""
+
 _LEAST_SIGMA, _FEWEST_FOR_OUTLIERS = 2e-3, 5
+CHOOSE = "runs may be of different set-ups: choose some by `--only COLUMN=VALUE`"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +92,7 @@ def fit_board(tables: Sequence[Table], kind: str) -> BoardFit:
     if products:
         constants.append(_efficiency(products[0], kind, by_key, warnings))
     measured = (*memory, *products)
+    warnings += [told for thing in measured for told in _computed(thing)]
     rates = [rate for thing in measured for rate in thing.rates]
     runs = len({rate.row.run for rate in rates})
     if runs == 1:
@@ -111,12 +120,16 @@ def fpga(kind: str, changes: Mapping[str, float]) -> Fpga:
     Raises:
         InputError: as `fpga_keys`.
     """
-    keys = {key: value for key, value in board_keys(kind).items() if key != "uncertainty"}  # is of unchanged values
-    links = {"bandwidth_gbps": 1, "latency_ns": 0}
-    board = load_cluster({"name": "calibration", "boards": [{**keys, **changes}], "links": links}).board(0)
+    board_keys(kind)  # so that an unknown name is blamed alone
+    board = load_cluster(cluster_of({"type": kind, **changes}, name_of(pathlib.PurePath(kind)))).board(0)
     if not isinstance(board, Fpga):
         raise InputError(f"`type` = {kind!r}: is no FPGA, of which `emuchain calibrate` fits boards and links")
     return board
+
+
+def cluster_of(board: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the keys of a cluster of such boards, whose links are of no matter."""
+    return {"name": name, "boards": [board], "links": {"bandwidth_gbps": 1, "latency_ns": 0}}
 
 
 def _reported(tables: Sequence[Table], keys: Mapping[str, Any]) -> tuple[list[Constant], list[str], bool]:
@@ -132,6 +145,7 @@ def _reported(tables: Sequence[Table], keys: Mapping[str, Any]) -> tuple[list[Co
             " COLUMN=VALUE`"
         )
     [((clock, used), row)] = reports.items()
+    check_clock(row, clock)
     if used > keys["dsp"]:
         raise InputError(f"{row}: `dsp_used` = {used:,}: {keys['name']} has {keys['dsp']:,}; give the board's `--type`")
     share = round(used / keys["dsp"], 6)
@@ -162,7 +176,7 @@ def _product_rates(tables: Sequence[Table]) -> Iterable[Rate]:
                 if max(rates) > (1 + _AGREE) * min(rates):
                     ratio = rates[1] / rates[0]
                     raise InputError(f"{row}: mixed units: `gflops` is {ratio:.3g} times 2 `matrix_size`^3 / `best_s`")
-                yield Rate(row, "products", rates[0] / row.boards())
+                yield Rate(row, PRODUCTS, rates[0] / row.boards())
 
 
 def _measured(rates: Iterable[Rate], warnings: list[str]) -> list[Measured]:
@@ -173,33 +187,60 @@ def _measured(rates: Iterable[Rate], warnings: list[str]) -> list[Measured]:
     things = []
     for what, all_of_it in by_what.items():
         kept = _without_outliers(all_of_it, warnings)
-        by_run: dict[str, list[float]] = defaultdict(list)
-        for rate in kept:
-            by_run[rate.row.run].append(rate.value)
-        means = [geometric_mean(values) for values in by_run.values()]
+        named = [(str(rate.row), rate.value) for rate in kept]
+        check_scatter(named, WORST_RMS, f"10^9 MACs/s of {what}" if what == PRODUCTS else f"GB/s of {what}", CHOOSE)
+        means = [geometric_mean(values) for values in _by_run(kept).values()]
         things.append(Measured(what, geometric_mean(means), range_of(means), tuple(kept)))
     return things
 
 
+def _by_run(rates: Iterable[Rate]) -> dict[str, list[float]]:
+    by_run: dict[str, list[float]] = defaultdict(list)
+    for rate in rates:
+        by_run[rate.row.run].append(rate.value)
+    return by_run
+
+
 def _without_outliers(rates: list[Rate], warnings: list[str]) -> list[Rate]:
+    """Return rates without those far from all others; where these are many, none is an outlier."""
     if len(rates) < _FEWEST_FOR_OUTLIERS:
         return rates
     logs = np.array([math.log(rate.value) for rate in rates])
     residuals = logs - np.median(logs)
     sigma = robust_sigma(residuals, _LEAST_SIGMA)
-    outliers = np.flatnonzero(np.abs(residuals) > OUTLIER_SIGMAS * sigma).tolist()
-    if outliers:
-        named = ", ".join(f"{rates[place].row} ({math.exp(residuals[place]):.3g} times)" for place in outliers[:3])
-        warnings.append(f"{plural(len(outliers), 'outlier')} of {rates[0].what} left out: {named}")
-    return [rate for place, rate in enumerate(rates) if place not in outliers]
+    outliers = np.abs(residuals) > OUTLIER_SIGMAS * sigma
+    if not 0 < outliers.mean() <= MOST_OUTLIERS:
+        return rates
+    worst = int(np.argmax(np.abs(residuals)))
+    if abs(residuals[worst]) > math.log(OTHER_UNIT):
+        raise InputError(
+            f"{rates[worst].row}: mixed units: {rates[worst].what} reach {math.exp(residuals[worst]):,.3g} times what"
+            " other rows say"
+        )
+    places = np.flatnonzero(outliers).tolist()
+    named = ", ".join(f"{rates[place].row} ({math.exp(residuals[place]):.3g} times)" for place in places[:3])
+    warnings.append(f"{plural(len(places), 'outlier')} of {rates[0].what} left out: {named}")
+    return [rate for rate, is_outlier in zip(rates, outliers, strict=True) if not is_outlier]
+
+
+def _computed(thing: Measured) -> list[str]:
+    """Return a warning if several runs have the same rate."""
+    rms = math.sqrt(math.fsum((rate.value / thing.value - 1) ** 2 for rate in thing.rates) / len(thing.rates))
+    if rms >= LEAST_RMS or thing.range.runs == 1:
+        return []
+    return [f"residuals of {rms:.1e} of {thing.what} in {thing.range.runs} runs: computed, not measured"]
 
 
 def _memory(functions: Sequence[Measured], keys: Mapping[str, Any], warnings: list[str]) -> Constant:
     """Return the bandwidth: the mean of all functions, with a range that holds each of them."""
+    row = functions[0].rates[0].row
+    named = [(f"{function.what} of {function.rates[0].row}", function.value) for function in functions]
+    check_scatter(named, _APART, "GB/s", CHOOSE)
     value = geometric_mean([function.value for function in functions])
     low = min(function.range.low for function in functions)
     high = max(function.range.high for function in functions)
     listed = keys.get("off_chip_gbytes_per_s")
+    check_memory(row, value, listed)
     if listed is not None and value > 1.02 * listed:
         warnings.append(
             f"memory reaches {value / listed:.3g} times the {listed:,g} GB/s of {keys['name']}: is `--type` the board"
@@ -214,6 +255,7 @@ def _efficiency(products: Measured, kind: str, reported: Mapping[str, float], wa
     board = fpga(kind, {**reported, "efficiency": 1.0})
     allowed = board.multipliers * board.clock_mhz / 1000
     value, low, high = (rate / allowed for rate in (products.value, products.range.low, products.range.high))
+    check_products(products.rates[0].row, value, board)
     if value > 1:
         warnings.append(
             f"products reach {value:.3g} times what {board.multipliers:,} multipliers at {board.clock_mhz:g} MHz allow:"
@@ -233,13 +275,18 @@ def _fitness(measured: Sequence[Measured]) -> Fitness | None:
 
 
 def _left_out(measured: Sequence[Measured]) -> LeftOut | None:
-    errors, held, widths = [], [], []
+    errors: list[float] = []
+    held: list[bool] = []
+    widths: list[float] = []
+    runs: set[str] = set()
     for thing in measured:
-        for left in thing.rates:
-            others = [rate.value for rate in thing.rates if rate.row.run != left.row.run]
-            if others:
-                interval = range_of(others)
-                errors.append(abs(geometric_mean(others) / left.value - 1))
-                held.append(interval.low <= left.value <= interval.high)
+        by_run = _by_run(thing.rates)
+        for run in left_out_runs([*by_run]) if len(by_run) > 1 else ():
+            others = [value for other, values in by_run.items() if other != run for value in values]
+            interval, mean = range_of(others), geometric_mean(others)
+            for value in by_run[run]:
+                errors.append(abs(mean / value - 1))
+                held.append(interval.low <= value <= interval.high)
                 widths.append(interval.half_width)
-    return LeftOut.of(errors, held, widths) if errors else None
+            runs.add(run)
+    return LeftOut.of(errors, held, widths, len(runs)) if errors else None

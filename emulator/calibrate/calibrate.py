@@ -13,17 +13,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from ..cluster import Fpga
 from ..common import InputError, NamedFiles, WholeFile, write_whole
 from ..config import roles
 from ..view import picture_file
 from .board import BoardFit, fit_board, fpga, fpga_keys
 from .constants import Constant, as_json
+from .hpcc import version_of
 from .identify import open_of_board, open_of_link
 from .layers import ProfileFit, fit_layers, is_of_layers
-from .link import LinkFit, check_line_rate, fit_link
+from .link import LinkFit, fit_link
 from .picture import draw_link
-from .reading import of_board, read_tables
-from .writing import board_toml, cluster_toml, profile_toml
+from .plausible import Line, check_link
+from .reading import named, of_board, read_tables
+from .writing import board_toml, cluster_toml, profile_toml, read_back_board, read_back_cluster, read_back_profile
 
 Path = str | os.PathLike[str]
 
@@ -81,6 +84,7 @@ def calibrate_link(
     type: str = "vc709",
     from_bytes: int = 0,
     line_gbps: float | None = None,
+    b_eff_version: str | None = None,
     only: Mapping[str, str] | None = None,
     plot: Path | None = None,
 ) -> LinkCalibration:
@@ -92,26 +96,26 @@ def calibrate_link(
         type: a board that comes with emuchain, or a TOML file.
         from_bytes: leave out smaller messages.
         line_gbps: the rate of the line, a bound; by default that of all transceivers of the board.
+        b_eff_version: of the b_eff that measured `transfer_s`, where files do not say it, such as "1.1".
         only: of the rows, take those with these values in their columns, such as {"board": "520N"}.
         plot: draw the fit into this file.
 
     Raises:
-        InputError: a file cannot be read or used, or a line does not fit; an output is an input, or cannot be written.
+        InputError: a file cannot be read or used, or a line does not fit; what is fitted is no link's, or a cluster's
+            file cannot have it; an output is an input, or cannot be written.
     """
     names = _checked(files, type, out=out, plot=plot)
     if from_bytes < 0:
         raise InputError(f"`from_bytes` = {from_bytes}: must not be negative")
     if line_gbps is not None and not 0 < line_gbps < math.inf:
         raise InputError(f"`line_gbps` = {line_gbps:g}: must be a rate above 0")
+    if b_eff_version is not None:
+        version_of(b_eff_version, "`b_eff_version`")
     board = fpga(type, {})
     with _file(out, "cluster.toml") as file, picture_file(plot, "--plot") as picture:
         tables = of_board(read_tables(names, only), board.name)
-        fit = fit_link(tables, from_bytes)
-        if line_gbps is not None:
-            check_line_rate(fit, line_gbps, "the line's rate")
-        elif board.transceivers and board.transceiver_gbps:
-            most = board.transceivers * board.transceiver_gbps
-            check_line_rate(fit, most, f"what all {board.transceivers} transceivers of {board.name} carry")
+        fit = fit_link(tables, from_bytes, b_eff_version)
+        check_link(fit, _line(line_gbps, board))
         constants = tuple(
             constant.rounded()
             for constant in (
@@ -120,6 +124,7 @@ def calibrate_link(
             )
         )
         toml = cluster_toml(pathlib.PurePath(out or "cluster.toml"), type, constants, fit.evidence)
+        read_back_cluster(toml, named(tables))
         if picture is not None:
             draw_link(fit, picture)
         if file is not None:
@@ -143,7 +148,8 @@ def calibrate_board(
         only: of the rows, take those with these values in their columns, such as {"board": "520N"}.
 
     Raises:
-        InputError: a file cannot be read or used; an output is an input, or cannot be written.
+        InputError: a file cannot be read or used; what it says can be no board's, or no file can have it; an output is
+            an input, or cannot be written.
     """
     names = _checked(files, type, out=out)
     keys = fpga_keys(type)
@@ -151,17 +157,25 @@ def calibrate_board(
         tables = of_board(read_tables(names, only), str(keys["name"]))
         if is_of_layers(tables):
             profile = fit_layers(tables, type)
-            done = BoardCalibration(profile, (), (), _warnings_of(profile), profile_toml(profile))
+            done = BoardCalibration(profile, (), (), profile.warnings, profile_toml(profile))
+            read_back_profile(done.toml, named(tables))
         else:
             fit = fit_board(tables, type)
             done = BoardCalibration(fit, fit.constants, tuple(open_of_board(fit)), fit.warnings, board_toml(fit))
+            read_back_board(done.toml, named(tables))
         if file is not None:
             write_whole(file, done.toml)
     return done
 
 
-def _warnings_of(profile: ProfileFit) -> tuple[str, ...]:
-    return ("one row for each time: nothing is known of its scatter",) if profile.rms is None else ()
+def _line(said_gbps: float | None, board: Fpga) -> Line | None:
+    """Return what bounds the rate of a link: what a user says, or the transceivers of its board."""
+    if said_gbps is not None:
+        return Line(said_gbps, "the line's rate", True)
+    if not board.transceivers or not board.transceiver_gbps:
+        return None
+    what = f"what all {board.transceivers} transceivers of {board.name} carry"
+    return Line(board.transceivers * board.transceiver_gbps, what, False)
 
 
 def _checked(files: Path | Sequence[Path], kind: str, **written: Path | None) -> list[Path]:

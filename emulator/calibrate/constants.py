@@ -36,18 +36,22 @@ class Constant:
 
 @dataclasses.dataclass(frozen=True)
 class LeftOut:
-    """How well runs are predicted by all others: errors of rows, the share of rows that ranges hold, their width."""
+    """How well runs are predicted by all others: errors of rows, the share of rows that ranges hold, their width.
+
+    Of many runs only some are left out: `runs`.
+    """
 
     mean: float
     largest: float
     held: float
     half_width: float
+    runs: int
 
     @classmethod
-    def of(cls, errors: Sequence[float], held: Sequence[bool], half_widths: Sequence[float]) -> LeftOut:
+    def of(cls, errors: Sequence[float], held: Sequence[bool], half_widths: Sequence[float], runs: int) -> LeftOut:
         """Return the summary of rows, each with its error, whether the others' range holds it, and that one's width."""
         rows = len(errors)
-        return cls(math.fsum(errors) / rows, max(errors), sum(held) / rows, math.fsum(half_widths) / rows)
+        return cls(math.fsum(errors) / rows, max(errors), sum(held) / rows, math.fsum(half_widths) / rows, runs)
 
 
 @dataclasses.dataclass(frozen=True)

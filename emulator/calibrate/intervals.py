@@ -19,6 +19,9 @@ FLOOR = 0.005
 ONE_RUN = f"one run: nothing is known of the scatter between runs; ranges are those of the floor of {100 * FLOOR:g} %"
 """What a user is told of data of one run."""
 
+_MOST_LEFT_OUT = 30
+"""Runs that are left out: with more, fits take time and the mean error hardly changes."""
+
 _LEVEL = 0.95
 _NORMAL = 1.6448536269514722
 
@@ -52,6 +55,11 @@ def range_of(values: Sequence[float]) -> Range:
     tau = math.sqrt(math.fsum((log - mean) ** 2 for log in logs) / (runs - 1)) if runs > 1 else 0.0
     half = student(runs - 1) * max(tau, FLOOR) * math.sqrt(1 + 1 / runs)
     return Range(math.exp(mean - half), math.exp(mean + half), runs)
+
+
+def left_out_runs(runs: Sequence[str]) -> list[str]:
+    """Return which runs are left out one by one, to see how well the others predict them: of many, some."""
+    return [*runs[:: math.ceil(len(runs) / _MOST_LEFT_OUT)]]
 
 
 @functools.cache

@@ -15,15 +15,16 @@ import numpy as np
 
 from ..common import InputError, format_bytes, plural
 from .constants import Evidence, Fitness, LeftOut
-from .intervals import ONE_RUN, Range, range_of
+from .intervals import ONE_RUN, Range, left_out_runs, range_of
 from .messages import OTHER_UNIT, Messages, messages_of
 from .reading import Table, named
-from .robust import Fit, Floats, fit_times
+from .robust import LEAST_RMS, WORST_RMS, Fit, Floats, fit_times
 
 UNIT_BYTES = 64
 FEWEST_SIZES, LEAST_SPAN = 4, 64
-WORST_RMS = 0.15
-LEAST_RMS = 1e-6
+MOST_RUNS = 5000
+"""More take longer than half a minute, and narrow no range."""
+
 _LEAST_GROWTH, _LEAST_LATENCY = 0.05, 0.005
 """Least time of the largest message's bytes over the latency, and of the latency over the smallest time."""
 
@@ -59,13 +60,18 @@ class LinkFit:
     warnings: tuple[str, ...]
 
 
-def fit_link(tables: Sequence[Table], from_bytes: int = 0) -> LinkFit:
-    """Return the fit of a link's latency and bandwidth.
+def fit_link(tables: Sequence[Table], from_bytes: int = 0, b_eff_version: str | None = None) -> LinkFit:
+    """Return the fit of a link's latency and bandwidth; files that do not say b_eff's version have the given one.
 
     Raises:
         InputError: files cannot be used; a line does not fit their rows, or does not tell latency and bandwidth apart.
     """
-    messages = messages_of(tables, from_bytes)
+    messages = messages_of(tables, from_bytes, b_eff_version)
+    if len(messages.runs) > MOST_RUNS:
+        raise InputError(
+            f"{named(tables)}: {plural(len(messages.runs), 'run')}, each fitted on its own, above {MOST_RUNS:,}: give"
+            " fewer; runs are told apart by the columns `file` and `run`"
+        )
     try:
         return _fit(messages, tables, from_bytes)
     except Unfit as error:
@@ -152,24 +158,10 @@ def _check_fit(messages: Messages, model: LinkModel, from_bytes: int) -> None:
         raise Unfit(f"a line does not fit: {rms}; {hint}")
 
 
-def check_line_rate(fit: LinkFit, line_gbps: float, of_what: str) -> None:
-    """Check that nothing was measured above the rate of the line, by more than 2 %.
-
-    Raises:
-        InputError: the bandwidth is.
-    """
-    gbps = fit.model.bytes_per_s * 8e-9
-    if gbps > 1.02 * line_gbps:
-        raise InputError(
-            f"{fit.evidence.files[0]}: {gbps:,.4g} Gb/s is {gbps / line_gbps:.3g} times {of_what}, {line_gbps:,.4g}"
-            " Gb/s: `message_bytes` should be those of one direction, and times those of one message"
-        )
-
-
 def _model_of_run(messages: Messages, run: str) -> LinkModel | None:
     """Return the model of a run alone, or None if it has too few sizes for one."""
     try:
-        alone = messages.where(messages.of_run(run))
+        alone = messages.of_run(run)
         _check_sizes(alone)
         return link_model(alone)
     except Unfit:
@@ -183,9 +175,9 @@ def _left_out(messages: Messages, models: dict[str, LinkModel]) -> LeftOut | Non
     errors: list[float] = []
     held: list[bool] = []
     widths: list[float] = []
-    for run in models:
-        rows = messages.of_run(run)
-        left, others = messages.where(rows), messages.where(~rows)
+    chosen = left_out_runs([*models])
+    for run in chosen:
+        left, others = messages.of_run(run), messages.without(run)
         predicted = link_model(others).times(left)
         errors += [abs(float(error)) for error in predicted / left.times - 1]
         by_run = np.array([model.times(left) for other, model in models.items() if other != run])
@@ -193,7 +185,7 @@ def _left_out(messages: Messages, models: dict[str, LinkModel]) -> LeftOut | Non
             interval = range_of([float(other) for other in by_run[:, place]])
             held.append(bool(interval.low <= time <= interval.high))
             widths.append(interval.half_width)
-    return LeftOut.of(errors, held, widths)
+    return LeftOut.of(errors, held, widths, len(chosen))
 
 
 _MOST_NAMED = 3
@@ -209,6 +201,8 @@ def _warnings(messages: Messages, model: LinkModel, fitted_runs: int) -> list[st
     if named:
         more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
         told.append(f"{plural(len(named), 'outlier')} left out: {', '.join(named[:_MOST_NAMED])}{more}")
+    if messages.assumed:
+        told.append(messages.assumed)
     falling = _falling(messages)
     if falling:
         more = f", and at {len(falling) - 1} more sizes" if len(falling) > 1 else ""
@@ -233,7 +227,7 @@ def _falling(messages: Messages) -> list[str]:
     """Return where a larger message of a run takes less time than a smaller one."""
     falls = []
     for run in messages.runs:
-        alone = messages.where(messages.of_run(run))
+        alone = messages.of_run(run)
         order = np.lexsort((alone.times, alone.sizes))
         for before, after in itertools.pairwise(order):
             if alone.sizes[after] > alone.sizes[before] and alone.times[after] < (1 - _STEP_DOWN) * alone.times[before]:

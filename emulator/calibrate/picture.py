@@ -36,10 +36,10 @@ def draw_link(fit: LinkFit, path: str | os.PathLike[str], flag: str = "--plot") 
     gbps = model.bytes_per_s * 8e-9
     above.plot(sizes, line * 1e6, color="0.35", label=f"{model.latency_s * 1e9:,.4g} ns + size / {gbps:,.4g} Gb/s")
     without_start = messages.times - model.start_s / messages.loops
-    runs = messages.runs if len(messages.runs) <= _MOST_RUNS else [None]
-    for run, (shape, colour) in zip(runs, itertools.cycle(_MARKS), strict=False):
-        chosen = np.ones(len(messages.sizes), np.bool_) if run is None else messages.of_run(run)
-        label = plural(len(messages.runs), "run") if run is None else run[-40:]
+    together = {plural(len(messages.runs), "run"): np.arange(len(messages.sizes))}
+    runs = messages.runs if len(messages.runs) <= _MOST_RUNS else together
+    for (run, chosen), (shape, colour) in zip(runs.items(), itertools.cycle(_MARKS), strict=False):
+        label = run[-40:]
         style = {"color": colour, "markerfacecolor": "white", "markersize": 4}
         above.plot(messages.sizes[chosen], without_start[chosen] * 1e6, shape, label=label, **style)
         below.plot(messages.sizes[chosen], 100 * np.expm1(model.fit.residuals[chosen]), shape, **style)

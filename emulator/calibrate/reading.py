@@ -16,13 +16,21 @@ import pathlib
 from collections.abc import Mapping, Sequence
 
 from ..common import InputError, decoded, did_you_mean, plural, read_file, shown
-from .hpcc import hpcc_table
+from .hpcc import hpcc_table, said_version
 
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 MESSAGE_TIMES = {f"message_{unit}": seconds for unit, seconds in _SECONDS.items()}
 """The columns for the time of a message, with the seconds of their unit."""
 
-_MOST_ROWS = 1_000_000
+VERSION = "version"
+"""The column for the version of the benchmark, which its output or a comment may say, too."""
+
+_MOST_COLUMNS, _MOST_CELLS = 1000, 1_000_000
+"""Most columns of a file, and cells of all: more than five thousand runs of b_eff have."""
+
+_LEAST, _MOST = 1e-18, 1e18
+"""Bounds of numbers, in whatever unit: an attosecond, an exabyte."""
+
 _DELIMITERS = ",;\t"
 
 
@@ -71,15 +79,16 @@ class Row:
         """Return the number in a column.
 
         Raises:
-            InputError: it is no number, not finite, zero or negative.
+            InputError: it is no number, not finite, zero or negative, or what nothing that is measured can be.
         """
-        text = self.cells[column]
         try:
-            value = float(text)
+            value = float(self.cells[column])
         except ValueError:
-            raise InputError(f"{self}: `{column}` = {text!r}: should be a number, its unit in the header") from None
+            raise InputError(f"{self.said(column)}: should be a number, its unit in the header") from None
         if not math.isfinite(value) or value <= 0:
-            raise InputError(f"{self}: `{column}` = {text!r}: should be a finite number above 0")
+            raise InputError(f"{self.said(column)}: should be a finite number above 0")
+        if not _LEAST <= value <= _MOST:
+            raise InputError(f"{self.said(column)}: should be a number from {_LEAST:g} to {_MOST:g}")
         return value
 
     def count(self, column: str) -> int:
@@ -90,8 +99,12 @@ class Row:
         """
         value = self.number(column)
         if value != round(value):
-            raise InputError(f"{self}: `{column}` = {self.cells[column]!r}: should be a whole number")
+            raise InputError(f"{self.said(column)}: should be a whole number")
         return round(value)
+
+    def said(self, column: str) -> str:
+        """Return the beginning of a message on a cell: the row, the column, and what stands there."""
+        return f"{self}: `{column}` = {_short(repr(self.cells[column]))}"
 
     def boards(self) -> int:
         """Return over how many FPGAs a rate is summed: the column `fpgas`, 1 without it."""
@@ -117,8 +130,12 @@ def read_tables(files: Sequence[str | os.PathLike[str]], only: Mapping[str, str]
     if not files:
         raise InputError("no measurements: give a CSV file, or what HPCC FPGA has printed")
     tables: dict[bytes, Table] = {}
+    cells = 0
     for path in map(pathlib.Path, files):
         table = _read(path)
+        cells += len(table.rows) * len(table.rows[0].cells)
+        if cells > _MOST_CELLS:
+            raise InputError(f"{table.name}: files have more than {_MOST_CELLS:,} cells together; give fewer rows")
         twin = tables.setdefault(table.content, table)
         if twin is not table:
             raise InputError(f"{shown(path)}: holds the same as {twin.name}; give each run once")
@@ -156,11 +173,14 @@ def _read(path: pathlib.Path) -> Table:
     kind = _kind(header, name)
     if not lines:
         raise InputError(f"{name}: has a header and no row")
-    rows = tuple(
-        Row(name, number, cells, _run_of(cells, name))
-        for number, cells in ((number, dict(zip(header, cells, strict=True))) for number, cells in lines)
-    )
+    version = said_version(text)
+    known = {VERSION: version} if version and VERSION not in header else {}
+    rows = tuple(_row(name, number, {**dict(zip(header, cells, strict=True)), **known}) for number, cells in lines)
     return Table(name, kind, rows, content)
+
+
+def _row(name: str, number: int, cells: Mapping[str, str]) -> Row:
+    return Row(name, number, cells, _run_of(cells, name))
 
 
 def _csv(text: str, name: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
@@ -180,19 +200,28 @@ def _csv(text: str, name: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
                 continue
             if not header:
                 header = [cell.lower() for cell in cells]
-                twice = next((column for column in header if column and header.count(column) > 1), None)
-                if twice is not None:
-                    raise InputError(f"{name}: the header has `{twice}` twice")
+                _check_header(header, len(lines), name)
             elif len(cells) != len(header):
                 cut = f"{plural(len(cells), 'cell')}, the header {len(header)}"
                 raise InputError(f"{name}:{reader.line_num}: has {cut}")
-            elif len(rows) == _MOST_ROWS:
-                raise InputError(f"{name}: has more than {_MOST_ROWS:,} rows; give fewer")
             else:
                 rows.append((reader.line_num, cells))
     except csv.Error as error:
         raise InputError(f"{name}:{reader.line_num}: is no CSV: {error}") from None
     return header, rows
+
+
+def _check_header(header: Sequence[str], lines: int, name: str) -> None:
+    if len(header) > _MOST_COLUMNS:
+        raise InputError(f"{name}: has {len(header):,} columns, above {_MOST_COLUMNS:,}; give those that are read")
+    if len(header) * lines > _MOST_CELLS:
+        raise InputError(
+            f"{name}: has {plural(lines, 'line')} of {plural(len(header), 'column')}, above {_MOST_CELLS:,} cells; give"
+            " fewer rows, or those columns that are read"
+        )
+    twice = next((column for column in header if column and header.count(column) > 1), None)
+    if twice is not None:
+        raise InputError(f"{name}: the header has `{_short(twice)}` twice")
 
 
 def _kind(header: Sequence[str], name: str) -> Kind:

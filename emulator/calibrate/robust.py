@@ -21,8 +21,11 @@ OUTLIER_SIGMAS = 5
 _LEAST_SIGMA = 1e-3
 """Rows nearer than five thousandths are no outliers, however well all others fit."""
 
-_MOST_OUTLIERS = 0.2
+MOST_OUTLIERS = 0.2
 """Where more rows are outliers, the model is wrong, not the rows."""
+
+WORST_RMS, LEAST_RMS = 0.15, 1e-6
+"""Rows further from a model do not follow it; nearer ones are computed, not measured."""
 
 _ROUNDS, _SCALE_ROUNDS = 200, 10
 _EXACT = 1e-13
@@ -104,7 +107,7 @@ def _above_zero(times: Floats) -> Floats:
 def _outliers(residuals: Floats) -> Flags:
     sigma = robust_sigma(residuals, _LEAST_SIGMA)
     outliers: Flags = np.abs(residuals) > OUTLIER_SIGMAS * sigma
-    return outliers if outliers.mean() <= _MOST_OUTLIERS else np.zeros_like(outliers)
+    return outliers if outliers.mean() <= MOST_OUTLIERS else np.zeros_like(outliers)
 
 
 def _deviations(relative: Floats, residuals: Floats) -> Floats:

@@ -1,19 +1,28 @@
-"""Calibrated constants as the TOML files of emuchain: a board, a cluster, a profile. `[uncertainty]` has the ranges."""
+"""Calibrated constants as the TOML files of emuchain: a board, a cluster, a profile. `[uncertainty]` has the ranges.
+
+Each is read back as commands will read it, before any of it is written.
+"""
 
 from __future__ import annotations
 
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..common import name_of, toml_value
-from .board import BoardFit
+from ..cluster import load_cluster
+from ..common import InputError, name_of, read_description, toml_value
+from ..network import load_network, zoo
+from ..profile import profile_of
+from .board import BoardFit, cluster_of
 from .constants import Constant, Evidence
 from .layers import LayerTime, ProfileFit
 
 _HELD_BY_EFFICIENCY = ("board.clock_mhz", "board.dsp", "board.dsp_share")
 """Constants of which products measure the product with efficiency, whose range is that of all of them."""
+
+_OF_NETWORK = ("output_bytes", "feature_bytes", "parameter_bytes")
+"""Keys of a profile's layers that are left to the network."""
 
 
 def cluster_toml(path: pathlib.PurePath, board: str, constants: Sequence[Constant], evidence: Evidence) -> str:
@@ -91,3 +100,33 @@ def _entry(low: float, high: float, evidence: Evidence) -> dict[str, Any]:
 def _keys(values: Mapping[str, Any]) -> list[str]:
     """Return lines of keys; tables, such as a board's `multipliers`, stand in one line."""
     return [f"{key} = {toml_value(value)}" for key, value in values.items()]
+
+
+def read_back_cluster(toml: str, blame: str) -> None:
+    """Check that commands take the file of a cluster.
+
+    Raises:
+        InputError: they would refuse it; `blame` are the measurements.
+    """
+    _check(lambda: load_cluster(read_description(toml)), blame)
+
+
+def read_back_board(toml: str, blame: str) -> None:
+    """Check that commands take the file of a board; it raises as `read_back_cluster`."""
+    _check(lambda: load_cluster(cluster_of(read_description(toml), "board")), blame)
+
+
+def read_back_profile(toml: str, blame: str) -> None:
+    """Check that commands take the file of a profile, as far as its network is known; it raises likewise."""
+    said = read_description(toml)
+    network = load_network(said["name"]) if said["name"] in zoo() else None
+    if network is None:
+        said["layers"] = [{**layer, **dict.fromkeys(_OF_NETWORK, 0)} for layer in said["layers"]]
+    _check(lambda: profile_of(said, network, "the profile"), blame)
+
+
+def _check(read: Callable[[], object], blame: str) -> None:
+    try:
+        read()
+    except InputError as error:
+        raise InputError(f"{blame}: what follows from these rows is refused by all who read it: {error}") from None

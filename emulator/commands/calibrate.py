@@ -35,9 +35,7 @@ def _measured(default: str | None) -> Callable[[Any], Any]:
             "--type",
             "kind",
             type=Named(roles.BOARD),
-            default=default,
-            required=default is None,
-            show_default=default is not None,
+            **({"required": True} if default is None else {"default": default, "show_default": True}),
             metavar="WORD",
             help="The board: one that comes with emuchain, or a TOML file.",
         ),
@@ -70,6 +68,12 @@ def _measured(default: str | None) -> Callable[[Any], Any]:
     type=float,
     metavar="X",
     help="Rate of the line, which no measurement is above.  [default: that of all transceivers of the board]",
+)
+@click.option(
+    "--b-eff-version",
+    type=WORD,
+    metavar="X",
+    help="Version of b_eff, where files do not say it; a loop has two messages before 1.3.",
 )
 @click.option("--plot", type=PICTURE, metavar="FILE.png", help="Draw the fit.")
 def calibrate_link(
@@ -130,7 +134,7 @@ def _print_link(done: LinkCalibration, out: pathlib.Path | None) -> None:
         [
             f"link: {rate}, latency {latency.value:,.4g} ns ({_range(latency)})",
             _rows_line(done.fit.evidence, done.fit.fitness),
-            *_left_out_lines(done.fit.fitness),
+            *_left_out_lines(done.fit.fitness, done.fit.evidence),
             *([f"start of kernels: {start * 1e6:,.4g} us, once a loop; it goes into no file"] if start else []),
             *_written(out),
             next_line(f"emuchain plan quick-cifar --devices 4 --cluster {shlex.quote(str(out or 'cluster.toml'))}"),
@@ -147,7 +151,7 @@ def _print_board(done: BoardCalibration, fit: BoardFit, out: pathlib.Path | None
         [
             f"{fit.board}: {', '.join(told)}",
             _rows_line(fit.evidence, fit.fitness) if fit.fitness else f"1 report: {fit.evidence}",
-            *_left_out_lines(fit.fitness),
+            *_left_out_lines(fit.fitness, fit.evidence),
             *_written(out),
             next_line(f"emuchain calibrate link FILE --type {shlex.quote(str(out or 'board.toml'))} -o cluster.toml"),
         ]
@@ -190,15 +194,16 @@ def _rows_line(evidence: Evidence, fitness: Fitness) -> str:
     )
 
 
-def _left_out_lines(fitness: Fitness | None) -> list[str]:
+def _left_out_lines(fitness: Fitness | None, evidence: Evidence) -> list[str]:
     if fitness is None:
         return []
     left = fitness.left_out
     if left is None:
         return ["leave one run out: not possible with one run"]
+    some = f", each of {left.runs} of {evidence.runs:,}" if left.runs < evidence.runs else ""
     return [
-        f"leave one run out: {100 * left.mean:.2f} % off on average, {100 * left.largest:.2f} % at most; ranges hold"
-        f" {percent(left.held)} of the rows, {100 * left.half_width:.1f} % to either side"
+        f"leave one run out{some}: {100 * left.mean:.2f} % off on average, {100 * left.largest:.2f} % at most; ranges"
+        f" hold {percent(left.held)} of the rows, {100 * left.half_width:.1f} % to either side"
     ]
 
 

@@ -62,7 +62,7 @@ def test_of_several_runs_the_mean_is_taken(tmp_path: Path) -> None:
 
 
 def test_backward_may_be_one_time(tmp_path: Path) -> None:
-    rows = [[NETWORK, "conv", "forward", 8, 5], [NETWORK, "conv", "backward", 8, 11]]
+    rows = [[NETWORK, "conv1", "forward", 8, 5], [NETWORK, "conv1", "backward", 8, 11]]
     fit = calibrate_board(write_csv(tmp_path / "l.csv", [*COLUMNS, "us"], rows), "vc709").fit
     assert isinstance(fit, ProfileFit)
     [time] = fit.times

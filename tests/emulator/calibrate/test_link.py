@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from emuchain.emulator.calibrate import calibrate_link
 from emuchain.emulator.calibrate.link import LinkFit, fit_link
 from emuchain.emulator.calibrate.reading import read_tables
+from emuchain.emulator.common import InputError
 
 from .synthetic import LOOPS, SIZES, Link, Message, messages_of, scattered, write_csv, write_messages
 
@@ -113,3 +115,56 @@ def test_short_runs_give_no_constants_of_their_own(tmp_path: Path) -> None:
     fit = fit_of(write_messages(tmp_path / "m.csv", messages))
     assert (fit.evidence.runs, fit.latency_s.runs) == (3, 2)
     assert any("1 more have fewer than 4 sizes" in warning for warning in fit.warnings)
+
+
+def loops(folder: Path, first: str = "", columns: tuple[str, ...] = (), cells: tuple[object, ...] = ()) -> Path:
+    """Loops of two messages one after the other, as b_eff before 1.3 times them."""
+    rows = [
+        [size, loop, 2 * TRUTH.message_s(size, 2 * loop) * loop, *cells]
+        for size, loop in zip(SIZES, LOOPS, strict=True)
+    ]
+    path = write_csv(folder / "m.csv", ["message_bytes", "loop_length", "transfer_s", *columns], rows)
+    path.write_text(first + path.read_text())
+    return path
+
+
+SAYINGS: dict[str, tuple[str, tuple[str, ...], tuple[object, ...], str | None]] = {
+    "a column": ("", ("version",), ("1.1",), None),
+    "a long version": ("", ("version",), ("1.1.1",), None),
+    "a comment": ("# channel version of b_eff 1.2, 2020\n", (), (), None),
+    "an argument": ("", (), (), "1.0"),
+}
+
+
+@pytest.mark.parametrize("name", SAYINGS)
+def test_a_loop_of_early_versions_has_two_messages(tmp_path: Path, name: str) -> None:
+    first, columns, cells, version = SAYINGS[name]
+    fit = fit_link(read_tables([loops(tmp_path, first, columns, cells)]), b_eff_version=version)
+    assert (fit.model.latency_s, fit.model.bytes_per_s, fit.model.start_s) == pytest.approx(TRUTH, rel=1e-9)
+    assert not any("b_eff" in warning for warning in fit.warnings)
+
+
+def test_what_is_assumed_of_the_version_is_told(tmp_path: Path) -> None:
+    """Without one a loop has one message, of half the rate; the line says how to say otherwise."""
+    path = loops(tmp_path)
+    fit = fit_link(read_tables([path]))
+    assert fit.model.bytes_per_s == pytest.approx(TRUTH.bytes_per_s / 2, rel=1e-9)
+    [told] = [warning for warning in fit.warnings if "b_eff" in warning]
+    assert told == (
+        f"{path}: says no version of b_eff; 1.3 or later is assumed, with one message a loop; earlier ones have two:"
+        " say so by `--b-eff-version X`, or a column `version`"
+    )
+    later = fit_link(read_tables([path]), b_eff_version="1.10")
+    assert later.model.bytes_per_s == fit.model.bytes_per_s
+    assert not any("b_eff" in warning for warning in later.warnings)
+
+
+def test_a_version_that_is_none_or_another(tmp_path: Path) -> None:
+    path = loops(tmp_path, columns=("version",), cells=("1.1",))
+    with pytest.raises(InputError, match=r"m.csv:2: `version` = '1.1': `b_eff_version` has '1.3'; leave it out"):
+        fit_link(read_tables([path]), b_eff_version="1.3")
+    path = loops(tmp_path, columns=("version",), cells=("new",))
+    with pytest.raises(InputError, match=r"m.csv:2: 'new' is no version; should be one such as 1.3"):
+        fit_link(read_tables([path]))
+    with pytest.raises(InputError, match="`b_eff_version`: '1,3' is no version"):
+        calibrate_link(path, b_eff_version="1,3")

@@ -121,3 +121,13 @@ def test_a_report_of_the_bitstream(tmp_path: Path) -> None:
     assert values["board.clock_mhz"] == 272.5
     assert round(values["board.dsp_share"] * 5760) == 3318
     assert values["board.efficiency"] == pytest.approx(0.883 * 2560 / 3318, abs=0.001)
+
+
+def test_early_b_eff() -> None:
+    """What b_eff 1.1 measured in 2020 on such boards, over the same links, two messages to a loop."""
+    path = Path(os.environ.get("EMUCHAIN_WITNESSES") or "/none") / "hpcc2020_beff_520n.csv"
+    if not path.exists():
+        pytest.skip("EMUCHAIN_WITNESSES names no folder with hpcc2020_beff_520n.csv")
+    constants = {constant.key: constant.value for constant in calibrate_link(path).constants}
+    assert constants["link.bandwidth_gbps"] == pytest.approx(79.4, abs=0.1)
+    assert constants["link.latency_ns"] == pytest.approx(633, abs=2)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from emuchain.emulator.calibrate.reading import Kind, read_tables
+from emuchain.emulator.common import InputError
 
 HEAD = """
 FPGA Setup:communication_bw520n_IEC.aocx
@@ -103,3 +104,41 @@ def test_what_a_file_says_is_never_run(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="should be a number"):
         table.rows[0].number("message_ns")
     assert [entry.name for entry in tmp_path.iterdir()] == ["m.csv"]
+
+
+UNITS_IN_CELLS = {
+    Kind.LINK: """               MSize             looplength               time [s]                    B/s
+                  64                      5            4.38310e-05            1.46015e+07
+""",
+    Kind.MEMORY: """    Function            Best Rate           Avg time            Min time            Max time
+    PCI_write           2.68152e+04 MB/s    6.36535e-02 s       6.00633e-02 s       8.45139e-02 s
+    Copy                4.75583e+04 MB/s    2.32275e-02 s       2.25774e-02 s       2.55071e-02 s
+""",
+    Kind.PRODUCTS: """     best                mean                GFLOPS
+     6.50672e-03 s       1.06789e-02 s       5.15689e+00 GFLOP/s
+""",
+}
+
+
+@pytest.mark.parametrize("kind", UNITS_IN_CELLS)
+def test_what_hpcc_fpga_prints_since_2022(tmp_path: Path, kind: Kind) -> None:
+    path = tmp_path / "out.txt"
+    path.write_text(f"Version: 2.7\n{HEAD}{UNITS_IN_CELLS[kind]}")
+    [table] = read_tables([path])
+    assert table.kind is kind
+    numbers = {Kind.LINK: 4.3831e-05, Kind.MEMORY: 26815.2, Kind.PRODUCTS: 6.50672e-03}
+    columns = {Kind.LINK: "transfer_s", Kind.MEMORY: "best_mbytes_per_s", Kind.PRODUCTS: "best_s"}
+    assert table.rows[0].number(columns[kind]) == numbers[kind]
+    assert len(table.rows) == (2 if kind is Kind.MEMORY else 1)
+    assert table.rows[0].cells["version"] == "2.7"
+
+
+@pytest.mark.parametrize(("printed", "version"), [(STREAM, "2.5"), (GEMM, "1.1")])
+def test_wrong_figures_of_several_boards_are_refused(tmp_path: Path, printed: str, version: str) -> None:
+    """Their times were divided by the number of repetitions in place of that of FPGAs."""
+    path = tmp_path / "out.txt"
+    path.write_text(f"Version: {version}\n{HEAD}{printed}")
+    with pytest.raises(InputError, match=f"{version} of 4 FPGAs divides their times by the number of repetitions"):
+        read_tables([path])
+    path.write_text(f"Version: {version}\n{HEAD.replace('Ranks                     4', 'Ranks   1')}{printed}")
+    assert len(read_tables([path])) == 1

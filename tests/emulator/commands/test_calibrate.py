@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from emuchain.emulator.commands.calibrate import calibrate
 from emuchain.emulator.common import InputError
 
+from .running import status_of
+
 LATENCY_NS, GBYTES_PER_S = 812.0, 1.25
 
 
@@ -88,3 +90,54 @@ def test_what_is_refused(tmp_path: Path, arguments: list[str], why: str) -> None
     error = CliRunner().invoke(calibrate, ["link", str(pingpong(tmp_path)), *arguments]).exception
     assert isinstance(error, InputError)
     assert why in str(error)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["board", "FILE"], "Missing option '--type'"),
+        (["board", "FILE", "--type", ""], "`type` = '': known: "),
+        (["link", "FILE", "--b-eff-version", "new"], "`b_eff_version`: 'new' is no version"),
+        (["link", "FILE", "--line-gbps", "1e400"], "`line_gbps` = inf: must be a rate above 0"),
+    ],
+)
+def test_the_command_refuses_in_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], words: list[str], why: str
+) -> None:
+    assert status_of("calibrate", *(str(pingpong(tmp_path)) if word == "FILE" else word for word in words)) == 2
+    said = capfd.readouterr()
+    assert said.out == "" and said.err.startswith("emuchain: error: ") and said.err.count("\n") == 1
+    assert why in said.err
+
+
+def test_extreme_numbers_print_nothing_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for name, text in {
+        "times": "message_bytes,message_us\n64,1e-320\n512,1e-320\n4096,1e-320\n32768,1e-320\n",
+        "sizes": f"matrix_size,best_s\n{'9' * 200},1\n",
+    }.items():
+        path = tmp_path / f"{name}.csv"
+        path.write_text(text)
+        kind = "link" if name == "times" else "board"
+        assert status_of("calibrate", kind, str(path), "--type", "vc709") == 2
+        [line] = capfd.readouterr().err.splitlines()
+        assert "should be a number from 1e-18 to 1e+18" in line
+
+
+def test_plan_takes_what_is_written(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path, out = pingpong(tmp_path), tmp_path / "cluster.toml"
+    assert status_of("calibrate", "link", str(path), "--only", "board=ours", "-o", str(out)) == 0
+    assert status_of("plan", "quick-cifar", "--devices", "4", "--cluster", str(out)) == 0
+    out.unlink()
+    path.write_text(path.read_text().replace("message_ns", "message_us"))
+    capfd.readouterr()
+    assert status_of("calibrate", "link", str(path), "--only", "board=ours", "-o", str(out)) == 2
+    assert "if `message_us` were in ns, they would be 9.98 Gb/s and 813.6 ns" in capfd.readouterr().err
+    assert not out.exists()
+
+
+def test_of_many_runs_some_are_left_out(tmp_path: Path) -> None:
+    rows = [f"{run},{size},{812 + run + size / 1.25}" for run in range(40) for size in (64, 1024, 16384, 2**20)]
+    path = tmp_path / "runs.csv"
+    path.write_text("\n".join(["run,message_bytes,message_ns", *rows, ""]))
+    text = " ".join(printed("link", path).split())
+    assert "leave one run out, each of 20 of 40: 0." in text
