@@ -46,7 +46,7 @@ EXISTING: Mapping[str, Existing] = {
     "board.clock_mhz": _CLOCK,
     "board.dsp": Existing(1, 30_000, "DSPs", f"14,352 in Versal VP1802, AMD DS950; {_TWO}"),
     "board.on_chip_memory_kbit": Existing(
-        32, 2_000_000, "kbit", f"64 in iCE40 LP1K; 916,380 in Versal VP1802, AMD DS950; {_TWO}"
+        2, 2_000_000, "kbit", f"2 in MachXO2-256, Lattice FPGA-DS-02056; 916,380 in Versal VP1802, AMD DS950; {_TWO}"
     ),
     "board.power_w": Existing(0.01, 2000, "W", "milliwatts of an iCE40; 1,000 W of an NVIDIA B200"),
     "board.lut": Existing(100, 20_000_000, "LUTs", f"384 in iCE40 LP384; 8,460,288 in VP1902, AMD DS950; {_TWO}"),
