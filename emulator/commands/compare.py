@@ -183,10 +183,10 @@ def _sure(sure: MethodRanges | None) -> list[Line]:
 def _print_comparison(comparison: Comparison, sure: MethodRanges | None, to_try: str) -> None:
     from ..common import number
     from ..studies import METRICS, Method, Metric
-    from ..view import next_line, print_answer, table
+    from ..view import at_values, next_line, print_answer, table
 
     outcomes = comparison.outcomes
-    first, *others = _best_first(comparison)
+    first, *others = _best_first(comparison, at_values(None if sure is None else sure.ranges[sure.best]))
     print_answer([first, *_sure(sure), *others, next_line(to_try)])
     devices = sorted({count for by_count in outcomes.values() for count in by_count})
     for metric in METRICS:
@@ -215,16 +215,20 @@ def _print_comparison(comparison: Comparison, sure: MethodRanges | None, to_try:
     table(title, columns, rows, left=("divides",), names=("method",))
 
 
-def _best_first(comparison: Comparison) -> list[str]:
-    """Return for each metric the methods on the most devices that all of them can use, the best first."""
+def _best_first(comparison: Comparison, at: str) -> list[str]:
+    """Return for each metric the methods on the most devices that all of them can use, the best first.
+
+    `at` says at which values of constants.
+    """
     from ..common import number
     from ..studies import METRICS, Method
 
     workload, outcomes = comparison.workload, comparison.outcomes
     most = comparison.most_devices
     ordered = sorted(Method, key=lambda method: -most[method])
+    title = f"{workload.network.name} on {workload.cluster.name}, batch {workload.batch}"
     lines = [
-        f"{workload.network.name} on {workload.cluster.name}, batch {workload.batch}: four ways, the best first",
+        f"{title}: four ways{at}, the best first",
         f"most devices: {', '.join(f'{method.value} {most[method]:,}' for method in ordered)}",
     ]
     counts = comparison.common_devices or (min(map(min, filter(None, outcomes.values()))),)

@@ -8,7 +8,7 @@ from ..common import format_bytes, format_time_ps, number, percent, plural
 from ..explore import DATA_PARALLEL, FURTHEST, Candidate, Exploration, Question
 from ..schedule import Engines, Transport
 from ..studies import Explored
-from ..view import Line, command_line, next_line, print_answer, range_lines, say, table
+from ..view import Line, at_values, command_line, next_line, print_answer, range_lines, say, table
 
 
 def print_exploration(
@@ -19,7 +19,8 @@ def print_exploration(
     `run` are the flags of a simulation of these boards, None where there are only profiles. `sure` says how sure the
     answer is, None without ranges.
     """
-    first, *others = _answer(devices, question, exploration)
+    values = at_values(None if sure is None else sure.sure)
+    first, *others = _answer(devices, question, exploration, values)
     print_answer([first, *_sure(sure, exploration), *others, *_next(question, exploration, run)])
     cut = exploration.best_cut
     print(f"\nSteps to the cut of {cut.name}:" if cut is not None else "")
@@ -43,12 +44,12 @@ def _sure(sure: Explored | None, exploration: Exploration) -> list[Line]:
     return [*lines, Line(f"choice: {alike}best in {percent(sure.best_share)} of draws", beside=True)]
 
 
-def _answer(devices: str, question: Question, exploration: Exploration) -> list[Line]:
+def _answer(devices: str, question: Question, exploration: Exploration, values: str) -> list[Line]:
     winner, stages = exploration.winner, question.stages_of(exploration.winner.samples)
     lines = [
         Line(
             f"{winner.name}, {_sizes(winner)}: {stages.name} on {devices}: {_time(winner)} for a mini-batch of"
-            f" {question.batch:,}, {_rate(question, winner)}"
+            f" {question.batch:,}, {_rate(question, winner)}{values}"
         ),
         Line(f"limit: {winner.limit}, {_limit_ps(winner)}"),
         Line(f"runner-up: {_runner_up(exploration)}"),

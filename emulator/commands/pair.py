@@ -16,6 +16,7 @@ from ..studies import parse_what_if
 from ..timing.pair import PairTimes, gpu_bytes
 from ..view import (
     Line,
+    at_values,
     command_line,
     draw_chart,
     next_line,
@@ -116,7 +117,8 @@ def _answer(plan: PairPlan, other: PairPlan | None, changes: str, flags: dict[st
     def batch_time(rate: float) -> str:
         return format_time_ps(round(1e12 * plan.workload.batch / rate))
 
-    return [first, *range_lines(None if sure is None else sure.reversed, batch_time), *others, next_line(to_try)]
+    ranged_lines = range_lines(None if sure is None else sure.reversed, batch_time)
+    return [Line(first.text + at_values(sure)), *ranged_lines, *others, next_line(to_try)]
 
 
 def _sure(plan: PairPlan, ranged: bool) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from ..plan import (
 from ..run import SteadyState, cause_of, rate_range, steady_actions, steady_state
 from ..view import (
     Line,
+    at_values,
     cause_as_json,
     command_line,
     epoch_line,
@@ -147,7 +148,7 @@ def _show(config: Config, how: _Shown, picture: WholeFile | None) -> ChainPlan:
             )
         )
         return plan
-    first, *others = _answer(plan, layout, state, smallest, how)
+    first, *others = _answer(plan, layout, state, smallest, how, at_values(sure))
     compared = [] if beside is None else [beside.line(plan.network.sample_noun)]
     print_answer([first, *compared, *range_lines(sure), *others])
     _print(layout, state, how.full)
@@ -170,7 +171,7 @@ def _show_stages(plan: ChainPlan, how: _Shown, picture: WholeFile | None, beside
         return
     print_answer(
         [
-            rate_line(plan, rate, 0),
+            rate_line(plan, rate, 0, at_values(sure)),
             *([] if beside is None else [beside.line(plan.network.sample_noun)]),
             *range_lines(sure),
             *stage_lines(plan, usage),
@@ -189,6 +190,7 @@ def _answer(
     state: SteadyState,
     smallest: int | None,
     how: _Shown,
+    values: str,
 ) -> list[Line]:
     cause, images, missing = cause_of(plan, state), plan.network.epoch_images, state.missing_bytes
     if missing:
@@ -199,7 +201,7 @@ def _answer(
         command, samples = ("simulate", {"samples": _SAMPLES}) if "what_if" in changes else ("plan", {})
         to_try = how.command(command, {**samples, **changes})
     return [
-        rate_line(plan, state.images_per_s, missing),
+        rate_line(plan, state.images_per_s, missing, values),
         *([] if images is None else [epoch_line(plan, images, state.epoch_ps(images), missing)]),
         *limit_lines(plan, state, cause),
         *wide_lines(plan),

@@ -29,6 +29,7 @@ from ..timing import TIMING_DRAWS
 from ..view import (
     Line,
     TraceRequest,
+    at_values,
     command_line,
     cost_rows,
     costs_as_json,
@@ -191,7 +192,7 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int | Non
     plan, rate = simulation.plan, simulation.images_per_s
     missing, noun = plan.missing_bytes, plan.network.sample_noun
     lines = [] if costs is None else [time_cost_line(costs), *death_lines(costs, plan.faults)]
-    lines += [rate_line(plan, rate, missing), *range_lines(sure)]
+    lines += [rate_line(plan, rate, missing, at_values(sure)), *range_lines(sure)]
     if other is not None:
         after = other.simulation.images_per_s
         ratio = f"{number(after / rate)} times as fast"

@@ -20,7 +20,7 @@ from .limits import command_line, cut_setting, limit_lines, next_changes, other_
 from .multipliers import logic_lines, lut_words, multiplier_texts
 from .picture import coinciding, log_ticks, nested_widths, new_figure, picture_file, save_figure, whole_ticks
 from .progress import EpochRow, Progress, make_progress, point_progress
-from .ranges import class_words, range_lines
+from .ranges import at_values, class_words, range_lines
 from .row_run import RowRun
 from .rows import LaneKind, Level
 from .samples import DEFAULT_WINDOW, RunSamples, SpanRecorder, Window
@@ -66,6 +66,7 @@ __all__ = [
     "TraceRequest",
     "Window",
     "accuracy_cost_line",
+    "at_values",
     "bits_line",
     "cause_as_json",
     "class_words",

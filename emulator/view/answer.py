@@ -65,9 +65,10 @@ def title_of(plan: ChainPlan) -> str:
     return f"{plan.network.name} on {count} {board}{changed and f' with {changed}'}"
 
 
-def rate_line(plan: ChainPlan, images_per_s: float, missing_bytes: int) -> Line:
-    """Return the line with the rate."""
-    return Line(f"{title_of(plan)}: {number(images_per_s)} {plan.network.sample_noun}s/s{ignored(missing_bytes)}")
+def rate_line(plan: ChainPlan, images_per_s: float, missing_bytes: int, values: str = "") -> Line:
+    """Return the line with the rate, and at which `values` of constants it stands (`at_values`)."""
+    rate = f"{number(images_per_s)} {plan.network.sample_noun}s/s{ignored(missing_bytes)}"
+    return Line(f"{title_of(plan)}: {rate}{';' if missing_bytes and values else ''}{values}")
 
 
 def epoch_line(plan: ChainPlan, samples: int, time_ps: int, missing_bytes: int, *, optional: bool = False) -> Line:

@@ -29,6 +29,16 @@ def range_lines(answer: AnswerRange | None, shown: Callable[[float], str] = numb
     return [Line(text, beside=True) for text in lines]
 
 
+def at_values(answer: AnswerRange | None) -> str:
+    """Return at which values of the constants an answer stands that has a range, with a blank before it.
+
+    It is that of the values in files, and no middle of its range: what a data sheet promises is seldom reached.
+    """
+    if answer is None or answer.low == answer.high:
+        return ""
+    return " at measured values" if {*answer.classes.values()} == {"measured"} else " at data-sheet values"
+
+
 def class_words(classes: Mapping[str, str]) -> str:
     """Return of what class memory, links and engines are, as text; of several, the least certain."""
     order = list(_WORDS)

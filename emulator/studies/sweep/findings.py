@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...common import percent, plural
-from ...view import range_lines
+from ...view import at_values, range_lines
 from .result import FEWEST, Series, SweepResult, is_on_chip
 
 _MOST_COMPARED = 4
@@ -42,12 +42,14 @@ def _target(result: SweepResult) -> list[str]:
     if target.row is None:
         return [f"{wanted}: no point of the sweep reaches it"]
     row, links, ends = dict(target.row), "", ""
+    rate = _rate(row, result.noun)
     if target.demand_gbps is not None and target.link_gbps is not None:
         links = f"; its busiest link carries {target.demand_gbps:.3g} of {target.link_gbps:g} Gb/s"
     keys = ["devices", *(key for key in result.space.varied if key not in ("devices", "replicas"))]
     if row.get("range_low") is not None and row["range_low"] < row["range_high"]:
+        rate += at_values(result.best_range)
         ends = f" (90 % from {rate_text(row['range_low'])} to {rate_text(row['range_high'])})"
-    return [f"{wanted}: {where(row, keys)}: {_rate(row, result.noun)}{ends}{links}; {_limit(row)}"]
+    return [f"{wanted}: {where(row, keys)}: {rate}{ends}{links}; {_limit(row)}"]
 
 
 def _sure(result: SweepResult, best: dict[str, Any]) -> list[str]:
@@ -90,7 +92,8 @@ def _boards(count: int) -> str:
 
 
 def _best(result: SweepResult, best: dict[str, Any]) -> str:
-    line = f"best: {where(best, result.space.varied)}: {_rate(best, result.noun)}; {_limit(best)}"
+    rate = _rate(best, result.noun) + at_values(result.best_range)
+    line = f"best: {where(best, result.space.varied)}: {rate}; {_limit(best)}"
     return line if best["fits"] else f"{line}; memory ignored: {_lacking(best)}"
 
 

@@ -1,4 +1,7 @@
-"""`--range`: lines below the first of an answer and keys of JSON, which `none` leaves out without any other change."""
+"""`--range`: lines below the first of an answer and keys of JSON, which `none` leaves out without any other change.
+
+What the first line says is at the values of data sheets, and mostly outside of its own range: with a range, it says so.
+"""
 
 import json
 from pathlib import Path
@@ -33,14 +36,19 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_none_leaves_out_the_lines_of_the_range_alone(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
-    lines, plain = (printed(capsys, *words, *more).splitlines() for more in ((), ("--range", "none")))
-    assert lines[0] == plain[0]
-    place = next(number for number, line in enumerate(lines) if line.startswith("range: 90 % "))
-    assert place <= 2, "below the first line, which may be wrapped"
+    lines, plain = (unwrapped(printed(capsys, *words, *more)) for more in ((), ("--range", "none")))
+    assert " at data-sheet values" in lines[0]
+    lines[0] = lines[0].replace(" at data-sheet values", "")
+    assert lines[1].startswith("range: 90 % ")
     more = len(lines) - len(plain)
-    assert 2 <= more <= 5
-    assert lines[:place] + lines[place + more :] == plain
-    assert any(line.startswith("measure first: ") for line in lines[place : place + more])
+    assert 2 <= more <= 3
+    assert lines[:1] + lines[1 + more :] == plain
+    assert any(line.startswith("measure first: ") for line in lines[1 : 1 + more])
+
+
+def unwrapped(text: str) -> list[str]:
+    """Lines of the first screen, as they were before they were wrapped; the lines below are left as they are."""
+    return text.replace("\n  ", " ").splitlines()
 
 
 @pytest.mark.parametrize("words", COMMANDS)
@@ -68,3 +76,33 @@ def test_measured_constants_narrow_the_range(capsys: pytest.CaptureFixture[str],
     assert narrow["range"]["high"] - narrow["range"]["low"] < 0.2 * (wide["range"]["high"] - wide["range"]["low"])
     assert narrow["classes"]["board.clock_mhz"] == "measured"
     assert "engines measured" in printed(capsys, *words, str(cluster))
+
+
+MEASURED = {
+    "board.clock_mhz": "{ low = 196, high = 204 }",
+    "board.off_chip_gbytes_per_s": "{ low = 29, high = 31 }",
+    "link.bandwidth_gbps": "{ low = 147, high = 153 }",
+    "link.latency_ns": "{ low = 990, high = 1010 }",
+}
+VALUES = {
+    "at measured values": (MEASURED, "8"),
+    "at data-sheet values": ({"board.clock_mhz": MEASURED["board.clock_mhz"]}, "8"),
+    "": ({"board.clock_mhz": '{ class = "data sheet" }'}, "1"),
+}
+
+
+@pytest.mark.parametrize("told", VALUES)
+def test_the_first_line_says_at_which_values_it_is(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, told: str
+) -> None:
+    """Where one constant is not measured, it is at data sheets' values; where all are exact, it has no range."""
+    ranges, devices = VALUES[told]
+    cluster = tmp_path / "ours.toml"
+    entries = "\n".join(f'"{key}" = {entry}' for key, entry in ranges.items())
+    cluster.write_text(
+        'name = "ours"\nboards = [{ type = "vc709" }]\nlinks = { bandwidth_gbps = 150, latency_ns = 1000 }\n'
+        f"[uncertainty]\n{entries}\n"
+    )
+    words = ("plan", "quick-cifar", "--devices", devices, "--cluster", str(cluster))
+    first = unwrapped(printed(capsys, *words))[0]
+    assert first.endswith(f" images/s{told and f' {told}'}")
