@@ -88,7 +88,7 @@ def stand_ins(cluster: Cluster) -> list[Cluster]:
 
 
 _MOST_TURNS = 8
-_CUTS_WITH_MEMORY = 4
+_CUTS_WITH_MEMORY = 6
 
 FindSteady = Callable[[Timing], SteadyPipeline]
 
@@ -185,7 +185,11 @@ def place_by_rate(
 def _cuts_with_memory(
     last: Settled, network: Network, cluster: Cluster, steady_of: FindSteady, *, balancing: bool
 ) -> Iterator[Settled]:
-    """Yield cuts that heed memory ports, each for as many samples in flight as the one before it showed."""
+    """Yield cuts that heed memory ports, each for as many samples in flight as the one before it showed.
+
+    A sample stays as long on a chain whose slowest server takes `interval_ps` as on one that takes `server_ps`, which
+    was the aim; there, `interval_ps / server_ps` times as many are in flight.
+    """
     tried = set()
     in_flight = last.in_flight
     for _ in range(_CUTS_WITH_MEMORY):
@@ -195,7 +199,9 @@ def _cuts_with_memory(
         assumed = limits.in_flight_of(cut)
         last = settle(cut, cluster, steady_of, last.bound_ps, assumed, balancing=balancing)
         yield last
-        in_flight = last.in_flight if last.in_flight != assumed else last.steady.in_flight
+        assert cut.balance is not None
+        interval_ps, server_ps = last.timing.interval_ps, cut.balance.server_ps
+        in_flight = tuple(-(-held * interval_ps // server_ps) for held in last.steady.in_flight)
         if last.timing.interval_ps == last.bound_ps or (cut.devices, in_flight) in tried:
             return
         tried.add((cut.devices, in_flight))
