@@ -55,7 +55,7 @@ def _answer(devices: str, question: Question, exploration: Exploration, values: 
         Line(f"runner-up: {_runner_up(exploration)}"),
         Line(f"changes: {_turn(question, exploration)}"),
     ]
-    every = "all work spread over all devices" if winner.partition is None else _every_cut(question, winner)
+    every = "all work spread over all devices" if question.bounds_work(winner) else _every_cut(question, winner)
     gap = f"gap: {percent(exploration.gap)} above {format_time_ps(exploration.bound_ps)}, a bound for {every}"
     lines.append(Line(gap, optional=True))
     return lines
@@ -67,8 +67,8 @@ def _next(question: Question, exploration: Exploration, run: dict[str, object] |
     if run is None:
         return []
     flags = {**run, "batch": question.batch, "samples": question.batch, "micro_batch": winner.samples}
-    if winner.timeline is not None:
-        machine = next(machine for kind, machine in question.schedules if kind.name == winner.name)
+    machine = question.machine_of(winner)
+    if machine is not None:
         flags |= {"schedule": winner.name, "engines": machine.engines.value, "transport": machine.transport.value}
         if question.whole_layers:
             flags["stages"] = "layers"

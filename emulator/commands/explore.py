@@ -32,8 +32,11 @@ _MOST_DEVICES = 64
 _MOST_ACTIONS = 200_000
 _ACTION_S, _LONG_S = 2e-3, 120
 """Time that each micro-batch on a device takes, with all bandwidths that are tried; and time before a warning."""
-_SCHEDULES = {"hidden": ("1f1b-as", "fbp-as", "gpipe"), "stored": ("1f1b-sno", "1f1b-so", "gpipe")}
-"""The schedules of BaPipe, and GPipe's, by the transport that devices have."""
+_SCHEDULES = {
+    "hidden": ("1f1b-as", "fbp-as", "gpipe", "zero-bubble"),
+    "stored": ("1f1b-sno", "1f1b-so", "gpipe", "zero-bubble"),
+}
+"""The schedules of BaPipe, GPipe's and ZB-H1, by the transport that devices have."""
 _OF_NETWORK = ("network.bandwidth_gbps", "network.latency_us", "network.packet_stack_ns", "network.sum_gbytes_per_s")
 _USUAL = {"precision": "fp32", "optimizer": "sgd"}
 """Defaults of flags that a run takes, too."""

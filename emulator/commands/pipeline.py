@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 
 _FEW_ACTIONS = 100_000
+_PLAIN = "1f1b-sno"
 _MEANT = {"--devices": "--stages", "--ranks": "--stages", "--batch": "--micro-batches", "--bandwidth": "--transfer"}
 
 
@@ -121,7 +123,8 @@ class _Run:
         schedule, self.form = schedule_of(self.kind, self.shape)
         self.result = time_pipeline(schedule, self.shape.costs, self.shape.machine)
         self.drawing = PipelineDrawing(self.shape, self.result, self.scale)
-        self.to_try = _to_try(flags, self.shape, self.scale)
+        self.plain_ps = _plain_1f1b_ps(self.kind, self.shape)
+        self.to_try = _to_try(flags, self.shape, self.scale, plain=self._plain_is_faster)
 
     def write(self, plot: WholeFile | None, trace: WholeFile | None) -> None:
         """Draw the timeline, and write it as a trace, if there is a file for it.
@@ -140,6 +143,10 @@ class _Run:
             from ..view import write_trace
 
             write_trace(trace, self.drawing.timeline())
+
+    @property
+    def _plain_is_faster(self) -> bool:
+        return self.plain_ps is not None and self.plain_ps < self.result.makespan_ps
 
     @property
     def time(self) -> Fraction:
@@ -169,6 +176,7 @@ class _Run:
             "features": [_plain(feature) for feature in result.features],
             "weight_copies": list(result.weight_copies),
             "send_peak": _plain(result.send_peak * self.scale),
+            "plain_1f1b": None if self.plain_ps is None else _plain(Fraction(self.plain_ps, self.scale)),
             "formula": None if self.formula is None else _plain(self.formula),
             "formula_holds": None if self.formula is None else self.formula == self.time,
             "critical_path": [self._name(timed) for timed in result.critical_path],
@@ -195,6 +203,7 @@ class _Run:
                 f" a mini-batch takes {_shown(self.time)}, bubble {percent(float(result.bubble))}",
                 *self._busiest(),
                 self._formula_line(),
+                *self._order_lines(),
                 f"machine: {machine.engines.value} engines, {machine.transport.value} transport, {backward}",
                 f"send peak: features of {_shown(result.send_peak * self.scale)} micro-batches in a unit of time",
                 f"critical path: {plural(len(path), 'action')}, from device {path[0].device} to"
@@ -216,6 +225,20 @@ class _Run:
         for line in gantt_lines(self.drawing.chart(), screen_width()):
             print(line)
         print(LEGEND)
+
+    def _order_lines(self) -> list[str]:
+        """Return a line where the order is one for stages that are equal, and these are not."""
+        from ..common import percent
+
+        if not self.kind.equal_stages or self.shape.uniform:
+            return []
+        if self.plain_ps is None:
+            return ["order: that of equal stages; on stages that differ another may be faster"]
+        apart = ", W apart," if self.shape.machine.backward.value == "split" else ""
+        said = f"order: that of equal stages; {_PLAIN}{apart} takes {_shown(Fraction(self.plain_ps, self.scale))} here"
+        return [
+            f"{said}, {percent(1 - self.plain_ps / self.result.makespan_ps)} less" if self._plain_is_faster else said
+        ]
 
     def _busiest(self) -> list[str]:
         """Return a line with the busiest device, if one has more work than another."""
@@ -250,10 +273,28 @@ def _heed_work(kind: PipelineKind, shape: Shape) -> None:
             tell(f"emuchain: warning: {warning}")
 
 
-def _to_try(flags: Mapping[str, Any], shape: Shape, scale: int) -> str:
-    """Return the command that times another schedule on the same stages, each on a device of its own if they differ."""
+def _plain_1f1b_ps(kind: PipelineKind, shape: Shape) -> int | None:
+    """Return the time of plain 1F1B on the same machine, where that has the work of an order of equal stages."""
+    if not kind.equal_stages or not kind.drains or shape.uniform or shape.chunks > 1:
+        return None
+    from ..schedule import pipeline_kind
+    from ..timing import time_shape
+
+    return time_shape(pipeline_kind(_PLAIN), dataclasses.replace(shape, warm_ups=None)).makespan_ps
+
+
+def _to_try(flags: Mapping[str, Any], shape: Shape, scale: int, *, plain: bool) -> str:
+    """Return the command that times another schedule on the same stages, each on a device of its own if they differ.
+
+    With `plain` it is that of 1F1B on the same machine.
+    """
     other = "1f1b-min" if flags["schedule"] != "1f1b-min" else "zero-bubble"
-    names = ("stages", "micro_batches", "forward", "backward", "transfer", "latency")
+    names: tuple[str, ...] = ("stages", "micro_batches", "forward", "backward", "transfer", "latency")
+    if plain:
+        machine = shape.machine
+        fused = "fused" if machine.backward.value == "fused" else "not-fused"
+        other = f"{_PLAIN} --{fused} --engines {machine.engines.value} --transport {machine.transport.value}"
+        names += ("gradient",) if flags["gradient"] is not None else ()
     if shape.chunks > 1 and not shape.uniform:
         times = {"forward": [cost.forward_ps for cost in shape.costs], "backward": [e.backward_ps for e in shape.costs]}
         by_stage = {

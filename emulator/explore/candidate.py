@@ -17,8 +17,17 @@ from ...kernels.number import FP32
 from ..cluster import CHAIN, Link
 from ..mapping import TiedWeights
 from ..profile import DoesNotFit, Stages
-from ..schedule import Fold, Machine, PipelineKind, Shape, StageCosts, Transport
-from ..timing import PipelineResult, UpdateWaits, Ways, least_time_ps, time_shape, warm_ups_of
+from ..schedule import (
+    Backward,
+    Fold,
+    Machine,
+    PipelineKind,
+    Shape,
+    StageCosts,
+    Transport,
+    kept_micro_batches,
+)
+from ..timing import PipelineResult, UpdateWaits, Ways, least_time_ps, schedule_of, time_shape
 from .partition import Partition, partition
 from .pieces import Demand, Pieces
 
@@ -140,6 +149,8 @@ def pipelined(
             cut = dataclasses.replace(cut_as, costs=Pieces(stages, wires.links, demand).costs(cut_as.cut.ends))
     except DoesNotFit as shortage:
         return dataclasses.replace(candidate, why_not=str(shortage))
+    if machine.backward is Backward.SPLIT and any(costs.pg_ps is None for costs in cut.costs):
+        return dataclasses.replace(candidate, why_not="what B and W take apart is not known")
     shape = Shape(stages.devices, micro_batches, cut.costs, machine)
     if better_than_ps is not None and _least_ps(shape) > better_than_ps:
         return None
@@ -165,14 +176,15 @@ def _updated_ps(timeline: PipelineResult, waits: UpdateWaits) -> int:
 
 def _kept(kind: PipelineKind, machine: Machine, devices: int, micro_batches: int) -> tuple[int, ...]:
     """Return the micro-batches whose features each device keeps."""
-    warm_ups = warm_ups_of(kind, Shape(devices, micro_batches, (StageCosts(1, 1),) * devices, machine))
-    if warm_ups is None:
-        return (micro_batches,) * devices
-    return tuple(min(count, micro_batches) for count in warm_ups)
+    shape = Shape(devices, micro_batches, (StageCosts(1, 1, 1),) * devices, machine)
+    programs = schedule_of(kind, shape)[0].programs(range(devices))
+    return tuple(kept_micro_batches(programs[device], 1, machine.frees_features)[0] for device in range(devices))
 
 
 def _least_ps(shape: Shape) -> int:
-    """Return a bound of the time of a shape, whatever its transport."""
+    """Return a bound of the time of a shape, whatever its transport; of a split backward that of the work alone."""
+    if shape.machine.backward is Backward.SPLIT:
+        return shape.micro_batches * max(costs.work_ps for costs in shape.costs)
     if shape.machine.transport is Transport.STORED:
         return least_time_ps(shape)
     hidden = [dataclasses.replace(costs, transfer_ps=0) for costs in shape.costs]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ..common import InputError
 from ..profile import Stages
-from ..schedule import Machine, PipelineKind, Transport
+from ..schedule import Backward, Machine, PipelineKind, Transport
 from .candidate import Candidate, Wires, data_parallel, pipelined
 from .pieces import Demand, Pieces, all_cuts_ps, cuts_between_layers_ps
 
@@ -33,6 +33,15 @@ class Question:
     schedules: tuple[tuple[PipelineKind, Machine], ...]
     whole_layers: bool = False
     weights_together: bool = True
+
+    def machine_of(self, candidate: Candidate) -> Machine | None:
+        """Return how the devices work under a candidate; None under data parallelism."""
+        return next((machine for kind, machine in self.schedules if kind.name == candidate.name), None)
+
+    def bounds_work(self, candidate: Candidate) -> bool:
+        """Return whether all work is the only bound known of a candidate: of replicas, and where W is apart."""
+        machine = self.machine_of(candidate)
+        return machine is None or machine.backward is Backward.SPLIT
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +131,7 @@ def time_again(question: Question, candidate: Candidate) -> int:
     if candidate.partition is None:
         again = data_parallel(stages, question.wires, count, together=question.weights_together)
     else:
-        kind, machine = next(each for each in question.schedules if each[0].name == candidate.name)
+        kind, machine = next(pair for pair in question.schedules if pair[0].name == candidate.name)
         again = pipelined(kind, machine, stages, question.wires, count, cut_as=candidate.partition)
     assert again is not None and again.time_ps is not None
     return again.time_ps
@@ -148,13 +157,12 @@ def _best(question: Question) -> Candidate | None:
 
 
 def _bound_ps(question: Question, winner: Candidate) -> int:
-    """Return a bound of the winner's mini-batch, over all cuts that were allowed; of data parallelism all work."""
+    """Return a bound of the winner's mini-batch over all cuts that were allowed, or of all work (`bounds_work`)."""
     stages = question.stages_of(winner.samples)
-    stored = winner.timeline is not None and any(
-        machine.transport is Transport.STORED for kind, machine in question.schedules if kind.name == winner.name
-    )
+    machine = question.machine_of(winner)
+    stored = machine is not None and machine.transport is Transport.STORED
     pieces = Pieces(stages, question.wires.links, Demand((1,) * stages.devices))
-    if winner.partition is None:
+    if question.bounds_work(winner):
         rates = sum(1 / max(1, stages.least_ps(0, stages.end, device)) for device in range(stages.devices))
         return int(winner.micro_batches / rates)
     if question.whole_layers:

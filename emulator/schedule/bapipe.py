@@ -163,6 +163,7 @@ FBP_AS = PipelineKind(
     repeats=True,
     warm_ups=doubled,
     machine=Machine(Engines.SHARED, Transport.HIDDEN),
+    equal_stages=True,
 )
 SNO_1F1B = PipelineKind(
     "1f1b-sno",

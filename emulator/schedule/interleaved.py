@@ -77,4 +77,5 @@ INTERLEAVED = PipelineKind(
     repeats=True,
     chunks=2,
     closed_form=interleaved_form,
+    equal_stages=True,
 )

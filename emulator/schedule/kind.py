@@ -280,7 +280,7 @@ class PipelineKind(ScheduleKind):
     a formula, None where none applies. `mini_batch` says of how many micro-batches a mini-batch is when a number of
     them is timed on some devices: of all, unless the pipeline has no flush. Where messages are stored, a device waits
     for them unless the kind `overlaps` them. A kind that `searches` its warm-ups finds them by timing them; without
-    times, it cannot train.
+    times, it cannot train. Where its order is one for `equal_stages`, another may be faster on stages that differ.
     """
 
     machine: Machine = dataclasses.field(default_factory=Machine)
@@ -288,6 +288,7 @@ class PipelineKind(ScheduleKind):
     mini_batch: Callable[[Shape], int] = _of_all
     overlaps: bool = True
     searches: bool = False
+    equal_stages: bool = False
 
     @property
     def splits_backward(self) -> bool:

@@ -128,4 +128,5 @@ PIPEDREAM_2BW = PipelineKind(
     drains=False,
     closed_form=unflushed_form,
     mini_batch=_fewest,
+    equal_stages=True,
 )

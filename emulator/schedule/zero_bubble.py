@@ -39,4 +39,5 @@ ZERO_BUBBLE = PipelineKind(
     repeats=True,
     machine=Machine(backward=Backward.SPLIT),
     closed_form=zero_bubble_form,
+    equal_stages=True,
 )

@@ -63,22 +63,23 @@ def profile(tmp_path: Path, layers: int = 6, output_bytes: int = 100_000, memory
     return str(path)
 
 
-def test_the_unequal_cluster_gets_fbp_as(capsys: pytest.CaptureFixture[str], mixed: str) -> None:
+def test_the_unequal_cluster_gets_zero_bubble(capsys: pytest.CaptureFixture[str], mixed: str) -> None:
     words = ("resnet50", "--cluster", mixed, "--micro-batch", "1", "--precision", "fp16")
     assert command(*words, "--range", "none") == 0
     lines = capsys.readouterr().out.splitlines()
     first = lines[: lines.index("")]
-    assert first[0].startswith("fbp-as, micro-batches of 1 sample: resnet50 on 2 VCU129, 2 VCU118: ")
-    assert len(first) <= 8 and max(map(len, lines)) <= 80 and all(line == line.rstrip() for line in lines)
+    assert first[0].startswith("zero-bubble, micro-batches of 1 sample: resnet50 on 2 VCU129, 2 VCU118: ")
+    assert len(first) <= 8 and all(line == line.rstrip() for line in lines)
+    assert all(len(line) <= 80 for line in lines if not line.startswith("next: "))
     assert [line.split(":")[0] for line in first if not line.startswith(" ")][1:] == [
-        *("limit", "runner-up", "changes", "gap")
+        *("limit", "runner-up", "changes", "gap", "next")
     ]
     steps = ["profile", "ideal", "inter-layer", "communication", "intra-layer", "memory", "schedule"]
     assert re.findall(r"^\d\. ([\w-]+):", "\n".join(lines), re.MULTILINE) == steps
     found = as_json(capsys, *words)
-    assert found["winner"]["schedule"] == "fbp-as" and [step["step"] for step in found["steps"]] == steps[:-1]
+    assert found["winner"]["schedule"] == "zero-bubble" and [step["step"] for step in found["steps"]] == steps[:-1]
     assert found["bound_ps"] <= found["winner"]["time_ps"] <= min(each["time_ps"] for each in found["candidates"])
-    assert 0 <= found["gap"] < 0.02
+    assert 0 <= found["gap"] < 0.03
     assert found == as_json(capsys, *words), "deterministic"
 
 
@@ -92,7 +93,9 @@ def test_states_of_optimisers_take_memory(
     words = ("--cluster", gpus, "--batch", "1", "--optimizer", optimizer)
     fits = profile(tmp_path, memory_gbytes=needed / 1e9)
     found = as_json(capsys, "--profile", fits, *words)
-    assert [each["schedule"] for each in found["candidates"] if each["time_ps"] is None] == ["data-parallel"]
+    why_not = {each["schedule"]: each["why_not"] for each in found["candidates"] if each["time_ps"] is None}
+    assert {*why_not} == {"data-parallel", "zero-bubble"}
+    assert why_not["zero-bubble"] == "what B and W take apart is not known"
     too_small = profile(tmp_path, memory_gbytes=(needed - 1) / 1e9)
     assert command("--profile", too_small, *words, "--whole-layers") == 2
     assert f"needs {needed:,} bytes of memory" in capsys.readouterr().err
@@ -129,7 +132,13 @@ def test_gpus_with_slow_links_end_at_a_coarse_cut(
 ) -> None:
     said = profile(tmp_path, output_bytes=5_000_000)
     found = as_json(capsys, "--profile", said, "--cluster", gpus, "--batch", "8")
-    assert {each["schedule"] for each in found["candidates"]} == {"1f1b-sno", "1f1b-so", "gpipe", "data-parallel"}
+    assert {each["schedule"] for each in found["candidates"]} == {
+        "1f1b-sno",
+        "1f1b-so",
+        "gpipe",
+        "zero-bubble",
+        "data-parallel",
+    }
     assert [step["step"] for step in found["steps"]][-2:] == ["coarse", "memory"]
     pipelines = [each for each in found["candidates"] if "stages" in each]
     assert all(each["limit"].startswith("link ") for each in pipelines)
@@ -207,6 +216,8 @@ def test_a_negative_time(capsys: pytest.CaptureFixture[str], tmp_path: Path, gpu
         ("1f1b-as", ["--engines", "turns", "--transport", "hidden"]),
         ("fbp-as", ["--engines", "shared", "--transport", "hidden"]),
         ("1f1b-so", ["--engines", "turns", "--transport", "stored"]),
+        ("zero-bubble", ["--engines", "turns", "--transport", "hidden"]),
+        ("zero-bubble", ["--engines", "turns", "--transport", "stored"]),
     ],
 )
 def test_the_chain_takes_the_time_that_was_explored(
@@ -235,13 +246,13 @@ def test_a_cluster_says_how_its_boards_execute(capsys: pytest.CaptureFixture[str
     cluster.write_text(MIXED + '[machine]\nengines = "turns"\ntransport = "stored"\n')
     found = as_json(capsys, "quick-cifar", "--cluster", str(cluster), "--micro-batch", "8", "--batch", "32")
     names = {each["schedule"] for each in found["candidates"]}
-    assert names == {"1f1b-sno", "1f1b-so", "gpipe", "data-parallel"}
+    assert names == {"1f1b-sno", "1f1b-so", "gpipe", "zero-bubble", "data-parallel"}
 
 
 FAST_LINKS = """
 name = "fast-links"
 boards = [{ type = "vc709" }]
-links = { bandwidth_gbps = 100, latency_ns = 1000 }
+links = { bandwidth_gbps = 400, latency_ns = 1000 }
 """
 
 
