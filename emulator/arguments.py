@@ -27,6 +27,7 @@ def new_plan(network: AnyNetwork, cluster: AnyCluster, settings: dict[str, Any],
     """
     check_files(given_keys(network, cluster, settings))
     given = settings_config(settings)
+    named = _named(network, cluster)
     network = network_of(network, given.time_steps, given.data, Reading.of(given))
     if not isinstance(cluster, Cluster):
         cluster = load_cluster(cluster, given.changes)
@@ -34,7 +35,7 @@ def new_plan(network: AnyNetwork, cluster: AnyCluster, settings: dict[str, Any],
         raise InputError(
             "`changes`: cannot be applied to a loaded cluster; give them to `load_cluster`, or the cluster by its name"
         )
-    config = settings_config({**settings, "network": network.name, "cluster": cluster.name})
+    config = settings_config({**settings, **named})
     return plan_run(config, ranks, network=network, cluster=cluster)
 
 
@@ -87,10 +88,15 @@ def given_settings(network: AnyNetwork | Plan, cluster: AnyCluster, settings: di
     """Return the settings of a run that are not left at their defaults."""
     if isinstance(network, Plan):
         return network.config
-    named: dict[str, Any] = {}
-    for key, value, default in (("network", network, _NETWORK), ("cluster", cluster, _CLUSTER)):
-        if value != default:
-            named[key] = (
-                value if isinstance(value, str) else value["name"] if isinstance(value, Mapping) else value.name
-            )
+    defaults = {"network": _NETWORK, "cluster": _CLUSTER}
+    named = {key: name for key, name in _named(network, cluster).items() if name != defaults[key]}
     return settings_config({**settings, **named})
+
+
+def _named(network: AnyNetwork, cluster: AnyCluster) -> dict[str, str]:
+    """Return what a configuration calls a network and a cluster: as they were named, or by the name that they have."""
+
+    def name(given: AnyNetwork | AnyCluster) -> Any:
+        return given if isinstance(given, str) else given.get("name") if isinstance(given, Mapping) else given.name
+
+    return {"network": name(network), "cluster": name(cluster)}

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...comm import Interconnect, Topology
-from ..common import InputError, Note, find, names, read_text
+from ..common import InputError, Note, find, names, read_exact_text
 from .board import Board
 from .changes import changeable_keys, changes_key, check_changes, with_own_keys, with_table_keys, without_ranges
 from .cluster import CHAIN, Cluster, Link, links_interconnect
@@ -49,7 +49,11 @@ def board_keys(kind: str) -> dict[str, Any]:
 
 
 def load_cluster(
-    cluster: str | Mapping[str, Any], changes: Mapping[str, object] | None = None, *, blame: str = "changes"
+    cluster: str | Mapping[str, Any],
+    changes: Mapping[str, object] | None = None,
+    *,
+    blame: str = "changes",
+    text: str | None = None,
 ) -> Cluster:
     """Return a cluster.
 
@@ -57,6 +61,7 @@ def load_cluster(
         cluster: one of `clusters()`; the path of a TOML file; or a mapping with the keys of such a file.
         changes: new values of some `settable_keys`, such as {"link.bandwidth_gbps": 10}.
         blame: beginning of messages about a change.
+        text: of a mapping, the file from which its keys are: the cluster's description, if nothing is changed.
 
     Raises:
         InputError: no such name or file, or a wrong key in it or in `changes`.
@@ -64,8 +69,8 @@ def load_cluster(
     Warns:
         Note: of a constant that no hardware has (`physical.py`).
     """
-    described, said, source, text = _described(cluster, changes or {}, blame)
-    loaded = _cluster(said, source, text)
+    described, said, source, made = _described(cluster, changes or {}, blame)
+    loaded = _cluster(said, source, made if text is None or changes else text)
     named = str(find("cluster", cluster, CLUSTERS)) if isinstance(cluster, str) else source
     for constant in outside(said):
         where = blame if changes_key(changes or {}, *constant[:3]) else named + _type_with(constant, described)
@@ -103,7 +108,7 @@ def _described(
 
     if isinstance(cluster, str):
         path = find("cluster", cluster, CLUSTERS)
-        described, source, text = read_toml(path), str(path), read_text(path)
+        described, source, text = read_toml(path), str(path), read_exact_text(path)
     else:
         described, source, text = dict(cluster), repr(cluster.get("name", "cluster")), _as_text(cluster)
     said = _validated(described, source)

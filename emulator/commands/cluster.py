@@ -58,10 +58,10 @@ def cluster(name: str | None, as_toml: bool, as_json: bool, changes: dict[str, o
 
 def _as_toml(loaded: Cluster) -> str:
     """Return a cluster's TOML description: that of its file, or with changed keys a line for each of its tables."""
-    from ..common import read_description, toml_value
+    from ..common import decoded, read_description, toml_value
 
     if not loaded.text.startswith("{"):
-        return loaded.text
+        return decoded(loaded.text.encode())
     return "".join(f"{key} = {toml_value(value)}\n" for key, value in read_description(loaded.text).items())
 
 

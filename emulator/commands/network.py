@@ -6,7 +6,7 @@ import json
 import math
 import shlex
 
-from ..common import percent, plural, toml_file, write_whole
+from ..common import decoded, percent, plural, toml_file, write_whole
 from ..network import Network, load_network, operator_graph, zoo
 from ..view import layer_rows, next_line, print_answer, table
 
@@ -107,7 +107,7 @@ def describe_network(name: str, out: str | None) -> None:
     Raises:
         InputError: there is no such network, or the file cannot be written.
     """
-    text = load_network(name).text
+    text = decoded(load_network(name).text.encode())
     if out is None:
         print(text, end="")
         return

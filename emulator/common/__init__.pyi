@@ -22,7 +22,7 @@ from .named_files import NO_FILE, NamedFiles, Paths, Reads, Role, Writes, in_fol
 from .plain import plain
 from .processes import parse_status, system_name
 from .ranges import Value, parse_counts, parse_values
-from .reading import MOST_TOML_BYTES, decoded, open_file, place_in, read_file, read_text
+from .reading import MOST_TOML_BYTES, decoded, open_file, place_in, read_exact_text, read_file, read_text
 from .shipped import did_you_mean, find, names
 from .types import (
     FINITE,
@@ -139,6 +139,7 @@ __all__ = [
     "plural",
     "process_room",
     "read_description",
+    "read_exact_text",
     "read_file",
     "read_text",
     "read_toml",

@@ -57,6 +57,16 @@ def read_text(path: pathlib.Path, most_bytes: int = MOST_TEXT_BYTES) -> str:
     return decoded(read_file(path, most_bytes))
 
 
+def read_exact_text(path: pathlib.Path, most_bytes: int = MOST_TEXT_BYTES) -> str:
+    """Return the content of a text file in UTF-8 with its own line ends and byte order mark, to keep it as it is.
+
+    Raises:
+        OSError: as `read_file`.
+        ValueError: it is in another encoding.
+    """
+    return read_file(path, most_bytes).decode("utf-8")
+
+
 def decoded(content: bytes) -> str:
     """Return bytes of a text file as `read_text` does.
 

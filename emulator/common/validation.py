@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pydantic
 
 from .errors import InputError
-from .reading import MOST_TOML_BYTES, place_in, read_text
+from .reading import MOST_TOML_BYTES, decoded, place_in, read_text
 from .shipped import did_you_mean
 
 if sys.version_info >= (3, 11):
@@ -112,7 +112,7 @@ def read_description(text: str) -> dict[str, Any]:
         ValueError: it is neither.
     """
     try:
-        return dict(json.loads(text)) if text.startswith("{") else _parsed(text)
+        return dict(json.loads(text)) if text.startswith("{") else _parsed(decoded(text.encode()))
     except RecursionError:
         raise ValueError("nested too deeply") from None
 

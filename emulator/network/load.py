@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..common import find, name_of, names, read_text
+from ..common import find, name_of, names, read_exact_text
 from .layer import Network
 from .shape import Shape
 
@@ -27,6 +27,7 @@ def zoo() -> list[str]:
 def load_network(
     network: str | Mapping[str, Any],
     *,
+    text: str | None = None,
     time_steps: int | None = None,
     symbols: Callable[[], int] | None = None,
     images: Callable[[], Shape] | None = None,
@@ -35,6 +36,7 @@ def load_network(
 
     Args:
         network: a name of the `zoo`; the path of a TOML or ONNX file; or a mapping with the keys of such a TOML file.
+        text: of a mapping, the file from which its keys are: the network's description.
         time_steps: the steps of its sequences, in place of those that its `input` says.
         images: gives the (channels, rows, columns) that it takes if it takes any, in place of those of its `input`.
         symbols: gives what the word "symbols" stands for in its description, in place of what its key `symbols` says.
@@ -46,7 +48,7 @@ def load_network(
     from .description import Description, to_toml, with_images, with_steps, with_symbols
     from .graph import resolve
 
-    text, note = None, ""
+    note = ""
     if not isinstance(network, str):
         source = repr(network.get("name", "network"))
         description = validate(Description, with_images(with_symbols(network, symbols), images), source)
@@ -61,7 +63,7 @@ def load_network(
             said = read_toml(path)
             keys = with_images(with_symbols(said, symbols), images)
             description = validate(Description, keys, source)
-            text = read_text(path) if keys == said and time_steps is None else None
+            text = read_exact_text(path) if keys == said and time_steps is None else None
     if time_steps is not None:
         description = with_steps(description, time_steps)
     return dataclasses.replace(resolve(description, source), text=text or to_toml(description), note=note)

@@ -28,6 +28,7 @@ Arrays = Mapping[str, NDArray[Any]]
 """Columns, texts and attributes by name."""
 
 _MOST = 1 << 62  # ps, bytes: sums of two fit into 64 bits
+_MARK = "\ufeff"  # which a text in UTF-8 may begin with
 
 
 class _Column(NamedTuple):
@@ -213,10 +214,16 @@ def _descriptions(group: Arrays) -> dict[str, str]:
     for name, text in group.items():
         if text.ndim or text.dtype.kind != "S":
             raise ValueError(f"descriptions/{name} is {text.dtype} {text.shape}")
-    texts = {name: escaped(text.item().decode()) for name, text in group.items()}
+    texts = {name: _described(text.item().decode()) for name, text in group.items()}
     if not 0 <= int(texts.get("missing_bytes", 0)) <= _MOST:
         raise ValueError(f"missing_bytes is {texts['missing_bytes']}")
     return texts
+
+
+def _described(text: str) -> str:
+    """Return a file's text as it is, with its line ends and byte order mark, but for what a terminal obeys."""
+    mark = _MARK if text.startswith(_MARK) else ""
+    return mark + "\r\n".join(map(escaped, text.removeprefix(_MARK).split("\r\n")))
 
 
 def _check_times(results: Results) -> None:

@@ -107,7 +107,7 @@ def resumed(given: Config) -> Resumed | None:
     with reader.reading():
         kept = settings_config(dict(reader.text["config"]), reader.text.get("schedule"))
         checked({"network": "", "cluster": "", "mapping": "", "faults": "", "data": ""}, reader.text, "it")
-        described = {name: read_description(reader.text[name]) for name in ("network", "cluster")}
+        of_network, of_cluster = (read_description(reader.text[name]) for name in ("network", "cluster"))
     said, wrote = given.model_dump(), kept.model_dump()
     for key in sorted(given.model_fields_set - _FREE):
         value, before = said[key], wrote[key]
@@ -125,11 +125,14 @@ def resumed(given: Config) -> Resumed | None:
         )
     changed = {key: getattr(given, key) for key in given.model_fields_set}
     others = "cluster" in changed and changed["cluster"] != kept.cluster
-    cluster = load_cluster(given.cluster if others else described["cluster"], given.changes, blame="--set")
-    changes = {**({} if others else kept.changes or {}), **(given.changes or {})}
+    before = {} if others else kept.changes or {}
+    anew = {key: value for key, value in (given.changes or {}).items() if before.get(key) != value}
+    source, text = (given.cluster, None) if others else (of_cluster, reader.text["cluster"])
+    cluster = load_cluster(source, anew, blame="--set", text=text)
+    changes = {**before, **anew}
     settings = {**kept.model_dump(), **changed, "changes": changes or None}
     config = settings_config(settings, reader.text.get("schedule"))
-    return Resumed(config, load_network(described["network"]), cluster, reader)
+    return Resumed(config, load_network(of_network, text=reader.text["network"]), cluster, reader)
 
 
 def checkpoints_of(

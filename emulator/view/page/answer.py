@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from ...common import format_bytes, percent, plural
+from ...common import decoded, format_bytes, percent, plural
 from ...plan import ChainPlan, describe_devices
 from ..limits import cut_setting, wider_links
 from .group import Group, spelt
@@ -104,7 +104,8 @@ def settings(run: Run) -> Section:
     """Return the section about a run's settings."""
     config = [[key, spelt(value)] for key, value in run.results.config.items()]
     versions = [[name, version] for name, version in run.results.versions.items()]
-    texts = tuple(Text(name, text.strip()) for name, text in run.results.descriptions.items() if text.strip())
+    described = {name: decoded(text.encode()).strip() for name, text in run.results.descriptions.items()}
+    texts = tuple(Text(name, text) for name, text in described.items() if text)
     return Section(
         "Configuration and versions",
         _trained_with(run.results.versions),

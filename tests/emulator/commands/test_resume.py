@@ -13,7 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies
 
 import emuchain
 from emuchain.emulator.commands.cli import main
@@ -305,3 +307,74 @@ def test_a_config_file_may_be_given_again(
         assert ended.value.code == 0
     assert "resuming from" in capsys.readouterr().out
     assert sorted(os.listdir(tmp_path)) == ["run.ckpt", "run.toml"]
+
+
+NETWORK = """# a network
+name = "small"  # é
+input = [3, 32, 32]
+layers = [
+  { type = "conv", channels = 8, kernel = 3, stride = 4 }, { type = "relu" },
+  { type = "fc", features = 1_0 }, { type = "softmax" },
+]
+"""
+CLUSTER = """name = 'mine'  # a cluster
+boards = [ { type = "vc709", clock_mhz = 150.5 } ]
+links = { bandwidth_gbps = 10, latency_ns = 1_000 }
+"""
+FAULTS = "[[faults.boards]]\nboard = 0\nfactor = 2.5\n"
+CHANGED: list[dict[str, object]] = [
+    {},
+    {"link.bandwidth_gbps": 20},
+    {"board.clock_mhz": 111.5, "link.latency_ns": 5},
+]
+OTHERS = strategies.fixed_dictionaries(
+    {"devices": strategies.integers(1, 3)},
+    optional={
+        "precision": strategies.sampled_from(["bf16", {"format": "fp16", "loss_scale": 16}]),
+        "schedule": strategies.sampled_from(["sync", "gpipe"]),
+        "freeze": strategies.just(["conv1"]),
+        "optimizer": strategies.just("adam"),
+        "learning_rate_steps": strategies.just((1,)),
+    },
+)
+
+
+@hypothesis.settings(max_examples=20)
+@hypothesis.given(
+    line_end=strategies.sampled_from(["\n", "\r\n"]),
+    mark=strategies.sampled_from(["", "\ufeff"]),
+    cluster=strategies.sampled_from(["cluster.toml", "vc709-10g"]),
+    faults=strategies.sampled_from([None, "faults.toml"]),
+    changes=strategies.sampled_from(CHANGED),
+    others=OTHERS,
+    repeats=strategies.booleans(),
+)
+def test_descriptions_stay_the_files_as_they_were(
+    tmp_path_factory: pytest.TempPathFactory,
+    small_cifar: Path,
+    line_end: str,
+    mark: str,
+    cluster: str,
+    faults: str | None,
+    changes: dict[str, object],
+    others: dict[str, Any],
+    repeats: bool,
+) -> None:
+    """Also where the settings are given again, and of a run that goes on twice."""
+    folder = tmp_path_factory.mktemp("described")
+    for name, text in (("network.toml", NETWORK), ("cluster.toml", CLUSTER), ("faults.toml", FAULTS)):
+        (folder / name).write_bytes((mark + text.replace("\n", line_end)).encode())
+    keys = {**others, "network": str(folder / "network.toml"), "data": str(small_cifar), "samples": 32, "batch": 16}
+    keys |= {"cluster": cluster if "." not in cluster else str(folder / cluster), "test_samples": 4}
+    keys |= {"faults": None if faults is None else str(folder / faults), "changes": changes or None}
+    expected = emuchain.train(**keys, epochs=3).descriptions
+    file, out = str(folder / "run.ckpt"), folder / "run.h5"
+    emuchain.train(**keys, epochs=1, checkpoint=file, out=str(out))
+    for epochs in (2, 3):
+        again = keys if repeats else {}
+        found = emuchain.train(**again, epochs=epochs, resume=file).descriptions
+        assert found == expected == read_results(out).descriptions
+    assert expected["network.toml"].encode() == (folder / "network.toml").read_bytes()
+    if not changes and cluster == "cluster.toml":
+        assert expected["cluster.toml"].encode() == (folder / "cluster.toml").read_bytes()
+    emuchain.retime(out, cluster="vc709")
