@@ -7,9 +7,10 @@ Networks and clusters are given as names, file paths, mappings with the keys of 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from ..comm import Observer
@@ -19,6 +20,7 @@ from .arguments import (
     AnyNetwork,
     OfPairs,
     check_files,
+    configured_plan,
     given_keys,
     given_settings,
     named_in_place,
@@ -29,10 +31,13 @@ from .common import IMAGENET_IMAGES, InputError, WholeFile
 from .data import Dataset
 from .plan import ChainPlan, PairPlan, Plan, epoch_samples, plan_run
 from .run import (
+    ALONE,
     AnswerRange,
     EpochResult,
     PairSimulation,
     Results,
+    Resumed,
+    Runs,
     SeedRuns,
     Simulation,
     Training,
@@ -40,15 +45,16 @@ from .run import (
     ending_together,
     pair_range,
     prepared_on_all,
-    resumed,
     run_range,
-    seed_settings,
+    runs_of,
+    seed_variants,
 )
 from .run import rate_range as range_of_plan
 from .run import simulate as run_simulation
 from .view import TraceRequest, pair_timeline, pair_trace, write_trace
 
 if TYPE_CHECKING:
+    from .config import Config
     from .studies.sweep import SweepResult
 
 
@@ -295,41 +301,62 @@ def train(
         InputError: a setting is unknown, out of range, or contradicts another one, or training diverged; on all ranks.
     """
     network, cluster, settings = named_in_place(network, cluster, settings)
-    if seeds is not None:
-        if isinstance(network, Plan) or trace is not None:
-            raise InputError(
-                "`seeds`: trains several times; give the network and its settings, without a plan or trace"
-            )
-        alike: dict[str, Any] = {"comm": comm, "data": data, "on_epoch": on_epoch, "observer": observer}
-        others = seed_settings(given_settings(network, cluster, settings), seeds)
-        for own in others:
-            check_files(given_keys(network, cluster, {**settings, **own}))
-        return SeedRuns(tuple(train(network, cluster, **alike, **{**settings, **own}) for own in others))
-    ranks: Ranks = SingleProcess() if comm is None else MpiRanks(comm.Clone())
+    if seeds is not None and (isinstance(network, Plan) or trace is not None):
+        raise InputError("`seeds`: trains several times; give the network and its settings, without a plan or trace")
     traced = TraceRequest.of(trace, trace_level, trace_samples)
+    loaded = data if isinstance(data, Dataset) else None
     if data is not None and not isinstance(data, Dataset):
         settings["data"] = os.fspath(data)
-    loaded, weights = data if isinstance(data, Dataset) else None, dict[str, Any]()
-    files = contextlib.ExitStack()
 
-    def prepare() -> Training:
-        check_files(given_keys(network, cluster, settings), trace=trace)
-        start = resumed(given_settings(network, cluster, settings))
-        if start is None:
-            planned = plan_of(network, cluster, settings, ranks.size)
+    @functools.cache
+    def runs() -> Runs:
+        given = given_settings(network, cluster, settings)
+        made = runs_of(given, ALONE if seeds is None else seed_variants(given, seeds))
+        own = [] if seeds is not None else [given_keys(network, cluster, settings)]
+        check_files(*own, *map(dict, made.configs), trace=trace)
+        made = made.going_on()
+        check_files(*map(dict, made.configs), trace=trace)
+        if seeds is not None and (comm is None or comm.Get_rank() == 0):
+            made.check_outputs()
+        return made
+
+    @functools.cache
+    def starts() -> Iterator[tuple[Config, Resumed | None]]:
+        return runs().starts()
+
+    def prepare(ranks: Ranks) -> Training:
+        config, start = next(starts())
+        first = runs().first
+        if first is not None:
+            planned = plan_run(config, network=first.network, cluster=first.cluster)
+        elif isinstance(network, Plan):
+            planned = plan_of(network, cluster, settings)
         else:
-            check_files(dict(start.config), trace=trace)
-            planned = plan_run(start.config, network=start.network, cluster=start.cluster)
+            planned = configured_plan(network, cluster, config, ranks=ranks.size)
         if isinstance(planned, PairPlan) and traced is not None:
             raise InputError("`trace`: of a pair, `emuchain.simulate` writes it, with the same times")
-        return files.enter_context(Training(planned, ranks, start, data=loaded, trace=traced, gathers=True))
+        return Training(planned, ranks, start, data=loaded, trace=traced, gathers=True, series=runs().series)
+
+    results = [_trained(comm, prepare, on_epoch, observer) for _ in range(max(1, seeds or 1))]
+    return results[0] if seeds is None else SeedRuns(tuple(results))
+
+
+def _trained(
+    comm: Any,
+    prepare: Callable[[Ranks], Training],
+    on_epoch: Callable[[EpochResult, Weights], None],
+    observer: Observer | None,
+) -> Results:
+    """Train what `prepare` makes ready on all ranks of a communicator, or in this process; return the results."""
+    ranks: Ranks = SingleProcess() if comm is None else MpiRanks(comm.Clone())
+    weights, files = dict[str, Any](), contextlib.ExitStack()
 
     def record(result: EpochResult, gathered: Weights) -> None:
         weights.update(gathered)
         on_epoch(result, gathered)
 
     with files:
-        training = prepared_on_all(ranks, prepare)
+        training = prepared_on_all(ranks, lambda: files.enter_context(prepare(ranks)))
         with ending_together(ranks):
             training.run(on_epoch=record, observer=observer)
     made = ranks.share(training.recorder.results(weights) if ranks.rank == 0 else None)[0]

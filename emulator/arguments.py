@@ -26,16 +26,22 @@ def new_plan(network: AnyNetwork, cluster: AnyCluster, settings: dict[str, Any],
         InputError: a setting is unknown, out of range, or contradicts another one.
     """
     check_files(given_keys(network, cluster, settings))
-    given = settings_config(settings)
-    named = _named(network, cluster)
-    network = network_of(network, given.time_steps, given.data, Reading.of(given))
+    return configured_plan(network, cluster, given_settings(network, cluster, settings), ranks=ranks)
+
+
+def configured_plan(network: AnyNetwork, cluster: AnyCluster, config: Config, *, ranks: int = 1) -> Plan:
+    """Return the plan of a network on a cluster under a configuration (`given_settings`).
+
+    Raises:
+        InputError: a setting contradicts another one.
+    """
+    network = network_of(network, config.time_steps, config.data, Reading.of(config))
     if not isinstance(cluster, Cluster):
-        cluster = load_cluster(cluster, given.changes)
-    elif given.changes:
+        cluster = load_cluster(cluster, config.changes)
+    elif config.changes:
         raise InputError(
             "`changes`: cannot be applied to a loaded cluster; give them to `load_cluster`, or the cluster by its name"
         )
-    config = settings_config({**settings, **named})
     return plan_run(config, ranks, network=network, cluster=cluster)
 
 
@@ -64,14 +70,15 @@ def plan_of(network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str,
     return network
 
 
-def check_files(keys: Mapping[str, object], **written: object) -> None:
-    """Check what a call names: the values of keys, and files to write, by the names of their arguments.
+def check_files(*of_runs: Mapping[str, object], **written: object) -> None:
+    """Check what a call names: the values of keys of its runs, and files to write, by the names of their arguments.
 
     Raises:
         InputError: an output is an input, too, or another output.
     """
     files = NamedFiles()
-    name_files(files, keys)
+    for keys in of_runs:
+        name_files(files, keys)
     for argument, value in written.items():
         files.add(argument, value, roles.OUTPUT)
     files.check()

@@ -10,17 +10,16 @@ import re
 import sys
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ... import __version__
-from ..common import IMAGENET_IMAGES, InputError, NamedFiles, check_start
+from ..common import IMAGENET_IMAGES, InputError, check_start
 from . import output
-from .flags import ConfiguredCommand, PlanningCommand, full_option, range_option, traced, with_precision
+from .flags import RUNS, PlanningCommand, TrainingCommand, full_option, range_option, traced, with_precision
 from .kernels import starting
 from .named import (
-    FILES,
     HOSTS,
     NETWORK,
     OUTPUT,
@@ -29,6 +28,7 @@ from .named import (
     WAVES,
     WHAT_IF,
     WORD,
+    NumberOfSeeds,
     cluster_option,
     profile_option,
 )
@@ -36,6 +36,10 @@ from .overview import CommandGroup
 from .session import Session
 from .setting import set_option
 from .sweep import is_range, sweep_devices
+
+if TYPE_CHECKING:
+    from ..config import Config
+    from ..run import Runs
 
 _NO_INT = re.compile(
     r"'(?P<said>[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\d{1,3}(?:,\d{3})+)(?:[eE][+-]?\d{1,2})?)' is not a valid integer",
@@ -112,10 +116,23 @@ def commands() -> None:
     check_start()  # before the flags of a command, some of which follow from what needs libraries
 
 
-@commands.command(cls=ConfiguredCommand)
+class TrainCommand(TrainingCommand):
+    """The command `train`: one run, or one with each of some seeds, perhaps with a control beside it."""
+
+    def runs(self, ctx: click.Context, given: Config) -> Runs:
+        """See `TrainingCommand`."""
+        from ..run import ALONE, runs_of, seed_variants
+        from .beside import changes_beside
+
+        seeds, control = ctx.params["seeds"], ctx.params["control"]
+        variants = ALONE if seeds is None else seed_variants(given, seeds)
+        return runs_of(given, variants, changes_beside(control=control))
+
+
+@commands.command(cls=TrainCommand)
 @click.option(
     "--seeds",
-    type=click.IntRange(min=1),
+    type=NumberOfSeeds(min=1),
     metavar="N",
     help="Train once with each of N seeds from --seed on; say mean and standard error. Each has files of its own.",
 )
@@ -123,9 +140,9 @@ def commands() -> None:
 @full_option
 @traced
 @click.pass_obj
-@click.decorators.pass_meta_key(FILES)
+@click.decorators.pass_meta_key(RUNS)
 def train(
-    files: NamedFiles,
+    runs: Runs,
     session: Session,
     config_file: str | None,
     flags: dict[str, Any],
@@ -141,16 +158,19 @@ def train(
     """
     ranks = session.join_watched()
     with starting():
+        from ..run import StoppedRun
         from .seeds import train_seeds
-        from .train import run_training
+        from .train import run_training, show_stopped
 
-    if seeds is None:
-        status = run_training(ranks, config_file, flags, full, trace, files, control=control)
-    else:
-        alone = {"full": full, **trace}
-        status = train_seeds(ranks, config_file, flags, files, seeds, alone, control=control)
-    if status:
-        session.end(status)
+    try:
+        if seeds is None:
+            run_training(ranks, runs, config_file, flags, full, trace, control=control)
+        else:
+            train_seeds(ranks, runs, config_file, flags, {"full": full, **trace}, control=control)
+    except StoppedRun as stopped:
+        several = [] if seeds is None else ["--seeds", str(seeds), "--seed", str(runs.configs[0].seed)]
+        show_stopped(stopped, runs, ["train", *several, *(["--control"] if control else [])])
+        session.end(stopped.status)
 
 
 @commands.command(context_settings={"ignore_unknown_options": True})

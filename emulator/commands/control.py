@@ -1,37 +1,52 @@
-"""`train --control`: the same run without codec, beside that with one."""
+"""`train --control`: the same run without codec, beside that with one; and how any run is trained beside another."""
 
 from __future__ import annotations
 
-from ...kernels.codec import NoCodec
+from collections.abc import Callable
+
 from ...launch import Ranks
-from ..common import InputError, format_time_ps
+from ..common import format_time_ps
 from ..config import Config
-from ..plan import plan_run
-from ..run import EpochResult, Training
+from ..plan import Plan, plan_run
+from ..run import EpochResult, Training, going_on, of_beside
 from ..view import Line
+from .beside import CONTROL, control_config
 from .output import phases
 
-_ELSEWHERE = dict.fromkeys(("checkpoint", "resume", "out", "log"))
-"""Keys of files that the control neither reads nor writes."""
 
-
-def control_config(config: Config) -> Config:
-    """Return the configuration of the control.
-
-    Raises:
-        InputError: there is no codec that it could do without.
-    """
-    if not (config.compress.compresses or config.compress_weights.compresses):
-        raise InputError("`--control`: trains once more without codec, but there is none; add `compress`")
-    without = {"compress": NoCodec(), "compress_weights": NoCodec(), "compress_ratio": None, "error_feedback": False}
-    return config.model_copy(update={**without, **_ELSEWHERE})
-
-
-def train_control(training: Training, config: Config, ranks: Ranks) -> EpochResult:
+def train_control(training: Training, ranks: Ranks) -> EpochResult:
     """Train a control on all ranks once a run has ended; return its last epoch."""
     plan = training.plan
-    other = plan_run(config, ranks.size, network=plan.network, cluster=plan.cluster)
-    with phases("training once more without codec, to compare"), Training(other, ranks, data=training.data) as again:
+
+    def without(config: Config) -> Plan:
+        return plan_run(config, ranks.size, network=plan.network, cluster=plan.cluster)
+
+    config = of_beside(plan.config, CONTROL, control_config)
+    return train_beside(training, config, without, ranks, "training once more without codec, to compare")
+
+
+def train_beside(
+    training: Training,
+    config: Config,
+    planned: Callable[[Config], Plan],
+    ranks: Ranks,
+    phase: str,
+) -> EpochResult:
+    """Train another run on all ranks beside one that has ended; return its last epoch.
+
+    Args:
+        training: the run, whose data it takes.
+        config: its configuration.
+        planned: gives its plan.
+        ranks: all of them.
+        phase: what is shown meanwhile.
+
+    Raises:
+        StoppedRun: a signal has ended it at a checkpoint.
+    """
+    resumed = going_on(config, training.series)
+    plan = planned(config.model_copy(update={"resume": None}) if resumed is None else resumed.config)
+    with phases(phase), Training(plan, ranks, resumed, data=training.data, series=training.series) as again:
         again.lead()
         return again.run()[-1]
 

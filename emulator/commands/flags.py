@@ -7,14 +7,19 @@ import os
 import pathlib
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from ..common import InputError, NamedFiles, did_you_mean
 from ..config import roles
+from .kernels import starting
 from .named import OUTPUT, WORD, CountOrRange, FileCommand, Named, NameOrFile
 from .setting import CHANGES, SET, set_value
+
+if TYPE_CHECKING:
+    from ..config import Config
+    from ..run import Runs
 
 _OF_NETWORKS = {"layers", "input"}
 """Keys that a network's description has, and that no configuration has."""
@@ -195,8 +200,8 @@ class ConfiguredCommand(FileCommand):
 
         return list(Config.model_fields)
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Call the function with the flags that are set as `flags`.
+    def prepare(self, ctx: click.Context) -> None:
+        """See `FileCommand`; the function gets the flags that are set as `flags`.
 
         Raises:
             InputError: the first argument names neither a network nor a file that can be read.
@@ -213,7 +218,7 @@ class ConfiguredCommand(FileCommand):
         if network is not None and flags.setdefault("network", network) != network:
             raise click.UsageError(f"{network} and --network {flags['network']}: give one network", ctx)
         ctx.params["flags"] = flags
-        return super().invoke(ctx)
+        super().prepare(ctx)
 
     def _changed(self, ctx: click.Context, flags: dict[str, Any]) -> dict[str, Any]:
         """Return flags with the keys of a run that `--set` has; words are read as those of their flags.
@@ -237,8 +242,17 @@ class ConfiguredCommand(FileCommand):
         files.add("CONFIG.toml", file, roles.CONFIGURATION)
         with blaming(file, flags):
             of_one = {key: value for key, value in flags.items() if not isinstance(value, tuple) or key != "devices"}
-            name_files(files, dict(load_config(file, of_one)))
+            for config in self.configs(ctx, load_config(file, of_one)):
+                name_files(files, dict(config))
             super().check(ctx, files)
+
+    def configs(self, ctx: click.Context, given: Config) -> Iterable[Config]:
+        """Return all configurations that the command runs, from the given one.
+
+        Raises:
+            InputError: one of them would be wrong.
+        """
+        return [given]
 
 
 def _precision_flag(name: str) -> click.Option:
@@ -272,6 +286,41 @@ def with_precision(command: Callable[..., Any]) -> Callable[..., Any]:
     usual = click.Option(["--precision"], type=WORD, metavar="NAME", help="Format of numbers.  [default: fp32]")
     tabled.__click_params__ = [*map(_precision_flag, reversed(PRECISION_KEYS)), usual, *options]  # type: ignore[attr-defined]  # as click does
     return tabled
+
+
+RUNS = "emuchain.runs"
+"""Where the context of a command that trains keeps its `Runs`."""
+
+
+class TrainingCommand(ConfiguredCommand):
+    """A `ConfiguredCommand` that trains, perhaps in several variants, which are then in its context."""
+
+    def configs(self, ctx: click.Context, given: Config) -> Iterable[Config]:
+        """See `ConfiguredCommand`."""
+        ctx.meta[RUNS] = runs = self.runs(ctx, given)
+        return runs.all_configs
+
+    def check(self, ctx: click.Context, files: NamedFiles) -> None:
+        """See `FileCommand`; runs that go on name the files that their checkpoint says."""
+        from ..config import blaming, name_files
+
+        super().check(ctx, files)
+        runs: Runs = ctx.meta[RUNS]
+        if runs.base.resume is None:
+            return
+        with starting(), blaming(ctx.params["config_file"], ctx.params["flags"]):
+            ctx.meta[RUNS] = runs = runs.going_on()
+            for config in runs.all_configs:
+                name_files(files, dict(config))
+            files.check()
+
+    def runs(self, ctx: click.Context, given: Config) -> Runs:
+        """Return the runs of a configuration.
+
+        Raises:
+            InputError: they cannot be made of it.
+        """
+        raise NotImplementedError
 
 
 class PlanningCommand(ConfiguredCommand):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import os
 import sys
@@ -29,8 +30,9 @@ def starting() -> Iterator[None]:
     resume_collector()
 
 
+@functools.cache
 def _settle() -> None:
-    """Check that compiled code can be stored, and that the configured form exists."""
+    """Check, once, that compiled code can be stored, and that the configured form exists."""
     from ...kernels.jit import store
 
     in_the_way = store.file_in_the_way()

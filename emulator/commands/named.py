@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -12,9 +13,6 @@ import click
 from ..common import NO_FILE, NamedFiles, Paths, Reads, Role, Writes, in_folder
 from ..config import roles
 from .setting import CHANGES, set_parameters
-
-FILES = "emuchain.files"
-"""Where a command's context keeps its `NamedFiles`, for those that learn of others later."""
 
 
 class Named(click.ParamType):
@@ -139,11 +137,18 @@ class FileCommand(click.Command):
         Raises:
             InputError: an output is an input, too, or another output.
         """
+        self.prepare(ctx)
+        self.check(ctx, NamedFiles())
+        return super().invoke(ctx)
+
+    def prepare(self, ctx: click.Context) -> None:
+        """Turn the arguments and flags into those of the function.
+
+        Raises:
+            InputError: one of them is wrong.
+        """
         if isinstance(ctx.params.get(CHANGES), tuple):
             set_parameters(ctx, self.get_params(ctx))
-        ctx.meta[FILES] = files = NamedFiles()
-        self.check(ctx, files)
-        return super().invoke(ctx)
 
     def check(self, ctx: click.Context, files: NamedFiles) -> None:
         """Add all files, and check them.
@@ -167,6 +172,26 @@ class FileGroup(click.Group):
 
     command_class = FileCommand
     group_class = type
+
+
+class NumberOfSeeds(click.IntRange):
+    """A number of seeds; what lists them is told how to give them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number."""
+        with contextlib.suppress(ValueError):
+            return int(super().convert(int(value), param, ctx))
+        seeds = self._listed(str(value))
+        how = f"`--seed {seeds[0]} --seeds {len(seeds)}`" if seeds else "such as `--seed 5 --seeds 3`"
+        self.fail(f"{value!r} is no number: --seed sets the first seed, and --seeds says how many: {how}", param, ctx)
+
+    def _listed(self, text: str) -> Sequence[int]:
+        """Return seeds that follow one another, which a list or a range names; none where it names others."""
+        parts = [part.strip() for part in text.replace("-", ",").split(",")]
+        if not all(part.isdecimal() for part in parts):
+            return ()
+        seeds = range(int(parts[0]), int(parts[-1]) + 1)
+        return seeds if "-" in text or list(map(int, parts)) == [*seeds[: len(parts)]] else ()
 
 
 _LARGEST = 999_999

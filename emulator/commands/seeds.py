@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...launch import Ranks
-from ..common import InputError, Mean, NamedFiles, format_time_ps, plural
-from ..config import Config, blaming, load_config, name_files
-from ..run import EpochResult, seed_settings
+from ..common import InputError, Mean, format_time_ps, plural
+from ..config import Config, blaming
+from ..run import EpochResult, Runs
 from ..view import Line, next_line, print_answer, say, table
-from .control import control_config, train_control
+from .control import train_control
 from .output import tell
 from .train import trained
+
+_MOST_NAMED = 10
 
 
 class _Ended(NamedTuple):
@@ -26,55 +28,42 @@ class _Ended(NamedTuple):
 
 def train_seeds(
     ranks: Ranks,
+    runs: Runs,
     config_file: str | None,
     flags: dict[str, Any],
-    named: NamedFiles,
-    count: int,
     alone: Mapping[str, object],
     *,
     control: bool = False,
-) -> int:
-    """Train as configured with `count` seeds from the configured one on, each as a run of its own; for rank 0.
+) -> None:
+    """Train once with each seed, each as a run of its own; for rank 0.
 
-    Return the exit status: 0, or that of a run that a signal has ended at a checkpoint. The files that are `named` are
-    joined by those of each seed. `alone` has the flags that are for one run. With `control`, a run without codec
-    follows each.
+    `alone` has the flags that are for one run. With `control`, a run without codec follows each.
 
     Raises:
-        InputError: the configuration or the data are invalid, an output is an input, too, or a flag is for one run.
+        InputError: the configuration or the data are invalid, or a flag is for one run.
+        StoppedRun: a signal has ended one of them at a checkpoint.
     """
     for flag, value in alone.items():
         if value:
             raise InputError(f"`--{flag.replace('_', '-')}`: is for one run; leave `--seeds` out")
-    with blaming(config_file, flags):
-        config = load_config(config_file, flags)
-        of_seeds = [{**flags, **own} for own in seed_settings(config, count)]
-        configs = [load_config(config_file, own) for own in of_seeds]
-        if control:
-            control_config(config)
-        for of_seed in configs:
-            name_files(named, dict(of_seed))
-        named.check()
+    runs.check_outputs()
     ended = []
-    for number, of_seed in enumerate(configs, 1):
-        tell(f"seed {of_seed.seed}: {number} of {count}")
-        shown = trained(ranks, of_seed, None, None, lambda: blaming(config_file, flags))
-        if shown.training.ended_at is not None:
-            print_answer(shown.stopped())
-            return shown.training.ended_at.status
-        without = train_control(shown.training, control_config(of_seed), ranks) if control else None
-        ended.append(_Ended(of_seed, shown.history[-1], without))
+    for number, (config, start) in enumerate(runs.starts(), 1):
+        tell(f"seed {config.seed}: {number} of {len(runs.configs)}")
+        shown = trained(ranks, runs, config, start, None, lambda: blaming(config_file, flags))
+        without = train_control(shown.training, ranks) if control else None
+        ended.append(_Ended(config, shown.history[-1], without))
         rate = shown.rate_line
     print_answer([*_answer(ended), rate, next_line(_to_try(ended, config_file, flags))])
     _print(ended)
-    return 0
 
 
 def _answer(ended: Sequence[_Ended]) -> list[Line]:
-    seeds, epochs = ", ".join(str(run.config.seed) for run in ended), plural(ended[0].config.epochs, "epoch")
+    seeds, epochs = [str(run.config.seed) for run in ended], plural(ended[0].config.epochs, "epoch")
+    named = ", ".join(seeds) if len(seeds) <= _MOST_NAMED else f"{seeds[0]} to {seeds[-1]}"
     lines = [
         Line(f"{_reached([run.epoch for run in ended])} after {epochs}"),
-        Line(f"mean ± standard error of {plural(len(ended), 'seed')}: {seeds}"),
+        Line(f"mean ± standard error of {plural(len(ended), 'seed')}: {named}"),
     ]
     controls = [run.control for run in ended if run.control is not None]
     if not controls:

@@ -6,12 +6,12 @@ import contextlib
 import dataclasses
 import functools
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...launch import Ranks
-from ..common import InputError, NamedFiles, an, format_time_ps, number, plural
-from ..config import RUN_ONLY_KEYS, Config, blaming, load_config, name_files
+from ..common import InputError, an, format_time_ps, number, plural
+from ..config import RUN_ONLY_KEYS, Config, blaming
 from ..number import KINDS
 from ..plan import ChainPlan, PairPlan, idle_settings, long_work, plan_run
 from ..run import (
@@ -20,16 +20,18 @@ from ..run import (
     Position,
     RecordedSizes,
     Resumed,
+    Runs,
     SteadyState,
     StepResult,
+    StoppedRun,
     Training,
     Weights,
     cause_of,
     exchange_table,
     fault_costs,
     history_table,
+    of_beside,
     resource_table,
-    resumed,
     rounding_table,
     steady_state,
 )
@@ -63,57 +65,48 @@ from ..view import (
     weights_line,
     wide_lines,
 )
-from .control import control_config, control_lines, train_control
+from .beside import WITHOUT_FLIPS
+from .control import control_lines, train_beside, train_control
 from .kernels import load as load_kernels
-from .output import phases, tell, tell_notes
+from .output import tell, tell_notes
 
 
 def run_training(
     ranks: Ranks,
+    runs: Runs,
     config_file: str | None,
     flags: dict[str, Any],
     full: bool,
     trace: Mapping[str, str | None],
-    named: NamedFiles,
     *,
     control: bool = False,
-) -> int:
+) -> None:
     """Train as configured on all ranks, show progress, tables and an answer, and write results; for rank 0.
 
-    Return the exit status: 0, or that of a run that a signal has ended at a checkpoint.
-
-    `trace` has the flags of a trace. With `control`, a run without codec follows. The files that are `named` are joined
-    by those of a run that goes on.
+    `trace` has the flags of a trace. With `control`, a run without codec follows.
 
     Raises:
-        InputError: the configuration, the data or `trace` are invalid, or an output is an input, too.
+        InputError: the configuration, the data or `trace` are invalid.
+        StoppedRun: a signal has ended the run at a checkpoint.
     """
-    with blaming(config_file, flags):
-        config = load_config(config_file, flags)
-        start = resumed(config)
-        if start is not None:
-            config = start.config
-            name_files(named, dict(config))
-            named.check()
-    traced, of_control = _trace_of(config, trace), control_config(config) if control else None
-    shown = trained(ranks, config, start, traced, lambda: blaming(config_file, {**flags, **trace}))
-    training = shown.training
-    if training.ended_at is not None:
-        print_answer(shown.stopped())
-        return training.ended_at.status
+    [(config, start)] = runs.starts()
+    traced = _trace_of(config, trace)
+    if control:
+        runs.check_outputs()
+    shown = trained(ranks, runs, config, start, traced, lambda: blaming(config_file, {**flags, **trace}))
     shown.tables(full)
     if traced is not None:
         print(traced.written)
     first = shown.costs(ranks)
-    if of_control is not None:
-        first = [*control_lines(training, train_control(training, of_control, ranks)), *first]
+    if control:
+        first = [*control_lines(shown.training, train_control(shown.training, ranks)), *first]
     print()
     print_answer([*first, *shown.answer(), next_line(shown.to_try(config_file, flags))])
-    return 0
 
 
 def trained(
     ranks: Ranks,
+    runs: Runs,
     config: Config,
     start: Resumed | None,
     traced: TraceRequest | None,
@@ -123,21 +116,23 @@ def trained(
 
     Args:
         ranks: all of them.
-        config: the run's configuration.
+        runs: those of the command.
+        config: the configuration of this one.
         start: the run that goes on, if it does.
         traced: the timeline that is written, if there is one.
         blame: makes what adds the configuration's file to an error about one of its keys.
 
     Raises:
         InputError: the configuration or the data are invalid, or a file cannot be written.
+        StoppedRun: a signal has ended the run at a checkpoint.
     """
     with contextlib.ExitStack() as files:
         with blame():
-            network, cluster = (None, None) if start is None else (start.network, start.cluster)
+            network, cluster = (None, None) if runs.first is None else (runs.first.network, runs.first.cluster)
             plan = plan_run(config, ranks.size, network=network, cluster=cluster)
             if start is None and isinstance(plan, ChainPlan):
                 tell_notes(idle_settings(plan))
-            training = files.enter_context(Training(plan, ranks, start, trace=traced))
+            training = files.enter_context(Training(plan, ranks, start, trace=traced, series=runs.series))
         with make_progress(config.progress) as progress:
             ranks.in_turn(functools.partial(load_kernels, progress.note))
             shown = (_PairShown if isinstance(plan, PairPlan) else _ChainShown)(training, progress)
@@ -149,6 +144,12 @@ def trained(
             progress.start(training.data.n_train * config.epochs, config.epochs)
             training.run(shown.step, shown.epoch, shown.resume)
     return shown
+
+
+def show_stopped(stopped: StoppedRun, runs: Runs, words: Sequence[str]) -> None:
+    """Say where a signal has ended a run, and how to go on with the command of these words."""
+    again = ["emuchain", *words, "--resume", runs.base.checkpoint or ""]
+    print_answer([Line(str(stopped)), next_line(shlex.join(again))])
 
 
 def _trace_of(config: Config, trace: Mapping[str, str | None]) -> TraceRequest | None:
@@ -201,7 +202,7 @@ class Shown:
     def resume(self, at: Position) -> None:
         """Show from where a run goes on."""
         self._samples_done = at.epoch * self._data.n_train + at.step * self._config.batch
-        self._progress.note(f"resuming from {self._config.resume}: {self._place(at)}")
+        self._progress.note(f"resuming from {self._config.resume}: {self.training.place(at)}")
 
     def step(self, result: StepResult) -> None:
         """Show a finished mini-batch."""
@@ -217,22 +218,6 @@ class Shown:
         self._progress.epoch(
             EpochRow(result.epoch + 1, result.train.mean_loss, accuracy, result.virtual_time_ps, result.host_time_s)
         )
-
-    def stopped(self) -> list[Line]:
-        """Return the lines about a run that a signal has ended at a checkpoint."""
-        ended, file = self.training.ended_at, self._config.checkpoint or ""
-        assert ended is not None
-        return [
-            Line(f"stopped by {ended.signal.name}: {self._place(ended.at)}; {file} has all of it"),
-            next_line(shlex.join(["emuchain", "train", "--resume", file])),
-        ]
-
-    def _place(self, at: Position) -> str:
-        config = self._config
-        if at.step == 0:
-            return f"{at.epoch} of {plural(config.epochs, 'epoch')} done"
-        steps = -(-self._data.n_train // config.batch)
-        return f"epoch {at.epoch + 1} of {config.epochs}, {at.step:,} of {plural(steps, 'mini-batch')} done"
 
     def tables(self, full: bool) -> None:
         """Print tables at the end: the most loaded devices and links, or all."""
@@ -318,15 +303,16 @@ class _ChainShown(Shown):
 
     def _accuracy_without_flips(self, ranks: Ranks) -> float | None:
         """Train on all ranks once more, without flips; return the test accuracy, None with nothing to compare."""
-        faults, off = self._chain.faults, {"checkpoint": None, "resume": None, "out": None, "log": None}
+        faults = self._chain.faults
         if not faults.compare or not any(flips.rate for flips in faults.flips) or not self._data.n_test:
             return None
-        other = dataclasses.replace(
-            self._chain.hurt_by(faults.without_flips), config=self._config.model_copy(update=off)
-        )
-        with phases("training once more without flips, to compare"), Training(other, ranks, data=self._data) as again:
-            again.lead()
-            return again.run()[-1].test.accuracy
+        other = self._chain.hurt_by(faults.without_flips)
+        config, phase = of_beside(self._config, WITHOUT_FLIPS), "training once more without flips, to compare"
+
+        def planned(config: Config) -> ChainPlan:
+            return dataclasses.replace(other, config=config)
+
+        return train_beside(self.training, config, planned, ranks, phase).test.accuracy
 
     @functools.cached_property
     def _steady(self) -> SteadyState | None:

@@ -49,7 +49,7 @@ from .types import (
 )
 from .units import IMAGENET_IMAGES, an, either, format_bytes, format_time_ps, gbps, gops, number, percent, plural
 from .validation import DESCRIBED, Model, model_of, read_description, read_toml, shown, toml_value, tomllib, validate
-from .whole_file import WholeFile, current_folder, toml_file, touched, write_whole
+from .whole_file import Target, WholeFile, current_folder, toml_file, touched, write_whole
 
 __all__ = [
     "BROKEN_ZIP",
@@ -94,6 +94,7 @@ __all__ = [
     "Role",
     "Room",
     "Share",
+    "Target",
     "Value",
     "Watts",
     "WholeFile",

@@ -115,7 +115,7 @@ class NamedFiles:
                     raise InputError(f"{setting}: holds a character 0, which no file's name may; give another path")
                 for place, named in setting.files():
                     other = written.setdefault(place, named)
-                    if other.key != named.key:
+                    if (other.key, other.value) != (named.key, named.value):
                         raise InputError(
                             f"{named}: this run writes another file there, that of {other}; give each file a name of"
                             " its own"

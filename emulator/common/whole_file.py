@@ -29,20 +29,17 @@ _SHOWN = 500
 _KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 
-class WholeFile:
-    """A file that this process alone writes, from now until `close`, once or again and again, each time as a whole.
-
-    Links are followed. A file that is there keeps its mode, and its owner where the system allows. File systems without
-    locks do without the lock.
+class Target:
+    """A path of a file, or of one that could be there: its folder must exist. Links are followed.
 
     Args:
-        path: the file, which need not exist; its folder must.
+        path: the file.
         key: the setting that gave the path, which error messages name.
         example: a name for such a file, which they propose.
         value: the setting's value, where that is more than the path.
 
     Raises:
-        InputError: `path` is a folder, device, pipe, or output of this process; cannot be written; or has a writer.
+        InputError: `path` is a folder, device, pipe, or output of this process; or it can be no file's.
     """
 
     def __init__(
@@ -53,6 +50,60 @@ class WholeFile:
         with self._telling("give a path that can be written", OSError, ValueError):  # the latter: no file's name
             self._absolute = self.path if self.path.is_absolute() else os.path.join(current_folder(), self.path)
             self._target = self._check()
+
+    @contextlib.contextmanager
+    def _telling(self, rest: str, *refusals: type[Exception]) -> Iterator[None]:
+        """Turn what the system refuses into one line."""
+        try:
+            yield
+        except refusals as error:
+            reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+            raise InputError(f"{self._given}: cannot be written: {reason}; {rest}") from None
+
+    def _check(self) -> pathlib.Path:
+        """Return the file that the path leads to, after checking that it is one, or that there is room for one."""
+        target = pathlib.Path(os.path.realpath(self._absolute))
+        try:
+            status = os.stat(self._absolute)  # not of the target: /dev/stdout leads to what has no path
+        except FileNotFoundError:
+            folder = target.parent
+            if not folder.is_dir():
+                raise InputError(
+                    f"{self._given}: the folder {_short(str(folder), '')} does not exist;"
+                    " create it, or give another path"
+                ) from None
+            return target
+        except NotADirectoryError:
+            raise InputError(
+                f"{self._given}: a folder of this path does not exist, but is a file; give another path"
+            ) from None
+        if stat.S_ISDIR(status.st_mode):
+            raise InputError(
+                f"{self._given}: is a folder; give the name of a file, such as {self.path / self._example}"
+            )
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode))
+        if kind is not None:
+            raise InputError(f"{self._given}: is {kind}; give the name of a file, such as {self._example}")
+        if any(_is_open_as(number, status) for number in (1, 2)):
+            raise InputError(f"{self._given}: takes the output of this command already; give the name of another file")
+        return target
+
+
+class WholeFile(Target):
+    """A file that this process alone writes, from now until `close`, once or again and again, each time as a whole.
+
+    A file that is there keeps its mode, and its owner where the system allows. File systems without locks do without
+    the lock. Arguments are those of `Target`.
+
+    Raises:
+        InputError: as `Target`; or the file cannot be written, or has a writer.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], key: str = "out", example: str = "run.h5", value: str | None = None
+    ) -> None:
+        super().__init__(path, key, example, value)
+        with self._telling("give a path that can be written", OSError, ValueError):
             self._name = _name_beside(self._target)
             self._lock = Lock(_lock_of(self._target), self._given)
             for left in _leftovers(self._target):  # of writers that were killed: who has the lock knows
@@ -107,42 +158,11 @@ class WholeFile:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    @contextlib.contextmanager
-    def _telling(self, rest: str, *refusals: type[Exception]) -> Iterator[None]:
-        """Turn what the system refuses into one line."""
-        try:
-            yield
-        except refusals as error:
-            reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-            raise InputError(f"{self._given}: cannot be written: {reason}; {rest}") from None
-
     def _check(self) -> pathlib.Path:
-        """Return the file that the path leads to, after checking that it is one, or that there is room for one."""
-        target = pathlib.Path(os.path.realpath(self._absolute))
-        try:
-            status = os.stat(self._absolute)  # not of the target: /dev/stdout leads to what has no path
-        except FileNotFoundError:
-            folder = target.parent
-            if not folder.is_dir():
-                raise InputError(
-                    f"{self._given}: the folder {_short(str(folder), '')} does not exist;"
-                    " create it, or give another path"
-                ) from None
-            return target
-        except NotADirectoryError:
-            raise InputError(
-                f"{self._given}: a folder of this path does not exist, but is a file; give another path"
-            ) from None
-        if stat.S_ISDIR(status.st_mode):
-            raise InputError(
-                f"{self._given}: is a folder; give the name of a file, such as {self.path / self._example}"
-            )
-        kind = _KINDS.get(stat.S_IFMT(status.st_mode))
-        if kind is not None:
-            raise InputError(f"{self._given}: is {kind}; give the name of a file, such as {self._example}")
-        if any(_is_open_as(number, status) for number in (1, 2)):
-            raise InputError(f"{self._given}: takes the output of this command already; give the name of another file")
-        os.close(os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        """See `Target`; a file that is there can be written."""
+        target = super()._check()
+        with contextlib.suppress(FileNotFoundError):
+            os.close(os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         return target
 
     def _create(self, partial: pathlib.Path) -> BinaryIO:

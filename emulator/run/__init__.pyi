@@ -21,7 +21,7 @@ from .recorder import Recorder
 from .results import Results, results_of, versions
 from .results_file import read_results, write_results
 from .resume import Resumed, checkpoints_of, resumed
-from .seeds import SeedRuns, of_seed, seed_settings
+from .seeds import SeedRuns
 from .segments import Death, Position, Segment
 from .simulate import FaultCosts, PairSimulation, Simulation, fault_costs, segments_of, simulate
 from .sizes import GivenSizes, MeanRatio, OtherMessages, RecordedSizes, recorded_sizes
@@ -40,11 +40,13 @@ from .steady_state import (
 from .step_log import StepLog, open_log
 from .steps import Diverged, EpochResult, Exchanged, StepResult, StepTable, Weights
 from .tables import exchange_table, history_table, resource_table, rounding_table
-from .training import Training, ending_together, prepared_on_all
+from .training import StoppedRun, Training, ending_together, prepared_on_all
 from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage
+from .variants import ALONE, Runs, going_on, of_beside, own_name, runs_of, seed_variants
 from .weights_files import RunWeights, WeightsFile, read_run_weights, read_weights, run_weights_of, safetensors_image
 
 __all__ = [
+    "ALONE",
     "PHASES",
     "AnswerRange",
     "Cause",
@@ -78,6 +80,7 @@ __all__ = [
     "Resumed",
     "RunCheckpoints",
     "RunWeights",
+    "Runs",
     "SeedRuns",
     "Segment",
     "Simulation",
@@ -86,6 +89,7 @@ __all__ = [
     "StepLog",
     "StepResult",
     "StepTable",
+    "StoppedRun",
     "Throughput",
     "Training",
     "Usage",
@@ -103,12 +107,14 @@ __all__ = [
     "evaluate",
     "exchange_table",
     "fault_costs",
+    "going_on",
     "history_table",
     "is_waiting",
     "limiting_kind",
     "needed_bytes",
-    "of_seed",
+    "of_beside",
     "open_log",
+    "own_name",
     "pair_range",
     "prepared_on_all",
     "rate_range",
@@ -123,8 +129,9 @@ __all__ = [
     "rounding_table",
     "run_range",
     "run_weights_of",
+    "runs_of",
     "safetensors_image",
-    "seed_settings",
+    "seed_variants",
     "segments_of",
     "simulate",
     "slope_roofs",

@@ -34,7 +34,8 @@ class Keeping:
     With `same_machine`, clocks and counters continue, too. Otherwise those of a run on other devices begin anew, and
     virtual time continues from the checkpoint's. Where `replicas_differ`, as where bits flip, each has its own
     parameters. With `given_weights`, a run begins with those of a file, but for layers that are `drawn`. From the end
-    of `epochs` on, each checkpoint is written; before, as `Pace` says.
+    of `epochs` on, each checkpoint is written; before, as `Pace` says. A run that `moves` goes on with another file
+    than it has read.
     """
 
     resumes: bool
@@ -44,6 +45,7 @@ class Keeping:
     given_weights: bool = False
     epochs: int = 0
     drawn: frozenset[str] = frozenset()
+    moves: bool = False
 
 
 OnBegin = Callable[[Sequence[EpochResult], Sequence[StepResult], Position], None]

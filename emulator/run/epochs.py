@@ -163,6 +163,7 @@ def _train_epochs(
             trainer.history[-1:] = [dataclasses.replace(row, usage=usage) for row in trainer.history[-1:]]
             for row in trainer.history[-1:]:
                 on_epoch(row, weights)
+            ends = checkpoints is not None and checkpoints.keeping.moves and checkpoints.reach(trainer, at)
         while at.epoch < epochs and not ends:
             trainer = trainer.at(at)
             [leg, *later] = [leg for leg in trainer.legs if leg.first >= at.step]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,14 @@ class Resumed:
     network: Network
     cluster: Cluster
     reader: CheckpointReader
+    epochs: int
+    """How many of its epochs are done."""
+    series: str
+    """What all checkpoints of the same runs have in common; earlier versions wrote none."""
+
+    def is_in(self, path: str) -> bool:
+        """Return whether a path leads to the checkpoint."""
+        return os.path.realpath(path) == os.path.realpath(self.config.resume or "")
 
     def check(self, plan: Plan, data: Dataset) -> bool:
         """Check a plan and data against the checkpoint; return whether clocks go on, as the machine is the same.
@@ -92,8 +101,8 @@ class Resumed:
         return same
 
 
-def resumed(given: Config) -> Resumed | None:
-    """Return the run that a configuration goes on with; None if it begins one.
+def resumed(given: Config) -> Resumed:
+    """Return the run with which a configuration goes on that names a checkpoint.
 
     Keys that are not given are the checkpoint's. Network and schedule are those in the checkpoint, whatever their files
     hold now.
@@ -101,12 +110,13 @@ def resumed(given: Config) -> Resumed | None:
     Raises:
         InputError: there is no such checkpoint, it is damaged, or a key is given that may not change.
     """
-    if given.resume is None:
-        return None
+    assert given.resume is not None
     reader = CheckpointReader(given.resume)
     with reader.reading():
         kept = settings_config(dict(reader.text["config"]), reader.text.get("schedule"))
-        checked({"network": "", "cluster": "", "mapping": "", "faults": "", "data": ""}, reader.text, "it")
+        form = {"network": "", "cluster": "", "mapping": "", "faults": "", "data": "", "position": [0, 0]}
+        epochs, _ = checked(form, reader.text, "it")["position"]
+        series = _series(reader)
         of_network, of_cluster = (read_description(reader.text[name]) for name in ("network", "cluster"))
     said, wrote = given.model_dump(), kept.model_dump()
     for key in sorted(given.model_fields_set - _FREE):
@@ -132,7 +142,22 @@ def resumed(given: Config) -> Resumed | None:
     changes = {**before, **anew}
     settings = {**kept.model_dump(), **changed, "changes": changes or None}
     config = settings_config(settings, reader.text.get("schedule"))
-    return Resumed(config, load_network(of_network, text=reader.text["network"]), cluster, reader)
+    network = load_network(of_network, text=reader.text["network"])
+    return Resumed(config, network, cluster, reader, epochs, series)
+
+
+def series_of(path: str) -> str:
+    """Return the series of runs to which a checkpoint belongs.
+
+    Raises:
+        InputError: there is none, or it is damaged.
+    """
+    with CheckpointReader(path) as reader, reader.reading():
+        return _series(reader)
+
+
+def _series(reader: CheckpointReader) -> str:
+    return str(checked("", reader.text.get("series", ""), "its series"))
 
 
 def checkpoints_of(
@@ -140,9 +165,12 @@ def checkpoints_of(
     data: Dataset,
     ranks: Ranks,
     start: Resumed | None,
+    series: str,
     on_begin: OnBegin = lambda *_: None,
 ) -> RunCheckpoints:
     """Return the checkpoints of a run; their file is from now on this process' alone, where it is rank 0.
+
+    Each says to which `series` of runs it belongs.
 
     Raises:
         InputError: plan or data are not those of the checkpoint that it resumes from, or its file cannot be written;
@@ -154,13 +182,15 @@ def checkpoints_of(
     init = config.init if start is None else None
     drawn = drawn_layers(config, plan.network)
     saves, given = config.checkpoint is not None, init is not None
-    keeping = Keeping(start is not None, saves, same, differ, given, config.epochs, drawn)
+    moves = config.checkpoint is not None and start is not None and not start.is_in(config.checkpoint)
+    keeping = Keeping(start is not None, saves, same, differ, given, config.epochs, drawn, moves)
     if ranks.rank > 0:
         return RunCheckpoints(plan.network, ranks, keeping)
     weights = None if init is None else read_weights(init, plan.network, f"`init` = {init!r}", drawn)
     target = None if config.checkpoint is None else WholeFile(config.checkpoint, "checkpoint", "run.ckpt")
     reader = None if start is None else start.reader
-    leader = Leader(reader, target, _settings(plan, data), kept_kinds(config), on_begin, weights)
+    settings = {**_settings(plan, data), "series": series}
+    leader = Leader(reader, target, settings, kept_kinds(config), on_begin, weights)
     return RunCheckpoints(plan.network, ranks, keeping, leader)
 
 

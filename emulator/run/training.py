@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ...comm import Observer
 from ...launch import RankFailed, Ranks, Stopped
-from ..common import BUG_STATUS, INPUT_STATUS, InputError, WholeFile
+from ..common import BUG_STATUS, INPUT_STATUS, InputError, WholeFile, plural
 from ..data import Dataset
 from ..plan import ChainPlan, Plan, check_data, check_normalised, limited, training_data
 from .checkpoints import Ended
@@ -38,7 +38,7 @@ class Training:
 
     Only rank 0 writes. `start` is the run that goes on, `data` a loaded data set in place of the configuration's.
     `gathers` says whether weights of all layers come together on rank 0 even without a results file; `trace` is that of
-    a chain.
+    a chain; `series` is that of the runs to which this one belongs.
 
     Raises:
         InputError: data, a file or the checkpoint do not suit the plan, or memory does not suffice.
@@ -53,8 +53,9 @@ class Training:
         data: Dataset | None = None,
         trace: Trace | None = None,
         gathers: bool = False,
+        series: str = "",
     ) -> None:
-        self.plan, self._ranks, self._trace = plan, ranks, trace
+        self.plan, self._ranks, self._trace, self.series = plan, ranks, trace, series
         config, self._gathers = plan.config, gathers or plan.config.out is not None
         leads = ranks.rank == 0
         with contextlib.ExitStack() as files:
@@ -70,7 +71,7 @@ class Training:
             log = files.enter_context(open_log(config.log if leads else None))
             self._observer = None if trace is None else trace.recorder(self._chain("a trace"), self.data.n_train)
             self.recorder = Recorder(plan, self.data, ranks.describe(), out, log)
-            self.checkpoints = checkpoints_of(plan, self.data, ranks, start, self._begin)
+            self.checkpoints = checkpoints_of(plan, self.data, ranks, start, series, self._begin)
             files.callback(self.checkpoints.close)
             self._files = files.pop_all()
         self._on_resume: Callable[[Position], None] = lambda _: None
@@ -125,6 +126,7 @@ class Training:
 
         Raises:
             InputError: the loss is no longer finite, or a file cannot be written.
+            StoppedRun: a signal has ended the run at a checkpoint.
         """
 
         def step(result: StepResult) -> None:
@@ -145,14 +147,28 @@ class Training:
             )
         if self._observer is not None:
             observers = self._ranks.gather(self._observer)
-            if self._trace is not None and self._ranks.rank == 0 and self.ended_at is None:
+            if self._trace is not None and self._ranks.rank == 0 and self.checkpoints.ended_at is None:
                 self._trace.write(self._chain("a trace"), self.data.n_train, observers)
+        if self.checkpoints.ended_at is not None:
+            raise StoppedRun(self, self.checkpoints.ended_at)
         return history
 
-    @property
-    def ended_at(self) -> Ended | None:
-        """Where a signal has ended the run; None where all is trained."""
-        return self.checkpoints.ended_at
+    def place(self, at: Position) -> str:
+        """Return what is done of the run at a checkpoint."""
+        config = self.plan.config
+        if at.step == 0:
+            return f"{at.epoch} of {plural(config.epochs, 'epoch')} done"
+        steps = -(-self.data.n_train // config.batch)
+        return f"epoch {at.epoch + 1} of {config.epochs}, {at.step:,} of {plural(steps, 'mini-batch')} done"
+
+
+class StoppedRun(Exception):
+    """A signal has ended a run at a checkpoint; `str` is a line about that, `status` the exit status."""
+
+    def __init__(self, training: Training, ended: Ended) -> None:
+        file = training.plan.config.checkpoint
+        super().__init__(f"stopped by {ended.signal.name}: {training.place(ended.at)}; {file} has all of it")
+        self.status = ended.status
 
 
 def prepared_on_all(ranks: Ranks, prepare: Callable[[], T]) -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import typing
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -202,6 +203,70 @@ def test_an_output_that_is_an_input(refused: Refused, case: str) -> None:
     words, output, read = SAME[case]
     line = refused(*words)
     assert line.startswith(output) and read in line and line.endswith(" names; give another path")
+
+
+SEEDS = [*TRAIN, "--seed", "4", "--seeds", "2"]
+CODEC = ["--replicas", "2", "--compress", "topk:0.1", "--control"]
+EXPANDED = {
+    "a seed's results": ([*SEEDS, "--out", "run.h5"], "run-seed5.h5", "`out` = 'run-seed5.h5'"),
+    "a seed's checkpoint": ([*SEEDS, "--checkpoint", "a.b.ckpt"], "a.b-seed4.ckpt", "`checkpoint`"),
+    "a seed's log": ([*SEEDS, "--log", "csv:log"], "log-seed5", "`log` = 'csv:log-seed5'"),
+    "a control's checkpoint": ([*TRAIN, *CODEC, "--checkpoint", "run.ckpt"], "run-control.ckpt", "`checkpoint`"),
+    "that of a seed": ([*SEEDS, *CODEC, "--checkpoint", "run"], "run-seed4-control", "`checkpoint`"),
+    "one without flips": ([*TRAIN, "--checkpoint", "run.ckpt"], "run-without-flips.ckpt", "`checkpoint`"),
+}
+
+
+@pytest.mark.parametrize("make", [Path.symlink_to, Path.hardlink_to])
+@pytest.mark.parametrize("case", EXPANDED)
+def test_an_expanded_name_that_is_an_input(folder: Path, refused: Refused, case: str, make: Any) -> None:
+    words, name, output = EXPANDED[case]
+    make(folder / name, folder / "d.h5")
+    line = refused(*words)
+    assert line.startswith(output) and name in line and "`data` = 'd.h5' names" in line
+
+
+@pytest.mark.parametrize("make", [Path.symlink_to, Path.hardlink_to])
+def test_expanded_names_of_one_file(folder: Path, refused: Refused, make: Callable[[Path, Path], None]) -> None:
+    for one, other in (("run-seed4.h5", "run-seed5.h5"), ("log-seed4", "run-seed5.ckpt")):
+        (folder / one).write_text("any")
+        make(folder / other, folder / one)
+    several = ["--out", "run.h5", "--checkpoint", "run.ckpt", "--log", "csv:log"]
+    assert "`out` = 'run-seed5.h5': this run writes another file there" in refused(*SEEDS, *several[:2])
+    assert "`checkpoint` = 'run-seed5.ckpt': this run writes another file there, that of `log`" in refused(
+        *SEEDS, *several[2:]
+    )
+
+
+NO_NAMES = {
+    "/dev/null": "is a device",
+    "/dev/full": "is a device",
+    "linked": "is a device",
+    "pipe": "is a pipe",
+    "sets": "is a folder",
+    "sets/": "is a folder",
+    "no/run": "does not exist",
+    "t.toml/run": "does not exist",
+    "..": "does not end in a name",
+    ".": "does not end in a name",
+    "/": "does not end in a name",
+}
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_names_before_they_are_expanded(folder: Path, refused: Refused, name: str) -> None:
+    """What would be refused of one run is refused of several, of which each has its own name."""
+    (folder / "linked").symlink_to("/dev/null")
+    os.mkfifo(folder / "pipe")
+    for key in ("out", "checkpoint", "log"):
+        value = f"csv:{name}" if key == "log" else name
+        line = refused(*SEEDS, f"--{key}", value)
+        assert line.startswith(f"`{key}` = '{value}") and NO_NAMES[name] in line
+    if name in ("/dev/null", "linked", "pipe"):
+        assert "is no folder" in refused(*SEEDS, "--log", f"tensorboard:{name}")
+    assert not list(Path("/dev").glob("*-seed*"))
+    with pytest.raises(InputError, match=NO_NAMES[name]):
+        emuchain.train("t.toml", data="d.h5", seeds=2, out=name)
 
 
 @pytest.mark.parametrize("make", [Path.symlink_to, Path.hardlink_to])
