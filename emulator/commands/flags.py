@@ -14,7 +14,7 @@ import click
 from ..common import InputError, NamedFiles, did_you_mean
 from ..config import roles
 from .kernels import starting
-from .named import OUTPUT, WORD, CountOrRange, FileCommand, Named, NameOrFile
+from .named import OUTPUT, WORD, CountOrRange, FileCommand, Named, NameOrFile, Restart
 from .setting import CHANGES, SET, set_value
 
 if TYPE_CHECKING:
@@ -321,6 +321,12 @@ class TrainingCommand(ConfiguredCommand):
             InputError: they cannot be made of it.
         """
         raise NotImplementedError
+
+    def restart(self, ctx: click.Context) -> Restart:
+        """See `FileCommand`: with `--resume`, which names the checkpoint as `--checkpoint` does."""
+        runs: Runs = ctx.meta[RUNS]
+        named = runs.base.checkpoint
+        return Restart(runs.configs[0].checkpoint, () if named is None else ("--resume", named))
 
 
 class PlanningCommand(ConfiguredCommand):

@@ -6,7 +6,7 @@ import contextlib
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -110,6 +110,17 @@ def profile_option(metavar: str, what: str) -> Callable[[Any], Any]:
     return click.option("--profile", type=PROFILE, metavar=metavar, help=what)
 
 
+class Restart(NamedTuple):
+    """How a command is started again after it has died: once `file` is there, with the words `more`, and goes on.
+
+    Words in `less` are for the first start alone.
+    """
+
+    file: str | None
+    more: tuple[str, ...] = ()
+    less: tuple[str, ...] = ()
+
+
 class FileCommand(click.Command):
     """A command that checks the files of its arguments and flags before its function is called.
 
@@ -159,6 +170,10 @@ class FileCommand(click.Command):
         for param in self.get_params(ctx):
             files.add(setting_of(param), ctx.params.get(param.name or ""), getattr(param.type, "role", NO_FILE))
         files.check()
+
+    def restart(self, ctx: click.Context) -> Restart | None:
+        """Return how `emuchain launch` starts the command again, once it has been checked; None where that does not."""
+        return None
 
 
 def setting_of(param: click.Parameter) -> str:

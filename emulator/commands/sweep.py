@@ -15,7 +15,7 @@ from ..common import IMAGENET_IMAGES, InputError, NamedFiles, plural
 from ..config import roles
 from .flags import range_option, write_groups, write_others
 from .kernels import starting
-from .named import PICTURE, FileCommand, Named, Values
+from .named import PICTURE, FileCommand, Named, Restart, Values
 from .output import tell
 from .setting import CHANGES, SET, set_option, set_value
 
@@ -66,12 +66,17 @@ class SweepCommand(FileCommand):
             )
         return keys
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Call the function with the keys that are given."""
+    def prepare(self, ctx: click.Context) -> None:
+        """See `FileCommand`; the function gets the keys that are given."""
         given = {key: ctx.params.pop(_parameter(key)) for key in self._keys}
         swept = {key: values for key, values in given.items() if values is not None}
         ctx.params["swept"], ctx.params["settings"] = self._changed(ctx, swept)
-        return super().invoke(ctx)
+        super().prepare(ctx)
+
+    def restart(self, ctx: click.Context) -> Restart:
+        """See `FileCommand`: points that are in the file are not computed again."""
+        csv = ctx.params["csv"]
+        return Restart(None if csv is None else str(csv), less=("--restart",))
 
     def _changed(self, ctx: click.Context, swept: dict[str, tuple[Any, ...]]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the swept keys with those of `--set`, and its other keys of a run, the same at all points.
