@@ -1,6 +1,8 @@
-from .end_request import Dismissed, EndRequest, RankFailed, Stopped, Terminated, ended_by, importing
+from .end_request import ENDING, Dismissed, EndRequest, RankFailed, Stopped, Terminated, ended_by, importing, is_ignored
+from .guard import MOST_RANKS
+from .hosts import Host, read_hosts
 from .launch import LaunchError, abort_ranks, check_shared_memory, join, launcher_rank, left_over
-from .launcher import launch_command, launch_environment, listening_below, passed_on
+from .launcher import end_below, launch_command, launch_environment, listening_below, passed_on
 from .pool import WorkerLost, in_parallel
 from .processes import tell, usable_cores
 from .ranks import MpiRanks, Ranks
@@ -9,9 +11,12 @@ from .stall import STALL_STATUS, NoProgress
 from .watch import Watch, introduce
 
 __all__ = [
+    "ENDING",
+    "MOST_RANKS",
     "STALL_STATUS",
     "Dismissed",
     "EndRequest",
+    "Host",
     "LaunchError",
     "MpiRanks",
     "NoProgress",
@@ -24,10 +29,12 @@ __all__ = [
     "WorkerLost",
     "abort_ranks",
     "check_shared_memory",
+    "end_below",
     "ended_by",
     "importing",
     "in_parallel",
     "introduce",
+    "is_ignored",
     "join",
     "launch_command",
     "launch_environment",
@@ -35,6 +42,7 @@ __all__ = [
     "left_over",
     "listening_below",
     "passed_on",
+    "read_hosts",
     "tell",
     "usable_cores",
 ]

@@ -1,10 +1,10 @@
-"""A request to end: SIGINT (Ctrl-C), or SIGTERM and SIGUSR1, as batch systems send them before they end a job.
+"""A request to end: SIGINT (Ctrl-C), or SIGTERM, SIGUSR1 and SIGHUP, as batch systems and terminals send them.
 
 A command takes signals from its first lines on. It notes those that come before it knows how to end; then it ends at
 once, wherever it is, until there is something to put in order; from then on they are exceptions; and once it ends, it
-ignores them. A run that can save its state takes note of the first SIGTERM or SIGUSR1, and asks at its next mini-batch
-boundary whether there was one; another signal, or a run that cannot, ends at once. SIGUSR2 interrupts like SIGINT: some
-launchers do not pass SIGINT on.
+ignores them. A run that can save its state takes note of the first SIGTERM, SIGUSR1 or SIGHUP, and asks at its next
+mini-batch boundary whether there was one; another signal, or a run that cannot, ends at once. SIGUSR2 interrupts like
+SIGINT: some launchers do not pass SIGINT on.
 
 Rank 0 ends the other ranks by exceptions, `Stopped` and `Dismissed`; from one that fails it gets `RankFailed`.
 """
@@ -18,7 +18,9 @@ from types import FrameType
 from typing import Any, NoReturn
 
 _INTERRUPTS = signal.SIGINT, signal.SIGUSR2
-_TERMINATIONS = signal.SIGTERM, signal.SIGUSR1
+_TERMINATIONS = signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP
+IGNORED = signal.SIGINT, signal.SIGHUP
+"""Signals that whoever starts a process may have it ignore, as shells do in the background, and `nohup`."""
 ENDING = *_INTERRUPTS, *_TERMINATIONS
 """Signals that ask a process to end."""
 _MOST_S = 6.0
@@ -34,6 +36,11 @@ def ended_by(number: int) -> tuple[str, int]:
     return f"emuchain: ended by {signal.Signals(number).name}", 128 + number
 
 
+def is_ignored(number: int) -> bool:
+    """Return whether whoever started this process has it ignore a signal that may be."""
+    return number in IGNORED and signal.getsignal(number) is signal.SIG_IGN
+
+
 def importing() -> contextlib.AbstractContextManager[None]:
     """Return a context for imports: a signal ends this process at once meanwhile, and is an exception from then on.
 
@@ -44,7 +51,7 @@ def importing() -> contextlib.AbstractContextManager[None]:
 
 
 class Terminated(BaseException):
-    """The run is to end at once: like KeyboardInterrupt, but by SIGTERM or SIGUSR1."""
+    """The run is to end at once: like KeyboardInterrupt, but by SIGTERM, SIGUSR1 or SIGHUP."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -68,11 +75,11 @@ class EndRequest:
     def take(self) -> None:
         """Note signals from now on, until `end_at_once` says how this process ends; for the process of a command.
 
-        An interrupt that whoever started this process has it ignore, as shells do in the background, stays ignored.
+        What whoever started this process has it ignore, of `IGNORED`, stays ignored.
         """
         self._is_taken = True
         for number in ENDING:
-            if number != signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:
+            if not is_ignored(number):
                 signal.signal(number, self._note)
 
     def end_at_once(self, end: Callable[[int], NoReturn]) -> None:
@@ -96,7 +103,7 @@ class EndRequest:
         """Have all of these signals but SIGINT, which is one already, be exceptions; where none were taken."""
         if self._end is None:
             for number in ENDING:
-                if number != signal.SIGINT:
+                if number != signal.SIGINT and not is_ignored(number):
                     before = signal.signal(number, self._take)
                     self._before.setdefault(number, before)
 

@@ -602,6 +602,8 @@ def _remove(file: Shared) -> None:
 
 if __name__ == "__main__":
     server, told, expected = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), Expected(*map(int, sys.argv[3:]))
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)  # they are for the ranks, with which it ends
     try:
         guard = Guard(server, told, expected)
     except OSError:  # such as a limit on the size of files, also of its page: ranks do without a guard

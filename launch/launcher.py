@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from ..kernels import find_program, python_command, safe_environment
-from .end_request import ENDING
+from .end_request import ENDING, IGNORED
 from .launch import RANK_VARIABLES, LaunchError, is_installed
 
 _OPEN_MPI = {
@@ -72,7 +72,7 @@ def passed_on(number: int) -> signal.Signals:
     """
     if number == signal.SIGINT and is_installed("openmpi"):
         return signal.SIGUSR2
-    return signal.SIGUSR1 if number == signal.SIGTERM else signal.Signals(number)
+    return signal.SIGUSR1 if number in (signal.SIGTERM, signal.SIGHUP) else signal.Signals(number)
 
 
 def listening_below(launcher: int) -> int:
@@ -87,8 +87,31 @@ def listening_below(launcher: int) -> int:
     return sum(_is_below(launcher, pid, parents) and _is_rank(pid) for pid in listening)
 
 
-_TAKEN = sum(1 << (number - 1) for number in ENDING if number != signal.SIGINT)
-"""As bits of a process's status; an interrupt may be ignored."""
+def end_below(launcher: int) -> None:
+    """Kill a process and all its descendants, which it may be starting."""
+    stopped = set[int]()
+    while len(stopped) < len(stopped := stopped | {launcher, *_below(launcher)}):
+        for pid in stopped:  # from then on, one starts no others
+            _signal(pid, signal.SIGSTOP)
+    for pid in stopped:
+        _signal(pid, signal.SIGKILL)
+
+
+def _below(ancestor: int) -> list[int]:
+    parents = dict[int, int]()
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            parents[int(name)] = int(_fields(f"/proc/{int(name)}/status")["PPid"])
+    return [pid for pid in parents if _is_below(ancestor, pid, parents)]
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(OSError):
+        os.kill(pid, number)
+
+
+_TAKEN = sum(1 << (number - 1) for number in ENDING if number not in IGNORED)
+"""As bits of a process's status."""
 
 
 def _fields(path: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
-from .end_request import ENDING
+from .end_request import ENDING, is_ignored
 from .ranks import Ranks
 
 Task = TypeVar("Task")
@@ -73,7 +73,8 @@ def _processes(jobs: int) -> Executor:
 
 def _become_worker(parent: int) -> None:
     for number in ENDING:
-        signal.signal(number, signal.SIG_DFL)
+        if not is_ignored(number):
+            signal.signal(number, signal.SIG_DFL)
     _leave_interrupts_alone()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before this was set

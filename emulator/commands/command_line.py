@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ... import __version__
-from ..common import IMAGENET_IMAGES, InputError, check_start
+from ..common import IMAGENET_IMAGES, InputError, NamedFiles, check_start
 from . import output
 from .flags import RUNS, PlanningCommand, TrainingCommand, full_option, range_option, traced, with_precision
 from .kernels import starting
@@ -28,7 +28,9 @@ from .named import (
     WAVES,
     WHAT_IF,
     WORD,
+    FileCommand,
     NumberOfSeeds,
+    Restart,
     cluster_option,
     profile_option,
 )
@@ -173,21 +175,40 @@ def train(
         session.end(stopped.status)
 
 
-@commands.command(context_settings={"ignore_unknown_options": True})
+class LaunchCommand(FileCommand):
+    """The command `launch`, which checks its files together with those of the command that it starts."""
+
+    def check(self, ctx: click.Context, files: NamedFiles) -> None:
+        """See `FileCommand`; the function gets how the command is started again."""
+        super().check(ctx, files)
+        name, *words = ctx.params["arguments"] or ("nothing",)
+        started = commands.commands.get(name)
+        ctx.params["restart"] = None
+        if isinstance(started, FileCommand):
+            with started.make_context(name, words, parent=ctx.parent) as below:
+                started.prepare(below)
+                started.check(below, files)
+                ctx.params["restart"] = started.restart(below)
+        if ctx.params["restart"] is None:
+            told = "should be" if name == "nothing" else f"`{name}` has no ranks; write `emuchain {name} …`, or"
+            raise InputError(f"`emuchain launch`: {told} `emuchain launch -n 4 -- train …`")
+
+
+@commands.command(cls=LaunchCommand, context_settings={"ignore_unknown_options": True})
 @click.option("-n", "ranks", type=click.IntRange(min=1), required=True, metavar="N", help="Number of ranks.")
 @click.option(
     "--restarts", type=click.IntRange(min=0), default=0, metavar="N", help="Start again at most N times.  [default: 0]"
 )
 @click.option("--hosts", type=HOSTS, metavar="FILE", help="The hosts of the ranks, as in hostfile.example.")
-@click.argument("arguments", metavar="-- train ...", nargs=-1, type=click.UNPROCESSED)
-def launch(ranks: int, restarts: int, hosts: str | None, arguments: tuple[str, ...]) -> int:
-    """Run `emuchain train` on several ranks, and start it again when a rank dies.
+@click.argument("arguments", metavar="-- train|sweep ...", nargs=-1, type=click.UNPROCESSED)
+def launch(ranks: int, restarts: int, hosts: str | None, arguments: tuple[str, ...], restart: Restart) -> int:
+    """Run `emuchain train` or `sweep` on several ranks, and start it again when a rank dies.
 
-    It then resumes from the file that --checkpoint names, if that exists.
+    It then resumes from the file that --checkpoint names, or --csv, once it has written it.
     """
     from .launch import launch_ranks
 
-    return launch_ranks(ranks, restarts, hosts, arguments)
+    return launch_ranks(ranks, restarts, hosts, arguments, restart)
 
 
 @commands.command(cls=PlanningCommand, sweeps=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pathlib
 import signal
@@ -10,84 +11,138 @@ import sys
 import time
 from collections.abc import Sequence
 
-from ...launch import LaunchError, launch_command, launch_environment, launcher_rank, listening_below, passed_on
-from ..common import INPUT_STATUS, InputError, current_folder, read_text
+from ...launch import (
+    MOST_RANKS,
+    Host,
+    LaunchError,
+    end_below,
+    is_ignored,
+    launch_command,
+    launch_environment,
+    launcher_rank,
+    listening_below,
+    passed_on,
+    read_hosts,
+)
+from ..common import INPUT_STATUS, InputError, current_folder, format_bytes, host_room, plural, read_text
+from .named import Restart
 
-_SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGUSR1
+_SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP
 """Signals that end a run for good."""
 _PATIENCE_S = 5.0
 """How long a launcher has to start its ranks, before it gets a signal for them; on other hosts they are not seen."""
+_MOST_S = 10.0
+"""How long it may take from then on to end ranks on this host that it has not started by then."""
 _LOOK_S = 0.05
+_RANK_BYTES = 40 << 20
+"""Measured: what an idle rank has for itself, without the libraries that all share."""
 
 
-def launch_ranks(count: int, restarts: int, hosts: str | None, arguments: Sequence[str]) -> int:
+def launch_ranks(count: int, restarts: int, hosts: str | None, arguments: Sequence[str], restart: Restart) -> int:
     """Run `emuchain ARGUMENTS` on some ranks, again at most `restarts` times if it fails; return the last status.
 
     The ranks are on this host, or on those of the host file `hosts`.
 
     Raises:
-        InputError: the arguments are not those of `train`, the host file cannot be read, or ranks cannot be started
-            here, as in a folder that is gone.
+        InputError: the host file cannot be read, or ranks cannot be started here, as in a folder that is gone.
     """
-    if arguments[:1] != ("train",):
-        what = f"`{arguments[0]}`" if arguments else "nothing"
-        raise InputError(f"`emuchain launch`: {what} cannot be run again; write `emuchain launch -n 4 -- train …`")
     if launcher_rank() is not None:
         raise InputError("`emuchain launch` starts mpiexec itself; start it without a launcher")
-    if hosts is not None:
-        _check_hosts(pathlib.Path(hosts))
+    _check_count(count, [] if hosts is None else _read_hosts(pathlib.Path(hosts)))
     current_folder()  # MPICH's launcher crashes without one
     try:
-        command = launch_command(count, arguments, hosts)
+        command = launch_command(count, (), hosts)
     except LaunchError as error:
         raise InputError(str(error)) from None
-    status, signalled = _run(command, count)
-    for restart in range(1, restarts + 1):
+    before = _state(restart.file)
+    status, signalled = _run([*command, *arguments], count, is_here=hosts is None)
+    for number in range(1, restarts + 1):
         if status in (0, INPUT_STATUS) or signalled:
             break
-        resumed = _resumed(arguments)
-        where = f"from {resumed[-1]}" if resumed else "from the beginning"
-        print(f"emuchain: status {status}; restart {restart} of {restarts}, {where}", file=sys.stderr, flush=True)
-        status, signalled = _run(command + resumed, count)
+        goes_on = _state(restart.file) not in (None, before)
+        where = f"from {restart.file}" if goes_on else "as at first" if _resumes(arguments) else "from the beginning"
+        print(f"emuchain: status {status}; restart {number} of {restarts}, {where}", file=sys.stderr, flush=True)
+        again = [word for word in arguments if word not in restart.less] + [*restart.more] if goes_on else arguments
+        status, signalled = _run([*command, *again], count, is_here=hosts is None)
     return 128 + signalled if signalled and status else status
 
 
-def _check_hosts(file: pathlib.Path) -> None:
-    """Check that a host file names a host.
+def _resumes(arguments: Sequence[str]) -> bool:
+    return any(word.partition("=")[0] == "--resume" for word in arguments)
+
+
+def _state(file: str | None) -> tuple[int, ...] | None:
+    """Return what changes of a file when a run writes it; None where there is none."""
+    try:
+        status = None if file is None else os.stat(file)
+    except (OSError, ValueError):
+        return None
+    return status and (status.st_ino, status.st_mtime_ns, status.st_size)
+
+
+def _check_count(count: int, hosts: Sequence[Host]) -> None:
+    """Check that each host can have its share of the ranks.
 
     Raises:
-        InputError: it cannot be read, or names none.
+        InputError: it cannot.
+    """
+    of_host = math.ceil(count / max(1, len(hosts)))
+    if of_host > MOST_RANKS:
+        raise InputError(
+            f"`-n` = {count}: is {of_host:,} ranks a host, and one takes at most {MOST_RANKS:,}; give as many ranks as"
+            " there are cores: each emulates several devices"
+        )
+    room = host_room()
+    if all(host.is_here for host in hosts) and count * _RANK_BYTES > room.free_bytes:
+        raise InputError(
+            f"`-n` = {count}: {plural(count, 'rank')} need {format_bytes(count * _RANK_BYTES)} of memory to start, and"
+            f" {room.limit} {format_bytes(room.free_bytes)}; give as many ranks as there are cores: each emulates"
+            " several devices"
+        )
+
+
+def _read_hosts(file: pathlib.Path) -> list[Host]:
+    """Return the hosts of a host file.
+
+    Raises:
+        InputError: it cannot be read, names none, or one that cannot be reached.
     """
     try:
-        lines = read_text(file).splitlines()
+        return read_hosts(read_text(file))
+    except LaunchError as error:
+        raise InputError(f"`hosts` = {str(file)!r}: {error}") from None
     except (OSError, ValueError) as error:
         raise InputError(
             f"`hosts` = {str(file)!r}: cannot be read: {getattr(error, 'strerror', None) or error}"
         ) from None
-    if not any(line.partition("#")[0].strip() for line in lines):
-        raise InputError(f"`hosts` = {str(file)!r}: names no host; should have a line for each, such as `node1:2`")
 
 
-def _run(command: Sequence[str], ranks: int) -> tuple[int, int]:
+def _run(command: Sequence[str], ranks: int, *, is_here: bool) -> tuple[int, int]:
     """Run a command; return its status, and the number of the signal by which this process was told to end, or 0.
 
     The signal is passed on as the one that lets ranks end as they should, once they take signals: a launcher drops
     those that come before it has started them, and Python itself says more than a line where one interrupts its start.
-    A second SIGINT is passed on as it is.
+    A second SIGINT is passed on as it is. Where all ranks are here, a launcher that goes on starting them is killed.
     """
     signalled = list[int]()
-    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    heard = [number for number in _SIGNALS if not is_ignored(number)]
     before = {number: signal.signal(number, lambda number, _: signalled.append(number)) for number in heard}
     try:
         # In a session of its own, so that a terminal's Ctrl-C reaches it once, by way of this process.
         process = subprocess.Popen(command, env=launch_environment(os.environ), start_new_session=True)
-        until_s, sent = time.monotonic() + _PATIENCE_S, 0
+        until_s, sent, kill_s = time.monotonic() + _PATIENCE_S, 0, math.inf
         while (status := _ended(process)) is None:
-            if len(signalled) > sent and (time.monotonic() > until_s or listening_below(process.pid) >= ranks):
-                number = signalled[sent]
-                is_second = sent > 0 and signalled[sent - 1] == signal.SIGINT
-                process.send_signal(number if is_second else passed_on(number))
-                sent += 1
+            if len(signalled) > sent:
+                started = listening_below(process.pid) >= ranks
+                if started or time.monotonic() > until_s:
+                    kill_s = math.inf if started or not is_here else min(kill_s, time.monotonic() + _MOST_S)
+                    number = signalled[sent]
+                    is_second = sent > 0 and signalled[sent - 1] == signal.SIGINT
+                    process.send_signal(number if is_second else passed_on(number))
+                    sent += 1
+            if time.monotonic() > kill_s:
+                kill_s = math.inf
+                end_below(process.pid)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -100,13 +155,3 @@ def _ended(process: subprocess.Popen[bytes]) -> int | None:
         return process.wait(_LOOK_S)
     except subprocess.TimeoutExpired:
         return None
-
-
-def _resumed(arguments: Sequence[str]) -> list[str]:
-    """Return the flags with which a run resumes from its checkpoint, if it has written one."""
-    for place, argument in enumerate(arguments):
-        flag, equals, value = argument.partition("=")
-        if flag == "--checkpoint":
-            file = value if equals else "".join(arguments[place + 1 : place + 2])
-            return ["--resume", file] if file and pathlib.Path(file).exists() else []
-    return []

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from ...launch import (
+    ENDING,
     STALL_STATUS,
     Dismissed,
     EndRequest,
@@ -107,7 +108,7 @@ class Session:
         return self._ranks
 
     def join_watched(self) -> Ranks:
-        """Return the ranks of this run, of which the guard takes care, and which end on SIGTERM and SIGUSR1."""
+        """Return the ranks of this run, of which the guard takes care, and which end on SIGTERM, SIGUSR1 and SIGHUP."""
         ranks = self.join()
         ranks.end_request.listen()
         ranks.watch()
@@ -209,7 +210,7 @@ class Session:
     def _begin_to_end(self) -> None:
         """Ignore further signals, which reach ranks one by one: an order to stop may have been quicker."""
         if isinstance(self._ranks, MpiRanks):
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+            for number in ENDING:
                 signal.signal(number, signal.SIG_IGN)
 
     def _say(self, line: str, status: int) -> None:

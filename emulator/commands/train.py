@@ -130,7 +130,7 @@ def trained(
         with blame():
             network, cluster = (None, None) if runs.first is None else (runs.first.network, runs.first.cluster)
             plan = plan_run(config, ranks.size, network=network, cluster=cluster)
-            if start is None and isinstance(plan, ChainPlan):
+            if runs.first is None and isinstance(plan, ChainPlan):
                 tell_notes(idle_settings(plan))
             training = files.enter_context(Training(plan, ranks, start, trace=traced, series=runs.series))
         with make_progress(config.progress) as progress:

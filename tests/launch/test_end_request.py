@@ -1,4 +1,4 @@
-"""SIGTERM and SIGUSR1: noted where a run asks for them, otherwise the end, under each MPI."""
+"""SIGTERM, SIGUSR1 and SIGHUP: noted where a run asks for them, otherwise the end, under each MPI."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from .test_guard import DYING, TRAIN
 @pytest.fixture
 def listening():
     """The ranks of one process, which listens; the handlers before are put back."""
-    numbers = signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2
+    numbers = signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP
     before = [signal.getsignal(number) for number in numbers]
     ranks = SingleProcess()
     ranks.end_request.listen()
@@ -24,7 +24,7 @@ def listening():
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 138)])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 138), (signal.SIGHUP, 129)])
 def test_a_signal_ends_a_run_that_does_not_ask(listening, number, status):
     with pytest.raises(Terminated) as ended:
         os.kill(os.getpid(), number)
@@ -111,6 +111,7 @@ def test_a_signal_ends_a_command_at_once_until_there_is_something_to_put_in_orde
         (signal.SIGUSR2, KeyboardInterrupt),
         (signal.SIGTERM, Terminated),
         (signal.SIGUSR1, Terminated),
+        (signal.SIGHUP, Terminated),
     ],
 )
 def test_a_signal_is_an_exception_once_imports_are_done(taking, number, error):
@@ -145,13 +146,15 @@ def test_a_command_that_ends_takes_no_more_signals(taking):
     assert not ended
 
 
-def test_an_interrupt_that_a_shell_has_ignored_stays_ignored():
-    """As it does for what a script starts in the background."""
+@pytest.mark.parametrize("ignored", [signal.SIGINT, signal.SIGHUP])
+def test_what_a_shell_has_ignored_stays_ignored(ignored):
+    """As it does for what a script starts in the background, and for what `nohup` starts."""
     before = {number: signal.getsignal(number) for number in ENDING}
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(ignored, signal.SIG_IGN)
         EndRequest().take()
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        EndRequest().listen()
+        assert signal.getsignal(ignored) is signal.SIG_IGN
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -173,6 +176,7 @@ def test_signals_stay_a_callers_own_where_python_calls():
         (signal.SIGUSR2, "emuchain: interrupted", 130),
         (signal.SIGTERM, "emuchain: ended by SIGTERM", 143),
         (signal.SIGUSR1, "emuchain: ended by SIGUSR1", 138),
+        (signal.SIGHUP, "emuchain: ended by SIGHUP", 129),
     ],
 )
 def test_what_is_said_of_a_signal_is_documented(number, line, status):

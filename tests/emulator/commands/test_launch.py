@@ -57,9 +57,9 @@ def run(python: Path, ends: list[str], *arguments: str) -> tuple[subprocess.Comp
 
 
 def test_ranks_are_started_with_all_arguments(python: Path) -> None:
-    done, calls = run(python, ["echo out; exit 0"], "-n", "3", "--", "train", "net.toml", "--batch", "8")
+    done, calls = run(python, ["echo out; exit 0"], "-n", "3", "--", "train", "vgg11-cifar", "--batch", "8")
     assert (done.returncode, done.stdout, done.stderr) == (0, "out\n", "")
-    assert calls == [" ".join(["-n 3", str(python), *RUN_MODULE, "emuchain train net.toml --batch 8"])]
+    assert calls == [" ".join(["-n 3", str(python), *RUN_MODULE, "emuchain train vgg11-cifar --batch 8"])]
 
 
 def test_a_run_is_started_again_and_goes_on_from_its_checkpoint(python: Path) -> None:
@@ -87,20 +87,105 @@ def test_ranks_on_the_hosts_of_a_file(python: Path, tmp_path: Path, installed: s
     told = f"from emuchain.launch import launcher\nlauncher.is_installed = lambda name: name == {installed!r}\n"
     main.write_text(main.read_text().replace("main()\n", f"{told}main()\n"))
     hosts = tmp_path / "hosts"
-    hosts.write_text("# two hosts\nnode1:2\nnode2:2\n")
+    hosts.write_text("# two hosts\nlocalhost:2\n127.0.0.1:2\n")
     done, calls = run(python, ["exit 9", "exit 0"], "-n", "4", "--hosts", str(hosts), "--restarts", "1", "--", "train")
     assert done.returncode == 0, done.stderr
     assert [call.startswith(f"-n 4 {flags.format(hosts)} ") for call in calls] == [True, True]
 
 
-@pytest.mark.parametrize("content", [None, "", "# none\n\n"])
-def test_a_file_without_hosts(python: Path, tmp_path: Path, content: str | None) -> None:
+HOSTS = {
+    None: "cannot be read",
+    "": "names no host",
+    "# none\n\n": "names no host",
+    "localhost:0\n": "line 1: '0' is no number of ranks",
+    "localhost:2\nlocalhost:-1": "line 2: '-1' is no number of ranks",
+    "localhost:2:3": "line 1: '2:3' is no number of ranks",
+    "localhost:": "line 1: '' is no number of ranks",
+    "-oProxyCommand=touch x\n": "line 1: '-oProxyCommand=touch' does not begin with a host's name",
+    ":2": "line 1: ':2' does not begin with a host's name",
+    "localhost:2\n\nnone.invalid:2": "line 3: the host 'none.invalid' is unknown here",
+    "[localhost]\nnodes = 2": "line 1: '[localhost]' does not begin with a host's name",
+}
+
+
+@pytest.mark.parametrize(("content", "message"), HOSTS.items())
+def test_a_file_without_hosts(python: Path, tmp_path: Path, content: str | None, message: str) -> None:
     hosts = tmp_path / "hosts"
     if content is not None:
         hosts.write_text(content)
     done, calls = run(python, [], "-n", "4", "--hosts", str(hosts), "--", "train")
     assert (done.returncode, calls, len(done.stderr.splitlines())) == (2, [], 1)
-    assert f"`hosts` = {str(hosts)!r}: " in done.stderr
+    assert f"`hosts` = {str(hosts)!r}: {message}" in done.stderr
+
+
+OUTPUTS = ["--out NAME", "--checkpoint NAME", "--log csv:NAME", "--trace NAME", "--out LINK", "--out ./NAME"]
+OUTPUTS += ["--seeds 2 --out SEEDS", "--control --compress bf16 --checkpoint CONTROL"]
+
+
+@pytest.mark.parametrize("flags", OUTPUTS)
+def test_what_it_starts_does_not_write_its_host_file(python: Path, flags: str) -> None:
+    """Names are compared after they are expanded: a run of seeds writes `hosts-seed1`."""
+    folder = python.parent.parent
+    written = {"SEEDS": "hosts-seed1", "CONTROL": "hosts-control"}
+    hosts = folder / next((name for key, name in written.items() if key in flags), "hosts")
+    hosts.write_text("localhost:2\n")
+    (folder / "link").symlink_to(hosts)
+    words = {"NAME": "hosts", "SEEDS": "hosts", "CONTROL": "hosts", "LINK": "link"}
+    for key, word in words.items():
+        flags = flags.replace(key, word)
+    done, calls = run(python, [], "-n", "1", "--hosts", hosts.name, "--", "train", *flags.split())
+    assert (done.returncode, calls, len(done.stderr.splitlines())) == (2, [], 1)
+    assert "is a host file, which `hosts` = " in done.stderr
+    assert hosts.read_text() == "localhost:2\n"
+
+
+def test_a_checkpoint_of_an_earlier_run_is_not_this_ones(python: Path) -> None:
+    (python.parent.parent / "now.ckpt").touch()
+    done, calls = run(python, ["exit 9"], "-n", "2", "--restarts", "1", "--", "train", "--checkpoint", "now.ckpt")
+    assert (done.returncode, len(calls), "--resume" in calls[1]) == (0, 2, False)
+    assert "from the beginning" in done.stderr
+
+
+ENDED = {
+    "train --seeds 2 --checkpoint now.ckpt": (
+        "now-seed1.ckpt",
+        "train --seeds 2 --checkpoint now.ckpt --resume now.ckpt",
+    ),
+    "train --control --compress bf16 --checkpoint=now.ckpt": (
+        "now.ckpt",
+        "train --control --compress bf16 --checkpoint=now.ckpt --resume now.ckpt",
+    ),
+    "train run.toml": ("of-file.ckpt", "train run.toml --resume of-file.ckpt"),
+    "sweep vgg11-cifar --devices 1-4 --csv rows.csv --restart": (
+        "rows.csv",
+        "sweep vgg11-cifar --devices 1-4 --csv rows.csv",
+    ),
+    "sweep vgg11-cifar --devices 1-4": ("rows.csv", "sweep vgg11-cifar --devices 1-4"),
+}
+
+
+@pytest.mark.parametrize("words", ENDED)
+def test_how_each_command_goes_on(python: Path, words: str) -> None:
+    (python.parent.parent / "run.toml").write_text('checkpoint = "of-file.ckpt"\n')
+    file, again = ENDED[words]
+    done, calls = run(python, [f"touch {file}; exit 9", "exit 0"], "-n", "2", "--restarts", "1", "--", *words.split())
+    assert done.returncode == 0, done.stderr
+    assert [call.partition("emuchain ")[2] for call in calls] == [words, again]
+
+
+def test_a_launcher_that_cannot_start_its_ranks_is_killed(python: Path) -> None:
+    """With the ranks that it has started."""
+    folder = python.parent.parent
+    (folder / "ends").write_text("trap '' USR1; sleep 300 & touch ready; while :; do sleep 0.05; done\n")
+    main = folder / "main.py"
+    main.write_text(main.read_text().replace("main()\n", "launch._MOST_S = 1.0\nmain()\n"))
+    command = [sys.executable, main, python, "launch", "-n", "2", "--", "train"]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
+        while not (folder / "ready").exists() and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)  # ends once no descendant has the pipe
+    assert (process.returncode, said) == (128 + signal.SIGTERM, "")
 
 
 def test_the_old_name_goes_on_with_a_note(python: Path) -> None:
@@ -122,7 +207,7 @@ def test_what_the_user_can_mend_is_not_tried_again(python: Path, restarts: str) 
     assert (done.returncode, len(calls), done.stderr) == (2, 1, "")
 
 
-@pytest.mark.parametrize(("number", "passed_on"), [("INT", "INT"), ("TERM", "USR1"), ("USR1", "USR1")])
+@pytest.mark.parametrize(("number", "passed_on"), [("INT", "INT"), ("TERM", "USR1"), ("USR1", "USR1"), ("HUP", "USR1")])
 def test_signals_are_passed_on_and_end_the_run(python: Path, number: str, passed_on: str) -> None:
     folder = python.parent.parent
     caught = f"trap 'touch caught; exit 1' {passed_on}; touch ready; while :; do sleep 0.05; done"
@@ -171,8 +256,13 @@ def test_a_signal_while_ranks_start_is_passed_on(python: Path) -> None:
         (["-n", "0", "--", "train"], "0 is not in the range x>=1"),
         (["--", "train"], "Missing option '-n'"),
         (["-n", "2", "--restarts", "-1", "--", "train"], "-1 is not in the range x>=0"),
-        (["-n", "2", "--", "sweep"], "`sweep` cannot be run again"),
-        (["-n", "2"], "nothing cannot be run again"),
+        (
+            ["-n", "2", "--", "plan"],
+            "`plan` has no ranks; write `emuchain plan …`, or `emuchain launch -n 4 -- train …`",
+        ),
+        (["-n", "2"], "should be `emuchain launch -n 4 -- train …`"),
+        (["-n", "2", "--", "train", "--seeds", "0,1,2"], "`--seed 0 --seeds 3`"),
+        (["-n", "100000", "--", "train"], "one takes at most 1,023"),
     ],
 )
 def test_what_is_refused(one_line, arguments: list[str], message: str) -> None:
@@ -258,3 +348,42 @@ def test_a_rank_dies_and_the_run_ends_as_if_it_had_not(mpiexec, tmp_path: Path, 
     for name in expected.history.keys() - {"host_time_s"}:
         assert (found.history[name] == expected.history[name]).all(), name
     assert found.usage == expected.usage
+
+
+DIES_AGAIN = """
+import os, pathlib, signal
+deaths = pathlib.Path({folder!r})
+if "1" in (os.environ.get("PMI_RANK"), os.environ.get("PMIX_RANK")) and len(os.listdir(deaths)) < 3:
+    from emuchain.emulator.run.checkpoints import RunCheckpoints
+    reach, reached = RunCheckpoints.reach, []
+    def reach_and_die(self, trainer, position):
+        ends = reach(self, trainer, position)
+        reached.append(position)
+        if len(reached) == 8:
+            (deaths / str(os.getpid())).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return ends
+    RunCheckpoints.reach = reach_and_die
+"""
+
+
+def test_runs_of_seeds_go_on_after_each_of_three_deaths(mpiexec, tmp_path: Path, bits) -> None:
+    """From seed, epoch and step: each process makes 8 of 28 mini-batches."""
+    deaths = tmp_path / "deaths"
+    deaths.mkdir()
+    (tmp_path / "sitecustomize.py").write_text(DIES_AGAIN.format(folder=str(deaths)))
+    settings = {"samples": 56, "test_samples": 4, "batch": 8, "epochs": 2, "devices": 2, "checkpoint_every": 1}
+    flags = [word for key, value in settings.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    train = ["train", *flags, "--seeds", "2", "--checkpoint", "run.ckpt", "--out", "run.h5"]
+    command = [mpiexec.python, "-m", "emuchain", "launch", "-n", "2", "--restarts", "3", "--", *train]
+    folders = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, folders))}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert len(list(deaths.iterdir())) == 3
+    assert [f"restart {number} of 3, from run-seed1.ckpt" in done.stderr for number in (1, 2, 3)] == [True] * 3
+    for seed in (1, 2):
+        found, expected = read_results(tmp_path / f"run-seed{seed}.h5"), emuchain.train(**settings, seed=seed)
+        assert bits(found.weights) == bits(expected.weights)
+        for name in expected.history.keys() - {"host_time_s"}:
+            assert (found.history[name] == expected.history[name]).all(), name
