@@ -69,8 +69,11 @@ def find_program(name: str) -> str | None:
 
 @contextlib.contextmanager
 def away_from(file: str) -> Iterator[None]:
-    """Leave the current folder for the body, if this file is in it, which a library would read as its settings."""
-    if not os.path.lexists(file):
+    """Leave the current folder for the body, if this file is in it, which a library would read as its settings.
+
+    One that has been removed is left, too: libraries ask for its name.
+    """
+    if not os.path.lexists(file) and _has_name():
         yield
         return
     here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC)
@@ -80,3 +83,11 @@ def away_from(file: str) -> Iterator[None]:
     finally:
         os.fchdir(here)
         os.close(here)
+
+
+def _has_name() -> bool:
+    """Return whether the current folder is still there."""
+    try:
+        return bool(os.getcwd())
+    except FileNotFoundError:
+        return False

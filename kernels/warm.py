@@ -22,31 +22,40 @@ from .extensions import modules
 from .fifo import serve
 from .jit import Floats, announced
 
+COMPILING_S = 55
+"""How much of a processor's time all kernels take, measured on a server's core of 2023."""
 
-def compile_all(number: int = 0, processes: int = 1) -> None:
+
+def compile_all(number: int = 0, processes: int = 1, done: Callable[[float], None] = lambda _: None) -> None:
     """Call every kernel once on tiny arrays, as training calls it: at first the share of process `number`.
 
-    This takes a tenth of a second if the store is full.
+    This takes a tenth of a second if the store is full. After each group of kernels, `done` is told which share of all
+    groups is done.
     """
     groups = _groups()
-    for group in sorted(range(len(groups)), key=lambda group: group % processes != number):
+    order = sorted(range(len(groups)), key=lambda group: group % processes != number)
+    for place, group in enumerate(order, 1):
         groups[group]()
+        done(place / len(groups))
 
 
-def compile_together(say: Callable[[], None]) -> None:
-    """Do what `compile_all` does; if a kernel has to be compiled, call `say`, and use all cores.
+def compile_together(say: Callable[[float], None]) -> None:
+    """Do what `compile_all` does; if a kernel has to be compiled, use all cores, and call `say` with the share done.
 
     Each process begins with groups of its own, and then only loads what another has compiled.
     """
     others: list[subprocess.Popen[bytes]] = []
+    begun = False
 
     def share() -> None:
-        say()
+        nonlocal begun
+        begun = True
+        say(0.0)
         others.extend(_start(number, processes) for number in range(1, processes))
 
-    processes = _cores()
+    processes = usable_cores()
     with _ended(others), announced(share):
-        compile_all(0, processes)
+        compile_all(0, processes, lambda part: say(part) if begun else None)
 
 
 def _groups() -> list[Callable[[], None]]:
@@ -94,7 +103,8 @@ def _warm_links() -> None:
     inceptionn.width_counts(buffer, 2)
 
 
-def _cores() -> int:
+def usable_cores() -> int:
+    """Return the number of cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -124,4 +134,4 @@ if __name__ == "__main__":
     if sys.argv[1:]:
         compile_all(*map(int, sys.argv[1:]))
     else:
-        compile_together(lambda: None)
+        compile_together(lambda _: None)

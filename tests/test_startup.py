@@ -314,3 +314,18 @@ def test_ranks_share_temporary_files(  # type: ignore[no-untyped-def]  # a fixtu
     assert str(place) in one_line(finished.stderr)
     assert any(place.rglob("*layers.activations*"))
     assert any(place.rglob("*contract*"))
+
+
+def test_compiling_is_announced_with_a_time_and_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    from emuchain.emulator.commands import kernels
+
+    now_s, said = iter([0.0, 0.0, 2.0, 6.0, 7.0, 30.0]), list[str]()
+    monkeypatch.setattr(kernels.time, "monotonic", lambda: next(now_s))
+    monkeypatch.setattr(warm, "usable_cores", lambda: 2)
+    monkeypatch.setattr(warm, "compile_together", lambda say: [say(part) for part in (0.0, 0.1, 0.3, 0.6, 1.0)])
+    kernels.load(said.append)
+    assert said == [
+        f"{COMPILING}: about {warm.COMPILING_S} s of processor time, on 2 cores ...",
+        "compiling kernels: 30 % done",
+        "compiling kernels: 100 % done",
+    ]

@@ -7,6 +7,7 @@ import functools
 import gc
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 
 from ...launch import importing
@@ -14,6 +15,8 @@ from ..common import InputError
 
 _FORM = "EMUCHAIN_KERNEL_FORM"
 _USUAL = gc.get_threshold()
+_EVERY_S = 5.0
+"""How often it is said how far compiling is."""
 _MORE_THAN_IMPORTS_CREATE = 200_000
 
 
@@ -54,10 +57,24 @@ def _settle() -> None:
 
 
 def load(say: Callable[[str], None]) -> None:
-    """Load all kernels; if they are not compiled yet, compile them and report it through `say`."""
-    from ...kernels.warm import compile_together
+    """Load all kernels; if they are not compiled yet, compile them and report it through `say`, and how far that is."""
+    from ...kernels.warm import COMPILING_S, compile_together, usable_cores
 
-    compile_together(lambda: say("compiling kernels, once for this machine (about 20 s) ..."))
+    told_s = time.monotonic()
+
+    def tell(part: float) -> None:
+        nonlocal told_s
+        now_s = time.monotonic()
+        if part == 0:
+            many = f", on {cores} cores" if (cores := usable_cores()) > 1 else ""
+            say(f"compiling kernels, once for this machine: about {COMPILING_S} s of processor time{many} ...")
+        elif part < 1 and now_s - told_s < _EVERY_S:
+            return
+        else:
+            say(f"compiling kernels: {100 * part:.0f} % done")
+        told_s = now_s
+
+    compile_together(tell)
 
 
 def pause_collector() -> None:

@@ -300,3 +300,32 @@ def test_what_a_child_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     [(command, environment)] = taken
     assert command == python_command("emuchain.kernels.warm", "1", "2")
     assert environment["PATH"] == os.defpath
+
+
+COMPILE = """
+import os, sys
+import numpy as np
+os.rmdir(os.getcwd())
+from emuchain.kernels.fifo import serve
+print(serve(np.ones((2, 2), np.int64), 1, 0))
+"""
+
+
+def test_kernels_are_compiled_in_a_folder_that_is_gone(tmp_path: Path) -> None:
+    """For its messages, Numba asks for the folder's name."""
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cold")}
+    done = subprocess.run([sys.executable, "-c", COMPILE], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_folder_that_is_gone_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    with away_from("ucx.conf"):
+        assert os.getcwd() == "/"
+    with pytest.raises(FileNotFoundError):
+        os.getcwd()
