@@ -31,6 +31,7 @@ _LARGEST_MIB, _LARGEST_MIB_OF_A_RANK = 5, 2
 """Measured: a file of 4.1 MiB for each rank, and one of 1.01 MiB a rank."""
 _SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 _ABORT_DELAY = "OMPI_MCA_opal_abort_delay"
+_UCX_SIGNAL = "UCX_DEBUG_SIGNO"
 _NOT_OF_ONE_KIND = (
     "mpiexec and mpi4py's library belong to different MPIs; use the mpiexec in this environment's bin folder"
 )
@@ -175,10 +176,12 @@ def library_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return what to set for the MPI library.
 
     On several hosts Open MPI's ends a rank at once when it loses the connection to one that has died. Two seconds later
-    guards and launcher know of that one, and the rank is no first death of its own.
+    guards and launcher know of that one, and the rank is no first death of its own. UCX would take SIGHUP for itself, to
+    begin debugging.
     """
     here, in_all = (environment.get(f"OMPI_COMM_WORLD_{size}") for size in ("LOCAL_SIZE", "SIZE"))
-    return {} if here == in_all else {_ABORT_DELAY: environment.get(_ABORT_DELAY, "2")}
+    settings = {} if here == in_all else {_ABORT_DELAY: environment.get(_ABORT_DELAY, "2")}
+    return {**settings, _UCX_SIGNAL: "0"}
 
 
 def _check_kind() -> None:

@@ -18,7 +18,7 @@ from jobs import Job, environment_of, ranks_below, shared_by
 MOST_S = 10.0
 TARGETS = "rank", "launcher", "group", "run", "alone"
 """What gets the signal: a rank; mpiexec; its process group, as by Ctrl-C; `emuchain launch`; one process alone."""
-SIGNALS = "INT", "TERM", "USR1"
+SIGNALS = "INT", "TERM", "USR1", "HUP"
 _LOOK_S = 0.1
 
 
@@ -115,6 +115,8 @@ def _attack(
 
 def _statuses(mpi: str, target: str, number: signal.Signals) -> tuple[int, ...]:
     """Return the documented statuses (docs/running.md)."""
+    if number == signal.SIGHUP and target in ("launcher", "group"):
+        return (-number, 1)  # which mpiexec does not take: it ends, and all ranks with it
     if mpi == "openmpi" and target in ("launcher", "group") and number != signal.SIGUSR1:
         return (1,)
     return (128 + number,)

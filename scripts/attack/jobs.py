@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 import psutil
+from limits import limit_process
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ENVIRONMENTS = {"mpich": ("EMUCHAIN_TEST_MPICH", ".venv"), "openmpi": ("EMUCHAIN_TEST_OPENMPI", ".venv-openmpi")}
@@ -61,6 +62,7 @@ class Job:
             stderr=said,
             env={**os.environ, **SETTINGS, MARK: self._mark},
             start_new_session=True,
+            preexec_fn=limit_process,
         )
 
     def ranks(self) -> dict[int, psutil.Process]:

@@ -38,7 +38,11 @@ VARIANTS = {
     "fpdeep": 'schedule = "fpdeep"\n',
     "1f1b-so": 'schedule = "1f1b-so"\nengines = "turns"\n',
     "ring": 'schedule = "fpdeep"\nreplicas = 2\ncompress = "inceptionn:-10"\n',
+    "seeds": 'schedule = "sync"\n',
 }
+FLAGS = {"seeds": ("--seeds", "2")}
+NAMES = {"seeds": ("-seed1", "-seed2")}
+"""Variants of several runs: their flags, and what the names of each run's files have in addition."""
 
 
 class Case(NamedTuple):
@@ -55,12 +59,15 @@ class Attack:
 
     def __init__(self, variant: str, mpi: str, seed: int, first_s: float, folder: Path) -> None:
         self._environment, self._first_s, self._folder = environment_of(mpi), first_s, folder
+        self._flags, self._names = FLAGS.get(variant, ()), NAMES.get(variant, ("",))
         self._chance = random.Random(f"{seed} {variant} {mpi}")
         (folder / "tiny.toml").write_text(NETWORK)
         self._settings = folder / "settings.toml"
         self._settings.write_text(f'network = "{folder}/tiny.toml"\nprogress = "none"\n{COMMON}{VARIANTS[variant]}')
         self._expected = folder / "unbroken.h5"
-        status, self._whole_s, said = self._run(MOST_RANKS, ["train", str(self._settings), "--out", self._expected])
+        status, self._whole_s, said = self._run(
+            MOST_RANKS, ["train", self._settings, *self._flags, "--out", self._expected]
+        )
         if status:
             raise SystemExit(f"{variant} under {mpi}: the unbroken run ends with {status}: {said}")
 
@@ -95,24 +102,30 @@ class Attack:
     def case(self, most_kills: int) -> Case:
         """Kill a run once or more often, let it end, and compare its results file with that of the unbroken run."""
         out, file = self._folder / "run.h5", self._folder / "run.ckpt"
-        begin = ["train", self._settings, "--out", out, "--checkpoint", file]
+        begin = ["train", self._settings, *self._flags, "--out", out, "--checkpoint", file]
+        again, first = ["train", *self._flags, "--resume", file], self._own(file)[0]
         wanted, kills, ended = self._chance.randint(1, most_kills), 0, False
         while not kills:  # a run that is over before its moment does not count
-            for old in (out, file):
+            for old in (*self._own(out), *self._own(file)):
                 old.unlink(missing_ok=True)
             ranks, resumes, wrong, ended = [self._chance.randint(1, MOST_RANKS)], 0, [], False
             while kills < wanted and not ended:
-                goes_on = file.exists()
-                hit, left = self._killed(ranks[-1], ["train", "--resume", file] if goes_on else begin)
+                goes_on = first.exists()
+                hit, left = self._killed(ranks[-1], again if goes_on else begin)
                 kills, resumes, wrong, ended = kills + hit, resumes + goes_on, wrong + left, not hit
                 ranks.append(self._chance.choice([n for n in range(1, MOST_RANKS + 1) if n != ranks[-1]]))
         if ended:
             ranks.pop()
         else:
-            resumes += file.exists()
-            status, _, said = self._run(ranks[-1], ["train", "--resume", file] if file.exists() else begin)
+            resumes += first.exists()
+            status, _, said = self._run(ranks[-1], again if first.exists() else begin)
             wrong += [f"status {status}: {said.strip()[-300:]}"] if status else []
-        return Case(ranks, kills, resumes, wrong or different(self._expected, out))
+        pairs = zip(self._own(self._expected), self._own(out), strict=True)
+        return Case(ranks, kills, resumes, wrong or [line for pair in pairs for line in different(*pair)])
+
+    def _own(self, file: Path) -> list[Path]:
+        """Return the files that the runs have of their own, made of one name."""
+        return [file.with_name(f"{file.stem}{name}{file.suffix}") for name in self._names]
 
 
 def different(expected: Path, actual: Path) -> list[str]:

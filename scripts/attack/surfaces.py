@@ -6,16 +6,17 @@ import contextlib
 import io
 import pathlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import click
+from limits import limited
 
 from emuchain.emulator.commands import named
 from emuchain.emulator.commands.cli import main as emuchain_main
 from emuchain.emulator.commands.command_line import commands
 from emuchain.emulator.commands.flags import ConfiguredCommand
-from emuchain.emulator.common import NO_FILE, InputError, Role
+from emuchain.emulator.common import NO_FILE, InputError, Reads, Role, Writes
 from emuchain.emulator.config import Config, role_of, roles
 
 NETWORK = """name = "small"
@@ -31,6 +32,7 @@ TEXTS = {
     "cluster.toml": 'name = "mine"\n[[boards]]\ntype = "board.toml"\n[links]\nbandwidth_gbps = 10\nlatency_ns = 100\n',
     "faults.toml": "[[faults.boards]]\nboard = 0\nfactor = 2.5\n",
     "config.toml": 'network = "net.toml"\ndata = "d.h5"\nbatch = 20\nprogress = "none"\n',
+    "hosts": "localhost:2\n",
     "text.txt": "to be, or not to be\n" * 200,
 }
 
@@ -59,6 +61,7 @@ INPUTS: dict[Role, list[Input]] = {
         *(Input(name, name) for name in ("w.safetensors", "run.h5", "run.ckpt")),
         Input("net.onnx", "net.weights"),
     ],
+    named.HOSTS.role: [Input("hosts", "hosts")],
     roles.CHECKPOINT: [Input("run.ckpt", "run.ckpt"), Input("run.ckpt", "d.h5")],
     roles.CONFIGURATION: [Input("config.toml", name) for name in ("config.toml", "net.toml", "d.h5")],
     roles.RUN: [Input(name, name) for name in ("run.h5", "run.ckpt")],
@@ -110,11 +113,12 @@ def make_inputs(folder: pathlib.Path) -> None:
 
 
 class Setting(NamedTuple):
-    """A setting with its role, and how a value of it is given."""
+    """A setting with its role, and how a value of it is given; names of files become those of a `variant` of runs."""
 
     name: str
     role: Role
     given: Callable[[str], Mapping[str, str]]
+    variant: str = ""
 
 
 class Surface(NamedTuple):
@@ -140,6 +144,46 @@ def all_commands() -> Iterator[Surface]:
         yield Surface(
             " ".join(names), [setting for setting in settings if setting.role != NO_FILE], _command(names, params)
         )
+    yield from _started()
+
+
+_LAUNCH = ("launch", "-n", "1", "--hosts")
+_FILES = ("out", "checkpoint", "log")
+_VARIANTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "": ("", ()),
+    "--seeds 2": ("seed1", _FILES),
+    "--control --compress bf16": ("control", ("checkpoint",)),
+}
+"""Flags of `train`, the variant of a run whose names they expand, and whose names those are."""
+
+
+def _started() -> Iterator[Surface]:
+    """Yield `train` as `launch` starts it, and both with flags that expand names."""
+    command = commands.commands["train"]
+    params = {param.name or "": param for param in command.get_params(click.Context(command))}
+    hosts = Setting("hosts", named.HOSTS.role, _as("hosts"))
+    for flags, (variant, expanded) in _VARIANTS.items():
+        settings = [
+            Setting(named.setting_of(param), role_in(param), _as(name), variant if name in expanded else "")
+            for name, param in params.items()
+            if role_in(param) not in (NO_FILE, roles.CHECKPOINT)
+        ]
+        if flags:
+            own = [setting for setting in settings if setting.variant or isinstance(setting.role, Reads)]
+            yield Surface(f"train {flags}", own, _command(("train", *flags.split()), params))
+        writes = [setting for setting in settings if isinstance(setting.role, Writes)]
+        if "--seeds" in flags:
+            writes = [setting for setting in writes if setting.variant]  # a trace is for one run
+        yield Surface(f"launch -- train {flags}".strip(), [hosts, *writes], _launched(flags.split(), params))
+
+
+def _launched(flags: Sequence[str], params: Mapping[str, click.Parameter]) -> Callable[[Mapping[str, str]], str | None]:
+    def call(values: Mapping[str, str]) -> str | None:
+        words = words_of(("train", *flags), params, values)
+        status, said = run_command([*_LAUNCH, values.get("hosts", "hosts"), "--", *words])
+        return said if status == 2 else None
+
+    return call
 
 
 def leaves(group: click.Group, names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -187,7 +231,8 @@ def run_command(words: list[str]) -> tuple[object, str]:
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         try:
-            emuchain_main(words)
+            with limited():
+                emuchain_main(words)
         except SystemExit as ended:
             return ended.code, said.getvalue()
 

@@ -199,7 +199,7 @@ def test_a_stranger_at_the_meeting_is_turned_away() -> None:
     ],
 )
 def test_on_several_hosts_open_mpi_waits_before_it_ends_a_rank(given: dict[str, str], expected: dict[str, str]) -> None:
-    assert launch.library_settings(given) == expected
+    assert launch.library_settings(given) == {**expected, "UCX_DEBUG_SIGNO": "0"}  # SIGHUP is for this run
 
 
 @pytest.mark.parametrize("most_bytes", [64 << 10, 100])

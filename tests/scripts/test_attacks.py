@@ -22,7 +22,10 @@ def names(load: Load, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     return load("attack/names")
 
 
-@pytest.mark.parametrize(("script", "only"), [("names", "a layer"), ("same-files", "pipeline"), ("planted", "show")])
+@pytest.mark.parametrize(
+    ("script", "only"),
+    [("names", "a layer"), ("same-files", "pipeline"), ("same-files", "launch -- train --seeds"), ("planted", "show")],
+)
 def test_nothing_ends_as_none_may(script: str, only: str, tmp_path: pathlib.Path) -> None:
     pytest.importorskip("onnx")
     done = subprocess.run(
@@ -77,3 +80,21 @@ def test_what_a_name_has_run(names: types.ModuleType, tmp_path: pathlib.Path, mo
     monkeypatch.chdir(tmp_path)
     pathlib.Path("ran").touch()
     assert names._judged(0, 0, "", {}, is_plain=False) == "ran"
+
+
+@pytest.fixture
+def limits(load: Load) -> types.ModuleType:
+    """The module of limits."""
+    return load("attack/limits.py")
+
+
+def test_what_takes_too_long_is_ended(limits: types.ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CALL_CPU_S", 0.1)
+    with pytest.raises(TimeoutError, match="takes more than 0.1 s of processor time"), limits.limited():
+        while True:
+            pass
+
+
+def test_what_takes_too_much_memory_is_ended(limits: types.ModuleType) -> None:
+    with pytest.raises(MemoryError), limits.limited():
+        bytearray(limits.MOST_BYTES)
