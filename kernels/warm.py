@@ -132,6 +132,6 @@ def _ended(processes: list[subprocess.Popen[bytes]]) -> Iterator[None]:
 
 if __name__ == "__main__":
     if sys.argv[1:]:
-        compile_all(*map(int, sys.argv[1:]))
+        compile_all(int(sys.argv[1]), int(sys.argv[2]))
     else:
         compile_together(lambda _: None)

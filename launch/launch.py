@@ -176,8 +176,8 @@ def library_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return what to set for the MPI library.
 
     On several hosts Open MPI's ends a rank at once when it loses the connection to one that has died. Two seconds later
-    guards and launcher know of that one, and the rank is no first death of its own. UCX would take SIGHUP for itself, to
-    begin debugging.
+    guards and launcher know of that one, and the rank is no first death of its own. UCX would take SIGHUP, to begin
+    debugging.
     """
     here, in_all = (environment.get(f"OMPI_COMM_WORLD_{size}") for size in ("LOCAL_SIZE", "SIZE"))
     settings = {} if here == in_all else {_ABORT_DELAY: environment.get(_ABORT_DELAY, "2")}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import pathlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -189,13 +189,16 @@ class FileGroup(click.Group):
     group_class = type
 
 
+_SEVERAL, _THOUSANDS = re.compile(r"\d+(\s*[,-]\s*\d+)+", re.ASCII), re.compile(r"\d{1,3}(,\d{3})+", re.ASCII)
+
+
 class NumberOfSeeds(click.IntRange):
     """A number of seeds; what lists them is told how to give them."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number."""
-        with contextlib.suppress(ValueError):
-            return int(super().convert(int(value), param, ctx))
+        if not _SEVERAL.fullmatch(str(value)) or _THOUSANDS.fullmatch(str(value)):
+            return int(super().convert(value, param, ctx))
         seeds = self._listed(str(value))
         how = f"`--seed {seeds[0]} --seeds {len(seeds)}`" if seeds else "such as `--seed 5 --seeds 3`"
         self.fail(f"{value!r} is no number: --seed sets the first seed, and --seeds says how many: {how}", param, ctx)
