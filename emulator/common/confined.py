@@ -26,8 +26,13 @@ Arrays = Mapping[str, np.ndarray]
 """Arrays of numbers, bools, or text of a fixed length, by name."""
 
 
-def confined(read: Callable[[], Arrays], told: str, *, most_bytes: int, seconds: int) -> dict[str, np.ndarray]:
-    """Return what `read` returns in a process that may take `most_bytes` more memory, and that many seconds.
+def confined(
+    read: Callable[[], Arrays], told: str, *, most_bytes: int, seconds: int, patience: int = 60
+) -> dict[str, np.ndarray]:
+    """Return what `read` returns in a process with limits: `most_bytes` more memory, `seconds` of processor time.
+
+    The time that passes tells nothing of a file, since other programs and disks may take most of it. It is limited to
+    `patience` times as many seconds, only so that nothing waits for ever.
 
     Raises:
         InputError: `read` raised it, or ended otherwise; `told` begins the line.
@@ -45,13 +50,19 @@ def confined(read: Callable[[], Arrays], told: str, *, most_bytes: int, seconds:
     os.close(sending)
     with os.fdopen(receiving, "rb", buffering=0) as pipe:
         try:
-            content = _receive(pipe, 2 * most_bytes, seconds)
+            content = _receive(pipe, 2 * most_bytes, patience * seconds)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+            _, status, usage = os.wait4(child, 0)
     if content is None:
-        raise InputError(f"{told}: takes longer than {seconds} s to read; it is damaged or malicious")
+        took_s = usage.ru_utime + usage.ru_stime
+        raise InputError(
+            f"{told}: not read after {patience * seconds:,} s, in {took_s:.1f} s of processor time; the disk or the"
+            " machine is too busy: try again"
+        )
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+        raise InputError(f"{told}: takes more than {seconds} s of processor time to read; it is damaged or malicious")
     kind, rest = content[:1], content[1:]
     if kind == b"e":
         raise InputError(rest.decode("utf-8", "replace"))
@@ -93,15 +104,16 @@ def _limit(most_bytes: int, seconds: int) -> None:
         os.dup2(nowhere, number)
     with open("/proc/self/statm", encoding="ascii") as file:
         taken = int(file.read().split()[0]) * resource.getpagesize()
-    for kind, most in (
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CPU, seconds + 1),
-        (resource.RLIMIT_AS, taken + most_bytes),
+    signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+    for kind, soft, most in (
+        (resource.RLIMIT_CORE, 0, 0),
+        (resource.RLIMIT_FSIZE, 0, 0),
+        (resource.RLIMIT_CPU, seconds, seconds + 1),
+        (resource.RLIMIT_AS, taken + most_bytes, taken + most_bytes),
     ):
         _, hard = resource.getrlimit(kind)
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (most, most))
+        resource.setrlimit(kind, (min(soft, most), most))
 
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

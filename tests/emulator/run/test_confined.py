@@ -27,6 +27,12 @@ def crash() -> dict[str, np.ndarray]:
     return {}
 
 
+def compute() -> dict[str, np.ndarray]:
+    """Compute for ever."""
+    while True:
+        pass
+
+
 def hang() -> dict[str, np.ndarray]:
     """Never end."""
     time.sleep(1000)
@@ -42,11 +48,17 @@ def eat() -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    ("read", "said"), [(crash, "crashes the library"), (hang, "takes longer than 1 s"), (eat, "no memory")]
+    ("read", "said"),
+    [
+        (crash, "crashes the library"),
+        (compute, "takes more than 1 s of processor time to read; it is damaged or malicious"),
+        (hang, "s of processor time; the disk or the machine is too busy: try again"),
+        (eat, "no memory"),
+    ],
 )
 def test_readers_that_end_badly(one_line: Any, read: Callable[[], dict[str, np.ndarray]], said: str) -> None:
     with pytest.raises(InputError) as error:
-        confined(read, "run.h5", most_bytes=2**28, seconds=1)
+        confined(read, "run.h5", most_bytes=2**28, seconds=1, patience=2)
     assert said in one_line(error)
 
 
@@ -55,6 +67,14 @@ def test_what_is_read_comes_back() -> None:
     found = confined(lambda: sent, "run.h5", most_bytes=2**28, seconds=10)
     assert sent.keys() == found.keys()
     assert all((sent[name] == found[name]).all() and sent[name].dtype == found[name].dtype for name in sent)
+
+
+def test_a_busy_machine_damages_no_file() -> None:
+    def wait() -> dict[str, np.ndarray]:
+        time.sleep(1.5)
+        return {"one": np.array(1)}
+
+    assert confined(wait, "run.h5", most_bytes=2**28, seconds=1)["one"] == 1
 
 
 def external_storage(file: Any) -> None:
