@@ -175,6 +175,10 @@ def _find(name: str) -> Mpiexec | None:
 _found = {name: _find(name) for name in FLAVOURS}
 
 
+_NEEDED = ("torch", "onnx", "pyslang")
+"""Packages without which some tests are skipped, unless EMUCHAIN_REQUIRE_ and the package's name is 1."""
+
+
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
@@ -202,7 +206,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if os.environ.get("EMUCHAIN_REQUIRE_CHROMIUM") == "1" and _find_chromium() is None:
         raise pytest.UsageError("EMUCHAIN_REQUIRE_CHROMIUM=1, but Chromium and playwright are not both installed")
-    for package in ("torch", "onnx"):
+    for package in _NEEDED:
         variable = f"EMUCHAIN_REQUIRE_{package.upper()}"
         if os.environ.get(variable) == "1" and _version(package) is None:
             raise pytest.UsageError(f"{variable}=1, but {package} is not installed")
@@ -214,7 +218,7 @@ def pytest_report_header() -> list[str]:
         f"{name} not found" if found is None else f"{name} {found.version} ({found.launcher})"
         for name, found in _found.items()
     )
-    packages = [f"{package}: {_version(package) or 'not installed'}" for package in ("torch", "onnx")]
+    packages = [f"{package}: {_version(package) or 'not installed'}" for package in _NEEDED]
     return [f"mpi: {launchers}", *packages, f"chromium: {_find_chromium() or 'not found, or without playwright'}"]
 
 

@@ -13,17 +13,17 @@ module block_scale #(
     // ---- The largest magnitude, by a tree: its leaves, and then the larger of two that came before.
 
     for (genvar node = 0; node < 2 * SIZE - 1; node++) begin : g_nodes
-        logic [30:0] most;
+        logic [30:0] larger;
 
         if (node < SIZE) begin : g_leaf
             wire unused = x[node*32+31];
-            assign most = x[node*32+:31];
+            assign larger = x[node*32+:31];
         end else begin : g_larger
             logic [30:0] one, other;
 
-            assign one = g_nodes[2*(node-SIZE)].most;
-            assign other = g_nodes[2*(node-SIZE)+1].most;
-            assign most = one > other ? one : other;
+            assign one = g_nodes[2*(node-SIZE)].larger;
+            assign other = g_nodes[2*(node-SIZE)+1].larger;
+            assign larger = one > other ? one : other;
         end
     end
 
@@ -34,7 +34,7 @@ module block_scale #(
     logic [6:0] zeros;
     logic signed [10:0] distance;
 
-    assign most = g_nodes[2*SIZE-2].most;
+    assign most = g_nodes[2*SIZE-2].larger;
     assign is_nan = most >= 31'h7f80_0000;
     assign significand = {most[30:23] != 8'd0, most[22:0]};
     assign zeros = fp32::leading_zeros({significand, 52'd0});

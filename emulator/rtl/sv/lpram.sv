@@ -49,7 +49,7 @@ module lpram #(
     logic [EB_TILES*TAPS*ENTRY_BITS-1:0] eb_words;
     logic [LANES*ENTRY_BITS-1:0] read_words;
 
-    assign host_word = host_address < 32'(WORDS) ? ENTRY_BITS'(host_address) : '0;
+    assign host_word = host_address < WORDS ? ENTRY_BITS'(host_address) : '0;
     unpack #(.FORMAT(FORMAT)) host_value (.code(host_code), .x(host_read));
     for (genvar lane = 0; lane < LANES; lane++) begin : g_lanes
         assign read_words[lane*ENTRY_BITS+:ENTRY_BITS] =

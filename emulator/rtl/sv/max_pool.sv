@@ -53,7 +53,7 @@ module max_pool #(
     int window_end, clipped;
     logic [COLUMNS*CHANNELS*32-1:0] maxima;
     logic [COLUMNS*CHANNELS*PLACES-1:0] places, place_row;
-    logic places_overrun, errors_overrun, places_there;
+    logic places_overrun, errors_overrun, places_there, error_take;
 
     assign rows[WIDTH-1:0] = in_row;
     assign is_last = row == BITS'(ROWS_IN - 1);
@@ -118,7 +118,7 @@ module max_pool #(
 
     // ---- And back.
 
-    logic errors_there, error_take;
+    logic errors_there;
     logic [COLUMNS*CHANNELS*32-1:0] errors;
     logic [BITS-1:0] error_at;
     logic [POOLED-1:0] from;

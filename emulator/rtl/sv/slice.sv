@@ -263,7 +263,7 @@ module slice #(
             .codes(eb_rows[tap*COLUMNS*OUTPUTS*DY_CODE+:COLUMNS*OUTPUTS*DY_CODE])
         );
     end
-    with_scales #(.FORMAT(ERRORS), .PIXELS(COLUMNS), .CHANNELS(OUTPUTS), .FIRST(BEFORE)) of_pg (
+    with_scales #(.FORMAT(ERRORS), .PIXELS(COLUMNS), .CHANNELS(OUTPUTS), .FIRST(BEFORE)) errors_of_pg (
         .packed_row(pg_packed_errors), .codes(pg_errors)
     );
 
@@ -303,18 +303,18 @@ module slice #(
         sample_counter #(.ROWS(E_ROWS)) counter (.clk, .reset, .row_done(eb_valid), .samples(eb_samples));
         assign eb_done = eb_valid;
 
-        if (FLAT != 0) begin : g_flat
+        if (FLAT != 0) begin : g_unflat
             unflatten #(.ROWS(ROWS_IN), .COLUMNS(COLUMNS_IN), .CHANNELS(INPUTS), .DEPTH(DEPTH)) map (
                 .clk, .reset, .in_valid(eb_valid), .in_row(eb_row), .out_valid(map_valid), .out_row(map_row),
                 .overrun(flat_overrun)
             );
-        end else begin : g_map
+        end else begin : g_same
             assign map_valid = eb_valid;
             assign map_row = eb_row;
             assign flat_overrun = 1'b0;
         end
 
-        if (TAKES_PARTIAL != 0) begin : g_continues
+        if (TAKES_PARTIAL != 0) begin : g_eb_continues
             logic from_valid;
             logic [E_COLUMNS*S*32-1:0] from_row;
 

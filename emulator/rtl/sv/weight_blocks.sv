@@ -71,7 +71,7 @@ module weight_blocks #(
         assign block_words[i*ENTRY_BITS+:ENTRY_BITS] = block_reaches[i]
             ? ENTRY_BITS'(int'(place) * APART + (int'(group) * SIZE + i) * STRIDE) : '0;
         pack #(.FORMAT(FORMAT)) value (
-            .x(numbers[i*32+:32]), .exponent(9'({1'b0, scale}) - 9'sd127), .code(codes[i*BITS+:BITS])
+            .x(numbers[i*32+:32]), .exponent({1'b0, scale} - 9'd127), .code(codes[i*BITS+:BITS])
         );
     end
     quantise_blocks #(

@@ -80,6 +80,11 @@ class Mutation:
     new: str
 
 
+def modules_beside(top: Path) -> list[Path]:
+    """The modules that a device was written with, packages first."""
+    return [top.parent / module.name for module in sources()]
+
+
 def simulated(of: ChainPlan, folder: Path, latency: int = 0, mutation: Mutation | None = None) -> RtlResult:
     """Write, lint, build and simulate the RTL of a plan in a folder; a mutation is not linted."""
     tools, rtl = find_tools(), Rtl.of(of, latency)
@@ -90,7 +95,7 @@ def simulated(of: ChainPlan, folder: Path, latency: int = 0, mutation: Mutation 
         assert text.count(mutation.old) == 1, path
         path.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
     for top in tops if mutation is None else ():
-        assert lint(tools, top, [top.parent / module.name for module in sources()]) == ""
+        assert lint(tools, top, modules_beside(top)) == ""
     libraries = build_models(rtl, tops, tools, folder / "models")
     result = simulate_rtl(rtl, libraries, trained_mini_batches(of, drawn_images(of)))
     shutil.rmtree(folder / "models")

@@ -13,7 +13,7 @@ from emuchain.emulator.rtl.formats import factors
 from emuchain.emulator.rtl.resources import all_cells, planned_resources, resources_of
 from emuchain.emulator.rtl.yosys import for_yosys, module_name, modules_of, synthesise
 
-from .chains import TWO_LAYERS, cluster, plan
+from .chains import TWO_LAYERS, cluster, modules_beside, plan
 from .conftest import BuildStream
 
 STAT = r"""
@@ -97,6 +97,20 @@ def test_it_reads_every_module(yosys: str, tmp_path: Path) -> None:
         (tmp_path / module.name).write_text(for_yosys(module.read_text(encoding="utf-8")), encoding="utf-8")
     read = "read_verilog -sv " + " ".join(module.name for module in modules)
     done = subprocess.run([yosys, "-q", "-p", read], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("mxint8", marks=pytest.mark.exhaustive)])
+def test_it_reads_a_device(yosys: str, tmp_path: Path, precision: str) -> None:
+    """All of it: ports that fit, no wire with two drivers or none, no loop of gates."""
+    top = Rtl.of(plan(TWO_LAYERS, cluster(40), 2, precision=precision)).write(tmp_path)[0]
+    files = [*modules_beside(top), top]
+    for file in files:
+        file.write_text(for_yosys(file.read_text(encoding="utf-8")), encoding="utf-8")
+    read = f"read_verilog -sv {' '.join(file.name for file in files)}; hierarchy -check -top {top.stem}"
+    commands = [yosys, "-q", "-p", f"{read}; proc; check -assert"]
+    done = subprocess.run(commands, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
