@@ -34,6 +34,9 @@ _where = click.option(
 _IMAGE_FLAGS = {
     "resize": click.option("--resize", type=WORD, metavar="A,B", help="Resize: the shorter side, or rows,columns."),
     "crop": click.option("--crop", type=WORD, metavar="A,B", help="Cut this size out of the centre."),
+    "channels": click.option(
+        "--channels", type=click.Choice(["first", "last"]), help="Whether channels of arrays come first or last."
+    ),
     "skip_broken": click.option("--skip-broken", is_flag=True, help="Skip broken images."),
 }
 

@@ -63,7 +63,7 @@ def subject_of(word: str | None) -> Subject:
 
 GROUPS = {
     "Network and data": (
-        *("network", "time_steps", "data", "samples", "test_samples", "resize", "crop", "mean", "std", "augment"),
+        *("network", "time_steps", "data", "samples", "test_samples", "resize", "crop", "channels", "mean", "std", "augment"),
         *("skip_broken", "test_share", "split_seed", "text_samples"),
     ),
     "Training": (

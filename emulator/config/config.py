@@ -77,6 +77,11 @@ class Config(Model):
     crop: Sizes = pydantic.Field(
         (), description="cut this size out of each image, from its centre: one number, or rows and columns"
     )
+    channels: Literal["first", "last"] | None = pydantic.Field(
+        None,
+        description="whether channels of arrays in a file come first, before rows and columns, or last; default: the"
+        " axis of length 1 or 3, if only one of them is that",
+    )
     mean: Means = pydantic.Field(
         (),
         description="mean of each channel, 0 to 1, for normalisation with `std`; default: that of the training images",

@@ -39,11 +39,11 @@ class ArrayPictures:
     channels_last: bool = False
 
     @classmethod
-    def of(cls, samples: Samples, name: str, where: str, *, channels_first: bool = False) -> ArrayPictures:
-        """Return the pictures of an array that is called `name`.
+    def of(cls, samples: Samples, name: str, where: str, channels: str | None = None) -> ArrayPictures:
+        """Return the pictures of an array that is called `name`, whose `channels` come "first" or "last".
 
         Raises:
-            InputError: its shape is not one of images.
+            InputError: its shape is not one of images; or it does not tell where channels are, and nor does `channels`.
         """
         shape = tuple(samples.shape)
         if len(shape) not in (3, 4) or 0 in shape:
@@ -53,7 +53,14 @@ class ArrayPictures:
             )
         if len(shape) == 3:
             return cls(samples, 1, {(shape[1], shape[2]): name})
-        last = not channels_first and shape[3] in _FEW and shape[1] not in _FEW
+        if channels is None and (shape[1] in _FEW) == (shape[3] in _FEW):
+            (one, *map_of_one), (*map_of_other, other) = shape[1:], shape[1:]
+            ways = f"{one} of {map_of_one[0]}x{map_of_one[1]}, or last, {other} of {map_of_other[0]}x{map_of_other[1]}"
+            raise InputError(
+                f"{where}: `{name}` has shape {shape}: channels may come first, {ways}; say which by `channels`, as"
+                " --channels last"
+            )
+        last = channels == "last" if channels is not None else shape[3] in _FEW
         size = (shape[1], shape[2]) if last else (shape[2], shape[3])
         return cls(samples, shape[3] if last else shape[1], {size: name}, last)
 
@@ -94,7 +101,7 @@ def load_arrays(file: ArrayFile, reading: Reading) -> Dataset:
         names_there = ", ".join(sorted(file.names)[:8]) or "nothing"
         raise InputError(f"{file.path}: has no `{missing[0]}`, but {names_there}; `images` and `labels` are needed")
     names = file.classes() if CLASSES in file.names else None
-    pictures, labels = _part(file, IMAGES, LABELS)
+    pictures, labels = _part(file, IMAGES, LABELS, reading.channels)
     classes = _classes(file.path, labels, names)
     preparation = Preparation(reading.resize, reading.crop_size)
     size = preparation.size(pictures.sizes, file.path)
@@ -107,7 +114,7 @@ def load_arrays(file: ArrayFile, reading: Reading) -> Dataset:
         images, test_images = (LazyImages(pictures, preparation, size, numbers) for numbers in (train, test))
         notes = "; ".join([*file.notes, note])
         return Dataset(file.name, images, labels[train], test_images, labels[test], classes, notes)
-    test_pictures, test_labels = _part(file, TEST_IMAGES, TEST_LABELS)
+    test_pictures, test_labels = _part(file, TEST_IMAGES, TEST_LABELS, reading.channels)
     _in_range(file.path, TEST_LABELS, test_labels, len(classes))
     test_size = preparation.size(test_pictures.sizes, file.path)
     if (test_size, test_pictures.channels) != (size, pictures.channels):
@@ -137,8 +144,10 @@ def check_type(where: str, name: str, dtype: np.dtype[Any]) -> None:
         raise InputError(f"{where}: `{name}` is of {dtype}; should be of names, as numpy.array(['cat', 'dog'])")
 
 
-def _part(file: ArrayFile, images: str, labels: str) -> tuple[ArrayPictures, NDArray[np.int64]]:
-    pictures = ArrayPictures.of(file.images(images), images, file.path)
+def _part(
+    file: ArrayFile, images: str, labels: str, channels: str | None
+) -> tuple[ArrayPictures, NDArray[np.int64]]:
+    pictures = ArrayPictures.of(file.images(images), images, file.path, channels)
     values = file.labels(labels)
     if values.shape not in ((len(pictures),), (len(pictures), 1)):
         raise InputError(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,22 +58,25 @@ def load_folder(root: Path, reading: Reading) -> Dataset:
     trained, evaluated, classes, train_folder, notes = list_folder(root)
     parts = [trained] if evaluated is None else [trained, evaluated]
     checked = [_checked(root, part, reading.skip_broken) for part in parts]
-    headers = [header for _, part_headers in checked for header in part_headers]
-    broken = [
-        name for part, (kept, _) in zip(parts, checked, strict=True) for name in sorted({*part.files} - {*kept.files})
-    ]
+    headers = [header for part in checked for header in part.headers]
+    broken = {name: error for part in checked for name, error in part.broken.items()}
+    all_images = plural(len(headers) + len(broken), "image")
+    for part in checked:
+        if not part.kept.files:
+            raise _nothing_left(root if evaluated is None else root / next(iter(part.broken)).split("/")[0], part)
     if broken:
-        notes.append(
-            f"{len(broken):,} of {plural(sum(len(part.files) for part in parts), 'image')} are broken and left out,"
-            f" such as {shown(broken[0])}"
-        )
-    files = [name for kept, _ in checked for name in kept.files]
+        are = "cannot be read and are" if any(error.is_whole for error in broken.values()) else "are broken and"
+        notes.append(f"{len(broken):,} of {all_images} {are} left out, such as {shown(next(iter(broken)))}")
+    turned = sum(header.orientation > 1 for header in headers)
+    if turned:
+        notes.append(f"{turned:,} of {all_images} turned as EXIF says")
+    files = [name for part in checked for name in part.kept.files]
     sizes: dict[Size, str] = {}
     for name, header in zip(files, headers, strict=True):
         sizes.setdefault(header.size, shown(name))
     pictures = FilePictures(root, tuple(files), 1 if all(header.grey for header in headers) else 3, sizes)
-    labels = np.array([label for kept, _ in checked for label in kept.labels], np.int64)
-    _no_empty_class(train_folder, np.array(checked[0][0].labels), classes)
+    labels = np.array([label for part in checked for label in part.kept.labels], np.int64)
+    _no_empty_class(train_folder, np.array(checked[0].kept.labels), classes)
     if evaluated is None:
         train, test = split(labels, len(classes), reading.test_share, reading.split_seed, shown(root))
         notes.append(
@@ -80,7 +84,7 @@ def load_folder(root: Path, reading: Reading) -> Dataset:
             f" class, {'is' if len(test) == 1 else 'are'} the test set"
         )
     else:
-        train, test = np.split(np.arange(len(files)), [len(checked[0][0].files)])
+        train, test = np.split(np.arange(len(files)), [len(checked[0].kept.files)])
     preparation = Preparation(reading.resize, reading.crop_size)
     size = preparation.size(sizes, shown(root))
     train, test = shuffled(train, reading.split_seed), shuffled(test, reading.split_seed)
@@ -89,8 +93,16 @@ def load_folder(root: Path, reading: Reading) -> Dataset:
     return Dataset(name, images, labels[train], test_images, labels[test], classes, note)
 
 
-def _checked(root: Path, part: Part, skip_broken: bool) -> tuple[Part, list[Header]]:
-    """Return the images that can be read, with their headers; where broken ones are skipped, all pixels are read."""
+class _Checked(NamedTuple):
+    """The images of a part that can be read, with their headers; and why others cannot."""
+
+    kept: Part
+    headers: list[Header]
+    broken: dict[str, BrokenError]
+
+
+def _checked(root: Path, part: Part, skip_broken: bool) -> _Checked:
+    """Look at all images of a part; where broken ones are skipped, all pixels are read."""
 
     def check(name: str) -> Header | BrokenError:
         path = root / name
@@ -106,22 +118,32 @@ def _checked(root: Path, part: Part, skip_broken: bool) -> tuple[Part, list[Head
 
     with ThreadPoolExecutor(_THREADS) as threads:
         outcomes = list(threads.map(check, part.files) if skip_broken else map(check, part.files))
-    kept, headers = Part([], []), []
+    checked = _Checked(Part([], []), [], {})
     for name, label, header in zip(part.files, part.labels, outcomes, strict=True):
         if isinstance(header, BrokenError):
             if not skip_broken:
                 raise _refusal(root / name, header)
+            checked.broken[name] = header
             continue
-        kept.files.append(name)
-        kept.labels.append(label)
-        headers.append(header)
-    return kept, headers
+        checked.kept.files.append(name)
+        checked.kept.labels.append(label)
+        checked.headers.append(header)
+    return checked
 
 
 def _refusal(path: Path, broken: BrokenError) -> InputError:
+    what = "an image of a kind that is not read" if broken.is_whole else "a broken image"
     return InputError(
-        f"{shown(path)}: a broken image: {broken}; repair or remove it, or give --skip-broken, which reads all images"
-        " once before the start and leaves out broken ones"
+        f"{shown(path)}: {what}: {broken}; {'change' if broken.is_whole else 'repair'} or remove it, or give"
+        " --skip-broken, which reads all images once before the start and leaves out broken ones"
+    )
+
+
+def _nothing_left(folder: Path, part: _Checked) -> InputError:
+    """Return the error for a folder of which no image can be read."""
+    (name, error), count = next(iter(part.broken.items())), plural(len(part.broken), "image")
+    return InputError(
+        f"{shown(folder)}: nothing is left: of {count} none can be read, such as {shown(name)} ({error}); give others"
     )
 
 

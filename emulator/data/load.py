@@ -181,7 +181,7 @@ def _prepared(data: Dataset, reading: Reading) -> Dataset:
             return images
         from .arrays import ArrayPictures
 
-        pictures = ArrayPictures.of(images, f"{name} image", data.name, channels_first=True)
+        pictures = ArrayPictures.of(images, f"{name} image", data.name, "first")
         size = preparation.size(pictures.sizes, data.name)
         return LazyImages(pictures, preparation, size, np.arange(len(pictures)), seed)
 

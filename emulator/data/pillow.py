@@ -16,18 +16,26 @@ from .files import shown
 _FORMATS = ("BMP", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # no other code of Pillow sees a file
 _GREY = {"1", "L", "LA", "La"}
 _COLOUR = {"P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr", "LAB", "HSV"}
+_DEEP_FORMATS = {"PNG", "PPM"}  # whose mode `I` has 16 bits; that of others has 32
 _MOST_PIXELS = 1 << 26  # of a picture: 200 MB in colour
+_ORIENTATION = 0x112  # EXIF's tag: 1 to 8
+_TEXTS_WITH_EXIF = (b"Raw profile type exif\0", b"XML:com.adobe.xmp\0")  # their names, of PNG's texts
 
 
 class BrokenError(Exception):
-    """A picture cannot be read; the message says why."""
+    """A picture cannot be read; the message says why, and `is_whole` that it is of a kind that is not read at all."""
+
+    def __init__(self, reason: str, *, is_whole: bool = False) -> None:
+        super().__init__(reason)
+        self.is_whole = is_whole
 
 
 class Header(NamedTuple):
-    """What a file says about its picture."""
+    """What a file says about its picture; its size is that of the picture as it is to be seen."""
 
     size: tuple[int, int]  # rows, columns
     grey: bool
+    orientation: int = 1  # EXIF's
 
 
 @functools.cache
@@ -54,15 +62,21 @@ def header_of(path: Path) -> Header:
     """
     try:
         with pillow().open(path, formats=_FORMATS) as picture:
-            return _checked(picture)
+            header = _checked(picture)
+            orientation = _orientation(picture) if picture.format != "PNG" or _has_exif(path) else 1
+            if picture.format == "TIFF" and orientation > 4:  # newer versions of Pillow turn it
+                return Header(pixels_of(path, 1).shape[:2], header.grey, orientation)
     except (BrokenError, InputError):
         raise
     except Exception as error:  # a damaged picture can fail in any way
         raise BrokenError(_reason(error, path)) from None
+    return Header(header.size[::-1] if orientation > 4 else header.size, header.grey, orientation)
 
 
 def pixels_of(path: Path, channels: int) -> NDArray[np.uint8]:
-    """Return a picture (rows, columns, channels), in grey or, with 3 channels, in colour.
+    """Return a picture (rows, columns, channels), in grey or, with 3 channels, in colour, as its orientation says.
+
+    Grey of 16 bits is scaled to 8: 0 to 65,535 become 0 to 255. Of colours of 16 bits, Pillow takes the upper 8.
 
     Raises:
         BrokenError: it is not a picture that can be read.
@@ -70,21 +84,61 @@ def pixels_of(path: Path, channels: int) -> NDArray[np.uint8]:
     try:
         with pillow().open(path, formats=_FORMATS) as picture:
             _checked(picture)
+            picture.load()
+            orientation = _orientation(picture)
+            if _is_deep(picture):
+                scaled = (np.asarray(picture).astype(np.uint32) * 255 + 32_767) // 65_535
+                picture = pillow().fromarray(scaled.astype(np.uint8))
             pixels = np.asarray(picture.convert("RGB" if channels == 3 else "L"))
     except (BrokenError, InputError):
         raise
     except Exception as error:  # as above
         raise BrokenError(_reason(error, path)) from None
-    return pixels.reshape(*pixels.shape[:2], channels)
+    return _turned(pixels.reshape(*pixels.shape[:2], channels), orientation)
 
 
 def _checked(picture: Any) -> Header:
     columns, rows = picture.size
     if rows * columns > _MOST_PIXELS:
         raise BrokenError(f"{rows:,} x {columns:,} pixels, more than the {_MOST_PIXELS:,} that are read")
-    if picture.mode not in _GREY | _COLOUR:
-        raise BrokenError(f"mode {picture.mode}, with more than 8 bits a channel; save it with 8")
-    return Header((rows, columns), picture.mode in _GREY)
+    is_deep = _is_deep(picture)
+    if not is_deep and picture.mode not in _GREY | _COLOUR:
+        raise BrokenError(f"mode {picture.mode}, with more than 16 bits a channel; save it with 8 or 16", is_whole=True)
+    return Header((rows, columns), is_deep or picture.mode in _GREY)
+
+
+def _is_deep(picture: Any) -> bool:
+    """Return whether a picture is grey of 16 bits."""
+    mode: str = picture.mode
+    return mode.startswith("I;16") or (mode == "I" and picture.format in _DEEP_FORMATS)
+
+
+def _orientation(picture: Any) -> int:
+    """Return how a picture is to be turned; 1, as it is, where EXIF says nothing, or nothing that can be read."""
+    try:
+        orientation = picture.getexif().get(_ORIENTATION)
+    except Exception:  # of what is damaged
+        return 1
+    return orientation if orientation in range(1, 9) else 1
+
+
+def _has_exif(path: Path) -> bool:
+    """Return whether a PNG file has EXIF, which may stand behind its pixels; Pillow would read them all to tell."""
+    with open(path, "rb") as file:
+        place = file.seek(8)
+        while len(chunk := file.read(32)) >= 8:
+            if chunk[4:8] == b"eXIf" or chunk[8:].startswith(_TEXTS_WITH_EXIF):
+                return True
+            place = file.seek(place + 12 + int.from_bytes(chunk[:4], "big"))
+    return False
+
+
+def _turned(pixels: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:
+    """Return a picture as it is to be seen, from how it is stored."""
+    if orientation > 4:
+        pixels = pixels.swapaxes(0, 1)
+    rows, columns = orientation in (3, 4, 7, 8), orientation in (2, 3, 6, 7)
+    return pixels[:: -1 if rows else 1, :: -1 if columns else 1]
 
 
 def _reason(error: Exception, path: Path) -> str:

@@ -15,13 +15,15 @@ from ..common import InputError
 class Reading:
     """The keys of a run that say how images become samples, under the names of the configuration.
 
-    `resize` and `crop` are (), one number, or (rows, columns); `mean` and `std` are for each channel, of values from 0
+    `resize` and `crop` are (), one number, or (rows, columns); `channels` says whether those of arrays come "first" or
+    "last", where lengths do not tell; `mean` and `std` are for each channel, of values from 0
     to 1. `augment` is of training images alone, by streams that follow from `seed`. The last `test_share` of each class
     in the order of `split_seed` is the test where a data set has none of its own.
     """
 
     resize: tuple[int, ...] = ()
     crop: tuple[int, ...] = ()
+    channels: str | None = None
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     augment: tuple[str, ...] = ()
@@ -63,7 +65,7 @@ class Reading:
             InputError: something is, which a text has no use for.
         """
         plain = Reading()
-        for key in ("resize", "crop", "mean", "std", "augment", "skip_broken"):
+        for key in ("resize", "crop", "channels", "mean", "std", "augment", "skip_broken"):
             if getattr(self, key) != getattr(plain, key):
                 raise InputError(f"`{key}` is for images, and this is a text; leave it out")
 

@@ -17,8 +17,8 @@ from .placement import check_needs
 from .weights_files import RunWeights
 
 _OF_DATA = (
-    *("data", "resize", "crop", "mean", "std", "augment", "skip_broken", "test_share", "split_seed", "text_samples"),
-    *("samples", "test_samples", "seed", "batch", "micro_batch"),
+    *("data", "resize", "crop", "channels", "mean", "std", "augment", "skip_broken", "test_share", "split_seed"),
+    *("text_samples", "samples", "test_samples", "seed", "batch", "micro_batch"),
 )
 """Keys of a run on which its test depends; the order of sums follows from `micro_batch`."""
 

@@ -23,7 +23,7 @@ from ...schedule import EditedKind, ScheduleKind, edited_kind, is_schedule_file,
 
 _WITHOUT_TIME = (
     *RUN_ONLY_KEYS,
-    *("data", "resize", "crop", "skip_broken", "test_share", "split_seed"),
+    *("data", "resize", "crop", "channels", "skip_broken", "test_share", "split_seed"),
     *("text_samples", "samples", "epochs", "micro_batch", "seed", "compress_weights"),
     *("learning_rate", "momentum", "weight_decay", "learning_rate_steps", "learning_rate_factor"),
     *("beta1", "beta2", "epsilon", "lr_schedule", "lr_step", "lr_decay", "lr_warm_up", "label_smoothing"),

@@ -27,6 +27,7 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "data": ("some/folder", '"some/folder"', "some/folder"),
     "resize": ("256", "256", (256,)),
     "crop": ("224,192", "[224, 192]", (224, 192)),
+    "channels": ("last", '"last"', "last"),
     "mean": ("0.5,0.25,0", "[0.5, 0.25, 0]", (0.5, 0.25, 0.0)),
     "std": ("0.25", "0.25", (0.25,)),
     "augment": ("crop,flip", '["crop", "flip"]', ("crop", "flip")),

@@ -43,8 +43,8 @@ def test_round_trip(tmp_path: Path, write: Write) -> None:
         ((28, 20, 1), (1, 28, 20)),
         ((28, 20, 3), (3, 28, 20)),
         ((3, 28, 20), (3, 28, 20)),
-        ((3, 28, 3), (3, 28, 3)),
-        ((12, 28, 20), (12, 28, 20)),
+        ((1, 3, 4), (1, 3, 4)),
+        ((4, 1, 3), (3, 4, 1)),
     ],
 )
 def test_shapes(tmp_path: Path, write: Write, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
@@ -57,6 +57,22 @@ def test_shapes(tmp_path: Path, write: Write, shape: tuple[int, ...], expected: 
     elif shape != expected:
         image = image.transpose(2, 0, 1)
     assert np.array_equal(data.train_images[5], image)
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 4), (4, 8, 8), (12, 28, 20), (3, 28, 3), (1, 28, 1)])
+def test_where_channels_are_is_said(tmp_path: Path, write: Write, shape: tuple[int, ...], one_line: OneLine) -> None:
+    """Neither that RGBA's four channels are columns nor that columns are channels is guessed."""
+    made = arrays(shape=shape)
+    where, (a, b, c) = str(write(tmp_path, made)), shape
+    with pytest.raises(InputError) as error:
+        load_data(where)
+    said = f"channels may come first, {a} of {b}x{c}, or last, {c} of {a}x{b}; say which by `channels`"
+    assert said in one_line(error)
+    assert load_data(where, reading=Reading(channels="first")).shape == shape
+    last = load_data(where, reading=Reading(channels="last"))
+    assert last.shape == (c, a, b)
+    for images, part in ((last.train_images, "images"), (last.test_images, "test_images")):
+        assert np.array_equal(np.asarray(images), made[part].transpose(0, 3, 1, 2))
 
 
 def test_orders_and_types_of_others(tmp_path: Path, write: Write) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from emuchain.emulator.common import InputError
 from emuchain.emulator.data import Dataset, LazyImages, Reading, describe_data, load_data
@@ -181,7 +181,7 @@ def pipe(folder: Path) -> None:
 
 
 def deep(folder: Path) -> None:
-    Image.fromarray(np.zeros((6, 5), np.uint16)).save(folder / "train" / "cat" / "1.png")
+    Image.fromarray(np.zeros((6, 5), np.float32)).save(folder / "train" / "cat" / "1.png", format="TIFF")
 
 
 def huge(folder: Path) -> None:
@@ -211,7 +211,7 @@ def odd_name(folder: Path) -> None:
         ),
         (empty_file, "train/cat/1.png: a broken image: an empty file"),
         (pipe, "train/cat/7.png: a broken image: not a file"),
-        (deep, "train/cat/1.png: a broken image: mode I;16, with more than 8 bits"),
+        (deep, "train/cat/1.png: an image of a kind that is not read: mode F, with more than 16 bits a channel; save it"),
         (huge, "train/cat/1.png: a broken image: 9,000 x 9,000 pixels, more than"),
         (bomb, "train/cat/1.png: a broken image: more pixels than the 67,108,864 that are read"),
         (odd_name, r"cat/a\n\x1b[31mb.png': a broken image"),
@@ -248,6 +248,85 @@ def test_a_class_of_which_nothing_is_left(tmp_path: Path, parts: dict[str, np.nd
         path.write_bytes(b"")
     with pytest.raises(InputError, match="train/dog: an empty class: all of its images are broken"):
         load_data(str(tmp_path), reading=Reading(skip_broken=True))
+
+
+@pytest.mark.parametrize("part", ["train", "val"])
+@pytest.mark.parametrize("spoil", [deep, broken])
+def test_nothing_is_left(
+    tmp_path: Path, parts: dict[str, np.ndarray], part: str, spoil: Callable[[Path], None], one_line: OneLine
+) -> None:
+    spoil(tmp_path)
+    wrong = (tmp_path / "train" / "cat" / "1.png").read_bytes()
+    write(tmp_path / "train" / "cat" / "1.png")
+    files = sorted((tmp_path / part).rglob("*.[pP][nN][gG]"))
+    for path in files:
+        path.write_bytes(wrong)
+    with pytest.raises(InputError) as error:
+        load_data(str(tmp_path), reading=Reading(skip_broken=True))
+    first = files[0].relative_to(tmp_path)
+    assert f"{part}: nothing is left: of {len(files)} images none can be read, such as {first} (" in one_line(error)
+
+
+@pytest.mark.parametrize("ending", ["png", "pgm", "tif"])
+@pytest.mark.parametrize("skip_broken", [False, True])
+def test_grey_of_16_bits(tmp_path: Path, ending: str, skip_broken: bool) -> None:
+    """Of the whole range, scaled to bytes and rounded, whatever class an image is of."""
+    deep = RANDOM.integers(0, 1 << 16, (12, 9), dtype=np.uint16)
+    deep[0, :4] = 0, 128, 129, 65_535
+    for name in ("cat", "dog"):
+        for number in range(2):
+            (tmp_path / name).mkdir(exist_ok=True)
+            Image.fromarray(deep).save(tmp_path / name / f"{number}.{ending}")
+    data = load_data(str(tmp_path), reading=Reading(skip_broken=skip_broken))
+    assert (data.shape, data.n_train, data.n_test) == ((1, 12, 9), 2, 2)
+    assert "left out" not in data.note
+    for image in np.asarray(data.train_images):
+        assert np.array_equal(image[0], np.round(deep / 257).astype(np.uint8))
+    write(tmp_path / "cat" / "colour.png", (12, 9))
+    assert load_data(str(tmp_path)).shape == (3, 12, 9)
+
+
+@pytest.mark.parametrize("orientation", range(10))
+@pytest.mark.parametrize("kind", ["png", "png behind", "jpg", "tif", "webp"])
+def test_exif_orientation(tmp_path: Path, kind: str, orientation: int) -> None:
+    """As Pillow turns images; numbers that EXIF does not know turn nothing."""
+    ending, _, behind = kind.partition(" ")
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    for name in ("cat", "dog"):
+        for number in range(2):
+            path = tmp_path / name / f"{number}.{ending}"
+            path.parent.mkdir(exist_ok=True)
+            pixels = RANDOM.integers(0, 256, (6, 5, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(path, exif=exif)
+            if behind:
+                put_exif_behind_pixels(path)
+    expected = set()
+    for path in tmp_path.rglob(f"*.{ending}"):
+        with Image.open(path) as image:
+            expected.add(np.asarray(ImageOps.exif_transpose(image)).transpose(2, 0, 1).tobytes())
+    data = load_data(str(tmp_path))
+    assert data.shape == ((3, 5, 6) if orientation in (5, 6, 7, 8) else (3, 6, 5))
+    assert {image.tobytes() for image in [*np.asarray(data.train_images), *np.asarray(data.test_images)]} == expected
+    assert ("4 of 4 images turned as EXIF says" in data.note) == (2 <= orientation <= 8)
+
+
+def put_exif_behind_pixels(path: Path) -> None:
+    """Move a PNG's EXIF to its end, where it may stand, too."""
+    content = path.read_bytes()
+    begin = content.index(b"eXIf") - 4
+    end = begin + 12 + int.from_bytes(content[begin : begin + 4], "big")
+    last = content.index(b"IEND") - 4
+    path.write_bytes(content[:begin] + content[end:last] + content[begin:end] + content[last:])
+
+
+def test_damaged_exif_turns_nothing(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        for number in range(2):
+            path = tmp_path / name / f"{number}.jpg"
+            path.parent.mkdir(exist_ok=True)
+            Image.fromarray(np.zeros((6, 5, 3), np.uint8)).save(path, exif=b"Exif\0\0MM\0*\0\0\xff\xff\xff\xff")
+    assert load_data(str(tmp_path)).shape == (3, 6, 5)
 
 
 def test_pixels_that_are_cut_off_are_found_when_they_are_read(
