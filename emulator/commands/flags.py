@@ -63,8 +63,8 @@ def subject_of(word: str | None) -> Subject:
 
 GROUPS = {
     "Network and data": (
-        *("network", "time_steps", "data", "samples", "test_samples", "resize", "crop", "channels", "mean", "std", "augment"),
-        *("skip_broken", "test_share", "split_seed", "text_samples"),
+        *("network", "time_steps", "data", "samples", "test_samples", "resize", "crop", "channels", "mean", "std"),
+        *("augment", "skip_broken", "test_share", "split_seed", "text_samples"),
     ),
     "Training": (
         *("epochs", "batch", "micro_batch", "optimizer", "learning_rate", "momentum", "beta1", "beta2", "epsilon"),

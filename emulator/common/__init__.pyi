@@ -5,9 +5,14 @@ from .file_kind import (
     BROKEN_ZIP,
     CHECKPOINT,
     HDF5_HEAD,
+    IMAGES,
+    NPZ,
     ONNX,
+    OTHER,
     RESULTS,
     SAFETENSORS,
+    TEXT,
+    ZIP_HEAD,
     FileKind,
     kind_of,
     kind_of_hdf5,
@@ -22,7 +27,16 @@ from .named_files import NO_FILE, NamedFiles, Paths, Reads, Role, Writes, in_fol
 from .plain import plain
 from .processes import parse_status, system_name
 from .ranges import Value, parse_counts, parse_values
-from .reading import MOST_TOML_BYTES, decoded, open_file, place_in, read_exact_text, read_file, read_text
+from .reading import (
+    MOST_TOML_BYTES,
+    decoded,
+    looks_like_text,
+    open_file,
+    place_in,
+    read_exact_text,
+    read_file,
+    read_text,
+)
 from .shipped import did_you_mean, find, names
 from .types import (
     FINITE,
@@ -59,13 +73,18 @@ __all__ = [
     "FINITE",
     "HDF5_HEAD",
     "IMAGENET_IMAGES",
+    "IMAGES",
     "INPUT_STATUS",
     "MOST_TOML_BYTES",
     "NAMES",
     "NO_FILE",
+    "NPZ",
     "ONNX",
+    "OTHER",
     "RESULTS",
     "SAFETENSORS",
+    "TEXT",
+    "ZIP_HEAD",
     "Channels",
     "FileKind",
     "Finite",
@@ -122,6 +141,7 @@ __all__ = [
     "itself",
     "kind_of",
     "kind_of_hdf5",
+    "looks_like_text",
     "model_of",
     "name_of",
     "names",

@@ -16,7 +16,7 @@ import numpy as np
 
 from .confined import confined
 from .errors import InputError
-from .reading import open_file
+from .reading import looks_like_text, open_file
 
 
 class FileKind(NamedTuple):
@@ -47,18 +47,18 @@ _PICKLE = FileKind(
     "a pickle", "it may run code, and emuchain reads none; write its arrays as .npz, .h5 or .safetensors"
 )
 _KERAS = FileKind("a Keras file", "write the model as ONNX (tf2onnx), for `train --init`")
-_IMAGES = FileKind("an HDF5 file with images and labels", "`emuchain train --data {}` trains on it")
+IMAGES = FileKind("an HDF5 file with images and labels", "`emuchain train --data {}` trains on it")
 _HDF5 = FileKind("an HDF5 file of another program", "`emuchain train --out run.h5` writes a results file")
-_NPZ = FileKind("a NumPy archive", "with `images` and `labels` it is for `--data`; weights are taken from .safetensors")
+NPZ = FileKind("a NumPy archive", "with `images` and `labels` it is for `--data`; weights are taken from .safetensors")
 _NPY = FileKind("a NumPy array", "images and labels are taken from .npz, weights from .safetensors")
 _PACKED = FileKind("a compressed file", "unpack it first")
 _ZIP = FileKind("a ZIP archive of another program", "unpack it first")
 _EMPTY = FileKind("an empty file", "what should have written it has not; give another file, or write it again")
 _POINTER = FileKind("a pointer of Git LFS", "`git lfs pull` fetches the file itself")
 _PAGE = FileKind("a web page", "a download brought a page in place of the file; download it again")
-_TEXT = FileKind("a text file")
+TEXT = FileKind("a text file")
 _PICTURE = FileKind("a picture")
-_OTHER = FileKind("a file of a kind that emuchain does not know")
+OTHER = FileKind("a file of a kind that emuchain does not know")
 
 HDF5_HEAD, ZIP_HEAD = b"\x89HDF\r\n\x1a\n", b"PK\x03\x04"
 _HEADS = (
@@ -97,7 +97,7 @@ def kind_of(path: str | os.PathLike[str]) -> FileKind:
         return ONNX
     if _WEB.match(head):
         return _PAGE
-    return _TEXT if _is_text(head) else _OTHER
+    return TEXT if looks_like_text(head) else OTHER
 
 
 def other_kind(path: str | os.PathLike[str], blame: str, denial: str) -> InputError:
@@ -124,11 +124,11 @@ def kind_of_hdf5(file: Any) -> FileKind:
         return RESULTS
     if "keras_version" in file.attrs or "model_weights" in file or "layer_names" in file.attrs:
         return _KERAS
-    return _IMAGES if "images" in file and "labels" in file else _HDF5
+    return IMAGES if "images" in file and "labels" in file else _HDF5
 
 
 def _confined_kind(path: str) -> FileKind:
-    kinds = (RESULTS, _KERAS, _IMAGES, _HDF5)
+    kinds = (RESULTS, _KERAS, IMAGES, _HDF5)
 
     def read() -> dict[str, np.ndarray]:
         import h5py
@@ -153,8 +153,4 @@ def _kind_of_zip(file: BinaryIO) -> FileKind:
         return _TORCH
     if "model.weights.h5" in names:
         return _KERAS
-    return _NPZ if names and all(name.endswith(".npy") for name in names) else _ZIP
-
-
-def _is_text(head: bytes) -> bool:
-    return head.startswith((b"\xff\xfe", b"\xfe\xff")) or not re.search(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]", head)
+    return NPZ if names and all(name.endswith(".npy") for name in names) else _ZIP

@@ -14,7 +14,18 @@ from .units import format_bytes
 
 MOST_TOML_BYTES = 2**22
 MOST_TEXT_BYTES = 2**28
+_HEAD_BYTES = 4096
+_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+
+
+class BinaryError(ValueError):
+    """A file that should be a text is none, in whatever encoding."""
+
+
+def looks_like_text(head: bytes) -> bool:
+    """Return whether a file that begins so may be a text, in whatever encoding."""
+    return head.startswith(_WIDE_MARKS) or not _CONTROL.search(head[:_HEAD_BYTES])
 
 
 def open_file(path: str | os.PathLike[str]) -> BinaryIO:
@@ -71,13 +82,15 @@ def decoded(content: bytes) -> str:
     """Return bytes of a text file as `read_text` does.
 
     Raises:
-        ValueError: they are in another encoding.
+        ValueError: they are in another encoding, or a `BinaryError` in none.
     """
     if any(content.startswith(mark) for mark in _WIDE_MARKS) or re.match(rb"(?:[^\0]\0){2}|(?:\0[^\0]){2}", content):
         raise ValueError("in UTF-16 or UTF-32; save it in UTF-8")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        if not looks_like_text(content):
+            raise BinaryError("not in UTF-8, nor a text at all, but a binary file; give another one") from None
         line, column = place_in(content[: error.start].decode("utf-8", "replace"))
         raise ValueError(
             f"not in UTF-8: byte 0x{content[error.start]:02x} at line {line}, column {column}; save it in UTF-8"

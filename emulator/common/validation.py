@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 import pydantic
 
 from .errors import InputError
-from .reading import MOST_TOML_BYTES, decoded, place_in, read_text
+from .file_kind import other_kind
+from .reading import MOST_TOML_BYTES, BinaryError, decoded, place_in, read_text
 from .shipped import did_you_mean
 
 if sys.version_info >= (3, 11):
@@ -81,6 +82,8 @@ def read_toml(path: pathlib.Path) -> dict[str, Any]:
         return _parsed(read_text(path, MOST_TOML_BYTES))
     except OSError as error:
         raise InputError(f"{shown(path)}: cannot be read: {error.strerror or error}") from None
+    except BinaryError:
+        raise other_kind(path, shown(path), "not a TOML file") from None
     except ValueError as error:  # not TOML, not UTF-8, or a path that no file can have
         raise InputError(f"{shown(path)}: not a TOML file: {error}") from None
 

@@ -170,4 +170,4 @@ PrecisionKey = Annotated[Precision, _Tabled()]
 ScheduleKey = Annotated[ScheduleKind, _Spelt(ScheduleKind, _schedule, lambda kind: kind.name), roles.SCHEDULE]
 
 Names = Annotated[tuple[Annotated[str, pydantic.BeforeValidator(str)], ...], Listed()]
-Sizes = Annotated[tuple[Positive, ...], Listed()]
+Sizes = Annotated[tuple[Annotated[Positive, pydantic.Field(le=1 << 16)], ...], Listed()]

@@ -144,9 +144,7 @@ def check_type(where: str, name: str, dtype: np.dtype[Any]) -> None:
         raise InputError(f"{where}: `{name}` is of {dtype}; should be of names, as numpy.array(['cat', 'dog'])")
 
 
-def _part(
-    file: ArrayFile, images: str, labels: str, channels: str | None
-) -> tuple[ArrayPictures, NDArray[np.int64]]:
+def _part(file: ArrayFile, images: str, labels: str, channels: str | None) -> tuple[ArrayPictures, NDArray[np.int64]]:
     pictures = ArrayPictures.of(file.images(images), images, file.path, channels)
     values = file.labels(labels)
     if values.shape not in ((len(pictures),), (len(pictures), 1)):
@@ -162,6 +160,8 @@ def _part(
 def _classes(where: str, labels: NDArray[np.int64], names: list[str] | None) -> tuple[str, ...]:
     """Return the names of the classes: those of the file, or the numbers up to the largest label, which all occur."""
     if names is not None:
+        if not names:
+            raise InputError(f"{where}: `{CLASSES}` is empty; should have a name for each class, or be left out")
         _in_range(where, LABELS, labels, len(names))
         return tuple(names)
     most = len(np.unique(labels))

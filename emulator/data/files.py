@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from ..common import InputError, open_file
+from ..common import IMAGES, NPZ, InputError, kind_of, open_file, unlike
 
 _CHUNK = 1 << 22
 
@@ -25,6 +25,19 @@ def check_regular(path: Path) -> None:
     """
     if not path.is_file():
         raise InputError(f"{shown(path)}: not a file that can be read as a data set")
+
+
+def other_data(path: Path, denial: str) -> InputError:
+    """Return the error for a file that is not what its name says, by what it is; see `common.unlike`.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    kind = kind_of(path)
+    ending = {IMAGES: ".h5", NPZ: ".npz"}.get(kind)
+    if ending is not None:
+        kind = kind._replace(remedy=f"give it a name that ends in {ending}")
+    return unlike(kind, path, shown(path), denial)
 
 
 @contextmanager

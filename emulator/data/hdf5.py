@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..common import InputError, format_bytes
 from .arrays import CLASSES, IMAGES, LABELS, TEST_IMAGES, TEST_LABELS, ArrayFile, check_type, load_arrays
 from .dataset import Dataset
-from .files import check_regular, shown
+from .files import check_regular, other_data, shown
 from .reading import Reading
 
 _FILTERS = {1: "gzip", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}
@@ -57,6 +57,8 @@ def load_hdf5(path: Path, reading: Reading) -> Dataset:
     import h5py
 
     check_regular(path)
+    if not h5py.is_hdf5(path):
+        raise other_data(path, "not an HDF5 file, or one that was cut off")
     with _reading(path), h5py.File(path, "r") as file:
 
         def images(name: str) -> Hdf5Images:

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..common import InputError, plural
+from ..common import TEXT, InputError, kind_of, plural
 from . import cifar, mnist, shapes, text
 from .dataset import Dataset, Normalisation
-from .files import shown
+from .files import other_data, shown
 from .foreign import advice_on_file, advice_on_folder
 from .lazy import Images, LazyImages
 from .prepare import Preparation
@@ -217,6 +217,8 @@ def _look_in(root: Path) -> tuple[Path, _Layout | _Loader]:
         advice = advice_on_file(root)
         if advice is not None:
             raise InputError(f"{shown(root)}: is {advice}")
+        if kind_of(root) is not TEXT:
+            raise other_data(root, f"no data set, whose name ends in .txt, {' or '.join(_FILES)}")
         raise InputError(
             f"{root}: is a file; give the directory it is in, or a text, whose name ends in .txt, or images, in a file"
             f" whose name ends in {' or '.join(_FILES)}"

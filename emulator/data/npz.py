@@ -13,10 +13,10 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common import InputError, format_bytes, free_room
+from ..common import ZIP_HEAD, InputError, format_bytes, free_room
 from .arrays import CLASSES, ArrayFile, check_type, load_arrays
 from .dataset import Dataset
-from .files import check_regular, shown
+from .files import check_regular, other_data, shown
 from .reading import Reading
 
 _LOCAL_HEADER = 30  # bytes before a member's name
@@ -70,8 +70,15 @@ def load_npz(path: Path, reading: Reading) -> Dataset:
         with zipfile.ZipFile(path) as archive:
             return load_arrays(_Archive(path, archive).file(), reading)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+        if not _is_archive(path):
+            raise other_data(path, "not an archive of NumPy") from None
         reason = shown(" ".join(str(error).split())[:100])
         raise InputError(f"{shown(path)}: not a whole archive of NumPy ({reason}); save it again") from None
+
+
+def _is_archive(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(ZIP_HEAD)) == ZIP_HEAD
 
 
 class _Archive:

@@ -17,7 +17,7 @@ _FORMATS = ("BMP", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # no other code of Pil
 _GREY = {"1", "L", "LA", "La"}
 _COLOUR = {"P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr", "LAB", "HSV"}
 _DEEP_FORMATS = {"PNG", "PPM"}  # whose mode `I` has 16 bits; that of others has 32
-_MOST_PIXELS = 1 << 26  # of a picture: 200 MB in colour
+MOST_PIXELS = 1 << 26  # of a picture: 200 MB in colour
 _ORIENTATION = 0x112  # EXIF's tag: 1 to 8
 _TEXTS_WITH_EXIF = (b"Raw profile type exif\0", b"XML:com.adobe.xmp\0")  # their names, of PNG's texts
 
@@ -99,8 +99,8 @@ def pixels_of(path: Path, channels: int) -> NDArray[np.uint8]:
 
 def _checked(picture: Any) -> Header:
     columns, rows = picture.size
-    if rows * columns > _MOST_PIXELS:
-        raise BrokenError(f"{rows:,} x {columns:,} pixels, more than the {_MOST_PIXELS:,} that are read")
+    if rows * columns > MOST_PIXELS:
+        raise BrokenError(f"{rows:,} x {columns:,} pixels, more than the {MOST_PIXELS:,} that are read")
     is_deep = _is_deep(picture)
     if not is_deep and picture.mode not in _GREY | _COLOUR:
         raise BrokenError(f"mode {picture.mode}, with more than 16 bits a channel; save it with 8 or 16", is_whole=True)
@@ -144,7 +144,7 @@ def _turned(pixels: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:
 def _reason(error: Exception, path: Path) -> str:
     """Return why a picture cannot be read, in a few words without its path, which others say."""
     if type(error).__name__ == "DecompressionBombError":
-        return f"more pixels than the {_MOST_PIXELS:,} that are read"
+        return f"more pixels than the {MOST_PIXELS:,} that are read"
     if type(error).__name__ == "UnidentifiedImageError":
         return "an empty file" if not path.stat().st_size else "not a picture in a known format"
     said = getattr(error, "strerror", None) or str(error)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common import InputError
-from .pillow import pillow
+from .pillow import MOST_PIXELS, pillow
 
 Pixels = NDArray[np.uint8]
 Size = tuple[int, int]  # rows, columns
@@ -51,6 +51,11 @@ class Preparation:
         made: dict[Size, tuple[Size, str]] = {}
         for size, name in sizes.items():
             resized = self.resized(size)
+            if resized[0] * resized[1] > MOST_PIXELS:
+                raise InputError(
+                    f"`resize` = {','.join(map(str, self.resize))}: makes {resized[0]:,} x {resized[1]:,} pixels of"
+                    f" {name}, {_spelt(size)}, more than the {MOST_PIXELS:,} of an image"
+                )
             if self.crop is not None and (resized[0] < self.crop[0] or resized[1] < self.crop[1]):
                 raise InputError(
                     f"`crop` = {_spelt(self.crop)}: but {name} is {_spelt(size)}"

@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common import InputError, format_bytes, free_room, read_file
+from ..common import InputError, format_bytes, free_room, looks_like_text, read_file
 from .dataset import Dataset
+from .files import other_data
 from .shapes import splitmix64
 
 SENTENCES = "text"
@@ -124,6 +125,8 @@ def read_text(where: str) -> str:
     try:
         text = content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
+        if not looks_like_text(content):
+            raise other_data(path, "not a text") from None
         byte = content[error.start]
         raise InputError(
             f"{path}: not UTF-8: byte 0x{byte:02x} at offset {error.start:,}; save the text as UTF-8"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from ...common import InputError, read_file, shown
+from ...common import ONNX, OTHER, InputError, kind_of, other_kind, read_file, shown
 from ..onnx_graph import FEW, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
 from .pytorch import from_pytorch
 
@@ -95,6 +95,8 @@ def read_onnx(path: pathlib.Path) -> OnnxGraph:
     except OSError as error:
         raise InputError(f"{source}: cannot be read: {error.strerror or error}") from None
     except (DecodeError, ValueError, TypeError, KeyError, onnx.checker.ValidationError) as error:
+        if kind_of(path) not in (ONNX, OTHER):
+            raise other_kind(path, source, "not an ONNX file") from None
         raise InputError(f"{source}: not an ONNX file, or a damaged one: {' '.join(str(error).split())}") from None
     if not graph.nodes:
         raise InputError(f"{source}: not an ONNX file, or one without a network: its graph holds no node")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import pickle
+import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from PIL import Image
 
-from emuchain.emulator.common import InputError
+from emuchain.emulator.common import InputError, read_toml
 from emuchain.emulator.data import load_data
 
 OneLine = Callable[..., str]
@@ -43,6 +46,52 @@ def test_torchvision_keeps_several_sets_in_one_folder(tmp_path: Path) -> None:
     (tmp_path / "cifar-10-batches-py" / "test_batch").touch()
     with pytest.raises(InputError, match=r"holds CIFAR-10 \(.*py\) and MNIST \(.*raw\); give the directory of one"):
         load_data(str(tmp_path))
+
+
+def npz(path: Path) -> None:
+    """Write an archive under any name."""
+    with path.open("wb") as file:
+        np.savez(file, images=np.zeros((4, 5, 5), np.uint8), labels=np.arange(4) % 2)
+
+
+def hdf5(path: Path) -> None:
+    """Write an HDF5 file under any name."""
+    with h5py.File(path, "w") as file:
+        file["images"], file["labels"] = np.zeros((4, 5, 5), np.uint8), np.arange(4) % 2
+
+
+WRITTEN: dict[str, tuple[Callable[[Path], object], str]] = {
+    "archive": (npz, "but a NumPy archive; give it a name that ends in .npz"),
+    "hdf5": (hdf5, "but an HDF5 file with images and labels; give it a name that ends in .h5"),
+    "pickle": (lambda path: path.write_bytes(pickle.dumps([1])), "but a pickle; it may run code"),
+    "picture": (lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"), "but a picture; give another file"),
+    "packed": (lambda path: path.write_bytes(gzip.compress(b"abc")), "but a compressed file; unpack it first"),
+    "bytes": (lambda path: path.write_bytes(bytes(range(256))), "but a file of a kind that emuchain does not know"),
+}
+
+
+@pytest.mark.parametrize("ending", ["", ".dat", ".txt", ".npz", ".h5"])
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_file_under_another_name(tmp_path: Path, one_line: OneLine, name: str, ending: str) -> None:
+    """It is told what it is, and not to be saved as text."""
+    write, said = WRITTEN[name]
+    path = tmp_path / f"own{ending}"
+    write(path)
+    if {"archive": ".npz", "hdf5": ".h5"}.get(name) == ending:
+        load_data(str(path))
+        return
+    with pytest.raises(InputError) as error:
+        load_data(str(path))
+    assert said in one_line(error)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_is_no_toml_file_is_told_by_its_kind(tmp_path: Path, one_line: OneLine, name: str) -> None:
+    path = tmp_path / "own.toml"
+    WRITTEN[name][0](path)
+    with pytest.raises(InputError) as error:
+        read_toml(path)
+    assert re.search("not a TOML file, but an? ", one_line(error))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from PIL import Image
 from emuchain.emulator.common import InputError
 from emuchain.emulator.data import LazyImages, Reading, load_data
 from emuchain.emulator.data.prepare import Preparation, draws_of
+
+from .array_files import arrays, npz
 
 RANDOM = np.random.default_rng(4)
 
@@ -42,6 +45,16 @@ def test_resizing_is_pillows_bilinear(channels: int) -> None:
     for c in range(channels):
         plane = Image.fromarray(whole[:, :, c]).resize((9, 8), Image.Resampling.BILINEAR)
         assert np.array_equal(found[:, :, c], np.asarray(plane))
+
+
+@pytest.mark.parametrize("where", ["shapes", "npz"])
+@pytest.mark.parametrize("resize", [(9000,), (65536, 65536), (10**100,)])
+def test_more_pixels_than_an_image_may_have(tmp_path: Path, one_line: Any, where: str, resize: tuple[int, ...]) -> None:
+    if where == "npz":
+        where = str(npz(tmp_path, arrays()))
+    with pytest.raises(InputError) as error:
+        load_data(where, reading=Reading(resize=resize))
+    assert "more than the 67,108,864 of an image" in one_line(error)
 
 
 def test_centre_crop() -> None:
