@@ -49,9 +49,14 @@ def node(kind: type[Operation], keys: dict[str, Any], where: str) -> Node:
     """Return the node of an operation from the keys of its table.
 
     Raises:
-        InputError: a key is unknown or missing, or has the wrong type or range; the message begins with `where`.
+        InputError: a key is unknown or missing, has the wrong type or range, or goes with none of the others; the
+            message begins with `where`.
     """
-    return _node(kind, validate(node_model(kind), {**keys, "type": kind.type}, where))
+    said = validate(node_model(kind), {**keys, "type": kind.type}, where)
+    try:
+        return _node(kind, said)
+    except ValueError as error:  # a value that goes with none of the others
+        raise InputError(f"{where}: {error}") from None
 
 
 def _node(kind: type[Operation], said: Any) -> Node:

@@ -56,7 +56,12 @@ class _Pool(SfuOperation):
         value = walk.maps(node, padded=True)
         kernel = kernel_of(node)
         keys = {"kernel": kernel, **window_keys(walk, node, value, kernel)}
-        return walk.step(node, cls, {**keys, **cls.onnx_keys(walk, node, value, keys)}, value)
+        return cls.imported(walk, node, {**keys, **cls.onnx_keys(walk, node, value, keys)}, value)
+
+    @classmethod
+    def imported(cls, walk: Walk, node: OnnxNode, keys: Keys, value: Value) -> Value:
+        """Add the steps of a node whose pool has these keys; return the result."""
+        return walk.step(node, cls, keys, value)
 
     def to_onnx(self, out: Export) -> None:
         """See `Operation`."""
@@ -101,6 +106,13 @@ class MaxPool(_Pool):
         if node.operator == "MaxPool":
             return super().from_onnx(walk, node)
         return _over_axes(walk, node, cls)
+
+    @classmethod
+    def imported(cls, walk: Walk, node: OnnxNode, keys: Keys, value: Value) -> Value:
+        """See `_Pool`; a window that is too large becomes smaller ones in a row, which find the same places."""
+        for part in _parts(**keys):
+            value = walk.step(node, cls, part, value)
+        return value
 
     @classmethod
     def onnx_keys(cls, walk: Walk, node: OnnxNode, value: Value, keys: Keys) -> Keys:
@@ -174,6 +186,31 @@ class GlobalAveragePool(SfuOperation):
         return _over_axes(walk, node, AveragePool)
 
 
+def _parts(kernel: Pair, stride: Pair | None = None, pad: Pair = (0, 0)) -> list[Keys]:
+    """Return the keys of max-pools in a row that have no more places than a window may, and make the same as one.
+
+    A maximum over columns, and then over rows, is one over both: of equal values, the first one in the first row is the
+    first of all. A longer side is one of windows that overlap.
+    """
+    if kernel[0] * kernel[1] <= MOST_PLACES:
+        return [{"kernel": kernel, "stride": stride, "pad": pad}]
+    parts: list[Keys] = []
+    for side in (1, 0):
+        size, padding = kernel[side], pad[side]
+        while size > MOST_PLACES:
+            parts.append({"kernel": _along(side, MOST_PLACES), "stride": (1, 1), "pad": _along(side, padding, 0)})
+            size, padding = size - MOST_PLACES + 1, 0
+        step = (stride or kernel)[side]
+        if (size, step) != (1, 1):
+            parts.append({"kernel": _along(side, size), "stride": _along(side, step), "pad": _along(side, padding, 0)})
+    return parts
+
+
+def _along(side: int, size: int, other: int = 1) -> Pair:
+    """Return (rows, columns) of which one has this size."""
+    return (other, size) if side else (size, other)
+
+
 def _over_axes(walk: Walk, node: OnnxNode, kind: type[_Pool]) -> Value:
     """Return the result of a pool over whole rows, columns or both; axes that are reduced are 1, or left out.
 
@@ -195,5 +232,5 @@ def _over_axes(walk: Walk, node: OnnxNode, kind: type[_Pool]) -> Value:
         raise node.refusal(f"reduces {' and '.join(sorted(over))}, whose sizes are not known where it stands")
     else:
         rows, columns = (size if name in over else 1 for name, size in zip(MAPS[2:], shape[1:], strict=True))
-        made = walk.step(node, kind, {"kernel": (rows, columns)}, value)
+        made = kind.imported(walk, node, {"kernel": (rows, columns)}, value)
     return dataclasses.replace(left, step=made.step)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .onnx_models import Graph, ending, onnx, refused_or_not, resnet8
+from .onnx_models import Graph, ending, onnx, op, refused_or_not, resnet8, small
+from .test_onnx_operators import GOOD
 
 WHOLE = resnet8().model()
 
@@ -66,6 +68,89 @@ def test_any_nodes(
         )
         graph.last = graph.nodes[-1].output[0]
     refused_or_not(tmp_path_factory.getbasetemp(), graph)
+
+
+def recurrent(graph: Graph) -> None:
+    """Rows of maps as a sequence, a layer, and its last step."""
+    graph.node("Transpose", perm=[2, 0, 1, 3])
+    graph.node("Reshape", graph.last, graph.numbers(8, -1, 32))
+    weights = [graph.weight(1, *shape) for shape in ((16, 32), (16, 4), (32,))]
+    graph.node("LSTM", graph.last, *weights, hidden_size=4)
+    graph.node("Squeeze", graph.last, graph.numbers(1))
+    graph.node("Gather", graph.last, graph.numbers(-1), axis=0)
+
+
+VALID: dict[str, list[Callable[[Graph], object]]] = {
+    **{case: parts for case, (parts, _) in GOOD.items()},
+    "recurrent": [recurrent],
+    "layer norm": [
+        op("Transpose", perm=[0, 2, 3, 1]),
+        lambda g: g.node("LayerNormalization", g.last, g.weight(4), g.weight(4), axis=-1),
+        op("Transpose", perm=[0, 3, 1, 2]),
+    ],
+    "group norm": [lambda g: g.node("GroupNormalization", g.last, g.weight(4), g.weight(4), num_groups=2)],
+    "leaky": [op("LeakyRelu", alpha=0.1), op("Elu", alpha=0.5), op("Softplus"), op("ThresholdedRelu")],
+    "prelu": [lambda g: g.node("PRelu", g.last, g.weight(4, 1, 1))],
+    "concat": [lambda g: g.node("Concat", g.last, g.node("Relu"), axis=1), lambda g: g.conv("two", 8, 4, 1)],
+}
+ODD = st.one_of(
+    st.sampled_from([0, 1, -1, 2, 5, 255, 256, 1 << 31, (1 << 63) - 1, -(1 << 63)]),
+    st.sampled_from([0.0, -1.0, 0.5, 1e-45, 3e38, float("inf"), float("nan")]),
+    st.lists(st.sampled_from([0, 1, -1, 2, 3, 8, 9, 16, 17, 300, 1 << 31, (1 << 63) - 1]), max_size=8),
+    st.lists(st.sampled_from([0.0, 1.5, float("nan")]), min_size=1, max_size=2),
+    st.sampled_from(["", "SAME_UPPER", "SAME_LOWER", "VALID", "tanh", "x\ny"]),
+    st.none(),
+)
+CHANGES = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), ODD, st.booleans()), max_size=3)
+
+
+@settings(max_examples=500)
+@given(st.sampled_from(sorted(VALID)), CHANGES, st.sampled_from([8, 1, 2, 40]), st.booleans())
+def test_odd_attributes_and_numbers(
+    tmp_path_factory: pytest.TempPathFactory,
+    case: str,
+    changes: list[tuple[int, int, Any, bool]],
+    size: int,
+    is_pooled: bool,
+) -> None:
+    """A valid graph with other values for a few of its attributes or constants, or without them."""
+    graph = small(*VALID[case], size=size)
+    if not is_pooled:  # then nothing asks for sizes behind the nodes under test
+        graph.nodes = [node for node in graph.nodes if node.op_type != "GlobalAveragePool"]
+        flatten = next(node for node in graph.nodes if node.op_type == "Flatten")
+        flatten.input[0] = graph.nodes[graph.nodes.index(flatten) - 1].output[0]
+    for node, place, odd, is_constant in changes:
+        if is_constant:
+            change_constant(graph, place, odd)
+        else:
+            change_attribute(graph.nodes[node % len(graph.nodes)], place, odd)
+    refused_or_not(tmp_path_factory.getbasetemp(), graph)
+
+
+def change_attribute(node: Any, place: int, odd: Any) -> None:
+    """Give a node's attribute another value, or take it away."""
+    if not node.attribute:
+        return
+    old = node.attribute[place % len(node.attribute)]
+    node.attribute.remove(old)
+    if odd is not None and odd != []:
+        node.attribute.append(onnx.helper.make_attribute(old.name, odd))
+
+
+def change_constant(graph: Graph, place: int, odd: Any) -> None:
+    """Give a constant other numbers, or where it is a weight, other sizes."""
+    place %= len(graph.constants)
+    old = graph.constants[place]
+    numbers = odd if isinstance(odd, list) else [odd]
+    if not all(isinstance(number, (int, float)) for number in numbers):
+        return
+    if old.data_location == onnx.TensorProto.EXTERNAL:
+        sizes = [size if isinstance(size, int) else 0 for size in numbers]
+        made = onnx.TensorProto(name=old.name, dims=sizes, data_type=old.data_type, data_location=old.data_location)
+    else:
+        kind = onnx.TensorProto.INT64 if all(isinstance(n, int) for n in numbers) else onnx.TensorProto.FLOAT
+        made = onnx.helper.make_tensor(old.name, kind, [len(numbers)], numbers)
+    graph.constants[place] = made
 
 
 VIEWS = st.lists(

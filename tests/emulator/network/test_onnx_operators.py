@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.commands.flags import subject_of
+from emuchain.emulator.common import InputError
 from emuchain.emulator.network import load_network
 from emuchain.emulator.network.operations.normalisation import Dropout
+from emuchain.emulator.network.operations.pool import MaxPool
+from emuchain.kernels.layers.pool import max_error, max_forward
 
 from .onnx_models import Graph, load, onnx, op, small
 
@@ -185,6 +188,68 @@ def test_operators(tmp_path: Path, case: str) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(described(text))
     assert load(tmp_path, small(*parts)) == load_network(str(path))
+
+
+WIDE = {
+    "whole maps": (op("GlobalMaxPool"), (30, 41), (30, 41), (1, 1), (0, 0)),
+    "rows and columns": (op("ReduceMax", axes=[2, 3]), (16, 16), (16, 16), (1, 1), (0, 0)),
+    "columns": (op("ReduceMax", axes=[3]), (3, 700), (1, 700), (1, 1), (0, 0)),
+    "overlapping": (
+        op("MaxPool", kernel_shape=[17, 20], strides=[3, 4], pads=[8, 5, 8, 5]), (30, 41), (17, 20), (3, 4), (8, 5)
+    ),
+    "tall": (
+        op("MaxPool", kernel_shape=[300, 2], strides=[7, 1], pads=[9, 0, 9, 0]), (320, 3), (300, 2), (7, 1), (9, 0)
+    ),
+}  # fmt: skip
+"""Windows of more places than one pool takes: the node, the size of maps, and the window."""
+
+
+@pytest.mark.parametrize("case", WIDE)
+def test_wide_windows_are_pools_in_a_row(tmp_path: Path, case: str) -> None:
+    """They find the same maxima at the same places: of equal ones the first, row by row."""
+    part, size, kernel, stride, pad = WIDE[case]
+    graph = Graph("n", 3, *size)
+    graph.conv("conv", 3, 2, 1)
+    part(graph)
+    graph.node("Flatten")
+    down, across = ((side + 2 * p - k) // s + 1 for side, k, s, p in zip(size, kernel, stride, pad, strict=True))
+    graph.fc("fc", 2 * down * across, 5)
+    conv, _ = load(tmp_path, graph).layers
+    x = np.random.default_rng(3).integers(0, 50, (2, *size, 2)).astype(np.float32)
+    y, states = x, []
+    for step in conv.sfu:
+        pool = step.operation
+        assert isinstance(pool, MaxPool)
+        keys = {"kernel": pool.kernel, "stride": pool.step, "pad": pool.pad}
+        made = np.empty((2, *step.output[1:], 2), np.float32)
+        places = np.empty(made.shape, np.uint8)
+        max_forward(y, made, places, **keys)
+        states.append((places, y, keys))
+        y = made
+    dx = np.arange(1, y.size + 1, dtype=np.float32).reshape(y.shape)
+    dy = dx
+    for places, taken, keys in reversed(states):
+        dx = np.empty_like(taken)
+        max_error(dy, places, dx, **keys)
+        dy = dx
+    padded = np.pad(x, [(0, 0), (pad[0],) * 2, (pad[1],) * 2, (0, 0)], constant_values=-1)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, kernel, (1, 2))[:, :: stride[0], :: stride[1]]
+    windows = windows.reshape(*windows.shape[:4], -1)
+    assert np.array_equal(y, windows.max(-1))
+    expected, errors = np.zeros_like(padded), np.arange(1, y.size + 1, dtype=np.float32).reshape(y.shape)
+    for at in np.ndindex(y.shape):
+        down, across = divmod(int(windows[at].argmax()), kernel[1])
+        expected[at[0], at[1] * stride[0] + down, at[2] * stride[1] + across, at[3]] += errors[at]
+    assert np.array_equal(dx, expected[:, pad[0] : pad[0] + size[0], pad[1] : pad[1] + size[1]])
+
+
+def test_a_window_that_no_pools_in_a_row_make(tmp_path: Path, one_line: Callable[..., str]) -> None:
+    graph = Graph("n", 3, 700, 3)
+    graph.conv("conv", 3, 2, 1)
+    graph.node("MaxPool", kernel_shape=[600, 1], pads=[300, 0, 300, 0], name="wide")
+    graph.node("Flatten")
+    with pytest.raises(InputError, match="mine.onnx: node 'wide' .MaxPool.: `pad` = 300 must be less than the kernel"):
+        load(tmp_path, graph)
 
 
 def heads() -> dict[str, Graph]:
