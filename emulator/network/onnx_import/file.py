@@ -95,7 +95,7 @@ def read_onnx(path: pathlib.Path) -> OnnxGraph:
     except OSError as error:
         raise InputError(f"{source}: cannot be read: {error.strerror or error}") from None
     except (DecodeError, ValueError, TypeError, KeyError, onnx.checker.ValidationError) as error:
-        if kind_of(path) not in (ONNX, OTHER):
+        if isinstance(error, DecodeError) and kind_of(path) not in (ONNX, OTHER):
             raise other_kind(path, source, "not an ONNX file") from None
         raise InputError(f"{source}: not an ONNX file, or a damaged one: {' '.join(str(error).split())}") from None
     if not graph.nodes:
