@@ -9,6 +9,7 @@ import shlex
 from ..common import decoded, percent, plural, toml_file, write_whole
 from ..network import Network, load_network, operator_graph, zoo
 from ..view import layer_rows, next_line, print_answer, table
+from .output import tell_notes
 
 
 def print_network(name: str | None, *, as_toml: bool, as_json: bool, out: str | None) -> None:
@@ -107,7 +108,9 @@ def describe_network(name: str, out: str | None) -> None:
     Raises:
         InputError: there is no such network, or the file cannot be written.
     """
-    text = decoded(load_network(name).text.encode())
+    loaded = load_network(name)
+    tell_notes([loaded.note] if loaded.note else [])
+    text = decoded(loaded.text.encode())
     if out is None:
         print(text, end="")
         return

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 ONNX = ".onnx"
 _ZOO = "network/zoo"
 
+_OF_ONE_OUTPUT = (
+    "it has one output, as of a model that gives yes or no, or a number; training here is by softmax and cross-entropy"
+    " over classes, which is 0 for one of them: a network needs an output for each class"
+)
+
 
 def zoo() -> list[str]:
     """Return the names of the networks that come with emuchain."""
@@ -66,7 +71,10 @@ def load_network(
             text = read_exact_text(path) if keys == said and time_steps is None else None
     if time_steps is not None:
         description = with_steps(description, time_steps)
-    return dataclasses.replace(resolve(description, source), text=text or to_toml(description), note=note)
+    resolved = resolve(description, source)
+    if resolved.classes == 1:
+        note = "; ".join([_OF_ONE_OUTPUT, *filter(None, [note])])
+    return dataclasses.replace(resolved, text=text or to_toml(description), note=note)
 
 
 def network_files(network: str) -> Iterator[pathlib.Path]:

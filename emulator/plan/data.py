@@ -151,6 +151,11 @@ def check_normalised(plan: Plan, samples: int) -> None:
 
 def _check(plan: Plan, shape: Shape, classes: int, *, is_text: bool) -> None:
     network, source = plan.network, f"`data` = {data_of(plan)!r}"
+    if classes == network.classes == 1:
+        raise InputError(
+            f"{source}: has one class, and network {network.name} one output: there is nothing to learn, and every"
+            " sample's loss is 0; give data of two classes or more"
+        )
     if is_text:
         _check_text(network, source, shape)
         return
@@ -169,6 +174,7 @@ def _check(plan: Plan, shape: Shape, classes: int, *, is_text: bool) -> None:
         raise InputError(
             f"{source}: has {plural(classes, 'class')}, but network {network.name} has"
             f" {plural(network.classes, 'output')}"
+            + ("; a network needs an output for each class" if network.classes == 1 else "")
         )
 
 

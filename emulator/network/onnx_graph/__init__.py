@@ -2,7 +2,7 @@
 
 from .attributes import kernel_of, recurrent_step, reduced, window_keys
 from .expressions import Expressions
-from .node import FEW, INT64, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
+from .node import FEW, INT64, Attributes, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
 from .sizes import folded
 from .values import CELLS, CHANNELS_LAST, FLAT, FROM_IMAGES, MAPS, ONE, Axes, Expectation, Keys, Step, Value
 from .walk import Walk
@@ -16,6 +16,7 @@ __all__ = [
     "INT64",
     "MAPS",
     "ONE",
+    "Attributes",
     "Axes",
     "Constant",
     "Expectation",

@@ -73,7 +73,9 @@ def _padding(
     walk: Walk, node: OnnxNode, kernel: tuple[int, ...], stride: tuple[int, ...], sizes: tuple[int | None, ...]
 ) -> tuple[int, ...]:
     """Return the node's own padding: above, left, below and right."""
-    automatic = node.attributes.get("auto_pad", "NOTSET")
+    automatic, pads = node.attributes.get("auto_pad", "NOTSET"), node.integers("pads", (0, 0, 0, 0))
+    if automatic != "NOTSET" and any(pads):
+        raise node.refusal(f"`pads` = {list(pads)} beside `auto_pad` = {automatic!r}: there should be one of them")
     if automatic == "VALID":
         return 0, 0, 0, 0
     if automatic in ("SAME_UPPER", "SAME_LOWER"):
@@ -88,7 +90,6 @@ def _padding(
         return *begins, *ends
     if automatic != "NOTSET":
         raise node.refusal(f"`auto_pad` = {automatic!r}: should be NOTSET, VALID, SAME_UPPER or SAME_LOWER")
-    pads = node.integers("pads", (0, 0, 0, 0))
     if len(pads) != 4 or min(pads) < 0:
         raise node.refusal(f"`pads` = {list(pads)}: there should be four, above, left, below and right")
     return pads

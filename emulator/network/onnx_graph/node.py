@@ -68,6 +68,32 @@ class Constant:
         return self.is_zero or (self.numbers is not None and not any(self.numbers))
 
 
+class Attributes(dict[str, Any]):
+    """Attributes of a node by name, which remember those that were looked up: others change nothing here."""
+
+    def __init__(self, attributes: Mapping[str, Any]) -> None:
+        super().__init__(attributes)
+        self._seen: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """See `dict`."""
+        self._seen.add(name)
+        return super().get(name, default)
+
+    def __getitem__(self, name: str) -> Any:
+        self._seen.add(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        self._seen.add(str(name))
+        return super().__contains__(name)
+
+    @property
+    def unread(self) -> list[str]:
+        """Names of those that nothing has looked up."""
+        return [name for name in self.keys() if name not in self._seen]
+
+
 @dataclasses.dataclass(frozen=True)
 class OnnxNode:
     """An operator with the names of its inputs and outputs; an optional input that is not given is "".

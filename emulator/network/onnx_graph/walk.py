@@ -220,6 +220,10 @@ class Walk:
             raise InputError(f"{source}: nothing makes the output {outputs[0]!r}: a hole")
         return self._values[outputs[0]]
 
+    def is_state(self, name: str) -> bool:
+        """Return whether a value is the last state of recurrent layers."""
+        return name in self._values and bool(self._values[name].state)
+
     def take(self, node: OnnxNode, place: int = 0, *, states: bool = False, padded: bool = False) -> Value:
         """Return the input of a node at `place`.
 

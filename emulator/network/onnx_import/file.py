@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from ...common import ONNX, OTHER, InputError, kind_of, other_kind, read_file, shown
-from ..onnx_graph import FEW, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
+from ..onnx_graph import FEW, Attributes, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
 from .pytorch import from_pytorch
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _node(node: onnx.NodeProto, source: str) -> OnnxNode:
         operator if domain in ("", "ai.onnx") else f"{domain}.{operator}",
         inputs,
         outputs,
-        {_text(attribute.name): _attribute(attribute) for attribute in node.attribute},
+        Attributes({_text(attribute.name): _attribute(attribute) for attribute in node.attribute}),
         node,
     )
 

@@ -142,12 +142,12 @@ def _split(walk: Walk, node: OnnxNode, places: Places) -> list[Places]:
 def _split_apart(walk: Walk, node: OnnxNode, places: Places) -> list[Places]:
     """Return the parts of a value along an axis: of one size, or of the sizes that a list gives."""
     axis, sizes, given = node.integer("axis", 0), [*map(int, walk.numbers(node, "split"))], walk.constant(node, 1)
-    length = places.shape[axis]
+    length, keeps = places.shape[axis], node.integer("keepdims", 1) != 0
     if given is not None and given.shape != ():
         return np.split(places, np.cumsum(sizes)[:-1], axis=axis)
     size = sizes[0] if sizes else 1
     parts = np.split(places, range(size, length, size), axis=axis)
-    return parts if sizes or node.integer("keepdims", 1) else [part.squeeze(axis) for part in parts]
+    return parts if sizes or keeps else [part.squeeze(axis) for part in parts]
 
 
 def _cut(walk: Walk, node: OnnxNode, places: Places) -> Places:

@@ -30,7 +30,7 @@ from ..operations.sequence import Embedding
 from ..shape import Shape
 from . import sequences, views
 from .attention import Attentions
-from .pytorch import note_of
+from .notes import note_of
 from .spelled import with_operators
 
 
@@ -108,7 +108,7 @@ def describe(graph: OnnxGraph, name: str) -> tuple[Description, str]:
             sizes that are not fixed, or do not fit the weights; a cycle; a value that is not made or not used.
     """
     walk = walked(graph)
-    return described(walk, graph, name), note_of(walk)
+    return described(walk, graph, name), note_of(walk, graph)
 
 
 def described(walk: Walk, graph: OnnxGraph, name: str) -> Description:

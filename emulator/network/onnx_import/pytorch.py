@@ -142,8 +142,8 @@ def _name(node: OnnxNode, operators: collections.Counter[str], *, is_module: boo
     return _NAMES.get(node.operator, "")
 
 
-def note_of(walk: Walk) -> str:
-    """Return in one line what the user should know of what the export left out, merged or computed; or nothing."""
+def of_export(walk: Walk) -> list[str]:
+    """Return what the user should know of what the export left out, merged or computed."""
     layers_of = [node for node in walk.nodes if node.operator in _LAYERS]
     nodes = collections.Counter((_LAYERS[node.operator], _lost(node)) for node in layers_of)
     said = [
@@ -164,7 +164,7 @@ def note_of(walk: Walk) -> str:
             f"{plural(computed, 'array')} of weights are computed from others in the file, as weight_norm does, and"
             " trained as they are"
         )
-    return "; ".join(said)
+    return said
 
 
 _LAYERS = {"Conv": "convolution", "Gemm": "fully connected layer"}
