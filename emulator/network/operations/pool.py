@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....kernels import MOST_PLACES
@@ -59,7 +59,7 @@ class _Pool(SfuOperation):
         return cls.imported(walk, node, {**keys, **cls.onnx_keys(walk, node, value, keys)}, value)
 
     @classmethod
-    def imported(cls, walk: Walk, node: OnnxNode, keys: Keys, value: Value) -> Value:
+    def imported(cls, walk: Walk, node: OnnxNode, keys: Mapping[str, Any], value: Value) -> Value:
         """Add the steps of a node whose pool has these keys; return the result."""
         return walk.step(node, cls, keys, value)
 
@@ -108,7 +108,7 @@ class MaxPool(_Pool):
         return _over_axes(walk, node, cls)
 
     @classmethod
-    def imported(cls, walk: Walk, node: OnnxNode, keys: Keys, value: Value) -> Value:
+    def imported(cls, walk: Walk, node: OnnxNode, keys: Mapping[str, Any], value: Value) -> Value:
         """See `_Pool`; a window that is too large becomes smaller ones in a row, which find the same places."""
         for part in _parts(**keys):
             value = walk.step(node, cls, part, value)
