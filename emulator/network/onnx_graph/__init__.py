@@ -4,7 +4,7 @@ from .attributes import kernel_of, recurrent_step, reduced, window_keys
 from .expressions import Expressions
 from .node import FEW, INT64, Attributes, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
 from .sizes import folded
-from .values import CELLS, CHANNELS_LAST, FLAT, FROM_IMAGES, MAPS, ONE, Axes, Expectation, Keys, Step, Value
+from .values import CELLS, CHANNELS_LAST, FLAT, FROM_IMAGES, MAPS, ONE, Axes, Expectation, Keys, Step, Value, shown_axes
 from .walk import Walk
 
 __all__ = [
@@ -33,5 +33,6 @@ __all__ = [
     "recurrent_step",
     "reduced",
     "shortest",
+    "shown_axes",
     "window_keys",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from .node import OnnxNode
-from .values import CELLS, MAPS, ONE, Axes, Keys, Value
+from .values import CELLS, MAPS, ONE, Axes, Keys, Value, shown_axes
 from .walk import Walk
 
 
@@ -106,7 +106,7 @@ def reduced(walk: Walk, node: OnnxNode, value: Value) -> tuple[set[str], Value]:
     names = {part for place in places for part in axes[place].split("·")} - {ONE}
     if value.is_flat or not names or names - {*MAPS[2:]} or len(places) < len(given):
         raise node.refusal(
-            f"`axes` = {list(given)} of {' x '.join(axes)}: only rows and columns, axes 2 and 3 of maps, are supported"
+            f"`axes` = {list(given)} of {shown_axes(axes)}: only rows and columns, axes 2 and 3 of maps, are supported"
         )
     keeps = node.integer("keepdims", 1) != 0
     left = [ONE if place in places else axis for place, axis in enumerate(axes) if keeps or place not in places]

@@ -57,6 +57,9 @@ def folded(walk: Walk, node: OnnxNode) -> list[Constant] | None:
         if node.operator == "Gather" and constants[1].shape == ():
             made = [dataclasses.replace(made[0], shape=())]
         return made
+    closed = [None if constant is None else _closed(constant, walk.batch) for constant in taken]
+    if closed != taken:
+        return walk.expressions.add(node, closed)
     is_zero = _keeps_zeros(node, node.operator in _KEEP_ZEROS and walk.holds_zeros(constants[0]))
     if not is_zero and node.operator != "ConstantOfShape":
         return None
@@ -80,6 +83,17 @@ def _spreads(node: OnnxNode, constants: list[Constant]) -> bool:
 def _of_sizes(name: str, entries: tuple[int | str, ...]) -> Constant:
     numbers = tuple(entry for entry in entries if isinstance(entry, int))
     return Constant(name, (len(entries),), numbers if len(numbers) == len(entries) else None, entries, kind=INT64)
+
+
+def _closed(constant: Constant, samples: int | None) -> Constant:
+    """Return sizes as numbers, if the number of samples is the only one that is open, and the file fixes it."""
+    if samples is None or constant.sizes is None or not {*constant.sizes} & {"samples"}:
+        return constant
+    closed = tuple(samples if size == "samples" else size for size in constant.sizes)
+    numbers = tuple(size for size in closed if isinstance(size, int))
+    if len(numbers) < len(closed):
+        return constant
+    return dataclasses.replace(constant, numbers=numbers, sizes=None)
 
 
 def _keeps_zeros(node: OnnxNode, takes_zeros: bool) -> bool:
@@ -109,9 +123,13 @@ def _entries(node: OnnxNode, constants: list[Constant]) -> tuple[int | str, ...]
         return tuple(entry for sizes in (first, *rest) for entry in sizes)
     if node.operator in _ARITHMETIC:
         return ("product",) * max(len(sizes) for sizes in (first, *rest))
+    if node.operator == "ReduceProd":
+        return first if len(first) == 1 else ("product",)
     numbers = [entry for sizes in rest for entry in sizes if isinstance(entry, int)]
-    if node.operator == "Gather" and len(numbers) == 1 and -len(first) <= numbers[0] < len(first):
-        return (first[numbers[0]],)
+    if len(numbers) < sum(map(len, rest)):
+        return None
+    if node.operator == "Gather" and all(-len(first) <= number < len(first) for number in numbers):
+        return tuple(first[number] for number in numbers)
     if node.operator == "Slice" and len(numbers) >= 2 and all(len(sizes) == 1 for sizes in rest):
-        return first[numbers[0] : numbers[1]]
+        return first[slice(*numbers[:2], *numbers[3:])]
     return None

@@ -39,6 +39,13 @@ ONE = "one"
 """An axis that is none of those of maps."""
 
 
+def shown_axes(axes: Axes) -> str:
+    """Return axes as text for messages; those of an input that nothing names, by their number."""
+    if any(axis.isdigit() for axis in axes):
+        return f"{len(axes)} axes (those of neither images nor a sequence of an LSTM, a GRU or attention)"
+    return " x ".join(axes)
+
+
 @dataclasses.dataclass(frozen=True)
 class Step:
     """An operation of type `kind`, with its keys, the node that it comes from, and the steps whose results it takes.

@@ -13,7 +13,20 @@ from ..shape import Shape
 from .expressions import Expressions
 from .inputs import are_pixels, attends
 from .node import Constant, OnnxGraph, OnnxNode
-from .values import CHANNELS_LAST, FLAT, FROM_IMAGES, MAPS, ONE, Axes, Expectation, Keys, Parameters, Step, Value
+from .values import (
+    CHANNELS_LAST,
+    FLAT,
+    FROM_IMAGES,
+    MAPS,
+    ONE,
+    Axes,
+    Expectation,
+    Keys,
+    Parameters,
+    Step,
+    Value,
+    shown_axes,
+)
 
 _FROM_CHANNELS_LAST = (0, 3, 1, 2)
 """The order in which Transpose brings images with their channels last to maps."""
@@ -135,6 +148,10 @@ class Walk:
             return FLAT if value.is_flat else MAPS
         return tuple(self._roles.get(axis, axis) for axis in value.axes)
 
+    def shown_axes(self, value: Value) -> str:
+        """Return the axes of a value as text for messages."""
+        return shown_axes(self.axes_of(value))
+
     def shape(self, value: Value) -> Shape | None:
         """Return the (channels, rows, columns) of a value; None while those of the network's input are not known."""
         if self.images is None or min(self.images) < 1:
@@ -182,7 +199,7 @@ class Walk:
             self._roles.update({axis: role for axis, role in zip(axes, wanted, strict=True) if axis.isdigit()})
         if self.axes_of(value) != wanted:
             raise node.refusal(
-                f"takes {' x '.join(axes)} where it should take {' x '.join(wanted)}; Transpose, Squeeze and Reshape"
+                f"takes {shown_axes(axes)} where it should take {shown_axes(wanted)}; Transpose, Squeeze and Reshape"
                 " bring axes into that order"
             )
 
@@ -277,13 +294,22 @@ class Walk:
         value = self.take(node, padded=padded)
         if value.is_flat:
             raise node.refusal("takes values that were flattened where it should take maps")
-        if self.axes_of(value) != MAPS:
-            raise node.refusal(f"takes {' x '.join(self.axes_of(value))} where it should take maps")
+        axes = self.axes_of(value)
+        if axes != MAPS and sorted(axes) == sorted(MAPS):
+            moved = "" if axes == CHANNELS_LAST else f", so that {axes[1]} are its channels"
+            raise node.refusal(f"takes maps with their axes moved, {shown_axes(axes)}{moved}, which is not supported")
+        if axes != MAPS:
+            raise node.refusal(f"takes {shown_axes(axes)} where it should take maps")
         return value
 
     def is_used_once(self, name: str) -> bool:
         """Return whether the value `name` is used once, by a node or as the graph's output, and so is what it views."""
         return all(self._uses[view] == 1 for view in self._views[self._values[name].step])
+
+    def are_sizes(self, node: OnnxNode) -> bool:
+        """Return whether a node takes sizes that the graph computes, one of them open, and nothing but constants."""
+        taken = [self.constants.get(name) for name in node.inputs if name]
+        return all(taken) and any(own is not None and own.sizes is not None and own.numbers is None for own in taken)
 
     def constant(self, node: OnnxNode, place: int) -> Constant | None:
         """Return the constant that a node takes at `place`; None if it takes another value, or none."""

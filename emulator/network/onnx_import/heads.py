@@ -54,7 +54,7 @@ def heads_of(walk: Walk, node: OnnxNode, value: Value) -> Heads:
     """
     shape, axes = walk.shape(value), walk.axes_of(value)
     if shape is None or value.is_flat or value.state:
-        raise node.refusal(f"takes {' x '.join(axes)} for attention, whose sizes are not known")
+        raise node.refusal(f"takes {walk.shown_axes(value)} for attention, whose sizes are not known")
     channels, rows, columns = shape
     samples = samples_for(walk, shape)
     if samples * math.prod(shape) > _MOST_PLACES:

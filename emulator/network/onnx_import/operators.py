@@ -129,6 +129,11 @@ def walked(graph: OnnxGraph) -> Walk:
         elif (constants := folded(walk, node)) is not None:
             for place, constant in enumerate(constants):
                 walk.name(node, constant, place)
+        elif walk.are_sizes(node):
+            raise node.refusal(
+                "computes sizes from others, one of which is open, in a way that is not followed; export the model"
+                " with a fixed number of samples, such as 1, and they are numbers"
+            )
         elif node.operator in _known():
             walk.name(node, _known()[node.operator](walk, node))
         else:
@@ -194,7 +199,7 @@ def _flatten(walk: Walk, node: OnnxNode) -> Value:
         raise node.refusal(f"`axis` = {axis}: only flattening from axis 1 on is supported")
     value = walk.take(node)
     if walk.axes_of(value)[0] != "samples":
-        raise node.refusal(f"flattens {' x '.join(walk.axes_of(value))}, where samples should come first")
+        raise node.refusal(f"flattens {walk.shown_axes(value)}, where samples should come first")
     return walk.flat(value)
 
 

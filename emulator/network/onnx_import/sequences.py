@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
-from ..onnx_graph import CELLS, FROM_IMAGES, MAPS, OnnxNode, Value, Walk
+from ..onnx_graph import CELLS, FROM_IMAGES, MAPS, OnnxNode, Value, Walk, shown_axes
 from ..operation import SfuOperation
 from ..operations.sequence import Embedding, LastStep, Sequence
 from ..operations.tokens import FirstStep, Tokens
@@ -35,7 +35,7 @@ def transpose(walk: Walk, node: OnnxNode) -> Value:
     axes = walk.axes_of(value)
     order = node.integers("perm", tuple(reversed(range(len(axes)))))
     if value.is_flat or sorted(order) != list(range(len(axes))):
-        raise node.refusal(f"`perm` = {list(order)} of {_shown(axes)}: only maps and sequences have axes to move")
+        raise node.refusal(f"`perm` = {list(order)} of {shown_axes(axes)}: only maps and sequences have axes to move")
     moved = tuple(axes[place] for place in order)
     if moved in _PIXELS and walk.attends:
         return walk.step(node, Tokens, {}, value, axes=_SEQUENCE)
@@ -83,7 +83,7 @@ def cut(walk: Walk, node: OnnxNode) -> Value:
         return _last_step(walk, node, value, left, FirstStep)
     is_last = to_the_end and bounds[0] in ((-1,), (_last(walk, value),))
     if axis != "rows" or axes == MAPS or not is_last:
-        raise node.refusal(f"cuts {_shown(axes)}: only the last time step, from -1 on, is supported")
+        raise node.refusal(f"cuts {shown_axes(axes)}: only the last time step, from -1 on, is supported")
     return _last_step(walk, node, value, left)
 
 
@@ -96,7 +96,8 @@ def squeeze(walk: Walk, node: OnnxNode, value: Value, places: tuple[int, ...]) -
     for axis in dropped:
         if axis != "last" and (axis != "directions" or _is_bidirectional(walk, value)):
             raise node.refusal(
-                f"`axes` = {list(places)} of {_shown(axes)}: {axis} are more than one; only axes of one may be left out"
+                f"`axes` = {list(places)} of {shown_axes(axes)}: {axis} are more than one; only axes of one may be left"
+                " out"
             )
     return value.with_axes(tuple(axis for axis in axes if axis not in dropped))
 
@@ -133,8 +134,8 @@ def reshape(walk: Walk, node: OnnxNode) -> Value | None:
             " not supported"
         )
     raise node.refusal(
-        f"{_shown(axes)} to the shape {list(entries)}: sequences may have directions, or channels and columns, merged,"
-        " or samples and steps"
+        f"{shown_axes(axes)} to the shape {list(entries)}: sequences may have directions, or channels and columns,"
+        " merged, or samples and steps"
     )
 
 
@@ -169,7 +170,7 @@ def _without(axes: Axes, dropped: str) -> Axes:
 
 def _axis(node: OnnxNode, axes: Axes, place: int | str) -> str:
     if not isinstance(place, int) or not -len(axes) <= place < len(axes):
-        raise node.refusal(f"axis {place} of {_shown(axes)}: there is none such")
+        raise node.refusal(f"axis {place} of {shown_axes(axes)}: there is none such")
     return axes[place]
 
 
@@ -190,7 +191,3 @@ def _fits(entries: tuple[int | str, ...], axes: Axes) -> bool:
         not isinstance(entry, str) or entry in (axis, "product") or not axis
         for entry, axis in zip(entries, axes, strict=True)
     )
-
-
-def _shown(axes: Axes) -> str:
-    return " x ".join(axes)

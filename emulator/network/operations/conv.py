@@ -98,14 +98,14 @@ class Conv(LayerOperation):
         Raises:
             InputError: dilation, other than two dimensions, or padding that differs between sides where that matters.
         """
-        from ..onnx_graph import window_keys
+        from ..onnx_graph import MAPS, window_keys
 
-        value, weight = walk.maps(node, padded=True), walk.weight(node)
-        if len(weight) != 4:
-            raise node.refusal(
-                f"a convolution over {len(weight) - 2} dimensions; only those over rows and columns are supported"
-            )
-        kernel = weight[2:]
+        weight, axes = walk.weight(node), walk.axes_of(walk.take(node, padded=True))
+        is_turned = axes != MAPS and sorted(axes) == sorted(MAPS) and 1 in weight[2:]  # of Keras
+        if len(weight) != 4 or is_turned:
+            over = "one axis (Conv1d)" if len(weight) == 3 or is_turned else f"{len(weight) - 2} axes"
+            raise node.refusal(f"is a convolution over {over}; only those over rows and columns (Conv2d) are supported")
+        value, kernel = walk.maps(node, padded=True), weight[2:]
         if (size := node.integers("kernel_shape", kernel)) != kernel:
             raise node.refusal(f"`kernel_shape` = {list(size)}, but its weights are {'x'.join(map(str, weight))}")
         groups = node.integer("group", 1)

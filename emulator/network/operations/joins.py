@@ -21,7 +21,7 @@ def _join(walk: Walk, node: OnnxNode, kind: type[SfuOperation]) -> Value:
     if any(other.is_flat != first.is_flat for other in others):
         raise node.refusal("joins maps and values that were flattened")
     if any(walk.axes_of(other) != walk.axes_of(first) for other in others):
-        raise node.refusal(f"joins values with other axes than {' x '.join(walk.axes_of(first))}")
+        raise node.refusal(f"joins values with other axes than {walk.shown_axes(first)}")
     return walk.step(node, kind, {}, first, *others, like=first) if others else first
 
 

@@ -53,8 +53,8 @@ class _Pool(SfuOperation):
         """
         from ..onnx_graph import kernel_of, window_keys
 
-        value = walk.maps(node, padded=True)
         kernel = kernel_of(node)
+        value = walk.maps(node, padded=True)
         keys = {"kernel": kernel, **window_keys(walk, node, value, kernel)}
         return cls.imported(walk, node, {**keys, **cls.onnx_keys(walk, node, value, keys)}, value)
 

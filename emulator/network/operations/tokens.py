@@ -49,7 +49,7 @@ class _RowNorm(RowOperation):
         is_row = value.is_flat and shape is not None and shape[1:] == (1, 1)
         is_last = node.integer("axis", -1) % len(axes) == len(axes) - 1
         if not (axes[-1] == "channels" or is_row) or not is_last or len(scale) != 1:
-            raise node.refusal(f"normalises other axes than the last one, channels, of {' x '.join(axes)}")
+            raise node.refusal(f"normalises other axes than the last one, channels, of {walk.shown_axes(value)}")
         walk.expect(node, value, channels=scale[0])
         for place in range(2, len(node.inputs)):
             walk.weight(node, place)

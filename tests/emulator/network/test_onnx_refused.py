@@ -82,7 +82,7 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
     "other channels": (lambda: small(lambda g: g.conv("odd", 5, 4, 3)), ["'odd'", "5 channels", "4x8x8"]),
     "one dimension": (
         lambda: small(lambda g: g.node("Conv", g.last, g.weight(4, 4, 3), name="odd")),
-        ["'odd'", "1 dimensions"],
+        ["'odd'", "is a convolution over one axis (Conv1d); only those over rows and columns (Conv2d) are supported"],
     ),
     "weights that are made": (
         lambda: small(lambda g: g.node("Conv", g.last, g.last, name="odd")),
