@@ -88,6 +88,8 @@ class _Archive:
 
     def file(self) -> ArrayFile:
         """Return what `load_arrays` asks for."""
+        if len(self._archive.NameToInfo) < len(self._archive.infolist()):
+            raise zipfile.BadZipFile("two of its arrays have one name")
         names = {shown(name.removesuffix(".npy")) for name in self._archive.namelist() if name.endswith(".npy")}
         where, name = shown(self._path), shown(self._path.stem)
         return ArrayFile(where, name, names, self._images, self._array, self._classes, self._notes)

@@ -153,6 +153,8 @@ class CheckpointReader:
         with self._telling():
             self._archive = zipfile.ZipFile(path)
             self._names = self._archive.NameToInfo
+            if len(self._names) < len(self._archive.infolist()):
+                raise ValueError("two of its members have one name")
             if any(info.compress_type != zipfile.ZIP_STORED for info in self._names.values()):
                 raise ValueError("its members are compressed")
             if _TEXT not in self._names or self._names[_TEXT].file_size > _MOST_TEXT:

@@ -20,7 +20,7 @@ from ..schedule import EditedKind
 from .checkpoint_file import CheckpointReader, checked
 from .checkpoints import Keeping, Leader, OnBegin, RunCheckpoints
 from .layer_states import kept_kinds
-from .weights_files import read_weights
+from .weights_files import check_tied_in, read_weights
 
 _FREE = {
     "epochs",
@@ -186,6 +186,8 @@ def checkpoints_of(
     keeping = Keeping(start is not None, saves, same, differ, given, config.epochs, drawn, moves)
     if ranks.rank > 0:
         return RunCheckpoints(plan.network, ranks, keeping)
+    if start is not None and not plan.faults.flipping("weights"):
+        check_tied_in(start.reader, plan.network, f"`resume` = {config.resume!r}")
     weights = None if init is None else read_weights(init, plan.network, f"`init` = {init!r}", drawn)
     target = None if config.checkpoint is None else WholeFile(config.checkpoint, "checkpoint", "run.ckpt")
     reader = None if start is None else start.reader

@@ -6,11 +6,13 @@ import dataclasses
 import math
 import os
 import pathlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ..cluster import load_cluster
 from ..common import (
     BROKEN_ZIP,
     CHECKPOINT,
@@ -23,11 +25,13 @@ from ..common import (
     escaped,
     kind_of,
     open_file,
+    plural,
     read_description,
     unlike,
 )
 from ..config import settings_config
 from ..device import array_shapes, named_weights
+from ..faults import Faults, described_faults
 from ..network import Layer, Network, load_network, onnx_image, onnx_weights
 from .checkpoint_file import CheckpointReader
 from .results import Results
@@ -57,6 +61,40 @@ def fitted(given: Weights, network: Network, blame: str, drawn: Collection[str] 
                 f" {layers if len(layers) < 100 else layers[:100] + '…'}"
             )
     return fits
+
+
+def _with_one_table(given: Weights, network: Network, blame: str, drawn: Collection[str] = ()) -> Weights:
+    """Return what `fitted` does, if layers that are tied, but those that are `drawn`, have one table each.
+
+    Raises:
+        InputError: as of both.
+    """
+    fits = fitted(given, network, blame, drawn)
+    if all(head.name in fits for head in network.heads):
+        check_tied(network, lambda layer: fits[layer.name]["weight"], blame)
+    return fits
+
+
+def check_tied(network: Network, weight: Callable[[Layer], NDArray[np.float32]], blame: str) -> None:
+    """Check that layers that are tied have one table, which files hold twice; `blame` begins messages.
+
+    Raises:
+        InputError: two have tables that differ, which would be trained apart.
+    """
+    for head in network.heads:
+        assert head.tied is not None
+        table, other = (weight(layer).reshape(layer.weight_shape[:2]) for layer in (head.tied, head))
+        differ = int((other != table.T).sum())
+        if differ:
+            raise InputError(
+                f"{blame}: {head.name} has the weights of {head.tied.name}, but `weight` of both differ in {differ:,}"
+                f" of {plural(table.size, 'number')}; give both the same table, or a network that does not tie them"
+            )
+
+
+def check_tied_in(reader: CheckpointReader, network: Network, blame: str) -> None:
+    """Check the layers of a checkpoint as `check_tied` does."""
+    check_tied(network, lambda layer: reader.of_layer(layer, 0, "weight", "value", layer.weight_shape), blame)
 
 
 def _of_layer(arrays: dict[str, np.ndarray], layer: Layer, network: Network, blame: str) -> dict[str, np.ndarray]:
@@ -169,13 +207,13 @@ def read_weights(path: str, network: Network, blame: str, drawn: Collection[str]
     """
     kind = _kind(path, blame, _KINDS)
     if kind is None:
-        return fitted(read_results(pathlib.Path(path), blame, f"not {_KINDS}").weights, network, blame, drawn)
+        return _with_one_table(read_results(pathlib.Path(path), blame, f"not {_KINDS}").weights, network, blame, drawn)
     if kind in (CHECKPOINT, BROKEN_ZIP):
-        return fitted(_of_checkpoint(path, blame).weights, network, blame, drawn)
+        return _with_one_table(_of_checkpoint(path, blame).weights, network, blame, drawn)
     if kind == SAFETENSORS or path.lower().endswith(".safetensors"):
-        return fitted(read_safetensors(path, blame), network, blame, drawn)
+        return _with_one_table(read_safetensors(path, blame), network, blame, drawn)
     if kind == ONNX or path.lower().endswith(".onnx"):
-        return fitted(_of_onnx(path, blame), network, blame, drawn)
+        return _with_one_table(_of_onnx(path, blame), network, blame, drawn)
     raise unlike(kind, path, blame, f"not {_KINDS}")
 
 
@@ -225,7 +263,18 @@ def run_weights_of(results: Results, blame: str = "results") -> RunWeights:
         network = load_network(read_description(text))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{blame}: a results file that is damaged: {' '.join(str(error).split())[:200]}") from None
-    return RunWeights(fitted(results.weights, network, blame), keys, network, results.epochs)
+    fits = fitted(results.weights, network, blame)
+    if network.heads and not _faults_of(results, blame).flipping("weights"):
+        check_tied(network, lambda layer: fits[layer.name]["weight"], blame)
+    return RunWeights(fits, keys, network, results.epochs)
+
+
+def _faults_of(results: Results, blame: str) -> Faults:
+    """Return the faults that a run was hurt by."""
+    text = results.descriptions
+    if "faults.json" in text:
+        return described_faults(text["faults.json"], blame)
+    return load_cluster(read_description(text["cluster.toml"])).faults
 
 
 def _plain(value: Any) -> Any:
@@ -239,6 +288,9 @@ def _of_checkpoint(path: str, blame: str) -> RunWeights:
             network = load_network(read_description(reader.text["network"]))
             settings = settings_config(dict(reader.text["config"]), reader.text.get("schedule")).model_dump()
             epochs, steps = map(int, reader.text["position"])
+            is_hurt = bool(network.heads and described_faults(reader.text["faults"], blame).flipping("weights"))
+        if not is_hurt:
+            check_tied_in(reader, network, blame)
         weights: Weights = {}
         for layer in network.layers:
             own = weights[layer.name] = {}
@@ -286,6 +338,8 @@ class WeightsFile:
         Raises:
             InputError: the file cannot be written, a package is missing, or the form has no words for the network.
         """
+        if self._image is onnx_image:  # where they have one table
+            check_tied(run.network, lambda layer: run.weights[layer.name]["weight"], self._blame)
         content = self._image(run.weights, run.network, self._blame)
         self._file.write(content)
         return len(content)

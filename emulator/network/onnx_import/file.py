@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import math
 import pathlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +117,9 @@ def files_beside(path: pathlib.Path) -> list[pathlib.Path]:
 def _plain(model: onnx.ModelProto, path: pathlib.Path, size: int) -> OnnxGraph:
     graph, source = model.graph, shown(path)
     constants = {constant.name: constant for constant in map(_array_of_file, graph.initializer)}
+    twice = [name for name, count in Counter(_text(tensor.name) for tensor in graph.initializer).items() if count > 1]
+    if twice:
+        raise ValueError(f"several of its arrays are called {twice[0]!r}")
     inputs = {_text(value.name): _dimensions(value) for value in graph.input}
     arrays = StoredArrays(model, path.parent, source)
     nodes = tuple(_node(node, source) for node in graph.node)

@@ -56,6 +56,16 @@ def test_pickles_are_refused_and_never_run(tmp_path: Path, name: str, one_line: 
     assert not (tmp_path / "was-run").exists()
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_an_array_that_stands_twice(tmp_path: Path, one_line: OneLine) -> None:
+    np.savez(tmp_path / "own.npz", images=np.zeros((4, 3, 3), np.uint8), labels=np.arange(4) % 2)
+    with zipfile.ZipFile(tmp_path / "own.npz", "a") as file:
+        file.writestr("labels.npy", file.read("labels.npy"))
+    with pytest.raises(InputError) as error:
+        load_data(str(tmp_path / "own.npz"))
+    assert "two of its arrays have one name" in one_line(error)
+
+
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 @pytest.mark.parametrize("shape", ["(4, 100000, 100000)", "(4, 3, 2)", "(4, 3, 4)"])
 def test_a_size_that_is_not_there(tmp_path: Path, compression: int, shape: str, one_line: OneLine) -> None:

@@ -79,6 +79,10 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
         lambda: conv_with(kernel_shape=[5, 5]),
         ["'odd'", "`kernel_shape` = [5, 5]", "4x4x3x3"],
     ),
+    "two arrays of one name": (
+        lambda: small(lambda g: g.constants.append(g.constants[0])),
+        ["several of its arrays are called 'w0'"],
+    ),
     "other channels": (lambda: small(lambda g: g.conv("odd", 5, 4, 3)), ["'odd'", "5 channels", "4x8x8"]),
     "one dimension": (
         lambda: small(lambda g: g.node("Conv", g.last, g.weight(4, 4, 3), name="odd")),

@@ -389,6 +389,13 @@ def rewritten(file: Path, change: Callable[[dict[str, Any]], None]) -> Path:
     return file
 
 
+def doubled(file: Path) -> None:
+    """Add an array once more."""
+    with zipfile.ZipFile(file, "a") as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".npy"))
+        archive.writestr(name, archive.read(name))
+
+
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "empty": lambda file: file.write_bytes(b""),
     "not a checkpoint": lambda file: file.write_bytes(b"PNG" * 100),
@@ -400,10 +407,12 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "no clocks": lambda file: rewritten(file, lambda text: text.pop("clocks")),
     "no history": lambda file: rewritten(file, lambda text: text.pop("history")),
     "a strange position": lambda file: rewritten(file, lambda text: text.update(position="x")),
+    "an array that stands twice": doubled,
     "a layer is missing": lambda file: zipfile.ZipFile(file, "w").writestr("checkpoint.json", '{"format": 1}'),
 }
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damage_is_one_line(planned: MakePlan, tmp_path: Path, damage: str) -> None:
     plan, file = planned(RUNS["sync"]), tmp_path / "run.ckpt"

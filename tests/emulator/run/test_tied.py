@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import shutil
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -16,6 +21,7 @@ from emuchain.emulator.timing.pair import workload_of
 
 from ..networks import of_table
 from .gpt import MAPPINGS, Table, conv, gpt, trained_beside_pytorch, written
+from .test_results import unseal
 
 KEYS: Table = {"data": "text", "schedule": "sync", "batch": 16, "samples": 32, "test_samples": 4, "learning_rate": 0.01}
 
@@ -58,6 +64,114 @@ def test_ends_that_are_cut(
     plan = plan_of(**{**keys, "cluster": str(cluster)}, devices=4)
     assert plan.timing.tied[0].embedding_end == 3
     assert bits(trained(plan).weights) == bits(reference)
+
+
+RUN: Table = {**KEYS, "devices": 2, "progress": "none"}
+
+
+@pytest.fixture(scope="module")
+def files(keys: Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A results file, a checkpoint, and the weights in both forms for others."""
+    for package in ("onnx", "safetensors"):
+        pytest.importorskip(package)
+    folder = tmp_path_factory.mktemp("files")
+    emuchain.train(keys["network"], out=str(folder / "w.h5"), checkpoint=str(folder / "w.ckpt"), **RUN)
+    for ending in ("safetensors", "onnx"):
+        emuchain.export(str(folder / "w.h5"), str(folder / f"w.{ending}"))
+    return folder
+
+
+def change_results(path: Path) -> None:
+    """Give one end another number, in the form of versions without a digest."""
+    with h5py.File(path, "r+") as file:
+        file["weights/head/weight"][3, 2] += 1
+        unseal(file)
+
+
+def change_checkpoint(path: Path) -> None:
+    """Give one end another number."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    [head] = [
+        name for name in members if name.endswith("/weight/value.npy") and b"(28, 12, 1, 1)" in members[name][:99]
+    ]
+    changed = np.load(io.BytesIO(members[head]))
+    changed[3, 2] += 1
+    content = io.BytesIO()
+    np.save(content, changed)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, member in members.items():
+            archive.writestr(name, content.getvalue() if name == head else member)
+
+
+def change_safetensors(path: Path) -> None:
+    """Give one end another number."""
+    import safetensors.numpy
+
+    arrays = safetensors.numpy.load_file(path)
+    arrays["head.weight"][3, 2] += 1
+    safetensors.numpy.save_file(arrays, path)
+
+
+def change_onnx(path: Path) -> None:
+    """Give the head a table of its own, with another number."""
+    import onnx
+
+    model = onnx.load(path)
+    [turned] = [node for node in model.graph.node if node.op_type == "Transpose" and "wte.weight" in node.input]
+    [table] = [array for array in model.graph.initializer if array.name == "wte.weight"]
+    own = onnx.numpy_helper.to_array(table).T.copy()
+    own[2, 3] += 1
+    model.graph.initializer.append(onnx.numpy_helper.from_array(own, turned.output[0]))
+    model.graph.node.remove(turned)
+    onnx.save(model, path)
+
+
+CHANGES: dict[str, Callable[[Path], None]] = {
+    "h5": change_results,
+    "ckpt": change_checkpoint,
+    "safetensors": change_safetensors,
+    "onnx": change_onnx,
+}
+DIFFER = "head has the weights of wte, but `weight` of both differ in 1 of 336 numbers; give both the same"
+
+
+@pytest.mark.filterwarnings("ignore:.*is of an earlier version")
+@pytest.mark.parametrize("ending", CHANGES)
+def test_a_table_that_stands_twice_and_differs(
+    keys: Table, files: Path, tmp_path: Path, one_line: Any, ending: str
+) -> None:
+    """Files hold both ends, which would be trained apart."""
+    path = tmp_path / f"w.{ending}"
+    shutil.copy(files / path.name, path)
+    emuchain.train(keys["network"], init=str(path), **RUN)
+    CHANGES[ending](path)
+    with pytest.raises(InputError) as error:
+        emuchain.train(keys["network"], init=str(path), **RUN)
+    assert f"`init` = '{path}': {DIFFER}" in one_line(error)
+    if ending in ("h5", "ckpt"):
+        with pytest.raises(InputError, match=DIFFER):
+            emuchain.evaluate(str(path))
+    if ending == "ckpt":
+        with pytest.raises(InputError, match=DIFFER):
+            emuchain.train(resume=str(path), epochs=2)
+
+
+def test_a_table_that_flips_made_two(keys: Table, tmp_path: Path) -> None:
+    """A run whose memories were hurt is evaluated and resumed as it is; another one does not begin with two tables."""
+    (tmp_path / "flips.toml").write_text('[[faults.flips]]\nof = "weights"\nrate = 1e-4\n')
+    out, checkpoint = str(tmp_path / "w.h5"), str(tmp_path / "w.ckpt")
+    hurt = {"faults": str(tmp_path / "flips.toml"), "out": out, "checkpoint": checkpoint}
+    weights = emuchain.train(keys["network"], **RUN, **hurt).weights
+    assert not np.array_equal(weights["wte"]["weight"][:, :, 0, 0].T, weights["head"]["weight"][:, :, 0, 0])
+    assert emuchain.evaluate(out).test_loss == emuchain.evaluate(checkpoint).test_loss
+    emuchain.train(resume=checkpoint, epochs=2)
+    for path in (out, checkpoint):
+        with pytest.raises(InputError, match="head has the weights of wte, but"):
+            emuchain.train(keys["network"], init=path, **RUN)
+    emuchain.export(out, str(tmp_path / "w.safetensors"))
+    with pytest.raises(InputError, match="head has the weights of wte, but"):
+        emuchain.export(out, str(tmp_path / "w.onnx"))
 
 
 def test_replicas(keys: Table, plan_of: Any, trained: Any, bits: Any) -> None:
