@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,7 +28,7 @@ from .arguments import (
     new_plan,
     plan_of,
 )
-from .common import IMAGENET_IMAGES, InputError, WholeFile
+from .common import IMAGENET_IMAGES, InputError, WholeFile, described, typed
 from .data import Dataset
 from .plan import ChainPlan, PairPlan, Plan, epoch_samples, plan_run
 from .run import (
@@ -80,6 +81,7 @@ def plan(
 ) -> ChainPlan: ...
 
 
+@typed
 def plan(
     network: AnyNetwork = "quick-cifar",
     cluster: AnyCluster = "vc709",
@@ -102,10 +104,13 @@ def plan(
     Raises:
         InputError: a setting is unknown, out of range, or contradicts another one.
     """
+    if ranks < 1:
+        raise InputError(f"`ranks` = {ranks}: should be at least 1")
     network, cluster, settings = named_in_place(network, cluster, {**settings, "changes": changes})
     return new_plan(network, cluster, settings, ranks=ranks)
 
 
+@typed
 def sweep(
     network: AnyNetwork | Iterable[AnyNetwork] = "quick-cifar",
     cluster: AnyCluster | Iterable[AnyCluster] = "vc709",
@@ -144,6 +149,9 @@ def sweep(
     """
     from .studies.sweep import Space, run_space
 
+    for name, least, number in (("epoch_images", 1, epoch_images), ("jobs", 1, jobs), ("target", 0, target)):
+        if number is not None and not least <= number < math.inf:
+            raise InputError(f"`{name}` = {number}: should be a number, at least {least}")
     values = {"network": network, "cluster": cluster, "devices": devices, **settings, **(changes or {})}
     path = None if csv is None else pathlib.Path(csv)
     space = Space.of(values, blame="sweep")
@@ -153,6 +161,7 @@ def sweep(
     )
 
 
+@typed
 def rate_range(run: Plan | Simulation | PairSimulation) -> AnswerRange:
     """Return between what rates a plan or a simulation lies in nine of ten cases, as the ranges of its constants say.
 
@@ -199,6 +208,7 @@ def simulate(
 ) -> Simulation: ...
 
 
+@typed
 def simulate(
     network: AnyNetwork | Plan = "quick-cifar",
     cluster: AnyCluster = "vc709",
@@ -267,6 +277,7 @@ def train(
 ) -> Results: ...
 
 
+@typed
 def train(
     network: AnyNetwork | Plan = "quick-cifar",
     cluster: AnyCluster = "vc709",
@@ -303,8 +314,10 @@ def train(
     network, cluster, settings = named_in_place(network, cluster, settings)
     if seeds is not None and (isinstance(network, Plan) or trace is not None):
         raise InputError("`seeds`: trains several times; give the network and its settings, without a plan or trace")
+    if comm is not None and not hasattr(comm, "Clone"):
+        raise InputError(f"`comm`: is {described(comm)}; should be a communicator of mpi4py, such as MPI.COMM_WORLD")
     traced = TraceRequest.of(trace, trace_level, trace_samples)
-    loaded = data if isinstance(data, Dataset) else None
+    loaded = data.checked() if isinstance(data, Dataset) else None
     if data is not None and not isinstance(data, Dataset):
         settings["data"] = os.fspath(data)
 

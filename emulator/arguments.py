@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -14,8 +15,8 @@ from .plan import Plan, network_of, plan_run
 
 _NETWORK, _CLUSTER = "quick-cifar", "vc709"
 
-AnyNetwork = str | Mapping[str, Any] | Network
-AnyCluster = str | Mapping[str, Any] | Cluster
+AnyNetwork = str | os.PathLike[str] | Mapping[str, Any] | Network
+AnyCluster = str | os.PathLike[str] | Mapping[str, Any] | Cluster
 OfPairs: TypeAlias = Literal["farnn", "farnn-no-overlap", "farnn-all-fpga", "gpu-standard", "gpu-persistent"]
 
 
@@ -100,10 +101,12 @@ def given_settings(network: AnyNetwork | Plan, cluster: AnyCluster, settings: di
     return settings_config({**settings, **named})
 
 
-def _named(network: AnyNetwork, cluster: AnyCluster) -> dict[str, str]:
+def _named(network: AnyNetwork, cluster: AnyCluster) -> dict[str, Any]:
     """Return what a configuration calls a network and a cluster: as they were named, or by the name that they have."""
 
-    def name(given: AnyNetwork | AnyCluster) -> Any:
-        return given if isinstance(given, str) else given.get("name") if isinstance(given, Mapping) else given.name
+    def name(given: AnyNetwork | AnyCluster) -> object:
+        if isinstance(given, str | os.PathLike):
+            return os.fspath(given)
+        return given.get("name") if isinstance(given, Mapping) else given.name
 
     return {"network": name(network), "cluster": name(cluster)}

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from .arguments import AnyCluster
 from .cluster import Cluster, load_cluster
-from .common import InputError, NamedFiles
+from .common import InputError, NamedFiles, typed
 from .config import roles
 from .data import Dataset
 from .run import Evaluation, Results, RunWeights, WeightsFile, read_results, read_run_weights, run_weights_of
@@ -21,8 +21,10 @@ from .studies import Retiming, label_of
 from .studies import retime as retime_results
 
 Run = Results | str | os.PathLike[str]
+RunOfWeights = Annotated[Run, "`_weights_of` checks it"]
 
 
+@typed
 def results(path: str | os.PathLike[str]) -> Results:
     """Return the content of a results file.
 
@@ -32,8 +34,9 @@ def results(path: str | os.PathLike[str]) -> Results:
     return read_results(pathlib.Path(path))
 
 
+@typed
 def evaluate(
-    run: Run,
+    run: RunOfWeights,
     data: Dataset | str | os.PathLike[str] | None = None,
     *,
     test_samples: int | None = None,
@@ -48,11 +51,12 @@ def evaluate(
     Raises:
         InputError: the file or the data cannot be read, do not fit each other, or have no test.
     """
-    named = data if data is None or isinstance(data, Dataset) else os.fspath(data)
+    named = data.checked() if isinstance(data, Dataset) else None if data is None else os.fspath(data)
     return evaluate_weights(_weights_of(run), named, test_samples)
 
 
-def export(run: Run, out: str | os.PathLike[str]) -> None:
+@typed
+def export(run: RunOfWeights, out: str | os.PathLike[str]) -> None:
     """Write a run's weights for other programs, as `emuchain export`.
 
     Args:
@@ -70,6 +74,7 @@ def export(run: Run, out: str | os.PathLike[str]) -> None:
         file.write(_weights_of(run))
 
 
+@typed
 def retime(
     run: Run,
     cluster: AnyCluster | None = None,
@@ -94,6 +99,7 @@ def retime(
     return retime_results(finished, cluster, changes, source=source)
 
 
+@typed
 def report(
     *runs: Run,
     out: str | os.PathLike[str] | None = None,

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ..cluster import Fpga
-from ..common import InputError, NamedFiles, WholeFile, write_whole
+from ..common import InputError, NamedFiles, WholeFile, typed, write_whole
 from ..config import roles
 from ..view import picture_file
 from .board import BoardFit, fit_board, fpga, fpga_keys
@@ -77,6 +77,7 @@ class BoardCalibration:
         return {**said, "cannot_tell_apart": list(self.left_open), "warnings": list(self.warnings)}
 
 
+@typed
 def calibrate_link(
     files: Path | Sequence[Path],
     *,
@@ -132,6 +133,7 @@ def calibrate_link(
     return LinkCalibration(fit, constants, tuple(open_of_link(fit)), toml)
 
 
+@typed
 def calibrate_board(
     files: Path | Sequence[Path],
     type: str,

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import pathlib
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...comm import Interconnect, Topology
-from ..common import InputError, Note, find, names, read_exact_text
+from ..common import InputError, Note, find, names, read_exact_text, typed
 from .board import Board
 from .changes import changeable_keys, changes_key, check_changes, with_own_keys, with_table_keys, without_ranges
 from .cluster import CHAIN, Cluster, Link, links_interconnect
@@ -48,8 +49,9 @@ def board_keys(kind: str) -> dict[str, Any]:
     return read_toml(find("type", kind, _BOARDS))
 
 
+@typed
 def load_cluster(
-    cluster: str | Mapping[str, Any],
+    cluster: str | os.PathLike[str] | Mapping[str, Any],
     changes: Mapping[str, object] | None = None,
     *,
     blame: str = "changes",
@@ -69,17 +71,18 @@ def load_cluster(
     Warns:
         Note: of a constant that no hardware has (`physical.py`).
     """
-    described, said, source, made = _described(cluster, changes or {}, blame)
+    named = os.fspath(cluster) if isinstance(cluster, os.PathLike) else cluster
+    described, said, source, made = _described(named, changes or {}, blame)
     loaded = _cluster(said, source, made if text is None or changes else text)
-    named = str(find("cluster", cluster, CLUSTERS)) if isinstance(cluster, str) else source
+    origin = str(find("cluster", named, CLUSTERS)) if isinstance(named, str) else source
     for constant in outside(said):
-        where = blame if changes_key(changes or {}, *constant[:3]) else named + _type_with(constant, described)
+        where = blame if changes_key(changes or {}, *constant[:3]) else origin + _type_with(constant, described)
         _note(constant, where)
     return loaded
 
 
 def _note(constant: Outside, where: str) -> None:
-    warnings.warn(Note(f"{where}: {constant.line}", subject=constant.name), stacklevel=3)
+    warnings.warn(Note(f"{where}: {constant.line}", subject=constant.name), stacklevel=4)  # `typed` is between
 
 
 def _type_with(constant: Outside, described: Mapping[str, Any]) -> str:

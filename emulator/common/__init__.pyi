@@ -1,3 +1,4 @@
+from .arguments import described, native, typed
 from .confined import confined, scratch_error, scratch_folder
 from .errors import BUG_STATUS, INPUT_STATUS, InputError, Note
 from .escaped import NAMES, as_cell, encoded, escaped, html_table, of_cell, one_line
@@ -125,6 +126,7 @@ __all__ = [
     "confined",
     "current_folder",
     "decoded",
+    "described",
     "did_you_mean",
     "either",
     "encoded",
@@ -145,6 +147,7 @@ __all__ = [
     "model_of",
     "name_of",
     "names",
+    "native",
     "number",
     "of_cell",
     "one_line",
@@ -172,6 +175,7 @@ __all__ = [
     "toml_value",
     "tomllib",
     "touched",
+    "typed",
     "unlike",
     "validate",
     "write_whole",

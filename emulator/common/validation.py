@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import pydantic
 
+from .arguments import native
 from .errors import InputError
 from .file_kind import other_kind
 from .reading import MOST_TOML_BYTES, BinaryError, decoded, place_in, read_text
@@ -152,7 +153,7 @@ def validate(model: type[ModelT], values: dict[str, Any], source: str) -> ModelT
         InputError: a key is unknown or missing, or a value has the wrong type or range.
     """
     try:
-        return model.model_validate(values)
+        return model.model_validate(native(values))
     except pydantic.ValidationError as error:
         raise InputError(" ".join(f"{source}: {_first_problem(model, error)}".split())) from None
 

@@ -3,11 +3,12 @@
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common import InputError
+from ..common import InputError, described
 from .lazy import Images, LazyImages
 
 _BLOCK = 4096  # images summed at once, so that the squares of a large set are never in memory together
@@ -39,6 +40,35 @@ class Dataset:
     train_lengths: NDArray[np.int64] | None = None
     test_lengths: NDArray[np.int64] | None = None
     given: "Normalisation | None" = None
+
+    def checked(self) -> "Dataset":
+        """Return the set as training takes it: of whole numbers in another format, or another order in memory, too.
+
+        Raises:
+            InputError: an array has another type or shape, or a label is out of range.
+        """
+        parts = [_Part("train", self.train_images, self.train_labels, self.train_lengths)]
+        parts.append(_Part("test", self.test_images, self.test_labels, self.test_lengths))
+        kind: type[np.integer[Any]] = np.int32 if self.symbols else np.uint8
+        if not isinstance(self.classes, tuple | list) or not self.classes:
+            raise InputError(f"`classes`: is {described(self.classes)}; should be the names of the classes, a tuple")
+        train, test = (part.checked(kind, len(self.classes), self.symbols) for part in parts)
+        if train.images.shape[1:] != test.images.shape[1:] or not len(train.images):
+            one, other = train.images.shape, test.images.shape
+            raise InputError(
+                f"`train_images` has shape {one}, and `test_images` {other}; should be images of one shape, and some to"
+                " train on"
+            )
+        return dataclasses.replace(
+            self,
+            train_images=train.images,
+            train_labels=train.labels,
+            train_lengths=train.lengths,
+            test_images=test.images,
+            test_labels=test.labels,
+            test_lengths=test.lengths,
+            classes=tuple(map(str, self.classes)),
+        )
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -117,6 +147,52 @@ class Dataset:
             count = min(len(images), max(1, _READ_BYTES // images.sample_bytes))
             images = dataclasses.replace(images, numbers=images.numbers[np.arange(count) * len(images) // count])
         return Normalisation.of(images)
+
+
+class _Part(NamedTuple):
+    """The images of a part, with their labels, and the steps of each if these differ."""
+
+    name: str
+    images: Any
+    labels: Any
+    lengths: Any
+
+    def checked(self, kind: type[np.integer[Any]], classes: int, symbols: int) -> "_Part":
+        """Return the part with arrays of `kind`, and of int64.
+
+        Raises:
+            InputError: as of `Dataset.checked`.
+        """
+        images = self.images
+        if not isinstance(images, LazyImages):
+            images = self._whole("images", images, kind, symbols or 256)
+            if images.ndim != 4 or 0 in images.shape[1:]:
+                raise self._refusal("images", images, "should be images (N, channels, rows, columns)")
+        each_step = np.ndim(self.labels) == 2
+        labels, count = self._whole("labels", self.labels, np.int64, classes, least=-1 if each_step else 0), len(images)
+        if labels.shape not in ((count,), (count, images.shape[2])):
+            raise self._refusal("labels", labels, f"should be ({count},), one an image")
+        lengths = self.lengths
+        if lengths is not None:
+            lengths = self._whole("lengths", lengths, np.int64, images.shape[2] + 1, least=1)
+            if lengths.shape != (count,):
+                raise self._refusal("lengths", lengths, f"should be ({count},), one a sample")
+        return self._replace(images=images, labels=labels, lengths=lengths)
+
+    def _whole(self, name: str, array: Any, kind: type[np.integer[Any]], below: int, *, least: int = 0) -> NDArray[Any]:
+        """Return an array of whole numbers, from `least` to less than `below`, in another format."""
+        where = f"`{self.name}_{name}`"
+        if not isinstance(array, np.ndarray):
+            raise InputError(f"{where}: is {described(array)}; should be an array of {np.dtype(kind)}")
+        if array.dtype.kind not in "iu":
+            scaled = ": np.rint(255 * x).astype(np.uint8) of values from 0 to 1" if kind is np.uint8 else ""
+            raise InputError(f"{where}: is of {array.dtype}; should be whole numbers, of {np.dtype(kind)}{scaled}")
+        if array.size and not least <= int(array.min()) <= int(array.max()) < below:
+            raise InputError(f"{where}: from {array.min()} to {array.max()}; should be from {least} to {below - 1}")
+        return np.ascontiguousarray(array, kind)
+
+    def _refusal(self, name: str, array: NDArray[Any], should: str) -> InputError:
+        return InputError(f"`{self.name}_{name}`: has shape {array.shape}; {should}")
 
 
 def _last_labels(labels: NDArray[np.int64], lengths: NDArray[np.int64] | None) -> NDArray[np.int64]:

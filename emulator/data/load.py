@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..common import TEXT, InputError, kind_of, plural
+from ..common import TEXT, InputError, kind_of, plural, typed
 from . import cifar, mnist, shapes, text
 from .dataset import Dataset, Normalisation
 from .files import other_data, shown
@@ -77,8 +77,9 @@ def _load_hdf5(path: Path, reading: Reading) -> Dataset:
 _FILES: dict[str, _Loader] = {".npz": _load_npz, ".h5": _load_hdf5, ".hdf5": _load_hdf5}
 
 
+@typed
 def load_data(
-    where: str,
+    where: str | os.PathLike[str],
     steps: int = STEPS,
     *,
     lines: bool = False,
@@ -94,7 +95,10 @@ def load_data(
     Raises InputError when there is no such directory, when it holds no known layout, and when a file in it is missing,
     cut off or otherwise damaged.
     """
-    reading = reading or Reading()
+    where, reading = os.fspath(where), reading or Reading()
+    for name, number in (("steps", steps), ("enough", enough[0]), ("enough", enough[1])):
+        if number is not None and number < 1:
+            raise InputError(f"`{name}`: {number} is too few; should be at least 1")
     if text.is_text(where):
         reading.refuse_for_text()
         return text.load_text(where, steps, lines=lines)

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from ..common import InputError, Model, Name, Names, Positive, model_of, toml_value, validate
+from ..common import InputError, Model, Name, Names, Positive, model_of, native, toml_value, validate
 from .layer import Start
 from .operation import Operation, operation_types
 from .shape import Shape, shown
@@ -98,7 +98,7 @@ def with_symbols(keys: Mapping[str, Any], symbols: Callable[[], int] | None = No
     """Return a description's keys with a number for the word "symbols": a text's, or that of its key `symbols`."""
     if keys.get("symbols") is None:
         return dict(keys)
-    count = keys["symbols"] if symbols is None else symbols()
+    count = native(keys["symbols"] if symbols is None else symbols())
     if not isinstance(count, int):
         return dict(keys)
 

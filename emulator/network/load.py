@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..common import find, name_of, names, read_exact_text
+from ..common import InputError, find, name_of, names, read_exact_text, typed
 from .layer import Network
 from .shape import Shape
 
@@ -29,8 +29,9 @@ def zoo() -> list[str]:
     return names(_ZOO)
 
 
+@typed
 def load_network(
-    network: str | Mapping[str, Any],
+    network: str | os.PathLike[str] | Mapping[str, Any],
     *,
     text: str | None = None,
     time_steps: int | None = None,
@@ -53,7 +54,10 @@ def load_network(
     from .description import Description, to_toml, with_images, with_steps, with_symbols
     from .graph import resolve
 
+    if time_steps is not None and time_steps < 1:
+        raise InputError(f"`time_steps` = {time_steps}: should be at least 1")
     note = ""
+    network = os.fspath(network) if isinstance(network, os.PathLike) else network
     if not isinstance(network, str):
         source = repr(network.get("name", "network"))
         description = validate(Description, with_images(with_symbols(network, symbols), images), source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def network_of(
-    network: str | Mapping[str, Any] | Network,
+    network: str | os.PathLike[str] | Mapping[str, Any] | Network,
     time_steps: int | None = None,
     data: str | None = None,
     reading: Reading | None = None,
@@ -79,7 +80,7 @@ def training_data(plan: Plan) -> Dataset:
         lines = config.text_samples == "lines"
         enough = config.samples, config.test_samples
         data = load_data(where, plan.network.input[1], lines=lines, reading=Reading.of(config), enough=enough)
-    check_data(plan, data)
+    _check(plan, where, data.shape, data.n_classes, is_text=bool(data.symbols))
     if data.symbols and plan.network.result_steps == 1:
         data = data.last_labels()
     return limited(plan, data)
@@ -111,7 +112,7 @@ def epoch_samples(plan: Plan) -> int:
         steps, reading = plan.network.input[1], Reading.of(config)
         available, _, shape, classes = describe_data(where, steps, lines=lines, reading=reading)
     try:
-        _check(plan, shape, classes, is_text=is_text(where))
+        _check(plan, where, shape, classes, is_text=is_text(where))
     except InputError as error:
         raise InputError(f"{error}; with `samples` and without `data`, a run can be planned without data") from None
     if config.samples is not None and config.samples > available:
@@ -127,7 +128,7 @@ def check_data(plan: Plan, data: Dataset) -> None:
     Raises:
         InputError: shape or number of classes differ.
     """
-    _check(plan, data.shape, data.n_classes, is_text=bool(data.symbols))
+    _check(plan, data.name, data.shape, data.n_classes, is_text=bool(data.symbols))
 
 
 def check_normalised(plan: Plan, samples: int) -> None:
@@ -149,8 +150,8 @@ def check_normalised(plan: Plan, samples: int) -> None:
                 )
 
 
-def _check(plan: Plan, shape: Shape, classes: int, *, is_text: bool) -> None:
-    network, source = plan.network, f"`data` = {data_of(plan)!r}"
+def _check(plan: Plan, name: str, shape: Shape, classes: int, *, is_text: bool) -> None:
+    network, source = plan.network, f"`data` = {name!r}"
     if classes == network.classes == 1:
         raise InputError(
             f"{source}: has one class, and network {network.name} one output: there is nothing to learn, and every"

@@ -17,9 +17,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from ..common import format_time_ps, gbps, gops, html_table
+from ..common import format_time_ps, gbps, gops, html_table, typed
 from ..network import Layer
-from ..plan import ChainPlan, exchange_loads
+from ..plan import ChainPlan, Plan, exchange_loads
 from ..timing import (
     Bottleneck,
     EngineLoad,
@@ -164,13 +164,15 @@ class SteadyState:
         return html_table("Steady state", rows)
 
 
-def steady_state(plan: ChainPlan) -> SteadyState:
+@typed
+def steady_state(plan: Plan) -> SteadyState:
     """Return the steady state of a plan.
 
     Raises:
         InputError: the plan's boards take actions as a whole, and have no such state.
     """
     plan.needs_rows("a steady state")
+    assert isinstance(plan, ChainPlan)
     exchanges = exchange_loads(plan)
     period_ps = steady_period_ps(plan, exchanges)
     uses: dict[int, list[EngineUse]] = {device: [] for device in range(plan.stage_count)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import pathlib
 import re
@@ -20,6 +21,7 @@ NOT_COMPARED = ("out", "progress", "throttle")
 
 _OF_A_SEED = (*NOT_COMPARED, "seed", "checkpoint", "resume", "log", "stall_timeout")
 _TEXTS = ("network.toml", "cluster.toml", "faults.json", "mapping")
+_NAMED = 20  # missing seeds, at most
 _SEED = r"[-_. ]*(?:seed|s)?[-_. ]*{}"
 
 
@@ -117,10 +119,11 @@ def check_seeds(groups: Sequence[Group], count: int) -> None:
         if len(group.seeds) > count:
             raise InputError(f"--seeds {count}: {group.name} has {len(group.seeds)} seeds: {given}; leave some out")
         if len(group.seeds) < count:
-            missing = [seed for seed in _expected(groups, group, count) if seed not in group.seeds]
+            missing = (seed for seed in _expected(groups, group, count) if seed not in group.seeds)
+            named = [*map(str, itertools.islice(missing, _NAMED)), *(["…"] if any(True for _ in missing) else [])]
             raise InputError(
                 f"--seeds {count}: {group.name} has {plural(len(group.seeds), 'seed')}: {given}; missing:"
-                f" {', '.join(map(str, missing))}"
+                f" {', '.join(named)}"
             )
 
 
@@ -129,7 +132,7 @@ def _expected(groups: Sequence[Group], group: Group, count: int) -> Sequence[int
     every = sorted({seed for other in groups for seed in other.seeds})
     if len(every) == count:
         return every
-    first = 1 if set(group.seeds) <= set(range(1, count + 1)) else group.seeds[0]
+    first = 1 if all(1 <= seed <= count for seed in group.seeds) else group.seeds[0]
     return range(first, first + count)
 
 
