@@ -19,6 +19,7 @@ from ..plan import (
     Layout,
     SliceLayout,
     idle_settings,
+    long_plan,
     make_plan,
     place_on_chip,
     smallest_cluster,
@@ -59,6 +60,8 @@ _MOST_BLOCKS_SHOWN = 5
 _LARGER_BOARDS = "u280"
 _SAMPLES = 1000
 """Of a simulation to try."""
+_PLANS = 3
+"""What the search for the smallest cluster that needs no memory off chip takes beside the plan, in plans."""
 
 _SPELT = {
     "dsp": "multipliers (DSPs)",
@@ -116,6 +119,7 @@ def _show(config: Config, how: _Shown, picture: WholeFile | None) -> ChainPlan:
     with phases(
         f"mapping {config.network} on {plural(config.devices or 1, 'device')}, and its steady pipeline"
     ) as show:
+        tell_notes(filter(None, [long_plan(config, plans=_PLANS)]))
         plan = make_plan(config, 1)
         tell_notes(idle_settings(plan))
         beside = None

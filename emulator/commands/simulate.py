@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ...comm.exchange import step_sizes
 from ..common import IMAGENET_IMAGES, InputError, format_time_ps, number, percent, plural
 from ..config import blaming, load_config
-from ..plan import describe_devices, epoch_samples, idle_settings, long_actions, long_work, make_plan
+from ..plan import describe_devices, epoch_samples, idle_settings, long_actions, long_plan, long_work, make_plan
 from ..run import (
     AnswerRange,
     Cause,
@@ -161,6 +161,7 @@ def _run(
             f"mapping {config.network} on {plural(config.devices or 1, 'device')}, and its steady pipeline"
         ) as show:
             measured = None if profile is None else pathlib.Path(profile)
+            tell_notes(filter(None, [long_plan(config)]))
             plan = make_plan(config, 1, cluster_changes, timing_only=True, profile=measured)
             samples = epoch_samples(plan)
             warning = long_work(config, plan.network, samples, numbers=False)

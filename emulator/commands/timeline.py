@@ -6,7 +6,7 @@ from typing import Any
 
 from ..common import InputError, WholeFile, format_time_ps
 from ..config import Config, blaming, load_config
-from ..plan import ChainPlan, long_work, make_pair_plan, make_plan
+from ..plan import ChainPlan, long_plan, long_work, make_pair_plan, make_plan
 from ..run import simulate, steady_actions, steady_state
 from ..view import (
     Chart,
@@ -21,7 +21,7 @@ from ..view import (
     stage_lines,
     terminal_width,
 )
-from .output import tell
+from .output import tell, tell_notes
 
 _PIPE_WIDTH = 80
 _LAST_SAMPLE = 999_999
@@ -51,6 +51,7 @@ def show_timeline(
             if config.schedule.offload is not None:
                 _show_pair(config, columns, picture, samples_shown=shown, all_lanes=all_lanes)
                 return
+            tell_notes(filter(None, [long_plan(config)]))
             plan = make_plan(config, 1)
             plan.needs_all_alive("a timeline")
         chart, shown_window = _chart(plan, window, all_lanes)

@@ -13,7 +13,7 @@ from ...launch import Ranks
 from ..common import InputError, an, format_time_ps, number, plural
 from ..config import RUN_ONLY_KEYS, Config, blaming
 from ..number import KINDS
-from ..plan import ChainPlan, PairPlan, idle_settings, long_work, plan_run
+from ..plan import ChainPlan, PairPlan, idle_settings, long_plan, long_work, plan_run
 from ..run import (
     Cause,
     EpochResult,
@@ -129,6 +129,7 @@ def trained(
     with contextlib.ExitStack() as files:
         with blame():
             network, cluster = (None, None) if runs.first is None else (runs.first.network, runs.first.cluster)
+            tell_notes(filter(None, [None if runs.first is not None else long_plan(config)]))
             plan = plan_run(config, ranks.size, network=network, cluster=cluster)
             if runs.first is None and isinstance(plan, ChainPlan):
                 tell_notes(idle_settings(plan))

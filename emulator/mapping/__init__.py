@@ -40,7 +40,7 @@ from .memory import (
 from .partition import can_take, partition, partition_with_memory, with_balance
 from .placement import Chain, Placement, place
 from .row import PieceMemory
-from .shedding import SliceNeeds, WeightBanks, shed, slice_needs
+from .shedding import ShedBounds, SliceNeeds, WeightBanks, shed, slice_needs
 from .slices import Balance, Cut, Mapping, Slice, cut_channels, imbalance, inputs_before
 from .traffic import (
     DataPath,
@@ -76,6 +76,7 @@ __all__ = [
     "OffChip",
     "PieceMemory",
     "Placement",
+    "ShedBounds",
     "Slice",
     "SliceEngines",
     "SliceMemory",

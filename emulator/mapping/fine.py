@@ -15,7 +15,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from ..cluster import Board, Link
@@ -60,12 +60,27 @@ def reachable(servers: Servers, time_ps: int) -> Iterator[Ends]:
     carried = [servers.boundaries.within(link, time_ps) for link in links]
     ends: Ends = [(0, 0)]
     for kind, link in itertools.zip_longest(of_board, of_link):
-        begins = common(ends, fitting[kind])
-        # From b a device can end at b+1 to furthest(b), and these overlap for neighbouring b.
-        ends = merged((low + 1, row.furthest(high, boards[kind], time_ps, alone[kind])) for low, high in begins)
+        furthest = functools.partial(row.furthest, board=boards[kind], time_ps=time_ps, alone=alone[kind])
+        ends = _reached(common(ends, fitting[kind]), furthest)
         if link is not None:
             ends = common(ends, carried[link])
         yield ends
+
+
+def _reached(begins: Ends, furthest: Callable[[int], int]) -> Ends:
+    """Return where a device can end that begins in one of these intervals.
+
+    From b it can end at b+1 to furthest(b), which never falls: so these overlap for neighbouring b, and of intervals
+    that one reaches only the last is asked.
+    """
+    ends, lows, place = list[tuple[int, int]](), [low for low, _ in begins], 0
+    while place < len(begins):
+        first, reach = begins[place][0], furthest(begins[place][1])
+        while (last := bisect.bisect_right(lows, reach) - 1) > place:
+            place, reach = last, max(reach, furthest(begins[last][1]))
+        ends.append((first + 1, reach))
+        place += 1
+    return ends
 
 
 def _fitting(row: Row, board: Board, time_ps: int, alone: Sequence[int]) -> Ends:
@@ -103,7 +118,7 @@ def fastest(servers: Servers, at_least_ps: int = 0) -> int | None:
         return at_least_ps
     unit = math.gcd(*(board.period_ps for board in boards))
     perfect = row.work(row.end) / sum(board.capacity for board in boards)
-    slowest = max(servers.boundaries.times_ps(set(servers.links), 0), default=0)
+    slowest = servers.boundaries.slowest_ps(set(servers.links))
     longest = max(work.macs for layer in row.works for work in layer)
     most = (longest * row.end * max(board.period_ps for board in boards) + slowest) // unit + 1
     low = max(int(perfect * (1 - 1e-9) / unit) - 1, -(-at_least_ps // unit) - 1)
@@ -121,8 +136,7 @@ def fastest(servers: Servers, at_least_ps: int = 0) -> int | None:
         else:
             low = middle
     # Engines take whole periods, links do not.
-    times = servers.boundaries.times_ps(set(servers.links), low * unit)
-    between = times[: bisect.bisect_left(times, high * unit)]
+    between = servers.boundaries.times_ps(set(servers.links), low * unit, high * unit)
     first = bisect.bisect_left(between, True, key=lambda time_ps: is_enough(servers, time_ps))
     return between[first] if first < len(between) else high * unit
 

@@ -44,7 +44,13 @@ def partition(network: Network, cluster: Cluster, devices: int) -> Mapping:
 
 
 def partition_with_memory(
-    network: Network, cluster: Cluster, devices: int, memory: PieceMemory | None, at_least_ps: int = 0
+    network: Network,
+    cluster: Cluster,
+    devices: int,
+    memory: PieceMemory | None,
+    at_least_ps: int = 0,
+    *,
+    balanced: bool = True,
 ) -> Mapping:
     """Cut `network` over `devices` boards so that the slowest engine, link or memory port is as fast as possible.
 
@@ -52,11 +58,13 @@ def partition_with_memory(
         network, cluster, devices: what to cut, for what.
         memory: what the pieces need of their boards' memory ports; None leaves memory out.
         at_least_ps: a time in ps of a sample that is known to be too short, or just enough.
+        balanced: whether the mapping says how even it is.
 
     Raises:
         InputError: zero devices, more devices than channels, or too few multipliers.
     """
-    return _cut(network, cluster, _boards(network, cluster, devices), len(network.layers), memory, at_least_ps)
+    boards, layers = _boards(network, cluster, devices), len(network.layers)
+    return _cut(network, cluster, boards, layers, memory, at_least_ps, balanced=balanced)
 
 
 def with_balance(mapping: Mapping, cluster: Cluster) -> Mapping:
@@ -97,6 +105,8 @@ def _cut(
     on_chip: int,
     memory: PieceMemory | None = None,
     at_least_ps: int = 0,
+    *,
+    balanced: bool = True,
 ) -> Mapping:
     """Cut the network so that the first `on_chip` layers share no board with the others."""
     layers, devices = network.layers, len(boards)
@@ -111,7 +121,7 @@ def _cut(
         spread_ends = spread(servers, server_ps)
     ends = [0, *spread_ends]
     held = tuple(_slices(layers, row, begin, end) for begin, end in itertools.pairwise(ends))
-    balance = _balance(held, row, boards, ends[1:], on_chip, server_ps)
+    balance = _balance(held, row, boards, ends[1:], on_chip, server_ps) if balanced else None
     return Mapping(network, held, range(ends.index(row.wall), devices), balance)
 
 

@@ -216,11 +216,17 @@ class Boundaries:
         edges = np.flatnonzero(np.diff(self.sample_ps(link) <= time_ps, prepend=False, append=False)).tolist()
         return [(begin, end - 1) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
 
-    def times_ps(self, links: Collection[Link], above_ps: int) -> list[int]:
-        """Return in ascending order all times in ps of a sample on one of the links at a boundary, above `above_ps`."""
-        by_link = [self.sample_ps(link) for link in links]
-        times = np.unique(np.concatenate([np.zeros(0, np.int64), *by_link]))
-        return [int(time) for time in times[times > above_ps]]
+    def slowest_ps(self, links: Collection[Link]) -> int:
+        """Return the longest time in ps of a sample on one of the links at a boundary."""
+        return max((int(self.sample_ps(link).max()) for link in links), default=0)
+
+    def times_ps(self, links: Collection[Link], above_ps: int, below_ps: int) -> list[int]:
+        """Return in ascending order all times in ps between two of a sample on one of the links at a boundary."""
+        by_link = (self.sample_ps(link) for link in links)
+        between = [times[(times > above_ps) & (times < below_ps)] for times in by_link]
+        times = np.sort(np.concatenate([np.zeros(0, np.int64), *between]))
+        differ: list[int] = times[np.diff(times, prepend=above_ps) > 0].tolist()
+        return differ
 
 
 def _straight(layer: Layer) -> Iterator[tuple[int, int]]:

@@ -10,6 +10,8 @@ sample. A slice that has shed its Act-RAM keeps its weights as long as it can, s
 from __future__ import annotations
 
 import bisect
+import heapq
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -143,24 +145,65 @@ def slice_needs(part: Slice, in_flight: int, storage: Storage = SINGLE_STORAGE) 
     )
 
 
+class ShedBounds(NamedTuple):
+    """What shedding some slices can come to, whatever of them is shed.
+
+    They need `banks`, of which `most_freed` can leave the chip; all of that moves `most_moved` bytes for a sample, and
+    each bank at least `bank_bytes`. `is_free` says that something moves nothing, which is never shed.
+    """
+
+    banks: int
+    most_freed: int
+    most_moved: int
+    bank_bytes: float
+    is_free: bool = False
+
+    @classmethod
+    def of(cls, held: SliceNeeds) -> ShedBounds:
+        """Return those of one slice."""
+        weights, banks, bank_bytes = held.weights, held.banks, math.inf
+        of_weights = weights.of_channels(held.channels)
+        least_bytes = min(held.weight_bytes, held.rows_weight_bytes)
+        if held.act_ram_banks:
+            bank_bytes = held.act_ram_bytes / held.act_ram_banks
+        if of_weights:
+            # A channel frees no more than its words, and what rounding and a memory in LUTs add to them.
+            most = weights.memories * sum(weights.words / most + 2 for most in weights.words_in_bank)
+            bank_bytes = min(bank_bytes, least_bytes / min(of_weights, most))
+        most_moved = held.act_ram_bytes + held.channels * max(held.weight_bytes, held.rows_weight_bytes)
+        return cls(banks, banks - held.fixed_banks, most_moved, bank_bytes, bool(of_weights) and not least_bytes)
+
+    def with_others(self, other: ShedBounds) -> ShedBounds:
+        """Return those of these slices and of others together."""
+        return ShedBounds(
+            self.banks + other.banks,
+            self.most_freed + other.most_freed,
+            self.most_moved + other.most_moved,
+            min(self.bank_bytes, other.bank_bytes),
+            self.is_free or other.is_free,
+        )
+
+    def frees(self, banks: int, most_bytes: int) -> bool | None:
+        """Return whether `shed` frees so many banks where `most_bytes` may move; None where it has to be tried."""
+        if banks * self.bank_bytes > most_bytes * (1 + 1e-9):
+            return False
+        return True if self.most_moved <= most_bytes and not self.is_free and banks <= self.most_freed else None
+
+
 def shed(needs: Sequence[SliceNeeds], excess_banks: int, most_bytes: int = _MOST_BYTES) -> Shed:
     """Take data off chip until `excess_banks` are free, or `most_bytes` move for a sample."""
     off_chip, freed, moved = [OffChip() for _ in needs], 0, 0
-    best: list[_Step | None] = [None] * len(needs)
-    done = [False] * len(needs)
+    steps, due = _Steps(), [*range(len(needs))]
     while freed < excess_banks:
         wanted, left = excess_banks - freed, most_bytes - moved
-        chosen = None
-        for place, held in enumerate(needs):
-            step = best[place]
-            if not done[place] and (step is None or step.freed > wanted or step.moved > left):
-                step = best[place] = _best_step(place, held, off_chip[place], wanted, left)
-                done[place] = step is None
-            if step is not None and (chosen is None or step.cost < chosen.cost):
-                chosen = step
+        for place in (*due, *steps.beyond(wanted, left)):
+            step = _best_step(place, needs[place], off_chip[place], wanted, left)
+            if step is not None:
+                steps.add(step)
+        chosen = steps.cheapest()
         if chosen is None:
             break
-        off_chip[chosen.place], best[chosen.place] = chosen.off_chip, None
+        off_chip[chosen.place], due = chosen.off_chip, [chosen.place]
         freed, moved = freed + chosen.freed, moved + chosen.moved
     return Shed(tuple(off_chip), freed, moved)
 
@@ -173,6 +216,46 @@ class _Step(NamedTuple):
     freed: int
     moved: int
     cost: float
+
+
+class _Steps:
+    """The next step of each slice, by what it costs, frees and moves."""
+
+    def __init__(self) -> None:
+        self._steps: dict[int, _Step] = {}
+        self._numbers: dict[int, int] = {}
+        self._added = 0
+        self._by_cost: list[tuple[float, int, int]] = []
+        self._by_freed: list[tuple[float, int, int]] = []
+        self._by_moved: list[tuple[float, int, int]] = []
+
+    def add(self, step: _Step) -> None:
+        """Add the step of a slice that has none."""
+        self._added += 1
+        self._steps[step.place], self._numbers[step.place] = step, self._added
+        for heap, key in ((self._by_cost, step.cost), (self._by_freed, -step.freed), (self._by_moved, -step.moved)):
+            heapq.heappush(heap, (key, step.place, self._added))
+
+    def cheapest(self) -> _Step | None:
+        """Take the step that costs least, of equal ones the first slice's; None if there is none."""
+        while self._by_cost:
+            if (step := self._taken(self._by_cost)) is not None:
+                return step
+        return None
+
+    def beyond(self, freed: int, moved: int) -> list[int]:
+        """Take the steps that free or move more than this; return their slices."""
+        places = []
+        for heap, most in ((self._by_freed, freed), (self._by_moved, moved)):
+            while heap and -heap[0][0] > most:
+                if (step := self._taken(heap)) is not None:
+                    places.append(step.place)
+        return places
+
+    def _taken(self, heap: list[tuple[float, int, int]]) -> _Step | None:
+        """Take the first step of a heap; None if that was taken before."""
+        _, place, number = heapq.heappop(heap)
+        return self._steps.pop(place, None) if self._numbers[place] == number else None
 
 
 def _best_step(place: int, held: SliceNeeds, now: OffChip, wanted_banks: int, most_bytes: int) -> _Step | None:

@@ -133,7 +133,10 @@ class _Graph:
         for number, where in self._places.items():
             if number not in last_uses:
                 raise InputError(f"{where}: its result is not used; name it in a `from`, or leave it out")
-        layers = [self._layer(index, last_uses) for index in range(len(self._opened))]
+        layers, read_once, waiting = list[Layer](), self._read_once(), [self._named[IMAGES]]
+        for index, opened in enumerate(self._opened):
+            layers.append(self._layer(index, opened, waiting, last_uses, read_once))
+            waiting = [*layers[-1].hands_on]
         return tuple(map(_last_first, _tied(layers)) if looks_back else _tied(layers))
 
     def _check_tied(self, where: str, operation: LayerOperation, shape: Shape) -> None:
@@ -172,11 +175,17 @@ class _Graph:
             uses.update((tensor.number, (index, True)) for step in opened.sfu for tensor in step.reads)
         return {**uses, self._result.number: (len(self._opened), False)}
 
-    def _layer(self, index: int, last_uses: dict[int, tuple[int, bool]]) -> Layer:
-        opened = self._opened[index]
-        before = [self._named[IMAGES], *(tensor for earlier in self._opened[:index] for tensor in _made_by(earlier))]
-        bypass = [tensor for tensor in before if last_uses.get(tensor.number, (-1, False)) >= (index, True)]
-        here = [*before, *_made_by(opened)]
+    def _layer(
+        self,
+        index: int,
+        opened: _Opened,
+        waiting: Sequence[Tensor],
+        last_uses: dict[int, tuple[int, bool]],
+        read_once: set[int],
+    ) -> Layer:
+        """Return a layer, where the tensors that were made before it, and are still needed, are `waiting`."""
+        bypass = [tensor for tensor in waiting if last_uses.get(tensor.number, (-1, False)) >= (index, True)]
+        here = [*waiting, *_made_by(opened)]
         hands_on = [tensor for tensor in here if last_uses.get(tensor.number, (-1, False)) > (index, True)]
         return Layer(
             index,
@@ -187,7 +196,7 @@ class _Graph:
             tuple(hands_on),
             opened.operation,
             tuple(opened.sfu),
-            read_once=frozenset({tensor.number for tensor in (opened.reads, *bypass)} & self._read_once()),
+            read_once=frozenset({tensor.number for tensor in (opened.reads, *bypass)} & read_once),
             vocabulary_parallel=self._vocabulary_parallel and index == len(self._opened) - 1,
         )
 

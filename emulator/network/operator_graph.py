@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 
 from .layer import Network
 from .shape import Shape
@@ -64,7 +65,14 @@ class OperatorGraph:
 
     def layer_operations(self, layer: str) -> dict[Phase, int]:
         """Return the operations of a layer, a node of the coarse graph, by phase."""
-        return {operator.phase: operator.operations for operator in self.operators if operator.layer == layer}
+        return self._by_layer.get(layer, {})
+
+    @functools.cached_property
+    def _by_layer(self) -> dict[str, dict[Phase, int]]:
+        by_layer: dict[str, dict[Phase, int]] = {}
+        for operator in self.operators:
+            by_layer.setdefault(operator.layer, {})[operator.phase] = operator.operations
+        return by_layer
 
 
 def operator_graph(network: Network) -> OperatorGraph:

@@ -13,14 +13,54 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 from ..cluster import CHAIN, Board, Cluster
-from ..mapping import Chain, Mapping, Slice, SliceNeeds, cut_channels, partition_with_memory, place, shed, slice_needs
+from ..mapping import (
+    Chain,
+    Mapping,
+    ShedBounds,
+    Slice,
+    SliceNeeds,
+    cut_channels,
+    partition_with_memory,
+    place,
+    shed,
+    slice_needs,
+)
 from ..network import Network
 from ..timing import Timing
 from .placement import missing_bytes
 from .steady import SteadyPipeline
+
+
+class _WholeLayers:
+    """What layers that are not cut need, and can shed, in a row, as far as that was asked for."""
+
+    def __init__(self, of_layer: Callable[[int], ShedBounds]) -> None:
+        self._of_layer = of_layer
+        self._first = 0
+        self._bounds: list[ShedBounds] = []
+        self._sums: list[ShedBounds] = []
+
+    def between(self, first: int, last: int) -> ShedBounds:
+        """Return what layers from `first` on, before `last`, come to."""
+        if not self._bounds or first < self._first:
+            self._first, self._bounds, self._sums = first, [], [ShedBounds(0, 0, 0, math.inf)]
+        for layer in range(self._first + len(self._bounds), last):
+            self._bounds.append(self._of_layer(layer))
+            self._sums.append(self._sums[-1].with_others(self._bounds[-1]))
+        begin, end = first - self._first, last - self._first
+        before, upto = self._sums[begin], self._sums[end]
+        bank_bytes = min(own.bank_bytes for own in self._bounds[begin:end])
+        return ShedBounds(
+            upto.banks - before.banks,
+            upto.most_freed - before.most_freed,
+            upto.most_moved - before.most_moved,
+            bank_bytes,
+            upto.is_free,
+        )
 
 
 class PortLimits:
@@ -34,7 +74,8 @@ class PortLimits:
         self._first = list(itertools.accumulate(map(cut_channels, network.layers), initial=0))
         firsts = (slices[0] for slices in timed.devices)
         self._begins = [self._first[part.layer.index] + part.begin for part in firsts]
-        self._known: dict[tuple[int, int, int, int], SliceNeeds] = {}
+        self._known: dict[tuple[int, int, int, int], tuple[SliceNeeds, ShedBounds]] = {}
+        self._whole: dict[int, _WholeLayers] = {}
         # Nowhere more than further left, so that a part of a piece never needs more than the piece.
         self._in_flight = list(itertools.accumulate(reversed(in_flight), max))[::-1]
 
@@ -44,12 +85,16 @@ class PortLimits:
         Buffers that always stay on chip may still be too large; that is reported, and no cut can help it.
         """
         in_flight = self._in_flight_from(begin)
-        needs = [self._needs(*where, in_flight) for where in self._slices(begin, end)]
-        excess = sum(held.banks for held in needs) - self._cluster.banks_for_buffers(board)
+        bounds = self._bounds(begin, end, in_flight)
+        excess = bounds.banks - self._cluster.banks_for_buffers(board)
         if excess <= 0:
             return True
-        excess = min(excess, sum(held.banks - held.fixed_banks for held in needs))
-        _, freed, _ = shed(needs, excess, board.off_chip_mbytes_per_s * time_ps // 1_000_000)
+        excess, most_bytes = min(excess, bounds.most_freed), board.off_chip_mbytes_per_s * time_ps // 1_000_000
+        frees = bounds.frees(excess, most_bytes)
+        if frees is not None:
+            return frees
+        layers = range(self._layer(begin), self._layer(end - 1) + 1)
+        _, freed, _ = shed([self._of(layer, begin, end, in_flight)[0] for layer in layers], excess, most_bytes)
         return freed >= excess
 
     def in_flight_of(self, mapping: Mapping) -> tuple[int, ...]:
@@ -60,19 +105,30 @@ class PortLimits:
     def _in_flight_from(self, begin: int) -> int:
         return self._in_flight[bisect.bisect_right(self._begins, begin) - 1]
 
-    def _slices(self, begin: int, end: int) -> list[tuple[int, int, int]]:
-        """Return the layer, the first channel and the end of each slice of a piece."""
-        first = self._first
-        layers = range(bisect.bisect_right(first, begin) - 1, bisect.bisect_left(first, end))
-        return [(i, max(begin, first[i]) - first[i], min(end, first[i + 1]) - first[i]) for i in layers]
+    def _layer(self, channel: int) -> int:
+        return bisect.bisect_right(self._first, channel) - 1
 
-    def _needs(self, layer: int, begin: int, end: int, in_flight: int) -> SliceNeeds:
-        key = layer, begin, end, in_flight
-        needs = self._known.get(key)
-        if needs is None:
-            part = Slice(self._layers[layer], begin, end)
-            needs = self._known[key] = slice_needs(part, in_flight, self._cluster.storage)
-        return needs
+    def _bounds(self, begin: int, end: int, in_flight: int) -> ShedBounds:
+        """Return what the slices of a piece need, and can shed."""
+        low, high = self._layer(begin), self._layer(end - 1)
+        _, bounds = self._of(low, begin, end, in_flight)
+        if high > low:
+            bounds = bounds.with_others(self._of(high, begin, end, in_flight)[1])
+        if high > low + 1:
+            if in_flight not in self._whole:
+                self._whole[in_flight] = _WholeLayers(lambda layer: self._of(layer, 0, self._first[-1], in_flight)[1])
+            bounds = bounds.with_others(self._whole[in_flight].between(low + 1, high))
+        return bounds
+
+    def _of(self, layer: int, begin: int, end: int, in_flight: int) -> tuple[SliceNeeds, ShedBounds]:
+        """Return what a layer's part of a piece needs, and can shed."""
+        low, high = self._first[layer : layer + 2]
+        key = layer, max(begin, low) - low, min(end, high) - low, in_flight
+        known = self._known.get(key)
+        if known is None:
+            needs = slice_needs(Slice(self._layers[layer], *key[1:3]), in_flight, self._cluster.storage)
+            known = self._known[key] = needs, ShedBounds.of(needs)
+        return known
 
 
 def stand_ins(cluster: Cluster) -> list[Cluster]:

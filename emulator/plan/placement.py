@@ -148,7 +148,7 @@ def smallest_cluster(network: Network, cluster: Cluster, above: int, most: int =
 
     def fits(devices: int) -> bool:
         try:
-            timing = Timing.of(partition_with_memory(network, cluster, devices, None), cluster)
+            timing = Timing.of(partition_with_memory(network, cluster, devices, None, balanced=False), cluster)
         except InputError:
             return False
         # Finding the samples in flight takes long, and is useless where not even one fits.

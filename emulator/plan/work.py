@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...kernels.optimizers import optimizers
 from ..common import InputError, format_bytes, free_room, plural
-from ..network import Network
+from ..network import Network, load_network
 from ..schedule import PASSES
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ _ROW_BYTES = 32
 """Memory for a row of a sample in the clocks of a mini-batch."""
 _ROWS_PER_S = 1e6
 _MACS_PER_S = 2e10
+_PLAN_S_A_LAYER, _PLAN_S_A_CHANNEL, _PLAN_S_A_GROUP, _LONG_PLAN_S = 1e-2, 7e-7, 2e-4, 10
 _LONG_S = {False: 600, True: 24 * 3600}
 """How long a run without and with numbers may take before a warning."""
 _ACTIONS_PER_S = 3e4
@@ -76,6 +77,23 @@ def long_actions(plan: ChainPlan, samples: int, draws: int) -> str | None:
     actions = per_sample * (samples * plan.config.epochs + draws * plan.batch)
     ranged = f", and a mini-batch {draws:,} times for --range," if draws else ""
     return long_timing(f"timing {plural(samples, plan.network.sample_noun)}{ranged}", actions)
+
+
+def long_plan(config: Config, plans: int = 1) -> str | None:
+    """Return a line of note if plans of a configuration's network take long here, else None.
+
+    Raises:
+        InputError: there is no such network.
+    """
+    network = load_network(config.network)
+    layers, channels = network.layers, sum(layer.channels for layer in network.layers)
+    groups = sum(layer.operation.groups for layer in layers if layer.operation.groups < layer.channels)
+    seconds = len(layers) * _PLAN_S_A_LAYER + channels * _PLAN_S_A_CHANNEL + groups * _PLAN_S_A_GROUP
+    seconds *= plans
+    if seconds < _LONG_PLAN_S:
+        return None
+    size = f"{plural(len(layers), 'layer')} of {plural(channels, 'channel')} in all"
+    return f"planning {size} takes about {duration(seconds)} on one core"
 
 
 def _rows(network: Network) -> int:

@@ -89,13 +89,15 @@ def _must_name(step: Step, before: int) -> bool:
 
 def _names(steps: Mapping[int, Step]) -> dict[int, str]:
     """Return unique names after the nodes', of letters, digits, _ and -."""
-    names = {FROM_IMAGES: IMAGES}
+    names, counts = {FROM_IMAGES: IMAGES}, {IMAGES: 1}
     for n, step in steps.items():
         stem = re.sub(r"[^\w-]+", "_", step.node.name).strip("_") or step.kind.type
-        name, count = stem, 1
-        while name in names.values():
+        name, count = stem, counts.get(stem, 1)
+        while name in counts:
             count += 1
             name = f"{stem}_{count}"
+        counts[stem] = count
+        counts.setdefault(name, 1)
         names[n] = name
     return names
 

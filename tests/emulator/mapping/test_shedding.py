@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from emuchain.emulator.cluster import Cluster, Fpga, Link
@@ -16,6 +17,7 @@ from emuchain.emulator.mapping import (
     Chain,
     Mapping,
     OffChip,
+    ShedBounds,
     Slice,
     SliceNeeds,
     WeightBanks,
@@ -28,6 +30,7 @@ from emuchain.emulator.mapping import (
     slice_needs,
     streams,
 )
+from emuchain.emulator.mapping.shedding import _best_step
 from emuchain.emulator.network import load_network
 
 LAYERS = [
@@ -75,6 +78,38 @@ def test_what_is_freed_and_what_moves(parts: list[Slice], in_flight: int, excess
     assert found.moved <= budget
     if budget == 1 << 62:
         assert found.freed >= min(excess, sum(held.banks - held.fixed_banks for held in needs))
+
+
+@given(st.lists(slices(), min_size=1, max_size=5), st.integers(1, 40), st.data())
+def test_bounds_say_what_shedding_does(parts: list[Slice], in_flight: int, data: st.DataObject) -> None:
+    needs = needs_of(parts, in_flight)
+    bounds = functools.reduce(ShedBounds.with_others, map(ShedBounds.of, needs))
+    assert bounds.banks == sum(held.banks for held in needs)
+    assume(bounds.most_freed > 0)
+    excess = data.draw(st.integers(1, bounds.most_freed))
+    budget = data.draw(st.one_of(st.integers(0, 2 * bounds.most_moved), st.just(bounds.most_moved)))
+    said = bounds.frees(excess, budget)
+    event(f"said {said}")
+    assert said is None or said == (shed(needs, excess, budget).freed >= excess)
+
+
+@given(st.lists(slices(most=64), min_size=1, max_size=6), st.integers(1, 40), st.integers(1, 5000), st.data())
+def test_each_step_is_the_cheapest(parts: list[Slice], in_flight: int, excess: int, data: st.DataObject) -> None:
+    """Of those of all slices, of equal ones that of the first slice."""
+    needs = needs_of(parts, in_flight)
+    budget = data.draw(st.one_of(st.just(1 << 62), st.integers(0, 10**7)))
+    off_chip, freed, moved = [OffChip() for _ in needs], 0, 0
+    while freed < excess:
+        tried = [
+            _best_step(place, held, off_chip[place], excess - freed, budget - moved)
+            for place, held in enumerate(needs)
+        ]
+        steps = [step for step in tried if step is not None]
+        if not steps:
+            break
+        step = min(steps, key=lambda step: step.cost)
+        off_chip[step.place], freed, moved = step.off_chip, freed + step.freed, moved + step.moved
+    assert shed(needs, excess, budget) == (tuple(off_chip), freed, moved)
 
 
 def least_bytes(needs: list[SliceNeeds], excess: int) -> int:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -16,6 +14,8 @@ from emuchain.emulator.schedule import Engines, Machine, Shape, StageCosts, chec
 from emuchain.emulator.schedule import edited as editing
 from emuchain.emulator.timing import schedule_of, time_pipeline
 from emuchain.emulator.view import PipelineDrawing, gantt_lines
+
+from ..counting import lines_run
 
 
 def gpipe(count: int) -> str:
@@ -50,24 +50,6 @@ def two_mini_batches(count: int) -> str:
             words.append(f"{d}U{v + 1}")
         lines.append(" ".join(words))
     return "\n".join(lines)
-
-
-def lines_run(work: Callable[[], object]) -> int:
-    """The number of lines of Python that are run."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 @pytest.mark.parametrize("engines", Engines)
