@@ -72,9 +72,13 @@ def ring_steps(workers: int) -> range:
 
 def ring_messages(values: int, workers: int) -> Sizes:
     """Return the bytes that each worker sends in each step, before compression: (step, worker)."""
+    return np.array([*_sent_in_steps(values, workers)], np.int64).reshape(-1, workers)
+
+
+def _sent_in_steps(values: int, workers: int) -> Iterator[Sizes]:
+    """Generate the rows of `ring_messages`, which together take memory with the square of the workers."""
     bytes_ = FP32.bytes_of(block_sizes(values, workers))
-    steps = [bytes_[sent_block(np.arange(workers), step, workers)] for step in ring_steps(workers)]
-    return np.array(steps, np.int64).reshape(-1, workers)
+    return (bytes_[sent_block(np.arange(workers), step, workers)] for step in ring_steps(workers))
 
 
 def ring_shares(topology: Topology, rings: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -96,7 +100,7 @@ def ring_ps(
     interconnect: Interconnect,
     ready_ps: Times,
     values: int,
-    compressed_bytes: Sizes | None = None,
+    compressed: Compressed | None = None,
     nodes: Sizes | None = None,
     shares: Sequence[int] | None = None,
 ) -> Times:
@@ -106,7 +110,7 @@ def ring_ps(
         interconnect: between the workers.
         ready_ps: when each worker has its own gradient.
         values: number of values in a gradient.
-        compressed_bytes: (step, worker), sizes of `ring_messages` after the codec.
+        compressed: gives the sizes of the blocks after the codec.
         nodes: of the workers, in the ring's order; by default the first ones.
         shares: for each worker, among how many its message shares a link; by default those of this ring.
     """
@@ -115,8 +119,8 @@ def ring_ps(
     [shared] = ring_shares(interconnect.topology, [nodes.tolist()]) if shares is None else [shares]
     hops = interconnect.hops(np.roll(nodes, 1), nodes)
     times = np.array(ready_ps, np.int64)
-    for step, sent in zip(ring_steps(workers), ring_messages(values, workers), strict=True):
-        own_ps = interconnect.transfer_ps(sent, None if compressed_bytes is None else compressed_bytes[step - 1])
+    for step, sent in zip(ring_steps(workers), _sent_in_steps(values, workers), strict=True):
+        own_ps = interconnect.transfer_ps(sent, None if compressed is None else compressed(sent))
         own_ps = own_ps * np.array(shared, np.int64)
         times = after_step(interconnect, times, own_ps, np.roll(times, 1), np.roll(own_ps, 1), hops)
         if step < workers:
@@ -128,7 +132,7 @@ def ring_of_nodes_ps(
     interconnect: Interconnect,
     ready_ps: Times,
     values: int,
-    compressed_bytes: Sizes | None = None,
+    compressed: Compressed | None = None,
     nodes: range | None = None,
     shares: Sequence[int] | None = None,
 ) -> Times:
@@ -139,7 +143,7 @@ def ring_of_nodes_ps(
     workers = len(ready_ps)
     own = np.array(range(workers) if nodes is None else nodes)
     order, times = interconnect.topology.ring_places(workers, own.tolist()), np.empty(workers, np.int64)
-    times[order] = ring_ps(interconnect, ready_ps[order], values, compressed_bytes, own[order], shares)
+    times[order] = ring_ps(interconnect, ready_ps[order], values, compressed, own[order], shares)
     return times
 
 
@@ -256,18 +260,16 @@ def hierarchy_ends_ps(
     """Return the times of `hierarchy_ps`, and when the aggregator, free from `free_ps` on, has finished."""
     groups, members = ready_ps.shape
     firsts = range(0, groups * members, members)
-    block_bytes = None if compressed is None else compressed(ring_messages(values, members))
     times, in_groups = np.empty_like(ready_ps), [range(first, first + members) for first in firsts]
     topology = interconnect.topology
     shares = ring_shares(topology, [ring_order(topology, nodes) for nodes in in_groups])
     for group, nodes in enumerate(in_groups):
-        times[group] = ring_of_nodes_ps(interconnect, ready_ps[group], values, block_bytes, nodes, shares[group])
+        times[group] = ring_of_nodes_ps(interconnect, ready_ps[group], values, compressed, nodes, shares[group])
     gradient_bytes, leaders, total_bytes = FP32.bytes_of(values), times[:, 0], None
     gradients = np.full(groups, gradient_bytes)
     if top == "ring":
-        block_bytes = None if compressed is None else compressed(ring_messages(values, groups))
         total_bytes = None if compressed is None else int(compressed(gradients)[0])
-        times[:, 0] = ring_of_nodes_ps(interconnect, leaders, values, block_bytes, firsts)
+        times[:, 0] = ring_of_nodes_ps(interconnect, leaders, values, compressed, firsts)
     else:
         sent_bytes = None if compressed is None else compressed(gradients)
         times[:, 0], free_ps = aggregator_ends_ps(interconnect, leaders, values, sent_bytes, firsts, free_ps)

@@ -20,7 +20,6 @@ from .time import (
     aggregator_ends_ps,
     bytes_at_ratio,
     hierarchy_ends_ps,
-    ring_messages,
     ring_of_nodes_ps,
 )
 
@@ -43,8 +42,7 @@ def exchange_ends_ps(
         ends, free_ps = hierarchy_ends_ps(interconnect, in_groups, count, data_parallel.exchange, compressed, free_ps)
         return ends.reshape(-1), free_ps
     if data_parallel.exchange == "ring":
-        blocks = None if compressed is None else compressed(ring_messages(count, data_parallel.replicas))
-        return ring_of_nodes_ps(interconnect, ready_ps, count, blocks), free_ps
+        return ring_of_nodes_ps(interconnect, ready_ps, count, compressed), free_ps
     gradients = None if compressed is None else compressed(np.full(data_parallel.replicas, FP32.bytes_of(count)))
     return aggregator_ends_ps(interconnect, ready_ps, count, gradients, free_ps=free_ps)
 

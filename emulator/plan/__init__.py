@@ -22,7 +22,16 @@ from .plan import ChainPlan, Plan, describe_devices, exchange_loads, exchange_ti
 from .stages import PlannedStages
 from .steady import SteadyPipeline, fill_ps, find_steady
 from .tuning import drawn_layers
-from .work import check_batch, check_memory, duration, idle_settings, long_actions, long_plan, long_timing, long_work
+from .work import (
+    check_batch,
+    check_memory,
+    duration,
+    idle_settings,
+    long_actions,
+    long_plan,
+    long_timing,
+    long_work,
+)
 
 __all__ = [
     "OFF_CHIP_PASSES",

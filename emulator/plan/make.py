@@ -33,7 +33,7 @@ from .plan import ChainPlan, Plan, exchange_times
 from .stages import PlannedStages, stages_on_boards
 from .steady import SteadyPipeline, find_steady, staleness_of, together
 from .tuning import tuned
-from .work import check_memory
+from .work import check_devices, check_memory
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -126,6 +126,9 @@ def _plan_of(
 ) -> ChainPlan:
     """Return the plan of a chain, or of several, on a cluster whose boards have one stage each."""
     data_parallel, devices = replicate(config, ranks)
+    if timing_only:
+        key = "replicas" if config.schedule.replicates is None else "devices"
+        check_devices(data_parallel.replicas, devices, key)
     check_topology(config, cluster, devices, data_parallel)
     kept = data_parallel.residuals
     cluster = dataclasses.replace(cluster, parameter_copies=cluster.parameter_copies + kept, residuals=kept)

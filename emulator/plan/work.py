@@ -23,7 +23,12 @@ _ROW_BYTES = 32
 """Memory for a row of a sample in the clocks of a mini-batch."""
 _ROWS_PER_S = 1e6
 _MACS_PER_S = 2e10
-_PLAN_S_A_LAYER, _PLAN_S_A_CHANNEL, _PLAN_S_A_GROUP, _LONG_PLAN_S = 1e-2, 7e-7, 2e-4, 10
+_DEVICE_BYTES = 20_000
+"""Memory for a device in a simulation, at least."""
+_PLAN_S_A_LAYER, _PLAN_S_A_CHANNEL, _PLAN_S_A_GROUP = 1e-2, 7e-7, 2e-4
+_RING_S_A_MESSAGE = 1e-7
+_EXCHANGES = 3
+"""How often that of a mini-batch is timed: by a plan twice, and by a simulation."""
 _LONG_S = {False: 600, True: 24 * 3600}
 """How long a run without and with numbers may take before a warning."""
 _ACTIONS_PER_S = 3e4
@@ -54,6 +59,21 @@ def check_batch(batch: int, network: Network) -> None:
         )
 
 
+def check_devices(replicas: int, devices: int, key: str) -> None:
+    """Check that a simulation of replicas of so many devices fits into the memory that is left here.
+
+    Raises:
+        InputError: it takes more than there is; `key` is what says how many replicas there are.
+    """
+    needed, room = _DEVICE_BYTES * replicas * devices, free_room()
+    if needed > room.free_bytes:
+        raise InputError(
+            f"`{key}` = {replicas}: simulating {plural(replicas * devices, 'device')} takes about"
+            f" {format_bytes(needed)} of memory, and {room.limit} {format_bytes(room.free_bytes)};"
+            f" give at most {room.free_bytes // (_DEVICE_BYTES * devices):,}"
+        )
+
+
 def long_work(config: Config, network: Network, samples: int, *, numbers: bool) -> str | None:
     """Return a line of warning if epochs of `samples` samples take long here, with or without numbers; else None."""
     count = samples * config.epochs
@@ -80,7 +100,7 @@ def long_actions(plan: ChainPlan, samples: int, draws: int) -> str | None:
 
 
 def long_plan(config: Config, plans: int = 1) -> str | None:
-    """Return a line of note if plans of a configuration's network take long here, else None.
+    """Return a line of note if plans of a configuration take long here, else None.
 
     Raises:
         InputError: there is no such network.
@@ -90,10 +110,23 @@ def long_plan(config: Config, plans: int = 1) -> str | None:
     groups = sum(layer.operation.groups for layer in layers if layer.operation.groups < layer.channels)
     seconds = len(layers) * _PLAN_S_A_LAYER + channels * _PLAN_S_A_CHANNEL + groups * _PLAN_S_A_GROUP
     seconds *= plans
-    if seconds < _LONG_PLAN_S:
-        return None
     size = f"{plural(len(layers), 'layer')} of {plural(channels, 'channel')} in all"
-    return f"planning {size} takes about {duration(seconds)} on one core"
+    exchanges_s = _EXCHANGES * _RING_S_A_MESSAGE * _ring_messages(config)
+    if exchanges_s >= _LONG_TIMING_S:
+        seconds, size = seconds + exchanges_s, f"{size}, and exchanges between its replicas,"
+    return None if seconds < _LONG_TIMING_S else f"planning {size} takes about {duration(seconds)} on one core"
+
+
+def _ring_messages(config: Config) -> int:
+    """Return the number of messages in the rings of an exchange; each worker sends one in each of a ring's steps."""
+    schedule = config.schedule
+    replicas = config.replicas if schedule.replicates is None else config.devices or 1
+    members, messages = replicas // config.groups, 0
+    if config.groups > 1 or (schedule.replicates or config.exchange) == "ring":
+        messages += config.groups * 2 * members**2
+    if config.groups > 1 and config.exchange == "ring":
+        messages += 2 * config.groups**2
+    return messages
 
 
 def _rows(network: Network) -> int:

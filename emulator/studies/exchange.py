@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from ...comm import Interconnect
-from ...comm.exchange import aggregator_ps, bytes_at_ratio, hierarchy_ps, ring_messages, ring_ps
+from ...comm.exchange import aggregator_ps, bytes_at_ratio, hierarchy_ps, ring_ps
 from ...kernels.number import FP32
 from ..view import log_ticks, nested_widths, new_figure, save_figure
 
@@ -58,7 +58,6 @@ def exchange_times(interconnect: Interconnect, values: int, workers: int, ratio:
     groups, ready = groups_of(workers), np.zeros(workers, np.int64)
     in_groups, gradients = ready.reshape(groups, -1), np.full(workers, FP32.bytes_of(values))
     compressed = None if ratio is None else functools.partial(bytes_at_ratio, ratio=ratio)
-    blocks = None if compressed is None else compressed(ring_messages(values, workers))
     whole = None if compressed is None else compressed(gradients)
 
     def hierarchy(top: Literal["aggregator", "ring"]) -> int:
@@ -69,7 +68,7 @@ def exchange_times(interconnect: Interconnect, values: int, workers: int, ratio:
         workers,
         groups,
         ratio,
-        ring_ps=int(ring_ps(wires, ready, values, blocks).max()),
+        ring_ps=int(ring_ps(wires, ready, values, compressed).max()),
         aggregator_ps=int(aggregator_ps(beside_aggregator, ready, values, whole).max()),
         rings_under_aggregator_ps=hierarchy("aggregator"),
         rings_of_rings_ps=hierarchy("ring"),

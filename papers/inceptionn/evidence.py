@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from ...comm import Interconnect
-from ...comm.exchange import aggregator_ps, bytes_at_ratio, ring_messages, ring_ps
+from ...comm.exchange import aggregator_ps, bytes_at_ratio, ring_ps
 from ...emulator.network import Network, load_network
 from ...kernels.number import FP32
 from ..constants import chosen, cluster_of, kept
@@ -91,8 +91,8 @@ def exchange_ps(
     """Return the time in ps of one exchange of gradients of `count` values, all ready at once."""
     ready, compresses = np.zeros(workers, np.int64), exchange.endswith("+C")
     if exchange.startswith("INC"):
-        made = bytes_at_ratio(ring_messages(count, workers), ratio) if compresses else None
-        return int(ring_ps(interconnect, ready, count, made).max())
+        compressed = functools.partial(bytes_at_ratio, ratio=ratio) if compresses else None
+        return int(ring_ps(interconnect, ready, count, compressed).max())
     made = bytes_at_ratio(np.full(workers, FP32.bytes_of(count)), ratio) if compresses else None
     return int(aggregator_ps(interconnect, ready, count, made).max()) - _rounds_less_ps(interconnect, count, workers)
 

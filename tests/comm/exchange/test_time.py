@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -146,17 +147,17 @@ def test_compression_never_slows_down(ready: list[int], values: int, ratio: floa
     """Where the engines keep up; a burst that is not full takes a cycle too."""
     interconnect = dataclasses.replace(PLAIN, engines=NicEngines(clock_period_ps=1))
     times, p = np.array(ready), len(ready)
-    blocks = bytes_at_ratio(ring_messages(values, p), ratio)
-    assert (ring_ps(interconnect, times, values, blocks) <= ring_ps(interconnect, times, values)).all()
+    compressed = functools.partial(bytes_at_ratio, ratio=ratio)
+    assert (ring_ps(interconnect, times, values, compressed) <= ring_ps(interconnect, times, values)).all()
     gradients = bytes_at_ratio(np.full(p, 4 * values), ratio)
-    compressed, plain = (aggregator_ps(interconnect, times, values, sizes) for sizes in (gradients, None))
-    assert (compressed <= plain).all()
+    smaller, plain = (aggregator_ps(interconnect, times, values, sizes) for sizes in (gradients, None))
+    assert (smaller <= plain).all()
 
 
 def test_compression_by_the_codecs_bytes() -> None:
     """Four workers, blocks of 4,000 bytes compressed to 1,000: a quarter of the wire's time; sums take as long."""
-    blocks = np.full((6, 4), 1000)
-    assert set(ring_ps(PLAIN, at_once(4), 4000, blocks).tolist()) == {6 * (ALPHA + 1250 * 1000) + 3 * 4000 * GAMMA}
+    quarter = functools.partial(bytes_at_ratio, ratio=4)
+    assert set(ring_ps(PLAIN, at_once(4), 4000, quarter).tolist()) == {6 * (ALPHA + 1250 * 1000) + 3 * 4000 * GAMMA}
     # 4,000 bytes are 125 bursts of 10 ns: 1.25 us, where the wire's 1,000 bytes take 0.8 us. So at the aggregator:
     four = aggregator_ps(PLAIN, at_once(4), 1000, np.full(4, 1000))
     assert max(four) == 4 * ALPHA + 4 * 1_250_000 + 3 * 4000 * BETA + 3 * 4000 * GAMMA
@@ -256,3 +257,17 @@ def test_flat_for_the_ring_linear_for_the_aggregator() -> None:
     assert max(rings) / min(rings) < 1 / (1 - 1 / 4) + 0.001  # (p - 1) / p
     for (p, slow), (q, slower) in itertools.pairwise(zip(sizes, aggregators, strict=True)):
         assert slower / slow == pytest.approx(q / p, rel=0.45)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_memory_near_the_number_of_workers(groups: int) -> None:
+    """All messages of a ring of 1,000 workers have sizes of 16 MB before the codec, and as much after it."""
+    half, ready = functools.partial(bytes_at_ratio, ratio=2), np.zeros((groups, 1000), np.int64)
+    tracemalloc.start()
+    try:
+        in_groups = hierarchy_ps(PLAIN, ready, 10_000, "ring", half) if groups > 1 else None
+        times = ring_ps(PLAIN, ready[0], 10_000, half) if in_groups is None else in_groups
+        assert tracemalloc.get_traced_memory()[1] < 4e6
+    finally:
+        tracemalloc.stop()
+    assert times.size == groups * 1000

@@ -9,7 +9,7 @@ import pytest
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import load_config
 from emuchain.emulator.network import load_network
-from emuchain.emulator.plan import check_memory, long_work, make_plan
+from emuchain.emulator.plan import check_memory, long_plan, long_work, make_plan
 
 SMALL = load_network("quick-cifar")
 
@@ -54,3 +54,28 @@ def test_memory_of_a_board_that_no_board_has(one_line: Any) -> None:
     with pytest.raises(InputError) as error:
         make_plan(load_config(None, {}), 1, {"board.on_chip_memory_kbit": 2**63 - 1})
     assert "on_chip_memory_kbit" in one_line(error)
+
+
+@pytest.mark.parametrize(
+    ("flags", "key"),
+    [({"replicas": 10**7}, "replicas"), ({"schedule": "data-parallel-ring", "devices": 10**7}, "devices")],
+)
+def test_devices_that_find_no_memory(one_line: Any, flags: dict[str, Any], key: str) -> None:
+    with pytest.raises(InputError) as error:
+        make_plan(load_config(None, {**flags, "batch": 10**7, "network": "lenet-mnist"}), 1, timing_only=True)
+    assert f"`{key}` = 10000000: simulating 10,000,000 devices takes about" in one_line(error)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"network": "vgg16"}, None),
+        ({"replicas": 1000}, None),
+        ({"replicas": 100_000}, "and exchanges between its replicas, takes about 100 minutes"),
+        ({"replicas": 100_000, "groups": 100}, "and exchanges between its replicas, takes about 60 seconds"),
+        ({"replicas": 100_000, "exchange": "aggregator"}, None),
+    ],
+)
+def test_plans_that_take_long(flags: dict[str, Any], said: str | None) -> None:
+    line = long_plan(load_config(None, {"batch": 100_000, **flags}))
+    assert line is None if said is None else line is not None and said in line
