@@ -101,8 +101,7 @@ def test_each_step_is_the_cheapest(parts: list[Slice], in_flight: int, excess: i
     off_chip, freed, moved = [OffChip() for _ in needs], 0, 0
     while freed < excess:
         tried = [
-            _best_step(place, held, off_chip[place], excess - freed, budget - moved)
-            for place, held in enumerate(needs)
+            _best_step(place, held, off_chip[place], excess - freed, budget - moved) for place, held in enumerate(needs)
         ]
         steps = [step for step in tried if step is not None]
         if not steps:
