@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from ..cluster import CHAIN, Board, Cluster
+from ..common import InputError
 from ..mapping import (
     Chain,
     Mapping,
@@ -251,7 +252,10 @@ def _cuts_with_memory(
     for _ in range(_CUTS_WITH_MEMORY):
         timed = last.timing.mapping
         limits = PortLimits(network, cluster, timed, in_flight)
-        cut = partition_with_memory(network, cluster, len(timed.devices), limits, last.bound_ps)
+        try:
+            cut = partition_with_memory(network, cluster, len(timed.devices), limits, last.bound_ps)
+        except InputError:
+            return  # ports too slow for so many samples in flight; cuts that do not heed them are there
         assumed = limits.in_flight_of(cut)
         last = settle(cut, cluster, steady_of, last.bound_ps, assumed, balancing=balancing)
         yield last

@@ -230,12 +230,18 @@ def _with_stores(timing: Timing, staleness: Sequence[Staleness]) -> tuple[Stalen
 
 
 def _staleness_of(trace: Trace, steps: int, batch: int) -> tuple[Staleness, Staleness]:
-    """Return the staleness in the last two of `steps` mini-batches."""
+    """Return the staleness in the last two of `steps` mini-batches.
+
+    Once the pipeline is steady, a mini-batch starts within the time from one update to the next, so that it has weights
+    of two versions at most. Before that, several updates may come meanwhile; of these it uses no more than one.
+    """
     step = np.array([[steps - 2], [steps - 1]])
 
     def behind(starts_ps: Times) -> list[list[int]]:
         versions = np.searchsorted(trace.updated_ps, starts_ps[-2 * batch :], side="right")
-        return np.asarray(step - np.minimum(step, versions.reshape(2, batch))).tolist()
+        late = step - np.minimum(step, versions.reshape(2, batch))
+        late = np.maximum.accumulate(late[:, ::-1], axis=1)[:, ::-1]
+        return np.asarray(np.maximum(late, late[:, :1] - 1)).tolist()
 
     before, last = zip(behind(trace.forward_ps), behind(trace.backward_ps), strict=True)
     return Staleness(*map(tuple, before)), Staleness(*map(tuple, last))

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import emuchain
 from emuchain.comm import FifoResource
+from emuchain.emulator.common import Note
 from emuchain.emulator.config import load_config
 from emuchain.emulator.plan import make_plan
 from emuchain.emulator.plan.steady import free_run
@@ -59,3 +61,13 @@ def test_the_work_depends_on_devices_alone(devices: int, monkeypatch: pytest.Mon
         list(free_run(timing, batch, 4))
         counts.append(served)
     assert counts[0] == counts[1] == counts[2] > 0
+
+
+def test_a_pipeline_that_is_not_steady_yet_has_a_pattern_that_can_be_trained() -> None:
+    """A clock and a memory of other units: after 256 mini-batches updates still come in bursts, of three here."""
+    changes = {"board.clock_mhz": 3700.0, "board.off_chip_gbytes_per_s": 0.00743}
+    with pytest.warns(Note, match="what exists is"):
+        plan = emuchain.plan("gpt2", devices=24, rows_at_once=1, changes=changes)
+    for staleness in plan.steady.staleness:
+        for late in (staleness.forward, staleness.backward):
+            assert list(late) == sorted(late, reverse=True) and late[0] <= late[-1] + 1
