@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from ..cluster import board_keys
-from ..common import InputError, did_you_mean
+from ..common import InputError, did_you_mean, plural
 from ..network import Network, load_network, zoo
 from .board import CHOOSE, fpga
 from .constants import Evidence
@@ -116,7 +116,7 @@ def _falling(times: Sequence[LayerTime]) -> list[str]:
     if not falls:
         return []
     small, large = falls[0]
-    told = f"layer {small.layer}: {large.samples} samples take less time than {small.samples}"
+    told = f"layer {small.layer}: {plural(large.samples, 'sample')} take less time than {small.samples}"
     if len(falls) == len(pairs):
         raise InputError(f"{told}, as do more of all layers: `samples` should be those of a micro-batch")
     more = f", and in {len(falls) - 1} more pairs" if len(falls) > 1 else ""
@@ -176,7 +176,7 @@ def _log_mean(values: Sequence[float]) -> float:
 def _time(layer: str, samples: int, phases: _Phases) -> LayerTime:
     """Return the times of a layer; the first layer of a network has no EB."""
     means = {phase: math.exp(_log_mean([us for _, us in rows])) for phase, rows in phases.items()}
-    where = f"layer {layer}, {samples} samples"
+    where = f"layer {layer}, {plural(samples, 'sample')}"
     if "fp" not in means:
         raise InputError(f"{where}: no row has phase FP")
     if "backward" in means:
@@ -199,8 +199,8 @@ def _rounded(time: LayerTime) -> LayerTime:
     forward, backward = (round(us, _PS_DIGITS) for us in (time.forward_us, time.backward_us))
     if not (forward and backward):
         raise InputError(
-            f"layer {time.layer}, {time.samples} samples: takes less than a picosecond; give times in the unit of their"
-            " header"
+            f"layer {time.layer}, {plural(time.samples, 'sample')}: takes less than a picosecond; give times in the"
+            " unit of their header"
         )
     gradient = None if time.gradient_us is None else round(time.gradient_us, _PS_DIGITS)
     return dataclasses.replace(time, forward_us=forward, backward_us=backward, gradient_us=gradient)

@@ -13,7 +13,7 @@ import click
 from ..common import InputError, plural
 from .flags import range_option
 from .kernels import starting
-from .named import NETWORK, PICTURE, WORD, Counts, FileCommand, cluster_option
+from .named import NETWORK, PICTURE, WORD, Counts, FileCommand, Rate, cluster_option
 from .output import phases
 from .setting import SET, set_option, set_words
 
@@ -92,7 +92,7 @@ def compare(
 @click.option("--ports", type=click.IntRange(min=1), default=10, show_default=True, help="Ports of a board.")
 @click.option(
     "--port-gbps",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Rate(),
     default=13.1,
     show_default=True,
     help="Bandwidth of a port in each direction; 13.1 is the maximum of a Virtex-7's GTH (Xilinx DS180).",

@@ -7,19 +7,20 @@ import json
 import math
 import pathlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from ...kernels.number import FP32
-from ..common import InputError
+from ..common import InputError, plural
 from .kernels import starting
 from .named import NETWORK, PICTURE, Counts, FileCommand, cluster_option
-from .output import phases
+from .output import phases, tell
 from .setting import SET, set_option, set_words
 
 if TYPE_CHECKING:
+    from ..cluster import Cluster
     from ..studies import ExchangeTimes
 
 _MOST_WORKERS = 1024
@@ -71,10 +72,11 @@ def exchange(
         given = f"`--compress-ratio` = {ratio:g}"
         raise InputError(f"{given}: must be from 1 to {_MOST_RATIO}, as a value keeps a tag of 2 bits")
     loaded, boards = network_of(network), load_cluster(cluster, changes, blame=SET)
+    _note_idle(cluster, changes, boards)
     title = f"{loaded.name}, {FP32.bytes_of(loaded.parameters) / 1e6:,.1f} MB of gradients, on {boards.name}"
     rows = []
     with picture_file(plot, "--plot") as picture:
-        with phases(f"exchanges among up to {workers[-1]:,} workers"):
+        with phases(f"exchanges among up to {plural(workers[-1], 'worker')}"):
             for count in workers:
                 rows += [
                     exchange_times(boards.interconnect, loaded.parameters, count, assumed) for assumed in (None, ratio)
@@ -110,6 +112,17 @@ def exchange(
     _print("Time of an exchange", rows)
 
 
+def _note_idle(cluster: str, changes: Mapping[str, object], boards: Cluster) -> None:
+    """Tell of each changed key without which the interconnect, and so the exchange, is what it is with all."""
+    from ..cluster import load_cluster
+
+    for key in changes:
+        without = load_cluster(cluster, {other: value for other, value in changes.items() if other != key})
+        if without.interconnect == boards.interconnect:
+            own = "links" if boards.own_interconnect is None else "network"
+            tell(f"emuchain: note: {SET} {key}: has no effect; an exchange takes what it does by keys of `{own}` alone")
+
+
 def _fastest(row: ExchangeTimes, how: str) -> str:
     """Return the ways to exchange among some workers, the fastest first."""
     from ..common import format_time_ps
@@ -121,7 +134,7 @@ def _fastest(row: ExchangeTimes, how: str) -> str:
         "rings and a ring": row.rings_of_rings_ps,
     }
     shown = [f"{way} {format_time_ps(times[way])}" for way in sorted(times, key=lambda way: times[way])]
-    return f"{row.workers:,} workers{how}: {', '.join(shown)}"
+    return f"{plural(row.workers, 'worker')}{how}: {', '.join(shown)}"
 
 
 def _print(title: str, rows: Sequence[ExchangeTimes]) -> None:

@@ -51,10 +51,9 @@ def subject_of(word: str | None) -> Subject:
         return Subject(network=word)
     path = pathlib.Path(word)
     if not (word.lower().endswith(".toml") or os.path.isfile(word)):
-        known = ", ".join(zoo())
         raise InputError(
             f"{word!r}: neither a `network` that comes with emuchain nor a TOML or ONNX file; "
-            f"{did_you_mean(word, zoo())}known networks: {known}"
+            f"{did_you_mean(word, zoo())}`emuchain network` lists those that come with it"
         )
     if _OF_NETWORKS & read_toml(path).keys():
         return Subject(network=word)

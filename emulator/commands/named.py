@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -110,6 +111,28 @@ def profile_option(metavar: str, what: str) -> Callable[[Any], Any]:
     return click.option("--profile", type=PROFILE, metavar=metavar, help=what)
 
 
+USUAL_FLAGS = {
+    **dict.fromkeys(("--lr", "--learningrate", "--step-size"), "--learning-rate"),
+    **dict.fromkeys(("--batch-size", "--minibatch", "--mini-batch", "--bs"), "--batch"),
+    **dict.fromkeys(("--micro-batch-size", "--microbatch"), "--micro-batch"),
+    **dict.fromkeys(("--gpus", "--boards", "--nodes", "--fpgas", "--num-devices", "--n-devices"), "--devices"),
+    **dict.fromkeys(("--wd", "--decay"), "--weight-decay"),
+    **dict.fromkeys(("--num-epochs", "--n-epochs"), "--epochs"),
+    **dict.fromkeys(("--dataset", "--data-dir", "--data-path"), "--data"),
+    **dict.fromkeys(("--dtype", "--format", "--amp"), "--precision"),
+    **dict.fromkeys(("--optim", "--opt"), "--optimizer"),
+    **dict.fromkeys(("--output", "--save-to"), "--out"),
+    **dict.fromkeys(("--board", "--platform"), "--cluster"),
+    **dict.fromkeys(("--codec", "--compression"), "--compress"),
+    "--random-seed": "--seed",
+    "--topology": "--set links.topology=NAME",
+    **dict.fromkeys(("--bandwidth", "--link-bandwidth"), "--set link.bandwidth_gbps=RATE"),
+    **dict.fromkeys(("--latency", "--link-latency"), "--set link.latency_ns=TIME"),
+    **dict.fromkeys(("--clock", "--clock-mhz", "--frequency"), "--set board.clock_mhz=RATE"),
+}
+"""What flags of other programs, and keys of a cluster, are called where a command has what they say."""
+
+
 class Restart(NamedTuple):
     """How a command is started again after it has died: once `file` is there, with the words `more`, and goes on.
 
@@ -137,10 +160,17 @@ class FileCommand(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            if error.option_name not in self._meant:
+            meant = self._meant.get(error.option_name) or self._usual(ctx, error.option_name)
+            if meant is None:
                 raise
-            message = f"{error.message} Did you mean {self._meant[error.option_name]!r}?"
+            message = f"No such option '{error.option_name}'. Did you mean {meant!r}?"
             raise click.NoSuchOption(error.option_name, message, ctx=error.ctx) from None
+
+    def _usual(self, ctx: click.Context, flag: str) -> str | None:
+        """Return what a flag that other programs have is called here, if the command has it."""
+        meant = USUAL_FLAGS.get(flag, "")
+        known = {name for param in self.get_params(ctx) for name in param.opts}
+        return meant if meant.partition(" ")[0] in known else None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the function.
@@ -213,6 +243,20 @@ class NumberOfSeeds(click.IntRange):
 
 
 _LARGEST = 999_999
+
+
+class Rate(click.FloatRange):
+    """A number above zero that is finite."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number."""
+        rate = float(super().convert(value, param, ctx))
+        if not math.isfinite(rate):
+            self.fail(f"{value!r} is no rate; should be a number above 0", param, ctx)
+        return rate
 
 
 class Counts(click.ParamType):

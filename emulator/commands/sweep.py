@@ -15,7 +15,7 @@ from ..common import IMAGENET_IMAGES, InputError, NamedFiles, plural
 from ..config import roles
 from .flags import range_option, write_groups, write_others
 from .kernels import starting
-from .named import PICTURE, FileCommand, Named, Restart, Values
+from .named import PICTURE, FileCommand, Named, Rate, Restart, Values
 from .output import tell
 from .setting import CHANGES, SET, set_option, set_value
 
@@ -114,7 +114,7 @@ def _parameter(key: str) -> str:
 @click.argument("network", type=Named(roles.NETWORKS))
 @click.option(
     "--target",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Rate(),
     metavar="RATE",
     help="Say which point reaches RATE samples/s with the fewest boards, replicas included; without --devices and"
     " --replicas, of 1 to 64 boards in 1 to 8 replicas.",

@@ -17,6 +17,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 _HERE = pathlib.Path(__file__).parents[1]
+_MOST_LISTED = 20
+"""More names than these hide what the line says."""
 
 
 def names(folder: str) -> list[str]:
@@ -40,5 +42,6 @@ def find(key: str, name: str, folder: str, endings: tuple[str, ...] = (".toml",)
         return pathlib.Path(name)
     beside = [name + ending for ending in endings if os.path.isfile(name + ending)]
     hint = f"did you mean `{beside[0]}`? " if beside else did_you_mean(name, known)
+    listed = ", ".join(known) if len(known) <= _MOST_LISTED else f"those that `emuchain {key}` lists"
     files = f"a {' or '.join(endings)} file"
-    raise InputError(f"`{key}` = {name!r}: {hint}known: {', '.join(known)}; or the path of {files}")
+    raise InputError(f"`{key}` = {name!r}: {hint}known: {listed}; or the path of {files}")

@@ -160,6 +160,12 @@ def _idle(plan: ChainPlan) -> Iterator[tuple[str, object, str]]:
     if "rows_at_once" in given and (why := _without_blocks(plan)):
         yield "rows_at_once", config.rows_at_once, why
     yield from ((key, getattr(config, key), why) for key, why in _of_rates(config) if key in given)
+    for key, value in (config.changes or {}).items() if exchange.replicas == 1 else ():
+        table = key.partition(".")[0].partition("[")[0]
+        if table == "network":
+            yield key, value, alone
+        if table in ("link", "links") and plan.devices == 1:
+            yield key, value, "on one device; add `devices`, such as 2"
 
 
 def _without_blocks(plan: ChainPlan) -> str:

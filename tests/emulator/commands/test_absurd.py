@@ -6,8 +6,11 @@ import re
 
 import pytest
 
+from emuchain.emulator.cluster import load_cluster, settable_keys
 from emuchain.emulator.commands import explore as exploring
 from emuchain.emulator.commands.cli import main
+from emuchain.emulator.common import InputError
+from emuchain.emulator.config import Config, load_config
 from emuchain.emulator.run import Training
 
 PAIR = "lstm-rows --cluster farnn-9p --schedule farnn"
@@ -123,3 +126,22 @@ def test_training_of_a_pair_says_how_long(
         main(f"train {PAIR} --samples 4 --test-samples 2 --progress none --epochs {epochs}".split())
     said = capsys.readouterr().err
     assert ("warning: training on 4,000,000,000 samples in 1,000,000,000 epochs takes about" in said) is warns
+
+
+TABLES_AND_NAMES = {"faults", "precision", "changes", "freeze", "new_layers"}
+NO_NUMBERS = ["nan", "inf", "-inf"]
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS)
+@pytest.mark.parametrize("key", settable_keys())
+def test_no_key_of_a_cluster_is_endless(key: str, value: str) -> None:
+    """Nor is what is text, a table or a truth value such a number."""
+    with pytest.raises(InputError):
+        load_cluster("vc709", {key: float(value)})
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS)
+@pytest.mark.parametrize("key", sorted(Config.model_fields.keys() - TABLES_AND_NAMES))
+def test_no_key_of_a_run_is_endless(key: str, value: str) -> None:
+    with pytest.raises(InputError):
+        load_config(None, {key: float(value)})

@@ -125,3 +125,20 @@ def test_a_picture(tmp_path: Path) -> None:
     error = CliRunner().invoke(exchange, ["hdc", "--workers", "2", "--plot", str(tmp_path / "no" / "x.png")]).exception
     assert isinstance(error, InputError)
     assert "`--plot`" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("words", "idle"),
+    [
+        ("--cluster titan-xp-10gbe --set links.topology=torus", ["links.topology: has no effect"]),
+        ("--cluster titan-xp-10gbe --set links.topology=torus --set network.latency_us=9", ["links.topology: has no"]),
+        ("--cluster vc709 --set links.bandwidth_gbps=20", []),
+        ("", []),
+    ],
+)
+def test_keys_without_effect_are_told(words: str, idle: list[str]) -> None:
+    result = CliRunner().invoke(exchange, ["quick-cifar", "--workers", "1,4", *words.split()])
+    assert result.exit_code == 0
+    notes = [line for line in result.stderr.splitlines() if "has no effect" in line]
+    assert len(notes) == len(idle) and all(part in note for part, note in zip(idle, notes, strict=True))
+    assert "\n1 worker:" in result.stdout or "\n4 workers" in result.stdout

@@ -10,10 +10,15 @@ from typing import Any
 import click
 import pytest
 
+from emuchain.emulator.cluster import settable_keys
 from emuchain.emulator.commands.cli import main
 from emuchain.emulator.commands.command_line import commands
 from emuchain.emulator.commands.flags import Subject, subject_of
+from emuchain.emulator.commands.named import USUAL_FLAGS, Rate
 from emuchain.emulator.common import InputError
+from emuchain.emulator.config import Config
+
+from .test_named_files import leaves
 
 TINY = """
 name = "tiny"
@@ -83,8 +88,8 @@ def test_two_networks(capsys: pytest.CaptureFixture[str], one_line: Callable[...
     assert "hdc" in line and "vgg16" in line
 
 
-def whole_numbers() -> list[str]:
-    """Every flag of every command that takes a whole number."""
+def flags_of(kind: type[click.ParamType]) -> list[str]:
+    """Every flag of every command whose values are of a type."""
     found, groups = [], [("", commands)]
     for path, group in groups:
         context = click.Context(group)
@@ -94,13 +99,11 @@ def whole_numbers() -> list[str]:
                 groups.append((f"{path}{name} ", command))
             elif command is not None:
                 flags = [each for each in command.get_params(context) if isinstance(each, click.Option)]
-                found += [
-                    f"{path}{name} {each.opts[0]}" for each in flags if isinstance(each.type, click.types.IntParamType)
-                ]
+                found += [f"{path}{name} {each.opts[0]}" for each in flags if isinstance(each.type, kind)]
     return found
 
 
-@pytest.mark.parametrize("flag", whole_numbers())
+@pytest.mark.parametrize("flag", flags_of(click.types.IntParamType))
 def test_a_whole_number_in_another_spelling(
     capsys: pytest.CaptureFixture[str], one_line: Callable[..., str], flag: str
 ) -> None:
@@ -110,6 +113,24 @@ def test_a_whole_number_in_another_spelling(
     line = one_line(capsys.readouterr().err)
     assert ended.value.code == 2
     assert "'1e1' must be written as 10." in line or "10 is not in the range" in line
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("flag", flags_of(Rate))
+def test_a_rate_that_is_no_number(
+    capsys: pytest.CaptureFixture[str], one_line: Callable[..., str], flag: str, value: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*flag.split(), value])
+    assert ended.value.code == 2
+    assert f"'{flag.split()[-1]}'" in one_line(capsys.readouterr().err)
+
+
+def test_other_numbers_are_checked_by_who_takes_them() -> None:
+    """Keys of a run, as all of those are (`test_absurd.py`), and one that the tests of its command try."""
+    others = {*flags_of(click.types.FloatParamType)} - {*flags_of(Rate)}
+    of_run = {other for other in others if other.split("--")[1].replace("-", "_") in Config.model_fields}
+    assert others - of_run == {"calibrate link --line-gbps"}
 
 
 SPELT = {
@@ -145,3 +166,31 @@ def test_a_flag_of_another_name(capsys: pytest.CaptureFixture[str], words: str, 
     with pytest.raises(SystemExit) as ended:
         main(words.split())
     assert ended.value.code == 2 and told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("train quick-cifar --lr 0.1", "--learning-rate"),
+        ("plan quick-cifar --topology torus", "--set links.topology=NAME"),
+        ("simulate quick-cifar --gpus=3", "--devices"),
+        ("explore quick-cifar --batch-size 3", "--batch"),
+        ("pipeline --bandwidth 3", "--transfer"),
+    ],
+)
+def test_flags_of_other_programs(
+    capsys: pytest.CaptureFixture[str], one_line: Callable[..., str], words: str, meant: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words.split())
+    assert ended.value.code == 2
+    assert f"Did you mean '{meant}'?" in one_line(capsys.readouterr().err)
+
+
+def test_what_is_meant_is_there() -> None:
+    """Each meaning is a flag of some command, or `--set` with a key that it takes; a flag that is meant is none."""
+    flags = {flag for _, command in leaves(commands) for param in command.get_params(click.Context(command))
+             for flag in param.opts}  # fmt: skip
+    for meant in USUAL_FLAGS.values():
+        flag, _, key = meant.partition(" ")
+        assert flag in flags and (not key or key.partition("=")[0] in {*settable_keys(), "links.topology"})

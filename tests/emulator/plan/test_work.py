@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import emuchain
 from emuchain.emulator.common import InputError, Room
 from emuchain.emulator.config import load_config
 from emuchain.emulator.network import load_network
@@ -83,3 +84,21 @@ def test_devices_that_find_no_memory(
 def test_plans_that_take_long(flags: dict[str, Any], said: str | None) -> None:
     line = long_plan(load_config(None, {"batch": 100_000, **flags}))
     assert line is None if said is None else line is not None and said in line
+
+
+@pytest.mark.parametrize(
+    ("flags", "changes", "idle"),
+    [
+        (
+            {"devices": 2},
+            {"network.bandwidth_gbps": 5},
+            ["`network.bandwidth_gbps` = 5: has no effect without replicas"],
+        ),
+        ({"devices": 1}, {"link.latency_ns": 7}, ["`link.latency_ns` = 7: has no effect on one device"]),
+        ({"devices": 1, "replicas": 2}, {"network.bandwidth_gbps": 5}, []),
+        ({"devices": 2}, {"link.latency_ns": 7, "board.clock_mhz": 150}, []),
+    ],
+)
+def test_keys_of_a_cluster_without_effect(flags: dict[str, int], changes: dict[str, float], idle: list[str]) -> None:
+    told = work.idle_settings(emuchain.plan("quick-cifar", **flags, changes=changes))
+    assert len(told) == len(idle) and all(map(str.startswith, told, idle))
