@@ -143,7 +143,7 @@ def test_under_fpdeep_ranks_do_not_matter(
         "--micro-batch",
         "5",
         "--memory",
-        "ignored",
+        "fpdeep",
     ]
     out = tmp_path / "ranks.h5"
     mpiexec(3, ["-m", "emuchain", "train", *flags, "--data", str(small_cifar), "--out", str(out)])
