@@ -9,18 +9,59 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..common import InputError
-from .flags import ConfiguredCommand
+from .flags import RUNS, TrainingCommand
 from .kernels import starting
 from .named import PICTURE, WORD
 from .output import tell
 
 if TYPE_CHECKING:
+    from ..config import Config
+    from ..number import Precision
+    from ..run import Runs
     from ..studies import FormatOutcome
+    from .session import Session
 
 _FORMATS = "fp32,bf16,mxfp8"
 
 
-@click.command(cls=ConfiguredCommand)
+class PrecisionCommand(TrainingCommand):
+    """The command `precision`: one run in each of some formats."""
+
+    def prepare(self, ctx: click.Context) -> None:
+        """See `FileCommand`; the function gets the runs' precisions, each once.
+
+        Raises:
+            InputError: a format is unknown, or one is given otherwise than by `--formats`.
+        """
+        super().prepare(ctx)
+        ctx.params["precisions"] = _precisions(ctx.params.pop("formats"), ctx.params["flags"].pop("precision", None))
+
+    def runs(self, ctx: click.Context, given: Config) -> Runs:
+        """See `TrainingCommand`."""
+        from ..run import runs_of
+
+        for key in ("out", "log"):
+            if getattr(given, key) is not None:
+                raise InputError(
+                    f"`{key}`: names one file, and `emuchain precision` trains several times; leave it out"
+                )
+        precisions: list[Precision] = ctx.params["precisions"]
+        return runs_of(given, {str(one).replace(" ", "-"): {"precision": one} for one in precisions})
+
+
+def _precisions(formats: str, table: Any) -> list[Precision]:
+    from ..number import joined, precision_of
+
+    if isinstance(table, str):
+        raise InputError(f"`precision` = {table!r}: give all formats as `--formats`, such as --formats fp32,{table}")
+    try:
+        given = [precision_of(joined({"format": name.strip()}, table or {})) for name in formats.split(",")]
+    except ValueError as error:
+        raise InputError(f"`formats` = {formats!r}: {error}") from None
+    return list(dict.fromkeys(given))
+
+
+@click.command(cls=PrecisionCommand)
 @click.option(
     "--formats",
     type=WORD,
@@ -31,38 +72,40 @@ _FORMATS = "fp32,bf16,mxfp8"
 )
 @click.option("--plot", type=PICTURE, metavar="FILE.png", help="Draw accuracy over virtual time.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_obj
+@click.decorators.pass_meta_key(RUNS)
 def precision(
-    config_file: str | None, flags: dict[str, Any], formats: str, plot: pathlib.Path | None, as_json: bool
+    runs: Runs,
+    session: Session,
+    config_file: str | None,
+    flags: dict[str, Any],
+    precisions: list[Precision],
+    plot: pathlib.Path | None,
+    as_json: bool,
 ) -> None:
     """Train a network once in each of some formats of numbers, and compare accuracy, time, bytes and memory.
 
     NETWORK comes with emuchain, or is a TOML or ONNX file. Takes the keys of `train`; those of the table `precision`
-    are for all formats.
+    are for all formats. Each format has a checkpoint of its own.
     """
+    ranks = session.join_watched()
     with starting():
-        from ..config import load_config
-        from ..number import joined, precision_of
+        from ..config import blaming
+        from ..run import StoppedRun
         from ..studies import draw_formats, train_formats
         from ..view import picture_file
         from .kernels import load
+        from .train import show_stopped
 
-    for key in ("resume", "checkpoint", "out", "log"):
-        if flags.get(key) is not None:
-            raise InputError(f"`{key}`: names one file, and `emuchain precision` trains several times; leave it out")
-    table = flags.pop("precision", None)
-    if isinstance(table, str):
-        raise InputError(f"`precision` = {table!r}: give all formats as `--formats`, such as --formats fp32,{table}")
-    config = load_config(config_file, flags)
-    try:
-        chosen = [
-            precision_of(joined({"format": name}, table) if table else name)
-            for name in dict.fromkeys(name.strip() for name in formats.split(","))
-        ]
-    except ValueError as error:
-        raise InputError(f"`formats` = {formats!r}: {error}") from None
+    config = runs.base
     load(lambda _: None)
     with picture_file(plot, "--plot") as picture:
-        outcomes = train_formats(config, chosen, lambda line: None if config.progress == "none" else tell(line))
+        try:
+            with blaming(config_file, flags):
+                outcomes = train_formats(runs, ranks, lambda line: None if config.progress == "none" else tell(line))
+        except StoppedRun as stopped:
+            show_stopped(stopped, runs, ["precision", "--formats", ",".join(map(str, precisions))])
+            session.end(stopped.status)
         if picture is not None:
             draw_formats(outcomes, f"{pathlib.Path(config.network).stem}, {config.batch} samples a mini-batch", picture)
     if as_json:

@@ -190,9 +190,11 @@ def _names_before(given: Config, first: Config, variant: str) -> dict[str, Any]:
 
 
 def _without(own: str, variant: str) -> str:
-    """Return the name from which `own_name` made one."""
-    whole = pathlib.Path(own)
-    return str(whole.with_name(whole.stem.removesuffix(f"-{variant}") + whole.suffix)) if variant else own
+    """Return the name from which `own_name` made one; a variant's may have a dot, as q2.6 does."""
+    parts = own.split(mark := f"-{variant}") if variant else []
+    names = (mark.join(parts[:place]) + mark.join(parts[place:]) for place in range(1, len(parts)))
+    made_it = (name for name in names if pathlib.Path(name).name and own_name(name, variant) == own)
+    return next(made_it, own)
 
 
 def _written(config: Config) -> Iterator[tuple[str, str, str]]:

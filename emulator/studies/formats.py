@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...launch import SingleProcess
 from ..number import Precision
 from ..plan import Plan, plan_run
-from ..run import Diverged, EpochResult, Results, Training
+from ..run import Diverged, EpochResult, Position, Results, Training
 from ..view import new_figure, save_figure
 
 if TYPE_CHECKING:
-    from ..config import Config
+    from ...launch import Ranks
+    from ..run import Resumed, Runs
 
 _MEMORIES = ("lpram_bytes", "lgb_bytes", "act_ram_bytes", "bpram_bytes", "bgb_bytes", "off_chip_bytes")
 _WITHIN = 0.01
@@ -55,41 +55,45 @@ class FormatOutcome:
         return {**dataclasses.asdict(self), "precision": str(self.precision), "accuracy": self.accuracy}
 
 
-def train_formats(
-    config: Config, precisions: Sequence[Precision], note: Callable[[str], None] = lambda _: None
-) -> list[FormatOutcome]:
-    """Train the run of a configuration in this process, once in each of some precisions; return their outcomes.
+def train_formats(runs: Runs, process: Ranks, note: Callable[[str], None] = lambda _: None) -> list[FormatOutcome]:
+    """Train runs that differ in their precisions in this process, or go on with them; return their outcomes.
 
-    `note` is called with a line after each epoch.
+    One process trains them: a run that diverges leaves other ranks amid what they send. `note` is called with a line
+    after each epoch.
 
     Raises:
-        InputError: something in the configuration is invalid; a run that diverges is an outcome.
+        InputError: something in a configuration is invalid; a run that diverges is an outcome.
+        StoppedRun: a signal has ended one of them at a checkpoint.
     """
-    plans = [plan_run(config.model_copy(update={"precision": precision})) for precision in precisions]
-    return [_trained(plan, precision, note) for plan, precision in zip(plans, precisions, strict=True)]
+    runs.check_outputs()
+    network, cluster = (None, None) if runs.first is None else (runs.first.network, runs.first.cluster)
+    starts = [*runs.starts()]  # all are planned before one is trained
+    planned = [(plan_run(config, network=network, cluster=cluster), start) for config, start in starts]
+    return [_trained(plan, process, start, runs.series, note) for plan, start in planned]
 
 
-def _trained(plan: Plan, precision: Precision, note: Callable[[str], None]) -> FormatOutcome:
-    failure = None
-    accuracies, times_ps = list[float](), list[int]()
+def _trained(
+    plan: Plan, process: Ranks, start: Resumed | None, series: str, note: Callable[[str], None]
+) -> FormatOutcome:
+    failure, precision, epochs = None, plan.config.precision, plan.config.epochs
 
     def on_epoch(result: EpochResult, *_: object) -> None:
-        accuracies.append(result.test.accuracy)
-        times_ps.append(result.virtual_time_ps)
-        note(
-            f"{precision}: epoch {len(accuracies)} of {plan.config.epochs}, test accuracy {100 * accuracies[-1]:.2f} %"
-        )
+        note(f"{precision}: epoch {result.epoch + 1} of {epochs}, test accuracy {100 * result.test.accuracy:.2f} %")
 
-    with Training(plan, SingleProcess(), None) as training:
+    with Training(plan, process, start, series=series) as training:
+
+        def on_resume(at: Position) -> None:
+            note(f"{precision}: resuming from {plan.config.resume}: {training.place(at)}")
+
         training.lead()
         try:
-            training.run(lambda _: None, on_epoch, lambda _: None)
+            training.run(on_epoch=on_epoch, on_resume=on_resume)
         except Diverged as error:
             failure = str(error)
-        results, trained = training.recorder.results({}), len(accuracies) * training.data.n_train
-    return FormatOutcome(
-        precision, tuple(accuracies), tuple(times_ps), results.images_per_s, *_bytes(results, trained), failure
-    )
+        history, results = training.recorder.history, training.recorder.results({})
+        samples = len(history) * training.data.n_train
+    accuracies, times_ps = (tuple(results.history[name].tolist()) for name in ("test_accuracy", "virtual_time_ps"))
+    return FormatOutcome(precision, accuracies, times_ps, results.images_per_s, *_bytes(results, samples), failure)
 
 
 def _bytes(results: Results, samples: int) -> tuple[float, float, int]:
