@@ -121,6 +121,8 @@ def commands() -> None:
 class TrainCommand(TrainingCommand):
     """The command `train`: one run, or one with each of some seeds, perhaps with a control beside it."""
 
+    takes_ranks = True
+
     def runs(self, ctx: click.Context, given: Config) -> Runs:
         """See `TrainingCommand`."""
         from ..run import ALONE, runs_of, seed_variants
@@ -181,17 +183,30 @@ class LaunchCommand(FileCommand):
     def check(self, ctx: click.Context, files: NamedFiles) -> None:
         """See `FileCommand`; the function gets how the command is started again."""
         super().check(ctx, files)
-        name, *words = ctx.params["arguments"] or ("nothing",)
-        started = commands.commands.get(name)
-        ctx.params["restart"] = None
+        started, name, words = _started(ctx.params["arguments"])
+        restart, takes_ranks = None, False
         if isinstance(started, FileCommand):
             with started.make_context(name, words, parent=ctx.parent) as below:
                 started.prepare(below)
                 started.check(below, files)
-                ctx.params["restart"] = started.restart(below)
-        if ctx.params["restart"] is None:
-            told = "should be" if name == "nothing" else f"`{name}` has no ranks; write `emuchain {name} …`, or"
-            raise InputError(f"`emuchain launch`: {told} `emuchain launch -n 4 -- train …`")
+                restart, takes_ranks = started.restart(below), started.takes_ranks
+        if restart is None or (ctx.params["ranks"] > 1 and not takes_ranks):
+            told = f"`{name}` has no ranks; write `emuchain {name} …`, or" if name else "should be"
+            one = "; `-n 1` starts it as one process" if restart is not None else ""
+            raise InputError(f"`emuchain launch`: {told} `emuchain launch -n 4 -- train …`{one}")
+        ctx.params["restart"] = restart
+
+    def restart(self, ctx: click.Context) -> None:
+        """See `FileCommand`: it starts `mpiexec` itself."""
+
+
+def _started(arguments: Sequence[str]) -> tuple[click.Command | None, str, list[str]]:
+    """Return the command that the first words name, its name, and the other words."""
+    command: click.Command | None = commands
+    place = 0
+    while isinstance(command, click.Group) and place < len(arguments):
+        command, place = command.commands.get(arguments[place]), place + 1
+    return command, " ".join(arguments[:place]), [*arguments[place:]]
 
 
 @commands.command(cls=LaunchCommand, context_settings={"ignore_unknown_options": True})
@@ -200,11 +215,12 @@ class LaunchCommand(FileCommand):
     "--restarts", type=click.IntRange(min=0), default=0, metavar="N", help="Start again at most N times.  [default: 0]"
 )
 @click.option("--hosts", type=HOSTS, metavar="FILE", help="The hosts of the ranks, as in hostfile.example.")
-@click.argument("arguments", metavar="-- train|sweep ...", nargs=-1, type=click.UNPROCESSED)
+@click.argument("arguments", metavar="-- COMMAND ...", nargs=-1, type=click.UNPROCESSED)
 def launch(ranks: int, restarts: int, hosts: str | None, arguments: tuple[str, ...], restart: Restart) -> int:
     """Run `emuchain train` or `sweep` on several ranks, and start it again when a rank dies.
 
-    It then resumes from the file that --checkpoint names, or --csv, once it has written it.
+    It then resumes from the file that --checkpoint names, or --csv, once it has written it. Any other command is one
+    process, on -n 1: `precision` resumes, too, and what trains nothing begins again.
     """
     from .launch import launch_ranks
 

@@ -136,10 +136,10 @@ USUAL_FLAGS = {
 class Restart(NamedTuple):
     """How a command is started again after it has died: once `file` is there, with the words `more`, and goes on.
 
-    Words in `less` are for the first start alone.
+    Words in `less` are for the first start alone. Without a file it begins again.
     """
 
-    file: str | None
+    file: str | None = None
     more: tuple[str, ...] = ()
     less: tuple[str, ...] = ()
 
@@ -150,6 +150,9 @@ class FileCommand(click.Command):
     All commands of emuchain are of this class. An argument or flag that is text has the type `Named`, or another one
     with a `role`. `meant` are flags that it does not have, with what to give instead.
     """
+
+    takes_ranks = False
+    """Whether several ranks share its work; otherwise it is one process."""
 
     def __init__(self, *args: Any, meant: Mapping[str, str] = MappingProxyType({}), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -202,8 +205,8 @@ class FileCommand(click.Command):
         files.check()
 
     def restart(self, ctx: click.Context) -> Restart | None:
-        """Return how `emuchain launch` starts the command again, once it has been checked; None where that does not."""
-        return None
+        """Return how `emuchain launch` starts the command again, once it has been checked; None where that may not."""
+        return Restart()
 
 
 def setting_of(param: click.Parameter) -> str:

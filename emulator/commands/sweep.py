@@ -35,6 +35,8 @@ _HELP = {"devices": "emulated FPGAs of a chain; default: 1, or a pair's own"}
 class SweepCommand(FileCommand):
     """A command with a flag for each key that can be swept; its function gets those given as `swept`."""
 
+    takes_ranks = True
+
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the argument and the flags of keys, and then all others."""
         first, *others = super().get_params(ctx)
