@@ -55,7 +55,7 @@ def _precisions(formats: str, table: Any) -> list[Precision]:
     if isinstance(table, str):
         raise InputError(f"`precision` = {table!r}: give all formats as `--formats`, such as --formats fp32,{table}")
     try:
-        given = [precision_of(joined({"format": name.strip()}, table or {})) for name in formats.split(",")]
+        given = [precision_of(joined(name.strip(), table or {})) for name in formats.split(",")]
     except ValueError as error:
         raise InputError(f"`formats` = {formats!r}: {error}") from None
     return list(dict.fromkeys(given))

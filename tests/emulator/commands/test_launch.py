@@ -161,16 +161,38 @@ ENDED = {
         "sweep vgg11-cifar --devices 1-4 --csv rows.csv",
     ),
     "sweep vgg11-cifar --devices 1-4": ("rows.csv", "sweep vgg11-cifar --devices 1-4"),
+    "precision --formats q2.6,fp32 --checkpoint now.ckpt": (
+        "now-q2.6.ckpt",
+        "precision --formats q2.6,fp32 --checkpoint now.ckpt --resume now.ckpt",
+    ),
+    "precision run.toml": ("of-file-fp32.ckpt", "precision run.toml --resume of-file.ckpt"),
+    "precision --formats bf16": ("now-bf16.ckpt", "precision --formats bf16"),
+    "study compare vgg16 --plot a.png": ("a.png", "study compare vgg16 --plot a.png"),
+    "study topology vgg16": ("a.png", "study topology vgg16"),
+    "study exchange vgg16": ("a.png", "study exchange vgg16"),
+    "explore vgg16": ("a.png", "explore vgg16"),
 }
+"""Commands that train or time several times: the file that the first start writes, and how the next one is started."""
 
 
 @pytest.mark.parametrize("words", ENDED)
 def test_how_each_command_goes_on(python: Path, words: str) -> None:
     (python.parent.parent / "run.toml").write_text('checkpoint = "of-file.ckpt"\n')
     file, again = ENDED[words]
-    done, calls = run(python, [f"touch {file}; exit 9", "exit 0"], "-n", "2", "--restarts", "1", "--", *words.split())
+    ranks = "2" if words.startswith(("train", "sweep")) else "1"
+    done, calls = run(python, [f"touch {file}; exit 9", "exit 0"], "-n", ranks, "--restarts", "1", "--", *words.split())
     assert done.returncode == 0, done.stderr
     assert [call.partition("emuchain ")[2] for call in calls] == [words, again]
+    where = "from the beginning" if again == words and "--csv" not in words else f"from {file}"
+    assert done.stderr == f"emuchain: status 9; restart 1 of 1, {where}\n"
+
+
+@pytest.mark.parametrize("words", [words for words in ENDED if not words.startswith(("train", "sweep"))])
+def test_one_process_has_no_ranks(python: Path, words: str) -> None:
+    (python.parent.parent / "run.toml").touch()
+    done, calls = run(python, [], "-n", "2", "--", *words.split())
+    assert (done.returncode, calls, len(done.stderr.splitlines())) == (2, [], 1)
+    assert "has no ranks; write `emuchain " in done.stderr and "`-n 1` starts it as one process" in done.stderr
 
 
 def test_a_launcher_that_cannot_start_its_ranks_is_killed(python: Path) -> None:
@@ -365,6 +387,34 @@ if "1" in (os.environ.get("PMI_RANK"), os.environ.get("PMIX_RANK")) and len(os.l
         return ends
     RunCheckpoints.reach = reach_and_die
 """
+
+
+def test_runs_in_formats_go_on_after_each_of_three_deaths(mpiexec, tmp_path: Path) -> None:
+    """The last table is that of runs that nothing has ended."""
+    deaths = tmp_path / "deaths"
+    deaths.mkdir()
+    (tmp_path / "sitecustomize.py").write_text(DIES_AGAIN.format(folder=str(deaths)).replace('"1" in', '"0" in'))
+    settings = {"samples": 56, "test_samples": 4, "batch": 8, "epochs": 2, "devices": 2, "checkpoint_every": 1}
+    flags = [word for key, value in settings.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    words = ["precision", *flags, "--formats", "fp32,bf16", "--json"]
+    command = [mpiexec.python, "-m", "emuchain", "launch", "-n", "1", "--restarts", "3", "--", *words]
+    folders = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, folders))}
+    done = subprocess.run(
+        [*command, "--checkpoint", "run.ckpt"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(list(deaths.iterdir())) == 3
+    assert [f"restart {number} of 3, from run-fp32.ckpt" in done.stderr for number in (1, 2, 3)] == [True] * 3
+    whole = subprocess.run(
+        [mpiexec.python, "-m", "emuchain", *words], capture_output=True, text=True, timeout=300, check=True
+    )
+    assert done.stdout.endswith(whole.stdout) and whole.stdout.startswith("{")
 
 
 def test_runs_of_seeds_go_on_after_each_of_three_deaths(mpiexec, tmp_path: Path, bits) -> None:
