@@ -170,7 +170,7 @@ ENDED = {
     "study compare vgg16 --plot a.png": ("a.png", "study compare vgg16 --plot a.png"),
     "study topology vgg16": ("a.png", "study topology vgg16"),
     "study exchange vgg16": ("a.png", "study exchange vgg16"),
-    "explore vgg16": ("a.png", "explore vgg16"),
+    "explore vgg16 --cluster vc709": ("a.png", "explore vgg16 --cluster vc709"),
 }
 """Commands that train or time several times: the file that the first start writes, and how the next one is started."""
 
