@@ -50,7 +50,7 @@ REACHED = 8
 
 @pytest.fixture(scope="module")
 def unbroken() -> dict[str, str]:
-    """What runs print that nothing has ended, by their formats."""
+    """What runs print that nothing has ended, once they have."""
     return {}
 
 
