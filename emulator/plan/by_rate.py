@@ -15,6 +15,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from ..cluster import CHAIN, Board, Cluster
 from ..common import InputError
@@ -145,7 +146,7 @@ def stand_ins(cluster: Cluster) -> list[Cluster]:
 
 
 _MOST_TURNS = 8
-_CUTS_WITH_MEMORY = 6
+_CUTS_BY_A_RULE = 3
 
 FindSteady = Callable[[Timing], SteadyPipeline]
 
@@ -244,24 +245,55 @@ def _cuts_with_memory(
 ) -> Iterator[Settled]:
     """Yield cuts that heed memory ports, each for as many samples in flight as the one before it showed.
 
-    A sample stays as long on a chain whose slowest server takes `interval_ps` as on one that takes `server_ps`, which
-    was the aim; there, `interval_ps / server_ps` times as many are in flight.
+    Which cut is found changes with these numbers in jumps, so two rules are followed, and the fastest of all is taken.
     """
-    tried = set()
-    in_flight = last.in_flight
-    for _ in range(_CUTS_WITH_MEMORY):
-        timed = last.timing.mapping
+
+    def heeding(timed: Mapping, in_flight: Sequence[int]) -> _Heeding | None:
         limits = PortLimits(network, cluster, timed, in_flight)
         try:
             cut = partition_with_memory(network, cluster, len(timed.devices), limits, last.bound_ps)
         except InputError:
-            return  # ports too slow for so many samples in flight; cuts that do not heed them are there
+            return None  # ports too slow for so many samples in flight; cuts that do not heed them are there
         assumed = limits.in_flight_of(cut)
-        last = settle(cut, cluster, steady_of, last.bound_ps, assumed, balancing=balancing)
-        yield last
-        assert cut.balance is not None
-        interval_ps, server_ps = last.timing.interval_ps, cut.balance.server_ps
-        in_flight = tuple(-(-held * interval_ps // server_ps) for held in last.steady.in_flight)
-        if last.timing.interval_ps == last.bound_ps or (cut.devices, in_flight) in tried:
-            return
-        tried.add((cut.devices, in_flight))
+        return _Heeding(settle(cut, cluster, steady_of, last.bound_ps, assumed, balancing=balancing), assumed)
+
+    first = heeding(last.timing.mapping, last.in_flight)
+    if first is None:
+        return
+    yield first.settled
+    tried = set()
+    for rule in (_Heeding.at_its_pace, _Heeding.at_its_aim):
+        made = first
+        for _ in range(_CUTS_BY_A_RULE):
+            cut, in_flight = made.settled.timing.mapping, rule(made)
+            if made.settled.timing.interval_ps == last.bound_ps or (cut.devices, in_flight) in tried:
+                break
+            tried.add((cut.devices, in_flight))
+            further = heeding(cut, in_flight)
+            if further is None:
+                break
+            made = further
+            yield made.settled
+
+
+class _Heeding(NamedTuple):
+    """A cut that heeds memory ports, for the samples in flight that it was made for."""
+
+    settled: Settled
+    assumed: tuple[int, ...]
+
+    def at_its_pace(self) -> tuple[int, ...]:
+        """Return the most samples in flight that it had as it was settled; those of its end, if these were assumed."""
+        settled = self.settled
+        return settled.in_flight if settled.in_flight != self.assumed else settled.steady.in_flight
+
+    def at_its_aim(self) -> tuple[int, ...]:
+        """Return the samples in flight at the pace that the cut was made for.
+
+        A sample stays as long on a chain whose slowest server takes `interval_ps` as on one where it takes the
+        `server_ps` of the aim; there, `interval_ps / server_ps` times as many are in flight.
+        """
+        timing = self.settled.timing
+        assert timing.mapping.balance is not None
+        server_ps = timing.mapping.balance.server_ps
+        return tuple(-(-held * timing.interval_ps // server_ps) for held in self.settled.steady.in_flight)
