@@ -100,9 +100,10 @@ def test_every_path_of_a_function_is_known() -> None:
         for name in emuchain.__all__
         if inspect.isfunction(getattr(emuchain, name))
         for argument, kind in inspect.signature(getattr(emuchain, name)).parameters.items()
-        if "PathLike" in str(kind.annotation) or kind.annotation == "Run"
+        if "PathLike" in str(kind.annotation) or kind.annotation in ("Run", "RunOfWeights")
     }
     reading = {("results", "path"), ("retime", "run"), ("evaluate", "run"), ("evaluate", "data"), ("train", "data")}
+    reading |= {("load_network", "network"), ("load_cluster", "cluster"), ("load_data", "where")}
     writing = {("simulate", "trace"), ("train", "trace"), ("sweep", "csv"), ("export", "out"), ("report", "out")}
     writing |= {("report", "figures")}
     assert paths == reading | writing | {("export", "run"), ("report", "runs")}
