@@ -27,29 +27,27 @@ def starting() -> Iterator[None]:
     Raises:
         InputError: there is no place for compiled code, or no such form.
     """
-    _settle()
+    _settle(os.environ.get("NUMBA_CACHE_DIR"), os.environ.get(_FORM))
     with importing():
         yield
     resume_collector()
 
 
 @functools.cache
-def _settle() -> None:
-    """Check, once, that compiled code can be stored, and that the configured form exists."""
+def _settle(cache: str | None, form_name: str | None) -> None:
+    """Check, once for these settings, that compiled code can be stored, and that the configured form exists."""
     from ...kernels.jit import store
 
     in_the_way = store.file_in_the_way()
     if in_the_way is not None:
-        raise InputError(
-            f"{store.SETTING} = {os.environ[store.SETTING]!r}: {in_the_way} is a file; name a folder for compiled code"
-        )
+        raise InputError(f"{store.SETTING} = {cache!r}: {in_the_way} is a file; name a folder for compiled code")
     try:
         place = store.where()
     except OSError as error:
         raise InputError(str(error)) from None
     if store.is_temporary(place):
         print(f"emuchain: compiled code is kept in {place}; {store.SETTING} names a better place", file=sys.stderr)
-    if os.environ.get(_FORM):
+    if form_name:
         try:
             from ...kernels import form  # noqa: F401 - it checks the variable when imported
         except ValueError as error:

@@ -175,6 +175,8 @@ def _own_files(config: Config, variant: str) -> dict[str, Any]:
 
 
 def _own_name(path: str, variant: str, given: str, example: str) -> str:
+    if os.path.isdir(path):
+        raise InputError(f"{given}: is a folder; give a file, such as {example}")
     if pathlib.Path(path).name in ("", ".."):
         raise InputError(f"{given}: does not end in a name, of which each run could have its own; try {example}")
     return own_name(path, variant)

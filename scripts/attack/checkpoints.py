@@ -120,7 +120,7 @@ def resume(path: pathlib.Path) -> list[bytes]:
     history = train(
         *(plan, data, ranks, lambda _: None, lambda _, last: weights.append(last)),
         gather_weights=True,
-        checkpoints=checkpoints_of(plan, data, ranks, start),
+        checkpoints=checkpoints_of(plan, data, ranks, start, start.series),
     )
     learnt = [array.tobytes() for arrays in weights[-1].values() for array in arrays.values()]
     rows = [(epoch.train, epoch.test, epoch.virtual_time_ps, epoch.exchanged.traffic) for epoch in history]

@@ -130,7 +130,7 @@ def test_full_size_vgg_does_not_fit_fifteen_vc709(plan_of: PlanOf) -> None:
 
 def test_the_smallest_cluster_fits_and_the_one_below_does_not(laid_out: LaidOut, tmp_path: Path) -> None:
     path = tmp_path / "small.toml"
-    path.write_text(SMALL_BOARDS.replace("1500", "6000"))
+    path.write_text(SMALL_BOARDS.replace("1500", "12000"))
     cluster = load_cluster(str(path))
     found = smallest_cluster(load_network("resnet8-cifar"), cluster, 1, most=16)
     assert found is not None
@@ -212,7 +212,7 @@ def test_what_does_not_fit_is_reported(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_what_is_off_chip_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "small.toml"
-    path.write_text(SMALL_BOARDS.replace("1500", "6000"))
+    path.write_text(SMALL_BOARDS.replace("1500", "12000"))
     words = ["resnet8-cifar", "--cluster", str(path)]
     assert emuchain("plan", *words) == 0
     printed = capsys.readouterr().out

@@ -18,6 +18,7 @@ from emuchain.emulator.commands.command_line import commands
 from emuchain.emulator.commands.session import Session
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import RUN_ONLY_KEYS, Config, load_config
+from emuchain.emulator.run import Runs
 
 # A value other than the default for each key, as a flag, as TOML, and as Python has it.
 OTHERS: dict[str, tuple[str, str, Any]] = {
@@ -115,13 +116,14 @@ def test_every_key_has_a_flag_with_a_line_of_help(command: str) -> None:
 
 
 def flags_of(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> tuple[str | None, dict[str, Any]]:
-    """What the command line makes of its arguments."""
+    """What the command line makes of its arguments, before a checkpoint is read."""
+    monkeypatch.setattr(Runs, "going_on", lambda runs: runs)
     seen: list[Any] = []
     monkeypatch.setattr(train_command, "run_training", lambda *given, **_: seen.append(given))
     runner = click.testing.CliRunner()
     result = runner.invoke(commands, ["train", *arguments], obj=Session(), catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    [(_, file, flags, _, trace, _)] = seen
+    [(_, _, file, flags, _, trace)] = seen
     assert set(trace.values()) == {None}
     return file, flags
 
