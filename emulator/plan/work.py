@@ -25,7 +25,7 @@ _ROWS_PER_S = 1e6
 _MACS_PER_S = 2e10
 _DEVICE_BYTES = 20_000
 """Memory for a device in a simulation, at least."""
-_PLAN_S_A_LAYER, _PLAN_S_A_CHANNEL, _PLAN_S_A_GROUP = 1e-2, 7e-7, 2e-4
+_PLAN_S_A_LAYER, _PLAN_S_A_CHANNEL, _PLAN_S_A_GROUP = 1e-2, 1.2e-5, 2e-4
 _RING_S_A_MESSAGE = 1e-7
 _EXCHANGES = 3
 """How often that of a mini-batch is timed: by a plan twice, and by a simulation."""

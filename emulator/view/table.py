@@ -13,6 +13,8 @@ from .terminal import is_terminal, screen_width, wrapped
 _GAP = 2
 
 MOST_ROWS = 5
+_MOST_DRAWN = 1000
+"""Rows that rich draws, at half a millisecond each; further ones are aligned alike, and wrap nothing."""
 T = TypeVar("T")
 
 
@@ -89,7 +91,7 @@ def _draw(
     drawn = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=padding)
     for column, holds_words, width in zip(columns, words, widths, strict=True):
         drawn.add_column(Text(column), justify="left" if holds_words else "right", width=width, overflow="fold")
-    for row in rows:
+    for row in rows[:_MOST_DRAWN]:
         drawn.add_row(*map(Text, row))
     on_terminal = is_terminal()
     console = Console(
@@ -103,7 +105,12 @@ def _draw(
             console.print(Text(escaped(line), style="bold"))
         console.print(drawn)
     print(file=console.file)
-    print("\n".join(line.rstrip() for line in captured.get().splitlines()), file=console.file)
+    lines = captured.get().splitlines()
+    for row in rows[_MOST_DRAWN:]:
+        cells = zip(row, words, widths, strict=True)
+        aligned = [cell.ljust(width) if holds_words else cell.rjust(width) for cell, holds_words, width in cells]
+        lines.append((" " * _GAP).join(aligned))
+    print("\n".join(line.rstrip() for line in lines), file=console.file)
 
 
 def most_loaded(

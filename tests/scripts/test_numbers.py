@@ -101,3 +101,9 @@ def test_each_flag_gets_each_number(numbers: types.ModuleType) -> None:
     flags = numbers.flags_of(("pipeline",))
     assert {"--micro-batches", "--rows", "--warm-up"} <= set(flags) and "--plot" not in flags
     assert len(found) == 2 * len(flags)
+
+
+@pytest.mark.parametrize("only", ["order-20000.csv --forward", "columns-500000", "launch -n 100000"])
+def test_files_of_absurd_sizes(numbers: types.ModuleType, capsys: pytest.CaptureFixture[str], only: str) -> None:
+    assert numbers.main(["--only", only]) == 0
+    assert "1 commands: 1 " in capsys.readouterr().out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
 from emuchain.emulator.view import most_loaded, table
@@ -54,6 +56,16 @@ def test_words_wrap_where_they_must_and_names_do_not(capsys: pytest.CaptureFixtu
 def test_what_looks_like_markup_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     table("[bold]", ["[a]"], [["[/red]"]])
     assert lines_of(capsys)[1::3] == ["[bold]", "[/red]"]
+
+
+def test_rows_that_are_aligned_alike(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those beyond the ones that rich draws look as if it had drawn them."""
+    rows = [[f"layer{number}", f"{number:,}", "a word" * (number % 2)] for number in range(1200)]
+    for most in (1000, 2000):
+        monkeypatch.setattr(importlib.import_module("emuchain.emulator.view.table"), "_MOST_DRAWN", most)
+        table("Layers", ["name", "number", "more"], rows, names=["name", "more"])
+    first, second = (capsys.readouterr().out[1:] + "\n").split("\n\n")[:2]
+    assert first == second and len(first.splitlines()) == 1203
 
 
 def test_titles_and_lines_wrap(capsys: pytest.CaptureFixture[str]) -> None:
