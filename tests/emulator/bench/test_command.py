@@ -17,7 +17,7 @@ from .helpers import run_main
         (["recurrent", "--kind", "rnn"], ["--kind", "rnn", "lstm", "gru"]),
         (["recurrent", "--steps", "0"], ["--steps", "0"]),
         (["chain", "--runs", "3"], ["--runs", "3", "7"]),
-        (["chain", "--network", "vgg61"], ["`network`", "vgg61", "vgg16-cifar"]),
+        (["chain", "--network", "vgg61"], ["`network`", "vgg61", "vgg16"]),
         (["chain", "--network", "vgg16"], ["`network`", "3x224x224", "3x32x32", "1,000", "10"]),
         (["chain", "--batch", "10001"], ["--batch", "10001"]),
     ],
