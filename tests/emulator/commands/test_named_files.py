@@ -248,9 +248,9 @@ NO_NAMES = {
     "sets/": "is a folder",
     "no/run": "does not exist",
     "t.toml/run": "does not exist",
-    "..": "does not end in a name",
-    ".": "does not end in a name",
-    "/": "does not end in a name",
+    "..": "is a folder",
+    ".": "is a folder",
+    "/": "is a folder",
 }
 
 

@@ -157,8 +157,7 @@ def test_a_name_like_no_other(one_line: Callable[..., str]) -> None:
         load_network("~~~")
     line = one_line(error)
     assert "did you mean" not in line
-    for name in zoo():
-        assert name in line
+    assert "`emuchain network` lists" in line and not any(name in line for name in zoo())
 
 
 # Values as TOML has them, mostly of the right type.
