@@ -109,7 +109,7 @@ def describe_network(name: str, out: str | None) -> None:
         InputError: there is no such network, or the file cannot be written.
     """
     loaded = load_network(name)
-    tell_notes([loaded.note] if loaded.note else [])
+    tell_notes([loaded.note])
     text = decoded(loaded.text.encode())
     if out is None:
         print(text, end="")

@@ -122,10 +122,16 @@ def notes() -> Iterator[None]:
         yield
 
 
-def tell_notes(lines: Iterable[str]) -> None:
-    """Print notes on what commands are given, a line each."""
-    for line in lines:
+def tell_notes(lines: Iterable[str | None]) -> None:
+    """Print notes on what commands are given, a line each; nothing of one that is empty or None."""
+    for line in filter(None, lines):
         tell(f"emuchain: note: {line}")
+
+
+def tell_warning(line: str | None) -> None:
+    """Print what is told before work that takes long, if there is a line."""
+    if line is not None:
+        tell(f"emuchain: warning: {line}")
 
 
 def tell(line: str) -> None:

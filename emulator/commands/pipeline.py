@@ -13,7 +13,7 @@ import click
 
 from .kernels import pause_collector, starting
 from .named import ORDER, OUTPUT, WORD, FileCommand
-from .output import tell
+from .output import tell_warning
 
 if TYPE_CHECKING:
     from ..common import WholeFile
@@ -268,9 +268,7 @@ def _heed_work(kind: PipelineKind, shape: Shape) -> None:
         from ..plan import long_timing
 
         times = f" with up to {tried:,} warm-ups" if tried > 1 else ""
-        warning = long_timing(f"timing {kind.name} of {actions:,} actions{times}", actions * tried)
-        if warning is not None:
-            tell(f"emuchain: warning: {warning}")
+        tell_warning(long_timing(f"timing {kind.name} of {actions:,} actions{times}", actions * tried))
 
 
 def _plain_1f1b_ps(kind: PipelineKind, shape: Shape) -> int | None:

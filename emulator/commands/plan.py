@@ -18,6 +18,7 @@ from ..plan import (
     DeviceLayout,
     Layout,
     SliceLayout,
+    configured_network,
     idle_settings,
     long_plan,
     make_plan,
@@ -119,8 +120,9 @@ def _show(config: Config, how: _Shown, picture: WholeFile | None) -> ChainPlan:
     with phases(
         f"mapping {config.network} on {plural(config.devices or 1, 'device')}, and its steady pipeline"
     ) as show:
-        tell_notes(filter(None, [long_plan(config, plans=_PLANS)]))
-        plan = make_plan(config, 1)
+        network = configured_network(config)
+        tell_notes([long_plan(config, network, _PLANS)])
+        plan = make_plan(config, 1, network=network)
         tell_notes(idle_settings(plan))
         beside = None
         if config.cut is not None:

@@ -11,7 +11,7 @@ from ..config import blaming, load_config
 from ..plan import asked_chunks, long_timing, make_plan, warm_ups_of
 from ..schedule import EpochShape, Schedule, check_complete, dry_run, read_schedule, schedules, to_csv, to_text
 from ..view import next_line, print_answer, table
-from .output import tell
+from .output import tell_warning
 
 _OF_ORDERS = ("schedule", "devices", "chunks", "warm_up")
 _MOST_ACTIONS = 1_000_000
@@ -98,8 +98,7 @@ def check_schedule(file: str, form: str | None = None) -> None:
     warning = (
         long_timing(f"checking {file}", os.path.getsize(file) / _BYTES_OF_ACTION) if os.path.isfile(file) else None
     )
-    if warning is not None:
-        tell(f"emuchain: warning: {warning}")
+    tell_warning(warning)
     schedule = read_schedule(file)
     named, kind = dataclasses.replace(schedule, name=escaped(file)), schedules().get(schedule.name)
     check_complete(named)

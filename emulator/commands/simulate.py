@@ -11,7 +11,16 @@ from typing import Any, NamedTuple
 from ...comm.exchange import step_sizes
 from ..common import IMAGENET_IMAGES, InputError, format_time_ps, number, percent, plural
 from ..config import blaming, load_config
-from ..plan import describe_devices, epoch_samples, idle_settings, long_actions, long_plan, long_work, make_plan
+from ..plan import (
+    configured_network,
+    describe_devices,
+    epoch_samples,
+    idle_settings,
+    long_actions,
+    long_plan,
+    long_work,
+    make_plan,
+)
 from ..run import (
     AnswerRange,
     Cause,
@@ -63,7 +72,7 @@ from ..view import (
     weights_line,
     wide_lines,
 )
-from .output import phases, tell, tell_notes
+from .output import phases, tell_notes, tell_warning
 from .pair import simulate_pair
 
 
@@ -161,14 +170,14 @@ def _run(
             f"mapping {config.network} on {plural(config.devices or 1, 'device')}, and its steady pipeline"
         ) as show:
             measured = None if profile is None else pathlib.Path(profile)
-            tell_notes(filter(None, [long_plan(config)]))
-            plan = make_plan(config, 1, cluster_changes, timing_only=True, profile=measured)
+            network = configured_network(config)
+            tell_notes([long_plan(config, network)])
+            plan = make_plan(config, 1, cluster_changes, network=network, timing_only=True, profile=measured)
             samples = epoch_samples(plan)
             warning = long_work(config, plan.network, samples, numbers=False)
             if not plan.times_rows:
                 warning = warning or long_actions(plan, samples, TIMING_DRAWS if ranged else 0)
-            if warning is not None:
-                tell(f"emuchain: warning: {warning}")
+            tell_warning(warning)
             show(f"simulating {plural(samples, plan.network.sample_noun)} on {plural(plan.nodes, 'device')}")
             simulation = simulate(plan, samples, trace=trace)
             costs = None

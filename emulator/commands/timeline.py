@@ -6,7 +6,7 @@ from typing import Any
 
 from ..common import InputError, WholeFile, format_time_ps
 from ..config import Config, blaming, load_config
-from ..plan import ChainPlan, long_plan, long_work, make_pair_plan, make_plan
+from ..plan import ChainPlan, configured_network, long_plan, long_work, make_pair_plan, make_plan
 from ..run import simulate, steady_actions, steady_state
 from ..view import (
     Chart,
@@ -21,7 +21,7 @@ from ..view import (
     stage_lines,
     terminal_width,
 )
-from .output import tell, tell_notes
+from .output import tell_notes, tell_warning
 
 _PIPE_WIDTH = 80
 _LAST_SAMPLE = 999_999
@@ -51,8 +51,9 @@ def show_timeline(
             if config.schedule.offload is not None:
                 _show_pair(config, columns, picture, samples_shown=shown, all_lanes=all_lanes)
                 return
-            tell_notes(filter(None, [long_plan(config)]))
-            plan = make_plan(config, 1)
+            network = configured_network(config)
+            tell_notes([long_plan(config, network)])
+            plan = make_plan(config, 1, network=network)
             plan.needs_all_alive("a timeline")
         chart, shown_window = _chart(plan, window, all_lanes)
         title = f"{plan.title}, {config.schedule.name}: samples {shown_window}"
@@ -92,8 +93,7 @@ def _chart(plan: ChainPlan, window: Window, all_lanes: bool) -> tuple[Chart, Win
     once = plan.with_epochs(1)
     samples = min(plan.config.samples or batches * plan.config.batch, batches * plan.config.batch)
     warning = long_work(once.config, plan.network, samples, numbers=False)
-    if warning is not None:
-        tell(f"emuchain: warning: {warning}")
+    tell_warning(warning)
     first = RunSamples.of(once, samples)
     shown = window.within(first.number, "samples_shown")
     run = recorded_run(first, shown.around(meeting).within(first.number, "samples_shown"))

@@ -13,7 +13,7 @@ from ...launch import Ranks
 from ..common import InputError, an, format_time_ps, number, plural
 from ..config import RUN_ONLY_KEYS, Config, blaming
 from ..number import KINDS
-from ..plan import ChainPlan, PairPlan, idle_settings, long_plan, long_work, plan_run
+from ..plan import ChainPlan, PairPlan, configured_network, idle_settings, long_plan, long_work, plan_run
 from ..run import (
     Cause,
     EpochResult,
@@ -68,7 +68,7 @@ from ..view import (
 from .beside import WITHOUT_FLIPS
 from .control import control_lines, train_beside, train_control
 from .kernels import load as load_kernels
-from .output import tell, tell_notes
+from .output import tell_notes, tell_warning
 
 
 def run_training(
@@ -128,8 +128,11 @@ def trained(
     """
     with contextlib.ExitStack() as files:
         with blame():
-            network, cluster = (None, None) if runs.first is None else (runs.first.network, runs.first.cluster)
-            tell_notes(filter(None, [None if runs.first is not None else long_plan(config)]))
+            if runs.first is None:
+                network, cluster = configured_network(config), None
+                tell_notes([long_plan(config, network)])
+            else:
+                network, cluster = runs.first.network, runs.first.cluster
             plan = plan_run(config, ranks.size, network=network, cluster=cluster)
             if runs.first is None and isinstance(plan, ChainPlan):
                 tell_notes(idle_settings(plan))
@@ -139,8 +142,7 @@ def trained(
             shown = (_PairShown if isinstance(plan, PairPlan) else _ChainShown)(training, progress)
             training.lead()
             warning = long_work(config, plan.network, training.data.n_train, numbers=True)
-            if warning is not None:
-                tell(f"emuchain: warning: {warning}")
+            tell_warning(warning)
             progress.note(shown.announcement(ranks.size))
             progress.start(training.data.n_train * config.epochs, config.epochs)
             training.run(shown.step, shown.epoch, shown.resume)

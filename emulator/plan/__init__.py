@@ -2,7 +2,16 @@
 
 from .by_rate import Settled, place_by_rate
 from .chain import asked_chunks, check_samples, warm_ups_of
-from .data import check_data, check_normalised, data_of, epoch_samples, limited, network_of, training_data
+from .data import (
+    check_data,
+    check_normalised,
+    configured_network,
+    data_of,
+    epoch_samples,
+    limited,
+    network_of,
+    training_data,
+)
 from .layout import OFF_CHIP_PASSES, DeviceLayout, Layout, LinkLayout, SliceLayout, lay_out, lay_out_on_chip
 from .make import make_plan, plan_run, planned_on
 from .numbers import in_precision
@@ -53,6 +62,7 @@ __all__ = [
     "check_memory",
     "check_normalised",
     "check_samples",
+    "configured_network",
     "data_of",
     "describe_devices",
     "drawn_layers",

@@ -44,6 +44,11 @@ def network_of(
     return load_network(network, time_steps=time_steps, symbols=of_text, images=of_images)
 
 
+def configured_network(config: Config) -> Network:
+    """Return the network that a configuration names, as `network_of` does."""
+    return network_of(config.network, config.time_steps, config.data, Reading.of(config))
+
+
 def cluster_of(config: Config, what_if: Mapping[str, object] | None = None) -> Cluster:
     """Return a run's cluster, with the values that the configuration changes, and those of a `--what-if`.
 

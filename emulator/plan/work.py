@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...kernels.optimizers import optimizers
 from ..common import InputError, format_bytes, free_room, plural
-from ..network import Network, load_network
+from ..network import Network
 from ..schedule import PASSES
 
 if TYPE_CHECKING:
@@ -99,13 +99,8 @@ def long_actions(plan: ChainPlan, samples: int, draws: int) -> str | None:
     return long_timing(f"timing {plural(samples, plan.network.sample_noun)}{ranged}", actions)
 
 
-def long_plan(config: Config, plans: int = 1) -> str | None:
-    """Return a line of note if plans of a configuration take long here, else None.
-
-    Raises:
-        InputError: there is no such network.
-    """
-    network = load_network(config.network)
+def long_plan(config: Config, network: Network, plans: int = 1) -> str | None:
+    """Return a line of note if plans of a network under a configuration take long here, else None."""
     layers, channels = network.layers, sum(layer.channels for layer in network.layers)
     groups = sum(layer.operation.groups for layer in layers if layer.operation.groups < layer.channels)
     seconds = len(layers) * _PLAN_S_A_LAYER + channels * _PLAN_S_A_CHANNEL + groups * _PLAN_S_A_GROUP

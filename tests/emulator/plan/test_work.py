@@ -82,7 +82,8 @@ def test_devices_that_find_no_memory(
     ],
 )
 def test_plans_that_take_long(flags: dict[str, Any], said: str | None) -> None:
-    line = long_plan(load_config(None, {"batch": 100_000, **flags}))
+    config = load_config(None, {"batch": 100_000, **flags})
+    line = long_plan(config, load_network(config.network))
     assert line is None if said is None else line is not None and said in line
 
 
