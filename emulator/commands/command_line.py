@@ -125,8 +125,7 @@ class TrainCommand(TrainingCommand):
 
     def runs(self, ctx: click.Context, given: Config) -> Runs:
         """See `TrainingCommand`."""
-        from ..run import ALONE, runs_of, seed_variants
-        from .beside import changes_beside
+        from ..run import ALONE, changes_beside, runs_of, seed_variants
 
         seeds, control = ctx.params["seeds"], ctx.params["control"]
         variants = ALONE if seeds is None else seed_variants(given, seeds)

@@ -8,9 +8,8 @@ from ...launch import Ranks
 from ..common import format_time_ps
 from ..config import Config
 from ..plan import Plan, plan_run
-from ..run import EpochResult, Training, going_on, of_beside
+from ..run import CONTROL, EpochResult, Training, control_config, going_on, of_beside
 from ..view import Line
-from .beside import CONTROL, control_config
 from .output import phases
 
 

@@ -15,6 +15,7 @@ from ..config import RUN_ONLY_KEYS, Config, blaming
 from ..number import KINDS
 from ..plan import ChainPlan, PairPlan, configured_network, idle_settings, long_plan, long_work, plan_run
 from ..run import (
+    WITHOUT_FLIPS,
     Cause,
     EpochResult,
     Position,
@@ -65,7 +66,6 @@ from ..view import (
     weights_line,
     wide_lines,
 )
-from .beside import WITHOUT_FLIPS
 from .control import control_lines, train_beside, train_control
 from .kernels import load as load_kernels
 from .output import tell_notes, tell_warning

@@ -42,12 +42,26 @@ from .steps import Diverged, EpochResult, Exchanged, StepResult, StepTable, Weig
 from .tables import exchange_table, history_table, resource_table, rounding_table
 from .training import StoppedRun, Training, ending_together, prepared_on_all
 from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage
-from .variants import ALONE, Runs, going_on, of_beside, own_name, runs_of, seed_variants
+from .variants import (
+    ALONE,
+    CONTROL,
+    WITHOUT_FLIPS,
+    Runs,
+    changes_beside,
+    control_config,
+    going_on,
+    of_beside,
+    own_name,
+    runs_of,
+    seed_variants,
+)
 from .weights_files import RunWeights, WeightsFile, read_run_weights, read_weights, run_weights_of, safetensors_image
 
 __all__ = [
     "ALONE",
+    "CONTROL",
     "PHASES",
+    "WITHOUT_FLIPS",
     "AnswerRange",
     "Cause",
     "ChainTrainer",
@@ -98,8 +112,10 @@ __all__ = [
     "WiderLinks",
     "by_slopes",
     "cause_of",
+    "changes_beside",
     "check_needs",
     "checkpoints_of",
+    "control_config",
     "draining_limits",
     "draining_share",
     "drawn_range",

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...kernels.codec import NoCodec
 from ..common import InputError, Note, Target, WholeFile
 from ..config import Config, log_place
 
@@ -27,6 +28,8 @@ Settings = Mapping[str, Any]
 ALONE: Mapping[str, Settings] = {"": {}}
 """The variants of a run that is the only one: its files have the names that are given."""
 
+CONTROL, WITHOUT_FLIPS = "control", "without-flips"
+"""What `train` trains once more to compare a run with: without codec, and where bits flip, without flips."""
 
 _SERIES_BYTES = 8
 MOST_SEEDS = 1000
@@ -133,6 +136,23 @@ def of_beside(config: Config, name: str, change: Callable[[Config], Config] = la
     """Return the configuration of what is trained beside a run: it has only a checkpoint of its own, if the run has."""
     bare = change(config).model_copy(update={"out": None, "log": None})
     return bare.model_copy(update=_own_files(bare, name))
+
+
+def changes_beside(*, control: bool) -> Mapping[str, Callable[[Config], Config]]:
+    """Return what differs in the configurations of runs that may be trained beside one, by their names."""
+    return {WITHOUT_FLIPS: lambda config: config, **({CONTROL: control_config} if control else {})}
+
+
+def control_config(config: Config) -> Config:
+    """Return the configuration of the control, but for its files.
+
+    Raises:
+        InputError: there is no codec that it could do without.
+    """
+    if not (config.compress.compresses or config.compress_weights.compresses):
+        raise InputError("`--control`: trains once more without codec, but there is none; add `compress`")
+    without = {"compress": NoCodec(), "compress_weights": NoCodec(), "compress_ratio": None, "error_feedback": False}
+    return config.model_copy(update=without)
 
 
 def going_on(config: Config, series: str) -> Resumed | None:
