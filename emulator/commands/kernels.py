@@ -27,7 +27,9 @@ def starting() -> Iterator[None]:
     Raises:
         InputError: there is no place for compiled code, or no such form.
     """
-    _settle(os.environ.get("NUMBA_CACHE_DIR"), os.environ.get(_FORM))
+    from ...kernels.jit import store
+
+    _settle(os.environ.get(store.SETTING), os.environ.get(_FORM))
     with importing():
         yield
     resume_collector()
