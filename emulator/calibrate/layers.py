@@ -27,7 +27,7 @@ _PS_DIGITS = 6
 """Digits of us down to a picosecond."""
 
 _APART = math.log(2)
-"""Root mean square of what runs say of a time: a busy host makes a layer slow, not all runs twice as slow."""
+"""Largest rms scatter between runs of a layer: a busy host slows single layers, and does not double a run's times."""
 
 _STEP_DOWN = 0.02
 

@@ -184,7 +184,7 @@ class ShedBounds(NamedTuple):
         )
 
     def frees(self, banks: int, most_bytes: int) -> bool | None:
-        """Return whether `shed` frees so many banks where `most_bytes` may move; None where it has to be tried."""
+        """Return whether `shed` frees `banks` if `most_bytes` may move; None if only trying tells."""
         if banks * self.bank_bytes > most_bytes * (1 + 1e-9):
             return False
         return True if self.most_moved <= most_bytes and not self.is_free and banks <= self.most_freed else None

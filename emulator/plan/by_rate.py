@@ -253,7 +253,7 @@ def _cuts_with_memory(
         try:
             cut = partition_with_memory(network, cluster, len(timed.devices), limits, last.bound_ps)
         except InputError:
-            return None  # ports too slow for so many samples in flight; cuts that do not heed them are there
+            return None  # at no time do ports move what these samples in flight need
         assumed = limits.in_flight_of(cut)
         return _Heeding(settle(cut, cluster, steady_of, last.bound_ps, assumed, balancing=balancing), assumed)
 

@@ -60,7 +60,7 @@ def check_batch(batch: int, network: Network) -> None:
 
 
 def check_devices(replicas: int, devices: int, key: str) -> None:
-    """Check that a simulation of replicas of so many devices fits into the memory that is left here.
+    """Check that a simulation of `replicas` chains of `devices` devices fits into the memory that is left here.
 
     Raises:
         InputError: it takes more than there is; `key` is what says how many replicas there are.
@@ -129,7 +129,7 @@ def _rows(network: Network) -> int:
 
 
 def duration(seconds: float) -> str:
-    """Return a time of seconds or longer in words."""
+    """Return a time in the largest unit, from seconds to years, of which it has two."""
     for unit, size in (("years", 365 * 86400), ("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:,.0f} {unit}"

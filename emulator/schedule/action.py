@@ -58,7 +58,7 @@ class Action:
     idle: int = 0
 
     def moved(self, micro_batches: int, versions: int = 0) -> Action:
-        """Return the same action so many micro-batches and versions later."""
+        """Return the action with its micro-batch and version shifted by these numbers."""
         version = None if self.version is None else self.version + versions
         return Action(self.kind, self.index + micro_batches, version, self.span, self.chunk, self.joined, self.idle)
 

@@ -20,7 +20,7 @@ UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
 def messages(folder: Path, link: Link, header: str, unit: str, sizes: float = 1.0) -> Path:
-    """Times in a unit under a header that says another, of sizes in units of so many bytes."""
+    """Rows whose times, or sizes, are in another unit than the header says."""
     rows = [[round(size / sizes), link.message_s(size) / UNITS[unit]] for size in SIZES if size >= sizes]
     return write_csv(folder / "link.csv", ["message_bytes", header], rows)
 
