@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ..common import InputError, NamedFiles, did_you_mean
+from ..common import InputError, NamedFiles, did_you_mean, listed
 from ..config import roles
 from .kernels import starting
 from .named import OUTPUT, WORD, CountOrRange, FileCommand, Named, NameOrFile, Restart
@@ -53,7 +53,7 @@ def subject_of(word: str | None) -> Subject:
     if not (word.lower().endswith(".toml") or os.path.isfile(word)):
         raise InputError(
             f"{word!r}: neither a `network` that comes with emuchain nor a TOML or ONNX file; "
-            f"{did_you_mean(word, zoo(), 3)}`emuchain network` lists those that come with it"
+            f"{did_you_mean(word, zoo())}known networks: {listed('network', word, zoo())}"
         )
     if _OF_NETWORKS & read_toml(path).keys():
         return Subject(network=word)

@@ -38,7 +38,7 @@ from .reading import (
     read_file,
     read_text,
 )
-from .shipped import did_you_mean, find, names
+from .shipped import did_you_mean, find, listed, names
 from .types import (
     FINITE,
     Channels,
@@ -143,6 +143,7 @@ __all__ = [
     "itself",
     "kind_of",
     "kind_of_hdf5",
+    "listed",
     "looks_like_text",
     "model_of",
     "name_of",

@@ -5,20 +5,27 @@ from __future__ import annotations
 import difflib
 import os
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from .errors import InputError
 
-
-def did_you_mean(name: str, known: Iterable[str], most: int = 1) -> str:
-    """Return a question about the known names that are closest, with a blank behind it; empty if none is close."""
-    close = [f"`{other}`" for other in difflib.get_close_matches(name, list(known), most)]
-    return f"did you mean {' or '.join(close)}? " if close else ""
-
-
 _HERE = pathlib.Path(__file__).parents[1]
-_MOST_LISTED, _MOST_MEANT = 20, 3
+_MOST_LISTED, _MOST_CLOSE = 20, 3
 """More names than these hide what the line says."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a question about the known name that is closest, with a blank behind it; empty if none is close."""
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f"did you mean `{close[0]}`? " if close else ""
+
+
+def listed(key: str, name: str, known: Sequence[str]) -> str:
+    """Return the known names; of many, those that are close to `name`, and the command that lists all of this key."""
+    if len(known) <= _MOST_LISTED:
+        return ", ".join(known)
+    close = ", ".join(difflib.get_close_matches(name, known, _MOST_CLOSE))
+    return f"{f'{close} and others' if close else 'those'} that `emuchain {key}` lists"
 
 
 def names(folder: str) -> list[str]:
@@ -41,8 +48,6 @@ def find(key: str, name: str, folder: str, endings: tuple[str, ...] = (".toml",)
     if name.lower().endswith(endings):
         return pathlib.Path(name)
     beside = [name + ending for ending in endings if os.path.isfile(name + ending)]
-    is_short = len(known) <= _MOST_LISTED
-    hint = f"did you mean `{beside[0]}`? " if beside else did_you_mean(name, known, 1 if is_short else _MOST_MEANT)
-    listed = ", ".join(known) if is_short else f"those that `emuchain {key}` lists"
+    hint = f"did you mean `{beside[0]}`? " if beside else did_you_mean(name, known)
     files = f"a {' or '.join(endings)} file"
-    raise InputError(f"`{key}` = {name!r}: {hint}known: {listed}; or the path of {files}")
+    raise InputError(f"`{key}` = {name!r}: {hint}known: {listed(key, name, known)}; or the path of {files}")
