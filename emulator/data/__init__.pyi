@@ -1,12 +1,10 @@
 from .baselines import NgramBits, linear_accuracy, ngram_bits
-from .dataset import Dataset, Normalisation
-from .fetch import fetch_data
+from .dataset import Dataset, Normalisation, png, preview_picture
+from .fetch import Progress, fetch_data
 from .lazy import Images, LazyImages, ReadAhead
 from .load import data_files, describe_data, load_data
-from .preview import png, preview_picture
 from .reading import Reading
 from .text import is_text, symbol_count
-from .transfer import Progress
 
 __all__ = [
     "Dataset",

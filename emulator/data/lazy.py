@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .prepare import Preparation, Size, draws_of
+from .reading import Preparation, Size, draws_of
 
 
 class Images(Protocol):

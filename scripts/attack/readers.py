@@ -99,7 +99,7 @@ def onnx() -> Reader:
 
 def archive() -> Reader:
     """Archives of data sets."""
-    from emuchain.emulator.data.transfer import unpack
+    from emuchain.emulator.data.fetch import unpack
 
     packed = []
     for mode in ("w", "w:gz"):

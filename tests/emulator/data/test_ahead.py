@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from emuchain.emulator.common import InputError
 from emuchain.emulator.data import LazyImages, ReadAhead, Reading, lazy, load_data
-from emuchain.emulator.data.prepare import Preparation
+from emuchain.emulator.data.reading import Preparation
 
 SAMPLES = 60
 IMAGES: Any = load_data("shapes", reading=Reading(crop=(28,), augment=("crop", "flip"))).first(SAMPLES).train_images

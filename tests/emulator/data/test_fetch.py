@@ -13,8 +13,7 @@ import pytest
 
 from emuchain.emulator.common import InputError
 from emuchain.emulator.data import fetch_data
-from emuchain.emulator.data.fetch import COLLECTIONS, Collection, Source, fetch_collection
-from emuchain.emulator.data.transfer import Limits, unpack
+from emuchain.emulator.data.fetch import COLLECTIONS, Collection, Limits, Source, fetch_collection, unpack
 
 CONTENT = bytes(range(256)) * 2000
 

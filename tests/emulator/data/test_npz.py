@@ -79,7 +79,7 @@ def test_a_size_that_is_not_there(tmp_path: Path, compression: int, shape: str, 
 
 def test_more_than_there_is_memory_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = archive(tmp_path, zipfile.ZIP_DEFLATED, images=header("(4, 3, 3)") + bytes(36))
-    monkeypatch.setattr("emuchain.emulator.data.npz.free_room", lambda: Room(35, "this machine has"))
+    monkeypatch.setattr("emuchain.emulator.data.arrays.free_room", lambda: Room(35, "this machine has"))
     with pytest.raises(
         InputError, match=r"`images` would take 36 B of memory, and this machine has 35 B; save it with numpy.savez"
     ):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.common import InputError
-from emuchain.emulator.data.pickled import unpickle
+from emuchain.emulator.data.cifar import unpickle
 
 
 class Calls:

@@ -11,7 +11,7 @@ from PIL import Image
 
 from emuchain.emulator.common import InputError
 from emuchain.emulator.data import LazyImages, Reading, load_data
-from emuchain.emulator.data.prepare import Preparation, draws_of
+from emuchain.emulator.data.reading import Preparation, draws_of
 
 from .array_files import arrays, npz
 
