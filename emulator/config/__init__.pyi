@@ -1,6 +1,18 @@
 from . import roles
-from .changes import CHANGES, check_key, in_place, is_of_run, parse_changes
-from .config import RUN_ONLY_KEYS, Config, blaming, load_config, name_files, role_of, settings_config
+from .config import (
+    CHANGES,
+    RUN_ONLY_KEYS,
+    Config,
+    blaming,
+    check_key,
+    in_place,
+    is_of_run,
+    load_config,
+    name_files,
+    parse_changes,
+    role_of,
+    settings_config,
+)
 from .keys import listed
 from .roles import log_place
 from .settings import Settings, check_updates, learning_rate, optimizer_of
