@@ -1,9 +1,8 @@
-from .measured import MeasuredBoardStages, check_profile, measured_stage
 from .on_chip import Data, DataBytes, PartNeeds, Phases, boundary_bytes, cut_bytes, streams_bytes
 from .profile import LayerProfile, LayerTimes, Profile
 from .profile_files import DeviceTable, LayerTable, ProfileDescription, TimesTable, load_graph, load_profile, profile_of
 from .roofline import BoardStage, DoesNotFit, LayerCosts, board_stage, stage_of_needs
-from .stages import BoardStages, ProfileStages, Stages
+from .stages import BoardStages, MeasuredBoardStages, ProfileStages, Stages, check_profile, measured_stage
 
 __all__ = [
     "BoardStage",
