@@ -1,7 +1,7 @@
 """The numerics of one device: what it sends, as a function of what it receives (FPDeep, sections 5.1 to 5.5).
 
 Each action of a schedule is one method here, and one of the same name in `timing.DeviceClock`: this one handles maps by
-stream, that one times, and neither depends on the other.
+stream, that one times, and neither depends on the other. `numerics_of` gives those of a slice by the kind of its layer.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels import Arena
 from ...kernels.optimizers import added, squares_sum
-from ..mapping import BalancedParameters, DataPath, DeviceStreams, StreamKey, TiedWeights
+from ..mapping import BalancedParameters, DataPath, DeviceStreams, Slice, StreamKey, TiedWeights
+from ..network import Start
 from ..schedule import SampleSpan
 from .conv_slice import ConvSlice
 from .ends import ImageSource, Labels, SoftmaxHead
@@ -332,3 +334,31 @@ class DeviceNumerics:
     def learnt(self) -> list[Learnt]:
         """What holds parameters: slices, then blocks stored here, whose values in the slices are copies."""
         return [*self.slices, *self.stored.values()]
+
+
+def numerics_of(
+    part: Slice,
+    start: Start,
+    seed: int,
+    arena: Arena,
+    formats: MapFormats | None = None,
+    kept: NDArray[np.bool_] | None = None,
+) -> SliceNumerics:
+    """Return the numerics of a slice; `start` is the rule for the first weights of all but recurrent layers.
+
+    Without `formats`, all numbers are in fp32; those of recurrent layers always are. `kept` are the channels whose
+    weights are stored with the slice; None: all.
+    """
+    if part.layer.operation.recurs:
+        from .recurrent_slice import RecurrentSlice  # its kernels are loaded by runs that need them
+
+        return RecurrentSlice(part, seed, arena)
+    if not part.layer.has_weights:
+        from .attention_slice import AttentionSlice
+
+        return AttentionSlice(part, seed, arena)
+    if part.layer.vocabulary_parallel:
+        from .vocabulary_slice import VocabularySlice
+
+        return VocabularySlice(part, start, seed, arena, kept)
+    return ConvSlice(part, start, seed, arena, formats, kept)

@@ -1,4 +1,4 @@
-"""Numbers in a run's formats: what a device rounds, and by which random words if by chance.
+"""Numbers in a run's formats: what a device rounds, by which random words if by chance, and counts of it all.
 
 Whole maps are rounded, on the device that has them so, and weights in the order of their whole layer. The words of
 stochastic rounding are those of an element's place in its tensor, of the tensor, and of the sample or update. So no
@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import numpy as np
@@ -27,7 +28,50 @@ from ...kernels.optimizers import count_unmoved
 from ...kernels.quantise import Draws, PhiloxStream, on_blocks, on_grid
 from ..mapping import Cut, Slice, first_own
 from ..number import KINDS, Precision
-from .rounding_tally import RoundingTally
+
+COUNTED = "values", "saturated", "flushed"
+"""What is counted of each kind of numbers."""
+
+
+class RoundingTally:
+    """What a device has rounded: by kind the values, those beyond the largest, and those that became zero.
+
+    Of weights also how many were updated, and how many of them an update left as they were.
+    """
+
+    def __init__(self) -> None:
+        self._counts = {kind: np.zeros(3, np.int64) for kind in KINDS}
+        self._updated = self._unmoved = 0
+
+    def of_kind(self, kind: str, values: int) -> NDArray[np.int64]:
+        """Count values of a kind; return the two counts that their rounding adds to."""
+        self._counts[kind][0] += values
+        return self._counts[kind][1:]
+
+    def update(self, weights: int, unmoved: int) -> None:
+        """Count weights of an update."""
+        self._updated += weights
+        self._unmoved += unmoved
+
+    def counts(self) -> dict[str, int]:
+        """Return all counts by name."""
+        names = itertools.product(KINDS, COUNTED)
+        counts = (count for kind in KINDS for count in self._counts[kind].tolist())
+        moves = {"weights_updated": self._updated, "weights_unmoved": self._unmoved}
+        return {**{f"{kind}_{what}": count for (kind, what), count in zip(names, counts, strict=True)}, **moves}
+
+    def take(self) -> dict[str, int]:
+        """Return all counts by name, and begin anew."""
+        counts = self.counts()
+        self.restore({})
+        return counts
+
+    def restore(self, counts: Mapping[str, int]) -> None:
+        """Restore what `counts` returned; what is missing is 0."""
+        for kind in KINDS:
+            self._counts[kind][:] = [counts.get(f"{kind}_{what}", 0) for what in COUNTED]
+        self._updated, self._unmoved = (counts.get(f"weights_{what}", 0) for what in ("updated", "unmoved"))
+
 
 Data = NDArray[np.float32]
 Numbers = NDArray[np.int64]

@@ -11,7 +11,7 @@ import pytest
 import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.device import LIMBS
-from emuchain.emulator.device.norm import of_limbs, to_limbs
+from emuchain.emulator.device.sideband import of_limbs, to_limbs
 from emuchain.emulator.run import Weights, simulate
 from emuchain.kernels.optimizers import NOT_FINITE
 
