@@ -309,7 +309,7 @@ class _ChainShown(Shown):
         faults = self._chain.faults
         if not faults.compare or not any(flips.rate for flips in faults.flips) or not self._data.n_test:
             return None
-        other = self._chain.hurt_by(faults.without_flips)
+        other = self._chain.with_faults(faults.without_flips)
         config, phase = of_beside(self._config, WITHOUT_FLIPS), "training once more without flips, to compare"
 
         def planned(config: Config) -> ChainPlan:

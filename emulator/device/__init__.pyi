@@ -1,8 +1,8 @@
 from .device import Device, Epoch, Exchange, OnStep, train_programs
 from .device_numerics import DeviceNumerics, numerics_of
 from .ends import ImageSource, SoftmaxHead, TextSource, VocabularyHead, epoch_order
+from .faulty_numerics import FaultyNumerics, SoftErrors
 from .formats import MapFormats
-from .hurt_numerics import HurtNumerics, SoftErrors
 from .memories import MASTER, Bpram, Parameter
 from .pair import OffloadedSlice, PairFpga, PairPorts, evaluate_on_gpu, train_on_gpu
 from .ports import Maps, Outlet, Ports
@@ -21,7 +21,7 @@ __all__ = [
     "DeviceNumerics",
     "Epoch",
     "Exchange",
-    "HurtNumerics",
+    "FaultyNumerics",
     "ImageSource",
     "Learnt",
     "MapFormats",

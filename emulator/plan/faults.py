@@ -29,7 +29,7 @@ def faults_of(config: Config, cluster: Cluster) -> Faults:
 
 
 def check_faults(faults: Faults, config: Config, mapping: Mapping, replicas: int, boards: int) -> None:
-    """Check that all boards and links that faults name are there, and that they can be hurt.
+    """Check that all boards and links that faults name are there, and that they can have them.
 
     Raises:
         InputError: one is not, or boards step together through a recurrent layer.

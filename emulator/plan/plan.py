@@ -104,7 +104,7 @@ class ChainPlan(Plan):
     chunks: int = 1
     survivors: tuple[ChainPlan, ...] = ()
 
-    def hurt_by(self, faults: Faults) -> ChainPlan:
+    def with_faults(self, faults: Faults) -> ChainPlan:
         """Return the same plan with other faults, whose deaths are its own or none."""
         dead = faults.in_order
         survivors = tuple(
@@ -122,7 +122,7 @@ class ChainPlan(Plan):
     @property
     def while_all_live(self) -> ChainPlan:
         """The same plan, on which no board dies."""
-        return self.hurt_by(dataclasses.replace(self.faults, deaths=()))
+        return self.with_faults(dataclasses.replace(self.faults, deaths=()))
 
     @property
     def interconnect(self) -> Interconnect:

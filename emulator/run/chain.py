@@ -17,7 +17,7 @@ from ..cluster import Link
 from ..device import LIMBS, Device, Epoch, NormSums, OnStep, Outlet, Ports, train_programs
 from ..mapping import BalancedParameters, DataPath, DeviceStreams, Mapping, Stream, StreamKey, TiedWeights
 from ..schedule import Action, Engines, Fold, MicroBatch, Schedule
-from ..timing import ActionBoard, Course, DeviceClock, Hurt, StageClock, Timing, course_of
+from ..timing import ActionBoard, Course, DeviceClock, FaultyTiming, StageClock, Timing, course_of
 from .hosted import Carriers
 from .placement import Placement
 
@@ -161,10 +161,10 @@ def build_chain(
     timing: Timing,
     wiring: Wiring,
     make: MakeNumerics | None,
-    hurt: Hurt | None = None,
+    faulty: FaultyTiming | None = None,
     carriers: Carriers | None = None,
 ) -> Chain:
-    """Make this rank's devices and connect them; without `make`, for timing only. `hurt` has faults that cost time.
+    """Make this rank's devices and connect them; without `make`, for timing only. `faulty` has faults that cost time.
 
     `carriers` are those that all replicas share.
     """
@@ -190,13 +190,13 @@ def build_chain(
                     gate = None if key.values else gates.get(key.path.is_forward)
                     outlets[sender][key] = outlet if gate is None else _ThrottledOutlet(gate, outlet, stream, over)
     _connect_crossing(chain, wiring, make is not None, inlets, outlets)
-    if hurt is not None:
+    if faulty is not None:
         for board in chain.action_boards:
-            hurt.board(board)
+            faulty.board(board)
     for number in hosted:
         clock = timing.stage_clock(number, chain.action_boards) if chain.action_boards else timing.clock(number)
-        if hurt is not None and isinstance(clock, DeviceClock):
-            hurt.clock(clock, timing)
+        if faulty is not None and isinstance(clock, DeviceClock):
+            faulty.clock(clock, timing)
         numerics = make(clock.streams, timing.blocks, chain.arena) if make else None
         ports = Ports(number, inlets[number], outlets[number], chain.arena)
         norm = NormSums(clock, ports, timing.norm) if timing.cluster.clips else None

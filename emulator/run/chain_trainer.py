@@ -20,7 +20,7 @@ from ..device import (
     Bpram,
     DeviceNumerics,
     Epoch,
-    HurtNumerics,
+    FaultyNumerics,
     ImageSource,
     MapFormats,
     Rules,
@@ -66,7 +66,7 @@ class _MakeNumerics:
         errors = soft_errors(self.segment, self.replica, streams.device)
         if errors is None:
             return DeviceNumerics(streams, slices, blocks, stored, formats)
-        return HurtNumerics(errors, streams, slices, blocks, stored, formats)
+        return FaultyNumerics(errors, streams, slices, blocks, stored, formats)
 
 
 class ChainTrainer(Trainer):

@@ -260,7 +260,7 @@ def _timed(cluster: Cluster, constants: Iterable[ConstantRange], time_ps: Callab
 
 def _action_times(plan: ChainPlan) -> Callable[[Cluster], float]:
     """Return what times a mini-batch of boards that take actions as a whole, on a cluster with other constants."""
-    alone = plan.hurt_by(Faults()).with_epochs(1)
+    alone = plan.with_faults(Faults()).with_epochs(1)
 
     def time_ps(cluster: Cluster) -> float:
         assert isinstance(alone.stages, PlannedStages)

@@ -28,7 +28,7 @@ from ...comm.exchange import (
 from ...kernels import Arena
 from ...kernels.number import FP32
 from ..plan import ChainPlan
-from ..timing import Hurt
+from ..timing import FaultyTiming
 from .chain import Chain, MakeNumerics, Wiring, build_chain
 from .hosted import Carriers
 from .placement import Placement
@@ -141,8 +141,8 @@ def build_replicas(
     replicas = Replicas([])
     for replica in range(parallel.replicas):
         wiring = Wiring(placement, rank, comms[0], throttled, most, replica * plan.devices, parallel.codec, plan.fold)
-        hurt, numerics = _hurt(segment, replica), None if make is None else make(replica)
-        replicas.chains.append(build_chain(plan.timing, wiring, numerics, hurt, replicas.carriers))
+        faulty, numerics = _faulty(segment, replica), None if make is None else make(replica)
+        replicas.chains.append(build_chain(plan.timing, wiring, numerics, faulty, replicas.carriers))
     if parallel.replicas > 1:
         for device in plan.timing.exchanging:
             if not by_message:
@@ -153,12 +153,12 @@ def build_replicas(
     return replicas
 
 
-def _hurt(segment: Segment, replica: int) -> Hurt | None:
+def _faulty(segment: Segment, replica: int) -> FaultyTiming | None:
     """Return what faults do to the clocks of a replica; None where they slow nothing down."""
     plan = segment.plan
     if not plan.faults.slowing:
         return None
-    return Hurt(plan.faults, plan.config.seed, replica * plan.devices, plan.fold, segment.begun(replica))
+    return FaultyTiming(plan.faults, plan.config.seed, replica * plan.devices, plan.fold, segment.begun(replica))
 
 
 def _time_exchange(replicas: Replicas, plan: ChainPlan, device: int) -> None:

@@ -112,7 +112,7 @@ class Segment:
         return Begun(samples, epoch * self.all_legs[-1].last + step, self.start_ps)
 
 
-class HurtNic(Nic):
+class FaultyNic(Nic):
     """A NIC on which bits of the messages that it receives flip.
 
     One that the codec then cannot read has zeros for values, as if its sender had added nothing. `steps` are the
@@ -179,7 +179,7 @@ def soft_errors(segment: Segment, replica: int, stage: int) -> SoftErrors | None
 
 
 def nic_of(segment: Segment, replica: int, stage: int) -> Nic:
-    """Return the NIC of the device of a stage. Those of aggregators are not hurt."""
+    """Return the NIC of the device of a stage. Those of aggregators are not faulty."""
     plan = segment.plan
     interconnect, codec = plan.interconnect, plan.data_parallel.codec
     if not plan.faults.flipping("gradients"):
@@ -188,4 +188,4 @@ def nic_of(segment: Segment, replica: int, stage: int) -> Nic:
     flipper = _flipper(plan, "gradients", Purpose.GRADIENTS, board, board)
     if not flipper:
         return Nic(interconnect, codec)
-    return HurtNic(interconnect, codec, flipper, stage, segment.begun(replica).steps)
+    return FaultyNic(interconnect, codec, flipper, stage, segment.begun(replica).steps)

@@ -319,18 +319,18 @@ def fault_costs(plan: ChainPlan, samples: int, with_ps: int, sizes: Sequence[Giv
         sizes: those of compressed messages, for each epoch, as for `simulate`.
     """
 
-    def time_ps(hurt: ChainPlan) -> int:
-        return simulate(hurt, samples, sizes=sizes).virtual_time_ps
+    def time_ps(faulty: ChainPlan) -> int:
+        return simulate(faulty, samples, sizes=sizes).virtual_time_ps
 
     faults = plan.faults
     if not faults.in_time:
         return FaultCosts(with_ps, with_ps, ())
-    without_ps = time_ps(plan.hurt_by(Faults()))
+    without_ps = time_ps(plan.with_faults(Faults()))
     deaths = tuple(segment.death for segment in segments_of(plan, samples) if segment.death is not None)
     kinds = [(str(fault), faults.alone(fault)) for fault in faults.slowing]
     if faults.deaths:
         kinds.append((" and ".join(map(str, faults.in_order)), faults.deaths_alone))
     if len(kinds) == 1:
         return FaultCosts(without_ps, with_ps, ((kinds[0][0], with_ps),), deaths)
-    alone = tuple((what, time_ps(plan.hurt_by(one))) for what, one in kinds)
+    alone = tuple((what, time_ps(plan.with_faults(one))) for what, one in kinds)
     return FaultCosts(without_ps, with_ps, alone, deaths)

@@ -270,7 +270,7 @@ def run_weights_of(results: Results, blame: str = "results") -> RunWeights:
 
 
 def _faults_of(results: Results, blame: str) -> Faults:
-    """Return the faults that a run was hurt by."""
+    """Return the faults that a run had."""
     text = results.descriptions
     if "faults.json" in text:
         return described_faults(text["faults.json"], blame)
@@ -288,8 +288,8 @@ def _of_checkpoint(path: str, blame: str) -> RunWeights:
             network = load_network(read_description(reader.text["network"]))
             settings = settings_config(dict(reader.text["config"]), reader.text.get("schedule")).model_dump()
             epochs, steps = map(int, reader.text["position"])
-            is_hurt = bool(network.heads and described_faults(reader.text["faults"], blame).flipping("weights"))
-        if not is_hurt:
+            is_faulty = bool(network.heads and described_faults(reader.text["faults"], blame).flipping("weights"))
+        if not is_faulty:
             check_tied_in(reader, network, blame)
         weights: Weights = {}
         for layer in network.layers:

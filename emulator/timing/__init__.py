@@ -20,7 +20,7 @@ from .course import Course, Sent, Timed, course_of
 from .crossing import TiedHop, UpdateWaits, Ways, hop
 from .device_clock import DeviceClock
 from .draws import DRAWS, HIGHEST, LOWEST, TIMING_DRAWS, Floats, factors, middle, slows
-from .hurt import Hurt
+from .faulty import FaultyTiming
 from .pipeline import (
     PipelineResult,
     least_time_ps,
@@ -49,9 +49,9 @@ __all__ = [
     "DeviceClock",
     "EngineLoad",
     "ExchangeLoad",
+    "FaultyTiming",
     "Floats",
     "Hop",
-    "Hurt",
     "LinkLoad",
     "Load",
     "MemoryLoad",

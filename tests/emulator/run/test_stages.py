@@ -17,7 +17,7 @@ from emuchain.emulator.faults import Begun, BoardFault, Faults, LinkFault
 from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import Weights
 from emuchain.emulator.schedule import Fold, StageCosts, schedules
-from emuchain.emulator.timing import Hurt, course_of, run_timeline
+from emuchain.emulator.timing import FaultyTiming, course_of, run_timeline
 
 NETWORK = {
     "name": "stages",
@@ -97,9 +97,9 @@ def test_unlike_links_and_a_short_micro_batch(schedule: str, engines: str, trans
     plan = emuchain.plan(NETWORK, cluster, schedule=schedule, engines=engines, transport=transport, **keys)
     faults = Faults((BoardFault(board=1, factor=1.5, from_sample=9),), (LinkFault(link=1, factor=3, latency_ns=40),))
     plan = dataclasses.replace(plan, faults=faults)
-    boards, hurt = plan.timing.action_boards(), Hurt(faults, 0, 0, Fold(4), Begun())
+    boards, faulty = plan.timing.action_boards(), FaultyTiming(faults, 0, 0, Fold(4), Begun())
     for each in boards:
-        hurt.board(each)
+        faulty.board(each)
     course = course_of(plan.schedule(70), plan.timing.loads, boards)
     assert emuchain.simulate(plan).virtual_time_ps == max(timed.end_ps for timed in course.timed)
 

@@ -1,7 +1,7 @@
 """The numerics of a device with soft errors: bits flip in its weights, its Act-RAM, and messages that it receives.
 
 Every count here is that of the device's own actions, in the order of samples and mini-batches. Images, and values that
-travel to and from other boards' memories (paths 5 and 6), are not hurt. Maps are copied before a bit of theirs flips:
+travel to and from other boards' memories (paths 5 and 6), stay whole. Maps are copied before a bit of theirs flips:
 the sender, or a device further on, may be reading them.
 """
 
@@ -39,7 +39,7 @@ class SoftErrors:
     begun: Begun = dataclasses.field(default_factory=Begun)
 
 
-class HurtNumerics(DeviceNumerics):
+class FaultyNumerics(DeviceNumerics):
     """A device's numerics with `errors`; evaluation sees no others than those that training left in the weights."""
 
     def __init__(self, errors: SoftErrors, *arguments: Any) -> None:

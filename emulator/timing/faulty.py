@@ -12,11 +12,11 @@ from .device_clock import DeviceClock
 from .timing import Timing
 
 
-class Hurt:
+class FaultyTiming:
     """What faults do to the clocks of one chain, whose boards begin at number `first`.
 
     Resources of rows are replaced by ones with delays; boards that take actions as a whole get a pace. Of a board with
-    several stages, all are hurt. Links of others than neighbours in the chain are not. Clocks begin where `begun` says.
+    several stages, all are faulty. Links of others than neighbours in the chain are not. Clocks begin at `begun`.
     """
 
     def __init__(self, faults: Faults, seed: int, first: int, fold: Fold, begun: Begun) -> None:
