@@ -3,23 +3,23 @@
 from .action import (
     PASSES,
     Action,
+    Fold,
     Kind,
     MicroBatch,
     SampleSpan,
     Schedule,
     cut_samples,
+    parse,
     step_micro_batches,
+    to_text,
 )
 from .bapipe import warm_up, warm_ups
 from .dry_run import check_complete, dry_run
 from .edited import EditedKind, edited_kind, is_schedule_file, read_schedule
-from .fold import Fold
 from .fpdeep import pipeline
 from .kind import Offload, PipelineKind, ScheduleKind, pipeline_kind, pipelines, schedules
-from .machine import Backward, Engines, Machine, StageCosts, Transport
 from .pytorch import parse_csv, to_csv
-from .shape import ClosedForm, EpochShape, Shape, Staleness
-from .text import parse, to_text
+from .shape import Backward, ClosedForm, Engines, EpochShape, Machine, Shape, StageCosts, Staleness, Transport
 from .versions import SpanStore, VersionedAction, kept_micro_batches, weight_copies, with_versions
 
 __all__ = [

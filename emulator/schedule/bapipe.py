@@ -20,8 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from ..common import InputError
 from .action import Action, Kind, Schedule, cut_samples
 from .kind import PipelineKind
-from .machine import Engines, Machine, Transport
-from .shape import ClosedForm, EpochShape, Shape, equal_costs, one_by_one, overlapped
+from .shape import ClosedForm, Engines, EpochShape, Machine, Shape, Transport, equal_costs, one_by_one, overlapped
 
 _MOST_CHARACTERS = 200
 _OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {

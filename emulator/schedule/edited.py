@@ -18,13 +18,11 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from ..common import InputError, escaped, plural, read_text
-from .action import Action, Kind, Schedule, cut_samples
+from .action import Action, Kind, Schedule, cut_samples, parse, to_text
 from .dry_run import check_complete, dry_run
 from .kind import PipelineKind, pipelines
-from .machine import Backward, Machine
 from .pytorch import parse_csv
-from .shape import EpochShape, Shape
-from .text import parse, to_text
+from .shape import Backward, EpochShape, Machine, Shape
 
 _MOST_WORDS = 4_000_000
 _CSV = re.compile(r"\s*([\d\",(]|$)")

@@ -11,8 +11,19 @@ from collections.abc import Collection, Iterator
 
 from .action import Action, Kind, Schedule, cut_samples
 from .kind import PipelineKind
-from .machine import Engines, Transport
-from .shape import ClosedForm, EpochShape, Shape, drained, equal_costs, is_plain, overlapped, streamed, within_each
+from .shape import (
+    ClosedForm,
+    Engines,
+    EpochShape,
+    Shape,
+    Transport,
+    drained,
+    equal_costs,
+    is_plain,
+    overlapped,
+    streamed,
+    within_each,
+)
 
 
 def gpipe(epoch: EpochShape) -> Schedule:

@@ -12,8 +12,7 @@ from collections.abc import Collection, Iterator
 
 from .action import Action, Kind, Schedule, cut_samples
 from .kind import PipelineKind
-from .machine import Engines, Transport
-from .shape import ClosedForm, EpochShape, Shape, equal_costs, is_plain
+from .shape import ClosedForm, Engines, EpochShape, Shape, Transport, equal_costs, is_plain
 
 
 def interleaved(epoch: EpochShape) -> Schedule:

@@ -15,8 +15,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 from ...kernels import instances
 from ..common import InputError, did_you_mean, escaped, plural
 from .action import Action, Kind, MicroBatch, Schedule
-from .machine import Backward, Machine
-from .shape import ClosedForm, EpochShape, Shape, one_by_one
+from .shape import Backward, ClosedForm, EpochShape, Machine, Shape, one_by_one
 
 _MOST_SHOWN = 80
 T = TypeVar("T")

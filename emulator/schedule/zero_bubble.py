@@ -9,8 +9,7 @@ from __future__ import annotations
 from .action import Schedule
 from .bapipe import single, warm_up
 from .kind import PipelineKind
-from .machine import Backward, Engines, Machine, Transport
-from .shape import ClosedForm, EpochShape, Shape, equal_costs
+from .shape import Backward, ClosedForm, Engines, EpochShape, Machine, Shape, Transport, equal_costs
 
 
 def zero_bubble(epoch: EpochShape) -> Schedule:

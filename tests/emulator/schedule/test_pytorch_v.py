@@ -25,7 +25,7 @@ from emuchain.emulator.schedule import (
     to_csv,
     to_text,
 )
-from emuchain.emulator.schedule.machine import Backward
+from emuchain.emulator.schedule.shape import Backward
 from emuchain.emulator.timing import time_pipeline
 
 from .chains import actions_of
