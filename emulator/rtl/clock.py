@@ -1,6 +1,6 @@
 """The time model with the pipeline of the RTL: when each row is done, to the cycle.
 
-It differs from `timing/slice_clock.py` in what a board has and the model leaves out:
+It differs from `timing/device_clock.py` in what a board has and the model leaves out:
 
 - A row arrives with a clock edge, and each port takes one row a cycle.
 - Engines have a pipeline: a row that occupies FP from cycle a to b is done some constant cycles after b.

@@ -1,6 +1,6 @@
 """The virtual time of engines, links and memory ports, of rows and of actions, as pure functions."""
 
-from .board import ActionBoard, Message, StageLoads, Wire
+from .board import ActionBoard, Message, StageLoads, Step, Wire, work_ps
 from .bottleneck import (
     Bottleneck,
     EngineLoad,
@@ -18,8 +18,7 @@ from .bottleneck import (
 )
 from .course import Course, Sent, Timed, course_of
 from .crossing import TiedHop, UpdateWaits, Ways, hop
-from .device_clock import DeviceClock
-from .draws import DRAWS, HIGHEST, LOWEST, TIMING_DRAWS, Floats, factors, middle, slows
+from .device_clock import DeviceClock, SliceClock
 from .faulty import FaultyTiming
 from .pipeline import (
     PipelineResult,
@@ -31,10 +30,22 @@ from .pipeline import (
     time_shape,
     warm_ups_of,
 )
-from .program import Step, work_ps
-from .roofs import Parts, Roofs, Speed, load_parts, varied_timing
+from .roofs import (
+    DRAWS,
+    HIGHEST,
+    LOWEST,
+    TIMING_DRAWS,
+    Floats,
+    Parts,
+    Roofs,
+    Speed,
+    factors,
+    load_parts,
+    middle,
+    slows,
+    varied_timing,
+)
 from .routes import Hop, Routes, hop_name
-from .slice_clock import SliceClock
 from .stage_clock import StageClock, StageTimes
 from .timing import Timing
 

@@ -15,8 +15,8 @@ from typing import ClassVar, TypeAlias
 from ..cluster import Engine, OnBoard
 from ..mapping import Slice, Stream
 from ..network import Phase
+from .device_clock import engine_name, port_name
 from .routes import Hop, Routes, hop_name
-from .slice_clock import engine_name, port_name
 from .timing import Timing
 
 

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from ...kernels import serve
 from ..common import InputError
 from ..schedule import Engines, Fold, Kind, Schedule, StageCosts, Transport
-from .board import ActionBoard, Carried, Ran, StageLoads
+from .board import ActionBoard, Carried, DeviceTasks, Ran, StageLoads, Step, Task, tasks_of
 from .crossing import UpdateWaits
-from .program import DeviceTasks, Step, Task, tasks_of
 
 Rows = NDArray[np.int64]
 """Times in ps of each row, (samples, rows)."""

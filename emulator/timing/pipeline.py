@@ -20,9 +20,8 @@ from ..schedule import (
     warm_up,
     weight_copies,
 )
-from .board import ActionBoard, Message, StageLoads, Wire
+from .board import ActionBoard, Message, StageLoads, Step, Wire, work_ps
 from .course import Course, Sent, Timed, course_of
-from .program import Step, work_ps
 
 
 def run_timeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> Sequence[Timed]:

@@ -22,11 +22,10 @@ from ...comm import Observer, Times
 from ..mapping import DeviceStreams, Stream, StreamKey
 from ..network import Phase
 from ..schedule import PASSES, Backward, Engines, Fold, Kind, Machine, SampleSpan, StageCosts
-from .board import ActionBoard, Ran, StageLoads
+from .board import ActionBoard, Ran, StageLoads, Step, work_ps
 from .course import Course
 from .crossing import Bursts
 from .device_clock import Versions
-from .program import Step, work_ps
 
 
 class StageTimes(Protocol):

@@ -48,9 +48,8 @@ from ..network import Phase
 from ..schedule import Fold, Kind
 from .board import ActionBoard, Message, StageLoads, Wire
 from .crossing import Burst, UpdateWaits, Ways
-from .device_clock import DeviceClock
+from .device_clock import DeviceClock, SliceClock, engine_name, port_name
 from .routes import Hop, Routes, hop_name
-from .slice_clock import SliceClock, engine_name, port_name
 from .stage_clock import StageClock, StageTimes
 
 HopTime = Callable[[int, DataPath, int], int]

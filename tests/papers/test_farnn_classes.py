@@ -51,7 +51,7 @@ def one_size(patch: pytest.MonkeyPatch) -> None:
     """The persistent form reads as many weights whatever the number of cells."""
     read = devices.persistent_step_ps
     patch.setattr(
-        "emuchain.emulator.timing.pair.order.persistent_step_ps",
+        "emuchain.emulator.timing.pair.result.persistent_step_ps",
         lambda board, work, batch: read(board, dataclasses.replace(work, cells=1024), batch),
     )
 

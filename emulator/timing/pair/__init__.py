@@ -2,17 +2,21 @@
 
 from .devices import Pair, check_gpu_memory, gpu_bytes, pair_of, standard_step_ps
 from .fpga import (
+    Content,
     LayerNeeds,
+    PairKey,
+    PairStream,
     StepCycles,
     all_needs,
     mvm_cycles,
     needs_as_json,
+    pair_streams,
     pe_words,
     step_cycles,
+    streams_of,
     unheld_bytes,
     unsplit_cycles,
 )
-from .messages import Content, PairKey, PairStream, pair_streams, streams_of
 from .result import Busy, PairTimes, time_mini_batch, times_as_json
 from .tasks import Resource, Task, TimedTask, run_tasks
 from .work import Cell, OtherWork, Part, Phase, RecurrentWork, Workload, work_of, workload_of

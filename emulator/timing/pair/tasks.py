@@ -7,8 +7,7 @@ import enum
 from collections.abc import Sequence
 
 from .devices import Pair, product_ps, transposition_ps, update_ps
-from .fpga import input_cycles, step_cycles
-from .messages import values_of
+from .fpga import input_cycles, step_cycles, values_of
 from .work import OtherWork, Part, Phase, RecurrentWork
 
 
