@@ -1,12 +1,13 @@
 """One frozen `Plan` from a configuration, the same on every rank: placement, steady state, resources, layout."""
 
-from .by_rate import Settled, place_by_rate
 from .chain import asked_chunks, check_samples, warm_ups_of
+from .cuts import Settled, place_by_rate
 from .data import (
     check_data,
     check_normalised,
     configured_network,
     data_of,
+    drawn_layers,
     epoch_samples,
     limited,
     network_of,
@@ -30,7 +31,6 @@ from .placement import (
 from .plan import ChainPlan, Plan, describe_devices, exchange_loads, exchange_times
 from .stages import PlannedStages
 from .steady import SteadyPipeline, fill_ps, find_steady
-from .tuning import drawn_layers
 from .work import (
     check_batch,
     check_memory,

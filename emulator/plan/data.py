@@ -1,4 +1,8 @@
-"""The network, the cluster and the data set that a run's configuration names, and whether they match."""
+"""The network, the cluster and the data set that a run's configuration names, and whether they match.
+
+Of the network, a run may freeze layers and draw some anew beside the weights of a file; and a loss that slices of the
+classifier compute in parts goes together with some keys only.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..cluster import Cluster, load_cluster
 from ..common import InputError, plural
 from ..data import Dataset, Reading, describe_data, is_text, load_data, symbol_count
-from ..network import Network, Shape, load_network
+from ..network import Network, Shape, load_network, named_layers, with_frozen
 from ..network.operations.normalisation import BatchNorm
 from .plan import Plan
 
@@ -216,3 +220,51 @@ def _about_data(where: str) -> Iterator[None]:
 
 def _size(shape: Shape) -> str:
     return "x".join(map(str, shape))
+
+
+def check_loss(config: Config, network: Network) -> None:
+    """Check that a configuration suits the network's loss.
+
+    Raises:
+        InputError: slices compute parts of the loss, and labels are smoothed, or there are no slices.
+    """
+    if not network.layers[-1].vocabulary_parallel:
+        return
+    if config.schedule.offload is not None:
+        raise InputError(
+            f"`schedule` = {config.schedule.name!r}: a GPU has all logits, and {network.name} divides its loss among"
+            " devices of a chain; leave `vocabulary_parallel` out of its softmax"
+        )
+    if config.label_smoothing:
+        raise InputError(
+            f"`label_smoothing` = {config.label_smoothing:g}: needs the sum of all logits, which devices do not send"
+            " where `vocabulary_parallel` = true; should be 0"
+        )
+
+
+def tuned(config: Config, network: Network) -> Network:
+    """Return the network with the layers frozen that a configuration names.
+
+    Raises:
+        InputError: it names no such layers, or new ones without `init`, or one of two layers that share weights.
+    """
+    drawn = drawn_layers(config, network)
+    if drawn and config.init is None and config.resume is None:
+        raise InputError(
+            f"`new_layers` = {','.join(config.new_layers)!r}: without `init`, the seed draws all layers; add `init`, a"
+            " file with the weights of the others"
+        )
+    for head in network.heads:
+        assert head.tied is not None
+        if (head.name in drawn) != (head.tied.name in drawn):
+            raise InputError(f"`new_layers`: {head.name} has the weights of {head.tied.name}; name both or none")
+    return with_frozen(network, config.freeze)
+
+
+def drawn_layers(config: Config, network: Network) -> frozenset[str]:
+    """Return the layers whose first weights the seed draws although others come from a file.
+
+    Raises:
+        InputError: there is no such layer.
+    """
+    return frozenset(named_layers(network, config.new_layers, "new_layers"))

@@ -20,19 +20,16 @@ from ..mapping import COPIES, Mapping
 from ..network import Network
 from ..schedule import EditedKind, Engines, EpochShape, Fold, Machine, Staleness, dry_run
 from ..timing import Timing, course_of
-from .by_rate import Settled
 from .chain import check_chunks, check_topology, chunks_of, folded, machine_of, replicate, warm_ups_of
-from .cuts import TriedCuts
-from .data import cluster_of, network_of
+from .cuts import Settled, TriedCuts
+from .data import check_loss, cluster_of, network_of, tuned
 from .faults import check_deaths, check_faults, faults_of
-from .loss import check_loss
 from .numbers import board_number, check_precision, in_precision
 from .pair import make_pair_plan
 from .placement import place_on_chip
 from .plan import ChainPlan, Plan, exchange_times
 from .stages import PlannedStages, stages_on_boards
 from .steady import SteadyPipeline, find_steady, staleness_of, together
-from .tuning import tuned
 from .work import check_devices, check_memory
 
 if TYPE_CHECKING:

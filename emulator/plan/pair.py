@@ -28,11 +28,9 @@ from ..timing.pair import (
     times_as_json,
     workload_of,
 )
-from .data import cluster_of, epoch_samples, network_of
+from .data import check_loss, cluster_of, epoch_samples, network_of, tuned
 from .faults import faults_of
-from .loss import check_loss
 from .plan import Plan
-from .tuning import tuned
 
 if TYPE_CHECKING:
     from ..config import Config
