@@ -1,10 +1,8 @@
-from .cause import Cause, WiderLinks, cause_of, draining_limits, draining_share, is_waiting, limiting_kind
 from .chain_trainer import ChainTrainer, trained_mini_batches
 from .checkpoints import Ended, Keeping, Leader, RunCheckpoints
 from .epochs import train
 from .evaluation import Evaluation, evaluate
 from .placement import Placement, check_needs, needed_bytes
-from .plain_results import table_as_csv
 from .ranges import (
     AnswerRange,
     Slopes,
@@ -17,27 +15,32 @@ from .ranges import (
     slope_roofs,
     steady_range,
 )
-from .recorder import Recorder
-from .results import Results, results_of, versions
+from .recorder import Recorder, StepLog, open_log
+from .results import Results, SeedRuns, results_of, table_as_csv, versions
 from .results_file import read_results, write_results
 from .resume import Resumed, checkpoints_of, resumed
-from .seeds import SeedRuns
 from .segments import Death, Position, Segment
 from .simulate import FaultCosts, PairSimulation, Simulation, fault_costs, segments_of, simulate
 from .sizes import GivenSizes, MeanRatio, OtherMessages, RecordedSizes, recorded_sizes
 from .steady_state import (
+    Cause,
     DeviceUse,
     EngineUse,
     LinkUse,
     MemoryUse,
     SteadyState,
     Throughput,
+    WiderLinks,
+    cause_of,
+    draining_limits,
+    draining_share,
+    is_waiting,
+    limiting_kind,
     steady_actions,
     steady_period_ps,
     steady_rate,
     steady_state,
 )
-from .step_log import StepLog, open_log
 from .steps import Diverged, EpochResult, Exchanged, StepResult, StepTable, Weights
 from .tables import exchange_table, history_table, resource_table, rounding_table
 from .training import StoppedRun, Training, ending_together, prepared_on_all

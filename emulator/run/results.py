@@ -1,9 +1,15 @@
-"""Results of a run: configuration, history, usage of devices and links, weights (`results_file.py` writes them)."""
+"""Results of a run: configuration, history, usage of devices and links, weights (`results_file.py` writes them).
+
+JSON and CSV have their parts under the names that they have in Python. Of the same run with several seeds, there are
+the means of what they reach, with standard errors.
+"""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import importlib.metadata
+import io
 import platform
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,12 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from ..common import format_time_ps, html_table, plain, plural, system_name
+from ..common import Mean, format_time_ps, html_table, plain, plural, system_name
 from ..data import NgramBits, is_text
 from ..plan import Plan, data_of
 from ..schedule import EditedKind
 from .history import ROW, History
-from .plain_results import usage_as_dict
 from .sizes import message_columns
 from .steps import EpochResult, Weights
 from .tables import (
@@ -31,6 +36,27 @@ from .tables import (
     usage_from,
 )
 from .usage import Usage
+
+
+def usage_as_dict(usage: Usage) -> dict[str, Any]:
+    """Return usage as JSON's values."""
+    links = [
+        {**dataclasses.asdict(link), "path_bytes": {path.value: size for path, size in link.path_bytes.items()}}
+        for link in usage.links
+    ]
+    devices = [dataclasses.asdict(device) for device in usage.devices]
+    said: dict[str, Any] = plain({"virtual_time_ps": usage.virtual_time_ps, "devices": devices, "links": links})
+    return said
+
+
+def table_as_csv(table: Table) -> str:
+    """Return a table as CSV: a line with the names of its columns, and one for each row; NaN is left empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    columns = plain(table)
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return text.getvalue()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -231,3 +257,39 @@ def versions(mpi: str) -> dict[str, str]:
         "processor": platform.machine(),
         "command": " ".join(sys.argv),
     }
+
+
+@dataclasses.dataclass(frozen=True)
+class SeedRuns:
+    """The results of runs that differ only in their seeds, in the order of these."""
+
+    results: tuple[Results, ...]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds."""
+        return tuple(int(run.config["seed"]) for run in self.results)
+
+    @property
+    def test_accuracy(self) -> Mean | None:
+        """The mean test accuracy after the last epoch, as a share; None without a test."""
+        accuracies = [run.test_accuracy for run in self.results]
+        known = [accuracy for accuracy in accuracies if accuracy is not None]
+        return Mean.over(known) if len(known) == len(accuracies) else None
+
+    @property
+    def train_loss(self) -> Mean:
+        """The mean loss in the last epoch."""
+        return self.curve("train_loss")[-1]
+
+    def curve(self, column: str) -> list[Mean]:
+        """Return the means of a column of the history, such as "test_accuracy", by epoch."""
+        return [Mean.over(list(map(float, values))) for values in zip(*self._columns(column), strict=True)]
+
+    def _columns(self, column: str) -> Sequence[Any]:
+        return [run.history[column] for run in self.results]
+
+    def __repr__(self) -> str:
+        accuracy = self.test_accuracy
+        told = "" if accuracy is None else f", test accuracy {accuracy.times(100).shown(2)} %"
+        return f"<Runs of seeds {', '.join(map(str, self.seeds))}{told}, train loss {self.train_loss.shown(4)}>"

@@ -1,22 +1,249 @@
-"""Results files: HDF5, written whole through a file that tells a failed write afterwards, since HDF5 crashes there."""
+"""Results files: HDF5, written whole through a file that tells a failed write afterwards, since HDF5 crashes there.
+
+What a file holds, its groups, is checked before any content is read, as plain arrays by path; and so is its seal. The
+seal is one digest of names, types, shapes and contents together, which shows a reader that nothing has changed. HDF5
+has a checksum of each chunk, which says nothing of attributes, of what is not in chunks, or of two chunks or data sets
+that have changed places.
+"""
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import io
 import os
 import pathlib
+import shlex
 import warnings
+import zlib
 from collections.abc import Mapping
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common import HDF5_HEAD, InputError, Note, WholeFile, confined, encoded, open_file, other_kind
+from ..common import (
+    HDF5_HEAD,
+    RESULTS,
+    InputError,
+    Note,
+    WholeFile,
+    confined,
+    encoded,
+    escaped,
+    kind_of_hdf5,
+    open_file,
+    other_kind,
+    unlike,
+)
+from .checked_results import Arrays, checked_results
 from .results import Results
-from .results_form import FORMAT, TABLES, UNSEALED_FORMAT, Seal, as_array, damaged, read_arrays, results_from
 from .tables import Growing
+
+
+class _Content(NamedTuple):
+    """What is known of an array: its type, its shape so far, and the checksum of its bytes."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    checksum: int = 0
+
+
+class Seal:
+    """Takes arrays by their paths in a file, whole or rows after rows, in any order of the paths."""
+
+    def __init__(self) -> None:
+        self._contents: dict[str, _Content] = {}
+
+    def add(self, path: str, values: NDArray[Any]) -> None:
+        """Add an array, or the next rows of one."""
+        plain = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+        before = self._contents.get(path)
+        checksum = zlib.crc32(plain.data, 0 if before is None else before.checksum)
+        rows = values.shape if before is None else (before.shape[0] + len(values), *values.shape[1:])
+        self._contents[path] = _Content(values.dtype.str, rows, checksum)
+
+    def digest(self) -> str:
+        """Return the digest of all that was added."""
+        contents = [(path, *content) for path, content in sorted(self._contents.items())]
+        return hashlib.sha256(ascii(contents).encode("ascii")).hexdigest()
+
+
+FORMAT, UNSEALED_FORMAT = 2, 1
+"""The format of files with a digest, and that of earlier versions."""
+
+TABLES = ("history", "devices", "links", "exchange", "messages", "resources", "steps", "rounding")
+_LATER_TABLES = ("exchange", "messages", "resources", "steps", "rounding")
+"""Absent from files of earlier versions."""
+
+_GROUPS = ("config", "descriptions", "versions", "weights", *TABLES)
+_WITH_ATTRIBUTES = ("config", "versions")
+_MOST_MEMBERS = 100_000
+_PLAIN_KINDS = "biufSU"
+_LOCKED = (
+    "another program has it open for writing, and HDF5 has locked it; close it there, and try again (where that program"
+    " was killed, `h5clear --status {}` unlocks it)"
+)
+
+
+def as_array(value: Any) -> NDArray[Any]:
+    """Return an attribute's value as an array, as it is before it is written and after it was read."""
+    return np.asarray(value)
+
+
+def read_arrays(path: pathlib.Path, blame: str, denial: str, most_bytes: int) -> dict[str, NDArray[Any]]:
+    """Return all attributes and data sets of a results file, by path; `most_bytes` of content at most.
+
+    `blame` begins messages; `denial` is what another HDF5 file is not.
+
+    Raises:
+        InputError: not HDF5, damaged, or not a results file of emuchain.
+    """
+    import h5py
+
+    try:
+        with h5py.File(path, "r") as file:
+            reader = _Reader(most_bytes)
+            form = reader.attribute(file, "format") if "format" in file.attrs else np.zeros(0)
+            if form.ndim or form.dtype.kind not in "iu" or form not in (FORMAT, UNSEALED_FORMAT):
+                kind = kind_of_hdf5(file)
+                if kind == RESULTS:
+                    other = escaped(repr(form.tolist()))[:20]
+                    raise InputError(
+                        f"{blame}: a results file of another version of emuchain (format {other}, not {FORMAT}); read"
+                        " it with that version, or train again"
+                    )
+                raise unlike(kind, path, blame, denial)
+            arrays = reader.read(file)
+            if form == FORMAT and reader.attribute(file, "digest").tobytes() != _digest(arrays).encode():
+                raise ValueError("its content is not what was written, by its digest")
+            return arrays | {"@format": form}
+    except (OSError, KeyError, ValueError, RuntimeError, AttributeError, TypeError, MemoryError) as error:
+        reason = " ".join(str(error).split())
+        if "unable to lock file" in reason or "already open for write" in reason:
+            raise InputError(f"{blame}: {_LOCKED.format(shlex.quote(str(path)))}") from None
+        raise damaged(reason, blame) from None
+
+
+def damaged(reason: str, blame: str) -> InputError:
+    """Return the error for a file that is not as emuchain wrote it; `blame` begins its message."""
+    return InputError(
+        f"{blame}: not a readable results file, possibly damaged or truncated: {escaped(reason)}; take an earlier copy"
+        " of it, or train again"
+    )
+
+
+def _digest(arrays: Arrays) -> str:
+    seal = Seal()
+    for path, array in arrays.items():
+        if not path.endswith("/"):
+            seal.add(path, array)
+    return seal.digest()
+
+
+class _Reader:
+    """Reads groups whose kinds, shapes and storage are as emuchain writes them."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._left, self._members = most_bytes, _MOST_MEMBERS
+
+    def read(self, file: Any) -> dict[str, NDArray[Any]]:
+        """Return arrays by path; those of attributes have `@` before the name. A group is there as an empty array."""
+        arrays: dict[str, NDArray[Any]] = {}
+        for group in _GROUPS:
+            if group in _LATER_TABLES and group not in file:
+                continue
+            self._group(_member(file, group), group, arrays)
+        return arrays
+
+    def _group(self, group: Any, path: str, arrays: dict[str, NDArray[Any]]) -> None:
+        if not hasattr(group, "items"):
+            raise ValueError(f"{path} is not a group")
+        arrays[f"{path}/"] = np.zeros(0)
+        for name in group:
+            self._count()
+            member = _member(group, name)
+            if hasattr(member, "items"):
+                if path != "weights":
+                    raise ValueError(f"{path}/{name} is a group")
+                self._group(member, f"{path}/{name}", arrays)
+            else:
+                arrays[f"{path}/{name}"] = self._data(member, f"{path}/{name}")
+        for name in group.attrs if path in _WITH_ATTRIBUTES else ():
+            self._count()
+            arrays[f"{path}/@{name}"] = self.attribute(group, name)
+
+    def _count(self) -> None:
+        self._members -= 1
+        if self._members < 0:
+            raise ValueError(f"more than {_MOST_MEMBERS:,} data sets")
+
+    def attribute(self, group: Any, name: str) -> NDArray[Any]:
+        """Return the value of an attribute, after checking that it is plain."""
+        identity = group.attrs.get_id(name)
+        if identity.shape is None or identity.dtype.kind not in _PLAIN_KINDS + "O":
+            raise ValueError(f"{name} holds what no results hold: {identity.dtype}")
+        self._take(identity.dtype.itemsize * int(np.prod(identity.shape, dtype=object)), name)
+        value = as_array(group.attrs[name])
+        if value.dtype.kind not in _PLAIN_KINDS:
+            raise ValueError(f"{name} holds what no results hold")
+        return value
+
+    def _data(self, data: Any, path: str) -> NDArray[Any]:
+        """Return the content of a data set after checking that it is in the file, and not more than that can hold."""
+        if data.dtype.kind not in _PLAIN_KINDS or data.ndim > 4 or data.shape is None:
+            raise ValueError(f"{path} holds what no results hold: {data.dtype}")
+        if data.is_virtual or data.external:
+            raise ValueError(f"{path} is in another file")
+        if data.nbytes and not data.id.get_storage_size():
+            raise ValueError(f"{path} has a shape, but no content")
+        self._take(data.nbytes, path)
+        return np.asarray(data[()])
+
+    def _take(self, count: int, name: str) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise ValueError(f"{name} has a shape which is more than such a file can hold")
+
+
+def _member(group: Any, name: str) -> Any:
+    """Return a member of a group that is in this file itself: links lead elsewhere."""
+    import h5py
+
+    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+        raise KeyError(f"no {name}, or a link to it")
+    return group[name]
+
+
+def results_from(arrays_by_path: dict[str, NDArray[Any]]) -> Results:
+    """Return the results that the arrays of `read_arrays` are.
+
+    Raises:
+        KeyError, TypeError, ValueError: something is missing, or has another kind or length.
+    """
+    groups: dict[str, dict[str, NDArray[Any]]] = {name: {} for name in _GROUPS}
+    weights: dict[str, dict[str, NDArray[Any]]] = {}
+    for path, array in arrays_by_path.items():
+        group, _, name = path.partition("/")
+        if group == "weights":
+            layer, _, kind = name.rpartition("/")
+            if kind and not layer:
+                raise TypeError(f"weights/{kind} is not a group")
+            if layer:
+                weights.setdefault(escaped(layer), {}).update({escaped(kind): array} if kind else {})
+        elif name:
+            groups[group][escaped(_name(name))] = _text(array) if group in TABLES and array.dtype.kind == "S" else array
+    return checked_results(groups, weights)
+
+
+def _name(column: str) -> str:
+    """Return a column's name; that of earlier versions differs."""
+    return "compressed_bytes" if column == "made_bytes" else column
+
+
+def _text(values: NDArray[Any]) -> NDArray[Any]:
+    texts = np.char.decode(values, "utf-8")
+    return np.array([escaped(text) for text in texts.ravel().tolist()], np.str_).reshape(texts.shape)
 
 
 class LossyFile(io.RawIOBase):

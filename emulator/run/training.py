@@ -20,11 +20,10 @@ from ..plan import ChainPlan, Plan, check_data, check_normalised, limited, train
 from .checkpoints import Ended
 from .epochs import OnEpoch, OnStep, SharedData, Task, train
 from .placement import check_needs
-from .recorder import Recorder
+from .recorder import Recorder, open_log
 from .resume import Resumed, checkpoints_of
 from .segments import Position
 from .simulate import Trace, both
-from .step_log import open_log
 from .steps import EpochResult, StepResult, Weights
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from emuchain.emulator.device import Tally
 from emuchain.emulator.plan import training_data
 from emuchain.emulator.run import EpochResult, Recorder, Usage, read_results
 from emuchain.emulator.run.checkpoint_file import CheckpointWriter
+from emuchain.emulator.run.checkpoints import write_history
 from emuchain.emulator.run.history import History
-from emuchain.emulator.run.history_text import write_history
 from emuchain.emulator.run.results import fixed_results
 from emuchain.emulator.run.results_file import fill_results
 from emuchain.emulator.run.sizes import SentBy
