@@ -1,5 +1,4 @@
 from .chain_trainer import ChainTrainer, trained_mini_batches
-from .checkpoints import Ended, Keeping, Leader, RunCheckpoints
 from .epochs import train
 from .evaluation import Evaluation, evaluate
 from .placement import Placement, check_needs, needed_bytes
@@ -15,13 +14,56 @@ from .ranges import (
     slope_roofs,
     steady_range,
 )
-from .recorder import Recorder, StepLog, open_log
-from .results import Results, SeedRuns, results_of, table_as_csv, versions
-from .results_file import read_results, write_results
-from .resume import Resumed, checkpoints_of, resumed
+from .results import (
+    PHASES,
+    DeviceUsage,
+    Diverged,
+    EpochResult,
+    Exchanged,
+    GivenSizes,
+    LinkUsage,
+    MeanRatio,
+    MemoryUsage,
+    OtherMessages,
+    RecordedSizes,
+    Recorder,
+    ResourceUse,
+    Results,
+    SeedRuns,
+    StepLog,
+    StepResult,
+    StepTable,
+    Usage,
+    Weights,
+    exchange_table,
+    history_table,
+    open_log,
+    read_results,
+    recorded_sizes,
+    resource_table,
+    results_of,
+    rounding_table,
+    table_as_csv,
+    versions,
+    write_results,
+)
 from .segments import Death, Position, Segment
 from .simulate import FaultCosts, PairSimulation, Simulation, fault_costs, segments_of, simulate
-from .sizes import GivenSizes, MeanRatio, OtherMessages, RecordedSizes, recorded_sizes
+from .state import (
+    Ended,
+    Keeping,
+    Leader,
+    Resumed,
+    RunCheckpoints,
+    RunWeights,
+    WeightsFile,
+    checkpoints_of,
+    read_run_weights,
+    read_weights,
+    resumed,
+    run_weights_of,
+    safetensors_image,
+)
 from .steady_state import (
     Cause,
     DeviceUse,
@@ -41,10 +83,7 @@ from .steady_state import (
     steady_rate,
     steady_state,
 )
-from .steps import Diverged, EpochResult, Exchanged, StepResult, StepTable, Weights
-from .tables import exchange_table, history_table, resource_table, rounding_table
 from .training import StoppedRun, Training, ending_together, prepared_on_all
-from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage
 from .variants import (
     ALONE,
     CONTROL,
@@ -58,7 +97,6 @@ from .variants import (
     runs_of,
     seed_variants,
 )
-from .weights_files import RunWeights, WeightsFile, read_run_weights, read_weights, run_weights_of, safetensors_image
 
 __all__ = [
     "ALONE",

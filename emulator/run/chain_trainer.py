@@ -31,13 +31,11 @@ from ..mapping import BalancedParameters, DeviceStreams, kept_channels
 from ..network import Layer
 from ..plan import ChainPlan, check_samples
 from ..schedule import MicroBatch
-from .layer_states import LayerState, deal_state, gathered_state
 from .replicas import build_replicas
+from .results import DeviceCounters, EpochResult, EpochSizes, Exchanged, StepReports, Usage, Weights, usage_of
 from .segments import Leg, Position, Segment, replica_leg, soft_errors
-from .sizes import EpochSizes
-from .steps import EpochResult, Exchanged, StepReports, Weights
+from .state import LayerState, deal_state, gathered_state
 from .trainer import Programs, Trainer
-from .usage import DeviceCounters, Usage, usage_of
 
 if TYPE_CHECKING:
     from ..rtl import Reference

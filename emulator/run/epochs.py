@@ -18,12 +18,12 @@ from ...launch import Ranks
 from ..data import Dataset, Images, Normalisation
 from ..plan import ChainPlan, PairPlan, Plan
 from .chain_trainer import ChainTrainer
-from .checkpoints import Keeping, RunCheckpoints
 from .pair_trainer import PairTrainer
 from .placement import Placement
+from .results import EpochResult, StepResult, Weights
 from .segments import Position, Segment
 from .simulate import segments_of
-from .steps import EpochResult, StepResult, Weights
+from .state import Keeping, RunCheckpoints
 from .trainer import Trainer
 
 OnStep = Callable[[StepResult], None]

@@ -12,9 +12,8 @@ from ..device import Tally
 from ..network import Network
 from ..plan import check_data, make_plan, training_data
 from .chain_trainer import ChainTrainer
-from .layer_states import deal_weights
 from .placement import check_needs
-from .weights_files import RunWeights
+from .state import RunWeights, deal_weights
 
 _OF_DATA = (
     *("data", "resize", "crop", "channels", "mean", "std", "augment", "skip_broken", "test_share", "split_seed"),

@@ -36,11 +36,9 @@ from ..schedule import MicroBatch
 from ..timing.pair import Content, PairKey, Resource, pair_streams
 from .hosted import Carriers
 from .placement import Placement
+from .results import EpochResult, EpochSizes, ResourceUse, StepReports, Usage
 from .segments import Leg, Position
-from .sizes import EpochSizes
-from .steps import EpochResult, StepReports
 from .trainer import Programs, Trainer
-from .usage import ResourceUse, Usage
 
 _GPU, _FPGA = 0, 1
 

@@ -32,9 +32,8 @@ from ..timing import FaultyTiming
 from .chain import Chain, MakeNumerics, Wiring, build_chain
 from .hosted import Carriers
 from .placement import Placement
+from .results import EpochSizes, Exchanged, GivenSizes, SentBy
 from .segments import Segment, nic_of
-from .sizes import EpochSizes, GivenSizes, SentBy
-from .steps import Exchanged
 
 
 @dataclasses.dataclass

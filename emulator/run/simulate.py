@@ -21,9 +21,8 @@ from ..faults import BoardDeath, Faults
 from ..plan import ChainPlan, PairPlan
 from ..timing.pair import PairTimes
 from .replicas import build_replicas
+from .results import DeviceCounters, GivenSizes, Usage, usage_of
 from .segments import Death, Leg, Position, Segment, replica_leg
-from .sizes import GivenSizes
-from .usage import DeviceCounters, Usage, usage_of
 
 
 class TimedRun:

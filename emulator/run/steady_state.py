@@ -45,8 +45,8 @@ from ..timing import (
     link_loads,
     memory_loads,
 )
+from .results import Usage
 from .simulate import simulate
-from .usage import Usage
 
 _HOUR_PS = 3600 * 10**12
 _FIRST_STEPS, _MEASURED_STEPS = 2, 4

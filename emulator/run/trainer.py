@@ -17,13 +17,10 @@ from ..data import Dataset
 from ..device import Learnt, Rules, SliceNumerics, Tally, epoch_order
 from ..plan import Plan
 from ..schedule import cut_samples
-from .history import History
 from .hosted import Carriers, Ends, Hosted
-from .layer_states import gathered_weights
+from .results import EpochResult, EpochSizes, History, SoFar, StepReports, StepTable, Usage, Weights
 from .segments import Leg, Position, legs_of
-from .sizes import EpochSizes
-from .steps import EpochResult, SoFar, StepReports, StepTable, Weights
-from .usage import Usage
+from .state import gathered_weights
 
 _EVALUATION_MICRO_BATCH = 16  # at least; larger ones gain little and take memory
 _EVALUATION_ROUND = 4  # micro-batches for each rank

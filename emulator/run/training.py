@@ -17,14 +17,12 @@ from ...launch import RankFailed, Ranks, Stopped
 from ..common import BUG_STATUS, INPUT_STATUS, InputError, WholeFile, plural
 from ..data import Dataset
 from ..plan import ChainPlan, Plan, check_data, check_normalised, limited, training_data
-from .checkpoints import Ended
 from .epochs import OnEpoch, OnStep, SharedData, Task, train
 from .placement import check_needs
-from .recorder import Recorder, open_log
-from .resume import Resumed, checkpoints_of
+from .results import EpochResult, Recorder, StepResult, Weights, open_log
 from .segments import Position
 from .simulate import Trace, both
-from .steps import EpochResult, StepResult, Weights
+from .state import Ended, Resumed, checkpoints_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -19,7 +19,7 @@ from ..common import InputError, Note, Target, WholeFile
 from ..config import Config, log_place
 
 if TYPE_CHECKING:
-    from .resume import Resumed
+    from .state import Resumed
 
 _FILES = {"out": "run.h5", "checkpoint": "run.ckpt", "resume": "run.ckpt"}
 """Keys that name a file of a run, of which each variant has its own, with an example for each."""
@@ -73,7 +73,7 @@ class Runs:
         """
         if self.base.resume is None:
             return self
-        from .resume import resumed  # with the readers of networks and clusters
+        from .state import resumed  # with the readers of networks and clusters
 
         first, name = resumed(self.configs[0]), next(iter(self.variants))
         config = first.config.model_copy(update={"epochs": max(first.config.epochs, first.epochs)})
@@ -159,7 +159,7 @@ def going_on(config: Config, series: str) -> Resumed | None:
     """Return where a run of a series goes on after the first; None where it begins, as it has no checkpoint."""
     if config.resume is None or not os.path.exists(config.resume):
         return None
-    from .resume import resumed, series_of
+    from .state import resumed, series_of
 
     try:
         return resumed(config) if series_of(config.resume) == series else None

@@ -339,7 +339,7 @@ DIES = """
 import os, pathlib, signal
 died = pathlib.Path({died!r})
 if "1" in (os.environ.get("PMI_RANK"), os.environ.get("PMIX_RANK")) and not died.exists():
-    from emuchain.emulator.run.checkpoints import RunCheckpoints
+    from emuchain.emulator.run.state.checkpoints import RunCheckpoints
     reach = RunCheckpoints.reach
     def reach_or_die(self, trainer, position):
         if position == (2, 0):
@@ -376,7 +376,7 @@ DIES_AGAIN = """
 import os, pathlib, signal
 deaths = pathlib.Path({folder!r})
 if "1" in (os.environ.get("PMI_RANK"), os.environ.get("PMIX_RANK")) and len(os.listdir(deaths)) < 3:
-    from emuchain.emulator.run.checkpoints import RunCheckpoints
+    from emuchain.emulator.run.state.checkpoints import RunCheckpoints
     reach, reached = RunCheckpoints.reach, []
     def reach_and_die(self, trainer, position):
         ends = reach(self, trainer, position)

@@ -28,8 +28,8 @@ from emuchain.emulator.run import (
     simulate,
     train,
 )
-from emuchain.emulator.run.checkpoint_file import CheckpointReader
-from emuchain.emulator.run.layer_states import kept_kinds
+from emuchain.emulator.run.state.checkpoint_file import CheckpointReader
+from emuchain.emulator.run.state.layer_states import kept_kinds
 from emuchain.launch import SingleProcess
 
 # All that a device keeps from one mini-batch to the next: weights, biases, scales and shifts with their velocities, and

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from emuchain.emulator.run.checkpoint_file import checked
+from emuchain.emulator.run.state.checkpoint_file import checked
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import Segment, fault_costs, segments_of, simulate
-from emuchain.emulator.run.checkpoint_file import CheckpointReader
+from emuchain.emulator.run.state.checkpoint_file import CheckpointReader
 
 from .test_checkpoint import comparable, run
 from .test_faults import FOUR, TOY

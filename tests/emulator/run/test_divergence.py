@@ -10,7 +10,7 @@ import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import settings_config
 from emuchain.emulator.device import Rules, Tally
-from emuchain.emulator.run.steps import StepReports
+from emuchain.emulator.run.results.steps import StepReports
 from emuchain.launch import SingleProcess
 
 

@@ -14,14 +14,14 @@ from emuchain.comm.exchange import Traffic
 from emuchain.emulator.device import Tally
 from emuchain.emulator.plan import training_data
 from emuchain.emulator.run import EpochResult, Recorder, Usage, read_results
-from emuchain.emulator.run.checkpoint_file import CheckpointWriter
-from emuchain.emulator.run.checkpoints import write_history
-from emuchain.emulator.run.history import History
-from emuchain.emulator.run.results import fixed_results
-from emuchain.emulator.run.results_file import fill_results
-from emuchain.emulator.run.sizes import SentBy
-from emuchain.emulator.run.steps import Exchanged, StepTable
-from emuchain.emulator.run.tables import growing_of
+from emuchain.emulator.run.results.history import History
+from emuchain.emulator.run.results.results import fixed_results
+from emuchain.emulator.run.results.results_file import fill_results
+from emuchain.emulator.run.results.sizes import SentBy
+from emuchain.emulator.run.results.steps import Exchanged, StepTable
+from emuchain.emulator.run.results.tables import growing_of
+from emuchain.emulator.run.state.checkpoint_file import CheckpointWriter
+from emuchain.emulator.run.state.checkpoints import write_history
 
 FIRST, LAST = 100, 1100
 MOST_BYTES = 40  # that an epoch may keep; of one with a codec it was thousands before histories had spools

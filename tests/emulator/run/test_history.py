@@ -20,11 +20,11 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.device import Tally
 from emuchain.emulator.run import EpochResult, read_results
 from emuchain.emulator.run import history as module
-from emuchain.emulator.run.checkpoint_file import CheckpointReader
-from emuchain.emulator.run.history import LONG_BYTES, History, Pace, Spool, accuracy, bits_per_step, mean_loss
-from emuchain.emulator.run.sizes import SentBy
-from emuchain.emulator.run.steps import NOTHING, Exchanged, StepTable
-from emuchain.emulator.run.usage import Usage
+from emuchain.emulator.run.results.history import LONG_BYTES, History, Pace, Spool, accuracy, bits_per_step, mean_loss
+from emuchain.emulator.run.results.sizes import SentBy
+from emuchain.emulator.run.results.steps import NOTHING, Exchanged, StepTable
+from emuchain.emulator.run.results.usage import Usage
+from emuchain.emulator.run.state.checkpoint_file import CheckpointReader
 
 COUNTS = st.integers(0, 1 << 40)
 LOSSES = st.floats(0, 1e9)

@@ -10,14 +10,14 @@ import h5py
 import numpy as np
 import pytest
 
-from emuchain.emulator.run.results_file import LossyFile
+from emuchain.emulator.run.results.results_file import LossyFile
 
 FILLS = """
 import errno, os, sys, tempfile
 import numpy as np
-from emuchain.emulator.run.tables import Growing
-from emuchain.emulator.run.results import Results
-from emuchain.emulator.run.results_file import fill_results
+from emuchain.emulator.run.results.tables import Growing
+from emuchain.emulator.run.results.results import Results
+from emuchain.emulator.run.results.results_file import fill_results
 
 pwrite, left = os.pwrite, 0
 

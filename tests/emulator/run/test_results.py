@@ -36,7 +36,7 @@ from emuchain.emulator.run import (
     versions,
     write_results,
 )
-from emuchain.emulator.run.tables import device_table, link_table
+from emuchain.emulator.run.results.tables import device_table, link_table
 
 USAGE = Usage(
     12_345,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import settings_config
 from emuchain.emulator.device import Rules, Tally
-from emuchain.emulator.run.steps import StepReports, StepResult, StepShares, StepTable, mini_batches
+from emuchain.emulator.run.results.steps import StepReports, StepResult, StepShares, StepTable, mini_batches
 from emuchain.launch import SingleProcess
 
 SIZES = [7, 7, 4]

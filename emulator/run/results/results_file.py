@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common import (
+from ...common import (
     HDF5_HEAD,
     RESULTS,
     InputError,

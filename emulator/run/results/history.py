@@ -19,8 +19,8 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..common import scratch_error
-from ..device import Tally
+from ...common import scratch_error
+from ...device import Tally
 from .sizes import EpochSizes
 from .steps import NOTHING, EpochResult, Exchanged, StepTable
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cluster import load_cluster
-from ..common import (
+from ...cluster import load_cluster
+from ...common import (
     BROKEN_ZIP,
     CHECKPOINT,
     HDF5_HEAD,
@@ -29,14 +29,12 @@ from ..common import (
     read_description,
     unlike,
 )
-from ..config import settings_config
-from ..device import array_shapes, named_weights
-from ..faults import Faults, described_faults
-from ..network import Layer, Network, load_network, onnx_image, onnx_weights
+from ...config import settings_config
+from ...device import array_shapes, named_weights
+from ...faults import Faults, described_faults
+from ...network import Layer, Network, load_network, onnx_image, onnx_weights
+from ..results import Results, Weights, read_results
 from .checkpoint_file import CheckpointReader
-from .results import Results
-from .results_file import read_results
-from .steps import Weights
 
 
 def fitted(given: Weights, network: Network, blame: str, drawn: Collection[str] = ()) -> Weights:

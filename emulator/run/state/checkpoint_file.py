@@ -30,8 +30,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common import BROKEN_ZIP, CHECKPOINT, InputError, escaped, kind_of, unlike
-from ..network import Layer
+from ...common import BROKEN_ZIP, CHECKPOINT, InputError, escaped, kind_of, unlike
+from ...network import Layer
 from .layer_states import LayerState
 
 _MOST = 1 << 62  # ps, bytes, rows: sums of two fit into 64 bits

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm.exchange import BINS
-from ...kernels.inceptionn import WIDTHS
-from ..common import NAMES, escaped
-from ..mapping import DataPath
-from ..number import KINDS
+from ....comm.exchange import BINS
+from ....kernels.inceptionn import WIDTHS
+from ...common import NAMES, escaped
+from ...mapping import DataPath
+from ...number import KINDS
 from .results import Results
 from .sizes import SentBy
 from .steps import Weights

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from ..common import Mean, format_time_ps, html_table, plain, plural, system_name
-from ..data import NgramBits, is_text
-from ..plan import Plan, data_of
-from ..schedule import EditedKind
+from ...common import Mean, format_time_ps, html_table, plain, plural, system_name
+from ...data import NgramBits, is_text
+from ...plan import Plan, data_of
+from ...schedule import EditedKind
 from .history import ROW, History
 from .sizes import message_columns
 from .steps import EpochResult, Weights
@@ -242,7 +242,7 @@ def versions(mpi: str) -> dict[str, str]:
     """Return the versions of everything that a run depends on; `mpi` is that of the MPI library."""
     import h5py
 
-    from ... import __version__
+    from .... import __version__
 
     return {
         "emuchain": __version__,

@@ -31,19 +31,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm.exchange import BINS, Traffic
-from ...launch import Ranks
-from ..common import InputError, WholeFile, escaped, plural
-from ..device import Tally
-from ..network import Network
+from ....comm.exchange import BINS, Traffic
+from ....launch import Ranks
+from ...common import InputError, WholeFile, escaped, plural
+from ...device import Tally
+from ...network import Network
+from ..results import (
+    ROW,
+    STEP,
+    EpochResult,
+    Exchanged,
+    History,
+    Pace,
+    ResourceUse,
+    SentBy,
+    SoFar,
+    Spool,
+    StepResult,
+    StepTable,
+    Usage,
+    Weights,
+)
+from ..segments import Position
+from ..trainer import Trainer
 from .checkpoint_file import CheckpointReader, CheckpointWriter, checked
-from .history import ROW, STEP, History, Pace, Spool
 from .layer_states import deal_state, deal_weights, gathered_state
-from .segments import Position
-from .sizes import SentBy
-from .steps import EpochResult, Exchanged, SoFar, StepResult, StepTable, Weights
-from .trainer import Trainer
-from .usage import ResourceUse, Usage
 
 Residuals = Mapping[str, NDArray[np.float32]]
 """The rows on a rank, by replica, device and phase."""

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm.exchange import BINS, Traffic
-from ...launch import Ranks
-from ..common import InputError
-from ..device import Rules, Tally
+from ....comm.exchange import BINS, Traffic
+from ....launch import Ranks
+from ...common import InputError
+from ...device import Rules, Tally
 from .sizes import EpochSizes, SentBy
 from .usage import ResourceUse, Usage
 
@@ -162,7 +162,7 @@ def diverged(decay: float, rate: float, what: str) -> Diverged:
     if by_decay:
         smaller = min(value, 1 / rate) / 10
     else:  # of a rate that no network takes, a tenth is another such rate
-        from ..config import Config  # here, since ranks that follow do without pydantic
+        from ...config import Config  # here, since ranks that follow do without pydantic
 
         smaller = value / 10 if value <= 1 else Config.model_fields[name].default
     return Diverged(f"`{name}` = {value:g}: training diverged, {what}; try a smaller one, such as {smaller:g}")

@@ -6,11 +6,11 @@ import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 
-from ..cluster import OnBoard
-from ..common import plural
-from ..mapping import Crossing, DataPath, StreamKey, blocks_of, slice_memory, stored_bytes
-from ..network import Phase
-from ..timing import DeviceClock, Hop, StageClock, Timing
+from ...cluster import OnBoard
+from ...common import plural
+from ...mapping import Crossing, DataPath, StreamKey, blocks_of, slice_memory, stored_bytes
+from ...network import Phase
+from ...timing import DeviceClock, Hop, StageClock, Timing
 
 PHASES = tuple(phase.value for phase in Phase)
 

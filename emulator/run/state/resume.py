@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ...launch import Ranks
-from ..cluster import Cluster, load_cluster
-from ..common import InputError, WholeFile, read_description
-from ..config import Config, settings_config
-from ..data import Dataset
-from ..network import Network, load_network
-from ..plan import Plan, drawn_layers
-from ..schedule import EditedKind
+from ....launch import Ranks
+from ...cluster import Cluster, load_cluster
+from ...common import InputError, WholeFile, read_description
+from ...config import Config, settings_config
+from ...data import Dataset
+from ...network import Network, load_network
+from ...plan import Plan, drawn_layers
+from ...schedule import EditedKind
 from .checkpoint_file import CheckpointReader, checked
 from .checkpoints import Keeping, Leader, OnBegin, RunCheckpoints
 from .layer_states import kept_kinds
@@ -197,7 +197,7 @@ def checkpoints_of(
 
 
 def _settings(plan: Plan, data: Dataset) -> dict[str, Any]:
-    from ... import __version__
+    from .... import __version__
 
     config, kind = plan.config.model_dump(exclude={"resume", "progress"}), plan.config.schedule
     return {

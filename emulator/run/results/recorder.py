@@ -16,11 +16,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ...comm.exchange import step_sizes
-from ..common import InputError, LineFile, WholeFile
-from ..config import log_place
-from ..data import Dataset, ngram_bits
-from ..plan import Plan
+from ....comm.exchange import step_sizes
+from ...common import InputError, LineFile, WholeFile
+from ...config import log_place
+from ...data import Dataset, ngram_bits
+from ...plan import Plan
 from .history import History, Pace
 from .results import Results, fixed_results, results_of, versions
 from .results_file import fill_results

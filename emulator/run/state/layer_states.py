@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.optimizers import optimizers
-from ...launch import Ranks
-from ..device import MASTER, Bpram, Learnt, SliceNumerics, State, joined_weights, named_weights
-from ..mapping import Cut, Slice
-from ..network import Layer, Network
-from .steps import Weights
+from ....kernels.optimizers import optimizers
+from ....launch import Ranks
+from ...device import MASTER, Bpram, Learnt, SliceNumerics, State, joined_weights, named_weights
+from ...mapping import Cut, Slice
+from ...network import Layer, Network
+from ..results import Weights
 
 if TYPE_CHECKING:
-    from ..config import Config, Settings
+    from ...config import Config, Settings
 
 LayerState = dict[str, dict[str, NDArray[np.float32]]]
 """A layer's arrays by name, and for each the value and what updates remember of it, such as the velocity."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm.exchange import GivenBytes
+from ....comm.exchange import GivenBytes
 
 EXCHANGE = -1
 """In place of a block: what a device exchanges with other replicas."""

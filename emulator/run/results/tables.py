@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm.exchange import step_sizes
-from ...kernels.inceptionn import WIDTHS
-from ..data import NgramBits
-from ..mapping import DataPath
-from ..number import KINDS
-from ..plan import Plan
+from ....comm.exchange import step_sizes
+from ....kernels.inceptionn import WIDTHS
+from ...data import NgramBits
+from ...mapping import DataPath
+from ...number import KINDS
+from ...plan import Plan
 from .history import History, Piece, accuracy, bits_per_step, mean_loss
 from .sizes import compressed_bytes
 from .steps import EpochResult
