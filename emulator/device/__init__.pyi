@@ -6,11 +6,9 @@ from .formats import MapFormats
 from .memories import MASTER, Bpram, Parameter
 from .pair import OffloadedSlice, PairFpga, PairPorts, evaluate_on_gpu, train_on_gpu
 from .ports import Maps, Outlet, Ports
-from .recurrent_slice import all_backward, all_forward
-from .recurrent_weights import array_shapes, joined_weights, named_weights
 from .rules import Rule, Rules
 from .sideband import LIMBS, NormSums
-from .slice_numerics import Learnt, SliceNumerics, State
+from .slices import Learnt, SliceNumerics, State, all_backward, all_forward, array_shapes, joined_weights, named_weights
 from .tally import Tally
 
 __all__ = [

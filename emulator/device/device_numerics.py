@@ -18,14 +18,13 @@ from ...kernels.optimizers import added, squares_sum
 from ..mapping import BalancedParameters, DataPath, DeviceStreams, Slice, StreamKey, TiedWeights
 from ..network import Start
 from ..schedule import SampleSpan
-from .conv_slice import ConvSlice
 from .ends import ImageSource, Labels, SoftmaxHead
 from .formats import MapFormats
 from .memories import Bpram
 from .ports import Maps, Ports, Values
 from .rules import Rule
 from .sfu import Training
-from .slice_numerics import Learnt, Lengths, SliceNumerics
+from .slices import ConvSlice, Learnt, Lengths, SliceNumerics
 
 Data = NDArray[np.float32]
 """Maps (samples, rows, columns, channels) by stream; a function that takes them consumes them."""
@@ -350,15 +349,15 @@ def numerics_of(
     weights are stored with the slice; None: all.
     """
     if part.layer.operation.recurs:
-        from .recurrent_slice import RecurrentSlice  # its kernels are loaded by runs that need them
+        from .slices import RecurrentSlice  # its kernels are loaded by runs that need them
 
         return RecurrentSlice(part, seed, arena)
     if not part.layer.has_weights:
-        from .attention_slice import AttentionSlice
+        from .slices import AttentionSlice
 
         return AttentionSlice(part, seed, arena)
     if part.layer.vocabulary_parallel:
-        from .vocabulary_slice import VocabularySlice
+        from .slices import VocabularySlice
 
         return VocabularySlice(part, start, seed, arena, kept)
     return ConvSlice(part, start, seed, arena, formats, kept)

@@ -22,7 +22,7 @@ from ..schedule import SampleSpan
 from .device_numerics import Data, DeviceNumerics
 from .ports import Maps
 from .rules import Rule
-from .slice_numerics import SliceNumerics
+from .slices import SliceNumerics
 
 
 @dataclasses.dataclass(frozen=True)

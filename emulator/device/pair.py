@@ -33,9 +33,8 @@ from .device import Epoch
 from .device_numerics import DeviceNumerics
 from .memories import ActRam
 from .ports import Outlet
-from .recurrent_slice import TAPE, RecurrentSlice, all_backward, all_forward, states_before
-from .recurrent_weights import kernel_of
 from .sfu import Training
+from .slices import TAPE, RecurrentSlice, all_backward, all_forward, kernel_of, states_before
 from .tally import Tally
 
 Data = NDArray[np.float32]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emuchain.emulator.device.attention_slice import AttentionSlice
 from emuchain.emulator.device.sfu import Training
+from emuchain.emulator.device.slices.attention import AttentionSlice
 from emuchain.emulator.mapping import Slice, cut_channels
 from emuchain.emulator.network import Layer, load_network
 from emuchain.emulator.schedule import MicroBatch, SampleSpan

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.device.pair import joined_weights, of_tape, split_weights, tape_arrays
-from emuchain.emulator.device.recurrent_slice import Kernel, all_backward, all_forward, states_before
+from emuchain.emulator.device.slices.recurrent import Kernel, all_backward, all_forward, states_before
 from emuchain.emulator.timing.pair import Content
 from emuchain.kernels.recurrent import GruSlice, LstmSlice, Packed, Tape
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from emuchain.comm import Mailbox, Message
-from emuchain.emulator.device.conv_slice import ConvSlice
+from emuchain.emulator.device.slices.conv import ConvSlice
 from emuchain.emulator.plan import ChainPlan, training_data
 from emuchain.emulator.run import train
 from emuchain.emulator.schedule import SampleSpan

@@ -18,18 +18,18 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels import Arena
-from ...kernels.conv import Convolving, LookUp, Sums, convolution
-from ...kernels.number import FloatGrid
-from ..mapping import Cut, Slice, inputs_before
-from ..network import Start
-from ..number import SINGLE, Precision
-from ..schedule import SampleSpan
-from .formats import MapFormats, ParameterFormats, WeightFormats
-from .memories import ActRam, Arrays, Parameter, Versions, initial_weights
-from .rules import Rule
-from .sfu import Training
-from .slice_numerics import Data, Lengths, SliceNumerics
+from ....kernels import Arena
+from ....kernels.conv import Convolving, LookUp, Sums, convolution
+from ....kernels.number import FloatGrid
+from ...mapping import Cut, Slice, inputs_before
+from ...network import Start
+from ...number import SINGLE, Precision
+from ...schedule import SampleSpan
+from ..formats import MapFormats, ParameterFormats, WeightFormats
+from ..memories import ActRam, Arrays, Parameter, Versions, initial_weights
+from ..rules import Rule
+from ..sfu import Training
+from .numerics import Data, Lengths, SliceNumerics
 
 
 @dataclasses.dataclass(frozen=True)

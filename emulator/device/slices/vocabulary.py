@@ -10,16 +10,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels import Arena
-from ...kernels.layers import vocabulary_loss
-from ..mapping import Slice
-from ..network import Start
-from ..schedule import SampleSpan
-from .conv_slice import ConvSlice
-from .ends import Labels
-from .memories import ActRam
-from .sfu import Training
-from .slice_numerics import Data, Lengths
+from ....kernels import Arena
+from ....kernels.layers import vocabulary_loss
+from ...mapping import Slice
+from ...network import Start
+from ...schedule import SampleSpan
+from ..ends import Labels
+from ..memories import ActRam
+from ..sfu import Training
+from .conv import ConvSlice
+from .numerics import Data, Lengths
 
 
 class VocabularySlice(ConvSlice):

@@ -12,17 +12,17 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels import Arena
-from ...kernels.recurrent import GruSlice, LstmSlice, Packed, Tape
-from ..mapping import Slice
-from ..schedule import SampleSpan
-from .lanes import Gather
-from .memories import ActRam, Arrays
-from .ports import Ports
+from ....kernels import Arena
+from ....kernels.recurrent import GruSlice, LstmSlice, Packed, Tape
+from ...mapping import Slice
+from ...schedule import SampleSpan
+from ..lanes import Gather
+from ..memories import ActRam, Arrays
+from ..ports import Ports
+from ..rules import Rule
+from ..sfu import Training
+from .numerics import Data, Lengths, SliceNumerics
 from .recurrent_weights import DirectionWeights, first_weights, joined, kernel_of, split
-from .rules import Rule
-from .sfu import Training
-from .slice_numerics import Data, Lengths, SliceNumerics
 
 Kernel = LstmSlice | GruSlice
 

@@ -13,14 +13,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels import Arena
-from ..mapping import Cut, Slice
-from ..schedule import SampleSpan
-from .ends import Labels
-from .memories import Arrays, Parameter, State, Versions
-from .ports import Ports
-from .rules import Rule
-from .sfu import Sfu, Training
+from ....kernels import Arena
+from ...mapping import Cut, Slice
+from ...schedule import SampleSpan
+from ..ends import Labels
+from ..memories import Arrays, Parameter, State, Versions
+from ..ports import Ports
+from ..rules import Rule
+from ..sfu import Sfu, Training
 
 Data = NDArray[np.float32]
 Lengths = NDArray[np.int64]

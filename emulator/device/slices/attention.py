@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels import Arena
-from ...kernels.attention import Attention
-from ...kernels.layers.normalisation import dropout_mask
-from ..mapping import Slice
-from ..network.operations.attention import Attention as AttentionOperation
-from ..schedule import SampleSpan
-from .memories import ActRam, Arrays
-from .sfu import Training
-from .slice_numerics import Data, Lengths, SliceNumerics
+from ....kernels import Arena
+from ....kernels.attention import Attention
+from ....kernels.layers.normalisation import dropout_mask
+from ...mapping import Slice
+from ...network.operations.attention import Attention as AttentionOperation
+from ...schedule import SampleSpan
+from ..memories import ActRam, Arrays
+from ..sfu import Training
+from .numerics import Data, Lengths, SliceNumerics
 
 Numbers = NDArray[np.int64]
 """Of samples, since the start of training."""

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels import Arena
-from ...kernels.recurrent import GruSlice, LstmSlice, Packed
-from ..mapping import Slice
-from ..network import Layer, Recurrent
-from ..network.operations.recurrent import Gru, Lstm
-from .memories import Parameter
-from .rules import Rule
-from .sfu import Sfu
+from ....kernels import Arena
+from ....kernels.recurrent import GruSlice, LstmSlice, Packed
+from ...mapping import Slice
+from ...network import Layer, Recurrent
+from ...network.operations.recurrent import Gru, Lstm
+from ..memories import Parameter
+from ..rules import Rule
+from ..sfu import Sfu
 
 Data = NDArray[np.float32]
 Arrays = Mapping[str, Data]

@@ -1,0 +1,15 @@
+"""The numerics of a device's slices: what all have in common, and each kind of layer.
+
+    SliceNumerics        maps in and out, the SFU, the ends of the chain
+      ConvSlice          convolutions, fully connected layers, embeddings
+        VocabularySlice  a classifier that computes its part of the loss
+      AttentionSlice     heads, without weights
+      RecurrentSlice     LSTM and GRU, over all time steps
+
+Exports are listed in `__init__.pyi`; each name is imported at its first use, since kernels of kinds that a run does not
+have need not be loaded.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,25 @@
+from .attention import AttentionSlice
+from .conv import ConvSlice
+from .numerics import Learnt, Lengths, SliceNumerics, State
+from .recurrent import TAPE, RecurrentSlice, all_backward, all_forward, states_before
+from .recurrent_weights import array_shapes, joined_weights, kernel_of, named_weights
+from .vocabulary import VocabularySlice
+
+__all__ = [
+    "TAPE",
+    "AttentionSlice",
+    "ConvSlice",
+    "Learnt",
+    "Lengths",
+    "RecurrentSlice",
+    "SliceNumerics",
+    "State",
+    "VocabularySlice",
+    "all_backward",
+    "all_forward",
+    "array_shapes",
+    "joined_weights",
+    "kernel_of",
+    "named_weights",
+    "states_before",
+]
