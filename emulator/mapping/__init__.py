@@ -9,7 +9,6 @@ from .balancing import (
     balanced_streams,
     blocks_of,
     channel_bytes,
-    channel_values,
     storage_of,
     weight_lines,
 )
@@ -26,7 +25,6 @@ from .memory import (
     SliceMemory,
     activation_bytes,
     block_rows,
-    keeps_inputs,
     memories,
     memory_streams,
     parameter_memories,
@@ -41,7 +39,7 @@ from .partition import can_take, partition, partition_with_memory, with_balance
 from .placement import Chain, Placement, place
 from .row import PieceMemory
 from .shedding import ShedBounds, SliceNeeds, WeightBanks, shed, slice_needs
-from .slices import Balance, Cut, Mapping, Slice, cut_channels, imbalance, inputs_before
+from .slices import Cut, Mapping, Slice, cut_channels, imbalance, inputs_before
 from .traffic import (
     DataPath,
     Stream,
@@ -59,7 +57,6 @@ from .traffic import (
 __all__ = [
     "COPIES",
     "LUT_RAM_BITS",
-    "Balance",
     "BalancedParameters",
     "Balancing",
     "Buffer",
@@ -96,7 +93,6 @@ __all__ = [
     "bytes_on_wire",
     "can_take",
     "channel_bytes",
-    "channel_values",
     "channel_works",
     "coarse",
     "coarse_shares",
@@ -108,7 +104,6 @@ __all__ = [
     "idle_share",
     "imbalance",
     "inputs_before",
-    "keeps_inputs",
     "kept_channels",
     "memories",
     "memory_streams",

@@ -1,7 +1,6 @@
 """One frozen `Plan` from a configuration, the same on every rank: placement, steady state, resources, layout."""
 
 from .chain import asked_chunks, check_samples, warm_ups_of
-from .cuts import Settled, place_by_rate
 from .data import (
     check_data,
     check_normalised,
@@ -13,7 +12,7 @@ from .data import (
     network_of,
     training_data,
 )
-from .layout import OFF_CHIP_PASSES, DeviceLayout, Layout, LinkLayout, SliceLayout, lay_out, lay_out_on_chip
+from .layout import OFF_CHIP_PASSES, DeviceLayout, Layout, SliceLayout, lay_out, lay_out_on_chip
 from .make import make_plan, plan_run, planned_on
 from .numbers import in_precision
 from .pair import PairPlan, make_pair_plan
@@ -30,7 +29,7 @@ from .placement import (
 )
 from .plan import ChainPlan, Plan, describe_devices, exchange_loads, exchange_times
 from .stages import PlannedStages
-from .steady import SteadyPipeline, fill_ps, find_steady
+from .steady import fill_ps, find_steady
 from .work import (
     check_batch,
     check_memory,
@@ -47,13 +46,10 @@ __all__ = [
     "ChainPlan",
     "DeviceLayout",
     "Layout",
-    "LinkLayout",
     "PairPlan",
     "Plan",
     "PlannedStages",
-    "Settled",
     "SliceLayout",
-    "SteadyPipeline",
     "asked_chunks",
     "bram_bytes",
     "buffer_resources",
@@ -88,7 +84,6 @@ __all__ = [
     "network_of",
     "off_chip_bytes",
     "on_chip_banks",
-    "place_by_rate",
     "place_on_chip",
     "plan_run",
     "planned_on",

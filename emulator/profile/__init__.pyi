@@ -1,7 +1,7 @@
 from .on_chip import Data, DataBytes, PartNeeds, Phases, boundary_bytes, cut_bytes, streams_bytes
 from .profile import LayerProfile, LayerTimes, Profile
 from .profile_files import DeviceTable, LayerTable, ProfileDescription, TimesTable, load_graph, load_profile, profile_of
-from .roofline import BoardStage, DoesNotFit, LayerCosts, board_stage, stage_of_needs
+from .roofline import BoardStage, DoesNotFit, board_stage
 from .stages import BoardStages, MeasuredBoardStages, ProfileStages, Stages, check_profile, measured_stage
 
 __all__ = [
@@ -11,7 +11,6 @@ __all__ = [
     "DataBytes",
     "DeviceTable",
     "DoesNotFit",
-    "LayerCosts",
     "LayerProfile",
     "LayerTable",
     "LayerTimes",
@@ -31,6 +30,5 @@ __all__ = [
     "load_profile",
     "measured_stage",
     "profile_of",
-    "stage_of_needs",
     "streams_bytes",
 ]

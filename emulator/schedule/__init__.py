@@ -20,7 +20,7 @@ from .fpdeep import pipeline
 from .kind import Offload, PipelineKind, ScheduleKind, pipeline_kind, pipelines, schedules
 from .pytorch import parse_csv, to_csv
 from .shape import Backward, ClosedForm, Engines, EpochShape, Machine, Shape, StageCosts, Staleness, Transport
-from .versions import SpanStore, VersionedAction, kept_micro_batches, weight_copies, with_versions
+from .versions import SpanStore, kept_micro_batches, weight_copies, with_versions
 
 __all__ = [
     "PASSES",
@@ -44,7 +44,6 @@ __all__ = [
     "StageCosts",
     "Staleness",
     "Transport",
-    "VersionedAction",
     "check_complete",
     "cut_samples",
     "dry_run",

@@ -17,7 +17,7 @@ from .bottleneck import (
     memory_loads,
 )
 from .course import Course, Sent, Timed, course_of
-from .crossing import TiedHop, UpdateWaits, Ways, hop
+from .crossing import UpdateWaits, Ways, hop
 from .device_clock import DeviceClock, SliceClock
 from .faulty import FaultyTiming
 from .pipeline import (
@@ -25,7 +25,6 @@ from .pipeline import (
     least_time_ps,
     run_timeline,
     schedule_of,
-    smallest_warm_ups,
     time_pipeline,
     time_shape,
     warm_ups_of,
@@ -45,8 +44,8 @@ from .roofs import (
     slows,
     varied_timing,
 )
-from .routes import Hop, Routes, hop_name
-from .stage_clock import StageClock, StageTimes
+from .routes import Hop, Routes
+from .stage_clock import StageClock
 from .timing import Timing
 
 __all__ = [
@@ -76,9 +75,7 @@ __all__ = [
     "Speed",
     "StageClock",
     "StageLoads",
-    "StageTimes",
     "Step",
-    "TiedHop",
     "TiedLoad",
     "Timed",
     "Timing",
@@ -91,7 +88,6 @@ __all__ = [
     "factors",
     "find_bottleneck",
     "hop",
-    "hop_name",
     "least_time_ps",
     "link_loads",
     "load_parts",
@@ -101,7 +97,6 @@ __all__ = [
     "run_timeline",
     "schedule_of",
     "slows",
-    "smallest_warm_ups",
     "time_pipeline",
     "time_shape",
     "varied_timing",

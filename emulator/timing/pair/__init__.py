@@ -5,8 +5,6 @@ from .fpga import (
     Content,
     LayerNeeds,
     PairKey,
-    PairStream,
-    StepCycles,
     all_needs,
     mvm_cycles,
     needs_as_json,
@@ -18,7 +16,7 @@ from .fpga import (
     unsplit_cycles,
 )
 from .result import Busy, PairTimes, time_mini_batch, times_as_json
-from .tasks import Resource, Task, TimedTask, run_tasks
+from .tasks import Resource, Task, TimedTask
 from .work import Cell, OtherWork, Part, Phase, RecurrentWork, Workload, work_of, workload_of
 
 __all__ = [
@@ -29,13 +27,11 @@ __all__ = [
     "OtherWork",
     "Pair",
     "PairKey",
-    "PairStream",
     "PairTimes",
     "Part",
     "Phase",
     "RecurrentWork",
     "Resource",
-    "StepCycles",
     "Task",
     "TimedTask",
     "Workload",
@@ -47,7 +43,6 @@ __all__ = [
     "pair_of",
     "pair_streams",
     "pe_words",
-    "run_tasks",
     "standard_step_ps",
     "step_cycles",
     "streams_of",
