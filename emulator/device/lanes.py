@@ -6,7 +6,11 @@ micro-batch waits for no B, and B only for its own F.
 
 States of earlier units come from the left on path 2, those of later units from the right on path 7. Sums of errors of
 states come from the right on path 4, and complete ones from the left on path 8 (`timing.lockstep`). These messages
-carry values only: their times are in those of rows.
+carry values only: their times are in those of rows. Of a step of FP, on three devices:
+
+    units       0            1            2
+    path 2      s0 --------> s0 s1 -----> .           then device 2 has all, and sends back
+    path 7      . <--------- s1 s2 <----- s2
 """
 
 from __future__ import annotations
@@ -160,10 +164,11 @@ class Gather:
         if not part.is_first:
             parts.insert(0, await self._receive(DataPath.PARTIAL_ACTIVATIONS, span))
         if not part.is_last:
+            # Sent before anything is awaited from the right: the device there sends back only once it has these.
             self._send(DataPath.PARTIAL_ACTIVATIONS, span, np.concatenate(parts, axis=1))
             parts.append(await self._receive(DataPath.STATES, span))
         if not part.is_first:
-            self._send(DataPath.STATES, span, np.concatenate(parts[1:], axis=1))
+            self._send(DataPath.STATES, span, np.concatenate(parts[1:], axis=1))  # `parts[0]` came from there
         return np.concatenate(parts, axis=1)
 
     async def error_sums(self, span: SampleSpan) -> Data | None:

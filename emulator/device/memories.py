@@ -66,6 +66,7 @@ class Versions:
     def advance(self, *, keeps: bool) -> Data:
         """Begin the next version and return its array: the newest one's, or a copy of it if `keeps`."""
         before = self.newest
+        # What still uses the older version needs its numbers; if nothing does, the update overwrites them.
         following = copied(before, self._arena) if keeps else before
         if not keeps:
             del self._held[self._newest]
@@ -155,7 +156,7 @@ class Parameter:
             self.states = {name: zeros_like(value, self._arena) for name in rule.states}
         trained = value if self._master is None else self._master
         before = None if self.formats is None else copied(trained, self._arena)
-        if rule.factor != 1:
+        if rule.factor != 1:  # clipped before it is rounded: formats are those of what the update takes
             self.gradient *= np.float32(rule.factor)
         if self.formats is not None:
             rule, samples = self._mean(rule, samples), 1 if self.formats.rounds("gradients") else samples
@@ -214,7 +215,7 @@ class Parameter:
         self.versions.restore(state)
         kept = {name: array for name, array in state.items() if name not in ("value", MASTER)}
         self.states = {name: copied(array, self._arena) for name, array in kept.items()}
-        if MASTER not in state:
+        if MASTER not in state:  # of a run with one array alone: copies are rounded from it anew
             self._begin(self.newest.copy())
         elif self._master is not None:
             self._master[...] = state[MASTER]
@@ -240,6 +241,7 @@ def initial_weights(
     gain = max((step.operation.he_gain for step in layer.sfu), default=1.0)
     weights = np.empty((len(out_channels), len(in_channels), kh, kw), np.float32)
     for place, channel in enumerate(in_channels):
+        # A stream for each input channel, of all output channels: so a slice draws what the whole layer would have.
         stream = np.random.Generator(np.random.Philox(key=[seed, layer.index << 32 | channel]))
         if start == "he":
             drawn = stream.standard_normal((oc, kh, kw)) * math.sqrt(gain / fan_in)

@@ -196,6 +196,7 @@ def shed(needs: Sequence[SliceNeeds], excess_banks: int, most_bytes: int = _MOST
     steps, due = _Steps(), [*range(len(needs))]
     while freed < excess_banks:
         wanted, left = excess_banks - freed, most_bytes - moved
+        # Steps stay as they were but for that of the slice which has just shed, and those that are now too large.
         for place in (*due, *steps.beyond(wanted, left)):
             step = _best_step(place, needs[place], off_chip[place], wanted, left)
             if step is not None:
@@ -231,7 +232,7 @@ class _Steps:
 
     def add(self, step: _Step) -> None:
         """Add the step of a slice that has none."""
-        self._added += 1
+        self._added += 1  # numbers tell entries of heaps that have been replaced from those that count
         self._steps[step.place], self._numbers[step.place] = step, self._added
         for heap, key in ((self._by_cost, step.cost), (self._by_freed, -step.freed), (self._by_moved, -step.moved)):
             heapq.heappush(heap, (key, step.place, self._added))
@@ -274,7 +275,7 @@ def _best_step(place: int, held: SliceNeeds, now: OffChip, wanted_banks: int, mo
         freed = before - others - held.weights.of_channels(held.channels - channels)
         moved = fixed_bytes + channels * channel_bytes - moves
         if freed > 0 and moved <= most_bytes:
-            cost = moved / min(freed, wanted_banks)
+            cost = moved / min(freed, wanted_banks)  # banks beyond those that are wanted are worth nothing
             if best is None or cost < best.cost:
                 best = _Step(place, OffChip(channels, activations), freed, moved, cost)
     return best

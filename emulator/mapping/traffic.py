@@ -6,6 +6,11 @@ layer take path 1 too, "as extra channels" (section 3.2), and their errors path 
 tensor. Paths 5 and 6 carry balanced parameters and their gradients, with a stream for each block of them
 (balancing.py).
 
+    a layer on both      [ l, part ] == 1, 2 ==> [ l, rest ]      a layer on each      [ l ] == 1 ==> [ l + 1 ]
+                                     <== 3, 4 ==                                             <== 4 ==
+    balanced             [ stores ] --- 5 ---> . --- 5 ---> [ uses ]
+                                    <-- 6 ---  . <-- 6 ---
+
 Slices send a layer's outputs as their engines make them, or after the SFU's first steps. Where each data path
 has a fixed part of the link (`share = "paths"`), a slice cut by output channels, whose outputs are complete, carries
 out the SFU's first steps on its own channels before it sends, so that a pool makes its maps smaller. FPDeep's text does

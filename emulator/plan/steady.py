@@ -105,7 +105,7 @@ class _Chain:
         done = 0
         while done < samples and not self._repeats:
             end = min(max(_FIRST_SAMPLES, 2 * done), samples)
-            self._repeats = end - done > 1
+            self._repeats = end - done > 1  # until `_observe` sees a resource that says otherwise
             self._take(MicroBatch(done, done, done, end))
             done = end
 
@@ -130,6 +130,7 @@ class _Chain:
         """Take samples forward through all devices, then backward, then into gradients."""
         whole, devices = micro_batch.whole, list(enumerate(self.clocks))
         forward, backward = [], []
+        # All FP, then all EB, then all PG: each has engines of its own, so the order of calls changes no time.
         for device, clock in devices:
             self._deliver(device, clock.forward(whole, self._arrived[device], 0))
             forward.append(clock.slices[0].fp_start_ps)

@@ -175,7 +175,7 @@ def build_chain(
     outlets: dict[int, dict[StreamKey, Outlet]] = {device: {} for device in hosted}
     for link, streams in enumerate(timing.links):
         if link not in inlets and link + 1 not in inlets:
-            continue
+            continue  # both its devices are on other ranks
         over = timing.cluster.link_at(link)
         gates = {forward: Gate(over.bandwidth_mbps, over.latency_ps) for forward in (True, False) if wiring.throttled}
         chain.carriers.pumps.extend(gates.values())
@@ -187,6 +187,7 @@ def build_chain(
                 form = Format(stream.message_channels, rows, stream.columns, with_data)
                 outlet = _connect(chain, wiring, key, link, sender, receiver, form, inlets)
                 if outlet is not None:
+                    # The throttle holds up what crosses a link; values that travel apart stand for nothing on it.
                     gate = None if key.values else gates.get(key.path.is_forward)
                     outlets[sender][key] = outlet if gate is None else _ThrottledOutlet(gate, outlet, stream, over)
     _connect_crossing(chain, wiring, make is not None, inlets, outlets)
@@ -221,6 +222,7 @@ def _connect_crossing(
             sender, receiver = (link, link + 1) if forward else (link + 1, link)
             if sender not in outlets and receiver not in inlets:
                 continue
+            # Times of the first and the last row say when all arrive: rows follow one another (`timing/crossing.py`).
             for of, form in ((key, Format(1, 2, 1, False)), (key._replace(values=True), table)):
                 outlet = _connect(chain, wiring, of, link, sender, receiver, form, inlets, most_samples=1)
                 if outlet is not None:

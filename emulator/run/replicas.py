@@ -206,7 +206,7 @@ class _Channels:
         mailbox = Mailbox(
             Awaited(f"gradients of device {self.device} of another replica on rank {from_rank}", from_rank)
         )
-        nodes = self._plan.data_parallel.replicas + 1
+        nodes = self._plan.data_parallel.replicas + 1  # with the aggregator
         tag = ((self.device * len(ExchangePhase) + phase) * nodes + sender) * nodes + receiver
         most, ends = self._most_bytes(phase), (from_rank, to_rank)
         outlet = self._replicas.carriers.connect(

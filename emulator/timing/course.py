@@ -178,6 +178,7 @@ class _Whole:
             self._offer(board)
         while starts or ends:
             now = min(heap[0][0] for heap in (starts, ends) if heap)
+            # Ends before starts of the same moment: they free queues, and may add starts to this very moment.
             while ends and ends[0][0] == now:
                 _, _, board, place = heapq.heappop(ends)
                 self._end(board, self._queues[board][place], now)
@@ -240,12 +241,14 @@ class _Whole:
         if not self._is_shared:
             self._push_end(board.run(task.step.kind, now, task.work_ps, sample).end_ps, number, place)
             return
+        # One more puts off the end of all that run; `_end` passes over the earlier ends that were noted of them.
         self._pool_ps[number] = max(self._pool_ps[number], now) + board.takes_ps(now, task.work_ps, sample)
         for other, queue in enumerate(queues):
             if queue.running is not None:
                 self._push_end(self._pool_ps[number], number, other)
 
     def _push_end(self, time_ps: int, board: int, place: int) -> None:
+        # Equal times end in the order in which they were noted.
         heapq.heappush(self._ends, (time_ps, next(self._numbers), board, place))
 
     def _end(self, number: int, queue: _Queue, now: int) -> None:
@@ -386,6 +389,7 @@ class _Streamed(_Whole):
             carried = Carried(int(left[0, 0]) - row_ps, wire.free_ps, int(come[-1, -1]))
             self.sent.append(Sent(step, sender, receiver, *carried))
         rows, taken = done.shape[1], self._costs(stage).rows
+        # Stages differ in rows: one that the receiver takes is there with the sender's rows up to the same share.
         come = come[:, [-(-(row + 1) * rows // taken) - 1 for row in range(taken)]]
         self._rows_arrive[step] = come
         self._arrived_ps[step] = int(come[0, 0])
