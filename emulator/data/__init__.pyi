@@ -1,10 +1,9 @@
-from .baselines import NgramBits, linear_accuracy, ngram_bits
 from .dataset import Dataset, Normalisation, png, preview_picture
 from .fetch import Progress, fetch_data
 from .lazy import Images, LazyImages, ReadAhead
 from .load import data_files, describe_data, load_data
 from .reading import Reading
-from .text import is_text, symbol_count
+from .text import NgramBits, is_text, ngram_bits, symbol_count
 
 __all__ = [
     "Dataset",
@@ -19,7 +18,6 @@ __all__ = [
     "describe_data",
     "fetch_data",
     "is_text",
-    "linear_accuracy",
     "load_data",
     "ngram_bits",
     "png",

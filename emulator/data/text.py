@@ -6,6 +6,8 @@ the order of their code points. The last tenth of the text is the test.
 `text`: sentences drawn from a small grammar, which need no download. Verbs agree with their subject, even if a clause
 stands between them: this takes more memory than the letter before. As for `shapes`, all is integer arithmetic on a
 counter-based hash, so the text is the same on every machine.
+
+For comparison, n-grams are the simplest models of a text.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +23,7 @@ from numpy.typing import NDArray
 from ..common import InputError, format_bytes, free_room, looks_like_text, read_file
 from .dataset import Dataset
 from .files import other_data
+from .lazy import Images
 from .shapes import splitmix64
 
 SENTENCES = "text"
@@ -213,3 +217,37 @@ def _samples(numbers: Symbols, places: Sequence[tuple[int, int]], steps: int) ->
     symbols = np.where(holds, numbers[at], 0).astype(np.int32)
     labels = np.where(holds, numbers[at + 1], IGNORED).astype(np.int64)
     return symbols, labels, lengths
+
+
+class NgramBits(NamedTuple):
+    """Bits a character of both models on the test part."""
+
+    unigram: float
+    bigram: float
+
+
+def ngram_bits(data: Dataset) -> NgramBits:
+    """Return the mean cross-entropy, in bits, of the test's labels under models that count the training labels.
+
+    The unigram model goes by how often a symbol is, the bigram model by how often it follows the one before it. One is
+    added to every count (Laplace's rule), so that what never occurred has a probability.
+    """
+    before, symbols = _followed(data.train_images, data.train_labels)
+    test_before, test_symbols = _followed(data.test_images, data.test_labels)
+    single = np.bincount(symbols, minlength=data.symbols) + 1
+    followed = np.bincount(before, minlength=data.symbols) + data.symbols
+    codes, counts = np.unique(before * data.symbols + symbols, return_counts=True)
+    test_codes = test_before * data.symbols + test_symbols
+    places = np.minimum(np.searchsorted(codes, test_codes), len(codes) - 1)
+    pairs = np.where(codes[places] == test_codes, counts[places], 0) + 1
+    return NgramBits(_bits(single[test_symbols] / single.sum()), _bits(pairs / followed[test_before]))
+
+
+def _followed(images: Images, labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return all symbols that have a label, and their labels."""
+    counts = labels >= 0
+    return np.asarray(images)[:, 0, :, 0][counts].astype(np.int64), labels[counts]
+
+
+def _bits(probabilities: NDArray[np.float64]) -> float:
+    return float(-np.log2(probabilities).mean())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from emuchain.emulator.data import baselines, describe_data, linear, load, load_data, shapes
+from emuchain.emulator.data import describe_data, linear, load, load_data, shapes
 
 GOLDEN = "9b12b660a3d569de074e2e04a94f23467325b730f6c09890f298a0fe66c99ef0"
 
@@ -61,15 +61,15 @@ def test_classes_have_the_same_mean(drawn):
 
 def test_linear_classifier_fails():
     part = shapes.draw(2000, 500)
-    train, test = baselines.linear_accuracy(part, steps=40)
+    train, test = linear.linear_accuracy(part, steps=40)
     assert test < 0.35
-    assert (train, test) == baselines.linear_accuracy(part, steps=40)
+    assert (train, test) == linear.linear_accuracy(part, steps=40)
 
 
 def test_linear_command(monkeypatch, tmp_path):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(load, "load_data", lambda where: shapes.draw(200, 50))
-    monkeypatch.setattr(baselines, "linear_accuracy", lambda data: (0.5, 0.125))
+    monkeypatch.setattr(linear, "linear_accuracy", lambda data: (0.5, 0.125))
     result = CliRunner().invoke(linear.main, [])
     assert result.output == "shapes: linear classifier, test accuracy 12.5% (training 50.0%)\n"
     monkeypatch.undo()
