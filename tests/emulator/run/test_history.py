@@ -19,7 +19,7 @@ from emuchain.comm.exchange import Traffic
 from emuchain.emulator.common import InputError
 from emuchain.emulator.device import Tally
 from emuchain.emulator.run import EpochResult, read_results
-from emuchain.emulator.run import history as module
+from emuchain.emulator.run.results import history as module
 from emuchain.emulator.run.results.history import LONG_BYTES, History, Pace, Spool, accuracy, bits_per_step, mean_loss
 from emuchain.emulator.run.results.sizes import SentBy
 from emuchain.emulator.run.results.steps import NOTHING, Exchanged, StepTable
