@@ -45,7 +45,7 @@ class CutComparison(NamedTuple):
     def of(cls, plan: ChainPlan) -> CutComparison:
         """Return what the automatic cut of the same run reaches."""
         try:
-            automatic = make_plan(plan.config.model_copy(update=_automatic(plan)), 1)
+            automatic = make_plan(plan.config.model_copy(update=_automatic(plan)), 1, timing_only=True)
         except InputError as error:
             return cls(steady_rate(plan), None, str(error))
         return cls(steady_rate(plan), steady_rate(automatic), "")

@@ -122,7 +122,7 @@ def _show(config: Config, how: _Shown, picture: WholeFile | None) -> ChainPlan:
     ) as show:
         network = configured_network(config)
         tell_notes([long_plan(config, network, _PLANS)])
-        plan = make_plan(config, 1, network=network)
+        plan = make_plan(config, 1, network=network, timing_only=True)
         tell_notes(idle_settings(plan))
         beside = None
         if config.cut is not None:

@@ -53,7 +53,7 @@ def show_timeline(
                 return
             network = configured_network(config)
             tell_notes([long_plan(config, network)])
-            plan = make_plan(config, 1, network=network)
+            plan = make_plan(config, 1, network=network, timing_only=True)
             plan.needs_all_alive("a timeline")
         chart, shown_window = _chart(plan, window, all_lanes)
         title = f"{plan.title}, {config.schedule.name}: samples {shown_window}"
