@@ -58,20 +58,24 @@ def _settle(cache: str | None, form_name: str | None) -> None:
 
 def load(say: Callable[[str], None]) -> None:
     """Load all kernels; if they are not compiled yet, compile them and report it through `say`, and how far that is."""
-    from ...kernels.warm import COMPILING_S, compile_together, usable_cores
+    from ...kernels.warm import compile_together, usable_cores
 
-    told_s = time.monotonic()
+    told_s = begun_s = time.monotonic()
+    whole_cpu_s = 0.0
 
-    def tell(part: float) -> None:
-        nonlocal told_s
+    def tell(left_cpu_s: float) -> None:
+        nonlocal told_s, begun_s, whole_cpu_s
         now_s = time.monotonic()
-        if part == 0:
+        if not whole_cpu_s:
+            begun_s, whole_cpu_s = now_s, left_cpu_s
             many = f", on {cores} cores" if (cores := usable_cores()) > 1 else ""
-            say(f"compiling kernels, once for this machine: about {COMPILING_S} s of processor time{many} ...")
-        elif part < 1 and now_s - told_s < _EVERY_S:
+            say(f"compiling kernels, once for this machine: about {left_cpu_s:.0f} s of processor time{many} ...")
+        elif left_cpu_s and now_s - told_s < _EVERY_S:
             return
         else:
-            say(f"compiling kernels: {100 * part:.0f} % done")
+            done = 1 - left_cpu_s / whole_cpu_s
+            left = f", about {(now_s - begun_s) * (1 / done - 1):.0f} s left" if 0 < done < 1 else ""
+            say(f"compiling kernels: {100 * done:.0f} % done{left}")
         told_s = now_s
 
     compile_together(tell)

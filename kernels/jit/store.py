@@ -76,6 +76,12 @@ def find(name: str) -> Code | None:
     return None
 
 
+def has_any(module: str) -> bool:
+    """Return whether there is code of any of a module's kernels."""
+    pattern = f"{module}.*-{_key(module)}.code"
+    return any(next(place.glob(pattern), None) is not None for place in map(_trusted, _places()) if place is not None)
+
+
 def keep(name: str, code: Code) -> None:
     """Store a kernel's code for other processes. Raise OSError where that is not possible."""
     place, file_name = where(), _file_name(name)
