@@ -27,9 +27,11 @@ FLAVOURS = {
     "openmpi": ("EMUCHAIN_TEST_OPENMPI", ".venv-openmpi"),
 }
 
-# Shells start what runs in the background without interrupts, and processes pass that on: tests send some.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# Shells start what runs in the background without interrupts, `nohup` without hang-ups, and processes pass that on:
+# tests send some.
+for ignored, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(ignored) is signal.SIG_IGN:
+        signal.signal(ignored, usual)
 
 # Nothing here may depend on how long something takes; and what one machine finds, every machine finds in CI.
 hypothesis.settings.register_profile(
