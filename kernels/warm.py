@@ -19,7 +19,7 @@ import numpy as np
 from . import attention, inceptionn, layers, optimizers, quantise, recurrent
 from .conv import Convolution, Convolving, Sums, convolution, look_up
 from .current_folder import python_command, safe_environment
-from .extensions import modules
+from .extensions import modules, offered_modules
 from .fifo import serve
 from .jit import Floats, announced, store
 
@@ -91,7 +91,7 @@ def _groups() -> list[_Group]:
         _Group(_warm_narrow_sums, f"{store.ROOM}.conv.narrow_kernel", 1.9),
         _Group(_warm_links, f"{store.ROOM}.inceptionn.readers", 1.3),
     ]
-    several = [*modules(layers.__name__), *modules(optimizers.__name__)]
+    several = [*modules(layers.__name__), *modules(optimizers.__name__), *offered_modules()]
     short = [module for module in several if hasattr(module, "warm")]
     return [*long, *(_Group(module.warm, module.__name__, _MODULE_CPU_S) for module in short)]
 

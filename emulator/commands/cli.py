@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     if arguments is None:
         end_request.take()  # before all imports that take time, which an exception would leave half done
         arguments = sys.argv[1:]
-    from ...kernels import clean_environment
+    from ...kernels import ExtensionError, clean_environment
     from ...launch import Terminated
     from ..common import INPUT_STATUS, InputError
     from . import output
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             status = run(arguments, session)
             output.finish()
             session.end(status)
-    except InputError as error:
+    except (InputError, ExtensionError) as error:
         session.fail(f"emuchain: error: {error}", INPUT_STATUS)
     except MemoryError as error:
         why = str(error) or "more was requested than is available"

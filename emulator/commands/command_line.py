@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ... import __version__
+from ...kernels import offered
 from ..common import IMAGENET_IMAGES, InputError, NamedFiles, check_start
 from . import output
 from .flags import RUNS, PlanningCommand, TrainingCommand, full_option, range_option, traced, with_precision
@@ -93,7 +94,7 @@ def _explained(error: click.ClickException) -> click.ClickException:
 
 
 def defined_commands() -> list[click.Command]:
-    """Return the commands that files define: each file of this folder, and the file commands.py of other rooms.
+    """Return the commands that files define: each file of this folder, the file commands.py of other rooms, extensions.
 
     A file that defines commands has click's decorators, and is quick to import; others are not imported.
     """
@@ -103,7 +104,8 @@ def defined_commands() -> list[click.Command]:
         if path != own and _DEFINES.search(path.read_text(encoding="utf-8")):
             names = path.relative_to(root).with_suffix("").parts
             modules.append(importlib.import_module(".".join([__package__.split(".")[0], *names])))
-    values = [value for module in modules for value in vars(module).values() if isinstance(value, click.Command)]
+    things = [*(value for module in modules for value in vars(module).values()), *offered()]
+    values = [value for value in things if isinstance(value, click.Command)]
     below = [sub for value in values if isinstance(value, click.Group) for sub in value.commands.values()]
     return [value for value in values if value not in below]
 

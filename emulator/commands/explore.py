@@ -247,7 +247,7 @@ def _check_topology(topology: Topology, devices: int) -> None:
 
 
 def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
-    from ...kernels.optimizers import optimizers
+    from ...kernels.optimizers import optimizer_kind
     from ..cluster import BANDWIDTH, CLOCK, LATENCY, MEMORY, load_cluster, varied
     from ..explore import Wires, micro_batches_of
     from ..mapping import COPIES
@@ -265,7 +265,7 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
     )
     devices = _devices(flags["devices"], len(cluster.boards))
     _check_topology(cluster.laid_on(devices), devices)
-    copies = COPIES + optimizers()[flags["optimizer"]].states_beside_lgb
+    copies = COPIES + optimizer_kind(flags["optimizer"]).states_beside_lgb
 
     constants = [cluster.range_of(key, device) for device in range(devices) for key in (*CLOCK, MEMORY)]
     keys = [BANDWIDTH, LATENCY, *([] if cluster.own_interconnect is None else _OF_NETWORK)]
@@ -292,7 +292,7 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
 
 def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
     from ...comm import TopologyError
-    from ...kernels.optimizers import optimizers
+    from ...kernels.optimizers import optimizer_kind
     from ..cluster import BANDWIDTH, LATENCY, find_range, load_named, varied_link
     from ..explore import Wires
     from ..plan import network_of
@@ -321,7 +321,7 @@ def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
         given = f"`shape`: {error} for {plural(devices, 'device')}"
         raise InputError(f"{given}; should have as many, or be left out") from None
     wires = Wires(tuple(chain.link_at(link) for link in range(devices - 1)), over, chain.topology)
-    states = optimizers()[flags["optimizer"]].states_beside_lgb
+    states = optimizer_kind(flags["optimizer"]).states_beside_lgb
     kept = dataclasses.replace(profile, parameter_copies=profile.parameter_copies + states)
 
     def stages_of(samples: int) -> Stages:

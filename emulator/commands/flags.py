@@ -14,7 +14,7 @@ import click
 from ..common import InputError, NamedFiles, did_you_mean, listed
 from ..config import roles
 from .kernels import starting
-from .named import OUTPUT, WORD, CountOrRange, FileCommand, Named, NameOrFile, Restart
+from .named import OUTPUT, WORD, CountOrRange, FileCommand, Named, NameOrFile, NameWithKeys, Restart
 from .setting import CHANGES, SET, set_value
 
 if TYPE_CHECKING:
@@ -376,7 +376,7 @@ def _flag(key: str) -> click.Option:
     extra = field.json_schema_extra
     if isinstance(extra, dict) and "choices" in extra:
         names = typing.cast(list[str], extra["choices"])
-        kind: Any = NameOrFile(names, role_of(key)) if key == "schedule" else click.Choice(names)
+        kind: Any = NameOrFile(names, role_of(key)) if key == "schedule" else NameWithKeys(names)
     else:
         kind = _flag_type(_hints()[key])
     default = "" if field.default in (None, ()) else f"  [default: {field.default}]"

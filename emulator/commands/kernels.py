@@ -61,22 +61,22 @@ def load(say: Callable[[str], None]) -> None:
     from ...kernels.warm import compile_together, usable_cores
 
     told_s = begun_s = time.monotonic()
-    whole_cpu_s = 0.0
+    whole_cpu_s = told_cpu_s = 0.0
 
     def tell(left_cpu_s: float) -> None:
-        nonlocal told_s, begun_s, whole_cpu_s
+        nonlocal told_s, begun_s, whole_cpu_s, told_cpu_s
         now_s = time.monotonic()
         if not whole_cpu_s:
             begun_s, whole_cpu_s = now_s, left_cpu_s
             many = f", on {cores} cores" if (cores := usable_cores()) > 1 else ""
             say(f"compiling kernels, once for this machine: about {left_cpu_s:.0f} s of processor time{many} ...")
-        elif left_cpu_s and now_s - told_s < _EVERY_S:
+        elif left_cpu_s == told_cpu_s or (left_cpu_s and now_s - told_s < _EVERY_S):
             return
         else:
             done = 1 - left_cpu_s / whole_cpu_s
             left = f", about {(now_s - begun_s) * (1 / done - 1):.0f} s left" if 0 < done < 1 else ""
             say(f"compiling kernels: {100 * done:.0f} % done{left}")
-        told_s = now_s
+        told_s, told_cpu_s = now_s, left_cpu_s
 
     compile_together(tell)
 

@@ -28,7 +28,7 @@ class Named(click.ParamType):
 
 
 class OneOf(click.ParamType):
-    """The type of an argument or flag that is one of the names that extensions have, imported once there is a value."""
+    """The type of a flag that is one of the names that extensions have, perhaps with keys: imported when needed."""
 
     def __init__(self, name: str, known: Callable[[], Iterable[str]]) -> None:
         self.name, self._known = name, known
@@ -36,9 +36,18 @@ class OneOf(click.ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name."""
         known = list(self._known())
-        if value not in known:
+        if str(value).partition(":")[0] not in known:
             self.fail(f"{value!r} is not one of {', '.join(map(repr, known))}.", param, ctx)
         return str(value)
+
+
+class NameWithKeys(click.Choice[str]):
+    """The type of a flag that is one of some names, perhaps with keys of its own behind it: `NAME:KEY=VALUE`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the text, whose keys the configuration checks."""
+        super().convert(value.partition(":")[0], param, ctx)
+        return value
 
 
 class NameOrFile(click.Choice[str]):
