@@ -11,8 +11,7 @@ import click
 
 from ..common import InputError
 from .kernels import starting
-from .named import CLUSTER, FileCommand
-from .setting import SET, set_option, set_words
+from .named import CLUSTER, SET, FileCommand, set_option, set_words
 
 if TYPE_CHECKING:
     from ..cluster import Cluster, ConstantRange

@@ -15,9 +15,8 @@ import click
 from ...kernels.number import FP32
 from ..common import InputError, plural
 from .kernels import starting
-from .named import NETWORK, PICTURE, Counts, FileCommand, cluster_option
+from .named import NETWORK, PICTURE, SET, Counts, FileCommand, cluster_option, set_option, set_words
 from .output import phases, tell
-from .setting import SET, set_option, set_words
 
 if TYPE_CHECKING:
     from ..cluster import Cluster

@@ -17,9 +17,8 @@ from ...kernels.number import number_format
 from ..common import InputError, plural
 from .flags import range_option
 from .kernels import starting
-from .named import NETWORK, OPTIMIZER, WORD, FileCommand, cluster_option, profile_option
+from .named import CHANGES, NETWORK, OPTIMIZER, SET, WORD, FileCommand, cluster_option, profile_option, set_option
 from .output import tell
-from .setting import CHANGES, SET, set_option
 
 if TYPE_CHECKING:
     from ...comm import Topology

@@ -14,8 +14,7 @@ import click
 from ..common import InputError, NamedFiles, did_you_mean, listed
 from ..config import roles
 from .kernels import starting
-from .named import OUTPUT, WORD, CountOrRange, FileCommand, Named, NameOrFile, Restart
-from .setting import CHANGES, SET, set_value
+from .named import CHANGES, OUTPUT, SET, WORD, CountOrRange, FileCommand, Named, NameOrFile, Restart, set_value
 
 if TYPE_CHECKING:
     from ..config import Config

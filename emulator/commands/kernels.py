@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from ...launch import importing
 from ..common import InputError
 
-_FORM = "EMUCHAIN_KERNEL_FORM"
+FORM_SETTING = "EMUCHAIN_KERNEL_FORM"
 _USUAL = gc.get_threshold()
 _EVERY_S = 5.0
 """How often it is said how far compiling is."""
@@ -29,7 +29,7 @@ def starting() -> Iterator[None]:
     """
     from ...kernels.jit import store
 
-    _settle(os.environ.get(store.SETTING), os.environ.get(_FORM))
+    _settle(os.environ.get(store.SETTING), os.environ.get(FORM_SETTING))
     with importing():
         yield
     resume_collector()

@@ -1,17 +1,32 @@
-"""`emuchain plan`: a network's layout on a cluster, as an answer with tables, as JSON, and as a picture."""
+"""`emuchain plan`: a network's layout on a cluster, as an answer with tables, as JSON, and as a picture.
+
+A cut made by hand is shown beside the automatic one; `--save` writes the cut as a file to edit.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import shlex
+import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...kernels.number import FP16, FP32, NumberFormat
-from ..common import InputError, WholeFile, format_bytes, format_time_ps, gbps, percent, plural, toml_file
+from ..common import (
+    InputError,
+    WholeFile,
+    encoded,
+    format_bytes,
+    format_time_ps,
+    gbps,
+    number,
+    percent,
+    plural,
+    toml_file,
+)
 from ..config import Config, blaming, load_config
-from ..mapping import storage_of, weight_lines
+from ..mapping import HandmadeCut, cut_channels, storage_of, weight_lines
 from ..number import Storage
 from ..plan import (
     ChainPlan,
@@ -25,7 +40,7 @@ from ..plan import (
     place_on_chip,
     smallest_cluster,
 )
-from ..run import SteadyState, cause_of, rate_range, steady_actions, steady_state
+from ..run import SteadyState, cause_of, rate_range, steady_actions, steady_rate, steady_state
 from ..view import (
     Line,
     at_values,
@@ -53,7 +68,6 @@ from ..view import (
     weights_line,
     wide_lines,
 )
-from .handmade import CutComparison, cut_as_json, save_cut
 from .output import phases, tell_notes
 from .pair import plan_pair
 
@@ -385,3 +399,62 @@ def _remedies(plan: ChainPlan) -> str:
         f"missing with values of 2 bytes: {missing(held, FP16)}; with one sample in flight: {missing(one, FP32)};"
         f" with both: {missing(one, FP16)}"
     )
+
+
+def save_cut(plan: ChainPlan, file: WholeFile) -> None:
+    """Write a plan's cut into a file, and read it as `--cut` does.
+
+    Raises:
+        InputError: it cannot be written, or `--cut` would not take it.
+    """
+    file.write(encoded(cut_file(plan)))
+    again = HandmadeCut.of(str(file.path))
+    if again.mapping(plan.network).devices != plan.mapping.devices:
+        raise InputError(f"{again.blame}: is another cut than the one that was saved there; save it again")
+
+
+def cut_file(plan: ChainPlan) -> str:
+    """Return the content of the file of a plan's cut."""
+    counts = ", ".join(f"{layer.name} {cut_channels(layer)}" for layer in plan.network.layers)
+    about = (
+        f"{plan.network.name} over {plural(plan.stage_count, 'board')}, in the order of the chain. One has layers,"
+        f" such as `conv1:conv3`, or channels, such as `conv4[0:20]` or `conv4[:30%]`, of these: {counts}."
+    )
+    return "\n".join([*textwrap.wrap(about, 100, initial_indent="# ", subsequent_indent="# "), plan.cut.toml()])
+
+
+class CutComparison(NamedTuple):
+    """The rate of a cut made by hand, and of the automatic one, or why there is none; in samples per second."""
+
+    rate: float
+    automatic: float | None
+    failure: str
+
+    @classmethod
+    def of(cls, plan: ChainPlan) -> CutComparison:
+        """Return what the automatic cut of the same run reaches."""
+        try:
+            automatic = make_plan(plan.config.model_copy(update=_automatic_keys(plan)), 1)
+        except InputError as error:
+            return cls(steady_rate(plan), None, str(error))
+        return cls(steady_rate(plan), steady_rate(automatic), "")
+
+    def line(self, noun: str) -> Line:
+        """Return the comparison as a line."""
+        if self.automatic is None:
+            return Line(f"automatic cut: none; {self.failure}")
+        ratio = self.rate / self.automatic
+        compared = "as fast as this one" if ratio == 1 else f"this one is {number(ratio)} times as fast"
+        return Line(f"automatic cut: {number(self.automatic)} {noun}s/s; {compared}")
+
+
+def _automatic_keys(plan: ChainPlan) -> dict[str, object]:
+    """Return the keys with which the same run has an automatic cut."""
+    return {"cut": None, "devices": plan.devices}
+
+
+def cut_as_json(plan: ChainPlan, beside: CutComparison | None) -> dict[str, Any]:
+    """Return a plan's cut, and the rate of the automatic one beside one made by hand."""
+    if beside is None:
+        return {"cut": list(map(" ".join, plan.cut.boards))}
+    return {"cut": list(map(" ".join, plan.cut.boards)), "automatic": {"images_per_s": beside.automatic}}

@@ -15,9 +15,8 @@ from ..common import IMAGENET_IMAGES, InputError, NamedFiles, plural
 from ..config import roles
 from .flags import range_option, write_groups, write_others
 from .kernels import starting
-from .named import PICTURE, FileCommand, Named, Rate, Restart, Values
+from .named import CHANGES, PICTURE, SET, FileCommand, Named, Rate, Restart, Values, set_option, set_value
 from .output import tell
-from .setting import CHANGES, SET, set_option, set_value
 
 if TYPE_CHECKING:
     from ...launch import Ranks
