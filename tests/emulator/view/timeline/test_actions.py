@@ -20,7 +20,7 @@ from emuchain.emulator.timing.pipeline import run_course
 from emuchain.emulator.view import ActionRun, RunSamples, Window, gantt, write_trace
 from emuchain.launch import SingleProcess
 
-from ..run.test_stages import NETWORK
+from ...run.test_stages import NETWORK
 
 Event = dict[str, Any]
 SAMPLES = 24

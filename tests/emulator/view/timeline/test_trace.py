@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import DataPath
 from emuchain.emulator.view import LaneKind, Level, Window, write_trace
-from emuchain.emulator.view.row_run import fed_by
-from emuchain.emulator.view.trace import micros
+from emuchain.emulator.view.timeline.rows import fed_by
+from emuchain.emulator.view.timeline.trace import micros
 
 from .conftest import TracedPlan
 from .runs import RUNS, events, simulated

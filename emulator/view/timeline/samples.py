@@ -9,10 +9,10 @@ import re
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from ...comm import Served, Times
-from ..common import InputError
-from ..plan import ChainPlan
-from ..schedule import Kind, Schedule
+from ....comm import Served, Times
+from ...common import InputError
+from ...plan import ChainPlan
+from ...schedule import Kind, Schedule
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,11 +11,10 @@ import pytest
 
 from emuchain.emulator.schedule import StageCosts
 from emuchain.emulator.view import Chart, LaneKind, PipelineDrawing, Window, gantt, gantt_lines
-from emuchain.emulator.view.row_run import RecordedRows
-from emuchain.emulator.view.rows import RowLane, Rows
-from emuchain.emulator.view.samples import Place, Versions
+from emuchain.emulator.view.timeline.rows import RecordedRows, RowLane, Rows
+from emuchain.emulator.view.timeline.samples import Place, Versions
 
-from ..timing.shapes import SPLIT, shape_of, timed
+from ...timing.shapes import SPLIT, shape_of, timed
 from .conftest import TracedPlan
 from .runs import RUNS, simulated
 

@@ -11,9 +11,10 @@ import pytest
 from emuchain.emulator.common import InputError
 from emuchain.emulator.schedule import Engines, Machine, Shape, StageCosts, Transport, pipeline_kind
 from emuchain.emulator.timing import PipelineResult, time_shape
-from emuchain.emulator.view import PipelineDrawing, chart, draw_chart
+from emuchain.emulator.view import PipelineDrawing, draw_chart
+from emuchain.emulator.view.timeline import chart
 
-from ..timing.shapes import shape_of
+from ...timing.shapes import shape_of
 
 pytest.importorskip("matplotlib")
 

@@ -14,8 +14,7 @@ from emuchain.emulator.plan import training_data
 from emuchain.emulator.run import PHASES, Usage, train
 from emuchain.emulator.timing import engine_loads
 from emuchain.emulator.view import LaneKind, Level, RunSamples, Window
-from emuchain.emulator.view.row_run import RecordedRows
-from emuchain.emulator.view.rows import RowLane
+from emuchain.emulator.view.timeline.rows import RecordedRows, RowLane
 from emuchain.launch import SingleProcess
 
 from .conftest import TracedPlan

@@ -10,8 +10,7 @@ import pytest
 import emuchain
 from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.view import LaneKind, Level, Window
-from emuchain.emulator.view.row_run import RecordedRows
-from emuchain.emulator.view.rows import RowLane
+from emuchain.emulator.view.timeline.rows import RecordedRows, RowLane
 
 from .runs import events, simulated
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common import format_time_ps
-from .picture import new_figure, save_figure
+from ...common import format_time_ps
+from ..picture import new_figure, save_figure
 from .spans import Chart, ChartLine, Lane, Look, Span
 
 if TYPE_CHECKING:
@@ -165,6 +165,9 @@ def _marks(chart: Chart, line: ChartLine, columns: int) -> str:
 
 def _add_work(work: NDArray[np.float64], chart: Chart, span: Span) -> None:
     """Add the work of a span in each column, in parts of a ps, as many as columns: whole numbers, so exact."""
+    # The chart's `length` ps are length * columns parts, so a column has `length` of them, and no edge is rounded:
+    #   columns  |    0    |    1    |    2    |
+    #   span         [####____####______###]        #: pieces, which alone are work; without any, all of it is
     columns, length = len(work), chart.end_ps - chart.begin_ps
     begin, end = ((time_ps - chart.begin_ps) * columns for time_ps in (span.start_ps, span.end_ps))
     first, last = max(begin // length, 0), min(-(-end // length), columns)

@@ -15,11 +15,10 @@ import pathlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from ..common import InputError, WholeFile
-from ..plan import ChainPlan
-from .action_run import ActionRun
-from .row_run import RowRun
-from .rows import Level
+from ...common import InputError, WholeFile
+from ...plan import ChainPlan
+from .actions import ActionRun
+from .rows import Level, RowRun
 from .samples import DEFAULT_WINDOW, RunSamples, SpanRecorder, Window
 from .spans import Chart, Flow, Lane, Span, Timeline
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..common import format_time_ps
-from ..plan import PairPlan
-from ..timing.pair import PairTimes, Part, Phase, Resource, TimedTask
+from ...common import format_time_ps
+from ...plan import PairPlan
+from ...timing.pair import PairTimes, Part, Phase, Resource, TimedTask
 from .spans import Chart, ChartLine, Flow, Lane, Look, Span, Style, Timeline
 
 _DEVICES = {Resource.GPU: 0, Resource.TO_FPGA: 0, Resource.FPGA: 1, Resource.TO_GPU: 1}

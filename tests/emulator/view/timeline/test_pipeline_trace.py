@@ -14,7 +14,7 @@ from emuchain.emulator.schedule import Backward, Engines, Machine, Shape, StageC
 from emuchain.emulator.timing import PipelineResult, time_shape
 from emuchain.emulator.view import PipelineDrawing, write_trace
 
-from ..timing.shapes import shape_of
+from ...timing.shapes import shape_of
 
 Event = dict[str, Any]
 COSTS = StageCosts(10, 20, 10, 7)

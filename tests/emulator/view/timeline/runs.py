@@ -9,7 +9,7 @@ from typing import Any
 from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import Simulation, simulate
 from emuchain.emulator.view import Level, RowRun, RunSamples, Window, write_trace
-from emuchain.emulator.view.row_run import RecordedRows
+from emuchain.emulator.view.timeline.rows import RecordedRows
 
 SAMPLES = 42  # the last mini-batch is shorter
 
