@@ -22,9 +22,8 @@ from ...number import precision_of
 from ...plan import in_precision
 from ...view import multiplier_texts
 from .measure import INTERNAL, Measured, figures, identities, measure, row_of
-from .result import SweepResult
+from .result import SweepResult, find_target
 from .space import Point, Space, points_of
-from .target import find_target
 
 Announce = Callable[[int, int], AbstractContextManager[Callable[[], None]]]
 """From the number of points, and of those that are there already, to what is called after each further one."""
