@@ -15,8 +15,8 @@ import click
 from ...launch import launcher_rank
 from ..bench.shapes import BATCHES, KINDS, LISTS, STEPS, UNITS
 from ..common import InputError
-from .kernels import FORM_SETTING, resume_collector
-from .named import NETWORK, WORD, FileGroup
+from .frame.kernels import FORM_SETTING, resume_collector
+from .frame.named import NETWORK, WORD, FileGroup
 
 if TYPE_CHECKING:
     from ..bench.chain import Setting

@@ -20,10 +20,11 @@ import click
 
 from ... import __version__
 from ..common import IMAGENET_IMAGES, InputError, check_start
-from . import output
-from .flags import RUNS, PlanningCommand, TrainingCommand, full_option, range_option, traced, with_precision
-from .kernels import starting
-from .named import (
+from .design.sweep import is_range, sweep_devices
+from .frame import output
+from .frame.flags import RUNS, PlanningCommand, TrainingCommand, full_option, range_option, traced, with_precision
+from .frame.kernels import starting
+from .frame.named import (
     NETWORK,
     OUTPUT,
     RTL,
@@ -37,9 +38,8 @@ from .named import (
     profile_option,
     set_option,
 )
-from .output import tell
-from .session import Session
-from .sweep import is_range, sweep_devices
+from .frame.output import tell
+from .frame.session import Session
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -144,13 +144,13 @@ def _explained(error: click.ClickException) -> click.ClickException:
 
 
 def defined_commands() -> list[click.Command]:
-    """Return the commands that files define: each file of this folder, and the file commands.py of other rooms.
+    """Return the commands that files define: those of this folder or below, and the commands.py of other rooms.
 
     A file that defines commands has click's decorators, and is quick to import; others are not imported.
     """
     own, root = pathlib.Path(__file__), pathlib.Path(__file__).parents[2]
     modules = []
-    for path in [*sorted(own.parent.glob("*.py")), *sorted(root.glob("*/commands.py"))]:
+    for path in [*sorted(own.parent.rglob("*.py")), *sorted(root.glob("*/commands.py"))]:
         if path != own and _DEFINES.search(path.read_text(encoding="utf-8")):
             names = path.relative_to(root).with_suffix("").parts
             modules.append(importlib.import_module(".".join([__package__.split(".")[0], *names])))
@@ -281,7 +281,7 @@ def simulate(
             alone=alone,
         )
     with starting():
-        from .simulate import run_simulation
+        from .design.simulate import run_simulation
 
     run_simulation(config_file, flags, what_if, epoch_images, as_json, full, trace, plot, ranged, profile)
     return 0
@@ -311,7 +311,7 @@ def timeline(
     NETWORK comes with emuchain, or is a TOML or ONNX file. Only as many samples are simulated as the chart needs.
     """
     with starting():
-        from .timeline import show_timeline
+        from .design.timeline import show_timeline
 
     show_timeline(config_file, flags, samples_shown, width, all_lanes, plot)
 
@@ -348,7 +348,7 @@ def schedule(
     NETWORK comes with emuchain, or is a TOML or ONNX file.
     """
     with starting():
-        from .schedule import check_schedule, list_schedules, order_of, print_schedule, run_schedule
+        from .design.schedule import check_schedule, list_schedules, order_of, print_schedule, run_schedule
 
     if lists:
         if config_file is not None or flags or steps or micro_batches or as_csv or as_text or check is not None:
@@ -403,7 +403,7 @@ def plan(
             session, config_file, flags, plot=plot, as_json=as_json, full=full, ranged=ranged, alone=alone
         )
     with starting():
-        from .plan import show_plan
+        from .design.plan import show_plan
 
     show_plan((config_file, flags, as_json, full, ranged), plot, save)
     return 0

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..common import InputError
-from .flags import full_option
-from .kernels import load as load_kernels
-from .kernels import starting
-from .named import DATA, OUTPUT, PRINTED, RUN, SET, WHAT_IF, FileCommand, cluster_option
-from .output import tell
+from .frame.flags import full_option
+from .frame.kernels import load as load_kernels
+from .frame.kernels import starting
+from .frame.named import DATA, OUTPUT, PRINTED, RUN, SET, WHAT_IF, FileCommand, cluster_option
+from .frame.output import tell
 
 if TYPE_CHECKING:
     from ..run import Evaluation, RunWeights

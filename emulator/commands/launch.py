@@ -27,7 +27,7 @@ from ...launch import (
     read_hosts,
 )
 from ..common import INPUT_STATUS, InputError, NamedFiles, current_folder, format_bytes, host_room, plural, read_text
-from .named import HOSTS, FileCommand, Restart
+from .frame.named import HOSTS, FileCommand, Restart
 
 _SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP
 """Signals that end a run for good."""

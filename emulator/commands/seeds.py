@@ -11,7 +11,7 @@ from ..common import InputError, Mean, format_time_ps, plural
 from ..config import Config, blaming
 from ..run import EpochResult, Runs
 from ..view import Line, next_line, print_answer, say, table
-from .output import tell
+from .frame.output import tell
 from .train import train_control, trained
 
 _MOST_NAMED = 10

@@ -72,8 +72,8 @@ from ..view import (
     weights_line,
     wide_lines,
 )
-from .kernels import load as load_kernels
-from .output import phases, tell_notes, tell_warning
+from .frame.kernels import load as load_kernels
+from .frame.output import phases, tell_notes, tell_warning
 
 
 def run_training(

@@ -19,8 +19,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from emuchain.emulator.commands.command_line import commands
-from emuchain.emulator.commands.session import Session
-from emuchain.emulator.commands.sweep import run_sweep
+from emuchain.emulator.commands.design.sweep import run_sweep
+from emuchain.emulator.commands.frame.session import Session
 from emuchain.emulator.common import InputError
 from emuchain.emulator.studies.sweep import Measured, Point, Space, run_space
 

@@ -10,8 +10,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from ...launch import importing
-from ..common import InputError
+from ....launch import importing
+from ...common import InputError
 
 FORM_SETTING = "EMUCHAIN_KERNEL_FORM"
 _USUAL = gc.get_threshold()
@@ -27,7 +27,7 @@ def starting() -> Iterator[None]:
     Raises:
         InputError: there is no place for compiled code, or no such form.
     """
-    from ...kernels.jit import store
+    from ....kernels.jit import store
 
     _settle(os.environ.get(store.SETTING), os.environ.get(FORM_SETTING))
     with importing():
@@ -38,7 +38,7 @@ def starting() -> Iterator[None]:
 @functools.cache
 def _settle(cache: str | None, form_name: str | None) -> None:
     """Check, once for these settings, that compiled code can be stored, and that the configured form exists."""
-    from ...kernels.jit import store
+    from ....kernels.jit import store
 
     in_the_way = store.file_in_the_way()
     if in_the_way is not None:
@@ -51,14 +51,14 @@ def _settle(cache: str | None, form_name: str | None) -> None:
         print(f"emuchain: compiled code is kept in {place}; {store.SETTING} names a better place", file=sys.stderr)
     if form_name:
         try:
-            from ...kernels import form  # noqa: F401 - it checks the variable when imported
+            from ....kernels import form  # noqa: F401 - it checks the variable when imported
         except ValueError as error:
             raise InputError(str(error)) from None
 
 
 def load(say: Callable[[str], None]) -> None:
     """Load all kernels; if they are not compiled yet, compile them and report it through `say`, and how far that is."""
-    from ...kernels.warm import COMPILING_S, compile_together, usable_cores
+    from ....kernels.warm import COMPILING_S, compile_together, usable_cores
 
     told_s = time.monotonic()
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from ..common import NO_FILE, InputError, NamedFiles, Paths, Reads, Role, Writes, did_you_mean, in_folder
-from ..config import roles
+from ...common import NO_FILE, InputError, NamedFiles, Paths, Reads, Role, Writes, did_you_mean, in_folder
+from ...config import roles
 
 
 class Named(click.ParamType):
@@ -53,7 +53,7 @@ class NameOrFile(click.Choice[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the name, or the path."""
-        from ..schedule import is_schedule_file
+        from ...schedule import is_schedule_file
 
         if value not in self.choices and is_schedule_file(value):
             return value
@@ -61,7 +61,7 @@ class NameOrFile(click.Choice[str]):
 
 
 def _optimizers() -> Iterable[str]:
-    from ...kernels.optimizers import optimizers
+    from ....kernels.optimizers import optimizers
 
     return optimizers()
 
@@ -79,14 +79,14 @@ PROFILE, SCHEDULE, ORDER = Named(Reads("a profile")), Named(Reads("a schedule"))
 
 
 def _what_if(text: str) -> Paths:
-    from ..config import role_of
+    from ...config import role_of
 
     key, _, value = text.partition("=")
     return role_of(key.strip()).files(value.strip())
 
 
 def _waves(value: str) -> Paths:
-    from ..rtl import waves_files
+    from ...rtl import waves_files
 
     return waves_files(value)
 
@@ -131,7 +131,7 @@ def set_parameters(ctx: click.Context, parameters: list[click.Parameter]) -> Non
     Raises:
         InputError: a key is unknown, is none of this command, or its flag has another value.
     """
-    from ..config import is_of_run, parse_changes
+    from ...config import is_of_run, parse_changes
 
     by_key = {(parameter.name or "").replace("precision_", "precision."): parameter for parameter in parameters}
     changes = parse_changes(ctx.params[CHANGES])
@@ -153,14 +153,14 @@ def set_parameters(ctx: click.Context, parameters: list[click.Parameter]) -> Non
 
 def set_value(ctx: click.Context, parameter: click.Parameter, value: object) -> Any:
     """Return a value of `--set` as the parameter's own flag has it."""
-    from ..common import toml_value
+    from ...common import toml_value
 
     return parameter.process_value(ctx, value if isinstance(value, str) else toml_value(value))
 
 
 def set_words(changes: Mapping[str, object]) -> list[str]:
     """Return the words of a command line that set these keys."""
-    from ..common import toml_value
+    from ...common import toml_value
 
     return [word for key, value in changes.items() for word in (SET, f"{key}={toml_value(value)}")]
 
@@ -328,7 +328,7 @@ class Counts(click.ParamType):
         """Return the numbers in ascending order, each once."""
         if isinstance(value, tuple):
             return value
-        from ..common import parse_counts
+        from ...common import parse_counts
 
         try:
             return parse_counts(value, self._noun, self._most)
@@ -362,7 +362,7 @@ class Values(click.ParamType):
         """Return numbers in ascending order, words in the order given, each once."""
         if isinstance(value, tuple):
             return value
-        from ..common import parse_values
+        from ...common import parse_values
 
         try:
             return parse_values(value)

@@ -12,8 +12,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...kernels.number import FP16, FP32, NumberFormat
-from ..common import (
+from ....kernels.number import FP16, FP32, NumberFormat
+from ...common import (
     InputError,
     WholeFile,
     encoded,
@@ -25,10 +25,10 @@ from ..common import (
     plural,
     toml_file,
 )
-from ..config import Config, blaming, load_config
-from ..mapping import HandmadeCut, cut_channels, storage_of, weight_lines
-from ..number import Storage
-from ..plan import (
+from ...config import Config, blaming, load_config
+from ...mapping import HandmadeCut, cut_channels, storage_of, weight_lines
+from ...number import Storage
+from ...plan import (
     ChainPlan,
     DeviceLayout,
     Layout,
@@ -40,8 +40,8 @@ from ..plan import (
     place_on_chip,
     smallest_cluster,
 )
-from ..run import SteadyState, cause_of, rate_range, steady_actions, steady_rate, steady_state
-from ..view import (
+from ...run import SteadyState, cause_of, rate_range, steady_actions, steady_rate, steady_state
+from ...view import (
     Line,
     at_values,
     cause_as_json,
@@ -68,7 +68,7 @@ from ..view import (
     weights_line,
     wide_lines,
 )
-from .output import phases, tell_notes
+from ..frame.output import phases, tell_notes
 from .pair import plan_pair
 
 _MOST_BLOCKS_SHOWN = 5
@@ -153,7 +153,7 @@ def _show(config: Config, how: _Shown, picture: WholeFile | None) -> ChainPlan:
             show(f"looking for the fewest boards that hold {plan.network.name}")
             smallest = smallest_cluster(plan.network, plan.cluster, plan.devices)
     if picture is not None:
-        from ..view import draw_layout
+        from ...view import draw_layout
 
         draw_layout(layout, picture)
     if how.as_json:

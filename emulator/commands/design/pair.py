@@ -7,14 +7,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..common import format_bytes, format_time_ps, number, percent, plural
-from ..config import Config, settings_config
-from ..plan import PairPlan, make_pair_plan
-from ..run import pair_range
-from ..schedule import Offload
-from ..studies import parse_what_if
-from ..timing.pair import PairTimes, gpu_bytes
-from ..view import (
+from ...common import format_bytes, format_time_ps, number, percent, plural
+from ...config import Config, settings_config
+from ...plan import PairPlan, make_pair_plan
+from ...run import pair_range
+from ...schedule import Offload
+from ...studies import parse_what_if
+from ...timing.pair import PairTimes, gpu_bytes
+from ...view import (
     Line,
     at_values,
     command_line,

@@ -10,7 +10,7 @@ import pytest
 
 from emuchain.emulator.schedule import schedules
 
-from .running import status_of
+from ..running import status_of
 
 KINDS = [name for name, kind in schedules().items() if kind.aligned and not kind.replicates and kind.offload is None]
 DRAINED = [name for name in KINDS if schedules()[name].drains]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..common import InputError, WholeFile, format_time_ps
-from ..config import Config, blaming, load_config
-from ..plan import ChainPlan, configured_network, long_plan, long_work, make_pair_plan, make_plan
-from ..run import simulate, steady_actions, steady_state
-from ..view import (
+from ...common import InputError, WholeFile, format_time_ps
+from ...config import Config, blaming, load_config
+from ...plan import ChainPlan, configured_network, long_plan, long_work, make_pair_plan, make_plan
+from ...run import simulate, steady_actions, steady_state
+from ...view import (
     Chart,
     RunSamples,
     Window,
@@ -21,7 +21,7 @@ from ..view import (
     stage_lines,
     terminal_width,
 )
-from .output import tell_notes, tell_warning
+from ..frame.output import tell_notes, tell_warning
 
 _PIPE_WIDTH = 80
 _LAST_SAMPLE = 999_999

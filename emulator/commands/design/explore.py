@@ -13,19 +13,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
-from ...kernels.number import number_format
-from ..common import InputError, plural
-from .flags import range_option
-from .kernels import starting
-from .named import CHANGES, NETWORK, OPTIMIZER, SET, WORD, FileCommand, cluster_option, profile_option, set_option
-from .output import tell
+from ....kernels.number import number_format
+from ...common import InputError, plural
+from ..frame.flags import range_option
+from ..frame.kernels import starting
+from ..frame.named import (
+    CHANGES,
+    NETWORK,
+    OPTIMIZER,
+    SET,
+    WORD,
+    FileCommand,
+    cluster_option,
+    profile_option,
+    set_option,
+)
+from ..frame.output import tell
 
 if TYPE_CHECKING:
-    from ...comm import Topology
-    from ..cluster import Cluster, ConstantRange
-    from ..explore import Question, Wires
-    from ..profile import Stages
-    from ..schedule import Engines, Machine, PipelineKind, Transport
+    from ....comm import Topology
+    from ...cluster import Cluster, ConstantRange
+    from ...explore import Question, Wires
+    from ...profile import Stages
+    from ...schedule import Engines, Machine, PipelineKind, Transport
 
 _MOST_DEVICES = 64
 _MOST_ACTIONS = 200_000
@@ -42,7 +52,7 @@ _USUAL = {"precision": "fp32", "optimizer": "sgd"}
 
 
 def _format_name(name: str) -> str:
-    from ..number import named_format
+    from ...number import named_format
 
     try:
         return named_format(name).name
@@ -109,8 +119,8 @@ def explore(network: str | None, as_json: bool, ranged: bool, **flags: Any) -> N
     timed and compared with data parallelism. NETWORK may be left out if a profile describes it.
     """
     with starting():
-        from ..explore import explore as best_of
-        from ..studies import explored
+        from ...explore import explore as best_of
+        from ...studies import explored
         from .exploration import exploration_as_json, print_exploration
 
     chain, question_on = _questions(network, flags)
@@ -136,7 +146,7 @@ def _heed_work(question: Question) -> None:
     Raises:
         InputError: a candidate has too many micro-batches.
     """
-    from ..plan import duration
+    from ...plan import duration
 
     devices = question.stages_of(question.micro_batches[0]).devices
     counts = [question.batch // samples for samples in question.micro_batches]
@@ -182,8 +192,8 @@ def _questions(network: str | None, flags: dict[str, Any]) -> tuple[_Chain, Call
     Raises:
         InputError: a name, a file or a value is invalid.
     """
-    from ..explore import Question
-    from ..schedule import Transport
+    from ...explore import Question
+    from ...schedule import Transport
 
     chain = _of_boards(network, flags) if flags["profile"] is None else _of_profile(network, flags)
     transport = Transport(flags["transport"]) if flags["transport"] else chain.transport
@@ -214,7 +224,7 @@ def _sizes(chain: _Chain, batch: int, micro_batch: str) -> tuple[int, ...]:
 
 def _schedules(transport: Transport, engines: str | None) -> tuple[tuple[PipelineKind, Machine], ...]:
     """Return the kinds of schedules that the devices can do, each with its machine."""
-    from ..schedule import Engines, pipeline_kind
+    from ...schedule import Engines, pipeline_kind
 
     names = _SCHEDULES[transport.value]
     kinds = [pipeline_kind(name) for name in names]
@@ -246,14 +256,14 @@ def _check_topology(topology: Topology, devices: int) -> None:
 
 
 def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
-    from ...kernels.optimizers import optimizers
-    from ..cluster import BANDWIDTH, CLOCK, LATENCY, MEMORY, load_cluster, varied
-    from ..explore import Wires, micro_batches_of
-    from ..mapping import COPIES
-    from ..number import Precision
-    from ..plan import in_precision, network_of
-    from ..profile import BoardStages
-    from ..schedule import Transport
+    from ....kernels.optimizers import optimizers
+    from ...cluster import BANDWIDTH, CLOCK, LATENCY, MEMORY, load_cluster, varied
+    from ...explore import Wires, micro_batches_of
+    from ...mapping import COPIES
+    from ...number import Precision
+    from ...plan import in_precision, network_of
+    from ...profile import BoardStages
+    from ...schedule import Transport
 
     if network is None:
         raise InputError("NETWORK is missing; it can be left out only with `--profile`")
@@ -290,13 +300,13 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
 
 
 def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
-    from ...comm import TopologyError
-    from ...kernels.optimizers import optimizers
-    from ..cluster import BANDWIDTH, LATENCY, find_range, load_named, varied_link
-    from ..explore import Wires
-    from ..plan import network_of
-    from ..profile import ProfileStages, load_graph, load_profile
-    from ..schedule import Transport
+    from ....comm import TopologyError
+    from ....kernels.optimizers import optimizers
+    from ...cluster import BANDWIDTH, LATENCY, find_range, load_named, varied_link
+    from ...explore import Wires
+    from ...plan import network_of
+    from ...profile import ProfileStages, load_graph, load_profile
+    from ...schedule import Transport
 
     path, chain = pathlib.Path(flags["profile"]), load_named(flags["cluster"])
     if os.path.isdir(path):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from emuchain.emulator.commands.exchange import exchange
+from emuchain.emulator.commands.design.exchange import exchange
 from emuchain.emulator.common import InputError
 from emuchain.emulator.studies import ExchangeTimes, groups_of
 

@@ -12,7 +12,7 @@ from emuchain.emulator.network import load_network
 from emuchain.emulator.schedule import Machine, Shape, StageCosts, Transport, pipeline_kind
 from emuchain.emulator.timing import time_shape
 
-from .running import status_of
+from ..running import status_of
 
 FORWARD_US = {"conv1": 196, "conv2": 411, "conv3": 208, "fc1": 12, "fc2": 3}
 BACKWARD_US = {"conv1": 205, "conv2": 857, "conv3": 435, "fc1": 27, "fc2": 7}

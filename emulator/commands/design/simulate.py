@@ -8,10 +8,10 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...comm.exchange import step_sizes
-from ..common import IMAGENET_IMAGES, InputError, format_time_ps, number, percent, plural
-from ..config import blaming, load_config
-from ..plan import (
+from ....comm.exchange import step_sizes
+from ...common import IMAGENET_IMAGES, InputError, format_time_ps, number, percent, plural
+from ...config import blaming, load_config
+from ...plan import (
     configured_network,
     describe_devices,
     epoch_samples,
@@ -21,7 +21,7 @@ from ..plan import (
     long_work,
     make_plan,
 )
-from ..run import (
+from ...run import (
     AnswerRange,
     Cause,
     FaultCosts,
@@ -33,9 +33,9 @@ from ..run import (
     simulate,
     steady_state,
 )
-from ..studies import Compared, compare_runs, parse_what_if
-from ..timing import TIMING_DRAWS
-from ..view import (
+from ...studies import Compared, compare_runs, parse_what_if
+from ...timing import TIMING_DRAWS
+from ...view import (
     Line,
     TraceRequest,
     at_values,
@@ -72,7 +72,7 @@ from ..view import (
     weights_line,
     wide_lines,
 )
-from .output import phases, tell_notes, tell_warning
+from ..frame.output import phases, tell_notes, tell_warning
 from .pair import simulate_pair
 
 

@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from emuchain.emulator.commands.study import compare, topology
+from emuchain.emulator.commands.design.study import compare, topology
 from emuchain.emulator.common import InputError
 
 SHORT = ["vgg16-cifar", "--devices", "2-3,16"]

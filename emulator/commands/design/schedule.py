@@ -6,12 +6,12 @@ import dataclasses
 import os
 from typing import Any
 
-from ..common import InputError, escaped, plural
-from ..config import blaming, load_config
-from ..plan import asked_chunks, long_timing, make_plan, warm_ups_of
-from ..schedule import EpochShape, Schedule, check_complete, dry_run, read_schedule, schedules, to_csv, to_text
-from ..view import next_line, print_answer, table
-from .output import tell_warning
+from ...common import InputError, escaped, plural
+from ...config import blaming, load_config
+from ...plan import asked_chunks, long_timing, make_plan, warm_ups_of
+from ...schedule import EpochShape, Schedule, check_complete, dry_run, read_schedule, schedules, to_csv, to_text
+from ...view import next_line, print_answer, table
+from ..frame.output import tell_warning
 
 _OF_ORDERS = ("schedule", "devices", "chunks", "warm_up")
 _MOST_ACTIONS = 1_000_000

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from emuchain.emulator.schedule import pipelines
 
-from .running import status_of
+from ..running import status_of
 
 COSTS = ["--forward", "10", "--backward", "20", "--transfer", "5"]
 

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..common import IMAGENET_IMAGES, InputError, NamedFiles, plural
-from ..config import roles
-from .flags import range_option, write_groups, write_others
-from .kernels import starting
-from .named import CHANGES, PICTURE, SET, FileCommand, Named, Rate, Restart, Values, set_option, set_value
-from .output import tell
+from ...common import IMAGENET_IMAGES, InputError, NamedFiles, plural
+from ...config import roles
+from ..frame.flags import range_option, write_groups, write_others
+from ..frame.kernels import starting
+from ..frame.named import CHANGES, PICTURE, SET, FileCommand, Named, Rate, Restart, Values, set_option, set_value
+from ..frame.output import tell
 
 if TYPE_CHECKING:
-    from ...launch import Ranks
-    from ..studies.sweep import SweepResult
-    from .session import Session
+    from ....launch import Ranks
+    from ...studies.sweep import SweepResult
+    from ..frame.session import Session
 
 
 _INTERRUPTED_STATUS = 130
@@ -50,8 +50,8 @@ class SweepCommand(FileCommand):
 
     @functools.cached_property
     def _keys(self) -> dict[str, click.Option]:
-        from ..config import Config, role_of
-        from ..studies.sweep import sweepable_keys
+        from ...config import Config, role_of
+        from ...studies.sweep import sweepable_keys
 
         keys = {}
         for key in sweepable_keys():
@@ -85,7 +85,7 @@ class SweepCommand(FileCommand):
         Raises:
             InputError: a key is unknown, or has a flag with other values.
         """
-        from ..config import in_place, parse_changes
+        from ...config import in_place, parse_changes
 
         settings = {}
         for key, value in parse_changes(ctx.params.pop(CHANGES)).items():
@@ -101,7 +101,7 @@ class SweepCommand(FileCommand):
 
     def check(self, ctx: click.Context, files: NamedFiles) -> None:
         """See `FileCommand`; several values name several files."""
-        from ..config import name_files
+        from ...config import name_files
 
         name_files(files, ctx.params["swept"])
         super().check(ctx, files)
@@ -162,7 +162,7 @@ def sweep(
 
 def with_numbers_of_boards(values: Mapping[str, Any], target: float | None) -> dict[str, Any]:
     """Return the values of a sweep, with those of boards and replicas that are tried for a target if none are given."""
-    from ..studies.sweep import DEVICES, REPLICAS
+    from ...studies.sweep import DEVICES, REPLICAS
 
     if target is None or {"devices", "replicas"} & values.keys():
         return dict(values)
@@ -204,8 +204,8 @@ def run_sweep(
         InputError: a value is invalid, all points fail, or a file cannot be written.
     """
     with starting():
-        from ..studies.sweep import Interrupted, Space, draw_sweep, run_space
-        from ..view import picture_file, point_progress
+        from ...studies.sweep import Interrupted, Space, draw_sweep, run_space
+        from ...view import picture_file, point_progress
 
     if jobs is not None and ranks is not None and ranks.size > 1:
         raise InputError(f"`jobs` = {jobs}: under mpiexec the ranks compute; leave it out")
@@ -245,7 +245,7 @@ def run_sweep(
 
 
 def _as_json(result: SweepResult) -> dict[str, Any]:
-    from ..studies.sweep import findings
+    from ...studies.sweep import findings
 
     series = result.best_series
     return {
@@ -279,8 +279,8 @@ def _title(result: SweepResult) -> str:
 
 
 def _print(result: SweepResult, full: bool) -> None:
-    from ..studies.sweep import chosen_rows, findings, table_of
-    from ..view import say, table
+    from ...studies.sweep import chosen_rows, findings, table_of
+    from ...view import say, table
 
     for line in findings(result):
         print(line)
@@ -328,8 +328,8 @@ def sweep_devices(
         if value:
             raise InputError(f"`{option}`: cannot be combined with several numbers of `--devices`; give one number")
     with starting():
-        from ..common import read_toml
-        from ..config import blaming, load_config
+        from ...common import read_toml
+        from ...config import blaming, load_config
 
     devices, others = flags["devices"], {key: value for key, value in flags.items() if key != "devices"}
     with blaming(config_file, others):

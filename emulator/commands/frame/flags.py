@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ..common import InputError, NamedFiles, did_you_mean, listed
-from ..config import roles
+from ...common import InputError, NamedFiles, did_you_mean, listed
+from ...config import roles
 from .kernels import starting
 from .named import CHANGES, OUTPUT, SET, WORD, CountOrRange, FileCommand, Named, NameOrFile, Restart, set_value
 
 if TYPE_CHECKING:
-    from ..config import Config
-    from ..run import Runs
+    from ...config import Config
+    from ...run import Runs
 
 _OF_NETWORKS = {"layers", "input"}
 """Keys that a network's description has, and that no configuration has."""
@@ -41,8 +41,8 @@ def subject_of(word: str | None) -> Subject:
     Raises:
         InputError: it names none of these, or is a file that cannot be read.
     """
-    from ..common import read_toml
-    from ..network import zoo
+    from ...common import read_toml
+    from ...network import zoo
 
     if word is None:
         return Subject()
@@ -194,7 +194,7 @@ class ConfiguredCommand(FileCommand):
 
     def config_keys(self) -> list[str]:
         """Return the keys that have a flag."""
-        from ..config import Config
+        from ...config import Config
 
         return list(Config.model_fields)
 
@@ -224,7 +224,7 @@ class ConfiguredCommand(FileCommand):
         Raises:
             InputError: a key is unknown, or has a flag with another value.
         """
-        from ..config import in_place, parse_changes
+        from ...config import in_place, parse_changes
 
         changes = parse_changes(flags.pop(CHANGES, ()))
         for key, value in changes.items():
@@ -234,7 +234,7 @@ class ConfiguredCommand(FileCommand):
 
     def check(self, ctx: click.Context, files: NamedFiles) -> None:
         """See `FileCommand`; the configuration with its flags names files, too."""
-        from ..config import blaming, load_config, name_files
+        from ...config import blaming, load_config, name_files
 
         file, flags = ctx.params["config_file"], ctx.params["flags"]
         files.add("CONFIG.toml", file, roles.CONFIGURATION)
@@ -300,7 +300,7 @@ class TrainingCommand(ConfiguredCommand):
 
     def check(self, ctx: click.Context, files: NamedFiles) -> None:
         """See `FileCommand`; runs that go on name the files that their checkpoint says."""
-        from ..config import blaming, name_files
+        from ...config import blaming, name_files
 
         super().check(ctx, files)
         runs: Runs = ctx.meta[RUNS]
@@ -339,7 +339,7 @@ class PlanningCommand(ConfiguredCommand):
 
     def config_keys(self) -> list[str]:
         """Return the keys that have a flag."""
-        from ..config import RUN_ONLY_KEYS
+        from ...config import RUN_ONLY_KEYS
 
         return [key for key in super().config_keys() if key not in RUN_ONLY_KEYS]
 
@@ -366,7 +366,7 @@ def traced(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _flag(key: str) -> click.Option:
-    from ..config import Config, role_of
+    from ...config import Config, role_of
 
     field = Config.model_fields[key]
     if key == CHANGES:
@@ -393,7 +393,7 @@ def _flag(key: str) -> click.Option:
 @functools.cache
 def _hints() -> dict[str, Any]:
     """Return the type of each key; working them out takes as long as a small plan."""
-    from ..config import Config
+    from ...config import Config
 
     return typing.get_type_hints(Config, include_extras=False)
 
@@ -430,6 +430,6 @@ def _numbers(_: Any, __: Any, value: str | None) -> tuple[int, ...] | None:
 
 def _listed(_: Any, __: Any, value: str | None) -> object:
     """Parse a list such as 0.5,0.4 or crop,flip."""
-    from ..config import listed
+    from ...config import listed
 
     return None if value is None else listed(value)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from emuchain.emulator.commands import exploration
 from emuchain.emulator.commands.cli import main
+from emuchain.emulator.commands.design import exploration
 
-from .running import status_of
+from ..running import status_of
 
 MIXED = """
 name = "mixed"

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from ...launch import (
+from ....launch import (
     ENDING,
     STALL_STATUS,
     Dismissed,
@@ -34,7 +34,7 @@ from ...launch import (
     left_over,
     tell,
 )
-from ..common import BUG_STATUS, InputError, check_start
+from ...common import BUG_STATUS, InputError, check_start
 from . import output
 
 _TIMEOUT_S, _INTERRUPT_TIMEOUT_S = 30.0, 5.0
@@ -131,7 +131,7 @@ class Session:
         from .kernels import load, starting
 
         with starting():
-            from ..run import epochs  # noqa: F401 - rank 0 will ask for it
+            from ...run import epochs  # noqa: F401 - rank 0 will ask for it
 
         ranks.in_turn(lambda: load(lambda _: None))
 

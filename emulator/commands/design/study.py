@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..common import InputError, plural
-from .exchange import exchange
-from .flags import range_option
-from .kernels import starting
-from .named import (
+from ...common import InputError, plural
+from ..frame.flags import range_option
+from ..frame.kernels import starting
+from ..frame.named import (
     NETWORK,
     PICTURE,
     SET,
@@ -29,13 +28,14 @@ from .named import (
     set_option,
     set_words,
 )
-from .output import phases
+from ..frame.output import phases
+from .exchange import exchange
 
 if TYPE_CHECKING:
-    from ..cluster import Cluster
-    from ..network import Network
-    from ..studies import Comparison, MethodRanges, Outcome, Topology
-    from ..view import Line
+    from ...cluster import Cluster
+    from ...network import Network
+    from ...studies import Comparison, MethodRanges, Outcome, Topology
+    from ...view import Line
 
 
 _CLUSTER = "vc709"
@@ -87,10 +87,10 @@ def compare(
     the ranks of the methods.
     """
     with starting():
-        from ..plan import check_batch
-        from ..studies import Workload, draw_comparison, method_ranges
-        from ..studies import compare_methods as run
-        from ..view import picture_file
+        from ...plan import check_batch
+        from ...studies import Workload, draw_comparison, method_ranges
+        from ...studies import compare_methods as run
+        from ...view import picture_file
 
     loaded, boards = _load(network, cluster, layers, changes)
     check_batch(batch, loaded)
@@ -133,9 +133,9 @@ def topology(
     same; a board divides its ports among its links.
     """
     with starting():
-        from ..mapping import partition
-        from ..studies import Ports, chain_topology, direct_topology, draw_topologies, other_topologies
-        from ..view import picture_file
+        from ...mapping import partition
+        from ...studies import Ports, chain_topology, direct_topology, draw_topologies, other_topologies
+        from ...view import picture_file
 
     loaded, boards = _load(network, cluster, layers, changes)
     having = Ports(ports, port_gbps)
@@ -164,9 +164,9 @@ def _to_try(network: str, cluster: str, devices: tuple[int, ...], changes: dict[
 
 
 def _load(network: str, cluster: str, layers: str | None, changes: dict[str, object]) -> tuple[Network, Cluster]:
-    from ..cluster import load_cluster
-    from ..plan import network_of
-    from ..studies import section
+    from ...cluster import load_cluster
+    from ...plan import network_of
+    from ...studies import section
 
     loaded = network_of(network)
     if layers is not None:
@@ -179,8 +179,8 @@ def _load(network: str, cluster: str, layers: str | None, changes: dict[str, obj
 
 def _sure(sure: MethodRanges | None) -> list[Line]:
     """Return the ranges of the methods' FLOP utilisation, and in what share of draws the best is the best."""
-    from ..common import number, percent
-    from ..view import Line, class_words, range_lines
+    from ...common import number, percent
+    from ...view import Line, class_words, range_lines
 
     if sure is None:
         return []
@@ -200,9 +200,9 @@ def _sure(sure: MethodRanges | None) -> list[Line]:
 
 
 def _print_comparison(comparison: Comparison, sure: MethodRanges | None, to_try: str) -> None:
-    from ..common import number
-    from ..studies import METRICS, Method, Metric
-    from ..view import at_values, next_line, print_answer, table
+    from ...common import number
+    from ...studies import METRICS, Method, Metric
+    from ...view import at_values, next_line, print_answer, table
 
     outcomes = comparison.outcomes
     first, *others = _best_first(comparison, at_values(None if sure is None else sure.ranges[sure.best]))
@@ -239,8 +239,8 @@ def _best_first(comparison: Comparison, at: str) -> list[str]:
 
     `at` says at which values of constants.
     """
-    from ..common import number
-    from ..studies import METRICS, Method
+    from ...common import number
+    from ...studies import METRICS, Method
 
     workload, outcomes = comparison.workload, comparison.outcomes
     most = comparison.most_devices
@@ -263,7 +263,7 @@ def _best_first(comparison: Comparison, at: str) -> list[str]:
 
 
 def _comparison_as_json(comparison: Comparison) -> dict[str, Any]:
-    from ..studies import Method
+    from ...studies import Method
 
     workload, common = comparison.workload, comparison.common_devices
 
@@ -304,7 +304,7 @@ def _outcome_as_json(outcome: Outcome) -> dict[str, Any]:
 
 def _reach(kind: str, links: Topology, noun: str) -> str:
     """Return the rate that a topology allows, and what limits it."""
-    from ..common import number
+    from ...common import number
 
     worst = links.bottleneck
     if worst is None:
@@ -315,7 +315,7 @@ def _reach(kind: str, links: Topology, noun: str) -> str:
 
 
 def _print_topologies(title: str, kinds: Sequence[Mapping[str, Topology]], noun: str, to_try: str) -> None:
-    from ..view import next_line, print_answer, table
+    from ...view import next_line, print_answer, table
 
     print_answer(
         [
@@ -332,7 +332,7 @@ def _print_topologies(title: str, kinds: Sequence[Mapping[str, Topology]], noun:
 
 
 def _row(links: Topology) -> list[str]:
-    from ..common import number
+    from ...common import number
 
     worst = links.bottleneck
     first = [f"{links.devices:,}", number(links.compute_images_per_s)]

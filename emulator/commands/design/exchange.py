@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...kernels.number import FP32
-from ..common import InputError, plural
-from .kernels import starting
-from .named import NETWORK, PICTURE, SET, Counts, FileCommand, cluster_option, set_option, set_words
-from .output import phases, tell
+from ....kernels.number import FP32
+from ...common import InputError, plural
+from ..frame.kernels import starting
+from ..frame.named import NETWORK, PICTURE, SET, Counts, FileCommand, cluster_option, set_option, set_words
+from ..frame.output import phases, tell
 
 if TYPE_CHECKING:
-    from ..cluster import Cluster
-    from ..studies import ExchangeTimes
+    from ...cluster import Cluster
+    from ...studies import ExchangeTimes
 
 _MOST_WORKERS = 1024
 _MOST_RATIO = 16
@@ -62,10 +62,10 @@ def exchange(
     By the timing model, for up to 1,024 workers, with and without compression in the network interface.
     """
     with starting():
-        from ..cluster import load_cluster
-        from ..plan import network_of
-        from ..studies import draw_exchanges, exchange_times
-        from ..view import picture_file
+        from ...cluster import load_cluster
+        from ...plan import network_of
+        from ...studies import draw_exchanges, exchange_times
+        from ...view import picture_file
 
     if not (math.isfinite(ratio) and 1 <= ratio <= _MOST_RATIO):
         given = f"`--compress-ratio` = {ratio:g}"
@@ -86,7 +86,7 @@ def exchange(
         said = {"network": loaded.name, "cluster": boards.name, "gradient_bytes": FP32.bytes_of(loaded.parameters)}
         print(json.dumps({**said, "exchanges": [dataclasses.asdict(row) for row in rows]}, indent=2))
         return
-    from ..view import next_line, print_answer
+    from ...view import next_line, print_answer
 
     plain, compressed = rows[-2:]
     to_try = [
@@ -113,7 +113,7 @@ def exchange(
 
 def _note_idle(cluster: str, changes: Mapping[str, object], boards: Cluster) -> None:
     """Tell of each changed key without which the interconnect, and so the exchange, is what it is with all."""
-    from ..cluster import load_cluster
+    from ...cluster import load_cluster
 
     for key in changes:
         without = load_cluster(cluster, {other: value for other, value in changes.items() if other != key})
@@ -124,7 +124,7 @@ def _note_idle(cluster: str, changes: Mapping[str, object], boards: Cluster) -> 
 
 def _fastest(row: ExchangeTimes, how: str) -> str:
     """Return the ways to exchange among some workers, the fastest first."""
-    from ..common import format_time_ps
+    from ...common import format_time_ps
 
     times = {
         "ring": row.ring_ps,
@@ -137,8 +137,8 @@ def _fastest(row: ExchangeTimes, how: str) -> str:
 
 
 def _print(title: str, rows: Sequence[ExchangeTimes]) -> None:
-    from ..common import format_time_ps
-    from ..view import say, table
+    from ...common import format_time_ps
+    from ...view import say, table
 
     shown = [
         [

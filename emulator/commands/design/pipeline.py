@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..common import InputError, percent, plural
-from .kernels import pause_collector, starting
-from .named import ORDER, OUTPUT, WORD, FileCommand
-from .output import tell_warning
+from ...common import InputError, percent, plural
+from ..frame.kernels import pause_collector, starting
+from ..frame.named import ORDER, OUTPUT, WORD, FileCommand
+from ..frame.output import tell_warning
 
 if TYPE_CHECKING:
-    from ..common import WholeFile
-    from ..schedule import Fold, Machine, PipelineKind, Shape
-    from ..timing import Timed
+    from ...common import WholeFile
+    from ...schedule import Fold, Machine, PipelineKind, Shape
+    from ...timing import Timed
 
 _FEW_ACTIONS = 100_000
 _PLAIN = "1f1b-sno"
@@ -100,7 +100,7 @@ def pipeline(as_json: bool, plot: str | None, trace: str | None, **flags: Any) -
     each link. Engines and transport default to those that the schedule was published for.
     """
     with starting():
-        from ..view import picture_file, trace_file
+        from ...view import picture_file, trace_file
 
     pause_collector()  # what is made stays until the end
     traced = None if trace is None else trace_file(trace)
@@ -120,8 +120,8 @@ class _Run:
     """A schedule in time, in the user's unit of time, which is `scale` ps."""
 
     def __init__(self, flags: Mapping[str, Any]) -> None:
-        from ..timing import schedule_of, time_pipeline
-        from ..view import PipelineDrawing
+        from ...timing import schedule_of, time_pipeline
+        from ...view import PipelineDrawing
 
         self.kind, flags = _sized(flags)
         self.shape, self.scale = _shape_of(self.kind, flags)
@@ -139,13 +139,13 @@ class _Run:
             InputError: a file cannot be written.
         """
         if plot is not None:
-            from ..view import draw_chart
+            from ...view import draw_chart
 
             title = f"{self.kind.name}, N = {self.shape.devices}, M = {self.shape.micro_batches}"
             title += f": time {_shown(self.time)}, bubble {percent(float(self.result.bubble))}"
             draw_chart(self.drawing.chart(title), plot)
         if trace is not None:
-            from ..view import write_trace
+            from ...view import write_trace
 
             write_trace(trace, self.drawing.timeline())
 
@@ -195,7 +195,7 @@ class _Run:
 
     def print(self) -> None:
         """Print the answer, a table by stage, and a drawing."""
-        from ..view import LEGEND, gantt_lines, next_line, print_answer, screen_width, table
+        from ...view import LEGEND, gantt_lines, next_line, print_answer, screen_width, table
 
         result, shape = self.result, self.shape
         machine = shape.machine
@@ -267,7 +267,7 @@ def _sized(flags: Mapping[str, Any]) -> tuple[PipelineKind, Mapping[str, Any]]:
         InputError: the schedule is not known, or flags say other than its file.
         click.MissingParameter: a flag is missing, and no file says it.
     """
-    from ..schedule import edited_kind, is_schedule_file, pipeline_kind, pipelines
+    from ...schedule import edited_kind, is_schedule_file, pipeline_kind, pipelines
 
     name = flags["schedule"]
     if name in pipelines() or not is_schedule_file(name):
@@ -290,7 +290,7 @@ def _shape_of(kind: PipelineKind, flags: Mapping[str, Any]) -> tuple[Shape, int]
     Raises:
         InputError: a value is invalid.
     """
-    from ..schedule import Fold, Shape, StageCosts, warm_ups
+    from ...schedule import Fold, Shape, StageCosts, warm_ups
 
     stages, micro_batches = flags["stages"], flags["micro_batches"]
     chunks = flags["chunks"] or kind.chunks
@@ -315,7 +315,7 @@ def _shape_of(kind: PipelineKind, flags: Mapping[str, Any]) -> tuple[Shape, int]
 
 def _machine(machine: Machine, flags: Mapping[str, Any]) -> Machine:
     """Return the schedule's own machine with the engines and the transport that the flags name."""
-    from ..schedule import Backward, Engines, Transport
+    from ...schedule import Backward, Engines, Transport
 
     engines, transport, fused = flags["engines"], flags["transport"], flags["fused"]
     backward = machine.backward if fused is None else Backward.FUSED if fused else Backward.SPLIT
@@ -402,7 +402,7 @@ def _heed_work(kind: PipelineKind, shape: Shape) -> None:
     actions = 3 * len(shape.costs) * shape.micro_batches
     tried = 2 * shape.devices if kind.searches and shape.warm_ups is None else 1
     if actions * tried > _FEW_ACTIONS:
-        from ..plan import long_timing
+        from ...plan import long_timing
 
         times = f" with up to {tried:,} warm-ups" if tried > 1 else ""
         tell_warning(long_timing(f"timing {kind.name} of {actions:,} actions{times}", actions * tried))
@@ -412,8 +412,8 @@ def _plain_1f1b_ps(kind: PipelineKind, shape: Shape) -> int | None:
     """Return the time of plain 1F1B on the same machine, where that has the work of an order of equal stages."""
     if not kind.equal_stages or not kind.drains or shape.uniform or shape.chunks > 1:
         return None
-    from ..schedule import pipeline_kind
-    from ..timing import time_shape
+    from ...schedule import pipeline_kind
+    from ...timing import time_shape
 
     return time_shape(pipeline_kind(_PLAIN), dataclasses.replace(shape, warm_ups=None)).makespan_ps
 

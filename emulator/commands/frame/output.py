@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from ..common import INPUT_STATUS, NAMES, InputError, Note, escaped, one_line
+from ...common import INPUT_STATUS, NAMES, InputError, Note, escaped, one_line
 
 _LONGEST_LINE = 2000
 _UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..common import format_bytes, format_time_ps, number, percent, plural
-from ..explore import DATA_PARALLEL, FURTHEST, Candidate, Exploration, Question
-from ..schedule import Engines, Transport
-from ..studies import Explored
-from ..view import Line, at_values, command_line, next_line, print_answer, range_lines, say, table
+from ...common import format_bytes, format_time_ps, number, percent, plural
+from ...explore import DATA_PARALLEL, FURTHEST, Candidate, Exploration, Question
+from ...schedule import Engines, Transport
+from ...studies import Explored
+from ...view import Line, at_values, command_line, next_line, print_answer, range_lines, say, table
 
 
 def print_exploration(
