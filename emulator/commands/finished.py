@@ -129,7 +129,7 @@ def export(file: str, out: str) -> None:
         from ..run import WeightsFile, read_run_weights
         from ..view import print_answer
 
-    with WeightsFile(out) as whole:
+    with WeightsFile(out) as whole:  # before the run is read, which takes longer than to refuse a name
         run = read_run_weights(file)
         size = whole.write(run)
     print_answer(_exported(run, out, size))

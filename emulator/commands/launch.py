@@ -46,6 +46,7 @@ class LaunchCommand(FileCommand):
     def check(self, ctx: click.Context, files: NamedFiles) -> None:
         """See `FileCommand`; the function gets how the command is started again."""
         super().check(ctx, files)
+        # `launch` is a command of the root group, and so is the one that it starts.
         started, name, words = _started(ctx.find_root().command, ctx.params["arguments"])
         restart, takes_ranks = None, False
         if isinstance(started, FileCommand):
@@ -163,6 +164,10 @@ def _run(command: Sequence[str], ranks: int, *, is_here: bool) -> tuple[int, int
     those that come before it has started them, and Python itself says more than a line where one interrupts its start.
     A second SIGINT is passed on as it is. Where all ranks are here, a launcher that goes on starting them is killed.
     """
+    # a signal comes   while ranks start                                     once all listen
+    #   all are here   sent when they listen, or _PATIENCE_S after the       sent at once
+    #                  start; then all are killed _MOST_S later
+    #   other hosts    sent _PATIENCE_S after the start, as their ranks are not seen; nothing is killed
     signalled = list[int]()
     heard = [number for number in _SIGNALS if not is_ignored(number)]
     before = {number: signal.signal(number, lambda number, _: signalled.append(number)) for number in heard}

@@ -64,6 +64,9 @@ def least_cut(
         time = pieces.period_ps(first)
         most = _NEVER if time is None else time
     last = len(places) - 1
+    # best[d][k]: the least maximum with which d devices take all before place k, and where the last of them begins.
+    #   places   0 ......... j ........ k            d devices up to j, one more from j to k: of all j the best,
+    #            |-best[d][j]|-work(j, k)|           max(best[d][j], what waits and works), and best[d + 1][k] is known
     best: list[dict[int, tuple[int, int]]] = [{0: (0, 0)}]
     for device in range(pieces.devices):
         least: dict[int, tuple[int, int]] = {}

@@ -220,6 +220,11 @@ def knee(amounts: Sequence[float], rates: Sequence[float]) -> int | None:
     Little means: to none of the larger amounts does the rate rise, for each unit added, by half of what each unit up to
     the knee brings on average. None if that is so only at the end, or if there are fewer than three amounts.
     """
+    # rate |            .----------     from the knee on, no larger amount gains, for each unit added,
+    #      |         .  '               half of what each unit up to the knee has brought: rate / amount,
+    #      |      .  ^ knee             the slope of the line from zero to the knee
+    #      |   .
+    #      +---------------- amount
     if len(amounts) < FEWEST:
         return None
     for place, (amount, rate) in enumerate(zip(amounts[:-1], rates[:-1], strict=True)):

@@ -175,6 +175,9 @@ class Journal:
         csv.writer(text, lineterminator="\n").writerows(map(as_cell, row) for row in rows)
         return text.getvalue()
 
+    # The file, of which a last line without an end is one that was being written when the sweep was ended:
+    #   network,cluster,devices,boards,images_per_s,...,point
+    #   quick-cifar,vc709,4,4,1234.5,...,IDENTITY-CHECKSUM      as points finish; at the end in their order
     def _cells(self, row: dict[str, Any], point: str) -> list[Any]:
         cells = ["" if row[column] is None else row[column] for column in self._columns[:-1]]
         return [*cells, f"{point}-{self._checksum([*cells, point])}"]

@@ -331,6 +331,7 @@ def draw_curves(axes: Axes, data: dict[str, Any], colours: Colours) -> None:
     curves, scale = data["curves"], 100 if is_share else 1
     unit, unit_ps = time_unit(max(max(curve["x"]) for curve in curves)) if by_time else ("", 1)
     is_alone = any(curve["dashed"] for curve in curves)
+    # Curves that cannot be told apart are drawn within one another, so that each shows.
     alike = coinciding([(curve["x"], times(curve["y"], 1)) for curve in curves])
     widths = {place: width for group in alike for place, width in zip(group, nested_widths(len(group)), strict=True)}
     for place, curve in enumerate(curves):

@@ -148,6 +148,7 @@ def make_report(
     """
     if seeds == "apart":
         _check_count(len(sources), "results files")
+    # Before any file is read: what cannot be written is told before the work.
     page_file = None if out is None else WholeFile(out, example="report.html")
     try:
         runs = tuple(Run.of(name, _results(source)) for name, source in zip(_names(sources), sources, strict=True))

@@ -222,6 +222,7 @@ class ActionRun:
                         work = _Work(action, stage, epoch + 1, samples)
                         shown += [(resource, epoch, served[resource], work) for resource in resources]
                 served.update(resources)
+            # Each epoch repeats the program, so in epoch e a resource has served e times all of it before.
             for resource, epoch, number, work in shown:
                 works.setdefault(resource, {})[epoch * served[resource] + number] = work
         return works
@@ -231,6 +232,7 @@ class ActionRun:
         plan, device = self.samples.plan, self.samples.plan.fold.device(stage)
         if kind in self._lanes.kinds:
             yield f"{kind.value} of device {device}", self._lanes.queues[device, kind]
+        # F is sent to the stage behind, B to the one before; W stays, and so does what the ends of the pipeline make.
         taker = stage + {Kind.FORWARD: 1, Kind.BACKWARD: -1}.get(kind, 0)
         receiver = plan.fold.device(taker) if 0 <= taker < plan.stage_count else device
         if receiver != device:

@@ -167,6 +167,7 @@ class Rows:
     def pieces_ps(self) -> NDArray[np.int64]:
         """Begin and end in ps of the rows that follow one another without a gap."""
         starts = self.left_ps - self.row_ps
+        # A row that starts later than the one before has left begins another piece.
         breaks = np.flatnonzero(starts[1:] > self.left_ps[:-1])
         return np.column_stack([starts[np.r_[0, breaks + 1]], self.left_ps[np.r_[breaks, len(starts) - 1]]])
 
@@ -376,6 +377,7 @@ def fed_by(clock: DeviceClock, key: StreamKey) -> list[str]:
     """
     parts = list(zip(clock.streams.slices, clock.slices, clock.streams.parameters, strict=True))
     names: list[str] = []
+    # Maps come from the left and meet the first slice first, errors from the right and meet the last.
     for part, engines, used in parts if key.path.is_forward else reversed(parts):
         layer, number = part.layer, key.number
         read = number == layer.reads.number

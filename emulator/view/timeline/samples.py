@@ -143,6 +143,7 @@ class RunSamples:
         ]
         devices = range(self.plan.devices)
         for device, program in self.schedule.programs(devices).items():
+            # Programs are as long as an epoch, and windows are mostly at its beginning: stop once all are found.
             missing = 2 * len(within) * self.plan.chunks
             for action in program:
                 versions = used[action.chunk * len(devices) + device].get(action.kind)
