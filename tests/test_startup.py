@@ -158,7 +158,7 @@ def test_an_unknown_form_on_ranks(mpiexec, one_line: Callable[..., str]) -> None
 FAILING = """
 import sys
 from emuchain.launch.launch import launcher_rank
-import emuchain.emulator.commands.kernels as kernels
+import emuchain.emulator.commands.frame.kernels as kernels
 def load(say):
     raise ValueError("so it goes")
 if launcher_rank() == int(sys.argv[1]):
@@ -317,7 +317,7 @@ def test_ranks_share_temporary_files(  # type: ignore[no-untyped-def]  # a fixtu
 
 
 def test_compiling_is_announced_with_a_time_and_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    from emuchain.emulator.commands import kernels
+    from emuchain.emulator.commands.frame import kernels
 
     now_s, said = iter([0.0, 0.0, 2.0, 6.0, 7.0, 30.0]), list[str]()
     monkeypatch.setattr(kernels.time, "monotonic", lambda: next(now_s))

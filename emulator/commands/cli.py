@@ -28,9 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     from ...kernels import ExtensionError, clean_environment
     from ...launch import Terminated
     from ..common import INPUT_STATUS, InputError
-    from . import output
-    from .kernels import pause_collector
-    from .session import Session
+    from .frame import output
+    from .frame.kernels import pause_collector
+    from .frame.session import Session
 
     pause_collector()
     clean_environment()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from emuchain.emulator.commands.command_line import commands
-from emuchain.emulator.commands.overview import RENAMED, SECTIONS
+from emuchain.emulator.commands.command_line import RENAMED, SECTIONS, commands
 
 
 def test_each_command_is_in_one_section() -> None:
