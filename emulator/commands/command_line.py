@@ -1,7 +1,6 @@
 """The commands with their arguments and flags: those of this file, and those that other files define.
 
-What a command needs is imported when it is called. `SECTIONS` lists all by what they are for; `RENAMED` those that have
-other names now.
+What a command needs is imported when it is called. `SECTIONS` lists all by what they are for.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ from .frame.named import (
     profile_option,
     set_option,
 )
-from .frame.output import tell
 from .frame.session import Session
 
 if TYPE_CHECKING:
@@ -63,13 +61,6 @@ SECTIONS = {
     "Papers": ("validate",),
 }
 """The commands of each section of the help."""
-RENAMED = {
-    "run": ("launch",),
-    "compare": ("study", "compare"),
-    "topology": ("study", "topology"),
-    "exchange": ("study", "exchange"),
-}
-"""Earlier names of commands, which go on for this version with a note."""
 
 
 class CommandGroup(FileGroup):
@@ -78,12 +69,11 @@ class CommandGroup(FileGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the first words name, by its present name or an earlier one."""
-        name = args[0] if args else ""
-        if name in RENAMED and name not in self.commands:
-            present = RENAMED[name]
-            tell(f"emuchain: note: `emuchain {name}` is now `emuchain {' '.join(present)}`")
-            args = [*present, *args[1:]]
+        """Return the command that the first words name; the name of one in a group says where it is."""
+        groups = [(name, command) for name, command in self.commands.items() if isinstance(command, click.Group)]
+        for name, group in groups:
+            if args[0] in group.commands and args[0] not in self.commands:
+                raise click.UsageError(f"No such command '{args[0]}'. Did you mean '{name} {args[0]}'?", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
