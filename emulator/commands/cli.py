@@ -1,5 +1,5 @@
-"""The command line: `emuchain train | launch | simulate | sweep | timeline | show | report | retime | schedule | network |
-study | explore | plan | rtl | validate | calibrate | data | bench`.
+"""The command line: `emuchain train | launch | simulate | sweep | timeline | show | report | retime | study |
+schedule | network | explore | plan | rtl | validate | calibrate | data | bench`.
 
 Every error that the user can correct ends here as one line, from rank 0, and exit status 2 on every rank. Rank 0 alone
 reads the arguments (`command_line.py`); the others do the tasks that it sends, and import only what these need.
