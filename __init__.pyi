@@ -9,6 +9,7 @@ from .emulator.plan import ChainPlan, PairPlan, Plan
 from .emulator.run import AnswerRange, Evaluation, PairSimulation, Results, SeedRuns, Simulation, SteadyState
 from .emulator.run.steady_state import steady_state
 from .emulator.studies import Retiming
+from .kernels import register
 
 __version__: str
 
@@ -40,6 +41,7 @@ __all__ = [
     "load_network",
     "plan",
     "rate_range",
+    "register",
     "report",
     "results",
     "retime",

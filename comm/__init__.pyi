@@ -5,7 +5,7 @@ from .message import Format, Message, join_messages, split
 from .mpi import Receiver, Sender, drain
 from .packet_flow import NicBurst, NicFlow, NicStage, egress, ingress, packet_header, payload_of
 from .throttle import Gate
-from .topology import Chain, Cycle, Switch, Topology, TopologyError, Torus, squarest, topologies
+from .topology import Chain, Cycle, Switch, Topology, TopologyError, Torus, squarest, topologies, topology_of
 
 __all__ = [
     "ALL_RANKS",
@@ -45,4 +45,5 @@ __all__ = [
     "split",
     "squarest",
     "topologies",
+    "topology_of",
 ]

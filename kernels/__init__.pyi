@@ -1,5 +1,16 @@
 from .current_folder import away_from, clean_environment, find_program, python_command, safe_environment, user_cache
-from .extensions import instances, modules, subclasses
+from .extensions import (
+    ExtensionError,
+    by_name,
+    instances,
+    modules,
+    offered,
+    offered_folders,
+    register,
+    registry,
+    spelled,
+    subclasses,
+)
 from .fifo import serve
 from .inceptionn.format import CodecError
 from .memory import ALIGNMENT, Arena, aligned, in_huge_pages
@@ -10,16 +21,23 @@ __all__ = [
     "MOST_PLACES",
     "Arena",
     "CodecError",
+    "ExtensionError",
     "aligned",
     "away_from",
+    "by_name",
     "clean_environment",
     "find_program",
     "in_huge_pages",
     "instances",
     "modules",
+    "offered",
+    "offered_folders",
     "python_command",
+    "register",
+    "registry",
     "safe_environment",
     "serve",
+    "spelled",
     "subclasses",
     "user_cache",
 ]

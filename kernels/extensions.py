@@ -1,13 +1,72 @@
-"""Folders in which each file is one extension: a codec, a layer, a schedule. To add one, add its file."""
+"""Extensions: each file in a registry's folder is one, and so is what an installed package offers.
+
+    kernels/codec/*.py, emulator/schedule/*.py, ...   ─┐
+    entry points of the group `emuchain`              ─┼─▶ subclasses(), instances() ─▶ codecs(), schedules(), ...
+    emuchain.register(thing)                          ─┘
+
+A package offers modules, classes or values, and each registry takes what is of its kind:
+
+    [project.entry-points.emuchain]
+    example = "emuchain_example"
+
+Only what is installed is imported: nothing from the current folder, and nothing for its name.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import functools
 import importlib
+import os
+import pathlib
 import pkgutil
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar, get_type_hints
+
+GROUP = "emuchain"
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class ExtensionError(ImportError):
+    """An installed extension cannot be imported, or takes a name that is taken."""
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+NamedT = TypeVar("NamedT", bound=_Named)
+
+_registered: list[object] = []
+_caches: list[Callable[[], None]] = []
+
+
+def registry(function: Callable[P, T]) -> Callable[P, T]:
+    """Return a function that looks extensions up once, and again after `register`."""
+    cached = functools.cache(function)
+    _caches.append(cached.cache_clear)
+    return cached  # type: ignore[return-value]  # of the same arguments
+
+
+def register(thing: object) -> None:
+    """Add an extension to this process: a class, a value, or a module with some of them.
+
+    It takes part as if it came with emuchain: a subclass of `Codec`, `Optimizer`, `Topology`, `Operation` or `Unit`, or
+    a `PipelineKind`, `NumberFormat` or `Activation`. Under `mpiexec` every rank calls it.
+
+    Where its name is taken, the registry raises ExtensionError when it is asked.
+    """
+    if any(thing is other for other in _registered):
+        return
+    _registered.append(thing)
+    for clear in _caches:
+        clear()
 
 
 def modules(package: str) -> list[ModuleType]:
@@ -17,19 +76,146 @@ def modules(package: str) -> list[ModuleType]:
 
 
 def subclasses(package: str, base: type[T]) -> list[type[T]]:
-    """Return the classes below `base` that the modules of a package define, in the order of the modules."""
+    """Return the classes below `base` that the modules of a package define, in the order of the modules, and others."""
+    own = [value for module in modules(package) for value in _defined(module)]
     return [
         value
-        for module in modules(package)
-        for value in vars(module).values()
+        for value in (*own, *offered())
         if isinstance(value, type) and issubclass(value, base) and value is not base
-        if value.__module__ == module.__name__ and not value.__name__.startswith("_")
+        if not value.__name__.startswith("_")
     ]
 
 
 def instances(package: str, kind: type[T]) -> list[T]:
-    """Return the values of a type that the modules of a package define, in the order of the modules."""
+    """Return the values of a type that the modules of a package define, in the order of the modules, and others."""
+    own = [value for module in modules(package) for value in vars(module).values()]
     results: list[T] = []
-    for module in modules(package):
-        results += [value for value in vars(module).values() if isinstance(value, kind) and value not in results]
+    for value in (*own, *offered()):
+        if isinstance(value, kind) and value not in results:
+            results.append(value)
     return results
+
+
+def by_name(kinds: Iterable[NamedT]) -> dict[str, NamedT]:
+    """Return kinds by their names.
+
+    Raises:
+        ExtensionError: two have the same.
+    """
+    known: dict[str, NamedT] = {}
+    for kind in kinds:
+        if kind.name in known:
+            raise ExtensionError(
+                f"{_origin(kind)}: `{kind.name}` is the name of {_origin(known[kind.name])}; rename one of them"
+            )
+        known[kind.name] = kind
+    return known
+
+
+def offered() -> list[Any]:
+    """Return what installed packages offer, and then what was registered; of a module, the classes and values in it."""
+    things = [*_installed(), *_registered]
+    return [value for thing in things for value in (_defined(thing) if isinstance(thing, ModuleType) else [thing])]
+
+
+def offered_modules() -> list[ModuleType]:
+    """Return the modules that define what is offered, each once."""
+    names = [thing.__name__ if isinstance(thing, ModuleType) else type(thing).__module__ for thing in _registered]
+    names += [thing.__name__ for thing in _installed() if isinstance(thing, ModuleType)]
+    names += [value.__module__ for value in offered() if isinstance(value, type)]
+    return [sys.modules[name] for name in dict.fromkeys(names) if name in sys.modules]
+
+
+def offered_folders(name: str) -> list[pathlib.Path]:
+    """Return the folders of a name beside the modules that are offered: `boards`, `clusters`, `zoo` with TOML files."""
+    files = [module.__file__ for module in offered_modules() if module.__file__ is not None]
+    folders = [pathlib.Path(file).parent / name for file in files]
+    return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
+
+
+def spelled(text: str, kinds: Mapping[str, type[T]], without: Collection[str] = ()) -> tuple[type[T], dict[str, Any]]:
+    """Return the kind that a text names, and its own keys: `ademamix:beta3=0.9999,alpha=5`.
+
+    Keys are fields of the kind, but for those `without`: numbers, texts, and tuples of whole numbers such as 4x6.
+
+    Raises:
+        ValueError: there is no such kind, or it has no such key, or no such value.
+    """
+    name, _, given = text.partition(":")
+    if name not in kinds:
+        raise ValueError(f"should be one of {', '.join(kinds)}")
+    kind, hints = kinds[name], get_type_hints(kinds[name])
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]  # kinds are dataclasses
+    own = [field.name for field in fields if field.name not in without]
+    values = {}
+    for word in filter(None, given.split(",")):
+        key, _, value = word.partition("=")
+        if key not in own or not value:
+            raise ValueError(f"{word!r} of `{text}` should be KEY=VALUE, with one of {', '.join(own) or 'no keys'}")
+        try:
+            values[key] = _read(hints[key], value)
+        except ValueError:
+            raise ValueError(
+                f"`{key}` of `{text}` should be {_READ_AS.get(hints[key], 'whole numbers such as 4x6')}"
+            ) from None
+    return kind, values
+
+
+_READ_AS = {float: "a number", int: "a whole number", str: "a text"}
+
+
+def _read(hint: Any, value: str) -> Any:
+    return hint(value) if hint in _READ_AS else tuple(map(int, value.split("x")))
+
+
+def _defined(module: ModuleType) -> list[object]:
+    """Return the values in a module, without the classes that it imports from outside of itself."""
+    return [
+        value
+        for value in vars(module).values()
+        if not isinstance(value, type) or f"{value.__module__}.".startswith(f"{module.__name__}.")
+    ]
+
+
+def _origin(kind: object) -> str:
+    described = kind if isinstance(kind, type) else type(kind)
+    return f"{described.__module__}.{described.__qualname__}"
+
+
+@functools.cache
+def _installed() -> tuple[object, ...]:
+    """Return what the entry points of installed packages name.
+
+    Raises:
+        ExtensionError: one cannot be imported.
+    """
+    things = []
+    for folder in _with_entry_points():
+        import importlib.metadata  # here, since it takes a tenth of a command's start
+
+        package = importlib.metadata.PathDistribution(folder)
+        for point in package.entry_points:
+            if point.group != GROUP:
+                continue
+            try:
+                things.append(point.load())
+            except Exception as error:
+                raise ExtensionError(
+                    f"the extension `{point.name}` of {package.metadata['Name']} {package.version} cannot be"
+                    f" imported from `{point.value}`: {type(error).__name__}: {error}; mend or uninstall it"
+                ) from error
+    return tuple(things)
+
+
+def _with_entry_points() -> Iterator[pathlib.Path]:
+    """Yield the folders that describe installed packages with entry points of the group, from no relative path.
+
+    It reads the files itself: to make a list of all packages takes three times as long.
+    """
+    for place in filter(os.path.isabs, dict.fromkeys(sys.path)):
+        names = sorted(os.listdir(place)) if os.path.isdir(place) else []
+        for name in names:
+            if name.endswith((".dist-info", ".egg-info")):
+                with contextlib.suppress(OSError), open(f"{place}/{name}/entry_points.txt", "rb") as file:
+                    if b"[%s]" % GROUP.encode() in file.read():
+                        yield pathlib.Path(place, name)

@@ -10,39 +10,61 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 
 from . import attention, inceptionn, layers, optimizers, quantise, recurrent
 from .conv import Convolution, Convolving, Sums, convolution, look_up
 from .current_folder import python_command, safe_environment
-from .extensions import modules
+from .extensions import modules, offered_modules
 from .fifo import serve
-from .jit import Floats, announced
+from .jit import Floats, announced, store
 
-COMPILING_S = 55
-"""How much of a processor's time all kernels take, measured on a server's core of 2023."""
+_MODULE_CPU_S = 1.0
+"""What a module of layers or of optimisers takes, but for those of `_LONG`."""
+
+
+class _Group(NamedTuple):
+    """Kernels that are compiled together: by which call, the module that most of them are in, and how long that takes.
+
+    The processor time was measured on a server's core of 2023.
+    """
+
+    compile: Callable[[], None]
+    module: str
+    cpu_s: float
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the store has none of them."""
+        return not store.has_any(self.module)
 
 
 def compile_all(number: int = 0, processes: int = 1, done: Callable[[float], None] = lambda _: None) -> None:
     """Call every kernel once on tiny arrays, as training calls it: at first the share of process `number`.
 
-    This takes a tenth of a second if the store is full. After each group of kernels, `done` is told which share of all
-    groups is done.
+    This takes a tenth of a second if the store is full. After each group of kernels, `done` is told how much processor
+    time those that are left take, if they are missing.
     """
     groups = _groups()
-    order = sorted(range(len(groups)), key=lambda group: group % processes != number)
-    for place, group in enumerate(order, 1):
-        groups[group]()
-        done(place / len(groups))
+    left = sorted(range(len(groups)), key=lambda group: group % processes != number)
+    while left:
+        groups[left.pop(0)].compile()
+        done(_missing_s([groups[number] for number in left]))
+
+
+def _missing_s(groups: Iterable[_Group]) -> float:
+    return sum(group.cpu_s for group in groups if group.is_missing)
 
 
 def compile_together(say: Callable[[float], None]) -> None:
-    """Do what `compile_all` does; if a kernel has to be compiled, use all cores, and call `say` with the share done.
+    """Do what `compile_all` does; if a kernel has to be compiled, use all cores.
 
-    Each process begins with groups of its own, and then only loads what another has compiled.
+    At first and after each group, `say` is told how much processor time is left. Each process begins with groups of its
+    own, and then only loads what another has compiled.
     """
     others: list[subprocess.Popen[bytes]] = []
     begun = False
@@ -50,19 +72,28 @@ def compile_together(say: Callable[[float], None]) -> None:
     def share() -> None:
         nonlocal begun
         begun = True
-        say(0.0)
+        say(max(_missing_s(_groups()), 1.0))
         others.extend(_start(number, processes) for number in range(1, processes))
 
     processes = usable_cores()
     with _ended(others), announced(share):
-        compile_all(0, processes, lambda part: say(part) if begun else None)
+        compile_all(0, processes, lambda left_s: say(left_s) if begun else None)
 
 
-def _groups() -> list[Callable[[], None]]:
+def _groups() -> list[_Group]:
     """Return groups of kernels; those that take longest come first."""
-    long = [recurrent.warm_lstm, _warm_conv, attention.warm, recurrent.warm_gru, _warm_narrow_sums]
-    short = [*modules(layers.__name__), *modules(optimizers.__name__)]
-    return [*long, *(kernels.warm for kernels in short if hasattr(kernels, "warm")), quantise.warm, _warm_links]
+    long = [
+        _Group(_warm_conv, f"{store.ROOM}.conv.microkernel", 9.0),
+        _Group(attention.warm, f"{store.ROOM}.attention.heads", 7.1),
+        _Group(recurrent.warm_lstm, f"{store.ROOM}.recurrent.lstm_steps", 5.4),
+        _Group(quantise.warm, f"{store.ROOM}.quantise.loops", 4.8),
+        _Group(recurrent.warm_gru, f"{store.ROOM}.recurrent.gru_steps", 2.9),
+        _Group(_warm_narrow_sums, f"{store.ROOM}.conv.narrow_kernel", 1.9),
+        _Group(_warm_links, f"{store.ROOM}.inceptionn.readers", 1.3),
+    ]
+    several = [*modules(layers.__name__), *modules(optimizers.__name__), *offered_modules()]
+    short = [module for module in several if hasattr(module, "warm")]
+    return [*long, *(_Group(module.warm, module.__name__, _MODULE_CPU_S) for module in short)]
 
 
 def _warm_conv() -> None:

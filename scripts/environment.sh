@@ -74,18 +74,13 @@ make_environment() {
     done
 }
 
-# Ahead of the tests, whose limits of time allow for no compilation. Compiled code of other sources is of no use any more.
+# Ahead of the tests, whose limits of time allow for no compilation. Code of sources that changed a month ago goes.
 compile_kernels() {
-    local venv=$1 cache=${NUMBA_CACHE_DIR:-kernels/__pycache__} now sources
-    mapfile -t sources < <(find kernels -name '*.py' | sort)
-    now=$(fingerprint "$venv" "${sources[@]}")
-    if [ "$(cat "$cache/emuchain-kernels" 2>/dev/null)" != "$now" ]; then
-        say "compiling the kernels"
-        mkdir -p "$cache"
-        find "$cache" -name '*.code' -delete
-    fi
+    local venv=$1 cache=${NUMBA_CACHE_DIR:-kernels/__pycache__}
+    say "compiling the kernels that are not compiled yet"
+    mkdir -p "$cache"
+    find "$cache" -name '*.code' -mtime +30 -delete
     "$venv/bin/python" -m emuchain.kernels.warm
-    printf '%s\n' "$now" > "$cache/emuchain-kernels"
 }
 
 mpi_settings() {

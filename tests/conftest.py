@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.metadata
+import json
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,8 @@ import numpy as np
 import psutil
 import pytest
 
+from .choice import Choice
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # Each MPI: the variable that names its environment, and the environment that scripts/test makes for it.
@@ -27,9 +31,11 @@ FLAVOURS = {
     "openmpi": ("EMUCHAIN_TEST_OPENMPI", ".venv-openmpi"),
 }
 
-# Shells start what runs in the background without interrupts, and processes pass that on: tests send some.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# Shells start what runs in the background without interrupts, `nohup` without hang-ups, and processes pass that on:
+# tests send some.
+for ignored, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(ignored) is signal.SIG_IGN:
+        signal.signal(ignored, usual)
 
 # Nothing here may depend on how long something takes; and what one machine finds, every machine finds in CI.
 hypothesis.settings.register_profile(
@@ -279,24 +285,47 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Where both MPIs are found, a test that starts ranks runs under one of them, drawn by its name; under the other it is
     marked `exhaustive`. Where the MPI is the subject (`each_mpi`, and all of tests/launch) it runs under both.
     A test that is not for ranks would run on each of them, and could start launchers within launchers.
-    Files with slow tests come first, so that workers that run files side by side (xdist) end together.
+    Of expensive files, those that this commit does not draw are exhaustive, too (choice.py). Files that take longest
+    come first, so that workers that run files side by side (xdist) end together.
     """
-    slow: set[Path] = set()
+    choice = Choice(ROOT)
     for item in items:
         if "mpiexec" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.launches)
             if not _runs_under(item):
                 item.add_marker(pytest.mark.exhaustive)
-        if not _is_drawn(item):
+        if not _is_drawn(item) or choice.leaves_out(_file_of(item.nodeid), item.name):
             item.add_marker(pytest.mark.exhaustive)
         if item.get_closest_marker("mpi") and item.path.name != INSIDE_RANKS:
             raise pytest.UsageError(f"{item.nodeid} is marked `mpi`: such tests are in files called {INSIDE_RANKS}")
-        if item.get_closest_marker("slow"):
-            slow.add(item.path)
     if _inside_ranks(config):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("mpi") is None])
         items[:] = [item for item in items if item.get_closest_marker("mpi") is not None]
-    items.sort(key=lambda item: item.path not in slow)
+    items.sort(key=lambda item: -choice.duration_s(_file_of(item.nodeid)))
+
+
+def _file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the flag with which `scripts/test --all` notes what each file's tests take."""
+    parser.addoption("--record-durations", action="store_true", help="write tests/durations.json")
+
+
+_durations_s: Counter[str] = Counter()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Count what the files' tests take."""
+    _durations_s[_file_of(report.nodeid)] += report.duration  # type: ignore[assignment]  # seconds
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write durations, if asked to, in the process that has the reports of all workers."""
+    if session.config.getoption("--record-durations") and "PYTEST_XDIST_WORKER" not in os.environ:
+        taken = {file: round(seconds, 1) for file, seconds in sorted(_durations_s.items()) if seconds >= 1}
+        (ROOT / "tests" / "durations.json").write_text(json.dumps(taken, indent=0) + "\n", encoding="utf-8")
 
 
 OneLine = Callable[["pytest.ExceptionInfo[Exception] | str"], str]

@@ -158,7 +158,7 @@ def test_an_unknown_form_on_ranks(mpiexec, one_line: Callable[..., str]) -> None
 FAILING = """
 import sys
 from emuchain.launch.launch import launcher_rank
-import emuchain.emulator.commands.kernels as kernels
+import emuchain.emulator.commands.frame.kernels as kernels
 def load(say):
     raise ValueError("so it goes")
 if launcher_rank() == int(sys.argv[1]):
@@ -293,7 +293,7 @@ def test_where_temporary_files_are_not_safe(
 def leave_out_few(folder: Path) -> None:
     """Put all compiled code but that of a few kernels into a folder, so that ranks have little to compile."""
     warm.compile_all()
-    shutil.copytree(store.where(), folder, ignore=shutil.ignore_patterns("layers.activations.*", "fifo.*"))
+    shutil.copytree(store.where(), folder, ignore=shutil.ignore_patterns("*.layers.activations.*", "*.fifo.*"))
     folder.chmod(0o700)
 
 
@@ -317,15 +317,15 @@ def test_ranks_share_temporary_files(  # type: ignore[no-untyped-def]  # a fixtu
 
 
 def test_compiling_is_announced_with_a_time_and_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    from emuchain.emulator.commands import kernels
+    from emuchain.emulator.commands.frame import kernels
 
     now_s, said = iter([0.0, 0.0, 2.0, 6.0, 7.0, 30.0]), list[str]()
     monkeypatch.setattr(kernels.time, "monotonic", lambda: next(now_s))
     monkeypatch.setattr(warm, "usable_cores", lambda: 2)
-    monkeypatch.setattr(warm, "compile_together", lambda say: [say(part) for part in (0.0, 0.1, 0.3, 0.6, 1.0)])
+    monkeypatch.setattr(warm, "compile_together", lambda say: [say(left_s) for left_s in (40.0, 36.0, 30.0, 16.0, 0.0)])
     kernels.load(said.append)
     assert said == [
-        f"{COMPILING}: about {warm.COMPILING_S} s of processor time, on 2 cores ...",
-        "compiling kernels: 30 % done",
+        f"{COMPILING}: about 40 s of processor time, on 2 cores ...",
+        "compiling kernels: 25 % done, about 18 s left",
         "compiling kernels: 100 % done",
     ]

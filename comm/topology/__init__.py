@@ -3,7 +3,7 @@
 from .chain import Chain
 from .cycle import Cycle
 from .switch import Switch
-from .topology import Topology, TopologyError, topologies
+from .topology import Topology, TopologyError, topologies, topology_of
 from .torus import Torus, squarest
 
-__all__ = ["Chain", "Cycle", "Switch", "Topology", "TopologyError", "Torus", "squarest", "topologies"]
+__all__ = ["Chain", "Cycle", "Switch", "Topology", "TopologyError", "Torus", "squarest", "topologies", "topology_of"]

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels import subclasses
+from ...kernels import by_name, registry, spelled, subclasses
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Nodes = TypeVar("Nodes", int, NDArray[np.int64])
 """The number of a node, or an array of such numbers."""
@@ -40,12 +42,19 @@ class Topology(abc.ABC):
 
     nodes: int | None = None
 
-    def among(self, nodes: int) -> Topology:
+    def problem(self, nodes: int) -> str | None:
+        """Return why it cannot have this many nodes, such as `a torus of 4 x 6 has 24 places`; None if it can."""
+        return None
+
+    def among(self, nodes: int) -> Self:
         """Return the topology of this many nodes.
 
         Raises:
             TopologyError: it cannot have as many.
         """
+        problem = self.problem(nodes)
+        if problem is not None:
+            raise TopologyError(problem)
         return dataclasses.replace(self, nodes=nodes)
 
     @abc.abstractmethod
@@ -83,8 +92,18 @@ def folded(workers: int) -> NDArray[np.int64]:
     return np.concatenate([places[::2], places[1::2][::-1]])
 
 
-@functools.cache
+@registry
 def topologies() -> Mapping[str, Topology]:
     """Return all topologies by their names, of no number of nodes yet."""
-    kinds = subclasses(__package__, Topology)  # type: ignore[type-abstract]
-    return {kind.name: kind() for kind in kinds}
+    kinds = by_name(subclasses(__package__, Topology))  # type: ignore[type-abstract]
+    return {name: kind() for name, kind in kinds.items()}
+
+
+def topology_of(text: str) -> Topology:
+    """Return the topology that a text names, perhaps with keys of its own: `chain`, or `torus:shape=4x6`.
+
+    Raises:
+        ValueError: there is no such topology, or it has no such keys.
+    """
+    kind, keys = spelled(text, {name: type(one) for name, one in topologies().items()}, ("nodes",))
+    return kind(**keys)

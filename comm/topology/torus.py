@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from .cycle import shorter_way
-from .topology import Topology, TopologyError
+from .topology import Topology
 
 Place = tuple[int, int]
 """A line of the torus, and a place in it."""
@@ -29,12 +29,12 @@ class Torus(Topology):
     shape: tuple[int, int] | None = None
     """Rows and columns."""
 
-    def among(self, nodes: int) -> Torus:
+    def problem(self, nodes: int) -> str | None:
         """See `Topology`; a shape must have as many places."""
-        if self.shape is not None and math.prod(self.shape) != nodes:
-            rows, columns = self.shape
-            raise TopologyError(f"a torus of {rows} x {columns} has {rows * columns} places")
-        return dataclasses.replace(self, nodes=nodes)
+        if self.shape is None or math.prod(self.shape) == nodes:
+            return None
+        rows, columns = self.shape
+        return f"a torus of {rows} x {columns} has {rows * columns} places"
 
     def route(self, sender: int, receiver: int) -> tuple[tuple[int, int], ...]:
         """See `Topology`: along the line, then across the lines, the shorter way round each."""

@@ -89,6 +89,8 @@ class Run:
         Raises:
             InputError: the run has ended.
         """
+        # one run    SIGCONT | uncounted | counted: five mini-batches and least_s at the least | SIGSTOP
+        # the next   (stopped)                                                                   SIGCONT | ...
         tell(family(self._process.pid), signal.SIGCONT)
         for _ in range(UNCOUNTED):
             before = self._mini_batch(look_at_memory)

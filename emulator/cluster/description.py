@@ -42,7 +42,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from ...comm import Chain, Interconnect, NicEngines, Topology, Torus, topologies
+from ...comm import Chain, Interconnect, NicEngines, Topology, Torus, topologies, topology_of
 from ..common import DESCRIBED, Gbps, GbytesPerSecond, Megahertz, Microseconds, Model, Name, Nanoseconds, Share, either
 from ..faults import FaultsDescription
 from .board_description import FpgaDescription, GpuDescription
@@ -54,10 +54,11 @@ def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _topology(name: str) -> str:
-    if name not in topologies():
+def _topology(text: str) -> str:
+    if text.partition(":")[0] not in topologies():
         raise ValueError(f"should be {either([*map(repr, topologies())])}")
-    return name
+    topology_of(text)
+    return text
 
 
 TopologyName = Annotated[
@@ -99,7 +100,7 @@ class LaidModel(Model):
     def laid(self) -> Topology:
         """The topology, of no number of nodes yet."""
         if self.shape is None:
-            return topologies()[self.topology]
+            return topology_of(self.topology)
         rows, columns = self.shape
         return Torus(shape=(rows, columns))
 

@@ -1,4 +1,7 @@
-"""The command line: its frame, a module for each command, and what commands of other rooms are made of."""
+"""The command line: a module for each command, those of design in a folder of their own, and `frame`.
+
+The face is what commands of other rooms are made of.
+"""
 
 import lazy_loader
 

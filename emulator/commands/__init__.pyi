@@ -1,5 +1,5 @@
-from .kernels import starting
-from .named import FIGURES, RUNS, WORD, FileCommand
+from .frame.kernels import starting
+from .frame.named import FIGURES, RUNS, WORD, FileCommand
 
 __all__ = [
     "FIGURES",

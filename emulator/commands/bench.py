@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import os
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +15,13 @@ import click
 from ...launch import launcher_rank
 from ..bench.shapes import BATCHES, KINDS, LISTS, STEPS, UNITS
 from ..common import InputError
-from .bench_report import FORM_SETTING, answer, check_output, choose_form, fields_of, note, print_rows, show, tell
-from .kernels import resume_collector
-from .named import NETWORK, WORD, FileGroup
+from .frame.kernels import FORM_SETTING, resume_collector
+from .frame.named import NETWORK, WORD, FileGroup
 
 if TYPE_CHECKING:
     from ..bench.chain import Setting
-    from ..bench.figures import Pace
-    from ..bench.shapes import Layer as RecurrentLayer
+    from ..bench.figures import Pace, Sheet
+
 
 _FEWEST_RUNS = 7  # for a median that a few bad moments do not move
 _MOST_RUNS, _MOST_RANKS = 1000, 1024
@@ -81,9 +82,25 @@ def kernels(
     check_output(as_json, as_markdown)
     if form is not None:
         choose_form(form)
-    from ..bench.figures import Pace
+    from ..bench.figures import NO_TORCH, Pace, describe_host, host_line
+    from ..bench.kernels import KERNEL_NOTES, kernel_answer, kernel_sheet, measure, summarise, summary_sheet
+    from ..bench.sides import load_torch, torch_is_installed
 
-    run_kernels(lists or tuple(LISTS), Pace(runs), not no_torch, as_json, as_markdown)
+    torch, pace = load_torch() if not no_torch and torch_is_installed() else None, Pace(runs)
+    host = describe_host(None if torch is None else torch.__version__)
+    rows = []
+    for row in measure(lists or tuple(LISTS), pace, torch):
+        tell(f"{row.list}: measured {row.phase} of {row.layer} of {row.network}")
+        rows.append(row)
+    summary = summarise(rows)
+    if as_json:
+        print_rows(host, pace, rows, summary)
+        return
+    answer([*kernel_answer(rows), host_line(host)])
+    show(summary_sheet(summary), as_markdown)
+    for name, group in itertools.groupby(rows, key=lambda row: row.list):
+        show(kernel_sheet(name, list(group)), as_markdown)
+    note(KERNEL_NOTES + ("" if torch else f" {NO_TORCH}"))
 
 
 @bench.command()
@@ -126,11 +143,26 @@ def recurrent(
     check_output(as_json, as_markdown)
     if form is not None:
         choose_form(form)
-    from ..bench.figures import Pace
+    from ..bench.figures import NO_TORCH, Pace, describe_host, host_line
+    from ..bench.recurrent import RECURRENT_NOTES, measure, recurrent_answer, recurrent_sheet, summarise
     from ..bench.shapes import layers
+    from ..bench.sides import load_torch, torch_is_installed
 
+    torch, pace = load_torch() if not no_torch and torch_is_installed() else None, Pace(runs)
     measured = layers(kinds or KINDS, units or UNITS, batches or BATCHES, steps)
-    run_recurrent(measured, Pace(runs), not no_torch, as_json, as_markdown)
+    host = describe_host(None if torch is None else torch.__version__)
+    rows = []
+    for row in measure(measured, pace, torch):
+        tell(f"measured {row.kind} of {row.units} units, batch {row.batch}")
+        rows.append(row)
+    summary = summarise(rows)
+    if as_json:
+        print_rows(host, pace, rows, summary)
+        return
+    answer([*recurrent_answer(summary, rows), host_line(host)])
+    for kind, group in itertools.groupby(rows, key=lambda row: row.kind):
+        show(recurrent_sheet(kind, list(group)), as_markdown)
+    note(RECURRENT_NOTES + ("" if torch else f" {NO_TORCH}"))
 
 
 @bench.command()
@@ -299,53 +331,6 @@ def quantisers(mebibytes: int, runs: int, no_torch: bool, as_json: bool, as_mark
     note(PRECISION_NOTES.format(missing=", ".join(name for name in peers if name not in measured) or "nothing"))
 
 
-def run_kernels(lists: tuple[str, ...], pace: Pace, with_torch: bool, as_json: bool, as_markdown: bool) -> None:
-    """Measure layers and report."""
-    from ..bench.figures import NO_TORCH, describe_host, host_line
-    from ..bench.kernels import KERNEL_NOTES, kernel_answer, kernel_sheet, measure, summarise, summary_sheet
-    from ..bench.sides import load_torch, torch_is_installed
-
-    torch = load_torch() if with_torch and torch_is_installed() else None
-    host = describe_host(None if torch is None else torch.__version__)
-    rows = []
-    for row in measure(lists, pace, torch):
-        tell(f"{row.list}: measured {row.phase} of {row.layer} of {row.network}")
-        rows.append(row)
-    summary = summarise(rows)
-    if as_json:
-        print_rows(host, pace, rows, summary)
-        return
-    answer([*kernel_answer(rows), host_line(host)])
-    show(summary_sheet(summary), as_markdown)
-    for name, group in itertools.groupby(rows, key=lambda row: row.list):
-        show(kernel_sheet(name, list(group)), as_markdown)
-    note(KERNEL_NOTES + ("" if torch else f" {NO_TORCH}"))
-
-
-def run_recurrent(
-    measured: Sequence[RecurrentLayer], pace: Pace, with_torch: bool, as_json: bool, as_markdown: bool
-) -> None:
-    """Measure recurrent layers and report."""
-    from ..bench.figures import NO_TORCH, describe_host, host_line
-    from ..bench.recurrent import RECURRENT_NOTES, measure, recurrent_answer, recurrent_sheet, summarise
-    from ..bench.sides import load_torch, torch_is_installed
-
-    torch = load_torch() if with_torch and torch_is_installed() else None
-    host = describe_host(None if torch is None else torch.__version__)
-    rows = []
-    for row in measure(measured, pace, torch):
-        tell(f"measured {row.kind} of {row.units} units, batch {row.batch}")
-        rows.append(row)
-    summary = summarise(rows)
-    if as_json:
-        print_rows(host, pace, rows, summary)
-        return
-    answer([*recurrent_answer(summary, rows), host_line(host)])
-    for kind, group in itertools.groupby(rows, key=lambda row: row.kind):
-        show(recurrent_sheet(kind, list(group)), as_markdown)
-    note(RECURRENT_NOTES + ("" if torch else f" {NO_TORCH}"))
-
-
 def run_chain(setting: Setting, with_torch: bool, as_json: bool, as_markdown: bool) -> None:
     """Measure the chain and report."""
     from ..bench.chain import CHAIN_NOTES, chain_answer, chain_sheet, compare, ours_command, torch_command
@@ -364,3 +349,71 @@ def run_chain(setting: Setting, with_torch: bool, as_json: bool, as_markdown: bo
     answer([*chain_answer(setting, comparison), host_line(host)])
     show(chain_sheet(setting, comparison), as_markdown)
     note(CHAIN_NOTES + ("" if with_torch else f" {NO_TORCH}"))
+
+
+def choose_form(name: str) -> None:
+    """Set the micro-kernel's form, before any kernel is loaded.
+
+    Raises:
+        InputError: there is no such form, or another one is configured or in use already.
+    """
+    before = os.environ.get(FORM_SETTING)
+    if before and before != name:
+        raise InputError(f"--form {name}: but {FORM_SETTING} is {before}; unset it, or leave out the flag")
+    os.environ[FORM_SETTING] = name
+    try:
+        from ...kernels.form import FORM, FORMS
+    except ValueError as error:
+        raise InputError(f"--form: {error}") from None
+    if name not in FORMS:
+        raise InputError(f"--form {name}: unknown form; choose from {', '.join(FORMS)}")
+    if FORM.name != name:
+        raise InputError(f"--form {name}: the kernels are loaded as {FORM.name} already; start a new process")
+
+
+def print_rows(host: dict[str, Any], pace: Pace, rows: Sequence[Any], summary: Sequence[Any]) -> None:
+    """Print measured layers, and their means, as JSON."""
+    report: dict[str, Any] = {"host": host, "threads": 1, "runs": pace.rounds}
+    report["rows"] = [dataclasses.asdict(row) for row in rows]
+    report["summary"] = [dataclasses.asdict(row) for row in summary]
+    print(json.dumps(report))
+
+
+def fields_of(row: Any, *properties: str) -> dict[str, Any]:
+    """Return the fields of a row, and some of its properties, by name."""
+    return dataclasses.asdict(row) | {name: getattr(row, name) for name in properties}
+
+
+def check_output(as_json: bool, as_markdown: bool) -> None:
+    """Raise InputError if both kinds of output are asked for."""
+    if as_json and as_markdown:
+        raise InputError("--json and --markdown: give one of them")
+
+
+def tell(text: str) -> None:
+    """Print a line of progress where a terminal shows it; nothing moves, for that would disturb what is measured."""
+    if sys.stderr.isatty():
+        print(text, file=sys.stderr)
+
+
+def answer(lines: list[str]) -> None:
+    """Print the answer, which comes first."""
+    from ..view import print_answer
+
+    print_answer(lines)
+
+
+def note(text: str) -> None:
+    """Print what the figures mean, below the sheets."""
+    from ..view import say
+
+    print()
+    say(text)
+
+
+def show(sheet: Sheet, as_markdown: bool) -> None:
+    """Print a sheet."""
+    if as_markdown:
+        print(f"\n{sheet.markdown()}")
+    else:
+        sheet.draw()

@@ -12,8 +12,8 @@ import click
 
 from ..common import InputError, percent, plural
 from ..config import roles
-from .kernels import resume_collector, starting
-from .named import PATH, PICTURE, WORD, FileGroup, Named
+from .frame.kernels import resume_collector, starting
+from .frame.named import PATH, PICTURE, WORD, FileGroup, Named
 
 if TYPE_CHECKING:
     from ..calibrate import BoardCalibration, BoardFit, Constant, Evidence, Fitness, LinkCalibration, ProfileFit
@@ -214,7 +214,7 @@ def _written(out: pathlib.Path | None) -> list[str]:
 def _print_rest(constants: Sequence[Constant], left_open: Sequence[str], warnings: Sequence[str]) -> None:
     """Print what the data leave open, the constants, and what a user should know, on standard error."""
     from ..view import say, table
-    from .output import tell_notes
+    from .frame.output import tell_notes
 
     if constants:
         rows = [

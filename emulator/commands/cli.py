@@ -1,5 +1,5 @@
-"""The command line: `emuchain train | run | simulate | sweep | timeline | show | report | retime | schedule | network |
-compare | topology | exchange | explore | plan | rtl | validate | calibrate | data | bench`.
+"""The command line: `emuchain train | launch | simulate | sweep | timeline | show | report | retime | study |
+schedule | network | explore | plan | rtl | validate | calibrate | data | bench`.
 
 Every error that the user can correct ends here as one line, from rank 0, and exit status 2 on every rank. Rank 0 alone
 reads the arguments (`command_line.py`); the others do the tasks that it sends, and import only what these need.
@@ -25,12 +25,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     if arguments is None:
         end_request.take()  # before all imports that take time, which an exception would leave half done
         arguments = sys.argv[1:]
-    from ...kernels import clean_environment
+    from ...kernels import ExtensionError, clean_environment
     from ...launch import Terminated
     from ..common import INPUT_STATUS, InputError
-    from . import output
-    from .kernels import pause_collector
-    from .session import Session
+    from .frame import output
+    from .frame.kernels import pause_collector
+    from .frame.session import Session
 
     pause_collector()
     clean_environment()
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             status = run(arguments, session)
             output.finish()
             session.end(status)
-    except InputError as error:
+    except (InputError, ExtensionError) as error:
         session.fail(f"emuchain: error: {error}", INPUT_STATUS)
     except MemoryError as error:
         why = str(error) or "more was requested than is available"

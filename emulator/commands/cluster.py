@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from ..common import InputError
-from .kernels import starting
-from .named import CLUSTER, FileCommand
-from .setting import SET, set_option, set_words
+from .frame.kernels import starting
+from .frame.named import CLUSTER, SET, FileCommand, set_option, set_words
 
 if TYPE_CHECKING:
     from ..cluster import Cluster, ConstantRange

@@ -1,4 +1,7 @@
-"""The commands with their arguments and flags. What a command needs is imported when it is called."""
+"""The commands with their arguments and flags: those of this file, and those that other files define.
+
+What a command needs is imported when it is called. `SECTIONS` lists all by what they are for.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ... import __version__
-from ..common import IMAGENET_IMAGES, InputError, NamedFiles, check_start
-from . import output
-from .flags import RUNS, PlanningCommand, TrainingCommand, full_option, range_option, traced, with_precision
-from .kernels import starting
-from .named import (
-    HOSTS,
+from ...kernels import offered
+from ..common import IMAGENET_IMAGES, InputError, check_start
+from .design.sweep import is_range, sweep_devices
+from .frame import output
+from .frame.flags import RUNS, PlanningCommand, TrainingCommand, full_option, range_option, traced, with_precision
+from .frame.kernels import starting
+from .frame.named import (
     NETWORK,
     OUTPUT,
     RTL,
@@ -28,26 +32,64 @@ from .named import (
     WAVES,
     WHAT_IF,
     WORD,
-    FileCommand,
+    FileGroup,
     NumberOfSeeds,
-    Restart,
     cluster_option,
     profile_option,
+    set_option,
 )
-from .overview import CommandGroup
-from .session import Session
-from .setting import set_option
-from .sweep import is_range, sweep_devices
+from .frame.session import Session
 
 if TYPE_CHECKING:
     from ..config import Config
     from ..run import Runs
+
 
 _NO_INT = re.compile(
     r"'(?P<said>[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\d{1,3}(?:,\d{3})+)(?:[eE][+-]?\d{1,2})?)' is not a valid integer",
     re.ASCII,
 )
 _DEFINES = re.compile(r"^@click\.(command|group)\(", re.MULTILINE)
+
+
+SECTIONS = {
+    "Design": ("plan", "simulate", "sweep", "explore", "timeline", "schedule", "pipeline", "study"),
+    "Train": ("train", "launch", "precision"),
+    "Results": ("show", "report", "evaluate", "export", "retime"),
+    "What there is": ("network", "cluster", "data"),
+    "Hardware": ("rtl", "calibrate", "bench"),
+    "Papers": ("validate",),
+}
+"""The commands of each section of the help."""
+
+
+class CommandGroup(FileGroup):
+    """The group of all commands."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first words name; the name of one in a group says where it is."""
+        groups = [(name, command) for name, command in self.commands.items() if isinstance(command, click.Group)]
+        for name, group in groups:
+            if args[0] in group.commands and args[0] not in self.commands:
+                raise click.UsageError(f"No such command '{args[0]}'. Did you mean '{name} {args[0]}'?", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands section by section; those of none stand last."""
+        listed = {name for names in SECTIONS.values() for name in names}
+        others = tuple(name for name in self.list_commands(ctx) if name not in listed)
+        longest = max(map(len, self.commands))
+        for title, names in {**SECTIONS, "Others": others}.items():
+            known = [(name, self.commands[name]) for name in names if name in self.commands]
+            rows = [
+                (name.ljust(longest), command.get_short_help_str(formatter.width - 6 - longest))
+                for name, command in known
+            ]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
 
 def run(arguments: Sequence[str], session: Session) -> int:
@@ -93,17 +135,18 @@ def _explained(error: click.ClickException) -> click.ClickException:
 
 
 def defined_commands() -> list[click.Command]:
-    """Return the commands that files define: each file of this folder, and the file commands.py of other rooms.
+    """Return the commands that files define, here or below, and in the commands.py of other rooms; and extensions'.
 
     A file that defines commands has click's decorators, and is quick to import; others are not imported.
     """
     own, root = pathlib.Path(__file__), pathlib.Path(__file__).parents[2]
     modules = []
-    for path in [*sorted(own.parent.glob("*.py")), *sorted(root.glob("*/commands.py"))]:
+    for path in [*sorted(own.parent.rglob("*.py")), *sorted(root.glob("*/commands.py"))]:
         if path != own and _DEFINES.search(path.read_text(encoding="utf-8")):
             names = path.relative_to(root).with_suffix("").parts
             modules.append(importlib.import_module(".".join([__package__.split(".")[0], *names])))
-    values = [value for module in modules for value in vars(module).values() if isinstance(value, click.Command)]
+    things = [*(value for module in modules for value in vars(module).values()), *offered()]
+    values = [value for value in things if isinstance(value, click.Command)]
     below = [sub for value in values if isinstance(value, click.Group) for sub in value.commands.values()]
     return [value for value in values if value not in below]
 
@@ -176,56 +219,6 @@ def train(
         session.end(stopped.status)
 
 
-class LaunchCommand(FileCommand):
-    """The command `launch`, which checks its files together with those of the command that it starts."""
-
-    def check(self, ctx: click.Context, files: NamedFiles) -> None:
-        """See `FileCommand`; the function gets how the command is started again."""
-        super().check(ctx, files)
-        started, name, words = _started(ctx.params["arguments"])
-        restart, takes_ranks = None, False
-        if isinstance(started, FileCommand):
-            with started.make_context(name, words, parent=ctx.parent) as below:
-                started.prepare(below)
-                started.check(below, files)
-                restart, takes_ranks = started.restart(below), started.takes_ranks
-        if restart is None or (ctx.params["ranks"] > 1 and not takes_ranks):
-            told = f"`{name}` has no ranks; write `emuchain {name} …`, or" if name else "should be"
-            one = "; `-n 1` starts it as one process" if restart is not None else ""
-            raise InputError(f"`emuchain launch`: {told} `emuchain launch -n 4 -- train …`{one}")
-        ctx.params["restart"] = restart
-
-    def restart(self, ctx: click.Context) -> None:
-        """See `FileCommand`: it starts `mpiexec` itself."""
-
-
-def _started(arguments: Sequence[str]) -> tuple[click.Command | None, str, list[str]]:
-    """Return the command that the first words name, its name, and the other words."""
-    command: click.Command | None = commands
-    place = 0
-    while isinstance(command, click.Group) and place < len(arguments):
-        command, place = command.commands.get(arguments[place]), place + 1
-    return command, " ".join(arguments[:place]), [*arguments[place:]]
-
-
-@commands.command(cls=LaunchCommand, context_settings={"ignore_unknown_options": True})
-@click.option("-n", "ranks", type=click.IntRange(min=1), required=True, metavar="N", help="Number of ranks.")
-@click.option(
-    "--restarts", type=click.IntRange(min=0), default=0, metavar="N", help="Start again at most N times.  [default: 0]"
-)
-@click.option("--hosts", type=HOSTS, metavar="FILE", help="The hosts of the ranks, as in hostfile.example.")
-@click.argument("arguments", metavar="-- COMMAND ...", nargs=-1, type=click.UNPROCESSED)
-def launch(ranks: int, restarts: int, hosts: str | None, arguments: tuple[str, ...], restart: Restart) -> int:
-    """Run `emuchain train` or `sweep` on several ranks, and start it again when a rank dies.
-
-    It then resumes from the file that --checkpoint names, or --csv, once it has written it. Any other command is one
-    process, on -n 1: `precision` resumes, too, and what trains nothing begins again.
-    """
-    from .launch import launch_ranks
-
-    return launch_ranks(ranks, restarts, hosts, arguments, restart)
-
-
 @commands.command(cls=PlanningCommand, sweeps=True)
 @click.option(
     "--what-if",
@@ -280,7 +273,7 @@ def simulate(
             alone=alone,
         )
     with starting():
-        from .simulate import run_simulation
+        from .design.simulate import run_simulation
 
     run_simulation(config_file, flags, what_if, epoch_images, as_json, full, trace, plot, ranged, profile)
     return 0
@@ -310,7 +303,7 @@ def timeline(
     NETWORK comes with emuchain, or is a TOML or ONNX file. Only as many samples are simulated as the chart needs.
     """
     with starting():
-        from .timeline import show_timeline
+        from .design.timeline import show_timeline
 
     show_timeline(config_file, flags, samples_shown, width, all_lanes, plot)
 
@@ -347,7 +340,7 @@ def schedule(
     NETWORK comes with emuchain, or is a TOML or ONNX file.
     """
     with starting():
-        from .schedule import check_schedule, list_schedules, order_of, print_schedule, run_schedule
+        from .design.schedule import check_schedule, list_schedules, order_of, print_schedule, run_schedule
 
     if lists:
         if config_file is not None or flags or steps or micro_batches or as_csv or as_text or check is not None:
@@ -402,7 +395,7 @@ def plan(
             session, config_file, flags, plot=plot, as_json=as_json, full=full, ranged=ranged, alone=alone
         )
     with starting():
-        from .plan import show_plan
+        from .design.plan import show_plan
 
     show_plan((config_file, flags, as_json, full, ranged), plot, save)
     return 0

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..common import InputError, own_folder, plural, write_whole
-from .kernels import resume_collector
-from .named import DATA, FETCHED, PICTURE, WORD, FileGroup
+from .frame.kernels import resume_collector
+from .frame.named import DATA, FETCHED, PICTURE, WORD, FileGroup
 
 if TYPE_CHECKING:
     from ..data import Dataset, Progress

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import re
-from typing import Any
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from .flags import full_option
-from .kernels import starting
-from .named import DATA, OUTPUT, PRINTED, RUN, WHAT_IF, FileCommand, cluster_option
-from .setting import SET
+from ..common import InputError
+from .frame.flags import full_option
+from .frame.kernels import load as load_kernels
+from .frame.kernels import starting
+from .frame.named import DATA, OUTPUT, PRINTED, RUN, SET, WHAT_IF, FileCommand, cluster_option
+from .frame.output import tell
+
+if TYPE_CHECKING:
+    from ..run import Evaluation, RunWeights
+    from ..studies import Retiming
+    from ..view import Line
+    from ..view.page import Report
 
 
 class SeedCount(click.ParamType):
@@ -61,9 +72,49 @@ def show(file: str, as_json: bool, as_csv: bool, full: bool) -> None:
 def evaluate(file: str, data: str | None, test_samples: int | None, as_json: bool) -> None:
     """Test the weights of a results file or a checkpoint: loss and accuracy."""
     with starting():
-        from .weights import evaluate_file
+        from ..run import evaluate as test
+        from ..run import read_run_weights
+        from ..view import print_answer
 
-    evaluate_file(file, data, test_samples, as_json)
+    run = read_run_weights(file)
+    load_kernels(tell)
+    made = test(run, data, test_samples)
+    if as_json:
+        print(json.dumps(_tested_as_json(file, run, made), indent=2))
+    else:
+        print_answer(_tested(file, run, made))
+
+
+def _tested(file: str, run: RunWeights, made: Evaluation) -> list[Line]:
+    from ..common import plural
+    from ..view import Line, bits_line
+
+    tested = made.tested
+    samples = plural(tested.samples, f"test {made.network.sample_noun}")
+    steps = f" and {plural(run.steps, 'mini-batch')}" if run.steps else ""
+    return [
+        Line(f"test accuracy {100 * tested.accuracy:.2f} %, test loss {tested.mean_loss:.4f}"),
+        *([] if made.ngrams is None else [bits_line(tested.bits_per_step, made.ngrams)]),
+        Line(f"weights: {file}, {made.network.name} after {plural(run.epochs, 'epoch')}{steps}"),
+        Line(f"data: {made.data}, {samples}"),
+        *([Line(f"note: {made.note}")] if made.note else []),
+    ]
+
+
+def _tested_as_json(file: str, run: RunWeights, made: Evaluation) -> dict[str, Any]:
+    tested = made.tested
+    bits = {} if made.ngrams is None else {"test_bits": tested.bits_per_step}
+    return {
+        "file": file,
+        "network": made.network.name,
+        "epochs": run.epochs,
+        "mini_batches_of_next_epoch": run.steps,
+        "data": made.data,
+        "test_samples": tested.samples,
+        "test_accuracy": tested.accuracy,
+        "test_loss": tested.mean_loss,
+        **bits,
+    }
 
 
 @click.command(cls=FileCommand)
@@ -75,9 +126,26 @@ def export(file: str, out: str) -> None:
     FILE.onnx has the network with its weights, FILE.safetensors only the weights. `train --init` takes both.
     """
     with starting():
-        from .weights import export_weights
+        from ..run import WeightsFile, read_run_weights
+        from ..view import print_answer
 
-    export_weights(file, out)
+    with WeightsFile(out) as whole:  # before the run is read, which takes longer than to refuse a name
+        run = read_run_weights(file)
+        size = whole.write(run)
+    print_answer(_exported(run, out, size))
+
+
+def _exported(run: RunWeights, out: str, size: int) -> list[Line]:
+    from ..common import format_bytes, plural
+    from ..view import Line, next_line
+
+    arrays = [array for layer in run.weights.values() for array in layer.values()]
+    values = sum(array.size for array in arrays)
+    return [
+        Line(f"{out}: {run.network.name} after {plural(run.epochs, 'epoch')}, {format_bytes(size)}"),
+        Line(f"{plural(len(arrays), 'array')}, {plural(values, 'value')}, float32"),
+        next_line(shlex.join(["emuchain", "train", str(run.settings["network"]), "--init", out])),
+    ]
 
 
 @click.command(cls=FileCommand)
@@ -99,9 +167,99 @@ def retime(file: str, cluster: str | None, what_if: tuple[str, ...], as_json: bo
     Uses the compressed sizes that the run recorded, and says whether its accuracy would have been different.
     """
     with starting():
-        from .retime import retime_run
+        from ..cluster import load_cluster
+        from ..run import read_results
+        from ..studies import label_of, parse_what_if
+        from ..studies import retime as retimed
 
-    retime_run(file, cluster, what_if, as_json)
+    alternative = parse_what_if(what_if)
+    for key, value in alternative.config.items():
+        if key == "cluster":
+            raise InputError(f"--what-if cluster={value}: `--cluster {value}` names another cluster")
+        raise InputError(
+            f"--what-if {key}={value}: a finished run keeps its {key}, on which its numbers depend; `emuchain retime`"
+            " changes only keys of the cluster, such as link.bandwidth_gbps or board.dsp"
+        )
+    results = read_results(pathlib.Path(file))
+    own = str(results.config.get("cluster", "its own cluster"))
+    other = None if cluster is None else load_cluster(cluster, alternative.cluster, blame="--what-if")
+    changes = alternative.cluster if cluster is None else None
+    label = label_of(cluster or own, alternative.cluster)
+    retiming = retimed(results, other, changes, label=label, source=file, blame="--what-if")
+    if as_json:
+        print(json.dumps({"file": file, "own_cluster": own, **_retiming_as_json(retiming)}, indent=2))
+    else:
+        _print_retiming(retiming, own)
+
+
+def _print_retiming(retiming: Retiming, own: str) -> None:
+    from ..common import format_time_ps
+    from ..run import cause_of
+    from ..view import limit_lines, say, table
+
+    before_ps, after_ps, plan = retiming.own_virtual_time_ps, retiming.virtual_time_ps, retiming.plan
+    print(f"under {retiming.label}: virtual time {format_time_ps(before_ps)} -> {format_time_ps(after_ps)}", end="")
+    print(f" ({before_ps} -> {after_ps} ps)")
+    noun = plan.network.sample_noun
+    print(
+        f"{noun}s/s: {retiming.own_images_per_s:.1f} -> {retiming.images_per_s:.1f}; speed-up {retiming.speed_up:.3g}"
+    )
+    for line in limit_lines(plan, retiming.steady, cause_of(plan, retiming.steady)):
+        say(line.text)
+    print(retiming.about_numbers)
+    for note in retiming.notes:
+        print(f"note: {note}")
+    config = plan.config
+    print(
+        f"the run: {retiming.own.title} ({own}), {config.schedule.name}, batch"
+        f" {config.batch}, {retiming.simulation.samples} {noun}s an epoch"
+    )
+    epochs = zip(_durations_ps(retiming.own_ends_ps), _durations_ps(retiming.epoch_ends_ps), strict=True)
+    rows = [
+        [
+            str(epoch),
+            format_time_ps(was_ps),
+            format_time_ps(is_ps),
+            f"{_rate(retiming, is_ps):.1f}",
+            f"{was_ps / is_ps:.3g}",
+        ]
+        for epoch, (was_ps, is_ps) in enumerate(epochs, 1)
+    ]
+    table("Epochs", ["epoch", "took", "takes", f"{noun}s/s", "speed-up"], rows)
+
+
+def _durations_ps(ends_ps: Sequence[int]) -> list[int]:
+    """Return the duration of each epoch."""
+    return [end - begin for begin, end in zip((0, *ends_ps), ends_ps, strict=False)]
+
+
+def _rate(retiming: Retiming, epoch_ps: int) -> float:
+    return retiming.simulation.samples / (epoch_ps * 1e-12)
+
+
+def _retiming_as_json(retiming: Retiming) -> dict[str, Any]:
+    from ..run import cause_of
+    from ..view import steady_state_as_json
+
+    return {
+        "cluster": retiming.label,
+        "virtual_time_ps": retiming.virtual_time_ps,
+        "own_virtual_time_ps": retiming.own_virtual_time_ps,
+        "speed_up": retiming.speed_up,
+        "images_per_s": retiming.images_per_s,
+        "own_images_per_s": retiming.own_images_per_s,
+        "epoch_ends_ps": list(retiming.epoch_ends_ps),
+        "own_epoch_ends_ps": list(retiming.own_ends_ps),
+        "exchange_ps": retiming.simulation.exchange_ps,
+        "same_staleness": retiming.same_staleness,
+        "stale_samples": list(retiming.stale_samples),
+        "own_stale_samples": list(retiming.own_stale_samples),
+        "about_numbers": retiming.about_numbers,
+        "notes": list(retiming.notes),
+        "steady": steady_state_as_json(
+            retiming.steady, retiming.simulation.samples, cause_of(retiming.plan, retiming.steady)
+        ),
+    }
 
 
 @click.command(cls=FileCommand)
@@ -127,6 +285,28 @@ def report(files: tuple[str, ...], out: str | None, figures: pathlib.Path | None
     Files that differ only in their seeds are one run: the mean, with a band of its standard error.
     """
     with starting():
-        from .report import report_runs
+        from ..view.page import make_report
 
-    report_runs(files, out, figures, as_json, seeds)
+    if out is None and figures is None and not as_json:
+        out = "report.html"
+    made = make_report(files, out, figures, seeds)
+    said = [
+        f"{run.name}: shown without rates, links and timeline: {run.why_no_plan}"
+        for run in made.runs
+        if run.why_no_plan
+    ]
+    if made.size is not None:
+        said.append(f"report of {_counted(made)} in {out} ({made.size}); open it in a browser")
+    said += (f"drawn: {path}" for path in made.drawn)
+    for line in said:
+        (tell if as_json else print)(line)
+    if as_json:
+        print(json.dumps(made.numbers, indent=2))
+
+
+def _counted(report: Report) -> str:
+    from ..common import plural
+
+    runs, groups = len(report.runs), len(report.groups)
+    seeds = f", {runs} files of several seeds" if runs > groups else ""
+    return f"{plural(groups, 'run')}{seeds}"

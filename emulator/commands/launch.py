@@ -11,6 +11,8 @@ import sys
 import time
 from collections.abc import Sequence
 
+import click
+
 from ...launch import (
     MOST_RANKS,
     Host,
@@ -24,8 +26,8 @@ from ...launch import (
     passed_on,
     read_hosts,
 )
-from ..common import INPUT_STATUS, InputError, current_folder, format_bytes, host_room, plural, read_text
-from .named import Restart
+from ..common import INPUT_STATUS, InputError, NamedFiles, current_folder, format_bytes, host_room, plural, read_text
+from .frame.named import HOSTS, FileCommand, Restart
 
 _SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP
 """Signals that end a run for good."""
@@ -38,24 +40,62 @@ _RANK_BYTES = 40 << 20
 """Measured: what an idle rank has for itself, without the libraries that all share."""
 
 
-def launch_ranks(count: int, restarts: int, hosts: str | None, arguments: Sequence[str], restart: Restart) -> int:
-    """Run `emuchain ARGUMENTS` on some ranks, again at most `restarts` times if it fails; return the last status.
+class LaunchCommand(FileCommand):
+    """The command `launch`, which checks its files together with those of the command that it starts."""
 
-    The ranks are on this host, or on those of the host file `hosts`.
+    def check(self, ctx: click.Context, files: NamedFiles) -> None:
+        """See `FileCommand`; the function gets how the command is started again."""
+        super().check(ctx, files)
+        # `launch` is a command of the root group, and so is the one that it starts.
+        started, name, words = _started(ctx.find_root().command, ctx.params["arguments"])
+        restart, takes_ranks = None, False
+        if isinstance(started, FileCommand):
+            with started.make_context(name, words, parent=ctx.parent) as below:
+                started.prepare(below)
+                started.check(below, files)
+                restart, takes_ranks = started.restart(below), started.takes_ranks
+        if restart is None or (ctx.params["ranks"] > 1 and not takes_ranks):
+            told = f"`{name}` has no ranks; write `emuchain {name} …`, or" if name else "should be"
+            one = "; `-n 1` starts it as one process" if restart is not None else ""
+            raise InputError(f"`emuchain launch`: {told} `emuchain launch -n 4 -- train …`{one}")
+        ctx.params["restart"] = restart
 
-    Raises:
-        InputError: the host file cannot be read, or ranks cannot be started here, as in a folder that is gone.
+    def restart(self, ctx: click.Context) -> None:
+        """See `FileCommand`: it starts `mpiexec` itself."""
+
+
+def _started(root: click.Command, arguments: Sequence[str]) -> tuple[click.Command | None, str, list[str]]:
+    """Return the command that the first words name, its name, and the other words."""
+    command: click.Command | None = root
+    place = 0
+    while isinstance(command, click.Group) and place < len(arguments):
+        command, place = command.commands.get(arguments[place]), place + 1
+    return command, " ".join(arguments[:place]), [*arguments[place:]]
+
+
+@click.command(cls=LaunchCommand, context_settings={"ignore_unknown_options": True})
+@click.option("-n", "ranks", type=click.IntRange(min=1), required=True, metavar="N", help="Number of ranks.")
+@click.option(
+    "--restarts", type=click.IntRange(min=0), default=0, metavar="N", help="Start again at most N times.  [default: 0]"
+)
+@click.option("--hosts", type=HOSTS, metavar="FILE", help="The hosts of the ranks, as in hostfile.example.")
+@click.argument("arguments", metavar="-- COMMAND ...", nargs=-1, type=click.UNPROCESSED)
+def launch(ranks: int, restarts: int, hosts: str | None, arguments: tuple[str, ...], restart: Restart) -> int:
+    """Run `emuchain train` or `sweep` on several ranks, and start it again when a rank dies.
+
+    It then resumes from the file that --checkpoint names, or --csv, once it has written it. Any other command is one
+    process, on -n 1: `precision` resumes, too, and what trains nothing begins again.
     """
     if launcher_rank() is not None:
         raise InputError("`emuchain launch` starts mpiexec itself; start it without a launcher")
-    _check_count(count, [] if hosts is None else _read_hosts(pathlib.Path(hosts)))
+    _check_count(ranks, [] if hosts is None else _read_hosts(pathlib.Path(hosts)))
     current_folder()  # MPICH's launcher crashes without one
     try:
-        command = launch_command(count, (), hosts)
+        command = launch_command(ranks, (), hosts)
     except LaunchError as error:
         raise InputError(str(error)) from None
     before = _state(restart.file)
-    status, signalled = _run([*command, *arguments], count, is_here=hosts is None)
+    status, signalled = _run([*command, *arguments], ranks, is_here=hosts is None)
     for number in range(1, restarts + 1):
         if status in (0, INPUT_STATUS) or signalled:
             break
@@ -63,7 +103,7 @@ def launch_ranks(count: int, restarts: int, hosts: str | None, arguments: Sequen
         where = f"from {restart.file}" if goes_on else "as at first" if _resumes(arguments) else "from the beginning"
         print(f"emuchain: status {status}; restart {number} of {restarts}, {where}", file=sys.stderr, flush=True)
         again = [word for word in arguments if word not in restart.less] + [*restart.more] if goes_on else arguments
-        status, signalled = _run([*command, *again], count, is_here=hosts is None)
+        status, signalled = _run([*command, *again], ranks, is_here=hosts is None)
     return 128 + signalled if signalled and status else status
 
 
@@ -124,6 +164,10 @@ def _run(command: Sequence[str], ranks: int, *, is_here: bool) -> tuple[int, int
     those that come before it has started them, and Python itself says more than a line where one interrupts its start.
     A second SIGINT is passed on as it is. Where all ranks are here, a launcher that goes on starting them is killed.
     """
+    # a signal comes   while ranks start                                     once all listen
+    #   all are here   sent when they listen, or _PATIENCE_S after the       sent at once
+    #                  start; then all are killed _MOST_S later
+    #   other hosts    sent _PATIENCE_S after the start, as their ranks are not seen; nothing is killed
     signalled = list[int]()
     heard = [number for number in _SIGNALS if not is_ignored(number)]
     before = {number: signal.signal(number, lambda number, _: signalled.append(number)) for number in heard}

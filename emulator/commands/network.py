@@ -9,7 +9,7 @@ import shlex
 from ..common import decoded, percent, plural, toml_file, write_whole
 from ..network import Network, load_network, operator_graph, zoo
 from ..view import layer_rows, next_line, print_answer, table
-from .output import tell_notes
+from .frame.output import tell_notes
 
 
 def print_network(name: str | None, *, as_toml: bool, as_json: bool, out: str | None) -> None:

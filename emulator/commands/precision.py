@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..common import InputError
-from .flags import RUNS, TrainingCommand
-from .kernels import starting
-from .named import PICTURE, WORD
-from .output import tell
+from .frame.flags import RUNS, TrainingCommand
+from .frame.kernels import starting
+from .frame.named import PICTURE, WORD
+from .frame.output import tell
 
 if TYPE_CHECKING:
     from ..config import Config
     from ..number import Precision
     from ..run import Runs
     from ..studies import FormatOutcome
-    from .session import Session
+    from .frame.session import Session
 
 _FORMATS = "fp32,bf16,mxfp8"
 
@@ -94,7 +94,7 @@ def precision(
         from ..run import StoppedRun
         from ..studies import draw_formats, train_formats
         from ..view import picture_file
-        from .kernels import load
+        from .frame.kernels import load
         from .train import show_stopped
 
     config = runs.base

@@ -30,7 +30,7 @@ from ..rtl import (
 )
 from ..run import trained_mini_batches
 from ..view import Line, print_answer, table
-from .output import phases
+from .frame.output import phases
 
 _BATCH = 2
 

@@ -11,9 +11,8 @@ from ..common import InputError, Mean, format_time_ps, plural
 from ..config import Config, blaming
 from ..run import EpochResult, Runs
 from ..view import Line, next_line, print_answer, say, table
-from .control import train_control
-from .output import tell
-from .train import trained
+from .frame.output import tell
+from .train import train_control, trained
 
 _MOST_NAMED = 10
 

@@ -1,4 +1,7 @@
-"""`emuchain train`: training on all ranks, with progress, tables and an answer; on a chain or on a pair."""
+"""`emuchain train`: training on all ranks, with progress, tables and an answer; on a chain or on a pair.
+
+With `--control`, the same run without codec follows; so may other runs beside one that has ended.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ from ...launch import Ranks
 from ..common import InputError, an, format_time_ps, number, plural
 from ..config import RUN_ONLY_KEYS, Config, blaming
 from ..number import KINDS
-from ..plan import ChainPlan, PairPlan, configured_network, idle_settings, long_plan, long_work, plan_run
+from ..plan import ChainPlan, PairPlan, Plan, configured_network, idle_settings, long_plan, long_work, plan_run
 from ..run import (
+    CONTROL,
     WITHOUT_FLIPS,
     Cause,
     EpochResult,
@@ -28,8 +32,10 @@ from ..run import (
     Training,
     Weights,
     cause_of,
+    control_config,
     exchange_table,
     fault_costs,
+    going_on,
     history_table,
     of_beside,
     resource_table,
@@ -66,9 +72,8 @@ from ..view import (
     weights_line,
     wide_lines,
 )
-from .control import control_lines, train_beside, train_control
-from .kernels import load as load_kernels
-from .output import tell_notes, tell_warning
+from .frame.kernels import load as load_kernels
+from .frame.output import phases, tell_notes, tell_warning
 
 
 def run_training(
@@ -369,3 +374,69 @@ class _PairShown(Shown):
     def _simulation(self, config_file: str | None, flags: dict[str, Any]) -> str:
         others = {key: value for key, value in flags.items() if key != "network"}
         return command_line("simulate", None, {"network": self._config.network, **others})
+
+
+def train_control(training: Training, ranks: Ranks) -> EpochResult:
+    """Train a control on all ranks once a run has ended; return its last epoch."""
+    plan = training.plan
+
+    def without(config: Config) -> Plan:
+        return plan_run(config, ranks.size, network=plan.network, cluster=plan.cluster)
+
+    config = of_beside(plan.config, CONTROL, control_config)
+    return train_beside(training, config, without, ranks, "training once more without codec, to compare")
+
+
+def train_beside(
+    training: Training,
+    config: Config,
+    planned: Callable[[Config], Plan],
+    ranks: Ranks,
+    phase: str,
+) -> EpochResult:
+    """Train another run on all ranks beside one that has ended; return its last epoch.
+
+    Args:
+        training: the run, whose data it takes.
+        config: its configuration.
+        planned: gives its plan.
+        ranks: all of them.
+        phase: what is shown meanwhile.
+
+    Raises:
+        StoppedRun: a signal has ended it at a checkpoint.
+    """
+    resumed = going_on(config, training.series)
+    plan = planned(config.model_copy(update={"resume": None}) if resumed is None else resumed.config)
+    with phases(phase), Training(plan, ranks, resumed, data=training.data, series=training.series) as again:
+        again.lead()
+        return again.run()[-1]
+
+
+def control_lines(training: Training, control: EpochResult) -> list[Line]:
+    """Return what the codec of a run that has ended changes, then what its control gives."""
+    ended = training.recorder.history[-1]
+    return [
+        Line(f"codec changes {_codec_change(ended, control)}: {_codecs(training.plan.config)}"),
+        _control_line(ended, control),
+    ]
+
+
+def _codec_change(ended: EpochResult, control: EpochResult) -> str:
+    if not control.test.samples:
+        return f"train loss by {ended.train.mean_loss - control.train.mean_loss:+.4f}"
+    points = 100 * (ended.test.accuracy - control.test.accuracy)
+    return f"test accuracy by {points:+.2f} points, {100 * control.test.accuracy:.2f} % without"
+
+
+def _control_line(ended: EpochResult, control: EpochResult) -> Line:
+    tested = f"test accuracy {100 * control.test.accuracy:.2f} %, " if control.test.samples else ""
+    times = f"{format_time_ps(control.virtual_time_ps)} on the cluster, {format_time_ps(ended.virtual_time_ps)} with it"
+    return Line(f"control without codec: {tested}train loss {control.train.mean_loss:.4f}; {times}")
+
+
+def _codecs(config: Config) -> str:
+    feedback = " with error feedback" if config.error_feedback else ""
+    gradients = [f"gradients by {config.compress}{feedback}"] if config.compress.compresses else []
+    weights = [f"weights by {config.compress_weights}"] if config.compress_weights.compresses else []
+    return ", ".join(gradients + weights)

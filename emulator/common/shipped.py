@@ -7,6 +7,7 @@ import os
 import pathlib
 from collections.abc import Iterable, Sequence
 
+from ...kernels import offered_folders
 from .errors import InputError
 
 _HERE = pathlib.Path(__file__).parents[1]
@@ -29,9 +30,13 @@ def listed(key: str, name: str, known: Sequence[str]) -> str:
 
 
 def names(folder: str) -> list[str]:
-    """Return the names of the TOML files in a folder of the package `emuchain.emulator`."""
-    files = _HERE / folder
-    return sorted(entry.name.removesuffix(".toml") for entry in files.iterdir() if entry.name.endswith(".toml"))
+    """Return the names of the TOML files in a folder of the package `emuchain.emulator`, and in those of extensions."""
+    return sorted({path.stem for place in _folders(folder) for path in place.glob("*.toml")})
+
+
+def _folders(folder: str) -> list[pathlib.Path]:
+    """Return emuchain's own folder, and those of the same name that extensions have."""
+    return [_HERE / folder, *offered_folders(pathlib.PurePath(folder).name)]
 
 
 def find(key: str, name: str, folder: str, endings: tuple[str, ...] = (".toml",)) -> pathlib.Path:
@@ -44,7 +49,7 @@ def find(key: str, name: str, folder: str, endings: tuple[str, ...] = (".toml",)
     """
     known = names(folder)
     if name in known:
-        return _HERE / folder / f"{name}.toml"
+        return next(place / f"{name}.toml" for place in _folders(folder) if (place / f"{name}.toml").is_file())
     if name.lower().endswith(endings):
         return pathlib.Path(name)
     beside = [name + ending for ending in endings if os.path.isfile(name + ending)]

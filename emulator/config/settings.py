@@ -10,7 +10,7 @@ import math
 import types
 from typing import Any
 
-from ...kernels.optimizers import Optimizer, optimizers
+from ...kernels.optimizers import Optimizer, optimizer_keys, optimizer_kind
 from ..common import InputError
 
 Keys = Any
@@ -27,9 +27,9 @@ class Settings(types.SimpleNamespace):
 
 def optimizer_of(config: Keys, learning_rate: float) -> Optimizer:
     """Return the optimiser of a configuration, with its keys and a learning rate."""
-    kind = optimizers()[config.optimizer]
-    keys = {key: getattr(config, key) for key in kind.settings()}
-    return kind(**{**keys, "learning_rate": learning_rate})
+    kind, own = optimizer_kind(config.optimizer), optimizer_keys(config.optimizer)
+    of_run = {key: getattr(config, key) for key in kind.settings() if hasattr(config, key)}
+    return kind(**{**of_run, **own, "learning_rate": learning_rate})
 
 
 def learning_rate(config: Keys, step: int, epoch_steps: int) -> float:

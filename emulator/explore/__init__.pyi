@@ -1,7 +1,6 @@
 from .candidate import DATA_PARALLEL, Candidate, Wires, data_parallel, deal, pipelined
 from .explore import FURTHEST, Exploration, Question, Turn, explore, micro_batches_of, time_again
-from .inter_layer import Cut, filled_cut, fits_at_all, least_cut
-from .partition import Partition, Step, partition
+from .partition import Cut, Partition, Step, filled_cut, fits_at_all, least_cut, partition
 from .pieces import Demand, Pieces, all_cuts_ps, cuts_between_layers_ps, ideal
 
 __all__ = [

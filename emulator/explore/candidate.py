@@ -244,6 +244,7 @@ def deal(times_ps: Sequence[int], count: int) -> tuple[int, ...]:
     dealt = [0] * len(times_ps)
     ends = [(time, device) for device, time in enumerate(times_ps)]
     heapq.heapify(ends)
+    # Each task goes to the device that ends first with one more; for equal tasks nothing is better.
     for _ in range(count):
         end, device = ends[0]
         dealt[device] += 1

@@ -205,7 +205,7 @@ def _winner(question: Question, otherwise: Candidate) -> str:
 def _between(at: Callable[[float], str], name: str, other: str, near: float, far: float) -> tuple[float, str]:
     """Return a factor just beyond which the winner has another name than near it, and that name."""
     while max(near, far) > min(near, far) * (1 + 1 / _FINEST):
-        middle = (near * far) ** 0.5
+        middle = (near * far) ** 0.5  # of factors, not of differences: bandwidths are tried over powers of two
         answer = at(middle)
         if answer == name:
             near = middle

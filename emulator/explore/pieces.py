@@ -8,6 +8,10 @@ last B still has to go all the way back: for every order of actions with B in on
 
     T >= P_i + M t_i,    P_i = sum over j < i of (t_j + 2 SR_j)                                                    (1)
 
+    stage 0  [F]                                   [B]
+    stage 1      [F]                          [B]          what stands above stage 2, with the messages between, is P_2
+    stage 2          [F][F][B] ... [F][B][B]               M t_2
+
 Over all cuts between layers: T is possible only if some cut has (1) for all i. For a given T, dynamic programming over
 (stages, layers) keeps the least P with which the first stages can take the first layers; a smaller P is never worse, so
 none that matters is lost. The least possible T follows by bisection. `least_ps` is no more than F + B of any piece,

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels import subclasses
+from ...kernels import registry, subclasses
 from .onnx_nodes import Export
 from .shape import Pair, Shape
 
@@ -317,7 +316,7 @@ def _reached_last_first(forward: RowMap, rows_in: int, rows_out: int) -> RowMap:
     return (rows_out - 1 - first)[::-1]
 
 
-@functools.cache
+@registry
 def operation_types() -> Mapping[str, type[Operation]]:
     """Return the operations of the folder `operations/` by name."""
     kinds = subclasses(f"{__package__}.operations", Operation)  # type: ignore[type-abstract]  # its subclasses

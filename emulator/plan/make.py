@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...comm.exchange import DataParallel
 from ...kernels.codec import NoCodec
-from ...kernels.optimizers import optimizers
+from ...kernels.optimizers import optimizer_kind
 from ..cluster import Cluster
 from ..common import InputError
 from ..config import check_updates
@@ -91,7 +91,7 @@ def make_plan(
         transport = config.transport or (None if config.engines else cluster.transport)
         cluster = dataclasses.replace(cluster, engines=config.engines or cluster.engines, transport=transport)
     cluster = in_precision(cluster, config.precision)
-    copies = COPIES + optimizers()[config.optimizer].states_beside_lgb
+    copies = COPIES + optimizer_kind(config.optimizer).states_beside_lgb
     cluster = dataclasses.replace(
         cluster, parameter_copies=copies, precision=config.precision, clips=config.clip_norm is not None
     )

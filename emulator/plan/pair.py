@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ...kernels.optimizers import optimizers
+from ...kernels.optimizers import optimizer_kind
 from ..cluster import Cluster
 from ..common import InputError, format_time_ps, html_table, number, percent, plural
 from ..config import check_updates
@@ -66,7 +66,7 @@ def make_pair_plan(
     if faults_of(config, cluster):
         source = config.faults or config.cluster
         raise InputError(f"{source}: `faults` are of a chain's boards, and `schedule` = {kind.name!r} has no chain")
-    states = len(optimizers()[config.optimizer].states)
+    states = len(optimizer_kind(config.optimizer).states)
     pair = dataclasses.replace(pair_of(cluster, kind, config.devices), states=states)
     network = network_of(network or config.network, config.time_steps, config.data, Reading.of(config))
     network = tuned(config, network)

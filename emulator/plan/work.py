@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ...kernels.optimizers import optimizers
+from ...kernels.optimizers import optimizer_kind, optimizers
 from ..common import InputError, format_bytes, free_room, plural
 from ..network import Network
 from ..schedule import PASSES
@@ -173,8 +173,9 @@ def _without_blocks(plan: ChainPlan) -> str:
 
 
 def _of_rates(config: Config) -> Iterator[tuple[str, str]]:
-    own = optimizers()[config.optimizer].settings()
-    for key in dict.fromkeys(key for kind in optimizers().values() for key in kind.settings() if key not in own):
+    own = optimizer_kind(config.optimizer).settings()
+    others = dict.fromkeys(key for kind in optimizers().values() for key in kind.settings() if key not in own)
+    for key in filter(config.__class__.model_fields.__contains__, others):
         yield key, f"with `optimizer` = {config.optimizer!r}"
     if config.lr_schedule != "step":
         yield "lr_decay", "without `lr_schedule` = 'step'"

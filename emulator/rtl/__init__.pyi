@@ -1,22 +1,22 @@
 from .chain import MiniBatch, RtlChain
 from .clock import RtlDeviceClock, clocks_of, run_mini_batches
 from .design import KINDS, DeviceDesign, EngineDesign, SliceDesign, designs_of
-from .drawn import MINI_BATCHES, drawn_biases, drawn_images
-from .generate import Rtl
+from .generate import MINI_BATCHES, Rtl
 from .model import DeviceModel
 from .numerics import RtlNumerics, check_device, rtl_numerics
-from .resources import DeviceResources, device_resources
+from .resources import DeviceResources, device_resources, find_yosys
 from .simulate import (
     EngineRows,
     Reference,
     RtlResult,
     build_models,
+    drawn_biases,
+    drawn_images,
     simulate_rtl,
     waves_file,
     waves_files,
 )
 from .verilator import SOURCES, Tools, find_tools, lint, needs_compiler, sources
-from .yosys import find_yosys
 
 __all__ = [
     "KINDS",

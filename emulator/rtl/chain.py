@@ -110,6 +110,9 @@ class RtlChain:
         period_ps = model.design.period_ps
         while True:
             # All that arrives up to this time is known: the neighbours' next cycles are still to come.
+            #   neighbour  ----| cycle + 1       no further row leaves before this cycle,
+            #                   \ hop_ps         nor is it here before it has crossed the link:
+            #   here       ----------| known_ps  up to then this device runs without waiting
             known_ps = min(
                 (
                     (self._models[neighbour].cycle + 1) * self._models[neighbour].design.period_ps + hop_ps - 1

@@ -19,10 +19,9 @@ from ..mapping import DeviceStreams
 from ..plan import ChainPlan
 from ..schedule import SampleSpan
 from .design import Room, designs_of
-from .generate import ports_text
+from .generate import ports_text, top_module
 from .model import DeviceModel, update_numbers
 from .ports import ERRORS, IMAGES, OUTPUTS, Port
-from .top import top_module
 from .verilator import build, find_tools, needs_compiler, sources
 
 Data = NDArray[np.float32]

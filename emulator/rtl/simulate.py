@@ -1,6 +1,8 @@
 """Simulates the RTL of a plan for some mini-batches; compares bits of weights and cycles of rows with the emulator's.
 
-What training in the emulator makes of them: the weights before and after, and what enters.
+A reference says what training in the emulator makes of them: the weights before and after, and what enters. Images and
+biases are drawn, so that each part of the RTL counts. Training starts with biases of 0, and a first update with
+velocities of 0: an SFU that adds no bias, or an update that forgets its velocity, would have the same bits.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import contextlib
 import dataclasses
 import glob
 import itertools
+import math
 import os
 import pathlib
 import time
@@ -20,12 +23,14 @@ from numpy.typing import NDArray
 
 from ...comm import Served, Times
 from ..common import WholeFile, touched
+from ..data import Dataset
+from ..network import Layer
 from ..plan import ChainPlan
 from ..timing import DeviceClock
 from .chain import MiniBatch, RtlChain
 from .clock import clocks_of, run_mini_batches
 from .design import EngineDesign
-from .generate import Rtl, ports_text
+from .generate import MINI_BATCHES, Rtl, ports_text
 from .model import DeviceModel
 from .verilator import Tools, build, runtime, sources
 
@@ -42,8 +47,30 @@ class Reference:
     after: Weights
 
 
+_IMAGES, _BIASES = 1 << 62, (1 << 62) + 1
+"""Second words of the keys of the streams; each layer's biases have one of their own."""
+
 _PATIENCE = 2
 """How many times as long as expected a simulation may run, in cycles, before it counts as stuck."""
+
+
+def drawn_images(plan: ChainPlan) -> Dataset:
+    """Return mini-batches of drawn images and labels, for a network of any shape; they depend on the seed alone."""
+    stream = _stream(plan.config.seed, _IMAGES)
+    classes, samples = plan.network.layers[-1].channels, MINI_BATCHES * plan.config.batch
+    images = stream.integers(0, 256, (samples, *plan.network.input), dtype=np.uint8)
+    labels = stream.integers(0, classes, samples)
+    return Dataset("drawn", images, labels, images[:0], labels[:0], tuple(map(str, range(classes))))
+
+
+def drawn_biases(layer: Layer, seed: int) -> NDArray[np.float32]:
+    """Return a layer's biases (oc,), by the seed alone: uniform within 1 / sqrt(weights of an output), as PyTorch's."""
+    most = 1 / math.sqrt(math.prod(layer.weight_shape[1:]))
+    return _stream(seed, _BIASES + layer.index).uniform(-most, most, layer.channels).astype(np.float32)
+
+
+def _stream(seed: int, use: int) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(key=[seed, use]))
 
 
 @dataclasses.dataclass(frozen=True)

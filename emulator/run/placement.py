@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...kernels.number import FP32
-from ...kernels.optimizers import optimizers
+from ...kernels.optimizers import optimizer_kind
 from ...launch import Ranks
 from ..common import InputError, Room, format_bytes, host_room, process_room
 from ..data import Dataset
@@ -154,7 +154,7 @@ def check_needs(
 
 def needed_bytes(plan: Plan, data: Dataset, ranks: int, *, gathers: bool, trains: bool = True) -> list[int]:
     """Return the bytes that each rank takes for a run, beyond its data, which are in memory already."""
-    states = len(optimizers()[plan.config.optimizer].states) if trains else 0
+    states = len(optimizer_kind(plan.config.optimizer).states) if trains else 0
     weights = [FP32.bytes_of(layer.parameters) for layer in plan.network.layers]
     if isinstance(plan, ChainPlan):
         needs = _of_chains(plan, data, ranks, states, trains=trains)

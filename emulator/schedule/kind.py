@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, NoReturn, TypeVar
 
-from ...kernels import instances
+from ...kernels import by_name, instances, registry
 from ..common import InputError, did_you_mean, escaped, plural
 from .action import Action, Kind, MicroBatch, Schedule
 from .shape import Backward, ClosedForm, EpochShape, Machine, Shape, one_by_one
@@ -295,23 +294,23 @@ class PipelineKind(ScheduleKind):
         return self.machine.backward is Backward.SPLIT
 
 
-@functools.cache
+@registry
 def _kinds() -> Mapping[str, ScheduleKind]:
     """Return all kinds by name: those of one chain, of replicas, then of GPUs."""
 
     def place(kind: ScheduleKind) -> tuple[bool, bool, str]:
         return kind.offload is not None, kind.replicates is not None, kind.name
 
-    return {kind.name: kind for kind in sorted(instances(__package__, ScheduleKind), key=place)}
+    return by_name(sorted(instances(__package__, ScheduleKind), key=place))
 
 
-@functools.cache
+@registry
 def schedules() -> Mapping[str, ScheduleKind]:
     """Return all kinds that train, by name."""
     return {name: kind for name, kind in _kinds().items() if name not in pipelines() or not pipelines()[name].searches}
 
 
-@functools.cache
+@registry
 def pipelines() -> Mapping[str, PipelineKind]:
     """Return all kinds of pipelines, by name."""
     return {name: kind for name, kind in _kinds().items() if isinstance(kind, PipelineKind)}

@@ -1,13 +1,11 @@
-from .compared import MethodRanges, method_ranges
-from .comparison import METRICS, Comparison, Metric, compare_methods, draw_comparison
+from .comparison import METRICS, Comparison, MethodRanges, Metric, compare_methods, draw_comparison, method_ranges
 from .exchange import ExchangeTimes, draw_exchanges, exchange_times, groups_of
 from .explored import Explored, explored
 from .formats import FormatOutcome, draw_formats, narrowest, train_formats
-from .methods import Method, whole_layers
+from .methods import Method, Outcome, Workload, whole_layers
 from .retime import Retiming, label_of, retime
 from .topology import Ports, Topology, chain_topology, direct_topology, draw_topologies, other_topologies, section
 from .what_if import Compared, WhatIf, compare_runs, parse_what_if
-from .workload import Outcome, Workload
 
 __all__ = [
     "METRICS",

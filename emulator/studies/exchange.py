@@ -60,6 +60,9 @@ def exchange_times(interconnect: Interconnect, values: int, workers: int, ratio:
     compressed = None if ratio is None else functools.partial(bytes_at_ratio, ratio=ratio)
     whole = None if compressed is None else compressed(gradients)
 
+    # [0 1 2] [3 4 5] [6 7 8]    rings sum within each of the groups; then between these one more ring, or an
+    #     \       |       /       aggregator, which is a node beside the workers
+    #       ring or aggregator
     def hierarchy(top: Literal["aggregator", "ring"]) -> int:
         over = wires if top == "ring" else beside_aggregator
         return int(hierarchy_ps(over, in_groups, values, top, compressed).max())

@@ -3,6 +3,9 @@
 FPDeep, section 4.2 and Figs. 9 and 10. A board has a fixed number of ports; a device divides them evenly among its
 links, and a link gets the smaller share of its two ends.
 
+      1D                      2D, if layer A is on devices 0 and 1, layer B on 2 and 3
+      0 --- 1 --- 2 --- 3      0 --> 1   sums of A;   1 --> 2, 1 --> 3   inputs of B;   2 --> 3   sums of B
+
 - 1D: links between neighbours in the chain. Data for devices further on are relayed, and sums formed on the way.
 - 2D: "the reduction operation of each DNN layer is centralized", here on the device that holds the layer's last slice,
   where complete outputs are in the chain too. Each device of the layer sends its partial outputs there and receives

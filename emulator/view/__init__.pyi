@@ -1,31 +1,28 @@
-from .action_run import ActionRun
-from .actions import LEGEND, PipelineDrawing
 from .answer import (
     Line,
+    at_values,
     bits_line,
+    class_words,
     epoch_line,
+    logic_lines,
+    lut_words,
     memory_line,
     memory_verdict,
+    multiplier_texts,
     next_line,
     outcome_line,
     print_answer,
+    range_lines,
     rate_line,
     title_of,
     weights_line,
+    wide_lines,
 )
-from .chart import draw_chart, gantt, gantt_lines
-from .formats import wide_lines
 from .layout import draw_layout, layout_as_json
 from .limits import command_line, cut_setting, limit_lines, next_changes, other_schedule, wider_links
-from .multipliers import logic_lines, lut_words, multiplier_texts
 from .picture import coinciding, log_ticks, nested_widths, new_figure, picture_file, save_figure, whole_ticks
 from .progress import EpochRow, Progress, make_progress, point_progress
-from .ranges import at_values, class_words, range_lines
-from .row_run import RowRun
-from .rows import LaneKind, Level
-from .samples import DEFAULT_WINDOW, RunSamples, SpanRecorder, Window
 from .simulation import accuracy_cost_line, cost_rows, costs_as_json, death_lines, simulation_as_json, time_cost_line
-from .spans import Chart, ChartLine, Flow, Lane, Look, Span, Timeline
 from .stages import order_line, stage_lines, stage_rows, stages_as_json
 from .steady import cause_as_json, draw_steady_state, print_steady_state, print_steady_tables, steady_state_as_json
 from .table import most_loaded, table
@@ -39,9 +36,14 @@ from .tables import (
     rounding_rows,
     slice_names,
 )
-from .tasks import pair_chart, pair_timeline
 from .terminal import ignored, mebibytes, say, screen_width, terminal_width, time_and_ps
-from .trace import TraceRequest, pair_trace, recorded_run, trace_file, write_trace
+from .timeline.actions import LEGEND, ActionRun, PipelineDrawing
+from .timeline.chart import draw_chart, gantt, gantt_lines
+from .timeline.rows import LaneKind, Level, RowRun
+from .timeline.samples import DEFAULT_WINDOW, RunSamples, SpanRecorder, Window
+from .timeline.spans import Chart, ChartLine, Flow, Lane, Look, Span, Timeline
+from .timeline.tasks import pair_chart, pair_timeline
+from .timeline.trace import TraceRequest, pair_trace, recorded_run, trace_file, write_trace
 
 __all__ = [
     "DEFAULT_WINDOW",

@@ -1,14 +1,26 @@
-"""The first screen of a command: at most eight lines that answer the question, before any table; and how sure it is."""
+"""The first screen of a command: at most eight lines that answer the question, before any table; and how sure it is.
+
+Beside these stand the lines of the range (from where to where, on what grounds, what to measure first) and those of
+what boards multiply with; where formats are narrow, one says what on links stays in single precision.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING
 
-from ..common import format_bytes, format_time_ps, number, plural
+from ..cluster import DSP_TYPES, Board, Fpga, MultiplierRate
+from ..common import format_bytes, format_time_ps, number, percent, plural
 from ..data import NgramBits
+from ..mapping import DataPath
 from ..plan import ChainPlan, exchange_loads
 from .terminal import ignored, mebibytes, screen_width, wrapped
+
+if TYPE_CHECKING:
+    from ..run import AnswerRange
 
 MOST_LINES = 8
 
@@ -135,3 +147,146 @@ def weights_line(plan: ChainPlan) -> Line:
     ages = f"{late:,} updates" if late > 1 else "one update"
     use = "uses" if range_of == "1" else "use"
     return Line(f"weights: {range_of} of {plural(plan.batch, 'sample')} in a mini-batch {use} weights up to {ages} old")
+
+
+_GROUPS = {"board.off_chip": "memory", "board.memory": "memory", "link.": "links", "network.": "network"}
+"""What constants are of, by how their keys begin; other constants of boards are of engines."""
+_CLASS_WORDS = {
+    "assumed": "assumed",
+    "data sheet": "by data sheet",
+    "fitted": "fitted to a paper",
+    "measured": "measured",
+}
+"""Classes, the least certain first."""
+_ALL = 0.995
+
+
+def range_lines(answer: AnswerRange | None, shown: Callable[[float], str] = number) -> list[Line]:
+    """Return the lines of a range; none without one. `shown` writes a rate, or what is written in its place."""
+    if answer is None:
+        return []
+    low, high = shown(answer.low), shown(answer.high)
+    timed = f", by {answer.draws} draws of the timing" if answer.by_timing and answer.classes else ""
+    grounds = class_words(answer.classes)
+    lines = [f"range: 90 % from {low} to {high}{timed}{'; ' if grounds else ''}{grounds}"]
+    if answer.first is not None and answer.first[1] > 0:
+        key, share = answer.first
+        lines.append(f"measure first: {key} ({'all' if share >= _ALL else percent(share)} of the width)")
+    return [Line(text, beside=True) for text in lines]
+
+
+def at_values(answer: AnswerRange | None) -> str:
+    """Return at which values of the constants an answer stands that has a range, with a blank before it.
+
+    It is that of the values in files, and no middle of its range: what a data sheet promises is seldom reached.
+    """
+    if answer is None or answer.low == answer.high:
+        return ""
+    return " at measured values" if {*answer.classes.values()} == {"measured"} else " at data-sheet values"
+
+
+def class_words(classes: Mapping[str, str]) -> str:
+    """Return of what class memory, links and engines are, as text; of several, the least certain."""
+    order = list(_CLASS_WORDS)
+    groups: dict[str, str] = {}
+    for key, kind in classes.items():
+        group = next((name for begin, name in _GROUPS.items() if key.startswith(begin)), "engines")
+        groups[group] = min(kind, groups.get(group, kind), key=order.index)
+    sequence = [*dict.fromkeys(_GROUPS.values()), "engines"]
+    return ", ".join(f"{group} {_CLASS_WORDS[groups[group]]}" for group in sequence if group in groups)
+
+
+def logic_lines(plan: ChainPlan) -> list[Line]:
+    """Return whether LUTs are too few, which times ignore, and a line on the multipliers of each kind of board.
+
+    They take no room of the first screen.
+    """
+    short = lut_words(plan)
+    texts = [f"logic: {short}"] if short else []
+    boards = (plan.cluster.board(device) for device in range(plan.devices))
+    return [Line(text, beside=True) for text in (*texts, *multiplier_texts(boards))]
+
+
+def multiplier_texts(boards: Iterable[Board]) -> list[str]:
+    """Return a line for each kind of FPGA: multipliers of a DSP, on what grounds, and what real ones take."""
+    kinds = dict.fromkeys(board for board in boards if isinstance(board, Fpga))
+    return [*dict.fromkeys(map(_of_board, kinds))]
+
+
+def _of_board(board: Fpga) -> str:
+    kind = board.dsp_type or "DSP"
+    rates = [*dict.fromkeys(board.shared.rates)]
+    counted = ", ".join(f"{_count(rate.per_dsp)} {rate.kind} on a {kind}, {rate.lut} LUTs each" for rate in rates)
+    caveats = [text for rate in rates if (text := _caveat(board, rate, alone=len(rates) == 1))]
+    return "; ".join([f"multipliers of {board.name}: {counted}, {_grounds(board, rates)}", *caveats])
+
+
+def _count(per_dsp: Fraction) -> str:
+    return f"{float(per_dsp):g}"
+
+
+def _grounds(board: Fpga, rates: list[MultiplierRate]) -> str:
+    if board.rates:
+        return "by its `multipliers`"
+    if all(rate.kind == "fp32" for rate in rates):
+        return "as papers count, without `multipliers`"
+    if board.dsp_type:
+        return "by its `dsp_type`, LUTs assumed"
+    return "assumed, without `dsp_type` and `multipliers`"
+
+
+def _caveat(board: Fpga, rate: MultiplierRate, *, alone: bool) -> str:
+    """Return what a real multiply-accumulate takes, where it is more than is counted; empty where it is not."""
+    known = DSP_TYPES[board.dsp_type] if board.dsp_type else None
+    if known is None:
+        return "" if board.rates or rate.kind != "fp32" else "a real one takes 2 to 3 DSP48"
+    if rate.kind not in known.real:
+        adds = rate.kind == "fp32" and not (known.has_fp32 or board.rates)
+        return "a real one adds in LUTs, which these do not count" if adds else ""
+    real = known.real[rate.kind]
+    if board.rates and rate.per_dsp * real.fewest_dsp <= 1:
+        return ""
+    text = f"a real one takes {real.dsps} and some {real.lut:,} LUTs"
+    if not alone or board.lut is None:
+        return text
+    most = board.lut // real.lut
+    if real.fewest_dsp:
+        most = min(most, board.usable_dsps // real.fewest_dsp)
+    return f"{text}: at most {most:,} on the board, not {board.multipliers:,}" if most < board.multipliers else text
+
+
+def lut_words(plan: ChainPlan) -> str:
+    """Return that boards have fewer LUTs than engines and buffers need; empty where they suffice."""
+    short = plan.short_of_luts
+    return f"too few look-up tables on {plural(len(short), 'device')}" if short else ""
+
+
+_PATH_WORDS = {
+    DataPath.PARTIAL_ACTIVATIONS: "partial activations",
+    DataPath.INPUT_ERRORS: "sums of input errors",
+    DataPath.PARAMETER_GRADIENTS: "gradients of balanced parameters",
+    DataPath.ACTIVATIONS: "activations",
+    DataPath.OUTPUT_ERRORS: "output errors",
+    DataPath.PARAMETERS: "balanced parameters",
+}
+
+
+def wide_lines(plan: ChainPlan) -> list[Line]:
+    """Return which share of the fullest direction's bytes stays in fp32, and why; nothing if all does."""
+    if plan.config.precision.is_single or plan.stages is not None:
+        return []
+    routes = plan.timing.routes
+    directions = [(*hop, routes.streams(hop)) for hop in routes.carried]
+    sizes = [sum(stream.sample_bytes for stream in streams) for _, _, streams in directions]
+    if not any(sizes):
+        return []
+    sender, receiver, streams = directions[sizes.index(max(sizes))]
+    wide: Counter[DataPath] = Counter()
+    for stream in streams:
+        if stream.single_bytes:
+            wide[stream.path] += stream.single_bytes
+    share = percent(sum(wide.values()) / max(sizes))
+    what = " and ".join(_PATH_WORDS[path] for path, _ in wide.most_common())
+    where = f"{sender} to {receiver}"
+    said = f"{share} of its bytes stay fp32{': ' + what if what else ''}"
+    return [Line(f"fullest link, {where}: {max(sizes) / 1e3:,.1f} kB/sample; {said}")]

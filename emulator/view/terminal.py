@@ -85,6 +85,8 @@ def outermost_launcher(pid: int, read_status: Callable[[int], str]) -> int | Non
     Other processes may stand between the rank and its launcher (`mpiexec -n 4 bash -c "..."`), but a second launcher
     further up does not count: it has given the first one its output, as it would give any rank.
     """
+    # shell <- mpiexec <- hydra_pmi_proxy <- bash <- rank      read from right to left: bash is passed over, the
+    #          ^ returned                                      proxy and mpiexec match, the shell ends the search
     launcher = None
     name, parent = parse_status(read_status(pid))
     while parent > 0:

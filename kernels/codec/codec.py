@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import functools
 from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..extensions import subclasses
+from ..extensions import registry, subclasses
 from ..inceptionn.format import Buffer, CodecError, opened, values_of
 from ..number import FP32, Count
 
@@ -105,7 +104,7 @@ class NoCodec(Codec):
         return "none"
 
 
-@functools.cache
+@registry
 def codecs() -> tuple[type[Codec], ...]:
     """Return all codecs, `NoCodec` first."""
     kinds = subclasses(__package__, Codec)  # type: ignore[type-abstract]  # only its subclasses are returned

@@ -29,7 +29,7 @@ import numpy as np
 
 from ..current_folder import away_from
 from . import store
-from .store import Code, Kind
+from .store import ROOM, Code, Kind
 
 _FORMATS = {"int64": "q", "float32": "f4x", "float64": "d", "bool": "?7x"}
 _RESULTS: dict[str, Any] = {"none": ctypes.c_void_p, "int64": ctypes.c_int64, "bool": ctypes.c_bool}
@@ -130,11 +130,11 @@ def _link(name: str, code: Code) -> int:
 @functools.cache
 def _memory() -> bytes:
     """Return the object file with the allocator that kernels need for their own arrays."""
-    code = store.find("memory")
+    code = store.find(_ALLOCATOR)
     if code is None:
         code = Code("", [], "none", _compile_memory())
         with contextlib.suppress(OSError):
-            store.keep("memory", code)
+            store.keep(_ALLOCATOR, code)
     return code.image
 
 
@@ -146,6 +146,7 @@ def _compile_memory() -> bytes:
     return bytes(machine.emit_object(binding.parse_assembly(_MEMORY)))
 
 
+_ALLOCATOR = f"{__name__}.memory"
 # The functions with which Numba's compiled code allocates and frees arrays. A header of 48 bytes holds the reference
 # count and the address of the data, which begins on a cache line.
 _MEMORY = """
@@ -171,9 +172,6 @@ define void @NRT_MemInfo_call_dtor(ptr %header) {
 }
 """
 
-
-ROOM = __name__.rpartition(".jit.")[0]
-"""The package of all kernels; a kernel's name is its module below that, and its function: `conv.layout.pack`."""
 
 _loading = threading.RLock()  # LLVM links a kernel once; a child that is forked has the lock free
 os.register_at_fork(before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release)
@@ -234,8 +232,7 @@ class Kernel:
     def dispatcher(self) -> Any:
         """Return the function as a Numba dispatcher, which other kernels may call."""
         if self._function is None:
-            module = importlib.import_module(f"{ROOM}.{self._module}")
-            return getattr(module, self._name).dispatcher()
+            return getattr(importlib.import_module(self._module), self._name).dispatcher()
         if self._dispatcher is None:
             from .emitter import dispatcher
 
@@ -248,14 +245,14 @@ class Kernel:
 
 def compiled(function: Callable[..., Any]) -> Kernel:
     """Turn a function into a kernel."""
-    return Kernel(function.__module__.removeprefix(f"{ROOM}."), function.__name__, function)
+    return Kernel(function.__module__, function.__name__, function)
 
 
 class Kernels:
     """The kernels of a module, named relative to `ROOM`; the module is imported only when one has to be compiled."""
 
     def __init__(self, module: str) -> None:
-        self._module = module
+        self._module = f"{ROOM}.{module}"
 
     def __getattr__(self, name: str) -> Kernel:
         kernel = Kernel(self._module, name)

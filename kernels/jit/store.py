@@ -1,8 +1,15 @@
 """The store of machine code: one file for each kernel.
 
-A file's name depends on all that its content depends on: the kernel, the sources of all kernels, Numba and LLVM, and
-the kind of processor with the micro-kernel's form. So no file is ever out of date, and processes that compile the same
-kernel write the same content. A file appears atomically. One damaged by a full disk or a power cut counts as missing.
+A file's name depends on all that its content depends on: the kernel, the source of its module and of all that this
+imports, Numba and LLVM, and the kind of processor with the micro-kernel's form. So no file is ever out of date, changes
+elsewhere leave it good, and processes that compile the same kernel write the same content. A file appears atomically.
+One damaged by a full disk or a power cut counts as missing.
+
+    emuchain.kernels.layers.pool.forward-<key>.code
+                                          │
+                      a digest of   layers/pool.py ──▶ window.py
+                                           └─────────▶ jit/__init__.py ──▶ jit/compiled.py ──▶ jit/emitter.py
+                      and of nothing else in the folder: another codec compiles no kernel again
 
 Machine code is obeyed, so it is taken only from where no other user can have put it, as OpenSSH takes keys: file,
 folder and all folders above belong to this user or root, and no others may write to them. All else counts as missing,
@@ -15,18 +22,23 @@ import dataclasses
 import functools
 import hashlib
 import importlib.util
+import itertools
 import json
 import os
 import pathlib
+import re
 import stat
+import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from ..current_folder import user_cache
 
 SETTING = "NUMBA_CACHE_DIR"
+ROOM = __name__.rpartition(".jit.")[0]
+"""The package of emuchain's kernels. A kernel's name is its module and its function, as `ROOM.conv.layout.pack`."""
 SOURCES = pathlib.Path(__file__).parent.parent
 """The folder of all kernels' sources, including its sub-folders."""
 
@@ -50,8 +62,12 @@ class Code:
 
 def find(name: str) -> Code | None:
     """Return a kernel's code, or None if it is not in the store."""
+    try:
+        file_name = _file_name(name)
+    except OSError:
+        return None
     for place in map(_trusted, _places()):
-        content = b"" if place is None else _read(place / _file_name(name))
+        content = b"" if place is None else _read(place / file_name)
         check, _, rest = content.partition(b"\n")
         if check == _check(rest):
             head, _, image = rest.partition(b"\n")
@@ -60,16 +76,22 @@ def find(name: str) -> Code | None:
     return None
 
 
+def has_any(module: str) -> bool:
+    """Return whether there is code of any of a module's kernels."""
+    pattern = f"{module}.*-{_key(module)}.code"
+    return any(next(place.glob(pattern), None) is not None for place in map(_trusted, _places()) if place is not None)
+
+
 def keep(name: str, code: Code) -> None:
     """Store a kernel's code for other processes. Raise OSError where that is not possible."""
-    place = where()
+    place, file_name = where(), _file_name(name)
     rest = json.dumps([code.symbol, code.arguments, code.result]).encode() + b"\n" + code.image
     with tempfile.NamedTemporaryFile(dir=place, delete=False) as file:
         try:
             file.write(_check(rest) + b"\n" + rest)
             file.flush()
             os.fchmod(file.fileno(), 0o644)
-            os.replace(file.name, place / _file_name(name))
+            os.replace(file.name, place / file_name)
         except OSError:
             os.unlink(file.name)
             raise
@@ -178,21 +200,118 @@ def _check(rest: bytes) -> bytes:
 
 
 def _file_name(name: str) -> str:
-    return f"{name}-{_key()}.code"
+    return f"{name}-{_key(name.rpartition('.')[0])}.code"
 
 
 @functools.cache
-def _key() -> str:
-    """Return a digest of all that machine code depends on besides the kernel's name."""
+def _key(module: str) -> str:
+    """Return a digest of all that the machine code of a module's kernels depends on."""
+    digest = hashlib.sha256(_machine())
+    for path in sources(module):
+        digest.update(path.removeprefix(str(SOURCES)).encode() + _source(path).digest)
+    return digest.hexdigest()[:16]
+
+
+@functools.cache
+def _machine() -> bytes:
+    """Return what says which compiler makes the code, and for which processor."""
     from llvmlite import binding
 
     from .. import form
 
     numba = importlib.util.find_spec("numba")
     assert numba is not None and numba.origin is not None
-    sources = {str(path.relative_to(SOURCES)): path.read_bytes() for path in sorted(SOURCES.rglob("*.py"))}
     version = pathlib.Path(numba.origin).with_name("_version.py").read_bytes()
     cpu = os.environ.get("NUMBA_CPU_NAME") or binding.get_host_cpu_name()
-    features = form.cpu_features()
-    said = [binding.llvm_version_info, cpu, features, form.FORM.name, version, sources]
-    return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
+    return repr([binding.llvm_version_info, cpu, form.cpu_features(), form.FORM.name, version]).encode()
+
+
+def sources(module: str) -> list[str]:
+    """Return the paths of a module and of all modules that it imports, directly or not, in order.
+
+    Files are read, never run. What a function imports when it runs counts, too, as do the modules that `Kernels` names;
+    libraries do not. Raise OSError if the module is in no file.
+    """
+    paths: set[str] = set()
+    waiting = _modules_at(str(SOURCES), module[len(ROOM) + 1 :]) if _is_ours(module) else _outside(module)
+    if not waiting:
+        raise OSError(f"{module} is in no file, so nothing says when its kernels change")
+    while waiting:
+        path = waiting.pop()
+        if path not in paths:
+            paths.add(path)
+            waiting += _source(path).imported
+    return sorted(paths)
+
+
+def _is_ours(module: str) -> bool:
+    return module == ROOM or module.startswith(f"{ROOM}.")
+
+
+def _outside(module: str) -> list[str]:
+    """Return the file of a module that is not emuchain's, if it has one: what is typed at a prompt has none."""
+    path = getattr(sys.modules.get(module), "__file__", None)
+    return [] if path is None else [path]
+
+
+class _Source(NamedTuple):
+    digest: bytes
+    imported: list[str]
+
+
+_IMPORT = re.compile(r"^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(?:\(([^)]*)\)|(.*))", re.MULTILINE)
+_NAME = re.compile(r"(\w+)(?:[ \t]+as[ \t]+\w+)?")
+_LAZY = re.compile(r"\bKernels\(\"([\w.]+)\"\)")
+
+
+@functools.cache
+def _source(path: str) -> _Source:
+    """Return a digest of a file, and the files of the modules that it imports."""
+    try:
+        content = pathlib.Path(path).read_bytes()
+    except OSError:
+        return _Source(b"", [])
+    text = content.decode(errors="replace")
+    imported = [file for module in _LAZY.findall(text) for file in _modules_at(str(SOURCES), module)]
+    for dots, module, several, one in _IMPORT.findall(text):
+        folder, below = _folder(path, dots, module)
+        imported += _modules_at(folder, below, _NAME.findall(several or one)) if folder else []
+    return _Source(hashlib.sha256(content).digest(), imported)
+
+
+def _folder(path: str, dots: str, module: str) -> tuple[str, str]:
+    """Return from which folder an import in a file starts, and the module below it; no folder for a library."""
+    if dots:
+        folder = path
+        for _ in dots:
+            folder = os.path.dirname(folder)
+        return folder, module
+    if _is_ours(module):
+        return str(SOURCES), module[len(ROOM) + 1 :]
+    before, inside, _ = path.partition(f"{os.sep}{module.partition('.')[0]}{os.sep}")
+    return (before if inside else ""), module
+
+
+def _modules_at(folder: str, module: str, names: Sequence[str] = ()) -> list[str]:
+    """Return the files of the modules `names` of a package; or of the module itself, whose names they then are."""
+    place = os.path.join(folder, *module.split(".")) if module else folder
+    files = [_files_of(os.path.join(place, name)) for name in names]
+    own = [] if names and all(files) else _files_of(place)
+    return [*own, *itertools.chain.from_iterable(files)]
+
+
+def _files_of(place: str) -> list[str]:
+    """Return a module's file; of a package, its face and the list of what that imports when it is used."""
+    folder, name = os.path.split(place)
+    if f"{name}.py" in _listing(folder):
+        return [f"{place}.py"]
+    faces = {"__init__.py", "__init__.pyi"} & _listing(place) if name in _listing(folder) else ()
+    return [os.path.join(place, face) for face in faces]
+
+
+@functools.cache
+def _listing(folder: str) -> frozenset[str]:
+    try:
+        return frozenset(os.listdir(folder))
+    except OSError:
+        return frozenset()

@@ -7,14 +7,13 @@ found by its name, that of the operation in a network's file, whose keys are its
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..extensions import instances
+from ..extensions import by_name, instances, registry
 from ..jit import Bytes, Floats, Kernel, byte_maps, compiled, same_shape, source, target
 from .element_wise import between_maps, over_maps
 
@@ -77,10 +76,10 @@ class InPlace(Activation):
         return y, (y,)
 
 
-@functools.cache
+@registry
 def activations() -> Mapping[str, Activation]:
     """Return all activations of this folder by name."""
-    return {one.name: one for one in instances(__package__, Activation)}
+    return by_name(instances(__package__, Activation))
 
 
 def warm() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ..jit import Floats, Kernel, compiled, dense, in_place, source, target
-from ..jit.compiled import ROOM
 
 _function: Any = None  # of the numbers at one place, in each kernel's own copy of a loop
 
@@ -25,7 +24,7 @@ def between_maps(function: Callable[..., Any]) -> Kernel:
 
 
 def _around(function: Callable[..., Any], loop: Callable[..., None]) -> Kernel:
-    module, name = function.__module__.removeprefix(f"{ROOM}."), function.__name__
+    module, name = function.__module__, function.__name__
     scope = {**globals(), "_function": Kernel(module, name, function)}
     return Kernel(module, name, types.FunctionType(loop.__code__, scope, name))
 

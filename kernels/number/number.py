@@ -7,12 +7,11 @@ numbers exactly; `kernels/quantise` rounds onto a format's grid.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from ..extensions import instances
+from ..extensions import by_name, instances, registry
 from .grid import BlockGrid, Grid
 
 if TYPE_CHECKING:  # names of formats are found for --help, which does without NumPy
@@ -116,20 +115,20 @@ class NumberFamily:
     make: Callable[[str, re.Match[str]], NumberFormat]
 
 
-@functools.cache
+@registry
 def number_formats() -> Mapping[str, NumberFormat]:
     """Return all number formats that have names of their own, those of most bits first."""
     formats = sorted(instances(__package__, NumberFormat), key=lambda number: -number.bits)
-    return {number.name: number for number in formats}
+    return by_name(formats)
 
 
-@functools.cache
+@registry
 def number_spellings() -> tuple[str, ...]:
     """Return how formats are called: names, and the spellings of families."""
     return *number_formats(), *(family.spelling for family in instances(__package__, NumberFamily))
 
 
-@functools.cache
+@registry
 def number_format(name: str) -> NumberFormat:
     """Return a format by its name.
 

@@ -1,18 +1,21 @@
 """Optimisers: how a mini-batch's gradients change parameters; each is a file here."""
 
 from .norm import NOT_FINITE, added, clip_factor, norm, squares_sum
-from .optimizer import Optimizer, optimizers
+from .optimizer import OF_EVERY_RUN, Optimizer, optimizer_keys, optimizer_kind, optimizers
 from .sgd import Sgd
 from .unmoved import count_unmoved
 
 __all__ = [
     "NOT_FINITE",
+    "OF_EVERY_RUN",
     "Optimizer",
     "Sgd",
     "added",
     "clip_factor",
     "count_unmoved",
     "norm",
+    "optimizer_keys",
+    "optimizer_kind",
     "optimizers",
     "squares_sum",
 ]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import functools
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from ..extensions import subclasses
+from ..extensions import by_name, registry, spelled, subclasses
 from ..jit import Floats
 
 
@@ -49,8 +48,25 @@ class Optimizer(abc.ABC):
         return tuple(field.name for field in dataclasses.fields(cls))
 
 
-@functools.cache
+OF_EVERY_RUN = ("learning_rate", "momentum", "beta1", "beta2", "epsilon", "weight_decay")
+"""The keys of a run's configuration; all others of an optimiser stand behind its name."""
+
+
+@registry
 def optimizers() -> Mapping[str, type[Optimizer]]:
     """Return all optimisers by their names."""
-    kinds = subclasses(__package__, Optimizer)  # type: ignore[type-abstract]
-    return {kind.name: kind for kind in kinds}
+    return by_name(subclasses(__package__, Optimizer))  # type: ignore[type-abstract]
+
+
+def optimizer_kind(text: str) -> type[Optimizer]:
+    """Return the optimiser that a text names: `adam`, or one with keys of its own, as `ademamix:beta3=0.9999`.
+
+    Raises:
+        ValueError: there is no such optimiser, or it has no such keys.
+    """
+    return spelled(text, optimizers(), OF_EVERY_RUN)[0]
+
+
+def optimizer_keys(text: str) -> Mapping[str, Any]:
+    """Return the keys in a text that `optimizer_kind` takes."""
+    return spelled(text, optimizers(), OF_EVERY_RUN)[1]

@@ -12,8 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import checkpoints
+import click
 import h5py
 import numpy as np
+
+from emuchain.emulator.commands import finished
 
 RUNS: list[dict[str, Any]] = [
     {"network": checkpoints.TINY, "schedule": "sync", "devices": 2},
@@ -259,50 +262,41 @@ _CHANGES = [_other_values, _other_values, _other_type, _other_shape, _other_sett
 _CHANGES += [_removed, _exchanged, _renamed, _linked, _other_kind, _added]
 
 
-def printed(command: Callable[..., None], *arguments: Any) -> str:
-    """Return what a command prints."""
+def printed(command: click.Command, *arguments: Any) -> str:
+    """Return what a command prints, whose function gets these arguments."""
+    assert command.callback is not None
     with contextlib.redirect_stdout(io.StringIO()) as said:
-        command(*arguments)
+        command.callback(*arguments)
     return said.getvalue()
 
 
 def show(path: pathlib.Path) -> str:
     """Return what `emuchain show` prints."""
-    from emuchain.emulator.commands.show import show_results
-
-    return printed(show_results, str(path), True)
+    return printed(finished.show, str(path), False, False, True)
 
 
 def report(path: pathlib.Path) -> bytes:
     """Return the page that `emuchain report` writes."""
-    from emuchain.emulator.commands.report import write_report
-
     page = path.with_suffix(".html")
-    printed(write_report, [str(path)], str(page))
+    printed(finished.report, [str(path)], str(page), None, None, False)
     return page.read_bytes()
 
 
 def retime(path: pathlib.Path) -> str:
     """Return what `emuchain retime` prints, under a cluster with slower links."""
-    from emuchain.emulator.commands.retime import retime_run
-
-    return printed(retime_run, str(path), None, ["link.bandwidth_gbps=10"], True)
+    return printed(finished.retime, str(path), None, ["link.bandwidth_gbps=10"], True)
 
 
 def export(path: pathlib.Path) -> bytes:
     """Return the file that `emuchain export` writes."""
-    from emuchain.emulator.commands.weights import export_weights
-
     out = path.with_suffix(".onnx")
-    printed(export_weights, str(path), str(out))
+    printed(finished.export, str(path), str(out))
     return out.read_bytes()
 
 
 def evaluate(path: pathlib.Path) -> str:
     """Return what `emuchain evaluate` prints."""
-    from emuchain.emulator.commands.weights import evaluate_file
-
-    return printed(evaluate_file, str(path), None, None, True)
+    return printed(finished.evaluate, str(path), None, None, True)
 
 
 def init(path: pathlib.Path) -> list[bytes]:

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import click
 from limits import limited
 
-from emuchain.emulator.commands import named
 from emuchain.emulator.commands.cli import main as emuchain_main
 from emuchain.emulator.commands.command_line import commands
-from emuchain.emulator.commands.flags import ConfiguredCommand
+from emuchain.emulator.commands.frame import named
+from emuchain.emulator.commands.frame.flags import ConfiguredCommand
 from emuchain.emulator.common import NO_FILE, InputError, Reads, Role, Writes
 from emuchain.emulator.config import Config, role_of, roles
 

@@ -9,7 +9,6 @@ import pytest
 
 from emuchain.emulator.cluster import load_cluster
 from emuchain.emulator.studies import methods as parallelism
-from emuchain.emulator.studies import workload
 from emuchain.papers import Class, Result, constants, load_claims, validate
 from emuchain.papers.fpdeep import evidence, methods, runs, scaling
 from emuchain.papers.fpdeep.runs import FILE, read_runs
@@ -34,11 +33,11 @@ def changed(**keys: float) -> Fault:
 
 
 def few_parameters(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(workload.Workload, "parameter_bytes", 1000)
+    patch.setattr(parallelism.Workload, "parameter_bytes", 1000)
 
 
 def many_parameters(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(workload.Workload, "parameter_bytes", 10_000_000_000)
+    patch.setattr(parallelism.Workload, "parameter_bytes", 10_000_000_000)
 
 
 def no_maps_between_models(patch: pytest.MonkeyPatch) -> None:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....kernels import Arena, subclasses
+from ....kernels import Arena, registry, subclasses
 from ....kernels.layers.activations import activations
 from ...network import SfuOperation, SfuStep, operation_types
 from ...schedule import SampleSpan
@@ -139,7 +138,7 @@ class ActivationUnit(Unit):
         return (dz,)
 
 
-@functools.cache
+@registry
 def units() -> Mapping[type[SfuOperation], type[Unit]]:
     """Return all units of this folder by the operations that they carry out."""
     known = subclasses(__package__, Unit)  # type: ignore[type-abstract]  # its subclasses

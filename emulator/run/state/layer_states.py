@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ....kernels.optimizers import optimizers
+from ....kernels.optimizers import optimizer_kind
 from ....launch import Ranks
 from ...device import MASTER, Bpram, Learnt, SliceNumerics, State, joined_weights, named_weights
 from ...mapping import Cut, Slice
@@ -37,7 +37,7 @@ _WEIGHT, _BIAS = "weight", "bias"
 def kept_kinds(config: Config | Settings) -> tuple[str, ...]:
     """Return what training keeps of each array that is learnt: its value, a master copy, and what updates remember."""
     master = (MASTER,) if config.precision.has_copies else ()
-    return _VALUE, *master, *optimizers()[config.optimizer].states
+    return _VALUE, *master, *optimizer_kind(config.optimizer).states
 
 
 def gathered_weights(ranks: Ranks, network: Network, slices: Iterable[SliceNumerics]) -> Weights:

@@ -8,10 +8,9 @@ from .choice import Choice, choose, standing
 from .findings import chosen_rows, findings, table_of
 from .measure import Measured, figures, measure
 from .picture import draw_sweep
-from .result import Series, SweepResult, knee
+from .result import DEVICES, REPLICAS, Series, SweepResult, Target, find_target, knee, reaches
 from .run import Interrupted, Journal, run_space
 from .space import Point, Space, points_of, sweepable_keys
-from .target import DEVICES, REPLICAS, Target, find_target, reaches
 
 __all__ = [
     "DEVICES",

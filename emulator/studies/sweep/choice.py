@@ -71,6 +71,7 @@ def standing(rates: Floats, nominal: Sequence[float], place: int = 0) -> Standin
     ties = tuple(number for number in range(len(nominal)) if number != place and number not in slower)
     if not slower:
         return Standing(1.0, ties, ())
+    # Draw by draw: with its constants the other must be faster by more than a thousandth to win it.
     kept_up = rates[slower] * (1 - TIE) <= rates[place]
     rivals = tuple(
         number

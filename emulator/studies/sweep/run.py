@@ -22,9 +22,8 @@ from ...number import precision_of
 from ...plan import in_precision
 from ...view import multiplier_texts
 from .measure import INTERNAL, Measured, figures, identities, measure, row_of
-from .result import SweepResult
+from .result import SweepResult, find_target
 from .space import Point, Space, points_of
-from .target import find_target
 
 Announce = Callable[[int, int], AbstractContextManager[Callable[[], None]]]
 """From the number of points, and of those that are there already, to what is called after each further one."""
@@ -176,6 +175,9 @@ class Journal:
         csv.writer(text, lineterminator="\n").writerows(map(as_cell, row) for row in rows)
         return text.getvalue()
 
+    # The file, of which a last line without an end is one that was being written when the sweep was ended:
+    #   network,cluster,devices,boards,images_per_s,...,point
+    #   quick-cifar,vc709,4,4,1234.5,...,IDENTITY-CHECKSUM      as points finish; at the end in their order
     def _cells(self, row: dict[str, Any], point: str) -> list[Any]:
         cells = ["" if row[column] is None else row[column] for column in self._columns[:-1]]
         return [*cells, f"{point}-{self._checksum([*cells, point])}"]

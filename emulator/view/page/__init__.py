@@ -3,9 +3,8 @@
 from .comparison import comparison_as_json
 from .drawn import draw_figures
 from .group import Group, alone, check_seeds, grouped
-from .page import make_page, render
 from .parts import MOST_CURVES, Chart, Figure, Page, RunPart, Section, Table
-from .report import Report, Source, make_report
+from .report import Report, Source, make_page, make_report, render
 from .source import Run
 
 __all__ = [

@@ -15,9 +15,8 @@ from ...plan import ChainPlan, exchange_loads
 from ...run import PHASES, simulate
 from ...timing import EngineLoad, LinkLoad, Load, loads_of
 from ..limits import cut_setting, wider_links
-from ..row_run import RecordedRows, RowRun
-from ..rows import LaneKind
-from ..samples import RunSamples, Window
+from ..timeline.rows import LaneKind, RecordedRows, RowRun
+from ..timeline.samples import RunSamples, Window
 from .parts import Chart, Key, Section, Table, rate, time
 from .source import Run
 

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from emuchain.emulator.cluster import load_cluster, settable_keys
-from emuchain.emulator.commands import explore as exploring
 from emuchain.emulator.commands.cli import main
+from emuchain.emulator.commands.design import explore as exploring
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import Config, load_config
 from emuchain.emulator.run import Training

@@ -99,6 +99,10 @@ CASES: dict[str, dict[str, object]] = {
     "replicas": {"network": "quick-cifar", "devices": 4, "replicas": 2},
     "an exchange that limits": {"network": "alexnet-cifar", "devices": 4, "replicas": 4, "cluster": "titan-xp-10gbe"},
     "actions": {"network": "quick-cifar", "devices": 4, "engines": "turns"},
+    "actions in a format that has times alone": {
+        **{"network": "vit-tiny-cifar", "devices": 13, "cluster": "vc709"},
+        **{"precision": "bf16", "engines": "turns"},
+    },
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from emuchain.emulator.commands.command_line import commands
-from emuchain.emulator.commands.session import Session
+from emuchain.emulator.commands.frame.session import Session
 from emuchain.emulator.common import InputError
 
 

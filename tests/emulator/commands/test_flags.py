@@ -13,8 +13,8 @@ import pytest
 from emuchain.emulator.cluster import settable_keys
 from emuchain.emulator.commands.cli import main
 from emuchain.emulator.commands.command_line import commands
-from emuchain.emulator.commands.flags import Subject, subject_of
-from emuchain.emulator.commands.named import USUAL_FLAGS, Rate
+from emuchain.emulator.commands.frame.flags import Subject, subject_of
+from emuchain.emulator.commands.frame.named import USUAL_FLAGS, Rate
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import Config
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from emuchain.emulator.commands.command_line import commands
-from emuchain.emulator.commands.flags import GROUPS, USUAL
+from emuchain.emulator.commands.frame.flags import GROUPS, USUAL
 from emuchain.emulator.config import RUN_ONLY_KEYS, Config
 from emuchain.emulator.schedule import schedules
 

@@ -210,14 +210,6 @@ def test_a_launcher_that_cannot_start_its_ranks_is_killed(python: Path) -> None:
     assert (process.returncode, said) == (128 + signal.SIGTERM, "")
 
 
-def test_the_old_name_goes_on_with_a_note(python: Path) -> None:
-    folder = python.parent.parent
-    (folder / "ends").write_text("exit 0\n")
-    command = [sys.executable, folder / "main.py", python, "run", "-n", "2", "--", "train"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder)
-    assert (done.returncode, done.stderr) == (0, "emuchain: note: `emuchain run` is now `emuchain launch`\n")
-
-
 def test_the_last_status_counts(python: Path) -> None:
     done, calls = run(python, ["exit 9", "exit 3"], "-n", "2", "--restarts", "1", "--", "train", "--checkpoint=a")
     assert (done.returncode, len(calls)) == (3, 2)

@@ -16,8 +16,8 @@ import pytest
 
 import emuchain
 from emuchain.emulator.commands.command_line import commands
-from emuchain.emulator.commands.flags import ConfiguredCommand
-from emuchain.emulator.commands.named import FileCommand
+from emuchain.emulator.commands.frame.flags import ConfiguredCommand
+from emuchain.emulator.commands.frame.named import FileCommand
 from emuchain.emulator.common import NO_FILE, InputError, Reads, Writes
 from emuchain.emulator.config import Config, role_of
 

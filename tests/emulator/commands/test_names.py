@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import emuchain
-from emuchain.emulator.commands import output
-from emuchain.emulator.commands.output import phases
+from emuchain.emulator.commands.frame import output
+from emuchain.emulator.commands.frame.output import phases
 from emuchain.emulator.common import InputError
 from emuchain.emulator.view import new_figure, save_figure, table
 from emuchain.emulator.view.progress import LiveProgress

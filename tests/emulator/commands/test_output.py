@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from emuchain.emulator.commands.cli import main
-from emuchain.emulator.commands.output import phases
+from emuchain.emulator.commands.frame.output import phases
 
 LONG = "a" * 5000
 Shell = Callable[..., subprocess.CompletedProcess[str]]

@@ -1,12 +1,11 @@
-"""The list of all commands, and their earlier names."""
+"""The list of all commands, and what is said of names that are none."""
 
 from __future__ import annotations
 
 import pytest
 from click.testing import CliRunner
 
-from emuchain.emulator.commands.command_line import commands
-from emuchain.emulator.commands.overview import RENAMED, SECTIONS
+from emuchain.emulator.commands.command_line import SECTIONS, commands
 
 
 def test_each_command_is_in_one_section() -> None:
@@ -18,16 +17,11 @@ def test_each_command_is_in_one_section() -> None:
         assert tuple(line.split()[0] for line in lines[start : start + len(names)]) == names
 
 
-@pytest.mark.parametrize("name", [name for name in RENAMED if name != "run"])
-def test_earlier_names_do_the_same_with_a_note(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["quick-cifar", "--json", *(["--workers", "4"] if name == "exchange" else ["--devices", "2"])]
-    said = []
-    for words in ([name], [*RENAMED[name]]):
-        commands.main([*words, *flags], standalone_mode=False)
-        said.append(capsys.readouterr())
-    assert said[0].out == said[1].out
-    assert said[1].err == ""
-    assert said[0].err == f"emuchain: note: `emuchain {name}` is now `emuchain {' '.join(RENAMED[name])}`\n"
+@pytest.mark.parametrize("name", ["compare", "topology", "exchange"])
+def test_a_command_of_a_group_says_where_it_is(name: str) -> None:
+    outcome = CliRunner().invoke(commands, [name, "quick-cifar"])
+    assert outcome.exit_code == 2
+    assert f"No such command '{name}'. Did you mean 'study {name}'?" in outcome.output
 
 
 def test_an_unknown_command() -> None:

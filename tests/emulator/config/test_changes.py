@@ -14,7 +14,7 @@ import pytest
 import emuchain
 from emuchain.emulator.arguments import named_in_place
 from emuchain.emulator.commands.command_line import commands
-from emuchain.emulator.commands.session import Session
+from emuchain.emulator.commands.frame.session import Session
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import Config, in_place, load_config, parse_changes, settings_config
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from emuchain.emulator.commands import train as train_command
 from emuchain.emulator.commands.cli import main
 from emuchain.emulator.commands.command_line import commands
-from emuchain.emulator.commands.session import Session
+from emuchain.emulator.commands.frame.session import Session
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import RUN_ONLY_KEYS, Config, load_config
 from emuchain.emulator.run import Runs

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from emuchain.emulator.commands.flags import subject_of
+from emuchain.emulator.commands.frame.flags import subject_of
 from emuchain.emulator.common import InputError
 from emuchain.emulator.network import load_network
 from emuchain.emulator.network.operations.normalisation import Dropout

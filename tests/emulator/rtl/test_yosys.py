@@ -10,8 +10,15 @@ import pytest
 from emuchain.emulator.common import InputError
 from emuchain.emulator.rtl import SOURCES, Rtl, find_yosys, sources
 from emuchain.emulator.rtl.formats import factors
-from emuchain.emulator.rtl.resources import all_cells, planned_resources, resources_of
-from emuchain.emulator.rtl.yosys import for_yosys, module_name, modules_of, synthesise
+from emuchain.emulator.rtl.resources import (
+    all_cells,
+    for_yosys,
+    module_name,
+    modules_of,
+    planned_resources,
+    resources_of,
+    synthesise,
+)
 
 from .chains import TWO_LAYERS, cluster, modules_beside, plan
 from .conftest import BuildStream

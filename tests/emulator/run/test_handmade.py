@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import emuchain
 from emuchain.emulator.commands.command_line import commands
-from emuchain.emulator.commands.handmade import save_cut
+from emuchain.emulator.commands.design.plan import save_cut
 from emuchain.emulator.common import InputError, WholeFile
 from emuchain.emulator.mapping import HandmadeCut, cut_channels
 from emuchain.emulator.run import Results

@@ -6,14 +6,25 @@ import dataclasses
 import re
 import shlex
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from emuchain.emulator.common import number
 from emuchain.emulator.mapping import partition_with_memory
 from emuchain.emulator.plan import ChainPlan, make_plan
-from emuchain.emulator.run import Cause, cause_of, steady_state
-from emuchain.emulator.view import Line, command_line, limit_lines, memory_line, next_changes, weights_line
+from emuchain.emulator.run import AnswerRange, Cause, cause_of, steady_state
+from emuchain.emulator.view import (
+    Line,
+    class_words,
+    command_line,
+    limit_lines,
+    memory_line,
+    next_changes,
+    range_lines,
+    weights_line,
+    wide_lines,
+)
 from emuchain.emulator.view.answer import MOST_LINES, first_screen
 from emuchain.emulator.view.limits import _if_free, rates_without
 from emuchain.emulator.view.terminal import ignored, wrapped
@@ -162,3 +173,63 @@ def test_more_boards_are_not_suggested_where_they_are_no_faster(plan_of: PlanOf)
         config = plan.config.model_copy(update={"micro_batch": plan.config.batch})
         faster = make_plan(config, 1, {key: float(value)})
         assert faster.timing.interval_ps < plan.timing.interval_ps
+
+
+# Ranges, and classes of constants
+
+CLASSES = {
+    "link.bandwidth_gbps": "data sheet",
+    "board.off_chip_gbytes_per_s": "data sheet",
+    "link.latency_ns": "assumed",
+}
+
+
+def range_of(**share_of_width: float) -> AnswerRange:
+    shares = {f"board.{key}": share for key, share in share_of_width.items()}
+    return AnswerRange(7794, 9224, 4000, CLASSES, shares)
+
+
+def test_range_has_its_grounds_and_what_to_measure() -> None:
+    lines = [line.text for line in range_lines(range_of(clock_mhz=0.0, off_chip_gbytes_per_s=1.0))]
+    assert lines == [
+        "range: 90 % from 7,794 to 9,224; memory by data sheet, links assumed",
+        "measure first: board.off_chip_gbytes_per_s (all of the width)",
+    ]
+    assert "(63.0 % of the width)" in range_lines(range_of(clock_mhz=0.63))[1].text
+
+
+def test_range_that_is_a_point_has_nothing_to_measure() -> None:
+    assert [line.text for line in range_lines(AnswerRange(5, 5, 4000, {}, {}))] == ["range: 90 % from 5 to 5"]
+    assert range_lines(None) == []
+
+
+def test_least_certain_class_of_a_group_is_told() -> None:
+    assert class_words({"board.clock_mhz": "fitted", "board.efficiency": "measured"}) == "engines fitted to a paper"
+    assert class_words({"network.latency_us": "measured"}) == "network measured"
+
+
+# What stays wide on the fullest link
+
+
+def test_what_stays_wide(plan_of: Any) -> None:
+    """quick-cifar on 3 boards: conv2 is cut between the first two, whose partial sums fill the link."""
+    keys = {"network": "quick-cifar", "devices": 3, "schedule": "sync"}
+    assert wide_lines(plan_of(**keys)) == []
+    assert wide_lines(plan_of(**{**keys, "devices": 1}, precision="bf16")) == []
+    [line] = wide_lines(plan_of(**keys, precision="bf16"))
+    assert line.text == "fullest link, 0 to 1: 72.2 kB/sample; 90.8 % of its bytes stay fp32: partial activations"
+    plan = plan_of(**keys, precision="bf16")
+    narrow, wide = (
+        sum(
+            stream.sample_bytes
+            for stream in plan.timing.sent(0, forward=True)
+            if (stream.number_format.bits == 32) == is_wide
+        )
+        for is_wide in (False, True)
+    )
+    assert (narrow + wide, round(100 * wide / (narrow + wide), 1)) == (72192, 90.8)
+
+
+def test_commands_have_the_flags_of_the_table() -> None:
+    given = {"network": "quick-cifar", "precision": {"format": "mxfp8", "loss_scale": 8}}
+    assert command_line("plan", None, given) == "emuchain plan quick-cifar --precision mxfp8 --precision.loss-scale 8"

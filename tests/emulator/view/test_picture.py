@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from emuchain.emulator.commands.simulate import run_simulation
+from emuchain.emulator.commands.design.simulate import run_simulation
 from emuchain.emulator.common import InputError
 from emuchain.emulator.run import SteadyState, steady_state
 from emuchain.emulator.view import draw_steady_state, log_ticks, picture_file, steady, whole_ticks

@@ -1,6 +1,8 @@
 """The store of compiled kernels: where it keeps code, what its file names depend on, and files that are damaged."""
 
+import importlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,8 +17,7 @@ import pytest
 
 from emuchain.kernels import form, user_cache
 from emuchain.kernels.jit import Kernel, compiled, store
-from emuchain.kernels.jit.compiled import ROOM
-from emuchain.kernels.jit.store import Code
+from emuchain.kernels.jit.store import ROOM, Code
 
 
 def test_where_code_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -44,57 +45,113 @@ def sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     shutil.copytree(store.SOURCES, copy, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(store, "SOURCES", copy)
     yield copy
-    store._key.cache_clear()
+    forget()
+
+
+def forget() -> None:
+    """Let the store read sources again, as a process that starts now."""
+    for read in (store._key, store._source, store._listing):
+        read.cache_clear()
 
 
 def file_name(kernel: str) -> str:
-    """The file of a kernel, as a process that starts now would name it."""
-    store._key.cache_clear()
-    return store._file_name(kernel)
+    """The file of a kernel of ours, as a process that starts now would name it."""
+    forget()
+    return store._file_name(f"{ROOM}.{kernel}")
 
 
-def test_file_names_depend_on_every_byte_of_every_source(sources: Path) -> None:
-    """In all sub-folders, whatever kernel it is."""
-    paths = sorted(sources.rglob("*.py"))
-    nested = {str(path.relative_to(sources)) for path in paths if path.parent != sources}
-    some = {"conv/microkernel.py", "layers/activations.py", "llvm/emit.py", "inceptionn/burst.py", "jit/compiled.py"}
-    assert some <= nested
-    original = file_name("layers.relu.forward")
-    names = {original}
-    for path in paths:
+KERNELS = sorted(
+    ".".join(path.relative_to(store.SOURCES).with_suffix("").parts)
+    for path in store.SOURCES.rglob("*.py")
+    if re.search(r"^@(compiled|over_maps|between_maps)\b", path.read_text(encoding="utf-8"), re.MULTILINE)
+)
+"""The modules that have kernels."""
+
+
+def test_file_names_depend_on_every_byte_of_what_a_kernel_imports(sources: Path) -> None:
+    """And on no other file: a codec more or less leaves all kernels as they are."""
+    original = {module: file_name(f"{module}.f") for module in KERNELS}
+    made_of = {module: set(store.sources(f"{ROOM}.{module}")) for module in KERNELS}
+    for path in sorted(sources.rglob("*.py")):
         content = path.read_bytes()
         path.write_bytes(content[:-1] + b" " if content else b" ")
-        assert len(path.read_bytes()) == max(len(content), 1)
-        names.add(file_name("layers.relu.forward"))
+        forget()
+        changed = {module for module in KERNELS if store._file_name(f"{ROOM}.{module}.f") != original[module]}
+        assert changed == {module for module in KERNELS if str(path) in made_of[module]}, path
         path.write_bytes(content)
-        assert file_name("layers.relu.forward") == original
-    assert len(names) == 1 + len(paths)
+    assert {module: file_name(f"{module}.f") for module in KERNELS} == original
 
 
-def test_file_names_depend_on_the_names_of_sources(sources: Path) -> None:
-    """A source that is new, that is moved to another sub-folder, or that is gone."""
-    names = [file_name("fifo._serve")]
+def test_what_a_kernel_is_made_of(sources: Path) -> None:
+    """Its module, those of the kernels that it calls, the compiler's; neither codecs nor layers of another kind."""
+    for module in KERNELS:
+        names = {str(Path(path).relative_to(sources)) for path in store.sources(f"{ROOM}.{module}")}
+        assert {f"{module.replace('.', '/')}.py", "jit/compiled.py", "jit/emitter.py", "form.py"} <= names
+        others = tuple(f"{room}/" for room in ("codec", "optimizers") if not module.startswith(room))
+        assert not [name for name in names if name.startswith(others)], module
+    steps = {str(Path(path).relative_to(sources)) for path in store.sources(f"{ROOM}.recurrent.gru_steps")}
+    assert {"recurrent/product.py", "llvm/emit.py", "llvm/exponential.py", "conv/microkernel.py"} <= steps
+
+
+@pytest.mark.parametrize("module", KERNELS)
+def test_what_a_kernel_calls_is_in_its_key(module: str) -> None:
+    """Other kernels, instructions of LLVM, tables."""
+    known = set(store.sources(f"{ROOM}.{module}"))
+    values = vars(importlib.import_module(f"{ROOM}.{module}"))
+    for kernel in [value for value in values.values() if isinstance(value, Kernel) and value._function is not None]:
+        function: Any = kernel._function
+        called = [function.__globals__.get(name) for name in function.__code__.co_names]
+        modules = {str(getattr(value, "_module", None) or getattr(value, "__module__", None)) for value in called}
+        ours = {importlib.import_module(name).__file__ for name in modules if name.startswith(ROOM)}
+        assert ours <= known, kernel
+
+
+def test_file_names_depend_on_what_moves(sources: Path) -> None:
+    """A source that is moved to another sub-folder, or that is gone; one that is new and that no kernel imports."""
+    names = [file_name("conv.layout.f")]
     tile = sources / "conv" / "microkernel.py"
     tile.rename(sources / "layers" / "microkernel.py")
-    names.append(file_name("fifo._serve"))
-    (sources / "layers" / "microkernel.py").unlink()
-    names.append(file_name("fifo._serve"))
-    deep = sources / "conv" / "deeper" / "and_deeper"
-    deep.mkdir(parents=True)
-    (deep / "new.py").write_text("")
-    names.append(file_name("fifo._serve"))
+    names.append(file_name("conv.layout.f"))
+    (sources / "conv" / "layout.py").write_text("from ..layers.microkernel import TILE\n")
+    names.append(file_name("conv.layout.f"))
     assert len(set(names)) == len(names)
+    (sources / "codec" / "new.py").write_text("from ..conv import layout\n")
+    assert file_name("conv.layout.f") == names[-1]
+
+
+def test_kernels_of_another_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They are kept until their own package changes, or what it imports of ours."""
+    package = tmp_path / "mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "factor.py").write_text("FACTOR = 3\n")
+    (package / "times.py").write_text(
+        "from emuchain.kernels.jit import compiled\nfrom mine.factor import FACTOR\n\n\n"
+        "@compiled\ndef times(number):\n    return FACTOR * number\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    times = importlib.import_module("mine.times").times
+    assert times(7) == 21
+    forget()
+    assert {Path(path).name for path in store.sources("mine.times")} >= {"times.py", "factor.py", "emitter.py"}
+    assert store.find("mine.times.times") is not None
+    (package / "factor.py").write_text("FACTOR = 4\n")
+    forget()
+    assert store.find("mine.times.times") is None
 
 
 def test_a_changed_source_hides_what_was_kept_before(sources: Path) -> None:
     code = Code("run", [], "none", b"image")
-    file_name("conv.tile.f")  # the key of the copy
-    store.keep("conv.tile.f", code)
-    assert store.find("conv.tile.f") == code
+    forget()
+    store.keep(f"{ROOM}.conv.layout.f", code)
+    assert store.find(f"{ROOM}.conv.layout.f") == code
     tile = sources / "conv" / "microkernel.py"
     tile.write_bytes(tile.read_bytes()[:-1] + b" ")
-    file_name("conv.tile.f")
-    assert store.find("conv.tile.f") is None
+    forget()
+    assert store.find(f"{ROOM}.conv.layout.f") is None
+
+
+NAME = f"{ROOM}.fifo.kept"
 
 
 def kernel_of(module: str, factor: int) -> Kernel:
@@ -106,28 +163,27 @@ def kernel_of(module: str, factor: int) -> Kernel:
 
 def test_kernels_of_equal_names_in_different_rooms_have_their_own_files() -> None:
     """Also where both are found again, as a process that starts now finds them."""
-    assert [kernel_of(module, factor)(7) for module, factor in (("conv.x", 2), ("layers.x", 3))] == [14, 21]
+    assert [kernel_of(module, factor)(7) for module, factor in (("conv.layout", 2), ("layers.loss", 3))] == [14, 21]
     kept = {path.name: path.read_bytes() for path in store.where().iterdir()}
-    names = [store._file_name("conv.x.f"), store._file_name("layers.x.f")]
-    assert [name.split("-")[0] for name in names] == ["conv.x.f", "layers.x.f"]
-    first, second = (kept[name] for name in names)
-    assert first != second
-    for name, code in zip(("conv.x.f", "layers.x.f"), (first, second), strict=True):
-        found = store.find(name)
-        assert found is not None
-        assert code.endswith(found.image)
+    names = [f"{ROOM}.conv.layout.f", f"{ROOM}.layers.loss.f"]
+    files = [kept[store._file_name(name)] for name in names]
+    assert files[0] != files[1]
+    for name, content in zip(names, files, strict=True):
+        code = store.find(name)
+        assert code is not None
+        assert content.endswith(code.image)
 
 
 @pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:-100], lambda data: bytes(len(data))])
 def test_a_damaged_file_counts_as_none(damage: Callable[[bytes], bytes]) -> None:
     code = Code("run", ["float32 2"], "none", bytes(range(256)))
-    store.keep("test.damaged", code)
-    assert store.find("test.damaged") == code
-    (path,) = store.where().glob("test.damaged-*.code")
+    store.keep(NAME, code)
+    assert store.find(NAME) == code
+    (path,) = store.where().glob(f"{NAME}-*.code")
     path.write_bytes(damage(path.read_bytes()))
-    assert store.find("test.damaged") is None
-    store.keep("test.damaged", code)
-    assert store.find("test.damaged") == code
+    assert store.find(NAME) is None
+    store.keep(NAME, code)
+    assert store.find(NAME) == code
 
 
 def test_a_kernel_that_cannot_be_kept_runs_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,10 +211,10 @@ def test_a_kernel_that_cannot_be_kept_runs_all_the_same(monkeypatch: pytest.Monk
     ],
 )
 def test_a_damaged_head_counts_as_none(damage: Callable[[bytes], bytes]) -> None:
-    store.keep("test.damaged", Code("run", ["float32 2"], "none", bytes(range(256))))
-    (path,) = store.where().glob("test.damaged-*.code")
+    store.keep(NAME, Code("run", ["float32 2"], "none", bytes(range(256))))
+    (path,) = store.where().glob(f"{NAME}-*.code")
     path.write_bytes(damage(path.read_bytes()))
-    assert store.find("test.damaged") is None
+    assert store.find(NAME) is None
 
 
 class Kept(NamedTuple):
@@ -171,7 +227,7 @@ class Kept(NamedTuple):
     @property
     def is_found(self) -> bool:
         """Whether the code is taken from there."""
-        return store.find("test.kept") is not None
+        return store.find(NAME) is not None
 
 
 @pytest.fixture
@@ -179,7 +235,7 @@ def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Kept:
     """Code that is kept, and found."""
     above = tmp_path / "above"
     monkeypatch.setenv(store.SETTING, str(above / "cache"))
-    store.keep("test.kept", Code("run", [], "none", b"image"))
+    store.keep(NAME, Code("run", [], "none", b"image"))
     (file,) = (above / "cache").iterdir()
     found = Kept(file, above / "cache", above)
     assert found.is_found

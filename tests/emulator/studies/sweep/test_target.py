@@ -10,8 +10,8 @@ import pytest
 
 import emuchain
 from emuchain.emulator.commands.command_line import commands
-from emuchain.emulator.commands.session import Session
-from emuchain.emulator.commands.sweep import with_numbers_of_boards
+from emuchain.emulator.commands.design.sweep import with_numbers_of_boards
+from emuchain.emulator.commands.frame.session import Session
 from emuchain.emulator.run import steady_state
 from emuchain.emulator.studies.sweep import DEVICES, REPLICAS, SweepResult, reaches
 

@@ -1,0 +1,449 @@
+"""`emuchain pipeline`: the timeline of a pipeline schedule on stages of given times."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...common import InputError, percent, plural
+from ..frame.kernels import pause_collector, starting
+from ..frame.named import ORDER, OUTPUT, WORD, FileCommand
+from ..frame.output import tell_warning
+
+if TYPE_CHECKING:
+    from ...common import WholeFile
+    from ...schedule import Fold, Machine, PipelineKind, Shape
+    from ...timing import Timed
+
+_FEW_ACTIONS = 100_000
+_PLAIN = "1f1b-sno"
+_NUMBER = re.compile(r"(\d{1,12}(\.\d{0,12})?|\.\d{1,12})([eE][+-]?\d{1,2})?", re.ASCII)
+_DIGITS = 12
+"""Of a time, ahead of the decimal point and behind it."""
+_MOST_ACTIONS = 200_000
+_ROWS = 8
+_MEANT = {"--devices": "--stages", "--ranks": "--stages", "--batch": "--micro-batches", "--bandwidth": "--transfer"}
+
+
+@click.command(cls=FileCommand, meant={**_MEANT, "--csv": "emuchain schedule --csv"})
+@click.option(
+    "--schedule",
+    type=ORDER,
+    required=True,
+    metavar="NAME|FILE",
+    help="1f1b-as, fbp-as, 1f1b-sno, 1f1b-so, 1f1b-min, gpipe, interleaved, zero-bubble, pipedream, 2bw, or a file.",
+)
+@click.option("--stages", type=click.IntRange(1, 1024), metavar="N", help="Devices of the chain; a file says how many.")
+@click.option(
+    "--micro-batches",
+    type=click.IntRange(min=1),
+    metavar="M",
+    help="Micro-batches of a mini-batch; a file says how many.",
+)
+@click.option("--forward", type=WORD, required=True, metavar="F", help="Time of F on a device, in any unit.")
+@click.option("--backward", type=WORD, required=True, metavar="B", help="Time of B, including the parameter gradients.")
+@click.option(
+    "--gradient", type=WORD, metavar="W", help="Time of W, the part of B for parameter gradients.  [default: half]"
+)
+@click.option(
+    "--transfer", type=WORD, default="0", show_default=True, metavar="SR", help="Time of a message between devices."
+)
+@click.option(
+    "--latency",
+    type=WORD,
+    default="0",
+    show_default=True,
+    metavar="L",
+    help="Latency added to each message; the link is free meanwhile.",
+)
+@click.option(
+    "--engines",
+    type=click.Choice(["split", "shared", "turns"]),
+    help="What runs on a device at the same time: F and B on separate engines, on one pool, or in turns.",
+)
+@click.option(
+    "--transport",
+    type=click.Choice(["stored", "hidden", "streamed"]),
+    help="Send a message after its action, while that is computed, or row by row.",
+)
+@click.option(
+    "--rows", type=click.IntRange(1, 4096), metavar="R", help="Rows of a micro-batch, if streamed.  [default: 8]"
+)
+@click.option(
+    "--fused/--not-fused",
+    default=None,
+    help="Whether B includes W, so that errors leave after both.  [default: as published]",
+)
+@click.option(
+    "--warm-up", type=WORD, metavar="EXPR", help="Warm-up forwards of stage i, counted from 1, such as `2(N-i)+1`."
+)
+@click.option("--chunks", type=click.IntRange(1, 1024), metavar="V", help="Stages per device, for `interleaved`.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option(
+    "--plot", type=OUTPUT, metavar="FILE", help="Draw the timeline, as .svg, .pdf or .png.  [needs matplotlib]"
+)
+@click.option(
+    "--trace", type=OUTPUT, metavar="FILE.json", help="Write the timeline as a trace for https://ui.perfetto.dev."
+)
+def pipeline(as_json: bool, plot: str | None, trace: str | None, **flags: Any) -> None:
+    """Time a pipeline schedule: mini-batch, bubble, memory by stage, and a drawing.
+
+    Each time is one value for all stages, or a list such as 10,12,9: of F, B and W one for each stage, of SR one for
+    each link. Engines and transport default to those that the schedule was published for.
+    """
+    with starting():
+        from ...view import picture_file, trace_file
+
+    pause_collector()  # what is made stays until the end
+    traced = None if trace is None else trace_file(trace)
+    with traced or contextlib.nullcontext(), picture_file(plot, "--plot") as picture:
+        run = _Run(flags)
+        run.write(picture, traced)
+    if as_json:
+        print(json.dumps(run.as_json(), indent=2))
+    else:
+        run.print()
+        for done, path in (("drawn in", plot), ("trace in", trace)):
+            if path is not None:
+                print(f"{done} {path}")
+
+
+class _Run:
+    """A schedule in time, in the user's unit of time, which is `scale` ps."""
+
+    def __init__(self, flags: Mapping[str, Any]) -> None:
+        from ...timing import schedule_of, time_pipeline
+        from ...view import PipelineDrawing
+
+        self.kind, flags = _sized(flags)
+        self.shape, self.scale = _shape_of(self.kind, flags)
+        _heed_work(self.kind, self.shape)
+        schedule, self.form = schedule_of(self.kind, self.shape)
+        self.result = time_pipeline(schedule, self.shape.costs, self.shape.machine)
+        self.drawing = PipelineDrawing(self.shape, self.result, self.scale)
+        self.plain_ps = _plain_1f1b_ps(self.kind, self.shape)
+        self.to_try = _to_try(flags, self.shape, self.scale, plain=self._plain_is_faster)
+
+    def write(self, plot: WholeFile | None, trace: WholeFile | None) -> None:
+        """Draw the timeline, and write it as a trace, if there is a file for it.
+
+        Raises:
+            InputError: a file cannot be written.
+        """
+        if plot is not None:
+            from ...view import draw_chart
+
+            title = f"{self.kind.name}, N = {self.shape.devices}, M = {self.shape.micro_batches}"
+            title += f": time {_shown(self.time)}, bubble {percent(float(self.result.bubble))}"
+            draw_chart(self.drawing.chart(title), plot)
+        if trace is not None:
+            from ...view import write_trace
+
+            write_trace(trace, self.drawing.timeline())
+
+    @property
+    def _plain_is_faster(self) -> bool:
+        return self.plain_ps is not None and self.plain_ps < self.result.makespan_ps
+
+    @property
+    def time(self) -> Fraction:
+        """The time of the mini-batch."""
+        return Fraction(self.result.makespan_ps, self.scale)
+
+    @property
+    def formula(self) -> Fraction | None:
+        """The time by the closed form."""
+        return None if self.form is None else Fraction(self.form.time_ps, self.scale)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the result as one JSON object."""
+        result, machine = self.result, self.shape.machine
+        return {
+            "schedule": self.kind.name,
+            "stages": self.shape.devices,
+            "micro_batches": self.shape.micro_batches,
+            "chunks": self.shape.chunks,
+            "engines": machine.engines.value,
+            "transport": machine.transport.value,
+            "backward": machine.backward.value,
+            **({"rows": self.shape.costs[0].rows} if machine.transport.value == "streamed" else {}),
+            "time": _plain(self.time),
+            "bubble": _plain(result.bubble),
+            "busy": [_plain(busy) for busy in result.busy],
+            "features": [_plain(feature) for feature in result.features],
+            "weight_copies": list(result.weight_copies),
+            "send_peak": _plain(result.send_peak * self.scale),
+            "plain_1f1b": None if self.plain_ps is None else _plain(Fraction(self.plain_ps, self.scale)),
+            "formula": None if self.formula is None else _plain(self.formula),
+            "formula_holds": None if self.formula is None else self.formula == self.time,
+            "critical_path": [self._name(timed) for timed in result.critical_path],
+        }
+
+    def _name(self, timed: Timed) -> str:
+        """Return the name of an action as a schedule has it, without the version of its weights."""
+        kind, micro_batch, stage = timed.step
+        chunk = stage // self.shape.devices
+        return f"{timed.device}{kind.value}{micro_batch}" + (f"c{chunk}" if chunk else "")
+
+    def print(self) -> None:
+        """Print the answer, a table by stage, and a drawing."""
+        from ...view import LEGEND, gantt_lines, next_line, print_answer, screen_width, table
+
+        result, shape = self.result, self.shape
+        machine = shape.machine
+        backward = "B includes W" if machine.backward.value == "fused" else "W apart from B"
+        path = result.critical_path
+        print_answer(
+            [
+                f"{self.kind.name}, {plural(shape.devices, 'stage')}, {plural(shape.micro_batches, 'micro-batch')}:"
+                f" a mini-batch takes {_shown(self.time)}, bubble {percent(float(result.bubble))}",
+                *self._busiest(),
+                self._formula_line(),
+                *self._order_lines(),
+                f"machine: {machine.engines.value} engines, {machine.transport.value} transport, {backward}",
+                f"send peak: features of {_shown(result.send_peak * self.scale)} micro-batches in a unit of time",
+                f"critical path: {plural(len(path), 'action')}, from device {path[0].device} to"
+                f" device {path[-1].device}",
+                next_line(self.to_try),
+            ]
+        )
+        columns = ["stage", "features kept", "weight copies", "busy"]
+        if shape.chunks > 1:
+            columns[0] = "device"
+        rows: list[Sequence[str]] = [
+            [str(device), _shown(features), str(copies), percent(float(busy))]
+            for device, (features, copies, busy) in enumerate(
+                zip(result.features, result.weight_copies, result.busy, strict=True)
+            )
+        ]
+        table("By stage: features in micro-batches", columns, rows)
+        print()
+        for line in gantt_lines(self.drawing.chart(), screen_width()):
+            print(line)
+        print(LEGEND)
+
+    def _order_lines(self) -> list[str]:
+        """Return a line where the order is one for stages that are equal, and these are not."""
+        if not self.kind.equal_stages or self.shape.uniform:
+            return []
+        if self.plain_ps is None:
+            return ["order: that of equal stages; on stages that differ another may be faster"]
+        apart = ", W apart," if self.shape.machine.backward.value == "split" else ""
+        said = f"order: that of equal stages; {_PLAIN}{apart} takes {_shown(Fraction(self.plain_ps, self.scale))} here"
+        return [
+            f"{said}, {percent(1 - self.plain_ps / self.result.makespan_ps)} less" if self._plain_is_faster else said
+        ]
+
+    def _busiest(self) -> list[str]:
+        """Return a line with the busiest device, if one has more work than another."""
+        busy = self.result.busy
+        if len({*busy}) == 1:
+            return []
+        most = max(busy)
+        return [
+            f"busiest: device {busy.index(most)}, for {percent(float(most))} of the time; the bubble is of all devices"
+        ]
+
+    def _formula_line(self) -> str:
+        if self.form is None or self.formula is None:
+            why = "this schedule on this machine" if self.shape.uniform else "stages that differ"
+            return f"formula: none for {why}"
+        holds = "holds" if self.formula == self.time else "does not hold here"
+        return f"formula: {_shown(self.formula)}, {holds}; exact where {self.form.valid}"
+
+
+def _sized(flags: Mapping[str, Any]) -> tuple[PipelineKind, Mapping[str, Any]]:
+    """Return the kind of schedule, and the flags with the devices, micro-batches and chunks of a schedule from a file.
+
+    Raises:
+        InputError: the schedule is not known, or flags say other than its file.
+        click.MissingParameter: a flag is missing, and no file says it.
+    """
+    from ...schedule import edited_kind, is_schedule_file, pipeline_kind, pipelines
+
+    name = flags["schedule"]
+    if name in pipelines() or not is_schedule_file(name):
+        for flag in ("stages", "micro_batches"):
+            if flags[flag] is None:
+                raise click.MissingParameter(param_hint=f"'--{flag.replace('_', '-')}'", param_type="option")
+        return pipeline_kind(name), flags
+    kind = edited_kind(name)
+    order = kind.order
+    own = {"stages": order.devices, "micro_batches": order.micro_batches * order.steps, "chunks": order.chunks}
+    for flag, count in own.items():
+        if flags[flag] not in (None, count):
+            raise InputError(f"`{flag}` = {flags[flag]}: `schedule` = {name!r} has {count}; leave it out")
+    return kind, {**flags, **own}
+
+
+def _shape_of(kind: PipelineKind, flags: Mapping[str, Any]) -> tuple[Shape, int]:
+    """Return the shape that flags describe, and how many ps of it are the user's unit of time.
+
+    Raises:
+        InputError: a value is invalid.
+    """
+    from ...schedule import Fold, Shape, StageCosts, warm_ups
+
+    stages, micro_batches = flags["stages"], flags["micro_batches"]
+    chunks = flags["chunks"] or kind.chunks
+    machine = _machine(kind.machine, flags)
+    rows = _rows(machine, flags["rows"])
+    most = _MOST_ACTIONS * _ROWS // (stages * chunks * max(rows, _ROWS))
+    if micro_batches > most:
+        of_rows = f" of {rows} rows" if rows > _ROWS else ""
+        raise InputError(
+            f"`micro_batches` = {micro_batches}:{of_rows} on {plural(stages * chunks, 'stage')} at most {most}"
+        )
+    columns = _times(flags, Fold(stages, chunks, kind.in_v))
+    latency = _number(flags["latency"], "latency")
+    # Times are exact: the unit of time is as many ps as make all of them, and those of rows, whole numbers.
+    scale = rows * math.lcm(latency.denominator, *(time.denominator for column in columns for time in column))
+    in_ps = ([int(time * scale) for time in column] for column in columns)
+    costs = tuple(StageCosts(f, b, w, sr, rows=rows) for f, b, w, sr in zip(*in_ps, strict=True))
+    machine = dataclasses.replace(machine, latency_ps=int(latency * scale))
+    forwards = None if flags["warm_up"] is None else warm_ups(flags["warm_up"], stages, micro_batches)
+    return Shape(stages, micro_batches, costs, machine, chunks, forwards), scale
+
+
+def _machine(machine: Machine, flags: Mapping[str, Any]) -> Machine:
+    """Return the schedule's own machine with the engines and the transport that the flags name."""
+    from ...schedule import Backward, Engines, Transport
+
+    engines, transport, fused = flags["engines"], flags["transport"], flags["fused"]
+    backward = machine.backward if fused is None else Backward.FUSED if fused else Backward.SPLIT
+    return dataclasses.replace(
+        machine,
+        engines=Engines(engines) if engines else machine.engines,
+        transport=Transport(transport) if transport else machine.transport,
+        backward=backward,
+    )
+
+
+def _rows(machine: Machine, rows: int | None) -> int:
+    if machine.transport.value == "streamed":
+        return rows or _ROWS
+    if rows is not None:
+        raise InputError(f"`rows` = {rows}: messages are {machine.transport.value}; rows need `--transport streamed`")
+    return 1
+
+
+def _times(flags: Mapping[str, Any], fold: Fold) -> Sequence[Sequence[Fraction]]:
+    """Return F, B, the part of B for gradients, and SR of each stage."""
+    forward, backward = (_by_stage(flags, name, fold) for name in ("forward", "backward"))
+    for name, times in (("forward", forward), ("backward", backward)):
+        if not all(times):
+            raise InputError(f"`{name}` = {flags[name]!r}: must be more than 0")
+    if flags["gradient"] is None:
+        gradient = [time / 2 for time in backward]
+    else:
+        gradient = _by_stage(flags, "gradient", fold)
+    for stage, (part, whole) in enumerate(zip(gradient, backward, strict=True)):
+        if part > whole:
+            at = f" (stage {stage})" if "," in flags["gradient"] + flags["backward"] else ""
+            raise InputError(f"`gradient` = {flags['gradient']}: is part of `backward` = {flags['backward']}{at}")
+    return forward, backward, gradient, _by_link(flags["transfer"], fold.count)
+
+
+def _by_stage(flags: Mapping[str, Any], name: str, fold: Fold) -> list[Fraction]:
+    """Return the time of each stage: of one value, or one for each device, each chunk has an equal part."""
+    times, devices, chunks = _list(flags[name], name), fold.devices, fold.chunks
+    if len(times) not in (1, devices, fold.count):
+        places = (
+            plural(devices, "stage")
+            if chunks == 1
+            else f"{plural(devices, 'device')}, or of {plural(fold.count, 'stage')}"
+        )
+        raise InputError(
+            f"`{name}` = {flags[name]!r}: has {plural(len(times), 'value')}; must be one, or one for each of {places}"
+        )
+    if len(times) == fold.count and len(times) > 1:
+        return times
+    of_devices = times * devices if len(times) == 1 else times
+    return [of_devices[fold.device(stage)] / chunks for stage in range(fold.count)]
+
+
+def _by_link(text: str, stages: int) -> list[Fraction]:
+    """Return the time of a message behind each stage; that of the last is not used."""
+    times = _list(text, "transfer")
+    if len(times) not in (1, stages - 1, stages):
+        raise InputError(
+            f"`transfer` = {text!r}: has {plural(len(times), 'value')}; must be one, or one for each"
+            f" link of {plural(stages, 'stage')}"
+        )
+    if len(times) == 1:
+        return times * stages
+    return [*times[: stages - 1], times[stages - 2]]
+
+
+def _list(text: str, name: str) -> list[Fraction]:
+    return [_number(entry, name) for entry in text.split(",")]
+
+
+def _number(text: str, name: str) -> Fraction:
+    value = Fraction(text.strip()) if _NUMBER.fullmatch(text.strip()) else Fraction(-1)
+    if not 0 <= value < 10**_DIGITS or (value * 10**_DIGITS).denominator > 1:
+        raise InputError(
+            f"`{name}` = {text!r}: must be a number that is not negative, such as 3, 2.5 or 2e-3, of at most {_DIGITS}"
+            f" digits ahead of the decimal point and {_DIGITS} behind it"
+        )
+    return value
+
+
+def _heed_work(kind: PipelineKind, shape: Shape) -> None:
+    """Say how long the timing of a schedule takes, if that is long."""
+    actions = 3 * len(shape.costs) * shape.micro_batches
+    tried = 2 * shape.devices if kind.searches and shape.warm_ups is None else 1
+    if actions * tried > _FEW_ACTIONS:
+        from ...plan import long_timing
+
+        times = f" with up to {tried:,} warm-ups" if tried > 1 else ""
+        tell_warning(long_timing(f"timing {kind.name} of {actions:,} actions{times}", actions * tried))
+
+
+def _plain_1f1b_ps(kind: PipelineKind, shape: Shape) -> int | None:
+    """Return the time of plain 1F1B on the same machine, where that has the work of an order of equal stages."""
+    if not kind.equal_stages or not kind.drains or shape.uniform or shape.chunks > 1:
+        return None
+    from ...schedule import pipeline_kind
+    from ...timing import time_shape
+
+    return time_shape(pipeline_kind(_PLAIN), dataclasses.replace(shape, warm_ups=None)).makespan_ps
+
+
+def _to_try(flags: Mapping[str, Any], shape: Shape, scale: int, *, plain: bool) -> str:
+    """Return the command that times another schedule on the same stages, each on a device of its own if they differ.
+
+    With `plain` it is that of 1F1B on the same machine.
+    """
+    other = "1f1b-min" if flags["schedule"] != "1f1b-min" else "zero-bubble"
+    names: tuple[str, ...] = ("stages", "micro_batches", "forward", "backward", "transfer", "latency")
+    if plain:
+        machine = shape.machine
+        fused = "fused" if machine.backward.value == "fused" else "not-fused"
+        other = f"{_PLAIN} --{fused} --engines {machine.engines.value} --transport {machine.transport.value}"
+        names += ("gradient",) if flags["gradient"] is not None else ()
+    if shape.chunks > 1 and not shape.uniform:
+        times = {"forward": [cost.forward_ps for cost in shape.costs], "backward": [e.backward_ps for e in shape.costs]}
+        by_stage = {
+            name: ",".join(f"{_plain(Fraction(time, scale))}" for time in values) for name, values in times.items()
+        }
+        flags = {**flags, **by_stage, "stages": len(shape.costs)}
+    given = (f"--{name.replace('_', '-')} {flags[name]}" for name in names if flags[name] != "0")
+    return f"emuchain pipeline --schedule {other} {' '.join(given)}"
+
+
+def _plain(value: Fraction) -> int | float:
+    """Return a number for JSON."""
+    return int(value) if value.denominator == 1 else float(value)
+
+
+def _shown(value: Fraction) -> str:
+    return f"{value.numerator:,}" if value.denominator == 1 else f"{float(value):,.6g}"

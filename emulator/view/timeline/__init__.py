@@ -1,0 +1,10 @@
+"""Timelines: what each lane of a run did when, as spans, and what shows them.
+
+    samples  the window of a run's samples that is shown, and what an observer keeps of them
+    rows     \
+    actions   > three adapters -> spans -> trace, for Perfetto
+    tasks    /                          -> chart, as text or as a picture
+
+The adapters are for rows on engines, for whole actions, and for the tasks of a GPU with an FPGA. The face is that of
+`view`.
+"""

@@ -1,0 +1,64 @@
+"""Which tests of a whole run a usual one leaves out: of expensive files a quarter runs, another one for each commit.
+
+    tests/durations.json   what each file's tests took when all ran, in seconds
+    tests/full_run         the commit of which all tests passed
+
+A file is whole where it, or the room that it tests, changed since that commit: tests/emulator/rtl has the tests of
+emulator/rtl. So four commits in a row run every test, and a change runs those of its room at once. `scripts/test --all`
+runs everything.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import zlib
+from collections.abc import Collection
+from pathlib import Path
+
+QUARTERS = 4
+EXPENSIVE_S = 10.0
+"""A file whose tests take longer is expensive."""
+
+
+class Choice:
+    """What is left out, as git and the files in `tests` say; nothing where git cannot tell what changed."""
+
+    def __init__(self, root: Path) -> None:
+        tests = root / "tests"
+        self.durations_s: dict[str, float] = json.loads((tests / "durations.json").read_text(encoding="utf-8"))
+        self._commit = _git(root, "rev-parse", "HEAD").strip()
+        full_run = (tests / "full_run").read_text(encoding="utf-8").strip()
+        changed = _git(root, "diff", "--name-only", full_run, "--") if full_run else ""
+        self._knows = bool(self._commit and full_run) and _git(root, "cat-file", "-t", full_run).strip() == "commit"
+        self._changed = frozenset(changed.split())
+
+    def duration_s(self, file: str) -> float:
+        """Return what a file's tests take, in seconds; 0 of one that is new."""
+        return self.durations_s.get(file, 0.0)
+
+    def leaves_out(self, file: str, name: str) -> bool:
+        """Return whether a test, in a file below the checkout, does not run for this commit."""
+        if not self._knows or self.duration_s(file) < EXPENSIVE_S or has_changed(file, self._changed):
+            return False
+        return zlib.crc32(f"{self._commit} {file}::{name}".encode()) % QUARTERS != 0
+
+
+def has_changed(file: str, changed: Collection[str]) -> bool:
+    """Return whether a file of tests is among changed ones, or a file in the room that it tests or beside it.
+
+    The files of a room are those in the folder that the tests' folder mirrors, and below.
+    """
+    beside = file.rpartition("/")[0]
+    room = beside.removeprefix("tests").lstrip("/")
+    folders = {f"{beside}/", *([f"{room}/"] if room else [])}
+    return file in changed or any(path.startswith(tuple(folders)) for path in changed)
+
+
+def _git(root: Path, *words: str) -> str:
+    """Return what git prints, nothing where it fails or is not there."""
+    try:
+        done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True)
+    except OSError:
+        return ""
+    return done.stdout if done.returncode == 0 else ""

@@ -1,0 +1,169 @@
+"""A package of its own adds an extension of each kind, by its entry point: nothing of emuchain names it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import emuchain
+from emuchain.comm import topologies
+from emuchain.emulator.common import read_toml
+from emuchain.kernels import extensions, python_command
+from emuchain.kernels.codec import codecs
+from emuchain.kernels.jit import store
+from emuchain.kernels.optimizers import Optimizer, optimizer_keys, optimizers
+
+SOURCE = Path(__file__).parent / "extension"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of installed packages with the example: its modules, and what an installer writes beside them."""
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copytree(SOURCE / "emuchain_example", folder / "emuchain_example")
+    described = folder / "emuchain_example-1.0.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: emuchain-example\nVersion: 1.0\n")
+    (described / "entry_points.txt").write_text("[emuchain]\nexample = emuchain_example\n")
+    return folder
+
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run(site: Path, tmp_path: Path) -> Run:
+    """Runs a command of emuchain beside the installed example, or another folder of packages."""
+
+    def command(*words: str, packages: Path = site, status: int = 0) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PYTHONPATH": str(packages), "COLUMNS": "80"}
+        done = subprocess.run(
+            python_command("emuchain", *words), env=environment, cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.returncode == status, done.stderr
+        return done
+
+    return command
+
+
+TRAIN = ("train", "example-net", "--data", "shapes", "--samples", "64", "--test-samples", "16")
+
+
+def test_every_kind_of_extension_takes_part(run: Run) -> None:
+    """Network, operation, unit, cluster, board, topology with its shape, optimiser with its key, format, schedule."""
+    own = ("--schedule", "one-each", "--precision", "fp12", "--optimizer", "slow-signum:beta3=0.99")
+    done = run(*TRAIN, "--cluster", "example-mesh", "--devices", "6", *own, "--learning-rate", "0.001")
+    assert "example-net on 6 x Example" in done.stdout
+    replicas = ("--replicas", "4", "--compress", "halves", "--set", "network.topology=mesh:shape=2x2")
+    assert "halves" in run(*TRAIN, "--devices", "4", *replicas).stdout
+    assert run("hello", "you").stdout == "hello you\n"
+    assert "hello" in run("--help").stdout
+    assert "example-net" in run("network").stdout
+
+
+def test_its_installer_writes_what_emuchain_reads(site: Path) -> None:
+    """The example's pyproject.toml has the entry point that `site` has."""
+    described = read_toml(SOURCE / "pyproject.toml")["project"]["entry-points"]["emuchain"]
+    (folder,) = site.glob("*.dist-info")
+    lines = (folder / "entry_points.txt").read_text().splitlines()
+    assert lines == ["[emuchain]", *(f"{name} = {value}" for name, value in described.items())]
+
+
+def test_it_compiles_no_kernel_of_ours(run: Run, site: Path) -> None:
+    run(*TRAIN, "--optimizer", "slow-signum")
+    kept = {path: path.stat().st_mtime_ns for path in store.where().glob(f"{store.ROOM}.*")}
+    (site / "emuchain_example" / "slow_signum.py").open("a").write("\n")
+    run(*TRAIN, "--optimizer", "slow-signum")
+    assert {path: path.stat().st_mtime_ns for path in store.where().glob(f"{store.ROOM}.*")} == kept
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("--optimizer", "slow-signum:beta4=1"),
+            "'beta4=1' of `slow-signum:beta4=1` should be KEY=VALUE, with one of beta3",
+        ),
+        (("--optimizer", "slow-signum:beta3=fast"), "`beta3` of `slow-signum:beta3=fast` should be a number"),
+        (("--optimizer", "slow-signom"), "slow-signum"),
+        (("--set", "links.topology=mesh:shape=2x2", "--devices", "6"), "a mesh of 2 x 2 has 4 places for 6 boards"),
+        (("--set", "links.topology=mesh:shape=big", "--devices", "6"), "should be whole numbers such as 4x6"),
+    ],
+)
+def test_keys_that_an_extension_does_not_take(run: Run, words: tuple[str, ...], said: str) -> None:
+    message = run("train", "example-net", "--data", "shapes", *words, status=2).stderr
+    assert said in " ".join(message.split())
+    assert len(message.splitlines()) == 1
+
+
+BROKEN: Mapping[str, tuple[str, str]] = {
+    "no such module": ("import nothing_of_this_name\n", "No module named 'nothing_of_this_name'"),
+    "a name that is taken": (
+        "from emuchain.kernels.optimizers import Sgd\n\nclass Other(Sgd):\n    name = 'adam'\n",
+        "is the name of emuchain.kernels.optimizers.adam.Adam; rename one of them",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), BROKEN.values(), ids=BROKEN)
+def test_an_extension_that_is_broken_is_named(run: Run, tmp_path: Path, text: str, said: str) -> None:
+    folder = tmp_path / "packages"
+    described = folder / "broken-2.0.dist-info"
+    described.mkdir(parents=True)
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 2.0\n")
+    (described / "entry_points.txt").write_text("[emuchain]\nbroken = broken_extension\n")
+    (folder / "broken_extension.py").write_text(text)
+    message = run("plan", "quick-cifar", packages=folder, status=2).stderr
+    assert said in " ".join(message.split())
+    assert message.startswith("emuchain: error: ")
+
+
+def test_nothing_of_the_current_folder_is_an_extension(run: Run, tmp_path: Path) -> None:
+    described = tmp_path / "evil-1.0.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
+    (described / "entry_points.txt").write_text("[emuchain]\nevil = evil\n")
+    (tmp_path / "evil.py").write_text("raise SystemExit('run')\n")
+    for packages in (Path("."), Path("")):
+        run("plan", "quick-cifar", packages=packages)
+
+
+class Twice(Optimizer):
+    """An optimiser of this file."""
+
+    name = "twice"
+    states = ()
+    states_beside_lgb = 0
+
+    def update(self, value, gradient, states, *, count, number):  # type: ignore[no-untyped-def]
+        """See `Optimizer`."""
+        value -= 2 * self.learning_rate * gradient / count
+
+
+def test_what_is_registered_takes_part() -> None:
+    assert "twice" not in optimizers()
+    assert "mesh" not in topologies()
+    try:
+        emuchain.register(Twice)
+        emuchain.register(Twice)
+        assert optimizers()["twice"] is Twice
+        assert optimizer_keys("twice") == {}
+        keys: dict[str, Any] = {"data": "shapes", "samples": 128, "test_samples": 16, "weight_decay": 0}
+        twice = emuchain.train("quick-cifar", optimizer="twice", **keys)
+        sgd = emuchain.train("quick-cifar", learning_rate=0.02, momentum=0, **keys)
+        for layer, arrays in sgd.weights.items():
+            for name, array in arrays.items():
+                np.testing.assert_allclose(twice.weights[layer][name], array, rtol=1e-4, atol=1e-6)
+        assert len(codecs()) == len({*codecs()})
+    finally:
+        extensions._registered.clear()
+        for clear in extensions._caches:
+            clear()
+    assert "twice" not in optimizers()
