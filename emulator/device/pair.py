@@ -3,11 +3,11 @@
 The GPU has all layers. The FPGA runs the time steps of recurrent ones, and keeps their gates from FP until EB. Weights
 come once a mini-batch for FP, and anew for EB; values come and go with each micro-batch. For one direction of a layer:
 
-    GPU                                              FPGA
-    F:  sums over inputs          -- SUMS -->        steps, whose tape stays here
-                                  <-- OUTPUTS --
-    B:  errors of outputs         -- OUTPUT_ERRORS -->   steps backwards over the tape
-        gradients, input errors   <-- DELTAS, ... --
+        GPU                                            FPGA
+    F   sums over inputs         -- SUMS ----------->  steps, whose tape stays here until B
+                                 <- OUTPUTS ---------
+    B   errors of outputs        -- OUTPUT_ERRORS -->  steps backwards over the tape
+        gradients, input errors  <- DELTAS, ... -----
 
 With `inputs_too`, INPUTS go in place of SUMS, and INPUT_ERRORS come back.
 """
