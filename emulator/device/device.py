@@ -30,7 +30,7 @@ from ...kernels.codec import Codec
 from ...kernels.optimizers import clip_factor
 from ..mapping import DataPath, StreamKey, TiedWeights
 from ..schedule import Action, Kind, MicroBatch, SampleSpan, with_versions
-from ..timing import Course, DeviceClock, StageClock, exchange_name
+from ..timing import DeviceClock, StageClock, Timeline, exchange_name
 from .lanes import InTurn, Lanes, shares_states
 from .ports import Maps, Ports
 from .sideband import Balanced, NormSums, Squares, Tied
@@ -66,7 +66,7 @@ class Epoch:
 
     `step_samples` is the number of samples in each mini-batch, `all_step_samples` that over all replicas, needed for an
     exchange only. `rule_of`, which gives the update of a mini-batch, and `sample_numbers` since the start of training,
-    are needed with numerics only. `course` says when actions run, where that is known beforehand.
+    are needed with numerics only. `timeline` says when actions run, where that is known beforehand.
     """
 
     micro_batches: Sequence[MicroBatch]
@@ -74,7 +74,7 @@ class Epoch:
     all_step_samples: Sequence[int] = ()
     rule_of: RuleOf | None = None
     sample_numbers: NDArray[np.int64] = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
-    course: Course | None = None
+    timeline: Timeline | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Device:
         """Get ready for an epoch, in which versions of the weights are numbered anew."""
         self._next_gradient = 0
         if isinstance(self.clock, StageClock):
-            self.clock.begin_epoch(epoch.course)
+            self.clock.begin_epoch(epoch.timeline)
         else:
             self.clock.begin_epoch()
         if self.numerics is not None:

@@ -19,7 +19,7 @@ from ..faults import Faults, left_alive
 from ..mapping import COPIES, Mapping
 from ..network import Network
 from ..schedule import EditedKind, Engines, EpochShape, Fold, Machine, Staleness, dry_run
-from ..timing import Timing, course_of
+from ..timing import Timing, timeline_of
 from .chain import check_chunks, check_topology, chunks_of, folded, machine_of, replicate, warm_ups_of
 from .cuts import Settled, TriedCuts
 from .data import check_loss, cluster_of, network_of, tuned
@@ -186,8 +186,8 @@ def _bursts_ps(timing: Timing) -> list[int]:
 def _actions_ps(plan: ChainPlan) -> int:
     """Return the time in ps of some mini-batches of actions."""
     schedule, waits = plan.schedule(_COMPARED_STEPS * plan.batch), plan.timing.update_waits()
-    course = course_of(schedule, plan.timing.loads, plan.timing.action_boards(), waits=waits)
-    return max(timed.end_ps for timed in course.timed)
+    timeline = timeline_of(schedule, plan.timing.loads, plan.timing.action_boards(), waits=waits)
+    return max(timed.end_ps for timed in timeline.timed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -242,7 +242,7 @@ class _Making:
             heeding = self._stages(machine, self.config.model_copy(update={"memory": "modelled"}), None)
         except InputError:  # it does not fit
             return plan
-        # The cut that heeds memory may be the faster one: the slowest stage is not all that counts. A course has no
+        # The cut that heeds memory may be the faster one: the slowest stage is not all that counts. A timeline has no
         # exchanges and no parts of micro-batches; so there that cut is taken, which is no slower than with memory.
         other = self._of_stages(self._stages(machine, self.config, heeding.mapping))
         return min(plan, other, key=_actions_ps) if kind.aligned and replicas == 1 else other

@@ -17,7 +17,7 @@ from ..cluster import Link
 from ..device import LIMBS, Device, Epoch, NormSums, OnStep, Outlet, Ports, train_programs
 from ..mapping import BalancedParameters, DataPath, DeviceStreams, Mapping, Stream, StreamKey, TiedWeights
 from ..schedule import Action, Engines, Fold, MicroBatch, Schedule
-from ..timing import ActionBoard, Course, DeviceClock, FaultyTiming, StageClock, Timing, course_of
+from ..timing import ActionBoard, DeviceClock, FaultyTiming, StageClock, Timeline, Timing, timeline_of
 from .hosted import Carriers
 from .placement import Placement
 
@@ -142,14 +142,14 @@ class Chain:
             stages.setdefault(self.fold.device(stage.number), []).append(stage)
         return stages
 
-    def course(self, schedule: Schedule) -> Course | None:
+    def timeline(self, schedule: Schedule) -> Timeline | None:
         """Return when the actions of an epoch run, where F and B share a pool; None where devices find that out."""
         if not self.action_boards or not self.devices or self.timing.loads.machine.engines is not Engines.SHARED:
             return None
         clock = self.devices[0].clock
         assert isinstance(clock, StageClock)
         waits = self.timing.update_waits() if self.timing.crossing else None
-        return course_of(schedule, self.timing.loads, self.action_boards, clock.samples, waits)
+        return timeline_of(schedule, self.timing.loads, self.action_boards, clock.samples, waits)
 
     def observe(self, observer: Observer) -> None:
         """Call `observer` with what engines, links and exchanges of these devices serve from now on."""

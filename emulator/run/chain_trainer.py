@@ -128,7 +128,7 @@ class ChainTrainer(Trainer):
             numbers = places + number * self._samples
             epoch = Epoch(
                 *(schedule.micro_batches, schedule.step_samples, sizes, rules.of_leg(leg.first), numbers),
-                chain.course(schedule),
+                chain.timeline(schedule),
             )
             own = schedule.programs([*chain.by_device])
             programs += chain.train(own, epoch, reports.of(replica), ahead=self.ranks.idles)

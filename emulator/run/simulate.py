@@ -53,7 +53,7 @@ class TimedRun:
         for replica, chain in enumerate(self._replicas.chains):
             _, schedule = replica_leg(plan, replica, samples, leg, plan.batch if plan.times_rows else None)
             of_leg = schedule.micro_batches, schedule.step_samples, self._totals[leg.first : leg.last]
-            epoch = Epoch(*of_leg, course=chain.course(schedule))
+            epoch = Epoch(*of_leg, timeline=chain.timeline(schedule))
             programs += chain.train(schedule.programs(range(plan.devices)), epoch)
         run(programs)
         return self._segment.start_ps + max(device.clock.updated_ps for device in self._devices)

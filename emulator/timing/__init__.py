@@ -16,7 +16,6 @@ from .bottleneck import (
     loads_of,
     memory_loads,
 )
-from .course import Course, Sent, Timed, course_of
 from .crossing import UpdateWaits, Ways, hop
 from .device_clock import DeviceClock, SliceClock
 from .faulty import FaultyTiming
@@ -46,6 +45,7 @@ from .roofs import (
 )
 from .routes import Hop, Routes
 from .stage_clock import StageClock
+from .timeline import Sent, Timed, Timeline, timeline_of
 from .timing import Timing
 
 __all__ = [
@@ -55,7 +55,6 @@ __all__ = [
     "TIMING_DRAWS",
     "ActionBoard",
     "Bottleneck",
-    "Course",
     "DeviceClock",
     "EngineLoad",
     "ExchangeLoad",
@@ -78,11 +77,11 @@ __all__ = [
     "Step",
     "TiedLoad",
     "Timed",
+    "Timeline",
     "Timing",
     "UpdateWaits",
     "Ways",
     "Wire",
-    "course_of",
     "engine_loads",
     "exchange_name",
     "factors",
@@ -99,6 +98,7 @@ __all__ = [
     "slows",
     "time_pipeline",
     "time_shape",
+    "timeline_of",
     "varied_timing",
     "warm_ups_of",
     "work_ps",

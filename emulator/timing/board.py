@@ -10,7 +10,7 @@ them share one queue; under `split`, F, B and W have one each, and under `shared
     shared    F0 [F1 B0] [F2 W0 B1]      what runs together ends together
 
 A link carries one message at a time in each direction. The stages of a board (interleaved schedules) share engines and
-links. Faults may slow either. Both the course of a whole chain and the clock of a stage, which learns of messages as
+links. Faults may slow either. Both the timeline of a whole chain and the clock of a stage, which learns of messages as
 they come, ask here.
 """
 

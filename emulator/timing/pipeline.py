@@ -21,11 +21,11 @@ from ..schedule import (
     weight_copies,
 )
 from .board import ActionBoard, Message, StageLoads, Step, Wire, work_ps
-from .course import Course, Sent, Timed, course_of
+from .timeline import Sent, Timed, Timeline, timeline_of
 
 
-def run_timeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> Sequence[Timed]:
-    """Return the actions of a schedule by their start, then by device.
+def run_timeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> Timeline:
+    """Return the timeline of a schedule of equal micro-batches, on boards that begin at time zero.
 
     Args:
         schedule: the schedule; its updates take no time, and its micro-batches are alike.
@@ -35,11 +35,6 @@ def run_timeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Machi
     Raises:
         InputError: the schedule is incomplete or deadlocks, with device and action; or the costs do not fit it.
     """
-    return run_course(schedule, costs, machine).timed
-
-
-def run_course(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> Course:
-    """Return the course of a schedule of equal micro-batches, on boards that begin at time zero."""
 
     def message(kind: Kind, stage: int, samples: int) -> Message:
         return Message(costs[stage].transfer_ps if kind is Kind.FORWARD else costs[stage - 1].sent_errors_ps)
@@ -51,7 +46,7 @@ def run_course(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine
         )
         for sender in devices
     ]
-    return course_of(schedule, StageLoads(len(costs), machine, lambda stage, samples: costs[stage], message), boards)
+    return timeline_of(schedule, StageLoads(len(costs), machine, lambda stage, samples: costs[stage], message), boards)
 
 
 def _neighbours(device: int, devices: range) -> set[int]:
@@ -91,8 +86,8 @@ def time_pipeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Mach
     Raises:
         InputError: the schedule is incomplete or deadlocks, or the costs do not fit it.
     """
-    course = run_course(schedule, costs, machine)
-    timed, sent = course.timed, course.sent
+    timeline = run_timeline(schedule, costs, machine)
+    timed, sent = timeline.timed, timeline.sent
     devices, count = schedule.devices, len(schedule.micro_batches)
     makespan = max(action.end_ps for action in timed)
     by_device: list[list[Timed]] = [[] for _ in range(devices)]
@@ -171,7 +166,7 @@ def smallest_warm_ups(shape: Shape) -> tuple[int, ...]:
         ahead = range(devices - 1, -1, -1)
         tried = tuple(behind + 1 + -(-extra * behind // max(devices - 1, 1)) for behind in ahead)
         schedule = warm_up("1f1b-min", shape.epoch, tried)
-        end_ps = max(timed.end_ps for timed in run_timeline(schedule, shape.costs, shape.machine))
+        end_ps = max(timed.end_ps for timed in run_timeline(schedule, shape.costs, shape.machine).timed)
         if best_ps < 0 or end_ps < best_ps:
             best, best_ps = tried, end_ps
         if best_ps <= bound:

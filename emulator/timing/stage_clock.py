@@ -6,8 +6,8 @@ it runs (`hidden`). All streams of an action are one message. An update takes no
 
 Messages say when they come, and the exchange with other replicas when weights are there, which may depend on what a
 codec saves. So the clock asks its board action by action. Where F and B share a pool, the end of one depends on
-messages that come while it runs, so on the whole chain; then it replays the course of the epoch, which every rank knows
-beforehand.
+messages that come while it runs, so on the whole chain; then it replays the timeline of the epoch, which every rank
+knows beforehand.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ..mapping import DeviceStreams, Stream, StreamKey
 from ..network import Phase
 from ..schedule import PASSES, Backward, Engines, Fold, Kind, Machine, SampleSpan, StageCosts
 from .board import ActionBoard, Ran, StageLoads, Step, work_ps
-from .course import Course
 from .crossing import Bursts
 from .device_clock import Versions
+from .timeline import Timeline
 
 
 class StageTimes(Protocol):
@@ -82,7 +82,7 @@ class StageClock(Versions):
         self._times, self._loads, self._machine = times, loads, loads.machine
         self._sent, self._neighbours = {Kind.FORWARD: right, Kind.BACKWARD: left}, neighbours
         self._ended_ps: dict[tuple[Kind, int], int] = {}  # by action and micro-batch
-        self._course: Course | None = None
+        self._timeline: Timeline | None = None
         self._passed = self._begun = 0  # samples of earlier epochs, and those with a F in this one
         self._done_ps = 0  # end of the last parameter gradients
         self.port_bytes = 0
@@ -94,10 +94,10 @@ class StageClock(Versions):
         """Samples that have begun here since the clock did."""
         return self._passed + self._begun
 
-    def begin_epoch(self, course: Course | None = None) -> None:
-        """Number versions anew: the newest one is 0. `course` says when actions run, where that is known beforehand."""
+    def begin_epoch(self, timeline: Timeline | None = None) -> None:
+        """Number versions anew: the newest is 0. `timeline` says when actions run, where that is known beforehand."""
         self._number_anew(self.updated_ps)
-        self._passed, self._begun, self._course = self.samples, 0, course
+        self._passed, self._begun, self._timeline = self.samples, 0, timeline
 
     def observe(self, observer: Observer) -> None:
         """Call `observer` for everything that engines and links serve from now on."""
@@ -145,13 +145,13 @@ class StageClock(Versions):
         own_ps = 0 if kind.before is None else self._ended_ps.get((kind.before, index), 0)
         ready_ps = max([not_before_ps, own_ps, *(int(times[-1, -1]) for times in arrived.values())])
         is_last = kind is self._machine.frees_features
-        if self._course is None:
+        if self._timeline is None:
             if kind is Kind.FORWARD and self._machine.engines is Engines.SPLIT:
                 ready_ps = max(ready_ps, board.room_ps)
             ran = board.run(kind, ready_ps, work_ps(costs, kind, self._machine), self._passed + span.first)
         else:
             step = Step(kind, index, self.streams.device)
-            ran = board.has_run(kind, self._course.ran[step])
+            ran = board.has_run(kind, self._timeline.ran[step])
             assert ready_ps <= ran.start_ps, f"{step}: starts at {ran.start_ps} ps, ready at {ready_ps} ps"
         self._ended_ps[kind, index] = ran.end_ps
         if is_last:
@@ -169,8 +169,8 @@ class StageClock(Versions):
         arrives_ps, receiver, stage = ran.end_ps, self._neighbours[kind is Kind.BACKWARD], self.streams.device
         if receiver != self.board.number:
             wire = self.board.wires[receiver]
-            if self._course is not None:
-                carried = self._course.carried[Step(kind, span.micro_batch.index, stage)]
+            if self._timeline is not None:
+                carried = self._timeline.carried[Step(kind, span.micro_batch.index, stage)]
             else:
                 message, sample = self._loads.message(kind, stage, span.samples), self._passed + span.first
                 carried = wire.carry(ran, message, self._machine.transport, sample)

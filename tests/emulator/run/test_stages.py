@@ -17,7 +17,7 @@ from emuchain.emulator.faults import Begun, BoardFault, Faults, LinkFault
 from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import Weights
 from emuchain.emulator.schedule import Fold, StageCosts, schedules
-from emuchain.emulator.timing import FaultyTiming, course_of, run_timeline
+from emuchain.emulator.timing import FaultyTiming, run_timeline, timeline_of
 
 NETWORK = {
     "name": "stages",
@@ -59,7 +59,7 @@ def on_the_engine(plan: ChainPlan, samples: int) -> int:
         )
         costs.append(dataclasses.replace(plan.stages.costs(stage, size), transfer_ps=right, errors_ps=left))
     machine = dataclasses.replace(plan.stages.machine, latency_ps=plan.cluster.link.latency_ps)
-    return max(each.end_ps for each in run_timeline(plan.schedule(samples), costs, machine))
+    return max(each.end_ps for each in run_timeline(plan.schedule(samples), costs, machine).timed)
 
 
 @pytest.mark.parametrize("schedule", ON_A_CHAIN)
@@ -89,7 +89,7 @@ def test_the_time_is_known_by_hand() -> None:
 @pytest.mark.parametrize("schedule", [name for name in DRAINING if name != "interleaved"])
 @pytest.mark.parametrize(("engines", "transport"), [*itertools.product(("turns", "split"), ("stored", "hidden"))])
 def test_unlike_links_and_a_short_micro_batch(schedule: str, engines: str, transport: str) -> None:
-    """The clocks of stages ask their board action by action, the course takes events in order of time."""
+    """The clocks of stages ask their board action by action, the timeline takes events in order of time."""
     cluster = board()
     cluster["boards"] *= 4
     cluster["links"] = [{"bandwidth_gbps": 1 + link, "latency_ns": 500 * link} for link in range(3)]
@@ -100,8 +100,8 @@ def test_unlike_links_and_a_short_micro_batch(schedule: str, engines: str, trans
     boards, faulty = plan.timing.action_boards(), FaultyTiming(faults, 0, 0, Fold(4), Begun())
     for each in boards:
         faulty.board(each)
-    course = course_of(plan.schedule(70), plan.timing.loads, boards)
-    assert emuchain.simulate(plan).virtual_time_ps == max(timed.end_ps for timed in course.timed)
+    timeline = timeline_of(plan.schedule(70), plan.timing.loads, boards)
+    assert emuchain.simulate(plan).virtual_time_ps == max(timed.end_ps for timed in timeline.timed)
 
 
 def test_a_pool_behind_unlike_links_by_hand() -> None:

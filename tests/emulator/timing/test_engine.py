@@ -84,7 +84,7 @@ def test_what_is_true_of_any_timeline(name: str, data: st.DataObject) -> None:
     shape = data.draw(shapes(name))
     machine, stages = shape.machine, len(shape.costs)
     schedule, _ = schedule_of(pipeline_kind(name), shape)
-    found = run_timeline(schedule, shape.costs, machine)
+    found = run_timeline(schedule, shape.costs, machine).timed
     by_step = {each.step: each for each in found}
     kinds = [Kind.FORWARD, Kind.BACKWARD] + [Kind.GRADIENT] * (machine.backward is Backward.SPLIT)
     wanted = {Step(*each) for each in itertools.product(kinds, range(shape.micro_batches), range(stages))}
@@ -92,7 +92,7 @@ def test_what_is_true_of_any_timeline(name: str, data: st.DataObject) -> None:
     for each in found:
         check_inputs(each, by_step, shape)
     check_engines(found, shape)
-    assert found == run_timeline(schedule, shape.costs, machine), "deterministic"
+    assert found == run_timeline(schedule, shape.costs, machine).timed, "deterministic"
     if machine.backward is Backward.FUSED and machine.transport is Transport.STORED and shape.chunks == 1:
         assert max(each.end_ps for each in found) >= least_time_ps(shape)
 

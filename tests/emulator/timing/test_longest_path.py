@@ -42,7 +42,7 @@ def shapes(draw: st.DrawFn, name: str, engines: Engines, transport: Transport) -
 
 def check(name: str, shape: Shape) -> None:
     schedule, _ = schedule_of(pipeline_kind(name), shape)
-    found = run_timeline(schedule, shape.costs, shape.machine)
+    found = run_timeline(schedule, shape.costs, shape.machine).timed
     ends = {(each.step.kind.value, each.step.micro_batch, each.step.stage): each.end_ps for each in found}
     assert ends == ends_by_longest_path(schedule, shape.costs, shape.machine)
 

@@ -37,7 +37,7 @@ ONE_MINI_BATCH = [name for name in IN_ORDER if name not in ("pipedream", "2bw")]
 def starts_and_ends(shape: Shape, name: str = "1f1b-as") -> dict[str, tuple[int, int]]:
     """Start and end of each action by kind, micro-batch and stage."""
     schedule, _ = schedule_of(pipeline_kind(name), shape)
-    found = run_timeline(schedule, shape.costs, shape.machine)
+    found = run_timeline(schedule, shape.costs, shape.machine).timed
     return {f"{e.step.kind.value}{e.step.micro_batch} {e.step.stage}": (e.start_ps, e.end_ps) for e in found}
 
 

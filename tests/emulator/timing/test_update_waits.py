@@ -1,4 +1,4 @@
-"""What an update waits for from other devices has one account: courses of a whole chain, devices, explorations."""
+"""What an update waits for from other devices has one account: timelines of a whole chain, devices, explorations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.plan import ChainPlan
-from emuchain.emulator.timing import course_of
+from emuchain.emulator.timing import timeline_of
 
 from .drawn import tied_chains
 
@@ -35,20 +35,20 @@ def plans(draw: st.DrawFn, engines: str) -> ChainPlan:
 
 
 def updated_by_course(plan: ChainPlan) -> list[int]:
-    """When the last update of each epoch is made, by courses of the whole chain."""
+    """When the last update of each epoch is made, by timelines of the whole chain."""
     boards, ends = plan.timing.action_boards(), list[int]()
     for epoch in range(2):
         samples, waits = plan.config.samples or 0, plan.timing.update_waits()
-        course = course_of(plan.schedule(samples), plan.timing.loads, boards, epoch * samples, waits)
+        timeline = timeline_of(plan.schedule(samples), plan.timing.loads, boards, epoch * samples, waits)
         came_ps = (ps for board in boards for ps in board.updated_ps.values())
-        ends.append(max([timed.end_ps for timed in course.timed] + list(came_ps)))
+        ends.append(max([timed.end_ps for timed in timeline.timed] + list(came_ps)))
     return ends
 
 
 @hypothesis.given(st.sampled_from(["turns", "split"]).flatmap(plans))
 @hypothesis.settings(max_examples=60)
 def test_devices_and_courses_update_at_the_same_time(plan: ChainPlan) -> None:
-    """Devices learn of one another by messages alone, a course knows all of a chain."""
+    """Devices learn of one another by messages alone, a timeline knows all of a chain."""
     assert list(emuchain.simulate(plan).epoch_ends_ps) == updated_by_course(plan)
 
 

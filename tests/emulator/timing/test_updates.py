@@ -50,7 +50,7 @@ def test_versions_are_made_before_they_are_used(text: str, machine: Machine) -> 
     schedule = parse(text)
     dry_run(schedule)
     devices = schedule.devices
-    ends = {(each.step, each.device): each for each in run_timeline(schedule, COSTS[:devices], machine)}
+    ends = {(each.step, each.device): each for each in run_timeline(schedule, COSTS[:devices], machine).timed}
     by_name = {(step.kind, step.micro_batch, device): each for (step, device), each in ends.items()}
     last = Kind.BACKWARD if machine.backward is Backward.FUSED else Kind.GRADIENT
     for device, program in schedule.programs(range(devices)).items():
@@ -84,11 +84,11 @@ def test_engines_of_their_own_wait_for_weights() -> None:
     """Rows would let the next mini-batch's F start at once; it names version 1, so it waits for both B before it."""
     machine = Machine(Engines.SPLIT, Transport.STREAMED)
     costs = [StageCosts(1, 3, rows=4)] * 2
-    waiting = {e.step: e for e in run_timeline(parse(FLUSHING), costs, machine)}
+    waiting = {e.step: e for e in run_timeline(parse(FLUSHING), costs, machine).timed}
     old = parse(
         FLUSHING.replace("F2v1", "F2v0").replace("F3v1", "F3v0").replace("B2v1", "B2v0").replace("B3v1", "B3v0")
     )
-    free = {e.step: e for e in run_timeline(old, costs, machine)}
+    free = {e.step: e for e in run_timeline(old, costs, machine).timed}
     for step, each in waiting.items():
         if step.micro_batch < 2:
             assert each == free[step]

@@ -58,6 +58,6 @@ def test_it_is_timed(schedule: Schedule, transport: Transport, backward: Backwar
         times = data.draw(TIMES), errors + gradients, gradients, data.draw(st.integers(0, 60)), sent
         costs.append(StageCosts(*times, rows=rows))
     machine = Machine(Engines.TURNS, transport, backward, data.draw(st.integers(0, 9)))
-    timed = run_timeline(schedule, costs, machine)
+    timed = run_timeline(schedule, costs, machine).timed
     ends = {(each.step.kind.value, each.step.micro_batch, each.step.stage): each.end_ps for each in timed}
     assert ends == ends_by_longest_path(schedule, costs, machine)

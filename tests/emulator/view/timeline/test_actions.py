@@ -15,8 +15,8 @@ import emuchain
 from emuchain.emulator.plan import ChainPlan, training_data
 from emuchain.emulator.run import train
 from emuchain.emulator.schedule import Machine, StageCosts
-from emuchain.emulator.timing import Course
-from emuchain.emulator.timing.pipeline import run_course
+from emuchain.emulator.timing import Timeline
+from emuchain.emulator.timing.pipeline import run_timeline
 from emuchain.emulator.view import ActionRun, RunSamples, Window, gantt, write_trace
 from emuchain.launch import SingleProcess
 
@@ -127,29 +127,29 @@ def test_arguments_by_hand(tmp_path: Path) -> None:
     assert found["link 1 -> 2"]["bytes"] == 4 * sent and "bytes" not in found["F, B"]
 
 
-def on_the_engine(plan: ChainPlan) -> Course:
-    """The course of an epoch by the timeline engine, from the stages' costs and the bytes between them."""
+def on_the_engine(plan: ChainPlan) -> Timeline:
+    """The timeline of an epoch by the timeline engine, from the stages' costs and the bytes between them."""
     assert plan.stages is not None
     size, last, costs = plan.stages.samples, plan.stage_count - 1, list[StageCosts]()
     for stage in range(plan.stage_count):
         right, left = transfers_ps(plan, stage) if stage < last else (0, 0)
         costs.append(dataclasses.replace(plan.stages.costs(stage, size), transfer_ps=right, errors_ps=left))
     machine: Machine = dataclasses.replace(plan.stages.machine, latency_ps=plan.cluster.link.latency_ps)
-    return run_course(plan.schedule(SAMPLES), costs, machine)
+    return run_timeline(plan.schedule(SAMPLES), costs, machine)
 
 
 @pytest.mark.parametrize("case", ON_THE_ENGINE)
 def test_slices_are_the_actions_of_the_timeline_engine(case: str, tmp_path: Path) -> None:
     plan = planned(case)
-    course, found = on_the_engine(plan), slices(traced(plan, tmp_path))
+    timeline, found = on_the_engine(plan), slices(traced(plan, tmp_path))
     assert plan.stages is not None
     turns, split = plan.stages.machine.engines.value == "turns", plan.stages.machine.backward.value == "split"
     together = "F, B, W" if split else "F, B"
     wanted = {}
-    for each in course.timed:
+    for each in timeline.timed:
         name = f"{each.step.kind.value}{each.step.micro_batch} of stage {each.step.stage}"
         wanted[f"{each.device} {together if turns else each.step.kind.value}", name, 1] = each.start_ps, each.end_ps
-    for sent in course.sent:
+    for sent in timeline.sent:
         name = f"{sent.step.kind.value}{sent.step.micro_batch} of stage {sent.step.stage}"
         wanted[f"{sent.sender} link {sent.sender} -> {sent.receiver}", name, 1] = sent.start_ps, sent.end_ps
     assert found == wanted

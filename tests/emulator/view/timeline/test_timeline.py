@@ -139,15 +139,15 @@ def test_places_and_versions_are_those_of_the_schedule(traced_plan: TracedPlan, 
     plan = traced_plan(run)
     own = SAMPLES // plan.data_parallel.replicas
     batch = 12 // plan.data_parallel.replicas
-    course = RunSamples.of(plan, SAMPLES)
-    assert course.samples == own
+    timeline = RunSamples.of(plan, SAMPLES)
+    assert timeline.samples == own
     for sample in (0, batch - 1, batch, own - 1, own, 2 * own - 1):
-        place = course.place(sample)
+        place = timeline.place(sample)
         at = sample % own
         assert (place.epoch, place.mini_batch) == (1 + sample // own, at // batch)
         step = (sample // own) * 4 + at // batch
-        assert course.steps(Window(sample, sample)) == range(step, step + 1)
-    versions = course.versions(range(2 * own))
+        assert timeline.steps(Window(sample, sample)) == range(step, step + 1)
+    versions = timeline.versions(range(2 * own))
     for device, stale in enumerate(plan.steady.staleness):
         old = [step for step in range(own) if versions[device][step].forward != step // batch]
         if plan.config.schedule.drains:

@@ -1,7 +1,7 @@
-"""The course of a schedule: when each board runs which action, and when messages travel.
+"""The timeline of a schedule: when each board runs which action, and when messages travel.
 
 Events are taken in order of time. A board has queues of actions; the first of a queue begins when the one before it has
-ended and all that it waits for is there. Boards keep what runs and what links carry last, so a course may follow on
+ended and all that it waits for is there. Boards keep what runs and what links carry last, so a timeline may follow on
 another. Where an engine is shared, actions that run together slow one another and end together.
 """
 
@@ -53,7 +53,7 @@ class Sent(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Course:
+class Timeline:
     """A schedule's actions and messages in time, both by their start."""
 
     timed: Sequence[Timed]
@@ -70,19 +70,19 @@ class Course:
         return {sent.step: Carried(sent.start_ps, sent.end_ps, sent.arrival_ps) for sent in self.sent}
 
 
-def course_of(
+def timeline_of(
     schedule: Schedule,
     loads: StageLoads,
     boards: Sequence[ActionBoard],
     passed: int = 0,
     waits: UpdateWaits | None = None,
-) -> Course:
-    """Return the course of a schedule on some boards, which are then as they are at its end.
+) -> Timeline:
+    """Return the timeline of a schedule on some boards, which are then as they are at its end.
 
     Args:
         schedule: the schedule; its updates take no time of their own.
         loads: what the stages take.
-        boards: the boards, which begin where an earlier course has left them.
+        boards: the boards, which begin where an earlier timeline has left them.
         passed: samples that they have done before, since the start of training; faults are counted from there.
         waits: what updates wait for beside the gradients of their own stage, if anything.
 
@@ -97,7 +97,7 @@ def course_of(
         raise InputError(f"schedule {schedule.name}: deadlock: {where}")
     run.timed.sort(key=lambda timed: (timed.start_ps, timed.device, timed.end_ps))
     run.sent.sort(key=lambda sent: (sent.start_ps, sent.sender, sent.receiver))
-    return Course(run.timed, run.sent)
+    return Timeline(run.timed, run.sent)
 
 
 _ONWARDS = {Kind.FORWARD: 1, Kind.BACKWARD: -1}
@@ -132,7 +132,7 @@ class _Queue:
 
 
 class _Whole:
-    """A course in which messages travel as a whole: what ends in a moment has ended before anything starts in it."""
+    """A timeline in which messages travel as a whole: what ends in a moment has ended before anything starts in it."""
 
     def __init__(
         self,
@@ -308,7 +308,7 @@ class _Whole:
 
 
 class _Streamed(_Whole):
-    """A course in which rows travel one by one: each is served as soon as it is there, by the engine, then by the link.
+    """A timeline in which rows travel one by one: each is served as soon as it is there, by engine, then by link.
 
     A micro-batch has samples of rows. A row of F waits for the same part of the features, one of B for the same part of
     the errors; on the last stage, errors of a sample are there when all its rows are. W takes the errors that B takes.

@@ -1,4 +1,4 @@
-"""Courses by hand, where micro-batches, links and paces differ, and boards go on from where they are."""
+"""Timelines by hand, where micro-batches, links and paces differ, and boards go on from where they are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from emuchain.emulator.schedule import Backward, Engines, Kind, Machine, Schedule, StageCosts, Transport, parse
-from emuchain.emulator.timing import ActionBoard, Message, StageLoads, Wire, course_of
+from emuchain.emulator.timing import ActionBoard, Message, StageLoads, Wire, timeline_of
 
 TWO_SIZES = """schedule own, 2 devices
 micro-batches 0:4 4:6
@@ -46,8 +46,8 @@ def boards_of(machine: Machine, latencies_ps: Sequence[int]) -> list[ActionBoard
 
 def ran(schedule: Schedule, loads: StageLoads, boards: Sequence[ActionBoard], passed: int = 0) -> Ended:
     """Return start and end of each action in ps."""
-    course = course_of(schedule, loads, boards, passed)
-    return {f"{t.device}{t.step.kind.value}{t.step.micro_batch}": (t.start_ps, t.end_ps) for t in course.timed}
+    timeline = timeline_of(schedule, loads, boards, passed)
+    return {f"{t.device}{t.step.kind.value}{t.step.micro_batch}": (t.start_ps, t.end_ps) for t in timeline.timed}
 
 
 STAGES = StageCosts(2, 3), StageCosts(2, 3)
@@ -89,7 +89,7 @@ def test_a_slow_board(engines: Engines) -> None:
 
 @pytest.mark.parametrize("engines", Engines)
 def test_samples_are_counted_from_the_start_of_training(engines: Engines) -> None:
-    """The first sample of a course is the fourth: all is slow."""
+    """The first sample of a timeline is the fourth: all is slow."""
     machine = Machine(engines, Transport.HIDDEN)
     slow, fast = boards_of(machine, []), boards_of(machine, [])
     slow[0].pace = lambda start_ps, sample, work_ps: 10 * work_ps if sample >= 4 else work_ps
