@@ -75,7 +75,7 @@ class MpiRanks:
         if watch is not None:
             watch.join(self._names[self.rank])
             if guards[0] and len({*guards} - {""}) > 1:
-                from .guards import connect_guards
+                from .watch import connect_guards
 
                 connect_guards(comm, guards, watch)
 
