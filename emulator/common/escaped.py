@@ -1,9 +1,11 @@
-"""Text of others, as written to a terminal, into messages of one line, cells of spreadsheets, and tables in HTML."""
+"""Text of others, as written to a terminal, into messages of one line, cells of spreadsheets, HTML tables, and JSON."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 _FORMULAS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What begins a formula in a spreadsheet, in some of them as a wide character."""
@@ -83,3 +85,14 @@ def html_table(title: str, rows: Sequence[Sequence[str]], columns: Sequence[str]
     head = line(columns, "th") if columns else ""
     body = "".join(line(row, "td") for row in rows)
     return f'<table><caption style="text-align: left">{escape(title)}</caption>{head}{body}</table>'
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: NumPy's as Python's, arrays and tuples as lists, NaN and infinities as None."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
