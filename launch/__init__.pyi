@@ -4,8 +4,7 @@ from .launch import LaunchError, abort_ranks, check_shared_memory, join, launche
 from .launcher import Host, end_below, launch_command, launch_environment, listening_below, passed_on, read_hosts
 from .pool import WorkerLost, in_parallel
 from .processes import tell, usable_cores
-from .ranks import MpiRanks, Ranks
-from .single_process import SingleProcess
+from .ranks import MpiRanks, Ranks, SingleProcess
 from .stall import STALL_STATUS, NoProgress
 from .watch import Watch, introduce
 
