@@ -1,7 +1,5 @@
 from .arguments import described, native, typed
 from .confined import confined, scratch_error, scratch_folder
-from .errors import BUG_STATUS, INPUT_STATUS, InputError, Note
-from .escaped import NAMES, as_cell, encoded, escaped, html_table, of_cell, one_line, plain
 from .file_kind import (
     BROKEN_ZIP,
     CHECKPOINT,
@@ -22,6 +20,20 @@ from .file_kind import (
 )
 from .lock import own_folder
 from .machine import Room, check_start, free_room, host_room, parse_status, process_room, system_name
+from .messages import (
+    BUG_STATUS,
+    INPUT_STATUS,
+    NAMES,
+    InputError,
+    Note,
+    as_cell,
+    encoded,
+    escaped,
+    html_table,
+    of_cell,
+    one_line,
+    plain,
+)
 from .named_files import NO_FILE, NamedFiles, Paths, Reads, Role, Writes, in_folder, itself
 from .quantities import (
     IMAGENET_IMAGES,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from .errors import InputError
+from .messages import InputError
 from .quantities import format_bytes
 
 _LEAST_BYTES = {"v": 448 << 20, "d": 96 << 20}

@@ -16,7 +16,7 @@ import stat
 from collections.abc import Iterable, Sequence
 from typing import BinaryIO
 
-from .errors import InputError
+from .messages import InputError
 from .quantities import format_bytes
 
 MOST_TOML_BYTES = 2**22

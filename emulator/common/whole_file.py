@@ -22,9 +22,8 @@ import stat
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
-from .errors import InputError
-from .escaped import encoded
 from .lock import Lock
+from .messages import InputError, encoded
 
 if TYPE_CHECKING:
     from typing_extensions import Self
