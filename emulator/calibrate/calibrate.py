@@ -24,12 +24,11 @@ from ..config import roles
 from ..view import log_ticks, new_figure, picture_file, save_figure
 from .board import BoardFit, fit_board, fpga, fpga_keys
 from .constants import Constant, as_json
-from .hpcc import version_of
 from .layers import ProfileFit, fit_layers, is_of_layers
 from .link import UNIT_BYTES, LinkFit, LinkModel, fit_link
 from .messages import Messages
 from .plausible import Line, check_link
-from .reading import named, of_board, read_tables
+from .reading import named, of_board, read_tables, version_of
 from .writing import board_toml, cluster_toml, profile_toml, read_back_board, read_back_cluster, read_back_profile
 
 Path = str | os.PathLike[str]
