@@ -295,7 +295,7 @@ def connect_guards(comm: Any, guards: Sequence[str], watch: Watch) -> None:
             server.settimeout(_NAP_S)
             port, word = server.getsockname()[1], secrets.token_bytes(16)
             comm.bcast(Meeting([socket.gethostname(), *addresses()], port, word))
-            all_tried = comm.Ibarrier()
+            all_tried = comm.Ibarrier()  # is passed once every other rank has tried, whatever came of it
             while not all_tried.Test():
                 with contextlib.suppress(OSError), accepted(server, word) as line:
                     watch.connect(line)
@@ -306,7 +306,7 @@ def connect_guards(comm: Any, guards: Sequence[str], watch: Watch) -> None:
             watch.connect(line)
     all_tried = comm.Ibarrier()
     while not all_tried.Test():
-        time.sleep(_NAP_S)
+        time.sleep(_NAP_S)  # a blocking barrier would spin, and ranks may outnumber cores
 
 
 def addresses() -> Iterator[str]:

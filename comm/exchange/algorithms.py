@@ -168,11 +168,12 @@ class Ring:
         for step in ring_steps(size):
             number = sent_block(self._place, step, size)
             sent = gradient.block(number, size)
+            # What is passed on after the first step of P2 has been through the codec, and loses nothing more.
             residual = None if self._residual is None or step > size else self._residual.block(number, size)
             received = gradient.block(sent_block(self._place - 1, step, size), size)
             packed = self._nic.pack(sent, COMPRESSIBLE_TOS, residual=residual)
             own = dataclasses.replace(packed, ready_ps=ready_ps, transfer_ps=packed.transfer_ps * self._share)
-            if step == size:
+            if step == size:  # the owner of a sum keeps what all others decode, or workers would drift apart
                 self._nic.round(sent, own)
             self._right.put(own)
             left: GradientMessage = await self._left.get()

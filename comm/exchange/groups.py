@@ -151,6 +151,7 @@ def exchange_steps(
     steps: list[ExchangeStep] = [_ring(ExchangePhase.GROUP, groups, replica, nic, channels, kept)]
     if replica == leader:
         steps += _top(data_parallel, replica, nic, channels, kept)
+    # An aggregator's total stands for weights, which no codec may change; a ring's is gradients still.
     tos = COMPRESSIBLE_TOS if data_parallel.exchange == "ring" else ORDINARY_TOS
     return [*steps, _broadcast(ExchangePhase.PROPAGATION, group, replica, nic, channels, tos, kept, groups)]
 
@@ -299,7 +300,7 @@ class TimedExchange:
         """Return when a replica has finished the exchange, in ps; wait for the ready times of all others."""
         self._ready_ps[replica] = ready_ps
         self._expected -= 1
-        if not self._expected:
+        if not self._expected:  # the last one to come computes the ends of all, and wakes them
             self._expected = self.replicas
             ends, self.aggregator_ps = exchange_ends_ps(
                 self._data_parallel, self._interconnect, self._count, self._ready_ps, self.aggregator_ps

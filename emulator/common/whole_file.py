@@ -142,7 +142,7 @@ class WholeFile(Target):
                     yield file
                     file.flush()
                     os.fsync(file.fileno())
-                self._check()
+                self._check()  # a device, or an output of this process, may have come to this path meanwhile
                 os.replace(partial, self._target)
             except BaseException:
                 with contextlib.suppress(OSError):

@@ -90,7 +90,7 @@ class Convolution:
         ic, oc = self.in_channels, self.out_channels
         geometry = Geometry(ic, oc, self.size, self.kernel, self.stride, self.pad, output)
         is_whole_map = self.size == self.kernel and self.pad == (0, 0)
-        if is_whole_map:
+        if is_whole_map:  # each input is a channel of one pixel, so a sum has no places to skip
             one = 1, 1
             geometry = Geometry(ic * self.size[0] * self.size[1], oc, one, one, one, (0, 0), one)
         phases = tuple(phases_of(geometry))
@@ -105,7 +105,7 @@ class Convolution:
             "_frame": (geometry.ic, *geometry.framed),
             "_error_frame": (oc, *geometry.error_framed),
         }
-        for name, value in known.items():
+        for name, value in known.items():  # as frozen dataclasses set what follows from their fields
             object.__setattr__(self, name, value)
 
     def frame_shape(self, samples: int) -> tuple[int, ...]:

@@ -99,12 +99,12 @@ def round_rows(
     """Round numbers, row by row of the source of thresholds; `stays` says that results and values are one array."""
     in_wide_vectors()
     held = np.empty(ROOM, np.uint32)
-    held.fill(np.uint32(limits.threshold))
+    held.fill(np.uint32(limits.threshold))  # where numbers have one threshold, `thresholds` writes none
     for row in range(0, values.size, source.row):
         for begin in range(row, row + source.row, CHUNK):
             end = min(begin + CHUNK, row + source.row)
             first, kept = thresholds(begin, end - begin, source, words, numbers, held), results[begin:end]
-            if stays:
+            if stays:  # one call for each case, inlined: so LLVM sees that these arrays are one, and makes vectors
                 round_piece(kept, kept, held[first:], limits, counts)
             else:
                 round_piece(values[begin:end], kept, held[first:], limits, counts)

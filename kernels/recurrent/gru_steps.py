@@ -217,6 +217,7 @@ def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, t
                 own = FLOAT_BYTES * GATES * first
                 split_sums(min(WIDTH, units - first), (gates + FLOAT_BYTES * row * channels + own, to + own))
             copy(h_before + FLOAT_BYTES * row * width, h + FLOAT_BYTES * n * width, width)
+        # Every other step reads the panels of R backwards: those that the step before read last are still near.
         product(Product(spare, channels, h, width, 1, samples, r, channels, width), 0, step)
         for n in range(samples):
             row = rows[step, n]
