@@ -2,10 +2,9 @@ from .fifo import FifoResource, Observer, Served, Times
 from .host import ALL_RANKS, Awaited, Mailbox, Pump, StalledError, others_first, run
 from .interconnect import COMPRESSIBLE_TOS, Interconnect, NicEngines
 from .message import Format, Message, join_messages, split
-from .mpi import Receiver, Sender, drain
 from .packet_flow import NicBurst, NicFlow, NicStage, egress, ingress, packet_header, payload_of
-from .throttle import Gate
 from .topology import Chain, Cycle, Switch, Topology, TopologyError, Torus, squarest, topologies, topology_of
+from .transport import Gate, Receiver, Sender, drain
 
 __all__ = [
     "ALL_RANKS",

@@ -89,7 +89,7 @@ def _groups() -> list[_Group]:
         _Group(quantise.warm, f"{store.ROOM}.quantise.loops", 4.8),
         _Group(recurrent.warm_gru, f"{store.ROOM}.recurrent.gru_steps", 2.9),
         _Group(_warm_narrow_sums, f"{store.ROOM}.conv.narrow_kernel", 1.9),
-        _Group(_warm_links, f"{store.ROOM}.inceptionn.readers", 1.3),
+        _Group(_warm_links, f"{store.ROOM}.inceptionn.burst", 1.3),
     ]
     several = [*modules(layers.__name__), *modules(optimizers.__name__), *offered_modules()]
     short = [module for module in several if hasattr(module, "warm")]

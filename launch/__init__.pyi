@@ -1,12 +1,10 @@
 from .end_request import ENDING, Dismissed, EndRequest, RankFailed, Stopped, Terminated, ended_by, importing, is_ignored
 from .guard import MOST_RANKS
-from .hosts import Host, read_hosts
 from .launch import LaunchError, abort_ranks, check_shared_memory, join, launcher_rank, left_over
-from .launcher import end_below, launch_command, launch_environment, listening_below, passed_on
+from .launcher import Host, end_below, launch_command, launch_environment, listening_below, passed_on, read_hosts
 from .pool import WorkerLost, in_parallel
 from .processes import tell, usable_cores
-from .ranks import MpiRanks, Ranks
-from .single_process import SingleProcess
+from .ranks import MpiRanks, Ranks, SingleProcess
 from .stall import STALL_STATUS, NoProgress
 from .watch import Watch, introduce
 

@@ -6,7 +6,7 @@ the rank's connection to it (`PMI_FD`), of which the guard holds a copy, or as i
 ranks at once: the guard must be awake before that, and takes deaths in the order in which they came.
 
 Of several hosts' guards that of rank 0 leads: the others report to it over connections that ranks have made
-(`guards.py`), and it alone tells the user, of one death, from which the others follow.
+(`watch.py`), and it alone tells the user, of one death, from which the others follow.
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..kernels import away_from
 from .end_request import ENDING, EndRequest
-from .ranks import MpiRanks, Ranks
-from .single_process import SingleProcess
+from .ranks import MpiRanks, Ranks, SingleProcess
 
 if TYPE_CHECKING:  # most commands have no ranks to watch
     from .watch import Watch

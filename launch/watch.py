@@ -1,7 +1,13 @@
-"""Registration of a rank with the guard of its host (`guard.py`), so that its death is noticed.
+"""Registration of a rank with the guard of its host (`guard.py`), so that its death is noticed; guards of many hosts.
 
 The ranks of a host need no MPI for that: they meet at a socket whose name follows from their launcher. The first one to
 come starts the guard there.
+
+From the guard of each other host, a connection goes to that of rank 0's host. Ranks make them, because they find one
+another by MPI, and hand them over. A guard that gets none tells what it knows.
+
+    host 0:  ranks 0 1 2             host 1:  ranks 3 4 5
+             guard, which leads  <---------   guard                made by ranks 0 and 3, the first of each guard
 """
 
 from __future__ import annotations
@@ -9,12 +15,17 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
+import fcntl
 import mmap
 import os
+import secrets
 import socket
+import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from . import guard
 from .guard import (
@@ -37,6 +48,8 @@ _TIMEOUT_S = 10.0
 _LET_GO_S = 0.5
 _TELL_S = 3.0
 _NAP_S = 1e-3
+_TRY_S = 1.0  # to reach another host's guard, at each of its addresses
+_GET_ADDRESS = 0x8915  # SIOCGIFADDR
 _MOST_NAME, _MOST_LINE = 80, 500
 _SIZES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"), ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 """Where launchers say how many ranks are on this host, and how many there are."""
@@ -264,3 +277,79 @@ def _start_guard(server: socket.socket) -> None:
 
 _STARTED: list[subprocess.Popen[bytes]] = []
 """The guard, if this rank has started it: Python warns of processes that it forgets."""
+
+
+class Meeting(NamedTuple):
+    """Where rank 0 listens, under each name that its host may have, and the word by which ranks are known there."""
+
+    hosts: list[str]
+    port: int
+    word: bytes
+
+
+def connect_guards(comm: Any, guards: Sequence[str], watch: Watch) -> None:
+    """Connect all guards with that of rank 0, for all ranks together; `guards` are those of the ranks, "" for none."""
+    rank = comm.Get_rank()
+    if rank == 0:
+        with socket.create_server(("", 0), backlog=len(guards)) as server:
+            server.settimeout(_NAP_S)
+            port, word = server.getsockname()[1], secrets.token_bytes(16)
+            comm.bcast(Meeting([socket.gethostname(), *addresses()], port, word))
+            all_tried = comm.Ibarrier()  # is passed once every other rank has tried, whatever came of it
+            while not all_tried.Test():
+                with contextlib.suppress(OSError), accepted(server, word) as line:
+                    watch.connect(line)
+        return
+    meeting = comm.bcast(None)
+    if guards[rank] and guards.index(guards[rank]) == rank:  # of the ranks of a guard the first
+        with contextlib.suppress(OSError), _connected(meeting) as line:
+            watch.connect(line)
+    all_tried = comm.Ibarrier()
+    while not all_tried.Test():
+        time.sleep(_NAP_S)  # a blocking barrier would spin, and ranks may outnumber cores
+
+
+def addresses() -> Iterator[str]:
+    """Yield the IPv4 addresses of this host by which others may reach it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as of_any:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):
+                interface = fcntl.ioctl(of_any, _GET_ADDRESS, struct.pack("256s", name.encode()))
+                yield socket.inet_ntoa(interface[20:24])
+
+
+def accepted(server: socket.socket, word: bytes) -> socket.socket:
+    """Return the next connection.
+
+    Raises:
+        OSError: there is none yet, or none that knows the word.
+    """
+    line, _ = server.accept()
+    line.settimeout(_TRY_S)
+    try:
+        if line.recv(len(word)) != word:
+            raise ConnectionRefusedError
+        line.sendall(word)
+        line.setblocking(True)
+    except OSError:
+        line.close()
+        raise
+    return line
+
+
+def _connected(meeting: Meeting) -> socket.socket:
+    """Return a connection to rank 0.
+
+    Raises:
+        OSError: it cannot be reached.
+    """
+    for host in meeting.hosts:
+        with contextlib.suppress(OSError):
+            line = socket.create_connection((host, meeting.port), _TRY_S)
+            with contextlib.suppress(OSError):
+                line.sendall(meeting.word)
+                if line.recv(len(meeting.word)) == meeting.word:
+                    line.setblocking(True)
+                    return line
+            line.close()
+    raise ConnectionRefusedError

@@ -1,4 +1,4 @@
-from . import changed_tables, sensitivity_tables, tables
+from . import changed, sensitivity, tables
 from .changed import ChangedResults, changed_results, parse_changes
 from .claim import Claim, Class, load_claims, papers
 from .run import Result, Verdict, draw_pictures, judge, select, validate
@@ -13,8 +13,8 @@ __all__ = [
     "Sensitivity",
     "Verdict",
     "blind_predictions",
+    "changed",
     "changed_results",
-    "changed_tables",
     "constants_of",
     "draw_pictures",
     "freedoms_of",
@@ -24,7 +24,7 @@ __all__ = [
     "parse_changes",
     "select",
     "sensitivities",
-    "sensitivity_tables",
+    "sensitivity",
     "tables",
     "validate",
 ]

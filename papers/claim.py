@@ -1,4 +1,4 @@
-"""A paper's claims, as data: PAPER/claims.toml; and what a measure of one returns.
+"""A paper's claims, as data: PAPER/claims.toml; what a measure of one returns; files of runs that some are measured on.
 
 [[claim]]
 id = "fpdeep-t6-vgg16-gops"
@@ -9,7 +9,7 @@ quantity = "performance per FPGA"
 value = 1197                               # as published
 unit = "GOPS"
 setting = "FPDeep, VGG-16, 15 FPGAs"
-measure = "gops('vgg16')"                  # a formula (formula.py); or MEASURES of the paper's files have the id
+measure = "gops('vgg16')"                  # a formula (run.py); or MEASURES of the paper's files have the id
 how = "mean of 15"                         # the note of a formula of constants alone
 expect = { near = 1197, tolerance = 0.05 } # of the measure; or `not_run`: why there is none
 null = 1200                                # what a guess without the model gives, where one is known
@@ -23,14 +23,15 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import json
 import pathlib
 from collections import Counter
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import pydantic
 
-from ..emulator.common import InputError, Model, did_you_mean, read_toml
+from ..emulator.common import InputError, Model, did_you_mean, read_text, read_toml, validate
 from ..emulator.common import validate as checked
 
 _FOLDER = pathlib.Path(__file__).parent
@@ -193,3 +194,21 @@ Measure = Callable[[], Measured]
 
 class NoEvidence(Exception):
     """Raised where a claim cannot be measured; `str(error)` says what is missing."""
+
+
+RunsT = TypeVar("RunsT", bound=Model)
+
+
+def read_run_file(path: pathlib.Path, model: type[RunsT]) -> RunsT:
+    """Return a file of runs.
+
+    Raises:
+        InputError: the file cannot be read, or has another form.
+    """
+    try:
+        said = json.loads(read_text(path))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not a file of runs: {error}") from None
+    if not isinstance(said, dict):
+        raise InputError(f"{path}: not a file of runs: must be an object with `runs`")
+    return validate(model, said, str(path))

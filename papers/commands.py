@@ -107,7 +107,7 @@ def _run(paper: str, claims: Sequence[Claim]) -> list[Result]:
 def _print_sensitivity(paper: str, claims: Sequence[Claim], as_json: bool, markdown: bool) -> None:
     from ..emulator.view import next_line, point_progress, print_answer, table
     from . import blind_predictions, sensitivities
-    from . import sensitivity_tables as tables
+    from . import sensitivity as tables
 
     rows = sensitivities(paper, claims, functools.partial(point_progress, "measuring"))
     blind = blind_predictions(paper)
@@ -143,7 +143,8 @@ def _print_changed(
     paper: str, claims: Sequence[Claim], changes: Mapping[str, object], as_json: bool, markdown: bool
 ) -> None:
     from ..emulator.view import next_line, point_progress, print_answer, table
-    from . import changed_results, changed_tables, freedoms_of, tables
+    from . import changed as changed_tables
+    from . import changed_results, freedoms_of, tables
 
     freedoms = freedoms_of(paper)
     changed = changed_results(paper, claims, changes, functools.partial(point_progress, "measuring"))

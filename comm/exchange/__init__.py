@@ -1,7 +1,6 @@
 """Exchange of gradients between replicas of a network (INCEPTIONN, section IV): ring, aggregator, and hierarchies."""
 
-from .aggregator import Aggregator, Outlet
-from .gradient import Gradient, GradientFormat, GradientMessage
+from .algorithms import Aggregator, Outlet
 from .groups import (
     Channel,
     Channels,
@@ -10,11 +9,27 @@ from .groups import (
     ExchangeStep,
     GradientExchange,
     OnExchange,
+    TimedExchange,
+    TimedMember,
     aggregator,
+    exchange_ends_ps,
+    exchange_ps,
     exchange_steps,
     step_sizes,
 )
-from .nic import BINS, LEAST_EXPONENT, ORDINARY_TOS, GivenBytes, Nic, SizeLog, Traffic, histogram
+from .nic import (
+    BINS,
+    LEAST_EXPONENT,
+    ORDINARY_TOS,
+    GivenBytes,
+    Gradient,
+    GradientFormat,
+    GradientMessage,
+    Nic,
+    SizeLog,
+    Traffic,
+    histogram,
+)
 from .time import (
     after_step,
     aggregator_ps,
@@ -29,7 +44,6 @@ from .time import (
     ring_steps,
     sent_block,
 )
-from .timed import TimedExchange, TimedMember, exchange_ends_ps, exchange_ps
 
 __all__ = [
     "BINS",

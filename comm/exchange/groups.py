@@ -3,12 +3,23 @@
 Every device exchanges with the devices of the same number in the other replicas, on separate links. Replicas may form
 groups (Fig. 1): each group sums by a ring, the groups' leaders exchange by a ring (c) or an aggregator (b), and
 broadcast the total in their groups. With one group, all replicas are in one ring, or send to one aggregator (a).
+
+    8 replicas in 2 groups                   phases, one after another
+
+    group 0   [0]- 1 - 2 - 3 -(0)            GROUP         a ring in each group
+               |                             TOP           the leaders, 0 and 4: a ring, or to the aggregator,
+    group 1   [4]- 5 - 6 - 7 -(4)            (WEIGHTS)     which broadcasts to them
+                                             PROPAGATION   each leader broadcasts in its group
+
+With numerics, `GradientExchange` carries these steps out, message by message; `TimedExchange` computes the same times,
+to the picosecond, for all replicas at once.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -16,12 +27,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.codec import Codec, NoCodec
-from ..interconnect import COMPRESSIBLE_TOS
-from .aggregator import Aggregator, Broadcast, Child, GradientUpload, Parent
-from .gradient import Gradient
-from .nic import ORDINARY_TOS, Nic
-from .ring import Ring
-from .time import broadcast_rounds, broadcast_shares, ring_order, ring_shares
+from ...kernels.number import FP32
+from ..host import Mailbox
+from ..interconnect import COMPRESSIBLE_TOS, Interconnect
+from .algorithms import Aggregator, Broadcast, Child, GradientUpload, Parent, Ring
+from .nic import ORDINARY_TOS, Gradient, Nic
+from .time import (
+    Compressed,
+    Times,
+    aggregator_ends_ps,
+    broadcast_rounds,
+    broadcast_shares,
+    bytes_at_ratio,
+    hierarchy_ends_ps,
+    ring_of_nodes_ps,
+    ring_order,
+    ring_shares,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +151,7 @@ def exchange_steps(
     steps: list[ExchangeStep] = [_ring(ExchangePhase.GROUP, groups, replica, nic, channels, kept)]
     if replica == leader:
         steps += _top(data_parallel, replica, nic, channels, kept)
+    # An aggregator's total stands for weights, which no codec may change; a ring's is gradients still.
     tos = COMPRESSIBLE_TOS if data_parallel.exchange == "ring" else ORDINARY_TOS
     return [*steps, _broadcast(ExchangePhase.PROPAGATION, group, replica, nic, channels, tos, kept, groups)]
 
@@ -221,3 +244,95 @@ class GradientExchange:
         """Restore what `state` returned."""
         self._done_ps, self.spent_ps = state["done_ps"], state["spent_ps"]
         self.nic.restore(state["nic"])
+
+
+def exchange_ends_ps(
+    data_parallel: DataParallel, interconnect: Interconnect, count: int, ready_ps: Times, free_ps: int = 0
+) -> tuple[Times, int]:
+    """Return when each replica has finished an exchange, and when the aggregator has, in ps.
+
+    Args:
+        of: the replicas, and how they exchange.
+        interconnect: between them.
+        count: number of values in a gradient.
+        ready_ps: when each replica is ready.
+        free_ps: when the aggregator is free, if there is one.
+    """
+    compressed = _compressed(data_parallel)
+    if data_parallel.groups > 1:
+        in_groups = ready_ps.reshape(data_parallel.groups, data_parallel.members)
+        ends, free_ps = hierarchy_ends_ps(interconnect, in_groups, count, data_parallel.exchange, compressed, free_ps)
+        return ends.reshape(-1), free_ps
+    if data_parallel.exchange == "ring":
+        return ring_of_nodes_ps(interconnect, ready_ps, count, compressed), free_ps
+    gradients = None if compressed is None else compressed(np.full(data_parallel.replicas, FP32.bytes_of(count)))
+    return aggregator_ends_ps(interconnect, ready_ps, count, gradients, free_ps=free_ps)
+
+
+def exchange_ps(data_parallel: DataParallel, interconnect: Interconnect, count: int) -> int:
+    """Return the duration of an exchange of `count` values for which all replicas are ready at once, in ps."""
+    return int(
+        exchange_ends_ps(data_parallel, interconnect, count, np.zeros(data_parallel.replicas, np.int64))[0].max()
+    )
+
+
+def _compressed(data_parallel: DataParallel) -> Compressed | None:
+    """Return the codec's assumed sizes, or None without a codec; sizes that depend on values need a ratio."""
+    codec = data_parallel.codec
+    if not codec.compresses:
+        return None
+    if data_parallel.ratio is not None:
+        return functools.partial(bytes_at_ratio, ratio=data_parallel.ratio)
+    return lambda message_bytes: codec.expected_bytes(FP32.values_in(message_bytes))
+
+
+class TimedExchange:
+    """The timed exchange of `count` values among all replicas' devices of one number."""
+
+    def __init__(self, data_parallel: DataParallel, interconnect: Interconnect, count: int) -> None:
+        self.replicas = data_parallel.replicas
+        self._data_parallel, self._interconnect, self._count = data_parallel, interconnect, count
+        self._ready_ps = np.zeros(data_parallel.replicas, np.int64)
+        self._expected, self.aggregator_ps = data_parallel.replicas, 0
+        self._mailboxes = [Mailbox() for _ in range(data_parallel.replicas)]
+
+    async def end_ps(self, replica: int, ready_ps: int) -> int:
+        """Return when a replica has finished the exchange, in ps; wait for the ready times of all others."""
+        self._ready_ps[replica] = ready_ps
+        self._expected -= 1
+        if not self._expected:  # the last one to come computes the ends of all, and wakes them
+            self._expected = self.replicas
+            ends, self.aggregator_ps = exchange_ends_ps(
+                self._data_parallel, self._interconnect, self._count, self._ready_ps, self.aggregator_ps
+            )
+            for mailbox, end_ps in zip(self._mailboxes, ends.tolist(), strict=True):
+                mailbox.put(end_ps)
+        return int(await self._mailboxes[replica].get())
+
+
+class TimedMember:
+    """One replica's timed exchanges, one after another, with the interface of `GradientExchange`."""
+
+    def __init__(self, exchange: TimedExchange, replica: int) -> None:
+        self.replicas = exchange.replicas
+        self.spent_ps = 0
+        self.observer: OnExchange | None = None
+        self._exchange, self._replica, self._done_ps = exchange, replica, 0
+
+    async def total(self, gradient: Gradient, ready_ps: int) -> int:
+        """Return the finish time in ps; there are no values."""
+        begin_ps = max(ready_ps, self._done_ps)
+        self._done_ps = await self._exchange.end_ps(self._replica, begin_ps)
+        self.spent_ps += self._done_ps - begin_ps
+        if self.observer is not None:
+            self.observer(begin_ps, self._done_ps)
+        return self._done_ps
+
+    def state(self) -> dict[str, int]:
+        """Return the training state."""
+        return {"done_ps": self._done_ps, "spent_ps": self.spent_ps, "aggregator_ps": self._exchange.aggregator_ps}
+
+    def restore(self, state: dict[str, int]) -> None:
+        """Restore what `state` returned."""
+        self._done_ps, self.spent_ps = state["done_ps"], state["spent_ps"]
+        self._exchange.aggregator_ps = state["aggregator_ps"]

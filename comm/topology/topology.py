@@ -87,7 +87,11 @@ class Topology(abc.ABC):
 
 
 def folded(workers: int) -> NDArray[np.int64]:
-    """Return the places 0, 2, 4, ..., 5, 3, 1, so that neighbours in a ring are two apart at most."""
+    """Return the places 0, 2, 4, ..., 5, 3, 1, so that neighbours in a ring are two apart at most.
+
+    0   2   4        0 -> 2 -> 4 -> 5 -> 3 -> 1 -> 0: out over the even places, back over the odd ones
+      1   3   5
+    """
     places = np.arange(workers)
     return np.concatenate([places[::2], places[1::2][::-1]])
 

@@ -61,7 +61,12 @@ class Torus(Topology):
 
     @functools.cached_property
     def _places(self) -> tuple[Place, ...]:
-        """The place of each node on the walk.
+        """The place of each node on the walk, such as in 4 lines of 3, and in 3 of 3:
+
+         0  1  2        0  2  1
+         5  4  3        4  3  5
+         6  7  8        8  7  6
+        11 10  9
 
         Each line is walked all the way round, so that the next one begins a place before, or behind, where this one
         began. The walk closes once these steps add up to a whole line: half of an even number of lines go each way; of

@@ -19,8 +19,7 @@ import numpy as np
 
 from ..cluster import Fpga, board_keys, load_cluster
 from ..common import InputError, name_of, plural
-from .constants import Constant, Evidence, Fitness, LeftOut
-from .intervals import ONE_RUN, Range, left_out_runs, range_of
+from .constants import ONE_RUN, Constant, Evidence, Fitness, LeftOut, Range, left_out_runs, range_of
 from .messages import OTHER_UNIT
 from .plausible import check_clock, check_memory, check_products, check_scatter
 from .reading import Kind, Row, Table

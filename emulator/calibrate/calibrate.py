@@ -1,11 +1,14 @@
 """`emuchain.calibrate_link` and `calibrate_board`: files of measurements in, constants with their ranges out.
 
-Before anything is read, what is written is compared with all that is read: no measurement is ever overwritten.
+Before anything is read, what is written is compared with all that is read: no measurement is ever overwritten. With the
+constants comes what measurements cannot tell apart, of which the same data fix only a product or a sum; and a picture
+of a link's fit: the time of a message over its size, and below it how far each row is from the fit.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import os
 import pathlib
@@ -13,19 +16,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
+
 from ..cluster import Fpga
-from ..common import InputError, NamedFiles, WholeFile, typed, write_whole
+from ..common import InputError, NamedFiles, WholeFile, plural, typed, write_whole
 from ..config import roles
-from ..view import picture_file
+from ..view import log_ticks, new_figure, picture_file, save_figure
 from .board import BoardFit, fit_board, fpga, fpga_keys
 from .constants import Constant, as_json
-from .hpcc import version_of
-from .identify import open_of_board, open_of_link
 from .layers import ProfileFit, fit_layers, is_of_layers
-from .link import LinkFit, fit_link
-from .picture import draw_link
+from .link import UNIT_BYTES, LinkFit, LinkModel, fit_link
+from .messages import Messages
 from .plausible import Line, check_link
-from .reading import named, of_board, read_tables
+from .reading import named, of_board, read_tables, version_of
 from .writing import board_toml, cluster_toml, profile_toml, read_back_board, read_back_cluster, read_back_profile
 
 Path = str | os.PathLike[str]
@@ -194,3 +197,80 @@ def _checked(files: Path | Sequence[Path], kind: str, **written: Path | None) ->
 
 def _file(path: Path | None, example: str) -> AbstractContextManager[WholeFile | None]:
     return nullcontext() if path is None else WholeFile(path, "out", example)
+
+
+_SHARE = "`share` of links: what one message at a time takes says nothing of how several share a link"
+
+
+def open_of_link(fit: LinkFit) -> list[str]:
+    """Return what the data of a link leave open."""
+    messages = fit.messages
+    told = [
+        "bandwidth and header bytes: `bandwidth_gbps` is that of payload, `header_bytes` stays 0",
+        "link latency and kernel hand-over: `latency_ns` is their sum",
+    ]
+    if not messages.starts:
+        why = "`loop_length` is the same in all rows" if messages.rows[0].has("loop_length") else "no `loop_length`"
+        told.append(f"latency and the start of kernels ({why}): `latency_ns` holds the start's part of each message")
+    if messages.sizes.min() > UNIT_BYTES:
+        told.append(f"latency and what small messages take besides: none is below {messages.sizes.min():,.0f} bytes")
+    return [*told, _SHARE]
+
+
+def open_of_board(fit: BoardFit) -> list[str]:
+    """Return what the data of a board leave open."""
+    keys = {constant.key for constant in fit.constants}
+    told = []
+    if "board.efficiency" in keys:
+        told.append(
+            "`dsp_share` and efficiency: the bitstream's report fixes clock and DSPs, products the rest"
+            if fit.has_report
+            else "clock, DSPs, `dsp_share` and efficiency, of which products fix the product: without a bitstream's"
+            " report (clock_mhz, dsp_used), the first three are those of the board's type, and exact"
+        )
+    if "board.off_chip_gbytes_per_s" in keys:
+        told.append("reading and writing: bandwidth is the mean of functions that do both, and its range holds each")
+    return [*told, _SHARE]
+
+
+_MARKS = (("o", "#0072b2"), ("s", "#d55e00"), ("^", "#009e73"), ("D", "#cc79a7"), ("v", "#e69f00"))
+_MOST_RUNS = 8
+"""More runs than these share one mark."""
+
+
+def draw_link(fit: LinkFit, path: str | os.PathLike[str], flag: str = "--plot") -> None:
+    """Draw a link's fit into a file, whose extension sets the format.
+
+    Raises:
+        InputError: matplotlib is not installed, or the file cannot be written.
+    """
+    figure = new_figure(8, 6, flag, layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    messages, model = fit.messages, fit.model
+    sizes = np.unique(np.geomspace(messages.sizes.min(), messages.sizes.max(), 400).round())
+    endless = np.full_like(sizes, np.inf)
+    along = Messages((), sizes, endless, endless)
+    low = LinkModel(fit.latency_s.low, fit.bytes_per_s.high, 0.0, model.fit).times(along)
+    high = LinkModel(fit.latency_s.high, fit.bytes_per_s.low, 0.0, model.fit).times(along)
+    line = LinkModel(model.latency_s, model.bytes_per_s, 0.0, model.fit).times(along)
+    above.fill_between(sizes, low * 1e6, high * 1e6, color="0.85", label="range of 90 % of runs")
+    gbps = model.bytes_per_s * 8e-9
+    above.plot(sizes, line * 1e6, color="0.35", label=f"{model.latency_s * 1e9:,.4g} ns + size / {gbps:,.4g} Gb/s")
+    without_start = messages.times - model.start_s / messages.loops
+    together = {plural(len(messages.runs), "run"): np.arange(len(messages.sizes))}
+    runs = messages.runs if len(messages.runs) <= _MOST_RUNS else together
+    for (run, chosen), (shape, colour) in zip(runs.items(), itertools.cycle(_MARKS), strict=False):
+        label = run[-40:]
+        style = {"color": colour, "markerfacecolor": "white", "markersize": 4}
+        above.plot(messages.sizes[chosen], without_start[chosen] * 1e6, shape, label=label, **style)
+        below.plot(messages.sizes[chosen], 100 * np.expm1(model.fit.residuals[chosen]), shape, **style)
+    above.set(xscale="log", yscale="log", ylabel="time of a message in us")
+    below.set(xscale="log", xlabel="bytes of a message", ylabel="from the fit, in %")
+    below.axhline(0, color="0.35", linewidth=0.8)
+    above.legend(fontsize="small")
+    for axes in (above, below):
+        axes.grid(color="0.9", linewidth=0.6)
+        axes.set_axisbelow(True)
+    log_ticks(above.yaxis)
+    log_ticks(below.xaxis)
+    save_figure(figure, path, flag, dpi=130)

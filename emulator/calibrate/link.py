@@ -14,8 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..common import InputError, format_bytes, plural
-from .constants import Evidence, Fitness, LeftOut
-from .intervals import ONE_RUN, Range, left_out_runs, range_of
+from .constants import ONE_RUN, Evidence, Fitness, LeftOut, Range, left_out_runs, range_of
 from .messages import OTHER_UNIT, Messages, messages_of
 from .reading import Table, named
 from .robust import LEAST_RMS, WORST_RMS, Fit, Floats, fit_times

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common import InputError
-from .hpcc import SINGLE_MESSAGES, version_of
-from .reading import MESSAGE_TIMES, VERSION, Kind, Row, Table
+from .reading import MESSAGE_TIMES, SINGLE_MESSAGES, VERSION, Kind, Row, Table, version_of
 from .robust import Floats
 
 Places = NDArray[np.intp]

@@ -3,7 +3,6 @@
 from .board import BANK_BYTES, KBIT, LSTM_UNITS, Board, Engine, PeArray, Resources, Work
 from .changes import changeable_keys, check_changes, is_settable, settable_keys
 from .cluster import CHAIN, Cluster, Link, LinkShare, OnBoard
-from .dsp_types import DSP_TYPES
 from .fpga import Fpga, lut_multipliers
 from .gpu import Gpu
 from .load import (
@@ -17,7 +16,7 @@ from .load import (
     load_cluster,
     load_named,
 )
-from .multipliers import MultiplierRate
+from .multipliers import DSP_TYPES, MultiplierRate
 from .physical import EXISTING
 from .uncertainty import ConstantRange, RangeClass, find_range
 from .varied import BANDWIDTH, CLOCK, LATENCY, MEMORY, varied, varied_board, varied_link

@@ -45,9 +45,8 @@ import pydantic
 from ...comm import Chain, Interconnect, NicEngines, Topology, Torus, topologies, topology_of
 from ..common import DESCRIBED, Gbps, GbytesPerSecond, Megahertz, Microseconds, Model, Name, Nanoseconds, Share, either
 from ..faults import FaultsDescription
-from .board_description import FpgaDescription, GpuDescription
+from .board_description import FpgaDescription, GpuDescription, RangeDescription
 from .cluster import Link, LinkShare
-from .uncertainty_description import RangeDescription
 
 
 def _tuple(value: Any) -> Any:

@@ -149,8 +149,8 @@ def board_files(kind: str) -> Iterator[pathlib.Path]:
 
 
 def _cluster(said: ClusterDescription, source: str, text: str) -> Cluster:
+    from .board_description import constant_ranges
     from .description import FpgaDescription, MachineDescription, ResourcesDescription
-    from .uncertainty_description import constant_ranges
 
     built_of = said.resources or ResourcesDescription()
     for place, board in enumerate(said.boards):
@@ -197,7 +197,7 @@ def _values(said: ClusterDescription) -> dict[str, list[Any]]:
 
 def _board_ranges(board: BoardDescription, ranges: tuple[ConstantRange, ...], source: str) -> tuple[ConstantRange, ...]:
     """Return the ranges of a board's constants: those of the cluster, then its own."""
-    from .uncertainty_description import constant_ranges
+    from .board_description import constant_ranges
 
     studied = set(changeable_keys())
     keys = [key for field in dataclasses.fields(board) if (key := f"board.{field.name}") in studied]

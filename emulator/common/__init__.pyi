@@ -1,7 +1,5 @@
 from .arguments import described, native, typed
 from .confined import confined, scratch_error, scratch_folder
-from .errors import BUG_STATUS, INPUT_STATUS, InputError, Note
-from .escaped import NAMES, as_cell, encoded, escaped, html_table, of_cell, one_line
 from .file_kind import (
     BROKEN_ZIP,
     CHECKPOINT,
@@ -20,25 +18,53 @@ from .file_kind import (
     other_kind,
     unlike,
 )
-from .line_file import LineFile
 from .lock import own_folder
-from .mean import Mean
-from .memory import Room, check_start, free_room, host_room, process_room
+from .machine import Room, check_start, free_room, host_room, parse_status, process_room, system_name
+from .messages import (
+    BUG_STATUS,
+    INPUT_STATUS,
+    NAMES,
+    InputError,
+    Note,
+    as_cell,
+    encoded,
+    escaped,
+    html_table,
+    of_cell,
+    one_line,
+    plain,
+)
 from .named_files import NO_FILE, NamedFiles, Paths, Reads, Role, Writes, in_folder, itself
-from .plain import plain
-from .processes import parse_status, system_name
-from .ranges import Value, parse_counts, parse_values
+from .quantities import (
+    IMAGENET_IMAGES,
+    Mean,
+    Value,
+    an,
+    either,
+    format_bytes,
+    format_time_ps,
+    gbps,
+    gops,
+    number,
+    parse_counts,
+    parse_values,
+    percent,
+    plural,
+)
 from .reading import (
     MOST_TOML_BYTES,
     decoded,
+    did_you_mean,
+    find,
+    listed,
     looks_like_text,
+    names,
     open_file,
     place_in,
     read_exact_text,
     read_file,
     read_text,
 )
-from .shipped import did_you_mean, find, listed, names
 from .types import (
     FINITE,
     Channels,
@@ -62,9 +88,8 @@ from .types import (
     check_names,
     name_of,
 )
-from .units import IMAGENET_IMAGES, an, either, format_bytes, format_time_ps, gbps, gops, number, percent, plural
 from .validation import DESCRIBED, Model, model_of, read_description, read_toml, shown, toml_value, tomllib, validate
-from .whole_file import Target, WholeFile, current_folder, toml_file, touched, write_whole
+from .whole_file import LineFile, Target, WholeFile, current_folder, toml_file, touched, write_whole
 
 __all__ = [
     "BROKEN_ZIP",

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 
-from .errors import InputError
+from .messages import InputError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

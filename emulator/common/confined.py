@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from .errors import InputError
+from .messages import InputError
 
 Arrays = Mapping[str, np.ndarray]
 """Arrays of numbers, bools, or text of a fixed length, by name."""

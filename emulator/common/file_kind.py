@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from .confined import confined
-from .errors import InputError
+from .messages import InputError
 from .reading import looks_like_text, open_file
 
 

@@ -18,7 +18,7 @@ import stat
 import weakref
 from collections.abc import Iterator
 
-from .errors import InputError
+from .messages import InputError
 
 FOLDERS_LOCK = ".emuchain.lock"
 """The name of the lock of a folder, in it."""

@@ -15,8 +15,8 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from .errors import InputError
 from .lock import FOLDERS_LOCK
+from .messages import InputError
 from .whole_file import touched
 
 Paths: TypeAlias = Iterable[str | os.PathLike[str]]

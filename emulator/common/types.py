@@ -12,8 +12,7 @@ from typing import Annotated, Any
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
 
-from .errors import InputError
-from .escaped import one_line
+from .messages import InputError, one_line
 
 
 class _Finite:

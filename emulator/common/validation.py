@@ -15,10 +15,9 @@ from typing import Any, TypeVar
 import pydantic
 
 from .arguments import native
-from .errors import InputError
 from .file_kind import other_kind
-from .reading import MOST_TOML_BYTES, BinaryError, decoded, place_in, read_text
-from .shipped import did_you_mean
+from .messages import InputError
+from .reading import MOST_TOML_BYTES, BinaryError, decoded, did_you_mean, place_in, read_text
 
 if sys.version_info >= (3, 11):
     import tomllib

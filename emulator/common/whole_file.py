@@ -1,9 +1,15 @@
-"""Files that are written completely or not at all, each by one writer at a time.
+"""Files that are written completely or not at all, and files that grow with a run: each by one writer at a time.
 
 A writer fills a file of a unique name beside its target, `.NAME.XXXXXXXX.partial`, and renames it: a reader, a full
 disk and a power cut leave the old content or the new one. From its start to its end it holds the lock
 `.NAME.lock`: a second writer is refused at its own start. So the holder of the lock knows that the writers of partial
 files beside it have ended, and it alone removes these files.
+
+    .run.h5.lock                  |--------- held by the writer ----------|
+    .run.h5.3f9a01c2.partial         |--- filled, on the disk ---|
+    run.h5                     --- what was there before --------| the new content, by one rename ---
+
+What is added to a file that grows is on its way to the disk at once.
 """
 
 from __future__ import annotations
@@ -16,12 +22,12 @@ import stat
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
-from .errors import InputError
-from .escaped import encoded
 from .lock import Lock
+from .messages import InputError, encoded
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
 
 _PARTIAL = r"\.{}\.[0-9a-f]{{8}}\.partial"
 _LONGEST_NAME = 255
@@ -136,7 +142,7 @@ class WholeFile(Target):
                     yield file
                     file.flush()
                     os.fsync(file.fileno())
-                self._check()
+                self._check()  # a device, or an output of this process, may have come to this path meanwhile
                 os.replace(partial, self._target)
             except BaseException:
                 with contextlib.suppress(OSError):
@@ -266,3 +272,53 @@ def _sync_folder(folder: pathlib.Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+class LineFile(WholeFile):
+    """A file that this process alone writes until `close`: `begin` it, then `add` to its end.
+
+    It is begun as a new file, which takes the place of what was there: other links to that keep it. What was added
+    stays when the run is killed, or the disk is full. All else is as for `WholeFile`.
+    """
+
+    _file: BinaryIO | None = None
+
+    def begin(self, text: str) -> None:
+        """Put a new file with this text in place of what is there.
+
+        Raises:
+            InputError: it cannot be written; what was there stays.
+        """
+        is_new = not os.path.exists(self.path)
+        with self.building() as file:
+            if not is_new:
+                file.write(encoded(text))
+                file.flush()
+            self._file = os.fdopen(os.dup(file.fileno()), "wb", buffering=0)
+        if is_new:
+            self.add(text)
+
+    def add(self, text: str) -> None:
+        """Add text at the end.
+
+        Raises:
+            InputError: it cannot be written; what there was room for stays.
+        """
+        assert self._file is not None
+        with self._telling("give another path, or free some space", OSError):
+            left = memoryview(encoded(text))
+            while left:
+                left = left[self._file.write(left) :]
+
+    def close(self) -> None:
+        """See `WholeFile`.
+
+        Raises:
+            InputError: what was added has no room, which some file systems tell only now.
+        """
+        try:
+            if self._file is not None:
+                with self._telling("give another path, or free some space", OSError):
+                    self._file.close()
+        finally:
+            super().close()

@@ -1,7 +1,11 @@
 """A FIFO resource whose rows take longer while a fault is on: what faults do to rows, and how these are served.
 
 Rows start in ascending order. So up to the next time at which a span begins or ends, the time of every row is known by
-its sample, and they are served at once; from the first row that starts later, anew.
+its sample, and they are served at once; from the first row that starts later, anew:
+
+    span             off         | on, rows take twice as long       | off
+    rows      [ a ][ b ][ c ][ d ][   e    ][   f    ][   g    ][   h    ][ i ][ j ]
+    at once   a to d              e to h                                  i, j
 """
 
 from __future__ import annotations

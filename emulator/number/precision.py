@@ -1,4 +1,4 @@
-"""The formats of a run's numbers, and how they are rounded.
+"""The formats of a run's numbers, how they are rounded, what boards store in which, and which multipliers they need.
 
 Complete maps are narrow, sums are wide: what a layer hands on is rounded to its format once, on the device that has it
 whole, and partial sums stay in single precision. So a run's numbers do not depend on how its network is cut.
@@ -13,18 +13,115 @@ whole, and partial sums stay in single precision. So a run's numbers do not depe
 | states | what updates remember: velocities and moments |
 
 `accumulate` is the format of sums: fp32; bf16 and fp16, rounded after each product; int32 of fixed point.
+
+A multiplier, of one of the classes of `MULTIPLIERS`, has one format for both of its operands, so a product takes the
+narrowest class that holds both. Floats do not hold all integers of as many bits: an integer of 8 bits has more digits
+than FP8's significand, and FP8's range is more than an integer's of 8 bits. So these two meet in `half`, whose
+significand has 8 bits in BF16 and 11 in FP16.
+
+    fp32 <- half <- fp8  <- int4         a class holds exactly what those hold from which arrows come
+                 <- int8 <- int4
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from ...kernels.number import BF16, FP16, FP32, BlockGrid, NumberFormat, Rounding, number_format, number_formats
+from ...kernels.number import (
+    BF16,
+    FP16,
+    FP32,
+    MULTIPLIERS,
+    BlockGrid,
+    Lines,
+    NumberFormat,
+    Rounding,
+    number_format,
+    number_formats,
+)
 from ..common import did_you_mean, either
-from .multiplier import joint_class
-from .storage import Storage
+
+HELD: Mapping[str, tuple[str, ...]] = {
+    "fp32": ("half", "fp8", "int8", "int4"),
+    "half": ("fp8", "int8", "int4"),
+    "fp8": ("int4",),
+    "int8": ("int4",),
+    "int4": (),
+}
+"""The narrower classes whose values a class holds exactly."""
+
+
+def narrowest(classes: Collection[str], *needed: str) -> str | None:
+    """Return the narrowest of some classes that holds the values of all that are needed; None if none does."""
+    able = [kind for kind in MULTIPLIERS if kind in classes and {*needed} <= {kind, *HELD[kind]}]
+    return able[-1] if able else None
+
+
+def joint_class(one: str, other: str) -> str:
+    """Return the narrowest class that multiplies values of one class by those of another."""
+    kind = narrowest(MULTIPLIERS, one, other)
+    assert kind is not None  # fp32 holds all
+    return kind
+
+
+@dataclasses.dataclass(frozen=True)
+class Storage:
+    """The formats of a board's memories: of maps, of partial sums, and of each array that a parameter takes.
+
+    Of a weight's `arrays`, engines read the first; the second is its gradient; then come a master copy, if updates
+    change one (`has_copies`), what they remember, and what error feedback keeps. A bias, and what an SFU learns, take
+    `bias_arrays` in the format of `biases`.
+    """
+
+    activations: NumberFormat = FP32
+    errors: NumberFormat = FP32
+    sums: NumberFormat = FP32
+    arrays: tuple[NumberFormat, ...] = (FP32, FP32)
+    bias_arrays: int = 2
+    biases: NumberFormat = FP32
+    has_copies: bool = False
+
+    @classmethod
+    def all_in(cls, number: NumberFormat, copies: int = 2) -> Storage:
+        """Return the storage of values that are all in one format, a parameter in `copies` arrays."""
+        return cls(number, number, number, (number,) * copies, copies, number)
+
+    def with_residuals(self, count: int) -> Storage:
+        """Return the storage with `count` more arrays of each parameter in fp32, in which gradients are exchanged."""
+        arrays = (*self.arrays, *(FP32,) * count)
+        return dataclasses.replace(self, arrays=arrays, bias_arrays=self.bias_arrays + count)
+
+    @property
+    def at_rest(self) -> Storage:
+        """The storage of parameters that are frozen: their values alone."""
+        return dataclasses.replace(self, arrays=self.arrays[:1], bias_arrays=1, has_copies=False)
+
+    @property
+    def weights(self) -> NumberFormat:
+        """The format of the weights that engines read, and that travel."""
+        return self.arrays[0]
+
+    @property
+    def gradients(self) -> NumberFormat:
+        """The format of the sums of their gradients."""
+        return self.arrays[1]
+
+    @property
+    def master(self) -> NumberFormat:
+        """The format of the weights that updates change."""
+        return self.arrays[2] if self.has_copies else self.arrays[0]
+
+    @property
+    def states(self) -> tuple[NumberFormat, ...]:
+        """The formats of what is kept of a weight beside itself, its gradient and its master copy."""
+        return self.arrays[2 + self.has_copies :]
+
+    def weight_bytes(self, weights: Lines) -> int:
+        """Return the bytes of some weights, with all that is kept of them."""
+        return sum(map(weights.bytes_in, self.arrays))
+
 
 KINDS = "activations", "weights", "errors", "gradients", "master", "states"
 """What has a format of its own."""

@@ -1,7 +1,17 @@
 """Attention of some query rows, forward and backward, for all samples and heads: block by block of queries.
 
 Forward takes the rows of a call ascending; backward descending, and adds to the errors of all keys. Nothing depends on
-how rows are cut into calls and blocks, or heads into slices.
+how rows are cut into calls and blocks, or heads into slices. Of causal attention, with blocks of 4 queries:
+
+    keys      0 . . 3 4 . . 7
+    queries 0 x
+            . x x                    a block's queries see the keys before the block in common, and of the block's
+            . x x x                  own, each those up to itself
+            3 x x x x
+            4 x x x x x
+            . x x x x x x            backward goes from query 7 up to query 0: so a row's dk and dv are complete as
+            . x x x x x x x          soon as its own block is done
+            7 x x x x x x x x
 
 Arguments are addresses, and counts of floats; nothing is checked here.
 """
@@ -12,12 +22,110 @@ from typing import Any
 
 import numpy as np
 
+from ..conv.layout import SIDE, transpose_block
 from ..jit import FLOAT_BYTES, compiled
 from ..llvm import WIDTH, clear, copy
-from .blocks import backward_block, forward_block, turn_kept
-from .products import PANEL, Query, Rows, fill_tables, near, pack_dense, pack_rows
-from .shapes import BLOCK, Work
-from .softmax import finish
+from .attention import BLOCK, Work
+from .products import (
+    PANEL,
+    PART,
+    Query,
+    Rows,
+    Sums,
+    fill_tables,
+    keys_of,
+    near,
+    over_keys,
+    over_queries,
+    pack_dense,
+    pack_queries,
+    pack_rows,
+    score,
+)
+from .softmax import Scores, finish, multiply, score_errors, softmax
+
+
+@compiled
+def _scores(block: Any, work: Any, part: Any) -> Any:
+    at = FLOAT_BYTES * part
+    return Scores(
+        place=work.scores + at,
+        common=block.before + part if block.causal else block.keys,
+        keys=keys_of(block, part),
+        scale=work.scale,
+        top=work.top + at,
+        inverse=work.inverse + at,
+    )
+
+
+@compiled
+def turn_kept(block: Any, kept: Any, rows: Any, out: Any) -> None:
+    """Write what dropout keeps for a block, query by query with `rows` floats each, key by key."""
+    keys = keys_of(block, block.count - 1)
+    for query in range(0, block.count, SIDE):
+        for key in range(0, keys, SIDE):
+            come, to = kept + FLOAT_BYTES * (query * rows + key), out + FLOAT_BYTES * (key * BLOCK + query)
+            transpose_block(come, rows, min(SIDE, block.count - query), min(SIDE, keys - key), to, BLOCK)
+
+
+@compiled
+def _keep(block: Any, numbers: Any, kept: Any) -> None:
+    """Multiply a block's numbers by what dropout keeps."""
+    for part in range(0, block.count, PART):
+        multiply(numbers + FLOAT_BYTES * part, kept + FLOAT_BYTES * part, keys_of(block, part))
+
+
+@compiled
+def _pack_descending(block: Any, rows: Any, size: Any, out: Any) -> None:
+    last = rows.place + FLOAT_BYTES * (block.count - 1) * rows.pitch
+    pack_rows(last, -rows.pitch, block.count, size, out)
+
+
+@compiled
+def forward_block(block: Any, size: Any, queries: Any, keys: Any, out: Any, drops: Any, work: Any, tables: Any) -> None:
+    """Set the outputs of a block's queries, and their `top` and `inverse`."""
+    pack_queries(block, queries, size, work.queries)
+    score(block, tables, work.queries, keys, size, work.scores)
+    for part in range(0, block.count, PART):
+        softmax(_scores(block, work, part))
+    if drops:
+        _keep(block, work.scores, work.kept)
+    over_keys(block, tables, work.scores, Sums(work.rows, work.key_rows, block.keys, size))
+    finish(work.rows, block.count, size, work.inverse, 1, out)
+
+
+@compiled
+def backward_block(
+    block: Any,
+    size: Any,
+    queries: Any,
+    keys: Any,
+    values: Any,
+    errors: Any,
+    out: Any,
+    drops: Any,
+    work: Any,
+    tables: Any,
+    fresh: Any,
+) -> None:
+    """Set the errors of a block's queries, and add to those of the keys and values."""
+    pack_queries(block, queries, size, work.queries)
+    pack_queries(block, errors, size, work.of_outputs)
+    score(block, tables, work.queries, keys, size, work.scores)
+    score(block, tables, work.of_outputs, values, size, work.errors)
+    if drops:
+        _keep(block, work.errors, work.kept)
+    for part in range(0, block.count, PART):
+        score_errors(_scores(block, work, part), work.errors + FLOAT_BYTES * part)
+    over_keys(block, tables, work.errors, Sums(work.rows, work.key_rows, block.keys, size))
+    finish(work.rows, block.count, size, work.one, 0, out)
+    _pack_descending(block, queries, size, work.query_rows)
+    _pack_descending(block, errors, size, work.error_rows)
+    over_queries(block, tables, work.errors, Sums(work.key_errors, work.query_rows, block.count, size), fresh)
+    if drops:
+        _keep(block, work.scores, work.kept)
+    over_queries(block, tables, work.scores, Sums(work.value_errors, work.error_rows, block.count, size), fresh)
+
 
 _FEW = 2 * BLOCK  # rows that are read where they are: there are too few blocks for a copy to pay
 

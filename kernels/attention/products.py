@@ -18,7 +18,7 @@ from ..conv.layout import SIDE, transpose_block
 from ..conv.microkernel import MOST_VECTORS, contract, vectors_of
 from ..jit import FLOAT_BYTES, compiled
 from ..llvm import INDEX_BYTES, LINE_BYTES, WIDTH, clear, copy, copy_rows, prefetch_line
-from .shapes import BLOCK
+from .attention import BLOCK
 
 PANEL = MOST_VECTORS * WIDTH
 PART = 2 * WIDTH  # queries in the loops between the products

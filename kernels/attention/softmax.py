@@ -43,8 +43,8 @@ from ..llvm import (
     of_blocks,
     vector,
 )
+from .attention import BLOCK
 from .products import PART
-from .shapes import BLOCK
 
 _VECTORS = PART // WIDTH
 

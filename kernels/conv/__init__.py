@@ -1,10 +1,9 @@
 """Convolution: FP, EB and PG of FPDeep (sections 5.3 to 5.5), on one register-tiled micro-kernel; and in groups."""
 
-from .convolution import Convolution
+from .convolution import Convolution, error, forward, gradient, output_shape
 from .geometry import Sums
 from .grouped import Convolving, Depthwise, Grouped, convolution
 from .look_up import LookUp
-from .plain import error, forward, gradient, output_shape
 
 __all__ = [
     "Convolution",

@@ -17,7 +17,8 @@ and starts from a given partial sum, or from +0. So channels may be summed in sl
 as zeros (an infinite weight at a padded place gives a NaN).
 
 `Convolution` works on maps whose channels come last, and on weights that are packed once for each update, as training
-needs; `plain.py` has the same for other uses.
+needs; functions at the end have the same for plain maps (n, channels, rows, columns) and weights (oc, ic, kh, kw), for
+all other uses.
 
 A fully connected layer is a convolution whose kernel is as large as the map; each of its inputs is then a channel of
 one pixel, so that FP and EB are products of a matrix and a vector for each sample, and PG adds their outer products.
@@ -33,7 +34,7 @@ from numpy.typing import NDArray
 
 from ..jit import FLOAT_BYTES, Floats, Kernels, address_of, of_float32
 from ..memory import aligned
-from ..window import output_size
+from ..window import Pair, output_size, pair
 from .geometry import Contraction, Geometry, Phase, Sums, lanes_together, padded_lanes, phases_of
 
 layout, microkernel, narrow_kernel = Kernels("conv.layout"), Kernels("conv.microkernel"), Kernels("conv.narrow_kernel")
@@ -89,7 +90,7 @@ class Convolution:
         ic, oc = self.in_channels, self.out_channels
         geometry = Geometry(ic, oc, self.size, self.kernel, self.stride, self.pad, output)
         is_whole_map = self.size == self.kernel and self.pad == (0, 0)
-        if is_whole_map:
+        if is_whole_map:  # each input is a channel of one pixel, so a sum has no places to skip
             one = 1, 1
             geometry = Geometry(ic * self.size[0] * self.size[1], oc, one, one, one, (0, 0), one)
         phases = tuple(phases_of(geometry))
@@ -104,7 +105,7 @@ class Convolution:
             "_frame": (geometry.ic, *geometry.framed),
             "_error_frame": (oc, *geometry.error_framed),
         }
-        for name, value in known.items():
+        for name, value in known.items():  # as frozen dataclasses set what follows from their fields
             object.__setattr__(self, name, value)
 
     def frame_shape(self, samples: int) -> tuple[int, ...]:
@@ -339,3 +340,126 @@ def _whole(array: Floats, shape: tuple[int, ...], name: str) -> int:
 
 def _flat(array: Floats, size: int, name: str) -> int:
     return _whole(array, (size,), name)
+
+
+def output_shape(
+    x_shape: tuple[int, ...], w_shape: tuple[int, ...], *, stride: Pair, pad: Pair
+) -> tuple[int, int, int, int]:
+    """Return the shape (n, oc, ho, wo) of the convolution of x (n, ic, h, w) with w (oc, ic, kh, kw).
+
+    Raise ValueError where shapes do not fit.
+    """
+    if len(x_shape) != 4 or len(w_shape) != 4:
+        raise ValueError(f"maps (n, ic, h, w) and weights (oc, ic, kh, kw) are needed, not {x_shape} and {w_shape}")
+    if x_shape[1] != w_shape[1]:
+        raise ValueError(f"maps {x_shape} have {x_shape[1]} channels, but weights {w_shape} take {w_shape[1]}")
+    ho, wo = output_size(x_shape[2:], w_shape[2:], stride=stride, pad=pad)
+    return x_shape[0], w_shape[0], ho, wo
+
+
+def forward(
+    x: Floats, w: Floats, *, stride: Pair, pad: Pair, partial: Floats | None = None, sums: Sums = Sums.FP32
+) -> Floats:
+    """Convolve `x` (n, ic, h, w) with `w` (oc, ic, kh, kw); return y (n, oc, ho, wo), a new array.
+
+    `partial` (n, oc, ho, wo) is the sum over the input channels before these; it and y are in the format of `sums`
+    (`narrow_kernel.py`). Raise ValueError where shapes do not fit,
+    TypeError where an array is not float32.
+    """
+    shape = output_shape(x.shape, w.shape, stride=stride, pad=pad)
+    convolution = _convolution(x.shape, w.shape, stride, pad, sums)
+    y = _start(shape, partial, "partial")
+    convolution.forward(y, _framed_inputs(convolution, x), convolution.pack(w), fresh=partial is None)
+    return _channels_first(y)
+
+
+def error(
+    dy: Floats,
+    w: Floats,
+    x_shape: tuple[int, ...],
+    *,
+    stride: Pair,
+    pad: Pair,
+    partial: Floats | None = None,
+    sums: Sums = Sums.FP32,
+) -> Floats:
+    """Return dx, of shape `x_shape` (n, ic, h, w), for `dy` (n, oc, ho, wo) and `w` (oc, ic, kh, kw), a new array.
+
+    `partial` (n, ic, h, w) is the sum over the output channels after these; it and dx are in the format of `sums`.
+    Raise ValueError where shapes do not fit, TypeError where an array is not float32.
+    """
+    _check(x_shape, w.shape, dy.shape, stride, pad)
+    convolution = _convolution(x_shape, w.shape, stride, pad, sums)
+    dx = _start(tuple(x_shape), partial, "partial")
+    framed, turned = (
+        np.empty(convolution.error_frame_shape(len(dy)), np.float32),
+        aligned(FLOAT_BYTES * convolution.turned_size).view(np.float32),
+    )
+    convolution.error_frame(_channels_last(dy, "dy"), framed)
+    convolution.turn(convolution.pack(w), turned)
+    convolution.error(dx, framed, turned, fresh=partial is None)
+    return _channels_first(dx)
+
+
+def gradient(
+    x: Floats,
+    dy: Floats,
+    w_shape: tuple[int, ...],
+    *,
+    stride: Pair,
+    pad: Pair,
+    accumulate: Floats | None = None,
+    sums: Sums = Sums.FP32,
+) -> Floats:
+    """Return dw, of shape `w_shape` (oc, ic, kh, kw), for `x` (n, ic, h, w) and `dy` (n, oc, ho, wo), a new array.
+
+    `accumulate` (oc, ic, kh, kw) is the sum over the samples before these; it and dw are in the format of `sums`.
+    Raise ValueError where shapes do not fit, TypeError where an array is not float32.
+    """
+    _check(x.shape, w_shape, dy.shape, stride, pad)
+    convolution = _convolution(x.shape, w_shape, stride, pad, sums)
+    if accumulate is not None and accumulate.shape != tuple(w_shape):
+        raise ValueError(f"accumulate has shape {accumulate.shape}; {tuple(w_shape)} is needed")
+    packed = _new(convolution.packed_size) if accumulate is None else convolution.pack(accumulate)
+    convolution.gradient(packed, _framed_inputs(convolution, x), _channels_last(dy, "dy"), fresh=accumulate is None)
+    return convolution.unpack(packed)
+
+
+def _convolution(
+    x_shape: tuple[int, ...], w_shape: tuple[int, ...], stride: Pair, pad: Pair, sums: Sums
+) -> Convolution:
+    (_, _, h, w), (oc, ic, kh, kw) = x_shape, w_shape
+    return Convolution(ic, oc, (h, w), (kh, kw), pair(stride), pair(pad), sums)
+
+
+def _check(x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], stride: Pair, pad: Pair) -> None:
+    expected = output_shape(x, w, stride=stride, pad=pad)
+    if tuple(y) != expected:
+        raise ValueError(
+            f"maps {tuple(x)} and weights {tuple(w)} with stride {stride} and pad {pad} give outputs {expected}, "
+            f"not {tuple(y)}"
+        )
+
+
+def _start(shape: tuple[int, ...], given: Floats | None, name: str) -> Floats:
+    """Return maps with the channels last to add to: a copy of `given`, or a new array."""
+    n, channels, h, w = shape
+    if given is None:
+        return np.empty((n, h, w, channels), np.float32)
+    if given.shape != shape:
+        raise ValueError(f"{name} has shape {given.shape}; {shape} is needed")
+    return np.array(_channels_last(given, name))
+
+
+def _framed_inputs(convolution: Convolution, x: Floats) -> Floats:
+    framed = np.empty(convolution.frame_shape(len(x)), np.float32)
+    convolution.frame(_channels_last(x, "x"), framed)
+    return framed
+
+
+def _channels_last(maps: Floats, name: str) -> Floats:
+    return np.ascontiguousarray(of_float32(maps, name).transpose(0, 2, 3, 1))
+
+
+def _channels_first(maps: Floats) -> Floats:
+    return np.ascontiguousarray(maps.transpose(0, 3, 1, 2))

@@ -32,7 +32,7 @@ LEAST_EXPONENT, EXPONENT_OF_ONE, MANTISSA_BITS = -127, 127, 23
 RUNS, RUN, SAMPLED_FROM = 32, 16, 4096
 """A sample of values: runs, and the bursts of each; and the bursts above which one is taken."""
 
-burst, readers = Kernels("inceptionn.burst"), Kernels("inceptionn.readers")
+burst = Kernels("inceptionn.burst")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +139,7 @@ def decompress(buffer: Buffer, count: int) -> NDArray[np.float32]:
     """
     data, bursts = _opened(buffer, count)
     out = np.empty(BURST * bursts, np.float32)
-    _read(readers.decompress, data, bursts, count, out)
+    _read(burst.decompress, data, bursts, count, out)
     return out[:count]
 
 

@@ -12,6 +12,9 @@ with away_from(".numba_config.yaml"):  # all of these import Numba
         address,
         bits_to_mask,
         broadcast,
+        clear,
+        copy,
+        copy_rows,
         emit_fma,
         entry_of,
         fence,
@@ -24,12 +27,12 @@ with away_from(".numba_config.yaml"):  # all of these import Numba
         numbers_only,
         of_blocks,
         prefetch,
+        prefetch_line,
+        read_index,
         shuffle,
         vector,
     )
-    from .exponential import exponential, sigmoid, tanh
-    from .lanes import WIDTH, Lanes, Units, for_units, fused, integers
-    from .memory import clear, copy, copy_rows, prefetch_line, read_index
+    from .lanes import WIDTH, Lanes, Units, exponential, for_units, fused, integers, sigmoid, tanh
     from .rates import FLOP_OF_ROUND, multiply_add, read
     from .tile import add_products, call_by_size, emit_sums, tile_function
 

@@ -28,8 +28,7 @@ from numba.extending import intrinsic
 
 from ..jit import FLOAT_BYTES, compiled
 from .emit import numbers_only
-from .exponential import exponential
-from .lanes import WIDTH, Lanes, Units, for_units, fused
+from .lanes import WIDTH, Lanes, Units, exponential, for_units, fused
 
 DENSITY = 1 / math.sqrt(2 * math.pi)
 LINE = 2 * math.sqrt(2 / math.pi)

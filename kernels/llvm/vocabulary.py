@@ -24,8 +24,7 @@ from numba.extending import intrinsic
 
 from ..jit import FLOAT_BYTES, compiled
 from .emit import FLOAT, address, broadcast, index, numbers_only
-from .exponential import exponential
-from .lanes import WIDTH, Lanes, Units, for_units, fused
+from .lanes import WIDTH, Lanes, Units, exponential, for_units, fused
 
 TOGETHER = 64  # channels that are turned, so that those of all lanes lie side by side, before they are folded
 

@@ -3,8 +3,23 @@
 from .bf16 import BF16
 from .fp16 import FP16
 from .fp32 import FP32
-from .grid import BIAS, FRACTION_BITS, BlockGrid, FloatGrid, Grid, Rounding, fixed_point
-from .number import MULTIPLIERS, SCALE_BITS, Count, Lines, NumberFormat, number_format, number_formats, number_spellings
+from .number import (
+    BIAS,
+    FRACTION_BITS,
+    MULTIPLIERS,
+    SCALE_BITS,
+    BlockGrid,
+    Count,
+    FloatGrid,
+    Grid,
+    Lines,
+    NumberFormat,
+    Rounding,
+    fixed_point,
+    number_format,
+    number_formats,
+    number_spellings,
+)
 
 __all__ = [
     "BF16",

@@ -2,8 +2,7 @@
 
 import re
 
-from .grid import BlockGrid, FloatGrid, fixed_point
-from .number import NumberFamily, NumberFormat
+from .number import BlockGrid, FloatGrid, NumberFamily, NumberFormat, fixed_point
 
 _MOST_EXPONENT_BITS = 5
 

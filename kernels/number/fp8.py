@@ -1,7 +1,6 @@
 """OCP's formats of 8 bits (OFP8, 2023), saturating: E4M3 for activations and weights, E5M2 for errors."""
 
-from .grid import FloatGrid
-from .number import NumberFormat
+from .number import FloatGrid, NumberFormat
 
 E4M3, E5M2 = FloatGrid(3, -6, 448.0), FloatGrid(2, -14, 57344.0)
 

@@ -1,8 +1,7 @@
 """OCP's microscaling formats (Microscaling Formats 1.0, table 1): blocks of 32 elements with a scale of 8 bits."""
 
 from .fp8 import E4M3, E5M2
-from .grid import BlockGrid, FloatGrid
-from .number import NumberFormat
+from .number import BlockGrid, FloatGrid, NumberFormat
 
 E3M2, E2M3, E2M1 = FloatGrid(2, -2, 28.0), FloatGrid(3, 0, 7.5), FloatGrid(1, 0, 6.0)
 INT8 = FloatGrid(6, 0, 127 / 64)

@@ -1,9 +1,8 @@
 """Optimisers: how a mini-batch's gradients change parameters; each is a file here."""
 
-from .norm import NOT_FINITE, added, clip_factor, norm, squares_sum
 from .optimizer import OF_EVERY_RUN, Optimizer, optimizer_keys, optimizer_kind, optimizers
 from .sgd import Sgd
-from .unmoved import count_unmoved
+from .statistics import NOT_FINITE, added, clip_factor, count_unmoved, norm, squares_sum
 
 __all__ = [
     "NOT_FINITE",

@@ -8,8 +8,8 @@ Every sum takes its products one by one, each by one fused multiply-add, from +0
 - the projection: units ascending; its errors: outputs descending
 - gradients: samples ascending, then t ascending, from the gradients given; of biases likewise, by rounded additions
 
-Errors of h at a step are dy + (the chain over R + carry): `gru_cell.py` says what is carried past R. `lstm_steps.py`,
-`gru_cell.py` and `llvm/exponential.py` have the element-wise lines. So bits depend neither on the number of samples,
+Errors of h at a step are dy + (the chain over R + carry): `gru_steps.py` says what is carried past R. `lstm_steps.py`,
+`gru_steps.py` and `llvm/lanes.py` have the element-wise lines. So bits depend neither on the number of samples,
 nor on the form of the micro-kernel, on how units are cut into slices, or on how many steps a call does.
 """
 

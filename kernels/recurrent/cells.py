@@ -1,4 +1,4 @@
-"""Slices of LSTM and of GRU layers; `slices.py` has what they share, `lstm_steps.py` and `gru_cell.py` the lines."""
+"""Slices of LSTM and of GRU layers; `slices.py` has what they share, `lstm_steps.py` and `gru_steps.py` the lines."""
 
 from __future__ import annotations
 

@@ -135,6 +135,7 @@ def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, t
                 copy(h_before + FLOAT_BYTES * row * width, h + FLOAT_BYTES * n * width, width)
             else:
                 clear(to, channels)
+        # Every other step reads the panels of R backwards: those that the step before read last are still near.
         product(Product(sums, channels, h, width, 1, samples, r, channels, width), 0, step)
         for n in range(samples):
             row = rows[step, n]

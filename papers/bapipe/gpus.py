@@ -18,8 +18,7 @@ from ...emulator.schedule import Machine, Shape, StageCosts, pipeline_kind
 from ...emulator.timing import time_shape
 from ..constants import in_use, kept
 from .constants import ALL_REDUCE_SAMPLES, FEATURE_MBYTES, RESNET_BATCH
-from .gnmt import gnmt
-from .layers import ChainLayer, Replicated, pipedream_stages, zoo_layers
+from .layers import ChainLayer, Replicated, gnmt, pipedream_stages, zoo_layers
 
 MEMORY_BYTES = 16 * 2**30
 """Of a V100 (section IV-A)."""

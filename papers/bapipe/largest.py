@@ -15,9 +15,8 @@ from ...kernels.number import FP32
 from ..claim import Measure, Measured
 from ..constants import in_use, kept
 from .constants import FEATURE_MBYTES, PARAMETER_BYTES
-from .gnmt import gnmt, parameters
 from .gpus import MEMORY_BYTES, stage_work_ps
-from .layers import ChainLayer, straight_stages
+from .layers import ChainLayer, gnmt, parameters, straight_stages
 
 GPUS = (1, 2, 4, 8)
 FITTED, PUBLISHED_LAYERS = 32, (32, 42, 60, 74, 118, 158)

@@ -11,8 +11,7 @@ from ...emulator.view import PipelineDrawing, draw_chart, new_figure, save_figur
 from ..claim import Measure, Value, load_claims
 from ..run import Draw, measures
 from . import boards, speedups
-from .schedules import Case, run, shape_of
-from .timelines import FIG_3, FIG_4
+from .schedules import FIG_3, FIG_4, Case, run, shape_of
 
 _WIDTH, _HEIGHT = 9, 4
 _FORWARD, _MESSAGE, _PUBLISHED, _OURS = "#9ec9e8", "#c9e3b4", "#bbbbbb", "#3b76af"

@@ -25,8 +25,7 @@ from typing import Annotated, Literal
 import pydantic
 
 from ...emulator.common import Mean, Model
-from ..claim import Measure, Measured, NoEvidence
-from ..training_runs import read_run_file
+from ..claim import Measure, Measured, NoEvidence, read_run_file
 
 FILE = pathlib.Path(__file__).parent / "runs.json"
 SCHEDULES = ("sync", "fpdeep")

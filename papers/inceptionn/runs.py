@@ -26,8 +26,7 @@ from typing import Annotated
 import pydantic
 
 from ...emulator.common import Mean, Model
-from ..claim import NoEvidence
-from ..training_runs import read_run_file
+from ..claim import NoEvidence, read_run_file
 
 Share = Annotated[float, pydantic.Field(ge=0, le=1)]
 Widths = Annotated[list[Share], pydantic.Field(min_length=4, max_length=4)]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from emuchain.emulator.cluster.board_description import RangeDescription
 from emuchain.emulator.cluster.description import (
     FpgaDescription,
     GpuDescription,
@@ -14,7 +15,6 @@ from emuchain.emulator.cluster.description import (
     ResourcesDescription,
     WithLinks,
 )
-from emuchain.emulator.cluster.uncertainty_description import RangeDescription
 from emuchain.emulator.common import Model, model_of
 from emuchain.emulator.config import Config
 from emuchain.emulator.faults import BoardDeath, BoardFault, FaultsDescription, FlipFault, LinkFault

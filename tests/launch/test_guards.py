@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from emuchain.launch import guard, guards, launch
+from emuchain.launch import guard, launch, watch
 
 # It is known to the guard of its launcher, and does what the lines of its standard input say.
 RANK = """
@@ -160,7 +160,7 @@ def test_a_guard_that_has_reported_is_not_waited_for() -> None:
 MEETING = """
 import socket
 from mpi4py import MPI
-from emuchain.launch.guards import connect_guards
+from emuchain.launch.watch import connect_guards
 class Watch:
     lines = []
     def connect(self, line):
@@ -185,7 +185,7 @@ def test_a_stranger_at_the_meeting_is_turned_away() -> None:
         stranger = socket.create_connection(server.getsockname())
         stranger.sendall(b"no words")
         with pytest.raises(ConnectionRefusedError):
-            guards.accepted(server, b"the word")
+            watch.accepted(server, b"the word")
         assert stranger.recv(1) == b""
         stranger.close()
 

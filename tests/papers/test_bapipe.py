@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from emuchain.emulator.mapping import cut_layers
 from emuchain.emulator.schedule import warm_ups
 from emuchain.papers import Class, Result, draw_pictures, load_claims, tables, validate
-from emuchain.papers.bapipe import boards, gnmt, gpus, largest, layers, schedules, speedups, timelines
+from emuchain.papers.bapipe import boards, gpus, largest, layers, schedules, speedups
 from emuchain.papers.bapipe.constants import CONSTANTS, FEATURE_MBYTES, PARAMETER_BYTES
 from emuchain.papers.commands import validate as command
 from emuchain.papers.constants import in_force, in_use
@@ -91,14 +91,14 @@ def test_gnmt_by_hand() -> None:
     encoder, second = 4 * 1024 * (2048 + 2), 4 * 1024 * (3072 + 2)
     attention = 2 * 1024 * 1024 + 2 * 1024 + 1
     words = 3 * 32320 * 1024 + 32320
-    assert gnmt.parameters(8) == 5 * encoder + 4 * second + attention + words == 193_766_977
-    assert gnmt.parameters(74) - gnmt.parameters(72) == encoder + second
-    assert len(gnmt.gnmt(42)) == 42 + 3
+    assert layers.parameters(8) == 5 * encoder + 4 * second + attention + words == 193_766_977
+    assert layers.parameters(74) - layers.parameters(72) == encoder + second
+    assert len(layers.gnmt(42)) == 42 + 3
 
 
 def test_a_model_of_one_gpu_by_hand() -> None:
     """32 layers fill 16 GiB to the last megabytes; the first layer counts twice."""
-    used = in_use(PARAMETER_BYTES) * gnmt.parameters(32) + 33 * in_use(FEATURE_MBYTES) * 1e6
+    used = in_use(PARAMETER_BYTES) * layers.parameters(32) + 33 * in_use(FEATURE_MBYTES) * 1e6
     assert 0.999 < used / 2**34 <= 1
     assert largest.largest("dp", 1) == 32
     with in_force({FEATURE_MBYTES.key: in_use(FEATURE_MBYTES) * 1.01}):
@@ -116,16 +116,16 @@ def test_a_cut_that_fits_is_found_if_there_is_one(keeps: tuple[int, int, int]) -
     """Against all cuts of a model that is just too large, and one that fits."""
 
     def any_cut(count: int) -> bool:
-        layers = gnmt.gnmt(count)
+        chain = layers.gnmt(count)
         return any(
             all(
-                sum(largest.layer_bytes(layer, kept) for layer in layers[begin:end]) <= gpus.MEMORY_BYTES
-                for kept, (begin, end) in zip(keeps, itertools.pairwise([0, *ends, len(layers)]), strict=True)
+                sum(largest.layer_bytes(layer, kept) for layer in chain[begin:end]) <= gpus.MEMORY_BYTES
+                for kept, (begin, end) in zip(keeps, itertools.pairwise([0, *ends, len(chain)]), strict=True)
             )
-            for ends in itertools.combinations(range(1, len(layers)), 2)
+            for ends in itertools.combinations(range(1, len(chain)), 2)
         )
 
-    found = next(count for count in range(150, 4, -2) if largest.fits(gnmt.gnmt(count), keeps))
+    found = next(count for count in range(150, 4, -2) if largest.fits(layers.gnmt(count), keeps))
     assert any_cut(found)
     assert not any_cut(found + 2)
 
@@ -189,7 +189,7 @@ def test_tables_1_and_2_notice_another_schedule(monkeypatch: pytest.MonkeyPatch)
 def test_figure_3_by_hand() -> None:
     """3 accelerators, 8 micro-batches, F = 1, B = 2: (8 + 2) * 3."""
     for name in schedules.ASYNCHRONOUS:
-        assert schedules.run(name, timelines.FIG_3).makespan_ps == 300
+        assert schedules.run(name, schedules.FIG_3).makespan_ps == 300
 
 
 def test_table_6_without_limits_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:

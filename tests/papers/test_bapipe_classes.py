@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from emuchain.papers import Class, load_claims
-from emuchain.papers.bapipe import boards, gnmt, gpus, largest, speedups
+from emuchain.papers.bapipe import boards, gpus, largest, layers, speedups
 from emuchain.papers.bapipe.constants import CONSTANTS
 from emuchain.papers.constants import Constant, in_force
 
@@ -76,7 +76,7 @@ FAULTS: dict[Fault, str] = {
 """A fault, and the predictions that must notice it."""
 
 
-ROWS = Rows("bapipe", CLAIMS, (boards, gnmt, gpus, largest, speedups))
+ROWS = Rows("bapipe", CLAIMS, (boards, gpus, largest, layers, speedups))
 run_rows, named, forget, measured = ROWS.of, ROWS.named, ROWS.forget, ROWS.measured
 
 

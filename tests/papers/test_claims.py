@@ -15,8 +15,7 @@ from emuchain.papers.bapipe import schedules
 from emuchain.papers.claim import Measured
 from emuchain.papers.constants import in_force
 from emuchain.papers.farnn import constants, runs
-from emuchain.papers.formula import Formulas
-from emuchain.papers.run import measures
+from emuchain.papers.run import Formulas, measures
 
 ROOT = Path(__file__).resolve().parents[2]
 COUNTS = {"bapipe": 131, "deepbench": 19, "farnn": 150, "fpdeep": 221, "hardware": 59, "inceptionn": 224}

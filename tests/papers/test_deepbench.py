@@ -11,7 +11,7 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.timing.pair import Cell
 from emuchain.papers import Class, draw_pictures, load_claims, tables, validate
 from emuchain.papers.constants import in_force
-from emuchain.papers.deepbench import constants, errors, model, table
+from emuchain.papers.deepbench import constants, model, table
 from emuchain.papers.deepbench.constants import CONSTANTS, EFFICIENCY, LATENCY_US
 
 from .rows import Rows
@@ -44,7 +44,7 @@ def test_claims_are_those_of_the_table() -> None:
         value = claim.value if isinstance(claim.value, list) else [claim.value]
         assert value == [round(time_us, 1) for time_us in row.step_us]
         guess = claim.null if isinstance(claim.null, list) else [claim.null]
-        assert guess == [round(time_us, 1) for time_us in errors.same_us(row)]
+        assert guess == [round(time_us, 1) for time_us in model.same_us(row)]
 
 
 def test_a_row_without_a_time_is_refused() -> None:
@@ -77,22 +77,22 @@ def test_a_phase_is_constant_within_a_tile() -> None:
 
 def test_constants_are_what_the_p100_fits() -> None:
     """Rows that are added to the P100's change the latency."""
-    assert LATENCY_US.default == pytest.approx(errors.fitted_latency_us(P100), abs=0.05)
-    ends = sorted(errors.fitted_latency_us([row]) for row in P100)
+    assert LATENCY_US.default == pytest.approx(model.fitted_latency_us(P100), abs=0.05)
+    ends = sorted(model.fitted_latency_us([row]) for row in P100)
     assert LATENCY_US.values == pytest.approx([ends[0], LATENCY_US.default, ends[1]], abs=0.06)
     with in_force({EFFICIENCY.key: 1}):
-        whole = errors.product_tflops(5124, 9124, 2560).ours
+        whole = model.product_tflops(5124, 9124, 2560).ours
     assert EFFICIENCY.default == pytest.approx(8.21 / whole, abs=0.0005)
     assert all(constant.fitted_to for constant in CONSTANTS)
 
 
 def test_errors_by_hand() -> None:
-    assert errors.error_factor([2, 50], [1, 100]) == pytest.approx(2)
+    assert model.error_factor([2, 50], [1, 100]) == pytest.approx(2)
     one, other = P100
     ratio = one.layer.step_flops / other.layer.step_flops
-    assert errors.nearest_us(one) == pytest.approx([157 * ratio, 174 * ratio])
+    assert model.nearest_us(one) == pytest.approx([157 * ratio, 174 * ratio])
     rate = other.layer.step_flops / 157 / 2 + other.layer.step_flops / 174 / 2
-    assert errors.throughput_us(one) == pytest.approx([one.layer.step_flops / rate] * 2)
+    assert model.throughput_us(one) == pytest.approx([one.layer.step_flops / rate] * 2)
 
 
 def no_latency(patch: pytest.MonkeyPatch) -> None:
@@ -102,13 +102,14 @@ def no_latency(patch: pytest.MonkeyPatch) -> None:
 
 def idle_multiprocessors(patch: pytest.MonkeyPatch) -> None:
     """Guesses that know twice the time."""
-    patch.setattr(errors, "steps_us", lambda row: [2 * time_us for time_us in model.steps_us(row)])
-    patch.setitem(errors.MODELS, "model", errors.steps_us)  # type: ignore[arg-type]
+    steps_us = model.steps_us
+    patch.setattr(model, "steps_us", lambda row: [2 * time_us for time_us in steps_us(row)])
+    patch.setitem(model.MODELS, "model", model.steps_us)  # type: ignore[arg-type]
 
 
 def fast_board(patch: pytest.MonkeyPatch) -> None:
     """A standard form without its least time."""
-    patch.setattr(errors, "standard_step_ps", lambda board, work, batch: 1_000_000)
+    patch.setattr(model, "standard_step_ps", lambda board, work, batch: 1_000_000)
 
 
 FAULTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [

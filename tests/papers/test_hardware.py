@@ -15,7 +15,7 @@ from emuchain.papers import Class, load_claims
 from emuchain.papers.constants import in_force
 from emuchain.papers.hardware import hpcc, torchgpipe, vtrain
 from emuchain.papers.hardware.constants import BANDWIDTH, CONSTANTS, EFFICIENCY, LATENCY, MEMORY
-from emuchain.papers.hardware.layers import amoebanet_d, resnet_101, unet
+from emuchain.papers.hardware.torchgpipe import amoebanet_d, resnet_101, unet
 
 from .rows import Rows
 

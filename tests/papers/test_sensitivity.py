@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from emuchain.emulator.cluster import load_cluster
-from emuchain.papers import Class, Verdict, load_claims, sensitivity_tables, validate
+from emuchain.papers import Class, Verdict, load_claims, sensitivity, validate
 from emuchain.papers.claim import NoEvidence
 from emuchain.papers.commands import validate as command
 from emuchain.papers.constants import (
@@ -140,11 +140,11 @@ def test_tables_by_hand() -> None:
     within, off = Verdict.WITHIN, Verdict.OFF
     names = list(load_claims("fpdeep"))[:2]
     found = [Sensitivity(constant, {names[0]: (within, within, off), names[1]: (off, off, off)})]
-    assert sensitivity_tables.constant_rows(found) == [["x", "2", "1 to 3", "rows", "2", "1"]]
-    [row] = sensitivity_tables.turning_rows(found, load_claims("fpdeep"))
+    assert sensitivity.constant_rows(found) == [["x", "2", "1 to 3", "rows", "2", "1"]]
+    [row] = sensitivity.turning_rows(found, load_claims("fpdeep"))
     assert (row[0], row[-1]) == (names[0], "within 1 to 2, off 3")
     said = "2 claims depend on 1 constant, of which 1 was fitted; 1 verdict changes within their ranges"
-    assert sensitivity_tables.headline(found) == said
+    assert sensitivity.headline(found) == said
 
 
 ORDER = Choice("ring.order", {"up": 1, "down": -1, "none": 0}, "the text has none", "rows")
@@ -163,12 +163,12 @@ def test_tables_of_choices_by_hand() -> None:
     name = next(iter(load_claims("fpdeep")))
     constant = Sensitivity(Constant("board.x", 2, (1, 2, 3), "because"), {})
     rows = [constant, Sensitivity(ORDER, {name: (within, off, off)})]
-    assert sensitivity_tables.constant_rows(rows)[1] == ["order", "up", "up or down or none", "rows", "1", "1"]
-    [row] = sensitivity_tables.turning_rows(rows, load_claims("fpdeep"))
+    assert sensitivity.constant_rows(rows)[1] == ["order", "up", "up or down or none", "rows", "1", "1"]
+    [row] = sensitivity.turning_rows(rows, load_claims("fpdeep"))
     assert row[-2:] == ["order", "within up, off down or none"]
     said = "1 claim depends on 1 constant and 1 choice, of which 1 was fitted; 1 verdict changes within their ranges"
-    assert sensitivity_tables.headline(rows) == said
-    as_json = sensitivity_tables.sensitivity_as_json(rows, [])
+    assert sensitivity.headline(rows) == said
+    as_json = sensitivity.sensitivity_as_json(rows, [])
     assert [row["key"] for row in as_json["constants"]] == ["board.x"]
     [choice] = as_json["choices"]
     assert (choice["default"], choice["values"], choice["turning"]) == ("up", ["up", "down", "none"], [name])

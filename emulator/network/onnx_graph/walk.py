@@ -1,4 +1,7 @@
-"""The walk through an ONNX graph: the values that nodes have made so far, and the steps that nodes became."""
+"""The walk through an ONNX graph: the values that nodes have made so far, and the steps that nodes became.
+
+What nodes tell of the graph's inputs: images without an axis for channels, and rows that attention takes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,6 @@ from typing import Any
 from ...common import InputError
 from ..shape import Shape
 from .expressions import Expressions
-from .inputs import are_pixels, attends
 from .node import Constant, OnnxGraph, OnnxNode
 from .values import (
     CHANNELS_LAST,
@@ -27,6 +29,29 @@ from .values import (
     Value,
     shown_axes,
 )
+
+
+def attends(graph: OnnxGraph) -> bool:
+    """Return whether nodes of a graph are attention: a softmax whose result is multiplied by others."""
+    products = {name for node in graph.nodes if node.operator in ("MatMul", "Dropout", "Where") for name in node.inputs}
+    return any(
+        node.operator == "Attention" or (node.operator == "Softmax" and {*node.outputs} & products)
+        for node in graph.nodes
+    )
+
+
+def are_pixels(graph: OnnxGraph, samples: int | None, pixels: int) -> bool:
+    """Return whether inputs of three axes are images, to whose one channel nodes give an axis, or make rows of them."""
+    takers = [node for node in graph.nodes if {*node.inputs} & {*graph.inputs} and node.operator != "Shape"]
+    known = {name: constant.numbers for name, constant in graph.constants.items()}
+    known |= {node.outputs[0]: node.constant().numbers for node in graph.nodes if node.operator == "Constant"}
+    rows = (samples, pixels), (samples, -1), (0, pixels), (0, -1), (-1, pixels)
+    return bool(takers) and all(
+        node.operator in ("Flatten", "Unsqueeze")
+        or (node.operator == "Reshape" and node.has_input(1) and known.get(node.inputs[1]) in rows)
+        for node in takers
+    )
+
 
 _FROM_CHANNELS_LAST = (0, 3, 1, 2)
 """The order in which Transpose brings images with their channels last to maps."""

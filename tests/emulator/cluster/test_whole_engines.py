@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from emuchain.emulator.cluster import Work, load_cluster
-from emuchain.emulator.cluster.whole_engines import WholeEnginesFpga
+from emuchain.emulator.cluster.fpga import WholeEnginesFpga
 from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import Slice, partition, slice_works
 from emuchain.emulator.network import Network

@@ -14,7 +14,9 @@ from emuchain.emulator.network import zoo
 from emuchain.emulator.network.description import Description, to_toml, with_symbols
 
 PAIRS = st.tuples(st.integers(1, 9), st.integers(1, 9))
-NAMES = st.text(st.characters(exclude_categories=["C", "Z"], include_characters=" "), min_size=1).filter(str.strip)
+NAMES = st.text(st.characters(exclude_categories=["C", "Z"], include_characters=" "), min_size=1, max_size=200).filter(
+    str.strip
+)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 POSITIVE = st.floats(0, 1, exclude_min=True)
 OPERATIONS: dict[str, dict[str, st.SearchStrategy[Any]]] = {

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from emuchain.emulator.network import Network, Recurrent, Tensor, load_network, zoo
-from emuchain.papers.bapipe import gnmt
+from emuchain.papers.bapipe.layers import CELLS, parameters
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -342,7 +342,7 @@ def test_transformers(name: str) -> None:
 def test_translators_have_the_parameters_that_the_study_counts(name: str) -> None:
     """But for the scores of the attention: a vector, its bias, its scale."""
     network, layers = load_network(name), TRANSLATORS[name]
-    assert network.parameters == gnmt.parameters(layers) - (2 * gnmt.CELLS + 1)
+    assert network.parameters == parameters(layers) - (2 * CELLS + 1)
     cells = sum(layer.operation.directions for layer in network.layers if isinstance(layer.operation, Recurrent))
     assert cells == layers + 1
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from emuchain.kernels import CodecError
 from emuchain.kernels.inceptionn import compress, decompress, width_counts
-from emuchain.kernels.inceptionn.readers import LEAST_BYTES
+from emuchain.kernels.inceptionn.burst import LEAST_BYTES
 
 CASES = 100_000
 

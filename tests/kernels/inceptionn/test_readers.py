@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from emuchain.kernels import CodecError
 from emuchain.kernels.inceptionn import BURST, LONGEST, compress, decompress
-from emuchain.kernels.inceptionn.inceptionn import burst, readers
-from emuchain.kernels.inceptionn.readers import LEAST_BYTES
+from emuchain.kernels.inceptionn.burst import LEAST_BYTES
+from emuchain.kernels.inceptionn.inceptionn import burst
 
 COUNT = 400_000
 Floats = NDArray[np.float32]
@@ -63,8 +63,8 @@ def outcome(kernel: object, buffer: NDArray[np.uint8], bursts: int) -> tuple[byt
 def test_four_readers_read_the_same_as_one(x: Floats, in_step: bool, exponent: int) -> None:
     buffer, bursts = compress(x, exponent), x.size // BURST
     assert buffer.size >= LEAST_BYTES + LONGEST
-    assert outcome(readers.decompress, buffer, bursts) == outcome(burst.decompress, buffer, bursts)
-    _, (at, done, last) = outcome(readers.by_four, buffer, bursts)
+    assert outcome(burst.decompress, buffer, bursts) == outcome(burst.read_on, buffer, bursts)
+    _, (at, done, last) = outcome(burst.by_four, buffer, bursts)
     assert 0 < done <= bursts
     assert last < at <= buffer.size
     assert (at > 0.7 * buffer.size) if in_step else (at < 0.4 * buffer.size)
@@ -98,8 +98,8 @@ def test_any_long_buffer_has_the_outcome_of_a_single_reader() -> None:
                 bursts = chance.randrange(bursts // 4, 2 * bursts)
             case _:
                 buffer = np.frombuffer(chance.randbytes(2 * LEAST_BYTES), np.uint8)
-        assert outcome(readers.decompress, buffer, bursts) == outcome(burst.decompress, buffer, bursts)
-        read_by_four += outcome(readers.by_four, buffer, bursts)[1][0] > 0.7 * buffer.size
+        assert outcome(burst.decompress, buffer, bursts) == outcome(burst.read_on, buffer, bursts)
+        read_by_four += outcome(burst.by_four, buffer, bursts)[1][0] > 0.7 * buffer.size
     assert read_by_four > 100
 
 

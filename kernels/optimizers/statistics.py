@@ -1,7 +1,8 @@
-"""The norm of all gradients together, exact until it is rounded once, so that its bits depend on no order or cut.
+"""What is measured of an update: the norm of all gradients together, and the numbers that it left as they were.
 
-A float32 is m * 2**(e - 150), with an integer m below 2**24 and its exponent field e, at least 1. Squares are summed as
-integers, by exponent: m * m in two halves, of which each bin has room for 2**31.
+The norm is exact until it is rounded once, so that its bits depend on no order or cut. A float32 is m * 2**(e - 150),
+with an integer m below 2**24 and its exponent field e, at least 1. Squares are summed as integers, by exponent: m * m
+in two halves, of which each bin has room for 2**31.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..jit import Floats, compiled, in_place
+from ..jit import Floats, compiled, in_place, same_shape
 
 NOT_FINITE = -1
 """A sum of squares of which one is infinite, or not a number."""
@@ -55,11 +56,6 @@ def clip_factor(squares: int, most: float) -> np.float32:
     return np.float32(total if math.isnan(total) else min(1.0, most / (total + _LEAST)))
 
 
-def warm() -> None:
-    """Compile the kernel."""
-    squares_sum(np.ones(2, np.float32), 1.0)
-
-
 @compiled
 def _sum(gradient: Any, share: Any, bins: Any) -> Any:
     number = np.empty(1, np.float32)
@@ -77,3 +73,27 @@ def _sum(gradient: Any, share: Any, bins: Any) -> Any:
         bins[exponent, 0] += square & 0xFFFFFF
         bins[exponent, 1] += square >> 24
     return True
+
+
+def count_unmoved(before: Floats, after: Floats) -> int:
+    """Return how many numbers of two C-contiguous arrays of one shape are equal.
+
+    Raises:
+        ValueError: the arrays are not such.
+    """
+    same_shape(before, after, "numbers before and after an update")
+    return int(_count(in_place(before, "before").reshape(-1), in_place(after, "after").reshape(-1)))
+
+
+def warm() -> None:
+    """Compile both kernels."""
+    squares_sum(np.ones(2, np.float32), 1.0)
+    count_unmoved(np.ones(2, np.float32), np.ones(2, np.float32))
+
+
+@compiled
+def _count(before: Any, after: Any) -> Any:
+    count = 0
+    for place in range(before.size):
+        count += before[place] == after[place]
+    return count

@@ -1,4 +1,7 @@
-"""How much memory may still be taken here: by the machine, by control groups (containers), and by this process."""
+"""This machine, without a program that would tell: its system and processes, and how much memory may still be taken.
+
+Memory is limited by the machine, by control groups (containers), and for this process by its own limits.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from .errors import InputError
-from .units import format_bytes
+from .messages import InputError
+from .quantities import format_bytes
 
 _LEAST_BYTES = {"v": 448 << 20, "d": 96 << 20}
 """What is needed to start, by the letter of `ulimit`: address space, of which libraries take most, and data."""
@@ -135,3 +138,23 @@ def _number(path: Path) -> int | None:
 
 def _physical_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def parse_status(text: str) -> tuple[str, int]:
+    """Return the name and the parent's PID of a process, from the text of its /proc/PID/status.
+
+    Raises:
+        ValueError: the text lacks one of them.
+    """
+    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    try:
+        return fields["Name"].strip(), int(fields["PPid"])
+    except KeyError as error:
+        raise ValueError(f"no {error} in a process's status") from None
+
+
+def system_name() -> str:
+    """Return the system as `platform.platform` does, which runs `uname`: Linux-6.1.0-x86_64-with-glibc2.36."""
+    import platform
+
+    return "-".join([platform.system(), platform.release(), platform.machine(), "with", "".join(platform.libc_ver())])

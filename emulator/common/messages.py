@@ -1,9 +1,44 @@
-"""Text of others, as written to a terminal, into messages of one line, cells of spreadsheets, and tables in HTML."""
+"""What a user is told: errors that the user can fix, notes, and text of others, so written that it does no harm.
+
+An error is one line that names the file, the key, the value, and what would be valid. It may be raised anywhere below
+the command line and is caught in one place, `emulator.commands.cli.main`, which prints the line on rank 0 and ends
+every rank with exit status 2. Text of others may be written to a terminal, into such lines, cells of spreadsheets, HTML
+tables, and JSON.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+INPUT_STATUS, BUG_STATUS = 2, 1
+"""Exit statuses of an error that the user can fix, and of a bug."""
+
+
+class InputError(Exception):
+    """Invalid user input; `str(error)` is one line that says what is wrong, where, and what would be valid.
+
+    What it quotes of files and names is printable: a name may hold lines, and what a terminal obeys. Of very long
+    numbers and words it quotes the ends.
+    """
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(_said(message))
+
+
+class Note(UserWarning):
+    """What a user should know of an input that is taken; commands print it as one line, once for each `subject`."""
+
+    def __init__(self, message: object = "", subject: str = "") -> None:
+        super().__init__(_said(message))
+        self.subject = subject or str(self)
+
+
+def _said(message: object) -> str:
+    return shortened(one_line(" ".join(str(message).split("\n"))))
+
 
 _FORMULAS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What begins a formula in a spreadsheet, in some of them as a wide character."""
@@ -83,3 +118,14 @@ def html_table(title: str, rows: Sequence[Sequence[str]], columns: Sequence[str]
     head = line(columns, "th") if columns else ""
     body = "".join(line(row, "td") for row in rows)
     return f'<table><caption style="text-align: left">{escape(title)}</caption>{head}{body}</table>'
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: NumPy's as Python's, arrays and tuples as lists, NaN and infinities as None."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

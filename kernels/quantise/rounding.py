@@ -1,0 +1,137 @@
+"""Rounding onto the grid of a narrow format within fp32: number by number, or in blocks with one scale, a power of two.
+
+    MX    32 elements of E4M3, E5M2, E3M2, E2M3, E2M1 or INT8 (Microscaling Formats 1.0, table 1)
+    BFP   B elements of fixed point
+
+The scale is the least under which no element saturates. OCP's own, by the exponent of the largest element alone, cuts
+that element by up to an eighth: `floor` has it. Scales are those of E8M0 (section 5.4.1), 2^-127 to 2^127.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..jit import Floats, Kernels, address_of, dense, in_place, same_shape
+from ..number import BlockGrid, FloatGrid, Rounding
+from .element import bits_of, limits_of
+from .philox import Draws, PhiloxStream, Words, sources
+
+Counts = NDArray[np.int64]
+
+loops = Kernels("quantise.loops")
+
+
+def on_grid(
+    values: Floats,
+    grid: FloatGrid,
+    rounding: Rounding = Rounding.EVEN,
+    words: Words | Draws | None = None,
+    *,
+    out: Floats | None = None,
+    counts: Counts | None = None,
+) -> Floats:
+    """Return numbers rounded onto a grid; NaN stays NaN.
+
+    Args:
+        values: any shape, C-contiguous.
+        grid: the format.
+        rounding: how. By chance, a number goes up where its word is below the 32 bits that are cut off, as a fraction.
+        words: random numbers, one for each value, in the order of memory, or the draws of a stream; for stochastic
+            rounding alone.
+        out: where the results go, C-contiguous and of the same shape; may be `values`.
+        counts: two numbers, to which are added: finite values that went beyond the largest one, and values that are not
+            zero, but became so.
+
+    Raises:
+        ValueError: random numbers are missing, or arguments contradict each other.
+    """
+    values, results, counted = arrays(values, out, counts)
+    bits, rounded = values.reshape(-1).view(np.uint32), results.reshape(-1).view(np.uint32)
+    drawn = sources(values, rounding, words)
+    loops.round_rows(bits, rounded, values is results, limits_of(grid, rounding), *drawn, counted)
+    return results
+
+
+def arrays(values: Floats, out: Floats | None, counts: Counts | None) -> tuple[Floats, Floats, Counts]:
+    """Return the arrays of a rounding: values, results and counts.
+
+    Raises:
+        TypeError: one is of another type.
+        ValueError: one has another shape or layout.
+    """
+    values = dense(values, "values")
+    results = np.empty(values.shape, np.float32) if out is None else in_place(out, "out")
+    same_shape(values, results, "values and out")
+    if address_of(results) == address_of(values):
+        values = results
+    counted = np.zeros(2, np.int64) if counts is None else counts
+    if counted.shape != (2,) or counted.dtype != np.int64:
+        raise ValueError(f"counts must be two numbers of int64, not {counted.dtype} {counted.shape}")
+    return values, results, counted
+
+
+class Blocks(NamedTuple):
+    """Blocks, as kernels take them: elements, those of a line, and from one to the next; how the scale is chosen.
+
+    `largest` is what fp32 holds of the last scale: its bits.
+    """
+
+    size: int
+    length: int
+    apart: int
+    rises: bool
+    largest: int
+
+
+def on_blocks(
+    values: Floats,
+    grid: BlockGrid,
+    axis: int,
+    rounding: Rounding = Rounding.EVEN,
+    words: Words | Draws | None = None,
+    *,
+    out: Floats | None = None,
+    counts: Counts | None = None,
+) -> Floats:
+    """Return numbers rounded to blocks along an axis, from its beginning; the last block may be shorter.
+
+    A block with an infinity or NaN becomes NaN, and counts nothing.
+
+    Args:
+        values: any shape, C-contiguous.
+        grid: the format.
+        axis: along which elements share a scale.
+        rounding, words, out, counts: as `on_grid` takes them.
+
+    Raises:
+        ValueError: random numbers are missing, or arguments contradict each other.
+    """
+    values, results, counted = arrays(values, out, counts)
+    if not values.size:
+        return results
+    length, apart = values.shape[axis], math.prod(values.shape[axis:][1:])
+    blocks = Blocks(grid.size, length, apart, not grid.floor, _most_held(grid.element))
+    drawn = sources(values, rounding, words)
+    bits, rounded = values.reshape(-1).view(np.uint32), results.reshape(-1).view(np.uint32)
+    in_lines = apart == 1 and drawn[0].row % length == 0
+    round_all = loops.round_lines if in_lines else loops.round_columns
+    round_all(bits, rounded, values is results, blocks, limits_of(grid.element, rounding), *drawn, counted)
+    return results
+
+
+def _most_held(element: FloatGrid) -> int:
+    return bits_of((2 - 2.0**-element.fraction_bits) * 2.0**127)
+
+
+def warm() -> None:
+    """Compile the kernels, or load them."""
+    values, stream = np.ones((2, 2), np.float32), PhiloxStream(0, 0, 0, 0)
+    element = FloatGrid(3, -6, 448.0)
+    on_grid(values, element, Rounding.STOCHASTIC, Draws(stream))
+    for axis in (0, 1):
+        on_blocks(values, BlockGrid(element), axis, Rounding.STOCHASTIC, Draws(stream))
+    stream.words(0, 4)
