@@ -90,7 +90,7 @@ def test_what_a_kernel_is_made_of(sources: Path) -> None:
         others = tuple(f"{room}/" for room in ("codec", "optimizers") if not module.startswith(room))
         assert not [name for name in names if name.startswith(others)], module
     steps = {str(Path(path).relative_to(sources)) for path in store.sources(f"{ROOM}.recurrent.gru_steps")}
-    assert {"recurrent/product.py", "llvm/emit.py", "llvm/exponential.py", "conv/microkernel.py"} <= steps
+    assert {"recurrent/product.py", "llvm/emit.py", "llvm/lanes.py", "conv/microkernel.py"} <= steps
 
 
 @pytest.mark.parametrize("module", KERNELS)
