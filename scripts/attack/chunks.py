@@ -66,12 +66,12 @@ def read(path: pathlib.Path) -> None:
         AssertionError: a file without all its chunks was taken, or a whole one was not.
     """
     from emuchain.emulator.common import InputError
-    from emuchain.emulator.data import load_data
+    from emuchain.emulator.data import Reading, load_data
 
     with h5py.File(path, "r") as file:
         missing = file.attrs[_MARK]
     try:
-        load_data(str(path))
+        load_data(str(path), reading=Reading(channels="last"))
     except InputError as error:
         assert missing, f"refused: {error}"
         raise
