@@ -18,13 +18,14 @@ import contextlib
 import dataclasses
 import functools
 import importlib
+import math
 import os
 import pathlib
 import pkgutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import ModuleType
-from typing import Any, ParamSpec, Protocol, TypeVar, get_type_hints
+from typing import Any, ParamSpec, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 GROUP = "emuchain"
 
@@ -141,31 +142,48 @@ def spelled(text: str, kinds: Mapping[str, type[T]], without: Collection[str] = 
     Raises:
         ValueError: there is no such kind, or it has no such key, or no such value.
     """
-    name, _, given = text.partition(":")
+    name, colon, given = text.partition(":")
     if name not in kinds:
         raise ValueError(f"should be one of {', '.join(kinds)}")
-    kind, hints = kinds[name], get_type_hints(kinds[name])
-    fields = dataclasses.fields(kind)  # type: ignore[arg-type]  # kinds are dataclasses
+    kind = kinds[name]
+    if not colon:
+        return kind, {}
+    hints, fields = get_type_hints(kind), dataclasses.fields(kind)  # type: ignore[arg-type]  # kinds are dataclasses
     own = [field.name for field in fields if field.name not in without]
     values = {}
-    for word in filter(None, given.split(",")):
+    for word in given.split(","):
         key, _, value = word.partition("=")
+        if key in hints and key in without:
+            raise ValueError(f"`{text}`: `{key}` is a key for itself; write `{name}`, and give it apart")
         if key not in own or not value:
-            raise ValueError(f"{word!r} of `{text}` should be KEY=VALUE, with one of {', '.join(own) or 'no keys'}")
+            several = f"should be KEY=VALUE, with one of {', '.join(own)}" if own else f"is too much; write `{name}`"
+            raise ValueError(f"{word!r} of `{text}` {several}")
         try:
             values[key] = _read(hints[key], value)
-        except ValueError:
-            raise ValueError(
-                f"`{key}` of `{text}` should be {_READ_AS.get(hints[key], 'whole numbers such as 4x6')}"
-            ) from None
+        except ValueError as error:
+            raise ValueError(f"`{key}` of `{text}` should be {error}") from None
     return kind, values
 
 
-_READ_AS = {float: "a number", int: "a whole number", str: "a text"}
+_READ_AS = {float: "a finite number", int: "a whole number", str: "a text"}
 
 
 def _read(hint: Any, value: str) -> Any:
-    return hint(value) if hint in _READ_AS else tuple(map(int, value.split("x")))
+    """Return a value of a field. Raise ValueError, which says what it should be, where it is none of this type."""
+    several = next((kind for kind in (hint, *get_args(hint)) if get_origin(kind) is tuple), None)
+    if several is not None:
+        sides, count = value.split("x"), len(get_args(several))
+        if all(side.isdecimal() and int(side) for side in sides) and (... in get_args(several) or len(sides) == count):
+            return tuple(map(int, sides))
+        raise ValueError("whole numbers above 0, such as 4x6")
+    kind = next((kind for kind in (hint, *get_args(hint)) if kind in _READ_AS), str)
+    try:
+        read: Any = kind(value)
+        if kind is not float or math.isfinite(read):
+            return read
+    except ValueError:
+        pass
+    raise ValueError(_READ_AS[kind])
 
 
 def _defined(module: ModuleType) -> list[object]:
@@ -213,7 +231,9 @@ def _with_entry_points() -> Iterator[pathlib.Path]:
     It reads the files itself: to make a list of all packages takes three times as long.
     """
     for place in filter(os.path.isabs, dict.fromkeys(sys.path)):
-        names = sorted(os.listdir(place)) if os.path.isdir(place) else []
+        names: list[str] = []
+        with contextlib.suppress(OSError):  # it may be an archive, or be gone
+            names = sorted(os.listdir(place))
         for name in names:
             if name.endswith((".dist-info", ".egg-info")):
                 with contextlib.suppress(OSError), open(f"{place}/{name}/entry_points.txt", "rb") as file:

@@ -187,6 +187,9 @@ def _hosts(text: str, counted_by: str) -> Iterator[Host]:
             counts = [count]
         name = _NAME.fullmatch(host)
         if name is None:
+            before, colon, count = first.partition(":")
+            if colon and _NAME.fullmatch(before) and count.isdecimal():
+                raise LaunchError(f"line {number}: {first[:60]!r}: Open MPI takes `{before} slots={count}`")
             raise LaunchError(f"line {number}: {first[:60]!r} does not begin with a host's name, such as `node1`")
         for count in counts:
             if not (count.isdecimal() and len(count) < 8 and int(count)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import emuchain
-from emuchain.comm import topologies
+from emuchain.comm import topologies, topology_of
 from emuchain.emulator.common import read_toml
 from emuchain.kernels import extensions, python_command
 from emuchain.kernels.codec import codecs
@@ -91,16 +92,39 @@ def test_it_compiles_no_kernel_of_ours(run: Run, site: Path) -> None:
             ("--optimizer", "slow-signum:beta4=1"),
             "'beta4=1' of `slow-signum:beta4=1` should be KEY=VALUE, with one of beta3",
         ),
-        (("--optimizer", "slow-signum:beta3=fast"), "`beta3` of `slow-signum:beta3=fast` should be a number"),
+        (("--optimizer", "slow-signum:beta3=fast"), "`beta3` of `slow-signum:beta3=fast` should be a finite number"),
+        (("--optimizer", "slow-signum:beta3=nan"), "`beta3` of `slow-signum:beta3=nan` should be a finite number"),
+        (("--optimizer", "slow-signum:"), "'' of `slow-signum:` should be KEY=VALUE"),
         (("--optimizer", "slow-signom"), "slow-signum"),
         (("--set", "links.topology=mesh:shape=2x2", "--devices", "6"), "a mesh of 2 x 2 has 4 places for 6 boards"),
-        (("--set", "links.topology=mesh:shape=big", "--devices", "6"), "should be whole numbers such as 4x6"),
+        (("--set", "links.topology=mesh:shape=big", "--devices", "6"), "should be whole numbers above 0, such as 4x6"),
     ],
 )
 def test_keys_that_an_extension_does_not_take(run: Run, words: tuple[str, ...], said: str) -> None:
     message = run("train", "example-net", "--data", "shapes", *words, status=2).stderr
     assert said in " ".join(message.split())
     assert len(message.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sgd:", "'' of `sgd:` is too much; write `sgd`"),
+        ("sgd:momentum=0.5", "`momentum` is a key for itself; write `sgd`, and give it apart"),
+        ("adam:beta1=0.5", "`beta1` is a key for itself; write `adam`, and give it apart"),
+        ("sgd:beta3=1", "'beta3=1' of `sgd:beta3=1` is too much; write `sgd`"),
+    ],
+)
+def test_keys_of_every_run_are_not_an_optimisers_own(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        optimizer_keys(text)
+
+
+@pytest.mark.parametrize("shape", ["2x3x1", "-2x-3", "0x3", "2", "x", "", "1e3x2", "2x3 "])
+def test_a_shape_has_whole_numbers_above_zero(shape: str) -> None:
+    with pytest.raises(ValueError, match="shape"):
+        topology_of(f"torus:shape={shape}")
+    assert topology_of("torus:shape=2x3").problem(6) is None
 
 
 BROKEN: Mapping[str, tuple[str, str]] = {

@@ -13,6 +13,7 @@ import pytest
 import emuchain
 from emuchain.emulator.run import read_results
 from emuchain.kernels.current_folder import RUN_MODULE
+from emuchain.launch import LaunchError, launcher, read_hosts
 
 RUN = [sys.executable, "-m", "emuchain", "launch"]
 
@@ -87,7 +88,8 @@ def test_ranks_on_the_hosts_of_a_file(python: Path, tmp_path: Path, installed: s
     told = f"from emuchain.launch import launcher\nlauncher.is_installed = lambda name: name == {installed!r}\n"
     main.write_text(main.read_text().replace("main()\n", f"{told}main()\n"))
     hosts = tmp_path / "hosts"
-    hosts.write_text("# two hosts\nlocalhost:2\n127.0.0.1:2\n")
+    counted = ":" if installed == "mpich" else " slots="
+    hosts.write_text(f"# two hosts\nlocalhost{counted}2\n127.0.0.1{counted}2\n")
     done, calls = run(python, ["exit 9", "exit 0"], "-n", "4", "--hosts", str(hosts), "--restarts", "1", "--", "train")
     assert done.returncode == 0, done.stderr
     assert [call.startswith(f"-n 4 {flags.format(hosts)} ") for call in calls] == [True, True]
@@ -116,6 +118,12 @@ def test_a_file_without_hosts(python: Path, tmp_path: Path, content: str | None,
     done, calls = run(python, [], "-n", "4", "--hosts", str(hosts), "--", "train")
     assert (done.returncode, calls, len(done.stderr.splitlines())) == (2, [], 1)
     assert f"`hosts` = {str(hosts)!r}: {message}" in done.stderr
+
+
+def test_a_host_file_for_the_other_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher, "is_installed", lambda name: name == "openmpi")
+    with pytest.raises(LaunchError, match="line 1: 'node1:4': Open MPI takes `node1 slots=4`"):
+        read_hosts("node1:4")
 
 
 OUTPUTS = ["--out NAME", "--checkpoint NAME", "--log csv:NAME", "--trace NAME", "--out LINK", "--out ./NAME"]
