@@ -21,7 +21,7 @@ def _toml(text: str) -> str:
     return json.dumps(text).replace("\\udcff", "?").replace("\x7f", "")
 
 
-PLAN = ["plan", "simulate", "timeline", "compare", "topology", "exchange", "explore"]
+PLAN = ["plan", "simulate", "timeline", "study compare", "study topology", "study exchange", "explore"]
 ON = [["--devices", "2"], ["--devices", "2", "--samples", "4", "--trace", "t.json"], ["--devices", "2"]]
 ON += [["--devices", "2"], ["--devices", "2"], ["--workers", "4"], ["--devices", "2"]]
 TRAIN = ["train", "--data", "d.h5", "--batch", "20", "--progress", "plain", "--out", "new.h5"]
@@ -29,8 +29,8 @@ TRAIN = ["train", "--data", "d.h5", "--batch", "20", "--progress", "plain", "--o
 
 def _of_a_network(file: str, *more: str) -> Iterator[list[str]]:
     for command, words in zip(PLAN, ON, strict=True):
-        plot = [] if command == "explore" else ["--plot", f"{command}.svg"]
-        yield [command, file, *more, *words, *plot]
+        plot = [] if command == "explore" else ["--plot", f"{command.split()[-1]}.svg"]
+        yield [*command.split(), file, *more, *words, *plot]
     yield ["network", file]
     yield ["rtl", file, "--out", "rtl", *more]
     yield ["sweep", file, "--devices", "1-2", "--csv", "s.csv", "--plot", "s.svg", *more]
