@@ -1,4 +1,4 @@
-from .emulator.api import plan, rate_range, simulate, sweep, train
+from .emulator.api import plan, rate_range, register, simulate, sweep, train
 from .emulator.calibrate import BoardCalibration, LinkCalibration, calibrate_board, calibrate_link
 from .emulator.cluster import Cluster, load_cluster
 from .emulator.common import InputError
@@ -9,7 +9,6 @@ from .emulator.plan import ChainPlan, PairPlan, Plan
 from .emulator.run import AnswerRange, Evaluation, PairSimulation, Results, SeedRuns, Simulation, SteadyState
 from .emulator.run.steady_state import steady_state
 from .emulator.studies import Retiming
-from .kernels import register
 
 __version__: str
 

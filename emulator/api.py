@@ -11,10 +11,13 @@ import functools
 import math
 import os
 import pathlib
+import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from ..comm import Observer
+from ..kernels import ExtensionError, defined_in, withdraw
+from ..kernels import register as add_extension
 from ..launch import MpiRanks, Ranks, SingleProcess
 from .arguments import (
     AnyCluster,
@@ -385,3 +388,43 @@ def _simulated_pair(plan: PairPlan, observer: Observer | None, trace: WholeFile 
         if trace is not None:
             write_trace(trace, pair_timeline(plan))
     return PairSimulation(plan)
+
+
+@typed
+def register(thing: Any) -> None:
+    """Add an extension to this process, as if it came with emuchain. Under `mpiexec` every rank calls it.
+
+    Args:
+        thing: a subclass of `Codec`, `Optimizer`, `Topology`, `Operation` or `Unit`, or a schedule's kind, a number
+            format or an activation; or a module that has some of these.
+
+    Raises:
+        InputError: it is none of them, or its name is taken.
+    """
+    from ..comm import Topology, topologies
+    from ..kernels.codec import Codec, codecs
+    from ..kernels.layers.activations import Activation, activations
+    from ..kernels.number import NumberFormat, number_formats
+    from ..kernels.optimizers import Optimizer, optimizers
+    from .device.sfu import Unit, units
+    from .network import Operation, operation_types
+    from .schedule import ScheduleKind, schedules
+
+    classes, values = (Codec, Optimizer, Topology, Operation, Unit), (ScheduleKind, NumberFormat, Activation)
+
+    def extends(value: object) -> bool:
+        return issubclass(value, classes) if isinstance(value, type) else isinstance(value, values)
+
+    if not any(map(extends, defined_in(thing) if isinstance(thing, types.ModuleType) else [thing])):
+        known = ", ".join(kind.__name__ for kind in (*classes, *values))
+        raise InputError(
+            f"`thing` = {described(thing)}: is no extension; should be a subclass or a value of one of {known}, or a"
+            " module with some"
+        )
+    add_extension(thing)
+    try:
+        for look_up in (activations, codecs, number_formats, operation_types, optimizers, schedules, topologies, units):
+            look_up()
+    except ExtensionError as error:
+        withdraw(thing)
+        raise InputError(str(error)) from None

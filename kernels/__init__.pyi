@@ -2,6 +2,7 @@ from .current_folder import away_from, clean_environment, find_program, python_c
 from .extensions import (
     ExtensionError,
     by_name,
+    defined_in,
     instances,
     modules,
     offered,
@@ -10,6 +11,7 @@ from .extensions import (
     registry,
     spelled,
     subclasses,
+    withdraw,
 )
 from .fifo import serve
 from .inceptionn.format import CodecError
@@ -26,6 +28,7 @@ __all__ = [
     "away_from",
     "by_name",
     "clean_environment",
+    "defined_in",
     "find_program",
     "in_huge_pages",
     "instances",
@@ -40,4 +43,5 @@ __all__ = [
     "spelled",
     "subclasses",
     "user_cache",
+    "withdraw",
 ]

@@ -58,14 +58,20 @@ def registry(function: Callable[P, T]) -> Callable[P, T]:
 def register(thing: object) -> None:
     """Add an extension to this process: a class, a value, or a module with some of them.
 
-    It takes part as if it came with emuchain: a subclass of `Codec`, `Optimizer`, `Topology`, `Operation` or `Unit`, or
-    a `PipelineKind`, `NumberFormat` or `Activation`. Under `mpiexec` every rank calls it.
-
     Where its name is taken, the registry raises ExtensionError when it is asked.
     """
-    if any(thing is other for other in _registered):
-        return
-    _registered.append(thing)
+    if not any(thing is other for other in _registered):
+        _registered.append(thing)
+        _look_again()
+
+
+def withdraw(thing: object) -> None:
+    """Undo `register`."""
+    _registered[:] = [other for other in _registered if other is not thing]
+    _look_again()
+
+
+def _look_again() -> None:
     for clear in _caches:
         clear()
 
@@ -78,7 +84,7 @@ def modules(package: str) -> list[ModuleType]:
 
 def subclasses(package: str, base: type[T]) -> list[type[T]]:
     """Return the classes below `base` that the modules of a package define, in the order of the modules, and others."""
-    own = [value for module in modules(package) for value in _defined(module)]
+    own = [value for module in modules(package) for value in defined_in(module)]
     return [
         value
         for value in (*own, *offered())
@@ -116,7 +122,7 @@ def by_name(kinds: Iterable[NamedT]) -> dict[str, NamedT]:
 def offered() -> list[Any]:
     """Return what installed packages offer, and then what was registered; of a module, the classes and values in it."""
     things = [*_installed(), *_registered]
-    return [value for thing in things for value in (_defined(thing) if isinstance(thing, ModuleType) else [thing])]
+    return [value for thing in things for value in (defined_in(thing) if isinstance(thing, ModuleType) else [thing])]
 
 
 def offered_modules() -> list[ModuleType]:
@@ -186,7 +192,7 @@ def _read(hint: Any, value: str) -> Any:
     raise ValueError(_READ_AS[kind])
 
 
-def _defined(module: ModuleType) -> list[object]:
+def defined_in(module: ModuleType) -> list[object]:
     """Return the values in a module, without the classes that it imports from outside of itself."""
     return [
         value

@@ -191,3 +191,18 @@ def test_what_is_registered_takes_part() -> None:
         for clear in extensions._caches:
             clear()
     assert "twice" not in optimizers()
+
+
+@pytest.mark.parametrize("thing", [3, "twice", int, np, object(), Path("codec.py")])
+def test_what_is_no_extension_is_not_registered(thing: object) -> None:
+    with pytest.raises(emuchain.InputError, match="is no extension; should be a subclass or a value of one of Codec"):
+        emuchain.register(thing)
+
+
+def test_a_name_that_is_taken_is_not_registered() -> None:
+    class Again(Twice):
+        name = "sgd"
+
+    with pytest.raises(emuchain.InputError, match="`sgd` is the name of .*; rename one of them"):
+        emuchain.register(Again)
+    assert optimizers()["sgd"].__name__ == "Sgd"

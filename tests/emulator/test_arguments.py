@@ -84,6 +84,7 @@ def test_any_argument(
     parameters = inspect.signature(function).parameters
     good = {
         **{"where": "shapes", "path": "none.h5", "out": "out.safetensors", "files": "none.csv", "type": "vc709"},
+        "thing": None,
         **objects,
         **{"load_network": {"network": small()}, "load_cluster": {"cluster": "vc709"}}.get(name, {}),
         **({"run": objects["plan"]} if name == "rate_range" else {}),
