@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from .fifo import serve
 from .jit import Floats, announced, store
 
 _MODULE_CPU_S = 1.0
-"""What a module of layers or of optimisers takes, but for those of `_LONG`."""
+"""What a module of layers or of optimisers takes, or one of an extension."""
 
 
 class _Group(NamedTuple):
@@ -43,20 +43,19 @@ class _Group(NamedTuple):
         return not store.has_any(self.module)
 
 
-def compile_all(number: int = 0, processes: int = 1, done: Callable[[float], None] = lambda _: None) -> None:
+def compile_all(number: int = 0, processes: int = 1, done: Callable[[Sequence[_Group]], None] = lambda _: None) -> None:
     """Call every kernel once on tiny arrays, as training calls it: at first the share of process `number`.
 
-    This takes a tenth of a second if the store is full. After each group of kernels, `done` is told how much processor
-    time those that are left take, if they are missing.
+    This takes a tenth of a second if the store is full. After each group of kernels, `done` gets those that are left.
     """
-    groups = _groups()
-    left = sorted(range(len(groups)), key=lambda group: group % processes != number)
-    while left:
-        groups[left.pop(0)].compile()
-        done(_missing_s([groups[number] for number in left]))
+    groups = [group for _, group in sorted(enumerate(_groups()), key=lambda place: place[0] % processes != number)]
+    for place, group in enumerate(groups, 1):
+        group.compile()
+        done(groups[place:])
 
 
-def _missing_s(groups: Iterable[_Group]) -> float:
+def _missing_s(groups: Sequence[_Group]) -> float:
+    """Return how much processor time those take that are missing. It looks into the store, so ask while compiling."""
     return sum(group.cpu_s for group in groups if group.is_missing)
 
 
@@ -77,7 +76,7 @@ def compile_together(say: Callable[[float], None]) -> None:
 
     processes = usable_cores()
     with _ended(others), announced(share):
-        compile_all(0, processes, lambda left_s: say(left_s) if begun else None)
+        compile_all(0, processes, lambda left: say(_missing_s(left)) if begun else None)
 
 
 def _groups() -> list[_Group]:

@@ -74,7 +74,7 @@ make_environment() {
     done
 }
 
-# Ahead of the tests, whose limits of time allow for no compilation. Code of sources that changed a month ago goes.
+# Ahead of the tests, whose limits of time allow for no compilation. Code that is a month old goes: most is of sources of then.
 compile_kernels() {
     local venv=$1 cache=${NUMBA_CACHE_DIR:-kernels/__pycache__}
     say "compiling the kernels that are not compiled yet"
