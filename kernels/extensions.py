@@ -127,8 +127,7 @@ def offered() -> list[Any]:
 
 def offered_modules() -> list[ModuleType]:
     """Return the modules that define what is offered, each once."""
-    names = [thing.__name__ if isinstance(thing, ModuleType) else type(thing).__module__ for thing in _registered]
-    names += [thing.__name__ for thing in _installed() if isinstance(thing, ModuleType)]
+    names = [thing.__name__ for thing in (*_installed(), *_registered) if isinstance(thing, ModuleType)]
     names += [value.__module__ for value in offered() if isinstance(value, type)]
     return [sys.modules[name] for name in dict.fromkeys(names) if name in sys.modules]
 
@@ -146,18 +145,18 @@ def spelled(text: str, kinds: Mapping[str, type[T]], without: Collection[str] = 
     Keys are fields of the kind, but for those `without`: numbers, texts, and tuples of whole numbers such as 4x6.
 
     Raises:
-        ValueError: there is no such kind, or it has no such key, or no such value.
+        ValueError: there is no such kind, or it has no such key or value, or needs one more.
     """
     name, colon, given = text.partition(":")
     if name not in kinds:
         raise ValueError(f"should be one of {', '.join(kinds)}")
     kind = kinds[name]
-    if not colon:
-        return kind, {}
-    hints, fields = get_type_hints(kind), dataclasses.fields(kind)  # type: ignore[arg-type]  # kinds are dataclasses
-    own = [field.name for field in fields if field.name not in without]
-    values = {}
-    for word in given.split(","):
+    fields = [field for field in dataclasses.fields(kind) if field.name not in without]  # type: ignore[arg-type]
+    missing = dataclasses.MISSING
+    own = {field.name: field.default is missing and field.default_factory is missing for field in fields}
+    hints = get_type_hints(kind) if colon else {}
+    values: dict[str, Any] = {}
+    for word in given.split(",") if colon else ():
         key, _, value = word.partition("=")
         if key in hints and key in without:
             raise ValueError(f"`{text}`: `{key}` is a key for itself; write `{name}`, and give it apart")
@@ -168,6 +167,8 @@ def spelled(text: str, kinds: Mapping[str, type[T]], without: Collection[str] = 
             values[key] = _read(hints[key], value)
         except ValueError as error:
             raise ValueError(f"`{key}` of `{text}` should be {error}") from None
+    for key in (key for key, is_needed in own.items() if is_needed and key not in values):
+        raise ValueError(f"`{text}` needs `{key}`: write `{text}{',' if colon else ':'}{key}=...`")
     return kind, values
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import shutil
@@ -19,7 +20,7 @@ from emuchain.emulator.common import read_toml
 from emuchain.kernels import extensions, python_command
 from emuchain.kernels.codec import codecs
 from emuchain.kernels.jit import store
-from emuchain.kernels.optimizers import Optimizer, optimizer_keys, optimizers
+from emuchain.kernels.optimizers import Optimizer, optimizers, parse_optimizer
 
 SOURCE = Path(__file__).parent / "extension"
 
@@ -117,7 +118,21 @@ def test_keys_that_an_extension_does_not_take(run: Run, words: tuple[str, ...], 
 )
 def test_keys_of_every_run_are_not_an_optimisers_own(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
-        optimizer_keys(text)
+        parse_optimizer(text)
+
+
+def test_a_key_without_a_value_of_its_own_is_asked_for() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Needs:
+        rate: float
+        start: int
+        scale: float = 1.0
+
+    kinds = {"needs": Needs}
+    assert extensions.spelled("needs:start=3,scale=0.5", kinds, ["rate"]) == (Needs, {"start": 3, "scale": 0.5})
+    for text, written in (("needs", "needs:start=..."), ("needs:scale=2", "needs:scale=2,start=...")):
+        with pytest.raises(ValueError, match=f"`{text}` needs `start`: write `{re.escape(written)}`"):
+            extensions.spelled(text, kinds, ["rate"])
 
 
 @pytest.mark.parametrize("shape", ["2x3x1", "-2x-3", "0x3", "2", "x", "", "1e3x2", "2x3 "])
@@ -178,7 +193,7 @@ def test_what_is_registered_takes_part() -> None:
         emuchain.register(Twice)
         emuchain.register(Twice)
         assert optimizers()["twice"] is Twice
-        assert optimizer_keys("twice") == {}
+        assert parse_optimizer("twice") == (Twice, {})
         keys: dict[str, Any] = {"data": "shapes", "samples": 128, "test_samples": 16, "weight_decay": 0}
         twice = emuchain.train("quick-cifar", optimizer="twice", **keys)
         sgd = emuchain.train("quick-cifar", learning_rate=0.02, momentum=0, **keys)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
@@ -12,7 +11,7 @@ import pydantic
 from pydantic_core import core_schema
 
 from ...kernels.codec import Codec, parse_codec
-from ...kernels.optimizers import OF_EVERY_RUN, optimizer_keys, optimizer_kind, optimizers
+from ...kernels.optimizers import optimizers, parse_optimizer
 from ..cluster import check_changes
 from ..common import NO_FILE, InputError, Positive, did_you_mean
 from ..mapping import HandmadeCut
@@ -161,11 +160,7 @@ def _schedule(name: str) -> ScheduleKind:
 
 def _optimizer(text: str) -> str:
     _known(text.partition(":")[0], optimizers())
-    kind, own = optimizer_kind(text), optimizer_keys(text)
-    without = [field.name for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING]
-    missing = [key for key in without if key not in own and key not in OF_EVERY_RUN]
-    if missing:
-        raise ValueError(f"`{text}` needs {missing[0]}: write `{text}{',' if own else ':'}{missing[0]}=...`")
+    parse_optimizer(text)
     return text
 
 

@@ -10,7 +10,7 @@ import math
 import types
 from typing import Any
 
-from ...kernels.optimizers import Optimizer, optimizer_keys, optimizer_kind
+from ...kernels.optimizers import Optimizer, parse_optimizer
 from ..common import InputError
 
 Keys = Any
@@ -27,7 +27,7 @@ class Settings(types.SimpleNamespace):
 
 def optimizer_of(config: Keys, learning_rate: float) -> Optimizer:
     """Return the optimiser of a configuration, with its keys and a learning rate."""
-    kind, own = optimizer_kind(config.optimizer), optimizer_keys(config.optimizer)
+    kind, own = parse_optimizer(config.optimizer)
     of_run = {key: getattr(config, key) for key in kind.settings() if hasattr(config, key)}
     return kind(**{**of_run, **own, "learning_rate": learning_rate})
 

@@ -48,7 +48,7 @@ class Optimizer(abc.ABC):
         return tuple(field.name for field in dataclasses.fields(cls))
 
 
-OF_EVERY_RUN = ("learning_rate", "momentum", "beta1", "beta2", "epsilon", "weight_decay")
+_OF_EVERY_RUN = ("learning_rate", "momentum", "beta1", "beta2", "epsilon", "weight_decay")
 """The keys of a run's configuration; all others of an optimiser stand behind its name."""
 
 
@@ -58,15 +58,16 @@ def optimizers() -> Mapping[str, type[Optimizer]]:
     return by_name(subclasses(__package__, Optimizer))  # type: ignore[type-abstract]
 
 
-def optimizer_kind(text: str) -> type[Optimizer]:
-    """Return the optimiser that a text names: `adam`, or one with keys of its own, as `ademamix:beta3=0.9999`.
+@registry
+def parse_optimizer(text: str) -> tuple[type[Optimizer], Mapping[str, Any]]:
+    """Return the optimiser that a text names, and keys of its own: of `adam` none, of `ademamix:beta3=0.9999` one.
 
     Raises:
         ValueError: there is no such optimiser, or it has no such keys.
     """
-    return spelled(text, optimizers(), OF_EVERY_RUN)[0]
+    return spelled(text, optimizers(), _OF_EVERY_RUN)
 
 
-def optimizer_keys(text: str) -> Mapping[str, Any]:
-    """Return the keys in a text that `optimizer_kind` takes."""
-    return spelled(text, optimizers(), OF_EVERY_RUN)[1]
+def optimizer_kind(text: str) -> type[Optimizer]:
+    """Return the optimiser that a text names. Raise ValueError where there is none."""
+    return parse_optimizer(text)[0]
