@@ -138,7 +138,7 @@ def run(
             idle_turns = 0
             if watchdog is not None:
                 watchdog.busy()
-        elif at_leisure:  # nobody has mail, so a device that let others go first goes on, one at a time
+        elif at_leisure:  # no device has mail: one that had yielded resumes, one at a time
             runnable.append(at_leisure.popleft())
             idle_turns = 0
         elif unfinished and not pumps:

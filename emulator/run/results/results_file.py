@@ -350,7 +350,7 @@ def _fill(told: LossyFile, results: Results, growing: Growing) -> None:
             table = getattr(results, group)
             file.create_group(group)
             for name, column in table.items():
-                # Strings have a fixed length: HDF5 may hang on a damaged heap of variable-length ones.
+                # Fixed-length strings: HDF5 may hang on reading variable-length ones from a damaged heap.
                 values = np.char.encode(column, "utf-8") if column.dtype.kind == "U" else column
                 into.rows(f"{group}/{name}", values, len(values))
         for piece in growing.pieces:

@@ -6,5 +6,5 @@ import click
 @click.command()
 @click.argument("name", default="world")
 def hello(name: str) -> None:
-    """Greet somebody by NAME."""
+    """Print a greeting to NAME."""
     print(f"hello {name}")
