@@ -1,6 +1,8 @@
-"""Numba kernels on arrays: no MPI, no devices, no files. And what starts programs, in all rooms (`current_folder.py`).
+"""Numba kernels on arrays: no MPI, no devices, no files. And what starts programs, in all rooms
+(`current_folder.py`).
 
-Exports are listed in `__init__.pyi`; each name is imported at its first use, so that the command line starts fast.
+Exports are listed in `__init__.pyi`; each name is imported at its first use, so that the command
+line starts fast.
 """
 
 import lazy_loader

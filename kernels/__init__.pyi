@@ -1,4 +1,11 @@
-from .current_folder import away_from, clean_environment, find_program, python_command, safe_environment, user_cache
+from .current_folder import (
+    away_from,
+    clean_environment,
+    find_program,
+    python_command,
+    safe_environment,
+    user_cache,
+)
 from .extensions import (
     ExtensionError,
     by_name,

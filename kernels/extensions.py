@@ -22,12 +22,14 @@ import math
 import os
 import pathlib
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, ParamSpec, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 GROUP = "emuchain"
+_NEXT_KEY = re.compile(",(?=[^,=]*=)")
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -79,11 +81,15 @@ def _look_again() -> None:
 def modules(package: str) -> list[ModuleType]:
     """Import all modules of a package, in the order of their names."""
     path = importlib.import_module(package).__path__
-    return [importlib.import_module(f"{package}.{module.name}") for module in pkgutil.iter_modules(path)]
+    return [
+        importlib.import_module(f"{package}.{module.name}") for module in pkgutil.iter_modules(path)
+    ]
 
 
 def subclasses(package: str, base: type[T]) -> list[type[T]]:
-    """Return the classes below `base` that the modules of a package define, in the order of the modules, and others."""
+    """Return the classes below `base` that the modules of a package define, in the order of the
+    modules, and others.
+    """
     own = [value for module in modules(package) for value in defined_in(module)]
     return [
         value
@@ -94,7 +100,9 @@ def subclasses(package: str, base: type[T]) -> list[type[T]]:
 
 
 def instances(package: str, kind: type[T]) -> list[T]:
-    """Return the values of a type that the modules of a package define, in the order of the modules, and others."""
+    """Return the values of a type that the modules of a package define, in the order of the
+    modules, and others.
+    """
     own = [value for module in modules(package) for value in vars(module).values()]
     results: list[T] = []
     for value in (*own, *offered()):
@@ -113,36 +121,50 @@ def by_name(kinds: Iterable[NamedT]) -> dict[str, NamedT]:
     for kind in kinds:
         if kind.name in known:
             raise ExtensionError(
-                f"{_origin(kind)}: `{kind.name}` is the name of {_origin(known[kind.name])}; rename one of them"
+                f"{_origin(kind)}: `{kind.name}` is the name of {_origin(known[kind.name])}; rename"
+                " one of them"
             )
         known[kind.name] = kind
     return known
 
 
 def offered() -> list[Any]:
-    """Return what installed packages offer, and then what was registered; of a module, the classes and values in it."""
+    """Return what installed packages offer, and then what was registered; of a module, the classes
+    and values in it.
+    """
     things = [*_installed(), *_registered]
-    return [value for thing in things for value in (defined_in(thing) if isinstance(thing, ModuleType) else [thing])]
+    return [
+        value
+        for thing in things
+        for value in (defined_in(thing) if isinstance(thing, ModuleType) else [thing])
+    ]
 
 
 def offered_modules() -> list[ModuleType]:
     """Return the modules that define what is offered, each once."""
-    names = [thing.__name__ for thing in (*_installed(), *_registered) if isinstance(thing, ModuleType)]
+    names = [
+        thing.__name__ for thing in (*_installed(), *_registered) if isinstance(thing, ModuleType)
+    ]
     names += [value.__module__ for value in offered() if isinstance(value, type)]
     return [sys.modules[name] for name in dict.fromkeys(names) if name in sys.modules]
 
 
 def offered_folders(name: str) -> list[pathlib.Path]:
-    """Return the folders of a name beside the modules that are offered: `boards`, `clusters`, `zoo` with TOML files."""
+    """Return the folders of a name beside the modules that are offered: `boards`, `clusters`, `zoo`
+    with TOML files.
+    """
     files = [module.__file__ for module in offered_modules() if module.__file__ is not None]
     folders = [pathlib.Path(file).parent / name for file in files]
     return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
 
 
-def spelled(text: str, kinds: Mapping[str, type[T]], without: Collection[str] = ()) -> tuple[type[T], dict[str, Any]]:
+def spelled(
+    text: str, kinds: Mapping[str, type[T]], without: Collection[str] = ()
+) -> tuple[type[T], dict[str, Any]]:
     """Return the kind that a text names, and its own keys: `ademamix:beta3=0.9999,alpha=5`.
 
-    Keys are fields of the kind, but for those `without`: numbers, texts, and tuples of whole numbers such as 4x6.
+    Keys are fields of the kind, but for those `without`: numbers, texts, and tuples of whole
+    numbers such as 4x6 or 10,20.
 
     Raises:
         ValueError: there is no such kind, or it has no such key or value, or needs one more.
@@ -153,15 +175,24 @@ def spelled(text: str, kinds: Mapping[str, type[T]], without: Collection[str] = 
     kind = kinds[name]
     fields = [field for field in dataclasses.fields(kind) if field.name not in without]  # type: ignore[arg-type]
     missing = dataclasses.MISSING
-    own = {field.name: field.default is missing and field.default_factory is missing for field in fields}
+    own = {
+        field.name: field.default is missing and field.default_factory is missing
+        for field in fields
+    }
     hints = get_type_hints(kind) if colon else {}
     values: dict[str, Any] = {}
-    for word in given.split(",") if colon else ():
+    for word in _NEXT_KEY.split(given) if colon else ():
         key, _, value = word.partition("=")
         if key in hints and key in without:
-            raise ValueError(f"`{text}`: `{key}` is a key for itself; write `{name}`, and give it apart")
+            raise ValueError(
+                f"`{text}`: `{key}` is a key for itself; write `{name}`, and give it apart"
+            )
         if key not in own or not value:
-            several = f"should be KEY=VALUE, with one of {', '.join(own)}" if own else f"is too much; write `{name}`"
+            several = (
+                f"should be KEY=VALUE, with one of {', '.join(own)}"
+                if own
+                else f"is too much; write `{name}`"
+            )
             raise ValueError(f"{word!r} of `{text}` {several}")
         try:
             values[key] = _read(hints[key], value)
@@ -176,13 +207,18 @@ _READ_AS = {float: "a finite number", int: "a whole number", str: "a text"}
 
 
 def _read(hint: Any, value: str) -> Any:
-    """Return a value of a field. Raise ValueError, which says what it should be, where it is none of this type."""
+    """Return a value of a field. Raise ValueError, which says what it should be, where it is none
+    of this type.
+    """
     several = next((kind for kind in (hint, *get_args(hint)) if get_origin(kind) is tuple), None)
     if several is not None:
-        sides, count = value.split("x"), len(get_args(several))
-        if all(side.isdecimal() and int(side) for side in sides) and (... in get_args(several) or len(sides) == count):
+        is_open, count = ... in get_args(several), len(get_args(several))
+        sides = value.split("," if is_open and "," in value else "x")
+        if all(side.isdecimal() and int(side) for side in sides) and (
+            is_open or len(sides) == count
+        ):
             return tuple(map(int, sides))
-        raise ValueError("whole numbers above 0, such as 4x6")
+        raise ValueError(f"whole numbers above 0, such as 4x6{' or 10,20' if is_open else ''}")
     kind = next((kind for kind in (hint, *get_args(hint)) if kind in _READ_AS), str)
     try:
         read: Any = kind(value)
@@ -226,14 +262,16 @@ def _installed() -> tuple[object, ...]:
                 things.append(point.load())
             except Exception as error:
                 raise ExtensionError(
-                    f"the extension `{point.name}` of {package.metadata['Name']} {package.version} cannot be"
-                    f" imported from `{point.value}`: {type(error).__name__}: {error}; mend or uninstall it"
+                    f"the extension `{point.name}` of {package.metadata['Name']} {package.version}"
+                    f" cannot be imported from `{point.value}`: {type(error).__name__}: {error};"
+                    " mend or uninstall it"
                 ) from error
     return tuple(things)
 
 
 def _with_entry_points() -> Iterator[pathlib.Path]:
-    """Yield the folders that describe installed packages with entry points of the group, from no relative path.
+    """Yield the folders that describe installed packages with entry points of the group, from no
+    relative path.
 
     It reads the files itself: to make a list of all packages takes three times as long.
     """
@@ -243,6 +281,9 @@ def _with_entry_points() -> Iterator[pathlib.Path]:
             names = sorted(os.listdir(place))
         for name in names:
             if name.endswith((".dist-info", ".egg-info")):
-                with contextlib.suppress(OSError), open(f"{place}/{name}/entry_points.txt", "rb") as file:
+                with (
+                    contextlib.suppress(OSError),
+                    open(f"{place}/{name}/entry_points.txt", "rb") as file,
+                ):
                     if b"[%s]" % GROUP.encode() in file.read():
                         yield pathlib.Path(place, name)

@@ -11,10 +11,11 @@ Times = NDArray[np.int64]
 
 
 def serve(ready: Times, row_ps: int, free_ps: int) -> Times:
-    """Return the finish time of each row in ps, from the times `ready` (samples, rows) in ps, C-contiguous.
+    """Return the finish time of each row in ps, from the times `ready` (samples, rows) in ps,
+    C-contiguous.
 
-    The resource is free at `free_ps`. It starts a row when the row is ready and the one before it is done, and takes
-    `row_ps` for it.
+    The resource is free at `free_ps`. It starts a row when the row is ready and the one before it
+    is done, and takes `row_ps` for it.
     """
     done = np.empty_like(ready)
     _serve(ready, row_ps, free_ps, done)

@@ -1,7 +1,9 @@
-"""The form of the micro-kernel: how wide its vectors are, and how many accumulators a tile keeps in registers.
+"""The form of the micro-kernel: how wide its vectors are, and how many accumulators a tile keeps in
+registers.
 
-Each form suits one kind of processor. All give the same bits, and all run on every processor: the compiler splits or
-spills what the registers cannot hold. The environment variable EMUCHAIN_KERNEL_FORM selects one.
+Each form suits one kind of processor. All give the same bits, and all run on every processor: the
+compiler splits or spills what the registers cannot hold. The environment variable
+EMUCHAIN_KERNEL_FORM selects one.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ SETTING = "EMUCHAIN_KERNEL_FORM"
 class Form:
     """Vectors of `width` floats; a tile of v vectors by up to `pixels[v - 1]` pixels.
 
-    Each pixel takes v accumulators, and one address register, of which processors have fewer. In recurrent layers, a
-    tile of s samples has up to `panel_vectors[s - 1]` vectors of a panel: all that the registers hold.
+    Each pixel takes v accumulators, and one address register, of which processors have fewer. In
+    recurrent layers, a tile of s samples has up to `panel_vectors[s - 1]` vectors of a panel: all
+    that the registers hold.
     """
 
     name: str
@@ -52,7 +55,9 @@ _MANY, _FEW = (8, 8, 8, 4, 4, 4), (8, 4, 4, 2, 2, 2)  # powers of two: there is 
 FORMS = {
     form.name: form
     for form in (
-        Form("avx512", 16, (12, 10, 8, 6), _MANY),  # 32 registers: at most 24 sums, 4 weights, 1 number in all lanes
+        Form(
+            "avx512", 16, (12, 10, 8, 6), _MANY
+        ),  # 32 registers: at most 24 sums, 4 weights, 1 number in all lanes
         Form("avx2", 8, (9, 6), _FEW),  # 16 registers
         Form("neon", 4, (12, 12, 8, 6), _MANY),  # 32 registers
         Form("portable", 4, (8, 4), _FEW),  # 16 registers
@@ -61,7 +66,9 @@ FORMS = {
 
 
 def host_form(features: str) -> Form:
-    """Return the form for a processor with these features, in LLVM's notation: "+avx2,-avx512f" and so on."""
+    """Return the form for a processor with these features, in LLVM's notation: "+avx2,-avx512f" and
+    so on.
+    """
     have = features.split(",")
     for feature, name in (("+avx512f", "avx512"), ("+avx2", "avx2"), ("+neon", "neon")):
         if feature in have:
@@ -70,7 +77,8 @@ def host_form(features: str) -> Form:
 
 
 def cpu_features() -> str:
-    """Return the features that Numba compiles for: those that the environment gives, maybe none, or the host's.
+    """Return the features that Numba compiles for: those that the environment gives, maybe none, or
+    the host's.
 
     `generic` processors have none but those given.
     """

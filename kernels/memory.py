@@ -1,12 +1,14 @@
 """Memory of arrays: in huge pages, where the system has such pages, on cache lines, and used again.
 
-In pages of 4 KiB, looking up addresses takes time, and addresses that follow one another lie at random places of the
-second-level cache: of arrays that just fit in it, each pass then evicts a part. NumPy asks for pages of 2 MiB for
-arrays of 4 MiB and more; most maps of a micro-batch are smaller.
+In pages of 4 KiB, looking up addresses takes time, and addresses that follow one another lie at
+random places of the second-level cache: of arrays that just fit in it, each pass then evicts a
+part. NumPy asks for pages of 2 MiB for arrays of 4 MiB and more; most maps of a micro-batch are
+smaller.
 
-Large arrays from the operating system cost a page fault for every 4 KiB, at every allocation. An arena keeps the memory
-of arrays that are no longer referenced, and reuses it for arrays of the same size; so a training step that is like the
-one before takes nothing from the system. When an array and all its views are gone, its memory returns by itself.
+Large arrays from the operating system cost a page fault for every 4 KiB, at every allocation. An
+arena keeps the memory of arrays that are no longer referenced, and reuses it for arrays of the same
+size; so a training step that is like the one before takes nothing from the system. When an array
+and all its views are gone, its memory returns by itself.
 """
 
 from __future__ import annotations
@@ -33,7 +35,10 @@ ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
 def in_huge_pages(size: int) -> NDArray[np.uint8]:
     """Return `size` new bytes that begin on a huge page; what is not touched takes no memory."""
-    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    private = (
+        {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    )
+    # A page more, of which the part before the first boundary stays untouched.
     memory = mmap.mmap(-1, size + PAGE, **private)  # shared memory, the default, has other pages
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):
@@ -62,6 +67,7 @@ class Slabs:
             return aligned(size)
         room = -(-size // ALIGNMENT) * ALIGNMENT
         if room > self._left.size:
+            # What is left of the slab before, less than `_LARGE`, is given up.
             self._left = in_huge_pages(_SLAB)
         taken, self._left = self._left[:size], self._left[room:]
         return taken
@@ -94,12 +100,17 @@ class Arena:
         """Return a C-contiguous array that starts on a cache line."""
         if (shape, dtype) not in self._kinds:
             kind = np.dtype(dtype)
+            # An empty array has an item, too: it needs an address.
             self._kinds[shape, dtype] = max(1, math.prod(shape)) * kind.itemsize, kind.str
         size, name = self._kinds[shape, dtype]
         shelf = self._shelves[size]
         held = shelf.pop() if shelf else _hold(self._slabs.take(size))
         return np.asarray(
-            _Lease(held, shelf, {"version": 3, "typestr": name, "shape": shape, "data": (held[1], False)})
+            _Lease(
+                held,
+                shelf,
+                {"version": 3, "typestr": name, "shape": shape, "data": (held[1], False)},
+            )
         )
 
 
@@ -118,7 +129,9 @@ _memory = _Memory()
 
 
 def new(*shape: int, cleared: bool = False) -> NDArray[np.float32]:
-    """Return an array that starts on a cache line, of zeros where `cleared`; its memory is used again."""
+    """Return an array that starts on a cache line, of zeros where `cleared`; its memory is used
+    again.
+    """
     made: NDArray[np.float32] = _memory.arena.take(shape)
     if cleared:
         made.fill(0)
@@ -126,7 +139,9 @@ def new(*shape: int, cleared: bool = False) -> NDArray[np.float32]:
 
 
 def spare(*sizes: int) -> tuple[NDArray[np.float32], tuple[int, ...]]:
-    """Return memory for arrays of some sizes, which must be kept while they are used, and their addresses."""
+    """Return memory for arrays of some sizes, which must be kept while they are used, and their
+    addresses.
+    """
     line = ALIGNMENT // FLOAT_BYTES
     ends = list(itertools.accumulate((-(-size // line) * line for size in sizes), initial=0))
     memory = new(ends[-1])

@@ -28,7 +28,8 @@ _MODULE_CPU_S = 1.0
 
 
 class _Group(NamedTuple):
-    """Kernels that are compiled together: by which call, the module that most of them are in, and how long that takes.
+    """Kernels that are compiled together: by which call, the module that most of them are in, and
+    how long that takes.
 
     The processor time was measured on a server's core of 2023.
     """
@@ -43,27 +44,38 @@ class _Group(NamedTuple):
         return not store.has_any(self.module)
 
 
-def compile_all(number: int = 0, processes: int = 1, done: Callable[[Sequence[_Group]], None] = lambda _: None) -> None:
-    """Call every kernel once on tiny arrays, as training calls it: at first the share of process `number`.
+def compile_all(
+    number: int = 0, processes: int = 1, done: Callable[[Sequence[_Group]], None] = lambda _: None
+) -> None:
+    """Call every kernel once on tiny arrays, as training calls it: at first the share of process
+    `number`.
 
-    This takes a tenth of a second if the store is full. After each group of kernels, `done` gets those that are left.
+    This takes a tenth of a second if the store is full. After each group of kernels, `done` gets
+    those that are left.
     """
-    groups = [group for _, group in sorted(enumerate(_groups()), key=lambda place: place[0] % processes != number)]
+    groups = [
+        group
+        for _, group in sorted(
+            enumerate(_groups()), key=lambda place: place[0] % processes != number
+        )
+    ]
     for place, group in enumerate(groups, 1):
         group.compile()
         done(groups[place:])
 
 
 def _missing_s(groups: Sequence[_Group]) -> float:
-    """Return how much processor time those take that are missing. It looks into the store, so ask while compiling."""
+    """Return how much processor time those take that are missing. It looks into the store, so ask
+    while compiling.
+    """
     return sum(group.cpu_s for group in groups if group.is_missing)
 
 
 def compile_together(say: Callable[[float], None]) -> None:
     """Do what `compile_all` does; if a kernel has to be compiled, use all cores.
 
-    At first and after each group, `say` is told how much processor time is left. Each process begins with groups of its
-    own, and then only loads what another has compiled.
+    At first and after each group, `say` gets how much processor time is left. Each process begins
+    with groups of its own, and then only loads what another has compiled.
     """
     others: list[subprocess.Popen[bytes]] = []
     begun = False
@@ -107,11 +119,17 @@ def _warm_conv() -> None:
 
 
 def _warm_narrow_sums() -> None:
-    _convolve(Convolution(2, 2, (3, 3), (3, 3), (1, 1), (1, 1), Sums.BF16), np.ones((1, 3, 3, 2), np.float32))
+    _convolve(
+        Convolution(2, 2, (3, 3), (3, 3), (1, 1), (1, 1), Sums.BF16),
+        np.ones((1, 3, 3, 2), np.float32),
+    )
 
 
 def _convolve(kernel: Convolving, x: Floats) -> None:
-    packed, frame = np.ones(kernel.packed_size, np.float32), np.empty(kernel.frame_shape(1), np.float32)
+    packed, frame = (
+        np.ones(kernel.packed_size, np.float32),
+        np.empty(kernel.frame_shape(1), np.float32),
+    )
     turned, y, dx = (
         np.empty(kernel.turned_size, np.float32),
         np.empty((1, *kernel.output, 2), np.float32),

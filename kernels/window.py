@@ -25,9 +25,13 @@ def output_size(size: Sequence[int], kernel: Pair, *, stride: Pair, pad: Pair) -
 
 def _fit(size: int, kernel: int, stride: int, pad: int, name: str) -> int:
     if kernel < 1 or stride < 1:
-        raise ValueError(f"kernel and stride must be at least 1, not {kernel} and {stride} ({name})")
+        raise ValueError(
+            f"kernel and stride must be at least 1, not {kernel} and {stride} ({name})"
+        )
     if not 0 <= pad < kernel:
-        raise ValueError(f"pad must be at least 0 and less than the kernel {kernel}, not {pad} ({name})")
+        raise ValueError(
+            f"pad must be at least 0 and less than the kernel {kernel}, not {pad} ({name})"
+        )
     if size + 2 * pad < kernel:
         raise ValueError(f"a kernel of {kernel} does not fit in {size} {name} with pad {pad}")
     return (size + 2 * pad - kernel) // stride + 1

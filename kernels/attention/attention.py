@@ -1,4 +1,5 @@
-"""Attention of rows to rows, by heads, on arrays: shapes are checked here, and memory is handed out.
+"""Attention of rows to rows, by heads, on arrays: shapes are checked here, and memory is handed
+out.
 
 Kernels are called with shapes, places of rows, and addresses of the memory that they work in.
 """
@@ -21,7 +22,9 @@ _LINE = 16  # floats of a cache line, and of the widest vector
 
 
 class Shape(NamedTuple):
-    """Rows `first` to `last` of `rows` of each sample, in `heads` heads of `size` channels; where `causal`, masked."""
+    """Rows `first` to `last` of `rows` of each sample, in `heads` heads of `size` channels; where
+    `causal`, masked.
+    """
 
     samples: int
     rows: int
@@ -33,7 +36,9 @@ class Shape(NamedTuple):
 
 
 class Maps(NamedTuple):
-    """Rows of samples: the address of the first, and the floats to the next sample, and to the next row."""
+    """Rows of samples: the address of the first, and the floats to the next sample, and to the next
+    row.
+    """
 
     place: int
     sample: int
@@ -41,7 +46,9 @@ class Maps(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Addresses of memory for a head: numbers for queries and keys, numbers for queries, packed rows, and sums."""
+    """Addresses of memory for a head: numbers for queries and keys, numbers for queries, packed
+    rows, and sums.
+    """
 
     scores: int
     errors: int
@@ -66,6 +73,7 @@ class Work(NamedTuple):
 def layout(rows: int, size: int, *, backward: bool, drops: bool) -> tuple[int, Work]:
     """Return the floats of all this memory, and where each part of it begins."""
     pairs, packed, lanes = rows * BLOCK, 2 * BLOCK * size, -(-size // _LINE) * _LINE
+    # A size times False is 0: what only the backward pass or dropout needs takes no memory.
     sizes = Work(
         scores=pairs,
         errors=pairs * backward,
@@ -85,7 +93,9 @@ def layout(rows: int, size: int, *, backward: bool, drops: bool) -> tuple[int, W
         scale=1,
         one=1,
     )
-    *begins, end = itertools.accumulate((-(-floats // _LINE) * _LINE for floats in sizes), initial=0)
+    *begins, end = itertools.accumulate(
+        (-(-floats // _LINE) * _LINE for floats in sizes), initial=0
+    )
     return end, Work(*begins)
 
 
@@ -104,16 +114,19 @@ _EVERY: NDArray[np.int64] = np.empty(0, np.int64)  # instead of lengths: all row
 
 @dataclasses.dataclass(frozen=True)
 class Attention:
-    """Attention in `heads` heads of `size` channels; where `causal`, a row sees itself and those before, else all.
+    """Attention in `heads` heads of `size` channels; where `causal`, a row sees itself and those
+    before, else all.
 
-    Inputs x are float32 (n, rows, 3 * heads * size), head by head: q, k and v of head 0, then of head 1, and so on.
-    Outputs y are (n, rows, heads * size). Both may be slices of the channels of wider arrays. `scale` multiplies the
-    products of q and k; without one, it is 1 / sqrt(size). Statistics, (n, heads, 2, rows), are the largest score of
-    each row and head, and 1 / sum: all that the backward pass needs beside x.
+    Inputs x are float32 (n, rows, 3 * heads * size), head by head: q, k and v of head 0, then of
+    head 1, and so on. Outputs y are (n, rows, heads * size). Both may be slices of the channels of
+    wider arrays. `scale` multiplies the products of q and k; without one, it is 1 / sqrt(size).
+    Statistics, (n, heads, 2, rows), are the largest score of each row and head, and 1 / sum: all
+    that the backward pass needs beside x.
 
-    A call may have some rows alone, (first, behind the last): forward reads no later row in causal attention.
-    `lengths` (n,) are the keys of each sample; the rows behind are masked as keys. `kept` (n, heads, rows, rows), by
-    which dropout multiplies what a row (axis 2) has of each other, is 0 or 1 / (1 - rate).
+    A call may have some rows alone, (first, behind the last): forward reads no later row in causal
+    attention. `lengths` (n,) are the keys of each sample; the rows behind are masked as keys.
+    `kept` (n, heads, rows, rows), by which dropout multiplies what a row (axis 2) has of each
+    other, is 0 or 1 / (1 - rate).
 
     Raises:
         ValueError: a size is below 1, or the scale is not above 0.
@@ -145,10 +158,12 @@ class Attention:
         lengths: Lengths | None = None,
         kept: Floats | None = None,
     ) -> None:
-        """Write some rows of the outputs of `x` to `y`, and of the statistics, in place; without `rows`, all.
+        """Write some rows of the outputs of `x` to `y`, and of the statistics, in place; without
+        `rows`, all.
 
         Raises:
-            ValueError: shapes, rows or lengths do not fit, or there are lengths in causal attention.
+            ValueError: shapes, rows or lengths do not fit, or there are lengths in causal
+                attention.
             TypeError: an array is not of float32.
         """
         shape = self._shape(x, rows)
@@ -166,10 +181,12 @@ class Attention:
         lengths: Lengths | None = None,
         kept: Floats | None = None,
     ) -> None:
-        """Write the errors of the inputs to `dx` (as x) for those of some rows of the outputs, in place.
+        """Write the errors of the inputs to `dx` (as x) for those of some rows of the outputs, in
+        place.
 
-        Rows go from the last to the first: the call with the last row sets dk and dv, others add to them, and each sets
-        the dq of its own rows. In causal attention, a row's dk and dv are complete with its own call.
+        Rows go from the last to the first: the call with the last row sets dk and dv, others add to
+        them, and each sets the dq of its own rows. In causal attention, a row's dk and dv are
+        complete with its own call.
 
         Raises:
             ValueError: as in `forward`.
@@ -197,7 +214,9 @@ class Attention:
         first, last = (0, x.shape[1]) if rows is None else rows
         if not 0 <= first <= last <= x.shape[1]:
             raise ValueError(f"rows = {rows}: x has {x.shape[1]} rows")
-        return Shape(x.shape[0], x.shape[1], self.heads, self.size, int(first), int(last), self.causal)
+        return Shape(
+            x.shape[0], x.shape[1], self.heads, self.size, int(first), int(last), self.causal
+        )
 
     def _run(
         self,
@@ -210,9 +229,15 @@ class Attention:
     ) -> None:
         own = _whole(statistics, (shape.samples, self.heads, 2, shape.rows), "statistics")
         keys = _EVERY if lengths is None else self._keys(shape, lengths)
-        mask = 0 if kept is None else _whole(kept, (shape.samples, self.heads, shape.rows, shape.rows), "kept")
+        mask = (
+            0
+            if kept is None
+            else _whole(kept, (shape.samples, self.heads, shape.rows, shape.rows), "kept")
+        )
         if shape.samples and shape.first < shape.last:
-            floats, places = layout(shape.rows, self.size, backward=len(maps) > 2, drops=kept is not None)
+            floats, places = layout(
+                shape.rows, self.size, backward=len(maps) > 2, drops=kept is not None
+            )
             scale = np.float32(self.size**-0.5 if self.scale is None else self.scale)
             tables = np.empty(table_size(shape.rows, self.size), np.int64)
             kernel(shape, *maps, own, keys, mask, new(floats), places, scale, tables)
@@ -224,7 +249,8 @@ class Attention:
         fits = given.shape == (shape.samples,) and np.issubdtype(given.dtype, np.integer)
         if not fits or ((given < 0) | (given > shape.rows)).any():
             raise ValueError(
-                f"lengths = {lengths}: {shape.samples} whole numbers from 0 to {shape.rows} are needed, one a sample"
+                f"lengths = {lengths}: {shape.samples} whole numbers from 0 to {shape.rows} are"
+                " needed, one a sample"
             )
         return np.require(given, np.int64, ["C", "A", "W"])
 
@@ -234,8 +260,12 @@ def _maps(array: Floats, shape: tuple[int, ...], name: str) -> Maps:
     if of_float32(array, name).shape != shape:
         raise ValueError(f"{name} has shape {array.shape}; {shape} is needed")
     sample, row, channel = array.strides
-    if array.size and ((channel != FLOAT_BYTES and shape[2] > 1) or sample % FLOAT_BYTES or row % FLOAT_BYTES):
-        raise ValueError(f"{name} has strides {array.strides}: the channels of a row must lie side by side")
+    if array.size and (
+        (channel != FLOAT_BYTES and shape[2] > 1) or sample % FLOAT_BYTES or row % FLOAT_BYTES
+    ):
+        raise ValueError(
+            f"{name} has strides {array.strides}: the channels of a row must lie side by side"
+        )
     return Maps(address_of(array), sample // FLOAT_BYTES, row // FLOAT_BYTES)
 
 
@@ -247,13 +277,20 @@ def _whole(array: Floats, shape: tuple[int, ...], name: str) -> int:
 
 
 def forward(x: Floats, attention: Attention, **masks: Any) -> tuple[Floats, Floats]:
-    """Return (y, statistics), new arrays; `masks` are `lengths` and `kept`. See `Attention.forward`."""
-    y, statistics = new(*x.shape[:2], attention.channels), new(*attention.statistics_shape(*x.shape[:2]))
+    """Return (y, statistics), new arrays; `masks` are `lengths` and `kept`. See
+    `Attention.forward`.
+    """
+    y, statistics = (
+        new(*x.shape[:2], attention.channels),
+        new(*attention.statistics_shape(*x.shape[:2])),
+    )
     attention.forward(x, y, statistics, **masks)
     return y, statistics
 
 
-def backward(x: Floats, statistics: Floats, dy: Floats, attention: Attention, **masks: Any) -> Floats:
+def backward(
+    x: Floats, statistics: Floats, dy: Floats, attention: Attention, **masks: Any
+) -> Floats:
     """Return dx, a new array; `masks` are `lengths` and `kept`. See `Attention.backward`."""
     dx = new(*x.shape)
     attention.backward(x, statistics, dy, dx, **masks)

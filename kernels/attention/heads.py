@@ -1,7 +1,9 @@
-"""Attention of some query rows, forward and backward, for all samples and heads: block by block of queries.
+"""Attention of some query rows, forward and backward, for all samples and heads: block by block of
+queries.
 
-Forward takes the rows of a call ascending; backward descending, and adds to the errors of all keys. Nothing depends on
-how rows are cut into calls and blocks, or heads into slices. Of causal attention, with blocks of 4 queries:
+Forward takes the rows of a call ascending; backward descending, and adds to the errors of all keys.
+Nothing depends on how rows are cut into calls and blocks, or heads into slices. Of causal
+attention, with blocks of 4 queries:
 
     keys      0 . . 3 4 . . 7
     queries 0 x
@@ -64,8 +66,13 @@ def turn_kept(block: Any, kept: Any, rows: Any, out: Any) -> None:
     keys = keys_of(block, block.count - 1)
     for query in range(0, block.count, SIDE):
         for key in range(0, keys, SIDE):
-            come, to = kept + FLOAT_BYTES * (query * rows + key), out + FLOAT_BYTES * (key * BLOCK + query)
-            transpose_block(come, rows, min(SIDE, block.count - query), min(SIDE, keys - key), to, BLOCK)
+            come, to = (
+                kept + FLOAT_BYTES * (query * rows + key),
+                out + FLOAT_BYTES * (key * BLOCK + query),
+            )
+            transpose_block(
+                come, rows, min(SIDE, block.count - query), min(SIDE, keys - key), to, BLOCK
+            )
 
 
 @compiled
@@ -82,7 +89,9 @@ def _pack_descending(block: Any, rows: Any, size: Any, out: Any) -> None:
 
 
 @compiled
-def forward_block(block: Any, size: Any, queries: Any, keys: Any, out: Any, drops: Any, work: Any, tables: Any) -> None:
+def forward_block(
+    block: Any, size: Any, queries: Any, keys: Any, out: Any, drops: Any, work: Any, tables: Any
+) -> None:
     """Set the outputs of a block's queries, and their `top` and `inverse`."""
     pack_queries(block, queries, size, work.queries)
     score(block, tables, work.queries, keys, size, work.scores)
@@ -121,10 +130,18 @@ def backward_block(
     finish(work.rows, block.count, size, work.one, 0, out)
     _pack_descending(block, queries, size, work.query_rows)
     _pack_descending(block, errors, size, work.error_rows)
-    over_queries(block, tables, work.errors, Sums(work.key_errors, work.query_rows, block.count, size), fresh)
+    over_queries(
+        block, tables, work.errors, Sums(work.key_errors, work.query_rows, block.count, size), fresh
+    )
     if drops:
         _keep(block, work.scores, work.kept)
-    over_queries(block, tables, work.scores, Sums(work.value_errors, work.error_rows, block.count, size), fresh)
+    over_queries(
+        block,
+        tables,
+        work.scores,
+        Sums(work.value_errors, work.error_rows, block.count, size),
+        fresh,
+    )
 
 
 _FEW = 2 * BLOCK  # rows that are read where they are: there are too few blocks for a copy to pay
@@ -208,13 +225,20 @@ def forward(
                 values = _channels(q, 2 * size)
                 pack_rows(values.place, values.pitch, count, size, work.key_rows)
             for first in range(shape.first, shape.last, BLOCK):
-                block = Query(before=first, count=min(BLOCK, shape.last - first), keys=count, causal=shape.causal)
+                block = Query(
+                    before=first,
+                    count=min(BLOCK, shape.last - first),
+                    keys=count,
+                    causal=shape.causal,
+                )
                 out = _after(outputs, first)
                 if kept:
                     own = kept + FLOAT_BYTES * (place * shape.rows + first) * shape.rows
                     turn_kept(block, own, shape.rows, work.kept)
                 if count:
-                    forward_block(block, size, _after(q, first), keys, out, kept != 0, work, numbers)
+                    forward_block(
+                        block, size, _after(q, first), keys, out, kept != 0, work, numbers
+                    )
                 else:
                     clear(work.top, BLOCK)
                     clear(work.inverse, BLOCK)
@@ -237,7 +261,9 @@ def backward(
     scale: Any,
     tables: Any,
 ) -> None:
-    """Set the errors of some rows' queries, and add to those of keys and values; with the last rows, from +0."""
+    """Set the errors of some rows' queries, and add to those of keys and values; with the last
+    rows, from +0.
+    """
     work, size = _work(memory, places, scale), shape.size
     pitch = x.row if shape.rows <= _FEW else size
     numbers = fill_tables(tables, pitch)

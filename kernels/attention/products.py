@@ -1,10 +1,12 @@
-"""The products of attention, as contractions: panels of rows and of queries, and products that leave masked keys out.
+"""The products of attention, as contractions: panels of rows and of queries, and products that
+leave masked keys out.
 
-A block is up to BLOCK query rows. What belongs to each of its queries and a key, as scores do, lies key by key, BLOCK
-floats a key, so that queries are lanes. Queries are packed in panels of PANEL lanes, k a channel; what is summed over
-rows, keys or queries, in panels of channels, k a row.
+A block is up to BLOCK query rows. What belongs to each of its queries and a key, as scores do, lies
+key by key, BLOCK floats a key, so that queries are lanes. Queries are packed in panels of PANEL
+lanes, k a channel; what is summed over rows, keys or queries, in panels of channels, k a row.
 
-In causal attention, no product has more of the masked keys than those in the last GROUP before its own query.
+In causal attention, no product has more of the masked keys than those in the last GROUP before its
+own query.
 
 Arguments are addresses, and counts of floats; nothing is checked here.
 """
@@ -22,7 +24,9 @@ from .attention import BLOCK
 
 PANEL = MOST_VECTORS * WIDTH
 PART = 2 * WIDTH  # queries in the loops between the products
-HALF = max(PANEL // 2, 2 * SIDE)  # of a panel this wide, the second half leaves out most of the masked keys
+HALF = max(
+    PANEL // 2, 2 * SIDE
+)  # of a panel this wide, the second half leaves out most of the masked keys
 GROUP = min(SIDE, PART)
 _AHEAD = 8  # rows that are prefetched while they are packed: they lie in pages of their own
 
@@ -45,7 +49,9 @@ class Rows(NamedTuple):
 
 @compiled
 def fill_tables(tables: Any, pitch: Any) -> Any:
-    """Fill three tables and one of BLOCK numbers, for rows of keys `pitch` floats apart; return their addresses."""
+    """Fill three tables and one of BLOCK numbers, for rows of keys `pitch` floats apart; return
+    their addresses.
+    """
     count = (tables.size - BLOCK) // 3
     for number in range(count):
         tables[number] = number
@@ -64,7 +70,9 @@ def fill_tables(tables: Any, pitch: Any) -> Any:
 
 @compiled
 def _lanes(block: Any, first: Any) -> Any:
-    """Return the lanes of the panel that begins with number `first` of a block's queries: whole parts."""
+    """Return the lanes of the panel that begins with number `first` of a block's queries: whole
+    parts.
+    """
     return (min(PANEL, block.count - first) + PART - 1) // PART * PART
 
 
@@ -72,7 +80,8 @@ def _lanes(block: Any, first: Any) -> Any:
 def pack_queries(block: Any, rows: Any, size: Any, out: Any) -> None:
     """Pack a block's rows of `size` floats in panels whose lanes are rows; spare lanes are 0.
 
-    Behind a panel of causal attention lie the lanes from HALF on once more, if there are any, as a panel of their own.
+    Behind a panel of causal attention lie the lanes from HALF on once more, if there are any, as a
+    panel of their own.
     """
     panel = out
     for first in range(0, block.count, PANEL):
@@ -83,7 +92,9 @@ def pack_queries(block: Any, rows: Any, size: Any, out: Any) -> None:
             for channel in range(0, size, SIDE):
                 come = rows.place + FLOAT_BYTES * ((first + lane) * rows.pitch + channel)
                 to = panel + FLOAT_BYTES * (channel * lanes + lane)
-                transpose_block(come, rows.pitch, min(SIDE, some - lane), min(SIDE, size - channel), to, lanes)
+                transpose_block(
+                    come, rows.pitch, min(SIDE, some - lane), min(SIDE, size - channel), to, lanes
+                )
         source, rest = panel + FLOAT_BYTES * HALF, lanes - HALF
         panel += FLOAT_BYTES * lanes * size
         if block.causal and rest > 0:
@@ -112,18 +123,30 @@ def near(rows: Any, pitch: Any, count: Any, size: Any, out: Any) -> Any:
 
 @compiled
 def pack_rows(rows: Any, pitch: Any, count: Any, size: Any, out: Any) -> None:
-    """Pack `count` rows of `size` floats, `pitch` apart, maybe backwards, in panels whose lanes are their floats."""
+    """Pack `count` rows of `size` floats, `pitch` apart, maybe backwards, in panels whose lanes are
+    their floats.
+    """
     panel, lane = out, 0
     while lane < size:
         vectors = vectors_of(size - lane)
         width = min(vectors * WIDTH, size - lane)
-        copy_rows(vectors, panel, rows + FLOAT_BYTES * lane, pitch, count, width, FLOAT_BYTES * _AHEAD * pitch)
+        copy_rows(
+            vectors,
+            panel,
+            rows + FLOAT_BYTES * lane,
+            pitch,
+            count,
+            width,
+            FLOAT_BYTES * _AHEAD * pitch,
+        )
         panel += FLOAT_BYTES * count * vectors * WIDTH
         lane += vectors * WIDTH
 
 
 class Query(NamedTuple):
-    """A block of queries: `count`, after `before` rows, which see `keys` keys; of causal attention, or not."""
+    """A block of queries: `count`, after `before` rows, which see `keys` keys; of causal attention,
+    or not.
+    """
 
     before: Any
     count: Any
@@ -133,12 +156,16 @@ class Query(NamedTuple):
 
 @compiled
 def keys_of(block: Any, part: Any) -> Any:
-    """Return how many keys are computed for the queries of the part that begins with number `part` of a block."""
+    """Return how many keys are computed for the queries of the part that begins with number `part`
+    of a block.
+    """
     return block.before + min(part + PART, block.count) if block.causal else block.keys
 
 
 @compiled
-def _score(tables: Any, panel: Any, lanes: Any, rows: Any, first: Any, end: Any, size: Any, out: Any) -> None:
+def _score(
+    tables: Any, panel: Any, lanes: Any, rows: Any, first: Any, end: Any, size: Any, out: Any
+) -> None:
     """Set out[key][lane] of keys `first` to `end`."""
     contract(
         Contraction(
@@ -186,9 +213,20 @@ class Sums(NamedTuple):
 
 @compiled
 def _add(
-    sums: Any, row: Any, first: Any, tables: Any, a: Any, a_pixel: Any, a_k: Any, pixels: Any, depth: Any, fresh: Any
+    sums: Any,
+    row: Any,
+    first: Any,
+    tables: Any,
+    a: Any,
+    a_pixel: Any,
+    a_k: Any,
+    pixels: Any,
+    depth: Any,
+    fresh: Any,
 ) -> None:
-    """Add to `pixels` sums, from number `row` on, the products of a and `depth` rows of the panels from `first` on."""
+    """Add to `pixels` sums, from number `row` on, the products of a and `depth` rows of the panels
+    from `first` on.
+    """
     panel, lane = sums.panels, 0
     while lane < sums.size and pixels > 0 and depth > 0:
         width = vectors_of(sums.size - lane) * WIDTH
@@ -222,16 +260,43 @@ def over_keys(block: Any, tables: Any, factors: Any, sums: Any) -> None:
         for first in range(0, block.count, GROUP):
             some = min(GROUP, block.count - first)
             a = own + FLOAT_BYTES * first
-            _add(sums, first, common, tables, a, tables.ascending, tables.keys, some, first + some, common == 0)
+            _add(
+                sums,
+                first,
+                common,
+                tables,
+                a,
+                tables.ascending,
+                tables.keys,
+                some,
+                first + some,
+                common == 0,
+            )
 
 
 @compiled
 def over_queries(block: Any, tables: Any, factors: Any, sums: Any, fresh: Any) -> None:
-    """Add to a sum of each key the products of its factors[query] and the rows of queries, packed descending."""
-    common, down = block.before if block.causal else block.keys, tables.descending + INDEX_BYTES * (BLOCK - block.count)
+    """Add to a sum of each key the products of its factors[query] and the rows of queries, packed
+    descending.
+    """
+    common, down = (
+        block.before if block.causal else block.keys,
+        tables.descending + INDEX_BYTES * (BLOCK - block.count),
+    )
     _add(sums, 0, 0, tables, factors, tables.keys, down, common, block.count, fresh)
     if block.causal:
         own = factors + FLOAT_BYTES * BLOCK * common
         for first in range(0, block.count, GROUP):
             some, a = min(GROUP, block.count - first), own + FLOAT_BYTES * BLOCK * first
-            _add(sums, common + first, 0, tables, a, tables.keys, down, some, block.count - first, fresh)
+            _add(
+                sums,
+                common + first,
+                0,
+                tables,
+                a,
+                tables.keys,
+                down,
+                some,
+                block.count - first,
+                fresh,
+            )

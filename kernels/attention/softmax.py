@@ -1,4 +1,5 @@
-"""The element-wise lines of attention between its products, for a part of a block: loops over keys, queries as lanes.
+"""The element-wise lines of attention between its products, for a part of a block: loops over keys,
+queries as lanes.
 
 Forward, with s the products of a query and the keys that it sees, and keys ascending:
 
@@ -53,9 +54,11 @@ Row = list[Lanes]
 
 
 class Scores(NamedTuple):
-    """Where a part's scores lie, key by key, and its `top` and `inverse`; `scale` is the address of a number.
+    """Where a part's scores lie, key by key, and its `top` and `inverse`; `scale` is the address of
+    a number.
 
-    Its queries see `common` keys, and of the next ones, up to `keys`, number i is masked for the first i queries.
+    Its queries see `common` keys, and of the next ones, up to `keys`, number i is masked for the
+    first i queries.
     """
 
     place: Any
@@ -84,7 +87,9 @@ def _store(row: Row, place: ir.Value, key: ir.Value | None = None) -> None:
 
 def _number(builder: ir.IRBuilder, place: ir.Value) -> Lanes:
     """Return the vector whose lanes all hold the number at an address."""
-    return Lanes(builder, broadcast(builder, builder.load(address(builder, place, index(0), FLOAT)), WIDTH))
+    return Lanes(
+        builder, broadcast(builder, builder.load(address(builder, place, index(0), FLOAT)), WIDTH)
+    )
 
 
 def _all(builder: ir.IRBuilder, number: float) -> Row:
@@ -92,17 +97,30 @@ def _all(builder: ir.IRBuilder, number: float) -> Row:
 
 
 def _loop(
-    builder: ir.IRBuilder, first: ir.Value, end: ir.Value, begin: Row, write: Callable[[ir.Value, Row], Row]
+    builder: ir.IRBuilder,
+    first: ir.Value,
+    end: ir.Value,
+    begin: Row,
+    write: Callable[[ir.Value, Row], Row],
 ) -> Row:
-    """Emit a loop over keys, maybe none, that carries vectors; `write` emits a key's step. Return the last ones."""
-    before, loop, done = builder.block, builder.append_basic_block("key"), builder.append_basic_block("keys")
+    """Emit a loop over keys, maybe none, that carries vectors; `write` emits a key's step. Return
+    the last ones.
+    """
+    before, loop, done = (
+        builder.block,
+        builder.append_basic_block("key"),
+        builder.append_basic_block("keys"),
+    )
     builder.cbranch(builder.icmp_signed("<", first, end), loop, done)
     builder.position_at_end(loop)
     key, carried = builder.phi(INDEX), [builder.phi(vector(WIDTH)) for _ in begin]
     results = write(key, [Lanes(builder, phi) for phi in carried])
     following = builder.add(key, index(1))
     for phi, start, value in zip(
-        (key, *carried), (first, *(b.value for b in begin)), (following, *(r.value for r in results)), strict=True
+        (key, *carried),
+        (first, *(b.value for b in begin)),
+        (following, *(r.value for r in results)),
+        strict=True,
     ):
         phi.add_incoming(start, before)
         phi.add_incoming(value, builder.block)
@@ -117,7 +135,10 @@ def _loop(
 
 
 def _over(
-    builder: ir.IRBuilder, at: Scores, begin: Row, write: Callable[[ir.Value, Callable[[Row, float], Row], Row], Row]
+    builder: ir.IRBuilder,
+    at: Scores,
+    begin: Row,
+    write: Callable[[ir.Value, Callable[[Row, float], Row], Row], Row],
 ) -> Row:
     """Emit loops over the keys that all queries see, and over those that are masked for some.
 
@@ -127,7 +148,9 @@ def _over(
     def unmasked(row: Row, number: float) -> Row:
         return row
 
-    middle = _loop(builder, index(0), at.common, begin, lambda key, carried: write(key, unmasked, carried))
+    middle = _loop(
+        builder, index(0), at.common, begin, lambda key, carried: write(key, unmasked, carried)
+    )
 
     def some(key: ir.Value, carried: Row) -> Row:
         least = broadcast(builder, builder.trunc(builder.sub(key, at.common), INT), WIDTH)
@@ -137,7 +160,9 @@ def _over(
             for place, lanes in enumerate(row):
                 queries = ir.Constant(least.type, list(range(place * WIDTH, (place + 1) * WIDTH)))
                 sees = builder.icmp_signed(">=", queries, least)
-                chosen.append(Lanes(builder, builder.select(sees, lanes.value, lanes.all(number).value)))
+                chosen.append(
+                    Lanes(builder, builder.select(sees, lanes.value, lanes.all(number).value))
+                )
             return chosen
 
         return write(key, masked, carried)
@@ -154,14 +179,18 @@ def softmax(context: Any, scores: Any) -> Any:
 
         def largest(key: ir.Value, masked: Callable[[Row, float], Row], most: Row) -> Row:
             row = masked(_load(builder, at.place, key), -float("inf"))
-            return [lanes.where(">", best, lanes, best) for lanes, best in zip(row, most, strict=True)]
+            return [
+                lanes.where(">", best, lanes, best) for lanes, best in zip(row, most, strict=True)
+            ]
 
         most = _over(builder, at, _all(builder, -float("inf")), largest)
         top = [scale * lanes for lanes in most]
 
         def power(key: ir.Value, masked: Callable[[Row, float], Row], total: Row) -> Row:
             row = _load(builder, at.place, key)
-            powers = masked([exponential(scale * s - t) for s, t in zip(row, top, strict=True)], 0.0)
+            powers = masked(
+                [exponential(scale * s - t) for s, t in zip(row, top, strict=True)], 0.0
+            )
             _store(powers, at.place, key)
             return [t + p for t, p in zip(total, powers, strict=True)]
 
@@ -193,7 +222,11 @@ def score_errors(context: Any, scores: Any, errors: Any) -> Any:
 
         def change(key: ir.Value, none: Row) -> Row:
             row, e = _load(builder, at.place, key), _load(builder, errors, key)
-            _store([(p * (one - t)) * scale for p, one, t in zip(row, e, total, strict=True)], errors, key)
+            _store(
+                [(p * (one - t)) * scale for p, one, t in zip(row, e, total, strict=True)],
+                errors,
+                key,
+            )
             return none
 
         _loop(builder, index(0), at.keys, [], change)
@@ -220,20 +253,30 @@ def multiply(context: Any, place: Any, factors: Any, keys: Any) -> Any:
 def _finish(context: Any, count: Any, sums: Any, out: Any, factor: Any) -> Any:
     """Set `count` <= WIDTH numbers to sums times the number at `factor`, plus +0."""
 
-    def generate(builder: ir.IRBuilder, count: ir.Value, sums: ir.Value, out: ir.Value, factor: ir.Value) -> None:
+    def generate(
+        builder: ir.IRBuilder, count: ir.Value, sums: ir.Value, out: ir.Value, factor: ir.Value
+    ) -> None:
         scale = _number(builder, factor)
-        for_units(builder, count, lambda units: units.store(units.load(sums) * scale + scale.all(0.0), out))
+        for_units(
+            builder,
+            count,
+            lambda units: units.store(units.load(sums) * scale + scale.all(0.0), out),
+        )
 
     return numbers_only(4, generate)
 
 
 @compiled
 def finish(sums: Any, count: Any, size: Any, factors: Any, step: Any, out: Any) -> None:
-    """Write `count` dense rows of sums, times their factors, `step` floats apart, to the rows `out`; zeros become +0.
+    """Write `count` dense rows of sums, times their factors, `step` floats apart, to the rows
+    `out`; zeros become +0.
 
     The sign of a sum that is zero would depend on how many masked keys were left out of it.
     """
     for row in range(count):
         for first in range(0, size, WIDTH):
-            come, to = sums + FLOAT_BYTES * (row * size + first), out.place + FLOAT_BYTES * (row * out.pitch + first)
+            come, to = (
+                sums + FLOAT_BYTES * (row * size + first),
+                out.place + FLOAT_BYTES * (row * out.pitch + first),
+            )
             _finish(min(WIDTH, size - first), come, to, factors + FLOAT_BYTES * row * step)

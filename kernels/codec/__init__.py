@@ -1,7 +1,6 @@
 """Codecs for gradient messages, with one interface; each is a file here."""
 
-from .codec import Codec, NoCodec, codecs, parse_codec
+from .codec import Codec, NoCodec, codecs, parse_codec, parsed_number
 from .inceptionn import Inceptionn
-from .truncation import Truncation
 
-__all__ = ["Codec", "Inceptionn", "NoCodec", "Truncation", "codecs", "parse_codec"]
+__all__ = ["Codec", "Inceptionn", "NoCodec", "codecs", "parse_codec", "parsed_number"]

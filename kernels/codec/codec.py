@@ -1,7 +1,7 @@
 """The interface of all codecs: a message's float32 numbers as bytes.
 
-A codec is spelt as on the command line: `none`, `inceptionn:-10`, `truncate:16`. To add one, add a file with a subclass
-of `Codec` to this folder.
+A codec is spelt as on the command line: `none`, `inceptionn:-10`, `topk:0.01`. To add one, add a
+file with a subclass of `Codec` to this folder.
 """
 
 from __future__ import annotations
@@ -39,15 +39,21 @@ class Codec(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def parse(cls, kind: str, argument: str) -> Codec:
-        """Return the codec of a kind with an argument, the text after the colon. Raise CodecError if there is none."""
+        """Return the codec of a kind with an argument, the text after the colon. Raise CodecError
+        if there is none.
+        """
 
     @abc.abstractmethod
     def compress(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
-        """Return the bytes of an array's values, in C order. Raise CodecError if it is not of float32."""
+        """Return the bytes of an array's values, in C order. Raise CodecError if it is not of
+        float32.
+        """
 
     @abc.abstractmethod
     def decompress(self, buffer: Buffer, count: int) -> NDArray[np.float32]:
-        """Return the `count` values of a buffer as a flat array. Raise CodecError if it does not hold exactly these."""
+        """Return the `count` values of a buffer as a flat array. Raise CodecError if it does not
+        hold exactly these.
+        """
 
     @abc.abstractmethod
     def largest_bytes(self, count: int) -> int:
@@ -89,7 +95,9 @@ class NoCodec(Codec):
         """See `Codec`; a copy."""
         data, count = opened(buffer, count)
         if data.size != FP32.bytes_of(count):
-            raise CodecError(f"{count} values are {FP32.bytes_of(count)} bytes, but the buffer has {data.size}")
+            raise CodecError(
+                f"{count} values are {FP32.bytes_of(count)} bytes, but the buffer has {data.size}"
+            )
         return data.copy().view(np.float32)
 
     def largest_bytes(self, count: int) -> int:
@@ -126,6 +134,10 @@ def parse_codec(text: str) -> Codec:
 
 def parsed_number(argument: str) -> int:
     """Return an argument as an integer. Raise CodecError if it is not one."""
-    if not argument.removeprefix("-").isdecimal() or not argument.isascii() or len(argument) > _MOST_DIGITS:
+    if (
+        not argument.removeprefix("-").isdecimal()
+        or not argument.isascii()
+        or len(argument) > _MOST_DIGITS
+    ):
         raise CodecError(f"expected a whole number, not {argument!r}")
     return int(argument)

@@ -1,4 +1,6 @@
-"""The INCEPTIONN codec behind the interface of `Codec` (`kernels/inceptionn` has its kernels and its format)."""
+"""The INCEPTIONN codec behind the interface of `Codec` (`kernels/inceptionn` has its kernels and
+its format).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ _BY_RANGE = "inceptionn-range"
 
 @dataclasses.dataclass(frozen=True)
 class Inceptionn(Codec):
-    """Float32 in 0, 8, 16 or 32 bits, within an error bound of 2**error_bound_exponent, or by the paper's ranges.
+    """Float32 in 0, 8, 16 or 32 bits, within an error bound of 2**error_bound_exponent, or by the
+    paper's ranges.
 
     Raises:
         CodecError: the bound or the rule is not valid.
@@ -58,7 +61,9 @@ class Inceptionn(Codec):
     def statistics(self, buffer: Buffer, count: int) -> Mapping[str, int]:
         """Return the numbers of values that took 0, 8, 16 and 32 bits (Table III)."""
         widths = inceptionn.width_counts(buffer, count)
-        return {f"width_{bits}": number for bits, number in zip(inceptionn.WIDTHS, widths, strict=True)}
+        return {
+            f"width_{bits}": number for bits, number in zip(inceptionn.WIDTHS, widths, strict=True)
+        }
 
     def __str__(self) -> str:
         return f"{self.kinds[self.rule != 'bound']}:{self.error_bound_exponent}"

@@ -1,9 +1,9 @@
 """Number formats as codecs: a message's values rounded to a format, in the bits that it has.
 
-A code is a sign and the place of a magnitude among those of the format, in ascending order: for floats that is their
-exponent and fraction. Infinity follows the largest magnitude where the format has it, and the last code is NaN, which
-in fixed point is -0. Blocks are of values that follow one another in the message; their scales, of 8 bits, come after
-all codes, and 255 makes a block NaN.
+A code is a sign and the place of a magnitude among those of the format, in ascending order: for
+floats that is their exponent and fraction. Infinity follows the largest magnitude where the format
+has it, and the last code is NaN, which in fixed point is -0. Blocks are of values that follow one
+another in the message; their scales, of 8 bits, come after all codes, and 255 makes a block NaN.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ class Narrow(Codec):
         """See `Codec`."""
         data, count = opened(buffer, count)
         if data.size != self.largest_bytes(count):
-            raise CodecError(f"{count} values are {self.largest_bytes(count)} bytes, but the buffer has {data.size}")
+            raise CodecError(
+                f"{count} values are {self.largest_bytes(count)} bytes, but the buffer has"
+                f" {data.size}"
+            )
         grid, bits = self.number.grid, self.number.bits
         if isinstance(grid, FloatGrid):
             return _values(_unpacked(data, bits, count), grid, bits)
@@ -83,14 +86,18 @@ class Narrow(Codec):
 
 
 def _scales(values: NDArray[np.float32], grid: BlockGrid) -> NDArray[np.int32]:
-    """Return the exponent of each block's scale: the least under which no element is beyond the largest."""
+    """Return the exponent of each block's scale: the least under which no element is beyond the
+    largest.
+    """
     if not values.size:
         return np.zeros(0, np.int32)
     most = np.maximum.reduceat(np.nan_to_num(np.abs(values)), np.arange(0, values.size, grid.size))
     fractions, exponents = np.frexp(most)
     of_largest, exponent_of_largest = np.frexp(np.float32(grid.element.largest))
     scales = exponents - exponent_of_largest + (fractions > of_largest)
-    return np.where(most > 0, np.clip(scales, -_SCALE_BIAS, _SCALE_BIAS), -_SCALE_BIAS).astype(np.int32)
+    return np.where(most > 0, np.clip(scales, -_SCALE_BIAS, _SCALE_BIAS), -_SCALE_BIAS).astype(
+        np.int32
+    )
 
 
 def _is_fixed(grid: FloatGrid) -> bool:
@@ -161,5 +168,7 @@ def _unpacked(data: NDArray[np.uint8], bits: int, count: int) -> NDArray[np.uint
     if bits == 8:
         return data.astype(np.uint32)
     digits = np.unpackbits(data)[: count * bits].reshape(count, bits).astype(np.uint32)
-    codes: NDArray[np.uint32] = (digits << np.arange(bits - 1, -1, -1, dtype=np.uint32)).sum(axis=1, dtype=np.uint32)
+    codes: NDArray[np.uint32] = (digits << np.arange(bits - 1, -1, -1, dtype=np.uint32)).sum(
+        axis=1, dtype=np.uint32
+    )
     return codes

@@ -1,8 +1,9 @@
-"""Sparsification: the values of a message with the largest magnitudes (Aji and Heafield, EMNLP 2017).
+"""Sparsification: the values of a message with the largest magnitudes (Aji and Heafield, EMNLP
+2017).
 
-A message of n values keeps k = ceil(share * n) of them; the others become zeros. Its bytes are k places (uint32), then
-k values (float32), both in the order of places. Dropped values are lost, unless the sender keeps them for its next
-message (`error_feedback`, `comm/exchange/nic.py`).
+A message of n values keeps k = ceil(share * n) of them; the others become zeros. Its bytes are k
+places (uint32), then k values (float32), both in the order of places. Dropped values are lost,
+unless the sender keeps them for its next message (`error_feedback`, `comm/exchange/nic.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _ENTRY_BYTES = 4 + FP32.bytes_of(1)
 
 @dataclasses.dataclass(frozen=True)
 class TopK(Codec):
-    """Keeps the `share` of values with the largest magnitudes: of equal ones the first, and a NaN before all.
+    """Keeps the `share` of values with the largest magnitudes: of equal ones the first, and a NaN
+    before all.
 
     Raises:
         CodecError: `share` is not above 0 and at most 1.
@@ -36,7 +38,9 @@ class TopK(Codec):
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
-            raise CodecError(f"the share of values must be above 0 and at most 1, not {self.share:g}")
+            raise CodecError(
+                f"the share of values must be above 0 and at most 1, not {self.share:g}"
+            )
 
     @classmethod
     def parse(cls, kind: str, argument: str) -> Codec:
@@ -57,7 +61,9 @@ class TopK(Codec):
         plain = values_of(values)
         size = np.abs(plain)
         size[np.isnan(plain)] = math.inf
-        places = np.sort(np.argsort(-size, kind="stable")[: self.kept(plain.size)]).astype(np.uint32)
+        places = np.sort(np.argsort(-size, kind="stable")[: self.kept(plain.size)]).astype(
+            np.uint32
+        )
         return np.concatenate([places.view(np.uint8), plain[places].view(np.uint8)])
 
     def decompress(self, buffer: Buffer, count: int) -> NDArray[np.float32]:
@@ -65,10 +71,17 @@ class TopK(Codec):
         data, count = opened(buffer, count)
         kept = self.kept(count)
         if data.size != _ENTRY_BYTES * kept:
-            raise CodecError(f"{count} values are {_ENTRY_BYTES * kept} bytes, but the buffer has {data.size}")
-        places, largest = data[: data.size // 2].copy().view(np.uint32), data[data.size // 2 :].copy().view(np.float32)
+            raise CodecError(
+                f"{count} values are {_ENTRY_BYTES * kept} bytes, but the buffer has {data.size}"
+            )
+        places, largest = (
+            data[: data.size // 2].copy().view(np.uint32),
+            data[data.size // 2 :].copy().view(np.float32),
+        )
         if kept and places.max() >= count:
-            raise CodecError(f"the buffer has a value at place {places.max()}, but only {count} values")
+            raise CodecError(
+                f"the buffer has a value at place {places.max()}, but only {count} values"
+            )
         values = np.zeros(count, np.float32)
         values[places] = largest
         return values

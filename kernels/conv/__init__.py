@@ -1,4 +1,6 @@
-"""Convolution: FP, EB and PG of FPDeep (sections 5.3 to 5.5), on one register-tiled micro-kernel; and in groups."""
+"""Convolution: FP, EB and PG of FPDeep (sections 5.3 to 5.5), on one register-tiled micro-kernel;
+and in groups.
+"""
 
 from .convolution import Convolution, error, forward, gradient, output_shape
 from .geometry import Sums

@@ -2,7 +2,8 @@
 
 These are FP, EB and PG of FPDeep (sections 5.3, 5.4, 5.5; equations 1, 2, 3):
 
-- forward, FP: y[n, r, c, o] = sum of x[n, r * stride + u - pad, c * stride + v - pad, i] * w[o, i, u, v]
+- forward, FP: y[n, r, c, o] = sum of x[n, r * stride + u - pad, c * stride + v - pad, i] * w[o, i,
+  u, v]
 - error, EB: dx, the derivative by x of sum(dy * y)
 - gradient, PG: dw, the derivative by w of sum(dy * y)
 
@@ -12,16 +13,17 @@ Every value adds its products one by one, each by one fused multiply-add, in thi
 - error: output channel descending, then kernel row, kernel column ascending
 - gradient: sample, output row, output column, all ascending
 
-and starts from a given partial sum, or from +0. So channels may be summed in slices that pass their partial sums on
-(forward: from low to high, error: from high to low), and samples in micro-batches, with the same bits. Padding counts
-as zeros (an infinite weight at a padded place gives a NaN).
+and starts from a given partial sum, or from +0. So channels may be summed in slices that pass their
+partial sums on (forward: from low to high, error: from high to low), and samples in micro-batches,
+with the same bits. Padding counts as zeros (an infinite weight at a padded place gives a NaN).
 
-`Convolution` works on maps whose channels come last, and on weights that are packed once for each update, as training
-needs; functions at the end have the same for plain maps (n, channels, rows, columns) and weights (oc, ic, kh, kw), for
-all other uses.
+`Convolution` works on maps whose channels come last, and on weights that are packed once for each
+update, as training needs; functions at the end have the same for plain maps (n, channels, rows,
+columns) and weights (oc, ic, kh, kw), for all other uses.
 
-A fully connected layer is a convolution whose kernel is as large as the map; each of its inputs is then a channel of
-one pixel, so that FP and EB are products of a matrix and a vector for each sample, and PG adds their outer products.
+A fully connected layer is a convolution whose kernel is as large as the map; each of its inputs is
+then a channel of one pixel, so that FP and EB are products of a matrix and a vector for each
+sample, and PG adds their outer products.
 """
 
 from __future__ import annotations
@@ -37,7 +39,11 @@ from ..memory import aligned
 from ..window import Pair, output_size, pair
 from .geometry import Contraction, Geometry, Phase, Sums, lanes_together, padded_lanes, phases_of
 
-layout, microkernel, narrow_kernel = Kernels("conv.layout"), Kernels("conv.microkernel"), Kernels("conv.narrow_kernel")
+layout, microkernel, narrow_kernel = (
+    Kernels("conv.layout"),
+    Kernels("conv.microkernel"),
+    Kernels("conv.narrow_kernel"),
+)
 
 Offsets = NDArray[np.int64]
 
@@ -57,14 +63,15 @@ class _Tables(NamedTuple):
 class Convolution:
     """A convolution of `in_channels` maps of `size` (rows, columns) to `out_channels` maps.
 
-    `kernel`, `stride` and `pad` are (rows, columns). All maps are float32 (n, rows, columns, channels); they may be
-    slices of the channels of wider maps. What it sums is in the format of `sums`. Raises ValueError where the kernel
-    does not fit. Its methods raise ValueError where shapes do not fit and TypeError where an array is not float32.
+    `kernel`, `stride` and `pad` are (rows, columns). All maps are float32 (n, rows, columns,
+    channels); they may be slices of the channels of wider maps. What it sums is in the format of
+    `sums`. Raises ValueError where the kernel does not fit. Its methods raise ValueError where
+    shapes do not fit and TypeError where an array is not float32.
 
-    `packed_size` and `turned_size` are the floats of the packed weights, and of the weights in the order of EB.
-    `outputs_together` is the length of the runs in which packed weights of successive output channels, from 0 on, lie
-    side by side; 1 if they do not. `is_whole_map` says whether the kernel covers the whole map, as in a fully connected
-    layer.
+    `packed_size` and `turned_size` are the floats of the packed weights, and of the weights in the
+    order of EB. `outputs_together` is the length of the runs in which packed weights of successive
+    output channels, from 0 on, lie side by side; 1 if they do not. `is_whole_map` says whether the
+    kernel covers the whole map, as in a fully connected layer.
     """
 
     in_channels: int
@@ -83,7 +90,9 @@ class Convolution:
     turned_size: int = dataclasses.field(init=False, compare=False)
     is_whole_map: bool = dataclasses.field(init=False, compare=False)
     _phases: tuple[Phase, ...] = dataclasses.field(init=False, repr=False, compare=False)
-    _tables: dict[Any, Any] = dataclasses.field(init=False, repr=False, compare=False, default_factory=dict)
+    _tables: dict[Any, Any] = dataclasses.field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         output = output_size(self.size, self.kernel, stride=self.stride, pad=self.pad)
@@ -98,14 +107,19 @@ class Convolution:
             "output": output,
             "packed_size": int(padded_lanes(oc)) * geometry.taps,
             "outputs_together": int(lanes_together(oc)),
-            "turned_size": int(padded_lanes(geometry.ic)) * sum(phase.depth(oc) for phase in phases),
+            "turned_size": (
+                int(padded_lanes(geometry.ic)) * sum(phase.depth(oc) for phase in phases)
+            ),
             "is_whole_map": is_whole_map,
             "_geometry": geometry,
             "_phases": phases,
             "_frame": (geometry.ic, *geometry.framed),
             "_error_frame": (oc, *geometry.error_framed),
         }
-        for name, value in known.items():  # as frozen dataclasses set what follows from their fields
+        for (
+            name,
+            value,
+        ) in known.items():  # as frozen dataclasses set what follows from their fields
             object.__setattr__(self, name, value)
 
     def frame_shape(self, samples: int) -> tuple[int, ...]:
@@ -117,21 +131,28 @@ class Convolution:
         return samples, *self._error_frame
 
     def pack(self, w: Floats, out: Floats | None = None) -> Floats:
-        """Return weights (oc, ic, kh, kw) as FP and PG use them: flat, in panels, with spare lanes 0.
+        """Return weights (oc, ic, kh, kw) as FP and PG use them: flat, in panels, with spare
+        lanes 0.
 
         They are written to `out`, or to new memory that starts on a cache line.
         """
         expected = self.out_channels, self.in_channels, *self.kernel
         if w.shape != expected:
             raise ValueError(f"weights {w.shape} do not fit; {expected} are needed")
-        plain, packed = np.ascontiguousarray(of_float32(w, "w")), _new(self.packed_size) if out is None else out
+        plain, packed = (
+            np.ascontiguousarray(of_float32(w, "w")),
+            _new(self.packed_size) if out is None else out,
+        )
         place = _flat(packed, self.packed_size, "out")
         layout.pack(plain.ctypes.data, self.out_channels, self._geometry.taps, place, False)
         return packed
 
     def unpack(self, packed: Floats, out: Floats | None = None) -> Floats:
         """Return packed weights as weights (oc, ic, kh, kw), in `out` or in new memory."""
-        place, shape = _flat(packed, self.packed_size, "packed"), (self.out_channels, self.in_channels, *self.kernel)
+        place, shape = (
+            _flat(packed, self.packed_size, "packed"),
+            (self.out_channels, self.in_channels, *self.kernel),
+        )
         w = np.empty(shape, np.float32) if out is None else out
         layout.pack(_whole(w, shape, "out"), self.out_channels, self._geometry.taps, place, True)
         return w
@@ -139,19 +160,26 @@ class Convolution:
     def turn(self, packed: Floats, out: Floats) -> None:
         """Write packed weights to `out` in the order in which EB reads them."""
         g = self._geometry
-        source, target = _flat(packed, self.packed_size, "packed"), _flat(out, self.turned_size, "out")
+        source, target = (
+            _flat(packed, self.packed_size, "packed"),
+            _flat(out, self.turned_size, "out"),
+        )
         for phase in self._phases:
             place = target + FLOAT_BYTES * phase.begin
             layout.turn(source, g.oc, g.ic, g.kernel, phase.first, g.stride, place)
 
     def frame(self, x: Floats, out: Floats) -> None:
-        """Write the inputs `x` (n, rows, columns, ic) to the frame `out` that `forward` and `gradient` read."""
+        """Write the inputs `x` (n, rows, columns, ic) to the frame `out` that `forward` and
+        `gradient` read.
+        """
         samples = len(x)
         place, pitch = _place(x, (samples, *self.size, self.in_channels), "x")
         target = _whole(out, self.frame_shape(samples), "out")
         pad = self._geometry.pad
         if out.size:
-            layout.frame(place, pitch, samples, self.in_channels, self.size, pad, pad, False, target)
+            layout.frame(
+                place, pitch, samples, self.in_channels, self.size, pad, pad, False, target
+            )
 
     def error_frame(self, dy: Floats, out: Floats) -> None:
         """Write the output errors `dy` (n, ho, wo, oc) to the frame `out` that `error` reads."""
@@ -159,7 +187,9 @@ class Convolution:
         place, pitch = _place(dy, (samples, *self.output, self.out_channels), "dy")
         target = _whole(out, self.error_frame_shape(samples), "out")
         if out.size:
-            layout.frame(place, pitch, samples, g.oc, g.output, g.error_before, g.error_after, True, target)
+            layout.frame(
+                place, pitch, samples, g.oc, g.output, g.error_before, g.error_after, True, target
+            )
 
     def forward(self, y: Floats, frame: Floats, packed: Floats, *, fresh: bool) -> None:
         """Run FP: add the outputs to `y` (n, ho, wo, oc) in place; where `fresh`, overwrite `y`."""
@@ -170,11 +200,20 @@ class Convolution:
             _add_nothing(y, fresh)
             return
         pixel, a_pixel, a_k = self._input_tables(samples).places
-        pixels, weights = samples * g.output[0] * g.output[1], _flat(packed, self.packed_size, "packed")
-        self._contract(Contraction(place, pixel, pitch, pixels, g.oc, source, a_pixel, a_k, g.taps, weights, 0, fresh))
+        pixels, weights = (
+            samples * g.output[0] * g.output[1],
+            _flat(packed, self.packed_size, "packed"),
+        )
+        self._contract(
+            Contraction(
+                place, pixel, pitch, pixels, g.oc, source, a_pixel, a_k, g.taps, weights, 0, fresh
+            )
+        )
 
     def gradient(self, packed_gradient: Floats, frame: Floats, dy: Floats, *, fresh: bool) -> None:
-        """Run PG: add the gradient of `dy` (n, ho, wo, oc) to packed gradients; where `fresh`, overwrite them."""
+        """Run PG: add the gradient of `dy` (n, ho, wo, oc) to packed gradients; where `fresh`,
+        overwrite them.
+        """
         samples, g = len(dy), self._geometry
         place, pitch = _place(dy, (samples, *self.output, self.out_channels), "dy")
         source = _whole(frame, self.frame_shape(samples), "frame")
@@ -182,13 +221,18 @@ class Convolution:
         if not (dy.size and frame.size):
             _add_nothing(packed_gradient, fresh)
             return
+        # FP's tables, exchanged: the pixels q of PG are taps, and it sums over output pixels.
         row, (_, a_k, a_pixel) = self._rows().places[0], self._input_tables(samples).places
         depth = samples * g.output[0] * g.output[1]
-        operands = Contraction(target, row, 0, g.taps, g.oc, source, a_pixel, a_k, depth, place, pitch, fresh)
+        operands = Contraction(
+            target, row, 0, g.taps, g.oc, source, a_pixel, a_k, depth, place, pitch, fresh
+        )
         self._contract_rows(operands)
 
     def error(self, dx: Floats, error_frame: Floats, turned: Floats, *, fresh: bool) -> None:
-        """Run EB: add the input errors to `dx` (n, rows, columns, ic) in place; where `fresh`, overwrite `dx`."""
+        """Run EB: add the input errors to `dx` (n, rows, columns, ic) in place; where `fresh`,
+        overwrite `dx`.
+        """
         samples, g = len(dx), self._geometry
         shape = samples, *self.size, self.in_channels
         place, pitch = _place(dx, shape, "dx")
@@ -200,6 +244,7 @@ class Convolution:
         if self.is_whole_map and self.size != (1, 1):
             self._error_of_whole_map(dx, place, pitch, source, weights, fresh)
             return
+        # The phases write only what a tap reaches; inputs that the strides skip have no error.
         if fresh and not self._reaches_all:
             dx[...] = 0
             fresh = False
@@ -208,7 +253,9 @@ class Convolution:
             pixels, depth = tables.keep[0].size, phase.depth(g.oc)
             panels = weights + FLOAT_BYTES * phase.begin
             self._contract(
-                Contraction(place, pixel, pitch, pixels, g.ic, source, a_pixel, a_k, depth, panels, 0, fresh)
+                Contraction(
+                    place, pixel, pitch, pixels, g.ic, source, a_pixel, a_k, depth, panels, 0, fresh
+                )
             )
 
     def _contract(self, operands: Contraction) -> None:
@@ -226,18 +273,40 @@ class Convolution:
     @property
     def _reaches_all(self) -> bool:
         """Whether the strides skip no input."""
-        return all(k >= s for k, s in zip(self._geometry.kernel, self._geometry.stride, strict=True))
+        return all(
+            k >= s for k, s in zip(self._geometry.kernel, self._geometry.stride, strict=True)
+        )
 
-    def _error_of_whole_map(self, dx: Floats, place: int, pitch: int, source: int, weights: int, fresh: bool) -> None:
-        """Run EB of a fully connected layer whose inputs are maps: its lanes are all inputs, channel by channel."""
+    def _error_of_whole_map(
+        self, dx: Floats, place: int, pitch: int, source: int, weights: int, fresh: bool
+    ) -> None:
+        """Run EB of a fully connected layer whose inputs are maps: its lanes are all inputs,
+        channel by channel.
+        """
         samples, g = len(dx), self._geometry
         lanes = np.empty((samples, g.ic), np.float32)
         if not fresh:
-            layout.frame(place, pitch, samples, self.in_channels, self.size, (0, 0), (0, 0), False, lanes.ctypes.data)
+            layout.frame(
+                place,
+                pitch,
+                samples,
+                self.in_channels,
+                self.size,
+                (0, 0),
+                (0, 0),
+                False,
+                lanes.ctypes.data,
+            )
         pixel, a_pixel, a_k = self._error_tables(samples)[0].places
         sums = lanes.ctypes.data
-        self._contract(Contraction(sums, pixel, g.ic, samples, g.ic, source, a_pixel, a_k, g.oc, weights, 0, fresh))
-        layout.unframe(lanes.ctypes.data, samples, self.in_channels, self.size[0] * self.size[1], place, pitch)
+        self._contract(
+            Contraction(
+                sums, pixel, g.ic, samples, g.ic, source, a_pixel, a_k, g.oc, weights, 0, fresh
+            )
+        )
+        layout.unframe(
+            lanes.ctypes.data, samples, self.in_channels, self.size[0] * self.size[1], place, pitch
+        )
 
     def _rows(self) -> _Tables:
         """Return the table of the rows of the packed gradients."""
@@ -246,25 +315,33 @@ class Convolution:
         return self._tables["rows"]
 
     def _input_tables(self, samples: int) -> _Tables:
-        """Return the number of each output pixel, and the offsets of pixels and of taps in the framed inputs."""
+        """Return the number of each output pixel, and the offsets of pixels and of taps in the
+        framed inputs.
+        """
         key = "input", samples
         if key not in self._tables:
             g = self._geometry
             hp, wp = g.framed
             self._tables[key] = _Tables.of(
                 np.arange(samples * g.output[0] * g.output[1]),
-                _offsets((samples, g.ic * hp * wp), (g.output[0], g.stride[0] * wp), (g.output[1], g.stride[1])),
+                _offsets(
+                    (samples, g.ic * hp * wp),
+                    (g.output[0], g.stride[0] * wp),
+                    (g.output[1], g.stride[1]),
+                ),
                 _offsets((g.ic, hp * wp), (g.kernel[0], wp), (g.kernel[1], 1)),
             )
         return self._tables[key]
 
     def _error_tables(self, samples: int) -> list[_Tables]:
-        """Return for each phase the numbers of input pixels, and offsets of pixels and products in the framed errors.
+        """Return for each phase the numbers of input pixels, and offsets of pixels and products in
+        the framed errors.
 
-        Rows fall into as many classes as the stride says: kernel row u contributes only to rows r where r + pad - u is
-        a multiple of the stride, from output row (r + pad - u) / stride. So the errors need no zeros between them.
-        Products go down the channels, and up each map, as u and v rise. The frame is flipped and pixels are taken from
-        the last to the first, so that all reads go forward, which is faster.
+        Rows fall into as many classes as the stride says: kernel row u contributes only to rows r
+        where r + pad - u is a multiple of the stride, from output row (r + pad - u) / stride. So
+        the errors need no zeros between them. Products go down the channels, and up each map, as u
+        and v rise. The frame is flipped and pixels are taken from the last to the first, so that
+        all reads go forward, which is faster.
         """
         key = "error", samples
         if key not in self._tables:
@@ -276,14 +353,18 @@ class Convolution:
                 rows, columns = phase.rows, phase.columns
                 down = before[0] + (rows.start + g.pad[0] - phase.first[0]) // sh
                 right = before[1] + (columns.start + g.pad[1] - phase.first[1]) // sw
-                begin = hp * wp - 1 - (down * wp + right)  # in the plane of the last channel, which comes first
+                begin = (
+                    hp * wp - 1 - (down * wp + right)
+                )  # in the plane of the last channel, which comes first
                 tables.append(
                     _Tables.of(
                         _backwards(
                             _offsets((samples, h * w), (len(rows), sh * w), (len(columns), sw))
                             + (rows.start * w + columns.start)
                         ),
-                        _backwards(_offsets((samples, size), (len(rows), -wp), (len(columns), -1)) + begin),
+                        _backwards(
+                            _offsets((samples, size), (len(rows), -wp), (len(columns), -1)) + begin
+                        ),
                         _offsets((g.oc, hp * wp), (phase.down, wp), (phase.across, 1)),
                     )
                 )
@@ -313,7 +394,9 @@ def _backwards(offsets: Offsets) -> Offsets:
 
 
 def _place(maps: Floats, shape: tuple[int, ...], name: str) -> tuple[int, int]:
-    """Return the address of maps (n, rows, columns, channels), and the floats from one pixel to the next."""
+    """Return the address of maps (n, rows, columns, channels), and the floats from one pixel to the
+    next.
+    """
     if maps.shape != shape:
         raise ValueError(f"{name} has shape {maps.shape}; {shape} is needed")
     of_float32(maps, name)
@@ -322,19 +405,27 @@ def _place(maps: Floats, shape: tuple[int, ...], name: str) -> tuple[int, int]:
         return 0, channels
     sn, sh, sw, sc = maps.strides
     step = sw if w > 1 else sh if h > 1 else sn if n > 1 else channels * FLOAT_BYTES
-    fits = (n == 1 or sn == h * w * step) and (h == 1 or sh == w * step) and (channels == 1 or sc == FLOAT_BYTES)
+    fits = (
+        (n == 1 or sn == h * w * step)
+        and (h == 1 or sh == w * step)
+        and (channels == 1 or sc == FLOAT_BYTES)
+    )
     if not fits or step < channels * FLOAT_BYTES:
         raise ValueError(
-            f"{name} has strides {maps.strides}; whole maps with the channels last, or a slice of their channels, "
-            "are needed"
+            f"{name} has strides {maps.strides}; whole maps with the channels last, or a slice of"
+            " their channels, are needed"
         )
     return address_of(maps), step // FLOAT_BYTES
 
 
 def _whole(array: Floats, shape: tuple[int, ...], name: str) -> int:
-    """Return the address of a contiguous array. Raise ValueError if it is not one of float32 and `shape`."""
+    """Return the address of a contiguous array. Raise ValueError if it is not one of float32 and
+    `shape`.
+    """
     if array.shape != shape or array.dtype != np.float32 or not array.flags.c_contiguous:
-        raise ValueError(f"{name} is {array.dtype} {array.shape}; contiguous float32 {shape} is needed")
+        raise ValueError(
+            f"{name} is {array.dtype} {array.shape}; contiguous float32 {shape} is needed"
+        )
     return address_of(array)
 
 
@@ -345,31 +436,45 @@ def _flat(array: Floats, size: int, name: str) -> int:
 def output_shape(
     x_shape: tuple[int, ...], w_shape: tuple[int, ...], *, stride: Pair, pad: Pair
 ) -> tuple[int, int, int, int]:
-    """Return the shape (n, oc, ho, wo) of the convolution of x (n, ic, h, w) with w (oc, ic, kh, kw).
+    """Return the shape (n, oc, ho, wo) of the convolution of x (n, ic, h, w) with w (oc, ic, kh,
+    kw).
 
     Raise ValueError where shapes do not fit.
     """
     if len(x_shape) != 4 or len(w_shape) != 4:
-        raise ValueError(f"maps (n, ic, h, w) and weights (oc, ic, kh, kw) are needed, not {x_shape} and {w_shape}")
+        raise ValueError(
+            f"maps (n, ic, h, w) and weights (oc, ic, kh, kw) are needed, not {x_shape} and"
+            f" {w_shape}"
+        )
     if x_shape[1] != w_shape[1]:
-        raise ValueError(f"maps {x_shape} have {x_shape[1]} channels, but weights {w_shape} take {w_shape[1]}")
+        raise ValueError(
+            f"maps {x_shape} have {x_shape[1]} channels, but weights {w_shape} take {w_shape[1]}"
+        )
     ho, wo = output_size(x_shape[2:], w_shape[2:], stride=stride, pad=pad)
     return x_shape[0], w_shape[0], ho, wo
 
 
 def forward(
-    x: Floats, w: Floats, *, stride: Pair, pad: Pair, partial: Floats | None = None, sums: Sums = Sums.FP32
+    x: Floats,
+    w: Floats,
+    *,
+    stride: Pair,
+    pad: Pair,
+    partial: Floats | None = None,
+    sums: Sums = Sums.FP32,
 ) -> Floats:
     """Convolve `x` (n, ic, h, w) with `w` (oc, ic, kh, kw); return y (n, oc, ho, wo), a new array.
 
-    `partial` (n, oc, ho, wo) is the sum over the input channels before these; it and y are in the format of `sums`
-    (`narrow_kernel.py`). Raise ValueError where shapes do not fit,
+    `partial` (n, oc, ho, wo) is the sum over the input channels before these; it and y are in the
+    format of `sums` (`narrow_kernel.py`). Raise ValueError where shapes do not fit,
     TypeError where an array is not float32.
     """
     shape = output_shape(x.shape, w.shape, stride=stride, pad=pad)
     convolution = _convolution(x.shape, w.shape, stride, pad, sums)
     y = _start(shape, partial, "partial")
-    convolution.forward(y, _framed_inputs(convolution, x), convolution.pack(w), fresh=partial is None)
+    convolution.forward(
+        y, _framed_inputs(convolution, x), convolution.pack(w), fresh=partial is None
+    )
     return _channels_first(y)
 
 
@@ -383,10 +488,12 @@ def error(
     partial: Floats | None = None,
     sums: Sums = Sums.FP32,
 ) -> Floats:
-    """Return dx, of shape `x_shape` (n, ic, h, w), for `dy` (n, oc, ho, wo) and `w` (oc, ic, kh, kw), a new array.
+    """Return dx, of shape `x_shape` (n, ic, h, w), for `dy` (n, oc, ho, wo) and `w` (oc, ic, kh,
+    kw), a new array.
 
-    `partial` (n, ic, h, w) is the sum over the output channels after these; it and dx are in the format of `sums`.
-    Raise ValueError where shapes do not fit, TypeError where an array is not float32.
+    `partial` (n, ic, h, w) is the sum over the output channels after these; it and dx are in the
+    format of `sums`. Raise ValueError where shapes do not fit, TypeError where an array is not
+    float32.
     """
     _check(x_shape, w.shape, dy.shape, stride, pad)
     convolution = _convolution(x_shape, w.shape, stride, pad, sums)
@@ -411,17 +518,21 @@ def gradient(
     accumulate: Floats | None = None,
     sums: Sums = Sums.FP32,
 ) -> Floats:
-    """Return dw, of shape `w_shape` (oc, ic, kh, kw), for `x` (n, ic, h, w) and `dy` (n, oc, ho, wo), a new array.
+    """Return dw, of shape `w_shape` (oc, ic, kh, kw), for `x` (n, ic, h, w) and `dy` (n, oc, ho,
+    wo), a new array.
 
-    `accumulate` (oc, ic, kh, kw) is the sum over the samples before these; it and dw are in the format of `sums`.
-    Raise ValueError where shapes do not fit, TypeError where an array is not float32.
+    `accumulate` (oc, ic, kh, kw) is the sum over the samples before these; it and dw are in the
+    format of `sums`. Raise ValueError where shapes do not fit, TypeError where an array is not
+    float32.
     """
     _check(x.shape, w_shape, dy.shape, stride, pad)
     convolution = _convolution(x.shape, w_shape, stride, pad, sums)
     if accumulate is not None and accumulate.shape != tuple(w_shape):
         raise ValueError(f"accumulate has shape {accumulate.shape}; {tuple(w_shape)} is needed")
     packed = _new(convolution.packed_size) if accumulate is None else convolution.pack(accumulate)
-    convolution.gradient(packed, _framed_inputs(convolution, x), _channels_last(dy, "dy"), fresh=accumulate is None)
+    convolution.gradient(
+        packed, _framed_inputs(convolution, x), _channels_last(dy, "dy"), fresh=accumulate is None
+    )
     return convolution.unpack(packed)
 
 
@@ -432,12 +543,14 @@ def _convolution(
     return Convolution(ic, oc, (h, w), (kh, kw), pair(stride), pair(pad), sums)
 
 
-def _check(x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], stride: Pair, pad: Pair) -> None:
+def _check(
+    x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], stride: Pair, pad: Pair
+) -> None:
     expected = output_shape(x, w, stride=stride, pad=pad)
     if tuple(y) != expected:
         raise ValueError(
-            f"maps {tuple(x)} and weights {tuple(w)} with stride {stride} and pad {pad} give outputs {expected}, "
-            f"not {tuple(y)}"
+            f"maps {tuple(x)} and weights {tuple(w)} with stride {stride} and pad {pad} give"
+            f" outputs {expected}, not {tuple(y)}"
         )
 
 

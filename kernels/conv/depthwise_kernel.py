@@ -1,7 +1,9 @@
-"""The loops of a depthwise convolution: lanes are channels, and each sum is a chain of fused multiply-adds.
+"""The loops of a depthwise convolution: lanes are channels, and each sum is a chain of fused
+multiply-adds.
 
-Maps are channels last. Forward, error and gradient add products of two pixels, or of a pixel and the weights of a tap,
-lane by lane, in the order that `convolution.py` gives; places outside of a map are left out.
+Maps are channels last. Forward, error and gradient add products of two pixels, or of a pixel and
+the weights of a tap, lane by lane, in the order that `convolution.py` gives; places outside of a
+map are left out.
 """
 
 from __future__ import annotations
@@ -18,13 +20,23 @@ from ..llvm import fma
 def _add(out: Any, to: Any, a: Any, a_at: Any, b: Any, b_at: Any, count: Any, lanes: Any) -> None:
     """Add a[a_at[k] + i] * b[b_at[k] + i] to out[to + i] for k < count in order, i < lanes.
 
-    Four at a time: sums are loaded and stored a quarter as often. Offsets are unsigned, so that the loops over lanes
-    become vector code.
+    Four at a time: sums are loaded and stored a quarter as often. Offsets are unsigned, so that the
+    loops over lanes become vector code.
     """
     first, whole = np.uint64(to), count // 4 * 4
     for k in range(0, whole, 4):
-        a0, a1, a2, a3 = np.uint64(a_at[k]), np.uint64(a_at[k + 1]), np.uint64(a_at[k + 2]), np.uint64(a_at[k + 3])
-        b0, b1, b2, b3 = np.uint64(b_at[k]), np.uint64(b_at[k + 1]), np.uint64(b_at[k + 2]), np.uint64(b_at[k + 3])
+        a0, a1, a2, a3 = (
+            np.uint64(a_at[k]),
+            np.uint64(a_at[k + 1]),
+            np.uint64(a_at[k + 2]),
+            np.uint64(a_at[k + 3]),
+        )
+        b0, b1, b2, b3 = (
+            np.uint64(b_at[k]),
+            np.uint64(b_at[k + 1]),
+            np.uint64(b_at[k + 2]),
+            np.uint64(b_at[k + 3]),
+        )
         for i in range(np.uint64(lanes)):
             total = fma(a[a0 + i], b[b0 + i], out[first + i])
             total = fma(a[a1 + i], b[b1 + i], total)
@@ -40,7 +52,10 @@ def _add(out: Any, to: Any, a: Any, a_at: Any, b: Any, b_at: Any, count: Any, la
 def forward(y: Any, extent: Any, x: Any, size: Any, w: Any, window: Any) -> None:
     """Add the outputs to y; x is (n, rows, columns, channels), w (taps, channels), both dense."""
     (n, ho, wo, channels, pitch), (h, wx), (kernel, stride, pad) = extent, size, window
-    x_at, w_at = np.empty(kernel[0] * kernel[1], np.int64), np.empty(kernel[0] * kernel[1], np.int64)
+    x_at, w_at = (
+        np.empty(kernel[0] * kernel[1], np.int64),
+        np.empty(kernel[0] * kernel[1], np.int64),
+    )
     for sample in range(n):
         for row in range(ho):
             for column in range(wo):
@@ -50,27 +65,56 @@ def forward(y: Any, extent: Any, x: Any, size: Any, w: Any, window: Any) -> None
                         x_at[count] = ((sample * h + top + u) * wx + left + v) * channels
                         w_at[count] = (u * kernel[1] + v) * channels
                         count += 1
-                _add(y, ((sample * ho + row) * wo + column) * pitch, x, x_at, w, w_at, count, channels)
+                _add(
+                    y,
+                    ((sample * ho + row) * wo + column) * pitch,
+                    x,
+                    x_at,
+                    w,
+                    w_at,
+                    count,
+                    channels,
+                )
 
 
 @compiled
 def error(dx: Any, extent: Any, dy: Any, output: Any, w: Any, window: Any) -> None:
-    """Add the input errors to dx; dy is (n, rows, columns, channels), w (taps, channels), both dense."""
+    """Add the input errors to dx; dy is (n, rows, columns, channels), w (taps, channels), both
+    dense.
+    """
     (n, h, wx, channels, pitch), (ho, wo), (kernel, stride, pad) = extent, output, window
-    dy_at, w_at = np.empty(kernel[0] * kernel[1], np.int64), np.empty(kernel[0] * kernel[1], np.int64)
+    dy_at, w_at = (
+        np.empty(kernel[0] * kernel[1], np.int64),
+        np.empty(kernel[0] * kernel[1], np.int64),
+    )
     for sample in range(n):
         for row in range(h):
             for column in range(wx):
                 count = 0
-                for u in range((row + pad[0]) % stride[0], min(kernel[0], row + pad[0] + 1), stride[0]):
+                for u in range(
+                    (row + pad[0]) % stride[0], min(kernel[0], row + pad[0] + 1), stride[0]
+                ):
                     r = (row + pad[0] - u) // stride[0]
-                    for v in range((column + pad[1]) % stride[1], min(kernel[1], column + pad[1] + 1), stride[1]):
+                    for v in range(
+                        (column + pad[1]) % stride[1],
+                        min(kernel[1], column + pad[1] + 1),
+                        stride[1],
+                    ):
                         c = (column + pad[1] - v) // stride[1]
                         if r < ho and c < wo:
                             dy_at[count] = ((sample * ho + r) * wo + c) * channels
                             w_at[count] = (u * kernel[1] + v) * channels
                             count += 1
-                _add(dx, ((sample * h + row) * wx + column) * pitch, dy, dy_at, w, w_at, count, channels)
+                _add(
+                    dx,
+                    ((sample * h + row) * wx + column) * pitch,
+                    dy,
+                    dy_at,
+                    w,
+                    w_at,
+                    count,
+                    channels,
+                )
 
 
 @compiled

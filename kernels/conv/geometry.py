@@ -63,8 +63,9 @@ class Geometry(NamedTuple):
 class Contraction(NamedTuple):
     """The operands of the micro-kernel, addresses and counts of floats (see `microkernel.py`).
 
-    c[c_pixel[q] * c_step + l] += sum over k < depth of a[a_pixel[q] + a_k[k]] * b[k][l], for q < pixels and l < lanes;
-    where `fresh`, from +0. In FP and EB, b is packed in panels; in PG its rows are `b_step` floats apart, c is packed.
+    c[c_pixel[q] * c_step + l] += sum over k < depth of a[a_pixel[q] + a_k[k]] * b[k][l], for q <
+    pixels and l < lanes; where `fresh`, from +0. In FP and EB, b is packed in panels; in PG its
+    rows are `b_step` floats apart, c is packed.
     """
 
     c: int
@@ -82,7 +83,9 @@ class Contraction(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """One class of kernel places in EB: those that reach the same input rows and columns, modulo the stride."""
+    """One class of kernel places in EB: those that reach the same input rows and columns, modulo
+    the stride.
+    """
 
     first: tuple[int, int]
     down: int
@@ -97,14 +100,21 @@ class Phase(NamedTuple):
 
 
 def phases_of(g: Geometry) -> Iterator[Phase]:
-    """Yield the classes of kernel places in EB that reach any input, in the order of the turned weights."""
+    """Yield the classes of kernel places in EB that reach any input, in the order of the turned
+    weights.
+    """
     begin = 0
     for u in range(min(g.stride[0], g.kernel[0])):
         for v in range(min(g.stride[1], g.kernel[1])):
+            # Row o of the outputs reads row o * stride - pad + u through tap u, so that this tap
+            # passes errors on to rows that are u - pad modulo the stride.
             rows = range((u - g.pad[0]) % g.stride[0], g.size[0], g.stride[0])
             columns = range((v - g.pad[1]) % g.stride[1], g.size[1], g.stride[1])
             if rows and columns:
-                down, across = len(range(u, g.kernel[0], g.stride[0])), len(range(v, g.kernel[1], g.stride[1]))
+                down, across = (
+                    len(range(u, g.kernel[0], g.stride[0])),
+                    len(range(v, g.kernel[1], g.stride[1])),
+                )
                 phase = Phase((u, v), down, across, begin, rows, columns)
                 yield phase
                 begin += phase.depth(g.oc) * int(padded_lanes(g.ic))

@@ -1,8 +1,9 @@
 """Convolution in groups: the output channels of a group are sums over its own input channels.
 
-`Convolving` is what convolutions of all kinds have in common. A depthwise convolution, where each channel has a kernel
-of its own, has loops of its own; the groups of others are convolutions side by side, on parts of the same
-maps, frames and packed weights. Every value has the bits of `Convolution` on its group alone.
+`Convolving` is what convolutions of all kinds have in common. A depthwise convolution, where each
+channel has a kernel of its own, has loops of its own; the groups of others are convolutions side by
+side, on parts of the same maps, frames and packed weights. Every value has the bits of
+`Convolution` on its group alone.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from .geometry import Sums
 
 
 class Convolving(Protocol):
-    """A convolution of maps of `size`; what its methods take, give and refuse is said at `Convolution`."""
+    """A convolution of maps of `size`; what its methods take, give and refuse is said at
+    `Convolution`.
+    """
 
     @property
     def in_channels(self) -> int:
@@ -47,7 +50,9 @@ class Convolving(Protocol):
 
     @property
     def outputs_together(self) -> int:
-        """Length of the runs in which packed weights of successive output channels, from 0 on, lie side by side."""
+        """Length of the runs in which packed weights of successive output channels, from 0 on, lie
+        side by side.
+        """
 
     @property
     def turned_size(self) -> int:
@@ -60,7 +65,9 @@ class Convolving(Protocol):
         """Return the shape of the output errors in their frame."""
 
     def pack(self, w: Floats, out: Floats | None = None) -> Floats:
-        """Return weights (oc, input channels of an output channel, kh, kw) as FP and PG use them, in `out` if given."""
+        """Return weights (oc, input channels of an output channel, kh, kw) as FP and PG use them,
+        in `out` if given.
+        """
 
     def unpack(self, packed: Floats, out: Floats | None = None) -> Floats:
         """Return packed weights as they were, in `out` if given."""
@@ -89,7 +96,8 @@ kernels = Kernels("conv.depthwise_kernel")
 
 @dataclasses.dataclass(frozen=True)
 class Depthwise:
-    """A convolution of `in_channels` maps of `size` (rows, columns), each by itself; see `Convolution`.
+    """A convolution of `in_channels` maps of `size` (rows, columns), each by itself; see
+    `Convolution`.
 
     Frames are the maps themselves, dense and channels last. Weights are packed as (taps, channels).
     """
@@ -143,7 +151,9 @@ class Depthwise:
         if w.shape != expected:
             raise ValueError(f"weights {w.shape} do not fit; {expected} are needed")
         packed = aligned(FLOAT_BYTES * self.packed_size).view(np.float32) if out is None else out
-        packed.reshape(-1, self.in_channels)[...] = of_float32(w, "w").reshape(self.in_channels, -1).T
+        packed.reshape(-1, self.in_channels)[...] = (
+            of_float32(w, "w").reshape(self.in_channels, -1).T
+        )
         return packed
 
     def unpack(self, packed: Floats, out: Floats | None = None) -> Floats:
@@ -167,7 +177,9 @@ class Depthwise:
         out[...] = dy
 
     def forward(self, y: Floats, frame: Floats, packed: Floats, *, fresh: bool) -> None:
-        """Run FP: add the outputs to `y` (n, ho, wo, channels) in place; where `fresh`, overwrite `y`."""
+        """Run FP: add the outputs to `y` (n, ho, wo, channels) in place; where `fresh`, overwrite
+        `y`.
+        """
         _check(y, self.error_frame_shape(len(y)), "y")
         x = self._dense(frame, self.frame_shape(len(y)), "frame")
         if fresh:
@@ -175,7 +187,9 @@ class Depthwise:
         kernels.forward(*target(y, "y"), x, self.size, self._weights(packed), self._window)
 
     def gradient(self, packed_gradient: Floats, frame: Floats, dy: Floats, *, fresh: bool) -> None:
-        """Run PG: add the gradient of `dy` (n, ho, wo, channels) to packed gradients; where `fresh`, overwrite them."""
+        """Run PG: add the gradient of `dy` (n, ho, wo, channels) to packed gradients; where
+        `fresh`, overwrite them.
+        """
         _check(dy, self.error_frame_shape(len(dy)), "dy")
         x = self._dense(frame, self.frame_shape(len(dy)), "frame")
         if fresh:
@@ -184,7 +198,9 @@ class Depthwise:
         kernels.gradient(self._weights(packed_gradient), x, self.size, whole, extent, self._window)
 
     def error(self, dx: Floats, error_frame: Floats, turned: Floats, *, fresh: bool) -> None:
-        """Run EB: add the input errors to `dx` (n, rows, columns, channels) in place; where `fresh`, overwrite `dx`."""
+        """Run EB: add the input errors to `dx` (n, rows, columns, channels) in place; where
+        `fresh`, overwrite `dx`.
+        """
         _check(dx, self.frame_shape(len(dx)), "dx")
         dy = self._dense(error_frame, self.error_frame_shape(len(dx)), "error_frame")
         if fresh:
@@ -216,9 +232,11 @@ def convolution(
     pad: _Pair,
     sums: Sums = Sums.FP32,
 ) -> Convolving:
-    """Return a convolution of `in_channels` maps of `size`; `outputs` has the outputs of each group. See `Convolution`.
+    """Return a convolution of `in_channels` maps of `size`; `outputs` has the outputs of each
+    group. See `Convolution`.
 
-    Raises ValueError where the kernel does not fit, or the input channels do not divide among the groups.
+    Raises ValueError where the kernel does not fit, or the input channels do not divide among the
+    groups.
     """
     if len(outputs) == 1:
         return Convolution(in_channels, outputs[0], size, kernel, stride, pad, sums)
@@ -241,7 +259,8 @@ class _Part(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Grouped:
-    """A convolution in groups, `outputs` channels each; the first and the last may have fewer than others.
+    """A convolution in groups, `outputs` channels each; the first and the last may have fewer than
+    others.
 
     Weights are (output channels, input channels of a group, kh, kw).
     """
@@ -259,20 +278,31 @@ class Grouped:
     def __post_init__(self) -> None:
         inputs, rest = divmod(self.in_channels, len(self.outputs))
         if rest:
-            raise ValueError(f"{self.in_channels} input channels do not divide among {len(self.outputs)} groups")
+            raise ValueError(
+                f"{self.in_channels} input channels do not divide among {len(self.outputs)} groups"
+            )
         window = self.size, self.kernel, self.stride, self.pad, self.sums
         whole = Convolution(self.in_channels, sum(self.outputs), *window)
         known = {count: Convolution(inputs, count, *window) for count in set(self.outputs)}
         groups = [known[count] for count in self.outputs]
+        frames, packed, turned = [], [], []
+        for group in groups:
+            frames.append(group.frame_shape(1)[1])
+            packed.append(group.packed_size)
+            turned.append(group.turned_size)
         outs = _spans(self.outputs)
+        # A frame of errors is reversed as a whole, so that the last group is its first part.
+        flipped = [
+            slice(whole.out_channels - span.stop, whole.out_channels - span.start) for span in outs
+        ]
         parts = zip(
             groups,
             _spans([inputs] * len(groups)),
             outs,
-            _spans([group.frame_shape(1)[1] for group in groups]),
-            [slice(whole.out_channels - span.stop, whole.out_channels - span.start) for span in outs],  # flipped
-            _spans([group.packed_size for group in groups]),
-            _spans([group.turned_size for group in groups]),
+            _spans(frames),
+            flipped,
+            _spans(packed),
+            _spans(turned),
             strict=True,
         )
         object.__setattr__(self, "_whole", whole)
@@ -323,7 +353,9 @@ class Grouped:
 
     def unpack(self, packed: Floats, out: Floats | None = None) -> Floats:
         """Return packed weights as weights (oc, input channels of a group, kh, kw)."""
-        return np.concatenate([part.convolution.unpack(packed[part.packed]) for part in self._parts], out=out)
+        return np.concatenate(
+            [part.convolution.unpack(packed[part.packed]) for part in self._parts], out=out
+        )
 
     def turn(self, packed: Floats, out: Floats) -> None:
         """Write packed weights to `out` in the order in which EB reads them."""
@@ -348,7 +380,9 @@ class Grouped:
         """See `Convolution`."""
         for part in self._parts:
             own = np.ascontiguousarray(frame[:, part.frame])
-            part.convolution.gradient(packed_gradient[part.packed], own, dy[..., part.outs], fresh=fresh)
+            part.convolution.gradient(
+                packed_gradient[part.packed], own, dy[..., part.outs], fresh=fresh
+            )
 
     def error(self, dx: Floats, error_frame: Floats, turned: Floats, *, fresh: bool) -> None:
         """See `Convolution`."""

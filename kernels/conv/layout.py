@@ -1,8 +1,10 @@
-"""Changes of layout: maps into frames of zeros and back, weights into panels and back, blocks transposed in registers.
+"""Changes of layout: maps into frames of zeros and back, weights into panels and back, blocks
+transposed in registers.
 
-Maps are channels last, (n, rows, columns, channels), with a pitch from pixel to pixel that is larger than the number of
-channels where they are a slice of wider maps. A frame holds them channel by channel, (n, channels, rows, columns), with
-zeros around each, so that the micro-kernel's reads lie close together. `microkernel.py` describes panels.
+Maps are channels last, (n, rows, columns, channels), with a pitch from pixel to pixel that is
+larger than the number of channels where they are a slice of wider maps. A frame holds them channel
+by channel, (n, channels, rows, columns), with zeros around each, so that the micro-kernel's reads
+lie close together. `microkernel.py` describes panels.
 
 Arguments are addresses, and counts of floats; nothing is checked here.
 """
@@ -42,18 +44,28 @@ HALF = SIDE // 2
 def _transposed(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
     """Transpose SIDE vectors, in four rounds of shuffles that interleave pairs of vectors.
 
-    The first two rounds transpose blocks of 4 x 4, the last two the 4 x 4 blocks as a whole. All shuffles are of kinds
-    that AVX-512 does in one instruction.
+    The first two rounds transpose blocks of 4 x 4, the last two the 4 x 4 blocks as a whole. All
+    shuffles are of kinds that AVX-512 does in one instruction.
     """
     quads = range(0, SIDE, 4)
-    singles = [[4 * (i // 4) + half + i // 2 % 2 + SIDE * (i % 2) for i in range(SIDE)] for half in (0, 2)]
-    doubles = [[4 * (i // 4) + half + i % 2 + SIDE * (i // 2 % 2) for i in range(SIDE)] for half in (0, 2)]
-    halves = [[4 * q + i for q in (half, half + 2) for i in range(4)] for half in (0, 1)]
-    blocks = [half + [SIDE + place for place in half] for half in halves]
+    singles, doubles, blocks = [], [], []
+    for half in (0, 2):
+        singles.append([4 * (i // 4) + half + i // 2 % 2 + SIDE * (i % 2) for i in range(SIDE)])
+        doubles.append([4 * (i // 4) + half + i % 2 + SIDE * (i // 2 % 2) for i in range(SIDE)])
+    for quad in (0, 4):
+        of_low = [*range(quad, quad + 4), *range(quad + 8, quad + 12)]
+        blocks.append(of_low + [SIDE + place for place in of_low])
     columns = []  # columns[n][c]: in block g, column 4 g + c of rows 4 n .. 4 n + 3
     for n in quads:
-        pairs = [[shuffle(builder, rows[m], rows[m + 1], places) for places in singles] for m in (n, n + 2)]
-        columns.append([shuffle(builder, pairs[0][i], pairs[1][i], places) for i in (0, 1) for places in doubles])
+        upper = [shuffle(builder, rows[n], rows[n + 1], places) for places in singles]
+        lower = [shuffle(builder, rows[n + 2], rows[n + 3], places) for places in singles]
+        columns.append(
+            [
+                shuffle(builder, *pair, places)
+                for pair in zip(upper, lower, strict=True)
+                for places in doubles
+            ]
+        )
     result: list[ir.Value] = [None] * SIDE
     for c in range(4):
         for g, places in enumerate(blocks):
@@ -66,13 +78,18 @@ def _transposed(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
 
 def _lines(builder: ir.IRBuilder, base: ir.Value, step: ir.Value) -> list[ir.Value]:
     """Return the address of each line of a block."""
-    return [address(builder, base, builder.mul(index(number), step), vector(SIDE)) for number in range(SIDE)]
+    return [
+        address(builder, base, builder.mul(index(number), step), vector(SIDE))
+        for number in range(SIDE)
+    ]
 
 
 def _some_lines(
     builder: ir.IRBuilder, base: ir.Value, step: ir.Value, count: ir.Value, run: ir.Value
 ) -> list[tuple[ir.Value, ir.Value]]:
-    """Return address and mask of each line; a line beyond `count` repeats the last one, with an empty mask."""
+    """Return address and mask of each line; a line beyond `count` repeats the last one, with an
+    empty mask.
+    """
     lines, offset, full = [], index(0), lane_bits(builder, run)
     for number in range(SIDE):
         known = builder.icmp_signed("<", index(number), count)
@@ -86,9 +103,11 @@ def _some_lines(
 def transpose_block(
     context: Any, source: Any, source_step: Any, rows: Any, columns: Any, out: Any, out_step: Any
 ) -> Any:
-    """Set out[j * out_step + i] = source[i * source_step + j] for i < rows and j < columns, both from 1 to SIDE.
+    """Set out[j * out_step + i] = source[i * source_step + j] for i < rows and j < columns, both
+    from 1 to SIDE.
 
-    `source` and `out` are addresses; steps count floats and may be negative. Nothing else is read or written.
+    `source` and `out` are addresses; steps count floats and may be negative. Nothing else is read
+    or written.
     """
 
     def generate(builder: ir.IRBuilder, *values: ir.Value) -> None:
@@ -97,8 +116,13 @@ def transpose_block(
         with builder.if_else(builder.icmp_signed("==", columns, full)) as (wide, part):
             with wide, builder.if_else(builder.icmp_signed("==", rows, full)) as (whole, few):
                 with whole:
-                    taken = [builder.load(place, align=FLOAT_BYTES) for place in _lines(builder, source, source_step)]
-                    for row, place in zip(_transposed(builder, taken), _lines(builder, out, out_step), strict=True):
+                    taken = [
+                        builder.load(place, align=FLOAT_BYTES)
+                        for place in _lines(builder, source, source_step)
+                    ]
+                    for row, place in zip(
+                        _transposed(builder, taken), _lines(builder, out, out_step), strict=True
+                    ):
                         builder.store(row, place, align=FLOAT_BYTES)
                         further = builder.add(builder.ptrtoint(place, INDEX), index(2 * LINE_BYTES))
                         prefetch(builder, further, to_write=True)
@@ -106,7 +130,9 @@ def transpose_block(
                     lines = _some_lines(builder, source, source_step, rows, full)
                     taken = [builder.load(place, align=FLOAT_BYTES) for place, _ in lines]
                     mask = bits_to_mask(builder, lane_bits(builder, rows), SIDE)
-                    for row, place in zip(_transposed(builder, taken), _lines(builder, out, out_step), strict=True):
+                    for row, place in zip(
+                        _transposed(builder, taken), _lines(builder, out, out_step), strict=True
+                    ):
                         masked_store(builder, row, place, mask, SIDE)
             with part:
                 taken = [
@@ -127,9 +153,13 @@ def _generate_rows(lanes: int) -> Callable[..., None]:
         taken = []
         for number in range(lanes):
             row = entry_of(builder, table, index(number))
-            taken.append(builder.load(address(builder, row, begin, vector(SIDE)), align=FLOAT_BYTES))
+            taken.append(
+                builder.load(address(builder, row, begin, vector(SIDE)), align=FLOAT_BYTES)
+            )
             prefetch(builder, builder.add(row, further))
-        columns = _transposed(builder, taken + [ir.Constant(vector(SIDE), ir.Undefined)] * (SIDE - lanes))
+        columns = _transposed(
+            builder, taken + [ir.Constant(vector(SIDE), ir.Undefined)] * (SIDE - lanes)
+        )
         beyond = builder.mul(write_ahead, index(FLOAT_BYTES))
         for column, place in zip(columns, _lines(builder, out, out_step), strict=True):
             some = column if lanes == SIDE else shuffle(builder, column, column, list(range(lanes)))
@@ -144,9 +174,11 @@ def _generate_rows(lanes: int) -> Callable[..., None]:
 def transpose_rows(
     context: Any, table: Any, begin: Any, out: Any, out_step: Any, read_ahead: Any, write_ahead: Any
 ) -> Any:
-    """Set out[j * out_step + i] = row_i[begin + j] for i, j < SIDE, where row_i lies at the address table[i].
+    """Set out[j * out_step + i] = row_i[begin + j] for i, j < SIDE, where row_i lies at the address
+    table[i].
 
-    The lines `read_ahead` floats further in each row are prefetched, and those `write_ahead` floats further in `out`.
+    The lines `read_ahead` floats further in each row are prefetched, and those `write_ahead` floats
+    further in `out`.
     """
     return numbers_only(6, _generate_rows(SIDE))
 
@@ -163,19 +195,35 @@ _AT_ONCE = 32768  # floats: where planes are that small, writing all of them twi
 
 
 @compiled
-def _transpose(source: Any, source_step: Any, rows: Any, columns: Any, out: Any, out_step: Any) -> None:
+def _transpose(
+    source: Any, source_step: Any, rows: Any, columns: Any, out: Any, out_step: Any
+) -> None:
     """Set out[j * out_step + i] = source[i * source_step + j] for i < rows and j < columns."""
     for j in range(0, columns, SIDE):
         for i in range(0, rows, SIDE):
-            come, to = source + FLOAT_BYTES * (i * source_step + j), out + FLOAT_BYTES * (j * out_step + i)
-            transpose_block(come, source_step, min(SIDE, rows - i), min(SIDE, columns - j), to, out_step)
+            come, to = (
+                source + FLOAT_BYTES * (i * source_step + j),
+                out + FLOAT_BYTES * (j * out_step + i),
+            )
+            transpose_block(
+                come, source_step, min(SIDE, rows - i), min(SIDE, columns - j), to, out_step
+            )
 
 
 @compiled
 def frame(
-    maps: Any, pitch: Any, samples: Any, channels: Any, size: Any, before: Any, after: Any, flipped: Any, out: Any
+    maps: Any,
+    pitch: Any,
+    samples: Any,
+    channels: Any,
+    size: Any,
+    before: Any,
+    after: Any,
+    flipped: Any,
+    out: Any,
 ) -> None:
-    """Write maps to their frame; `before` and `after` are the (rows, columns) of zeros on either side.
+    """Write maps to their frame; `before` and `after` are the (rows, columns) of zeros on either
+    side.
 
     Where `flipped`, each sample's frame is reversed as a whole, its last number first.
     """
@@ -195,7 +243,9 @@ def frame(
             else:
                 pixel = h * w - 1 if flipped else 0
                 to = begin + FLOAT_BYTES * first * area
-                _transpose(come + FLOAT_BYTES * pixel * pitch, way * pitch, h * w, channels, to, way * area)
+                _transpose(
+                    come + FLOAT_BYTES * pixel * pitch, way * pitch, h * w, channels, to, way * area
+                )
             continue
         for channel in range(0, channels, SIDE):  # some planes at a time, each from start to end
             some = min(SIDE, channels - channel)
@@ -212,7 +262,14 @@ def frame(
             for row in range(h):
                 pixel = (h - 1 - row) * w + w - 1 if flipped else row * w
                 to = begin + FLOAT_BYTES * ((first + way * channel) * area + top + row * wp)
-                _transpose(come + FLOAT_BYTES * (pixel * pitch + channel), way * pitch, w, some, to, way * area)
+                _transpose(
+                    come + FLOAT_BYTES * (pixel * pitch + channel),
+                    way * pitch,
+                    w,
+                    some,
+                    to,
+                    way * area,
+                )
 
 
 @compiled
@@ -220,7 +277,9 @@ def unframe(source: Any, samples: Any, channels: Any, pixels: Any, maps: Any, pi
     """Write a frame without zeros, (n, channels, pixels), back to maps."""
     for sample in range(samples):
         come = source + FLOAT_BYTES * sample * channels * pixels
-        _transpose(come, pixels, channels, pixels, maps + FLOAT_BYTES * sample * pixels * pitch, pitch)
+        _transpose(
+            come, pixels, channels, pixels, maps + FLOAT_BYTES * sample * pixels * pitch, pitch
+        )
 
 
 @compiled
@@ -244,11 +303,14 @@ def pack(w: Any, lanes: Any, depth: Any, out: Any, back: Any) -> None:
 def turn(packed: Any, oc: Any, ic: Any, kernel: Any, phase: Any, stride: Any, out: Any) -> None:
     """Write one phase of the packed weights of FP to panels as EB reads them.
 
-    Lanes are then input channels, and k runs over output channels descending, then over the kernel rows and columns
-    phase[0] + i * stride[0] and phase[1] + j * stride[1], ascending.
+    Lanes are then input channels, and k runs over output channels descending, then over the kernel
+    rows and columns phase[0] + i * stride[0] and phase[1] + j * stride[1], ascending.
     """
     kh, kw = kernel
-    down, across = (kh - phase[0] + stride[0] - 1) // stride[0], (kw - phase[1] + stride[1] - 1) // stride[1]
+    down, across = (
+        (kh - phase[0] + stride[0] - 1) // stride[0],
+        (kw - phase[1] + stride[1] - 1) // stride[1],
+    )
     taps, depth = kh * kw, ic * kh * kw
     if ic % WIDTH:
         clear(out, padded_lanes(ic) * oc * down * across)
@@ -261,14 +323,19 @@ def turn(packed: Any, oc: Any, ic: Any, kernel: Any, phase: Any, stride: Any, ou
             panel_row = vectors_of(oc - channel) * WIDTH
             channels = min(panel_row, oc - channel)
             for some in range(0, width, SIDE):  # this order reads memory sequentially
-                come_from, put_to = panel + FLOAT_BYTES * (lane + some) * taps * panel_row, target + FLOAT_BYTES * some
+                come_from, put_to = (
+                    panel + FLOAT_BYTES * (lane + some) * taps * panel_row,
+                    target + FLOAT_BYTES * some,
+                )
                 for i in range(down):
                     for j in range(across):
                         tap = (phase[0] + i * stride[0]) * kw + phase[1] + j * stride[1]
                         come = come_from + FLOAT_BYTES * tap * panel_row
                         k = ((oc - 1 - channel) * down + i) * across + j
                         to, step = put_to + FLOAT_BYTES * k * row, -down * across * row
-                        _transpose(come, taps * panel_row, min(SIDE, width - some), channels, to, step)
+                        _transpose(
+                            come, taps * panel_row, min(SIDE, width - some), channels, to, step
+                        )
             panel += FLOAT_BYTES * depth * panel_row
             channel += panel_row
         target += FLOAT_BYTES * oc * down * across * row

@@ -1,7 +1,8 @@
-"""Looking symbols up in a table: an embedding, which is a convolution over maps that are 1 in one channel, else 0.
+"""Looking symbols up in a table: an embedding, which is a convolution over maps that are 1 in one
+channel, else 0.
 
-Sums have the bits of that convolution: FP's only product is that of the symbol, and PG adds the errors of a symbol's
-rows in the order sample, step, both ascending, to +0 or to what is there.
+Sums have the bits of that convolution: FP's only product is that of the symbol, and PG adds the
+errors of a symbol's rows in the order sample, step, both ascending, to +0 or to what is there.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from ..memory import aligned
 
 @dataclasses.dataclass(frozen=True)
 class LookUp:
-    """An embedding of `symbols` in `out_channels` values, for sequences of `steps`; see `Convolving`.
+    """An embedding of `symbols` in `out_channels` values, for sequences of `steps`; see
+    `Convolving`.
 
-    Inputs are (n, steps, 1, 1), the numbers of the symbols. Weights lie symbol by symbol. There is no EB.
+    Inputs are (n, steps, 1, 1), the numbers of the symbols. Weights lie symbol by symbol. There is
+    no EB.
     """
 
     symbols: int
@@ -65,7 +68,10 @@ class LookUp:
             ValueError: they have another shape.
         """
         if w.shape != (self.out_channels, self.symbols, 1, 1):
-            raise ValueError(f"weights {w.shape} do not fit; {(self.out_channels, self.symbols, 1, 1)} are needed")
+            raise ValueError(
+                f"weights {w.shape} do not fit; {(self.out_channels, self.symbols, 1, 1)} are"
+                " needed"
+            )
         table = aligned(FLOAT_BYTES * self.packed_size).view(np.float32) if out is None else out
         table.reshape(self.symbols, self.out_channels)[...] = of_float32(w, "w")[:, :, 0, 0].T
         return table
@@ -93,7 +99,9 @@ class LookUp:
         """Write nothing: there is no EB."""
 
     def forward(self, y: Floats, frame: Floats, packed: Floats, *, fresh: bool) -> None:
-        """Run FP: add what the table has for the symbols to `y` (n, steps, 1, values); where `fresh`, overwrite `y`."""
+        """Run FP: add what the table has for the symbols to `y` (n, steps, 1, values); where
+        `fresh`, overwrite `y`.
+        """
         values = packed.reshape(self.symbols, self.out_channels)[frame.astype(np.int64)]
         if fresh:
             y[:, :, 0] = values
@@ -101,8 +109,8 @@ class LookUp:
             y[:, :, 0] += values
 
     def gradient(self, packed_gradient: Floats, frame: Floats, dy: Floats, *, fresh: bool) -> None:
-        """Run PG: add the errors `dy` (n, steps, 1, values) to the gradients of the symbols' rows; where `fresh`,
-        overwrite the table.
+        """Run PG: add the errors `dy` (n, steps, 1, values) to the gradients of the symbols' rows;
+        where `fresh`, overwrite the table.
         """
         if fresh:
             packed_gradient[...] = 0
@@ -126,5 +134,8 @@ def _scatter(table: Any, symbols: Any, dy: Any, extent: Any) -> None:
 def warm() -> None:
     """Compile all kernels: call each once on tiny arrays, as training calls it."""
     LookUp(2, 2, 1).gradient(
-        np.ones(4, np.float32), np.zeros((1, 1), np.float32), np.ones((1, 1, 1, 2), np.float32), fresh=True
+        np.ones(4, np.float32),
+        np.zeros((1, 1), np.float32),
+        np.ones((1, 1, 1, 2), np.float32),
+        fresh=True,
     )

@@ -1,15 +1,17 @@
-"""The loop behind every convolution: a contraction through offset tables, in blocks that fit the caches.
+"""The loop behind every convolution: a contraction through offset tables, in blocks that fit the
+caches.
 
     c[pixel q][lane l] += sum over k of a[a_pixel[q] + a_k[k]] * b[k][l]
 
-Forward, error and gradient of a convolution (`convolution.py`) differ only in what q, l and k are. Each value of c adds
-its products in the order of k, each by one fused multiply-add, starting from what c holds, or from +0; so any partition
-of q, of l, or of k into consecutive parts gives the same bits.
+Forward, error and gradient of a convolution (`convolution.py`) differ only in what q, l and k are.
+Each value of c adds its products in the order of k, each by one fused multiply-add, starting from
+what c holds, or from +0; so any partition of q, of l, or of k into consecutive parts gives the same
+bits.
 
-Lanes are output channels (FP, PG) or input channels (EB), side by side. b is read in panels: all k of one block of
-lanes, side by side. Weights are kept in panels, packed once for each update; in PG, where b holds the output errors,
-panels are copied when they are needed. a is read number by number, from maps framed in zeros. A tile (`llvm/tile.py`)
-is some pixels q by some vectors of lanes l.
+Lanes are output channels (FP, PG) or input channels (EB), side by side. b is read in panels: all k
+of one block of lanes, side by side. Weights are kept in panels, packed once for each update; in PG,
+where b holds the output errors, panels are copied when they are needed. a is read number by number,
+from maps framed in zeros. A tile (`llvm/tile.py`) is some pixels q by some vectors of lanes l.
 
 Arguments are addresses, and counts of floats; nothing is checked here.
 """
@@ -57,7 +59,9 @@ _ROW_STEPS = 384  # of k at a time, in PG: the panel is read in order, and the s
 
 @compiled
 def even_share(total: Any, most: Any) -> Any:
-    """Return the size of the next part if `total` is cut into as few and equal parts of at most `most` as possible."""
+    """Return the size of the next part if `total` is cut into as few and equal parts of at most
+    `most` as possible.
+    """
     parts = (total + most - 1) // most
     return (total + parts - 1) // parts
 
@@ -76,23 +80,28 @@ def padded_lanes(lanes: Any) -> Any:
 
 @compiled
 def lanes_together(lanes: Any) -> Any:
-    """Return how many lanes, from the first on, lie side by side in runs of one length; 1 where some are spare."""
+    """Return how many lanes, from the first on, lie side by side in runs of one length; 1 where
+    some are spare.
+    """
     if lanes % WIDTH:
         return 1
     together = 0
     while lanes > 0:
         row = vectors_of(lanes) * WIDTH
         lanes -= row
+        # Euclid: the longest run that divides the blocks so far.
         while row:
             together, row = row, together % row
     return together
 
 
 class Tiles(NamedTuple):
-    """What tiles read and write: c[c_pixel[q] * c_step + l] += sum over k of a[a_pixel[q] + a_k[k]] * b[k][l].
+    """What tiles read and write: c[c_pixel[q] * c_step + l] += sum over k of a[a_pixel[q] +
+    a_k[k]] * b[k][l].
 
-    `lanes` of c, `steps` of k; where `fresh` is not 0, sums start from +0. Each step also prefetches a cache line from
-    `b_next` to `b_end`, and the one `a_ahead` bytes after a number of a.
+    `lanes` of c, `steps` of k; where `fresh` is not 0, sums start from +0. Each step also
+    prefetches a cache line from `b_next` to `b_end`, and the one `a_ahead` bytes after a number of
+    a.
     """
 
     c: int
@@ -112,12 +121,15 @@ class Tiles(NamedTuple):
 
 @intrinsic
 def _run_tiles(context: Any, size: Any, tiles: Any, before: Any, at: Any) -> Any:
-    """Run `tiles` tiles, one after another, of a size (vectors, pixels), after `before` (tiles, pixels) were run.
+    """Run `tiles` tiles, one after another, of a size (vectors, pixels), after `before` (tiles,
+    pixels) were run.
 
     There is at least one tile, one step, and a lane in the last vector.
     """
 
-    def generate(builder: ir.IRBuilder, size: Places, tiles: ir.Value, before: Places, at: Places) -> None:
+    def generate(
+        builder: ir.IRBuilder, size: Places, tiles: ir.Value, before: Places, at: Places
+    ) -> None:
         names = "tiles", "tiles_before", "pixels_before", *Tiles._fields
         values = [tiles, *before, *at]
 
@@ -125,7 +137,9 @@ def _run_tiles(context: Any, size: Any, tiles: Any, before: Any, at: Any) -> Any
             def write(builder: ir.IRBuilder, at: Any) -> None:
                 _write(builder, vectors, pixels, at)
 
-            builder.call(tile_function(builder.module, f"tile_{vectors}x{pixels}", names, write), values)
+            builder.call(
+                tile_function(builder.module, f"tile_{vectors}x{pixels}", names, write), values
+            )
 
         sizes = [(v, p) for v, most in enumerate(FORM.pixels, 1) for p in range(1, most + 1)]
         call_by_size(builder, sizes, size, call)
@@ -139,7 +153,11 @@ def _write(builder: ir.IRBuilder, vectors: int, pixels: int, at: Any) -> None:
     a_k_end = builder.add(at.a_k, builder.mul(at.steps, index(INDEX_BYTES)))
     lines_of_tile = builder.mul(at.steps, index(LINE_BYTES))
     b_begin = builder.add(at.b_next, builder.mul(at.tiles_before, lines_of_tile))
-    before, loop, done = builder.block, builder.append_basic_block("tile"), builder.append_basic_block("done")
+    before, loop, done = (
+        builder.block,
+        builder.append_basic_block("tile"),
+        builder.append_basic_block("done"),
+    )
     builder.branch(loop)
 
     builder.position_at_end(loop)
@@ -147,25 +165,40 @@ def _write(builder: ir.IRBuilder, vectors: int, pixels: int, at: Any) -> None:
     first = builder.add(at.pixels_before, builder.mul(tile, index(pixels)))
     numbers = [builder.add(first, index(p)) for p in range(pixels)]
     rows = [builder.mul(entry_of(builder, at.c_pixel, q), at.c_step) for q in numbers]
-    places = [address(builder, at.c, builder.add(row, index(v * width)), kind) for row in rows for v in range(vectors)]
+    places = [
+        address(builder, at.c, builder.add(row, index(v * width)), kind)
+        for row in rows
+        for v in range(vectors)
+    ]
     sources = [address(builder, at.a, entry_of(builder, at.a_pixel, q), FLOAT) for q in numbers]
     further = builder.add(builder.ptrtoint(sources[0], INDEX), at.a_ahead)
     # Beyond the end, lines are fetched that are in the cache already: that costs nothing.
     line_start = builder.select(builder.icmp_unsigned("<", b_lines, at.b_end), b_lines, at.b)
 
-    def step(variables: list[ir.Value], sums: list[ir.Value]) -> tuple[list[ir.Value], list[ir.Value], ir.Value]:
+    def step(
+        variables: list[ir.Value], sums: list[ir.Value]
+    ) -> tuple[list[ir.Value], list[ir.Value], ir.Value]:
         place_k, row, line = variables
         offset = builder.load(builder.inttoptr(place_k, INDEX.as_pointer()), align=INDEX_BYTES)
         weights = [
-            builder.load(address(builder, row, index(v * width), kind), align=FLOAT_BYTES) for v in range(vectors)
+            builder.load(address(builder, row, index(v * width), kind), align=FLOAT_BYTES)
+            for v in range(vectors)
         ]
         results = add_products(builder, sources, offset, weights, sums)
-        # A row of one line needs no address more, which counts in a form with few instructions a step.
-        prefetch(builder, builder.add(row, builder.sub(line_start, at.b)) if row_bytes == LINE_BYTES else line)
+        # A row of one line needs no address more, which counts in a form with few instructions a
+        # step.
+        prefetch(
+            builder,
+            builder.add(row, builder.sub(line_start, at.b)) if row_bytes == LINE_BYTES else line,
+        )
         prefetch(builder, builder.add(further, builder.mul(offset, index(FLOAT_BYTES))))
         fence(builder)  # that the next step's loads do not take the registers of the sums
         next_k = builder.add(place_k, index(INDEX_BYTES))
-        following = [next_k, builder.add(row, index(row_bytes)), builder.add(line, index(LINE_BYTES))]
+        following = [
+            next_k,
+            builder.add(row, index(row_bytes)),
+            builder.add(line, index(LINE_BYTES)),
+        ]
         return following, results, builder.icmp_unsigned("<", next_k, a_k_end)
 
     emit_sums(builder, vectors, places, at.lanes, at.fresh, [at.a_k, at.b, line_start], step)
@@ -182,7 +215,9 @@ def _write(builder: ir.IRBuilder, vectors: int, pixels: int, at: Any) -> None:
 
 @compiled
 def _run(vectors: Any, pixels: Any, at: Any) -> None:
-    """Run the pixels in as few tiles as possible, first the larger ones, then those of a pixel less."""
+    """Run the pixels in as few tiles as possible, first the larger ones, then those of a pixel
+    less.
+    """
     most = _PIXELS[vectors - 1]
     tiles = (pixels + most - 1) // most
     size = pixels // tiles
@@ -198,7 +233,10 @@ def contract(contraction: Any) -> None:
     first = 0
     while first < contraction.pixels:
         count = even_share(contraction.pixels - first, _BLOCK)
-        c_q, a_q = contraction.c_pixel + INDEX_BYTES * first, contraction.a_pixel + INDEX_BYTES * first
+        c_q, a_q = (
+            contraction.c_pixel + INDEX_BYTES * first,
+            contraction.a_pixel + INDEX_BYTES * first,
+        )
         first += count
         further = (
             FLOAT_BYTES * (read_index(contraction.a_pixel, first) - read_index(a_q, 0))
@@ -228,7 +266,11 @@ def contract(contraction: Any) -> None:
                     fresh=1 if contraction.fresh and k == 0 else 0,
                     a_ahead=further,
                     b_next=after,
-                    b_end=after if count <= _PIXELS[vectors - 1] else after + FLOAT_BYTES * steps * row,
+                    b_end=(
+                        after
+                        if count <= _PIXELS[vectors - 1]
+                        else after + FLOAT_BYTES * steps * row
+                    ),
                 )
                 _run(vectors, count, tiles)
                 k += steps
@@ -239,9 +281,12 @@ def contract(contraction: Any) -> None:
 
 @compiled
 def contract_rows(contraction: Any) -> None:
-    """Run a `Contraction` of PG, to c packed in panels of padded lanes, at rows c_pixel, with b[k * b_step + l]."""
+    """Run a `Contraction` of PG, to c packed in panels of padded lanes, at rows c_pixel, with b[k *
+    b_step + l].
+    """
     space = np.empty(
-        (min(_ROW_STEPS, contraction.depth) * MOST_VECTORS * WIDTH + LINE_BYTES // FLOAT_BYTES), np.float32
+        (min(_ROW_STEPS, contraction.depth) * MOST_VECTORS * WIDTH + LINE_BYTES // FLOAT_BYTES),
+        np.float32,
     )
     panel = (space.ctypes.data + LINE_BYTES - 1) // LINE_BYTES * LINE_BYTES
     target, lane = contraction.c, 0

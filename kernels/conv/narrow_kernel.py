@@ -1,11 +1,14 @@
-"""The contraction of `microkernel.py` with sums that are not in fp32: rounded after each product, or integers.
+"""The contraction of `microkernel.py` with sums that are not in fp32: rounded after each product,
+or integers.
 
-`Sums` says which. bf16 and fp16 round each fused multiply-add twice, to fp32 and then to their own grid, both times to
-even. Integers are int32 in the memory of float32: each product, which fp32 holds if its factors have 24 bits together,
-is a whole number, which is converted and added; sums wrap around beyond 2^31. As in the micro-kernel, each sum takes
-its products in the order of k, so any partition gives the same bits.
+`Sums` says which. bf16 and fp16 round each fused multiply-add twice, to fp32 and then to their own
+grid, both times to even. Integers are int32 in the memory of float32: each product, which fp32
+holds if its factors have 24 bits together, is a whole number, which is converted and added; sums
+wrap around beyond 2^31. As in the micro-kernel, each sum takes its products in the order of k, so
+any partition gives the same bits.
 
-A tile runs all k at once, without blocks for the caches: rounding takes longer than what these would save.
+A tile runs all k at once, without blocks for the caches: rounding takes longer than what these
+would save.
 """
 
 from __future__ import annotations
@@ -50,18 +53,24 @@ Product = Callable[[ir.IRBuilder, ir.Value, ir.Value, ir.Value], ir.Value]
 
 def _bf16(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, total: ir.Value) -> ir.Value:
     bits = builder.bitcast(emit_fma(builder, a, b, total), _INTS)
-    half = builder.add(integers(0x7FFF), builder.and_(builder.lshr(bits, integers(16)), integers(1)))
+    half = builder.add(
+        integers(0x7FFF), builder.and_(builder.lshr(bits, integers(16)), integers(1))
+    )
     return builder.bitcast(builder.and_(builder.add(bits, half), integers(-0x10000)), _LANES)
 
 
 def _fp16(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, total: ir.Value) -> ir.Value:
-    """Add and subtract a number whose last bit is worth what fp16's is, at least 2^-24; from 65520 on, give infinity.
+    """Add and subtract a number whose last bit is worth what fp16's is, at least 2^-24; from 65520
+    on, give infinity.
 
     The number has the sum's exponent, at least -14, and 13 more.
     """
     value = emit_fma(builder, a, b, total)
     bits = builder.bitcast(value, _INTS)
-    sign, magnitude = builder.and_(bits, integers(-0x80000000)), builder.and_(bits, integers(0x7FFFFFFF))
+    sign, magnitude = (
+        builder.and_(bits, integers(-0x80000000)),
+        builder.and_(bits, integers(0x7FFFFFFF)),
+    )
     exponent, least = builder.and_(bits, integers(0x7F800000)), integers(127 - 14 << 23)
     above = builder.select(builder.icmp_unsigned(">", exponent, least), exponent, least)
     grid = builder.bitcast(builder.add(above, integers(13 << 23)), _LANES)
@@ -131,18 +140,32 @@ def _write(builder: ir.IRBuilder, vectors: int, pixels: int, product: Product, a
     a_k_end = builder.add(at.a_k, builder.mul(at.steps, index(INDEX_BYTES)))
     rows = [builder.mul(entry_of(builder, at.c_pixel, index(p)), at.c_step) for p in range(pixels)]
     starts = [index(v * WIDTH) for v in range(vectors)]
-    places = [address(builder, at.c, builder.add(row, start), _LANES) for row in rows for start in starts]
-    sources = [address(builder, at.a, entry_of(builder, at.a_pixel, index(p)), FLOAT) for p in range(pixels)]
+    places = [
+        address(builder, at.c, builder.add(row, start), _LANES) for row in rows for start in starts
+    ]
+    sources = [
+        address(builder, at.a, entry_of(builder, at.a_pixel, index(p)), FLOAT)
+        for p in range(pixels)
+    ]
 
-    def step(variables: list[ir.Value], sums: list[ir.Value]) -> tuple[list[ir.Value], list[ir.Value], ir.Value]:
+    def step(
+        variables: list[ir.Value], sums: list[ir.Value]
+    ) -> tuple[list[ir.Value], list[ir.Value], ir.Value]:
         place_k, row = variables
         offset = entry_of(builder, place_k, index(0))
-        weights = [builder.load(address(builder, row, start, _LANES), align=FLOAT_BYTES) for start in starts]
+        weights = [
+            builder.load(address(builder, row, start, _LANES), align=FLOAT_BYTES)
+            for start in starts
+        ]
         results = []
         for pixel, source in enumerate(sources):
-            number = broadcast(builder, builder.load(builder.gep(source, [offset]), align=FLOAT_BYTES), WIDTH)
+            number = broadcast(
+                builder, builder.load(builder.gep(source, [offset]), align=FLOAT_BYTES), WIDTH
+            )
             before = sums[pixel * vectors : (pixel + 1) * vectors]
-            results += [product(builder, number, *pair) for pair in zip(weights, before, strict=True)]
+            results += [
+                product(builder, number, *pair) for pair in zip(weights, before, strict=True)
+            ]
         following = builder.add(place_k, index(INDEX_BYTES))
         next_row = builder.add(row, index(FLOAT_BYTES * vectors * WIDTH))
         return [following, next_row], results, builder.icmp_unsigned("<", following, a_k_end)
@@ -158,21 +181,36 @@ def _run(sums: Any, vectors: Any, pixels: Any, tile: Any) -> None:
         while size > pixels - done:
             size //= 2
         c_pixel, a_pixel = tile.c_pixel + INDEX_BYTES * done, tile.a_pixel + INDEX_BYTES * done
-        at = Tile(tile.c, c_pixel, tile.c_step, tile.a, a_pixel, tile.a_k, tile.b, tile.steps, tile.lanes, tile.fresh)
+        at = Tile(
+            tile.c,
+            c_pixel,
+            tile.c_step,
+            tile.a,
+            a_pixel,
+            tile.a_k,
+            tile.b,
+            tile.steps,
+            tile.lanes,
+            tile.fresh,
+        )
         _run_tile(sums, (vectors, size), at)
         done += size
 
 
 @compiled
 def contract(sums: Any, contraction: Any) -> None:
-    """Run a `Contraction` of FP or EB, with b packed in panels of padded lanes; `sums` is the value of a `Sums`."""
+    """Run a `Contraction` of FP or EB, with b packed in panels of padded lanes; `sums` is the value
+    of a `Sums`.
+    """
     at, panel, lane = contraction, contraction.b, 0
     while lane < at.lanes:
         vectors = vectors_of(at.lanes - lane)
         row = vectors * WIDTH
         width, target = min(row, at.lanes - lane), at.c + FLOAT_BYTES * lane
         fresh = 1 if at.fresh else 0
-        tile = Tile(target, at.c_pixel, at.c_step, at.a, at.a_pixel, at.a_k, panel, at.depth, width, fresh)
+        tile = Tile(
+            target, at.c_pixel, at.c_step, at.a, at.a_pixel, at.a_k, panel, at.depth, width, fresh
+        )
         _run(sums, vectors, at.pixels, tile)
         panel += FLOAT_BYTES * at.depth * row
         lane += row
@@ -182,7 +220,9 @@ def contract(sums: Any, contraction: Any) -> None:
 def contract_rows(sums: Any, contraction: Any) -> None:
     """Run a `Contraction` of PG, to c packed in panels of padded lanes, with b[k * b_step + l]."""
     at = contraction
-    space = np.empty((min(_ROW_STEPS, at.depth) * MOST_VECTORS * WIDTH + LINE_BYTES // FLOAT_BYTES), np.float32)
+    space = np.empty(
+        (min(_ROW_STEPS, at.depth) * MOST_VECTORS * WIDTH + LINE_BYTES // FLOAT_BYTES), np.float32
+    )
     panel = (space.ctypes.data + LINE_BYTES - 1) // LINE_BYTES * LINE_BYTES
     target, lane = at.c, 0
     while lane < at.lanes:

@@ -1,26 +1,30 @@
-"""Bursts of INCEPTIONN's format: eight values at once become tags and payloads, and back (see `inceptionn.py`).
+"""Bursts of INCEPTIONN's format: eight values at once become tags and payloads, and back (see
+`inceptionn.py`).
 
-The tags of four values are one byte. So a table of 256 byte shuffles says where each byte of four values goes, and one
-instruction moves all sixteen (as Lemire, Kurz and Rupp do for integers, "Stream VByte", 2018). It is x86's PSHUFB or
-Arm's TBL; in the portable form values are stored, or loaded, one after the other, each four bytes wide, and the next
-one overwrites the excess. Every form gives the same bytes.
+The tags of four values are one byte. So a table of 256 byte shuffles says where each byte of four
+values goes, and one instruction moves all sixteen (as Lemire, Kurz and Rupp do for integers,
+"Stream VByte", 2018). It is x86's PSHUFB or Arm's TBL; in the portable form values are stored, or
+loaded, one after the other, each four bytes wide, and the next one overwrites the excess. Every
+form gives the same bytes.
 
-A lane, 32 bits, holds a value in between: the value itself where it is kept, else its sign and 15 bits of fraction, in
-the two low bytes. The 8-bit payload is the upper one of them.
+A lane, 32 bits, holds a value in between: the value itself where it is kept, else its sign and 15
+bits of fraction, in the two low bytes. The 8-bit payload is the upper one of them.
 
-Of a long buffer, four readers read at once. The beginning of a burst depends on the tags of the one before: from
-address to tags to length to address. So a reader waits for most of its time, and four wait no longer than one. Nothing
-marks where bursts begin. But a reader that starts anywhere is soon in step: it mistakes payloads for tags until it
-happens to end where a burst does, and from there on it ends where each does. The reader before it checks this when it
-arrives there, and counts the bursts up to there, which give the positions of values. So the first reader decompresses
-its quarter, while two others only count theirs; then three decompress the rest. If one was not in step, the first goes
-on alone.
+Of a long buffer, four readers read at once. The beginning of a burst depends on the tags of the one
+before: from address to tags to length to address. So a reader waits for most of its time, and four
+wait no longer than one. Nothing marks where bursts begin. But a reader that starts anywhere is soon
+in step: it mistakes payloads for tags until it happens to end where a burst does, and from there on
+it ends where each does. The reader before it checks this when it arrives there, and counts the
+bursts up to there, which give the positions of values. So the first reader decompresses its
+quarter, while two others only count theirs; then three decompress the rest. If one was not in step,
+the first goes on alone.
 
     buffer  |    quarter 0     |    quarter 1     |    quarter 2     |    quarter 3     |
     first   0 decompresses ->   1 counts ->         2 counts ->        3 is in step, and waits
     then                        1 decompresses ->   2 decompresses ->  3 decompresses ->
 
-Arguments are addresses. A burst may be read, and is written, up to its greatest length, LONGEST bytes.
+Arguments are addresses. A burst may be read, and is written, up to its greatest length, LONGEST
+bytes.
 """
 
 from __future__ import annotations
@@ -37,19 +41,46 @@ from numba.extending import intrinsic
 from ..jit import compiled
 from ..llvm import INDEX, INT, broadcast, index, shuffle, vector
 from . import stages
-from .format import BURST, LANE_BYTES, LENGTHS, LONGEST, ONE, PACKED, SPREAD, STEP, TAG_BYTES, UNPACKED
-from .stages import BYTE, BYTES, IN_PAIRS, IN_STAGES, emit_stages, entry, load, pack_pairs, row, shuffled, store
+from .format import (
+    BURST,
+    LANE_BYTES,
+    LENGTHS,
+    LONGEST,
+    ONE,
+    PACKED,
+    SPREAD,
+    STEP,
+    TAG_BYTES,
+    UNPACKED,
+)
+from .stages import (
+    BYTE,
+    BYTES,
+    IN_PAIRS,
+    IN_STAGES,
+    emit_stages,
+    entry,
+    load,
+    pack_pairs,
+    row,
+    shuffled,
+    store,
+)
 
 _HALF, _LANES = BURST // 2, ir.VectorType(INT, BURST)
 _SIGN, _FRACTION = 0x8000, 0x7FFF
 _LENGTHS_WITH_TAGS = LENGTHS + TAG_BYTES, LENGTHS
-"""For the first four payloads of a burst together with all its tags, and for the last four payloads."""
+"""For the first four payloads of a burst together with all its tags, and for the last four
+payloads.
+"""
 STEP_BITS = int(np.float32(STEP).view(np.uint32))
 
 
 @compiled
 def compress(source: Any, bursts: Any, out: Any, room: Any, limits: Any, done: Any) -> None:
-    """Compress whole bursts while `out` has room for LONGEST bytes; write to `done` the bytes used, and the bursts."""
+    """Compress whole bursts while `out` has room for LONGEST bytes; write to `done` the bytes used,
+    and the bursts.
+    """
     zero_below, wide_from, digits, tolerance = limits
     end, last, place, at = source + BURST * LANE_BYTES * bursts, out + room, source, out
     if tolerance >= STEP:
@@ -63,11 +94,14 @@ def compress(source: Any, bursts: Any, out: Any, room: Any, limits: Any, done: A
 
 @compiled
 def read_on(source: Any, end: Any, bursts: Any, out: Any, reached: Any) -> None:
-    """Decompress bursts that begin less than `end` bytes after `source`; the last may be read up to LONGEST bytes.
+    """Decompress bursts that begin less than `end` bytes after `source`; the last may be read up to
+    LONGEST bytes.
 
-    `reached` holds the bytes used, the bursts done, and where the last of these began; continue from it and update it.
+    `reached` holds the bytes used, the bursts done, and where the last of these began; continue
+    from it and update it.
     """
-    # A burst's address depends on the tags of the one before: one chain from address to tags to length to address.
+    # A burst's address depends on the tags of the one before: one chain from address to tags to
+    # length to address.
     at, burst, last = source + reached[0], reached[1], source + reached[2]
     place = out.ctypes.data
     while burst < bursts and at < source + end:
@@ -93,7 +127,9 @@ def count_tags(source: Any, end: Any, bursts: Any, counts: Any, reached: Any) ->
 
 @intrinsic
 def _tags_at(context: Any, place: Any) -> Any:
-    def emit(context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]) -> ir.Value:
+    def emit(
+        context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]
+    ) -> ir.Value:
         return builder.zext(load(builder, values[0], ir.IntType(16)), INDEX)
 
     return types.int64(types.int64), emit
@@ -101,7 +137,9 @@ def _tags_at(context: Any, place: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Values:
-    """Eight values to choose widths for: bits without sign, mask of 1 and more, values clipped below 1, fractions."""
+    """Eight values to choose widths for: bits without sign, mask of 1 and more, values clipped
+    below 1, fractions.
+    """
 
     size: ir.Value
     large: ir.Value
@@ -114,28 +152,48 @@ _IsWide = Callable[[ir.IRBuilder, Values, tuple[ir.Value, ...]], tuple[ir.Value,
 
 @intrinsic
 def _pack_coarsely(
-    context: Any, source: Any, end: Any, out: Any, last: Any, zero_below: Any, wide_from: Any, digits: Any
+    context: Any,
+    source: Any,
+    end: Any,
+    out: Any,
+    last: Any,
+    zero_below: Any,
+    wide_from: Any,
+    digits: Any,
 ) -> Any:
-    """Compress bursts where 15 bits of fraction are always enough; return where it has come to in both."""
+    """Compress bursts where 15 bits of fraction are always enough; return where it has come to in
+    both.
+    """
 
-    def is_wide(builder: ir.IRBuilder, value: Values, limits: tuple[ir.Value, ...]) -> tuple[ir.Value, ir.Value]:
+    def is_wide(
+        builder: ir.IRBuilder, value: Values, limits: tuple[ir.Value, ...]
+    ) -> tuple[ir.Value, ir.Value]:
         _, wide_from, digits = limits
         lost = builder.and_(value.fraction, _spread(builder, digits))
         over = builder.icmp_signed("!=", lost, _all(0))
-        return builder.or_(builder.icmp_signed(">=", value.size, _spread(builder, wide_from)), over), value.large
+        return builder.or_(
+            builder.icmp_signed(">=", value.size, _spread(builder, wide_from)), over
+        ), value.large
 
     return _packer(is_wide, (0,) if IN_PAIRS else IN_STAGES, types.int64, types.int64, types.int64)
 
 
 @intrinsic
-def _pack_finely(context: Any, source: Any, end: Any, out: Any, last: Any, zero_below: Any, tolerance: Any) -> Any:
-    """Compress bursts by what each payload would lose, to the last bit; return where it has come to in both."""
+def _pack_finely(
+    context: Any, source: Any, end: Any, out: Any, last: Any, zero_below: Any, tolerance: Any
+) -> Any:
+    """Compress bursts by what each payload would lose, to the last bit; return where it has come to
+    in both.
+    """
 
-    def is_wide(builder: ir.IRBuilder, value: Values, limits: tuple[ir.Value, ...]) -> tuple[ir.Value, ir.Value]:
+    def is_wide(
+        builder: ir.IRBuilder, value: Values, limits: tuple[ir.Value, ...]
+    ) -> tuple[ir.Value, ir.Value]:
         tolerance = broadcast(builder, limits[1], BURST)
 
         def is_over(digits: ir.Value, step: float) -> ir.Value:
-            # Exact: both are multiples of the value's last bit, and the difference has no more bits than the value.
+            # Exact: both are multiples of the value's last bit, and the difference has no more bits
+            # than the value.
             cut = builder.fmul(builder.sitofp(digits, vector(BURST)), _floats(step))
             return builder.fcmp_ordered(">=", builder.fsub(value.clipped, cut), tolerance)
 
@@ -149,12 +207,15 @@ def _pack_finely(context: Any, source: Any, end: Any, out: Any, last: Any, zero_
 
 
 def _packer(is_wide: _IsWide, loops: tuple[int, ...], *limits: types.Type) -> tuple[Any, Any]:
-    """Return signature and code generator of an intrinsic of values, out and `limits`, the first one `zero_below`.
+    """Return signature and code generator of an intrinsic of values, out and `limits`, the first
+    one `zero_below`.
 
     `loops` are those of `emit_stages`.
     """
 
-    def emit(context: Any, builder: ir.IRBuilder, signature: Any, values: list[ir.Value]) -> ir.Value:
+    def emit(
+        context: Any, builder: ir.IRBuilder, signature: Any, values: list[ir.Value]
+    ) -> ir.Value:
         source, end, out, last, *limits = values
         steps = BURST * LANE_BYTES, LONGEST
 
@@ -175,7 +236,8 @@ def emit_lanes(
 ) -> tuple[ir.Value, ir.Value]:
     """Emit code that makes the eight floats at `source` a burst's lanes and tags.
 
-    `is_wide` emits the masks of the values that take more than 8 bits, and of those that take more than 16.
+    `is_wide` emits the masks of the values that take more than 8 bits, and of those that take more
+    than 16.
     """
     bits = load(builder, source, _LANES)
     size = builder.and_(bits, _all(0x7FFF_FFFF))
@@ -186,7 +248,9 @@ def emit_lanes(
     wide, kept = is_wide(builder, Values(size, large, clipped, fraction), limits)
     not_zero = builder.icmp_signed(">=", size, _spread(builder, limits[0]))
     narrow = builder.xor(builder.xor(not_zero, wide), kept)  # each of these masks includes the next
-    tags = builder.or_(_spread_out(builder, narrow), builder.shl(_spread_out(builder, wide), index(1)))
+    tags = builder.or_(
+        _spread_out(builder, narrow), builder.shl(_spread_out(builder, wide), index(1))
+    )
     sign = builder.and_(builder.lshr(bits, _all(16)), _all(_SIGN))
     return builder.select(kept, bits, builder.or_(sign, fraction)), tags
 
@@ -203,7 +267,9 @@ def _spread_out(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
     return entry(builder, SPREAD, builder.zext(builder.bitcast(mask, BYTE), INDEX))
 
 
-def _store_halves(builder: ir.IRBuilder, lanes: ir.Value, tags: ir.Value, payload: ir.Value) -> ir.Value:
+def _store_halves(
+    builder: ir.IRBuilder, lanes: ir.Value, tags: ir.Value, payload: ir.Value
+) -> ir.Value:
     """Store the payloads; return where they end."""
     for half, part in enumerate(_halves(builder, tags)):
         four = shuffle(builder, lanes, lanes, [*range(_HALF * half, _HALF * (half + 1))])
@@ -213,11 +279,20 @@ def _store_halves(builder: ir.IRBuilder, lanes: ir.Value, tags: ir.Value, payloa
     return payload
 
 
-def _store_each(builder: ir.IRBuilder, lanes: ir.Value, tags: ir.Value, payload: ir.Value) -> ir.Value:
+def _store_each(
+    builder: ir.IRBuilder, lanes: ir.Value, tags: ir.Value, payload: ir.Value
+) -> ir.Value:
     for lane in range(BURST):
-        tag, lane_bits = _tag(builder, tags, lane), builder.extract_element(lanes, ir.Constant(INT, lane))
+        tag, lane_bits = (
+            _tag(builder, tags, lane),
+            builder.extract_element(lanes, ir.Constant(INT, lane)),
+        )
         is_byte = builder.icmp_unsigned("==", tag, index(1))
-        store(builder, builder.select(is_byte, builder.lshr(lane_bits, ir.Constant(INT, 8)), lane_bits), payload)
+        store(
+            builder,
+            builder.select(is_byte, builder.lshr(lane_bits, ir.Constant(INT, 8)), lane_bits),
+            payload,
+        )
         payload = builder.add(payload, entry(builder, LENGTHS, tag))
     return payload
 
@@ -226,7 +301,9 @@ def _store_each(builder: ir.IRBuilder, lanes: ir.Value, tags: ir.Value, payload:
 def end_of(context: Any, source: Any) -> Any:
     """Return where the burst at an address ends."""
 
-    def emit(context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]) -> ir.Value:
+    def emit(
+        context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]
+    ) -> ir.Value:
         (end,) = values
         for half, lengths in enumerate(_LENGTHS_WITH_TAGS):
             end = builder.add(end, entry(builder, lengths, _part(builder, values[0], half)))
@@ -239,14 +316,18 @@ def end_of(context: Any, source: Any) -> Any:
 def unpack(context: Any, source: Any, out: Any) -> Any:
     """Decompress a burst to eight floats; return where it ends."""
 
-    def emit(context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]) -> ir.Value:
+    def emit(
+        context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]
+    ) -> ir.Value:
         return emit_unpack(builder, *values)
 
     return types.int64(types.int64, types.int64), emit
 
 
 def emit_unpack(builder: ir.IRBuilder, source: ir.Value, out: ir.Value) -> ir.Value:
-    """Emit code that decompresses the burst at `source` to eight floats at `out`; return where the burst ends."""
+    """Emit code that decompresses the burst at `source` to eight floats at `out`; return where the
+    burst ends.
+    """
     lanes, kept, end = (_load_each if stages.SHUFFLE is None else _load_halves)(builder, source)
     fraction = builder.sitofp(builder.and_(lanes, _all(_FRACTION)), vector(BURST))
     size = builder.bitcast(builder.fmul(fraction, _floats(STEP)), _LANES)
@@ -266,20 +347,29 @@ def _load_halves(builder: ir.IRBuilder, source: ir.Value) -> tuple[ir.Value, ir.
         orders.append(builder.bitcast(order, ir.VectorType(INT, _HALF)))
         payload = end = builder.add(end, entry(builder, lengths, part))
     lanes, order = (shuffle(builder, low, high, [*range(BURST)]) for low, high in (fours, orders))
-    # Places are not negative, and the mark of an absent byte is: a lane with an uppermost byte holds all its bits.
+    # Places are not negative, and the mark of an absent byte is: a lane with an uppermost byte
+    # holds all its bits.
     return lanes, builder.icmp_signed(">=", order, _all(0)), end
 
 
 def _load_each(builder: ir.IRBuilder, source: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
-    lanes, kept = ir.Constant(_LANES, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(1), BURST), ir.Undefined)
-    tags, payload = builder.zext(load(builder, source, ir.IntType(16)), INDEX), builder.add(source, index(TAG_BYTES))
+    lanes, kept = (
+        ir.Constant(_LANES, ir.Undefined),
+        ir.Constant(ir.VectorType(ir.IntType(1), BURST), ir.Undefined),
+    )
+    tags, payload = (
+        builder.zext(load(builder, source, ir.IntType(16)), INDEX),
+        builder.add(source, index(TAG_BYTES)),
+    )
     masks = np.array([0, 0xFF, 0xFFFF, 0xFFFFFFFF], np.uint32)
     for lane in range(BURST):
         tag, place = _tag(builder, tags, lane), ir.Constant(INT, lane)
         mask = builder.trunc(entry(builder, masks, tag), INT)
         payload_bits = builder.and_(load(builder, payload, INT), mask)
         is_byte = builder.icmp_unsigned("==", tag, index(1))
-        payload_bits = builder.select(is_byte, builder.shl(payload_bits, ir.Constant(INT, 8)), payload_bits)
+        payload_bits = builder.select(
+            is_byte, builder.shl(payload_bits, ir.Constant(INT, 8)), payload_bits
+        )
         lanes = builder.insert_element(lanes, payload_bits, place)
         kept = builder.insert_element(kept, builder.icmp_unsigned("==", tag, index(3)), place)
         payload = builder.add(payload, entry(builder, LENGTHS, tag))
@@ -316,9 +406,9 @@ def _order(builder: ir.IRBuilder, table: Any, part: ir.Value) -> ir.Value:
 
 
 WARM_UP, WARM_UP_WITH_PAYLOADS = 256, 16
-"""Bursts after which a reader counts as in step: all, and those with payloads. Bursts of the greatest length begin only
-every 34 bytes, so it may take many. Among zeros, whose bursts are at even places, a reader that starts at an odd one
-never gets in step."""
+"""Bursts after which a reader counts as in step: all, and those with payloads. Bursts of the
+greatest length begin only every 34 bytes, so it may take many. Among zeros, whose bursts are at
+even places, a reader that starts at an odd one never gets in step."""
 LEAST_BYTES = 4 * 2 * WARM_UP * LONGEST
 """Bytes from which four readers are used: half of each one's part is then enough to get in step."""
 
@@ -335,12 +425,17 @@ def decompress(source: Any, end: Any, bursts: Any, out: Any, reached: Any) -> No
 
 @compiled
 def by_four(source: Any, end: Any, bursts: Any, out: Any, reached: Any) -> None:
-    """Decompress from the beginning until the last of four readers is at the end, or another has finished its part.
+    """Decompress from the beginning until the last of four readers is at the end, or another has
+    finished its part.
 
-    Decompress only the first quarter if they are not in step, or if there are more bursts than expected.
+    Decompress only the first quarter if they are not in step, or if there are more bursts than
+    expected.
     """
     apart = end // 8 * 2  # most bursts have even lengths
-    begin_1, begin_2 = _in_step(source + apart, apart // 2), _in_step(source + 2 * apart, apart // 2)
+    begin_1, begin_2 = (
+        _in_step(source + apart, apart // 2),
+        _in_step(source + 2 * apart, apart // 2),
+    )
     begin_3 = _in_step(source + 3 * apart, apart // 2)
 
     place = out.ctypes.data
@@ -358,11 +453,19 @@ def by_four(source: Any, end: Any, bursts: Any, out: Any, reached: Any) -> None:
     if source + reached[0] != begin_1 or at_1 != begin_2 or at_2 != begin_3 or before >= bursts:
         return
 
-    out_1, out_2, out_3 = place + _OUT * count_0, place + _OUT * (count_0 + count_1), place + _OUT * before
+    out_1, out_2, out_3 = (
+        place + _OUT * count_0,
+        place + _OUT * (count_0 + count_1),
+        place + _OUT * before,
+    )
     at_1, at_2, at_3, step = begin_1, begin_2, begin_3, 0
     while step < min(count_1, count_2, bursts - before) and at_3 < source + end:
         last, to = at_3, _OUT * step
-        at_1, at_2, at_3 = unpack(at_1, out_1 + to), unpack(at_2, out_2 + to), unpack(at_3, out_3 + to)
+        at_1, at_2, at_3 = (
+            unpack(at_1, out_1 + to),
+            unpack(at_2, out_2 + to),
+            unpack(at_3, out_3 + to),
+        )
         step += 1
     reached[0], reached[1] = at_1 - source, count_0 + step
     read_on(source, begin_2 - source, bursts, out, reached)
@@ -373,7 +476,9 @@ def by_four(source: Any, end: Any, bursts: Any, out: Any, reached: Any) -> None:
 
 @compiled
 def _in_step(at: Any, most: Any) -> Any:
-    """Return where a reader from `at` on is likely to be in step, at most `most` bytes and a burst further on."""
+    """Return where a reader from `at` on is likely to be in step, at most `most` bytes and a burst
+    further on.
+    """
     end, bursts, with_payloads = at + most, 0, 0
     while at < end and (bursts < WARM_UP or with_payloads < WARM_UP_WITH_PAYLOADS):
         before, at = at, end_of(at)

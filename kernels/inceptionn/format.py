@@ -1,4 +1,6 @@
-"""The bytes of INCEPTIONN's format, as tables (see `inceptionn.py`); and the checks that all codecs make."""
+"""The bytes of INCEPTIONN's format, as tables (see `inceptionn.py`); and the checks that all codecs
+make.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,14 @@ STEP = 2.0**-15
 """The value of the last bit of a 16-bit payload."""
 
 _NONE = 0x80  # marks a byte without a source
-_FOUR = [[tags >> 2 * value & 3 for value in range(4)] for tags in range(256)]
+_FOUR = [[tags & 3, tags >> 2 & 3, tags >> 4 & 3, tags >> 6] for tags in range(256)]
 _BYTES_OF = ((), (1,), (0, 1), (0, 1, 2, 3))  # of a lane, for each tag
 
-LENGTHS = np.array([sum(WIDTHS[tag] for tag in tags) for tags in _FOUR], np.uint8)
+LENGTHS = np.take(WIDTHS, _FOUR).sum(axis=1, dtype=np.uint8)
 """The bytes of four payloads, for each byte of tags."""
-TALLIES = np.array([[tags.count(tag) for tag in range(4)] for tags in _FOUR])
+TALLIES = np.array([list(map(tags.count, range(4))) for tags in _FOUR])
 """The number of values with each tag, for each byte of tags."""
-SPREAD = np.array([sum((mask >> bit & 1) << 2 * bit for bit in range(BURST)) for mask in range(256)], np.uint16)
+SPREAD = np.array([int(f"{mask:b}", base=4) for mask in range(256)], np.uint16)
 """The bits of a byte with a zero between neighbours, for each byte."""
 
 
@@ -52,7 +54,9 @@ class CodecError(ValueError):
 
 
 def values_of(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the values as a flat array in C order. Raise CodecError if `values` is not an array of float32."""
+    """Return the values as a flat array in C order. Raise CodecError if `values` is not an array of
+    float32.
+    """
     if not isinstance(values, np.ndarray) or values.dtype != np.float32:
         raise CodecError(f"values must be an array of float32, not {_kind(values)}")
     return np.ascontiguousarray(values).reshape(-1)
@@ -62,7 +66,9 @@ Buffer: TypeAlias = NDArray[np.uint8] | bytes | bytearray
 
 
 def opened(buffer: Buffer, count: int) -> tuple[NDArray[np.uint8], int]:
-    """Return the bytes as a flat array, and the count as an int. Raise CodecError if either is not valid."""
+    """Return the bytes as a flat array, and the count as an int. Raise CodecError if either is not
+    valid.
+    """
     if isinstance(buffer, (bytes, bytearray)):
         buffer = np.frombuffer(buffer, np.uint8)
     if not isinstance(buffer, np.ndarray) or buffer.dtype != np.uint8:

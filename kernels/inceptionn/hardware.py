@@ -1,17 +1,19 @@
 """INCEPTIONN's compression and decompression engines, a burst at a time, as the paper draws them.
 
-Li et al. (MICRO 2018), section VI, Figs. 9 and 10. Plain Python, slow, and the reference for `inceptionn.py`: both give
-the same bytes. Bit vectors are integers, bit 0 first on the wire. A burst is the 256 bits that the bus takes in a
-cycle.
+Li et al. (MICRO 2018), section VI, Figs. 9 and 10. Plain Python, slow, and the reference for
+`inceptionn.py`: both give the same bytes. Bit vectors are integers, bit 0 first on the wire. A
+burst is the 256 bits that the bus takes in a cycle.
 
-Compression: eight Compression Blocks; a binary shifter tree that puts their outputs side by side; the Alignment Unit,
-which collects until there are 256 bits. Decompression: the Burst Buffer; the Tag Decoder, which gives the lengths of
-eight vectors from 16 bits of tags; eight Decompression Blocks.
+Compression: eight Compression Blocks; a binary shifter tree that puts their outputs side by side;
+the Alignment Unit, which collects until there are 256 bits. Decompression: the Burst Buffer; the
+Tag Decoder, which gives the lengths of eight vectors from 16 bits of tags; eight Decompression
+Blocks.
 
-Cycles are those in which an engine takes or gives a burst, at most one of each. The paper does not give the depth of
-the pipelines; their delay is to be added for each message. It also lets the Burst Buffer hold two bursts, 512 bits, and
-read when less than one is left. A burst of eight values may take 272 bits though; so if 256 or 264 are left of one that
-is longer, this one reads too, and has to hold up to 520. `decompress` takes the buffer's size as a parameter.
+Cycles are those in which an engine takes or gives a burst, at most one of each. The paper does not
+give the depth of the pipelines; their delay is to be added for each message. It also lets the Burst
+Buffer hold two bursts, 512 bits, and read when less than one is left. A burst of eight values may
+take 272 bits though; so if 256 or 264 are left of one that is longer, this one reads too, and has
+to hold up to 520. `decompress` takes the buffer's size as a parameter.
 """
 
 from __future__ import annotations
@@ -47,8 +49,12 @@ class Block:
     payload: Vector
 
 
-def compress(values: NDArray[np.float32], error_bound_exponent: int, rule: Rule = "bound") -> tuple[bytes, int]:
-    """Return the compression engine's bytes for `values`, and its cycles. The exponent is one of [-127, 0]."""
+def compress(
+    values: NDArray[np.float32], error_bound_exponent: int, rule: Rule = "bound"
+) -> tuple[bytes, int]:
+    """Return the compression engine's bytes for `values`, and its cycles. The exponent is one of
+    [-127, 0].
+    """
     words = values.reshape(-1).view(np.uint32).tolist()
     units = [
         compression_unit(words[first : first + VALUES], error_bound_exponent, rule)
@@ -56,7 +62,9 @@ def compress(values: NDArray[np.float32], error_bound_exponent: int, rule: Rule 
     ]
     bursts = list(alignment_unit(units))
     size = sum(unit.length for unit in units) // 8
-    whole = b"".join(burst.to_bytes(BUS_BITS // 8, "little") for burst in bursts if burst is not None)
+    whole = b"".join(
+        burst.to_bytes(BUS_BITS // 8, "little") for burst in bursts if burst is not None
+    )
     return whole[:size], len(bursts)
 
 
@@ -90,7 +98,9 @@ def compression_block(word: int, error_bound_exponent: int, rule: Rule) -> Block
         middle = bound_exponent + -(-(_BIAS - bound_exponent) // 2)
         widths = [16 if exponent >= middle else 8]
     else:
-        widths = [width for width in (8, 16) if is_within(significand & (1 << places - (width - 1)) - 1)]
+        widths = [
+            width for width in (8, 16) if is_within(significand & (1 << places - (width - 1)) - 1)
+        ]
     if not widths:
         return Block(3, Vector(word, 32))
     width = widths[0]
@@ -128,7 +138,9 @@ def alignment_unit(vectors: Sequence[Vector]) -> Iterator[int | None]:
             yield None
 
 
-def decompress(buffer: bytes, count: int, burst_buffer_bits: int | None = None) -> tuple[NDArray[np.float32], int]:
+def decompress(
+    buffer: bytes, count: int, burst_buffer_bits: int | None = None
+) -> tuple[NDArray[np.float32], int]:
     """Return the decompression engine's values for `buffer`, and its cycles.
 
     The Burst Buffer reads a burst only if it has room for it; None: it always has.
@@ -138,7 +150,10 @@ def decompress(buffer: bytes, count: int, burst_buffer_bits: int | None = None) 
     """
     size = BUS_BITS // 8
     waiting = [
-        Vector(int.from_bytes(buffer[first : first + size], "little"), 8 * len(buffer[first : first + size]))
+        Vector(
+            int.from_bytes(buffer[first : first + size], "little"),
+            8 * len(buffer[first : first + size]),
+        )
         for first in range(0, len(buffer), size)
     ][::-1]
     held, cycles = Vector(0, 0), 0
@@ -152,11 +167,16 @@ def decompress(buffer: bytes, count: int, burst_buffer_bits: int | None = None) 
         elif not waiting:
             raise CodecError(f"the bytes end after {len(words)} of {count} values")
         if waiting and (held.length < BUS_BITS or _is_short(held)):
-            has_room = burst_buffer_bits is None or held.length + waiting[-1].length <= burst_buffer_bits
+            has_room = (
+                burst_buffer_bits is None or held.length + waiting[-1].length <= burst_buffer_bits
+            )
             if has_room:
                 held = joined(held, waiting.pop())
             elif held.length < TAG_BITS or _is_short(held):
-                raise CodecError(f"a Burst Buffer of {burst_buffer_bits} bits is too small: it holds {held.length}")
+                raise CodecError(
+                    f"a Burst Buffer of {burst_buffer_bits} bits is too small: it holds"
+                    f" {held.length}"
+                )
     return np.array(words[:count], np.uint32).view(np.float32), cycles
 
 

@@ -1,11 +1,13 @@
 """Arrays in the layouts for which kernels are compiled.
 
-Numba compiles a function again for each other layout, and for read-only arrays; a single layout means one compilation,
-which the cache on disk then holds. So kernels take flat arrays: float32, C-contiguous, aligned, writeable.
+Numba compiles a function again for each other layout, and for read-only arrays; a single layout
+means one compilation, which the cache on disk then holds. So kernels take flat arrays: float32,
+C-contiguous, aligned, writeable.
 
-Maps are channels last, (n, rows, columns, channels), with the channels side by side. The step from pixel to pixel, the
-*pitch*, is constant: the number of channels, or more where the maps are a slice of the channels of wider ones. It
-counts floats. Kernels take maps as a flat array that starts at the first float, and their *extent*: shape and pitch.
+Maps are channels last, (n, rows, columns, channels), with the channels side by side. The step from
+pixel to pixel, the *pitch*, is constant: the number of channels, or more where the maps are a slice
+of the channels of wider ones. It counts floats. Kernels take maps as a flat array that starts at
+the first float, and their *extent*: shape and pitch.
 """
 
 import ctypes
@@ -39,15 +41,21 @@ def of_float32(array: Floats, name: str) -> Floats:
 
 
 def dense(array: Floats, name: str) -> Floats:
-    """Return the array, or a copy where its layout differs. Raise TypeError if it is not of float32."""
+    """Return the array, or a copy where its layout differs. Raise TypeError if it is not of
+    float32.
+    """
     plain = of_float32(array, name)
     return plain if plain.flags.carray else np.require(plain, requirements=["C", "A", "W"])
 
 
 def in_place(array: Floats, name: str) -> Floats:
-    """Return the array itself, to be changed. Raise TypeError if it is not of float32, ValueError for other layouts."""
+    """Return the array itself, to be changed. Raise TypeError if it is not of float32, ValueError
+    for other layouts.
+    """
     if not of_float32(array, name).flags.carray:
-        raise ValueError(f"{name} is changed in place: it must be C-contiguous, aligned and writeable")
+        raise ValueError(
+            f"{name} is changed in place: it must be C-contiguous, aligned and writeable"
+        )
     return array
 
 
@@ -62,20 +70,26 @@ def source(maps: Floats, name: str) -> tuple[Floats, Extent]:
 def target(maps: Floats, name: str) -> tuple[Floats, Extent]:
     """Return maps that are written as (flat, extent); flat is a view of them.
 
-    Raise ValueError if they are not 4-d or have another layout, TypeError if they are not of float32.
+    Raise ValueError if they are not 4-d or have another layout, TypeError if they are not of
+    float32.
     """
     flattened = _flat(maps, name)
     if flattened is None:
         raise ValueError(
-            f"{name} is written in place: it must be aligned, writeable, and channels last, or some channels of such "
-            f"maps; not of shape {maps.shape} and strides {maps.strides}"
+            f"{name} is written in place: it must be aligned, writeable, and channels last, or some"
+            f" channels of such maps; not of shape {maps.shape} and strides {maps.strides}"
         )
     return flattened
 
 
 def pitch(maps: Floats) -> int:
-    """Return the floats from pixel to pixel of maps (n, rows, columns, channels); 0 where this step is not constant."""
-    (n, rows, columns, channels), (by_sample, by_row, by_column, by_channel) = maps.shape, maps.strides
+    """Return the floats from pixel to pixel of maps (n, rows, columns, channels); 0 where this step
+    is not constant.
+    """
+    (n, rows, columns, channels), (by_sample, by_row, by_column, by_channel) = (
+        maps.shape,
+        maps.strides,
+    )
     if columns > 1:
         step = by_column
     elif rows > 1:
@@ -87,7 +101,11 @@ def pitch(maps: Floats) -> int:
         and (rows == 1 or by_row == columns * step)
         and (n == 1 or by_sample == rows * columns * step)
     )
-    return step // maps.itemsize if regular and step >= maps.itemsize * channels and step % maps.itemsize == 0 else 0
+    return (
+        step // maps.itemsize
+        if regular and step >= maps.itemsize * channels and step % maps.itemsize == 0
+        else 0
+    )
 
 
 def byte_maps(array: Bytes, maps: Floats, name: str) -> tuple[Bytes, Extent]:
@@ -122,7 +140,13 @@ def _flat(maps: Floats, name: str) -> tuple[Floats, Extent] | None:
         return None
     n, rows, columns, channels = maps.shape
     floats = (n * rows * columns - 1) * step + channels
-    return np.lib.stride_tricks.as_strided(maps, (floats,), (maps.itemsize,)), (n, rows, columns, channels, step)
+    return np.lib.stride_tricks.as_strided(maps, (floats,), (maps.itemsize,)), (
+        n,
+        rows,
+        columns,
+        channels,
+        step,
+    )
 
 
 def _whole(maps: Floats) -> tuple[Floats, Extent]:

@@ -1,14 +1,16 @@
-"""Compiled kernels: Numba compiles a function once; from then on its machine code is loaded without Numba.
+"""Compiled kernels: Numba compiles a function once; from then on its machine code is loaded without
+Numba.
 
-Importing Numba and loading functions from its own cache takes a rank most of a second, and many ranks on few cores do
-it one after another. Loading the machine code alone takes some hundredths of a second. So `store.py` keeps it in
-separate files; LLVM links it, and ctypes calls it. A kernel gets its arguments in one block of memory, eight bytes
-each: numbers directly, tuples member by member, and arrays as their address and shape. So a call costs a microsecond or
-two, whatever the number of arguments.
+Importing Numba and loading functions from its own cache takes a rank most of a second, and many
+ranks on few cores do it one after another. Loading the machine code alone takes some hundredths of
+a second. So `store.py` keeps it in separate files; LLVM links it, and ctypes calls it. A kernel
+gets its arguments in one block of memory, eight bytes each: numbers directly, tuples member by
+member, and arrays as their address and shape. So a call costs a microsecond or two, whatever the
+number of arguments.
 
-A kernel is compiled when it is first called, for arguments of the kinds in that call, and for no others: C-contiguous
-arrays, integers, float32 or float64 numbers, bools, and tuples of these. It returns a number or nothing, and runs with
-the GIL released.
+A kernel is compiled when it is first called, for arguments of the kinds in that call, and for no
+others: C-contiguous arrays, integers, float32 or float64 numbers, bools, and tuples of these. It
+returns a number or nothing, and runs with the GIL released.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from ..current_folder import away_from
 from . import store
 from .store import ROOM, Code, Kind
 
+# Each fills the eight bytes of its place in the block, with padding where it is shorter.
 _FORMATS = {"int64": "q", "float32": "f4x", "float64": "d", "bool": "?7x"}
 _RESULTS: dict[str, Any] = {"none": ctypes.c_void_p, "int64": ctypes.c_int64, "bool": ctypes.c_bool}
 
@@ -45,7 +48,12 @@ def _kind(argument: Any) -> Kind:
         return kinds_of(argument)
     if isinstance(argument, np.ndarray):
         return f"{argument.dtype} {argument.ndim}"
-    kinds = (("bool", (bool, np.bool_)), ("int64", (int, np.int64)), ("float32", np.float32), ("float64", float))
+    kinds = (
+        ("bool", (bool, np.bool_)),
+        ("int64", (int, np.int64)),
+        ("float32", np.float32),
+        ("float64", float),
+    )
     for name, classes in kinds:
         if isinstance(argument, classes):
             return name
@@ -53,10 +61,14 @@ def _kind(argument: Any) -> Kind:
 
 
 def entry(name: str, code: Code) -> Callable[..., Any]:
-    """Return a Python function that calls a kernel's code. It raises TypeError for an argument of another kind."""
+    """Return a Python function that calls a kernel's code. It raises TypeError for an argument of
+    another kind.
+    """
     formats: list[str] = []
     scope: dict[str, Any] = {"address": _address, "fail": functools.partial(_fail, name)}
-    flat = [_flatten(kind, f"a{number}", formats, scope) for number, kind in enumerate(code.arguments)]
+    flat = [
+        _flatten(kind, f"a{number}", formats, scope) for number, kind in enumerate(code.arguments)
+    ]
     native = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
     scope |= {
         "native": native(_link(name, code)),
@@ -71,15 +83,24 @@ def entry(name: str, code: Code) -> Callable[..., Any]:
     if code.result == "none":
         text = f"def call({names}):\n if {call % 'nothing'}: fail()"
     else:
-        text = f"def call({names}):\n result = new()\n if {call % 'byref(result)'}: fail()\n return result.value"
+        text = (
+            f"def call({names}):\n result = new()\n if {call % 'byref(result)'}: fail()\n return"
+            " result.value"
+        )
+    # A function made for these arguments neither loops over them nor unpacks a tuple at each call.
     exec(compile(text, f"<kernel {name}>", "exec"), scope)  # profiles show this name
     return scope["call"]
 
 
 def _flatten(kind: Kind, place: str, formats: list[str], scope: dict[str, Any]) -> str:
-    """Return the text of an argument's numbers; add their formats to `formats`, and the names in it to `scope`."""
+    """Return the text of an argument's numbers; add their formats to `formats`, and the names in it
+    to `scope`.
+    """
     if isinstance(kind, list):
-        return ", ".join(_flatten(member, f"{place}[{number}]", formats, scope) for number, member in enumerate(kind))
+        return ", ".join(
+            _flatten(member, f"{place}[{number}]", formats, scope)
+            for number, member in enumerate(kind)
+        )
     if kind in _FORMATS:
         formats.append(_FORMATS[kind])
         return place
@@ -95,9 +116,10 @@ _in_buffer, _addressof = ctypes.c_char.from_buffer, ctypes.addressof
 def _address(array: Any, item: Any, dimensions: int) -> int:
     if array.dtype != item or array.ndim != dimensions or not array.flags.carray:
         raise TypeError(
-            f"a kernel takes {item} in {dimensions} dimensions, C-contiguous, aligned and writeable, "
-            f"not {array.dtype} {array.shape} of strides {array.strides}"
+            f"a kernel takes {item} in {dimensions} dimensions, C-contiguous, aligned and"
+            f" writeable, not {array.dtype} {array.shape} of strides {array.strides}"
         )
+    # ctypes has no address of an empty buffer; a kernel reads nothing there.
     return _addressof(_in_buffer(array)) if array.size else 0
 
 
@@ -147,8 +169,9 @@ def _compile_memory() -> bytes:
 
 
 _ALLOCATOR = f"{__name__}.memory"
-# The functions with which Numba's compiled code allocates and frees arrays. A header of 48 bytes holds the reference
-# count and the address of the data, which begins on a cache line.
+# The functions with which Numba's compiled code allocates and frees arrays. A header of 48 bytes
+# holds the reference count and the address of the data, which begins on a cache line.
+# Hence 112 bytes more than the array: 48, and 64 up to the next line.
 _MEMORY = """
 declare ptr @malloc(i64)
 declare void @free(ptr)
@@ -174,20 +197,24 @@ define void @NRT_MemInfo_call_dtor(ptr %header) {
 
 
 _loading = threading.RLock()  # LLVM links a kernel once; a child that is forked has the lock free
-os.register_at_fork(before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release)
+os.register_at_fork(
+    before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release
+)
 
-_say: contextvars.ContextVar[Callable[[], None]] = contextvars.ContextVar("say", default=lambda: None)
+_say: contextvars.ContextVar[Callable[[], None]] = contextvars.ContextVar(
+    "say", default=lambda: None
+)
 
 
 @contextlib.contextmanager
 def announced(say: Callable[[], None]) -> Iterator[None]:
     """Call `say` when the first kernel is compiled; if all are loaded, do not call it."""
-    told = False
+    warned = False
 
     def say_once() -> None:
-        nonlocal told
-        if not told:
-            told = True
+        nonlocal warned
+        if not warned:
+            warned = True
             say()
 
     before = _say.set(say_once)
@@ -209,6 +236,7 @@ class Kernel:
         """Run the kernel."""
         if self._entry is None:
             with _loading:
+                # Another thread may have made it ready while this one waited for the lock.
                 self._entry = self._entry or self._ready(arguments)
         return self._entry(*arguments)
 
@@ -237,7 +265,11 @@ class Kernel:
             from .emitter import dispatcher
 
             code, known = self._function.__code__, self._function.__globals__
-            called = {name: known[name].dispatcher() for name in code.co_names if isinstance(known.get(name), Kernel)}
+            called = {
+                name: known[name].dispatcher()
+                for name in code.co_names
+                if isinstance(known.get(name), Kernel)
+            }
             function = types.FunctionType(code, {**known, **called}, self._name)
             self._dispatcher = dispatcher(function)
         return self._dispatcher
@@ -249,7 +281,9 @@ def compiled(function: Callable[..., Any]) -> Kernel:
 
 
 class Kernels:
-    """The kernels of a module, named relative to `ROOM`; the module is imported only when one has to be compiled."""
+    """The kernels of a module, named relative to `ROOM`; the module is imported only when one has
+    to be compiled.
+    """
 
     def __init__(self, module: str) -> None:
         self._module = f"{ROOM}.{module}"

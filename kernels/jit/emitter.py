@@ -1,8 +1,10 @@
-"""Numba as a compiler of whole kernels: one object file for a kernel and all functions that it calls.
+"""Numba as a compiler of whole kernels: one object file for a kernel and all functions that it
+calls.
 
-Numba is made for functions that run as soon as they are compiled: it optimises each function that a kernel calls, and
-makes machine code of it, before it does both again for what calls it. Here functions are only translated to LLVM's
-language; the kernel is optimised and made machine code once, with all of them in it. That takes half the time.
+Numba is made for functions that run as soon as they are compiled: it optimises each function that a
+kernel calls, and makes machine code of it, before it does both again for what calls it. Here
+functions are only translated to LLVM's language; the kernel is optimised and made machine code
+once, with all of them in it. That takes half the time.
 """
 
 from __future__ import annotations
@@ -20,7 +22,14 @@ from numba.extending import intrinsic
 
 from .store import Code, Kind
 
-_OPTIONS = {"nopython": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+# The error model of NumPy: a division by zero gives infinity or NaN, and loops have no check that
+# would keep them from becoming vector code.
+_OPTIONS = {
+    "nopython": True,
+    "error_model": "numpy",
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
 
 
 class _Library(codegen.JITCodeLibrary):
@@ -83,7 +92,9 @@ _ITEM_BYTES = 8
 
 
 def from_block(kernel: Any, kinds: list[Kind], arguments: tuple[Any, ...]) -> Any:
-    """Return a function of a block's address that calls `kernel` with the arguments in the block, of such classes."""
+    """Return a function of a block's address that calls `kernel` with the arguments in the block,
+    of such classes.
+    """
     scope: dict[str, Any] = {"kernel": kernel, "carray": numba.carray}
     place = 0
 
@@ -92,7 +103,9 @@ def from_block(kernel: Any, kinds: list[Kind], arguments: tuple[Any, ...]) -> An
         if isinstance(kind, list):
             name = type(like).__name__
             scope[name] = type(like)
-            members = "".join(f"{read(member, one)}, " for member, one in zip(kind, like, strict=True))
+            members = "".join(
+                f"{read(member, one)}, " for member, one in zip(kind, like, strict=True)
+            )
             return f"({members})" if type(like) is tuple else f"{name}({members})"
         item, *dimensions = kind.split()
         if not dimensions:
@@ -117,7 +130,9 @@ def _reader(kind: types.Type) -> Any:
 
     @intrinsic
     def read(context: Any, at: Any, offset: Any) -> Any:
-        def emit(context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]) -> ir.Value:
+        def emit(
+            context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]
+        ) -> ir.Value:
             data = context.get_data_type(kind)
             place = builder.inttoptr(builder.add(*values), data.as_pointer())
             return context.unpack_value(builder, kind, place)

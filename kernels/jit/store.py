@@ -1,9 +1,10 @@
 """The store of machine code: one file for each kernel.
 
-A file's name depends on all that its content depends on: the kernel, the source of its module and of all that this
-imports, Numba and LLVM, and the kind of processor with the micro-kernel's form. So no file is ever out of date, changes
-elsewhere leave it good, and processes that compile the same kernel write the same content. A file appears atomically.
-One damaged by a full disk or a power cut counts as missing.
+A file's name depends on all that its content depends on: the kernel, the source of its module and
+of all that this imports, Numba and LLVM, and the kind of processor with the micro-kernel's form. So
+no file is ever out of date, changes elsewhere leave it good, and processes that compile the same
+kernel write the same content. A file appears atomically. One damaged by a full disk or a power cut
+counts as missing.
 
     emuchain.kernels.layers.pool.forward-<key>.code
                                           │
@@ -11,9 +12,10 @@ One damaged by a full disk or a power cut counts as missing.
                                            └─────────▶ jit/__init__.py ──▶ jit/compiled.py ──▶ jit/emitter.py
                       and of nothing else in the folder: another codec compiles no kernel again
 
-Machine code is obeyed, so it is taken only from where no other user can have put it, as OpenSSH takes keys: file,
-folder and all folders above belong to this user or root, and no others may write to them. All else counts as missing,
-too. The owner of the sources is trusted as well, since they are obeyed.
+Machine code is obeyed, so it is taken only from where no other user can have put it, as OpenSSH
+takes keys: file, folder and all folders above belong to this user or root, and no others may write
+to them. All else counts as missing, too. The owner of the sources is trusted as well, since they
+are obeyed.
 """
 
 from __future__ import annotations
@@ -38,20 +40,25 @@ from ..current_folder import user_cache
 
 SETTING = "NUMBA_CACHE_DIR"
 ROOM = __name__.rpartition(".jit.")[0]
-"""The package of emuchain's kernels. A kernel's name is its module and its function, as `ROOM.conv.layout.pack`."""
+"""The package of emuchain's kernels. A kernel's name is its module and its function, as
+`ROOM.conv.layout.pack`.
+"""
 SOURCES = pathlib.Path(__file__).parent.parent
 """The folder of all kernels' sources, including its sub-folders."""
 
 Kind = str | list[Any]
-"""A number's type; an array's item type and dimensions, such as "float32 1"; or a list, for a tuple."""
+"""A number's type; an array's item type and dimensions, such as "float32 1"; or a list, for a
+tuple.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class Code:
-    """A kernel's machine code: an object file, its function's name, and the kinds of arguments and result.
+    """A kernel's machine code: an object file, its function's name, and the kinds of arguments and
+    result.
 
-    Numba compiles the function from that of `from_block`. It takes the addresses of the result, of the error and of the
-    block of arguments, and returns 0 on success.
+    Numba compiles the function from that of `from_block`. It takes the addresses of the result, of
+    the error and of the block of arguments, and returns 0 on success.
     """
 
     symbol: str
@@ -79,13 +86,21 @@ def find(name: str) -> Code | None:
 def has_any(module: str) -> bool:
     """Return whether there is code of any of a module's kernels."""
     pattern = f"{module}.*-{_key(module)}.code"
-    return any(next(place.glob(pattern), None) is not None for place in map(_trusted, _places()) if place is not None)
+    return any(
+        next(place.glob(pattern), None) is not None
+        for place in map(_trusted, _places())
+        if place is not None
+    )
 
 
 def keep(name: str, code: Code) -> None:
     """Store a kernel's code for other processes. Raise OSError where that is not possible."""
     place, file_name = where(), _file_name(name)
     rest = json.dumps([code.symbol, code.arguments, code.result]).encode() + b"\n" + code.image
+    # Under a name of its own until it is whole, so that other processes find all of it or nothing;
+    # what a crash leaves incomplete fails its check:
+    #
+    #     write check + code -> chmod -> rename to NAME-DIGEST.code
     with tempfile.NamedTemporaryFile(dir=place, delete=False) as file:
         try:
             file.write(_check(rest) + b"\n" + rest)
@@ -111,7 +126,9 @@ def where() -> pathlib.Path:
 def file_in_the_way() -> pathlib.Path | None:
     """Return the file at, or above, the place that SETTING names for a directory, if there is one."""
     place = pathlib.Path(os.environ.get(SETTING, ""))
-    return next((part for part in (place, *place.parents) if part.exists() and not part.is_dir()), None)
+    return next(
+        (part for part in (place, *place.parents) if part.exists() and not part.is_dir()), None
+    )
 
 
 def is_temporary(place: pathlib.Path) -> bool:
@@ -120,7 +137,8 @@ def is_temporary(place: pathlib.Path) -> bool:
 
 
 def _places() -> Iterator[pathlib.Path]:
-    """Yield directories for compiled code: that of SETTING; else beside the sources, the user's, a temporary one.
+    """Yield directories for compiled code: that of SETTING; else beside the sources, the user's, a
+    temporary one.
 
     If that of SETTING cannot be written to, it is still searched first, and the others follow.
     """
@@ -141,7 +159,9 @@ def _temporary() -> pathlib.Path:
 
 
 def _can_write(place: pathlib.Path) -> bool:
-    """Return whether files can be written to a directory, and taken from it; make it if it does not exist."""
+    """Return whether files can be written to a directory, and taken from it; make it if it does not
+    exist.
+    """
     try:
         missing = [folder for folder in (place, *place.parents) if not folder.exists()]
         for folder in reversed(missing):
@@ -152,13 +172,15 @@ def _can_write(place: pathlib.Path) -> bool:
 
 
 def _trusted(place: pathlib.Path) -> pathlib.Path | None:
-    """Return a directory without links in its path if no other user can have written to it, otherwise None."""
+    """Return a directory without links in its path if no other user can have written to it,
+    otherwise None.
+    """
     real = pathlib.Path(os.path.realpath(place))
     try:
         if (is_temporary(place) and place.is_symlink()) or not _is_safe(real.stat()):
             return None
-        # Above, whoever owns / is trusted, which is not root in some containers; from a folder whose sticky bit is set,
-        # such as /tmp, nobody removes what belongs to another.
+        # Above, whoever owns / is trusted, which is not root in some containers; from a folder
+        # whose sticky bit is set, such as /tmp, nobody removes what belongs to another.
         root = os.stat("/").st_uid
         for folder in map(os.stat, real.parents):
             if not _is_safe(folder, root, 0 if folder.st_mode & stat.S_ISVTX else _BY_OTHERS):
@@ -171,8 +193,12 @@ def _trusted(place: pathlib.Path) -> pathlib.Path | None:
 _BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
-def _is_safe(status: os.stat_result, another: int | None = None, forbidden: int = _BY_OTHERS) -> bool:
-    """Return whether this user, root, the owner of the sources, or `another` has it, and others cannot write."""
+def _is_safe(
+    status: os.stat_result, another: int | None = None, forbidden: int = _BY_OTHERS
+) -> bool:
+    """Return whether this user, root, the owner of the sources, or `another` has it, and others
+    cannot write.
+    """
     return status.st_uid in (os.geteuid(), 0, another, _owner()) and not status.st_mode & forbidden
 
 
@@ -185,8 +211,11 @@ def _owner() -> int:
 
 
 def _read(path: pathlib.Path) -> bytes:
-    """Return the content of a file, or nothing if there is none, or another user can have written to it."""
+    """Return the content of a file, or nothing if there is none, or another user can have written
+    to it.
+    """
     try:
+        # A link may lead to another user's file, and a FIFO would block who opens it.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return b""
@@ -223,17 +252,21 @@ def _machine() -> bytes:
     assert numba is not None and numba.origin is not None
     version = pathlib.Path(numba.origin).with_name("_version.py").read_bytes()
     cpu = os.environ.get("NUMBA_CPU_NAME") or binding.get_host_cpu_name()
-    return repr([binding.llvm_version_info, cpu, form.cpu_features(), form.FORM.name, version]).encode()
+    return repr(
+        [binding.llvm_version_info, cpu, form.cpu_features(), form.FORM.name, version]
+    ).encode()
 
 
 def sources(module: str) -> list[str]:
     """Return the paths of a module and of all modules that it imports, directly or not, in order.
 
-    Files are read, never run. What a function imports when it runs counts, too, as do the modules that `Kernels` names;
-    libraries do not. Raise OSError if the module is in no file.
+    Files are read, never run. What a function imports when it runs counts, too, as do the modules
+    that `Kernels` names; libraries do not. Raise OSError if the module is in no file.
     """
     paths: set[str] = set()
-    waiting = _modules_at(str(SOURCES), module[len(ROOM) + 1 :]) if _is_ours(module) else _outside(module)
+    waiting = (
+        _modules_at(str(SOURCES), module[len(ROOM) + 1 :]) if _is_ours(module) else _outside(module)
+    )
     if not waiting:
         raise OSError(f"{module} is in no file, so nothing says when its kernels change")
     while waiting:
@@ -249,7 +282,9 @@ def _is_ours(module: str) -> bool:
 
 
 def _outside(module: str) -> list[str]:
-    """Return the file of a module that is not emuchain's, if it has one: what is typed at a prompt has none."""
+    """Return the file of a module that is not emuchain's, if it has one: what is typed at a prompt
+    has none.
+    """
     path = getattr(sys.modules.get(module), "__file__", None)
     return [] if path is None else [path]
 
@@ -259,7 +294,9 @@ class _Source(NamedTuple):
     imported: list[str]
 
 
-_IMPORT = re.compile(r"^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(?:\(([^)]*)\)|(.*))", re.MULTILINE)
+_IMPORT = re.compile(
+    r"^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(?:\(([^)]*)\)|(.*))", re.MULTILINE
+)
 _NAME = re.compile(r"(\w+)(?:[ \t]+as[ \t]+\w+)?")
 _LAZY = re.compile(r"\bKernels\(\"([\w.]+)\"\)")
 
@@ -272,7 +309,9 @@ def _source(path: str) -> _Source:
     except OSError:
         return _Source(b"", [])
     text = content.decode(errors="replace")
-    imported = [file for module in _LAZY.findall(text) for file in _modules_at(str(SOURCES), module)]
+    imported = [
+        file for module in _LAZY.findall(text) for file in _modules_at(str(SOURCES), module)
+    ]
     for dots, module, several, one in _IMPORT.findall(text):
         folder, below = _folder(path, dots, module)
         imported += _modules_at(folder, below, _NAME.findall(several or one)) if folder else []
@@ -280,7 +319,9 @@ def _source(path: str) -> _Source:
 
 
 def _folder(path: str, dots: str, module: str) -> tuple[str, str]:
-    """Return from which folder an import in a file starts, and the module below it; no folder for a library."""
+    """Return from which folder an import in a file starts, and the module below it; no folder for a
+    library.
+    """
     if dots:
         folder = path
         for _ in dots:
@@ -293,7 +334,9 @@ def _folder(path: str, dots: str, module: str) -> tuple[str, str]:
 
 
 def _modules_at(folder: str, module: str, names: Sequence[str] = ()) -> list[str]:
-    """Return the files of the modules `names` of a package; or of the module itself, whose names they then are."""
+    """Return the files of the modules `names` of a package; or of the module itself, whose names
+    they then are.
+    """
     place = os.path.join(folder, *module.split(".")) if module else folder
     files = [_files_of(os.path.join(place, name)) for name in names]
     own = [] if names and all(files) else _files_of(place)
@@ -301,7 +344,9 @@ def _modules_at(folder: str, module: str, names: Sequence[str] = ()) -> list[str
 
 
 def _files_of(place: str) -> list[str]:
-    """Return a module's file; of a package, its face and the list of what that imports when it is used."""
+    """Return a module's file; of a package, its face and the list of what that imports when it is
+    used.
+    """
     folder, name = os.path.split(place)
     if f"{name}.py" in _listing(folder):
         return [f"{place}.py"]

@@ -1,8 +1,10 @@
-"""Activations: functions of each value by itself, and the errors of their inputs, over maps with the channels last.
+"""Activations: functions of each value by itself, and the errors of their inputs, over maps with
+the channels last.
 
-Each is made of a function of a number, one of what was kept and an error, and of what it keeps on the way there: its
-inputs, its results, which may then overwrite the inputs, or what is smaller. An activation in a file of this folder is
-found by its name, that of the operation in a network's file, whose keys are its parameters.
+Each is made of a function of a number, one of what was kept and an error, and of what it keeps on
+the way there: its inputs, its results, which may then overwrite the inputs, or what is smaller. An
+activation in a file of this folder is found by its name, that of the operation in a network's file,
+whose keys are its parameters.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..extensions import by_name, instances, registry
-from ..jit import Bytes, Floats, Kernel, byte_maps, compiled, same_shape, source, target
+from ..jit import Bytes, Floats, Kernel, Kernels, byte_maps, compiled, same_shape, source, target
 from .element_wise import between_maps, over_maps
 
 Take = Callable[[tuple[int, ...], Any], NDArray[Any]]
@@ -24,12 +26,16 @@ Kept = tuple[NDArray[Any], ...]
 
 
 class Activation:
-    """An activation that keeps its inputs; `forward` and `error` are kernels between maps: (x, y), and (x, dy)."""
+    """An activation that keeps its inputs; `forward` and `error` are kernels between maps: (x, y),
+    and (x, dy).
+    """
 
     overwrites: ClassVar[bool] = False
     """Whether the results are written over the inputs."""
 
-    def __init__(self, name: str, error: Kernel, forward: Any = None, *, parameters: int = 0) -> None:
+    def __init__(
+        self, name: str, error: Kernel, forward: Any = None, *, parameters: int = 0
+    ) -> None:
         self.name, self._error, self._forward, self._parameters = name, error, forward, parameters
 
     def infer(self, x: Floats, take: Take, *parameters: float) -> Floats:
@@ -40,7 +46,9 @@ class Activation:
         return y
 
     def forward(self, x: Floats, take: Take, *parameters: float) -> tuple[Floats, Kept]:
-        """Return the results of `x` (n, rows, columns, channels), and what `error` needs; a NaN stays a NaN."""
+        """Return the results of `x` (n, rows, columns, channels), and what `error` needs; a NaN
+        stays a NaN.
+        """
         return self.infer(x, take, *parameters), (x,)
 
     def error(self, kept: Kept, dy: Floats, *parameters: float) -> None:
@@ -61,7 +69,9 @@ class Activation:
 
 
 class InPlace(Activation):
-    """An activation whose errors follow from its results y, which overwrite its inputs: (y), and (y, dy)."""
+    """An activation whose errors follow from its results y, which overwrite its inputs: (y), and
+    (y, dy).
+    """
 
     overwrites = True
 
@@ -116,7 +126,8 @@ def rectify(y: Floats) -> None:
 
 
 def rectified_error(y: Floats, dy: Floats) -> None:
-    """Turn the errors `dy` of the outputs `y` of ReLU into those of the inputs, in place: +0 where y is not above 0.
+    """Turn the errors `dy` of the outputs `y` of ReLU into those of the inputs, in place: +0 where
+    y is not above 0.
 
     Both are (n, rows, columns, channels); raise ValueError if their shapes differ.
     """
@@ -219,11 +230,21 @@ def _sigmoid_error(y: Any, dy: Any) -> Any:
 
 
 @compiled
-def _silu_error(x: Any, x_extent: Any, gate: Any, gate_extent: Any, dy: Any, dy_extent: Any) -> None:
+def _silu_error(
+    x: Any, x_extent: Any, gate: Any, gate_extent: Any, dy: Any, dy_extent: Any
+) -> None:
     """Set dy to dy * gate * (1 + x * (1 - gate))."""
-    (n, rows, columns, channels, x_pitch), gate_pitch, dy_pitch = x_extent, gate_extent[4], dy_extent[4]
+    (n, rows, columns, channels, x_pitch), gate_pitch, dy_pitch = (
+        x_extent,
+        gate_extent[4],
+        dy_extent[4],
+    )
     for pixel in range(n * rows * columns):
-        at, gate_at, dy_at = np.uint64(pixel * x_pitch), np.uint64(pixel * gate_pitch), np.uint64(pixel * dy_pitch)
+        at, gate_at, dy_at = (
+            np.uint64(pixel * x_pitch),
+            np.uint64(pixel * gate_pitch),
+            np.uint64(pixel * dy_pitch),
+        )
         for c in range(np.uint64(channels)):
             value = gate[gate_at + c]
             slope = np.float32(1) + x[at + c] * (np.float32(1) - value)
@@ -264,3 +285,7 @@ sigmoid = _Sigmoid("sigmoid", _sigmoid_error)
 silu = _Silu("silu", _silu_error)
 hard_sigmoid = Activation("hard-sigmoid", _hard_sigmoid_error, _hard_sigmoid)
 hard_swish = Activation("hard-swish", _hard_swish_error, _hard_swish)
+
+_of_gelu = Kernels("llvm.gelu")
+gelu = Activation("gelu", _of_gelu.error, _of_gelu.forward, parameters=1)
+"""Its parameter is 0, or, for the approximation with tanh, 1."""

@@ -1,4 +1,6 @@
-"""Loops over pixels and channels of maps: around a function of the numbers at one place, and for a layer's bias."""
+"""Loops over pixels and channels of maps: around a function of the numbers at one place, and for a
+layer's bias.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def over_maps(function: Callable[[Any], Any]) -> Kernel:
 
 
 def between_maps(function: Callable[..., Any]) -> Kernel:
-    """Return a kernel (x, extent, y, extent, *parameters) that sets each y to function(x, y, *parameters)."""
+    """Return a kernel (x, extent, y, extent, *parameters) that sets each y to function(x, y,
+    *parameters).
+    """
     return _around(function, _between)
 
 
@@ -61,7 +65,8 @@ def add_bias(y: Floats, b: Floats) -> None:
 
 
 def rectify_with_bias(y: Floats, b: Floats) -> None:
-    """Add `b` (channels,) to maps `y` (n, rows, columns, channels), and rectify them, in place and in one pass.
+    """Add `b` (channels,) to maps `y` (n, rows, columns, channels), and rectify them, in place and
+    in one pass.
 
     Raise ValueError where shapes do not fit.
     """
@@ -70,10 +75,11 @@ def rectify_with_bias(y: Floats, b: Floats) -> None:
 
 
 def add_bias_gradient(db: Floats, dy: Floats, *, fresh: bool) -> None:
-    """Add the errors `dy` (n, rows, columns, channels) to `db` (channels,) in place; where `fresh`, start from +0.
+    """Add the errors `dy` (n, rows, columns, channels) to `db` (channels,) in place; where `fresh`,
+    start from +0.
 
-    Samples, rows and columns are added in ascending order, so micro-batches do not change the bits. Raise ValueError
-    where shapes do not fit.
+    Samples, rows and columns are added in ascending order, so micro-batches do not change the bits.
+    Raise ValueError where shapes do not fit.
     """
     check(dy, db)
     _add_bias_gradient(in_place(db, "db"), *source(dy, "dy"), bool(fresh))
@@ -83,7 +89,8 @@ def check(maps: Floats, bias: Floats) -> None:
     """Raise ValueError unless the bias has one number for each channel of the maps."""
     if maps.ndim != 4 or bias.shape != maps.shape[3:]:
         raise ValueError(
-            f"maps (n, rows, columns, channels) and a bias (channels,) are needed, not {maps.shape} and {bias.shape}"
+            f"maps (n, rows, columns, channels) and a bias (channels,) are needed, not {maps.shape}"
+            f" and {bias.shape}"
         )
 
 

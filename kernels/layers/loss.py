@@ -13,15 +13,20 @@ def softmax_cross_entropy(
 ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
     """Return (losses (n,), dlogits (n, c), correct (n,)) for logits (n, c) and labels (n,).
 
-    dlogits is the error of each sample's own loss, p - target, not divided by n. The target is one-hot, or, with
-    `smoothing`, (1 - smoothing) * onehot + smoothing / c, as PyTorch's. correct says whether the first largest logit is
-    the label's. Raise ValueError for shapes, labels or a smoothing that do not fit.
+    dlogits is the error of each sample's own loss, p - target, not divided by n. The target is
+    one-hot, or, with `smoothing`, (1 - smoothing) * onehot + smoothing / c, as PyTorch's. correct
+    says whether the first largest logit is the label's. Raise ValueError for shapes, labels or a
+    smoothing that do not fit.
     """
     if logits.ndim != 2 or labels.shape != logits.shape[:1]:
-        raise ValueError(f"logits (n, c) and labels (n,) are needed, not {logits.shape} and {labels.shape}")
+        raise ValueError(
+            f"logits (n, c) and labels (n,) are needed, not {logits.shape} and {labels.shape}"
+        )
     targets = np.require(labels, dtype=np.int64, requirements=["C", "A", "W"])
     if targets.size and not 0 <= targets.min() <= targets.max() < logits.shape[1]:
-        raise ValueError(f"labels from {targets.min()} to {targets.max()} do not fit {logits.shape[1]} classes")
+        raise ValueError(
+            f"labels from {targets.min()} to {targets.max()} do not fit {logits.shape[1]} classes"
+        )
     if not 0 <= smoothing < 1:
         raise ValueError(f"a label's smoothing is at least 0 and below 1, not {smoothing}")
     losses, errors = np.empty(len(logits), np.float32), np.empty(logits.shape, np.float32)
@@ -40,7 +45,9 @@ def warm() -> None:
 
 
 @compiled
-def _softmax_cross_entropy(logits: Any, labels: Any, losses: Any, errors: Any, correct: Any) -> None:
+def _softmax_cross_entropy(
+    logits: Any, labels: Any, losses: Any, errors: Any, correct: Any
+) -> None:
     n, classes = logits.shape
     powers = np.empty(classes, np.float64)
     for sample in range(n):
@@ -48,6 +55,7 @@ def _softmax_cross_entropy(logits: Any, labels: Any, losses: Any, errors: Any, c
         for c in range(1, classes):
             if logits[sample, c] > logits[sample, best]:
                 best = c
+        # In double precision; less the largest logit no power overflows, and one of them is 1.
         top, total = np.float64(logits[sample, best]), 0.0
         for c in range(classes):
             powers[c] = np.exp(logits[sample, c] - top)
@@ -59,7 +67,9 @@ def _softmax_cross_entropy(logits: Any, labels: Any, losses: Any, errors: Any, c
 
 
 @compiled
-def _smoothed(logits: Any, labels: Any, smoothing: Any, losses: Any, errors: Any, correct: Any) -> None:
+def _smoothed(
+    logits: Any, labels: Any, smoothing: Any, losses: Any, errors: Any, correct: Any
+) -> None:
     n, classes = logits.shape
     powers, share = np.empty(classes, np.float64), smoothing / classes
     for sample in range(n):
@@ -73,7 +83,9 @@ def _smoothed(logits: Any, labels: Any, smoothing: Any, losses: Any, errors: Any
             total += powers[c]
             below += logits[sample, c] - top
         for c in range(classes):
-            errors[sample, c] = powers[c] / total - ((1.0 - smoothing) * (c == labels[sample]) + share)
+            errors[sample, c] = powers[c] / total - (
+                (1.0 - smoothing) * (c == labels[sample]) + share
+            )
         own = logits[sample, labels[sample]] - top
         losses[sample] = np.log(total) - ((1.0 - smoothing) * own + share * below)
         correct[sample] = best == labels[sample]

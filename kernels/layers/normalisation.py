@@ -7,8 +7,9 @@ The normalisation is across channels, as in AlexNet and `torch.nn.LocalResponseN
 
 Channels outside the map count as zeros. Sums run over channels ascending.
 
-Dropout masks depend only on the seed, layer, sample and element: each element has a number from a counter-based
-generator (splitmix64), so that the same sample gets the same mask on any device, in any micro-batch, in any order.
+Dropout masks depend only on the seed, layer, sample and element: each element has a number from a
+counter-based generator (splitmix64), so that the same sample gets the same mask on any device, in
+any micro-batch, in any order.
 """
 
 from typing import Any
@@ -19,8 +20,11 @@ from numpy.typing import NDArray
 from ..jit import Floats, compiled, same_shape, source, target
 
 
-def lrn_forward(x: Floats, y: Floats, scale: Floats, *, size: int, alpha: float, beta: float, k: float) -> None:
-    """Write the normalised `x` to `y`, and to `scale` what `lrn_error` needs; all are (n, rows, columns, channels).
+def lrn_forward(
+    x: Floats, y: Floats, scale: Floats, *, size: int, alpha: float, beta: float, k: float
+) -> None:
+    """Write the normalised `x` to `y`, and to `scale` what `lrn_error` needs; all are (n, rows,
+    columns, channels).
 
     Raise ValueError where shapes differ, or the window is empty.
     """
@@ -30,15 +34,31 @@ def lrn_forward(x: Floats, y: Floats, scale: Floats, *, size: int, alpha: float,
 
 
 def lrn_error(
-    x: Floats, y: Floats, scale: Floats, dy: Floats, dx: Floats, *, size: int, alpha: float, beta: float, k: float
+    x: Floats,
+    y: Floats,
+    scale: Floats,
+    dy: Floats,
+    dx: Floats,
+    *,
+    size: int,
+    alpha: float,
+    beta: float,
+    k: float,
 ) -> None:
-    """Write to `dx` the errors of `x` for the errors `dy` of `y`; all are (n, rows, columns, channels).
+    """Write to `dx` the errors of `x` for the errors `dy` of `y`; all are (n, rows, columns,
+    channels).
 
-    `dx` may be `dy`. `k` is not used, because `scale` includes it; it is here so that both directions are called alike.
-    Raise ValueError where shapes differ, or the window is empty.
+    `dx` may be `dy`. `k` is not used, because `scale` includes it; it is here so that both
+    directions are called alike. Raise ValueError where shapes differ, or the window is empty.
     """
     _check(size, x, y, scale, dy, dx)
-    maps = *source(x, "x"), *source(y, "y"), *source(scale, "scale"), *source(dy, "dy"), *target(dx, "dx")
+    maps = (
+        *source(x, "x"),
+        *source(y, "y"),
+        *source(scale, "scale"),
+        *source(dy, "dy"),
+        *target(dx, "dx"),
+    )
     _error(*maps, int(size), np.float32(alpha), np.float32(beta))
 
 
@@ -56,7 +76,9 @@ def warm() -> None:
     y, scale, dx = np.empty_like(x), np.empty_like(x), np.empty_like(x)
     lrn_forward(x, y, scale, **rule)
     lrn_error(x, y, scale, y, dx, **rule)
-    dropout_mask(np.empty((1, 3, 3, 2), np.float32), rate=0.5, seed=0, layer=0, samples=np.zeros(1, np.int64))
+    dropout_mask(
+        np.empty((1, 3, 3, 2), np.float32), rate=0.5, seed=0, layer=0, samples=np.zeros(1, np.int64)
+    )
 
 
 # Offsets are unsigned so that loops become vector code, as in pool.py.
@@ -78,8 +100,12 @@ def _sum_windows(terms: Any, total: Any) -> None:
 
 
 @compiled
-def _divide_by_power(out: Any, to: Any, x: Any, at: Any, scale: Any, scale_at: Any, channels: Any, beta: Any) -> None:
-    """Set out = x / scale ** beta; for the usual 3/4 by square roots, which are fast and equal on all processors."""
+def _divide_by_power(
+    out: Any, to: Any, x: Any, at: Any, scale: Any, scale_at: Any, channels: Any, beta: Any
+) -> None:
+    """Set out = x / scale ** beta; for the usual 3/4 by square roots, which are fast and equal on
+    all processors.
+    """
     if beta == np.float32(0.75):
         for c in range(channels):
             root = np.sqrt(scale[scale_at + c])
@@ -91,11 +117,22 @@ def _divide_by_power(out: Any, to: Any, x: Any, at: Any, scale: Any, scale_at: A
 
 @compiled
 def _forward(
-    x: Any, extent: Any, y: Any, y_extent: Any, scale: Any, scale_extent: Any, size: Any, alpha: Any, beta: Any, k: Any
+    x: Any,
+    extent: Any,
+    y: Any,
+    y_extent: Any,
+    scale: Any,
+    scale_extent: Any,
+    size: Any,
+    alpha: Any,
+    beta: Any,
+    k: Any,
 ) -> None:
     n, rows, columns, channels, _ = extent
     before, after = min(size // 2, channels - 1), min((size - 1) // 2, channels - 1)
-    squares = np.zeros(before + channels + after, np.float32)  # of a pixel, with zeros for channels outside
+    squares = np.zeros(
+        before + channels + after, np.float32
+    )  # of a pixel, with zeros for channels outside
     total, share = np.empty(channels, np.float32), alpha / np.float32(size)
     first, count = np.uint64(before), np.uint64(channels)
     for pixel in range(n * rows * columns):
@@ -146,27 +183,34 @@ def dropout_mask(
 ) -> None:
     """Fill `out` (n, rows, columns, channels): 0 with probability `rate`, else 1 / (1 - rate).
 
-    `samples` (n,) holds the number of each sample, counted over the whole training; `first` is the number of a sample's
-    first element. Raise ValueError unless there is one number for each sample and 0 <= `rate` < 1.
+    `samples` (n,) holds the number of each sample, counted over the whole training; `first` is the
+    number of a sample's first element. Raise ValueError unless there is one number for each sample
+    and 0 <= `rate` < 1.
     """
     if not 0 <= rate < 1:
         raise ValueError(f"the rate must be at least 0 and less than 1, not {rate}")
     if samples.shape != out.shape[:1]:
-        raise ValueError(f"one sample number for each of {len(out)} samples is needed, not {samples.shape}")
+        raise ValueError(
+            f"one sample number for each of {len(out)} samples is needed, not {samples.shape}"
+        )
     numbers = np.require(samples, dtype=np.int64, requirements=["C", "A", "W"])
     _mask(*target(out, "out"), numbers, float(rate), seed, layer, first)
 
 
 @compiled
 def _mix(z: Any) -> Any:
-    """Apply the finaliser of splitmix64: every bit of z changes each bit of the result with probability 1/2."""
+    """Apply the finaliser of splitmix64: every bit of z changes each bit of the result with
+    probability 1/2.
+    """
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
 
 
 @compiled
-def _mask(out: Any, extent: Any, samples: Any, rate: Any, seed: Any, layer: Any, first: Any) -> None:
+def _mask(
+    out: Any, extent: Any, samples: Any, rate: Any, seed: Any, layer: Any, first: Any
+) -> None:
     """Fill the mask; the elements of a sample count channel by channel, row by row within each."""
     n, rows, columns, channels, pitch = extent
     step = np.uint64(0x9E3779B97F4A7C15)
@@ -177,7 +221,10 @@ def _mask(out: Any, extent: Any, samples: Any, rate: Any, seed: Any, layer: Any,
     for sample in range(n):
         key = _mix(stream + np.uint64(samples[sample]) + step) + np.uint64(first) * step
         for pixel in range(rows * columns):
-            to, place = np.uint64((sample * rows * columns + pixel) * pitch), key + np.uint64(pixel + 1) * step
+            to, place = (
+                np.uint64((sample * rows * columns + pixel) * pitch),
+                key + np.uint64(pixel + 1) * step,
+            )
             for c in range(np.uint64(channels)):
                 number = _mix(place) >> np.uint64(11)
                 out[to + c] = np.float32(0) if number < limit else kept

@@ -1,8 +1,8 @@
 """Pooling: the maximum, or the average, of each window of a map, as PyTorch defines them.
 
-Maps are (n, rows, columns, channels). Kernel, stride and pad are an int, or a pair (rows, columns); a window that does
-not fit is left out. Where windows overlap, errors are added in the order of the windows. Results overwrite arrays of
-the caller.
+Maps are (n, rows, columns, channels). Kernel, stride and pad are an int, or a pair (rows, columns);
+a window that does not fit is left out. Where windows overlap, errors are added in the order of the
+windows. Results overwrite arrays of the caller.
 """
 
 from typing import Any
@@ -15,18 +15,24 @@ from ..window import MOST_PLACES, Pair, output_size, pair
 _Window = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 
 
-def max_forward(x: Floats, y: Floats, places: Bytes, *, kernel: Pair, stride: Pair, pad: Pair) -> None:
-    """Write the maxima of the windows of `x` to `y`, and their places to `places` (uint8, of y's shape).
+def max_forward(
+    x: Floats, y: Floats, places: Bytes, *, kernel: Pair, stride: Pair, pad: Pair
+) -> None:
+    """Write the maxima of the windows of `x` to `y`, and their places to `places` (uint8, of y's
+    shape).
 
-    Places count row by row within the window. The first of equal values wins, a NaN wins over all, and the padding
-    never wins. Raise ValueError where shapes do not fit, or a window has more than 255 places.
+    Places count row by row within the window. The first of equal values wins, a NaN wins over all,
+    and the padding never wins. Raise ValueError where shapes do not fit, or a window has more than
+    255 places.
     """
     window = _check(x, y, "outputs", kernel, stride, pad)
     flat = _flat_places(places, y, window)
     _max_forward(*source(x, "x"), *target(y, "y"), flat, window)
 
 
-def max_error(dy: Floats, places: Bytes, dx: Floats, *, kernel: Pair, stride: Pair, pad: Pair) -> None:
+def max_error(
+    dy: Floats, places: Bytes, dx: Floats, *, kernel: Pair, stride: Pair, pad: Pair
+) -> None:
     """Write the errors `dy` of the maxima to `dx`: each goes to the place that `max_forward` gave.
 
     Raise ValueError where shapes do not fit.
@@ -50,7 +56,8 @@ def average_forward(
 def average_error(
     dy: Floats, dx: Floats, *, kernel: Pair, stride: Pair, pad: Pair, count_include_pad: bool = True
 ) -> None:
-    """Write the errors `dy` of the averages to `dx`: each in equal parts to the places that it counted.
+    """Write the errors `dy` of the averages to `dx`: each in equal parts to the places that it
+    counted.
 
     Raise ValueError where shapes do not fit.
     """
@@ -59,14 +66,22 @@ def average_error(
 
 
 def _check(x: Floats, y: Floats, name: str, kernel: Pair, stride: Pair, pad: Pair) -> _Window:
-    """Return kernel, stride and pad as pairs. Raise ValueError unless `y`, called `name`, has the shape for `x`."""
+    """Return kernel, stride and pad as pairs. Raise ValueError unless `y`, called `name`, has the
+    shape for `x`.
+    """
     if x.ndim != 4:
         raise ValueError(f"maps (n, rows, columns, channels) are needed, not {x.shape}")
     window = pair(kernel), pair(stride), pair(pad)
     n, rows, columns, channels = x.shape
-    expected = (n, *output_size((rows, columns), window[0], stride=window[1], pad=window[2]), channels)
+    expected = (
+        n,
+        *output_size((rows, columns), window[0], stride=window[1], pad=window[2]),
+        channels,
+    )
     if y.shape != expected:
-        raise ValueError(f"pooling of maps {x.shape} gives {expected}, but the {name} have shape {y.shape}")
+        raise ValueError(
+            f"pooling of maps {x.shape} gives {expected}, but the {name} have shape {y.shape}"
+        )
     return window
 
 
@@ -74,7 +89,8 @@ def _flat_places(places: Bytes, y: Floats, window: _Window) -> Bytes:
     (rows, columns), _, _ = window
     if rows * columns > MOST_PLACES:
         raise ValueError(
-            f"the maximum is taken of at most {MOST_PLACES} places: a kernel of {rows} x {columns} is too large"
+            f"the maximum is taken of at most {MOST_PLACES} places: a kernel of {rows} x {columns}"
+            " is too large"
         )
     flat, _ = byte_maps(places, y, "places")
     return flat
@@ -91,8 +107,8 @@ def warm() -> None:
     average_error(y, x, **window)
 
 
-# Offsets are unsigned below: Numba then omits its check for negative indices, and the loops over channels become vector
-# code.
+# Offsets are unsigned below: Numba then omits its check for negative indices, and the loops over
+# channels become vector code.
 
 
 @compiled
@@ -103,7 +119,8 @@ def _better(new: Any, new_place: Any, best: Any, place: Any) -> Any:
 
 @compiled
 def _list_taps(top: Any, left: Any, kernel: Any, h: Any, w: Any, taps: Any, numbers: Any) -> Any:
-    """List a window's pixels that are not padding, counted from its corner, and their places; return their number.
+    """List a window's pixels that are not padding, counted from its corner, and their places;
+    return their number.
 
     The last one is repeated three times.
     """
@@ -119,9 +136,18 @@ def _list_taps(top: Any, left: Any, kernel: Any, h: Any, w: Any, taps: Any, numb
 
 @compiled
 def _max_forward(x: Any, x_extent: Any, y: Any, y_extent: Any, places: Any, window: Any) -> None:
-    """Take four taps at a time, to load and store y and places less often; a repeated tap does no harm."""
-    (_, h, w, _, x_pitch), (n, ho, wo, channels, y_pitch), (kernel, stride, pad) = x_extent, y_extent, window
-    taps, numbers = np.empty(kernel[0] * kernel[1] + 3, np.int64), np.empty(kernel[0] * kernel[1] + 3, np.uint8)
+    """Take four taps at a time, to load and store y and places less often; a repeated tap does no
+    harm.
+    """
+    (_, h, w, _, x_pitch), (n, ho, wo, channels, y_pitch), (kernel, stride, pad) = (
+        x_extent,
+        y_extent,
+        window,
+    )
+    taps, numbers = (
+        np.empty(kernel[0] * kernel[1] + 3, np.int64),
+        np.empty(kernel[0] * kernel[1] + 3, np.uint8),
+    )
     out, count, listed = 0, 0, False
     for sample in range(n):
         for row in range(ho):
@@ -135,8 +161,14 @@ def _max_forward(x: Any, x_extent: Any, y: Any, y_extent: Any, places: Any, wind
                 out += 1
                 for k in range(0, count, 4):
                     na, nb, nc, nd = numbers[k], numbers[k + 1], numbers[k + 2], numbers[k + 3]
-                    a, b = np.uint64((corner + taps[k]) * x_pitch), np.uint64((corner + taps[k + 1]) * x_pitch)
-                    c, d = np.uint64((corner + taps[k + 2]) * x_pitch), np.uint64((corner + taps[k + 3]) * x_pitch)
+                    a, b = (
+                        np.uint64((corner + taps[k]) * x_pitch),
+                        np.uint64((corner + taps[k + 1]) * x_pitch),
+                    )
+                    c, d = (
+                        np.uint64((corner + taps[k + 2]) * x_pitch),
+                        np.uint64((corner + taps[k + 3]) * x_pitch),
+                    )
                     if k == 0:
                         for i in range(np.uint64(channels)):
                             best, place = _better(x[b + i], nb, x[a + i], na)
@@ -154,7 +186,11 @@ def _max_forward(x: Any, x_extent: Any, y: Any, y_extent: Any, places: Any, wind
 
 @compiled
 def _max_error(dx: Any, dx_extent: Any, dy: Any, dy_extent: Any, places: Any, window: Any) -> None:
-    (_, h, w, _, dx_pitch), (n, ho, wo, channels, dy_pitch), (kernel, stride, pad) = dx_extent, dy_extent, window
+    (_, h, w, _, dx_pitch), (n, ho, wo, channels, dy_pitch), (kernel, stride, pad) = (
+        dx_extent,
+        dy_extent,
+        window,
+    )
     overlap = _prepare(dx, dx_extent, dy_extent, window)
     out = 0
     for sample in range(n):
@@ -170,17 +206,26 @@ def _max_error(dx: Any, dx_extent: Any, dy: Any, dy_extent: Any, places: Any, wi
                         number = np.uint8((r - top) * kernel[1] + c - left)
                         if overlap:
                             for i in range(np.uint64(channels)):
-                                dx[to + i] += dy[at + i] if places[place_at + i] == number else np.float32(0)
+                                dx[to + i] += (
+                                    dy[at + i] if places[place_at + i] == number else np.float32(0)
+                                )
                         else:  # 0 + as above, for the same sign of a zero
                             for i in range(np.uint64(channels)):
-                                part = dy[at + i] if places[place_at + i] == number else np.float32(0)
+                                part = (
+                                    dy[at + i] if places[place_at + i] == number else np.float32(0)
+                                )
                                 dx[to + i] = np.float32(0) + part
 
 
 @compiled
 def _prepare(dx: Any, dx_extent: Any, dy_extent: Any, window: Any) -> Any:
     """Zero dx, unless each of its pixels is in exactly one window; return whether windows overlap."""
-    (n, h, w, channels, pitch), (_, ho, wo, _, _), (kernel, stride, pad) = dx_extent, dy_extent, window
+    (n, h, w, channels, pitch), (_, ho, wo, _, _), (kernel, stride, pad) = (
+        dx_extent,
+        dy_extent,
+        window,
+    )
+    # Rows and columns behind the last window are in none, and have no error.
     covered = ho * stride[0] - pad[0] >= h and wo * stride[1] - pad[1] >= w
     if stride != kernel or not covered:
         for pixel in range(n * h * w):
@@ -196,8 +241,14 @@ def _counted(top: Any, left: Any, kernel: Any, h: Any, w: Any, counts_pad: Any) 
 
 
 @compiled
-def _average_forward(x: Any, x_extent: Any, y: Any, y_extent: Any, window: Any, counts_pad: Any) -> None:
-    (_, h, w, _, x_pitch), (n, ho, wo, channels, y_pitch), (kernel, stride, pad) = x_extent, y_extent, window
+def _average_forward(
+    x: Any, x_extent: Any, y: Any, y_extent: Any, window: Any, counts_pad: Any
+) -> None:
+    (_, h, w, _, x_pitch), (n, ho, wo, channels, y_pitch), (kernel, stride, pad) = (
+        x_extent,
+        y_extent,
+        window,
+    )
     out = 0
     for sample in range(n):
         for row in range(ho):
@@ -219,8 +270,14 @@ def _average_forward(x: Any, x_extent: Any, y: Any, y_extent: Any, window: Any, 
 
 
 @compiled
-def _average_error(dx: Any, dx_extent: Any, dy: Any, dy_extent: Any, window: Any, counts_pad: Any) -> None:
-    (_, h, w, _, dx_pitch), (n, ho, wo, channels, dy_pitch), (kernel, stride, pad) = dx_extent, dy_extent, window
+def _average_error(
+    dx: Any, dx_extent: Any, dy: Any, dy_extent: Any, window: Any, counts_pad: Any
+) -> None:
+    (_, h, w, _, dx_pitch), (n, ho, wo, channels, dy_pitch), (kernel, stride, pad) = (
+        dx_extent,
+        dy_extent,
+        window,
+    )
     part = np.empty(channels, np.float32)
     overlap = _prepare(dx, dx_extent, dy_extent, window)
     out = 0
@@ -233,6 +290,7 @@ def _average_error(dx: Any, dx_extent: Any, dy: Any, dy_extent: Any, window: Any
                 at = np.uint64(out * dy_pitch)
                 out += 1
                 for i in range(np.uint64(channels)):
+                    # Makes +0 of -0, as adding to a zeroed map does where windows overlap.
                     part[i] = np.float32(0) + dy[at + i] / area
                 for r in range(max(top, 0), min(top + kernel[0], h)):
                     for c in range(max(left, 0), min(left + kernel[1], w)):

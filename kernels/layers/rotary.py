@@ -1,11 +1,13 @@
-"""Rotary positions (Su et al., 2021): pairs of channels of a row, turned by angles that grow with the row's number.
+"""Rotary positions (Su et al., 2021): pairs of channels of a row, turned by angles that grow with
+the row's number.
 
     y[a] = x[a] * cos - x[b] * sin
     y[b] = x[b] * cos + x[a] * sin
 
-Pair i of the `size` channels of a part is (i, i + size / 2), as in Llama; where `interleaved`, it is (2 i, 2 i + 1), as
-in the paper. In row t its angle is t * base ^ (-2 i / size). Errors are turned back, by the angles of other sign. Sines
-and cosines are computed in float64 and rounded once.
+Pair i of the `size` channels of a part is (i, i + size / 2), as in Llama; where `interleaved`, it
+is (2 i, 2 i + 1), as in the paper. In row t its angle is t * base ^ (-2 i / size). Errors are
+turned back, by the angles of other sign. Sines and cosines are computed in float64 and rounded
+once.
 """
 
 from __future__ import annotations
@@ -21,27 +23,51 @@ from ..jit import Floats, compiled, dense, same_shape, source, target
 def turns(rows: int, size: int, base: float) -> tuple[Floats, Floats]:
     """Return the cosines and the sines (rows, size / 2) of all angles of a part of `size` channels."""
     rates = [base ** (-2 * pair / size) for pair in range(size // 2)]
-    angles = [[row * rate for rate in rates] for row in range(rows)]  # by the C library: NumPy's depend on vectors
-    cosines, sines = ([[turn(angle) for angle in row] for row in angles] for turn in (math.cos, math.sin))
+    # By the C library: NumPy's own sines depend on how wide the processor's vectors are.
+    cosines, sines = [], []
+    for row in range(rows):
+        angles = [row * rate for rate in rates]
+        cosines.append(list(map(math.cos, angles)))
+        sines.append(list(map(math.sin, angles)))
     return np.array(cosines, np.float32), np.array(sines, np.float32)
 
 
 def rotate(
-    x: Floats, y: Floats, cosines: Floats, sines: Floats, *, parts: int, rotated: int, interleaved: bool
+    x: Floats,
+    y: Floats,
+    cosines: Floats,
+    sines: Floats,
+    *,
+    parts: int,
+    rotated: int,
+    interleaved: bool,
 ) -> None:
-    """Write `x` with its pairs turned to `y`, both (n, rows, columns, channels), in place; `y` may be `x`.
+    """Write `x` with its pairs turned to `y`, both (n, rows, columns, channels), in place; `y` may
+    be `x`.
 
-    The channels are groups of `parts` parts, the first `rotated` of which are turned; the others stay. Raise ValueError
-    where shapes do not fit.
+    The channels are groups of `parts` parts, the first `rotated` of which are turned; the others
+    stay. Raise ValueError where shapes do not fit.
     """
     same_shape(x, y, "inputs and outputs")
     if cosines.ndim != 2 or cosines.shape != sines.shape or len(cosines) != x.shape[1]:
-        raise ValueError(f"cosines {cosines.shape} and sines {sines.shape}: both should be ({x.shape[1]}, pairs)")
+        raise ValueError(
+            f"cosines {cosines.shape} and sines {sines.shape}: both should be ({x.shape[1]}, pairs)"
+        )
     if not cosines.size or x.shape[3] % (2 * cosines.shape[1] * parts):
-        raise ValueError(f"{x.shape[3]} channels are no groups of {parts} parts of {2 * cosines.shape[1]}")
+        raise ValueError(
+            f"{x.shape[3]} channels are no groups of {parts} parts of {2 * cosines.shape[1]}"
+        )
     tables = dense(cosines.reshape(-1), "cosines"), dense(sines.reshape(-1), "sines")
     pairs = cosines.shape[1]
-    _rotate(*source(x, "x"), *target(y, "y"), *tables, pairs, int(parts), int(rotated), bool(interleaved))
+    _rotate(
+        *source(x, "x"),
+        *target(y, "y"),
+        *tables,
+        pairs,
+        int(parts),
+        int(rotated),
+        bool(interleaved),
+    )
 
 
 def warm() -> None:
@@ -62,12 +88,24 @@ def _load(x: Any, at: Any, step: Any, apart: Any, here: Any, there: Any) -> None
 
 
 @compiled
-def _store(here: Any, there: Any, cosines: Any, sines: Any, turn: Any, y: Any, to: Any, step: Any, apart: Any) -> None:
+def _store(
+    here: Any,
+    there: Any,
+    cosines: Any,
+    sines: Any,
+    turn: Any,
+    y: Any,
+    to: Any,
+    step: Any,
+    apart: Any,
+) -> None:
     """Write pairs turned by the angles from number `turn` on."""
     for pair in range(np.uint64(here.size)):
         y[to + step * pair] = here[pair] * cosines[turn + pair] - there[pair] * sines[turn + pair]
     for pair in range(np.uint64(here.size)):
-        y[to + apart + step * pair] = there[pair] * cosines[turn + pair] + here[pair] * sines[turn + pair]
+        y[to + apart + step * pair] = (
+            there[pair] * cosines[turn + pair] + here[pair] * sines[turn + pair]
+        )
 
 
 @compiled

@@ -1,4 +1,6 @@
-"""LLVM IR from which compiled kernels are built: vectors, fused multiply-adds, copies at plain addresses."""
+"""LLVM IR from which compiled kernels are built: vectors, fused multiply-adds, copies at plain
+addresses.
+"""
 
 from ..current_folder import away_from
 

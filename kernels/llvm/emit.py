@@ -1,7 +1,9 @@
-"""Small pieces of LLVM IR from which the kernels' instructions are built; and copies and zeros at plain addresses.
+"""Small pieces of LLVM IR from which the kernels' instructions are built; and copies and zeros at
+plain addresses.
 
-The compiler may or may not fuse an ordinary `a * b + c`; `llvm.fma` always has exactly one rounding, on every processor
-(in hardware where available, else in software), so that the same program gives the same bits everywhere.
+The compiler may or may not fuse an ordinary `a * b + c`; `llvm.fma` always has exactly one
+rounding, on every processor (in hardware where available, else in software), so that the same
+program gives the same bits everywhere.
 """
 
 from __future__ import annotations
@@ -77,22 +79,32 @@ def masked_load(builder: ir.IRBuilder, pointer: ir.Value, mask: ir.Value, width:
     return builder.call(_masked(builder, "load", vector(width), values, width), values)
 
 
-def masked_store(builder: ir.IRBuilder, value: ir.Value, pointer: ir.Value, mask: ir.Value, width: int) -> None:
+def masked_store(
+    builder: ir.IRBuilder, value: ir.Value, pointer: ir.Value, mask: ir.Value, width: int
+) -> None:
     """Store the lanes of the mask; nothing else is written."""
     values = [value, pointer, ir.Constant(INT, FLOAT_BYTES), mask]
     builder.call(_masked(builder, "store", ir.VoidType(), values, width), values)
 
 
-def _masked(builder: ir.IRBuilder, name: str, result: ir.Type, values: list[ir.Value], width: int) -> ir.Function:
+def _masked(
+    builder: ir.IRBuilder, name: str, result: ir.Type, values: list[ir.Value], width: int
+) -> ir.Function:
     full = f"llvm.masked.{name}.v{width}f32.p0"
     known = builder.module.globals.get(full)
-    return known or ir.Function(builder.module, ir.FunctionType(result, [value.type for value in values]), full)
+    return known or ir.Function(
+        builder.module, ir.FunctionType(result, [value.type for value in values]), full
+    )
 
 
 def numbers_only(arguments: int, generate: Callable[..., None]) -> Any:
-    """Return signature and code generator of an intrinsic that takes 64-bit integers and returns nothing."""
+    """Return signature and code generator of an intrinsic that takes 64-bit integers and returns
+    nothing.
+    """
 
-    def emit(context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]) -> ir.Value:
+    def emit(
+        context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]
+    ) -> ir.Value:
         generate(builder, *values)
         return context.get_dummy_value()
 
@@ -100,17 +112,25 @@ def numbers_only(arguments: int, generate: Callable[..., None]) -> Any:
 
 
 def of_blocks(generate: Callable[..., None], *kinds: types.Type) -> Any:
-    """Return signature and code generator of an intrinsic that takes integers and tuples of them, and returns nothing.
+    """Return signature and code generator of an intrinsic that takes integers and tuples of them,
+    and returns nothing.
 
-    `generate` takes the builder, 64-bit integers, and tuples of these, by the names that they have in compiled code.
+    `generate` takes the builder, 64-bit integers, and tuples of these, by the names that they have
+    in compiled code.
     """
 
-    def emit(context: Any, builder: ir.IRBuilder, signature: Any, values: list[ir.Value]) -> ir.Value:
+    def emit(
+        context: Any, builder: ir.IRBuilder, signature: Any, values: list[ir.Value]
+    ) -> ir.Value:
         def whole(kind: types.Type, value: ir.Value) -> Any:
             if not isinstance(kind, types.BaseTuple):
                 return context.cast(builder, value, kind, types.int64)
             members = [whole(kind[n], builder.extract_value(value, n)) for n in range(len(kind))]
-            return kind.instance_class(*members) if isinstance(kind, types.BaseNamedTuple) else tuple(members)
+            return (
+                kind.instance_class(*members)
+                if isinstance(kind, types.BaseNamedTuple)
+                else tuple(members)
+            )
 
         generate(builder, *map(whole, signature.args, values))
         return context.get_dummy_value()
@@ -118,8 +138,11 @@ def of_blocks(generate: Callable[..., None], *kinds: types.Type) -> Any:
     return types.void(*kinds), emit
 
 
-def prefetch(builder: ir.IRBuilder, place: ir.Value, *, to_write: bool = False, nearest: bool = False) -> None:
-    """Prefetch the cache line at `place`: to write, or to read, into the first-level cache or the second-level one.
+def prefetch(
+    builder: ir.IRBuilder, place: ir.Value, *, to_write: bool = False, nearest: bool = False
+) -> None:
+    """Prefetch the cache line at `place`: to write, or to read, into the first-level cache or the
+    second-level one.
 
     Any address will do.
     """
@@ -127,13 +150,17 @@ def prefetch(builder: ir.IRBuilder, place: ir.Value, *, to_write: bool = False, 
     name, byte = "llvm.prefetch.p0", ir.IntType(8).as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [byte, INT, INT, INT])
     function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-    builder.call(function, [builder.inttoptr(place, byte), *(ir.Constant(INT, value) for value in hints)])
+    builder.call(
+        function, [builder.inttoptr(place, byte), *(ir.Constant(INT, value) for value in hints)]
+    )
 
 
 def fence(builder: ir.IRBuilder) -> None:
-    """Keep the compiler from moving loads and stores past here, and from unrolling the loop around this.
+    """Keep the compiler from moving loads and stores past here, and from unrolling the loop around
+    this.
 
-    It emits no instruction. Loads that the compiler moves ahead of their step need registers that a tile does not have.
+    It emits no instruction. Loads that the compiler moves ahead of their step need registers that a
+    tile does not have.
     """
     call = builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], side_effect=True)
     call.attributes.add("convergent")
@@ -155,7 +182,9 @@ def fma(context: Any, a: types.Type, b: types.Type, c: types.Type) -> Any:
     """Return a * b + c of three float32 numbers with one rounding, for use in compiled code."""
     signature = types.float32(types.float32, types.float32, types.float32)
 
-    def generate(_context: Any, builder: ir.IRBuilder, _signature: Any, arguments: list[ir.Value]) -> ir.Value:
+    def generate(
+        _context: Any, builder: ir.IRBuilder, _signature: Any, arguments: list[ir.Value]
+    ) -> ir.Value:
         return emit_fma(builder, *arguments)
 
     return signature, generate
@@ -179,7 +208,9 @@ def copy(context: Any, out: Any, source: Any, count: Any) -> Any:
 def read_index(context: Any, table: Any, place: Any) -> Any:
     """Return the 64-bit integer table[place]; `table` is an address."""
 
-    def generate(_context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]) -> ir.Value:
+    def generate(
+        _context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]
+    ) -> ir.Value:
         return entry_of(builder, *values)
 
     return types.int64(types.int64, types.int64), generate
@@ -188,7 +219,9 @@ def read_index(context: Any, table: Any, place: Any) -> Any:
 @intrinsic
 def _clear_one(context: Any, out: Any) -> Any:
     def generate(builder: ir.IRBuilder, out: ir.Value) -> None:
-        builder.store(ir.Constant(FLOAT, 0.0), address(builder, out, index(0), FLOAT), align=FLOAT_BYTES)
+        builder.store(
+            ir.Constant(FLOAT, 0.0), address(builder, out, index(0), FLOAT), align=FLOAT_BYTES
+        )
 
     return numbers_only(1, generate)
 
@@ -220,11 +253,20 @@ def clear(out: Any, count: Any) -> None:
 
 @intrinsic
 def copy_rows(
-    context: Any, vectors: Any, panel: Any, source: Any, source_step: Any, rows: Any, lanes: Any, ahead: Any
+    context: Any,
+    vectors: Any,
+    panel: Any,
+    source: Any,
+    source_step: Any,
+    rows: Any,
+    lanes: Any,
+    ahead: Any,
 ) -> Any:
-    """Copy rows of `lanes` floats, `source_step` apart, to rows of `vectors` vectors side by side, with zeros behind.
+    """Copy rows of `lanes` floats, `source_step` apart, to rows of `vectors` vectors side by side,
+    with zeros behind.
 
-    There is at least one row, and a lane in the last vector. The lines `ahead` bytes after each row are prefetched.
+    There is at least one row, and a lane in the last vector. The lines `ahead` bytes after each row
+    are prefetched.
     """
 
     def generate(builder: ir.IRBuilder, vectors: ir.Value, *values: ir.Value) -> None:
@@ -252,9 +294,16 @@ def _copy_rows(
     ahead: ir.Value,
 ) -> None:
     width, kind = FORM.width, vector(FORM.width)
-    row_bytes, step_bytes = FLOAT_BYTES * vectors * width, builder.mul(source_step, index(FLOAT_BYTES))
+    row_bytes, step_bytes = (
+        FLOAT_BYTES * vectors * width,
+        builder.mul(source_step, index(FLOAT_BYTES)),
+    )
     mask = first_lanes(builder, builder.sub(lanes, index((vectors - 1) * width)), width)
-    before, loop, after = builder.block, builder.append_basic_block("rows"), builder.append_basic_block("end")
+    before, loop, after = (
+        builder.block,
+        builder.append_basic_block("rows"),
+        builder.append_basic_block("end"),
+    )
     builder.branch(loop)
 
     builder.position_at_end(loop)
@@ -266,7 +315,11 @@ def _copy_rows(
         builder.store(value, address(builder, to, index(number * width), kind), align=FLOAT_BYTES)
     for line in range(0, row_bytes, LINE_BYTES):
         prefetch(builder, builder.add(builder.add(come, ahead), index(line)))
-    following = builder.add(come, step_bytes), builder.add(to, index(row_bytes)), builder.sub(left, index(1))
+    following = (
+        builder.add(come, step_bytes),
+        builder.add(to, index(row_bytes)),
+        builder.sub(left, index(1)),
+    )
     for phi, start, value in zip((come, to, left), (source, panel, rows), following, strict=True):
         phi.add_incoming(start, before)
         phi.add_incoming(value, loop)

@@ -1,7 +1,8 @@
-"""GELU and its slope, over maps: one sequence of float32 operations, with the same bits in every form.
+"""GELU and its slope, over maps: one sequence of float32 operations, with the same bits in every
+form.
 
-GELU is x times a gate (Hendrycks and Gimpel, 2016): the normal distribution function, or its approximation by tanh.
-With a = |x|, the first is
+GELU is x times a gate (Hendrycks and Gimpel, 2016): the normal distribution function, or its
+approximation by tanh. With a = |x|, the first is
 
     e = exponential(-0.5 * (a * a));  t = 1 / fma(a, 0.3, 1)
     q = C7;  q = fma(q, t, C6);  ..  q = fma(q, t, C0)
@@ -68,7 +69,9 @@ def _by_tanh(x: Lanes) -> tuple[Lanes, Lanes]:
 
 
 def _line(kind: Callable[[Lanes], tuple[Lanes, Lanes]], result: Callable[..., Lanes]) -> Any:
-    """Return an intrinsic (count, x, y) that sets `count` <= WIDTH numbers y to result(x, y, gate, slope)."""
+    """Return an intrinsic (count, x, y) that sets `count` <= WIDTH numbers y to result(x, y, gate,
+    slope).
+    """
 
     @intrinsic
     def line(context: Any, count: Any, x: Any, y: Any) -> Any:

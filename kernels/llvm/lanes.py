@@ -1,13 +1,15 @@
-"""Vectors of float32 numbers in LLVM IR, written as arithmetic; the layout of units' gates, and the exponential.
+"""Vectors of float32 numbers in LLVM IR, written as arithmetic; the layout of units' gates, and the
+exponential.
 
-The gates of a unit lie side by side, unit by unit: output channel = gates * unit + gate. So a vector of each gate is
-gathered from as many vectors as there are gates. With 3 gates, and vectors of 4 floats:
+The gates of a unit lie side by side, unit by unit: output channel = gates * unit + gate. So a
+vector of each gate is gathered from as many vectors as there are gates. With 3 gates, and vectors
+of 4 floats:
 
     in memory   r0 z0 n0 r1 | z1 n1 r2 z2 | n2 r3 z3 n3        (part 0 | part 1 | part 2)
     as vectors  r0 r1 r2 r3,  z0 z1 z2 z3,  n0 n1 n2 n3
 
-The exponential, and what follows from it, is one sequence of float32 operations, with the same bits in every form. For
-u <= 0, it is taken apart into a power of two and a polynomial:
+The exponential, and what follows from it, is one sequence of float32 operations, with the same bits
+in every form. For u <= 0, it is taken apart into a power of two and a polynomial:
 
     t = fma(u, LOG2_E, MAGIC);  n = t - MAGIC            u / ln 2, rounded to a whole number
     s = 2^n, by its bits:  (bits(t) << 23) + (127 << 23)
@@ -19,8 +21,9 @@ u <= 0, it is taken apart into a power of two and a polynomial:
     sigmoid(x):  a = |x|, at most CLAMP;  u = -a;  e = fma(s, p, s);      (x >= 0 ? 1 : e) / (1 + e)
     tanh(x):     a = |x|, at most CLAMP;  u = -(a + a);  m = fma(s, p, s - 1);  -m / (2 + m) with the sign of x
 
-A NaN stays a NaN; infinite numbers are clamped. Absolute errors are below 1.5e-7, relative ones below 2.1e-7 within
-the clamp. Small |x| keep their relative precision in tanh, as do very negative x in sigmoid.
+A NaN stays a NaN; infinite numbers are clamped. Absolute errors are below 1.5e-7, relative ones
+below 2.1e-7 within the clamp. Small |x| keep their relative precision in tanh, as do very negative
+x in sigmoid.
 """
 
 from __future__ import annotations
@@ -33,7 +36,17 @@ from llvmlite import ir
 
 from ..form import FORM
 from ..jit import FLOAT_BYTES
-from .emit import INT, address, emit_fma, first_lanes, index, masked_load, masked_store, shuffle, vector
+from .emit import (
+    INT,
+    address,
+    emit_fma,
+    first_lanes,
+    index,
+    masked_load,
+    masked_store,
+    shuffle,
+    vector,
+)
 
 WIDTH = FORM.width
 
@@ -65,7 +78,9 @@ class Lanes:
         return Lanes(self.builder, ir.Constant(vector(WIDTH), [number] * WIDTH))
 
     def where(self, relation: str, other: Lanes, then: Lanes, otherwise: Lanes) -> Lanes:
-        """Return `then` in lanes where the ordered comparison with `other` holds, otherwise `otherwise`."""
+        """Return `then` in lanes where the ordered comparison with `other` holds, otherwise
+        `otherwise`.
+        """
         holds = self.builder.fcmp_ordered(relation, self.value, other.value)
         return Lanes(self.builder, self.builder.select(holds, then.value, otherwise.value))
 
@@ -104,12 +119,16 @@ class Units:
         self._store(lanes.value, place, 0, self.count)
 
     def load_gates(self, place: ir.Value, gates: int, *added: ir.Value) -> list[Lanes]:
-        """Load the numbers of all gates, and add those at the places `added` in turn; return a vector of each gate."""
+        """Load the numbers of all gates, and add those at the places `added` in turn; return a
+        vector of each gate.
+        """
         parts = []
         for part in range(gates):
-            total, *others = (self._load(at, part, self._count_of(part, gates)) for at in (place, *added))
+            total, *others = (
+                self._load(at, part, self._count_of(part, gates)) for at in (place, *added)
+            )
             parts.append(sum(others, total).value)
-        places = [[gates * unit + gate for unit in range(WIDTH)] for gate in range(gates)]
+        places = [list(range(gate, gates * WIDTH, gates)) for gate in range(gates)]
         return [Lanes(self.builder, _gather(self.builder, parts, wanted)) for wanted in places]
 
     def store_gates(self, gates: Sequence[Lanes], place: ir.Value) -> None:
@@ -118,7 +137,9 @@ class Units:
         for part in range(number):
             channels = range(part * WIDTH, (part + 1) * WIDTH)
             wanted = [channel % number * WIDTH + channel // number for channel in channels]
-            self._store(_gather(self.builder, values, wanted), place, part, self._count_of(part, number))
+            self._store(
+                _gather(self.builder, values, wanted), place, part, self._count_of(part, number)
+            )
 
     def _count_of(self, part: int, gates: int) -> ir.Value | None:
         """Return how many floats of the vector number `part` belong to the units."""
@@ -126,7 +147,9 @@ class Units:
             return None
         left = self.builder.sub(self.builder.mul(self.count, index(gates)), index(part * WIDTH))
         some = self.builder.select(self.builder.icmp_signed(">", left, index(0)), left, index(0))
-        return self.builder.select(self.builder.icmp_signed("<", some, index(WIDTH)), some, index(WIDTH))
+        return self.builder.select(
+            self.builder.icmp_signed("<", some, index(WIDTH)), some, index(WIDTH)
+        )
 
     def _load(self, place: ir.Value, part: int, count: ir.Value | None) -> Lanes:
         at = address(self.builder, place, index(part * WIDTH), vector(WIDTH))
@@ -147,13 +170,18 @@ def _gather(builder: ir.IRBuilder, parts: Sequence[ir.Value], places: Sequence[i
     """Return the vector of the given places of all parts, one after the other."""
     gathered = shuffle(builder, parts[0], parts[1], [place % (2 * WIDTH) for place in places])
     for number, part in enumerate(parts[2:], 2):
-        chosen = [place % WIDTH + WIDTH if place // WIDTH == number else lane for lane, place in enumerate(places)]
+        chosen = [
+            place % WIDTH + WIDTH if place // WIDTH == number else lane
+            for lane, place in enumerate(places)
+        ]
         gathered = shuffle(builder, gathered, part, chosen)
     return gathered
 
 
 def for_units(builder: ir.IRBuilder, count: ir.Value, write: Callable[[Units], Any]) -> None:
-    """Emit code for a whole vector of units, and for `count` < WIDTH units: `write` is called for each."""
+    """Emit code for a whole vector of units, and for `count` < WIDTH units: `write` is called for
+    each.
+    """
     whole = builder.icmp_signed("==", count, index(WIDTH))
     with builder.if_else(whole) as (all_units, some_units):
         with all_units:
@@ -163,7 +191,9 @@ def for_units(builder: ir.IRBuilder, count: ir.Value, write: Callable[[Units], A
 
 
 CLAMP = 40.0
-LEAST = -64.0  # below, 1e-28: next to 1 it is nothing, and its products would become subnormal, which is slow
+LEAST = (
+    -64.0
+)  # below, 1e-28: next to 1 it is nothing, and its products would become subnormal, which is slow
 LOG2_E, LN_2 = 1.4426950216293335, 0.6931471824645996
 MAGIC = 12582912.0  # 1.5 * 2^23: numbers beyond it have no fraction
 COEFFICIENTS = (

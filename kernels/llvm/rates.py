@@ -1,15 +1,18 @@
 """Rates that bound kernels: of multiply-adds, and of reading.
 
-The multiply-add peak of one core is that of fused multiply-adds in registers, without loads and without stalls.
+The multiply-add peak of one core is that of fused multiply-adds in registers, without loads and
+without stalls.
 
-Twelve chains, each a vector of the micro-kernel's width, run side by side: more than enough to hide an instruction's
-latency (two units of four to five cycles take eight to ten), and few enough to stay in registers. The measured rate
-bounds every kernel here: a convolution cannot be faster than this on the same core at the same moment.
+Twelve chains, each a vector of the micro-kernel's width, run side by side: more than enough to hide
+an instruction's latency (two units of four to five cycles take eight to ten), and few enough to
+stay in registers. The measured rate bounds every kernel here: a convolution cannot be faster than
+this on the same core at the same moment.
 
-And the rate at which one core reads an array again and again, from whichever cache or memory holds it: vectors are
-loaded and added, a row at a time, with the lines ahead prefetched. Every other round goes from the last row to the
-first, as the steps of recurrent layers do: what a round has read last is then still near. This rate bounds such a layer
-with few samples: it cannot be faster than its weights can be read.
+And the rate at which one core reads an array again and again, from whichever cache or memory holds
+it: vectors are loaded and added, a row at a time, with the lines ahead prefetched. Every other
+round goes from the last row to the first, as the steps of recurrent layers do: what a round has
+read last is then still near. This rate bounds such a layer with few samples: it cannot be faster
+than its weights can be read.
 """
 
 from __future__ import annotations
@@ -24,7 +27,17 @@ from numpy.typing import NDArray
 from ..form import FORM
 from ..jit import FLOAT_BYTES, compiled
 from ..memory import aligned
-from .emit import INDEX, LINE_BYTES, address, broadcast, emit_fma, index, numbers_only, prefetch, vector
+from .emit import (
+    INDEX,
+    LINE_BYTES,
+    address,
+    broadcast,
+    emit_fma,
+    index,
+    numbers_only,
+    prefetch,
+    vector,
+)
 
 CHAINS, UNROLLED = 12, 4
 FLOP_OF_ROUND = 2 * CHAINS * UNROLLED * FORM.width
@@ -33,7 +46,8 @@ FLOP_OF_ROUND = 2 * CHAINS * UNROLLED * FORM.width
 def multiply_add(rounds: int) -> float:
     """Run `rounds` rounds (at least one) of FLOP_OF_ROUND floating-point operations each.
 
-    The numbers tend to 1, so that none is small enough to cost speed. Return the sum of one number of each chain.
+    The numbers tend to 1, so that none is small enough to cost speed. Return the sum of one number
+    of each chain.
     """
     numbers = aligned(FLOAT_BYTES * max(CHAINS, FORM.width)).view(np.float32)
     numbers[:] = np.linspace(0.5, 0.6, numbers.size)
@@ -48,7 +62,9 @@ def _run(numbers: Any, rounds: Any) -> None:
 
 @intrinsic
 def _run_chains(context: Any, numbers: Any, rounds: Any) -> Any:
-    """Run the chains, chain i from numbers[i]; write the sum of all chains to numbers[0 .. width - 1]."""
+    """Run the chains, chain i from numbers[i]; write the sum of all chains to numbers[0 .. width -
+    1].
+    """
     return numbers_only(2, _generate)
 
 
@@ -71,7 +87,9 @@ def _generate(builder: ir.IRBuilder, numbers: ir.Value, rounds: ir.Value) -> Non
     for _ in range(UNROLLED):
         values = [emit_fma(builder, value, half, half) for value in values]
     following = builder.add(done, index(1))
-    for phi, start, value in zip((done, *chains), (index(0), *starts), (following, *values), strict=True):
+    for phi, start, value in zip(
+        (done, *chains), (index(0), *starts), (following, *values), strict=True
+    ):
         phi.add_incoming(start, before)
         phi.add_incoming(value, loop)
     builder.cbranch(builder.icmp_signed("<", following, rounds), loop, after)
@@ -88,7 +106,8 @@ ROW = READERS * FORM.width
 
 
 def read(numbers: NDArray[np.float32], rounds: int) -> float:
-    """Read an array `rounds` times (at least once); return the sum of the first number of each vector.
+    """Read an array `rounds` times (at least once); return the sum of the first number of each
+    vector.
 
     Raises:
         ValueError: the array has fewer than ROW floats.
@@ -113,11 +132,15 @@ def _run_reading(numbers: Any, rows: Any, rounds: Any, total: Any) -> None:
 
 @intrinsic
 def _read(context: Any, place: Any, step: Any, rows: Any, total: Any) -> Any:
-    """Read `rows` rows from `place` on, `step` bytes apart; write the sum of all vectors to `total`."""
+    """Read `rows` rows from `place` on, `step` bytes apart; write the sum of all vectors to
+    `total`.
+    """
     return numbers_only(4, _generate_reading)
 
 
-def _generate_reading(builder: ir.IRBuilder, place: ir.Value, step: ir.Value, rows: ir.Value, total: ir.Value) -> None:
+def _generate_reading(
+    builder: ir.IRBuilder, place: ir.Value, step: ir.Value, rows: ir.Value, total: ir.Value
+) -> None:
     kind, before = vector(FORM.width), builder.block
     loop, after = builder.append_basic_block("rows"), builder.append_basic_block("read")
     builder.branch(loop)
@@ -134,7 +157,9 @@ def _generate_reading(builder: ir.IRBuilder, place: ir.Value, step: ir.Value, ro
     following, next_row = builder.add(done, index(1)), builder.add(row, step)
     zeros = ir.Constant(kind, [0.0] * FORM.width)
     starts = [index(0), place, *[zeros] * READERS]
-    for phi, start, value in zip((done, row, *chains), starts, (following, next_row, *sums), strict=True):
+    for phi, start, value in zip(
+        (done, row, *chains), starts, (following, next_row, *sums), strict=True
+    ):
         phi.add_incoming(start, before)
         phi.add_incoming(value, loop)
     builder.cbranch(builder.icmp_signed("<", following, rows), loop, after)

@@ -1,4 +1,6 @@
-"""Number formats: their values, and how many bits these take on links and in memory; each is a file here."""
+"""Number formats: their values, and how many bits these take on links and in memory; each is a file
+here.
+"""
 
 from .bf16 import BF16
 from .fp16 import FP16

@@ -27,12 +27,17 @@ def _integers(name: str, match: re.Match[str]) -> NumberFormat:
 def _floats(name: str, match: re.Match[str]) -> NumberFormat:
     exponent_bits, fraction_bits, size = map(int, match.groups())
     if not 1 <= exponent_bits <= _MOST_EXPONENT_BITS:
-        raise ValueError(f"e{exponent_bits}m{fraction_bits}: should have 1 to {_MOST_EXPONENT_BITS} bits of exponent")
+        raise ValueError(
+            f"e{exponent_bits}m{fraction_bits}: should have 1 to {_MOST_EXPONENT_BITS} bits of"
+            " exponent"
+        )
     bias = 2 ** (exponent_bits - 1) - 1  # as in IEEE 754, but without infinity and NaN
     largest = float((2 - 2.0**-fraction_bits) * 2.0 ** (2**exponent_bits - 1 - bias))
     bits = 1 + exponent_bits + fraction_bits
     kind = "fp8" if fraction_bits <= 3 else "half" if fraction_bits <= 10 else "fp32"
-    return NumberFormat(name, bits, BlockGrid(FloatGrid(fraction_bits, 1 - bias, largest), size), kind)
+    return NumberFormat(
+        name, bits, BlockGrid(FloatGrid(fraction_bits, 1 - bias, largest), size), kind
+    )
 
 
 FIXED = NumberFamily("qM.N", r"q([0-9]{1,2})\.([0-9]{1,2})", _fixed)

@@ -1,4 +1,6 @@
-"""OCP's formats of 8 bits (OFP8, 2023), saturating: E4M3 for activations and weights, E5M2 for errors."""
+"""OCP's formats of 8 bits (OFP8, 2023), saturating: E4M3 for activations and weights, E5M2 for
+errors.
+"""
 
 from .number import FloatGrid, NumberFormat
 

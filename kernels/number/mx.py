@@ -1,4 +1,6 @@
-"""OCP's microscaling formats (Microscaling Formats 1.0, table 1): blocks of 32 elements with a scale of 8 bits."""
+"""OCP's microscaling formats (Microscaling Formats 1.0, table 1): blocks of 32 elements with a
+scale of 8 bits.
+"""
 
 from .fp8 import E4M3, E5M2
 from .number import BlockGrid, FloatGrid, NumberFormat

@@ -1,15 +1,17 @@
-"""What a number format says, and the values of narrow formats. A file here with a `NumberFormat` adds one.
+"""What a number format says, and the values of narrow formats. A file here with a `NumberFormat`
+adds one.
 
-Values are floats or fixed point, alone or in blocks with a scale. A float's grid has 2^f values between neighbouring
-powers of two, down to a least exponent, below which the distance of values stays the same. Fixed point is such a grid
-whose least exponent is its only one. With f = 1, from the least exponent 0 on:
+Values are floats or fixed point, alone or in blocks with a scale. A float's grid has 2^f values
+between neighbouring powers of two, down to a least exponent, below which the distance of values
+stays the same. Fixed point is such a grid whose least exponent is its only one. With f = 1, from
+the least exponent 0 on:
 
     0   .5    1   1.5   2         3         4                   6
     |----|----|----|----|---------|---------|-------------------|----
       as far apart as here  twice as far      four times as far
 
-A narrow number is kept as the fp32 number of its value, so a kernel that multiplies and adds in fp32 multiplies narrow
-numbers exactly; `kernels/quantise` rounds onto a format's grid.
+A narrow number is kept as the fp32 number of its value, so a kernel that multiplies and adds in
+fp32 multiplies narrow numbers exactly; `kernels/quantise` rounds onto a format's grid.
 """
 
 from __future__ import annotations
@@ -36,9 +38,9 @@ FRACTION_BITS, BIAS = 23, 127
 class FloatGrid:
     """The values of a narrow format.
 
-    `fraction_bits` follow the leading bit of a number of at least 2^`least_exponent`; below, values are
-    2^(`least_exponent` - `fraction_bits`) apart. Beyond `largest`, numbers become infinite if the format `overflows`,
-    and else saturate.
+    `fraction_bits` follow the leading bit of a number of at least 2^`least_exponent`; below, values
+    are 2^(`least_exponent` - `fraction_bits`) apart. Beyond `largest`, numbers become infinite if
+    the format `overflows`, and else saturate.
     """
 
     fraction_bits: int
@@ -48,9 +50,14 @@ class FloatGrid:
 
     def __post_init__(self) -> None:
         if not 0 <= self.fraction_bits < FRACTION_BITS:
-            raise ValueError(f"`fraction_bits` = {self.fraction_bits}: fp32 holds grids of 0 to {FRACTION_BITS - 1}")
+            raise ValueError(
+                f"`fraction_bits` = {self.fraction_bits}: fp32 holds grids of 0 to"
+                f" {FRACTION_BITS - 1}"
+            )
         if not 1 - BIAS <= self.least_exponent <= BIAS:
-            raise ValueError(f"`least_exponent` = {self.least_exponent}: fp32 has {1 - BIAS} to {BIAS}")
+            raise ValueError(
+                f"`least_exponent` = {self.least_exponent}: fp32 has {1 - BIAS} to {BIAS}"
+            )
         if not 0 < self.largest < math.inf or not _is_single(self.largest):
             raise ValueError(f"`largest` = {self.largest}: should be a positive fp32 number")
 
@@ -76,8 +83,8 @@ def _is_single(value: float) -> bool:
 class BlockGrid:
     """A format of blocks: `size` elements of a grid, and a scale for each block, a power of two.
 
-    The scale is the least under which no element saturates; that of OCP, by the exponent of the largest element alone,
-    cuts that element by up to an eighth: `floor` has it.
+    The scale is the least under which no element saturates; that of OCP, by the exponent of the
+    largest element alone, cuts that element by up to an eighth: `floor` has it.
     """
 
     element: FloatGrid
@@ -95,7 +102,9 @@ Grid = FloatGrid | BlockGrid
 
 
 class Rounding(enum.Enum):
-    """To the nearest value, where two are equally near the even one or that away from zero; to zero; or by chance."""
+    """To the nearest value, where two are equally near the even one or that away from zero; to
+    zero; or by chance.
+    """
 
     EVEN = 0
     AWAY = 1
@@ -104,7 +113,8 @@ class Rounding(enum.Enum):
 
 
 def fixed_point(integer_bits: int, fraction_bits: int) -> FloatGrid:
-    """Return the grid of fixed point, `integer_bits` with the sign; symmetrical, so that no sign costs a value.
+    """Return the grid of fixed point, `integer_bits` with the sign; symmetrical, so that no sign
+    costs a value.
 
     Raises:
         ValueError: it has no or too many bits.
@@ -112,7 +122,8 @@ def fixed_point(integer_bits: int, fraction_bits: int) -> FloatGrid:
     bits = integer_bits + fraction_bits - 1
     if integer_bits < 1 or fraction_bits < 0 or not 1 <= bits <= FRACTION_BITS - 1:
         raise ValueError(
-            f"q{integer_bits}.{fraction_bits}: should have 2 to {FRACTION_BITS} bits, one of them the sign"
+            f"q{integer_bits}.{fraction_bits}: should have 2 to {FRACTION_BITS} bits, one of them"
+            " the sign"
         )
     return FloatGrid(bits, integer_bits - 1, float((2**bits - 1) * 2.0**-fraction_bits))
 
@@ -128,11 +139,13 @@ MULTIPLIERS = "fp32", "half", "fp8", "int8", "int4"
 
 @dataclasses.dataclass(frozen=True)
 class NumberFormat:
-    """A format of values: activations, errors, parameters and gradients, in computation, on links and in memory.
+    """A format of values: activations, errors, parameters and gradients, in computation, on links
+    and in memory.
 
-    Engines cost as much in all formats, unless a board says otherwise: `multiplier_lut` and `multiplier_ff` are those
-    of a multiplier and adder built without DSPs. These are an assumption: Xilinx's floating-point operator (PG060)
-    takes about 600 and 400 LUTs for them in single precision.
+    Engines cost as much in all formats, unless a board says otherwise: `multiplier_lut` and
+    `multiplier_ff` are those of a multiplier and adder built without DSPs. These are an assumption:
+    Xilinx's floating-point operator (PG060) takes about 600 and 400 LUTs for them in single
+    precision.
     """
 
     name: str
@@ -152,14 +165,20 @@ class NumberFormat:
         return self.grid.size if isinstance(self.grid, BlockGrid) else 0
 
     def bytes_of(self, values: Count) -> Count:
-        """Return the bytes of a number of values that lie or travel together, with the scales of their blocks."""
+        """Return the bytes of a number of values that lie or travel together, with the scales of
+        their blocks.
+        """
         size = (values * self.bits + 7) // 8
         return size + -(-values // self.block) * (SCALE_BITS // 8) if self.block else size
 
     def blocks(self, length: Count, begin: Count | int = 0) -> Count:
-        """Return the blocks that `length` values of a line touch from place `begin` on; each has its scale with it."""
+        """Return the blocks that `length` values of a line touch from place `begin` on; each has
+        its scale with it.
+        """
         if not self.block:
             return 0 * length
+        # Blocks to the end of the last one touched, less those before the first; no values touch
+        # none, wherever they are.
         return (-(-(begin + length) // self.block) - begin // self.block) * (length > 0)
 
     def row_bytes(self, channels: Count, columns: int, begin: Count | int = 0) -> Count:
@@ -168,23 +187,30 @@ class NumberFormat:
         Blocks are of channels of a pixel, from the map's channel 0 on.
         """
         size = (channels * columns * self.bits + 7) // 8
-        return size + self.blocks(channels, begin) * columns * (SCALE_BITS // 8) if self.block else size
+        return (
+            size + self.blocks(channels, begin) * columns * (SCALE_BITS // 8)
+            if self.block
+            else size
+        )
 
     def values_in(self, size_bytes: Count) -> Count:
         """Return the most values that a number of bytes holds."""
         if not self.block:
             return 8 * size_bytes // self.bits
         whole = self.bytes_of(self.block)
+        # The scale of a block that is not whole takes its byte before any value.
         left = size_bytes % whole - SCALE_BITS // 8
         return size_bytes // whole * self.block + (left > 0) * (8 * left // self.bits)
 
 
 @dataclasses.dataclass(frozen=True)
 class Lines:
-    """Values in `count` lines of `length` values, along which blocks run, from place `begin` of each line on.
+    """Values in `count` lines of `length` values, along which blocks run, from place `begin` of
+    each line on.
 
-    Lines of maps are the channels of a pixel, from the map's channel 0 on; those of weights run along the dimension in
-    which a layer is not cut. So it is on links, in memories on and off chip, and in RTL.
+    Lines of maps are the channels of a pixel, from the map's channel 0 on; those of weights run
+    along the dimension in which a layer is not cut. So it is on links, in memories on and off chip,
+    and in RTL.
     """
 
     length: int
@@ -207,7 +233,9 @@ class Lines:
 
 @dataclasses.dataclass(frozen=True)
 class NumberFamily:
-    """Formats whose names say their numbers: `spelling` is how, `pattern` matches names, `make` makes their format."""
+    """Formats whose names say their numbers: `spelling` is how, `pattern` matches names, `make`
+    makes their format.
+    """
 
     spelling: str
     pattern: str
@@ -232,7 +260,8 @@ def number_format(name: str) -> NumberFormat:
     """Return a format by its name.
 
     Raises:
-        ValueError: there is none; the message says what there is, or what is wrong with its numbers.
+        ValueError: there is none; the message says what there is, or what is wrong with its
+            numbers.
     """
     if name in number_formats():
         return number_formats()[name]

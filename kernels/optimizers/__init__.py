@@ -1,8 +1,18 @@
 """Optimisers: how a mini-batch's gradients change parameters; each is a file here."""
 
-from .optimizer import Optimizer, optimizer_kind, optimizers, parse_optimizer
+from .optimizer import (
+    NOT_FINITE,
+    Optimizer,
+    added,
+    clip_factor,
+    count_unmoved,
+    norm,
+    optimizer_kind,
+    optimizers,
+    parse_optimizer,
+    squares_sum,
+)
 from .sgd import Sgd
-from .statistics import NOT_FINITE, added, clip_factor, count_unmoved, norm, squares_sum
 
 __all__ = [
     "NOT_FINITE",

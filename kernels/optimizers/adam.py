@@ -26,7 +26,8 @@ def update(
     weight_decay: float,
     decoupled: bool,
 ) -> None:
-    """Update `value` and both moments in place from `gradient`, the sum of the gradients of `count` samples.
+    """Update `value` and both moments in place from `gradient`, the sum of the gradients of `count`
+    samples.
 
         g = gradient / count + weight_decay * value
         first = first + (1 - beta1) * (g - first)
@@ -34,15 +35,18 @@ def update(
         size = learning_rate / (1 - beta1^number)
         value = value - size * first / (sqrt(second) / sqrt(1 - beta2^number) + epsilon)
 
-    `number` is that of the update, from 1. Where the decay is `decoupled` (AdamW), g has none of it, and the value is
-    first multiplied by 1 - learning_rate * weight_decay. The arrays are C-contiguous and of one shape; `gradient` is
-    not changed. Raise ValueError where they are not, or `count` or `number` is below 1.
+    `number` is that of the update, from 1. Where the decay is `decoupled` (AdamW), g has none of
+    it, and the value is first multiplied by 1 - learning_rate * weight_decay. The arrays are
+    C-contiguous and of one shape; `gradient` is not changed. Raise ValueError where they are not,
+    or `count` or `number` is below 1.
     """
     same_shape(value, gradient, "values and their gradients")
     same_shape(value, first, "values and their first moments")
     same_shape(value, second, "values and their second moments")
     if count < 1 or number < 1:
-        raise ValueError(f"updates are numbered from 1, and sum at least one sample, not {number} and {count}")
+        raise ValueError(
+            f"updates are numbered from 1, and sum at least one sample, not {number} and {count}"
+        )
     _update(
         in_place(value, "value").reshape(-1),
         in_place(gradient, "gradient").reshape(-1),
@@ -63,7 +67,13 @@ def update(
 def warm() -> None:
     """Compile all kernels: call each once on tiny arrays, as training calls it."""
     b = np.ones(2, np.float32)
-    keys = {"learning_rate": 0.1, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 1e-4}
+    keys = {
+        "learning_rate": 0.1,
+        "beta1": 0.9,
+        "beta2": 0.999,
+        "epsilon": 1e-8,
+        "weight_decay": 1e-4,
+    }
     update(b, b.copy(), b.copy(), b.copy(), count=1, number=1, decoupled=False, **keys)
 
 
@@ -87,6 +97,7 @@ def _update(
         mean = gradient[i] * share + decay * value[i]
         first[i] += new1 * (mean - first[i])
         second[i] = old2 * second[i] + new2 * (mean * mean)
+        # The order of torch.optim: the root is corrected before epsilon is added.
         value[i] = shrink * value[i] - size * (first[i] / (np.sqrt(second[i]) / root + epsilon))
 
 
@@ -103,7 +114,15 @@ class Adam(Optimizer):
     beta2: float
     epsilon: float
 
-    def update(self, value: Floats, gradient: Floats, states: Mapping[str, Floats], *, count: int, number: int) -> None:
+    def update(
+        self,
+        value: Floats,
+        gradient: Floats,
+        states: Mapping[str, Floats],
+        *,
+        count: int,
+        number: int,
+    ) -> None:
         """See `Optimizer`."""
         update(
             *(value, gradient, states["first_moment"], states["second_moment"]),

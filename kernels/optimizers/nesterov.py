@@ -1,4 +1,5 @@
-"""Stochastic gradient descent with Nesterov's momentum, as in `torch.optim.SGD` with `nesterov=True`.
+"""Stochastic gradient descent with Nesterov's momentum, as in `torch.optim.SGD` with
+`nesterov=True`.
 
 An update, from the sum of the gradients of `count` samples:
 
@@ -16,7 +17,13 @@ from .sgd import MomentumUpdate, Sgd
 
 @compiled
 def _update(
-    value: Any, gradient: Any, velocity: Any, share: Any, learning_rate: Any, momentum: Any, decay: Any
+    value: Any,
+    gradient: Any,
+    velocity: Any,
+    share: Any,
+    learning_rate: Any,
+    momentum: Any,
+    decay: Any,
 ) -> None:
     for i in range(value.size):
         mean = gradient[i] * share + decay * value[i]
@@ -41,4 +48,7 @@ class Nesterov(Sgd):
         """See `Optimizer`."""
         if self.momentum:
             return None
-        return "`momentum` = 0: `optimizer` = 'nesterov' looks ahead by it; should be above 0, such as 0.9"
+        return (
+            "`momentum` = 0: `optimizer` = 'nesterov' looks ahead by it; should be above 0, such"
+            " as 0.9"
+        )

@@ -34,10 +34,11 @@ class MomentumUpdate:
         momentum: float,
         weight_decay: float,
     ) -> None:
-        """Update `value` and `velocity` in place from `gradient`, the sum of the gradients of `count` samples.
+        """Update `value` and `velocity` in place from `gradient`, the sum of the gradients of
+        `count` samples.
 
-        The arrays are C-contiguous and of one shape; `gradient` is not changed. Raise ValueError where they are not,
-        or `count` is below 1.
+        The arrays are C-contiguous and of one shape; `gradient` is not changed. Raise ValueError
+        where they are not, or `count` is below 1.
         """
         same_shape(value, gradient, "values and their gradients")
         same_shape(value, velocity, "values and their velocities")
@@ -61,7 +62,13 @@ class MomentumUpdate:
 
 @compiled
 def _update(
-    value: Any, gradient: Any, velocity: Any, share: Any, learning_rate: Any, momentum: Any, decay: Any
+    value: Any,
+    gradient: Any,
+    velocity: Any,
+    share: Any,
+    learning_rate: Any,
+    momentum: Any,
+    decay: Any,
 ) -> None:
     for i in range(value.size):
         velocity[i] = momentum * velocity[i] + (gradient[i] * share + decay * value[i])
@@ -78,12 +85,22 @@ class Sgd(Optimizer):
 
     name = "sgd"
     states = ("velocity",)
-    states_beside_lgb = 0  # LGB starts each sum of gradients at momentum times the velocity, so it holds both
+    states_beside_lgb = (
+        0  # LGB starts each sum of gradients at momentum times the velocity, so it holds both
+    )
     kernel: ClassVar[MomentumUpdate] = update
 
     momentum: float
 
-    def update(self, value: Floats, gradient: Floats, states: Mapping[str, Floats], *, count: int, number: int) -> None:
+    def update(
+        self,
+        value: Floats,
+        gradient: Floats,
+        states: Mapping[str, Floats],
+        *,
+        count: int,
+        number: int,
+    ) -> None:
         """See `Optimizer`."""
         self.kernel(
             *(value, gradient, states["velocity"]),

@@ -1,8 +1,9 @@
-"""Loops of the quantisers over numbers and over blocks, of which LLVM makes vectors as wide as the micro-kernel's.
+"""Loops of the quantisers over numbers and over blocks, of which LLVM makes vectors as wide as the
+micro-kernel's.
 
-Blocks: the largest magnitudes, scales of these, and numbers rounded under their scale. An array is taken a chunk of
-memory at a time, which stays in the nearest cache. Blocks lie in lines or in columns, of which those side by side are
-taken together:
+Blocks: the largest magnitudes, scales of these, and numbers rounded under their scale. An array is
+taken a chunk of memory at a time, which stays in the nearest cache. Blocks lie in lines or in
+columns, of which those side by side are taken together:
 
     round_lines                      round_columns
 
@@ -47,16 +48,20 @@ _BLOCK = ir.VectorType(INT, USUAL)
 
 @intrinsic
 def in_wide_vectors(context: Any) -> Any:
-    """Make vectors of FORM.width floats of the loops in the function that calls this, and in those that are inlined.
+    """Make vectors of FORM.width floats of the loops in the function that calls this, and in those
+    that are inlined.
 
     LLVM itself takes half of AVX-512's width, as suits programs that seldom compute in vectors.
     """
-    return numbers_only(0, lambda builder: _add(builder, f'"prefer-vector-width"="{_FLOAT_BITS * FORM.width}"'))
+    return numbers_only(
+        0, lambda builder: _add(builder, f'"prefer-vector-width"="{_FLOAT_BITS * FORM.width}"')
+    )
 
 
 @intrinsic
 def inlined(context: Any) -> Any:
-    """Inline the function that calls this wherever it is called: LLVM then sees which of its arrays are the same one.
+    """Inline the function that calls this wherever it is called: LLVM then sees which of its arrays
+    are the same one.
 
     It makes vectors where arrays are one, or, when the function runs, share nothing.
     """
@@ -64,19 +69,29 @@ def inlined(context: Any) -> Any:
 
 
 def _add(builder: ir.IRBuilder, attribute: str) -> None:
-    set.add(builder.function.attributes, attribute)  # llvmlite's own `add` takes only attributes without a value
+    set.add(
+        builder.function.attributes, attribute
+    )  # llvmlite's own `add` takes only attributes without a value
 
 
 @intrinsic
 def largest_of_block(context: Any, values: Any, out: Any) -> Any:
-    """Write the largest magnitude of USUAL numbers, whose bits begin at the address `values`, to the address `out`."""
+    """Write the largest magnitude of USUAL numbers, whose bits begin at the address `values`, to
+    the address `out`.
+    """
 
     def generate(builder: ir.IRBuilder, values: ir.Value, out: ir.Value) -> None:
         bits = builder.load(builder.inttoptr(values, _BLOCK.as_pointer()), align=FLOAT_BYTES)
         sizes = builder.and_(bits, ir.Constant(_BLOCK, [MAGNITUDE] * USUAL))
         name = f"llvm.vector.reduce.umax.v{USUAL}i32"
-        reduce = builder.module.globals.get(name) or ir.Function(builder.module, ir.FunctionType(INT, [_BLOCK]), name)
-        builder.store(builder.call(reduce, [sizes]), builder.inttoptr(out, INT.as_pointer()), align=FLOAT_BYTES)
+        reduce = builder.module.globals.get(name) or ir.Function(
+            builder.module, ir.FunctionType(INT, [_BLOCK]), name
+        )
+        builder.store(
+            builder.call(reduce, [sizes]),
+            builder.inttoptr(out, INT.as_pointer()),
+            align=FLOAT_BYTES,
+        )
 
     return numbers_only(2, generate)
 
@@ -87,23 +102,41 @@ def spread(context: Any, value: Any, out: Any) -> Any:
 
     def generate(builder: ir.IRBuilder, value: ir.Value, out: ir.Value) -> None:
         one = builder.load(builder.inttoptr(value, INT.as_pointer()), align=FLOAT_BYTES)
-        builder.store(broadcast(builder, one, USUAL), builder.inttoptr(out, _BLOCK.as_pointer()), align=FLOAT_BYTES)
+        builder.store(
+            broadcast(builder, one, USUAL),
+            builder.inttoptr(out, _BLOCK.as_pointer()),
+            align=FLOAT_BYTES,
+        )
 
     return numbers_only(2, generate)
 
 
 @compiled
 def round_rows(
-    values: Any, results: Any, stays: Any, limits: Any, source: Any, words: Any, numbers: Any, counts: Any
+    values: Any,
+    results: Any,
+    stays: Any,
+    limits: Any,
+    source: Any,
+    words: Any,
+    numbers: Any,
+    counts: Any,
 ) -> None:
-    """Round numbers, row by row of the source of thresholds; `stays` says that results and values are one array."""
+    """Round numbers, row by row of the source of thresholds; `stays` says that results and values
+    are one array.
+    """
     in_wide_vectors()
     held = np.empty(ROOM, np.uint32)
-    held.fill(np.uint32(limits.threshold))  # where numbers have one threshold, `thresholds` writes none
+    held.fill(
+        np.uint32(limits.threshold)
+    )  # where numbers have one threshold, `thresholds` writes none
     for row in range(0, values.size, source.row):
         for begin in range(row, row + source.row, CHUNK):
             end = min(begin + CHUNK, row + source.row)
-            first, kept = thresholds(begin, end - begin, source, words, numbers, held), results[begin:end]
+            first, kept = (
+                thresholds(begin, end - begin, source, words, numbers, held),
+                results[begin:end],
+            )
             if stays:  # one call for each case, inlined: so LLVM sees that these arrays are one, and makes vectors
                 round_piece(kept, kept, held[first:], limits, counts)
             else:
@@ -121,25 +154,45 @@ def round_piece(values: Any, results: Any, drawn: Any, limits: Any, counts: Any)
     if limits.way == BY_HALF:
         for place in range(results.size):
             results[place], is_over, is_flushed = by_half(values[place])
-            over, flushed = np.uint32(over + np.uint32(is_over)), np.uint32(flushed + np.uint32(is_flushed))
+            over, flushed = (
+                np.uint32(over + np.uint32(is_over)),
+                np.uint32(flushed + np.uint32(is_flushed)),
+            )
     elif limits.way == BY_SUM:
         for place in range(results.size):
             bits = values[place]
             whole = summed(np.uint32(bits & np.uint32(MAGNITUDE)), cut, least, largest)
-            results[place], is_over, is_flushed = limited(bits, whole, largest, beyond, beyond_infinity, bits)
-            over, flushed = np.uint32(over + np.uint32(is_over)), np.uint32(flushed + np.uint32(is_flushed))
+            results[place], is_over, is_flushed = limited(
+                bits, whole, largest, beyond, beyond_infinity, bits
+            )
+            over, flushed = (
+                np.uint32(over + np.uint32(is_over)),
+                np.uint32(flushed + np.uint32(is_flushed)),
+            )
     elif limits.way == BY_COUNT:
         for place in range(results.size):
             bits = values[place]
-            whole = counted(np.uint32(bits & np.uint32(MAGNITUDE)), drawn[place], cut, least, is_even)
-            results[place], is_over, is_flushed = limited(bits, whole, largest, beyond, beyond_infinity, nan)
-            over, flushed = np.uint32(over + np.uint32(is_over)), np.uint32(flushed + np.uint32(is_flushed))
+            whole = counted(
+                np.uint32(bits & np.uint32(MAGNITUDE)), drawn[place], cut, least, is_even
+            )
+            results[place], is_over, is_flushed = limited(
+                bits, whole, largest, beyond, beyond_infinity, nan
+            )
+            over, flushed = (
+                np.uint32(over + np.uint32(is_over)),
+                np.uint32(flushed + np.uint32(is_flushed)),
+            )
     else:
         for place in range(results.size):
             bits = values[place]
             whole = cut_off(np.uint32(bits & np.uint32(MAGNITUDE)), drawn[place], cut, is_even)
-            results[place], is_over, is_flushed = limited(bits, whole, largest, beyond, beyond_infinity, nan)
-            over, flushed = np.uint32(over + np.uint32(is_over)), np.uint32(flushed + np.uint32(is_flushed))
+            results[place], is_over, is_flushed = limited(
+                bits, whole, largest, beyond, beyond_infinity, nan
+            )
+            over, flushed = (
+                np.uint32(over + np.uint32(is_over)),
+                np.uint32(flushed + np.uint32(is_flushed)),
+            )
     counts[0] += over
     counts[1] += flushed
 
@@ -149,7 +202,15 @@ _USUAL_BYTES = FLOAT_BYTES * USUAL
 
 @compiled
 def round_lines(
-    values: Any, results: Any, stays: Any, blocks: Any, limits: Any, source: Any, words: Any, numbers: Any, counts: Any
+    values: Any,
+    results: Any,
+    stays: Any,
+    blocks: Any,
+    limits: Any,
+    source: Any,
+    words: Any,
+    numbers: Any,
+    counts: Any,
 ) -> None:
     """Round blocks whose elements lie side by side, in lines of `blocks.length`."""
     in_wide_vectors()
@@ -158,7 +219,9 @@ def round_lines(
     largest = np.empty(room, np.uint32)
     held.fill(np.uint32(limits.threshold))
     lines = max(room // blocks.length, 1) * blocks.length
-    taken = lines if blocks.length <= room else room // blocks.size * blocks.size  # whole lines, or whole blocks
+    taken = (
+        lines if blocks.length <= room else room // blocks.size * blocks.size
+    )  # whole lines, or whole blocks
     for row in range(0, values.size, source.row):
         for line in range(row, row + source.row, lines):
             line_end = min(line + lines, row + source.row)
@@ -170,14 +233,26 @@ def round_lines(
                 if stays:
                     _round_scaled(kept, kept, scales, held[first:], blocks, limits, counts)
                 else:
-                    _round_scaled(values[begin:end], kept, scales, held[first:], blocks, limits, counts)
+                    _round_scaled(
+                        values[begin:end], kept, scales, held[first:], blocks, limits, counts
+                    )
 
 
 @compiled
 def round_columns(
-    values: Any, results: Any, stays: Any, blocks: Any, limits: Any, source: Any, words: Any, numbers: Any, counts: Any
+    values: Any,
+    results: Any,
+    stays: Any,
+    blocks: Any,
+    limits: Any,
+    source: Any,
+    words: Any,
+    numbers: Any,
+    counts: Any,
 ) -> None:
-    """Round blocks whose elements are `blocks.apart` from each other: as many blocks lie side by side."""
+    """Round blocks whose elements are `blocks.apart` from each other: as many blocks lie side by
+    side.
+    """
     in_wide_vectors()
     held, scales = np.empty(ROOM, np.uint32), np.empty(CHUNK, np.uint32)
     held.fill(np.uint32(limits.threshold))
@@ -185,7 +260,10 @@ def round_columns(
         for top in range(0, blocks.length, blocks.size):
             height = min(blocks.size, blocks.length - top)
             for column in range(0, blocks.apart, CHUNK):
-                width, corner = min(CHUNK, blocks.apart - column), outer + top * blocks.apart + column
+                width, corner = (
+                    min(CHUNK, blocks.apart - column),
+                    outer + top * blocks.apart + column,
+                )
                 _find_columns(values[corner:], scales[:width], height, blocks, limits)
                 for line in range(height):
                     begin = corner + line * blocks.apart
@@ -195,7 +273,9 @@ def round_columns(
                     if stays:
                         _round_scaled(kept, kept, scales, held[first:], blocks, limits, counts)
                     else:
-                        _round_scaled(values[begin:end], kept, scales, held[first:], blocks, limits, counts)
+                        _round_scaled(
+                            values[begin:end], kept, scales, held[first:], blocks, limits, counts
+                        )
 
 
 @compiled
@@ -205,7 +285,9 @@ def _find_lines(values: Any, scales: Any, held: Any, blocks: Any, limits: Any) -
     if whole:
         count = values.size // USUAL
         for block in range(count):
-            largest_of_block(values.ctypes.data + _USUAL_BYTES * block, held.ctypes.data + FLOAT_BYTES * block)
+            largest_of_block(
+                values.ctypes.data + _USUAL_BYTES * block, held.ctypes.data + FLOAT_BYTES * block
+            )
     else:
         for line in range(0, values.size, blocks.length):
             line_end = min(line + blocks.length, values.size)
@@ -219,7 +301,9 @@ def _find_lines(values: Any, scales: Any, held: Any, blocks: Any, limits: Any) -
         held[place] = scale_of(held[place], np.uint32(limits.largest), blocks.rises)
     if whole:
         for block in range(count):
-            spread(held.ctypes.data + FLOAT_BYTES * block, scales.ctypes.data + _USUAL_BYTES * block)
+            spread(
+                held.ctypes.data + FLOAT_BYTES * block, scales.ctypes.data + _USUAL_BYTES * block
+            )
         return
     count = 0
     for line in range(0, values.size, blocks.length):
@@ -244,7 +328,9 @@ def _find_columns(values: Any, scales: Any, height: Any, blocks: Any, limits: An
 
 
 @compiled
-def _round_scaled(values: Any, results: Any, scales: Any, drawn: Any, blocks: Any, limits: Any, counts: Any) -> None:
+def _round_scaled(
+    values: Any, results: Any, scales: Any, drawn: Any, blocks: Any, limits: Any, counts: Any
+) -> None:
     """Round the bits of numbers under their scales, by their thresholds; add to both counts."""
     inlined()
     cut, least, is_even = np.uint32(limits.cut), np.uint32(limits.least), np.uint32(limits.is_even)
@@ -255,21 +341,36 @@ def _round_scaled(values: Any, results: Any, scales: Any, drawn: Any, blocks: An
             bits, scale = values[place], scales[place]
             part = scaled(bits, scale)
             whole = summed(part, cut, least, largest)
-            results[place], is_over, is_flushed = unscaled(bits, part, whole, scale, largest, most_held)
-            over, flushed = np.uint32(over + np.uint32(is_over)), np.uint32(flushed + np.uint32(is_flushed))
+            results[place], is_over, is_flushed = unscaled(
+                bits, part, whole, scale, largest, most_held
+            )
+            over, flushed = (
+                np.uint32(over + np.uint32(is_over)),
+                np.uint32(flushed + np.uint32(is_flushed)),
+            )
     elif limits.way == BY_COUNT:
         for place in range(results.size):
             bits, scale = values[place], scales[place]
             part = scaled(bits, scale)
             whole = counted(part, drawn[place], cut, least, is_even)
-            results[place], is_over, is_flushed = unscaled(bits, part, whole, scale, largest, most_held)
-            over, flushed = np.uint32(over + np.uint32(is_over)), np.uint32(flushed + np.uint32(is_flushed))
+            results[place], is_over, is_flushed = unscaled(
+                bits, part, whole, scale, largest, most_held
+            )
+            over, flushed = (
+                np.uint32(over + np.uint32(is_over)),
+                np.uint32(flushed + np.uint32(is_flushed)),
+            )
     else:
         for place in range(results.size):
             bits, scale = values[place], scales[place]
             part = scaled(bits, scale)
             whole = cut_off(part, drawn[place], cut, is_even)
-            results[place], is_over, is_flushed = unscaled(bits, part, whole, scale, largest, most_held)
-            over, flushed = np.uint32(over + np.uint32(is_over)), np.uint32(flushed + np.uint32(is_flushed))
+            results[place], is_over, is_flushed = unscaled(
+                bits, part, whole, scale, largest, most_held
+            )
+            over, flushed = (
+                np.uint32(over + np.uint32(is_over)),
+                np.uint32(flushed + np.uint32(is_flushed)),
+            )
     counts[0] += over
     counts[1] += flushed

@@ -1,6 +1,8 @@
-"""Philox4x32-10, random numbers by their place (Salmon et al., SC 2011), and where roundings take thresholds from.
+"""Philox4x32-10, random numbers by their place (Salmon et al., SC 2011), and where roundings take
+thresholds from.
 
-Stochastic rounding takes a word for each element of a layer's map or weights, whichever board has it:
+Stochastic rounding takes a word for each element of a layer's map or weights, whichever board has
+it:
 
     key      the run's seed
     counter  element // 4; 256 times the tensor's number, plus what it is rounded for; the sample or update, low, high
@@ -8,9 +10,10 @@ Stochastic rounding takes a word for each element of a layer's map or weights, w
 
 so the same number is drawn under any cut, and hardware can draw it, too.
 
-The numbers that decide which elements go up are all one, given words, or drawn where they are needed. An array is taken
-in rows. The elements of a row follow one another in the whole tensor; from row to row, there may be a step, where the
-array is a slice of the tensor, or another number of a stream, where each row is a sample's map:
+The numbers that decide which elements go up are all one, given words, or drawn where they are
+needed. An array is taken in rows. The elements of a row follow one another in the whole tensor;
+from row to row, there may be a step, where the array is a slice of the tensor, or another number of
+a stream, where each row is a sample's map:
 
     a slice of columns 2 to 4 of a tensor of 6:         maps of samples 7 and 9:
 
@@ -67,7 +70,10 @@ class PhiloxStream:
 
     def __post_init__(self) -> None:
         if not 0 <= self.tensor < _MOST_TENSORS or not 0 <= self.purpose < _PURPOSES:
-            raise ValueError(f"tensor {self.tensor}, purpose {self.purpose}: should be below 2^24 and {_PURPOSES}")
+            raise ValueError(
+                f"tensor {self.tensor}, purpose {self.purpose}: should be below 2^24 and"
+                f" {_PURPOSES}"
+            )
 
     @property
     def words_of(self) -> tuple[int, int, int]:
@@ -95,7 +101,9 @@ def as_signed(value: int) -> int:
 
 
 CHUNK = 2048
-"""Elements whose thresholds are held at once: a multiple of a counter's words, so that all chunks draw alike."""
+"""Elements whose thresholds are held at once: a multiple of a counter's words, so that all chunks
+draw alike.
+"""
 ROOM = CHUNK + MOST_EXTRA
 
 _ONE, _GIVEN, _DRAWN = range(3)
@@ -103,7 +111,9 @@ _NO_WORDS, _NO_NUMBERS = np.zeros(1, np.uint32), np.zeros(1, np.int64)
 
 
 class Source(NamedTuple):
-    """Numbers, as kernels take them: how; the elements of a row, the first one, the step of rows; the stream's."""
+    """Numbers, as kernels take them: how; the elements of a row, the first one, the step of rows;
+    the stream's.
+    """
 
     kind: int
     row: int
@@ -123,8 +133,10 @@ class Draws:
     Args:
         stream: draws them.
         first: the place of the first element.
-        stride: elements of the tensor from one row of axis 0 to the next; 0: rows follow one another.
-        numbers: of the samples on axis 0, each from element `first` on, instead of the stream's own number.
+        stride: elements of the tensor from one row of axis 0 to the next; 0: rows follow one
+            another.
+        numbers: of the samples on axis 0, each from element `first` on, instead of the stream's own
+            number.
     """
 
     stream: PhiloxStream
@@ -143,16 +155,25 @@ def sources(values: Floats, rounding: Rounding, words: Words | Draws | None) -> 
     if rounding is not Rounding.STOCHASTIC:
         return Source(_ONE, size, 0, 0, 0, 0), _NO_WORDS, _NO_NUMBERS
     if words is None:
-        raise ValueError("numbers that go up by chance need `words`, random ones or those of `Draws`")
+        raise ValueError(
+            "numbers that go up by chance need `words`, random ones or those of `Draws`"
+        )
     if not isinstance(words, Draws):
         if words.size != values.size:
             raise ValueError(f"{values.size} values need as many words, not {words.size}")
-        return Source(_GIVEN, size, 0, 0, 0, 0), np.ascontiguousarray(words).reshape(-1), _NO_NUMBERS
+        return (
+            Source(_GIVEN, size, 0, 0, 0, 0),
+            np.ascontiguousarray(words).reshape(-1),
+            _NO_NUMBERS,
+        )
     first, stride, numbers = words.first, words.stride, words.numbers
     rows = len(values) if stride or numbers is not None else 1
     row = size // max(1, rows)
     if stride and (stride < row or numbers is not None):
-        raise ValueError(f"`stride` = {stride}: rows of {row} elements are at least as far apart, and of one sample")
+        raise ValueError(
+            f"`stride` = {stride}: rows of {row} elements are at least as far apart, and of one"
+            " sample"
+        )
     if numbers is not None and numbers.shape != values.shape[:1]:
         raise ValueError(f"{len(values)} samples need as many numbers, not {numbers.shape}")
     check_elements(first, first + stride * (rows - 1) + row)
@@ -163,7 +184,9 @@ def sources(values: Floats, rounding: Rounding, words: Words | Draws | None) -> 
 
 @compiled
 def thresholds(place: Any, count: Any, source: Any, words: Any, numbers: Any, held: Any) -> Any:
-    """Write those of the `count` elements from `place` on, all of a row; return where the first one is in `held`."""
+    """Write those of the `count` elements from `place` on, all of a row; return where the first one
+    is in `held`.
+    """
     kind, row, first, step, tensor, key = source
     if kind == _GIVEN:
         given = words[place : place + count]

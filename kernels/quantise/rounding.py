@@ -1,10 +1,12 @@
-"""Rounding onto the grid of a narrow format within fp32: number by number, or in blocks with one scale, a power of two.
+"""Rounding onto the grid of a narrow format within fp32: number by number, or in blocks with one
+scale, a power of two.
 
     MX    32 elements of E4M3, E5M2, E3M2, E2M3, E2M1 or INT8 (Microscaling Formats 1.0, table 1)
     BFP   B elements of fixed point
 
-The scale is the least under which no element saturates. OCP's own, by the exponent of the largest element alone, cuts
-that element by up to an eighth: `floor` has it. Scales are those of E8M0 (section 5.4.1), 2^-127 to 2^127.
+The scale is the least under which no element saturates. OCP's own, by the exponent of the largest
+element alone, cuts that element by up to an eighth: `floor` has it. Scales are those of E8M0
+(section 5.4.1), 2^-127 to 2^127.
 """
 
 from __future__ import annotations
@@ -39,12 +41,13 @@ def on_grid(
     Args:
         values: any shape, C-contiguous.
         grid: the format.
-        rounding: how. By chance, a number goes up where its word is below the 32 bits that are cut off, as a fraction.
-        words: random numbers, one for each value, in the order of memory, or the draws of a stream; for stochastic
-            rounding alone.
+        rounding: how. By chance, a number goes up where its word is below the 32 bits that are cut
+            off, as a fraction.
+        words: random numbers, one for each value, in the order of memory, or the draws of a stream;
+            for stochastic rounding alone.
         out: where the results go, C-contiguous and of the same shape; may be `values`.
-        counts: two numbers, to which are added: finite values that went beyond the largest one, and values that are not
-            zero, but became so.
+        counts: two numbers, to which are added: finite values that went beyond the largest one, and
+            values that are not zero, but became so.
 
     Raises:
         ValueError: random numbers are missing, or arguments contradict each other.
@@ -56,7 +59,9 @@ def on_grid(
     return results
 
 
-def arrays(values: Floats, out: Floats | None, counts: Counts | None) -> tuple[Floats, Floats, Counts]:
+def arrays(
+    values: Floats, out: Floats | None, counts: Counts | None
+) -> tuple[Floats, Floats, Counts]:
     """Return the arrays of a rounding: values, results and counts.
 
     Raises:
@@ -70,12 +75,15 @@ def arrays(values: Floats, out: Floats | None, counts: Counts | None) -> tuple[F
         values = results
     counted = np.zeros(2, np.int64) if counts is None else counts
     if counted.shape != (2,) or counted.dtype != np.int64:
-        raise ValueError(f"counts must be two numbers of int64, not {counted.dtype} {counted.shape}")
+        raise ValueError(
+            f"counts must be two numbers of int64, not {counted.dtype} {counted.shape}"
+        )
     return values, results, counted
 
 
 class Blocks(NamedTuple):
-    """Blocks, as kernels take them: elements, those of a line, and from one to the next; how the scale is chosen.
+    """Blocks, as kernels take them: elements, those of a line, and from one to the next; how the
+    scale is chosen.
 
     `largest` is what fp32 holds of the last scale: its bits.
     """
@@ -97,7 +105,8 @@ def on_blocks(
     out: Floats | None = None,
     counts: Counts | None = None,
 ) -> Floats:
-    """Return numbers rounded to blocks along an axis, from its beginning; the last block may be shorter.
+    """Return numbers rounded to blocks along an axis, from its beginning; the last block may be
+    shorter.
 
     A block with an infinity or NaN becomes NaN, and counts nothing.
 
@@ -119,7 +128,9 @@ def on_blocks(
     bits, rounded = values.reshape(-1).view(np.uint32), results.reshape(-1).view(np.uint32)
     in_lines = apart == 1 and drawn[0].row % length == 0
     round_all = loops.round_lines if in_lines else loops.round_columns
-    round_all(bits, rounded, values is results, blocks, limits_of(grid.element, rounding), *drawn, counted)
+    round_all(
+        bits, rounded, values is results, blocks, limits_of(grid.element, rounding), *drawn, counted
+    )
     return results
 
 

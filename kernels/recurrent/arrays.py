@@ -1,4 +1,6 @@
-"""Arrays at the door of recurrent layers: checked, contiguous, on cache lines; and sigmoid and tanh of arrays."""
+"""Arrays at the door of recurrent layers: checked, contiguous, on cache lines; and sigmoid and tanh
+of arrays.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,16 @@ Rows = NDArray[np.int64]
 
 _FLOAT32 = np.dtype(np.float32)  # taken faster than the type
 
-_kernels = Kernels("recurrent.activation")
+_kernels = Kernels("recurrent.step_parts")
 
 NOTHING: Floats = np.empty(0, np.float32)
 """For what is not there."""
 
 
 class Product(NamedTuple):
-    """A product of rows and packed weights, by addresses and counts of floats (see `product.py`)."""
+    """A product of rows and packed weights, by addresses and counts of floats (see
+    `step_parts.py`).
+    """
 
     c: int
     c_step: int
@@ -45,7 +49,9 @@ def checked(array: Floats, shape: tuple[int | None, ...], name: str, axes: str) 
     ready = array.dtype == _FLOAT32 and array.flags.c_contiguous
     if ready and array.shape == shape:
         return array
-    fits = len(array.shape) == len(shape) and all(w in (None, have) for have, w in zip(array.shape, shape, strict=True))
+    fits = len(array.shape) == len(shape) and all(
+        w in (None, have) for have, w in zip(array.shape, shape, strict=True)
+    )
     if not fits:
         wanted = ", ".join("any" if size is None else str(size) for size in shape)
         raise ValueError(f"{name} has shape {array.shape}; {axes} = ({wanted}) is needed")
@@ -62,7 +68,9 @@ def target(array: Floats, shape: tuple[int, ...], name: str) -> int:
     if array.shape != shape:
         raise ValueError(f"{name} has shape {array.shape}; {shape} is needed")
     if not of_float32(array, name).flags.carray:
-        raise ValueError(f"{name} is changed in place: it must be C-contiguous, aligned and writeable")
+        raise ValueError(
+            f"{name} is changed in place: it must be C-contiguous, aligned and writeable"
+        )
     return address_of(array)
 
 
@@ -76,7 +84,8 @@ def state(given: Floats | None, samples: int, width: int, name: str) -> Floats:
 
 
 def rows_of(samples: int, steps: int, lengths: Lengths | None, *, reverse: bool) -> Rows:
-    """Return the row, sample * steps + t, of each sample at each step [steps, samples]; -1 after its sequence's end.
+    """Return the row, sample * steps + t, of each sample at each step [steps, samples]; -1 after
+    its sequence's end.
 
     A reverse direction begins at each sample's own last step.
 
@@ -89,9 +98,14 @@ def rows_of(samples: int, steps: int, lengths: Lengths | None, *, reverse: bool)
     lengths = np.asarray(lengths)
     fits = lengths.shape == (samples,) and np.issubdtype(lengths.dtype, np.integer)
     if not fits or ((lengths < 0) | (lengths > steps)).any():
-        raise ValueError(f"lengths = {lengths}: {samples} whole numbers from 0 to {steps} are needed, one a sample")
+        raise ValueError(
+            f"lengths = {lengths}: {samples} whole numbers from 0 to {steps} are needed, one a"
+            " sample"
+        )
     t = lengths - 1 - step if reverse else step
-    return np.ascontiguousarray(np.where(step < lengths, np.arange(0, samples * steps, steps) + t, -1))
+    return np.ascontiguousarray(
+        np.where(step < lengths, np.arange(0, samples * steps, steps) + t, -1)
+    )
 
 
 def sigmoid(x: Floats) -> Floats:

@@ -1,4 +1,5 @@
-"""The steps of a GRU: products with R and the element-wise lines, step by step in one call; gates are r, z, n.
+"""The steps of a GRU: products with R and the element-wise lines, step by step in one call; gates
+are r, z, n.
 
 Forward, with a_r, a_z the chains over inputs and hidden units:
 
@@ -17,10 +18,12 @@ Backward, with e the error of h:
     otherwise:            s = the chain over delta_n R_n;  delta_r = (s * h_before) * (r * (1 - r))
                           carry = fma(s, r, e * z)
 
-`carry` is the part of the error of h_before that does not go through R. In the form that resets before the product, R
-multiplies r * h_before for n, after r is known: a second product, which takes all units of the layer.
+`carry` is the part of the error of h_before that does not go through R. In the form that resets
+before the product, R multiplies r * h_before for n, after r is known: a second product, which takes
+all units of the layer.
 
-`rows` is as in `lstm_steps.py`. Arguments are addresses, and counts of floats; nothing is checked here.
+`rows` is as in `lstm_steps.py`. Arguments are addresses, and counts of floats; nothing is checked
+here.
 """
 
 from __future__ import annotations
@@ -33,9 +36,8 @@ from numba.extending import intrinsic
 
 from ..jit import FLOAT_BYTES, compiled
 from ..llvm import WIDTH, Lanes, Units, clear, copy, for_units, fused, of_blocks, sigmoid, tanh
-from .activation import keep_error, total_error
 from .arrays import Product
-from .product import product
+from .step_parts import keep_error, product, total_error
 
 GATES = 3
 
@@ -54,7 +56,9 @@ class Forward(NamedTuple):
 
 
 class Backward(NamedTuple):
-    """Where some units of a sample lie; `inner` is m, or s, and errors of the sums go to the last three."""
+    """Where some units of a sample lie; `inner` is m, or s, and errors of the sums go to the last
+    three.
+    """
 
     error: Any
     gates: Any
@@ -77,7 +81,8 @@ def _for_units(count: Any, at: Any, write: Callable[[Units, Any], None]) -> Any:
 
 @intrinsic
 def split_sums(context: Any, count: Any, places: Any) -> Any:
-    """Copy the sums over the inputs of `count` units from the first place to the second, with +0 for n.
+    """Copy the sums over the inputs of `count` units from the first place to the second, with +0
+    for n.
 
     For n another chain starts.
     """
@@ -94,6 +99,7 @@ def _resets_and_updates(units: Units, at: Forward) -> list[Lanes]:
 
 
 def _finish(units: Units, at: Forward, reset: Lanes, update: Lanes, new: Lanes) -> None:
+    # (1 - z) n + z h, as z (h - n) + n.
     out = fused(update, units.load(at.h_before) - new, new)
     units.store_gates([reset, update, new], at.gates)
     units.store(out, at.y)
@@ -102,7 +108,9 @@ def _finish(units: Units, at: Forward, reset: Lanes, update: Lanes, new: Lanes) 
 
 @intrinsic
 def forward_linear(context: Any, count: Any, at: Any) -> Any:
-    """Take `count` units to h and y, linear before reset; `gates` holds the sums over inputs, then r, z and n."""
+    """Take `count` units to h and y, linear before reset; `gates` holds the sums over inputs, then
+    r, z and n.
+    """
 
     def write(units: Units, at: Forward) -> None:
         reset, update = _resets_and_updates(units, at)
@@ -116,7 +124,9 @@ def forward_linear(context: Any, count: Any, at: Any) -> Any:
 
 @intrinsic
 def forward_reset(context: Any, count: Any, at: Any) -> Any:
-    """Set q = r * h_before of `count` units, and keep r and z in `gates`, with the sum over inputs of n."""
+    """Set q = r * h_before of `count` units, and keep r and z in `gates`, with the sum over inputs
+    of n.
+    """
 
     def write(units: Units, at: Forward) -> None:
         reset, update = _resets_and_updates(units, at)
@@ -128,7 +138,9 @@ def forward_reset(context: Any, count: Any, at: Any) -> Any:
 
 @intrinsic
 def forward_new(context: Any, count: Any, at: Any) -> Any:
-    """Take `count` units to h and y after `forward_reset`; `sums` holds the chains over inputs and q for n."""
+    """Take `count` units to h and y after `forward_reset`; `sums` holds the chains over inputs and
+    q for n.
+    """
 
     def write(units: Units, at: Forward) -> None:
         reset, update, _ = units.load_gates(at.gates, GATES)
@@ -138,16 +150,21 @@ def forward_new(context: Any, count: Any, at: Any) -> Any:
     return _for_units(count, at, write)
 
 
-def _new_and_update_errors(units: Units, at: Backward, update: Lanes, new: Lanes) -> tuple[Lanes, Lanes]:
+def _new_and_update_errors(
+    units: Units, at: Backward, update: Lanes, new: Lanes
+) -> tuple[Lanes, Lanes]:
     e = units.load(at.error)
     one = e.all(1.0)
+    # The last factor is 1 - n^2, the slope of tanh.
     of_new = (e * (one - update)) * fused(-new, new, one)
     return of_new, (e * (units.load(at.h_before) - new)) * (update * (one - update))
 
 
 @intrinsic
 def backward_linear(context: Any, count: Any, at: Any) -> Any:
-    """Take `count` units from the error of h to the errors of the sums: W's, and R's, written twice."""
+    """Take `count` units from the error of h to the errors of the sums: W's, and R's, written
+    twice.
+    """
 
     def write(units: Units, at: Backward) -> None:
         reset, update, new = units.load_gates(at.gates, GATES)
@@ -164,7 +181,9 @@ def backward_linear(context: Any, count: Any, at: Any) -> Any:
 
 @intrinsic
 def backward_new(context: Any, count: Any, at: Any) -> Any:
-    """Set the errors of z and n of `count` units; of the copy, that of n alone, and +0 for the others."""
+    """Set the errors of z and n of `count` units; of the copy, that of n alone, and +0 for the
+    others.
+    """
 
     def write(units: Units, at: Backward) -> None:
         _, update, new = units.load_gates(at.gates, GATES)
@@ -178,7 +197,9 @@ def backward_new(context: Any, count: Any, at: Any) -> Any:
 
 @intrinsic
 def backward_reset(context: Any, count: Any, at: Any) -> Any:
-    """Set the error of r of `count` units after `backward_new`, and carry; of the copy, those of r and z alone."""
+    """Set the error of r of `count` units after `backward_new`, and carry; of the copy, those of r
+    and z alone.
+    """
 
     def write(units: Units, at: Backward) -> None:
         reset, update, _ = units.load_gates(at.gates, GATES)
@@ -193,7 +214,9 @@ def backward_reset(context: Any, count: Any, at: Any) -> Any:
 
 
 @compiled
-def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, tape: Any, spare: Any) -> None:
+def forward_steps(
+    steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, tape: Any, spare: Any
+) -> None:
     """Run the steps (first, last + 1), linear before reset.
 
     - sizes: (own units, width of h, the first own unit)
@@ -215,9 +238,13 @@ def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, t
                 continue
             for first in range(0, units, WIDTH):
                 own = FLOAT_BYTES * GATES * first
-                split_sums(min(WIDTH, units - first), (gates + FLOAT_BYTES * row * channels + own, to + own))
+                split_sums(
+                    min(WIDTH, units - first),
+                    (gates + FLOAT_BYTES * row * channels + own, to + own),
+                )
             copy(h_before + FLOAT_BYTES * row * width, h + FLOAT_BYTES * n * width, width)
-        # Every other step reads the panels of R backwards: those that the step before read last are still near.
+        # Every other step reads the panels of R backwards: those that the step before read last are
+        # still near.
         product(Product(spare, channels, h, width, 1, samples, r, channels, width), 0, step)
         for n in range(samples):
             row = rows[step, n]
@@ -240,7 +267,15 @@ def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, t
 
 @compiled
 def backward_steps(
-    steps: Any, sizes: Any, rows: Any, r: Any, state: Any, tape: Any, results: Any, spare: Any, fresh: Any
+    steps: Any,
+    sizes: Any,
+    rows: Any,
+    r: Any,
+    state: Any,
+    tape: Any,
+    results: Any,
+    spare: Any,
+    fresh: Any,
 ) -> None:
     """Run the steps (first, last + 1) from the last to the first, linear before reset.
 
@@ -281,13 +316,25 @@ def backward_steps(
                 )
                 backward_linear(min(WIDTH, units - first), at)
         last = FLOAT_BYTES * (channels - 1)
-        product(Product(dh_before, width, copied + last, channels, -1, samples, r, width, channels), fresh, step)
+        product(
+            Product(dh_before, width, copied + last, channels, -1, samples, r, width, channels),
+            fresh,
+            step,
+        )
 
 
 @compiled
-def _forward_block(n: Any, row: Any, first: Any, units: Any, weights: Any, h: Any, tape: Any, spare: Any) -> Any:
-    """Return where units of a sample lie, from number `first` on; arguments are those of `forward_reset_steps`."""
-    own, kept, at = FLOAT_BYTES * (n * units + first), FLOAT_BYTES * (row * units + first), FLOAT_BYTES * GATES * first
+def _forward_block(
+    n: Any, row: Any, first: Any, units: Any, weights: Any, h: Any, tape: Any, spare: Any
+) -> Any:
+    """Return where units of a sample lie, from number `first` on; arguments are those of
+    `forward_reset_steps`.
+    """
+    own, kept, at = (
+        FLOAT_BYTES * (n * units + first),
+        FLOAT_BYTES * (row * units + first),
+        FLOAT_BYTES * GATES * first,
+    )
     return Forward(
         sums=spare[0] + GATES * own,
         bias_w=weights[1] + at,
@@ -301,7 +348,9 @@ def _forward_block(n: Any, row: Any, first: Any, units: Any, weights: Any, h: An
 
 
 @compiled
-def forward_reset_steps(steps: Any, units: Any, rows: Any, weights: Any, h: Any, tape: Any, spare: Any) -> None:
+def forward_reset_steps(
+    steps: Any, units: Any, rows: Any, weights: Any, h: Any, tape: Any, spare: Any
+) -> None:
     """Run the steps (first, last + 1) of a whole layer that resets before the product.
 
     - weights: (packed R, b_W, b_R)
@@ -340,8 +389,12 @@ def forward_reset_steps(steps: Any, units: Any, rows: Any, weights: Any, h: Any,
 
 
 @compiled
-def _backward_block(n: Any, row: Any, first: Any, units: Any, carry: Any, tape: Any, delta: Any, spare: Any) -> Any:
-    """Return where units of a sample lie, from number `first` on; arguments are those of `backward_reset_steps`."""
+def _backward_block(
+    n: Any, row: Any, first: Any, units: Any, carry: Any, tape: Any, delta: Any, spare: Any
+) -> Any:
+    """Return where units of a sample lie, from number `first` on; arguments are those of
+    `backward_reset_steps`.
+    """
     own, kept = FLOAT_BYTES * (n * units + first), FLOAT_BYTES * (row * units + first)
     return Backward(
         error=spare[1] + own,
@@ -359,7 +412,8 @@ def _backward_block(n: Any, row: Any, first: Any, units: Any, carry: Any, tape: 
 def backward_reset_steps(
     steps: Any, units: Any, rows: Any, r: Any, state: Any, tape: Any, delta: Any, spare: Any
 ) -> None:
-    """Run the steps (first, last + 1) of a whole layer that resets before the product, from the last to the first.
+    """Run the steps (first, last + 1) of a whole layer that resets before the product, from the
+    last to the first.
 
     - r: packed R, for errors
     - state: (errors of h, carry)
@@ -378,18 +432,26 @@ def backward_reset_steps(
                 keep_error(units, dh + mine, carry + mine)
                 clear(copied + GATES * mine, channels)
                 continue
-            total_error(units, dy + FLOAT_BYTES * row * units, dh + mine, carry + mine, errors + mine)
+            total_error(
+                units, dy + FLOAT_BYTES * row * units, dh + mine, carry + mine, errors + mine
+            )
             for first in range(0, units, WIDTH):
                 backward_new(
-                    min(WIDTH, units - first), _backward_block(n, row, first, units, carry, tape, delta, spare)
+                    min(WIDTH, units - first),
+                    _backward_block(n, row, first, units, carry, tape, delta, spare),
                 )
-        product(Product(s, units, copied + last, channels, -1, samples, r, units, channels), 1, step)
+        product(
+            Product(s, units, copied + last, channels, -1, samples, r, units, channels), 1, step
+        )
         for n in range(samples):
             row = rows[step, n]
             if row < 0:
                 continue
             for first in range(0, units, WIDTH):
                 backward_reset(
-                    min(WIDTH, units - first), _backward_block(n, row, first, units, carry, tape, delta, spare)
+                    min(WIDTH, units - first),
+                    _backward_block(n, row, first, units, carry, tape, delta, spare),
                 )
-        product(Product(dh, units, copied + last, channels, -1, samples, r, units, channels), 1, step)
+        product(
+            Product(dh, units, copied + last, channels, -1, samples, r, units, channels), 1, step
+        )

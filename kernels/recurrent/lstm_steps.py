@@ -1,4 +1,5 @@
-"""The steps of an LSTM in one call: products with R, and the element-wise lines, a vector of units at a time.
+"""The steps of an LSTM in one call: products with R, and the element-wise lines, a vector of units
+at a time.
 
 Forward, with a_i .. a_o the chains over inputs and hidden units, and gates in the order i, f, g, o:
 
@@ -16,8 +17,8 @@ Backward, with e the error of h, and dc the error of c from the step after:
     delta_o = (o * (1 - o)) * (t * e)
     dc = f * d
 
-`rows` [steps, samples] holds the row, sample * T + t, that each sample has at each step, or -1 where its sequence has
-ended: its state then stays, and so do its errors.
+`rows` [steps, samples] holds the row, sample * T + t, that each sample has at each step, or -1
+where its sequence has ended: its state then stays, and so do its errors.
 
 Arguments are addresses, and counts of floats; nothing is checked here.
 """
@@ -31,9 +32,8 @@ from numba.extending import intrinsic
 
 from ..jit import FLOAT_BYTES, compiled
 from ..llvm import WIDTH, Units, clear, copy, for_units, fused, of_blocks, sigmoid, tanh
-from .activation import keep_error, total_error
 from .arrays import Product
-from .product import product
+from .step_parts import keep_error, product, total_error
 
 GATES = 4
 
@@ -77,7 +77,13 @@ def _forward_units(context: Any, count: Any, at: Any) -> Any:
             bent = tanh(after)
             out = o * bent
             units.store_gates([i, f, g, o], at.gates)
-            for values, place in ((bent, at.t), (before, at.c_before), (after, at.c), (out, at.y), (out, at.h)):
+            for values, place in (
+                (bent, at.t),
+                (before, at.c_before),
+                (after, at.c),
+                (out, at.y),
+                (out, at.h),
+            ):
                 units.store(values, place)
 
         for_units(builder, count, write)
@@ -92,7 +98,9 @@ def _backward_units(context: Any, count: Any, at: Any) -> Any:
     def generate(builder: ir.IRBuilder, count: ir.Value, at: _Backward) -> None:
         def write(units: Units) -> None:
             i, f, g, o = units.load_gates(at.gates, GATES)
-            e, bent, before, later = (units.load(place) for place in (at.error, at.t, at.c_before, at.dc))
+            e, bent, before, later = (
+                units.load(place) for place in (at.error, at.t, at.c_before, at.dc)
+            )
             one = e.all(1.0)
             d = fused(o * e, fused(-bent, bent, one), later)
             errors = [
@@ -111,12 +119,15 @@ def _backward_units(context: Any, count: Any, at: Any) -> Any:
 
 
 @compiled
-def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, tape: Any, spare: Any) -> None:
+def forward_steps(
+    steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, tape: Any, spare: Any
+) -> None:
     """Run the steps (first, last + 1).
 
     - sizes: (own units, width of h, outputs of the projection or 0)
     - weights: (packed R, b_W, b_R, packed P)
-    - state: (h, new h of the own units, or of the projection, its pitch, c); the new h may be the own part of h
+    - state: (h, new h of the own units, or of the projection, its pitch, c); the new h may be the
+      own part of h
     - tape: (gates, from the sums over inputs; tanh of c; c before; h before; what P multiplies; y)
     - spare: (sums, what P multiplies, outputs of P) for a step
     """
@@ -135,7 +146,8 @@ def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, t
                 copy(h_before + FLOAT_BYTES * row * width, h + FLOAT_BYTES * n * width, width)
             else:
                 clear(to, channels)
-        # Every other step reads the panels of R backwards: those that the step before read last are still near.
+        # Every other step reads the panels of R backwards: those that the step before read last are
+        # still near.
         product(Product(sums, channels, h, width, 1, samples, r, channels, width), 0, step)
         for n in range(samples):
             row = rows[step, n]
@@ -160,7 +172,11 @@ def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, t
                 )
                 _forward_units(min(WIDTH, units - first), at)
         if outputs:
-            product(Product(projected, outputs, multiplied, units, 1, samples, p, outputs, units), 1, step)
+            product(
+                Product(projected, outputs, multiplied, units, 1, samples, p, outputs, units),
+                1,
+                step,
+            )
             for n in range(samples):
                 row, come = rows[step, n], projected + FLOAT_BYTES * n * outputs
                 if row >= 0:
@@ -170,7 +186,15 @@ def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, t
 
 @compiled
 def backward_steps(
-    steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, tape: Any, results: Any, spare: Any, fresh: Any
+    steps: Any,
+    sizes: Any,
+    rows: Any,
+    weights: Any,
+    state: Any,
+    tape: Any,
+    results: Any,
+    spare: Any,
+    fresh: Any,
 ) -> None:
     """Run the steps (first, last + 1) from the last to the first.
 
@@ -204,7 +228,11 @@ def backward_steps(
         e = errors
         if outputs:
             last = FLOAT_BYTES * (outputs - 1)
-            product(Product(of_cells, units, errors + last, outputs, -1, samples, p, units, outputs), 1, step)
+            product(
+                Product(of_cells, units, errors + last, outputs, -1, samples, p, units, outputs),
+                1,
+                step,
+            )
             e = of_cells
         for n in range(samples):
             row = rows[step, n]
@@ -224,4 +252,8 @@ def backward_steps(
                 )
                 _backward_units(min(WIDTH, units - first), at)
         last = FLOAT_BYTES * (channels - 1)
-        product(Product(dh_before, width, copied + last, channels, -1, samples, r, width, channels), fresh, step)
+        product(
+            Product(dh_before, width, copied + last, channels, -1, samples, r, width, channels),
+            fresh,
+            step,
+        )

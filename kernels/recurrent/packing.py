@@ -1,6 +1,8 @@
-"""Packed weights: panels of ROW lanes, whose k lie side by side; and gradients of rows of weights, and of biases.
+"""Packed weights: panels of ROW lanes, whose k lie side by side; and gradients of rows of weights,
+and of biases.
 
-Weights w have a row of `depth` floats for each output channel. They are packed in panels, and spare lanes are 0:
+Weights w have a row of `depth` floats for each output channel. They are packed in panels, and spare
+lanes are 0:
 
 - forward: lanes are output channels, k the inputs, ascending
 - backward: lanes are inputs, k the output channels, descending
@@ -18,7 +20,7 @@ from ..conv.layout import HALF, SIDE, transpose_block, transpose_half, transpose
 from ..conv.microkernel import even_share
 from ..jit import FLOAT_BYTES, compiled
 from ..llvm import INDEX_BYTES, LINE_BYTES, clear, copy, prefetch_line
-from .product import MOST_SAMPLES, ROW, Tile, run_tiles
+from .step_parts import MOST_SAMPLES, ROW, Tile, run_tiles
 
 _LONG = 1024  # of k at a time: pages are read from start to end
 _BROAD = 4  # panels of ROW at a time, for the same reason
@@ -26,7 +28,9 @@ _FETCHED = 8 * SIDE  # how many numbers of a row are prefetched before they are 
 _ROWS_AHEAD = 16  # rows that are prefetched while they are packed for errors
 _LINE = LINE_BYTES // FLOAT_BYTES
 _ROW_STEPS = 384  # of k at a time, in gradients
-_SPACE = 1 << 16  # floats of inputs at a time: with few k, a row of gradients is then written from start to end
+_SPACE = (
+    1 << 16
+)  # floats of inputs at a time: with few k, a row of gradients is then written from start to end
 
 
 @compiled
@@ -35,10 +39,13 @@ def _on_line(place: Any) -> Any:
 
 
 @compiled
-def _pack_panel(w: Any, depth: Any, lane: Any, width: Any, k: Any, steps: Any, space: Any, panel: Any) -> None:
+def _pack_panel(
+    w: Any, depth: Any, lane: Any, width: Any, k: Any, steps: Any, space: Any, panel: Any
+) -> None:
     """Pack `steps` k of a panel from its lane number `lane` on; `space` holds HALF * steps floats.
 
-    Whole blocks are transposed straight from the rows to lines that follow one another, the rest by way of `space`.
+    Whole blocks are transposed straight from the rows to lines that follow one another, the rest by
+    way of `space`.
     """
     if width < ROW:
         clear(panel, ROW * steps)
@@ -57,7 +64,11 @@ def _pack_panel(w: Any, depth: Any, lane: Any, width: Any, k: Any, steps: Any, s
         begin, some = blocks if first < whole else 0, min(HALF, width - first)
         rest = steps - begin
         for number in range(some):
-            copy(space + FLOAT_BYTES * number * rest, table[first + number] + FLOAT_BYTES * begin, rest)
+            copy(
+                space + FLOAT_BYTES * number * rest,
+                table[first + number] + FLOAT_BYTES * begin,
+                rest,
+            )
         for j in range(0, rest, SIDE):
             to = panel + FLOAT_BYTES * ((begin + j) * ROW + first)
             transpose_block(space + FLOAT_BYTES * j, rest, some, min(SIDE, rest - j), to, ROW)
@@ -71,7 +82,9 @@ def pack_forward(w: Any, channels: Any, depth: Any, out: Any) -> None:
     for lane in range(0, channels, ROW):
         for k in range(0, depth, _LONG):
             panel = out + FLOAT_BYTES * (lane * depth + k * ROW)
-            _pack_panel(w, depth, lane, min(ROW, channels - lane), k, min(_LONG, depth - k), place, panel)
+            _pack_panel(
+                w, depth, lane, min(ROW, channels - lane), k, min(_LONG, depth - k), place, panel
+            )
     space[0] = 0  # keeps the memory until here
 
 
@@ -87,7 +100,10 @@ def pack_backward(w: Any, channels: Any, depth: Any, out: Any) -> None:
                 for begin in range(0, width, _LINE):
                     prefetch_line(row + FLOAT_BYTES * (begin - _ROWS_AHEAD * depth))
             for begin in range(0, width, ROW):
-                some, to = min(ROW, width - begin), panels + FLOAT_BYTES * (begin * channels + step * ROW)
+                some, to = (
+                    min(ROW, width - begin),
+                    panels + FLOAT_BYTES * (begin * channels + step * ROW),
+                )
                 copy(to, row + FLOAT_BYTES * begin, some)
                 if some < ROW:
                     clear(to + FLOAT_BYTES * some, ROW - some)
@@ -98,8 +114,13 @@ def transpose(source: Any, rows: Any, columns: Any, out: Any, out_step: Any) -> 
     """Set out[j * out_step + i] = source[i * columns + j] for i < rows and j < columns."""
     for i in range(0, rows, SIDE):
         for j in range(0, columns, SIDE):
-            come, to = source + FLOAT_BYTES * (i * columns + j), out + FLOAT_BYTES * (j * out_step + i)
-            transpose_block(come, columns, min(SIDE, rows - i), min(SIDE, columns - j), to, out_step)
+            come, to = (
+                source + FLOAT_BYTES * (i * columns + j),
+                out + FLOAT_BYTES * (j * out_step + i),
+            )
+            transpose_block(
+                come, columns, min(SIDE, rows - i), min(SIDE, columns - j), to, out_step
+            )
 
 
 @compiled
@@ -115,11 +136,21 @@ def _pack_inputs(x: Any, depth: Any, first: Any, end: Any, steps: Any, panels: A
 
 
 @compiled
-def gradient(dw: Any, channels: Any, depth: Any, errors: Any, errors_step: Any, x: Any, count: Any, fresh: Any) -> None:
-    """Add errors[channel * errors_step + k] * x[k * depth + i] over k < count to the gradients of rows of weights.
+def gradient(
+    dw: Any,
+    channels: Any,
+    depth: Any,
+    errors: Any,
+    errors_step: Any,
+    x: Any,
+    count: Any,
+    fresh: Any,
+) -> None:
+    """Add errors[channel * errors_step + k] * x[k * depth + i] over k < count to the gradients of
+    rows of weights.
 
-    `channels` are some rows: (the first, their number, the step from one to the next). Where `fresh`, sums start from
-    +0.
+    `channels` are some rows: (the first, their number, the step from one to the next). Where
+    `fresh`, sums start from +0.
     """
     begin, rows, step = channels
     most = min(_ROW_STEPS, count)

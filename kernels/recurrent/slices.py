@@ -1,16 +1,20 @@
-"""Slices of recurrent layers by whole units: what one device of a chain computes, a step at a time or all at once.
+"""Slices of recurrent layers by whole units: what one device of a chain computes, a step at a time
+or all at once.
 
-A slice holds the units [begin, end) of a layer of `hidden` units. Its output channels are gates * unit + gate, unit by
-unit, in the order of gates of PyTorch (LSTM: i, f, g, o; GRU: r, z, n); its weights w [channels, inputs] and
-r [channels, width of h] have a row for each. A layer cut into slices gives the bits of the whole layer:
+A slice holds the units [begin, end) of a layer of `hidden` units. Its output channels are gates *
+unit + gate, unit by unit, in the order of gates of PyTorch (LSTM: i, f, g, o; GRU: r, z, n); its
+weights w [channels, inputs] and r [channels, width of h] have a row for each. A layer cut into
+slices gives the bits of the whole layer:
 
 - `input_products` for all rows (samples and steps) of the input at once;
 - `forward` takes the whole h of the step before, and gives h of the own units, which others gather;
-- `backward` takes the complete errors of the own units' h, and adds to errors of the whole h before, from what slices
-  of higher units have summed; likewise `input_errors`, for all rows at once;
+- `backward` takes the complete errors of the own units' h, and adds to errors of the whole h
+  before, from what slices of higher units have summed; likewise `input_errors`, for all rows at
+  once;
 - `gradients` adds to given gradients, samples ascending, then t.
 
-The whole layer is the slice of all units; it runs any number of steps in one call, with the weights packed once.
+The whole layer is the slice of all units; it runs any number of steps in one call, with the weights
+packed once.
 """
 
 from __future__ import annotations
@@ -25,12 +29,14 @@ from ..jit import FLOAT_BYTES, Floats, Kernels, address_of
 from ..memory import new
 from .arrays import NOTHING, Lengths, Product, Rows, checked, rows_of, target
 
-_packing, _products = Kernels("recurrent.packing"), Kernels("recurrent.product")
+_packing, _products = Kernels("recurrent.packing"), Kernels("recurrent.step_parts")
 
 
 @dataclasses.dataclass(frozen=True)
 class Packed:
-    """Weights of a slice, packed once for each update, and again for errors; what there is not is empty."""
+    """Weights of a slice, packed once for each update, and again for errors; what there is not is
+    empty.
+    """
 
     w: Floats
     w_back: Floats
@@ -46,9 +52,10 @@ class Packed:
 class Tape:
     """What FP of some samples leaves for EB and PG; rows are samples * steps + t.
 
-    `gates` begins as the sums over the inputs. `inner` is tanh c of the LSTM, R h + b_R for n of the GRU, or, where it
-    resets before the product, r * h. `delta` are the errors of the sums: of `b_w` and W; `delta_r`, of `b_r` and R, is
-    the same array except in the GRU that is linear before reset. `cells` and `of_outputs` belong to the projection.
+    `gates` begins as the sums over the inputs. `inner` is tanh c of the LSTM, R h + b_R for n of
+    the GRU, or, where it resets before the product, r * h. `delta` are the errors of the sums: of
+    `b_w` and W; `delta_r`, of `b_r` and R, is the same array except in the GRU that is linear
+    before reset. `cells` and `of_outputs` belong to the projection.
     """
 
     rows: Rows
@@ -65,7 +72,8 @@ class Tape:
 
     @classmethod
     def restored(cls, arrays: Mapping[str, Floats], lengths: Lengths, *, reverse: bool) -> Tape:
-        """Return a tape from arrays of one by name, those that are needed, of some samples of these `lengths`.
+        """Return a tape from arrays of one by name, those that are needed, of some samples of these
+        `lengths`.
 
         `h_before` is always needed. Without `delta_r`, it is `delta`.
         """
@@ -73,7 +81,9 @@ class Tape:
         ragged = bool((lengths < steps).any())
         rows = rows_of(samples, steps, lengths, reverse=reverse)
         names = ("gates", "inner", "c_before", "h_before", "cells", "y")
-        gates, inner, c_before, h_before, cells, y = (arrays.get(name, new(samples, steps, 0)) for name in names)
+        gates, inner, c_before, h_before, cells, y = (
+            arrays.get(name, new(samples, steps, 0)) for name in names
+        )
         tape = cls(rows, ragged, gates, inner, c_before, h_before, cells, y)
         if "delta" in arrays:
             tape.delta = arrays["delta"]
@@ -95,7 +105,8 @@ class Tape:
 
 @dataclasses.dataclass(frozen=True)
 class Slice:
-    """The units [begin, end) of a layer of `hidden` units with `inputs` inputs; `end` is `hidden` if None.
+    """The units [begin, end) of a layer of `hidden` units with `inputs` inputs; `end` is `hidden`
+    if None.
 
     Raises:
         ValueError: a size is below 1, or the units are not some of the layer's.
@@ -109,9 +120,13 @@ class Slice:
 
     def __post_init__(self) -> None:
         if self.inputs < 1 or self.hidden < 1:
-            raise ValueError(f"inputs = {self.inputs}, hidden = {self.hidden}: at least 1 of each is needed")
+            raise ValueError(
+                f"inputs = {self.inputs}, hidden = {self.hidden}: at least 1 of each is needed"
+            )
         if not 0 <= self.begin < self._end <= self.hidden:
-            raise ValueError(f"units {self.begin} to {self._end}: some of 0 to {self.hidden} are needed")
+            raise ValueError(
+                f"units {self.begin} to {self._end}: some of 0 to {self.hidden} are needed"
+            )
 
     @functools.cached_property
     def _end(self) -> int:
@@ -137,8 +152,11 @@ class Slice:
         """Whether the slice is the whole layer."""
         return self.units == self.hidden
 
-    def pack(self, w: Floats | None, r: Floats, b_w: Floats, b_r: Floats, p: Floats | None = None) -> Packed:
-        """Return the packed weights of the own channels, of which each has a row; W may be left out, with its products.
+    def pack(
+        self, w: Floats | None, r: Floats, b_w: Floats, b_r: Floats, p: Floats | None = None
+    ) -> Packed:
+        """Return the packed weights of the own channels, of which each has a row; W may be left
+        out, with its products.
 
         Raises:
             ValueError: shapes do not fit.
@@ -176,11 +194,15 @@ class Slice:
         return z
 
     def input_errors(self, packed: Packed, delta: Floats, start: Floats | None = None) -> Floats:
-        """Return the errors of all rows of the input [..., inputs], for errors of the sums [..., channels].
+        """Return the errors of all rows of the input [..., inputs], for errors of the sums [...,
+        channels].
 
-        `start` [..., inputs] is what slices of higher units have summed; it is changed and returned.
+        `start` [..., inputs] is what slices of higher units have summed; it is changed and
+        returned.
         """
-        rows = checked(delta.reshape(-1, delta.shape[-1]), (None, self.channels), "delta", "(rows, channels)")
+        rows = checked(
+            delta.reshape(-1, delta.shape[-1]), (None, self.channels), "delta", "(rows, channels)"
+        )
         dx = new(*delta.shape[:-1], self.inputs) if start is None else start
         place = target(dx, (*delta.shape[:-1], self.inputs), "start")
         _products.product(
@@ -212,18 +234,23 @@ class Slice:
         *,
         fresh: bool = False,
     ) -> None:
-        """Add the gradients of the tape's samples to the given ones, in place; where `fresh`, overwrite these.
+        """Add the gradients of the tape's samples to the given ones, in place; where `fresh`,
+        overwrite these.
 
-        `x` [N, T, inputs] are the inputs; after the end of a sample's sequence they are multiplied by 0, so must be
-        finite. Rows of gradients are those of weights in `pack`.
+        `x` [N, T, inputs] are the inputs; after the end of a sample's sequence they are multiplied
+        by 0, so must be finite. Rows of gradients are those of weights in `pack`.
         """
         x = checked(x, (tape.samples, tape.steps, self.inputs), "x", "(samples, steps, inputs)")
         turned = transposed(tape.delta)
-        add_gradient(target(dw, (self.channels, self.inputs), "dw"), (0, self.channels, 1), turned, x, fresh)
+        add_gradient(
+            target(dw, (self.channels, self.inputs), "dw"), (0, self.channels, 1), turned, x, fresh
+        )
         if tape.delta_r is not tape.delta:
             turned = transposed(tape.delta_r)
         for channels, source in self._sources(tape):
-            add_gradient(target(dr, (self.channels, self.width), "dr"), channels, turned, source, fresh)
+            add_gradient(
+                target(dr, (self.channels, self.width), "dr"), channels, turned, source, fresh
+            )
         self._bias_gradient(tape.delta, db_w, "db_w", fresh)
         if fresh and tape.delta_r is tape.delta:
             db_r[...] = db_w
@@ -255,9 +282,21 @@ class Slice:
         if not 0 <= first <= last <= tape.steps:
             raise ValueError(f"steps = {steps}: first and last + 1 of 0 to {tape.steps} are needed")
         if last - first != 1 and not may_be_many:
-            raise ValueError(f"steps = {steps}: a slice of a layer runs one step a call, since it needs the whole h")
+            raise ValueError(
+                f"steps = {steps}: a slice of a layer runs one step a call, since it needs the"
+                " whole h"
+            )
 
-    def _tape(self, z: Floats, inner: int, c: int, cells: int, y: int, lengths: Lengths | None, reverse: bool) -> Tape:
+    def _tape(
+        self,
+        z: Floats,
+        inner: int,
+        c: int,
+        cells: int,
+        y: int,
+        lengths: Lengths | None,
+        reverse: bool,
+    ) -> Tape:
         checked(z, (None, None, self.channels), "z", "(samples, steps, channels)")
         samples, steps, _ = z.shape
         if not z.size:
@@ -284,11 +323,17 @@ def _padded(lanes: int) -> int:
     return -(-lanes // FORM.panel) * FORM.panel
 
 
-def add_gradient(place: int, channels: Channels, turned: Floats, source: Floats, fresh: bool) -> None:
-    """Add errors of some channels times inputs to gradients at an address; where `fresh`, overwrite these."""
+def add_gradient(
+    place: int, channels: Channels, turned: Floats, source: Floats, fresh: bool
+) -> None:
+    """Add errors of some channels times inputs to gradients at an address; where `fresh`, overwrite
+    these.
+    """
     depth = source.shape[-1]
     count, errors = source.size // depth, address_of(turned)
-    _packing.gradient(place, channels, depth, errors, turned.shape[1], address_of(source), count, int(fresh))
+    _packing.gradient(
+        place, channels, depth, errors, turned.shape[1], address_of(source), count, int(fresh)
+    )
 
 
 def transposed(rows: Floats) -> Floats:
@@ -296,5 +341,7 @@ def transposed(rows: Floats) -> Floats:
     lanes = rows.shape[-1]
     count = rows.size // lanes
     lanes_first = new(lanes, count // 16 * 16 + 16 + 16 * (count // 16 % 2))
-    _packing.transpose(address_of(rows), count, lanes, address_of(lanes_first), lanes_first.shape[1])
+    _packing.transpose(
+        address_of(rows), count, lanes, address_of(lanes_first), lanes_first.shape[1]
+    )
     return lanes_first
