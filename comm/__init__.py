@@ -1,6 +1,8 @@
-"""Virtual clocks and links, messages, the hosts that run devices, and what they send and receive by MPI.
+"""Virtual clocks and links, messages, the hosts that run devices, and what they send and receive by
+MPI.
 
-Its exports are listed in `__init__.pyi`; each name is imported at its first use, so that the command line starts fast.
+Its exports are listed in `__init__.pyi`; each name is imported at its first use, so that the
+command line starts fast.
 """
 
 import lazy_loader

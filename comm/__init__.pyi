@@ -1,10 +1,19 @@
 from .fifo import FifoResource, Observer, Served, Times
 from .host import ALL_RANKS, Awaited, Mailbox, Pump, StalledError, others_first, run
 from .interconnect import COMPRESSIBLE_TOS, Interconnect, NicEngines
-from .message import Format, Message, join_messages, split
+from .message import Format, Gate, Message, Receiver, Sender, drain, join_messages, split
 from .packet_flow import NicBurst, NicFlow, NicStage, egress, ingress, packet_header, payload_of
-from .topology import Chain, Cycle, Switch, Topology, TopologyError, Torus, squarest, topologies, topology_of
-from .transport import Gate, Receiver, Sender, drain
+from .topology import (
+    Chain,
+    Cycle,
+    Switch,
+    Topology,
+    TopologyError,
+    Torus,
+    squarest,
+    topologies,
+    topology_of,
+)
 
 __all__ = [
     "ALL_RANKS",

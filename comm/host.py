@@ -1,8 +1,9 @@
 """A host runs its devices: coroutines that wait for messages, in one thread.
 
-A device only sees mailboxes. Whether a message comes from a device on the same host or through MPI is settled when the
-chain is built. The host resumes devices that have mail; when none has, it polls the transports (`Pump`), and when those
-have nothing either it yields the processor, because ranks may outnumber cores.
+A device only sees mailboxes. Whether a message comes from a device on the same host or through MPI
+is settled when the chain is built. The host resumes devices that have mail; when none has, it polls
+the transports (`Pump`), and when those have nothing either it yields the processor, because ranks
+may outnumber cores.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import Any, NamedTuple, Protocol
 
 
 class Awaited(NamedTuple):
-    """A description of a message that a device waits for, and the rank that sends it; None: every rank."""
+    """A description of a message that a device waits for, and the rank that sends it; None: every
+    rank.
+    """
 
     text: str
     rank: int | None
@@ -31,7 +34,9 @@ _SHORTEST_SLEEP_S, _LONGEST_SLEEP_S = 20e-6, 4e-3
 
 
 class Mailbox:
-    """Messages of one stream, in order, for the one device that reads them; `awaited` says which, if from elsewhere."""
+    """Messages of one stream, in order, for the one device that reads them; `awaited` says which,
+    if from elsewhere.
+    """
 
     def __init__(self, awaited: Awaited | None = None) -> None:
         self.awaited = awaited
@@ -42,6 +47,8 @@ class Mailbox:
         """Add a message and notify the reader."""
         self._messages.append(message)
         if self._on_mail is not None:
+            # Forgotten before it is called: a second message must not make the reader runnable
+            # twice.
             on_mail, self._on_mail = self._on_mail, None
             on_mail()
 
@@ -66,7 +73,9 @@ def _wait_for(mailbox: Mailbox) -> Generator[Mailbox, None, None]:
 
 @types.coroutine
 def others_first() -> Generator[None, None, None]:
-    """Let all devices of this host that have mail go before, as what comes now is needed later than their messages."""
+    """Let all devices of this host that have mail go before, as what comes now is needed later than
+    their messages.
+    """
     yield None
 
 
@@ -78,7 +87,7 @@ class Pump(Protocol):
 
 
 class Watchdog(Protocol):
-    """What is told when a host has work, and when it has none."""
+    """What is reported when a host has work, and when it has none."""
 
     def busy(self) -> None:
         """Note that something has moved."""
@@ -99,8 +108,8 @@ def run(
 ) -> None:
     """Run the devices' coroutines until all have ended, then poll the pumps until all ranks have.
 
-    `settling` is called when the devices here have ended; what it returns is polled until it returns true. The
-    `watchdog` is told when nothing moves.
+    `settling` is called when the devices here have ended; what it returns is polled until it
+    returns true. The `watchdog` is notified when nothing moves.
 
     Raises:
         StalledError: everything waits and there is no pump that could bring a message.
@@ -113,13 +122,19 @@ def run(
     idle_turns = 0
 
     def awaited() -> list[Awaited]:
-        return [mailbox.awaited for mailbox in waiting.values() if mailbox.awaited is not None and not mailbox]
+        # Entries stay until their devices wait again; those whose mail has come wait no more.
+        return [
+            mailbox.awaited
+            for mailbox in waiting.values()
+            if mailbox.awaited is not None and not mailbox
+        ]
 
     while unfinished:
         while runnable:
             device = runnable.popleft()
             try:
                 mailbox = device.send(None)
+                # It came from `others_first`: the device waits for its turn, not for mail.
                 if mailbox is None:
                     waiting.pop(device, None)
                     at_leisure.append(device)
@@ -143,11 +158,13 @@ def run(
             idle_turns = 0
         elif unfinished and not pumps:
             raise StalledError(f"{unfinished} devices wait for messages that no device will send")
+        # Between messages a few polls in vain are usual; only a host that begins to sleep is idle.
         elif not moved:
             idle_turns += 1
             _yield_processor(idle_turns)
             if watchdog is not None and idle_turns > _SPINS_BEFORE_SLEEP:
                 watchdog.idle(awaited)
+    # MPI moves messages only while it is polled, and other ranks may still wait for ours.
     settled = settling()
     idle_turns = 0
     while not settled():
@@ -165,9 +182,13 @@ def _poll(pumps: Sequence[Pump]) -> bool:
 
 
 def _yield_processor(idle_turns: int) -> None:
-    """Yield and poll again at once; after some turns sleep, twice as long each time, because polling costs time too."""
+    """Yield and poll again at once; after some turns sleep, twice as long each time, because
+    polling costs time too.
+    """
     doublings = idle_turns - _SPINS_BEFORE_SLEEP
     if doublings < 0:
         os.sched_yield()
     else:
+        # The exponent is bounded, or after 1,024 doublings the power would be too large for a
+        # float.
         time.sleep(min(_SHORTEST_SLEEP_S * 2 ** min(doublings, 12), _LONGEST_SLEEP_S))

@@ -1,12 +1,15 @@
-"""The way of one packet through INCEPTIONN's NIC, a burst of 256 bits at a time (section VI-A, Fig. 8).
+"""The way of one packet through INCEPTIONN's NIC, a burst of 256 bits at a time (section VI-A, Fig.
+8).
 
-Out, from the host: packet DMA, Compression Engine, virtual FIFO, 10G MAC. In: MAC, virtual FIFO, Decompression Engine,
-packet DMA. An engine reads the Type of Service in a packet's first burst. Packets of another ToS bypass it, and so do
-all headers. Out, the engine works while bursts arrive; in, it begins when the FIFO holds the whole packet.
+Out, from the host: packet DMA, Compression Engine, virtual FIFO, 10G MAC. In: MAC, virtual FIFO,
+Decompression Engine, packet DMA. An engine reads the Type of Service in a packet's first burst.
+Packets of another ToS bypass it, and so do all headers. Out, the engine works while bursts arrive;
+in, it begins when the FIFO holds the whole packet.
 
-Each stage takes and gives at most a burst a cycle. The paper does not give the stages' delays: here a burst leaves a
-stage at the earliest a cycle after it came. Headers are assumed to be padded to whole bursts, so that a payload begins
-with a burst of its own; the receiver knows the number of values, as from the TCP stream.
+Each stage takes and gives at most a burst a cycle. The paper does not give the stages' delays: here
+a burst leaves a stage at the earliest a cycle after it came. Headers are assumed to be padded to
+whole bursts, so that a payload begins with a burst of its own; the receiver knows the number of
+values, as from the TCP stream.
 
 Plain Python and slow: what trains and is timed is `exchange/nic.py` and `interconnect.py`.
 """
@@ -70,7 +73,8 @@ def egress(head: bytes, payload: bytes, error_bound_exponent: int, rule: Rule = 
 
 
 def ingress(sent: Sequence[NicBurst], head_bytes: int, count: int) -> NicFlow:
-    """Return the flow of a packet of `count` values that arrives as these bursts, from the wire to the host.
+    """Return the flow of a packet of `count` values that arrives as these bursts, from the wire to
+    the host.
 
     Raises:
         CodecError: the bytes end early.
@@ -79,7 +83,9 @@ def ingress(sent: Sequence[NicBurst], head_bytes: int, count: int) -> NicFlow:
     flow = {NicStage.MAC: _later(sent)}
     flow[NicStage.FIFO] = held = _whole(_later(flow[NicStage.MAC]))
     flow[NicStage.ENGINE] = (
-        [*_later(held[:heads]), *_decompressed(held[heads:], count)] if _is_compressible(held) else _later(held)
+        [*_later(held[:heads]), *_decompressed(held[heads:], count)]
+        if _is_compressible(held)
+        else _later(held)
     )
     flow[NicStage.DMA] = _later(flow[NicStage.ENGINE])
     return flow
@@ -108,10 +114,16 @@ def _whole(bursts: Sequence[NicBurst]) -> list[NicBurst]:
     return [NicBurst(bursts[-1].cycle + place, burst.data) for place, burst in enumerate(bursts)]
 
 
-def _compressed(bursts: Sequence[NicBurst], error_bound_exponent: int, rule: Rule) -> list[NicBurst]:
-    """Return what the Compression Engine makes of a payload: a burst whenever the Alignment Unit has 256 bits."""
+def _compressed(
+    bursts: Sequence[NicBurst], error_bound_exponent: int, rule: Rule
+) -> list[NicBurst]:
+    """Return what the Compression Engine makes of a payload: a burst whenever the Alignment Unit
+    has 256 bits.
+    """
     units = [
-        hardware.compression_unit(np.frombuffer(burst.data, np.uint32).tolist(), error_bound_exponent, rule)
+        hardware.compression_unit(
+            np.frombuffer(burst.data, np.uint32).tolist(), error_bound_exponent, rule
+        )
         for burst in bursts
     ]
     size = sum(unit.length for unit in units) // 8
@@ -119,6 +131,7 @@ def _compressed(bursts: Sequence[NicBurst], error_bound_exponent: int, rule: Rul
     for cycle, bits in enumerate(hardware.alignment_unit(units), begin):
         if bits is not None:
             made.append(NicBurst(cycle, bits.to_bytes(BURST_BYTES, "little")))
+    # The Alignment Unit pads its last burst with zeros; of that one only the bytes of values leave.
     ends = itertools.accumulate(len(burst.data) for burst in made)
     return [
         dataclasses.replace(burst, data=burst.data[: BURST_BYTES - max(0, end - size)])
@@ -127,7 +140,9 @@ def _compressed(bursts: Sequence[NicBurst], error_bound_exponent: int, rule: Rul
 
 
 def _decompressed(bursts: Sequence[NicBurst], count: int) -> list[NicBurst]:
-    """Return what the Decompression Engine makes of a payload; its last burst leaves when its work ends."""
+    """Return what the Decompression Engine makes of a payload; its last burst leaves when its work
+    ends.
+    """
     values, cycles = hardware.decompress(b"".join(burst.data for burst in bursts), count)
     made = _cut(values.tobytes())
     begin = bursts[0].cycle + 1 + cycles - len(made) if bursts else 0

@@ -1,6 +1,7 @@
 """Ranks: how they are started, watched and ended. The only room that imports mpi4py.
 
-Its exports are listed in `__init__.pyi`; each name is imported at its first use, so that the command line starts fast.
+Its exports are listed in `__init__.pyi`; each name is imported at its first use, so that the
+command line starts fast.
 """
 
 import lazy_loader

@@ -1,9 +1,32 @@
-from .end_request import ENDING, Dismissed, EndRequest, RankFailed, Stopped, Terminated, ended_by, importing, is_ignored
+from .end_request import (
+    ENDING,
+    Dismissed,
+    EndRequest,
+    RankFailed,
+    Stopped,
+    Terminated,
+    ended_by,
+    importing,
+    is_ignored,
+)
 from .guard import MOST_RANKS
-from .launch import LaunchError, abort_ranks, check_shared_memory, join, launcher_rank, left_over
-from .launcher import Host, end_below, launch_command, launch_environment, listening_below, passed_on, read_hosts
+from .launch import (
+    Host,
+    LaunchError,
+    abort_ranks,
+    check_shared_memory,
+    end_below,
+    join,
+    launch_command,
+    launch_environment,
+    launcher_rank,
+    left_over,
+    listening_below,
+    passed_on,
+    read_hosts,
+)
 from .pool import WorkerLost, in_parallel
-from .processes import tell, usable_cores
+from .processes import family, send, tell, usable_cores
 from .ranks import MpiRanks, Ranks, SingleProcess
 from .stall import STALL_STATUS, NoProgress
 from .watch import Watch, introduce
@@ -29,6 +52,7 @@ __all__ = [
     "check_shared_memory",
     "end_below",
     "ended_by",
+    "family",
     "importing",
     "in_parallel",
     "introduce",
@@ -41,6 +65,7 @@ __all__ = [
     "listening_below",
     "passed_on",
     "read_hosts",
+    "send",
     "tell",
     "usable_cores",
 ]

@@ -1,12 +1,15 @@
-"""A request to end: SIGINT (Ctrl-C), or SIGTERM, SIGUSR1 and SIGHUP, as batch systems and terminals send them.
+"""A request to end: SIGINT (Ctrl-C), or SIGTERM, SIGUSR1 and SIGHUP, as batch systems and terminals
+send them.
 
-A command takes signals from its first lines on. It notes those that come before it knows how to end; then it ends at
-once, wherever it is, until there is something to put in order; from then on they are exceptions; and once it ends, it
-ignores them. A run that can save its state takes note of the first SIGTERM, SIGUSR1 or SIGHUP, and asks at its next
-mini-batch boundary whether there was one; another signal, or a run that cannot, ends at once. SIGUSR2 interrupts like
-SIGINT: some launchers do not pass SIGINT on.
+A command takes signals from its first lines on. It notes those that come before it knows how to
+end; then it ends at once, wherever it is, until there is something to put in order; from then on
+they are exceptions; and once it ends, it ignores them. A run that can save its state takes note of
+the first SIGTERM, SIGUSR1 or SIGHUP, and asks at its next mini-batch boundary whether there was
+one; another signal, or a run that cannot, ends at once. SIGUSR2 interrupts like SIGINT: some
+launchers do not pass SIGINT on.
 
-Rank 0 ends the other ranks by exceptions, `Stopped` and `Dismissed`; from one that fails it gets `RankFailed`.
+Rank 0 ends the other ranks by exceptions, `Stopped` and `Dismissed`; from one that fails it gets
+`RankFailed`.
 """
 
 from __future__ import annotations
@@ -20,12 +23,14 @@ from typing import Any, NoReturn
 _INTERRUPTS = signal.SIGINT, signal.SIGUSR2
 _TERMINATIONS = signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP
 IGNORED = signal.SIGINT, signal.SIGHUP
-"""Signals that whoever starts a process may have it ignore, as shells do in the background, and `nohup`."""
+"""Signals that whoever starts a process may have it ignore, as shells do in the background, and
+`nohup`.
+"""
 ENDING = *_INTERRUPTS, *_TERMINATIONS
 """Signals that ask a process to end."""
 _MOST_S = 6.0
-"""How long a process may take to put in order what it has begun. Code that catches all exceptions, and Python where it
-cannot raise one, may have swallowed the request.
+"""How long a process may take to put in order what it has begun. Code that catches all exceptions,
+and Python where it cannot raise one, may have swallowed the request.
 """
 
 
@@ -42,7 +47,8 @@ def is_ignored(number: int) -> bool:
 
 
 def importing() -> contextlib.AbstractContextManager[None]:
-    """Return a context for imports: a signal ends this process at once meanwhile, and is an exception from then on.
+    """Return a context for imports: a signal ends this process at once meanwhile, and is an
+    exception from then on.
 
     Where no command has taken signals, nothing changes.
     """
@@ -59,9 +65,10 @@ class Terminated(BaseException):
 
 
 class EndRequest:
-    """What this process has been asked to do; `noted` is the number of the signal, 0 if there was none.
+    """What this process has been asked to do; `noted` is the number of the signal, 0 if there was
+    none.
 
-    `on_note` is told of one that a run has taken note of. All methods are for the main thread.
+    `on_note` is notified of one that a run has taken note of. All methods are for the main thread.
     """
 
     def __init__(self, on_note: Callable[[int], None] = lambda _: None) -> None:
@@ -73,7 +80,8 @@ class EndRequest:
         self._before: dict[signal.Signals, Any] = {}  # handlers of a caller
 
     def take(self) -> None:
-        """Note signals from now on, until `end_at_once` says how this process ends; for the process of a command.
+        """Note signals from now on, until `end_at_once` says how this process ends; for the process
+        of a command.
 
         What whoever started this process has it ignore, of `IGNORED`, stays ignored.
         """
@@ -85,6 +93,8 @@ class EndRequest:
     def end_at_once(self, end: Callable[[int], NoReturn]) -> None:
         """End by `end` on a signal, also on one that came before; where signals were taken."""
         if self._is_taken:
+            # The handlers come first: a signal after them ends the process itself, one before them
+            # is noted, and none is lost in between.
             self._end = end
             self._handle(self._end_now)
             if self.noted:
@@ -92,7 +102,9 @@ class EndRequest:
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
-        """End at once during the body, and have signals be exceptions from then on; where they were taken."""
+        """End at once during the body, and have signals be exceptions from then on; where they were
+        taken.
+        """
         if self._end is not None:
             self._handle(self._end_now)
         yield
@@ -100,15 +112,21 @@ class EndRequest:
             self._handle(self._take)
 
     def listen(self) -> None:
-        """Have all of these signals but SIGINT, which is one already, be exceptions; where none were taken."""
+        """Have all of these signals but SIGINT, which is one already, be exceptions; where none
+        were taken.
+        """
         if self._end is None:
             for number in ENDING:
                 if number != signal.SIGINT and not is_ignored(number):
                     before = signal.signal(number, self._take)
+                    # `listen` may be called again, and would find its own handlers: the caller's
+                    # came first.
                     self._before.setdefault(number, before)
 
     def close(self) -> None:
-        """Ignore signals from now on, since this process ends; where none were taken, give them back to the caller."""
+        """Ignore signals from now on, since this process ends; where none were taken, give them
+        back to the caller.
+        """
         if self._is_taken:
             self._handle(signal.SIG_IGN)
             return
@@ -117,7 +135,9 @@ class EndRequest:
 
     @contextlib.contextmanager
     def noting(self) -> Iterator[None]:
-        """Take note of the first signal, for a run that asks for it (`Ranks.end_wanted`), and go on."""
+        """Take note of the first signal, for a run that asks for it (`Ranks.end_wanted`), and go
+        on.
+        """
         self._can_wait = True
         try:
             yield
@@ -130,10 +150,12 @@ class EndRequest:
                 signal.signal(number, handler)
 
     def _note(self, number: int, _: FrameType | None) -> None:
+        # The first one determines the line for the user and the exit status.
         self.noted = self.noted or number
 
     def _end_now(self, number: int, _: FrameType | None) -> None:
         assert self._end is not None
+        # A second signal must not begin the end anew.
         self._handle(signal.SIG_IGN)
         self._end(number)
 
@@ -150,7 +172,8 @@ class EndRequest:
 
 
 class Stopped(Exception):
-    """Rank 0 ends the run while ranks may wait for messages; this rank ends too, with the same status.
+    """Rank 0 ends the run while ranks may wait for messages; this rank ends too, with the same
+    status.
 
     `line` is the reason, as rank 0 has reported it to the user.
     """
@@ -169,11 +192,14 @@ class Dismissed(Exception):
 
 
 class RankFailed(Exception):
-    """Another rank has failed; `str` is its message to the user, `status` the exit status that it requests."""
+    """Another rank has failed; `str` is its message to the user, `status` the exit status that it
+    requests.
+    """
 
     def __init__(self, line: str, status: int) -> None:
         super().__init__(line)
         self.status = status
 
     def __reduce__(self) -> tuple[type[RankFailed], tuple[str, int]]:
+        # By default an exception is made again from `args`, which have the line alone.
         return RankFailed, (str(self), self.status)

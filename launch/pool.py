@@ -1,4 +1,5 @@
-"""A pool of workers for tasks that do not depend on each other: processes of this machine, or the other ranks.
+"""A pool of workers for tasks that do not depend on each other: processes of this machine, or the
+other ranks.
 
 Workers leave Ctrl-C to the process that gives them tasks, and end with it.
 """
@@ -36,8 +37,8 @@ def in_parallel(
 
     Args:
         ranks: where there are others than this one, they work, and this one gives them tasks.
-        jobs: number of processes to work otherwise; with one, and in a worker of a `multiprocessing.Pool`, this
-            process works itself, in order.
+        jobs: number of processes to work otherwise; with one, and in a worker of a
+            `multiprocessing.Pool`, this process works itself, in order.
         function: what to do with a task; a function of a module.
         tasks: what to do it with; to be pickled, as results are.
 
@@ -48,7 +49,8 @@ def in_parallel(
     if ranks.size > 1:
         workers: contextlib.AbstractContextManager[Executor] = _other_ranks(ranks)
     elif jobs > 1 and ranks.comm is None and not multiprocessing.current_process().daemon:
-        # MPI's own processes do not bear forks, and those of a `multiprocessing.Pool` may have no children.
+        # MPI's own processes do not bear forks, and those of a `multiprocessing.Pool` may have no
+        # children.
         workers = _processes(jobs)
     else:
         yield from ((place, function(task)) for place, task in enumerate(tasks))
@@ -58,15 +60,20 @@ def in_parallel(
         try:
             places = {executor.submit(function, task): place for place, task in enumerate(tasks)}
             for done in concurrent.futures.as_completed(list(places)):
+                # Popped, so that a result is not kept here once it has been yielded.
                 yield places.pop(done), done.result()
         except BrokenProcessPool:
-            raise WorkerLost("a worker process has died, possibly out of memory; try fewer jobs") from None
+            raise WorkerLost(
+                "a worker process has died, possibly out of memory; try fewer jobs"
+            ) from None
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
 
 
 def _processes(jobs: int) -> Executor:
-    """Return processes that are copies of this one, so that they import nothing again, nor run a script again."""
+    """Return processes that are copies of this one, so that they import nothing again, nor run a
+    script again.
+    """
     forks = multiprocessing.get_context("fork")
     return concurrent.futures.ProcessPoolExecutor(jobs, forks, _become_worker, (os.getpid(),))
 
@@ -74,6 +81,7 @@ def _processes(jobs: int) -> Executor:
 def _become_worker(parent: int) -> None:
     for number in ENDING:
         if not is_ignored(number):
+            # A fork has its parent's handlers, which would put the parent's work in order.
             signal.signal(number, signal.SIG_DFL)
     _leave_interrupts_alone()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,9 +1,10 @@
-"""Processes of this host: a rank's share of the processors, the launcher's standard error, and which are stopped.
+"""Processes of this host: a rank's share of the processors, descendants, the launcher's standard
+error.
 
-Where ranks outnumber processors, the system gives each process as much as the others, so the rank with the most work
-waits while ranks with little work run. Niceness is how a process takes less: each step makes its weight 1.25 times
-smaller. Open MPI's launcher passes on nothing that ranks say once one of them has died or it has been told to end, so
-such lines go to its own standard error.
+Where ranks outnumber processors, the system gives each process as much as the others, so the rank
+with the most work waits while ranks with little work run. Niceness is how a process takes less:
+each step makes its weight 1.25 times smaller. Open MPI's launcher passes on nothing that ranks say
+once one of them has died or it was asked to end, so such lines go to its own standard error.
 """
 
 from __future__ import annotations
@@ -12,11 +13,19 @@ import contextlib
 import math
 import os
 import pathlib
+import signal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from psutil import Process
 
 _STEP = 1.25
 """Linux, kernel/sched/core.c: `sched_prio_to_weight`."""
 _NICEST = 10
-"""Of a rank with little work or none: it takes part in messages, and programs beside it must leave it time for them."""
+"""Of a rank with little work or none: it takes part in messages, and programs beside it must leave
+it time for them.
+"""
 _AUTOGROUP = pathlib.Path("/proc/self/autogroup")
 
 
@@ -26,15 +35,17 @@ def usable_cores() -> int:
 
 
 def niceness(work: int, most: int) -> int:
-    """Return by how much nicer a rank with `work` is than one with `most`, so that their weights are as their work."""
+    """Return by how much nicer a rank with `work` is than one with `most`, so that their weights
+    are as their work.
+    """
     return min(_NICEST, round(math.log(most / work, _STEP))) if work else _NICEST
 
 
 def be_nicer(by: int, base: int) -> None:
     """Set the niceness of this process `by` steps above `base`, if the system allows it.
 
-    Linux compares niceness within a session alone, and then that of the sessions. Where this process leads a session of
-    its own, as launchers start ranks, both are set.
+    Linux compares niceness within a session alone, and then that of the sessions. Where this
+    process leads a session of its own, as launchers start ranks, both are set.
     """
     with contextlib.suppress(OSError):  # only root may become less nice
         os.setpriority(os.PRIO_PROCESS, 0, base + by)  # the system takes 19 for more
@@ -44,9 +55,32 @@ def be_nicer(by: int, base: int) -> None:
 
 def is_stopped(pid: int) -> bool:
     """Return whether a process is stopped, as by SIGSTOP or a debugger."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+    with (
+        contextlib.suppress(OSError),
+        open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file,
+    ):
+        # The state follows the name, which may hold parentheses itself.
         return file.read().rpartition(")")[2].split()[0] in "Tt"
     return False
+
+
+def family(pid: int) -> list[Process]:
+    """Return a process and its descendants, parents before children, without those that have ended."""
+    import psutil  # here, since ranks do without it
+
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    return []
+
+
+def send(number: signal.Signals, processes: Iterable[Process]) -> None:
+    """Send a signal to processes; skip those that have ended."""
+    import psutil
+
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.send_signal(number)
 
 
 _PIDFD_GETFD = 438
@@ -55,16 +89,21 @@ _OPEN_MPI = ("prterun", "prte")
 
 
 def launchers_stderr() -> int:
-    """Return a descriptor for lines that must be seen: this process's own standard error, 2, but under Open MPI's.
+    """Return a descriptor for lines that must be seen: this process's own standard error, 2, but
+    under Open MPI's.
 
-    Under that one it is the launcher's, if that is on this host, as a new descriptor, which the caller closes.
+    Under that one it is the launcher's, if that is on this host, as a new descriptor, which the
+    caller closes.
     """
     parent = os.getppid()
     with contextlib.suppress(OSError):
         with open(f"/proc/{parent}/comm", encoding="utf-8") as file:
             if file.read().strip() not in _OPEN_MPI:
                 return 2
-        return _shared(parent) or os.open(f"/proc/{parent}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NOCTTY)
+        # O_NOCTTY: a rank that leads a session must not take a terminal for its own.
+        return _shared(parent) or os.open(
+            f"/proc/{parent}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NOCTTY
+        )
     return 2
 
 
@@ -80,7 +119,8 @@ def tell(line: str) -> None:
 def _shared(pid: int) -> int | None:
     """Return a process's descriptor 2 with its place in the file, if this process may have it.
 
-    A descriptor of its own has its own place, and in a file the launcher would write over what was written there.
+    A descriptor of its own has its own place, and in a file the launcher would write over what was
+    written there.
     """
     import ctypes
 

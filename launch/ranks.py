@@ -1,9 +1,9 @@
 """The ranks of a run, and their communication outside the emulated chain.
 
-`SingleProcess` is one process without MPI, `MpiRanks` the ranks of a communicator. Rank 0 leads: it reads the command
-line, and gives the others tasks until it dismisses them. Progress and failures are reported to it through the side
-channel; when a run cannot continue, it stops all other ranks. Every wait here sleeps, because ranks may outnumber
-cores.
+`SingleProcess` is one process without MPI, `MpiRanks` the ranks of a communicator. Rank 0 leads: it
+reads the command line, and gives the others tasks until it dismisses them. Progress and failures
+are reported to it through the side channel; when a run cannot continue, it stops all other ranks.
+Every wait here sleeps, because ranks may outnumber cores.
 """
 
 from __future__ import annotations
@@ -43,14 +43,15 @@ class SingleProcess:
         self.on_object: Callable[[Any], None] = lambda _: None
         self.end_request = end_request or EndRequest()
 
-    def watch(self) -> None:
-        """Do nothing: whoever started this process sees how it ends."""
+    def _nothing(self, *_: object, **__: object) -> None:
+        """Do nothing: there are no other ranks to tell, start, stop or leave; whoever started this
+        one sees its end.
+        """
 
-    def name(self, hosted: Callable[[int], str]) -> None:
-        """Do nothing: there are no other ranks to tell from this one."""
-
-    def share_processors(self, work: Sequence[int]) -> None:
-        """Do nothing: there are no other ranks."""
+    watch = name = share_processors = note = start = dismiss = report_failure = outlive = (
+        stop_others
+    ) = _nothing
+    leave_together = abandon = free = _nothing
 
     def watch_progress(self, timeout_s: float) -> contextlib.AbstractContextManager[None]:
         """Do nothing: this rank does not wait for others."""
@@ -59,15 +60,6 @@ class SingleProcess:
     def away(self) -> contextlib.AbstractContextManager[None]:
         """Do nothing: no rank waits for this one."""
         return contextlib.nullcontext()
-
-    def note(self, text: str) -> None:
-        """Do nothing: no other process needs to know."""
-
-    def start(self, task: Callable[[Any], None]) -> None:
-        """Do nothing: there are no other ranks."""
-
-    def dismiss(self, status: int) -> None:
-        """Do nothing: there are no other ranks."""
 
     def in_turn(self, task: Callable[[], None]) -> None:
         """Run the task."""
@@ -86,7 +78,9 @@ class SingleProcess:
         return values[0]
 
     def end_wanted(self) -> int:
-        """Return the number of the signal that asks this run to save its state and end, or 0; see `EndRequest`."""
+        """Return the number of the signal that asks this run to save its state and end, or 0; see
+        `EndRequest`.
+        """
         return self.end_request.noted
 
     def settling(self) -> Callable[[], bool]:
@@ -101,32 +95,14 @@ class SingleProcess:
         """Return False: nothing can arrive."""
         return False
 
-    def report_failure(self, line: str, status: int) -> None:
-        """Do nothing: there are no other ranks."""
-
-    def outlive(self, error: Exception) -> None:
-        """Do nothing: MPI does not fail where there is none."""
-
-    def stop_others(self, status: int, line: str) -> None:
-        """Do nothing: there are no other ranks."""
-
-    def leave_together(self, timeout_s: float = 0.0) -> None:
-        """Do nothing: there are no other ranks."""
-
     @property
     def ends(self) -> bool:
-        """Whether the run ends, for a reason that another process has told."""
+        """Whether the run ends, for a reason that another process has reported."""
         return False
 
     def abort(self, status: int, *, first: bool) -> NoReturn:
         """Exit."""
         os._exit(status)
-
-    def abandon(self) -> None:
-        """Do nothing: there are no communicators."""
-
-    def free(self) -> None:
-        """Do nothing: there are no communicators."""
 
     def describe(self) -> str:
         """Return the MPI library's name and version, for the results file."""
@@ -141,7 +117,9 @@ _FAILURE_TIMEOUT_S = 120.0  # rank 0 does not listen while it compiles or plans
 
 
 class Transport(Protocol):
-    """What carries a run's messages between ranks: MPI reads and writes its buffers until it is closed."""
+    """What carries a run's messages between ranks: MPI reads and writes its buffers until it is
+    closed.
+    """
 
     def drain(self) -> bool:
         """Take what has arrived; return whether all that was sent from here has left."""
@@ -153,10 +131,13 @@ class Transport(Protocol):
 class MpiRanks:
     """The ranks of a communicator, which this object owns.
 
-    `watch` is this rank's, if the guard knows it already; `end_request` says what signals have asked this process.
+    `watch` is this rank's, if the guard knows it already; `end_request` says what signals have
+    asked this process.
     """
 
-    def __init__(self, comm: Any, watch: Watch | None = None, end_request: EndRequest | None = None) -> None:
+    def __init__(
+        self, comm: Any, watch: Watch | None = None, end_request: EndRequest | None = None
+    ) -> None:
         self.comm = comm
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
@@ -167,12 +148,20 @@ class MpiRanks:
         self._side = comm.Clone()
         self.exchange_comm = comm.Clone()
         self._pending: list[Any] = []
-        self.transport: Transport | None = None  # kept here, so that its buffers outlive a run that fails
+        self.transport: Transport | None = (
+            None  # kept here, so that its buffers outlive a run that fails
+        )
         self._settled = 0
         self._settling: Any = None  # the last request
-        own = socket.gethostname(), os.getpid(), "" if watch is None else watch.guard, os.sched_getaffinity(0)
+        own = (
+            socket.gethostname(),
+            os.getpid(),
+            "" if watch is None else watch.guard,
+            os.sched_getaffinity(0),
+        )
         hosts, pids, guards, cores = zip(*comm.allgather(own), strict=True)
         self._on_this_host = [rank for rank, host in enumerate(hosts) if host == hosts[self.rank]]
+        # Launchers may bind each rank to cores of its own; all ranks together have the union.
         self._cores = len(set().union(*(cores[rank] for rank in self._on_this_host)))
         self._names = [f"rank {rank} on {host}" for rank, host in enumerate(hosts)]
         self._pids = {rank: pids[rank] for rank in self._on_this_host}
@@ -187,7 +176,9 @@ class MpiRanks:
                 connect_guards(comm, guards, watch)
 
     def watch(self) -> None:
-        """Have the guard of this host watch this rank from now on, if it does not yet; and all ranks one another."""
+        """Have the guard of this host watch this rank from now on, if it does not yet; and all
+        ranks one another.
+        """
         from .stall import Peers, Watchdog
 
         if self._watch is None:
@@ -205,19 +196,28 @@ class MpiRanks:
 
     @property
     def idles(self) -> bool:
-        """Whether a processor has nothing to do while this rank waits: ranks do not outnumber those of its host."""
+        """Whether a processor has nothing to do while this rank waits: ranks do not outnumber those
+        of its host.
+        """
         return self.size > 1 and len(self._on_this_host) <= self._cores
 
     def share_processors(self, work: Sequence[int]) -> None:
-        """Share this host's processors, where ranks outnumber them, in proportion to `work`, which is given by rank."""
+        """Share this host's processors, where ranks outnumber them, in proportion to `work`, which
+        is given by rank.
+        """
         if len(self._on_this_host) > self._cores:
-            be_nicer(niceness(work[self.rank], max(work[rank] for rank in self._on_this_host)), self._niceness)
+            be_nicer(
+                niceness(work[self.rank], max(work[rank] for rank in self._on_this_host)),
+                self._niceness,
+            )
 
     @contextlib.contextmanager
     def watch_progress(self, timeout_s: float) -> Iterator[None]:
-        """End the run where nothing moves for `timeout_s`, unless that is 0; for all ranks together.
+        """End the run where nothing moves for `timeout_s`, unless that is 0; for all ranks
+        together.
 
-        Before and after, when a rank may do alone what takes any time, only ranks that are stopped end the run.
+        Before and after, when a rank may do alone what takes any time, only ranks that are stopped
+        end the run.
         """
         watchdog = self.watchdog
         if watchdog is None or not timeout_s:
@@ -236,7 +236,9 @@ class MpiRanks:
 
     @contextlib.contextmanager
     def away(self) -> Iterator[None]:
-        """Do what may take any time, such as writing a file, without being taken for a rank that is stopped."""
+        """Do what may take any time, such as writing a file, without being taken for a rank that is
+        stopped.
+        """
         if self.watchdog is not None:
             self.watchdog.away(True)
         yield
@@ -249,7 +251,9 @@ class MpiRanks:
             self._watch.note(text)
 
     def start(self, task: Callable[[Ranks], None]) -> None:
-        """Send all other ranks a task as a pickle, from rank 0; from then on any rank may fail alone."""
+        """Send all other ranks a task as a pickle, from rank 0; from then on any rank may fail
+        alone.
+        """
         self.running = self.size > 1
         self._send_all(task, _TASK_TAG)
 
@@ -287,6 +291,7 @@ class MpiRanks:
     def gather(self, value: Any) -> list[Any]:
         """Return the values of all ranks, on rank 0; elsewhere an empty list."""
         self._wait_for_all()
+        # mpi4py's `gather` returns None on all ranks but the root.
         return self.comm.gather(value) or []
 
     def share(self, value: Any) -> list[Any]:
@@ -295,14 +300,18 @@ class MpiRanks:
         return self.comm.allgather(value)
 
     def deal(self, values: list[Any]) -> Any:
-        """Return this rank's of the values that rank 0 has, one for each rank; elsewhere they do not matter."""
+        """Return this rank's of the values that rank 0 has, one for each rank; elsewhere they do
+        not matter.
+        """
         self._wait_for_all()
         return self.comm.scatter(values if self.rank == 0 else None)
 
     def end_wanted(self) -> int:
-        """Return the number of the signal that asks this run to save its state and end, or 0: the same on all ranks.
+        """Return the number of the signal that asks this run to save its state and end, or 0: the
+        same on all ranks.
 
-        For all ranks together, at a mini-batch boundary at which the chain has drained. A signal to any rank counts.
+        For all ranks together, at a mini-batch boundary at which the chain has drained. A signal to
+        any rank counts.
         """
         return max(self.share(self.end_request.noted))
 
@@ -359,7 +368,9 @@ class MpiRanks:
             tell(line)
 
     def outlive(self, error: Exception) -> None:
-        """Give guard and launcher time to end this rank, if MPI itself has failed, as it does when a rank dies."""
+        """Give guard and launcher time to end this rank, if MPI itself has failed, as it does when
+        a rank dies.
+        """
         from mpi4py import MPI
 
         if self._watch is not None and isinstance(error, MPI.Exception):
@@ -372,21 +383,27 @@ class MpiRanks:
         # Earlier messages may never be received: a failed rank takes no task.
         before, self._pending = self._pending, []
         self._send_all(Stopped(status, line), _STOP_TAG)
+        # A rank that is stopped takes no message: waiting would only use up the time.
         _nap_until(lambda: self._sent() or bool(self._stopped()), _STOP_TIMEOUT_S)
         self._pending = before
 
     def leave_together(self, timeout_s: float = _STOP_TIMEOUT_S) -> None:
         """Wait, for a limited time, until all ranks leave; then finalise MPI, if they do.
 
-        When a rank exits without finalising MPI, launchers kill the others and report that in place of their status.
-        MPI should ignore messages that no rank will receive; if it waits for them, this process exits after
-        `timeout_s` with status 1.
+        When a rank exits without finalising MPI, launchers kill the others and report that in place
+        of their status. MPI should ignore messages that no rank will receive; if it waits for them,
+        this process exits after `timeout_s` with status 1.
         """
         from mpi4py import MPI
 
         self._end_as_it_should()
         all_leave = self._side.Ibarrier().Test
-        if not _nap_until(lambda: all_leave() or bool(self._stopped()), timeout_s) or not all_leave():
+        # A rank that is stopped would never come to MPI_Finalize, and that would wait for it for
+        # ever.
+        if (
+            not _nap_until(lambda: all_leave() or bool(self._stopped()), timeout_s)
+            or not all_leave()
+        ):
             return
         with open(os.devnull, "w") as nowhere:
             # MPI_Finalize holds the GIL; this watchdog does not need it.
@@ -396,13 +413,17 @@ class MpiRanks:
 
     @property
     def ends(self) -> bool:
-        """Whether the run ends, for a reason that another process has told: a rank has died, or is stopped."""
+        """Whether the run ends, for a reason that another process has reported: a rank has died, or
+        is stopped.
+        """
         return self._watch is not None and self._watch.ends
 
     def abort(self, status: int, *, first: bool) -> NoReturn:
-        """End without MPI's help, where a rank is stopped: one is to be the `first`, and the launcher ends the others.
+        """End without MPI's help, where a rank is stopped: one is to be the `first`, and the
+        launcher ends the others.
 
-        Its status is the run's. MPI adds nothing to what has been said. Guards end what the launcher leaves.
+        Its status is the run's. MPI adds nothing to what has been said. Guards end what the
+        launcher leaves.
         """
         self._end_as_it_should(aborts=True)
         if not first:
@@ -413,7 +434,9 @@ class MpiRanks:
         os._exit(status)
 
     def _stopped(self) -> set[int]:
-        """Return the ranks of this host that are stopped, as by SIGSTOP; they neither answer nor leave."""
+        """Return the ranks of this host that are stopped, as by SIGSTOP; they neither answer nor
+        leave.
+        """
         return {rank for rank, pid in self._pids.items() if is_stopped(pid)}
 
     def _end_as_it_should(self, *, aborts: bool = False) -> None:
@@ -421,22 +444,26 @@ class MpiRanks:
             self._watch.leave(aborts=aborts)
 
     def free(self) -> None:
-        """Free all communicators; call on all ranks, after the last message. The process has its own priority again."""
+        """Free all communicators; call on all ranks, after the last message. The process has its
+        own priority again.
+        """
         _nap_until(self._sent)
         be_nicer(0, self._niceness)
         for comm in (self._side, self.exchange_comm, self.comm):
             comm.Free()
 
     def abandon(self, timeout_s: float = _STOP_TIMEOUT_S) -> None:
-        """Free all communicators after a failure that all ranks have been told of; call on all ranks.
+        """Free all communicators after a failure that all ranks have been informed of; call on all
+        ranks.
 
-        First all messages that are under way are taken, since MPI may write to their buffers until then. Where a rank
-        does not take part in time, communicators and buffers stay as they are.
+        First all messages that are under way are taken, since MPI may write to their buffers until
+        then. Where a rank does not take part in time, communicators and buffers stay as they are.
         """
 
         def drained() -> bool:
             while self._side.iprobe():
                 self._side.recv()
+            # A list, so that both make progress at every look; `and` would stop at the first.
             return all([self._sent(), self.transport is None or self.transport.drain()])
 
         if not _nap_until(drained, timeout_s):
@@ -444,7 +471,8 @@ class MpiRanks:
         with_all, settled = self._side.Ibarrier().Test, self._settled
         if not _nap_until(lambda: drained() and with_all(), timeout_s):
             return
-        # A rank that failed has not settled where others have; all must, as often, before communicators are freed.
+        # A rank that failed has not settled where others have; all must, as often, before
+        # communicators are freed.
         for _ in range(settled, max(self._side.allgather(settled))):
             self.settling()
         if self._settling is not None:

@@ -1,7 +1,9 @@
-"""The watchdog: detects that a run makes no progress, reports which rank waits for which, and ends it.
+"""The watchdog: detects that a run makes no progress, reports which rank waits for which, and ends
+it.
 
-A rank that has had nothing to do for `timeout_s` asks all others. Those that answer say what they wait for; one that
-does not is stopped, or unreachable, or in a long operation. The lowest rank that asks judges.
+A rank that has had nothing to do for `timeout_s` asks all others. Those that answer say what they
+wait for; one that does not is stopped, or unreachable, or in a long operation. The lowest rank that
+asks judges.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ _GRACE_S = 3.0
 _LOOK_S = 0.1
 _SEND_S = 0.5  # a rank that is stopped receives nothing
 _PATIENCE = 10
-"""Number of timeouts to wait for a rank that neither answers nor is stopped, because it may be computing."""
+"""Number of timeouts to wait for a rank that neither answers nor is stopped, because it may be
+computing.
+"""
 
 
 class NoProgress(Exception):
@@ -42,7 +46,9 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a rank waits for, for how long it has had nothing to do, in s, and which ranks of its host are stopped."""
+    """What a rank waits for, for how long it has had nothing to do, in s, and which ranks of its
+    host are stopped.
+    """
 
     waits: Sequence[Awaited]
     idle_s: float
@@ -62,7 +68,9 @@ class Verdict(NamedTuple):
 
 
 class Peers(NamedTuple):
-    """The ranks of a run: this one, the names of all, and of those on this host the process numbers."""
+    """The ranks of a run: this one, the names of all, and of those on this host the process
+    numbers.
+    """
 
     rank: int
     names: Sequence[str]
@@ -74,7 +82,9 @@ class Peers(NamedTuple):
 
 
 class Watchdog:
-    """A rank's watchdog. It needs its own communicator, `comm`; `note` describes the last step done."""
+    """A rank's watchdog. It needs its own communicator, `comm`; `note` describes the last step
+    done.
+    """
 
     def __init__(
         self,
@@ -132,6 +142,7 @@ class Watchdog:
         now_s = self._clock()
         if now_s < self._looks_from_s:
             return
+        # Hosts poll all the time, and a look is a call of MPI: some a second are enough.
         self._looks_from_s = now_s + _LOOK_S
         self._pending = [request for request in self._pending if not request.test()[0]]
         while (message := self._comm.improbe(tag=_TAG)) is not None:
@@ -158,8 +169,12 @@ class Watchdog:
     def _judge(self, now_s: float, idle_s: float) -> None:
         others = {*range(len(self._peers.names))} - {self._peers.rank}
         silent = others - self._answers.keys()
+        # A rank that had something to do meanwhile: the run moves, and those who wait are not stuck.
         moves = any(answer.idle_s < self._timeout_s / 2 for answer in self._answers.values())
-        waiting = {self._peers.rank: Answer(self._waits(), idle_s, self._peers.stopped()), **self._answers}
+        waiting = {
+            self._peers.rank: Answer(self._waits(), idle_s, self._peers.stopped()),
+            **self._answers,
+        }
         stopped = silent & _stopped(waiting)
         computes = bool(silent & self._peers.pids.keys() - stopped)
         may_compute = computes and idle_s < _PATIENCE * self._timeout_s
@@ -169,6 +184,8 @@ class Watchdog:
         line = stall_line(self._peers, waiting, stopped or silent, idle_s, self._note())
         tell(line)
         self._send_all(Verdict(line))
+        # The others should get the verdict before this rank ends; one that is stopped never takes
+        # it.
         while self._pending and self._clock() < now_s + _SEND_S:
             time.sleep(1e-3)
             self._pending = [request for request in self._pending if not request.test()[0]]
@@ -183,11 +200,17 @@ class Watchdog:
         self._pending.append(self._comm.isend((self._peers.rank, said), rank, _TAG))
 
 
-def stall_line(peers: Peers, waiting: dict[int, Answer], blamed: set[int], idle_s: float, note: str) -> str:
-    """Return the line that says which ranks hold up a run, and who waits for them on what since when."""
+def stall_line(
+    peers: Peers, waiting: dict[int, Answer], blamed: set[int], idle_s: float, note: str
+) -> str:
+    """Return the line that says which ranks hold up a run, and who waits for them on what since
+    when.
+    """
     stopped, whose = _stopped(waiting), []
     for rank in sorted(blamed):
-        whose.append(f"{peers.names[rank]} {'is stopped' if rank in stopped else 'does not answer'}")
+        whose.append(
+            f"{peers.names[rank]} {'is stopped' if rank in stopped else 'does not answer'}"
+        )
     rows = _rows(waiting, {None, *blamed}) if blamed else []
     rows = rows or _rows(waiting, None)  # who waits for those that wait for them
     done = [f"last step done: {note}"] if note else []

@@ -1,10 +1,12 @@
-"""Registration of a rank with the guard of its host (`guard.py`), so that its death is noticed; guards of many hosts.
+"""Registration of a rank with the guard of its host (`guard.py`), so that its death is noticed;
+guards of many hosts.
 
-The ranks of a host need no MPI for that: they meet at a socket whose name follows from their launcher. The first one to
-come starts the guard there.
+The ranks of a host need no MPI for that: they meet at a socket whose name follows from their
+launcher. The first one to come starts the guard there.
 
-From the guard of each other host, a connection goes to that of rank 0's host. Ranks make them, because they find one
-another by MPI, and hand them over. A guard that gets none tells what it knows.
+From the guard of each other host, a connection goes to that of rank 0's host. Ranks make them,
+because they find one another by MPI, and hand them over. A guard that gets none tells what it
+knows.
 
     host 0:  ranks 0 1 2             host 1:  ranks 3 4 5
              guard, which leads  <---------   guard                made by ranks 0 and 3, the first of each guard
@@ -56,13 +58,16 @@ _SIZES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"), ("PMI_SIZE", "OMPI_C
 
 
 class Watch:
-    """This rank's line to the guard of its host, and its place in their page; without a line it does nothing.
+    """This rank's line to the guard of its host, and its place in their page; without a line it
+    does nothing.
 
-    `guard` is what no other guard of the run is called; nothing if there is none. `is_first` says whether this rank
-    was the first of its host to come.
+    `guard` is what no other guard of the run is called; nothing if there is none. `is_first` says
+    whether this rank was the first of its host to come.
     """
 
-    def __init__(self, line: socket.socket | None = None, guard: str = "", *, is_first: bool = False) -> None:
+    def __init__(
+        self, line: socket.socket | None = None, guard: str = "", *, is_first: bool = False
+    ) -> None:
         self._line, self.guard, self.is_first = line, guard, is_first
         self._page: mmap.mmap | None = None
         self._place, self._leaves = 0, False
@@ -92,7 +97,7 @@ class Watch:
 
     @property
     def ends(self) -> bool:
-        """Whether the run ends, for a reason that has been told."""
+        """Whether the run ends, for a reason that has been reported."""
         page = self._shared()
         return page is not None and LEAVING in page[::PLACE_BYTES]
 
@@ -100,7 +105,9 @@ class Watch:
     def noted(self) -> str:
         """The last note of a rank of this host."""
         page = self._shared()
-        return "" if page is None else page[1 : 1 + NOTE_BYTES].rstrip(b"\0").decode("utf-8", "ignore")
+        return (
+            "" if page is None else page[1 : 1 + NOTE_BYTES].rstrip(b"\0").decode("utf-8", "ignore")
+        )
 
     def name(self, text: str) -> None:
         """Set what this rank is called."""
@@ -110,14 +117,17 @@ class Watch:
     def leave(self, *, aborts: bool = False) -> None:
         """Tell the guard that this rank is about to end, and that this is as it should be.
 
-        The guard then lets go of the launcher, so that this learns of each rank's end at once. If this rank `aborts`
-        the run, guards end all ranks that the launcher leaves, such as those that are stopped.
+        The guard then lets go of the launcher, so that this learns of each rank's end at once. If
+        this rank `aborts` the run, guards end all ranks that the launcher leaves, such as those
+        that are stopped.
         """
         if self._leaves:
             return
         self._leaves = True
         page = self._shared()
         if page is not None:
+            # To the page before the line: the guard may see this rank's end before it reads what it
+            # said.
             page[(1 + self._place) * PLACE_BYTES] = LEAVING
         self._say(LEAVING)
         if aborts:
@@ -125,7 +135,8 @@ class Watch:
         self._wait_until(0, LEAVING, _LET_GO_S)
 
     def tell(self, line: str) -> bool:
-        """Have the guard tell the user by a line why the run ends, unless it has told one; return whether it has.
+        """Have the guard tell the user by a line why the run ends, unless it has reported one;
+        return whether it has.
 
         One process tells it, since several ranks may get a signal at once.
         """
@@ -135,7 +146,8 @@ class Watch:
         return page is not None and page[HAS_TOLD] == TOLD
 
     def end(self, line: str) -> bool:
-        """Have the guard tell the user by a line, unless it has told one, and end the run with this rank.
+        """Have the guard tell the user by a line, unless it has reported one, and end the run with
+        this rank.
 
         Return whether there is a guard. This rank is to exit then.
         """
@@ -148,12 +160,16 @@ class Watch:
     def _wait_until(self, place: int, what: int, most_s: float) -> None:
         """Wait until the guard says something in its page."""
         page, until_s = self._shared(), time.monotonic() + most_s
+        # Shared memory wakes nobody: the page has to be looked at.
         while page is not None and page[place] != what and time.monotonic() < until_s:
             time.sleep(_NAP_S)
 
     def _say(self, what: int, line: str | None = None) -> None:
         if self._line is not None:
-            text = b"" if line is None else " ".join(line[:_MOST_LINE].splitlines()).encode() + b"\n"
+            # A line ends at its break: what is said must have no other.
+            text = (
+                b"" if line is None else " ".join(line[:_MOST_LINE].splitlines()).encode() + b"\n"
+            )
             with contextlib.suppress(OSError):
                 self._line.send(bytes([what]) + text, socket.MSG_DONTWAIT)
 
@@ -176,7 +192,8 @@ class Watch:
 
 
 def introduce(rank: int) -> Watch:
-    """Make this process known to the guard of its host, as this rank, and return at once; it need not be in MPI yet.
+    """Make this process known to the guard of its host, as this rank, and return at once; it need
+    not be in MPI yet.
 
     Where the system lacks what a guard needs, the rank is not watched.
     """
@@ -187,6 +204,7 @@ def introduce(rank: int) -> Watch:
         line.settimeout(_TIMEOUT_S)
         launcher = _launcher()
         server = _meet(line, f"\0emuchain-{os.geteuid()}-{launcher}")
+        # Names this process alone, also after the system has given its number to another one.
         own = os.pidfd_open(os.getpid())
         socket.send_fds(
             line,
@@ -204,17 +222,24 @@ def introduce(rank: int) -> Watch:
 
 
 def _meet(line: socket.socket, place: str) -> socket.socket | None:
-    """Connect a socket to the guard of this host; return the guard's own socket if this process is the first to come.
+    """Connect a socket to the guard of this host; return the guard's own socket if this process is
+    the first to come.
 
     Raises:
         OSError: neither is possible, or another user's process has the place.
     """
     until_s = time.monotonic() + _TIMEOUT_S
     while True:
+        # All connect, also the first, which has bound the socket and starts the guard behind it:
+        #
+        #     first   bind, listen   connect   start the guard, which accepts all of them
+        #     others  bind fails     connect
         server = _bound(place)
         try:
             line.connect(place)
-        except ConnectionRefusedError:  # the first is about to listen, or the guard of an earlier run has just ended
+        except (
+            ConnectionRefusedError
+        ):  # the first is about to listen, or the guard of an earlier run has just ended
             if server is not None or time.monotonic() > until_s:
                 raise
             time.sleep(_NAP_S)
@@ -239,8 +264,12 @@ def _bound(place: str) -> socket.socket | None:
 
 
 def _launcher() -> str:
-    """Return what only the processes of this host have in common that a launcher has started for one run."""
-    own = os.stat("/proc/self/ns/pid").st_ino  # containers may share sockets' names, but not processes' numbers
+    """Return what only the processes of this host have in common that a launcher has started for
+    one run.
+    """
+    own = os.stat(
+        "/proc/self/ns/pid"
+    ).st_ino  # containers may share sockets' names, but not processes' numbers
     for fd in _launcher_fd():
         with socket.socket(fileno=os.dup(fd)) as line:
             if line.family == socket.AF_UNIX:
@@ -256,23 +285,35 @@ def _launcher_fd() -> list[int]:
 
 def _expected() -> Expected:
     """Return how many ranks the launcher has started."""
-    return Expected(*(next((int(os.environ[name]) for name in names if name in os.environ), 0) for names in _SIZES))
+    return Expected(*map(_first_set, _SIZES))
+
+
+def _first_set(names: Sequence[str]) -> int:
+    return next((int(os.environ[name]) for name in names if name in os.environ), 0)
 
 
 def _start_guard(server: socket.socket) -> None:
-    told = launchers_stderr()
+    stderr_fd = launchers_stderr()
     # It neither takes part in MPI nor is it in the ranks' process group, which launchers kill.
     _STARTED.append(
+        # -I and -S: without the user's settings and site-packages it is up sooner, and it needs
+        # neither.
         subprocess.Popen(
-            [sys.executable, "-I", "-S", guard.__file__, *map(str, (server.fileno(), told, *_expected()))],
+            [
+                sys.executable,
+                "-I",
+                "-S",
+                guard.__file__,
+                *map(str, (server.fileno(), stderr_fd, *_expected())),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
-            pass_fds=[server.fileno(), told],
+            pass_fds=[server.fileno(), stderr_fd],
         )
     )
-    if told != 2:
-        os.close(told)
+    if stderr_fd != 2:
+        os.close(stderr_fd)
 
 
 _STARTED: list[subprocess.Popen[bytes]] = []
@@ -280,7 +321,9 @@ _STARTED: list[subprocess.Popen[bytes]] = []
 
 
 class Meeting(NamedTuple):
-    """Where rank 0 listens, under each name that its host may have, and the word by which ranks are known there."""
+    """Where rank 0 listens, under each name that its host may have, and the word by which ranks are
+    known there.
+    """
 
     hosts: list[str]
     port: int
@@ -288,14 +331,18 @@ class Meeting(NamedTuple):
 
 
 def connect_guards(comm: Any, guards: Sequence[str], watch: Watch) -> None:
-    """Connect all guards with that of rank 0, for all ranks together; `guards` are those of the ranks, "" for none."""
+    """Connect all guards with that of rank 0, for all ranks together; `guards` are those of the
+    ranks, "" for none.
+    """
     rank = comm.Get_rank()
     if rank == 0:
         with socket.create_server(("", 0), backlog=len(guards)) as server:
             server.settimeout(_NAP_S)
             port, word = server.getsockname()[1], secrets.token_bytes(16)
             comm.bcast(Meeting([socket.gethostname(), *addresses()], port, word))
-            all_tried = comm.Ibarrier()  # is passed once every other rank has tried, whatever came of it
+            all_tried = (
+                comm.Ibarrier()
+            )  # is passed once every other rank has tried, whatever came of it
             while not all_tried.Test():
                 with contextlib.suppress(OSError), accepted(server, word) as line:
                     watch.connect(line)

@@ -1,4 +1,6 @@
-"""Exchange of gradients between replicas of a network (INCEPTIONN, section IV): ring, aggregator, and hierarchies."""
+"""Exchange of gradients between replicas of a network (INCEPTIONN, section IV): ring, aggregator,
+and hierarchies.
+"""
 
 from .algorithms import Aggregator, Outlet
 from .groups import (

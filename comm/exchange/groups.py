@@ -1,8 +1,10 @@
-"""Replicas of a chain that train data-parallel: which devices exchange gradients (INCEPTIONN, sections II-B and IV).
+"""Replicas of a chain that train data-parallel: which devices exchange gradients (INCEPTIONN,
+sections II-B and IV).
 
-Every device exchanges with the devices of the same number in the other replicas, on separate links. Replicas may form
-groups (Fig. 1): each group sums by a ring, the groups' leaders exchange by a ring (c) or an aggregator (b), and
-broadcast the total in their groups. With one group, all replicas are in one ring, or send to one aggregator (a).
+Every device exchanges with the devices of the same number in the other replicas, on separate links.
+Replicas may form groups (Fig. 1): each group sums by a ring, the groups' leaders exchange by a ring
+(c) or an aggregator (b), and broadcast the total in their groups. With one group, all replicas are
+in one ring, or send to one aggregator (a).
 
     8 replicas in 2 groups                   phases, one after another
 
@@ -11,8 +13,8 @@ broadcast the total in their groups. With one group, all replicas are in one rin
     group 1   [4]- 5 - 6 - 7 -(4)            (WEIGHTS)     which broadcasts to them
                                              PROPAGATION   each leader broadcasts in its group
 
-With numerics, `GradientExchange` carries these steps out, message by message; `TimedExchange` computes the same times,
-to the picosecond, for all replicas at once.
+With numerics, `GradientExchange` carries these steps out, message by message; `TimedExchange`
+computes the same times, to the picosecond, for all replicas at once.
 """
 
 from __future__ import annotations
@@ -50,8 +52,8 @@ from .time import (
 class DataParallel:
     """`replicas` chains in `groups` groups, how they exchange gradients, and with which codec.
 
-    With timing only, messages are 1/`ratio` of their size, if a ratio is given. With `feedback`, senders keep what the
-    codec drops.
+    With timing only, messages are 1/`ratio` of their size, if a ratio is given. With `feedback`,
+    senders keep what the codec drops.
     """
 
     replicas: int = 1
@@ -63,9 +65,13 @@ class DataParallel:
 
     @property
     def residuals(self) -> int:
-        """Number of rows, of all values of a gradient, that the first replica keeps of what the codec drops."""
+        """Number of rows, of all values of a gradient, that the first replica keeps of what the
+        codec drops.
+        """
         if not self.feedback or self.replicas == 1:
             return 0
+        # With groups: of the group's ring and of the leaders' exchange; a ring's total is
+        # compressed once more, by the broadcast in the group.
         return 1 if self.groups == 1 else 2 + (self.exchange == "ring")
 
     @property
@@ -81,7 +87,11 @@ class DataParallel:
     @property
     def top(self) -> list[int]:
         """Replicas that exchange between groups: the leaders, or all where there is one group."""
-        return list(range(self.replicas)) if self.groups == 1 else list(range(0, self.replicas, self.members))
+        return (
+            list(range(self.replicas))
+            if self.groups == 1
+            else list(range(0, self.replicas, self.members))
+        )
 
     @property
     def aggregator(self) -> int:
@@ -91,13 +101,18 @@ class DataParallel:
     @property
     def tree(self) -> list[int]:
         """Nodes among which weights are broadcast: the aggregator, its neighbour, and so on."""
+        # In a chain the aggregator stands behind the last replica. In the order of the chain no two
+        # messages of a round share a link.
         return [self.aggregator, *reversed(self.top)]
 
     def samples_of(self, replica: int, samples: int, batch: int) -> NDArray[np.int64]:
         """Return the positions in an epoch of a replica's samples: its share of every mini-batch."""
         count, first, places = self.replicas, 0, []
         for size in step_sizes(samples, batch):
-            places.append(np.arange(first + size * replica // count, first + size * (replica + 1) // count))
+            # By bounds, not by sizes: shares differ by a sample at most, and none is left out.
+            places.append(
+                np.arange(first + size * replica // count, first + size * (replica + 1) // count)
+            )
             first += size
         return np.concatenate(places)
 
@@ -141,7 +156,9 @@ class ExchangeStep(Protocol):
 def exchange_steps(
     data_parallel: DataParallel, replica: int, nic: Nic, channels: Channels, count: int = 0
 ) -> list[ExchangeStep]:
-    """Return a replica's steps of the exchange, in the order of the phases; feedback keeps rows of `count` values."""
+    """Return a replica's steps of the exchange, in the order of the phases; feedback keeps rows of
+    `count` values.
+    """
     kept = count if data_parallel.feedback else 0
     if data_parallel.groups == 1:
         return _top(data_parallel, replica, nic, channels, kept)
@@ -151,28 +168,45 @@ def exchange_steps(
     steps: list[ExchangeStep] = [_ring(ExchangePhase.GROUP, groups, replica, nic, channels, kept)]
     if replica == leader:
         steps += _top(data_parallel, replica, nic, channels, kept)
-    # An aggregator's total stands for weights, which no codec may change; a ring's is gradients still.
+    # An aggregator's total stands for weights, which no codec may change; a ring's is gradients
+    # still.
     tos = COMPRESSIBLE_TOS if data_parallel.exchange == "ring" else ORDINARY_TOS
-    return [*steps, _broadcast(ExchangePhase.PROPAGATION, group, replica, nic, channels, tos, kept, groups)]
+    return [
+        *steps,
+        _broadcast(ExchangePhase.PROPAGATION, group, replica, nic, channels, tos, kept, groups),
+    ]
 
 
-def _top(data_parallel: DataParallel, replica: int, nic: Nic, channels: Channels, kept: int) -> list[ExchangeStep]:
+def _top(
+    data_parallel: DataParallel, replica: int, nic: Nic, channels: Channels, kept: int
+) -> list[ExchangeStep]:
     if data_parallel.exchange == "ring":
         return [_ring(ExchangePhase.TOP, [data_parallel.top], replica, nic, channels, kept)]
     outlet = channels(ExchangePhase.TOP, replica, data_parallel.aggregator).outlet
     upload = GradientUpload(nic, outlet, nic.residual(kept) if kept else None)
-    return [upload, _broadcast(ExchangePhase.WEIGHTS, data_parallel.tree, replica, nic, channels, ORDINARY_TOS)]
+    return [
+        upload,
+        _broadcast(ExchangePhase.WEIGHTS, data_parallel.tree, replica, nic, channels, ORDINARY_TOS),
+    ]
 
 
 def _ring(
-    phase: ExchangePhase, groups: Sequence[Sequence[int]], replica: int, nic: Nic, channels: Channels, kept: int
+    phase: ExchangePhase,
+    groups: Sequence[Sequence[int]],
+    replica: int,
+    nic: Nic,
+    channels: Channels,
+    kept: int,
 ) -> Ring:
-    """Return a member's step in the ring of its group, in the order of the topology; all groups' run together."""
+    """Return a member's step in the ring of its group, in the order of the topology; all groups'
+    run together.
+    """
     rings = [ring_order(nic.interconnect.topology, members) for members in groups]
     shares = ring_shares(nic.interconnect.topology, rings)
     number = next(number for number, ring in enumerate(rings) if replica in ring)
     ring = rings[number]
     place = ring.index(replica)
+    # At place 0, index -1 is the last one: the ring is closed.
     left, right = ring[place - 1], ring[(place + 1) % len(ring)]
     inlet, outlet = channels(phase, left, replica).mailbox, channels(phase, replica, right).outlet
     residual, hops = nic.residual(kept) if kept else None, nic.interconnect.hops(left, replica)
@@ -189,33 +223,49 @@ def _broadcast(
     kept: int = 0,
     trees: Sequence[Sequence[int]] | None = None,
 ) -> Broadcast:
-    """Return a node's step in a broadcast from the first of the nodes; `trees` are those at the same time."""
+    """Return a node's step in a broadcast from the first of the nodes; `trees` are those at the
+    same time.
+    """
     pairs = [(nodes[a], nodes[b]) for sends in broadcast_rounds(len(nodes)) for a, b in sends]
     hops = nic.interconnect.hops
     shares = broadcast_shares(nic.interconnect.topology, [nodes] if trees is None else trees)
     parents = [Parent(channels(phase, a, b).mailbox, hops(a, b)) for a, b in pairs if b == node]
-    children = [Child(channels(phase, a, b).outlet, hops(a, b), shares[a, b]) for a, b in pairs if a == node]
-    loses = bool(kept and children) and not parents and tos == COMPRESSIBLE_TOS  # others pass on what it lost
-    return Broadcast(nic, parents[0] if parents else None, children, tos, nic.residual(kept) if loses else None)
+    children = [
+        Child(channels(phase, a, b).outlet, hops(a, b), shares[a, b]) for a, b in pairs if a == node
+    ]
+    loses = (
+        bool(kept and children) and not parents and tos == COMPRESSIBLE_TOS
+    )  # others pass on what it lost
+    return Broadcast(
+        nic, parents[0] if parents else None, children, tos, nic.residual(kept) if loses else None
+    )
 
 
-def aggregator(data_parallel: DataParallel, nic: Nic, count: int, with_data: bool, channels: Channels) -> Aggregator:
+def aggregator(
+    data_parallel: DataParallel, nic: Nic, count: int, with_data: bool, channels: Channels
+) -> Aggregator:
     """Return the aggregator of gradients of `count` values."""
     node, hops = data_parallel.aggregator, nic.interconnect.hops
     workers = [
-        Parent(channels(ExchangePhase.TOP, worker, node).mailbox, hops(worker, node)) for worker in data_parallel.top
+        Parent(channels(ExchangePhase.TOP, worker, node).mailbox, hops(worker, node))
+        for worker in data_parallel.top
     ]
-    broadcast = _broadcast(ExchangePhase.WEIGHTS, data_parallel.tree, node, nic, channels, ORDINARY_TOS)
+    broadcast = _broadcast(
+        ExchangePhase.WEIGHTS, data_parallel.tree, node, nic, channels, ORDINARY_TOS
+    )
     return Aggregator(nic, count, with_data, workers, broadcast)
 
 
 class GradientExchange:
-    """One device's exchange with its counterparts in the other replicas; keeps its own last gradient.
+    """One device's exchange with its counterparts in the other replicas; keeps its own last
+    gradient.
 
     An exchange does not begin before that of the previous mini-batch has ended.
     """
 
-    def __init__(self, data_parallel: DataParallel, nic: Nic, steps: Sequence[ExchangeStep]) -> None:
+    def __init__(
+        self, data_parallel: DataParallel, nic: Nic, steps: Sequence[ExchangeStep]
+    ) -> None:
         self.replicas = data_parallel.replicas
         self.nic = nic
         self.spent_ps = 0
@@ -226,6 +276,7 @@ class GradientExchange:
 
     async def total(self, gradient: Gradient, ready_ps: int) -> int:
         """Sum a gradient over all replicas, in place; return the finish time in ps."""
+        # Copied, since the exchange overwrites it with the sum.
         self.last = None if gradient.values is None else gradient.values.copy()
         begin_ps = done_ps = max(ready_ps, self._done_ps)
         for step in self._steps:
@@ -247,7 +298,11 @@ class GradientExchange:
 
 
 def exchange_ends_ps(
-    data_parallel: DataParallel, interconnect: Interconnect, count: int, ready_ps: Times, free_ps: int = 0
+    data_parallel: DataParallel,
+    interconnect: Interconnect,
+    count: int,
+    ready_ps: Times,
+    free_ps: int = 0,
 ) -> tuple[Times, int]:
     """Return when each replica has finished an exchange, and when the aggregator has, in ps.
 
@@ -261,23 +316,35 @@ def exchange_ends_ps(
     compressed = _compressed(data_parallel)
     if data_parallel.groups > 1:
         in_groups = ready_ps.reshape(data_parallel.groups, data_parallel.members)
-        ends, free_ps = hierarchy_ends_ps(interconnect, in_groups, count, data_parallel.exchange, compressed, free_ps)
+        ends, free_ps = hierarchy_ends_ps(
+            interconnect, in_groups, count, data_parallel.exchange, compressed, free_ps
+        )
         return ends.reshape(-1), free_ps
     if data_parallel.exchange == "ring":
         return ring_of_nodes_ps(interconnect, ready_ps, count, compressed), free_ps
-    gradients = None if compressed is None else compressed(np.full(data_parallel.replicas, FP32.bytes_of(count)))
+    gradients = (
+        None
+        if compressed is None
+        else compressed(np.full(data_parallel.replicas, FP32.bytes_of(count)))
+    )
     return aggregator_ends_ps(interconnect, ready_ps, count, gradients, free_ps=free_ps)
 
 
 def exchange_ps(data_parallel: DataParallel, interconnect: Interconnect, count: int) -> int:
-    """Return the duration of an exchange of `count` values for which all replicas are ready at once, in ps."""
+    """Return the duration of an exchange of `count` values for which all replicas are ready at
+    once, in ps.
+    """
     return int(
-        exchange_ends_ps(data_parallel, interconnect, count, np.zeros(data_parallel.replicas, np.int64))[0].max()
+        exchange_ends_ps(
+            data_parallel, interconnect, count, np.zeros(data_parallel.replicas, np.int64)
+        )[0].max()
     )
 
 
 def _compressed(data_parallel: DataParallel) -> Compressed | None:
-    """Return the codec's assumed sizes, or None without a codec; sizes that depend on values need a ratio."""
+    """Return the codec's assumed sizes, or None without a codec; sizes that depend on values need a
+    ratio.
+    """
     codec = data_parallel.codec
     if not codec.compresses:
         return None
@@ -297,13 +364,19 @@ class TimedExchange:
         self._mailboxes = [Mailbox() for _ in range(data_parallel.replicas)]
 
     async def end_ps(self, replica: int, ready_ps: int) -> int:
-        """Return when a replica has finished the exchange, in ps; wait for the ready times of all others."""
+        """Return when a replica has finished the exchange, in ps; wait for the ready times of all
+        others.
+        """
         self._ready_ps[replica] = ready_ps
         self._expected -= 1
         if not self._expected:  # the last one to come computes the ends of all, and wakes them
             self._expected = self.replicas
             ends, self.aggregator_ps = exchange_ends_ps(
-                self._data_parallel, self._interconnect, self._count, self._ready_ps, self.aggregator_ps
+                self._data_parallel,
+                self._interconnect,
+                self._count,
+                self._ready_ps,
+                self.aggregator_ps,
             )
             for mailbox, end_ps in zip(self._mailboxes, ends.tolist(), strict=True):
                 mailbox.put(end_ps)
@@ -330,7 +403,12 @@ class TimedMember:
 
     def state(self) -> dict[str, int]:
         """Return the training state."""
-        return {"done_ps": self._done_ps, "spent_ps": self.spent_ps, "aggregator_ps": self._exchange.aggregator_ps}
+        return {
+            "done_ps": self._done_ps,
+            "spent_ps": self.spent_ps,
+            # A timed aggregator is no object with a state of its own: members keep its time for it.
+            "aggregator_ps": self._exchange.aggregator_ps,
+        }
 
     def restore(self, state: dict[str, int]) -> None:
         """Restore what `state` returned."""

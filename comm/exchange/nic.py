@@ -1,11 +1,12 @@
-"""A worker's NIC, and what passes it: messages with the compressible ToS go by its codec (INCEPTIONN, section VI).
+"""A worker's NIC, and what passes it: messages with the compressible ToS go by its codec
+(INCEPTIONN, section VI).
 
-Replicas exchange all values of a device's gradients in one row, in blocks. With error feedback, what the codec drops of
-a gradient is kept by its sender, and added to the next one (Seide et al., 2014; Stich et al., 2018; Karimireddy et al.,
-2019).
+Replicas exchange all values of a device's gradients in one row, in blocks. With error feedback,
+what the codec drops of a gradient is kept by its sender, and added to the next one (Seide et al.,
+2014; Stich et al., 2018; Karimireddy et al., 2019).
 
-A NIC logs the sizes of messages that pass the codec, so that a finished run can be timed again; `histogram` gives the
-distribution of gradients (Fig. 5).
+A NIC logs the sizes of messages that pass the codec, so that a finished run can be timed again;
+`histogram` gives the distribution of gradients (Fig. 5).
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Gradient:
     values: Values | None
 
     def block(self, number: int, blocks: int) -> Gradient:
-        """Return one of `blocks` blocks of equal size, the first ones a value longer (Algorithm 1, line 8); a view."""
+        """Return one of `blocks` blocks of equal size, the first ones a value longer (Algorithm 1,
+        line 8); a view.
+        """
         size, longer = divmod(self.count, blocks)
         begin, end = (place * size + min(place, longer) for place in (number, number + 1))
         return Gradient(end - begin, None if self.values is None else self.values[begin:end])
@@ -57,12 +60,15 @@ class Gradient:
 
 
 _HEADER_BYTES = 32
+# Not 0: a gradient of fewer values than workers has blocks of no bytes.
 _NO_PAYLOAD = -1
 
 
 @dataclasses.dataclass(frozen=True)
 class GradientMessage:
-    """A message of a NIC: when it was ready, how long it occupies a link, its ToS, and its bytes, if there are any."""
+    """A message of a NIC: when it was ready, how long it occupies a link, its ToS, and its bytes,
+    if there are any.
+    """
 
     ready_ps: int
     transfer_ps: int
@@ -82,7 +88,12 @@ class GradientFormat:
         """Put header and bytes into one buffer from the arena."""
         size = _NO_PAYLOAD if message.payload is None else message.payload.nbytes
         buffer = arena.take((self.bytes_of(max(size, 0)),), np.uint8)
-        buffer[:_HEADER_BYTES].view(np.int64)[:] = message.ready_ps, message.transfer_ps, message.tos, size
+        buffer[:_HEADER_BYTES].view(np.int64)[:] = (
+            message.ready_ps,
+            message.transfer_ps,
+            message.tos,
+            size,
+        )
         if message.payload is not None:
             buffer[_HEADER_BYTES:] = message.payload
         return buffer
@@ -101,7 +112,8 @@ ORDINARY_TOS = 0
 class Traffic:
     """What a NIC has sent with the ToS of gradients: bytes as float32, and bytes after the codec.
 
-    `statistics` are the codec's own counts over these values, such as INCEPTIONN's bit widths (Table III).
+    `statistics` are the codec's own counts over these values, such as INCEPTIONN's bit widths
+    (Table III).
     """
 
     value_bytes: int = 0
@@ -109,7 +121,11 @@ class Traffic:
     statistics: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def __add__(self, other: Traffic) -> Traffic:
-        names = [*self.statistics, *(name for name in other.statistics if name not in self.statistics)]
+        # Not a set, whose order would change from run to run, and with it that of reports.
+        names = [
+            *self.statistics,
+            *(name for name in other.statistics if name not in self.statistics),
+        ]
         return Traffic(
             self.value_bytes + other.value_bytes,
             self.compressed_bytes + other.compressed_bytes,
@@ -133,7 +149,8 @@ class Traffic:
 class Nic:
     """Packs and opens gradient messages, and counts what the codec does.
 
-    Where gradients have no values (timing only), sizes are `given`, or else those that the codec expects.
+    Where gradients have no values (timing only), sizes are `given`, or else those that the codec
+    expects.
     """
 
     def __init__(self, interconnect: Interconnect, codec: Codec) -> None:
@@ -145,14 +162,19 @@ class Nic:
         self._codec = codec
 
     def residual(self, count: int) -> Gradient:
-        """Return a row of `count` values, 0 at first, for what the codec drops of one phase's messages."""
+        """Return a row of `count` values, 0 at first, for what the codec drops of one phase's
+        messages.
+        """
         self.residuals.append(Gradient(count, np.zeros(count, np.float32)))
         return self.residuals[-1]
 
-    def pack(self, gradient: Gradient, tos: int, copies: int = 1, residual: Gradient | None = None) -> GradientMessage:
+    def pack(
+        self, gradient: Gradient, tos: int, copies: int = 1, residual: Gradient | None = None
+    ) -> GradientMessage:
         """Pack a block into a message, ready at time 0; count it `copies` times.
 
-        With a `residual`, what the codec dropped of the block before is added, and what it drops now is kept there.
+        With a `residual`, what the codec dropped of the block before is added, and what it drops
+        now is kept there.
         """
         if tos != COMPRESSIBLE_TOS:
             return self._plain(gradient, tos)
@@ -164,11 +186,16 @@ class Nic:
             made = self.given(size) if self.given else self._codec.expected_bytes(gradient.count)
             payload, sent = None, Traffic(size, made)
         else:
-            payload = self._compressed(gradient.values, None if residual is None else residual.values)
+            payload = self._compressed(
+                gradient.values, None if residual is None else residual.values
+            )
             sent = Traffic(size, payload.nbytes, self._codec.statistics(payload, gradient.count))
         self.traffic += sent.times(copies)
+        # Once, whatever the copies: a run that is timed again asks for one size at each packing.
         self.sizes.add(sent.value_bytes, sent.compressed_bytes)
-        return GradientMessage(0, self.interconnect.transfer_ps(size, sent.compressed_bytes), tos, payload)
+        return GradientMessage(
+            0, self.interconnect.transfer_ps(size, sent.compressed_bytes), tos, payload
+        )
 
     def _compressed(self, values: Values, residual: Values | None) -> NDArray[np.uint8]:
         """Return a block after the codec; what is not finite leaves nothing behind."""
@@ -177,11 +204,16 @@ class Nic:
         joined = values + residual
         payload = self._codec.compress(joined)
         np.subtract(joined, self._codec.decompress(payload, joined.size), out=residual)
+        # Infinity less infinity is NaN, which would stay in all later gradients.
         residual[~np.isfinite(residual)] = 0
         return payload
 
     def _plain(self, gradient: Gradient, tos: int) -> GradientMessage:
-        payload: NDArray[np.uint8] | None = None if gradient.values is None else gradient.values.view(np.uint8).copy()
+        # A receiver on this rank gets these very bytes, and may read them after the sender's next
+        # steps have overwritten the gradient.
+        payload: NDArray[np.uint8] | None = (
+            None if gradient.values is None else gradient.values.view(np.uint8).copy()
+        )
         return GradientMessage(0, self.interconnect.transfer_ps(gradient.bytes), tos, payload)
 
     def open(self, message: GradientMessage, count: int) -> Values | None:
@@ -193,7 +225,9 @@ class Nic:
         return self._codec.decompress(message.payload, count)
 
     def round(self, gradient: Gradient, message: GradientMessage) -> None:
-        """Set a block to the values that the receivers of its message get, so that all replicas stay equal."""
+        """Set a block to the values that the receivers of its message get, so that all replicas
+        stay equal.
+        """
         gradient.put(self.open(message, gradient.count))
 
     def state(self) -> dict[str, Any]:
@@ -206,7 +240,8 @@ class Nic:
 
 
 GivenBytes = Callable[[int], int]
-"""Function that returns the bytes of a sender's next message after the codec, from those before it."""
+"""Function that returns the bytes of a sender's next message after the codec, from those before it.
+"""
 
 
 class SizeLog:
@@ -229,12 +264,18 @@ LEAST_EXPONENT = -40
 """Exponent of the smallest bin, in which smaller values are counted, too."""
 
 BINS = 2 - LEAST_EXPONENT
-"""Number of bins: zeros, then values from 2^e to below 2^(e+1) for each e from -40 to -1, then those of 1 and more."""
+"""Number of bins: zeros, then values from 2^e to below 2^(e+1) for each e from -40 to -1, then
+those of 1 and more.
+"""
 
 
 def histogram(values: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the counts (sign, bin) of values: first positive ones, which include zeros, then negative ones."""
+    """Return the counts (sign, bin) of values: first positive ones, which include zeros, then
+    negative ones.
+    """
     _, exponents = np.frexp(values)
+    # Fractions of frexp are from 1/2 to below 1, so that 2^e has the exponent e + 1, and 2^-40
+    # comes into bin 1, behind the zeros.
     bins = np.clip(exponents - LEAST_EXPONENT, 1, BINS - 1)
     bins[values == 0] = 0
     signs = (values < 0).astype(np.int64)

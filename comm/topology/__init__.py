@@ -6,4 +6,14 @@ from .switch import Switch
 from .topology import Topology, TopologyError, topologies, topology_of
 from .torus import Torus, squarest
 
-__all__ = ["Chain", "Cycle", "Switch", "Topology", "TopologyError", "Torus", "squarest", "topologies", "topology_of"]
+__all__ = [
+    "Chain",
+    "Cycle",
+    "Switch",
+    "Topology",
+    "TopologyError",
+    "Torus",
+    "squarest",
+    "topologies",
+    "topology_of",
+]

@@ -13,7 +13,9 @@ from .topology import Nodes, Topology
 
 @dataclasses.dataclass(frozen=True)
 class Cycle(Topology):
-    """Nodes in a ring; a message takes the shorter way round, and of equal ones that of rising numbers."""
+    """Nodes in a ring; a message takes the shorter way round, and of equal ones that of rising
+    numbers.
+    """
 
     name: ClassVar[str] = "ring"
 
@@ -33,7 +35,9 @@ class Cycle(Topology):
 
 
 def shorter_way(begin: int, end: int, length: int) -> list[int]:
-    """Return the places from one to another of a ring, both with them: of equally long ways that of rising numbers."""
+    """Return the places from one to another of a ring, both with them: of equally long ways that of
+    rising numbers.
+    """
     onwards = (end - begin) % length
     step, count = (1, onwards) if 2 * onwards <= length else (-1, length - onwards)
     return [(begin + step * at) % length for at in range(count + 1)]

@@ -19,9 +19,11 @@ Place = tuple[int, int]
 
 @dataclasses.dataclass(frozen=True)
 class Torus(Topology):
-    """Nodes in the lines of a grid, all of whose rows and columns are rings; by default as square as they can be.
+    """Nodes in the lines of a grid, all of whose rows and columns are rings; by default as square
+    as they can be.
 
-    Nodes are numbered along one closed walk over all of them, so those of a chain, and of a ring, are one link apart.
+    Nodes are numbered along one closed walk over all of them, so those of a chain, and of a ring,
+    are one link apart.
     """
 
     name: ClassVar[str] = "torus"
@@ -41,6 +43,8 @@ class Torus(Topology):
         (line, place), (last_line, last_place) = self._places[sender], self._places[receiver]
         lines, length = self._size
         way = [(line, at) for at in shorter_way(place, last_place, length)]
+        # The place where the line is left ends the first part, and would begin the second one
+        # again.
         way += [(at, last_place) for at in shorter_way(line, last_line, lines)[1:]]
         numbers = [self._numbers[at] for at in way]
         return tuple(itertools.pairwise(numbers))
@@ -48,12 +52,15 @@ class Torus(Topology):
     def shares(self, messages: Sequence[tuple[int, int]]) -> list[int]:
         """See `Topology`: routes of a tree's messages, or of several rings, may meet."""
         routes = [self.route(sender, receiver) for sender, receiver in messages]
+        # A message that stays at its node passes no link, and shares none.
         load = Counter(link for route in routes for link in route)
-        return [max((load[link] for link in route), default=1) for route in routes]
+        return [max(map(load.__getitem__, route), default=1) for route in routes]
 
     @functools.cached_property
     def _size(self) -> tuple[int, int]:
-        """Lines, and places in each: an even number of lines or, of two odd numbers, the larger one."""
+        """Lines, and places in each: an even number of lines or, of two odd numbers, the larger
+        one.
+        """
         assert self.nodes is not None
         rows, columns = self.shape or squarest(self.nodes)
         is_walked_by_rows = rows % 2 == 0 or (columns % 2 == 1 and rows >= columns)
@@ -68,9 +75,10 @@ class Torus(Topology):
          6  7  8        8  7  6
         11 10  9
 
-        Each line is walked all the way round, so that the next one begins a place before, or behind, where this one
-        began. The walk closes once these steps add up to a whole line: half of an even number of lines go each way; of
-        an odd number, one line's length more go backwards.
+        Each line is walked all the way round, so that the next one begins a place before, or
+        behind, where this one began. The walk closes once these steps add up to a whole line: half
+        of an even number of lines go each way; of an odd number, one line's length more go
+        backwards.
         """
         lines, length = self._size
         onwards = lines // 2 if lines % 2 == 0 else (lines - length) // 2
