@@ -1,4 +1,5 @@
-"""One FPGA: the coroutine, its numerics, and its memories under FPDeep's names (Act-RAM, LPRAM, LGB, BPRAM, BGB).
+"""One FPGA: the coroutine, its numerics, and its memories under FPDeep's names (Act-RAM, LPRAM,
+LGB, BPRAM, BGB).
 
 Exports are listed in `__init__.pyi`; each name is imported at its first use.
 """

@@ -1,15 +1,22 @@
 from .device import Device, Epoch, Exchange, OnStep, train_programs
-from .device_numerics import DeviceNumerics, numerics_of
-from .ends import ImageSource, SoftmaxHead, TextSource, VocabularyHead, epoch_order
-from .faulty_numerics import FaultyNumerics, SoftErrors
+from .device_numerics import DeviceNumerics, FaultyNumerics, SoftErrors, numerics_of
+from .ends import ImageSource, SoftmaxHead, Tally, TextSource, VocabularyHead, epoch_order
 from .formats import MapFormats
 from .memories import MASTER, Bpram, Parameter
 from .pair import OffloadedSlice, PairFpga, PairPorts, evaluate_on_gpu, train_on_gpu
 from .ports import Maps, Outlet, Ports
 from .rules import Rule, Rules
 from .sideband import LIMBS, NormSums
-from .slices import Learnt, SliceNumerics, State, all_backward, all_forward, array_shapes, joined_weights, named_weights
-from .tally import Tally
+from .slices import (
+    Learnt,
+    SliceNumerics,
+    State,
+    all_backward,
+    all_forward,
+    array_shapes,
+    joined_weights,
+    named_weights,
+)
 
 __all__ = [
     "LIMBS",

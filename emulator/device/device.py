@@ -1,13 +1,15 @@
-"""A device: a coroutine that awaits messages, computes, and sends messages (FPDeep, sections 5.1 and 5.2).
+"""A device: a coroutine that awaits messages, computes, and sends messages (FPDeep, sections 5.1
+and 5.2).
 
-It holds slices of consecutive layers. Activations and partial sums go from left to right, errors from right to left; so
-does data that passes through to other layers. Each action of its program is carried out by its clock and,
-independently, by its numerics, if there are any. A device does not know whether a neighbour is in this process or
-another.
+It holds slices of consecutive layers. Activations and partial sums go from left to right, errors
+from right to left; so does data that passes through to other layers. Each action of its program is
+carried out by its clock and, independently, by its numerics, if there are any. A device does not
+know whether a neighbour is in this process or another.
 
-Its program of an epoch is carried out in order, or with F ahead of the other actions. FP has engines and streams of its
-own, so neither times nor numbers of F depend on B and W that come before it, unless an update lies between. While B
-waits for errors from another rank, F of later micro-batches can be carried out:
+Its program of an epoch is carried out in order, or with F ahead of the other actions. FP has
+engines and streams of its own, so neither times nor numbers of F depend on B and W that come before
+it, unless an update lies between. While B waits for errors from another rank, F of later
+micro-batches can be carried out:
 
     in order     F0 F1 .... B0 W0 F2 .... B1 W1 U1 F3         .... waits for errors
     F ahead      F0 F1 F2               | F3                  F3 waits for U1, whose weights it uses
@@ -31,10 +33,10 @@ from ...kernels.optimizers import clip_factor
 from ..mapping import DataPath, StreamKey, TiedWeights
 from ..schedule import Action, Kind, MicroBatch, SampleSpan, with_versions
 from ..timing import DeviceClock, StageClock, Timeline, exchange_name
+from .ends import Tally
 from .lanes import InTurn, Lanes, shares_states
 from .ports import Maps, Ports
 from .sideband import Balanced, NormSums, Squares, Tied
-from .tally import Tally
 
 if TYPE_CHECKING:
     from .device_numerics import DeviceNumerics
@@ -64,23 +66,27 @@ class Exchange(Protocol):
 class Epoch:
     """What a device needs to know about an epoch besides its actions.
 
-    `step_samples` is the number of samples in each mini-batch, `all_step_samples` that over all replicas, needed for an
-    exchange only. `rule_of`, which gives the update of a mini-batch, and `sample_numbers` since the start of training,
-    are needed with numerics only. `timeline` says when actions run, where that is known beforehand.
+    `step_samples` is the number of samples in each mini-batch, `all_step_samples` that over all
+    replicas, needed for an exchange only. `rule_of`, which gives the update of a mini-batch, and
+    `sample_numbers` since the start of training, are needed with numerics only. `timeline` says
+    when actions run, where that is known beforehand.
     """
 
     micro_batches: Sequence[MicroBatch]
     step_samples: Sequence[int]
     all_step_samples: Sequence[int] = ()
     rule_of: RuleOf | None = None
-    sample_numbers: NDArray[np.int64] = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
+    sample_numbers: NDArray[np.int64] = dataclasses.field(
+        default_factory=lambda: np.zeros(0, np.int64)
+    )
     timeline: Timeline | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class _Sums:
-    """What a device has before an update: the sums' samples, when blocks stored here came, the rule, when all replicas
-    and the other ends of tied weights have exchanged theirs, and the sums of these blocks.
+    """What a device has before an update: the sums' samples, when blocks stored here came, the
+    rule, when all replicas and the other ends of tied weights have exchanged theirs, and the sums
+    of these blocks.
     """
 
     samples: int
@@ -109,9 +115,14 @@ class Device:
             numerics.attach(ports)
         self.balanced = Balanced(clock, numerics, ports, codec)
         self._tied, self._norm = Tied(clock, numerics, ports, tied), norm
-        self._gradients, self._next_gradient = dict[int, SampleSpan](), 0  # W of micro-batches that are ahead of others
+        self._gradients, self._next_gradient = (
+            dict[int, SampleSpan](),
+            0,
+        )  # W of micro-batches that are ahead of others
         self._sums = _Sums(0, [], None, 0, [])
-        self._lanes = Lanes() if numerics is not None and shares_states(clock.streams.slices) else InTurn()
+        self._lanes = (
+            Lanes() if numerics is not None and shares_states(clock.streams.slices) else InTurn()
+        )
 
     @property
     def number(self) -> int:
@@ -120,7 +131,9 @@ class Device:
 
     @property
     def may_go_ahead(self) -> bool:
-        """Whether F needs no B or W before it: not where a clock takes actions in order, or neighbours take part."""
+        """Whether F needs no B or W before it: not where a clock takes actions in order, or
+        neighbours take part.
+        """
         return isinstance(self.clock, DeviceClock) and not isinstance(self._lanes, Lanes)
 
     def observe(self, observer: Observer) -> None:
@@ -142,37 +155,50 @@ class Device:
         if self.numerics is not None:
             self.numerics.begin_epoch()
 
-    async def do(self, action: Action, epoch: Epoch) -> None:
-        """Carry out F, B or W."""
+    def do(self, action: Action, epoch: Epoch) -> Coroutine[Any, Any, None]:
+        """Return the coroutine that carries out F, B or W."""
         span = epoch.micro_batches[action.index].span_of(action)
         if action.kind is Kind.FORWARD:
-            await self._forward(span, action.version or 0, epoch)
-        elif action.kind is Kind.BACKWARD:
-            await self._backward(span, action.version or 0, epoch)
-        else:
-            await self._gradient(span, epoch)
+            return self._forward(span, action.version or 0, epoch)
+        if action.kind is Kind.BACKWARD:
+            return self._backward(span, action.version or 0, epoch)
+        return self._gradient(span, epoch)
 
     def free(self, versions: Sequence[int]) -> None:
         """Forget versions of the weights."""
         self.clock.free(versions)
         numerics = self.numerics
         if numerics is not None:
+            # Jobs beside the program may still read these versions.
             self._lanes.afterwards(lambda: numerics.free(versions))
 
     def relays(self, epoch: Epoch) -> list[Coroutine[Any, Any, None]]:
-        """Return programs that relay what others send through this device in an epoch, alongside its own."""
+        """Return programs that relay what others send through this device in an epoch, alongside
+        its own.
+        """
         steps = len(epoch.step_samples)
         norm = [] if self._norm is None else self._norm.relays(steps)
-        return [*self.balanced.relays(epoch.step_samples), *self._tied.relays(steps), *norm, *self._lanes.serve()]
+        return [
+            *self.balanced.relays(epoch.step_samples),
+            *self._tied.relays(steps),
+            *norm,
+            *self._lanes.serve(),
+        ]
 
     async def _forward(self, span: SampleSpan, version: int, epoch: Epoch) -> None:
         streams = self.clock.streams
-        blocks = (StreamKey(DataPath.PARAMETERS, number) for used in streams.parameters for number in used)
+        blocks = (
+            StreamKey(DataPath.PARAMETERS, number) for used in streams.parameters for number in used
+        )
         times, maps = await self._receive((*streams.forward, *blocks), span)
-        sent, numerics = self.clock.forward(span, times, self.clock.ready_ps(version)), self.numerics
+        sent, numerics = (
+            self.clock.forward(span, times, self.clock.ready_ps(version)),
+            self.numerics,
+        )
         if numerics is None:
             self._send(span, sent, {})
             return
+        # These times need no numbers: neighbours get them before the job that computes.
         left = self._send_apart(span, sent)
 
         async def compute() -> None:
@@ -183,7 +209,10 @@ class Device:
 
     async def _backward(self, span: SampleSpan, version: int, epoch: Epoch) -> None:
         times, maps = await self._receive(self.clock.streams.backward, span)
-        sent, numerics = self.clock.backward(span, times, self.clock.ready_ps(version)), self.numerics
+        sent, numerics = (
+            self.clock.backward(span, times, self.clock.ready_ps(version)),
+            self.numerics,
+        )
         if numerics is None:
             self._send(span, sent, {})
             return
@@ -199,7 +228,9 @@ class Device:
         numerics = self.numerics
         in_order = [*self._gradients_in_order(whole)]
         if numerics is not None:
-            await others_first()  # FP and EB of neighbours hold up others, PG holds up the update alone
+            await (
+                others_first()
+            )  # FP and EB of neighbours hold up others, PG holds up the update alone
 
             async def compute() -> None:
                 for span in in_order:
@@ -210,22 +241,28 @@ class Device:
         self._send(whole, self.clock.gradient(whole), {})
         step = whole.micro_batch.step
         following = epoch.micro_batches[self._next_gradient : self._next_gradient + 1]
+        # The mini-batch has W to come, some of them perhaps ahead of their turn.
         if self._gradients or (following and following[0].step == step):
             return
         self.balanced.send_gradients(whole.first, epoch.step_samples[step])
+        # With replicas they are offered once these have exchanged theirs (`sum_gradients`).
         if self._tied.holds and self.exchange is None:
             await self.settle(keeps=True)
             self._tied.offer(step, self.clock.gradients_ps([]))
 
     def _gradients_in_order(self, whole: SampleSpan) -> Iterator[SampleSpan]:
-        """Yield the micro-batches that W can now add, so that sums do not depend on the order of the schedule."""
+        """Yield the micro-batches that W can now add, so that sums do not depend on the order of
+        the schedule.
+        """
         self._gradients[whole.micro_batch.index] = whole
         while self._next_gradient in self._gradients:
             yield self._gradients.pop(self._next_gradient)
             self._next_gradient += 1
 
     async def settle(self, *, keeps: bool) -> None:
-        """Wait for numerics that go beside the program: gradients, and where no version is kept, all actions so far."""
+        """Wait for numerics that go beside the program: gradients, and where no version is kept,
+        all actions so far.
+        """
         await self._lanes.settle(forwards=not keeps)
 
     def end_epoch(self) -> None:
@@ -233,17 +270,22 @@ class Device:
         self._lanes.close()
 
     async def sum_gradients(self, step: int, epoch: Epoch) -> None:
-        """Take gradients from other devices, and exchange sums with other replicas, before an update."""
+        """Take gradients from other devices, and exchange sums with other replicas, before an
+        update.
+        """
         samples, exchanged_ps, numerics = epoch.step_samples[step], 0, self.numerics
         came_ps, stored = await self.balanced.collect(step, epoch.micro_batches, samples)
         rule = None if epoch.rule_of is None else epoch.rule_of(step)
         row = None
         if self.exchange is not None:
-            # Each replica's gradient is the mean over its samples, so that values have the magnitude that codecs are
-            # designed for; they are added up, and the update takes the mean over replicas.
+            # Each replica's gradient is the mean over its samples, so that values have the
+            # magnitude that codecs are designed for; they are added up, and the update takes the
+            # mean over replicas.
             samples = self.exchange.replicas
             if numerics is not None and rule is not None:
-                row = numerics.gradient_row(stored, samples / epoch.all_step_samples[step], rule.number)
+                row = numerics.gradient_row(
+                    stored, samples / epoch.all_step_samples[step], rule.number
+                )
                 rule = dataclasses.replace(rule, exchanged=True)
             gradient = Gradient(self.clock.streams.gradient_values, row)
             exchanged_ps = await self.exchange.total(gradient, self.clock.gradients_ps(came_ps))
@@ -284,12 +326,16 @@ class Device:
         """Run forward propagation only, outside virtual time, with the newest weights."""
         assert self.numerics is not None
         for whole in (micro_batch.whole for micro_batch in micro_batches):
-            together = (key for key in self.clock.streams.forward if key not in self._ports.comes_apart)
+            together = (
+                key for key in self.clock.streams.forward if key not in self._ports.comes_apart
+            )
             _, maps = await self._receive(together, whole)
             for key, data in (await self.numerics.infer(whole, maps)).items():
                 self._ports.send_untimed(key, whole.first, data)
 
-    async def _receive(self, keys: Iterable[StreamKey], span: SampleSpan) -> tuple[dict[StreamKey, Times], Maps]:
+    async def _receive(
+        self, keys: Iterable[StreamKey], span: SampleSpan
+    ) -> tuple[dict[StreamKey, Times], Maps]:
         times, maps = dict[StreamKey, Times](), Maps()
         for key in keys:
             message = await self._ports.receive(key, span)
@@ -298,7 +344,9 @@ class Device:
                 maps[key] = message.data
         return times, maps
 
-    def _send_apart(self, span: SampleSpan, arrives: dict[StreamKey, Times]) -> dict[StreamKey, Times]:
+    def _send_apart(
+        self, span: SampleSpan, arrives: dict[StreamKey, Times]
+    ) -> dict[StreamKey, Times]:
         """Send the times of streams whose values travel apart; return those of the others."""
         apart = self._ports.goes_apart
         if not apart:
@@ -326,13 +374,21 @@ class Device:
 
 
 AHEAD = 4
-"""Most actions that F goes ahead of: B and W of two micro-batches, whose maps are in memory meanwhile."""
+"""Most actions that F goes ahead of: B and W of two micro-batches, whose maps are in memory
+meanwhile.
+"""
 
 
 def train_programs(
-    stages: Sequence[Device], program: Iterable[Action], epoch: Epoch, on_step: OnStep | None = None, *, ahead: bool
+    stages: Sequence[Device],
+    program: Iterable[Action],
+    epoch: Epoch,
+    on_step: OnStep | None = None,
+    *,
+    ahead: bool,
 ) -> list[Coroutine[Any, Any, None]]:
-    """Return coroutines that carry out an epoch's actions on a device with these stages, its chunks.
+    """Return coroutines that carry out an epoch's actions on a device with these stages, its
+    chunks.
 
     `on_step` is called after each update. With `ahead`, F goes ahead where it can.
     """
@@ -344,9 +400,15 @@ def train_programs(
     return [_forwards(stages[0], split, epoch), _others(stages[0], split, epoch, on_step)]
 
 
-async def _in_order(stages: Sequence[Device], program: Iterable[Action], epoch: Epoch, on_step: OnStep | None) -> None:
+async def _in_order(
+    stages: Sequence[Device], program: Iterable[Action], epoch: Epoch, on_step: OnStep | None
+) -> None:
     for action, keeps, frees in with_versions(program):
-        await _carry_out(stages, action, epoch, on_step, keeps=keeps)
+        if action.kind is Kind.UPDATE:
+            # An update is numbered by the version that it makes: version n ends mini-batch n - 1.
+            await _update(stages, action.index - 1, epoch, on_step, keeps=keeps)
+        else:
+            await stages[action.chunk].do(action, epoch)
         _free(stages, frees)
     for stage in stages:
         stage.end_epoch()
@@ -363,26 +425,27 @@ async def _forwards(device: Device, split: _Split, epoch: Epoch) -> None:
 async def _others(device: Device, split: _Split, epoch: Epoch, on_step: OnStep | None) -> None:
     for action, after, keeps, frees in split.steps(split.others):
         await split.forwards.reach(after)
-        if action is not None:
-            await _carry_out([device], action, epoch, on_step, keeps=keeps)
+        if action is not None and action.kind is Kind.UPDATE:
+            await _update([device], action.index - 1, epoch, on_step, keeps=keeps)
+        elif action is not None:
+            await device.do(action, epoch)
         _free([device], frees)
         split.others.note()
     device.end_epoch()
 
 
-async def _carry_out(
-    stages: Sequence[Device], action: Action, epoch: Epoch, on_step: OnStep | None, *, keeps: bool
+async def _update(
+    stages: Sequence[Device], step: int, epoch: Epoch, on_step: OnStep | None, *, keeps: bool
 ) -> None:
-    if action.kind is not Kind.UPDATE:
-        await stages[action.chunk].do(action, epoch)
-        return
-    step = action.index - 1
+    # In rounds: what a stage awaits in one, another on the same device may offer in the one before.
     for stage in stages:
         await stage.settle(keeps=keeps)
         await stage.sum_gradients(step, epoch)
     for stage in stages:
         await stage.join_sums()
     for stage in stages:
+        # Once an update, by the last chunk: in a loop and in a V alike, where the chain's loss is
+        # on this device, it is there.
         await stage.update(step, keeps, on_step if stage is stages[-1] else None)
 
 
@@ -393,7 +456,9 @@ def _free(stages: Sequence[Device], versions: Sequence[int]) -> None:
 
 
 class _Step(NamedTuple):
-    """An action to carry out, if any, and versions to free, once `after` steps of the other lane are done."""
+    """An action to carry out, if any, and versions to free, once `after` steps of the other lane
+    are done.
+    """
 
     action: Action | None
     after: int
@@ -426,7 +491,9 @@ class _Lane:
 
 
 class _Split:
-    """A program in two lanes, F and all other actions, each in order; it is read no further than needed."""
+    """A program in two lanes, F and all other actions, each in order; it is read no further than
+    needed.
+    """
 
     def __init__(self, program: Iterable[Action]) -> None:
         self.forwards, self.others = _Lane(), _Lane()
@@ -445,6 +512,9 @@ class _Split:
             return False
         action, keeps, frees = entry
         if action.kind is Kind.FORWARD:
+            #     program    F0 F1 B0 W0 F2 B1 W1 U1 F3
+            #     forwards   F0 F1       F2          F3     F3 comes after U1
+            #     others           B0 W0    B1 W1 U1        B0 comes after F0 and F1, as above
             self.forwards.add(_Step(action, max(self._updated, self.others.read - AHEAD)))
             if frees:  # an action that F is ahead of may still use them
                 self.others.add(_Step(None, self.forwards.read, frees=frees))

@@ -1,40 +1,54 @@
-"""The numerics of one device: what it sends, as a function of what it receives (FPDeep, sections 5.1 to 5.5).
+"""The numerics of one device: what it sends, as a function of what it receives (FPDeep, sections
+5.1 to 5.5).
 
-Each action of a schedule is one method here, and one of the same name in `timing.DeviceClock`: this one handles maps by
-stream, that one times, and neither depends on the other. `numerics_of` gives those of a slice by the kind of its layer.
+Each action of a schedule is one method here, and one of the same name in `timing.DeviceClock`: this
+one handles maps by stream, that one times, and neither depends on the other. `numerics_of` gives
+those of a slice by the kind of its layer.
+
+`FaultyNumerics` is that of a device with soft errors: bits flip in its weights, its Act-RAM, and
+messages that it receives. Every count there is that of the device's own actions, in the order of
+samples and mini-batches. Images, and values that travel to and from other boards' memories (paths 5
+and 6), stay whole. Maps are copied before a bit of theirs flips: the sender, or a device further
+on, may be reading them.
 """
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import functools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import Arena
+from ...kernels.layers.vocabulary_loss import SUMS
 from ...kernels.optimizers import added, squares_sum
+from ..faults import Begun, Flipper
 from ..mapping import BalancedParameters, DataPath, DeviceStreams, Slice, StreamKey, TiedWeights
-from ..network import Start
+from ..network import Start, Training
 from ..schedule import SampleSpan
 from .ends import ImageSource, Labels, SoftmaxHead
 from .formats import MapFormats
 from .memories import Bpram
 from .ports import Maps, Ports, Values
 from .rules import Rule
-from .sfu import Training
+from .sfu import Sfu
 from .slices import ConvSlice, Learnt, Lengths, SliceNumerics
 
 Data = NDArray[np.float32]
 """Maps (samples, rows, columns, channels) by stream; a function that takes them consumes them."""
 
 _Convolve = Callable[[SliceNumerics, Data, Data | None], Awaitable[Data]]
-_Activate = Callable[[SliceNumerics, dict[int, Data]], None]
+_Activation = Callable[[dict[int, Data]], None]
+_Finish = Callable[[SampleSpan, Data], None]
 
 
 class DeviceNumerics:
-    """The slices of a device, the blocks that it stores for others (BPRAM), and the ends of the chain, if it has them.
+    """The slices of a device, the blocks that it stores for others (BPRAM), and the ends of the
+    chain, if it has them.
 
     Args:
         streams: the device's streams.
@@ -56,7 +70,11 @@ class DeviceNumerics:
         self.source: ImageSource | None = None
         self.head: SoftmaxHead | None = None
         self._blocks, self._formats = blocks, formats
-        tensors = (tensor for part in streams.slices for tensor in (*part.layer.takes, *part.layer.hands_on))
+        tensors = (
+            tensor
+            for part in streams.slices
+            for tensor in (*part.layer.takes, *part.layer.hands_on)
+        )
         self._fixed = frozenset(tensor.number for tensor in tensors if tensor.fixed)
         self._newest = 0
         self._ports: Ports | None = None
@@ -77,88 +95,104 @@ class DeviceNumerics:
     def _lengths(self, span: SampleSpan) -> Lengths | None:
         return None if self.lengths is None else self.lengths[span.slice]
 
-    async def forward(self, span: SampleSpan, arrived: Maps, version: int, samples: NDArray[np.int64]) -> Maps:
-        """Carry out F; `samples` (n,) are sample numbers since the start of training, on which dropout depends."""
+    def forward(
+        self, span: SampleSpan, arrived: Maps, version: int, samples: NDArray[np.int64]
+    ) -> Coroutine[Any, Any, Maps]:
+        """Return F as a coroutine; `samples` (n,) are numbers since the start of training, on which
+        dropout depends.
+        """
         training = Training(span.micro_batch.step, samples, self._lengths(span))
 
         def convolve(numerics: SliceNumerics, x: Data, partial: Data | None) -> Awaitable[Data]:
             return numerics.forward(span, self.taken(numerics, x), partial, version, training)
 
-        def activate(numerics: SliceNumerics, held: dict[int, Data]) -> None:
-            assert numerics.sfu is not None
-            numerics.sfu.forward(span, held, version, training)
+        def activation(sfu: Sfu) -> _Activation:
+            return functools.partial(sfu.forward, span, version=version, training=training)
 
-        sent, outputs = await self._through(span, arrived, convolve, activate, samples)
-        if outputs is not None and self.head is not None:
-            self.head.forward(span, outputs)
-        return sent
+        finish = None if self.head is None else self.head.forward
+        return self._through(span, arrived, convolve, activation, finish, samples)
 
     def taken(self, numerics: SliceNumerics, x: Data) -> Data:
         """Return the activations that a slice takes into its Act-RAM."""
         return x
 
-    async def infer(self, span: SampleSpan, arrived: Maps) -> Maps:
-        """Carry out F in evaluation, with the newest weights."""
+    def infer(self, span: SampleSpan, arrived: Maps) -> Coroutine[Any, Any, Maps]:
+        """Return F in evaluation as a coroutine, with the newest weights."""
         version = self._newest
 
         def convolve(numerics: SliceNumerics, x: Data, partial: Data | None) -> Awaitable[Data]:
             return numerics.infer(span, x, partial, version, self._lengths(span))
 
-        def activate(numerics: SliceNumerics, held: dict[int, Data]) -> None:
-            assert numerics.sfu is not None
-            numerics.sfu.infer(held, version, self._lengths(span))
+        def activation(sfu: Sfu) -> _Activation:
+            return functools.partial(sfu.infer, version=version, lengths=self._lengths(span))
 
-        sent, outputs = await self._through(span, arrived, convolve, activate, None)
-        if outputs is not None and self.head is not None:
-            self.head.infer(span, outputs)
-        return sent
+        finish = None if self.head is None else self.head.infer
+        return self._through(span, arrived, convolve, activation, finish, None)
 
     async def _through(
         self,
         span: SampleSpan,
         arrived: Maps,
         convolve: _Convolve,
-        activate: _Activate,
+        activation: Callable[[Sfu], _Activation],
+        finish: _Finish | None,
         samples: NDArray[np.int64] | None,
-    ) -> tuple[Maps, Data | None]:
-        """Run all slices in order; return what is sent, and at the chain's end the outputs."""
+    ) -> Maps:
+        """Run all slices in order, and at the chain's end `finish` with the outputs; return what is
+        sent.
+        """
         streams, values = self.streams, Values(span, arrived, self._ports)
         if self.source is not None:
             images = streams.slices[0].layer.reads.number
             held = {images: self._rounded("activations", self.source.images(span), images, samples)}
         else:
-            paths = [key for key in streams.forward if key.path is DataPath.ACTIVATIONS]
-            held = {key.number: await values.take(key) for key in paths}
-        for part, numerics in zip(streams.slices, self.slices, strict=True):
-            layer = part.layer
+            held = {key.number: await values.take(key) for key in streams.arriving}
+        for visit, numerics in zip(streams.visits, self.slices, strict=True):
+            layer = visit.part.layer
             x, partial = held[layer.reads.number], None
-            if not part.is_last:
-                for tensor in layer.takes:
-                    maps = numerics.beyond(x) if tensor == layer.reads else held[tensor.number]
-                    values.put(StreamKey(DataPath.ACTIVATIONS, tensor.number), maps)
-            gathered = layer.operation.recurs  # each slice has the outputs of all units before its own
-            if not part.is_first and not gathered:
-                partial = await values.take(StreamKey(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number))
+            for key in visit.passed:
+                values.put(
+                    key,
+                    numerics.beyond(x) if key.number == layer.reads.number else held[key.number],
+                )
+            gathered = (
+                layer.operation.recurs
+            )  # each slice has the outputs of all units before its own
+            if visit.partial is not None and not gathered:
+                partial = await values.take(visit.partial)
             y = await convolve(numerics, x, partial)
-            if part.is_last:
+            if visit.unfinished is None:
                 held[layer.makes.number] = y
                 if not layer.vocabulary_parallel:  # there each slice has added its own biases
-                    activate(numerics, held)
+                    assert numerics.sfu is not None
+                    activation(numerics.sfu)(held)
+                # What no later layer reads is let go, and its memory with it.
                 held = {tensor.number: held[tensor.number] for tensor in layer.hands_on}
-                if not streams.is_chain_end or part is not streams.slices[-1]:  # softmax takes what the SFU made
-                    for tensor in {layer.makes, *(step.makes for step in layer.sfu)} & {*layer.hands_on}:
-                        held[tensor.number] = self._rounded("activations", held[tensor.number], tensor.number, samples)
+                if (
+                    not streams.is_chain_end or visit is not streams.visits[-1]
+                ):  # softmax takes what the SFU made
+                    for tensor in {layer.makes, *(step.makes for step in layer.sfu)} & {
+                        *layer.hands_on
+                    }:
+                        held[tensor.number] = self._rounded(
+                            "activations", held[tensor.number], tensor.number, samples
+                        )
             elif not gathered:
-                values.put(StreamKey(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number), y)
+                values.put(visit.unfinished, y)
         if streams.is_chain_end:
-            return values.made, held[streams.slices[-1].layer.hands_on[0].number]
-        if streams.slices[-1].is_last:
-            for number, maps in held.items():
-                values.put(StreamKey(DataPath.ACTIVATIONS, number), maps)
-        return values.made, None
+            if finish is not None:
+                finish(span, held[streams.slices[-1].layer.hands_on[0].number])
+            return values.made
+        for key in streams.leaving:
+            values.put(key, held[key.number])
+        return values.made
 
     def _rounded(
-        self, kind: Literal["activations", "errors"], maps: Data, tensor: int, samples: NDArray[np.int64] | None
+        self,
+        kind: Literal["activations", "errors"],
+        maps: Data,
+        tensor: int,
+        samples: NDArray[np.int64] | None,
     ) -> Data:
         return maps if self._formats is None else self._formats.rounded(kind, maps, tensor, samples)
 
@@ -167,50 +201,61 @@ class DeviceNumerics:
         return 1 if self._formats is None else self._formats.precision.loss_scale
 
     def _scaled(self, errors: Data) -> Data:
+        # Once, where errors begin: sums of gradients are scaled, too, until an update divides them.
         return errors if self._loss_scale == 1 else errors * np.float32(self._loss_scale)
 
     async def backward(
-        self, span: SampleSpan, arrived: Maps, version: int, samples: NDArray[np.int64] | None = None
+        self,
+        span: SampleSpan,
+        arrived: Maps,
+        version: int,
+        samples: NDArray[np.int64] | None = None,
     ) -> Maps:
         """Carry out B, the last slice first, of samples with these numbers; return what is sent."""
         streams, values = self.streams, Values(span, arrived, self._ports)
         errors: dict[int, Any] = {}
 
         async def take_errors() -> None:
-            for key in streams.backward:
-                if key.path is DataPath.INPUT_ERRORS and key.number not in self._fixed:
+            for key in streams.errors_arriving:
+                if key.number not in self._fixed:
                     errors[key.number] = await values.take(key)
 
         if self.head is not None:
-            errors[streams.slices[-1].layer.hands_on[0].number] = self._scaled(self.head.backward(span))
+            errors[streams.slices[-1].layer.hands_on[0].number] = self._scaled(
+                self.head.backward(span)
+            )
         elif streams.slices[-1].is_last:
             await take_errors()
-        for part, numerics in zip(reversed(streams.slices), reversed(self.slices), strict=True):
-            layer, reads = part.layer, part.layer.reads.number
-            if part.is_last:
+        for visit, numerics in zip(reversed(streams.visits), reversed(self.slices), strict=True):
+            part, layer, reads = visit.part, visit.part.layer, visit.part.layer.reads.number
+            if visit.errors is None:
                 makes = layer.makes.number
                 if numerics.sfu is not None and not layer.vocabulary_parallel:
-                    rounded = functools.partial(self._rounded, "errors", tensor=makes, samples=samples)
+                    rounded = functools.partial(
+                        self._rounded, "errors", tensor=makes, samples=samples
+                    )
                     numerics.sfu.backward(span, errors, version, rounded)
             if layer.makes.fixed:
-                if not part.is_last:
+                if visit.errors is not None:
                     await take_errors()  # of what bypasses the layer
                 continue
-            if part.is_last:
+            if visit.errors is None:
                 dy = errors.pop(layer.makes.number)
             else:
-                dy = await values.take(StreamKey(DataPath.OUTPUT_ERRORS, layer.makes.number))
-            if not part.is_first:
-                values.put(StreamKey(DataPath.OUTPUT_ERRORS, layer.makes.number), numerics.before(dy))
+                dy = await values.take(visit.errors)
+            if visit.returned is not None:
+                values.put(visit.returned, numerics.before(dy))
             await numerics.recur(span, dy, version)
-            if not part.is_last:
-                await take_errors()  # devices that share a recurrent layer have them after its steps
+            if visit.errors is not None:
+                await (
+                    take_errors()
+                )  # devices that share a recurrent layer have them after its steps
             errors[reads] = await numerics.error(span, dy, errors.get(reads), version)
             if self._formats is not None and reads in layer.read_once and layer.needs_errors:
                 errors[reads] = self._formats.input_errors(part, errors[reads], samples)
-        if not streams.is_chain_start:
-            for tensor in (tensor for tensor in streams.slices[0].layer.takes if tensor.needs_errors):
-                values.put(StreamKey(DataPath.INPUT_ERRORS, tensor.number), errors[tensor.number])
+        for key in streams.errors_leaving:
+            if key.number not in self._fixed:
+                values.put(key, errors[key.number])
         return values.made
 
     def gradient(self, whole: SampleSpan) -> None:
@@ -219,7 +264,9 @@ class DeviceNumerics:
             numerics.gradient(whole)
 
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
-        """Carry out U: make the next version of the weights from the mean of the gradients over `samples`."""
+        """Carry out U: make the next version of the weights from the mean of the gradients over
+        `samples`.
+        """
         for numerics in self.slices:
             if numerics.part.layer.frozen:
                 numerics.repeat(keeps=keeps)
@@ -242,18 +289,26 @@ class DeviceNumerics:
         numerics.take_balanced(block.begin, block.end, weights)
 
     def tied_gradient(self, tied: TiedWeights, *, of_head: bool) -> Data:
-        """Return a copy of the sum of the gradients of this device's part of an embedding, or of its head."""
+        """Return a copy of the sum of the gradients of this device's part of an embedding, or of
+        its head.
+        """
         return self._tied(tied, of_head=of_head).table_gradient()
 
-    def with_part(self, tied: TiedWeights, table: Data | None, part: Data, *, of_head: bool) -> Data:
-        """Return a table (1, 1, symbols, features), or a new one, with what `tied_gradient` returned in its place."""
+    def with_part(
+        self, tied: TiedWeights, table: Data | None, part: Data, *, of_head: bool
+    ) -> Data:
+        """Return a table (1, 1, symbols, features), or a new one, with what `tied_gradient`
+        returned in its place.
+        """
         if table is None:
             table = np.zeros((1, 1, tied.rows, tied.features), np.float32)
         table[0, 0][self._tied(tied, of_head=of_head).table_place] = part
         return table
 
     def take_tied(self, tied: TiedWeights, of_embedding: Data, of_head: Data) -> None:
-        """Set the gradients of this device's parts from those of both ends, (1, 1, symbols, features)."""
+        """Set the gradients of this device's parts from those of both ends, (1, 1, symbols,
+        features).
+        """
         device = self.streams.device
         for held, is_head in ((tied.has_embedding(device), False), (tied.has_head(device), True)):
             if held:
@@ -271,13 +326,16 @@ class DeviceNumerics:
         return self._blocks[number], self.slices[place]
 
     def gradient_row(self, stored: Sequence[Data], scale: float, number: int) -> Data:
-        """Return all gradient sums times `scale` in one row: those of slices, then those of blocks stored here.
+        """Return all gradient sums times `scale` in one row: those of slices, then those of blocks
+        stored here.
 
-        They are in the format of gradients of update `number`. Parameters that other devices store for its slices are
-        in those devices' rows.
+        They are in the format of gradients of update `number`. Parameters that other devices store
+        for its slices are in those devices' rows.
         """
         scale /= self._loss_scale
-        gradients = [part for numerics in self._trained for part in numerics.gradients(scale, number)]
+        gradients = [
+            part for numerics in self._trained for part in numerics.gradients(scale, number)
+        ]
         for block, gradient in zip(self.streams.stored, stored, strict=True):
             gradients.append(self.stored[block].mean_gradient(gradient, scale, number).reshape(-1))
         return np.concatenate(gradients)
@@ -287,7 +345,9 @@ class DeviceNumerics:
         return [numerics for numerics in self.slices if not numerics.part.layer.frozen]
 
     def squares(self, stored: Sequence[Data], samples: int) -> int:
-        """Return the exact sum of the squares of all gradients, each the mean over `samples`; tied ones count once."""
+        """Return the exact sum of the squares of all gradients, each the mean over `samples`; tied
+        ones count once.
+        """
         gradients = [*stored]
         for numerics in self._trained:
             own = numerics.gradients(1.0, 0)
@@ -297,10 +357,12 @@ class DeviceNumerics:
 
     def take_gradient_row(self, row: Data) -> list[Data]:
         """Set gradients from a row laid out as by `gradient_row`; return those of stored blocks."""
+        # What is exchanged is not scaled, but what an update takes is.
         row = row * np.float32(self._loss_scale) if self._loss_scale != 1 else row
         for numerics in self._trained:
             row = numerics.take_gradients(row)
         sizes = [self._blocks[number].values for number in self.streams.stored]
+        # `split` wants the places between blocks: the end of each but the last.
         return np.split(row, np.cumsum(sizes)[:-1]) if sizes else []
 
     def free(self, versions: Sequence[int]) -> None:
@@ -331,7 +393,9 @@ class DeviceNumerics:
 
     @property
     def learnt(self) -> list[Learnt]:
-        """What holds parameters: slices, then blocks stored here, whose values in the slices are copies."""
+        """What holds parameters: slices, then blocks stored here, whose values in the slices are
+        copies.
+        """
         return [*self.slices, *self.stored.values()]
 
 
@@ -343,10 +407,11 @@ def numerics_of(
     formats: MapFormats | None = None,
     kept: NDArray[np.bool_] | None = None,
 ) -> SliceNumerics:
-    """Return the numerics of a slice; `start` is the rule for the first weights of all but recurrent layers.
+    """Return the numerics of a slice; `start` is the rule for the first weights of all but
+    recurrent layers.
 
-    Without `formats`, all numbers are in fp32; those of recurrent layers always are. `kept` are the channels whose
-    weights are stored with the slice; None: all.
+    Without `formats`, all numbers are in fp32; those of recurrent layers always are. `kept` are the
+    channels whose weights are stored with the slice; None: all.
     """
     if part.layer.operation.recurs:
         from .slices import RecurrentSlice  # its kernels are loaded by runs that need them
@@ -361,3 +426,114 @@ def numerics_of(
 
         return VocabularySlice(part, start, seed, arena, kept)
     return ConvSlice(part, start, seed, arena, formats, kept)
+
+
+@dataclasses.dataclass(frozen=True)
+class SoftErrors:
+    """What flips on a device: in its weights, its activations, and messages from the left and from
+    the right.
+
+    `begun` is what its chain has behind it.
+    """
+
+    weights: Flipper
+    activations: Flipper
+    from_left: Flipper
+    from_right: Flipper
+    begun: Begun = dataclasses.field(default_factory=Begun)
+
+
+class FaultyNumerics(DeviceNumerics):
+    """A device's numerics with `errors`; evaluation sees no others than those that training left in
+    the weights.
+    """
+
+    def __init__(self, errors: SoftErrors, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._errors = errors
+        self._seen: collections.Counter[str] = (
+            collections.Counter()
+        )  # samples and updates, by what happened to them
+        tensors = (tensor for part in self.streams.slices for tensor in part.layer.takes)
+        self._images = {tensor.number for tensor in tensors if tensor.is_images}
+        heads = (part.layer for part in self.streams.slices if part.layer.vocabulary_parallel)
+        self._states = {
+            StreamKey(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number) for layer in heads
+        }
+
+    def forward(
+        self, span: SampleSpan, arrived: Maps, version: int, samples: NDArray[np.int64]
+    ) -> Coroutine[Any, Any, Maps]:
+        """See `DeviceNumerics`."""
+        return super().forward(
+            span, self._received(arrived, self._errors.from_left), version, samples
+        )
+
+    async def backward(
+        self,
+        span: SampleSpan,
+        arrived: Maps,
+        version: int,
+        samples: NDArray[np.int64] | None = None,
+    ) -> Maps:
+        """See `DeviceNumerics`."""
+        return await super().backward(
+            span, self._received(arrived, self._errors.from_right), version, samples
+        )
+
+    def _received(self, arrived: Maps, flipper: Flipper) -> Maps:
+        if not flipper:
+            return arrived
+        return {key: self._flipped(key, maps, flipper) for key, maps in arrived.items()}
+
+    def _flipped(self, key: StreamKey, maps: Data, flipper: Flipper) -> Data:
+        if key.path.is_forward and key.number in self._images:
+            return maps
+        sent = maps[..., :SUMS] if key in self._states else maps
+        hit = flipper.samples(
+            sent, key.path << 32 | key.number, self._sample(f"{key.path} {key.number}", len(maps))
+        )
+        if key not in self._states:
+            return hit
+        # What is for the report alone takes no time on a link, and stays whole.
+        return maps if hit is sent else np.concatenate([hit, maps[..., SUMS:]], axis=-1)
+
+    def taken(self, numerics: SliceNumerics, x: Data) -> Data:
+        """See `DeviceNumerics`."""
+        layer, flipper = numerics.part.layer, self._errors.activations
+        if not flipper or layer.reads.is_images:
+            return x
+        return flipper.samples(x, layer.index, self._sample(f"activations {layer.index}", len(x)))
+
+    def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
+        """See `DeviceNumerics`."""
+        super().update(samples, rule, keeps=keeps)
+        if not self._errors.weights:
+            return
+        step = self._errors.begun.steps + self._counted("updates", 1)
+        for numerics in self.slices:
+            weights = numerics.weights()
+            hit = self._errors.weights.values(weights, numerics.part.layer.index, step)
+            if hit is not weights:
+                numerics.put_weights(hit)
+
+    def _sample(self, what: str, count: int) -> int:
+        """Return the number of the first of `count` samples, since the start of training."""
+        return self._errors.begun.samples + self._counted(what, count)
+
+    def _counted(self, what: str, count: int) -> int:
+        first = self._seen[what]
+        self._seen[what] += count
+        return first
+
+    def counts(self) -> dict[str, int]:
+        """See `DeviceNumerics`."""
+        return {**super().counts(), **self._seen}
+
+    def restore_counts(self, state: Mapping[str, int]) -> None:
+        """See `DeviceNumerics`."""
+        super().restore_counts(state)
+        rounded = super().counts().keys()
+        self._seen = collections.Counter(
+            {name: count for name, count in state.items() if name not in rounded}
+        )

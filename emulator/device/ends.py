@@ -1,10 +1,13 @@
-"""The two ends of the chain: the source of images before the first device, the loss after the last one."""
+"""The two ends of the chain: the source of images before the first device, the loss after the last
+one, with its sums over samples.
+"""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
 import functools
+import math
 import operator
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,28 +21,77 @@ from ..data import Images, LazyImages, Normalisation, ReadAhead
 from ..network import Shape
 from ..schedule import SampleSpan
 from .memories import ActRam
-from .tally import Tally
+
+
+@dataclasses.dataclass(frozen=True)
+class Tally:
+    """Sum of losses, and number of correct predictions, over `samples` samples.
+
+    Where a sample has a prediction for each time step, its loss is the mean over its steps; then
+    `steps` is the number of all predictions, and `step_loss` the sum of their losses.
+    """
+
+    samples: int = 0
+    loss: float = 0.0
+    correct: int = 0
+    steps: int = 0
+    step_loss: float = 0.0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.samples + other.samples,
+            self.loss + other.loss,
+            self.correct + other.correct,
+            self.steps + other.steps,
+            self.step_loss + other.step_loss,
+        )
+
+    @property
+    def mean_loss(self) -> float:
+        """Mean cross-entropy of a sample."""
+        return self.loss / self.samples if self.samples else float("nan")
+
+    @property
+    def accuracy(self) -> float:
+        """Share of predictions that are right: of samples, or of time steps."""
+        predictions = self.steps or self.samples
+        return self.correct / predictions if predictions else float("nan")
+
+    @property
+    def bits_per_step(self) -> float:
+        """Mean cross-entropy of a time step in bits; NaN where samples have one prediction each."""
+        return self.step_loss / self.steps / math.log(2) if self.steps else float("nan")
+
 
 Data = NDArray[np.float32]
 
 
 def epoch_order(seed: int, epoch: int, samples: int) -> NDArray[np.int64]:
-    """Return the order of the training samples in an epoch: a shuffle that depends only on seed and epoch."""
-    key = np.array([seed, (1 << 63) | epoch], np.uint64)  # of a list of such numbers NumPy makes floats
+    """Return the order of the training samples in an epoch: a shuffle that depends only on seed and
+    epoch.
+    """
+    key = np.array(
+        [seed, (1 << 63) | epoch], np.uint64
+    )  # of a list of such numbers NumPy makes floats
     stream = np.random.Generator(np.random.Philox(key=key))
     return stream.permutation(samples)
 
 
 class ImageSource:
-    """Source of normalised images, from `images` (N, channels, rows, columns), in the order `order`.
+    """Source of normalised images, from `images` (N, channels, rows, columns), in the order
+    `order`.
 
-    Images that are read when they are needed are read ahead in the background, and augmented as in the epoch `epoch`.
+    Images that are read when they are needed are read ahead in the background, and augmented as in
+    the epoch `epoch`.
 
-    `entry` is the (channels, rows, columns) that the first layer takes: those of the images, or, where rows are time
-    steps, (channels·columns, rows, 1), with the columns of each channel one after the other.
+    `entry` is the (channels, rows, columns) that the first layer takes: those of the images, or,
+    where rows are time steps, (channels·columns, rows, 1), with the columns of each channel one
+    after the other.
     """
 
-    def __init__(self, images: Images, normalisation: Normalisation, arena: Arena, entry: Shape | None = None) -> None:
+    def __init__(
+        self, images: Images, normalisation: Normalisation, arena: Arena, entry: Shape | None = None
+    ) -> None:
         self._images, self._normalisation, self._arena = images, normalisation, arena
         self._reading = ReadAhead(images) if isinstance(images, LazyImages) else None
         channels, *size = entry or images.shape[1:]
@@ -55,7 +107,9 @@ class ImageSource:
             self._reading.take(self.order, self.epoch, span.slice, pixels)
         else:
             # `clip` lets NumPy write to `out` directly; no index needs clipping.
-            np.take(np.asarray(self._images), self.order[span.slice], axis=0, out=pixels, mode="clip")
+            np.take(
+                np.asarray(self._images), self.order[span.slice], axis=0, out=pixels, mode="clip"
+            )
         maps = self._arena.take((span.samples, *self._entry))
         by_channel = maps
         if self._entry != (rows, columns, channels):
@@ -65,12 +119,16 @@ class ImageSource:
 
 
 class TextSource(ImageSource):
-    """Source of symbols: their numbers, for an embedding, or maps with a channel for each, 1 in that of the symbol.
+    """Source of symbols: their numbers, for an embedding, or maps with a channel for each, 1 in
+    that of the symbol.
 
-    `symbols` (N, 1, steps, 1) are the numbers, `entry` the (channels, steps, 1) that the first layer takes.
+    `symbols` (N, 1, steps, 1) are the numbers, `entry` the (channels, steps, 1) that the first
+    layer takes.
     """
 
-    def __init__(self, symbols: NDArray[np.int32], arena: Arena, entry: Shape, *, one_hot: bool = True) -> None:
+    def __init__(
+        self, symbols: NDArray[np.int32], arena: Arena, entry: Shape, *, one_hot: bool = True
+    ) -> None:
         self._symbols, self._arena, self._one_hot = symbols, arena, one_hot
         self._channels, self._steps, _ = entry
         self.order = np.arange(len(symbols))
@@ -78,10 +136,13 @@ class TextSource(ImageSource):
     def images(self, span: SampleSpan) -> Data:
         """Return the maps (samples, steps, 1, channels) of a span; of numbers there is one channel."""
         symbols = self._symbols[self.order[span.slice], 0]
-        maps = self._arena.take((span.samples, self._steps, 1, self._channels if self._one_hot else 1))
+        maps = self._arena.take(
+            (span.samples, self._steps, 1, self._channels if self._one_hot else 1)
+        )
         if not self._one_hot:
             maps[:, :, 0] = symbols
             return maps
+        # Memory from the arena has the numbers of whoever had it before.
         maps[...] = 0
         np.put_along_axis(maps[:, :, 0], symbols, 1, axis=2)
         return maps
@@ -112,9 +173,9 @@ class _Count(NamedTuple):
 class SoftmaxHead(Labels):
     """Softmax with cross-entropy against the labels.
 
-    With `smoothing`, that share of each label is spread over all classes. Steps whose label is -1 do not count. The
-    loss of a sample is the mean over its other steps. Errors are those of the sum over samples, not of their mean,
-    since the update averages the sums in LGB.
+    With `smoothing`, that share of each label is spread over all classes. Steps whose label is -1
+    do not count. The loss of a sample is the mean over its other steps. Errors are those of the sum
+    over samples, not of their mean, since the update averages the sums in LGB.
     """
 
     def __init__(self, labels: NDArray[np.int64], smoothing: float = 0.0) -> None:
@@ -141,8 +202,12 @@ class SoftmaxHead(Labels):
             return errors.reshape(outputs.shape)
         logits, counts = outputs.reshape(*labels.shape, -1), labels >= 0
         steps = counts.sum(axis=1)
-        losses, errors, correct = loss.softmax_cross_entropy(logits[counts], labels[counts], self._smoothing)
+        losses, errors, correct = loss.softmax_cross_entropy(
+            logits[counts], labels[counts], self._smoothing
+        )
+        # A sample's loss is the mean over its steps, and so is the gradient of that loss.
         errors /= np.repeat(steps, steps).astype(np.float32)[:, None]
+        # Steps without a label have no error.
         maps = np.zeros(logits.shape, np.float32)
         maps[counts] = errors
         self._count_steps(span, steps, losses, correct)
@@ -151,12 +216,18 @@ class SoftmaxHead(Labels):
     def _count_steps(
         self, span: SampleSpan, steps: NDArray[np.int64], losses: Data, correct: NDArray[np.bool_]
     ) -> None:
-        """Add to the tally, given the losses of the `steps` of each sample that count, one sample after another."""
-        sums = np.bincount(np.repeat(np.arange(len(steps)), steps), losses, len(steps))  # one step after another
+        """Add to the tally, given the losses of the `steps` of each sample that count, one sample
+        after another.
+        """
+        sums = np.bincount(
+            np.repeat(np.arange(len(steps)), steps), losses, len(steps)
+        )  # one step after another
         tally = Tally(len(steps), correct=int(correct.sum()), steps=int(steps.sum()))
         self._count(span, tally, (sums / steps).tolist(), sums.tolist())
 
-    def _count(self, span: SampleSpan, tally: Tally, losses: list[float], step_losses: Sequence[float] = ()) -> None:
+    def _count(
+        self, span: SampleSpan, tally: Tally, losses: list[float], step_losses: Sequence[float] = ()
+    ) -> None:
         """Keep what is counted of a span, with the losses of its samples."""
         self._counts[span.micro_batch.step].append(_Count(span.first, tally, losses, step_losses))
 
@@ -166,10 +237,11 @@ class SoftmaxHead(Labels):
         return errors
 
     def step_done(self, step: int) -> Tally:
-        """Return the tally of a finished mini-batch, and delete it; one of nothing where others have its outputs.
+        """Return the tally of a finished mini-batch, and delete it; one of nothing where others
+        have its outputs.
 
-        Losses are added one by one, sample by sample, so that their sums depend neither on the micro-batches nor on
-        their order.
+        Losses are added one by one, sample by sample, so that their sums depend neither on the
+        micro-batches nor on their order.
         """
         total = Tally()
         for count in sorted(self._counts.pop(step, []), key=lambda count: count.first):
@@ -180,7 +252,9 @@ class SoftmaxHead(Labels):
 
 
 class VocabularyHead(SoftmaxHead):
-    """The same, where slices compute their parts of the loss: it takes the state of each row, and returns its sums."""
+    """The same, where slices compute their parts of the loss: it takes the state of each row, and
+    returns its sums.
+    """
 
     def _judge(self, span: SampleSpan, outputs: Data) -> Data:
         targets = self.targets(span)

@@ -1,12 +1,14 @@
-"""Numbers in a run's formats: what a device rounds, by which random words if by chance, and counts of it all.
+"""Numbers in a run's formats: what a device rounds, by which random words if by chance, and counts
+of it all.
 
-Whole maps are rounded, on the device that has them so, and weights in the order of their whole layer. The words of
-stochastic rounding are those of an element's place in its tensor, of the tensor, and of the sample or update. So no
-rounding depends on how the network is cut (`number/precision.py` says what is rounded where).
+Whole maps are rounded, on the device that has them so, and weights in the order of their whole
+layer. The words of stochastic rounding are those of an element's place in its tensor, of the
+tensor, and of the sample or update. So no rounding depends on how the network is cut
+(`number/precision.py` says what is rounded where).
 
-Blocks of maps are of channels of a pixel, from channel 0 on; those of weights lie along the dimension in which the
-layer is not cut, so that each slice has whole ones: output channels under ICP, and under OCP the inputs and taps of an
-output channel.
+Blocks of maps are of channels of a pixel, from channel 0 on; those of weights lie along the
+dimension in which the layer is not cut, so that each slice has whole ones: output channels under
+ICP, and under OCP the inputs and taps of an output channel.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ COUNTED = "values", "saturated", "flushed"
 
 
 class RoundingTally:
-    """What a device has rounded: by kind the values, those beyond the largest, and those that became zero.
+    """What a device has rounded: by kind the values, those beyond the largest, and those that
+    became zero.
 
     Of weights also how many were updated, and how many of them an update left as they were.
     """
@@ -58,7 +61,10 @@ class RoundingTally:
         names = itertools.product(KINDS, COUNTED)
         counts = (count for kind in KINDS for count in self._counts[kind].tolist())
         moves = {"weights_updated": self._updated, "weights_unmoved": self._unmoved}
-        return {**{f"{kind}_{what}": count for (kind, what), count in zip(names, counts, strict=True)}, **moves}
+        return {
+            **{f"{kind}_{what}": count for (kind, what), count in zip(names, counts, strict=True)},
+            **moves,
+        }
 
     def take(self) -> dict[str, int]:
         """Return all counts by name, and begin anew."""
@@ -70,7 +76,9 @@ class RoundingTally:
         """Restore what `counts` returned; what is missing is 0."""
         for kind in KINDS:
             self._counts[kind][:] = [counts.get(f"{kind}_{what}", 0) for what in COUNTED]
-        self._updated, self._unmoved = (counts.get(f"weights_{what}", 0) for what in ("updated", "unmoved"))
+        self._updated, self._unmoved = (
+            counts.get(f"weights_{what}", 0) for what in ("updated", "unmoved")
+        )
 
 
 Data = NDArray[np.float32]
@@ -79,7 +87,8 @@ Numbers = NDArray[np.int64]
 
 @dataclasses.dataclass(frozen=True)
 class MapFormats:
-    """Rounds maps (samples, rows, columns, channels) to a run's formats, and counts what it rounds in training.
+    """Rounds maps (samples, rows, columns, channels) to a run's formats, and counts what it rounds
+    in training.
 
     Memory is from the arena.
     """
@@ -90,12 +99,17 @@ class MapFormats:
     tally: RoundingTally = dataclasses.field(default_factory=RoundingTally, compare=False)
 
     def rounded(
-        self, kind: Literal["activations", "errors"], maps: Data, tensor: int, samples: Numbers | None = None
+        self,
+        kind: Literal["activations", "errors"],
+        maps: Data,
+        tensor: int,
+        samples: Numbers | None = None,
     ) -> Data:
-        """Return whole maps of a tensor in the format of their kind; `samples` (n,) are their numbers in training.
+        """Return whole maps of a tensor in the format of their kind; `samples` (n,) are their
+        numbers in training.
 
-        In evaluation, which has no `samples`, what is rounded by chance in training is rounded to even. Errors may be
-        overwritten; activations may still be needed as they were.
+        In evaluation, which has no `samples`, what is rounded by chance in training is rounded to
+        even. Errors may be overwritten; activations may still be needed as they were.
         """
         number, rounding = self.precision.format(kind), self.precision.rounding_of(kind)
         if number.grid is None:
@@ -108,17 +122,26 @@ class MapFormats:
         return _round(maps, out, number, rounding, -1, words, counts)
 
     def input_errors(self, part: Slice, dx: Data, samples: Numbers | None) -> Data:
-        """Return the errors of a layer's inputs, from the first channel on that a slice has, rounded by that slice.
+        """Return the errors of a layer's inputs, from the first channel on that a slice has,
+        rounded by that slice.
 
-        Under ICP it rounds the blocks that begin among its own channels, under OCP the layer's first slice all.
+        Under ICP it rounds the blocks that begin among its own channels, under OCP the layer's
+        first slice all.
         """
-        number, tensor, channels = self.precision.errors, part.layer.reads.number, part.layer.input[0]
+        number, tensor, channels = (
+            self.precision.errors,
+            part.layer.reads.number,
+            part.layer.input[0],
+        )
         if part.cut is Cut.OCP or (part.is_first and part.is_last):
             return self.rounded("errors", dx, tensor, samples) if part.is_first else dx
         begin, end = (min(channels, first_own(edge, number)) for edge in (part.begin, part.end))
         if number.grid is None or begin == end:
             return dx
-        own, rounding = dx[..., begin - part.begin : end - part.begin], self.precision.rounding_of("errors")
+        own, rounding = (
+            dx[..., begin - part.begin : end - part.begin],
+            self.precision.rounding_of("errors"),
+        )
         counts = self.tally.of_kind("errors", own.size)
         if rounding is not Rounding.STOCHASTIC or samples is None:
             own[...] = _round(own, self.arena.take(own.shape), number, rounding, -1, None, counts)
@@ -126,17 +149,22 @@ class MapFormats:
         for sample, maps in zip(samples.tolist(), own, strict=True):
             stream = PhiloxStream(self.seed, tensor, KINDS.index("errors"), sample)
             pixels = np.ascontiguousarray(maps.reshape(-1, end - begin))
+            # Numbered by the place in the whole map, so that draws do not depend on the cut.
             words = Draws(stream, first=begin, stride=channels)
-            maps[...] = _round(pixels, pixels, number, rounding, -1, words, counts).reshape(maps.shape)
+            maps[...] = _round(pixels, pixels, number, rounding, -1, words, counts).reshape(
+                maps.shape
+            )
         return dx
 
 
 @dataclasses.dataclass(frozen=True)
 class WeightFormats:
-    """Rounds weights of a slice, and what belongs to them, (its output channels, its input channels, kh, kw).
+    """Rounds weights of a slice, and what belongs to them, (its output channels, its input
+    channels, kh, kw).
 
-    They are counted with the maps of `formats`. Of updates, only channels that are `kept` here are rounded and counted
-    (all of them without a mask): the weights of others come from where they are stored.
+    They are counted with the maps of `formats`. Of updates, only channels that are `kept` here are
+    rounded and counted (all of them without a mask): the weights of others come from where they are
+    stored.
     """
 
     formats: MapFormats
@@ -157,7 +185,9 @@ class WeightFormats:
         return [slice(begin, end) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
 
     def runs_of(self, update: int) -> list[slice]:
-        """Return the runs of channels that an update changes; before the first one, number 0, these are all."""
+        """Return the runs of channels that an update changes; before the first one, number 0, these
+        are all.
+        """
         return self.runs if update else [slice(0, self.part.channels)]
 
     def of_run(self, weights: Data, run: slice) -> Data:
@@ -165,7 +195,8 @@ class WeightFormats:
         return weights[:, run] if self.part.cut is Cut.ICP else weights[run]
 
     def round(self, kind: str, weights: Data, update: int, place: int = 0) -> None:
-        """Round weights in place to the format of a kind, once update number `update` is done; 0 is before the first.
+        """Round weights in place to the format of a kind, once update number `update` is done; 0 is
+        before the first.
 
         `place` tells states from one another.
         """
@@ -177,32 +208,49 @@ class WeightFormats:
                 own[...] = rows.reshape(own.shape)
 
     def line(self, kind: str, update: int, outputs_together: int) -> int:
-        """Return how many packed weights are a line of whole blocks, if all may be rounded as they lie; otherwise 0.
+        """Return how many packed weights are a line of whole blocks, if all may be rounded as they
+        lie; otherwise 0.
 
-        So may those that are rounded each by itself, or in blocks of output channels that lie side by side.
+        So may those that are rounded each by itself, or in blocks of output channels that lie side
+        by side.
         """
-        number, rounding = self.formats.precision.format(kind), self.formats.precision.rounding_of(kind)
+        number, rounding = (
+            self.formats.precision.format(kind),
+            self.formats.precision.rounding_of(kind),
+        )
         if rounding is Rounding.STOCHASTIC or self.runs_of(update) != self.runs_of(0):
             return 0
         if not isinstance(number.grid, BlockGrid):
             return 1
-        return 0 if self.part.cut is not Cut.ICP or outputs_together % number.grid.size else outputs_together
+        return (
+            0
+            if self.part.cut is not Cut.ICP or outputs_together % number.grid.size
+            else outputs_together
+        )
 
     def round_lines(self, kind: str, packed: Data, out: Data, update: int, line: int) -> None:
-        """Round packed weights as they lie, all of them in lines, into `out`; spare ones are 0 and do not count."""
+        """Round packed weights as they lie, all of them in lines, into `out`; spare ones are 0 and
+        do not count.
+        """
         counts = self.formats.tally.of_kind(kind, math.prod(self.shape)) if update else None
         form = self.formats.precision.format(kind), self.formats.precision.rounding_of(kind)
         _round(packed.reshape(-1, line), out.reshape(-1, line), *form, -1, None, counts)
 
     def _round(self, kind: str, rows: Data, channel: int, update: int, place: int) -> None:
-        """Round the weights from a channel of the slice on, a row for each output channel, in place."""
+        """Round the weights from a channel of the slice on, a row for each output channel, in
+        place.
+        """
         precision, is_icp = self.formats.precision, self.part.cut is Cut.ICP
         _, inputs, *taps = self.part.layer.weight_shape
         tap_count = math.prod(taps)
         output = self.part.out_channels[0] + (0 if is_icp else channel)
         first_input = self.part.weight_inputs[0] + (channel if is_icp else 0)
-        stream = PhiloxStream(self.formats.seed, self.part.layer.index, KINDS.index(kind) + place, update)
+        stream = PhiloxStream(
+            self.formats.seed, self.part.layer.index, KINDS.index(kind) + place, update
+        )
+        # By the place among the weights of the whole layer, whatever part of it is here.
         words = Draws(stream, (output * inputs + first_input) * tap_count, inputs * tap_count)
+        # Rounding of the first weights belongs to no update, and is not counted.
         counts = self.formats.tally.of_kind(kind, rows.size) if update else None
         form = precision.format(kind), precision.rounding_of(kind)
         _round(rows, rows, *form, 0 if is_icp else -1, words, counts)
@@ -210,7 +258,9 @@ class WeightFormats:
 
 @dataclasses.dataclass(frozen=True)
 class ParameterFormats:
-    """The formats of a parameter, which lies in memory as a convolution packs weights, or as they are without one."""
+    """The formats of a parameter, which lies in memory as a convolution packs weights, or as they
+    are without one.
+    """
 
     of_weights: WeightFormats
     convolution: Convolving | None = None
@@ -230,9 +280,13 @@ class ParameterFormats:
             self.of_weights.formats.tally.update(later.size, count_unmoved(earlier, later))
 
     def _changed(self, before: Data, after: Data) -> Iterator[tuple[Data, Data]]:
-        """Yield what an update changes: packed weights as they lie there, if these are all and nothing else."""
+        """Yield what an update changes: packed weights as they lie there, if these are all and
+        nothing else.
+        """
         formats = self.of_weights
-        if after.size == math.prod(formats.shape) and formats.runs == formats.runs_of(0):  # no spare lanes
+        if after.size == math.prod(formats.shape) and formats.runs == formats.runs_of(
+            0
+        ):  # no spare lanes
             yield before, after
             return
         weights = self._unpacked(before), self._unpacked(after)
@@ -240,13 +294,19 @@ class ParameterFormats:
             earlier, later = (np.ascontiguousarray(formats.of_run(array, run)) for array in weights)
             yield earlier, later
 
-    def round(self, kind: str, packed: Data, update: int, place: int = 0, *, out: Data | None = None) -> None:
-        """Round packed weights to the format of a kind, in place or into `out`; see `WeightFormats`."""
+    def round(
+        self, kind: str, packed: Data, update: int, place: int = 0, *, out: Data | None = None
+    ) -> None:
+        """Round packed weights to the format of a kind, in place or into `out`; see
+        `WeightFormats`.
+        """
         out = packed if out is None else out
         if not self.rounds(kind):
             if out is not packed:
                 out[...] = packed
-        elif line := self.of_weights.line(kind, update, self.convolution.outputs_together if self.convolution else 1):
+        elif line := self.of_weights.line(
+            kind, update, self.convolution.outputs_together if self.convolution else 1
+        ):
             self.of_weights.round_lines(kind, packed, out, update, line)
         else:
             weights = self._unpacked(packed)
@@ -274,7 +334,8 @@ def _round(
     words: Draws | None,
     counts: NDArray[np.int64] | None,
 ) -> Data:
-    """Round numbers to a format, in blocks along an axis, into `out`, and return it; `words` are for those by chance.
+    """Round numbers to a format, in blocks along an axis, into `out`, and return it; `words` are
+    for those by chance.
 
     What saturates or becomes zero is added to `counts`.
     """

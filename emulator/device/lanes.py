@@ -1,12 +1,14 @@
-"""Devices that share a recurrent layer: F and B beside one another, and the states that they exchange at every step.
+"""Devices that share a recurrent layer: F and B beside one another, and the states that they
+exchange at every step.
 
-Devices that share a layer exchange states within an action. So each action needs the same action of a neighbour, whose
-program may have other actions before it. FP and EB are separate engines, and here separate coroutines: F of a
-micro-batch waits for no B, and B only for its own F.
+Devices that share a layer exchange states within an action. So each action needs the same action of
+a neighbour, whose program may have other actions before it. FP and EB are separate engines, and
+here separate coroutines: F of a micro-batch waits for no B, and B only for its own F.
 
-States of earlier units come from the left on path 2, those of later units from the right on path 7. Sums of errors of
-states come from the right on path 4, and complete ones from the left on path 8 (`timing.lockstep`). These messages
-carry values only: their times are in those of rows. Of a step of FP, on three devices:
+States of earlier units come from the left on path 2, those of later units from the right on path 7.
+Sums of errors of states come from the right on path 4, and complete ones from the left on path 8
+(`timing.lockstep`). These messages carry values only: their times are in those of rows. Of a step
+of FP, on three devices:
 
     units       0            1            2
     path 2      s0 --------> s0 s1 -----> .           then device 2 has all, and sends back
@@ -33,17 +35,17 @@ Job = Callable[[], Coroutine[Any, Any, None]]
 class InTurn:
     """Jobs are carried out at once, in the order of the device's program."""
 
-    async def forward(self, micro_batch: int, job: Job) -> None:
-        """Carry out F of a micro-batch."""
-        await job()
+    def forward(self, micro_batch: int, job: Job) -> Coroutine[Any, Any, None]:
+        """Return the coroutine that carries out F of a micro-batch."""
+        return job()
 
-    async def backward(self, micro_batch: int, job: Job) -> None:
-        """Carry out B of a micro-batch, after its F."""
-        await job()
+    def backward(self, micro_batch: int, job: Job) -> Coroutine[Any, Any, None]:
+        """Return the coroutine that carries out B of a micro-batch, after its F."""
+        return job()
 
-    async def gradient(self, job: Job) -> None:
-        """Carry out W, after the B before it."""
-        await job()
+    def gradient(self, job: Job) -> Coroutine[Any, Any, None]:
+        """Return the coroutine that carries out W, after the B before it."""
+        return job()
 
     async def settle(self, *, forwards: bool) -> None:
         """Wait until all jobs of B and W are done, and with `forwards` those of F."""
@@ -75,6 +77,7 @@ class Lanes(InTurn):
 
         async def then_backward() -> None:
             await job()
+            # B of the micro-batch reads what this F keeps.
             self._forwards[micro_batch].put(True)
 
         self._put(Kind.FORWARD, then_backward)
@@ -91,6 +94,7 @@ class Lanes(InTurn):
 
     async def gradient(self, job: Job) -> None:
         """See `InTurn`."""
+        # W reads the errors that its B keeps: it stands behind B in one lane.
         self._put(Kind.BACKWARD, job)
 
     def _put(self, lane: Kind, job: Job) -> None:
@@ -101,11 +105,14 @@ class Lanes(InTurn):
     async def settle(self, *, forwards: bool) -> None:
         """See `InTurn`."""
         while any(forwards or lane is Kind.BACKWARD for lane in self._open.values()):
+            # Words of jobs that ended before are still in the mailbox: they cause one more look
+            # each.
             await self._done.get()
 
     def afterwards(self, call: Callable[[], None]) -> None:
         """See `InTurn`."""
         if self._open:
+            # A copy: jobs that are put later do not hold the call up.
             self._deferred.append((set(self._open), call))
         else:
             call()
@@ -137,7 +144,9 @@ Data = NDArray[np.float32]
 
 def shares_states(slices: Sequence[Slice]) -> bool:
     """Return whether a device with these slices shares a recurrent layer with a neighbour."""
-    return any(part.layer.operation.recurs and not (part.is_first and part.is_last) for part in slices)
+    return any(
+        part.layer.operation.recurs and not (part.is_first and part.is_last) for part in slices
+    )
 
 
 class Gather:
@@ -158,25 +167,34 @@ class Gather:
         return message.data[:, 0, 0, :]
 
     async def states(self, span: SampleSpan, own: Data) -> Data:
-        """Return the states (samples, hidden) of all units after a step, from those of the own ones."""
+        """Return the states (samples, hidden) of all units after a step, from those of the own
+        ones.
+        """
         part = self._part
         parts = [own]
         if not part.is_first:
             parts.insert(0, await self._receive(DataPath.PARTIAL_ACTIVATIONS, span))
         if not part.is_last:
-            # Sent before anything is awaited from the right: the device there sends back only once it has these.
+            # Sent before anything is awaited from the right: the device there sends back only once
+            # it has these.
             self._send(DataPath.PARTIAL_ACTIVATIONS, span, np.concatenate(parts, axis=1))
             parts.append(await self._receive(DataPath.STATES, span))
         if not part.is_first:
-            self._send(DataPath.STATES, span, np.concatenate(parts[1:], axis=1))  # `parts[0]` came from there
+            self._send(
+                DataPath.STATES, span, np.concatenate(parts[1:], axis=1)
+            )  # `parts[0]` came from there
         return np.concatenate(parts, axis=1)
 
     async def error_sums(self, span: SampleSpan) -> Data | None:
-        """Return the errors of all states (samples, hidden) that slices of later units have summed; None if none."""
+        """Return the errors of all states (samples, hidden) that slices of later units have summed;
+        None if none.
+        """
         return None if self._part.is_last else await self._receive(DataPath.INPUT_ERRORS, span)
 
     async def errors(self, span: SampleSpan, sums: Data) -> Data:
-        """Return the complete errors of the own units' states, from the sums with those of this slice."""
+        """Return the complete errors of the own units' states, from the sums with those of this
+        slice.
+        """
         part = self._part
         if part.is_first:
             complete = sums
@@ -184,5 +202,7 @@ class Gather:
             self._send(DataPath.INPUT_ERRORS, span, sums)
             complete = await self._receive(DataPath.STATE_ERRORS, span)
         if not part.is_last:
-            self._send(DataPath.STATE_ERRORS, span, np.ascontiguousarray(complete[:, part.channels :]))
+            self._send(
+                DataPath.STATE_ERRORS, span, np.ascontiguousarray(complete[:, part.channels :])
+            )
         return np.ascontiguousarray(complete[:, : part.channels])

@@ -1,11 +1,13 @@
-"""A board's memories under FPDeep's names (section 5.2.2): Act-RAM, LPRAM and LGB, BPRAM and BGB; and first weights.
+"""A board's memories under FPDeep's names (section 5.2.2): Act-RAM, LPRAM and LGB, BPRAM and BGB;
+and first weights.
 
-Act-RAM has input activations, LPRAM a device's own parameters and LGB the sums of their gradients; BPRAM has parameters
-that a device stores for another one, and BGB the sums of theirs (Fig. 6).
+Act-RAM has input activations, LPRAM a device's own parameters and LGB the sums of their gradients;
+BPRAM has parameters that a device stores for another one, and BGB the sums of theirs (Fig. 6).
 
-There is an array for each version of the weights; older versions are kept while actions still need them. The schedule
-determines which ones (`schedule/versions.py`); usually there is one, which updates overwrite. All are from an arena, so
-that a new version takes the memory of one that is gone.
+There is an array for each version of the weights; older versions are kept while actions still need
+them. The schedule determines which ones (`schedule/versions.py`); usually there is one, which
+updates overwrite. All are from an arena, so that a new version takes the memory of one that is
+gone.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from numpy.typing import NDArray
 
 from ...kernels import Arena
 from ..mapping import BalancedParameters
-from ..network import Layer, Start
+from ..network import NORMAL_DEVIATION, Layer, Start
 from ..schedule import SpanStore
 from .formats import MapFormats, ParameterFormats, WeightFormats
 from .rules import Rule
@@ -32,12 +34,12 @@ class ActRam(SpanStore):
         super().__init__(arena.take)
 
 
-NORMAL_DEVIATION = 0.02
-"""Of first weights, positions and class tokens of transformers, as GPT-2, BERT and ViT have it."""
 Data = NDArray[np.float32]
 MASTER = "master"
 Arrays = Mapping[str, Data]
-"""What training keeps of one parameter, by name and all of one shape: its value, and what its updates remember."""
+"""What training keeps of one parameter, by name and all of one shape: its value, and what its
+updates remember.
+"""
 
 State = Mapping[str, Arrays]
 """What training keeps of a slice or a layer, by the names of its parameters and moving averages."""
@@ -64,9 +66,12 @@ class Versions:
         return self._held[self._newest]
 
     def advance(self, *, keeps: bool) -> Data:
-        """Begin the next version and return its array: the newest one's, or a copy of it if `keeps`."""
+        """Begin the next version and return its array: the newest one's, or a copy of it if
+        `keeps`.
+        """
         before = self.newest
-        # What still uses the older version needs its numbers; if nothing does, the update overwrites them.
+        # What still uses the older version needs its numbers; if nothing does, the update
+        # overwrites them.
         following = copied(before, self._arena) if keeps else before
         if not keeps:
             del self._held[self._newest]
@@ -76,6 +81,7 @@ class Versions:
 
     def repeat(self, *, keeps: bool) -> None:
         """Begin the next version with the newest one's array, which does not change."""
+        # Versions may share an array: an update copies it if one of them is still to be used.
         newest = self.newest
         if not keeps:
             del self._held[self._newest]
@@ -115,10 +121,12 @@ def zeros_like(array: Data, arena: Arena) -> Data:
 
 
 class Parameter:
-    """An array of parameters by version, and the sum of its gradients since the last update (LGB); all from an arena.
+    """An array of parameters by version, and the sum of its gradients since the last update (LGB);
+    all from an arena.
 
-    `states` are the arrays that the update rule keeps, by name, of the value's shape; {} before the first update. With
-    `formats` that differ, updates change a master copy, from which the value is rounded.
+    `states` are the arrays that the update rule keeps, by name, of the value's shape; {} before the
+    first update. With `formats` that differ, updates change a master copy, from which the value is
+    rounded.
     """
 
     def __init__(self, value: Data, arena: Arena, formats: ParameterFormats | None = None) -> None:
@@ -139,7 +147,9 @@ class Parameter:
         return self.versions.newest
 
     def begins_sum(self) -> bool:
-        """Return whether the next gradient is the first since the update; the buffer's content is then invalid."""
+        """Return whether the next gradient is the first since the update; the buffer's content is
+        then invalid.
+        """
         begins, self._is_summed = not self._is_summed, True
         return begins
 
@@ -148,7 +158,10 @@ class Parameter:
         self.versions.repeat(keeps=keeps)
 
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
-        """Make the next version from the mean of the gradients over `samples` (FPDeep, section 5.2.2)."""
+        """Make the next version from the mean of the gradients over `samples` (FPDeep, section
+        5.2.2).
+        """
+        # Without a gradient since the last update the buffer still has the sum of that one.
         if self.begins_sum():
             self.gradient[...] = 0
         value = self.versions.advance(keeps=keeps)
@@ -156,10 +169,16 @@ class Parameter:
             self.states = {name: zeros_like(value, self._arena) for name in rule.states}
         trained = value if self._master is None else self._master
         before = None if self.formats is None else copied(trained, self._arena)
-        if rule.factor != 1:  # clipped before it is rounded: formats are those of what the update takes
+        if (
+            rule.factor != 1
+        ):  # clipped before it is rounded: formats are those of what the update takes
             self.gradient *= np.float32(rule.factor)
         if self.formats is not None:
-            rule, samples = self._mean(rule, samples), 1 if self.formats.rounds("gradients") else samples
+            # A gradient with a format was rounded as a mean, and is not divided again.
+            rule, samples = (
+                self._mean(rule, samples),
+                1 if self.formats.rounds("gradients") else samples,
+            )
         rule.update(trained, self.gradient, self.states, samples)
         if rule.rounding is not None:
             flat = trained.reshape(-1)
@@ -170,7 +189,9 @@ class Parameter:
         self._is_summed = False
 
     def _mean(self, rule: Rule, samples: int) -> Rule:
-        """Round the gradient, as the mean over `samples`, if it has a format; return the rule of what it is then."""
+        """Round the gradient, as the mean over `samples`, if it has a format; return the rule of
+        what it is then.
+        """
         assert self.formats is not None
         if not self.formats.rounds("gradients"):
             return rule
@@ -186,7 +207,9 @@ class Parameter:
         self._round(self.newest, 0)
 
     def _round(self, value: Data, number: int) -> None:
-        """Round all that update `number` has changed, and take the value from the master copy, if there is one."""
+        """Round all that update `number` has changed, and take the value from the master copy, if
+        there is one.
+        """
         formats = self.formats
         if formats is None:
             return
@@ -206,9 +229,15 @@ class Parameter:
         self.versions.begin_epoch()
 
     def state(self) -> Arrays:
-        """Return the training state, copied: value, and what the rule keeps; call only when there is one version."""
+        """Return the training state, copied: value, and what the rule keeps; call only when there
+        is one version.
+        """
         master = {} if self._master is None else {MASTER: self._master.copy()}
-        return {**self.versions.state(), **master, **{name: array.copy() for name, array in self.states.items()}}
+        return {
+            **self.versions.state(),
+            **master,
+            **{name: array.copy() for name, array in self.states.items()},
+        }
 
     def restore(self, state: Arrays) -> None:
         """Restore what `state` returned, or begin with a value of another run."""
@@ -230,18 +259,21 @@ def initial_weights(
 ) -> NDArray[np.float32]:
     """Return the weights of a slice, (its output channels, its input channels, kh, kw).
 
-    He: normal with variance 2 / fan-in where a ReLU follows, which halves the variance, else 1 / fan-in (He et al.,
-    2015; `SfuOperation.he_gain`). Xavier: uniform with variance 2 / (fan-in + fan-out) (Glorot and Bengio, 2010).
-    Normal: with deviation 0.02, as transformers begin (Radford et al., 2018). A tied layer has its embedding's.
+    He: normal with variance 2 / fan-in where a ReLU follows, which halves the variance, else 1 /
+    fan-in (He et al., 2015; `SfuOperation.he_gain`). Xavier: uniform with variance 2 / (fan-in +
+    fan-out) (Glorot and Bengio, 2010). Normal: with deviation 0.02, as transformers begin (Radford
+    et al., 2018). A tied layer has its embedding's.
     """
     if layer.tied is not None:
+        # Symbols are the inputs of an embedding, and the outputs of its head.
         return initial_weights(layer.tied, start, seed, out_channels, in_channels).swapaxes(0, 1)
     oc, ic, kh, kw = layer.weight_shape
     fan_in, fan_out = ic * kh * kw, oc * kh * kw
     gain = max((step.operation.he_gain for step in layer.sfu), default=1.0)
     weights = np.empty((len(out_channels), len(in_channels), kh, kw), np.float32)
     for place, channel in enumerate(in_channels):
-        # A stream for each input channel, of all output channels: so a slice draws what the whole layer would have.
+        # A stream for each input channel, of all output channels: so a slice draws what the whole
+        # layer would have.
         stream = np.random.Generator(np.random.Philox(key=[seed, layer.index << 32 | channel]))
         if start == "he":
             drawn = stream.standard_normal((oc, kh, kw)) * math.sqrt(gain / fan_in)
@@ -255,7 +287,9 @@ def initial_weights(
 
 
 class Bpram:
-    """One block of balanced parameters on the device that stores it; values are sent as maps (1, 1, 1, values)."""
+    """One block of balanced parameters on the device that stores it; values are sent as maps (1, 1,
+    1, values).
+    """
 
     def __init__(
         self,
@@ -278,8 +312,12 @@ class Bpram:
         return mean
 
     def update(self, gradient: Data, samples: int, rule: Rule) -> Data:
-        """Update from the sum of gradients over `samples` samples; return the new weights, (1, 1, 1, values)."""
+        """Update from the sum of gradients over `samples` samples; return the new weights, (1, 1,
+        1, values).
+        """
         parameter = self._parameter
+        # The sum is whole already: without this call `update` would take the buffer for old, and
+        # clear it.
         parameter.begins_sum()
         parameter.gradient[...] = gradient.reshape(parameter.gradient.shape)
         parameter.update(samples, rule, keeps=False)

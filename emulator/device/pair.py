@@ -1,7 +1,9 @@
-"""A GPU and an FPGA that share recurrent layers (FARNN), or a GPU alone: what each computes, and what they exchange.
+"""A GPU and an FPGA that share recurrent layers (FARNN), or a GPU alone: what each computes, and
+what they exchange.
 
-The GPU has all layers. The FPGA runs the time steps of recurrent ones, and keeps their gates from FP until EB. Weights
-come once a mini-batch for FP, and anew for EB; values come and go with each micro-batch. For one direction of a layer:
+The GPU has all layers. The FPGA runs the time steps of recurrent ones, and keeps their gates from
+FP until EB. Weights come once a mini-batch for FP, and anew for EB; values come and go with each
+micro-batch. For one direction of a layer:
 
         GPU                                            FPGA
     F   sums over inputs         -- SUMS ----------->  steps, whose tape stays here until B
@@ -26,25 +28,28 @@ from ...comm import Mailbox, Message
 from ...kernels import Arena
 from ...kernels.recurrent import GruSlice, LstmSlice, Packed, Tape
 from ..mapping import Slice
-from ..network import Layer, Recurrent
+from ..network import Layer, Recurrent, Training
 from ..schedule import Action, Kind, MicroBatch, SampleSpan, with_versions
 from ..timing.pair import Content, PairKey, Part, Phase, streams_of, work_of
 from .device import Epoch
 from .device_numerics import DeviceNumerics
+from .ends import Tally
 from .memories import ActRam
 from .ports import Outlet
-from .sfu import Training
 from .slices import TAPE, RecurrentSlice, all_backward, all_forward, kernel_of, states_before
-from .tally import Tally
 
 Data = NDArray[np.float32]
-"""Values (samples, steps, values); of weights, (1, 1, weights). Once sent, they belong to the receiver."""
+"""Values (samples, steps, values); of weights, (1, 1, weights). Once sent, they belong to the
+receiver.
+"""
 
 
 class PairPorts:
     """The ends of a device's streams, by their keys; `sent_bytes` have left through each of them."""
 
-    def __init__(self, inlets: Mapping[PairKey, Mailbox], outlets: Mapping[PairKey, Outlet]) -> None:
+    def __init__(
+        self, inlets: Mapping[PairKey, Mailbox], outlets: Mapping[PairKey, Outlet]
+    ) -> None:
         self.sent_bytes: collections.Counter[PairKey] = collections.Counter()
         self._inlets, self._outlets = inlets, outlets
 
@@ -55,7 +60,9 @@ class PairPorts:
         self._outlets[key].put(Message(first, no_times, values[:, None]))
 
     async def receive(self, key: PairKey, first: int) -> Data:
-        """Return the next values, which begin with sample `first`, or are those of mini-batch `first`."""
+        """Return the next values, which begin with sample `first`, or are those of mini-batch
+        `first`.
+        """
         message: Message = await self._inlets[key].get()
         if message.first != first or message.data is None:
             raise RuntimeError(f"{key}: {message.first} came, {first} was expected")
@@ -75,12 +82,16 @@ _WEIGHTS = {
     Content.TURNED_WEIGHTS: ("r", "p"),
     Content.TURNED_INPUT_WEIGHTS: ("w",),
 }
-"""Arrays one behind the other, as far as the layer has them. For BW they are in the same order: kernels turn them."""
+"""Arrays one behind the other, as far as the layer has them. For BW they are in the same order:
+kernels turn them.
+"""
 
 
 def joined_weights(content: Content, arrays: Mapping[str, Data]) -> Data:
     """Return the weights of a message (1, 1, weights), from a direction's arrays by name."""
-    return np.concatenate([arrays[name].ravel() for name in _WEIGHTS[content] if name in arrays])[None, None]
+    return np.concatenate([arrays[name].ravel() for name in _WEIGHTS[content] if name in arrays])[
+        None, None
+    ]
 
 
 def split_weights(content: Content, kernel: Kernel, message: Data) -> dict[str, Data]:
@@ -106,7 +117,9 @@ def _projects(kernel: Kernel) -> bool:
 def sent_for_gradients(layer: Layer) -> list[Content]:
     """Return what the FPGA sends of the steps of EB."""
     streams = streams_of(work_of(layer), 0, inputs_too=False)
-    back = [stream for stream in streams if stream.phase is Phase.BACKWARD and stream.part is Part.STEPS]
+    back = [
+        stream for stream in streams if stream.phase is Phase.BACKWARD and stream.part is Part.STEPS
+    ]
     return [stream.content for stream in back if not stream.to_fpga]
 
 
@@ -114,12 +127,18 @@ def of_tape(content: Content, kernel: Kernel, tape: Tape) -> Data:
     """Return what a message for gradients holds (samples, steps, values), from a tape after EB."""
     if content is Content.RESET:
         return _last_gate(kernel, tape.delta_r) if _is_linear(kernel) else tape.inner
-    arrays = {Content.DELTAS: tape.delta, Content.CELLS: tape.cells, Content.PROJECTED_ERRORS: tape.of_outputs}
+    arrays = {
+        Content.DELTAS: tape.delta,
+        Content.CELLS: tape.cells,
+        Content.PROJECTED_ERRORS: tape.of_outputs,
+    }
     return arrays[content]
 
 
 def tape_arrays(kernel: Kernel, got: Mapping[Content, Data], before: Data) -> dict[str, Data]:
-    """Return the arrays of a tape that gradients need, by name, from messages and the states before each step."""
+    """Return the arrays of a tape that gradients need, by name, from messages and the states before
+    each step.
+    """
     nothing, delta = before[:, :, :0], got[Content.DELTAS]
     arrays = {"inner": nothing, "h_before": before, "cells": nothing, "delta": delta}
     if _projects(kernel):
@@ -145,9 +164,13 @@ Lengths = NDArray[np.int64]
 
 
 class FpgaDirection:
-    """One direction of a recurrent layer on the FPGA; with `inputs_too`, products of inputs are computed here."""
+    """One direction of a recurrent layer on the FPGA; with `inputs_too`, products of inputs are
+    computed here.
+    """
 
-    def __init__(self, part: Slice, direction: int, ports: PairPorts, arena: Arena, *, inputs_too: bool) -> None:
+    def __init__(
+        self, part: Slice, direction: int, ports: PairPorts, arena: Arena, *, inputs_too: bool
+    ) -> None:
         self.part, self.direction = part, direction
         self._kernel = kernel_of(part)
         self._ports, self._inputs_too = ports, inputs_too
@@ -160,7 +183,9 @@ class FpgaDirection:
         """Run FP of a span, and send its outputs."""
         packed = await self._weights(span, Content.INPUT_WEIGHTS, Content.WEIGHTS)
         if self._inputs_too:
-            sums = self._kernel.input_products(packed, np.ascontiguousarray(await self._receive(Content.INPUTS, span)))
+            sums = self._kernel.input_products(
+                packed, np.ascontiguousarray(await self._receive(Content.INPUTS, span))
+            )
         else:
             sums = await self._receive(Content.SUMS, span)
         tape = self._kernel.tape(sums, lengths=lengths, reverse=self.direction == 1)
@@ -173,7 +198,9 @@ class FpgaDirection:
         """Run EB of a span, and send what gradients and errors of inputs need."""
         packed = await self._weights(span, Content.TURNED_WEIGHTS)
         lengths, *arrays = self._tapes.read(span)
-        tape = Tape.restored(dict(zip(TAPE, arrays, strict=True)), lengths, reverse=self.direction == 1)
+        tape = Tape.restored(
+            dict(zip(TAPE, arrays, strict=True)), lengths, reverse=self.direction == 1
+        )
         errors = await self._receive(Content.OUTPUT_ERRORS, span)
         all_backward(self._kernel, packed, tape, np.ascontiguousarray(errors))
         for content in sent_for_gradients(self.part.layer):
@@ -181,7 +208,9 @@ class FpgaDirection:
         self._delta = tape.delta
 
     async def input_errors(self, span: SampleSpan, start: Data | None) -> Data:
-        """Send the errors of the inputs so far, with those of later directions, which are `start`; return them."""
+        """Send the errors of the inputs so far, with those of later directions, which are `start`;
+        return them.
+        """
         packed, delta = await self._weights(span, Content.TURNED_INPUT_WEIGHTS), self._delta
         assert delta is not None
         layer = self.part.layer
@@ -229,17 +258,19 @@ class PairFpga:
     `lengths` are the time steps of each sample by its place in the epoch, where they differ.
     """
 
-    def __init__(self, layers: Sequence[Slice], ports: PairPorts, arena: Arena, *, inputs_too: bool) -> None:
+    def __init__(
+        self, layers: Sequence[Slice], ports: PairPorts, arena: Arena, *, inputs_too: bool
+    ) -> None:
         self.lengths: Lengths | None = None
         self.ports = ports
         self._inputs_too = inputs_too
-        self._layers = [
-            [
+        self._layers = []
+        for part in layers:
+            directions = [
                 FpgaDirection(part, direction, ports, arena, inputs_too=inputs_too)
                 for direction in range(_directions(part.layer))
             ]
-            for part in layers
-        ]
+            self._layers.append(directions)
 
     async def train(self, program: Iterable[Action], micro_batches: Sequence[MicroBatch]) -> None:
         """Carry out F and B of an epoch's actions."""
@@ -274,7 +305,9 @@ OnUpdate = Callable[[int, Tally], None]
 """Callback with (step, tally)."""
 
 
-async def train_on_gpu(numerics: DeviceNumerics, program: Iterable[Action], epoch: Epoch, on_update: OnUpdate) -> None:
+async def train_on_gpu(
+    numerics: DeviceNumerics, program: Iterable[Action], epoch: Epoch, on_update: OnUpdate
+) -> None:
     """Carry out an epoch's actions; `on_update` is called after each update."""
     assert numerics.head is not None and epoch.rule_of is not None
     numerics.begin_epoch()
@@ -286,7 +319,9 @@ async def train_on_gpu(numerics: DeviceNumerics, program: Iterable[Action], epoc
         else:
             span = epoch.micro_batches[action.index].span_of(action)
             if action.kind is Kind.FORWARD:
-                await numerics.forward(span, {}, action.version or 0, epoch.sample_numbers[span.slice])
+                await numerics.forward(
+                    span, {}, action.version or 0, epoch.sample_numbers[span.slice]
+                )
             elif action.kind is Kind.BACKWARD:
                 await numerics.backward(span, {}, action.version or 0)
             else:
@@ -296,21 +331,29 @@ async def train_on_gpu(numerics: DeviceNumerics, program: Iterable[Action], epoc
 
 
 async def evaluate_on_gpu(numerics: DeviceNumerics, micro_batches: Sequence[MicroBatch]) -> None:
-    """Run forward propagation only, outside virtual time, with the newest weights; the GPU does all of it."""
+    """Run forward propagation only, outside virtual time, with the newest weights; the GPU does all
+    of it.
+    """
     for micro_batch in micro_batches:
         await numerics.infer(micro_batch.whole, {})
 
 
 class OffloadedSlice(RecurrentSlice):
-    """What the GPU computes for a recurrent layer; with `inputs_too`, products and errors of inputs are the FPGA's."""
+    """What the GPU computes for a recurrent layer; with `inputs_too`, products and errors of inputs
+    are the FPGA's.
+    """
 
-    def __init__(self, part: Slice, seed: int, arena: Arena, ports: PairPorts, *, inputs_too: bool) -> None:
+    def __init__(
+        self, part: Slice, seed: int, arena: Arena, ports: PairPorts, *, inputs_too: bool
+    ) -> None:
         super().__init__(part, seed, arena)
         self._pair_ports, self._inputs_too = ports, inputs_too
         self._sent: dict[PairKey, int] = {}
         self._before = [ActRam(arena) for _ in self._directions]
 
-    async def forward(self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training) -> Data:
+    async def forward(
+        self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training
+    ) -> Data:
         """See `SliceNumerics`."""
         rows = self._keep(span, x, training.lengths)
         for place, weights in enumerate(self._directions):
@@ -342,7 +385,9 @@ class OffloadedSlice(RecurrentSlice):
             kept.put(span, lengths, *(arrays[name] for name in self._kept_names))
             self._deltas.append(arrays["delta"])
 
-    async def error(self, span: SampleSpan, dy: Data, partial: Data | None, version: int) -> Data | None:
+    async def error(
+        self, span: SampleSpan, dy: Data, partial: Data | None, version: int
+    ) -> Data | None:
         """See `SliceNumerics`."""
         if not self._inputs_too:
             return await super().error(span, dy, partial, version)
@@ -366,11 +411,15 @@ class OffloadedSlice(RecurrentSlice):
         if self._sent.get(key) == step:
             return
         self._sent[key] = step
-        arrays = {name: versions[version] for name, versions in self._directions[place].parameters.items()}
+        arrays = {
+            name: versions[version] for name, versions in self._directions[place].parameters.items()
+        }
         self._pair_ports.send(key, step, joined_weights(content, arrays))
 
     def _send(self, content: Content, place: int, span: SampleSpan, values: Data) -> None:
         self._pair_ports.send(PairKey(self.part.layer.index, place, content), span.first, values)
 
     async def _receive(self, content: Content, place: int, span: SampleSpan) -> Data:
-        return await self._pair_ports.receive(PairKey(self.part.layer.index, place, content), span.first)
+        return await self._pair_ports.receive(
+            PairKey(self.part.layer.index, place, content), span.first
+        )

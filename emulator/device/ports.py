@@ -1,6 +1,7 @@
 """A device's interconnection: the ends of its streams (FPDeep, section 5.2.1).
 
-A message holds one or more samples; its bounds need not match the spans in which the receiver works.
+A message holds one or more samples; its bounds need not match the spans in which the receiver
+works.
 """
 
 from __future__ import annotations
@@ -31,19 +32,29 @@ class Ports:
     """The ends of a device's streams, by their keys."""
 
     def __init__(
-        self, device: int, inlets: Mapping[StreamKey, Mailbox], outlets: Mapping[StreamKey, Outlet], arena: Arena
+        self,
+        device: int,
+        inlets: Mapping[StreamKey, Mailbox],
+        outlets: Mapping[StreamKey, Outlet],
+        arena: Arena,
     ) -> None:
         self._device, self._arena = device, arena
         self._inlets, self._outlets = inlets, outlets
         self._rest: dict[StreamKey, Message] = {}
         self.goes_apart, self.comes_apart = _apart(outlets), _apart(inlets)
-        """Streams that carry times alone, while their values travel apart, in no virtual time, out and in.
+        """Streams that carry times alone, while their values travel apart, in no virtual time, out
+        and in.
 
-        So it is between devices that share a recurrent layer: values then need others of the same action in return.
+        So it is between devices that share a recurrent layer: values then need others of the same
+        action in return.
         """
 
-    def send(self, key: StreamKey, first: int, arrives: Times, data: NDArray[np.float32] | None) -> None:
-        """Send samples from `first` on, whose rows arrive at the times `arrives` (samples, rows) in ps."""
+    def send(
+        self, key: StreamKey, first: int, arrives: Times, data: NDArray[np.float32] | None
+    ) -> None:
+        """Send samples from `first` on, whose rows arrive at the times `arrives` (samples, rows) in
+        ps.
+        """
         self._outlets[key].put(Message(first, arrives, data))
 
     def send_untimed(self, key: StreamKey, first: int, data: NDArray[np.float32] | None) -> None:
@@ -53,9 +64,13 @@ class Ports:
 
     async def receive(self, key: StreamKey, span: SampleSpan) -> Message:
         """Return a span's samples, joining or splitting messages as needed."""
+        # What the span before left of its last message comes first.
         got = self._rest.pop(key, None) or await self._inlets[key].get()
         if got.first != span.first:
-            raise RuntimeError(f"device {self._device}: {key} of sample {got.first} came, {span.first} was expected")
+            raise RuntimeError(
+                f"device {self._device}: {key} of sample {got.first} came, {span.first} was"
+                " expected"
+            )
         if len(got.times) < span.samples:
             parts = [got]
             while sum(len(part.times) for part in parts) < span.samples:
@@ -71,11 +86,14 @@ class Ports:
 
 
 def _apart(ends: Collection[StreamKey]) -> frozenset[StreamKey]:
-    return frozenset(key._replace(values=False) for key in ends if key.values and not key.path.is_balanced)
+    return frozenset(
+        key._replace(values=False) for key in ends if key.values and not key.path.is_balanced
+    )
 
 
 class Values:
-    """The maps of a span that an action takes in and makes: those that came with their times, and those apart.
+    """The maps of a span that an action takes in and makes: those that came with their times, and
+    those apart.
 
     `made` are to be sent with their times.
     """

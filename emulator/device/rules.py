@@ -1,4 +1,6 @@
-"""Update rules: the optimiser of a mini-batch with its learning rate, and what is done to weights after it."""
+"""Update rules: the optimiser of a mini-batch with its learning rate, and what is done to weights
+after it.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,11 @@ Data = NDArray[np.float32]
 class Rule:
     """The update of one mini-batch, the same for all parameters.
 
-    `number` is that of the update since the start of training, from 1. `rounding` is a codec applied to the weights
-    after each update, so that its errors accumulate (INCEPTIONN, Fig. 4). Errors are `loss_scale` times too large, and
-    so are sums of gradients; those that are `exchanged` have been rounded to their format. Gradients are multiplied by
-    `factor` first, so that the norm of all of them is at most `clip_norm`, if that is given.
+    `number` is that of the update since the start of training, from 1. `rounding` is a codec
+    applied to the weights after each update, so that its errors accumulate (INCEPTIONN, Fig. 4).
+    Errors are `loss_scale` times too large, and so are sums of gradients; those that are
+    `exchanged` have been rounded to their format. Gradients are multiplied by `factor` first, so
+    that the norm of all of them is at most `clip_norm`, if that is given.
     """
 
     optimizer: Optimizer
@@ -39,17 +42,25 @@ class Rule:
 
     @property
     def states(self) -> tuple[str, ...]:
-        """Names of the arrays that are kept from update to update, each of the parameter's size and zero at first."""
+        """Names of the arrays that are kept from update to update, each of the parameter's size and
+        zero at first.
+        """
         return self.optimizer.states
 
     def update(self, value: Data, gradient: Data, states: Mapping[str, Data], samples: int) -> None:
-        """Change a parameter and its `states` in place, from the sum of the gradients of `samples` samples."""
-        self.optimizer.update(value, gradient, states, count=samples * self.loss_scale, number=self.number)
+        """Change a parameter and its `states` in place, from the sum of the gradients of `samples`
+        samples.
+        """
+        self.optimizer.update(
+            value, gradient, states, count=samples * self.loss_scale, number=self.number
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """The rules of an epoch's mini-batches, by their number in it; each epoch has `epoch_steps` of them."""
+    """The rules of an epoch's mini-batches, by their number in it; each epoch has `epoch_steps` of
+    them.
+    """
 
     config: Config | Settings
     epoch: int

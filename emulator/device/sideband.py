@@ -1,4 +1,5 @@
-"""What devices exchange beside their maps, for updates: balanced parameters, tied weights' gradients, and a norm.
+"""What devices exchange beside their maps, for updates: balanced parameters, tied weights'
+gradients, and a norm.
 
 Devices in between relay it alongside their own program, each stream in a program of its own:
 
@@ -8,23 +9,24 @@ Devices in between relay it alongside their own program, each stream in a progra
     tied           embedding ------+-------------+-----------> head        before an update, and back
     norm           s0 ---------> s0+s1 -----> s0+s1+s2 -----> all          before an update; the total goes back
 
-*Balanced parameters* (FPDeep, sections 3.4.2 and 5.1; `mapping/balancing.py` places them). A device may *store*
-parameters that another one to its right *uses*: it holds them in BPRAM, and the sums of their gradients in BGB. For
-each sample they cross the links in between on data path 5 when the sample's FP starts on the storing device, and FP on
-the using device waits for them; their gradients return on path 6 when PG ends. Times are sent for every sample; the
-clock computes them. The values are the same for all samples that see one version of the weights, so they are sent once
-per update: the sum of the gradients one way, the new weights the other.
+*Balanced parameters* (FPDeep, sections 3.4.2 and 5.1; `mapping/balancing.py` places them). A device
+may *store* parameters that another one to its right *uses*: it holds them in BPRAM, and the sums of
+their gradients in BGB. For each sample they cross the links in between on data path 5 when the
+sample's FP starts on the storing device, and FP on the using device waits for them; their gradients
+return on path 6 when PG ends. Times are sent for every sample; the clock computes them. The values
+are the same for all samples that see one version of the weights, so they are sent once per update:
+the sum of the gradients one way, the new weights the other.
 
-A codec may compress the gradients (INCEPTIONN, section V); then their mean over the samples is sent, since codecs are
-designed for values of that magnitude. The compressed size is known when a mini-batch has ended, and sets the times of
-the next one.
+A codec may compress the gradients (INCEPTIONN, section V); then their mean over the samples is
+sent, since codecs are designed for values of that magnitude. The compressed size is known when a
+mini-batch has ended, and sets the times of the next one.
 
-*Tied weights* (`mapping/crossing.py`). The program of each direction offers the device's gradients when they are there,
-and collects what came before it updates. Times travel as those of a table's first and last row, and the table as a
-whole.
+*Tied weights* (`mapping/traffic.py`). The program of each direction offers the device's gradients
+when they are there, and collects what came before it updates. Times travel as those of a table's
+first and last row, and the table as a whole.
 
-*The norm*: the sum of squares of all gradients, for clipping. It is exact, so that its bits depend neither on the cut
-nor on the order. The device offers its own sum and collects the total.
+*The norm*: the sum of squares of all gradients, for clipping. It is exact, so that its bits depend
+neither on the cut nor on the order. The device offers its own sum and collects the total.
 """
 
 from __future__ import annotations
@@ -54,12 +56,16 @@ Data = NDArray[np.float32]
 class Balanced:
     """The blocks that touch one device: stored here, used here, or passing through.
 
-    `sizes` has the sizes of the gradients sent from here, by block. Without numerics, `shares` gives for each block the
-    share of its bytes that is left by the codec, mini-batch by mini-batch.
+    `sizes` has the sizes of the gradients sent from here, by block. Without numerics, `shares`
+    gives for each block the share of its bytes that is left by the codec, mini-batch by mini-batch.
     """
 
     def __init__(
-        self, clock: DeviceClock | StageClock, numerics: DeviceNumerics | None, ports: Ports, codec: Codec
+        self,
+        clock: DeviceClock | StageClock,
+        numerics: DeviceNumerics | None,
+        ports: Ports,
+        codec: Codec,
     ) -> None:
         self._clock, self._numerics, self._ports, self._codec = clock, numerics, ports, codec
         self._stored, self._passing = clock.streams.stored, clock.streams.passing
@@ -78,6 +84,7 @@ class Balanced:
         for number in self._used:
             gradient = None if self._numerics is None else self._numerics.balanced_gradient(number)
             if gradient is not None and self._codec.compresses:
+                # Codecs are designed for means; `collect` makes them sums again.
                 gradient /= np.float32(samples)
             self._send(StreamKey(DataPath.PARAMETER_GRADIENTS, number), first, gradient)
 
@@ -95,13 +102,18 @@ class Balanced:
     async def collect(
         self, step: int, micro_batches: Sequence[MicroBatch], samples: int
     ) -> tuple[list[int], list[Data]]:
-        """Return when the last gradient of each block stored here arrived, in ps, and the sums, if any."""
+        """Return when the last gradient of each block stored here arrived, in ps, and the sums, if
+        any.
+        """
         came_ps, gradients = [], []
         for number in self._stored:
             key = StreamKey(DataPath.PARAMETER_GRADIENTS, number)
-            for _ in step_micro_batches(micro_batches, step):  # one message for each, in the order of the user's W
+            for _ in step_micro_batches(
+                micro_batches, step
+            ):  # one message for each, in the order of the user's W
                 came = await self._ports.next_message(key)
             gradient = (await self._ports.next_message(key._replace(values=True))).data
+            # Messages come in order, so that the last row of the last one came last.
             came_ps.append(int(came.times[-1, -1]))
             if gradient is not None:
                 if self._codec.compresses:
@@ -109,18 +121,26 @@ class Balanced:
                 gradients.append(gradient)
         return came_ps, gradients
 
-    def update_stored(self, step: int, gradients: Sequence[Data], samples: int, rule: Rule | None) -> None:
-        """Update the blocks stored here from the sums of gradients over `samples` samples, and send them."""
+    def update_stored(
+        self, step: int, gradients: Sequence[Data], samples: int, rule: Rule | None
+    ) -> None:
+        """Update the blocks stored here from the sums of gradients over `samples` samples, and send
+        them.
+        """
         for place, number in enumerate(self._stored):
             weights = None
             if self._numerics is not None and rule is not None:
                 weights = self._numerics.update_stored(number, gradients[place], samples, rule)
-            self._ports.send_untimed(StreamKey(DataPath.PARAMETERS, number, values=True), step, weights)
+            self._ports.send_untimed(
+                StreamKey(DataPath.PARAMETERS, number, values=True), step, weights
+            )
 
     async def take_weights(self) -> None:
         """Receive the new weights of the blocks used here."""
         for number in self._used:
-            message = await self._ports.next_message(StreamKey(DataPath.PARAMETERS, number, values=True))
+            message = await self._ports.next_message(
+                StreamKey(DataPath.PARAMETERS, number, values=True)
+            )
             if self._numerics is not None and message.data is not None:
                 self._numerics.take_balanced(number, message.data)
 
@@ -130,8 +150,14 @@ class Balanced:
         for number in self._passing:
             parameters = StreamKey(DataPath.PARAMETERS, number)
             programs.append(self._pass_on(parameters, sum(step_samples)))
-            programs.append(self._pass_on_weights(parameters._replace(values=True), len(step_samples)))
-            programs.append(self._pass_on_gradients(StreamKey(DataPath.PARAMETER_GRADIENTS, number), step_samples))
+            programs.append(
+                self._pass_on_weights(parameters._replace(values=True), len(step_samples))
+            )
+            programs.append(
+                self._pass_on_gradients(
+                    StreamKey(DataPath.PARAMETER_GRADIENTS, number), step_samples
+                )
+            )
         return programs
 
     async def _pass_on(self, key: StreamKey, samples: int) -> None:
@@ -147,7 +173,9 @@ class Balanced:
             self._ports.send_untimed(key, message.first, message.data)
 
     async def _pass_on_gradients(self, key: StreamKey, step_samples: Sequence[int]) -> None:
-        """Relay step by step, since the compressed size of one mini-batch sets the times of the next."""
+        """Relay step by step, since the compressed size of one mini-batch sets the times of the
+        next.
+        """
         for samples in step_samples:
             await self._pass_on(key, samples)
             message = await self._ports.next_message(key._replace(values=True))
@@ -158,7 +186,8 @@ _WAYS = True, False  # forward, and back
 
 
 class _Held(NamedTuple):
-    """What the programs of a device exchange with its own program, for weights of which it holds a part.
+    """What the programs of a device exchange with its own program, for weights of which it holds a
+    part.
 
     By direction, forward or not: the device's own part, and what came from the other end.
     """
@@ -180,11 +209,11 @@ class Tied:
     ) -> None:
         self._clock, self._numerics, self._ports = clock, numerics, ports
         self._device = device = clock.streams.device
-        self._held = [
-            _Held(own, {way: Mailbox() for way in _WAYS}, {way: Mailbox() for way in _WAYS})
-            for own in tied
-            if own.has_embedding(device) or own.has_head(device)
-        ]
+        self._held = []
+        for own in tied:
+            if own.has_embedding(device) or own.has_head(device):
+                offered = {way: Mailbox() for way in _WAYS}
+                self._held.append(_Held(own, offered, {way: Mailbox() for way in _WAYS}))
         self._passing = [own for own in tied if own.first <= device <= own.last]
 
     @property
@@ -198,12 +227,16 @@ class Tied:
             for forward, mailbox in held.offered.items():
                 if self._ends(held.tied, forward)[0]:
                     part = (
-                        None if self._numerics is None else self._numerics.tied_gradient(held.tied, of_head=not forward)
+                        None
+                        if self._numerics is None
+                        else self._numerics.tied_gradient(held.tied, of_head=not forward)
                     )
                     mailbox.put(Message(step, np.full((1, 2), ready_ps, np.int64), part))
 
     async def collect(self) -> int:
-        """Take the gradients of the other ends, and add them; return when they had come, in ps, 0 if none do."""
+        """Take the gradients of the other ends, and add them; return when they had come, in ps, 0
+        if none do.
+        """
         came_ps = 0
         for held in self._held:
             tables = []
@@ -217,13 +250,17 @@ class Tied:
         return came_ps
 
     def _ends(self, tied: TiedWeights, forward: bool) -> tuple[bool, bool]:
-        """Return whether this device adds a part to what goes in a direction, and whether it needs the sum."""
+        """Return whether this device adds a part to what goes in a direction, and whether it needs
+        the sum.
+        """
         ends = tied.has_embedding(self._device), tied.has_head(self._device)
         return ends if forward else ends[::-1]
 
     def relays(self, steps: int) -> list[Coroutine[Any, Any, None]]:
         """Return the programs of an epoch of `steps` mini-batches."""
-        return [self._relay(tied, steps, forward=forward) for tied in self._passing for forward in _WAYS]
+        return [
+            self._relay(tied, steps, forward=forward) for tied in self._passing for forward in _WAYS
+        ]
 
     async def _relay(self, tied: TiedWeights, steps: int, *, forward: bool) -> None:
         """Take what comes in a direction, add this device's part, if it has one, and pass it on."""
@@ -260,7 +297,9 @@ class Squares(NamedTuple):
 
 
 def to_limbs(squares: int) -> Data:
-    """Return a sum of squares as float32 numbers, (1, 1, 1, LIMBS), each exact; NaN of one that is not finite."""
+    """Return a sum of squares as float32 numbers, (1, 1, 1, LIMBS), each exact; NaN of one that is
+    not finite.
+    """
     mask = (1 << _LIMB_BITS) - 1
     limbs = [np.nan] * LIMBS
     if squares != NOT_FINITE:
@@ -272,7 +311,9 @@ def of_limbs(limbs: Data) -> int:
     """Return the sum of squares that `to_limbs` took."""
     if np.isnan(limbs).any():
         return NOT_FINITE
-    return sum(int(limb) << _LIMB_BITS * place for place, limb in enumerate(limbs.reshape(-1).tolist()))
+    return sum(
+        int(limb) << _LIMB_BITS * place for place, limb in enumerate(limbs.reshape(-1).tolist())
+    )
 
 
 class NormSums:
@@ -285,6 +326,7 @@ class NormSums:
 
     def offer(self, squares: Squares) -> None:
         """Give this device's sum of a mini-batch."""
+        # A chain of one device has no relay, and its own sum is the total.
         (self._totals if self._norm is None else self._offered).put(squares)
 
     async def total(self) -> Squares:
@@ -309,6 +351,8 @@ class NormSums:
             if self._device < norm.last:
                 self._send(step, right, squares)
                 squares = await self._take(left)
+            # Here `squares` is the total: the last device has just made it, the others have it from
+            # the right.
             self._totals.put(squares)
             if self._device > norm.first:
                 self._send(step, left, squares)

@@ -1,16 +1,33 @@
 """Networks: layers and tensors, their description as TOML or ONNX, and the zoo."""
 
 from .frozen import layers_between, named_layers, with_frozen
-from .layer import Layer, Network, SfuStep, Start
+from .layer import Layer, Network, Start
 from .load import load_network, network_files, onnx_image, onnx_weights, weights_files, zoo
-from .operation import EngineView, LayerOperation, Operation, RowMap, SfuOperation, operation_types
+from .operation import (
+    EngineView,
+    LayerOperation,
+    Operation,
+    RowMap,
+    SfuOperation,
+    SfuStep,
+    operation_types,
+)
 from .operations.recurrent import Recurrent
-from .operator_graph import OPERATIONS_PER_MAC, TRAINING_OPERATIONS_PER_MAC, OperatorGraph, Phase, operator_graph
+from .operator_graph import (
+    OPERATIONS_PER_MAC,
+    TRAINING_OPERATIONS_PER_MAC,
+    OperatorGraph,
+    Phase,
+    operator_graph,
+)
 from .shape import Shape, Tensor
+from .unit import NORMAL_DEVIATION, ActivationUnit, Site, Training, Unit
 
 __all__ = [
+    "NORMAL_DEVIATION",
     "OPERATIONS_PER_MAC",
     "TRAINING_OPERATIONS_PER_MAC",
+    "ActivationUnit",
     "EngineView",
     "Layer",
     "LayerOperation",
@@ -23,8 +40,11 @@ __all__ = [
     "SfuOperation",
     "SfuStep",
     "Shape",
+    "Site",
     "Start",
     "Tensor",
+    "Training",
+    "Unit",
     "layers_between",
     "load_network",
     "named_layers",

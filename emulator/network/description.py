@@ -1,9 +1,10 @@
 """The description of a network, as in its TOML file (`graph.py` works out the layers).
 
-A description lists operations in the order of the data flow. Each takes the result of the one before it, or the results
-that it names: `from = "pool1"`, `from = ["a", "b"]`; `from = "images"` are the network's inputs. A convolution or a
-fully connected operation opens a *layer*; the operations between it and the next one (ReLU, pooling, normalisation,
-dropout, addition, concatenation) are done by the layer's special function unit (SFU; FPDeep, section 5.3), on complete
+A description lists operations in the order of the data flow. Each takes the result of the one
+before it, or the results that it names: `from = "pool1"`, `from = ["a", "b"]`; `from = "images"`
+are the network's inputs. A convolution or a fully connected operation opens a *layer*; the
+operations between it and the next one (ReLU, pooling, normalisation, dropout, addition,
+concatenation) are done by the layer's special function unit (SFU; FPDeep, section 5.3), on complete
 outputs. So a `Layer`, which the mapping cuts, is weights, bias and an SFU.
 
 `to_toml` writes it, one operation a line; `Description` reads it back equal.
@@ -19,7 +20,17 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from ..common import InputError, Model, Name, Names, Positive, model_of, native, toml_value, validate
+from ..common import (
+    InputError,
+    Model,
+    Name,
+    Names,
+    Positive,
+    model_of,
+    native,
+    toml_value,
+    validate,
+)
 from .layer import Start
 from .operation import Operation, operation_types
 from .shape import Shape, shown
@@ -49,8 +60,8 @@ def node(kind: type[Operation], keys: dict[str, Any], where: str) -> Node:
     """Return the node of an operation from the keys of its table.
 
     Raises:
-        InputError: a key is unknown or missing, has the wrong type or range, or goes with none of the others; the
-            message begins with `where`.
+        InputError: a key is unknown or missing, has the wrong type or range, or goes with none of
+            the others; the message begins with `where`.
     """
     said = validate(node_model(kind), {**keys, "type": kind.type}, where)
     try:
@@ -94,8 +105,12 @@ class Description(Model):
     layers: Annotated[tuple[Annotated[Node, _AnyNode()], ...], pydantic.BeforeValidator(_as_tuple)]
 
 
-def with_symbols(keys: Mapping[str, Any], symbols: Callable[[], int] | None = None) -> dict[str, Any]:
-    """Return a description's keys with a number for the word "symbols": a text's, or that of its key `symbols`."""
+def with_symbols(
+    keys: Mapping[str, Any], symbols: Callable[[], int] | None = None
+) -> dict[str, Any]:
+    """Return a description's keys with a number for the word "symbols": a text's, or that of its
+    key `symbols`.
+    """
     if keys.get("symbols") is None:
         return dict(keys)
     count = native(keys["symbols"] if symbols is None else symbols())
@@ -105,11 +120,22 @@ def with_symbols(keys: Mapping[str, Any], symbols: Callable[[], int] | None = No
     def filled(value: Any) -> Any:
         if isinstance(value, dict):
             return {
-                key: filled(entry) if key not in ("name", "from", "type") else entry for key, entry in value.items()
+                key: filled(entry) if key not in ("name", "from", "type") else entry
+                for key, entry in value.items()
             }
-        return [filled(entry) for entry in value] if isinstance(value, list) else count if value == "symbols" else value
+        return (
+            [filled(entry) for entry in value]
+            if isinstance(value, list)
+            else count
+            if value == "symbols"
+            else value
+        )
 
-    return {**keys, "symbols": None, **{key: filled(keys[key]) for key in ("input", "layers") if key in keys}}
+    return {
+        **keys,
+        "symbols": None,
+        **{key: filled(keys[key]) for key in ("input", "layers") if key in keys},
+    }
 
 
 def with_images(keys: Mapping[str, Any], images: Callable[[], Shape] | None) -> dict[str, Any]:
@@ -128,8 +154,9 @@ def with_steps(description: Description, steps: int) -> Description:
     channels, rows, columns = description.input
     if columns != 1 or rows == 1:
         raise InputError(
-            f"`time_steps` = {steps}: network {description.name} takes maps of {shown(description.input)}; only a"
-            " sequence, with several rows of one column each, may have another number of steps"
+            f"`time_steps` = {steps}: network {description.name} takes maps of"
+            f" {shown(description.input)}; only a sequence, with several rows of one column each,"
+            " may have another number of steps"
         )
     return description.model_copy(update={"input": (channels, steps, 1)})
 
@@ -163,7 +190,9 @@ def _table(node: Node) -> str:
 
 def _value(value: object) -> str:
     if isinstance(value, tuple):
-        if len(value) == 1 or (len(value) == 2 and value[0] == value[1] and isinstance(value[0], int)):
+        if len(value) == 1 or (
+            len(value) == 2 and value[0] == value[1] and isinstance(value[0], int)
+        ):
             return _value(value[0])
         return f"[{', '.join(map(_value, value))}]"
     return toml_value(value)

@@ -1,7 +1,8 @@
-"""Frozen layers: those that a run leaves as they are, and the tensors whose errors nothing then needs.
+"""Frozen layers: those that a run leaves as they are, and the tensors whose errors nothing then
+needs.
 
-Nothing that is learnt lies before a *fixed* tensor: it comes from the images, or from other fixed tensors, by what is
-frozen or has no parameters. So no errors go back to it.
+Nothing that is learnt lies before a *fixed* tensor: it comes from the images, or from other fixed
+tensors, by what is frozen or has no parameters. So no errors go back to it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from .shape import Tensor
 
 
 def with_frozen(network: Network, names: Sequence[str]) -> Network:
-    """Return the network with layers frozen: each name is that of a layer, or of a range of them, FIRST:LAST.
+    """Return the network with layers frozen: each name is that of a layer, or of a range of them,
+    FIRST:LAST.
 
     Raises:
-        InputError: there is no such layer, a range is empty, nothing is left to train, or tied weights are half frozen.
+        InputError: there is no such layer, a range is empty, nothing is left to train, or tied
+            weights are half frozen.
     """
     if not names:
         return network
@@ -27,13 +30,17 @@ def with_frozen(network: Network, names: Sequence[str]) -> Network:
         assert head.tied is not None
         if (head.name in frozen) != (head.tied.name in frozen):
             raise InputError(
-                f"`freeze`: {head.name} has the weights of {head.tied.name}, so they train or rest together; freeze"
-                " both or none"
+                f"`freeze`: {head.name} has the weights of {head.tied.name}, so they train or rest"
+                " together; freeze both or none"
             )
+    # Tensor 0 holds the images, to which no errors go back.
     fixed = {0}
     layers = [_marked(layer, frozen, fixed) for layer in network.layers]
     if not any(layer.learns for layer in layers):
-        raise InputError(f"`freeze`: no parameters of {network.name} are left to train; leave one of its layers out")
+        raise InputError(
+            f"`freeze`: no parameters of {network.name} are left to train; leave one of its"
+            " layers out"
+        )
     return dataclasses.replace(network, layers=tuple(layers))
 
 
@@ -48,7 +55,9 @@ def named_layers(network: Network, names: Sequence[str], key: str) -> set[str]:
         ends = [name] if name in {layer.name for layer in network.layers} else name.split(":")
         blame = f"`{key}` = {name!r}"
         if len(ends) > 2:
-            raise InputError(f"{blame}: should be a layer, or FIRST:LAST in the order of the network")
+            raise InputError(
+                f"{blame}: should be a layer, or FIRST:LAST in the order of the network"
+            )
         listed.update(layer.name for layer in layers_between(network, ends[0], ends[-1], blame))
     return listed
 
@@ -64,16 +73,21 @@ def layers_between(network: Network, first: str, last: str, blame: str) -> tuple
         if end not in places:
             known = ", ".join(places)
             raise InputError(
-                f"{blame}: {network.name} has no layer {end!r}; {did_you_mean(end, places)}its layers are"
-                f" {known if len(known) < 200 else known[:200] + '…'}"
+                f"{blame}: {network.name} has no layer {end!r}; {did_you_mean(end, places)}its"
+                f" layers are {known if len(known) < 200 else known[:200] + '…'}"
             )
     if places[last] < places[first]:
-        raise InputError(f"{blame}: {last} comes before {first}; should be FIRST:LAST in the order of the network")
+        raise InputError(
+            f"{blame}: {last} comes before {first}; should be FIRST:LAST in the order of the"
+            " network"
+        )
     return network.layers[places[first] : places[last] + 1]
 
 
 def _marked(layer: Layer, frozen: set[str], fixed: set[int]) -> Layer:
-    """Return a layer that is frozen if its name is, with its fixed tensors marked; add those that it makes to these."""
+    """Return a layer that is frozen if its name is, with its fixed tensors marked; add those that
+    it makes to these.
+    """
     rests = layer.name in frozen
     if layer.reads.number in fixed and (rests or not (layer.has_weights or layer.bias)):
         fixed.add(layer.makes.number)
@@ -83,10 +97,16 @@ def _marked(layer: Layer, frozen: set[str], fixed: set[int]) -> Layer:
             fixed.add(step.makes.number)
 
     def tensor(given: Tensor) -> Tensor:
-        return dataclasses.replace(given, fixed=True) if given.number in fixed and not given.is_images else given
+        return (
+            dataclasses.replace(given, fixed=True)
+            if given.number in fixed and not given.is_images
+            else given
+        )
 
     def step_of(step: SfuStep) -> SfuStep:
-        return dataclasses.replace(step, reads=tuple(map(tensor, step.reads)), makes=tensor(step.makes))
+        return dataclasses.replace(
+            step, reads=tuple(map(tensor, step.reads)), makes=tensor(step.makes)
+        )
 
     return dataclasses.replace(
         layer,

@@ -1,8 +1,10 @@
-"""The operator graph: from a description's operations to layers in one row, with all shapes worked out.
+"""The operator graph: from a description's operations to layers in one row, with all shapes worked
+out.
 
-FPDeep maps any network "that can be described as a one-way graph with nodes representing pipelined groups of
-consecutive layers" (section 5.1): here each layer is such a node. Tensors that a shortcut or a branch carries past
-layers that do not use them travel along the chain (`Layer.bypass`) to the SFU that adds or concatenates them.
+FPDeep maps any network "that can be described as a one-way graph with nodes representing pipelined
+groups of consecutive layers" (section 5.1): here each layer is such a node. Tensors that a shortcut
+or a branch carries past layers that do not use them travel along the chain (`Layer.bypass`) to the
+SFU that adds or concatenates them.
 """
 
 from __future__ import annotations
@@ -25,16 +27,23 @@ IMAGES = "images"
 def resolve(description: Description, source: str, wheres: Sequence[str] = ()) -> Network:
     """Work out all shapes of a description and what bypasses which layer; return the network.
 
-    Messages begin with `source`; for an imported description, `wheres` gives each operation's place in the original.
+    Messages begin with `source`; for an imported description, `wheres` gives each operation's place
+    in the original.
 
     Raises:
-        InputError: an operation is out of place or does not fit its input; a cycle; a result that is not used.
+        InputError: an operation is out of place or does not fit its input; a cycle; a result that
+            is not used.
     """
-    places = wheres or [f"{source}: layers[{n}] ({node.operation.type})" for n, node in enumerate(description.layers)]
+    places = wheres or [
+        f"{source}: layers[{n}] ({node.operation.type})"
+        for n, node in enumerate(description.layers)
+    ]
     graph = _Graph(Tensor(0, description.input, IMAGES), source)
     for place, (where, node) in enumerate(zip(places, description.layers, strict=True)):
         graph.add(where, node, is_last=place + 1 == len(description.layers))
-    return Network(description.name, description.input, description.start, graph.layers(description))
+    return Network(
+        description.name, description.input, description.start, graph.layers(description)
+    )
 
 
 @dataclasses.dataclass
@@ -66,10 +75,15 @@ class _Graph:
         operation = node.operation
         taken = [self._named_tensor(where, name) for name in node.source or ()] or [self._latest]
         if len(taken) > 1 and not operation.joins:
-            raise InputError(f"{where}: `from` names {len(taken)} operations; only add and concat take more than one")
+            raise InputError(
+                f"{where}: `from` names {len(taken)} operations; only add and concat take more"
+                " than one"
+            )
         if isinstance(operation, Closing):
             if not is_last:
-                raise InputError(f"{where}: {operation.type} closes a network; nothing may follow it")
+                raise InputError(
+                    f"{where}: {operation.type} closes a network; nothing may follow it"
+                )
             self._result = taken[0]
             self._close(where, operation)
             return
@@ -78,7 +92,8 @@ class _Graph:
             return
         if not self._opened and not isinstance(operation, LayerOperation):
             raise InputError(
-                f"{where}: a network begins with a layer, such as conv, fc or lstm; other operations run in its SFU"
+                f"{where}: a network begins with a layer, such as conv, fc or lstm; other"
+                " operations run in its SFU"
             )
         shape = _output(where, operation, [tensor.shape for tensor in taken])
         if isinstance(operation, LayerOperation):
@@ -87,7 +102,9 @@ class _Graph:
             made = self._open(where, operation, node.name, taken[0], shape)
         else:
             assert isinstance(operation, SfuOperation)
-            made = self._next_tensor(shape, node.name or f"{self._opened[-1].name}/{operation.type}")
+            made = self._next_tensor(
+                shape, node.name or f"{self._opened[-1].name}/{operation.type}"
+            )
             resolved = operation.resolved([tensor.shape for tensor in taken])
             self._opened[-1].sfu.append(SfuStep(resolved, tuple(taken), made))
             if node.name is not None:
@@ -110,8 +127,9 @@ class _Graph:
         last, result = self._opened[-1], self._result
         if result != last.makes or last.sfu or not last.operation.makes_logits:
             raise InputError(
-                f"{where}: `vocabulary_parallel` = true: slices compute the loss of their own outputs, so softmax"
-                " should directly follow a conv with `kernel` = 1 and without groups, or an fc"
+                f"{where}: `vocabulary_parallel` = true: slices compute the loss of their own"
+                " outputs, so softmax should directly follow a conv with `kernel` = 1 and without"
+                " groups, or an fc"
             )
 
     def layers(self, description: Description) -> tuple[Layer, ...]:
@@ -120,19 +138,23 @@ class _Graph:
             raise InputError(f'{self._source}: the last of `layers` must be {{type = "softmax"}}')
         if not self._opened:
             raise InputError(
-                f"{self._source}: `layers` holds no layer, such as conv, fc or lstm, so there is nothing to train"
+                f"{self._source}: `layers` holds no layer, such as conv, fc or lstm, so there is"
+                " nothing to train"
             )
         looks_back = any(opened.operation.looks_back for opened in self._opened)
         if self._result.shape[1:] != (1, 1) and (not looks_back or self._result.shape[2] != 1):
             raise InputError(
                 f"{self._source}: softmax needs one value a class, found maps of"
-                f" {self._result.shape[1]}x{self._result.shape[2]}; end with fc or global-average-pool"
+                f" {self._result.shape[1]}x{self._result.shape[2]}; end with fc or"
+                " global-average-pool"
             )
         self._check_symbols()
         last_uses = self._last_uses()
         for number, where in self._places.items():
             if number not in last_uses:
-                raise InputError(f"{where}: its result is not used; name it in a `from`, or leave it out")
+                raise InputError(
+                    f"{where}: its result is not used; name it in a `from`, or leave it out"
+                )
         layers, read_once, waiting = list[Layer](), self._read_once(), [self._named[IMAGES]]
         for index, opened in enumerate(self._opened):
             layers.append(self._layer(index, opened, waiting, last_uses, read_once))
@@ -143,36 +165,52 @@ class _Graph:
         """Check that a layer can have the weights of the embedding that it names."""
         named = next((opened for opened in self._opened if opened.name == operation.tied), None)
         if named is None or not named.operation.looks_up:
-            raise InputError(f"{where}: `tied` = {operation.tied!r}: no embedding before it has that name")
+            raise InputError(
+                f"{where}: `tied` = {operation.tied!r}: no embedding before it has that name"
+            )
         if any(opened.operation.tied == operation.tied for opened in self._opened):
-            raise InputError(f"{where}: `tied` = {operation.tied!r}: another layer has its weights already")
+            raise InputError(
+                f"{where}: `tied` = {operation.tied!r}: another layer has its weights already"
+            )
         wanted = named.reads.shape[0], named.makes.shape[0], 1, 1
         weights = operation.weight_shape(shape, operation.output([shape]))
         if weights != wanted or operation.groups > 1:
             raise InputError(
-                f"{where}: `tied` = {operation.tied!r}: its weights are {shown(weights)}, those of the embedding,"
-                f" transposed, {shown(wanted)}; should be a conv with `kernel` = 1 and `channels` = {wanted[0]}"
-                f" over {plural(wanted[1], 'channel')}"
+                f"{where}: `tied` = {operation.tied!r}: its weights are {shown(weights)}, those of"
+                f" the embedding, transposed, {shown(wanted)}; should be a conv with `kernel` = 1"
+                f" and `channels` = {wanted[0]} over {plural(wanted[1], 'channel')}"
             )
 
     def _check_symbols(self) -> None:
         """Check that symbols, and nothing else, are looked up."""
         takers = [opened for opened in self._opened if opened.reads.is_images]
-        by_steps = any(tensor.is_images for opened in self._opened for step in opened.sfu for tensor in step.reads)
+        by_steps = any(
+            tensor.is_images
+            for opened in self._opened
+            for step in opened.sfu
+            for tensor in step.reads
+        )
         looks_up = [opened for opened in self._opened if opened.operation.looks_up]
         if looks_up and (by_steps or takers != looks_up):
             raise InputError(
-                f"{self._places[looks_up[0].makes.number]}: an embedding looks up the network's inputs, the numbers of"
-                " symbols, which no other operation can take"
+                f"{self._places[looks_up[0].makes.number]}: an embedding looks up the network's"
+                " inputs, the numbers of symbols, which no other operation can take"
             )
 
     def _last_uses(self) -> dict[int, tuple[int, bool]]:
-        """Return for each tensor the last layer that uses it, and whether its SFU does, which works after it."""
+        """Return for each tensor the last layer that uses it, and whether its SFU does, which works
+        after it.
+        """
         assert self._result is not None
+        # Compared as pairs: (2, False) < (2, True) < (3, False)
+        #                   layer 2      its SFU     layer 3
         uses: dict[int, tuple[int, bool]] = {}
         for index, opened in enumerate(self._opened):
             uses[opened.reads.number] = index, False
-            uses.update((tensor.number, (index, True)) for step in opened.sfu for tensor in step.reads)
+            uses.update(
+                (tensor.number, (index, True)) for step in opened.sfu for tensor in step.reads
+            )
+        # The loss takes the result, behind the last layer.
         return {**uses, self._result.number: (len(self._opened), False)}
 
     def _layer(
@@ -183,10 +221,18 @@ class _Graph:
         last_uses: dict[int, tuple[int, bool]],
         read_once: set[int],
     ) -> Layer:
-        """Return a layer, where the tensors that were made before it, and are still needed, are `waiting`."""
-        bypass = [tensor for tensor in waiting if last_uses.get(tensor.number, (-1, False)) >= (index, True)]
+        """Return a layer, where the tensors that were made before it, and are still needed, are
+        `waiting`.
+        """
+        bypass = [
+            tensor
+            for tensor in waiting
+            if last_uses.get(tensor.number, (-1, False)) >= (index, True)
+        ]
         here = [*waiting, *_made_by(opened)]
-        hands_on = [tensor for tensor in here if last_uses.get(tensor.number, (-1, False)) > (index, True)]
+        hands_on = [
+            tensor for tensor in here if last_uses.get(tensor.number, (-1, False)) > (index, True)
+        ]
         return Layer(
             index,
             opened.name,
@@ -203,11 +249,19 @@ class _Graph:
     def _read_once(self) -> set[int]:
         """Return the tensors that one layer's operation reads, and nothing else."""
         by_layers = Counter(opened.reads.number for opened in self._opened)
-        by_steps = {tensor.number for opened in self._opened for step in opened.sfu for tensor in step.reads}
+        by_steps = {
+            tensor.number for opened in self._opened for step in opened.sfu for tensor in step.reads
+        }
         assert self._result is not None
-        return {number for number, uses in by_layers.items() if uses == 1} - by_steps - {self._result.number}
+        return (
+            {number for number, uses in by_layers.items() if uses == 1}
+            - by_steps
+            - {self._result.number}
+        )
 
-    def _open(self, where: str, operation: LayerOperation, named: str | None, reads: Tensor, shape: Shape) -> Tensor:
+    def _open(
+        self, where: str, operation: LayerOperation, named: str | None, reads: Tensor, shape: Shape
+    ) -> Tensor:
         self._counts[operation.type] += 1
         name = named or f"{operation.type}{self._counts[operation.type]}"
         made = self._next_tensor(shape, name)
@@ -220,15 +274,18 @@ class _Graph:
 
     def _name(self, where: str, name: str, tensor: Tensor) -> None:
         if name in self._named or not re.fullmatch(r"[\w-]+", name):
-            raise InputError(f"{where}: `name` = {name!r}: names are unique, of letters, digits, _ and -")
+            raise InputError(
+                f"{where}: `name` = {name!r}: names are unique, of letters, digits, _ and -"
+            )
         self._named[name] = tensor
 
     def _named_tensor(self, where: str, name: str) -> Tensor:
         if name not in self._named:
             known = ", ".join(list(self._named)[-4:])
             raise InputError(
-                f"{where}: `from` = {name!r}: no operation before it has that name (the last are {known}); operations"
-                " stand in the order in which data flow, so what comes later would close a cycle"
+                f"{where}: `from` = {name!r}: no operation before it has that name (the last are"
+                f" {known}); operations stand in the order in which data flow, so what comes later"
+                " would close a cycle"
             )
         return self._named[name]
 

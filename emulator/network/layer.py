@@ -1,8 +1,10 @@
-"""A network as training and timing use it: layers with all shapes worked out (`graph.py` does that).
+"""A network as training and timing use it: layers with all shapes worked out (`graph.py` does
+that).
 
-The maps between operations are *tensors*, numbered in the order in which they are made; the images are 0. Layers form
-one row, as on the chain. A tensor that is made before a layer and used after it bypasses the layer: "a shortcut can be
-treated as extra channels of the convolution kernels being bypassed by the shortcut" (FPDeep, section 3.2).
+The maps between operations are *tensors*, numbered in the order in which they are made; the images
+are 0. Layers form one row, as on the chain. A tensor that is made before a layer and used after it
+bypasses the layer: "a shortcut can be treated as extra channels of the convolution kernels being
+bypassed by the shortcut" (FPDeep, section 3.2).
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import math
 from typing import Literal
 
 from ..common import IMAGENET_IMAGES, check_names, html_table, plural
-from .operation import EngineView, LayerOperation, LayerRows, SfuOperation, SfuRows, Window
+from .operation import EngineView, LayerOperation, LayerRows, SfuStep, Window
 from .shape import Pair, Shape, Tensor
 
 Start = Literal["he", "xavier", "normal"]
@@ -21,42 +23,14 @@ Start = Literal["he", "xavier", "normal"]
 
 
 @dataclasses.dataclass(frozen=True)
-class SfuStep:
-    """One operation of a special function unit; `input` is the first of the tensors that it `reads`.
-
-    Errors are numbered from the last row on where they go so (`last_first`).
-    """
-
-    operation: SfuOperation
-    reads: tuple[Tensor, ...]
-    makes: Tensor
-    last_first: bool = False
-
-    @property
-    def input(self) -> Shape:
-        """(channels, rows, columns)"""
-        return self.reads[0].shape
-
-    @property
-    def output(self) -> Shape:
-        """(channels, rows, columns)"""
-        return self.makes.shape
-
-    @functools.cached_property
-    def rows(self) -> SfuRows | None:
-        """The row maps: which row waits for which; None where each row waits for the same row."""
-        rows = self.operation.rows(self.input, self.output)
-        return rows.last_first() if rows is not None and self.last_first else rows
-
-
-@dataclasses.dataclass(frozen=True)
 class Layer:
     """An operation with weights, and its SFU.
 
-    It works on the tensor `reads`; its complete outputs are `makes`. The tensors in `bypass`, with `reads` if it is
-    needed again, pass the layer unchanged, for its SFU or for later layers. After the SFU, the layer sends on
-    `hands_on`, the tensors that later layers need. In a network with recurrent layers or attention all errors go
-    `last_first`: from the last row, the last time step, on.
+    It works on the tensor `reads`; its complete outputs are `makes`. The tensors in `bypass`, with
+    `reads` if it is needed again, pass the layer unchanged, for its SFU or for later layers. After
+    the SFU, the layer sends on `hands_on`, the tensors that later layers need. In a network with
+    recurrent layers or attention all errors go `last_first`: from the last row, the last time step,
+    on.
     """
 
     index: int
@@ -69,17 +43,22 @@ class Layer:
     sfu: tuple[SfuStep, ...]
     last_first: bool = False
     read_once: frozenset[int] = frozenset()
-    """Numbers of tensors that arrive here, and that nothing but one layer's operation, here or later, reads."""
+    """Numbers of tensors that arrive here, and that nothing but one layer's operation, here or
+    later, reads.
+    """
     vocabulary_parallel: bool = False
     """Whether its outputs are logits, of whose loss each slice computes its own part."""
     tied: Layer | None = None
     """The embedding whose weights it has, transposed."""
     shares_weights: bool = False
-    """Whether it has the weights of an embedding, or is an embedding that another layer is tied to."""
+    """Whether it has the weights of an embedding, or is an embedding that another layer is tied to.
+    """
     frozen: bool = False
     """Whether a run leaves its parameters and moving averages as they are."""
     rows_at_once: int = 1
-    """Rows for which a slice reads at once what each of them needs off chip (`Network.with_rows_at_once`)."""
+    """Rows for which a slice reads at once what each of them needs off chip
+    (`Network.with_rows_at_once`).
+    """
 
     @property
     def input(self) -> Shape:
@@ -145,7 +124,9 @@ class Layer:
 
     @property
     def has_eb(self) -> bool:
-        """Whether it has EB: for the errors of its inputs, or, if it is recurrent, of its own state."""
+        """Whether it has EB: for the errors of its inputs, or, if it is recurrent, of its own
+        state.
+        """
         return self.needs_errors or (self.operation.recurs and not self.frozen)
 
     @functools.cached_property
@@ -171,12 +152,16 @@ class Layer:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of one sample's forward propagation; PG, if it has one, takes as many."""
+        """Multiply-accumulates of one sample's forward propagation; PG, if it has one, takes as
+        many.
+        """
         return self._macs(self.operation.taps(self.input))
 
     @property
     def eb_macs(self) -> int:
-        """Multiply-accumulates of one sample's EB; of recurrent layers whose inputs need no errors, those of states."""
+        """Multiply-accumulates of one sample's EB; of recurrent layers whose inputs need no errors,
+        those of states.
+        """
         return self._macs(self.operation.eb_taps(self.input, with_inputs=self.needs_errors))
 
     @property
@@ -206,7 +191,9 @@ class Layer:
 
     @property
     def operations(self) -> int:
-        """Operations of one sample's training as FPDeep counts them: also errors of what needs none, unless frozen."""
+        """Operations of one sample's training as FPDeep counts them: also errors of what needs
+        none, unless frozen.
+        """
         if self.frozen:
             return 2 * self.training_macs
         return 2 * (self.macs + self._macs(self.operation.eb_taps(self.input)) + self.pg_macs)
@@ -218,7 +205,8 @@ class Layer:
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """A network with all shapes worked out; `start` is the rule for initial weights, `text` the description.
+    """A network with all shapes worked out; `start` is the rule for initial weights, `text` the
+    description.
 
     `note` is one line that the user should see about the file that it comes from, or empty.
     """
@@ -241,7 +229,9 @@ class Network:
 
     @property
     def entry(self) -> Shape:
-        """(channels, rows, columns) of what the first layer takes: the input, or the sequence that it becomes."""
+        """(channels, rows, columns) of what the first layer takes: the input, or the sequence that
+        it becomes.
+        """
         return self.layers[0].input
 
     @property
@@ -261,7 +251,9 @@ class Network:
 
     @property
     def epoch_images(self) -> int | None:
-        """Training samples of the data set that has such an input: MNIST, CIFAR or ImageNet; None of any other."""
+        """Training samples of the data set that has such an input: MNIST, CIFAR or ImageNet; None
+        of any other.
+        """
         channels, rows, columns = self.input
         if (channels, rows, columns) == (1, 28, 28):
             return 60_000
@@ -283,14 +275,19 @@ class Network:
 
     @property
     def attends(self) -> bool:
-        """Whether it has attention: a layer that looks back at rows without taking one after the other."""
-        return any(layer.operation.looks_back and not layer.operation.recurs for layer in self.layers)
+        """Whether it has attention: a layer that looks back at rows without taking one after the
+        other.
+        """
+        return any(
+            layer.operation.looks_back and not layer.operation.recurs for layer in self.layers
+        )
 
     def with_rows_at_once(self, rows: int) -> Network:
-        """Return the network with this `Layer.rows_at_once` where rows are of one pixel, if it has attention.
+        """Return the network with this `Layer.rows_at_once` where rows are of one pixel, if it has
+        attention.
 
-        Such layers have little work for each weight. Steps of a recurrent layer cannot wait for one another, and a
-        look-up reads nothing that two rows share.
+        Such layers have little work for each weight. Steps of a recurrent layer cannot wait for one
+        another, and a look-up reads nothing that two rows share.
         """
         if not self.attends:
             return self
@@ -310,7 +307,9 @@ class Network:
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """The results of all operations, in the description's order."""
-        return tuple(t for layer in self.layers for t in (layer.makes, *(step.makes for step in layer.sfu)))
+        return tuple(
+            t for layer in self.layers for t in (layer.makes, *(step.makes for step in layer.sfu))
+        )
 
     @property
     def macs(self) -> int:
@@ -324,8 +323,11 @@ class Network:
 
     @functools.cached_property
     def parameters(self) -> int:
-        """Number of weights, biases and parameters of normalisations; weights that layers share count once."""
-        return sum(layer.parameters for layer in self.layers) - sum(head.weights for head in self.heads)
+        """Number of weights, biases and parameters of normalisations; weights that layers share
+        count once.
+        """
+        shared = sum(head.weights for head in self.heads)
+        return sum(layer.parameters for layer in self.layers) - shared
 
     @property
     def heads(self) -> tuple[Layer, ...]:
@@ -334,8 +336,8 @@ class Network:
 
     def __repr__(self) -> str:
         return (
-            f"<Network {self.name}: {plural(len(self.layers), 'layer')}, {self.macs / 1e6:.1f} MMAC, "
-            f"{self.parameters / 1e6:.2f} M parameters>"
+            f"<Network {self.name}: {plural(len(self.layers), 'layer')}, {self.macs / 1e6:.1f}"
+            f" MMAC, {self.parameters / 1e6:.2f} M parameters>"
         )
 
     def _repr_html_(self) -> str:
@@ -351,5 +353,7 @@ class Network:
         ]
         all_layers = ["all", "", "", f"{self.macs / 1e6:.1f}", f"{self.parameters / 1e6:.3f}"]
         return html_table(
-            f"Network {self.name}", [*rows, all_layers], ["layer", "input", "feeds", "MMAC", "M parameters"]
+            f"Network {self.name}",
+            [*rows, all_layers],
+            ["layer", "input", "feeds", "MMAC", "M parameters"],
         )

@@ -1,4 +1,6 @@
-"""Networks by name: those of the zoo, and those that a TOML or ONNX file describes; and ONNX files that are written."""
+"""Networks by name: those of the zoo, and those that a TOML or ONNX file describes; and ONNX files
+that are written.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ ONNX = ".onnx"
 _ZOO = "network/zoo"
 
 _OF_ONE_OUTPUT = (
-    "it has one output, as of a model that gives yes or no, or a number; training here is by softmax and cross-entropy"
-    " over classes, which is 0 for one of them: a network needs an output for each class"
+    "it has one output, as of a model that gives yes or no, or a number; training here is by"
+    " softmax and cross-entropy over classes, which is 0 for one of them: a network needs an output"
+    " for each class"
 )
 
 
@@ -42,14 +45,18 @@ def load_network(
     """Return a network with all shapes worked out.
 
     Args:
-        network: a name of the `zoo`; the path of a TOML or ONNX file; or a mapping with the keys of such a TOML file.
+        network: a name of the `zoo`; the path of a TOML or ONNX file; or a mapping with the keys of
+            such a TOML file.
         text: of a mapping, the file from which its keys are: the network's description.
         time_steps: the steps of its sequences, in place of those that its `input` says.
-        images: gives the (channels, rows, columns) that it takes if it takes any, in place of those of its `input`.
-        symbols: gives what the word "symbols" stands for in its description, in place of what its key `symbols` says.
+        images: gives the (channels, rows, columns) that it takes if it takes any, in place of those
+            of its `input`.
+        symbols: gives what the word "symbols" stands for in its description, in place of what its
+            key `symbols` says.
 
     Raises:
-        InputError: no such name or file, or an invalid description; `time_steps` for an input that is not a sequence.
+        InputError: no such name or file, or an invalid description; `time_steps` for an input that
+            is not a sequence.
     """
     from ..common import read_toml, validate
     from .description import Description, to_toml, with_images, with_steps, with_symbols
@@ -61,7 +68,9 @@ def load_network(
     network = os.fspath(network) if isinstance(network, os.PathLike) else network
     if not isinstance(network, str):
         source = repr(network.get("name", "network"))
-        description = validate(Description, with_images(with_symbols(network, symbols), images), source)
+        description = validate(
+            Description, with_images(with_symbols(network, symbols), images), source
+        )
     else:
         path = find("network", network, _ZOO, (".toml", ONNX))
         source = str(path)
@@ -92,7 +101,8 @@ def network_files(network: str) -> Iterator[pathlib.Path]:
 
 
 def weights_files(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
-    """Yield a file of a network or of weights, and those beside it in which an ONNX file keeps arrays.
+    """Yield a file of a network or of weights, and those beside it in which an ONNX file keeps
+    arrays.
 
     Raises:
         InputError: an ONNX file cannot be read.
@@ -106,7 +116,8 @@ def weights_files(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
 
 
 def onnx_weights(path: str) -> dict[str, dict[str, NDArray[Any]]]:
-    """Return the weights of an ONNX file by layer and name; layers have the names that `load_network` gives them.
+    """Return the weights of an ONNX file by layer and name; layers have the names that
+    `load_network` gives them.
 
     Raises:
         InputError: the file cannot be read, describes no network, or computes its weights.
@@ -124,10 +135,11 @@ _MOST_BYTES = 2**31 - 2**24
 
 
 def onnx_image(weights: Mapping[str, Arrays], network: Network, blame: str) -> bytes:
-    """Return the content of an ONNX file, which `onnx_import` reads again: the network up to its logits.
+    """Return the content of an ONNX file, which `onnx_import` reads again: the network up to its
+    logits.
 
-    Each operation writes its own nodes (`Operation.to_onnx`), with `weights` by layer and name. Samples are any number;
-    `blame` begins messages.
+    Each operation writes its own nodes (`Operation.to_onnx`), with `weights` by layer and name.
+    Samples are any number; `blame` begins messages.
 
     Raises:
         InputError: the package onnx is not installed, or an operation cannot be exported.
@@ -135,7 +147,9 @@ def onnx_image(weights: Mapping[str, Arrays], network: Network, blame: str) -> b
     try:
         from onnx import TensorProto, helper
     except ImportError:
-        raise InputError(f"{blame}: ONNX files need the package onnx: pip install 'emuchain[onnx]'") from None
+        raise InputError(
+            f"{blame}: ONNX files need the package onnx: pip install 'emuchain[onnx]'"
+        ) from None
     size = sum(array.nbytes for arrays in weights.values() for array in arrays.values())
     if size > _MOST_BYTES:
         raise InputError(
@@ -151,14 +165,33 @@ def onnx_image(weights: Mapping[str, Arrays], network: Network, blame: str) -> b
         operation, held, learners = layer.operation, weights[layer.name], 0
         made = f"{layer.name}/made"
         operation.to_onnx(
-            Export(nodes, operation.type, layer.name, (layer.reads,), layer.makes, layer.name, made, held)
+            Export(
+                nodes,
+                operation.type,
+                layer.name,
+                (layer.reads,),
+                layer.makes,
+                layer.name,
+                made,
+                held,
+            )
         )
         for place, step in enumerate(layer.sfu):
             own = f"{layer.name}/{place}"
             learners += step.operation.parameters(step.output) > 0
             end = str(learners) * (learners > 1)
             step.operation.to_onnx(
-                Export(nodes, step.operation.type, layer.name, step.reads, step.makes, own, own, held, end)
+                Export(
+                    nodes,
+                    step.operation.type,
+                    layer.name,
+                    step.reads,
+                    step.makes,
+                    own,
+                    own,
+                    held,
+                    end,
+                )
             )
     [results] = network.layers[-1].hands_on
     last, steps = nodes.of(results.number), network.result_steps
@@ -187,7 +220,11 @@ def _input(network: Network, nodes: Nodes) -> tuple[str, Form, tuple[int, ...]]:
     if network.takes_symbols:
         return "symbols", Form.SYMBOLS, (network.input[1],)
     in_place = all(layer.window == ((1, 1), (1, 1), (0, 0)) for layer in takers)
-    attends = in_place and network.input[2] == 1 and not all(layer.has_weights for layer in network.layers)
+    attends = (
+        in_place
+        and network.input[2] == 1
+        and not all(layer.has_weights for layer in network.layers)
+    )
     if (network.layers[0].operation.recurs or attends) and network.entry == network.input:
         channels, steps, _ = network.input
         return "steps", Form.STEPS, (steps, channels)

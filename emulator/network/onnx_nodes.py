@@ -1,4 +1,5 @@
-"""Nodes and arrays of an ONNX graph that is written, the form of each value there, and what an operation writes.
+"""Nodes and arrays of an ONNX graph that is written, the form of each value there, and what an
+operation writes.
 
 Nodes that have weights are called as the layers, so that an import gives these the same names.
 """
@@ -57,7 +58,9 @@ class Nodes:
         """Record what a tensor is called, and its form."""
         self._names[tensor.number], self._forms[name] = name, (form, tensor.shape)
 
-    def add(self, operator: str, inputs: Sequence[str], made: str, name: str = "", **keys: Any) -> str:
+    def add(
+        self, operator: str, inputs: Sequence[str], made: str, name: str = "", **keys: Any
+    ) -> str:
         """Add a node; return the name of its result."""
         from onnx import helper
 
@@ -76,7 +79,9 @@ class Nodes:
         return self.array(name, np.array(numbers, np.int64))
 
     def later(self, rows: int) -> str:
-        """Return the mask of keys behind a query, -inf in place of 0, which all causal attention of `rows` shares."""
+        """Return the mask of keys behind a query, -inf in place of 0, which all causal attention of
+        `rows` shares.
+        """
         name = f"later.{rows}"
         if name not in self._masks:
             self._masks.add(name)
@@ -84,7 +89,9 @@ class Nodes:
         return name
 
     def row(self, x: str, name: str) -> str:
-        """Return a value as one row for each sample, channel by channel; where it has another form, called `name`."""
+        """Return a value as one row for each sample, channel by channel; where it has another form,
+        called `name`.
+        """
         form, shape = self._forms[x]
         if form is Form.ROW:
             return x
@@ -94,7 +101,9 @@ class Nodes:
         return self.add("Flatten", [x], name, axis=1)
 
     def steps(self, x: str, name: str) -> str:
-        """Return a value as a sequence, the columns of each channel side by side; if it is maps, called `name`."""
+        """Return a value as a sequence, the columns of each channel side by side; if it is maps,
+        called `name`.
+        """
         form, (channels, rows, columns) = self._forms[x]
         if form is Form.STEPS:
             return x
@@ -102,22 +111,25 @@ class Nodes:
             raise self.refusal("a sequence of one row of values")
         turned = self.add("Transpose", [x], f"{name}/rows", perm=[0, 2, 1, 3])
         self._forms[name] = Form.STEPS, (channels * columns, rows, 1)
-        return self.add("Reshape", [turned, self.numbers(f"{name}.shape", 0, rows, channels * columns)], name)
+        return self.add(
+            "Reshape", [turned, self.numbers(f"{name}.shape", 0, rows, channels * columns)], name
+        )
 
     def refusal(self, what: str) -> InputError:
         """Return the error for what ONNX, or its import, has no words for."""
         return InputError(
-            f"{self._blame}: {self._network} has {what}, which ONNX files cannot hold; a .safetensors file takes"
-            " all weights"
+            f"{self._blame}: {self._network} has {what}, which ONNX files cannot hold; a"
+            " .safetensors file takes all weights"
         )
 
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-    """One operation on its way into a file: of a type and a layer, it reads the values `taken`, and makes `result`.
+    """One operation on its way into a file: of a type and a layer, it reads the values `taken`, and
+    makes `result`.
 
-    Its node is called `name`, and so begin the names of its arrays. Names of its weights in `held`, those of its layer,
-    end in `end`.
+    Its node is called `name`, and so begin the names of its arrays. Names of its weights in `held`,
+    those of its layer, end in `end`.
     """
 
     nodes: Nodes
@@ -171,10 +183,14 @@ class Export:
         return self.nodes.array(f"{self.name}.{key}", np.array(number, np.float32))
 
     def write(self, operator: str, *arrays: str, **keys: Any) -> None:
-        """Add a node, of all values that it reads and some arrays, whose result has the form of the values."""
+        """Add a node, of all values that it reads and some arrays, whose result has the form of the
+        values.
+        """
         self.write_of(self.taken, operator, *arrays, form=self.form, **keys)
 
-    def write_of(self, values: Sequence[str], operator: str, *arrays: str, form: Form, **keys: Any) -> None:
+    def write_of(
+        self, values: Sequence[str], operator: str, *arrays: str, form: Form, **keys: Any
+    ) -> None:
         """Add a node, of these values and arrays, whose result has the form `form`."""
         self.nodes.add(operator, [*values, *arrays], self.result, self.name, **keys)
         self.nodes.name(self.makes, self.result, form)

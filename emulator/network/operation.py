@@ -1,17 +1,19 @@
 """An operation of a network: everything that mapping, timing and import need to know about it.
 
-Each operation is a frozen dataclass in a file of `operations/`, derived from `SfuOperation` or `LayerOperation`: its
-fields are the keys of a network's TOML file, with their ranges (`common/types.py`). Two more files make it train: its
-kernels in `kernels/layers`, and its unit in `device/sfu`, which activations share.
+Each operation is a frozen dataclass in a file of `operations/`, derived from `SfuOperation` or
+`LayerOperation`: its fields are the keys of a network's TOML file, with their ranges
+(`common/types.py`). With it are its nodes in ONNX files, both ways, and its unit, which computes
+(`unit.py`). Kernels are in `kernels/layers`.
 
-Row maps say which row waits for which where an operation slides a window over its input; `operation_types` has all
-operations by their names in TOML files.
+Row maps say which row waits for which where an operation slides a window over its input;
+`operation_types` has all operations by their names in TOML files.
 """
 
 from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -19,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import registry, subclasses
-from .onnx_nodes import Export
-from .shape import Pair, Shape
+from .onnx_nodes import Arrays, Export
+from .shape import Pair, Shape, Tensor
+from .unit import ActivationUnit, Site, Unit
 
 if TYPE_CHECKING:
     from .onnx_graph import OnnxNode, Value, Walk
@@ -50,6 +53,13 @@ class Operation(abc.ABC):
         """
         raise NotImplementedError(f"{cls.type} does not come from ONNX")
 
+    @classmethod
+    def from_arrays(cls, node: OnnxNode, arrays: Arrays) -> Arrays:
+        """Return its parameters, as results files have them, from the arrays of its step in the
+        walk.
+        """
+        return {key: array.reshape(-1) for key, array in arrays.items()}
+
     def to_onnx(self, out: Export) -> None:
         """Write the nodes of a network's operation into an ONNX file.
 
@@ -68,13 +78,17 @@ class Operation(abc.ABC):
 
 
 class SfuOperation(Operation):
-    """An operation on complete outputs, done by a layer's special function unit (FPDeep, section 5.3)."""
+    """An operation on complete outputs, done by a layer's special function unit (FPDeep, section
+    5.3).
+    """
 
     by_channel: ClassVar[bool] = False
     """Whether each channel of the result follows from the same channel of one input."""
 
     keeps_map: ClassVar[bool] = False
-    """Whether its backward pass needs all values of a map, its input or its result, and not bits of each alone."""
+    """Whether its backward pass needs all values of a map, its input or its result, and not bits of
+    each alone.
+    """
 
     @property
     def he_gain(self) -> float:
@@ -93,12 +107,49 @@ class SfuOperation(Operation):
     """Whether it may stand before the first layer: then the source of images does it."""
 
     def rows(self, shape: Shape, made: Shape) -> SfuRows | None:
-        """Return which row of the result waits for which row of the input; None where each waits for the same row."""
+        """Return which row of the result waits for which row of the input; None where each waits
+        for the same row.
+        """
         return None
+
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """Return the unit that carries it out, by default its activation's, with the same keys."""
+        keys = [float(key) for key in vars(self).values()]  # in the order of its fields
+        return ActivationUnit(self.type, keys, site)
 
     def torch(self, nn: Any) -> Any:
         """Return the equivalent module of PyTorch's `torch.nn`, for benchmarks and tests."""
         raise NotImplementedError(f"there is no module of PyTorch for {self}")
+
+
+@dataclasses.dataclass(frozen=True)
+class SfuStep:
+    """One operation of a special function unit; `input` is the first of the tensors that it
+    `reads`.
+
+    Errors are numbered from the last row on where they go so (`last_first`).
+    """
+
+    operation: SfuOperation
+    reads: tuple[Tensor, ...]
+    makes: Tensor
+    last_first: bool = False
+
+    @property
+    def input(self) -> Shape:
+        """(channels, rows, columns)"""
+        return self.reads[0].shape
+
+    @property
+    def output(self) -> Shape:
+        """(channels, rows, columns)"""
+        return self.makes.shape
+
+    @functools.cached_property
+    def rows(self) -> SfuRows | None:
+        """The row maps: which row waits for which; None where each row waits for the same row."""
+        rows = self.operation.rows(self.input, self.output)
+        return rows.last_first() if rows is not None and self.last_first else rows
 
 
 class Window(NamedTuple):
@@ -110,7 +161,9 @@ class Window(NamedTuple):
 
 
 class EngineView(NamedTuple):
-    """A layer's dimensions as engines see them: rows and columns of its maps, `tile` = K·K, `values` of a channel."""
+    """A layer's dimensions as engines see them: rows and columns of its maps, `tile` = K·K,
+    `values` of a channel.
+    """
 
     in_rows: int
     in_columns: int
@@ -129,19 +182,26 @@ class LayerOperation(Operation):
     """Whether it is a convolution, which papers count separately."""
 
     may_be_off_chip: ClassVar[bool]
-    """Whether its parameters may be kept off chip (FPDeep, sections 6.3.1 and 7): each is used once a sample."""
+    """Whether its parameters may be kept off chip (FPDeep, sections 6.3.1 and 7): each is used once
+    a sample.
+    """
 
     one_memory: ClassVar[bool]
-    """Whether each buffer is a single memory, because tiles take turns; otherwise there is one for each channel."""
+    """Whether each buffer is a single memory, because tiles take turns; otherwise there is one for
+    each channel.
+    """
 
     groups: int = 1
-    """Equal parts of its input channels; output channels fall into as many, each a sum over one of them."""
+    """Equal parts of its input channels; output channels fall into as many, each a sum over one of
+    them.
+    """
 
     recurs: ClassVar[bool] = False
     """Whether a row's result is an input of the next row: then it is cut by output channels."""
 
     looks_back: ClassVar[bool] = False
-    """Whether a row's result depends on rows before it: then errors go back from the last row on."""
+    """Whether a row's result depends on rows before it: then errors go back from the last row on.
+    """
 
     has_pg: ClassVar[bool] = True
     """Whether it has weights, whose gradients PG computes."""
@@ -154,12 +214,16 @@ class LayerOperation(Operation):
 
     @property
     def cuts_outputs(self) -> bool | None:
-        """Whether it is always cut by output channels, or never; None leaves it to the number of its channels."""
+        """Whether it is always cut by output channels, or never; None leaves it to the number of
+        its channels.
+        """
         return None
 
     @property
     def makes_logits(self) -> bool:
-        """Whether slices of its output channels can compute their parts of the loss that closes the network."""
+        """Whether slices of its output channels can compute their parts of the loss that closes the
+        network.
+        """
         return False
 
     def weight_shape(self, shape: Shape, made: Shape) -> tuple[int, int, int, int]:
@@ -171,7 +235,9 @@ class LayerOperation(Operation):
         return made[0]
 
     def taps(self, shape: Shape, *, with_inputs: bool = True) -> int:
-        """Return the K×K convolutions for each pixel of a piece; not `with_inputs`, those of its own state alone."""
+        """Return the K×K convolutions for each pixel of a piece; not `with_inputs`, those of its
+        own state alone.
+        """
         return shape[0]
 
     def eb_taps(self, shape: Shape, *, with_inputs: bool = True) -> int:
@@ -179,7 +245,8 @@ class LayerOperation(Operation):
         return self.taps(shape, with_inputs=with_inputs)
 
     def reread(self, shape: Shape, rows_at_once: int = 1) -> tuple[int, int]:
-        """Return the values of a piece and a sample that FP and EB move, beside inputs, where these are off chip.
+        """Return the values of a piece and a sample that FP and EB move, beside inputs, where these
+        are off chip.
 
         They move what a row needs once for `rows_at_once` rows.
         """
@@ -207,7 +274,9 @@ class LayerOperation(Operation):
 
     @abc.abstractmethod
     def engine_view(self, shape: Shape, made: Shape) -> EngineView:
-        """Return the layer's dimensions as engines and buffers see them, from the shapes of input and output."""
+        """Return the layer's dimensions as engines and buffers see them, from the shapes of input
+        and output.
+        """
 
     @abc.abstractmethod
     def torch(self, nn: Any, shape: Shape) -> Sequence[Any]:
@@ -245,9 +314,13 @@ def windows(shape: Shape, window: Window) -> Pair:
         if pad >= kernel:
             raise ValueError(f"`pad` = {pad} must be less than the kernel, {kernel}")
         if kernel > size + 2 * pad:
-            raise ValueError(f"`kernel` = {kernel} is larger than its input of {size} with padding {pad} on each side")
+            raise ValueError(
+                f"`kernel` = {kernel} is larger than its input of {size} with padding {pad} on each"
+                " side"
+            )
     rows, columns = (
-        (size + 2 * pad - kernel) // stride + 1 for size, kernel, stride, pad in zip(shape[1:], *window, strict=True)
+        (size + 2 * pad - kernel) // stride + 1
+        for size, kernel, stride, pad in zip(shape[1:], *window, strict=True)
     )
     return rows, columns
 
@@ -256,10 +329,11 @@ RowMap = NDArray[np.int64]
 
 
 def rows_needed(rows_in: int, rows_out: int, kernel: int, stride: int, pad: int) -> RowMap:
-    """Return for each output row of a window operation the last input row that it waits for: the last in its window.
+    """Return for each output row of a window operation the last input row that it waits for: the
+    last in its window.
 
-    The last output row waits for the whole map, even where windows leave out its end, so that no error comes back for
-    rows that have not arrived.
+    The last output row waits for the whole map, even where windows leave out its end, so that no
+    error comes back for rows that have not arrived.
     """
     last = np.arange(rows_out) * stride - pad + kernel - 1
     last[-1] = rows_in - 1
@@ -267,7 +341,9 @@ def rows_needed(rows_in: int, rows_out: int, kernel: int, stride: int, pad: int)
 
 
 def rows_reaching(rows_in: int, rows_out: int, kernel: int, stride: int, pad: int) -> RowMap:
-    """Return for each input row of a window operation the last output row whose error it receives, at least one."""
+    """Return for each input row of a window operation the last output row whose error it receives,
+    at least one.
+    """
     last = (np.arange(rows_in) + pad) // stride
     return np.clip(last, 0, rows_out - 1)
 
@@ -276,9 +352,10 @@ def rows_reaching(rows_in: int, rows_out: int, kernel: int, stride: int, pad: in
 class LayerRows:
     """The row maps of an operation with weights.
 
-    `fp`: for each output row, the last input row that FP waits for. `eb`: for each row that EB computes, the last row
-    of output errors that it waits for. `eb_leaves`: for each input row, the row of EB that its errors leave with. EB
-    goes over rows of input errors, or `by_outputs` over those of output errors.
+    `fp`: for each output row, the last input row that FP waits for. `eb`: for each row that EB
+    computes, the last row of output errors that it waits for. `eb_leaves`: for each input row, the
+    row of EB that its errors leave with. EB goes over rows of input errors, or `by_outputs` over
+    those of output errors.
     """
 
     fp: RowMap
@@ -287,7 +364,8 @@ class LayerRows:
     by_outputs: bool = False
 
     def last_first(self) -> LayerRows:
-        """Return the maps with errors numbered as they go where time runs backwards: the last row is 0.
+        """Return the maps with errors numbered as they go where time runs backwards: the last row
+        is 0.
 
         EB of a row then waits for the first output row that its input row reaches.
         """
@@ -299,7 +377,9 @@ class LayerRows:
 
 @dataclasses.dataclass(frozen=True)
 class SfuRows:
-    """The row maps of an operation of an SFU: for each output row the input row, and for each error row the reverse."""
+    """The row maps of an operation of an SFU: for each output row the input row, and for each error
+    row the reverse.
+    """
 
     forward: RowMap
     backward: RowMap
@@ -311,7 +391,9 @@ class SfuRows:
 
 
 def _reached_last_first(forward: RowMap, rows_in: int, rows_out: int) -> RowMap:
-    """Return for each error row, from the last on, the number of the last error of its outputs, in the same order."""
+    """Return for each error row, from the last on, the number of the last error of its outputs, in
+    the same order.
+    """
     first = np.searchsorted(forward, np.arange(rows_in))
     return (rows_out - 1 - first)[::-1]
 

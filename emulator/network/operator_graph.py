@@ -1,8 +1,10 @@
-"""The operator graph: training's operators, their operations, and the tensors between them (FPDeep, sections 3.1, 3.2).
+"""The operator graph: training's operators, their operations, and the tensors between them (FPDeep,
+sections 3.1, 3.2).
 
-"Each node o_i is an operator, and each edge (o_i, o_j) is a tensor that is an output of o_i and an input of o_j. Each
-node has a weight Op(o_m)." Here each layer has three operators, FP, EB and PG. In the coarse graph a layer is one node,
-and all edges run one way; the mapping cuts it between layers, then along channels.
+"Each node o_i is an operator, and each edge (o_i, o_j) is a tensor that is an output of o_i and an
+input of o_j. Each node has a weight Op(o_m)." Here each layer has three operators, FP, EB and PG.
+In the coarse graph a layer is one node, and all edges run one way; the mapping cuts it between
+layers, then along channels.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ OPERATIONS_PER_MAC = 2
 
 
 class Phase(enum.Enum):
-    """A phase of training in a layer: forward propagation, error back-propagation, parameter gradients."""
+    """A phase of training in a layer: forward propagation, error back-propagation, parameter
+    gradients.
+    """
 
     FP = "FP"
     EB = "EB"
@@ -27,7 +31,9 @@ class Phase(enum.Enum):
 
 
 TRAINING_OPERATIONS_PER_MAC = OPERATIONS_PER_MAC * len(Phase)
-"""Training operations for each MAC of FP; FPDeep counts EB of the first layer too, although it is not computed."""
+"""Training operations for each MAC of FP; FPDeep counts EB of the first layer too, although it is
+not computed.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,13 +84,15 @@ class OperatorGraph:
 def operator_graph(network: Network) -> OperatorGraph:
     """Return the operator graph of a training step.
 
-    FP takes the outputs of earlier layers; so does PG, with the output errors that EB of later layers makes. A layer
-    that takes only images has no EB, unless it is recurrent. The loss, which turns outputs into errors, is not an
-    operator.
+    FP takes the outputs of earlier layers; so does PG, with the output errors that EB of later
+    layers makes. A layer that takes only images has no EB, unless it is recurrent. The loss, which
+    turns outputs into errors, is not an operator.
     """
     operators = {
         (layer.index, phase): Operator(
-            layer.name, phase, OPERATIONS_PER_MAC * (layer.eb_macs if phase is Phase.EB else layer.macs)
+            layer.name,
+            phase,
+            OPERATIONS_PER_MAC * (layer.eb_macs if phase is Phase.EB else layer.macs),
         )
         for layer in network.layers
         for phase in Phase
@@ -93,13 +101,17 @@ def operator_graph(network: Network) -> OperatorGraph:
     makers = _makers(network)
     edges = []
     for layer in network.layers:
+        # A set has no order of its own, and edges should come in the same one each time.
         for maker in sorted(makers[layer.reads.number]):
             fp = operators[maker, Phase.FP]
             takers = (operators.get((layer.index, phase)) for phase in (Phase.FP, Phase.PG))
             edges += [Edge(fp, taker, layer.input) for taker in takers if taker is not None]
+            # EB makes errors of the layer's inputs, the maker's outputs: its EB and PG take them.
             for phase in (Phase.EB, Phase.PG):
                 if (maker, phase) in operators:
-                    edges.append(Edge(operators[layer.index, Phase.EB], operators[maker, phase], layer.input))
+                    edges.append(
+                        Edge(operators[layer.index, Phase.EB], operators[maker, phase], layer.input)
+                    )
     return OperatorGraph(tuple(operators.values()), tuple(edges))
 
 
@@ -109,5 +121,7 @@ def _makers(network: Network) -> dict[int, set[int]]:
     for layer in network.layers:
         makers[layer.makes.number] = {layer.index}
         for step in layer.sfu:
-            makers[step.makes.number] = set().union(*(makers[tensor.number] for tensor in step.reads))
+            makers[step.makes.number] = set().union(
+                *(makers[tensor.number] for tensor in step.reads)
+            )
     return makers

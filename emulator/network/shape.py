@@ -16,7 +16,9 @@ def shown(shape: tuple[int, ...]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """Maps between operations: a number and (channels, rows, columns); the name is for display only."""
+    """Maps between operations: a number and (channels, rows, columns); the name is for display
+    only.
+    """
 
     number: int
     shape: Shape
@@ -31,5 +33,7 @@ class Tensor:
 
     @property
     def needs_errors(self) -> bool:
-        """Whether their errors are needed: not those of images, and not of what no learnt parameter has a part in."""
+        """Whether their errors are needed: not those of images, and not of what no learnt parameter
+        has a part in.
+        """
         return not (self.is_images or self.fixed)

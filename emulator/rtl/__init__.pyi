@@ -1,4 +1,3 @@
-from .chain import MiniBatch, RtlChain
 from .clock import RtlDeviceClock, clocks_of, run_mini_batches
 from .design import KINDS, DeviceDesign, EngineDesign, SliceDesign, designs_of
 from .generate import MINI_BATCHES, Rtl
@@ -7,7 +6,9 @@ from .numerics import RtlNumerics, check_device, rtl_numerics
 from .resources import DeviceResources, device_resources, find_yosys
 from .simulate import (
     EngineRows,
+    MiniBatch,
     Reference,
+    RtlChain,
     RtlResult,
     build_models,
     drawn_biases,

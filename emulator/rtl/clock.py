@@ -3,13 +3,16 @@
 It differs from `timing/device_clock.py` in what a board has and the model leaves out:
 
 - A row arrives with a clock edge, and each port takes one row a cycle.
-- Engines have a pipeline: a row that occupies FP from cycle a to b is done some constant cycles after b.
+- Engines have a pipeline: a row that occupies FP from cycle a to b is done some constant cycles
+  after b.
 - The SFU, joins of two streams and maps that are made at once take cycles.
-- FP under ICP starts a row when the partial sums from the slice before are there, and EB under OCP likewise: each sum
-  takes its products one by one, starting from those (docs/numerics.md). The model adds them to a row that is done.
+- FP under ICP starts a row when the partial sums from the slice before are there, and EB under OCP
+  likewise: each sum takes its products one by one, starting from those (docs/numerics.md). The
+  model adds them to a row that is done.
 - Where maps are rounded in blocks, rows take cycles, and so do weights after their update.
-- An update starts when EB, too, has done the mini-batch, since EB reads the same weights. The host sends the images of
-  the next mini-batch from the cycle after the first device's update, so Act-RAM needs no room for them before.
+- An update starts when EB, too, has done the mini-batch, since EB reads the same weights. The host
+  sends the images of the next mini-batch from the cycle after the first device's update, so Act-RAM
+  needs no room for them before.
 """
 
 from __future__ import annotations
@@ -51,15 +54,23 @@ class RtlSliceClock(SliceClock):
         self._unflatten = self._resource(f"map of {name}", 1)
         precision, is_end = device.precision, device.is_end and design is device.slices[-1]
         self._round_ps = 0 if is_end else row_latency(precision.activations) * device.period_ps
-        self._round_dx_ps = row_latency(precision.errors) * device.period_ps if design.part.is_first else 0
+        self._round_dx_ps = (
+            row_latency(precision.errors) * device.period_ps if design.part.is_first else 0
+        )
         self._round_dy_ps = row_latency(precision.errors) * device.period_ps if is_end else 0
         self._loss_ps = device.period_ps if is_end else 0
         bias = design.bias
-        self._add = None if bias is None else self._resource(f"bias of {name}", bias.add_cycles, design.latency)
+        self._add = (
+            None
+            if bias is None
+            else self._resource(f"bias of {name}", bias.add_cycles, design.latency)
+        )
         self._sum = None if bias is None else self._engine(f"bias gradient of {name}", bias.sums)
         self._spreads = [self._resource(f"{step.makes.name} of {name}", 1) for step in design.steps]
         self._eb_end_ps = self._bias_end_ps = 0
-        self._x_ps = self._dy_ps = self._eb_ends_ps = self._pg_ends_ps = np.zeros(0, np.int64)  # of all samples so far
+        self._x_ps = self._dy_ps = self._eb_ends_ps = self._pg_ends_ps = np.zeros(
+            0, np.int64
+        )  # of all samples so far
         self._waiting = 1
         self.update_ps = 0
 
@@ -69,6 +80,7 @@ class RtlSliceClock(SliceClock):
         held = _most_waiting(self._x_ps, self._pg_ends_ps + self._period_ps)
         freed = np.maximum(self._pg_ends_ps, self._eb_ends_ps) if self.eb else self._pg_ends_ps
         errors = _most_waiting(self._dy_ps, freed + self._period_ps)
+        # One size serves the memories of activations and of errors alike.
         return Room(max(held, errors), self._waiting)
 
     def _waits(self, came: Times, taken: Times) -> None:
@@ -85,7 +97,9 @@ class RtlSliceClock(SliceClock):
         return times + ACCEPT * self._period_ps
 
     def forward(self, x: Times, partial: Times | None, not_before_ps: Times | int) -> Times:
-        """Return when rows of outputs are on their bus, given when input rows `x`, `partial` rows and weights are."""
+        """Return when rows of outputs are on their bus, given when input rows `x`, `partial` rows
+        and weights are.
+        """
         ready = np.maximum(self._accepted(x)[:, self._rows.fp], not_before_ps + self._period_ps)
         icp = self._design.part.cut is Cut.ICP
         if icp and partial is not None:
@@ -133,7 +147,9 @@ class RtlSliceClock(SliceClock):
             if isinstance(step.operation, MaxPool):
                 assert step.rows is not None
                 came, at = at, spread.serve(self._accepted(at)[:, step.rows.backward])
-                last = np.searchsorted(step.rows.backward, np.arange(came.shape[1]), side="right") - 1
+                last = (
+                    np.searchsorted(step.rows.backward, np.arange(came.shape[1]), side="right") - 1
+                )
                 self._waits(came, at[:, last] - self._period_ps)
         times[self.outputs] = at + self._round_dy_ps
 
@@ -177,7 +193,9 @@ class RtlSliceClock(SliceClock):
 
     def updated_ps(self, not_before_ps: int = 0) -> int:
         """Return when the parameters are updated: of weights and of the bias."""
-        started_ps = self._accepted(np.array(max(int(self.pg_end_ps[-1]), self._eb_end_ps, self._bias_end_ps)))
+        started_ps = self._accepted(
+            np.array(max(int(self.pg_end_ps[-1]), self._eb_end_ps, self._bias_end_ps))
+        )
         bias = 0 if self._design.bias is None else self._design.bias.update_cycles
         weights = self._design.update_cycles + self._design.rounding_cycles
         cycles = max(weights, bias) + UPDATE_TAIL + 5 * self._design.latency
@@ -185,7 +203,10 @@ class RtlSliceClock(SliceClock):
 
 
 def _most_waiting(came: Times, taken: Times) -> int:
-    """Return how many are there at once, of those that came and were taken at these times, in order."""
+    """Return how many are there at once, of those that came and were taken at these times, in
+    order.
+    """
+    # `left`: what is taken in the moment in which another comes still has its place.
     return int((np.arange(1, len(came) + 1) - np.searchsorted(taken, came, side="left")).max())
 
 
@@ -205,6 +226,7 @@ class RtlDeviceClock(DeviceClock):
         port = self._ports.get(key)
         if port is None:
             port = self._ports[key] = FifoResource(f"port of {key}", period_ps)
+            # `serve` adds a cycle, so a row is offered one early: it is taken in with its own edge.
             port.free_ps = -period_ps
         edges = -(-times // period_ps) * period_ps
         return port.serve(edges - period_ps)
@@ -221,8 +243,12 @@ def clocks_of(plan: ChainPlan, designs: tuple[DeviceDesign, ...]) -> list[RtlDev
 
 
 def run_mini_batches(clocks: Sequence[DeviceClock], samples: int, number: int) -> tuple[int, ...]:
-    """Run mini-batches of `sync` through a chain's clocks; return when all devices have updated, of each, in ps."""
-    spans = [MicroBatch(step, step, step * samples, (step + 1) * samples).whole for step in range(number)]
+    """Run mini-batches of `sync` through a chain's clocks; return when all devices have updated, of
+    each, in ps.
+    """
+    spans = [
+        MicroBatch(step, step, step * samples, (step + 1) * samples).whole for step in range(number)
+    ]
     return tuple(_run_mini_batch(clocks, span) for span in spans)
 
 
@@ -233,7 +259,9 @@ def _run_mini_batch(clocks: Sequence[DeviceClock], whole: SampleSpan) -> int:
         for key, times in sent.items():
             to = device + (1 if key.path.is_forward else -1)
             clock = clocks[to]
-            arrived[to][key] = clock.arrive(key, times) if isinstance(clock, RtlDeviceClock) else times
+            arrived[to][key] = (
+                clock.arrive(key, times) if isinstance(clock, RtlDeviceClock) else times
+            )
 
     for device, clock in enumerate(clocks):
         deliver(device, clock.forward(whole, arrived[device], clock.updated_ps))

@@ -1,19 +1,27 @@
-"""The RTL of a device, as parameters of the modules in `sv/`: what of a plan is built, and how (FPDeep, section 5).
+"""The RTL of a device, as parameters of the modules in `sv/`: what of a plan is built, and how
+(FPDeep, section 5).
 
-Every layer's slice is a module `slice`; the SFU behind a layer's last slice is a module for the bias and one for each
-of its steps. Tiles are those of the plan's engines. `EVERY` is 1 where the interleaving of sums hides the latency of
-the multiply-adds, as `sv/engine.sv` says; elsewhere groups of convolutions are that many cycles apart.
+Every layer's slice is a module `slice`; the SFU behind a layer's last slice is a module for the
+bias and one for each of its steps. Tiles are those of the plan's engines. `EVERY` is 1 where the
+interleaving of sums hides the latency of the multiply-adds, as `sv/engine.sv` says; elsewhere
+groups of convolutions are that many cycles apart.
 
 What has RTL: kinds of layers, and settings of a plan.
+
+Also here: names as SystemVerilog and C++ have them, identifiers of layers, and text of others in
+comments.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import hashlib
 import math
+import re
 
-from ..common import InputError
-from ..mapping import Cut, Slice, SliceEngines, steps_before_sending
+from ..common import InputError, one_line
+from ..mapping import Cut, DeviceStreams, Slice, SliceEngines, Stream, steps_before_sending, streams
 from ..network import Layer, SfuStep
 from ..network.operations.activations import Relu
 from ..network.operations.conv import Conv, Fc
@@ -21,7 +29,7 @@ from ..network.operations.pool import MaxPool
 from ..number import SINGLE, Precision
 from ..plan import ChainPlan
 from .formats import ROUNDING_TAIL, check_formats
-from .identifiers import identifier
+from .verilator import sources
 
 KINDS = "conv (without groups), fc, relu, max-pool (windows that do not overlap), softmax"
 """What has RTL; the loss, softmax with cross-entropy, is computed on the host."""
@@ -39,42 +47,68 @@ def check(plan: ChainPlan) -> None:
     for layer in plan.network.layers:
         _check_layer(layer)
     if any(steps_before_sending(layer, plan.cluster.link.share) for layer in plan.network.layers):
-        raise InputError('`share` = "paths" in `[links]`: RTL pools after a layer\'s last slice; leave `share` out')
+        raise InputError(
+            '`share` = "paths" in `[links]`: RTL pools after a layer\'s last slice; leave'
+            " `share` out"
+        )
     if config.schedule.name != "sync":
-        raise InputError(f"`schedule` = {config.schedule.name!r}: RTL supports one schedule, 'sync'")
+        raise InputError(
+            f"`schedule` = {config.schedule.name!r}: RTL supports one schedule, 'sync'"
+        )
     if config.optimizer != "sgd":
         raise InputError(f"`optimizer` = {config.optimizer!r}: RTL supports one optimiser, 'sgd'")
     if config.clip_norm is not None:
-        raise InputError(f"`clip_norm` = {config.clip_norm:g}: RTL clips no gradients; leave it out")
+        raise InputError(
+            f"`clip_norm` = {config.clip_norm:g}: RTL clips no gradients; leave it out"
+        )
     if config.freeze:
-        raise InputError(f"`freeze` = {','.join(config.freeze)!r}: RTL trains all layers; leave it out")
+        raise InputError(
+            f"`freeze` = {','.join(config.freeze)!r}: RTL trains all layers; leave it out"
+        )
     if plan.missing_bytes or timing.blocks or any(plan.off_chip_bytes):
         beyond = sum(plan.off_chip_bytes) + plan.missing_bytes
-        what = f"{beyond:,} bytes do not fit on chip" if beyond else "parameters do not fit on the boards that use them"
+        what = (
+            f"{beyond:,} bytes do not fit on chip"
+            if beyond
+            else "parameters do not fit on the boards that use them"
+        )
         raise InputError(
-            f"{plan.network.name} on {plan.devices} x {plan.cluster.boards[0].name}: {what}, but RTL keeps all of a"
-            " device's data there; use more devices, larger boards, or a smaller network"
+            f"{plan.network.name} on {plan.devices} x {plan.cluster.boards[0].name}: {what}, but"
+            " RTL keeps all of a device's data there; use more devices, larger boards, or a"
+            " smaller network"
         )
 
 
 def _check_layer(layer: Layer) -> None:
     if layer.vocabulary_parallel:
-        raise InputError(f"{layer.name}: has no RTL with `vocabulary_parallel` = true; leave that out of softmax")
+        raise InputError(
+            f"{layer.name}: has no RTL with `vocabulary_parallel` = true; leave that out of softmax"
+        )
     operations = [layer.operation, *(step.operation for step in layer.sfu)]
     for operation in operations:
         if not _has_rtl(operation):
             raise InputError(f"{layer.name}: {_said(operation)} has no RTL; these have: {KINDS}")
     names = [layer.makes.number, *(step.makes.number for step in layer.sfu)]
     reads = [step.reads[0].number for step in layer.sfu]
-    if layer.bypass or layer.reads_again or reads != names[:-1] or [t.number for t in layer.hands_on] != names[-1:]:
-        raise InputError(f"{layer.name}: maps that bypass a layer have no RTL; layers in one row have, of {KINDS}")
+    if (
+        layer.bypass
+        or layer.reads_again
+        or reads != names[:-1]
+        or [t.number for t in layer.hands_on] != names[-1:]
+    ):
+        raise InputError(
+            f"{layer.name}: maps that bypass a layer have no RTL; layers in one row have, of"
+            f" {KINDS}"
+        )
 
 
 def _has_rtl(operation: object) -> bool:
     if isinstance(operation, Conv):
         return operation.groups == 1
     if isinstance(operation, MaxPool):
-        return all(step >= kernel for step, kernel in zip(operation.step, operation.kernel, strict=True))
+        return all(
+            step >= kernel for step, kernel in zip(operation.step, operation.kernel, strict=True)
+        )
     return isinstance(operation, (Fc, Relu))
 
 
@@ -86,16 +120,19 @@ def _said(operation: object) -> str:
 
 
 UPDATE_LANES = 8
-"""Parameters of a slice that enter its update in a cycle, at most; each takes seven multiply-adds."""
+"""Parameters of a slice that enter its update in a cycle, at most; each takes seven multiply-adds.
+"""
 
 ADD_CYCLES = 16
 """Cycles in which the SFU adds the bias to a row, at most."""
 
 
 def interleaved_every(sums: int, tiles: int, depth: int) -> int:
-    """Return the cycles between groups of convolutions so that a sum is there when its next product comes.
+    """Return the cycles between groups of convolutions so that a sum is there when its next product
+    comes.
 
-    `depth` is the latency of a tile; the tiles work on `sums` sums in turn, chained where there are more tiles.
+    `depth` is the latency of a tile; the tiles work on `sums` sums in turn, chained where there are
+    more tiles.
     """
     if tiles <= sums:
         return -(-(depth + 1) // (sums // tiles))
@@ -104,7 +141,9 @@ def interleaved_every(sums: int, tiles: int, depth: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class EngineDesign:
-    """FP, EB or PG: tiles, cycles between groups, and cycles from a row's last group to its results (`tail`)."""
+    """FP, EB or PG: tiles, cycles between groups, and cycles from a row's last group to its results
+    (`tail`).
+    """
 
     tiles: int
     every: int
@@ -118,10 +157,12 @@ class EngineDesign:
 
     @classmethod
     def of(cls, convolutions: int, sums: int, tiles: int, depth: int) -> EngineDesign:
-        """Return the engine whose rows have `convolutions` on `sums` sums, on tiles with a latency of `depth`.
+        """Return the engine whose rows have `convolutions` on `sums` sums, on tiles with a latency
+        of `depth`.
 
-        A row starts in one cycle, fills the line buffers in the next, and its operands in the one after; the results of
-        the last group of a chain of tiles are there a `depth` for each of them, and a cycle, later.
+        A row starts in one cycle, fills the line buffers in the next, and its operands in the one
+        after; the results of the last group of a chain of tiles are there a `depth` for each of
+        them, and a cycle, later.
         """
         every = interleaved_every(sums, tiles, depth)
         tail = 2 + -(-tiles // sums) * depth - (every - 1)
@@ -149,7 +190,9 @@ class BiasDesign:
 
 @dataclasses.dataclass(frozen=True)
 class SliceDesign:
-    """A slice's modules; `weight_blocks` are those in which its weights are rounded after an update."""
+    """A slice's modules; `weight_blocks` are those in which its weights are rounded after an
+    update.
+    """
 
     part: Slice
     fp: EngineDesign
@@ -183,7 +226,9 @@ class SliceDesign:
 
     @property
     def arriving(self) -> int:
-        """Channels of the activations that arrive: its own, and under ICP those of the slices to come."""
+        """Channels of the activations that arrive: its own, and under ICP those of the slices to
+        come.
+        """
         return self.layer.input[0] - (self.part.begin if self.is_icp else 0)
 
     @property
@@ -208,13 +253,17 @@ class SliceDesign:
 
     @property
     def rounding_cycles(self) -> int:
-        """Cycles in which its weights are rounded in blocks after an update; other formats take none."""
+        """Cycles in which its weights are rounded in blocks after an update; other formats take
+        none.
+        """
         return self.weight_blocks + ROUNDING_TAIL if self.weight_blocks else 0
 
     @property
     def words(self) -> int:
         """Weights."""
-        return len(self.part.out_channels) * len(self.part.in_channels) * math.prod(self.layer.kernel)
+        return (
+            len(self.part.out_channels) * len(self.part.in_channels) * math.prod(self.layer.kernel)
+        )
 
 
 _DEEPEST = 1024
@@ -223,18 +272,28 @@ _DEEPEST = 1024
 
 @dataclasses.dataclass(frozen=True)
 class DeviceDesign:
-    """A device's slices, in the order of the layers."""
+    """A device's slices, in the order of the layers; its walk over them, and what crosses on either
+    side.
+    """
 
     number: int
     slices: tuple[SliceDesign, ...]
     period_ps: int
-    is_start: bool
-    is_end: bool
+    streams: DeviceStreams
+    left: tuple[Stream, ...]
+    right: tuple[Stream, ...]
     precision: Precision
 
     @property
+    def is_end(self) -> bool:
+        """Whether its outputs are the network's."""
+        return self.streams.is_chain_end
+
+    @property
     def reset_cycles(self) -> int:
-        """Cycles of reset after its parameters are written: pipelines drain, and all blocks of weights are rounded."""
+        """Cycles of reset after its parameters are written: pipelines drain, and all blocks of
+        weights are rounded.
+        """
         return _DEEPEST + 2 * max(part.rounding_cycles for part in self.slices)
 
     @property
@@ -250,21 +309,22 @@ def designs_of(plan: ChainPlan, latency: int = 0) -> tuple[DeviceDesign, ...]:
         InputError: something in the plan has no RTL.
     """
     check(plan)
-    last = plan.devices - 1
-    return tuple(
-        DeviceDesign(
-            device,
-            tuple(
-                slice_design(part, engines, latency, plan.cluster.board(device).period_ps, plan.config.precision)
-                for part, engines in zip(slices, plan.timing.engines[device], strict=True)
-            ),
-            plan.cluster.board(device).period_ps,
-            device == 0,
-            device == last,
-            plan.config.precision,
+    crossing: list[tuple[Stream, ...]] = [
+        (),
+        *(streams(plan.mapping, link) for link in range(plan.devices - 1)),
+        (),
+    ]
+    precision, designs = plan.config.precision, []
+    for device, slices in enumerate(plan.mapping.devices):
+        period_ps = plan.cluster.board(device).period_ps
+        parts = tuple(
+            slice_design(part, engines, latency, period_ps, precision)
+            for part, engines in zip(slices, plan.timing.engines[device], strict=True)
         )
-        for device, slices in enumerate(plan.mapping.devices)
-    )
+        sides = crossing[device], crossing[device + 1]
+        walk = plan.timing.streams(device)
+        designs.append(DeviceDesign(device, parts, period_ps, walk, *sides, precision))
+    return tuple(designs)
 
 
 def slice_design(
@@ -279,28 +339,43 @@ def slice_design(
     inputs, outputs = len(part.in_channels) * view.values, len(part.out_channels)
     chain = view.tile * latency
     fp = EngineDesign.of(
-        inputs * outputs * view.out_columns, outputs * view.out_columns, engines.fp.multipliers // view.tile, chain
+        inputs * outputs * view.out_columns,
+        outputs * view.out_columns,
+        engines.fp.multipliers // view.tile,
+        chain,
     )
     eb = None
     if engines.eb is not None:
         eb = EngineDesign.of(
-            inputs * outputs * view.in_columns, inputs * view.in_columns, engines.eb.multipliers // view.tile, chain
+            inputs * outputs * view.in_columns,
+            inputs * view.in_columns,
+            engines.eb.multipliers // view.tile,
+            chain,
         )
     assert engines.pg is not None  # all layers with RTL have weights
     pg = EngineDesign.of(
-        inputs * outputs * view.out_columns, inputs * outputs, engines.pg.multipliers // view.tile, latency
+        inputs * outputs * view.out_columns,
+        inputs * outputs,
+        engines.pg.multipliers // view.tile,
+        latency,
     )
     for planned, built in ((engines.fp, fp), (engines.eb, eb), (engines.pg, pg)):
         if planned is not None and built is not None and planned.row_ps != built.groups * period_ps:
             raise InputError(
-                f"{part}: RTL has tiles that take the convolutions of a row in turn; set `convolution_engines` ="
-                ' "tiles" in the cluster\'s file'
+                f"{part}: RTL has tiles that take the convolutions of a row in turn; set"
+                ' `convolution_engines` = "tiles" in the cluster\'s file'
             )
     words = inputs * outputs * view.tile
     lanes = min(UPDATE_LANES, words // outputs)
-    bias = bias_design(layer, fp.row_cycles, pg.row_cycles, latency) if part.is_last and layer.bias else None
+    bias = (
+        bias_design(layer, fp.row_cycles, pg.row_cycles, latency)
+        if part.is_last and layer.bias
+        else None
+    )
     size = precision.weights.block
-    along, others = (outputs, words // outputs) if part.cut is Cut.ICP else (words // outputs, outputs)
+    along, others = (
+        (outputs, words // outputs) if part.cut is Cut.ICP else (words // outputs, outputs)
+    )
     blocks = -(-along // size) * others if size else 0
     return SliceDesign(part, fp, eb, pg, lanes, -(-words // lanes), latency, bias, blocks)
 
@@ -314,3 +389,76 @@ def bias_design(layer: Layer, fp_cycles: int, pg_cycles: int, latency: int) -> B
     lanes = min(UPDATE_LANES, channels)
     sums = EngineDesign.of(values, channels, sum_lanes, latency)
     return BiasDesign(add_lanes, -(-values // add_lanes), sums, lanes, -(-channels // lanes))
+
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9]{0,40}(_[0-9]{1,9}){0,3}")
+"""Names that no name made of another one equals: those end in an underscore and a word."""
+
+_SYSTEM_VERILOG = """
+accept_on alias always always_comb always_ff always_latch and assert assign assume automatic before begin bind bins
+binsof bit break buf bufif0 bufif1 byte case casex casez cell chandle checker class clocking cmos config const
+constraint context continue cover covergroup coverpoint cross deassign default defparam design disable dist do edge
+else end endcase endchecker endclass endclocking endconfig endfunction endgenerate endgroup endinterface endmodule
+endpackage endprimitive endprogram endproperty endspecify endsequence endtable endtask enum event eventually expect
+export extends extern final first_match for force foreach forever fork forkjoin function generate genvar global highz0
+highz1 if iff ifnone ignore_bins illegal_bins implements implies import incdir include initial inout input inside
+instance int integer interconnect interface intersect join join_any join_none large let liblist library local
+localparam logic longint macromodule matches medium modport module nand negedge nettype new nexttime nmos nor
+noshowcancelled not notif0 notif1 null or output package packed parameter pmos posedge primitive priority program
+property protected pull0 pull1 pulldown pullup pulsestyle_ondetect pulsestyle_onevent pure rand randc randcase
+randsequence rcmos real realtime ref reg reject_on release repeat restrict return rnmos rpmos rtran rtranif0 rtranif1
+s_always s_eventually s_nexttime s_until s_until_with scalared sequence shortint shortreal showcancelled signed small
+soft solve specify specparam static string strong strong0 strong1 struct super supply0 supply1 sync_accept_on
+sync_reject_on table tagged task this throughout time timeprecision timeunit tran tranif0 tranif1 tri tri0 tri1 triand
+trior trireg type typedef union unique unique0 unsigned until until_with untyped use uwire var vectored virtual void
+wait wait_order wand weak weak0 weak1 while wildcard wire with within wor xnor xor
+"""
+_CPP = """
+alignas alignof asm auto bool catch char concept consteval constexpr constinit decltype delete double explicit false
+float friend goto inline long main mutable namespace noexcept nullptr operator private public register requires short
+sizeof switch template throw true try typeid typename using volatile
+"""
+_OWN = """
+batch clk decay device done errors images in labels limit loss module momentum of out outputs overrun overruns path port
+rate reads reset rst schedule settings share take updated
+"""
+"""Of the top modules; `device0` is one."""
+_RESERVED = frozenset(f"{_SYSTEM_VERILOG} {_CPP} {_OWN}".split())
+
+
+@functools.cache
+def _of_modules() -> frozenset[str]:
+    """Return all words of the modules that instances are of: a name hides a signal of the same one."""
+    return frozenset(
+        word
+        for path in sources()
+        for word in re.findall(r"\w+", path.read_text(encoding="utf-8").lower())
+    )
+
+
+def _is_free(name: str) -> bool:
+    word = name.lower()
+    return (
+        word not in _RESERVED and word not in _of_modules() and not re.fullmatch(r"device\d+", word)
+    )
+
+
+def identifier(name: str) -> str:
+    """Return a layer's name as an identifier, another one for each name; a plain name stays as it
+    is.
+
+    What is no plain name, or a word of a language or of a module, gets a digest of it behind: `a-b`
+    is not `a_b`.
+    """
+    if _PLAIN.fullmatch(name) and _is_free(name):
+        return name
+    plain = re.sub(r"[^A-Za-z0-9]", "_", name)[:40].strip("_") or "layer"
+    plain = plain if plain[0].isalpha() else f"layer_{plain}"
+    return f"{plain}_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+
+def comment(text: str) -> str:
+    """Return text of others for a comment of one line, behind other words: tools obey some that
+    come first.
+    """
+    return one_line(text)

@@ -1,19 +1,30 @@
-"""Number formats of RTL: which there are, and what modules have of them as parameters (`sv/formats.sv`).
+"""Number formats of RTL: which there are, and what modules have of them as parameters
+(`sv/formats.sv`).
 
-Whole maps and weights are rounded where the emulator rounds them (docs/numbers.md). Buses carry narrow numbers as fp32
-numbers of their values; memories and line buffers hold codes.
+Whole maps and weights are rounded where the emulator rounds them (docs/numbers.md). Buses carry
+narrow numbers as fp32 numbers of their values; memories and line buffers hold codes.
 """
 
 from __future__ import annotations
 
 import struct
 
-from ...kernels.number import BIAS, FRACTION_BITS, BlockGrid, FloatGrid, Grid, NumberFormat, Rounding
+from ...kernels.number import (
+    BIAS,
+    FRACTION_BITS,
+    BlockGrid,
+    FloatGrid,
+    Grid,
+    NumberFormat,
+    Rounding,
+)
 from ..common import InputError
 from ..number import KINDS, Precision
 
 BLOCK_LATENCY = 2
-"""Cycles in which rows are rounded in blocks: to scales, and onto their grids. Other formats take none."""
+"""Cycles in which rows are rounded in blocks: to scales, and onto their grids. Other formats take
+none.
+"""
 
 ROUNDING_TAIL = 3
 """Cycles from the last block of weights to its codes in LPRAM."""
@@ -38,12 +49,16 @@ def check_formats(precision: Precision) -> None:
         if kind in ("gradients", "states"):
             raise InputError(f"{given} keeps {kind} in fp32; leave out `{kind}`")
         if precision.rounding_of(kind) is Rounding.STOCHASTIC:
-            raise InputError(f"{given} rounds {kind} to even, away or to zero, not by chance; give another `rounding`")
+            raise InputError(
+                f"{given} rounds {kind} to even, away or to zero, not by chance; give another"
+                " `rounding`"
+            )
         if not _has_codes(number):
             raise InputError(f"{given} has no {number.name} for {kind}; it has {_HAVE}")
     if precision.master.grid is not None and (precision.has_copies or precision.master.block):
         raise InputError(
-            f"{given} updates weights in fp32, or in their own format if that has no blocks; leave out `master`"
+            f"{given} updates weights in fp32, or in their own format if that has no blocks; leave"
+            " out `master`"
         )
 
 
@@ -62,7 +77,9 @@ def _place(grid: FloatGrid) -> int:
     exponent, value = grid.least_exponent, grid.largest
     while value >= 2.0 ** (exponent + 1):
         exponent += 1
-    return (exponent - grid.least_exponent << grid.fraction_bits) + int(value / 2.0 ** (exponent - grid.fraction_bits))
+    return (exponent - grid.least_exponent << grid.fraction_bits) + int(
+        value / 2.0 ** (exponent - grid.fraction_bits)
+    )
 
 
 def literal(number: NumberFormat, rounding: Rounding) -> str:
@@ -72,8 +89,9 @@ def literal(number: NumberFormat, rounding: Rounding) -> str:
     grid, floor = _element(number.grid), isinstance(number.grid, BlockGrid) and number.grid.floor
     least = f"{'-' if grid.least_exponent < 0 else ''}9'sd{abs(grid.least_exponent)}"
     return (
-        f"{{6'd{number.bits}, 5'd{grid.fraction_bits}, {least}, 32'h{single_bits(grid.largest):08x},"
-        f" 1'b{int(grid.overflows)}, 2'd{rounding.value}, 17'd{number.block}, 1'b{int(floor)}}}"
+        f"{{6'd{number.bits}, 5'd{grid.fraction_bits}, {least},"
+        f" 32'h{single_bits(grid.largest):08x}, 1'b{int(grid.overflows)}, 2'd{rounding.value},"
+        f" 17'd{number.block}, 1'b{int(floor)}}}"
     )
 
 
@@ -95,7 +113,9 @@ def factors(one: NumberFormat, other: NumberFormat) -> tuple[int, int]:
 
 
 def _least_place(number: NumberFormat) -> int:
-    """Return the exponent of a format's least distance of two values, under the least scale of a block."""
+    """Return the exponent of a format's least distance of two values, under the least scale of a
+    block.
+    """
     if number.grid is None:
         return 1 - BIAS - FRACTION_BITS
     element = _element(number.grid)
@@ -103,7 +123,9 @@ def _least_place(number: NumberFormat) -> int:
 
 
 def _significand(number: NumberFormat) -> int:
-    """Return the bits from the leading one, or from the place of fp32's least normal number, that a value may have."""
+    """Return the bits from the leading one, or from the place of fp32's least normal number, that a
+    value may have.
+    """
     if number.grid is None:
         return FRACTION_BITS + 1
     return max(_element(number.grid).fraction_bits + 1, 1 - BIAS - _least_place(number) + 1)

@@ -1,7 +1,7 @@
 """The RTL of a plan as files: the hand-written modules, and a top module for each device.
 
-All logic is in the modules of `sv/`; a top module is a list of instances, their parameters and wires: a device's
-slices, the SFUs behind them, and the data paths between.
+All logic is in the modules of `sv/`; a top module is a list of instances, their parameters and
+wires: a device's slices, the SFUs behind them, and the data paths between.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from ..common import InputError, write_whole
 from ..network.operations.pool import MaxPool
 from ..plan import ChainPlan
 from .clock import clocks_of, run_mini_batches
-from .design import DeviceDesign, Room, SliceDesign, designs_of
+from .design import DeviceDesign, Room, SliceDesign, comment, designs_of
 from .formats import literal, row_latency
-from .identifiers import comment
 from .ports import (
+    ERRORS,
     FORMATS,
+    IMAGES,
     Port,
     bias_parameters,
     engines_of,
@@ -55,7 +56,9 @@ class _Bus:
 
 
 def top_module(device: DeviceDesign, rooms: Iterable[Room], title: str) -> str:
-    """Return the text of a device's top module; `rooms` has those of its slices, `title` says what it is of."""
+    """Return the text of a device's top module; `rooms` has those of its slices, `title` says what
+    it is of.
+    """
     return _Top(device, tuple(rooms), title).text()
 
 
@@ -67,7 +70,9 @@ class _Top:
         self._precision = device.precision
         self._body: list[str] = []
         self._overruns: list[str] = []
-        self._inputs = {port.name: _Bus(f"in_{port.name}", port.words) for port in inputs_of(device)}
+        self._inputs = {
+            port.key or port.name: _Bus(f"in_{port.name}", port.words) for port in inputs_of(device)
+        }
         self._units = units_of(device)
 
     def text(self) -> str:
@@ -135,9 +140,9 @@ class _Top:
         ]
         listed = ",\n".join(ports)
         return (
-            f"// Device {self._device.number} of {comment(self._title)} (FPDeep, Fig. 12):{slices}\n"
-            f"// Written by `emuchain rtl`; the modules beside it are the same for every device.\n"
-            f"module {self._device.module} (\n{listed}\n);\n"
+            f"// Device {self._device.number} of {comment(self._title)} (FPDeep, Fig."
+            f" 12):{slices}\n// Written by `emuchain rtl`; the modules beside it are the same for"
+            f" every device.\nmodule {self._device.module} (\n{listed}\n);\n"
         )
 
     def _formats(self) -> list[str]:
@@ -148,12 +153,15 @@ class _Top:
         weights = "weights" if precision.has_copies else "master"
         kinds = zip(FORMATS, ("activations", weights, "errors"), strict=True)
         return [
-            f"    localparam formats::format_t {name} = {literal(precision.format(kind), precision.rounding_of(kind))};"
+            f"    localparam formats::format_t {name} ="
+            f" {literal(precision.format(kind), precision.rounding_of(kind))};"
             for name, kind in kinds
         ]
 
     def _rounded(self, name: str, kind: str, channels: int, columns: int, to: _Bus) -> _Bus:
-        """Return the bus of rows of a whole map that are rounded as their kind on their way to another bus."""
+        """Return the bus of rows of a whole map that are rounded as their kind on their way to
+        another bus.
+        """
         number = self._precision.format(kind.lower())
         if number.grid is None:
             return to
@@ -169,7 +177,7 @@ class _Top:
         return raw
 
     def _take_in(self, port: Port) -> None:
-        bus = self._inputs[port.name]
+        bus = self._inputs[port.key or port.name]
         ports = {
             **_same("clk", "reset"),
             "in_valid": f"{port.name}_valid",
@@ -177,7 +185,11 @@ class _Top:
             "valid": bus.valid,
             "row": bus.row,
         }
-        self._body += [bus.declared, instance("port_in", f"take_{port.name}", {"WIDTH": port.words * 32}, ports), ""]
+        self._body += [
+            bus.declared,
+            instance("port_in", f"take_{port.name}", {"WIDTH": port.words * 32}, ports),
+            "",
+        ]
 
     def _bus(self, name: str, words: int) -> _Bus:
         bus = _Bus(name, words)
@@ -192,15 +204,15 @@ class _Top:
         return f"overruns[{len(self._overruns) - 1}]"
 
     def _slices(self) -> None:
-        slices = self._device.slices
-        x = self._inputs.get("images") or self._inputs["path1_in"]
+        slices, walk = self._device.slices, self._device.streams
+        x = self._inputs[walk.arriving[0] if walk.arriving else IMAGES]
         # Errors of what leaves the device come from the right, all others from the slice behind.
         dxs = [self._dx(design) for design in slices]
-        for place, design in enumerate(slices):
+        for place, (design, visit) in enumerate(zip(slices, walk.visits, strict=True)):
             last = place == len(slices) - 1
             behind = dxs[place + 1] if not last else None
-            if behind is None and design.part.is_last:
-                behind = self._inputs.get("errors") or self._inputs["path4_in"]
+            if behind is None and visit.errors is None:
+                behind = self._inputs[walk.errors_arriving[0] if walk.errors_arriving else ERRORS]
             x = self._slice(place, design, x, dxs[place], behind)
         if slices[0].eb is not None:
             self._send("path4_out", dxs[0].valid, dxs[0].row)
@@ -208,12 +220,19 @@ class _Top:
     def _dx(self, design: SliceDesign) -> _Bus:
         return self._bus(f"{design.name}_dx", design.arriving * design.layer.input[2])
 
-    def _slice(self, place: int, design: SliceDesign, x: _Bus, dx: _Bus, behind: _Bus | None) -> _Bus:
+    def _slice(
+        self, place: int, design: SliceDesign, x: _Bus, dx: _Bus, behind: _Bus | None
+    ) -> _Bus:
         """Add a slice and its SFU; return the results, or x where they go to the next device."""
         name, columns = design.name, design.layer.output[2]
+        walk = self._device.streams
+        visit = walk.visits[place]
         self._body.append(f"\n    // ---- {design.part}\n")
         y = self._bus(f"{name}_y", design.sent * columns)
-        dy = self._bus(f"{name}_dy", design.sent * columns) if behind is not None else self._inputs["path3_in"]
+        if visit.errors is None:
+            dy = self._bus(f"{name}_dy", design.sent * columns)
+        else:
+            dy = self._inputs[visit.errors]
         passed_words = (design.passed if design.passed else 1) * design.layer.input[2]
         partial_words = (design.sent if design.is_icp else design.before or 1) * columns
         self._body += [
@@ -222,10 +241,16 @@ class _Top:
             f"    logic {name}_update;",
             f"    logic [31:0] {name}_others, {name}_master;",
         ]
-        before = self._inputs.get("path2_in") if not design.part.is_first else None
-        beyond = self._inputs.get("path4_in") if behind is None else None
+        before = None if visit.partial is None else self._inputs[visit.partial]
+        comes_back = visit.errors is not None and walk.errors_arriving
+        beyond = self._inputs[walk.errors_arriving[0]] if comes_back else None
         if design.part.is_first and design.eb is not None:
             dx = self._rounded(f"{name}_sums", "ERRORS", design.arriving, design.layer.input[2], dx)
+        settings = {name: f"of_{name}" for name in SETTINGS}
+        done = {
+            f"{phase}_done": f"rows_done[{3 * place + bit}]"
+            for bit, phase in enumerate(("fp", "eb", "pg"))
+        }
         ports = {
             **_same("clk", "reset", "limit"),
             "batch": "of_samples",
@@ -239,10 +264,10 @@ class _Top:
             **_both("dx", dx),
             "others": f"{name}_others",
             "update_start": f"{name}_update",
-            **{name: f"of_{name}" for name in SETTINGS},
+            **settings,
             **self._host_of_weights(place),
             "host_master": f"{name}_master",
-            **{f"{phase}_done": f"rows_done[{3 * place + bit}]" for bit, phase in enumerate(("fp", "eb", "pg"))},
+            **done,
             "overrun": self._overrun(),
         }
         parameters = slice_parameters(design, self._rooms[place], self._precision)
@@ -255,14 +280,16 @@ class _Top:
             ]
         else:
             self._body.append(f"    wire unused_{name}_master = &{name}_master;")
-        if not design.part.is_first:
+        if visit.returned is not None:
             self._send("path3_out", dy.valid, f"{name}_dy_passed")
         else:
             self._body.append(f"    wire unused_{name}_dy = &{name}_dy_passed;")
         if design.eb is None:
             self._body.append(f"    wire unused_{name}_dx = &{{{dx.valid}, {dx.row}}};")
         if behind is None:
-            self._body.append(f"    assign {name}_others = limit;\n    wire unused_{name}_update = {name}_update;")
+            self._body.append(
+                f"    assign {name}_others = limit;\n    wire unused_{name}_update = {name}_update;"
+            )
             self._send("path1_out", x.valid, f"{name}_passed")
             self._send("path2_out", y.valid, y.row)
             return x
@@ -273,7 +300,9 @@ class _Top:
         return result
 
     def _sfu(self, place: int, design: SliceDesign, y: _Bus, dy: _Bus, behind: _Bus) -> _Bus:
-        """Add the SFU of a layer: from `y` to the result, and from the errors `behind` back to `dy`."""
+        """Add the SFU of a layer: from `y` to the result, and from the errors `behind` back to
+        `dy`.
+        """
         name, room = design.name, self._rooms[place]
         if design.bias is not None:
             made = self._bus(f"{name}_biased", y.words)
@@ -290,21 +319,30 @@ class _Top:
                 "overrun": self._overrun(),
             }
             self._body.append(
-                instance("bias", f"{name}_bias", bias_parameters(design, design.bias, room), ports) + "\n"
+                instance("bias", f"{name}_bias", bias_parameters(design, design.bias, room), ports)
+                + "\n"
             )
             y = made
         else:
-            self._body.append(f"    assign {name}_others = limit;\n    wire unused_{name}_update = {name}_update;")
+            self._body.append(
+                f"    assign {name}_others = limit;\n    wire unused_{name}_update = {name}_update;"
+            )
         errors = dy  # of what the next step takes
         is_end = self._device.is_end and place == len(self._device.slices) - 1
-        if is_end:  # all others come from EB, rounded; what the SFU lets pass of them stays as it is
+        if (
+            is_end
+        ):  # all others come from EB, rounded; what the SFU lets pass of them stays as it is
             channels, _, columns = design.layer.output
             errors = self._rounded(f"{name}_errors", "ERRORS", channels, columns, dy)
         for number, step in enumerate(design.steps):
             kind = "max_pool" if isinstance(step.operation, MaxPool) else "relu"
             title = f"{name}_{kind.replace('-', '_')}{number}"
             made = self._bus(title, step.output[0] * step.output[2])
-            after = behind if number == len(design.steps) - 1 else self._bus(f"{title}_errors", made.words)
+            after = (
+                behind
+                if number == len(design.steps) - 1
+                else self._bus(f"{title}_errors", made.words)
+            )
             ports = {
                 **_same("clk", "reset"),
                 **_both("in", y),
@@ -313,10 +351,15 @@ class _Top:
                 **_both("error_out", errors),
                 "overrun": self._overrun(),
             }
-            self._body.append(instance(kind, f"{title}_unit", step_parameters(step, room), ports) + "\n")
+            self._body.append(
+                instance(kind, f"{title}_unit", step_parameters(step, room), ports) + "\n"
+            )
             y, errors = made, after
         if not design.steps:
-            self._body.append(f"    assign {errors.valid} = {behind.valid};\n    assign {errors.row} = {behind.row};\n")
+            self._body.append(
+                f"    assign {errors.valid} = {behind.valid};\n    assign {errors.row} ="
+                f" {behind.row};\n"
+            )
         if is_end or self._precision.activations.grid is None:  # softmax takes what the SFU made
             return y
         channels, _, columns = design.layer.hands_on[0].shape
@@ -326,11 +369,16 @@ class _Top:
         return result
 
     def _host_of_weights(self, place: int) -> Mapping[str, str]:
-        """Return the host's ports of a slice: what it writes goes to the master copy, where there is one."""
+        """Return the host's ports of a slice: what it writes goes to the master copy, where there
+        is one.
+        """
         ports = self._host(self._units.index((place, "weight")))
         if not self._precision.has_copies:
             return ports
-        return {**ports, "host_write": f"host_write && host_unit == {self._units.index((place, 'master'))}"}
+        return {
+            **ports,
+            "host_write": f"host_write && host_unit == {self._units.index((place, 'master'))}",
+        }
 
     def _host(self, unit: int) -> Mapping[str, str]:
         several = len(self._units) > 1
@@ -342,11 +390,14 @@ class _Top:
         }
 
 
-def instance(module: str, name: str, parameters: Mapping[str, int | str], ports: Mapping[str, str]) -> str:
+def instance(
+    module: str, name: str, parameters: Mapping[str, int | str], ports: Mapping[str, str]
+) -> str:
     """Return an instance of a module."""
     given = ",\n".join(f"        .{key}({value})" for key, value in parameters.items())
     wired = ",\n".join(
-        f"        .{key}" if key == value else f"        .{key}({value})" for key, value in ports.items()
+        f"        .{key}" if key == value else f"        .{key}({value})"
+        for key, value in ports.items()
     )
     return f"    {module} #(\n{given}\n    ) {name} (\n{wired}\n    );"
 
@@ -365,7 +416,9 @@ MINI_BATCHES = 2
 
 @dataclasses.dataclass(frozen=True)
 class Rtl:
-    """The RTL of a plan: its devices, the room of each slice, and when all have updated, by mini-batch, in ps."""
+    """The RTL of a plan: its devices, the room of each slice, and when all have updated, by
+    mini-batch, in ps.
+    """
 
     plan: ChainPlan
     devices: tuple[DeviceDesign, ...]
@@ -374,7 +427,8 @@ class Rtl:
 
     @classmethod
     def of(cls, plan: ChainPlan, latency: int = 0) -> Rtl:
-        """Return the RTL of a plan, with multiply-adds of `latency` cycles; memories hold what mini-batches need.
+        """Return the RTL of a plan, with multiply-adds of `latency` cycles; memories hold what
+        mini-batches need.
 
         Raises:
             InputError: something in the plan has no RTL; the message says what has.
@@ -382,12 +436,16 @@ class Rtl:
         devices = designs_of(plan, latency)
         clocks = clocks_of(plan, devices)
         updated_ps = run_mini_batches(clocks, plan.config.batch, MINI_BATCHES)
-        rooms = tuple(tuple(part.room for part in clock.parts) for clock in clocks)
-        return cls(plan, devices, rooms, updated_ps)
+        rooms = []
+        for clock in clocks:
+            rooms.append(tuple(part.room for part in clock.parts))
+        return cls(plan, devices, tuple(rooms), updated_ps)
 
     def top(self, device: int) -> str:
         """Return the text of a device's top module."""
-        title = f"{self.plan.network.name} on {self.plan.devices} x {self.plan.cluster.boards[0].name}"
+        title = (
+            f"{self.plan.network.name} on {self.plan.devices} x {self.plan.cluster.boards[0].name}"
+        )
         return top_module(self.devices[device], self.rooms[device], title)
 
     def write(self, folder: pathlib.Path) -> list[pathlib.Path]:
@@ -399,7 +457,9 @@ class Rtl:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(f"`out` = {str(folder)!r}: {error.strerror}; give a folder that can be written") from None
+            raise InputError(
+                f"`out` = {str(folder)!r}: {error.strerror}; give a folder that can be written"
+            ) from None
         for module in sources():
             write_whole(folder / module.name, module.read_bytes())
         tops = [folder / f"{device.module}.sv" for device in self.devices]

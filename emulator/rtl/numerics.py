@@ -1,8 +1,10 @@
-"""The numerics of a device that is RTL, in a chain whose other devices are emulated: `train --rtl-device N`.
+"""The numerics of a device that is RTL, in a chain whose other devices are emulated: `train
+--rtl-device N`.
 
-It takes maps and sends maps as any device does; between, a Verilated model computes them. Its virtual time is that of
-the device's clock, as on all other devices, so the run has the bits and the times of one without RTL. After an update
-the weights are read from the model, for the test, which is emulated, and for the results.
+It takes maps and sends maps as any device does; between, a Verilated model computes them. Its
+virtual time is that of the device's clock, as on all other devices, so the run has the bits and the
+times of one without RTL. After an update the weights are read from the model, for the test, which
+is emulated, and for the results.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ _BACKWARD = ("path3_out", "path4_out")
 
 
 def check_device(plan: ChainPlan) -> None:
-    """Check that the device that `rtl_device` names can be RTL, and that there are the tools to simulate it.
+    """Check that the device that `rtl_device` names can be RTL, and that there are the tools to
+    simulate it.
 
     Raises:
         InputError: there is no such device, something in the plan has no RTL, or a tool is missing.
@@ -44,32 +47,37 @@ def check_device(plan: ChainPlan) -> None:
     if device >= plan.devices:
         last = plan.devices - 1
         raise InputError(
-            f"`rtl_device` = {device}: there {'is' if last == 0 else 'are'} {plural(plan.devices, 'device')};"
-            f" should be 0 to {last}"
+            f"`rtl_device` = {device}: there {'is' if last == 0 else 'are'}"
+            f" {plural(plan.devices, 'device')}; should be 0 to {last}"
         )
     for key in ("checkpoint", "resume", "checkpoint_every"):
         if getattr(config, key) is not None:
-            raise InputError(f"`{key}`: the velocities of device {device} are in its RTL; leave out `{key}`")
+            raise InputError(
+                f"`{key}`: the velocities of device {device} are in its RTL; leave out `{key}`"
+            )
     if plan.data_parallel.replicas > 1 or plan.faults:
         raise InputError(
-            f"`rtl_device` = {device}: RTL supports one chain without faults; leave out replicas and faults"
+            f"`rtl_device` = {device}: RTL supports one chain without faults; leave out replicas"
+            " and faults"
         )
     if config.samples is None or config.samples % config.batch:
         given = "all" if config.samples is None else config.samples
         raise InputError(
-            f"`rtl_device` = {device}: RTL needs mini-batches of one size; `samples` = {given} should be a multiple of"
-            f" `batch`, {config.batch}"
+            f"`rtl_device` = {device}: RTL needs mini-batches of one size; `samples` = {given}"
+            f" should be a multiple of `batch`, {config.batch}"
         )
     if not config.precision.is_single:
         raise InputError(
-            f"`precision` = {str(config.precision)!r}: a device that is RTL computes in single precision;"
-            " should be 'fp32' with `rtl_device`"
+            f"`precision` = {str(config.precision)!r}: a device that is RTL computes in single"
+            " precision; should be 'fp32' with `rtl_device`"
         )
     designs_of(plan)
     needs_compiler(find_tools())
 
 
-def rtl_numerics(plan: ChainPlan, streams: DeviceStreams, slices: Sequence[SliceNumerics]) -> RtlNumerics:
+def rtl_numerics(
+    plan: ChainPlan, streams: DeviceStreams, slices: Sequence[SliceNumerics]
+) -> RtlNumerics:
     """Build the model of a device of a plan; return its numerics.
 
     Raises:
@@ -83,7 +91,9 @@ def rtl_numerics(plan: ChainPlan, streams: DeviceStreams, slices: Sequence[Slice
     with scratch_folder() as folder:
         top = folder / f"{design.module}.sv"
         top.write_text(top_module(design, rooms, plan.network.name), encoding="utf-8")
-        library = build(find_tools(), top, sources(), ports_text(design), folder / "model", waves=False)
+        library = build(
+            find_tools(), top, sources(), ports_text(design), folder / "model", waves=False
+        )
         config = plan.config
         numbers = update_numbers(batch, config.learning_rate, config.momentum, config.weight_decay)
         return RtlNumerics(streams, slices, DeviceModel(library, design, numbers))
@@ -94,19 +104,27 @@ class _Elsewhere(Optimizer):
 
     states = ()
 
-    def update(self, value: Data, gradient: Data, states: Mapping[str, Data], *, count: int, number: int) -> None:
+    def update(
+        self, value: Data, gradient: Data, states: Mapping[str, Data], *, count: int, number: int
+    ) -> None:
         """Leave all as it is."""
 
 
 class RtlNumerics(DeviceNumerics):
-    """A device's numerics on a model; its slices hold the weights between updates, and compute in evaluation."""
+    """A device's numerics on a model; its slices hold the weights between updates, and compute in
+    evaluation.
+    """
 
-    def __init__(self, streams: DeviceStreams, slices: Sequence[SliceNumerics], model: DeviceModel) -> None:
+    def __init__(
+        self, streams: DeviceStreams, slices: Sequence[SliceNumerics], model: DeviceModel
+    ) -> None:
         super().__init__(streams, slices, (), {})
         self._model, self._design = model, model.design
         self._runs = False
 
-    async def forward(self, span: SampleSpan, arrived: Maps, version: int, samples: NDArray[np.int64]) -> Maps:
+    async def forward(
+        self, span: SampleSpan, arrived: Maps, version: int, samples: NDArray[np.int64]
+    ) -> Maps:
         """See `DeviceNumerics`."""
         self._start()
         for path, port in enumerate(self._model.inputs):
@@ -115,13 +133,19 @@ class RtlNumerics(DeviceNumerics):
                 self._put(path, self.source.images(span))
             elif port.key is not None and port.key.path.is_forward:
                 self._put(path, arrived[port.key])
-        made = self._take(span, [port for port in self._model.outputs if port.name not in _BACKWARD])
+        made = self._take(
+            span, [port for port in self._model.outputs if port.name not in _BACKWARD]
+        )
         if OUTPUTS in made and self.head is not None:
             self.head.forward(span, made[OUTPUTS])
         return self._by_key(made)
 
     async def backward(
-        self, span: SampleSpan, arrived: Maps, version: int, samples: NDArray[np.int64] | None = None
+        self,
+        span: SampleSpan,
+        arrived: Maps,
+        version: int,
+        samples: NDArray[np.int64] | None = None,
     ) -> Maps:
         """See `DeviceNumerics`."""
         for path, port in enumerate(self._model.inputs):
@@ -130,7 +154,9 @@ class RtlNumerics(DeviceNumerics):
                 self._put(path, self.head.backward(span))
             elif port.key is not None and not port.key.path.is_forward:
                 self._put(path, arrived[port.key])
-        return self._by_key(self._take(span, [port for port in self._model.outputs if port.name in _BACKWARD]))
+        return self._by_key(
+            self._take(span, [port for port in self._model.outputs if port.name in _BACKWARD])
+        )
 
     def gradient(self, whole: SampleSpan) -> None:
         """See `DeviceNumerics`: PG goes on by itself."""
@@ -145,6 +171,7 @@ class RtlNumerics(DeviceNumerics):
             if model.run(end) or model.cycle >= end:
                 raise RuntimeError(f"device {self._design.number}: its RTL does not update")
         for place, numerics in enumerate(self.slices):
+            # Versions are counted as ever; the numbers are those that the model has updated.
             numerics.update(samples, Rule(_Elsewhere(0, 0)), keeps=keeps)
             numerics.put_weights(model.read(place, "weight", numerics.weights().shape))
             if numerics.sfu is not None and numerics.sfu.bias is not None:
@@ -181,9 +208,17 @@ class RtlNumerics(DeviceNumerics):
                 rows[model.outputs[path].name].append(row)
                 end = model.cycle + _PATIENCE
         return {
-            port.name: np.stack(rows[port.name]).reshape(span.samples, port.rows, port.columns, port.channels)
+            port.name: (
+                np.stack(rows[port.name]).reshape(
+                    span.samples, port.rows, port.columns, port.channels
+                )
+            )
             for port in ports
         }
 
     def _by_key(self, made: Mapping[str, Data]) -> Maps:
-        return {port.key: made[port.name] for port in self._model.outputs if port.key is not None and port.name in made}
+        return {
+            port.key: made[port.name]
+            for port in self._model.outputs
+            if port.key is not None and port.name in made
+        }

@@ -1,15 +1,15 @@
 """The ports and parameters of a device's top module.
 
-Its data paths at both sides are ports (FPDeep, section 5.1); `slice`, `bias`, `relu` and `max_pool` in `sv/` have
-parameters.
+Its data paths at both sides are ports (FPDeep, section 5.1); `slice`, `bias`, `relu` and `max_pool`
+in `sv/` have parameters.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from ..mapping import DataPath, StreamKey
+from ..mapping import Stream, StreamKey
 from ..network import SfuStep, Tensor
 from ..network.operations.pool import MaxPool
 from ..number import Precision
@@ -41,62 +41,51 @@ class Port:
 
 def inputs_of(device: DeviceDesign) -> tuple[Port, ...]:
     """Return the streams that a device takes in: from the left, then from the right."""
-    first, last = device.slices[0], device.slices[-1]
-    x, y = first.layer.reads, last.layer.makes
-    ports = [
-        _port(
-            IMAGES if device.is_start else "path1_in",
-            first.arriving,
-            x,
-            None if device.is_start else DataPath.ACTIVATIONS,
-        )
-    ]
-    if not first.part.is_first:
-        channels = first.before or first.sent
-        ports.append(_port("path2_in", channels, first.layer.makes, DataPath.PARTIAL_ACTIVATIONS))
-    if not last.part.is_last:
-        ports.append(_port("path3_in", last.sent, y, DataPath.OUTPUT_ERRORS))
-        if last.eb is not None:
-            ports.append(_port("path4_in", last.passed, last.layer.reads, DataPath.INPUT_ERRORS))
-        return tuple(ports)
-    result = last.layer.hands_on[0]
-    key = None if device.is_end else DataPath.INPUT_ERRORS
-    ports.append(_port(ERRORS if device.is_end else "path4_in", result.shape[0], result, key))
-    return tuple(ports)
+    walk = device.streams
+    images = [_of_host(IMAGES, walk.slices[0].layer.reads)] if walk.is_chain_start else []
+    errors = [_of_host(ERRORS, walk.slices[-1].layer.hands_on[0])] if walk.is_chain_end else []
+    left, right = (
+        _crossing(device.left, "in", forward=True),
+        _crossing(device.right, "in", forward=False),
+    )
+    return *images, *left, *right, *errors
 
 
 def outputs_of(device: DeviceDesign) -> tuple[Port, ...]:
     """Return the streams that a device sends: to the right, then to the left."""
-    first, last = device.slices[0], device.slices[-1]
-    ports = []
-    if last.part.is_last:
-        result = last.layer.hands_on[0]
-        key = None if device.is_end else DataPath.ACTIVATIONS
-        ports.append(_port(OUTPUTS if device.is_end else "path1_out", result.shape[0], result, key))
-    else:
-        ports.append(_port("path1_out", last.passed, last.layer.reads, DataPath.ACTIVATIONS))
-        ports.append(_port("path2_out", last.sent, last.layer.makes, DataPath.PARTIAL_ACTIVATIONS))
-    if not first.part.is_first:
-        channels = first.before or first.sent
-        ports.append(_port("path3_out", channels, first.layer.makes, DataPath.OUTPUT_ERRORS))
-    if first.eb is not None:
-        ports.append(_port("path4_out", first.arriving, first.layer.reads, DataPath.INPUT_ERRORS))
-    return tuple(ports)
-
-
-def _port(name: str, channels: int, tensor: Tensor, path: DataPath | None) -> Port:
-    return Port(
-        name, channels, tensor.shape[2], tensor.shape[1], None if path is None else StreamKey(path, tensor.number)
+    walk = device.streams
+    outputs = [_of_host(OUTPUTS, walk.slices[-1].layer.hands_on[0])] if walk.is_chain_end else []
+    right, left = (
+        _crossing(device.right, "out", forward=True),
+        _crossing(device.left, "out", forward=False),
     )
+    return *outputs, *right, *left
+
+
+def _of_host(name: str, tensor: Tensor) -> Port:
+    channels, rows, columns = tensor.shape
+    return Port(name, channels, columns, rows, None)
+
+
+def _crossing(streams: Iterable[Stream], way: str, *, forward: bool) -> list[Port]:
+    """Return the ports of those streams of a link that run to the right, `forward`, or to the left."""
+    return [
+        Port(f"path{own.path.value}_{way}", own.channels, own.columns, own.rows, own.key)
+        for own in streams
+        if own.path.is_forward == forward
+    ]
 
 
 def engines_of(device: DeviceDesign) -> tuple[tuple[str, int], ...]:
     """Return (phase, place of the slice) of each bit of a device's `rows_done`."""
-    return tuple((phase, place) for place in range(len(device.slices)) for phase in ("FP", "EB", "PG"))
+    return tuple(
+        (phase, place) for place in range(len(device.slices)) for phase in ("FP", "EB", "PG")
+    )
 
 
 def units_of(device: DeviceDesign) -> tuple[tuple[int, str], ...]:
-    """Return (place of the slice, "weight", "master" or "bias") of each unit that the host reads and writes.
+    """Return (place of the slice, "weight", "master" or "bias") of each unit that the host reads
+    and writes.
 
     Where there is a master copy of weights, it is written, and they follow.
     """
@@ -119,7 +108,9 @@ Pair = tuple[int, int]
 _AXES = "ROWS", "COLUMNS"
 
 
-def slice_parameters(design: SliceDesign, room: Room, precision: Precision) -> Mapping[str, int | str]:
+def slice_parameters(
+    design: SliceDesign, room: Room, precision: Precision
+) -> Mapping[str, int | str]:
     """Return the parameters of a `slice`."""
     part, layer = design.part, design.layer
     kernel, stride, pad = ((1, 1), (1, 1), (0, 0)) if design.is_flat else layer.window
@@ -156,11 +147,12 @@ def slice_parameters(design: SliceDesign, room: Room, precision: Precision) -> M
 def _format_parameters(design: SliceDesign, precision: Precision) -> Mapping[str, int | str]:
     x, w, dy = precision.activations, precision.weights, precision.errors
     engines = {"FP": factors(x, w), "EB": factors(dy, w), "PG": factors(x, dy)}
+    subnormals = {f"{engine}_SUBNORMAL": subnormal for engine, (_, subnormal) in engines.items()}
     return {
         **dict(zip(("ACTIVATIONS", "WEIGHT", "ERRORS"), FORMATS, strict=True)),
         "MASTER": int(precision.has_copies),
         **{f"{engine}_SIGNIFICAND": bits for engine, (bits, _) in engines.items()},
-        **{f"{engine}_SUBNORMAL": subnormal for engine, (_, subnormal) in engines.items()},
+        **subnormals,
         "FIRST": design.part.in_channels.start,
     }
 
@@ -202,4 +194,8 @@ def step_parameters(step: SfuStep, room: Room) -> Mapping[str, int]:
 
 def _window_parameters(kernel: Pair, stride: Pair, pad: Pair) -> Mapping[str, int]:
     pairs = {"KERNEL": kernel, "STRIDE": stride, "PAD": pad}
-    return {f"{name}_{which}": size for name, pair in pairs.items() for which, size in zip(_AXES, pair, strict=True)}
+    return {
+        f"{name}_{which}": size
+        for name, pair in pairs.items()
+        for which, size in zip(_AXES, pair, strict=True)
+    }

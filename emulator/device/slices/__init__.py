@@ -6,8 +6,8 @@
       AttentionSlice     heads, without weights
       RecurrentSlice     LSTM and GRU, over all time steps
 
-Exports are listed in `__init__.pyi`; each name is imported at its first use, since kernels of kinds that a run does not
-have need not be loaded.
+Exports are listed in `__init__.pyi`; each name is imported at its first use, since kernels of kinds
+that a run does not have need not be loaded.
 """
 
 import lazy_loader

@@ -1,9 +1,17 @@
 from .attention import AttentionSlice
-from .conv import ConvSlice
+from .conv import ConvSlice, VocabularySlice
 from .numerics import Learnt, Lengths, SliceNumerics, State
-from .recurrent import TAPE, RecurrentSlice, all_backward, all_forward, states_before
-from .recurrent_weights import array_shapes, joined_weights, kernel_of, named_weights
-from .vocabulary import VocabularySlice
+from .recurrent import (
+    TAPE,
+    RecurrentSlice,
+    all_backward,
+    all_forward,
+    array_shapes,
+    joined_weights,
+    kernel_of,
+    named_weights,
+    states_before,
+)
 
 __all__ = [
     "TAPE",

@@ -1,6 +1,8 @@
-"""Slices of attention: some heads, whole, over all rows. There are no weights, so no PG; its SFU may learn.
+"""Slices of attention: some heads, whole, over all rows. There are no weights, so no PG; its SFU
+may learn.
 
-Act-RAM holds the slice's queries, keys and values, and two numbers for each row and head; EB computes scores again.
+Act-RAM holds the slice's queries, keys and values, and two numbers for each row and head; EB
+computes scores again.
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ from ....kernels import Arena
 from ....kernels.attention import Attention
 from ....kernels.layers.normalisation import dropout_mask
 from ...mapping import Slice
+from ...network import Training
 from ...network.operations.attention import Attention as AttentionOperation
 from ...schedule import SampleSpan
 from ..memories import ActRam, Arrays
-from ..sfu import Training
 from .numerics import Data, Lengths, SliceNumerics
 
 Numbers = NDArray[np.int64]
@@ -35,17 +37,25 @@ class AttentionSlice(SliceNumerics):
         operation = part.layer.operation
         assert isinstance(operation, AttentionOperation)
         self._sharing = operation.sharing
-        self._kernel = Attention(part.channels * self._sharing, operation.size(part.layer.input), operation.causal)
+        self._kernel = Attention(
+            part.channels * self._sharing, operation.size(part.layer.input), operation.causal
+        )
         self._dropout = operation.dropout
         self._stream = {"seed": seed, "layer": part.layer.index | _PLACE << 32}
         self._begin = part.in_channels.start if part.layer.reads_again else 0
         self._act_ram = ActRam(arena)
 
-    async def forward(self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training) -> Data:
+    async def forward(
+        self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training
+    ) -> Data:
         """See `SliceNumerics`."""
         lengths, samples = training.lengths, training.samples
         rows, statistics, y = self._attend(x, partial, lengths, samples)
-        keys = np.full(len(x), x.shape[1], np.int64) if lengths is None else np.asarray(lengths, np.int64)
+        keys = (
+            np.full(len(x), x.shape[1], np.int64)
+            if lengths is None
+            else np.asarray(lengths, np.int64)
+        )
         if not self.part.layer.makes.fixed:
             self._act_ram.put(span, rows, statistics, keys, samples)
         return y
@@ -59,7 +69,9 @@ class AttentionSlice(SliceNumerics):
     def _attend(
         self, x: Data, partial: Data | None, lengths: Lengths | None, numbers: Numbers | None
     ) -> tuple[Data, Data, Data]:
-        """Return the slice's inputs (samples, rows, channels), their statistics, and the outputs so far."""
+        """Return the slice's inputs (samples, rows, channels), their statistics, and the outputs so
+        far.
+        """
         samples, tokens = x.shape[:2]
         rows = self._arena.take((samples, tokens, len(self.part.in_channels)))
         rows[...] = x[:, :, 0, self._begin : self._begin + rows.shape[2]]
@@ -77,14 +89,19 @@ class AttentionSlice(SliceNumerics):
         """Return the inputs head by head: k and v that heads share stand with each of them."""
         if self._sharing == 1:
             return rows
-        groups, heads = self._grouped(rows), self._arena.take((*rows.shape[:2], 3 * self._kernel.channels))
+        groups, heads = (
+            self._grouped(rows),
+            self._arena.take((*rows.shape[:2], 3 * self._kernel.channels)),
+        )
         apart = heads.reshape(*groups.shape[:3], self._sharing, 3, -1)
         apart[..., 0, :] = groups[..., :-2, :]
         apart[..., 1:, :] = groups[..., None, -2:, :]
         return heads
 
     def _add_shared(self, errors: Data, dx: Data) -> None:
-        """Write the errors of the inputs, which come head by head, to `dx`: those of k and v are added, by heads."""
+        """Write the errors of the inputs, which come head by head, to `dx`: those of k and v are
+        added, by heads.
+        """
         groups = self._grouped(dx)
         apart = errors.reshape(*groups.shape[:3], self._sharing, 3, -1)
         groups[..., :-2, :] = apart[..., 0, :]
@@ -99,10 +116,12 @@ class AttentionSlice(SliceNumerics):
     def _masks(
         self, samples: int, tokens: int, lengths: Lengths | None, numbers: Numbers | None
     ) -> Iterator[tuple[slice, dict[str, Any]]]:
-        """Yield the samples with their masks: which rows are keys, and in training (`numbers`) what dropout keeps.
+        """Yield the samples with their masks: which rows are keys, and in training (`numbers`) what
+        dropout keeps.
 
-        A causal row sees none behind it, so needs no lengths. Dropout masks, (heads, queries, keys), are made of one
-        sample after another, in EB again. They count the heads of the whole layer.
+        A causal row sees none behind it, so needs no lengths. Dropout masks, (heads, queries,
+        keys), are made of one sample after another, in EB again. They count the heads of the whole
+        layer.
         """
         if self._kernel.causal:
             lengths = None
@@ -124,7 +143,9 @@ class AttentionSlice(SliceNumerics):
         """See `SliceNumerics`."""
         return x if self.part.layer.reads_again else x[..., len(self.part.in_channels) :]
 
-    async def error(self, span: SampleSpan, dy: Data, partial: Data | None, version: int) -> Data | None:
+    async def error(
+        self, span: SampleSpan, dy: Data, partial: Data | None, version: int
+    ) -> Data | None:
         """See `SliceNumerics`; the errors of each slice's own channels are whole."""
         rows, statistics, keys, numbers = self._act_ram.read(span)
         own = dy[:, :, 0, self.part.out_channels.start if not self.part.is_first else 0 :]

@@ -1,12 +1,20 @@
 """Slices of convolutions, and of layers that compute like one (fully connected ones, embeddings).
 
-A slice has its weights (LPRAM), their gradients (LGB) and its input activations (Act-RAM). It sums in fp32, bf16 or
-fp16 as they are, or in whole numbers, which operands are scaled to and sums from (`SliceSums`).
+A slice has its weights (LPRAM), their gradients (LGB) and its input activations (Act-RAM). It sums
+in fp32, bf16 or fp16 as they are, or in whole numbers, which operands are scaled to and sums from
+(`SliceSums`).
 
-With `accumulate = "int32"` all formats are fixed point, with f fraction bits: a value is a whole number times 2^-f. FP
-multiplies activations by weights, EB errors by weights, PG activations by errors. So the activations in Act-RAM are
-scaled by the fraction bits of activations and weights: FP's products are then whole. PG reads them, too, so the errors
-that it reads have the bits that errors have more than weights. Partial sums travel as the bits of int32.
+With `accumulate = "int32"` all formats are fixed point, with f fraction bits: a value is a whole
+number times 2^-f. FP multiplies activations by weights, EB errors by weights, PG activations by
+errors. So the activations in Act-RAM are scaled by the fraction bits of activations and weights:
+FP's products are then whole. PG reads them, too, so the errors that it reads have the bits that
+errors have more than weights. Partial sums travel as the bits of int32.
+
+A classifier whose loss is vocabulary-parallel is such a slice, too: each has logits, biases and
+errors of its own channels. To the right go the loss's numbers of each row so far, `STATE` of them,
+of which the first `SUMS` take virtual time; the others are for the report. To the left come those
+sums, of all channels. (Megatron-LM, Shoeybi et al., 2019, section 3; the running maximum of Milakov
+and Gimelshein, 2018.)
 """
 
 from __future__ import annotations
@@ -20,15 +28,16 @@ from numpy.typing import NDArray
 
 from ....kernels import Arena
 from ....kernels.conv import Convolving, LookUp, Sums, convolution
+from ....kernels.layers import vocabulary_loss
 from ....kernels.number import FloatGrid
 from ...mapping import Cut, Slice, inputs_before
-from ...network import Start
+from ...network import Start, Training
 from ...number import SINGLE, Precision
 from ...schedule import SampleSpan
+from ..ends import Labels
 from ..formats import MapFormats, ParameterFormats, WeightFormats
 from ..memories import ActRam, Arrays, Parameter, Versions, initial_weights
 from ..rules import Rule
-from ..sfu import Training
 from .numerics import Data, Lengths, SliceNumerics
 
 
@@ -63,7 +72,11 @@ class SliceSums:
         return dy * np.float32(2.0 ** (self._bits("errors") - self._bits("weights")))
 
     def _scaled(self, maps: Data, *kinds: str) -> Data:
-        return maps * np.float32(2.0 ** sum(map(self._bits, kinds))) if self.kind is Sums.INT32 else maps
+        return (
+            maps * np.float32(2.0 ** sum(map(self._bits, kinds)))
+            if self.kind is Sums.INT32
+            else maps
+        )
 
     def make_whole(self, sums: Data, *kinds: str) -> None:
         """Make fp32 numbers of sums of products of two kinds, in place, once they are complete."""
@@ -86,13 +99,20 @@ class ConvSlice(SliceNumerics):
         super().__init__(part, seed, arena)
         layer, self._kept = part.layer, slice(None) if kept is None or kept.all() else kept
         inputs = part.in_channels
-        precision = SINGLE if formats is None or layer.operation.looks_up else formats.precision  # no sums in a row
+        precision = (
+            SINGLE if formats is None or layer.operation.looks_up else formats.precision
+        )  # no sums in a row
         self._sums = SliceSums(precision)
         self._convolution = _convolution_of(part, self._sums)
         weights = initial_weights(layer, start, seed, part.weight_inputs, part.out_channels)
-        own = None if formats is None else ParameterFormats(WeightFormats(formats, part, kept), self._convolution)
+        own = (
+            None
+            if formats is None
+            else ParameterFormats(WeightFormats(formats, part, kept), self._convolution)
+        )
         self._weight = Parameter(self._convolution.pack(weights), arena, own)
-        # Inputs that are needed again arrive whole; otherwise each slice passes on what those after it need.
+        # Inputs that are needed again arrive whole; otherwise each slice passes on what those after
+        # it need.
         self._begin = inputs.start if layer.reads_again else 0
         self._passed = inputs_before(layer, part.end) - inputs.start
         self._turned: Versions | None = None  # weights in the order in which EB reads them
@@ -102,7 +122,9 @@ class ConvSlice(SliceNumerics):
         self._gradient_is_whole = True
         self._act_ram, self._output_errors = ActRam(arena), ActRam(arena)
 
-    async def forward(self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training) -> Data:
+    async def forward(
+        self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training
+    ) -> Data:
         """See `SliceNumerics`; EB needs no activations."""
         if not self.part.layer.has_pg:
             return await ConvSlice.infer(self, span, x, partial, version, training.lengths)
@@ -124,7 +146,9 @@ class ConvSlice(SliceNumerics):
             self._convolution.forward(partial, frame, weight, fresh=False)
             return self._summed(partial)
         before = 0 if partial is None else partial.shape[-1]
-        y = self._arena.take((samples, *self._convolution.output, before + self._convolution.out_channels))
+        y = self._arena.take(
+            (samples, *self._convolution.output, before + self._convolution.out_channels)
+        )
         if partial is not None:
             y[..., :before] = partial
         self._convolution.forward(y[..., before:], frame, weight, fresh=True)
@@ -145,7 +169,9 @@ class ConvSlice(SliceNumerics):
         """See `SliceNumerics`."""
         return x if self.part.layer.reads_again else x[..., self._passed :]
 
-    async def error(self, span: SampleSpan, dy: Data, partial: Data | None, version: int) -> Data | None:
+    async def error(
+        self, span: SampleSpan, dy: Data, partial: Data | None, version: int
+    ) -> Data | None:
         """See `SliceNumerics`."""
         own = self._own_errors(span, dy, version)
         if self.part.layer.has_pg:
@@ -184,7 +210,9 @@ class ConvSlice(SliceNumerics):
         if not self.part.layer.has_pg:
             return
         [frame], [dy] = self._act_ram.read(whole), self._output_errors.read(whole)
-        self._convolution.gradient(self._weight.gradient, frame, dy, fresh=self._weight.begins_sum())
+        self._convolution.gradient(
+            self._weight.gradient, frame, dy, fresh=self._weight.begins_sum()
+        )
         self._gradient_is_whole = False
         super().gradient(whole)
 
@@ -277,7 +305,9 @@ class ConvSlice(SliceNumerics):
         return self._among(slice(begin - self.part.begin, end - self.part.begin))
 
     def _among(self, channels: slice | NDArray[np.bool_]) -> tuple[slice | NDArray[np.bool_], ...]:
-        """Return the index of channels, along which the layer is cut, in an array of this slice's weights."""
+        """Return the index of channels, along which the layer is cut, in an array of this slice's
+        weights.
+        """
         return (channels,) if self._cut is Cut.OCP else (slice(None), channels)
 
     def _turn(self) -> None:
@@ -308,10 +338,14 @@ class ConvSlice(SliceNumerics):
             self._turned.begin_epoch()
 
     def _weights_state(self) -> Arrays:
-        return {name: self._convolution.unpack(packed) for name, packed in self._weight.state().items()}
+        return {
+            name: self._convolution.unpack(packed) for name, packed in self._weight.state().items()
+        }
 
     def _restore_weights(self, state: Arrays) -> None:
-        self._weight.restore({name: self._convolution.pack(weights) for name, weights in state.items()})
+        self._weight.restore(
+            {name: self._convolution.pack(weights) for name, weights in state.items()}
+        )
         self._turn()
 
 
@@ -320,4 +354,80 @@ def _convolution_of(part: Slice, sums: SliceSums) -> Convolving:
     layer = part.layer
     if layer.operation.looks_up:
         return LookUp(layer.input[0], len(part.out_channels), layer.input[1])
-    return convolution(len(part.in_channels), part.outputs_by_group, layer.input[1:], *layer.window, sums.kind)
+    return convolution(
+        len(part.in_channels), part.outputs_by_group, layer.input[1:], *layer.window, sums.kind
+    )
+
+
+class VocabularySlice(ConvSlice):
+    """What a device computes for some channels of such a classifier."""
+
+    def __init__(
+        self,
+        part: Slice,
+        start: Start,
+        seed: int,
+        arena: Arena,
+        kept: NDArray[np.bool_] | None = None,
+    ) -> None:
+        super().__init__(part, start, seed, arena, None, kept)
+        self._labels: Labels | None = None
+        self._logits = ActRam(arena)
+
+    def take_labels(self, labels: Labels | None) -> None:
+        """See `SliceNumerics`."""
+        self._labels = labels
+
+    async def forward(
+        self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training
+    ) -> Data:
+        """See `SliceNumerics`; return the state of each row, (samples, rows, 1, STATE)."""
+        logits = self._with_bias(await super().forward(span, x, None, version, training), version)
+        self._logits.put(span, logits)
+        return self._folded(span, logits, partial)
+
+    async def infer(
+        self, span: SampleSpan, x: Data, partial: Data | None, version: int, lengths: Lengths | None
+    ) -> Data:
+        """See `forward`; nothing is kept."""
+        logits = self._with_bias(await super().infer(span, x, None, version, lengths), version)
+        return self._folded(span, logits, partial)
+
+    def _with_bias(self, logits: Data, version: int) -> Data:
+        assert self.sfu is not None
+        self.sfu.infer({self.part.layer.makes.number: logits}, version)
+        return logits
+
+    def _folded(self, span: SampleSpan, logits: Data, partial: Data | None) -> Data:
+        state = partial
+        if state is None:
+            state = self._arena.take((*logits.shape[:3], vocabulary_loss.STATE))
+            vocabulary_loss.begin(state)
+        flat, states = (rows.reshape(-1, rows.shape[-1]) for rows in (logits, state))
+        vocabulary_loss.fold(
+            flat, self._targets(span).reshape(-1), self.part.out_channels.start, states
+        )
+        return state
+
+    def _targets(self, span: SampleSpan) -> NDArray[np.int64]:
+        assert self._labels is not None
+        return self._labels.targets(span)
+
+    def before(self, dy: Data) -> Data:
+        """See `SliceNumerics`: the sums, which all slices need."""
+        return dy
+
+    def _own_errors(self, span: SampleSpan, dy: Data, version: int) -> Data:
+        """See `ConvSlice`; `dy` are the sums of each row, (samples, rows, 1, SUMS)."""
+        [logits] = self._logits.read(span)
+        targets = self._targets(span)
+        steps = np.maximum((targets >= 0).sum(axis=1, keepdims=True), 1).astype(np.float32)
+        own = self._arena.take(logits.shape)
+        flat, sums, errors = (rows.reshape(-1, rows.shape[-1]) for rows in (logits, dy, own))
+        divisors = np.broadcast_to(steps, targets.shape).reshape(-1)
+        vocabulary_loss.errors(
+            flat, targets.reshape(-1), self.part.out_channels.start, sums, divisors, errors
+        )
+        assert self.sfu is not None
+        self.sfu.backward(span, {self.part.layer.makes.number: own}, version)
+        return own

@@ -1,7 +1,8 @@
 """The numerics of one slice, of any kind of layer: what its device computes from what arrives.
 
-Maps are (samples, rows, columns, channels). A message within a process is not copied: once sent, it belongs to the
-receiver. So maps are changed in place only where the sender no longer needs them: partial sums, and errors of inputs.
+Maps are (samples, rows, columns, channels). A message within a process is not copied: once sent, it
+belongs to the receiver. So maps are changed in place only where the sender no longer needs them:
+partial sums, and errors of inputs.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from numpy.typing import NDArray
 
 from ....kernels import Arena
 from ...mapping import Cut, Slice
+from ...network import Training
 from ...schedule import SampleSpan
 from ..ends import Labels
 from ..memories import Arrays, Parameter, State, Versions
 from ..ports import Ports
 from ..rules import Rule
-from ..sfu import Sfu, Training
+from ..sfu import Sfu
 
 Data = NDArray[np.float32]
 Lengths = NDArray[np.int64]
@@ -58,16 +60,21 @@ class SliceNumerics(abc.ABC):
         self.sfu = Sfu(part.layer, seed, arena, part.sfu_channels) if part.sfu_channels else None
 
     def attach(self, ports: Ports) -> None:  # noqa: B027  # most slices need none
-        """Take the ports of the device, for slices that talk to those of neighbours within an action."""
+        """Take the ports of the device, for slices that talk to those of neighbours within an
+        action.
+        """
 
     def take_labels(self, labels: Labels | None) -> None:  # noqa: B027  # few slices do
         """Take the samples' labels, for slices that compute their part of the loss."""
 
     @abc.abstractmethod
-    async def forward(self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training) -> Data:
+    async def forward(
+        self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training
+    ) -> Data:
         """Run FP on what arrived from the left; keep the slice's activations for PG.
 
-        Return, under ICP, all output channels, added to the partial sums; under OCP, those before, then this slice's.
+        Return, under ICP, all output channels, added to the partial sums; under OCP, those before,
+        then this slice's.
         """
 
     @abc.abstractmethod
@@ -94,16 +101,21 @@ class SliceNumerics(abc.ABC):
         """Run what EB needs before the errors of inputs arrive: a recurrent layer's steps."""
 
     @abc.abstractmethod
-    async def error(self, span: SampleSpan, dy: Data, partial: Data | None, version: int) -> Data | None:
+    async def error(
+        self, span: SampleSpan, dy: Data, partial: Data | None, version: int
+    ) -> Data | None:
         """Run EB, adding to the errors of its inputs so far; keep the errors for PG.
 
-        Return, under ICP, the errors of this slice's input channels, then those from the right; under OCP, all, added
-        to the partial sums. Where the inputs are needed again, their errors arrive whole, and this slice's are added to
-        them. Return None where the inputs are images, whose errors are not needed.
+        Return, under ICP, the errors of this slice's input channels, then those from the right;
+        under OCP, all, added to the partial sums. Where the inputs are needed again, their errors
+        arrive whole, and this slice's are added to them. Return None where the inputs are images,
+        whose errors are not needed.
         """
 
     def gradient(self, whole: SampleSpan) -> None:
-        """Run PG of a micro-batch for the weights, if there are any, and the SFU's parameters; free Act-RAM."""
+        """Run PG of a micro-batch for the weights, if there are any, and the SFU's parameters; free
+        Act-RAM.
+        """
         if self.sfu is not None:
             self.sfu.gradient(whole)
 
@@ -119,7 +131,8 @@ class SliceNumerics(abc.ABC):
 
     @abc.abstractmethod
     def gradients(self, scale: float, number: int) -> list[Data]:
-        """Return the sums of all gradients times `scale`, each in a row: of the channels kept here, and of the SFU.
+        """Return the sums of all gradients times `scale`, each in a row: of the channels kept here,
+        and of the SFU.
 
         Those of weights are in the format of gradients of update `number`.
         """
@@ -130,7 +143,8 @@ class SliceNumerics(abc.ABC):
 
     @abc.abstractmethod
     def balanced_gradient(self, begin: int, end: int) -> Data:
-        """Return the sum of the gradients of weights that are stored elsewhere, (1, 1, 1, values), and clear it.
+        """Return the sum of the gradients of weights that are stored elsewhere, (1, 1, 1, values),
+        and clear it.
 
         `begin` and `end` are channels of the layer, in the dimension in which it is cut.
         """
@@ -181,7 +195,8 @@ class SliceNumerics(abc.ABC):
             self.sfu.begin_epoch()
 
     def state(self) -> State:
-        """Return what training keeps, copied: of the weights, in the layer's layout, and of what the SFU learns.
+        """Return what training keeps, copied: of the weights, in the layer's layout, and of what
+        the SFU learns.
 
         Call only when no sample is in flight.
         """

@@ -1,10 +1,22 @@
 """An ONNX file's graph as plain data, and the walk through it, which turns nodes into steps."""
 
-from .attributes import kernel_of, recurrent_step, reduced, window_keys
 from .expressions import Expressions
 from .node import FEW, INT64, Attributes, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
 from .sizes import folded
-from .values import CELLS, CHANNELS_LAST, FLAT, FROM_IMAGES, MAPS, ONE, Axes, Expectation, Keys, Step, Value, shown_axes
+from .values import (
+    CELLS,
+    CHANNELS_LAST,
+    FLAT,
+    FROM_IMAGES,
+    MAPS,
+    ONE,
+    Axes,
+    Expectation,
+    Keys,
+    Step,
+    Value,
+    shown_axes,
+)
 from .walk import Walk
 
 __all__ = [
@@ -29,10 +41,6 @@ __all__ = [
     "Walk",
     "are_numbers",
     "folded",
-    "kernel_of",
-    "recurrent_step",
-    "reduced",
     "shortest",
     "shown_axes",
-    "window_keys",
 ]

@@ -1,8 +1,10 @@
-"""Expressions over constants: their shapes when the graph is read, and their values when weights are.
+"""Expressions over constants: their shapes when the graph is read, and their values when weights
+are.
 
-PyTorch's exporters leave many in the file: gates of an LSTM are cut out of its weights and put in ONNX's order, weights
-are transposed before a product, and normalised where they are parametrised. ONNX's own shape inference and reference
-evaluator say what they make. Sizes are bound before anything is computed.
+PyTorch's exporters leave many in the file: gates of an LSTM are cut out of its weights and put in
+ONNX's order, weights are transposed before a product, and normalised where they are parametrised.
+ONNX's own shape inference and reference evaluator say what they make. Sizes are bound before
+anything is computed.
 """
 
 from __future__ import annotations
@@ -22,16 +24,20 @@ from .node import FEW, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
 
 _FOLDED = frozenset(
     (
-        "Abs Add And Cast CastLike Clip Concat ConstantOfShape Div Equal Exp Expand Flatten Gather Greater"
-        " GreaterOrEqual Identity Less LessOrEqual Log MatMul Max Min Mod Mul Neg Not Or Pow Range Reciprocal ReduceL1"
-        " ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Reshape Sigmoid Slice Softplus"
-        " Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Trilu Unsqueeze Where"
+        "Abs Add And Cast CastLike Clip Concat ConstantOfShape Div Equal Exp Expand Flatten Gather"
+        " Greater GreaterOrEqual Identity Less LessOrEqual Log MatMul Max Min Mod Mul Neg Not Or"
+        " Pow Range Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd"
+        " ReduceSum ReduceSumSquare Reshape Sigmoid Slice Softplus Split Sqrt Squeeze Sub Sum Tanh"
+        " Tile Transpose Trilu Unsqueeze Where"
     ).split()
 )
-"""Operators whose results have known sizes, and which take no longer than the sizes of inputs and results say."""
+"""Operators whose results have known sizes, and which take no longer than the sizes of inputs and
+results say.
+"""
 
 _MOVES = frozenset(
-    "Cast CastLike Concat Expand Flatten Gather Identity Reshape Slice Split Squeeze Tile Transpose Unsqueeze".split()
+    "Cast CastLike Concat Expand Flatten Gather Identity Reshape Slice Split Squeeze Tile Transpose"
+    " Unsqueeze".split()
 )
 """Those that only move numbers."""
 
@@ -39,11 +45,15 @@ _SPARE_BYTES, _TIMES = 2**26, 8
 """Most bytes of all results: a number of its own, and a multiple of the file's size."""
 
 _SPARE_WORK, _WORK_TIMES, _NODE_WORK = 2**30, 64, 2**15
-"""Most bytes read and written, and numbers multiplied by matrices, in all, likewise; and what a node adds by itself."""
+"""Most bytes read and written, and numbers multiplied by matrices, in all, likewise; and what a
+node adds by itself.
+"""
 
 
 class Expressions:
-    """The nodes that compute constants from others, and the values of constants when these are asked for."""
+    """The nodes that compute constants from others, and the values of constants when these are
+    asked for.
+    """
 
     def __init__(self, graph: OnnxGraph) -> None:
         self._opset, self._arrays = graph.opset, graph.arrays
@@ -55,14 +65,19 @@ class Expressions:
         self._values: dict[str, NDArray[Any]] = {}
 
     def add(self, node: OnnxNode, constants: Sequence[Constant | None]) -> list[Constant] | None:
-        """Return what a node computes of the constants that it takes, by outputs; None if that cannot be known.
+        """Return what a node computes of the constants that it takes, by outputs; None if that
+        cannot be known.
 
         Raises:
             InputError: it computes too much.
         """
-        if node.operator not in _FOLDED or any(constant is None and name for constant, name in _named(node, constants)):
+        if node.operator not in _FOLDED or any(
+            constant is None and name for constant, name in _named(node, constants)
+        ):
             return None
-        given = {name: constant for constant, name in _named(node, constants) if constant is not None}
+        given = {
+            name: constant for constant, name in _named(node, constants) if constant is not None
+        }
         if not all(constant.kind and _is_plain(constant) for constant in given.values()):
             return None
         inferred = self._inferred(node, given)
@@ -71,7 +86,11 @@ class Expressions:
         made = [Constant(name, shape, None, kind=kind) for name, (kind, shape) in inferred.items()]
         self._check(node, list(given.values()), made)
         self._values.update(
-            {name: _array(constant) for name, constant in given.items() if constant.numbers is not None}
+            {
+                name: _array(constant)
+                for name, constant in given.items()
+                if constant.numbers is not None
+            }
         )
         roots = frozenset[str]().union(*(constant.roots for constant in given.values()))
         self._made_by.update(dict.fromkeys(inferred, node))
@@ -103,7 +122,11 @@ class Expressions:
                 continue
             if node is None:
                 raise KeyError(todo[-1])
-            missing = [given for given in node.inputs if given in self._made_by and given not in self._values]
+            missing = [
+                given
+                for given in node.inputs
+                if given in self._made_by and given not in self._values
+            ]
             if missing:
                 todo += missing
                 continue
@@ -114,16 +137,27 @@ class Expressions:
     def _known(self, name: str) -> NDArray[Any]:
         return self._values[name] if name in self._values else self._arrays[name]
 
-    def _inferred(self, node: OnnxNode, given: Mapping[str, Constant]) -> dict[str, tuple[int, tuple[int, ...]]] | None:
+    def _inferred(
+        self, node: OnnxNode, given: Mapping[str, Constant]
+    ) -> dict[str, tuple[int, tuple[int, ...]]] | None:
         """Return type and shape of a node's outputs; None if not all are known."""
         from onnx import defs, helper, shape_inference
 
-        types = {name: helper.make_tensor_type_proto(constant.kind, constant.shape) for name, constant in given.items()}
-        data = {name: _tensor(constant) for name, constant in given.items() if constant.numbers is not None}
+        types = {
+            name: helper.make_tensor_type_proto(constant.kind, constant.shape)
+            for name, constant in given.items()
+        }
+        data = {
+            name: _tensor(constant)
+            for name, constant in given.items()
+            if constant.numbers is not None
+        }
         try:
             schema = defs.get_schema(node.operator, self._opset, "")
             opsets = [helper.make_opsetid("", self._opset)]
-            made = shape_inference.infer_node_outputs(schema, node.proto, types, data, opset_imports=opsets)
+            made = shape_inference.infer_node_outputs(
+                schema, node.proto, types, data, opset_imports=opsets
+            )
         except Exception:  # it has errors of many kinds, as the evaluator below
             return None
         inferred = {}
@@ -131,8 +165,14 @@ class Expressions:
             if name not in made or not made[name].HasField("tensor_type"):
                 return None
             tensor = made[name].tensor_type
-            shape = tuple(size.dim_value if size.HasField("dim_value") else -1 for size in tensor.shape.dim)
-            if not tensor.HasField("shape") or min(shape, default=0) < 0 or not _is_number(tensor.elem_type):
+            shape = tuple(
+                size.dim_value if size.HasField("dim_value") else -1 for size in tensor.shape.dim
+            )
+            if (
+                not tensor.HasField("shape")
+                or min(shape, default=0) < 0
+                or not _is_number(tensor.elem_type)
+            ):
                 return None
             inferred[name] = tensor.elem_type, shape
         return inferred or None
@@ -145,31 +185,47 @@ class Expressions:
             self._work += math.prod(made[0].shape) * taken[0].shape[-1]
         if self._bytes > self._most_bytes or self._work > self._most_work:
             raise node.refusal(
-                f"computes constants beyond {format_bytes(self._most_bytes)} in all, or by too many operations for this"
-                f" file: {made[0].name!r} has the sizes {list(made[0].shape)}"
+                f"computes constants beyond {format_bytes(self._most_bytes)} in all, or by too many"
+                f" operations for this file: {made[0].name!r} has the sizes {list(made[0].shape)}"
             )
 
-    def _with_numbers(self, node: OnnxNode, given: Mapping[str, Constant], made: Sequence[Constant]) -> list[Constant]:
+    def _with_numbers(
+        self, node: OnnxNode, given: Mapping[str, Constant], made: Sequence[Constant]
+    ) -> list[Constant]:
         values = self._computed(node, {name: _array(constant) for name, constant in given.items()})
         constants = []
         for constant in made:
             numbers = tuple(map(shortest, values[constant.name].ravel().tolist()))
-            constants.append(dataclasses.replace(constant, numbers=numbers if are_numbers(numbers) else None))
+            constants.append(
+                dataclasses.replace(constant, numbers=numbers if are_numbers(numbers) else None)
+            )
         return constants
 
-    def _computed(self, node: OnnxNode, given: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    def _computed(
+        self, node: OnnxNode, given: Mapping[str, NDArray[Any]]
+    ) -> dict[str, NDArray[Any]]:
         from onnx.reference import ReferenceEvaluator
 
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                results = ReferenceEvaluator(node.proto, opsets={"": self._opset}).run(None, dict(given))
-            return {name: np.asarray(array) for name, array in zip(node.outputs, results, strict=True) if name}
+                results = ReferenceEvaluator(node.proto, opsets={"": self._opset}).run(
+                    None, dict(given)
+                )
+            return {
+                name: np.asarray(array)
+                for name, array in zip(node.outputs, results, strict=True)
+                if name
+            }
         except Exception as error:
-            raise node.refusal(f"cannot be computed: {' '.join(str(error).split())[:200]}") from None
+            raise node.refusal(
+                f"cannot be computed: {' '.join(str(error).split())[:200]}"
+            ) from None
 
 
-def _named(node: OnnxNode, constants: Sequence[Constant | None]) -> list[tuple[Constant | None, str]]:
+def _named(
+    node: OnnxNode, constants: Sequence[Constant | None]
+) -> list[tuple[Constant | None, str]]:
     return list(zip(constants, node.inputs, strict=True))
 
 

@@ -1,8 +1,8 @@
 """The content of an ONNX file as plain data.
 
-A model's graph is a list of nodes in the order of the data flow (ONNX's IR specification, "Graphs"). A node takes
-values by name and makes others. Values that no node makes are inputs of the graph, or constants in the file: weights,
-biases, sometimes shapes.
+A model's graph is a list of nodes in the order of the data flow (ONNX's IR specification,
+"Graphs"). A node takes values by name and makes others. Values that no node makes are inputs of the
+graph, or constants in the file: weights, biases, sometimes shapes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def are_numbers(values: tuple[Any, ...]) -> bool:
 
 
 def shortest(number: float) -> float:
-    """Return the shortest decimal that is this number in single precision: 0.1, where a file has 0.10000000149."""
+    """Return the shortest decimal that is this number in single precision: 0.1, where a file has
+    0.10000000149.
+    """
     if not isinstance(number, float):
         return number
     with np.errstate(over="ignore"):
@@ -39,11 +41,13 @@ def shortest(number: float) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Constant:
-    """A tensor in the file: its shape, and its numbers if there are at most `FEW`; or what follows from others.
+    """A tensor in the file: its shape, and its numbers if there are at most `FEW`; or what follows
+    from others.
 
-    `sizes` are numbers, and names of axes where a number is the size of one. `is_zero`, if it is known to hold zeros.
-    `kind` is its ONNX type, 0 if that is not known. `roots` are the arrays of the file that it is computed of.
-    `extents` stand for the shape where the size of an axis is open.
+    `sizes` are numbers, and names of axes where a number is the size of one. `is_zero`, if it is
+    known to hold zeros. `kind` is its ONNX type, 0 if that is not known. `roots` are the arrays of
+    the file that it is computed of. `extents` stand for the shape where the size of an axis is
+    open.
     """
 
     name: str
@@ -60,7 +64,9 @@ class Constant:
         """Sizes, or whole numbers in a row; None for anything else."""
         if self.sizes is not None or self.numbers is None or len(self.shape) > 1:
             return self.sizes
-        return tuple(map(int, self.numbers)) if all(isinstance(n, int) for n in self.numbers) else None
+        return (
+            tuple(map(int, self.numbers)) if all(isinstance(n, int) for n in self.numbers) else None
+        )
 
     @property
     def holds_zeros(self) -> bool:
@@ -69,7 +75,9 @@ class Constant:
 
 
 class Attributes(dict[str, Any]):
-    """Attributes of a node by name, which remember those that were looked up: others change nothing here."""
+    """Attributes of a node by name, which remember those that were looked up: others change nothing
+    here.
+    """
 
     def __init__(self, attributes: Mapping[str, Any]) -> None:
         super().__init__(attributes)
@@ -96,10 +104,12 @@ class Attributes(dict[str, Any]):
 
 @dataclasses.dataclass(frozen=True)
 class OnnxNode:
-    """An operator with the names of its inputs and outputs; an optional input that is not given is "".
+    """An operator with the names of its inputs and outputs; an optional input that is not given is
+    "".
 
-    `proto` is the node in ONNX's own form. Where PyTorch exported the file, `origin` says what the node was there;
-    `module` is the path of its module and `rule` what the exporter rewrote, both if the exporter left them.
+    `proto` is the node in ONNX's own form. Where PyTorch exported the file, `origin` says what the
+    node was there; `module` is the path of its module and `rule` what the exporter rewrote, both if
+    the exporter left them.
     """
 
     source: str
@@ -170,15 +180,17 @@ class OnnxNode:
         shape = (len(numbers),) if isinstance(value, tuple) else ()
         if not are_numbers(numbers) or len(numbers) > FEW:
             return Constant(name, shape, None)
-        return Constant(name, shape, numbers, kind=INT64 if all(isinstance(n, int) for n in numbers) else FLOAT)
+        return Constant(
+            name, shape, numbers, kind=INT64 if all(isinstance(n, int) for n in numbers) else FLOAT
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class OnnxGraph:
     """Nodes and constants; `inputs` has the dimensions of each input, None where one is not fixed.
 
-    `arrays` reads the constants' values when they are looked up, of `stored_bytes` in all. `opset` is the version of
-    the operators.
+    `arrays` reads the constants' values when they are looked up, of `stored_bytes` in all. `opset`
+    is the version of the operators.
     """
 
     source: str
@@ -186,7 +198,9 @@ class OnnxGraph:
     outputs: tuple[str, ...]
     nodes: tuple[OnnxNode, ...]
     constants: Mapping[str, Constant]
-    arrays: Mapping[str, NDArray[Any]] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+    arrays: Mapping[str, NDArray[Any]] = dataclasses.field(
+        default_factory=dict, repr=False, compare=False
+    )
     stored_bytes: int = 0
     opset: int = 1
 
@@ -197,7 +211,8 @@ class OnnxGraph:
 
     @property
     def images(self) -> tuple[int | None, Shape]:
-        """The number of samples in the graph's input, None if it is not fixed, and the shape of each.
+        """The number of samples in the graph's input, None if it is not fixed, and the shape of
+        each.
 
         Raises:
             InputError: there is not exactly one input, or it is not images of a fixed size.
@@ -206,13 +221,15 @@ class OnnxGraph:
             names = ", ".join(map(repr, self.inputs))
             are_weights = any(name.endswith((".weight", ".bias")) for name in self.inputs)
             hint = ", and weights stored in the file (export_params=True)" if are_weights else ""
-            raise InputError(f"{self.source}: {len(self.inputs)} inputs: {names}; there should be one{hint}")
+            raise InputError(
+                f"{self.source}: {len(self.inputs)} inputs: {names}; there should be one{hint}"
+            )
         [(name, sizes)] = self.inputs.items()
         match sizes:
             case samples, int(channels), int(rows), int(columns):
                 return samples, (channels, rows, columns)
         shown_sizes = "x".join("?" if size is None else str(size) for size in sizes)
         raise InputError(
-            f"{self.source}: the input {name!r} is {shown_sizes or 'without a shape'}; it should be samples x channels"
-            " x rows x columns, and all but the first fixed"
+            f"{self.source}: the input {name!r} is {shown_sizes or 'without a shape'}; it should be"
+            " samples x channels x rows x columns, and all but the first fixed"
         )

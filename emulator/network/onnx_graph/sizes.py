@@ -1,4 +1,5 @@
-"""Constants that follow from others and from sizes, as PyTorch writes them for zero states and reshapes.
+"""Constants that follow from others and from sizes, as PyTorch writes them for zero states and
+reshapes.
 
 The size of an axis is known by its name alone: the number of samples is open.
 """
@@ -15,21 +16,32 @@ _SAME = ("Identity", "Cast", "Unsqueeze", "Squeeze", "Reshape")
 _KEEP_ZEROS = (*_SAME, "Slice", "Expand", "Concat", "Gather", "Transpose", "Tile", "Split")
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 _IS_COPY = re.compile(r"Identity_\d+$")
-"""PyTorch's old exporter names so what makes an array of another one that is equal, but another parameter."""
+"""PyTorch's old exporter names so what makes an array of another one that is equal, but another
+parameter.
+"""
 
 
 def folded(walk: Walk, node: OnnxNode) -> list[Constant] | None:
-    """Return what a node makes of sizes and constants, by outputs; None if it takes or does anything else.
+    """Return what a node makes of sizes and constants, by outputs; None if it takes or does
+    anything else.
 
     Raises:
         InputError: it takes the shape of nothing, or computes too much.
     """
     name = "".join(node.outputs[:1])
     made: list[Constant] | None
-    if node.operator == "CastLike" and walk.constant(node, 0) is not None and walk.constant(node, 1) is None:
+    if (
+        node.operator == "CastLike"
+        and walk.constant(node, 0) is not None
+        and walk.constant(node, 1) is None
+    ):
         made = [dataclasses.replace(walk.constants[node.inputs[0]], name=name)]
         if (numbers := made[0].numbers) is not None and node.inputs[1] not in walk.inputs:
-            made = [dataclasses.replace(made[0], numbers=tuple(map(float, numbers)), sizes=None, kind=FLOAT)]
+            made = [
+                dataclasses.replace(
+                    made[0], numbers=tuple(map(float, numbers)), sizes=None, kind=FLOAT
+                )
+            ]
         return made
     if node.operator == "Shape":
         of_constant = walk.constant(node, 0)
@@ -40,14 +52,20 @@ def folded(walk: Walk, node: OnnxNode) -> list[Constant] | None:
             axes = of_constant.shape if of_constant.extents is None else of_constant.extents
         return [_of_sizes(name, axes[node.integer("start", 0) : node.integer("end", len(axes))])]
     taken = [walk.constants.get(given) for given in node.inputs]
-    constants = [constant for constant, given in zip(taken, node.inputs, strict=True) if constant is not None and given]
+    constants = [
+        constant
+        for constant, given in zip(taken, node.inputs, strict=True)
+        if constant is not None and given
+    ]
     if not constants or len(constants) < len([*filter(None, node.inputs)]):
         return None
     made = walk.expressions.add(node, taken)
     if made is not None:
         is_zero = _keeps_zeros(node, constants[0].holds_zeros)
         if node.operator == "Identity" and _IS_COPY.match(node.name):
-            made = [dataclasses.replace(constant, roots=frozenset({constant.name})) for constant in made]
+            made = [
+                dataclasses.replace(constant, roots=frozenset({constant.name})) for constant in made
+            ]
         return [dataclasses.replace(constant, is_zero=is_zero) for constant in made]
     if node.operator == "Identity" or _spreads(node, constants):
         return [constants[0]]
@@ -68,7 +86,9 @@ def folded(walk: Walk, node: OnnxNode) -> list[Constant] | None:
 
 
 def _spreads(node: OnnxNode, constants: list[Constant]) -> bool:
-    """Return whether a node repeats an array of the file for samples whose number is open, and for nothing else."""
+    """Return whether a node repeats an array of the file for samples whose number is open, and for
+    nothing else.
+    """
     if node.operator != "Expand" or constants[0].sizes is not None or not constants[0].roots:
         return False
     shape, entries = constants[0].shape, constants[1].entries or ()
@@ -82,11 +102,19 @@ def _spreads(node: OnnxNode, constants: list[Constant]) -> bool:
 
 def _of_sizes(name: str, entries: tuple[int | str, ...]) -> Constant:
     numbers = tuple(entry for entry in entries if isinstance(entry, int))
-    return Constant(name, (len(entries),), numbers if len(numbers) == len(entries) else None, entries, kind=INT64)
+    return Constant(
+        name,
+        (len(entries),),
+        numbers if len(numbers) == len(entries) else None,
+        entries,
+        kind=INT64,
+    )
 
 
 def _closed(constant: Constant, samples: int | None) -> Constant:
-    """Return sizes as numbers, if the number of samples is the only one that is open, and the file fixes it."""
+    """Return sizes as numbers, if the number of samples is the only one that is open, and the file
+    fixes it.
+    """
     if samples is None or constant.sizes is None or not {*constant.sizes} & {"samples"}:
         return constant
     closed = tuple(samples if size == "samples" else size for size in constant.sizes)
@@ -117,8 +145,14 @@ def _entries(node: OnnxNode, constants: list[Constant]) -> tuple[int | str, ...]
         return first
     if node.operator == "Equal" and len(rest) == 1 and len(rest[0]) == len(first):
         return tuple(int(one == other) for one, other in zip(first, rest[0], strict=True))
-    if node.operator == "Where" and len({len(sizes) for sizes in (first, *rest)}) == 1 and {*first} <= {0, 1}:
-        return tuple(one if holds else other for holds, one, other in zip(first, *rest, strict=True))
+    if (
+        node.operator == "Where"
+        and len({len(sizes) for sizes in (first, *rest)}) == 1
+        and {*first} <= {0, 1}
+    ):
+        return tuple(
+            one if holds else other for holds, one, other in zip(first, *rest, strict=True)
+        )
     if node.operator == "Concat":
         return tuple(entry for sizes in (first, *rest) for entry in sizes)
     if node.operator in _ARITHMETIC:

@@ -1,8 +1,9 @@
 """Values of an ONNX graph, the steps that make them, and what nodes expect of them.
 
-Which node trains which array of the file: here each has its own. Exporters of PyTorch merge arrays that are equal:
-zeros, ones, and what was copied. Those become copies again; what is one parameter in PyTorch cannot be trained by two
-layers here.
+Which node trains which array of the file: here each has its own. Exporters of PyTorch merge arrays
+that are equal:
+zeros, ones, and what was copied. Those become copies again; what is one parameter in PyTorch cannot
+be trained by two layers here.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ FROM_IMAGES = -1
 """The network's inputs, in place of a step's number."""
 
 CELLS = -2
-"""The last cells of an LSTM, which no operation takes, in place of the number of a step whose last state it is."""
+"""The last cells of an LSTM, which no operation takes, in place of the number of a step whose last
+state it is.
+"""
 
 
 Axes = tuple[str, ...]
-"""Names of axes, in order. Rows are time steps; `directions` are those of a recurrent layer, `last` is one step.
+"""Names of axes, in order. Rows are time steps; `directions` are those of a recurrent layer, `last`
+is one step.
 
 Axes of an input that is not images have their places as names, until a node says what they are.
 """
@@ -42,19 +46,24 @@ ONE = "one"
 def shown_axes(axes: Axes) -> str:
     """Return axes as text for messages; those of an input that nothing names, by their number."""
     if any(axis.isdigit() for axis in axes):
-        return f"{len(axes)} axes (those of neither images nor a sequence of an LSTM, a GRU or attention)"
+        return (
+            f"{len(axes)} axes (those of neither images nor a sequence of an LSTM, a GRU or"
+            " attention)"
+        )
     return " x ".join(axes)
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """An operation of type `kind`, with its keys, the node that it comes from, and the steps whose results it takes.
+    """An operation of type `kind`, with its keys, the node that it comes from, and the steps whose
+    results it takes.
 
-    `order` is that of `Value`, of the first result that it takes. `arrays` are the values of the graph that its
-    parameters are, by their names in results files, where it is an SFU's.
+    `order` is that of `Value`, of the first result that it takes. `arrays` are the values of the
+    graph that its parameters are, by the names by which `Operation.from_arrays` takes them.
 
-    A step that was `merged` into another one is part of no network. One of `parts` has the output channels of these in
-    a row, and of that row those at the places `channels`. One that is `tied` has the weights of that embedding.
+    A step that was `merged` into another one is part of no network. One of `parts` has the output
+    channels of these in a row, and of that row those at the places `channels`. One that is `tied`
+    has the weights of that embedding.
     """
 
     node: OnnxNode
@@ -71,7 +80,9 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Expectation:
-    """What a node expects of the result of a step: a number of channels, of values in all, or of time steps."""
+    """What a node expects of the result of a step: a number of channels, of values in all, or of
+    time steps.
+    """
 
     node: OnnxNode
     step: int
@@ -88,16 +99,20 @@ class Expectation:
         wanted = ("channels", self.channels, shape[0]), ("values", self.values, math.prod(shape))
         for kind, count, actual in (*wanted, ("time steps", self.steps, shape[1])):
             if count not in (None, actual):
-                raise self.node.refusal(f"is made for {count} {kind}, but takes maps of {shown(shape)}")
+                raise self.node.refusal(
+                    f"is made for {count} {kind}, but takes maps of {shown(shape)}"
+                )
 
 
 @dataclasses.dataclass(frozen=True)
 class Value:
-    """The result of a step, as maps or as one row of values; `is_closed` after softmax, when nothing may take it.
+    """The result of a step, as maps or as one row of values; `is_closed` after softmax, when
+    nothing may take it.
 
-    With `axes`, a sequence or maps with their axes in this order. A recurrent layer's last state has the steps of all
-    layers that it is of in `state`. A row of values has the axes that it was made of in `order`. With `pads`, zeros
-    that the node `padded_by` put above, left, below and right of maps, which the next window has to take in.
+    With `axes`, a sequence or maps with their axes in this order. A recurrent layer's last state
+    has the steps of all layers that it is of in `state`. A row of values has the axes that it was
+    made of in `order`. With `pads`, zeros that the node `padded_by` put above, left, below and
+    right of maps, which the next window has to take in.
     """
 
     step: int
@@ -110,10 +125,14 @@ class Value:
     padded_by: OnnxNode | None = None
 
     def with_axes(self, axes: Axes) -> Value:
-        """Return the value with these axes; one value of each channel for each sample is a row of values."""
+        """Return the value with these axes; one value of each channel for each sample is a row of
+        values.
+        """
         if axes == ("samples", "channels"):
             return dataclasses.replace(self, is_flat=True, axes=None)
-        is_maps = len(axes) == 4 and all(own in (ONE, name) for own, name in zip(axes, MAPS, strict=True))
+        is_maps = len(axes) == 4 and all(
+            own in (ONE, name) for own, name in zip(axes, MAPS, strict=True)
+        )
         return dataclasses.replace(self, is_flat=False, axes=None if is_maps else axes)
 
 
@@ -122,7 +141,9 @@ _MERGED_VALUES = 1024
 
 
 class Parameters:
-    """The constants that nodes take as parameters so far; `copies` of them are arrays that were merged."""
+    """The constants that nodes take as parameters so far; `copies` of them are arrays that were
+    merged.
+    """
 
     def __init__(self, graph: OnnxGraph) -> None:
         self.copies = 0
@@ -139,7 +160,9 @@ class Parameters:
         """
         self.names.append(constant.name)
         for root in sorted(constant.roots):
-            self.copies += root not in self._users and root not in self._graph.constants  # it is made by Identity
+            self.copies += (
+                root not in self._users and root not in self._graph.constants
+            )  # it is made by Identity
             user, at = self._users.setdefault(root, (node, place))
             if (user, at) == (node, place):
                 continue
@@ -150,9 +173,14 @@ class Parameters:
             elif self._is_copy(root, user, node):
                 self.copies += 1
             else:
-                shown = f"{root!r}" if root == constant.name else f"{root!r}, of which {constant.name!r} is made,"
+                shown = (
+                    f"{root!r}"
+                    if root == constant.name
+                    else f"{root!r}, of which {constant.name!r} is made,"
+                )
                 raise node.refusal(
-                    f"shares its weights {shown} with another node, {user.name!r}; here each layer has its own"
+                    f"shares its weights {shown} with another node, {user.name!r}; here each layer"
+                    " has its own"
                 )
 
     def _is_constant(self, root: str) -> bool:
@@ -168,11 +196,16 @@ class Parameters:
     def _is_copy(self, root: str, user: OnnxNode, node: OnnxNode) -> bool:
         """Return whether two modules of PyTorch had an array each that were equal.
 
-        Its default exporter keeps the name of the first of them; one parameter of several modules is called after the
-        last.
+        Its default exporter keeps the name of the first of them; one parameter of several modules
+        is called after the last.
         """
         stored = self._graph.constants.get(root)
-        if stored is None or node.module is None or user.module is None or node.module == user.module:
+        if (
+            stored is None
+            or node.module is None
+            or user.module is None
+            or node.module == user.module
+        ):
             return False
         if math.prod(stored.shape) > _MERGED_VALUES or node.module == "":
             return False

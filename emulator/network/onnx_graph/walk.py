@@ -1,6 +1,8 @@
-"""The walk through an ONNX graph: the values that nodes have made so far, and the steps that nodes became.
+"""The walk through an ONNX graph: the values that nodes have made so far, and the steps that nodes
+became.
 
-What nodes tell of the graph's inputs: images without an axis for channels, and rows that attention takes.
+What nodes tell of the graph's inputs: images without an axis for channels, and rows that attention
+takes.
 """
 
 from __future__ import annotations
@@ -32,8 +34,15 @@ from .values import (
 
 
 def attends(graph: OnnxGraph) -> bool:
-    """Return whether nodes of a graph are attention: a softmax whose result is multiplied by others."""
-    products = {name for node in graph.nodes if node.operator in ("MatMul", "Dropout", "Where") for name in node.inputs}
+    """Return whether nodes of a graph are attention: a softmax whose result is multiplied by
+    others.
+    """
+    products = {
+        name
+        for node in graph.nodes
+        if node.operator in ("MatMul", "Dropout", "Where")
+        for name in node.inputs
+    }
     return any(
         node.operator == "Attention" or (node.operator == "Softmax" and {*node.outputs} & products)
         for node in graph.nodes
@@ -41,10 +50,20 @@ def attends(graph: OnnxGraph) -> bool:
 
 
 def are_pixels(graph: OnnxGraph, samples: int | None, pixels: int) -> bool:
-    """Return whether inputs of three axes are images, to whose one channel nodes give an axis, or make rows of them."""
-    takers = [node for node in graph.nodes if {*node.inputs} & {*graph.inputs} and node.operator != "Shape"]
+    """Return whether inputs of three axes are images, to whose one channel nodes give an axis, or
+    make rows of them.
+    """
+    takers = [
+        node
+        for node in graph.nodes
+        if {*node.inputs} & {*graph.inputs} and node.operator != "Shape"
+    ]
     known = {name: constant.numbers for name, constant in graph.constants.items()}
-    known |= {node.outputs[0]: node.constant().numbers for node in graph.nodes if node.operator == "Constant"}
+    known |= {
+        node.outputs[0]: node.constant().numbers
+        for node in graph.nodes
+        if node.operator == "Constant"
+    }
     rows = (samples, pixels), (samples, -1), (0, pixels), (0, -1), (-1, pixels)
     return bool(takers) and all(
         node.operator in ("Flatten", "Unsqueeze")
@@ -63,7 +82,8 @@ _OF_ROWS = frozenset({"Flatten", "Gemm", "MatMul"})
 
 
 OutputShape = Callable[[type[Any], dict[str, Any], str, Sequence[Shape]], Shape]
-"""Function that returns the shape that an operation with these keys makes of others; its messages begin with a place.
+"""Function that returns the shape that an operation with these keys makes of others; its messages
+begin with a place.
 
 Raises ValueError where the operation does not take them.
 """
@@ -91,11 +111,15 @@ class Walk:
         self._values = dict.fromkeys(graph.inputs, self._begin(graph))
         if self.images is None and not any(node.operator in _RECURRENT for node in graph.nodes):
             self._begin_rows(graph)
-        self._views: dict[int, list[str]] = collections.defaultdict(list, {FROM_IMAGES: [*graph.inputs]})
+        self._views: dict[int, list[str]] = collections.defaultdict(
+            list, {FROM_IMAGES: [*graph.inputs]}
+        )
         self._made = {name for node in graph.nodes for name in node.outputs}
         self._makers: dict[str, OnnxNode] = {}
         takers = (node for node in graph.nodes if node.operator != "Shape")
-        self._uses = collections.Counter([*graph.outputs, *(name for node in takers for name in node.inputs)])
+        self._uses = collections.Counter(
+            [*graph.outputs, *(name for node in takers for name in node.inputs)]
+        )
 
     def _begin(self, graph: OnnxGraph) -> Value:
         """Return the network's inputs: images, rows of values, or what nodes will tell."""
@@ -110,7 +134,9 @@ class Walk:
             case (_, _) | (_, _, _):
                 return Value(FROM_IMAGES, axes=tuple(map(str, range(len(graph.input_sizes)))))
         self.samples, self.images = graph.images
-        orders = [node.attributes.get("perm") for node in graph.nodes if {*node.inputs} & {*graph.inputs}]
+        orders = [
+            node.attributes.get("perm") for node in graph.nodes if {*node.inputs} & {*graph.inputs}
+        ]
         if orders and all(order == _FROM_CHANNELS_LAST for order in orders):
             rows, columns, channels = self.images
             self.images = channels, rows, columns
@@ -118,8 +144,13 @@ class Walk:
         return Value(FROM_IMAGES)
 
     def _begin_rows(self, graph: OnnxGraph) -> None:
-        """Say which axes inputs have, where no recurrent layer will: rows of symbols, or a sequence of rows."""
-        looks_up = any(node.operator == "Gather" and {*node.inputs[1:]} & {*graph.inputs} for node in graph.nodes)
+        """Say which axes inputs have, where no recurrent layer will: rows of symbols, or a sequence
+        of rows.
+        """
+        looks_up = any(
+            node.operator == "Gather" and {*node.inputs[1:]} & {*graph.inputs}
+            for node in graph.nodes
+        )
         match graph.input_sizes:
             case (_, _) if looks_up:
                 self._has_rows = True
@@ -153,19 +184,23 @@ class Walk:
                 return self._graph.images[1]
             [name] = self._graph.inputs
             raise InputError(
-                f"{self._graph.source}: the input {name!r} has no fixed number of time steps or of values; export it"
-                " with as many as are trained, such as 64 steps"
+                f"{self._graph.source}: the input {name!r} has no fixed number of time steps or of"
+                " values; export it with as many as are trained, such as 64 steps"
             )
         return channels, steps, 1
 
     @property
     def batch(self) -> int | None:
-        """The number of samples with which the graph was exported; None if it is open, or not known yet."""
+        """The number of samples with which the graph was exported; None if it is open, or not known
+        yet.
+        """
         return self._sizes_by_role.get("samples") if self.samples is None else self.samples
 
     @property
     def _sizes_by_role(self) -> dict[str | None, int | None]:
-        return {self._roles.get(str(place)): size for place, size in enumerate(self._graph.input_sizes)}
+        return {
+            self._roles.get(str(place)): size for place, size in enumerate(self._graph.input_sizes)
+        }
 
     def axes_of(self, value: Value) -> Axes:
         """Return the axes of a value, by their roles where these are known."""
@@ -178,7 +213,9 @@ class Walk:
         return shown_axes(self.axes_of(value))
 
     def shape(self, value: Value) -> Shape | None:
-        """Return the (channels, rows, columns) of a value; None while those of the network's input are not known."""
+        """Return the (channels, rows, columns) of a value; None while those of the network's input
+        are not known.
+        """
         if self.images is None or min(self.images) < 1:
             return None
         for step in self.steps[len(self._shapes) :]:
@@ -191,41 +228,59 @@ class Walk:
         return self.images if value.step == FROM_IMAGES else self._shapes[value.step]
 
     def sizes(self, value: Value) -> tuple[int | str, ...]:
-        """Return the size of each axis of a value; the axis itself where it is not known, as of samples."""
+        """Return the size of each axis of a value; the axis itself where it is not known, as of
+        samples.
+        """
         axes, shape = self.axes_of(value), self.shape(value)
         if shape is None and value.step == FROM_IMAGES and self._has_rows:
             open_or_not = zip(axes, (None, *self._graph.input_sizes[1:]), strict=True)
             return tuple(axis if size is None else size for axis, size in open_or_not)
         if shape is None or value.state:
             return axes
-        known = {**dict(zip(MAPS[1:], shape, strict=True)), "one": 1, "last": 1, "values": math.prod(shape)}
+        known = {
+            **dict(zip(MAPS[1:], shape, strict=True)),
+            "one": 1,
+            "last": 1,
+            "values": math.prod(shape),
+        }
         parts = [axis.split("·") for axis in axes]
         return tuple(
-            math.prod(known[part] for part in factors)
-            if known.keys() >= {*factors} and "directions" not in axes
-            else axis
+            (
+                math.prod(known[part] for part in factors)
+                if known.keys() >= {*factors} and "directions" not in axes
+                else axis
+            )
             for axis, factors in zip(axes, parts, strict=True)
         )
 
     def layout(self, value: Value) -> Axes:
-        """Return the axes of maps that hold several values of a sample each, in the order in which these values lie."""
-        shape, axes = self.shape(value), (value.order or MAPS) if value.is_flat else self.axes_of(value)
+        """Return the axes of maps that hold several values of a sample each, in the order in which
+        these values lie.
+        """
+        shape, axes = (
+            self.shape(value),
+            (value.order or MAPS) if value.is_flat else self.axes_of(value),
+        )
         sizes = {} if shape is None else dict(zip(MAPS[1:], shape, strict=True))
         return tuple(part for part in _parts(axes) if sizes.get(part) != 1)
 
     def are_alike(self, *values: Value) -> bool:
         """Return whether values have the same axes in the same order."""
-        return len({(value.is_flat, self.axes_of(value), self.layout(value)) for value in values}) == 1
+        return (
+            len({(value.is_flat, self.axes_of(value), self.layout(value)) for value in values}) == 1
+        )
 
     def expect_axes(self, node: OnnxNode, value: Value, wanted: Axes) -> None:
         """Check that a value has these axes; those of the input that have no role yet get theirs."""
         axes = self.axes_of(value)
         if len(axes) == len(wanted):
-            self._roles.update({axis: role for axis, role in zip(axes, wanted, strict=True) if axis.isdigit()})
+            self._roles.update(
+                {axis: role for axis, role in zip(axes, wanted, strict=True) if axis.isdigit()}
+            )
         if self.axes_of(value) != wanted:
             raise node.refusal(
-                f"takes {shown_axes(axes)} where it should take {shown_axes(wanted)}; Transpose, Squeeze and Reshape"
-                " bring axes into that order"
+                f"takes {shown_axes(axes)} where it should take {shown_axes(wanted)}; Transpose,"
+                " Squeeze and Reshape bring axes into that order"
             )
 
     def look_up(self, node: OnnxNode, symbols: int) -> None:
@@ -255,9 +310,14 @@ class Walk:
     def output(self) -> Value:
         """Return the graph's output; last states of recurrent layers beside it are left out."""
         source, outputs = self._graph.source, self._graph.outputs
-        outputs = tuple(name for name in outputs if name not in self._values or not self._values[name].state)
+        outputs = tuple(
+            name for name in outputs if name not in self._values or not self._values[name].state
+        )
         if len(outputs) != 1:
-            raise InputError(f"{source}: {len(outputs)} outputs: {', '.join(map(repr, outputs))}; there should be one")
+            raise InputError(
+                f"{source}: {len(outputs)} outputs: {', '.join(map(repr, outputs))}; there should"
+                " be one"
+            )
         if outputs[0] not in self._values:
             raise InputError(f"{source}: nothing makes the output {outputs[0]!r}: a hole")
         return self._values[outputs[0]]
@@ -266,37 +326,52 @@ class Walk:
         """Return whether a value is the last state of recurrent layers."""
         return name in self._values and bool(self._values[name].state)
 
-    def take(self, node: OnnxNode, place: int = 0, *, states: bool = False, padded: bool = False) -> Value:
+    def take(
+        self, node: OnnxNode, place: int = 0, *, states: bool = False, padded: bool = False
+    ) -> Value:
         """Return the input of a node at `place`.
 
-        It may be the state of a recurrent layer if the node takes `states`, and be `padded` with zeros.
+        It may be the state of a recurrent layer if the node takes `states`, and be `padded` with
+        zeros.
         """
         name = node.inputs[place] if place < len(node.inputs) else ""
         if name in self._values:
             if self._values[name].is_closed:
-                raise node.refusal("takes the result of softmax, which should be the last operation")
+                raise node.refusal(
+                    "takes the result of softmax, which should be the last operation"
+                )
             if self._values[name].state and not states:
-                raise node.refusal("takes the states of recurrent layers; only one layer's last output may be used")
+                raise node.refusal(
+                    "takes the states of recurrent layers; only one layer's last output may be used"
+                )
             if (pad := self._values[name].padded_by) is not None and not padded:
                 raise pad.refusal(
-                    f"puts zeros around maps that node {node.name!r} ({node.operator}) takes; only padding of a"
-                    " convolution or a pool is supported"
+                    f"puts zeros around maps that node {node.name!r} ({node.operator}) takes; only"
+                    " padding of a convolution or a pool is supported"
                 )
             return self._values[name]
         if name == "":
             raise node.refusal(f"lacks its input {place + 1}")
         if name in self.constants:
             by = self._makers.get(name)
-            whose = "" if by is None else f", which node {by.name!r} ({by.operator}) computes of others,"
-            raise node.refusal(f"takes the constant {name!r}{whose} where it should take what a node makes")
+            whose = (
+                ""
+                if by is None
+                else f", which node {by.name!r} ({by.operator}) computes of others,"
+            )
+            raise node.refusal(
+                f"takes the constant {name!r}{whose} where it should take what a node makes"
+            )
         if name in self._made:
             raise node.refusal(
-                f"takes {name!r}, which no node before it makes as its first output: a cycle, or nodes out of order"
+                f"takes {name!r}, which no node before it makes as its first output: a cycle, or"
+                " nodes out of order"
             )
         raise node.refusal(f"takes {name!r}, which nothing makes: a hole")
 
     def with_number(self, node: OnnxNode) -> tuple[Value, float | None]:
-        """Return the value and the number that a node of two inputs takes; None if the other one is no number.
+        """Return the value and the number that a node of two inputs takes; None if the other one is
+        no number.
 
         Zeros for each place of the value are a number, too.
         """
@@ -307,7 +382,10 @@ class Walk:
         value, constant = self.take(node, 1 - place), self.constants[node.inputs[place]]
         if constant.numbers is not None and len(constant.numbers) == 1:
             return value, constant.numbers[0]
-        sizes, extents = self.sizes(value), constant.shape if constant.extents is None else constant.extents
+        sizes, extents = (
+            self.sizes(value),
+            constant.shape if constant.extents is None else constant.extents,
+        )
         fits = len(extents) <= len(sizes) and all(
             size in (1, own, self.samples if own == "samples" else own)
             for size, own in zip(extents[::-1], sizes[::-1], strict=False)
@@ -315,33 +393,48 @@ class Walk:
         return value, 0.0 if fits and self.holds_zeros(constant) else None
 
     def maps(self, node: OnnxNode, *, padded: bool = False) -> Value:
-        """Return the first input of a node, which must be maps, not flattened values; they may be `padded`."""
+        """Return the first input of a node, which must be maps, not flattened values; they may be
+        `padded`.
+        """
         value = self.take(node, padded=padded)
         if value.is_flat:
             raise node.refusal("takes values that were flattened where it should take maps")
         axes = self.axes_of(value)
         if axes != MAPS and sorted(axes) == sorted(MAPS):
             moved = "" if axes == CHANNELS_LAST else f", so that {axes[1]} are its channels"
-            raise node.refusal(f"takes maps with their axes moved, {shown_axes(axes)}{moved}, which is not supported")
+            raise node.refusal(
+                f"takes maps with their axes moved, {shown_axes(axes)}{moved}, which is not"
+                " supported"
+            )
         if axes != MAPS:
             raise node.refusal(f"takes {shown_axes(axes)} where it should take maps")
         return value
 
     def is_used_once(self, name: str) -> bool:
-        """Return whether the value `name` is used once, by a node or as the graph's output, and so is what it views."""
+        """Return whether the value `name` is used once, by a node or as the graph's output, and so
+        is what it views.
+        """
         return all(self._uses[view] == 1 for view in self._views[self._values[name].step])
 
     def are_sizes(self, node: OnnxNode) -> bool:
-        """Return whether a node takes sizes that the graph computes, one of them open, and nothing but constants."""
+        """Return whether a node takes sizes that the graph computes, one of them open, and nothing
+        but constants.
+        """
         taken = [self.constants.get(name) for name in node.inputs if name]
-        return all(taken) and any(own is not None and own.sizes is not None and own.numbers is None for own in taken)
+        return all(taken) and any(
+            own is not None and own.sizes is not None and own.numbers is None for own in taken
+        )
 
     def constant(self, node: OnnxNode, place: int) -> Constant | None:
-        """Return the constant that a node takes at `place`; None if it takes another value, or none."""
+        """Return the constant that a node takes at `place`; None if it takes another value, or
+        none.
+        """
         return self.constants.get(node.inputs[place]) if len(node.inputs) > place else None
 
     def has_bias(self, node: OnnxNode) -> bool:
-        """Return whether a node adds a bias, its third input; zeros that nodes before it make are none."""
+        """Return whether a node adds a bias, its third input; zeros that nodes before it make are
+        none.
+        """
         bias = self.constant(node, 2)
         if not node.has_input(2) or (bias is not None and self._is_made_zero(bias)):
             return False
@@ -350,7 +443,9 @@ class Walk:
         return True
 
     def _is_made_zero(self, constant: Constant) -> bool:
-        return constant.is_zero and not constant.roots and constant.name not in self._graph.constants
+        return (
+            constant.is_zero and not constant.roots and constant.name not in self._graph.constants
+        )
 
     def holds_zeros(self, constant: Constant) -> bool:
         """Return whether a constant holds zeros alone; its values are read if nothing else tells."""
@@ -365,7 +460,9 @@ class Walk:
         """Return sizes that a node takes at `place`."""
         constant = self.constant(node, place)
         if constant is None or constant.entries is None:
-            raise node.refusal(f"its input {place + 1} should be sizes: numbers of the file, or of a shape")
+            raise node.refusal(
+                f"its input {place + 1} should be sizes: numbers of the file, or of a shape"
+            )
         return constant.entries
 
     def weight(self, node: OnnxNode, place: int = 1) -> tuple[int, ...]:
@@ -377,18 +474,25 @@ class Walk:
         return weight.shape
 
     def numbers(self, node: OnnxNode, attribute: str, place: int = 1) -> tuple[float, ...]:
-        """Return an attribute's numbers, which newer versions of an operator take as input; () if not given.
+        """Return an attribute's numbers, which newer versions of an operator take as input; () if
+        not given.
 
         An input at that place that is not a constant of few numbers is refused.
         """
         if attribute in node.attributes:
             value = node.attributes[attribute]
-            return (node.number(attribute, 0.0),) if isinstance(value, float) else node.integers(attribute, ())
+            return (
+                (node.number(attribute, 0.0),)
+                if isinstance(value, float)
+                else node.integers(attribute, ())
+            )
         if not node.has_input(place):
             return ()
         constant = self.constants.get(node.inputs[place])
         if constant is None or constant.numbers is None:
-            raise node.refusal(f"its input {place + 1}, `{attribute}`, should be a constant of few numbers")
+            raise node.refusal(
+                f"its input {place + 1}, `{attribute}`, should be a constant of few numbers"
+            )
         return constant.numbers
 
     def integers(self, node: OnnxNode, attribute: str) -> tuple[int, ...]:
@@ -421,12 +525,15 @@ class Walk:
         like: Value | None = None,
         arrays: Mapping[str, str] | None = None,
     ) -> Value:
-        """Add a step of type `kind` with these keys; return its result, with these axes or as those of `like`.
+        """Add a step of type `kind` with these keys; return its result, with these axes or as those
+        of `like`.
 
         `arrays` are those of `Step`.
         """
         order = takes[0].order if takes else None
-        self.steps.append(Step(node, kind, keys, tuple(value.step for value in takes), order, arrays or {}))
+        self.steps.append(
+            Step(node, kind, keys, tuple(value.step for value in takes), order, arrays or {})
+        )
         if like is None:
             return Value(len(self.steps) - 1, is_flat, axes=axes)
         return Value(len(self.steps) - 1, like.is_flat, axes=like.axes, order=like.order)

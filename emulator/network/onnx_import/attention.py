@@ -1,11 +1,13 @@
-"""Attention from ONNX: products of queries and keys, softmax over keys, and products of these with values.
+"""Attention from ONNX: products of queries and keys, softmax over keys, and products of these with
+values.
 
-PyTorch's exporters write `scaled_dot_product_attention` so, and people do; ONNX has an operator, Attention, since its
-version 23. Which nodes make queries, keys and values of which results follows from the graph alone, before the walk;
-the views between are `heads`.
+PyTorch's exporters write `scaled_dot_product_attention` so, and people do; ONNX has an operator,
+Attention, since its version 23. Which nodes make queries, keys and values of which results follows
+from the graph alone, before the walk; the views between are `heads`.
 
-Layers that make queries, keys and values become one, whose channels stand head by head: q, k and v of head 0, then of
-head 1, and so on; where heads share k and v, group by group (`operations/attention.py`).
+Layers that make queries, keys and values become one, whose channels stand head by head: q, k and v
+of head 0, then of head 1, and so on; where heads share k and v, group by group
+(`operations/attention.py`).
 
     in the file   Q layer: q0 q1      K layer: k0 k1      V layer: v0 v1
     here          one layer: q0 k0 v0  q1 k1 v1
@@ -27,8 +29,8 @@ from ..operations.conv import Conv
 from .heads import MOVES, Heads, heads_of, moved, plain, sizes_of
 
 GROUPED = (
-    "shares queries among heads, or keys and values among unequal groups of heads; only equal groups (grouped queries,"
-    " GQA) are supported"
+    "shares queries among heads, or keys and values among unequal groups of heads; only equal"
+    " groups (grouped queries, GQA) are supported"
 )
 
 
@@ -42,8 +44,9 @@ def by_heads(heads: Heads, count: int) -> Heads:
 def channels_of(
     walk: Walk, node: OnnxNode, parts: Sequence[Heads]
 ) -> tuple[int, int, list[tuple[int, int]], NDArray[np.intp]]:
-    """Return the number of heads, and of their groups with a k and v each; the channels that `attention` takes, as
-    (place among parts, channel); and, of the heads of all samples as the node has them, where each is among its own.
+    """Return the number of heads, and of their groups with a k and v each; the channels that
+    `attention` takes, as (place among parts, channel); and, of the heads of all samples as the node
+    has them, where each is among its own.
 
     Raises:
         InputError: rows, samples or heads are mixed, or channels are used twice.
@@ -57,26 +60,37 @@ def channels_of(
         sample, row = np.divmod(pixel, shape[1])
         in_rows = shape[1] == rows and shape[2] == 1 and (row == np.arange(rows)[:, None]).all()
         if not in_rows or (channel != channel[:, :1]).any() or (sample != sample[:, :1, :1]).any():
-            raise node.refusal("mixes rows or samples in queries, keys or values; a row is a token of a sequence")
+            raise node.refusal(
+                "mixes rows or samples in queries, keys or values; a row is a token of a sequence"
+            )
         channels.append(channel[:, 0])
         owners.append(sample[:, 0, 0])
     if any((other != owners[0]).any() for other in owners[1:]):
         raise node.refusal("takes queries of one sample and keys of another")
     count, begun = len(owners[0]) // parts[0].samples, dict[int, int]()
     tied = np.empty(len(owners[0]), np.intp)
-    kinds = [*zip(owners[0].tolist(), map(tuple, np.concatenate(channels, axis=1).tolist()), strict=True)]
-    groups: dict[tuple[int, ...], list[tuple[int, ...]]] = {}  # by channels of k and v, those of q, k and v of heads
+    kinds = [
+        *zip(owners[0].tolist(), map(tuple, np.concatenate(channels, axis=1).tolist()), strict=True)
+    ]
+    groups: dict[
+        tuple[int, ...], list[tuple[int, ...]]
+    ] = {}  # by channels of k and v, those of q, k and v of heads
     for owner, kind in kinds:
         if owner == owners[0][0]:
             groups.setdefault(kind[size:], []).append(kind)
-    places = {kind: place for place, kind in enumerate(kind for heads in groups.values() for kind in heads)}
+    places = {
+        kind: place
+        for place, kind in enumerate(kind for heads in groups.values() for kind in heads)
+    }
     for place, (owner, kind) in enumerate(kinds):
         tied[place] = owner * count + places.get(kind, 0)
         begun[owner] = begun.get(owner, 0) + 1
     if len(places) != count or len({*tied.tolist()}) != len(tied) or {*begun.values()} != {count}:
         raise node.refusal(GROUPED)
     if [*places] != [kind for owner, kind in kinds if owner == owners[0][0]]:
-        raise node.refusal("shares keys and values among heads that do not stand side by side; they should")
+        raise node.refusal(
+            "shares keys and values among heads that do not stand side by side; they should"
+        )
     order = []
     for shared, heads_of_group in groups.items():
         order += [(0, channel) for kind in heads_of_group for channel in kind[:size]]
@@ -87,11 +101,15 @@ def channels_of(
     return count, len(groups), order, tied
 
 
-def source_of(walk: Walk, node: OnnxNode, steps: Sequence[int], order: Sequence[tuple[int, int]]) -> int:
-    """Return the step whose channels attention takes, of layers that became one with the channels in that order.
+def source_of(
+    walk: Walk, node: OnnxNode, steps: Sequence[int], order: Sequence[tuple[int, int]]
+) -> int:
+    """Return the step whose channels attention takes, of layers that became one with the channels
+    in that order.
 
     Raises:
-        InputError: it needs channels in another order than those of what is no layer, or of one that others take.
+        InputError: it needs channels in another order than those of what is no layer, or of one
+            that others take.
     """
     own = list(dict.fromkeys(steps))
     widths = []
@@ -102,16 +120,26 @@ def source_of(walk: Walk, node: OnnxNode, steps: Sequence[int], order: Sequence[
     begins = dict(zip(own, np.cumsum([0, *widths[:-1]]).tolist(), strict=True))
     channels = tuple(begins[steps[part]] + channel for part, channel in order)
     if len(channels) != sum(widths):
-        raise node.refusal("leaves out some channels of what makes queries, keys and values; it should use all of them")
+        raise node.refusal(
+            "leaves out some channels of what makes queries, keys and values; it should use all of"
+            " them"
+        )
     if len(own) == 1 and channels == tuple(range(len(channels))):
         return own[0]
     layers = [walk.steps[step] for step in own if step >= 0]
     if len(layers) < len(own) or any(not _is_linear(layer) for layer in layers):
-        raise node.refusal("takes queries, keys and values of other than fully connected layers (Linear) of each row")
+        raise node.refusal(
+            "takes queries, keys and values of other than fully connected layers (Linear) of"
+            " each row"
+        )
     first = min(own)
     for step in own:
         walk.replace(step, merged=step != first)
-    keys = {**layers[0].keys, "channels": len(channels), "bias": any(layer.keys["bias"] for layer in layers)}
+    keys = {
+        **layers[0].keys,
+        "channels": len(channels),
+        "bias": any(layer.keys["bias"] for layer in layers),
+    }
     walk.replace(first, keys=keys, parts=tuple(layers), channels=channels)
     return first
 
@@ -130,10 +158,11 @@ _HIDES = -1e4
 
 @dataclasses.dataclass(frozen=True)
 class _Scores:
-    """Products of queries (…, rows, values) and keys alike, times `factor`, without those `hidden` (queries, keys).
+    """Products of queries (…, rows, values) and keys alike, times `factor`, without those `hidden`
+    (queries, keys).
 
-    They are `shares` after softmax, which `node` is, and dropped at the rate `dropout`; or only `nan`, where of these
-    are not numbers.
+    They are `shares` after softmax, which `node` is, and dropped at the rate `dropout`; or only
+    `nan`, where of these are not numbers.
     """
 
     q: Heads
@@ -180,7 +209,9 @@ class Attentions:
         nodes: list[OnnxNode] = []
         while (node := self._makers.get(name)) is not None and node.operator in operators:
             taken = [given for given in node.inputs if given and given not in self._constants]
-            if node.operator == "Where" and len(taken) == 2 and taken[0] in self._makers:  # of what is no number
+            if (
+                node.operator == "Where" and len(taken) == 2 and taken[0] in self._makers
+            ):  # of what is no number
                 guard = self._makers[taken[0]]
                 if guard.operator == "IsNaN" and guard.inputs[0] == taken[1]:
                     nodes.append(guard)
@@ -198,13 +229,15 @@ class Attentions:
             node = self._makers.get(begin)
             if node is not None and self._turns(node):
                 raise node.refusal(
-                    "turns queries or keys by their places (rotary embedding, RoPE), which is not taken from ONNX"
-                    " files; a network's TOML file has `rotary`"
+                    "turns queries or keys by their places (rotary embedding, RoPE), which is not"
+                    " taken from ONNX files; a network's TOML file has `rotary`"
                 )
             yield from nodes
 
     def _turns(self, node: OnnxNode) -> bool:
-        """Return whether a node adds or joins products with numbers of the file, as rotary embeddings do."""
+        """Return whether a node adds or joins products with numbers of the file, as rotary
+        embeddings do.
+        """
         taken = [self._makers.get(name) for name in node.inputs if name not in self._constants]
         operators = {"" if maker is None else maker.operator for maker in taken}
         if node.operator == "RotaryEmbedding":
@@ -237,11 +270,17 @@ class Attentions:
                 raise node.refusal(_ELSEWHERE)
             q, k = (self._heads(node, place) for place in range(2))
             factor = q.factor * k.factor
-            self._values[node.outputs[0]] = _Scores(q, dataclasses.replace(k, places=k.places.swapaxes(-1, -2)), factor)
+            self._values[node.outputs[0]] = _Scores(
+                q, dataclasses.replace(k, places=k.places.swapaxes(-1, -2)), factor
+            )
         elif node.operator in _SCALES:
-            place = next((n for n, name in enumerate(node.inputs) if name not in self._walk.constants), 0)
+            place = next(
+                (n for n, name in enumerate(node.inputs) if name not in self._walk.constants), 0
+            )
             heads = self._heads(node, place)
-            self._values[node.outputs[0]] = dataclasses.replace(heads, factor=heads.factor * self._scale(node))
+            self._values[node.outputs[0]] = dataclasses.replace(
+                heads, factor=heads.factor * self._scale(node)
+            )
         elif node.operator == "SequenceAt" and node.inputs[0] in self._sequences:
             index = int(self._array(node, 1).item())
             self._name(node, node.outputs[0], self._sequences[node.inputs[0]][index])
@@ -255,7 +294,9 @@ class Attentions:
             raise node.refusal(_ELSEWHERE)
 
     def _name(self, node: OnnxNode, name: str, heads: Heads) -> None:
-        """Record a value under its name: as a sequence, where it is the result of attention in order again."""
+        """Record a value under its name: as a sequence, where it is the result of attention in
+        order again.
+        """
         step = self._walk.step_of(Value(heads.step))
         value = plain(self._walk, heads) if step is not None and step.kind is Attention else None
         if value is None:
@@ -267,7 +308,9 @@ class Attentions:
         known = self._values.get(node.inputs[place]) if place < len(node.inputs) else None
         if isinstance(known, _Scores):
             raise node.refusal(_ELSEWHERE)
-        return known if known is not None else heads_of(self._walk, node, self._walk.take(node, place))
+        return (
+            known if known is not None else heads_of(self._walk, node, self._walk.take(node, place))
+        )
 
     def _array(self, node: OnnxNode, place: int) -> NDArray[Any]:
         constant = self._walk.constant(node, place)
@@ -276,22 +319,28 @@ class Attentions:
         try:
             return self._walk.expressions.value("" if constant is None else constant.name)
         except KeyError:
-            raise node.refusal(f"its input {place + 1} should be a constant, such as a mask or a number") from None
+            raise node.refusal(
+                f"its input {place + 1} should be a constant, such as a mask or a number"
+            ) from None
 
     def _scale(self, node: OnnxNode) -> float:
         """Return the number by which a node multiplies, or divides."""
-        place = next((n for n, name in enumerate(node.inputs) if name in self._walk.constants), None)
+        place = next(
+            (n for n, name in enumerate(node.inputs) if name in self._walk.constants), None
+        )
         array = None if place is None else self._array(node, place)
         if array is None or array.size != 1 or (node.operator == "Div" and place == 0):
             raise node.refusal(
-                "multiplies queries or keys by other than one number, as rotary embeddings (RoPE) do; that is not"
-                " supported"
+                "multiplies queries or keys by other than one number, as rotary embeddings (RoPE)"
+                " do; that is not supported"
             )
         number = float(array.reshape(-1)[0])
         return number if node.operator == "Mul" else 1 / number
 
     def _of_scores(self, node: OnnxNode) -> None:
-        places = [n for n, name in enumerate(node.inputs) if isinstance(self._values.get(name), _Scores)]
+        places = [
+            n for n, name in enumerate(node.inputs) if isinstance(self._values.get(name), _Scores)
+        ]
         scores = self._values[node.inputs[places[-1]]]
         assert isinstance(scores, _Scores)
         if id(node) not in self._nodes:
@@ -303,12 +352,16 @@ class Attentions:
             made = dataclasses.replace(scores, factor=scores.factor * self._scale(node))
         elif node.operator == "Softmax":
             if node.integer("axis", -1) not in (-1, scores.q.places.ndim - 1):
-                raise node.refusal("is not over keys, the last axis of the products of queries and keys")
+                raise node.refusal(
+                    "is not over keys, the last axis of the products of queries and keys"
+                )
             made = dataclasses.replace(scores, node=node)
         elif node.operator == "Dropout":
             rate, *_ = *self._walk.numbers(node, "ratio"), 0.5
             if scores.dropout:
-                raise node.refusal("drops shares of attention a second time, which is not supported")
+                raise node.refusal(
+                    "drops shares of attention a second time, which is not supported"
+                )
             made = dataclasses.replace(scores, dropout=rate)
         elif node.operator == "Add":
             made = self._masked(node, scores, self._array(node, 1 - places[0]))
@@ -324,11 +377,20 @@ class Attentions:
     def _masked(self, node: OnnxNode, scores: _Scores, added: NDArray[Any]) -> _Scores:
         """Return scores with a mask that is added."""
         rows, hides = scores.q.places.shape[-2], added <= _HIDES
-        if not (hides | (added == 0)).all() or hides.shape[-2:] not in ((rows, rows), (1, rows), (1, 1), (rows, 1)):
-            raise node.refusal("adds a mask other than 0 and -inf to scores; only a causal mask is supported")
+        if not (hides | (added == 0)).all() or hides.shape[-2:] not in (
+            (rows, rows),
+            (1, rows),
+            (1, 1),
+            (rows, 1),
+        ):
+            raise node.refusal(
+                "adds a mask other than 0 and -inf to scores; only a causal mask is supported"
+            )
         planes = np.broadcast_to(hides, (*hides.shape[:-2], rows, rows)).reshape(-1, rows, rows)
         if (planes != planes[0]).any():
-            raise node.refusal("has a mask for each head or sample; only a causal mask is supported")
+            raise node.refusal(
+                "has a mask for each head or sample; only a causal mask is supported"
+            )
         hidden = planes[0] if scores.hidden is None else planes[0] | scores.hidden
         return dataclasses.replace(scores, hidden=hidden)
 
@@ -349,7 +411,9 @@ class Attentions:
         if q.places.shape[1] % k.places.shape[1]:
             raise node.refusal(GROUPED)
         k, v = (
-            dataclasses.replace(part, places=part.places.repeat(q.places.shape[1] // part.places.shape[1], 1))
+            dataclasses.replace(
+                part, places=part.places.repeat(q.places.shape[1] // part.places.shape[1], 1)
+            )
             for part in (k, v)
         )
         scale = node.number("scale", q.places.shape[-1] ** -0.5)
@@ -359,7 +423,9 @@ class Attentions:
             scores = dataclasses.replace(scores, hidden=np.triu(np.ones((rows, rows), bool), 1))
         if node.has_input(3):
             mask = self._array(node, 3)
-            scores = self._masked(node, scores, np.where(mask, 0.0, -np.inf) if mask.dtype == bool else mask)
+            scores = self._masked(
+                node, scores, np.where(mask, 0.0, -np.inf) if mask.dtype == bool else mask
+            )
         made = self._attention(node, scores, v)
         if flat:
             turned = made.places.transpose(0, 2, 1, 3)
@@ -372,40 +438,54 @@ class Attentions:
         self._name(node, node.outputs[0], self._attention(node, scores, self._heads(node, 1)))
 
     def _attention(self, node: OnnxNode, scores: _Scores, v: Heads) -> Heads:
-        """Add the step of attention; return its results as they stand after the product with values."""
+        """Add the step of attention; return its results as they stand after the product with
+        values.
+        """
         q, k = scores.q, scores.k
         assert scores.node is not None
         size, rows = q.places.shape[-1], q.places.shape[-2]
-        inputs = {(self._walk.steps[heads.step].takes if heads.step >= 0 else ()) for heads in (q, k, v)}
+        inputs = {
+            (self._walk.steps[heads.step].takes if heads.step >= 0 else ()) for heads in (q, k, v)
+        }
         if len({q.step, k.step, v.step}) > 1 and len(inputs) > 1:
             raise node.refusal(
-                "takes queries of one value and keys or values of another (cross-attention), which is not supported"
+                "takes queries of one value and keys or values of another (cross-attention), which"
+                " is not supported"
             )
         if not q.places.shape == k.places.shape == v.places.shape:
             raise node.refusal(
-                f"takes queries {list(q.places.shape)}, keys {list(k.places.shape)} and values {list(v.places.shape)}:"
-                " only as many heads, rows and values of each are supported, not cross-attention"
+                f"takes queries {list(q.places.shape)}, keys {list(k.places.shape)} and values"
+                f" {list(v.places.shape)}: only as many heads, rows and values of each are"
+                " supported, not cross-attention"
             )
         if not math.isclose(scores.factor * v.factor, size**-0.5, rel_tol=1e-5) or v.factor != 1:
             raise node.refusal(
-                f"scales products by {scores.factor * v.factor:g}, where only 1 over the root of a head's {size}"
-                f" values, {size**-0.5:g}, is supported"
+                f"scales products by {scores.factor * v.factor:g}, where only 1 over the root of a"
+                f" head's {size} values, {size**-0.5:g}, is supported"
             )
         hidden = np.zeros((rows, rows), bool) if scores.hidden is None else scores.hidden
         causal = bool(hidden.any())
         if causal and (hidden != np.triu(np.ones((rows, rows), bool), 1)).any():
-            raise node.refusal("hides other keys than those behind a query; only a causal mask is supported")
+            raise node.refusal(
+                "hides other keys than those behind a query; only a causal mask is supported"
+            )
         heads, groups, order, tied = channels_of(self._walk, node, (q, k, v))
         source = source_of(self._walk, node, [part.step for part in (q, k, v)], order)
         value = Value(source, axes=("samples", "rows", "channels"))
         grouped = {"kv_heads": groups} if groups < heads else {}
         keys = {"heads": heads, **grouped, "causal": causal, "dropout": scores.dropout}
         step = self._walk.step(scores.node, Attention, keys, value, axes=value.axes).step
-        whole = np.arange(q.places.size, dtype=np.int32).reshape(q.samples, rows, heads, size).transpose(0, 2, 1, 3)
+        whole = (
+            np.arange(q.places.size, dtype=np.int32)
+            .reshape(q.samples, rows, heads, size)
+            .transpose(0, 2, 1, 3)
+        )
         return Heads(step, q.samples, whole.reshape(-1, rows, size)[tied].reshape(q.places.shape))
 
 
-_ELSEWHERE = "takes queries, keys, values or scores elsewhere than in attention, which is not supported"
+_ELSEWHERE = (
+    "takes queries, keys, values or scores elsewhere than in attention, which is not supported"
+)
 
 
 def _constants(graph: OnnxGraph) -> set[str]:

@@ -1,4 +1,6 @@
-"""Reading of an ONNX file as plain data; weights stay in the file, unless training begins with them."""
+"""Reading of an ONNX file as plain data; weights stay in the file, unless training begins with
+them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ _MOST_BYTES = 2**31
 
 
 class StoredArrays(Mapping[str, NDArray[Any]]):
-    """The arrays of an ONNX file by name, those that it keeps in files beside it, too; each is read when looked up.
+    """The arrays of an ONNX file by name, those that it keeps in files beside it, too; each is read
+    when looked up.
 
     Looking one up raises InputError if such a file cannot be read.
     """
@@ -38,7 +41,11 @@ class StoredArrays(Mapping[str, NDArray[Any]]):
         for node in model.graph.node:
             if node.op_type == "Constant":
                 self._tensors.update(
-                    {_text(node.output[0]): attribute.t for attribute in node.attribute if attribute.name == "value"}
+                    {
+                        _text(node.output[0]): attribute.t
+                        for attribute in node.attribute
+                        if attribute.name == "value"
+                    }
                 )
 
     def __getitem__(self, name: str) -> NDArray[Any]:
@@ -51,7 +58,9 @@ class StoredArrays(Mapping[str, NDArray[Any]]):
         except OSError as error:
             raise InputError(f"{self._source}: cannot be read: {error.strerror or error}") from None
         except (ValueError, TypeError, ValidationError) as error:
-            raise InputError(f"{self._source}: {name!r} is damaged: {' '.join(str(error).split())}") from None
+            raise InputError(
+                f"{self._source}: {name!r} is damaged: {' '.join(str(error).split())}"
+            ) from None
 
     def __contains__(self, name: object) -> bool:
         return name in self._tensors
@@ -66,7 +75,11 @@ class StoredArrays(Mapping[str, NDArray[Any]]):
     def files(self) -> list[pathlib.Path]:
         """The files beside it in which it keeps arrays."""
         entries = (entry for tensor in self._tensors.values() for entry in tensor.external_data)
-        return list(dict.fromkeys(self._folder / _text(entry.value) for entry in entries if entry.key == "location"))
+        return list(
+            dict.fromkeys(
+                self._folder / _text(entry.value) for entry in entries if entry.key == "location"
+            )
+        )
 
     @property
     def other_bytes(self) -> int:
@@ -82,14 +95,17 @@ def read_onnx(path: pathlib.Path) -> OnnxGraph:
     """Return the graph of an ONNX file; its arrays are read when they are looked up.
 
     Raises:
-        InputError: the file cannot be read, is not an ONNX file, or the package onnx is not installed.
+        InputError: the file cannot be read, is not an ONNX file, or the package onnx is not
+            installed.
     """
     source = shown(path)
     try:
         import onnx
         from google.protobuf.message import DecodeError
     except ImportError:
-        raise InputError(f"{source}: ONNX files need the package onnx: pip install 'emuchain[onnx]'") from None
+        raise InputError(
+            f"{source}: ONNX files need the package onnx: pip install 'emuchain[onnx]'"
+        ) from None
     try:
         data = read_file(path, _MOST_BYTES)
         graph = _plain(onnx.ModelProto.FromString(data), path, len(data))
@@ -98,9 +114,13 @@ def read_onnx(path: pathlib.Path) -> OnnxGraph:
     except (DecodeError, ValueError, TypeError, KeyError, onnx.checker.ValidationError) as error:
         if isinstance(error, DecodeError) and kind_of(path) not in (ONNX, OTHER):
             raise other_kind(path, source, "not an ONNX file") from None
-        raise InputError(f"{source}: not an ONNX file, or a damaged one: {' '.join(str(error).split())}") from None
+        raise InputError(
+            f"{source}: not an ONNX file, or a damaged one: {' '.join(str(error).split())}"
+        ) from None
     if not graph.nodes:
-        raise InputError(f"{source}: not an ONNX file, or one without a network: its graph holds no node")
+        raise InputError(
+            f"{source}: not an ONNX file, or one without a network: its graph holds no node"
+        )
     return graph
 
 
@@ -117,7 +137,8 @@ def files_beside(path: pathlib.Path) -> list[pathlib.Path]:
 def _plain(model: onnx.ModelProto, path: pathlib.Path, size: int) -> OnnxGraph:
     graph, source = model.graph, shown(path)
     constants = {constant.name: constant for constant in map(_array_of_file, graph.initializer)}
-    twice = [name for name, count in Counter(_text(tensor.name) for tensor in graph.initializer).items() if count > 1]
+    names = Counter(_text(tensor.name) for tensor in graph.initializer)
+    twice = [name for name, count in names.items() if count > 1]
     if twice:
         raise ValueError(f"several of its arrays are called {twice[0]!r}")
     inputs = {_text(value.name): _dimensions(value) for value in graph.input}
@@ -125,21 +146,23 @@ def _plain(model: onnx.ModelProto, path: pathlib.Path, size: int) -> OnnxGraph:
     nodes = tuple(_node(node, source) for node in graph.node)
     if model.producer_name == "pytorch":
         nodes = from_pytorch(nodes, [_metadata(node) for node in graph.node])
+    fed = {name: sizes for name, sizes in inputs.items() if name not in constants}
+    outputs = tuple(_text(value.name) for value in graph.output)
+    opset = max(
+        (opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")),
+        default=1,
+    )
     return OnnxGraph(
-        source,
-        {name: sizes for name, sizes in inputs.items() if name not in constants},
-        tuple(_text(value.name) for value in graph.output),
-        nodes,
-        constants,
-        arrays,
-        size + arrays.other_bytes,
-        max((opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")), default=1),
+        source, fed, outputs, nodes, constants, arrays, size + arrays.other_bytes, opset
     )
 
 
 def _metadata(node: onnx.NodeProto) -> dict[str, str]:
     """Return what an exporter tells of a node, by the ends of its keys."""
-    return {_text(said.key).rpartition(".")[2]: _text(said.value) for said in getattr(node, "metadata_props", ())}
+    return {
+        _text(said.key).rpartition(".")[2]: _text(said.value)
+        for said in getattr(node, "metadata_props", ())
+    }
 
 
 def _text(text: str | bytes) -> str:
@@ -184,7 +207,9 @@ def _attribute(attribute: onnx.AttributeProto) -> object:
 def _array_of_file(tensor: onnx.TensorProto) -> Constant:
     """Return an array that may be a parameter, or be computed to one."""
     constant = _constant(tensor)
-    return dataclasses.replace(constant, roots=frozenset({constant.name}) if constant.kind in _FLOATS else frozenset())
+    return dataclasses.replace(
+        constant, roots=frozenset({constant.name}) if constant.kind in _FLOATS else frozenset()
+    )
 
 
 def _constant(tensor: onnx.TensorProto) -> Constant:

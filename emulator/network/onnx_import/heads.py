@@ -1,9 +1,10 @@
-"""Queries, keys, values and results of attention on their way through views: which number of a layer stands where.
+"""Queries, keys, values and results of attention on their way through views: which number of a
+layer stands where.
 
-People write the views around attention in many ways: Split, Reshape and Transpose in any order, heads merged into
-samples. So each value here is an array of places: the numbers that a layer makes, counted sample by sample, row by row
-and channel by channel. A view moves places as it moves numbers. Where samples are open, a prime number of them stands
-for all.
+People write the views around attention in many ways: Split, Reshape and Transpose in any order,
+heads merged into samples. So each value here is an array of places: the numbers that a layer makes,
+counted sample by sample, row by row and channel by channel. A view moves places as it moves
+numbers. Where samples are open, a prime number of them stands for all.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class Heads:
 
 
 def samples_for(walk: Walk, shape: Shape) -> int:
-    """Return how many samples there are, or stand for all where that is open: as no other axis is long."""
+    """Return how many samples there are, or stand for all where that is open: as no other axis is
+    long.
+    """
     if walk.batch is not None:
         return walk.batch
     return next(prime for prime in _PRIMES if math.prod(shape) % prime)
@@ -54,17 +57,24 @@ def heads_of(walk: Walk, node: OnnxNode, value: Value) -> Heads:
     """
     shape, axes = walk.shape(value), walk.axes_of(value)
     if shape is None or value.is_flat or value.state:
-        raise node.refusal(f"takes {walk.shown_axes(value)} for attention, whose sizes are not known")
+        raise node.refusal(
+            f"takes {walk.shown_axes(value)} for attention, whose sizes are not known"
+        )
     channels, rows, columns = shape
     samples = samples_for(walk, shape)
     if samples * math.prod(shape) > _MOST_PLACES:
         raise node.refusal(
-            f"was exported with {samples} samples, too many to follow the heads of attention; one is enough"
+            f"was exported with {samples} samples, too many to follow the heads of attention; one"
+            " is enough"
         )
     sizes = dict(zip(_AXES, (samples, rows, columns, channels), strict=True))
     parts = [part for axis in axes for part in axis.split("·") if part in sizes]
     order = [_AXES.index(part) for part in (*parts, *(axis for axis in _AXES if axis not in parts))]
-    places = np.arange(math.prod(sizes.values()), dtype=np.int32).reshape(tuple(sizes.values())).transpose(order)
+    places = (
+        np.arange(math.prod(sizes.values()), dtype=np.int32)
+        .reshape(tuple(sizes.values()))
+        .transpose(order)
+    )
     merged = [math.prod(sizes.get(part, 1) for part in axis.split("·")) for axis in axes]
     return Heads(value.step, samples, places.reshape(merged))
 
@@ -96,7 +106,8 @@ def sizes_of(walk: Walk, node: OnnxNode, heads: Heads) -> Constant:
     if walk.batch is None:
         samples = heads.samples
         entries = [
-            "samples" if size == samples else size if size % samples else "product" for size in heads.places.shape
+            "samples" if size == samples else size if size % samples else "product"
+            for size in heads.places.shape
         ]
     entries = entries[node.integer("start", 0) : node.integer("end", len(entries))]
     numbers = tuple(entry for entry in entries if isinstance(entry, int))
@@ -117,12 +128,18 @@ def moved(walk: Walk, node: OnnxNode, heads: Heads) -> list[Heads]:
             made = _MOVES[node.operator](walk, node, heads.places)
     except (ValueError, IndexError) as error:
         raise node.refusal(f"does not fit queries, keys or values of attention: {error}") from None
-    return [dataclasses.replace(heads, places=places) for places in (made if isinstance(made, list) else [made])]
+    return [
+        dataclasses.replace(heads, places=places)
+        for places in (made if isinstance(made, list) else [made])
+    ]
 
 
 def _reshape(walk: Walk, node: OnnxNode, heads: Heads) -> Places:
     entries, places = walk.entries(node, 1), heads.places
-    wanted = [heads.samples if entry == "samples" else -1 if isinstance(entry, str) else entry for entry in entries]
+    wanted = [
+        heads.samples if entry == "samples" else -1 if isinstance(entry, str) else entry
+        for entry in entries
+    ]
     if not node.integer("allowzero", 0):
         wanted = [places.shape[place] if size == 0 else size for place, size in enumerate(wanted)]
     return places.reshape(wanted)
@@ -141,7 +158,11 @@ def _split(walk: Walk, node: OnnxNode, places: Places) -> list[Places]:
 
 def _split_apart(walk: Walk, node: OnnxNode, places: Places) -> list[Places]:
     """Return the parts of a value along an axis: of one size, or of the sizes that a list gives."""
-    axis, sizes, given = node.integer("axis", 0), [*map(int, walk.numbers(node, "split"))], walk.constant(node, 1)
+    axis, sizes, given = (
+        node.integer("axis", 0),
+        [*map(int, walk.numbers(node, "split"))],
+        walk.constant(node, 1),
+    )
     length, keeps = places.shape[axis], node.integer("keepdims", 1) != 0
     if given is not None and given.shape != ():
         return np.split(places, np.cumsum(sizes)[:-1], axis=axis)
@@ -175,7 +196,11 @@ def _unsqueeze(walk: Walk, node: OnnxNode, places: Places) -> Places:
 def _gather(walk: Walk, node: OnnxNode, places: Places) -> Places:
     constant = walk.constant(node, 1)
     index = np.array(walk.integers(node, "indices"), np.int64)
-    return np.take(places, index.reshape(constant.shape if constant is not None else ()), axis=node.integer("axis", 0))
+    return np.take(
+        places,
+        index.reshape(constant.shape if constant is not None else ()),
+        axis=node.integer("axis", 0),
+    )
 
 
 def _expand(walk: Walk, node: OnnxNode, places: Places) -> Places:

@@ -1,12 +1,15 @@
-"""Conversion of ONNX operators: each becomes an operation of the description, or merely a view of its input.
+"""Conversion of ONNX operators: each becomes an operation of the description, or merely a view of
+its input.
 
-An operation's file names the operators that become it. The others are here: flattening changes nothing, because a fully
-connected layer is a convolution over whole maps. Softmax at the end is left out, because a description has its own.
-Operators are those of https://onnx.ai/onnx/operators/, of any version.
+An operation's file names the operators that become it. The others are here: flattening changes
+nothing, because a fully connected layer is a convolution over whole maps. Softmax at the end is
+left out, because a description has its own. Operators are those of https://onnx.ai/onnx/operators/,
+of any version.
 
-An imported graph's steps become a description: their order, names and inputs. ONNX lists nodes in the order of the data
-flow, and so does a description; but an SFU's operation moves up to the layer that makes the last of its inputs. So a
-map is pooled where it is made, and less bypasses other layers:
+An imported graph's steps become a description: their order, names and inputs. ONNX lists nodes in
+the order of the data flow, and so does a description; but an SFU's operation moves up to the layer
+that makes the last of its inputs. So a map is pooled where it is made, and less bypasses other
+layers:
 
     ONNX          conv1  conv2      pool(conv1)  add(pool, conv2)  conv3
     description   conv1  pool       conv2  add                     conv3
@@ -28,7 +31,18 @@ from ...common import InputError, plural, validate
 from ..description import Description, Node
 from ..description import node as node_of
 from ..graph import IMAGES, resolve
-from ..onnx_graph import FROM_IMAGES, Attributes, Constant, Expectation, OnnxGraph, OnnxNode, Step, Value, Walk, folded
+from ..onnx_graph import (
+    FROM_IMAGES,
+    Attributes,
+    Constant,
+    Expectation,
+    OnnxGraph,
+    OnnxNode,
+    Step,
+    Value,
+    Walk,
+    folded,
+)
 from ..operation import LayerOperation, Operation, operation_types
 from ..operations.activations import HardSigmoid, Sigmoid
 from ..operations.conv import Conv
@@ -42,17 +56,29 @@ from .spelled import with_operators
 
 
 def to_description(
-    name: str, source: str, images: Shape, steps: Sequence[Step], output: int, expectations: Sequence[Expectation]
+    name: str,
+    source: str,
+    images: Shape,
+    steps: Sequence[Step],
+    output: int,
+    expectations: Sequence[Expectation],
 ) -> Description:
     """Return the description of a network whose results are those of the step `output`.
 
     Raises:
-        InputError: an operation has a value out of range or does not fit its input, or an expectation is wrong.
+        InputError: an operation has a value out of range or does not fit its input, or an
+            expectation is wrong.
     """
     order = in_order(steps)
-    takers = [n for before, n in zip([FROM_IMAGES, *order], order, strict=False) if _must_name(steps[n], before)]
+    takers = [
+        n
+        for before, n in zip([FROM_IMAGES, *order], order, strict=False)
+        if _must_name(steps[n], before)
+    ]
     ends_elsewhere = order[-1:] != [output]
-    referenced = {taken for n in takers for taken in steps[n].takes} | ({output} if ends_elsewhere else set())
+    referenced = {taken for n in takers for taken in steps[n].takes} | (
+        {output} if ends_elsewhere else set()
+    )
     names = _names({n: steps[n] for n in order if _opens_layer(steps[n]) or n in referenced})
     nodes: list[Node] = []
     for n in order:
@@ -67,7 +93,9 @@ def to_description(
     nodes.append(Node(Softmax(), source=(names[output],) if ends_elsewhere else None))
     empty = validate(Description, {"name": name, "input": images, "layers": []}, source)
     description = empty.model_copy(update={"layers": tuple(nodes)})
-    network = resolve(description, source, [*(steps[n].node.where for n in order), f"{source}: the output"])
+    network = resolve(
+        description, source, [*(steps[n].node.where for n in order), f"{source}: the output"]
+    )
     begins = list(itertools.takewhile(lambda n: not _opens_layer(steps[n]), order))
     made = [*(network.entry for _ in begins), *(tensor.shape for tensor in network.tensors)]
     shapes = dict(zip(order, made, strict=True)) | {FROM_IMAGES: images}
@@ -77,12 +105,16 @@ def to_description(
 
 
 def in_order(steps: Sequence[Step]) -> list[int]:
-    """Return the numbers of steps in the order of the description, in which an SFU's follow their layer."""
+    """Return the numbers of steps in the order of the description, in which an SFU's follow their
+    layer.
+    """
     layers: list[int] = []  # of each step
     opened = -1
     for step in steps:
         opened += _opens_layer(step)
-        layers.append(opened if _opens_layer(step) else max(layers[n] if n >= 0 else -1 for n in step.takes))
+        layers.append(
+            opened if _opens_layer(step) else max(layers[n] if n >= 0 else -1 for n in step.takes)
+        )
     return [n for n in sorted(range(len(steps)), key=layers.__getitem__) if not steps[n].merged]
 
 
@@ -110,11 +142,13 @@ def _names(steps: Mapping[int, Step]) -> dict[int, str]:
 
 
 def describe(graph: OnnxGraph, name: str) -> tuple[Description, str]:
-    """Return the description of a graph, called `name`, and one line that the user should see, or nothing.
+    """Return the description of a graph, called `name`, and one line that the user should see, or
+    nothing.
 
     Raises:
-        InputError: an operator that is unknown, or does what a description cannot express; several inputs or outputs;
-            sizes that are not fixed, or do not fit the weights; a cycle; a value that is not made or not used.
+        InputError: an operator that is unknown, or does what a description cannot express; several
+            inputs or outputs; sizes that are not fixed, or do not fit the weights; a cycle; a value
+            that is not made or not used.
     """
     walk = walked(graph)
     return described(walk, graph, name), note_of(walk, graph)
@@ -122,7 +156,9 @@ def describe(graph: OnnxGraph, name: str) -> tuple[Description, str]:
 
 def described(walk: Walk, graph: OnnxGraph, name: str) -> Description:
     """Return the description of a graph that was walked through; it raises as `describe`."""
-    return to_description(name, graph.source, walk.input_shape(), walk.steps, walk.output().step, walk.expectations)
+    return to_description(
+        name, graph.source, walk.input_shape(), walk.steps, walk.output().step, walk.expectations
+    )
 
 
 def walked(graph: OnnxGraph) -> Walk:
@@ -140,8 +176,8 @@ def walked(graph: OnnxGraph) -> Walk:
                 walk.name(node, constant, place)
         elif walk.are_sizes(node):
             raise node.refusal(
-                "computes sizes from others, one of which is open, in a way that is not followed; export the model"
-                " with a fixed number of samples, such as 1, and they are numbers"
+                "computes sizes from others, one of which is open, in a way that is not followed;"
+                " export the model with a fixed number of samples, such as 1, and they are numbers"
             )
         elif node.operator in _known():
             walk.name(node, _known()[node.operator](walk, node))
@@ -152,7 +188,8 @@ def walked(graph: OnnxGraph) -> Walk:
 
 
 def _tie(walk: Walk) -> None:
-    """Tie a layer to an embedding whose weights it has; exporters may write them twice, and transposed.
+    """Tie a layer to an embedding whose weights it has; exporters may write them twice, and
+    transposed.
 
     Raises:
         InputError: it is not a layer over each step, or another one has these weights, too.
@@ -165,31 +202,41 @@ def _tie(walk: Walk) -> None:
             if step.node.operator not in ("MatMul", "Gemm") or step.parts or step.merged:
                 continue
             weight = walk.constants.get(step.node.inputs[1])
-            if weight is not None and sorted(weight.shape) == sorted(table.shape) and _are_equal(walk, weight, table):
+            if (
+                weight is not None
+                and sorted(weight.shape) == sorted(table.shape)
+                and _are_equal(walk, weight, table)
+            ):
                 heads.append(place)
         for place in heads:
             step = walk.steps[place]
             if step.kind is not Conv or len(heads) > 1:
                 raise step.node.refusal(
-                    f"has the weights of the embedding {embedding.node.name!r} (tied weights), which is supported for"
-                    " one layer over each step; give it its own"
+                    f"has the weights of the embedding {embedding.node.name!r} (tied weights),"
+                    " which is supported for one layer over each step; give it its own"
                 )
             walk.steps[place] = dataclasses.replace(step, tied=number)
 
 
 def _are_equal(walk: Walk, one: Constant, other: Constant) -> bool:
-    """Return whether two arrays are equal, or one is the other transposed; arrays of one number alone are not."""
+    """Return whether two arrays are equal, or one is the other transposed; arrays of one number
+    alone are not.
+    """
     if one.roots & other.roots:
         return True
     try:
         a, b = (walk.expressions.value(constant.name) for constant in (one, other))
     except (KeyError, InputError):  # weights are in a file that is not there
         return False
-    is_alike = (a.shape == b.shape and bool((a == b).all())) or (a.T.shape == b.shape and bool((b == a.T).all()))
+    is_alike = (a.shape == b.shape and bool((a == b).all())) or (
+        a.T.shape == b.shape and bool((b == a.T).all())
+    )
     return is_alike and a.size > 0 and bool((a != a.flat[0]).any())
 
 
-def _output_shape(kind: type[Operation], keys: dict[str, Any], where: str, taken: Sequence[Shape]) -> Shape:
+def _output_shape(
+    kind: type[Operation], keys: dict[str, Any], where: str, taken: Sequence[Shape]
+) -> Shape:
     return node_of(kind, keys, where).operation.output(taken)
 
 
@@ -222,10 +269,15 @@ def _reshape(walk: Walk, node: OnnxNode) -> Value:
         return view
     if (sequence := sequences.reshape(walk, node)) is not None:
         return sequence
-    shape = target.sizes if target is not None and target.sizes is not None else walk.integers(node, "shape")
+    shape = (
+        target.sizes
+        if target is not None and target.sizes is not None
+        else walk.integers(node, "shape")
+    )
     if len(shape) != 2 or shape[0] not in (0, -1, walk.batch, "samples") or shape == (-1, -1):
         raise node.refusal(
-            f"to the shape {list(shape)}: only to one row of values for each sample, [0, -1], is supported"
+            f"to the shape {list(shape)}: only to one row of values for each sample, [0, -1], is"
+            " supported"
         )
     if isinstance(shape[1], int) and shape[1] != -1:
         walk.expect(node, value, values=shape[1])
@@ -262,9 +314,19 @@ _VIEWS: Mapping[str, Callable[[Walk, OnnxNode], Value]] = {
 def _problem(operator: str) -> str:
     """Return why there is no converter of an operator, and what to do in its place."""
     if operator.startswith("Random") or operator == "Bernoulli":
-        return "draws numbers at random, as dropout does with inplace=True; only dropout without it is supported"
-    if "Quantize" in operator or operator.rpartition(".")[2].startswith("QLinear") or operator.endswith("Integer"):
-        return "belongs to a quantised network; only networks in single precision are supported: export it before"
+        return (
+            "draws numbers at random, as dropout does with inplace=True; only dropout without it is"
+            " supported"
+        )
+    if (
+        "Quantize" in operator
+        or operator.rpartition(".")[2].startswith("QLinear")
+        or operator.endswith("Integer")
+    ):
+        return (
+            "belongs to a quantised network; only networks in single precision are supported:"
+            " export it before"
+        )
     return f"unknown operator; known are Constant, {', '.join(_known())}"
 
 
@@ -276,10 +338,12 @@ def _known() -> Mapping[str, Callable[[Walk, OnnxNode], Value]]:
 
 
 _WITHOUT_EFFECT = frozenset(
-    "allowzero noop_with_empty_axes num_outputs qk_matmul_output_mode seed softmax_precision stash_type storage_order"
-    " training_mode".split()
+    "allowzero noop_with_empty_axes num_outputs qk_matmul_output_mode seed softmax_precision"
+    " stash_type storage_order training_mode".split()
 )
-"""Attributes that need not be read: of what is refused, of results that nothing takes, and of how something is done."""
+"""Attributes that need not be read: of what is refused, of results that nothing takes, and of how
+something is done.
+"""
 
 _BOUNDED = {Sigmoid: "Sigmoid", HardSigmoid: "HardSigmoid"}
 """Ends of models that have another loss than softmax and cross-entropy."""
@@ -290,7 +354,9 @@ _NARROW = {10: "half precision", 11: "double precision", 16: "bfloat16"}
 
 def note_of(walk: Walk, graph: OnnxGraph) -> str:
     """Return in one line what the user should know, or nothing."""
-    return "; ".join([*_of_end(walk), *of_export(walk), *_of_numbers(walk), *_left_out(walk, graph)])
+    return "; ".join(
+        [*_of_end(walk), *of_export(walk), *_of_numbers(walk), *_left_out(walk, graph)]
+    )
 
 
 def _of_end(walk: Walk) -> list[str]:
@@ -300,8 +366,9 @@ def _of_end(walk: Walk) -> list[str]:
     if output.is_closed or last is None or last.kind not in _BOUNDED:
         return []
     return [
-        f"its last operation is {_BOUNDED[last.kind]}, so the model has another loss, such as binary cross-entropy;"
-        " training here is by softmax over its outputs, as classes, and cross-entropy"
+        f"its last operation is {_BOUNDED[last.kind]}, so the model has another loss, such as"
+        " binary cross-entropy; training here is by softmax over its outputs, as classes, and"
+        " cross-entropy"
     ]
 
 
@@ -309,22 +376,25 @@ def _of_numbers(walk: Walk) -> list[str]:
     """Return what is said of parameters that are stored in another format."""
     kinds = [walk.constants[name].kind for name in walk.parameters.names if name in walk.constants]
     return [
-        f"its file has {plural(kinds.count(kind), 'array')} of weights in {name}; here, their format is what"
-        " `precision` says"
+        f"its file has {plural(kinds.count(kind), 'array')} of weights in {name}; here, their"
+        " format is what `precision` says"
         for kind, name in _NARROW.items()
         if kind in kinds
     ]
 
 
 def _left_out(walk: Walk, graph: OnnxGraph) -> list[str]:
-    """Return what is said of what nothing here takes: nodes, arrays, attributes, and states beside the output."""
+    """Return what is said of what nothing here takes: nodes, arrays, attributes, and states beside
+    the output.
+    """
     taken = {*graph.outputs, *(name for node in graph.nodes for name in node.inputs)}
     nodes = [node for node in graph.nodes if not taken & {*node.outputs}]
     arrays = [name for name in graph.constants if name not in taken]
     attributes = [
         f"`{name}` of node {node.name!r}"
         for node in walk.nodes
-        if isinstance(node.attributes, Attributes) and not any(name in walk.constants for name in node.outputs)
+        if isinstance(node.attributes, Attributes)
+        and not any(name in walk.constants for name in node.outputs)
         for name in node.attributes.unread
         if name not in _WITHOUT_EFFECT
     ]

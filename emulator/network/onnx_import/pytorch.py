@@ -1,7 +1,9 @@
-"""What a file tells of the PyTorch model that it was exported from: which module a node was, and what was left out.
+"""What a file tells of the PyTorch model that it was exported from: which module a node was, and
+what was left out.
 
-The default exporter leaves each node's modules in its metadata, and names the rules by which it rewrote it. The old one
-leaves the module's path in the node's name alone: its class follows from the operators of that module.
+The default exporter leaves each node's modules in its metadata, and names the rules by which it
+rewrote it. The old one leaves the module's path in the node's name alone: its class follows from
+the operators of that module.
 """
 
 from __future__ import annotations
@@ -69,18 +71,23 @@ _TOGETHER: Sequence[tuple[set[str], str]] = (
     ({"Abs", "Add", "Div"}, "Softsign"),
     ({"Mod", "Reshape"}, "Unflatten"),
 )
-"""What several operators are that stand in one module, or in one function, whose own they are with Mul."""
+"""What several operators are that stand in one module, or in one function, whose own they are with
+Mul.
+"""
 
 _NEAR = 48
 """Nodes that stand in no module, but belong together, stand no farther from one another."""
 
 
-def from_pytorch(nodes: Sequence[OnnxNode], metadata: Sequence[Mapping[str, str]]) -> tuple[OnnxNode, ...]:
+def from_pytorch(
+    nodes: Sequence[OnnxNode], metadata: Sequence[Mapping[str, str]]
+) -> tuple[OnnxNode, ...]:
     """Return the nodes of a file that PyTorch exported, with what each was there."""
     paths = [_quoted(said.get(_PATHS, "")) for said in metadata]
     modules = [path[-2] if len(path) > 1 else None for path in paths]
     scopes = [
-        node.name.rpartition("/")[0] if module is None else module for node, module in zip(nodes, modules, strict=True)
+        node.name.rpartition("/")[0] if module is None else module
+        for node, module in zip(nodes, modules, strict=True)
     ]
     operators: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for node, scope in zip(nodes, scopes, strict=True):
@@ -91,14 +98,22 @@ def from_pytorch(nodes: Sequence[OnnxNode], metadata: Sequence[Mapping[str, str]
         classes, module = _quoted(said.get(_CLASSES, "")), modules[place]
         near = range(max(0, place - _NEAR), min(len(nodes), place + _NEAR)) if scope == "" else ()
         beside = collections.Counter(nodes[other].operator for other in near if scopes[other] == "")
-        name = _name(node, operators[scope] if scope else beside, is_module=module is None and scope not in parents)
+        name = _name(
+            node,
+            operators[scope] if scope else beside,
+            is_module=module is None and scope not in parents,
+        )
         if len(classes) > 1:
             name = _of_class(classes, name)
             if module:
                 name += f" {module!r}"
         elif path := _path(scope):
-            name += f"{' ' if name[:1].isupper() else ' in '}{path!r}" if name else f"module {path!r}"
-        made.append(dataclasses.replace(node, origin=name, module=module, rule=said.get(_RULES, "")))
+            name += (
+                f"{' ' if name[:1].isupper() else ' in '}{path!r}" if name else f"module {path!r}"
+            )
+        made.append(
+            dataclasses.replace(node, origin=name, module=module, rule=said.get(_RULES, ""))
+        )
     return tuple(made)
 
 
@@ -106,7 +121,9 @@ def _path(scope: str) -> str:
     """Return the path of a module whose operators the old exporter calls SCOPE/OPERATOR."""
     parts: list[str] = []
     for part in filter(None, scope.split("/")):
-        if parts and part.startswith(f"{parts[-1]}."):  # the third of a Sequential, such as net/net.2
+        if parts and part.startswith(
+            f"{parts[-1]}."
+        ):  # the third of a Sequential, such as net/net.2
             parts.pop()
         parts.append(part)
     return ".".join(parts)
@@ -117,7 +134,9 @@ def _quoted(text: str) -> list[str]:
 
 
 def _of_class(classes: Sequence[str], name: str) -> str:
-    """Return the class of the innermost module; with what it does there if it is none of PyTorch's own."""
+    """Return the class of the innermost module; with what it does there if it is none of PyTorch's
+    own.
+    """
     path, _, own = classes[-2].rpartition(".")
     if path.startswith("torch.nn.") and path != "torch.nn.modules.container":
         return repr(own.removeprefix("Parametrized").lstrip("_"))[1:-1]
@@ -126,16 +145,22 @@ def _of_class(classes: Sequence[str], name: str) -> str:
 
 
 def _name(node: OnnxNode, operators: collections.Counter[str], *, is_module: bool) -> str:
-    """Return what a node is in PyTorch, from its operator and those beside it, which may be all those of a module."""
+    """Return what a node is in PyTorch, from its operator and those beside it, which may be all
+    those of a module.
+    """
     for together, name in _TOGETHER:
         if operators.keys() >= together and (is_module or node.operator in (*together, "Mul")):
             return name
-    if node.operator in ("Slice", "Concat") and operators["Slice"] == 2 * operators["Concat"] >= 4:  # both ends, joined
+    if (
+        node.operator in ("Slice", "Concat") and operators["Slice"] == 2 * operators["Concat"] >= 4
+    ):  # both ends, joined
         return "Conv2d" if operators["Conv"] else "CircularPad2d"
     if node.operator == "Pad" and operators.keys() & {"Conv", "ConvTranspose"}:
         return "Conv2d"
     if node.operator == "Pad":
-        return _PADDING.get(str(node.attributes.get("mode", "constant")), "ZeroPad2d, ConstantPad2d or pad")
+        return _PADDING.get(
+            str(node.attributes.get("mode", "constant")), "ZeroPad2d, ConstantPad2d or pad"
+        )
     if node.operator in _OF_WINDOWS:
         kernel = node.attributes.get("kernel_shape", (1, 1))
         return f"{_OF_WINDOWS[node.operator]}{len(kernel) if isinstance(kernel, tuple) else 2}d"
@@ -156,13 +181,13 @@ def of_export(walk: Walk) -> list[str]:
         said.append("docs/configuration.md says how to keep them")
     if walk.parameters.copies:
         said.append(
-            f"{plural(walk.parameters.copies, 'use')} of arrays that the export merged, because they are equal, became"
-            " copies, trained apart"
+            f"{plural(walk.parameters.copies, 'use')} of arrays that the export merged, because"
+            " they are equal, became copies, trained apart"
         )
     if computed:
         said.append(
-            f"{plural(computed, 'array')} of weights are computed from others in the file, as weight_norm does, and"
-            " trained as they are"
+            f"{plural(computed, 'array')} of weights are computed from others in the file, as"
+            " weight_norm does, and trained as they are"
         )
     return said
 
@@ -179,9 +204,9 @@ _LOST = {
 def _lost(node: OnnxNode) -> str:
     """Return what the export left out of a layer.
 
-    PyTorch's default exporter tells it in the rules by which it rewrote a node; it gives convolutions without biases
-    zeros as such, and takes them away again. The old one gives names of its own to weights and biases that it computed,
-    and leaves those of parameters as they were.
+    PyTorch's default exporter tells it in the rules by which it rewrote a node; it gives
+    convolutions without biases zeros as such, and takes them away again. The old one gives names of
+    its own to weights and biases that it computed, and leaves those of parameters as they were.
     """
     computed = [name.startswith("onnx::Conv_") for name in node.inputs[1:3]]
     if "FuseBatchNorm" in node.rule or (node.operator == "Conv" and computed == [True, True]):

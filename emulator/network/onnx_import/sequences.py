@@ -1,6 +1,7 @@
 """Views of sequences: what PyTorch writes around LSTM and GRU to move, merge, drop and pick axes.
 
-No number changes place, but for maps that become sequences (`sequence`), and for the last step of one (`last-step`).
+No number changes place, but for maps that become sequences (`sequence`), and for the last step of
+one (`last-step`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ def transpose(walk: Walk, node: OnnxNode) -> Value:
     axes = walk.axes_of(value)
     order = node.integers("perm", tuple(reversed(range(len(axes)))))
     if value.is_flat or sorted(order) != list(range(len(axes))):
-        raise node.refusal(f"`perm` = {list(order)} of {shown_axes(axes)}: only maps and sequences have axes to move")
+        raise node.refusal(
+            f"`perm` = {list(order)} of {shown_axes(axes)}: only maps and sequences have axes to"
+            " move"
+        )
     moved = tuple(axes[place] for place in order)
     if moved in _PIXELS and walk.attends:
         return walk.step(node, Tokens, {}, value, axes=_SEQUENCE)
@@ -55,13 +59,17 @@ def gather(walk: Walk, node: OnnxNode) -> Value:
     index = places[0] if len(places) == 1 else None
     if value.state and axis == "directions" and isinstance(index, int):
         return _state(walk, node, value, index)
-    if isinstance(index, int) and (view := take_one(walk, node, value, axes.index(axis), index)) is not None:
+    if (
+        isinstance(index, int)
+        and (view := take_one(walk, node, value, axes.index(axis), index)) is not None
+    ):
         return view
     if axis == "rows" and index == 0:
         return _last_step(walk, node, value, _without(axes, "rows"), FirstStep)
     if axis != "rows" or index not in (-1, _last(walk, value)):
         raise node.refusal(
-            f"takes {list(places)} along {axis}: only the last time step, -1, and the first one, 0, are supported"
+            f"takes {list(places)} along {axis}: only the last time step, -1, and the first one, 0,"
+            " are supported"
         )
     return _last_step(walk, node, value, _without(axes, "rows"))
 
@@ -70,7 +78,10 @@ def cut(walk: Walk, node: OnnxNode) -> Value:
     """Return the last step of a sequence, cut out with its axis; or all of an axis."""
     value = walk.take(node)
     axes = walk.axes_of(value)
-    bounds = [node.integers(name, ()) or walk.entries(node, 1 + n) for n, name in enumerate(("starts", "ends"))]
+    bounds = [
+        node.integers(name, ()) or walk.entries(node, 1 + n)
+        for n, name in enumerate(("starts", "ends"))
+    ]
     place = node.integers("axes", ()) or (walk.entries(node, 3) if node.has_input(3) else (0,))
     step = walk.entries(node, 4) if node.has_input(4) else (1,)
     axis = _axis(node, axes, place[0]) if len(place) == 1 else ""
@@ -83,7 +94,9 @@ def cut(walk: Walk, node: OnnxNode) -> Value:
         return _last_step(walk, node, value, left, FirstStep)
     is_last = to_the_end and bounds[0] in ((-1,), (_last(walk, value),))
     if axis != "rows" or axes == MAPS or not is_last:
-        raise node.refusal(f"cuts {shown_axes(axes)}: only the last time step, from -1 on, is supported")
+        raise node.refusal(
+            f"cuts {shown_axes(axes)}: only the last time step, from -1 on, is supported"
+        )
     return _last_step(walk, node, value, left)
 
 
@@ -96,18 +109,25 @@ def squeeze(walk: Walk, node: OnnxNode, value: Value, places: tuple[int, ...]) -
     for axis in dropped:
         if axis != "last" and (axis != "directions" or _is_bidirectional(walk, value)):
             raise node.refusal(
-                f"`axes` = {list(places)} of {shown_axes(axes)}: {axis} are more than one; only axes of one may be left"
-                " out"
+                f"`axes` = {list(places)} of {shown_axes(axes)}: {axis} are more than one; only"
+                " axes of one may be left out"
             )
     return value.with_axes(tuple(axis for axis in axes if axis not in dropped))
 
 
 def reshape(walk: Walk, node: OnnxNode) -> Value | None:
-    """Return a sequence with two axes merged, or with those apart again; None for maps that become a row of values."""
+    """Return a sequence with two axes merged, or with those apart again; None for maps that become
+    a row of values.
+    """
     target = walk.constant(node, 1)
     value = walk.take(node)
     axes = walk.axes_of(value)
-    if value.is_flat or target is None or target.entries is None or (axes == MAPS and len(target.entries) == 2):
+    if (
+        value.is_flat
+        or target is None
+        or target.entries is None
+        or (axes == MAPS and len(target.entries) == 2)
+    ):
         return None
     entries = target.entries
     if len(entries) == 2 and axes[0] == "samples" and entries[0] in ("samples", walk.batch):
@@ -130,16 +150,18 @@ def reshape(walk: Walk, node: OnnxNode) -> Value | None:
         return value.with_axes(made)
     if axes == MAPS and len(entries) > len(axes):
         raise node.refusal(
-            f"takes axes of maps apart, to the shape {list(entries)}, as ChannelShuffle and PixelShuffle do; that is"
-            " not supported"
+            f"takes axes of maps apart, to the shape {list(entries)}, as ChannelShuffle and"
+            " PixelShuffle do; that is not supported"
         )
     raise node.refusal(
-        f"{shown_axes(axes)} to the shape {list(entries)}: sequences may have directions, or channels and columns,"
-        " merged, or samples and steps"
+        f"{shown_axes(axes)} to the shape {list(entries)}: sequences may have directions, or"
+        " channels and columns, merged, or samples and steps"
     )
 
 
-def _last_step(walk: Walk, node: OnnxNode, value: Value, axes: Axes, kind: type[SfuOperation] = LastStep) -> Value:
+def _last_step(
+    walk: Walk, node: OnnxNode, value: Value, axes: Axes, kind: type[SfuOperation] = LastStep
+) -> Value:
     return walk.step(node, kind, {}, value, axes=axes).with_axes(axes)
 
 
@@ -149,7 +171,8 @@ def _state(walk: Walk, node: OnnxNode, value: Value, index: int) -> Value:
         raise node.refusal("takes the cells of an LSTM; only its outputs may be used")
     if any(walk.steps[step].keys["bidirectional"] for step in value.state):
         raise node.refusal(
-            "takes the state of one direction; only the outputs of both at the last step may be used, as y[:, -1]"
+            "takes the state of one direction; only the outputs of both at the last step may be"
+            " used, as y[:, -1]"
         )
     if not -len(value.state) <= index < len(value.state):
         raise node.refusal(f"takes the state of layer {index} of {len(value.state)}")

@@ -1,7 +1,8 @@
 """GELU, RMS norm and layer norm that a graph spells out by arithmetic, as one node each.
 
-PyTorch's exporters write them so for versions of ONNX that have no operator for them, and people in many orders. So
-arithmetic between a value and another is computed for a few numbers; it is the operator that makes the same of them.
+PyTorch's exporters write them so for versions of ONNX that have no operator for them, and people in
+many orders. So arithmetic between a value and another is computed for a few numbers; it is the
+operator that makes the same of them.
 """
 
 from __future__ import annotations
@@ -56,7 +57,11 @@ def with_operators(graph: OnnxGraph) -> OnnxGraph:
             dropped.update(map(id, several))
             [last] = (own for own in several if own.outputs == operator.outputs)
             placed[id(last)] = operator
-    nodes = (placed.get(id(node), node) for node in graph.nodes if id(node) in placed or id(node) not in dropped)
+    nodes = (
+        placed.get(id(node), node)
+        for node in graph.nodes
+        if id(node) in placed or id(node) not in dropped
+    )
     return dataclasses.replace(graph, nodes=tuple(nodes))
 
 
@@ -78,24 +83,36 @@ class _Arithmetic:
         for node in graph.nodes:
             if node.operator == "Constant":
                 self._constants[node.outputs[0]] = node.constant()
-            elif node.operator == "Reshape" and (known := self._constants.get(node.inputs[0])) and known.numbers:
+            elif (
+                node.operator == "Reshape"
+                and (known := self._constants.get(node.inputs[0]))
+                and known.numbers
+            ):
                 self._constants[node.outputs[0]] = known
 
     def gelu(self, node: OnnxNode) -> Spelled | None:
         """Return the GELU that a node, Erf or Tanh, belongs to."""
         x = np.linspace(-4, 4, 33)
         slope, form = math.sqrt(2 / math.pi), "none" if node.operator == "Erf" else "tanh"
-        share = _UNARY["Erf"](x / math.sqrt(2)) if form == "none" else np.tanh(slope * (x + 0.044715 * x**3))
+        share = (
+            _UNARY["Erf"](x / math.sqrt(2))
+            if form == "none"
+            else np.tanh(slope * (x + 0.044715 * x**3))
+        )
         for begin in self._before(node):
             for last in self._behind(node):
                 if self._makes(last, begin, x, 0.5 * x * (1 + share)):
                     nodes = self._between(begin, last)
-                    made = dataclasses.replace(last, operator="Gelu", inputs=(begin,), attributes={"approximate": form})
+                    made = dataclasses.replace(
+                        last, operator="Gelu", inputs=(begin,), attributes={"approximate": form}
+                    )
                     return (nodes, made) if self._is_whole(nodes, last) else None
         return None
 
     def norm(self, node: OnnxNode) -> Spelled | None:
-        """Return the norm that a node, ReduceMean, belongs to, with the arrays by which others multiply and add."""
+        """Return the norm that a node, ReduceMean, belongs to, with the arrays by which others
+        multiply and add.
+        """
         x = 0.01 * np.random.default_rng(0).normal(0.5, 1, (3, 8))
         square, centred = (x**2).mean(-1, keepdims=True), x - x.mean(-1, keepdims=True)
         variance = (centred**2).mean(-1, keepdims=True)
@@ -125,16 +142,22 @@ class _Arithmetic:
             return None
         [axis, *_] = (self._axis(node) for node in nodes if node.operator == "ReduceMean")
         keys = {"axis": axis, "epsilon": epsilon}
-        return nodes, dataclasses.replace(last, operator=operator, inputs=(begin, *arrays), attributes=keys)
+        return nodes, dataclasses.replace(
+            last, operator=operator, inputs=(begin, *arrays), attributes=keys
+        )
 
     def _is_array(self, name: str) -> bool:
-        """Return whether a value is one row of numbers, that no nodes make of what is not known yet."""
+        """Return whether a value is one row of numbers, that no nodes make of what is not known
+        yet.
+        """
         known = self._constants.get(name)
         return known is not None and len(known.shape) == 1 and known.shape[0] > 1
 
     def _added(self, nodes: list[OnnxNode]) -> list[float]:
         """Return the numbers that nodes add."""
-        numbers = (self._number(name) for node in nodes if node.operator == "Add" for name in node.inputs)
+        numbers = (
+            self._number(name) for node in nodes if node.operator == "Add" for name in node.inputs
+        )
         return [number for number in numbers if number is not None and number >= 0] or [0.0]
 
     def _number(self, name: str) -> float | None:
@@ -154,7 +177,9 @@ class _Arithmetic:
         for name in names:  # which grows
             maker = self._makers.get(name)
             if maker is not None and maker.operator in _KNOWN and len(names) < 2 * _FAR:
-                names += [own for own in maker.inputs if own not in names and own not in self._constants]
+                names += [
+                    own for own in maker.inputs if own not in names and own not in self._constants
+                ]
         return names
 
     def _behind(self, node: OnnxNode) -> Iterator[OnnxNode]:
@@ -176,7 +201,12 @@ class _Arithmetic:
         while todo and len(nodes) < 4 * _FAR:
             for name in todo.pop().inputs:
                 maker = self._makers.get(name)
-                if name != begin and maker is not None and id(maker) not in nodes and maker.operator in _KNOWN:
+                if (
+                    name != begin
+                    and maker is not None
+                    and id(maker) not in nodes
+                    and maker.operator in _KNOWN
+                ):
                     nodes[id(maker)] = maker
                     todo.append(maker)
         return [*nodes.values()]
@@ -185,7 +215,9 @@ class _Arithmetic:
         """Return whether nothing else takes what nodes make, but for the last one's result."""
         own = {*map(id, nodes)}
         made = [node.outputs[0] for node in nodes if node is not last]
-        return not self._outputs & {*made} and all(id(taker) in own for name in made for taker in self._takers[name])
+        return not self._outputs & {*made} and all(
+            id(taker) in own for name in made for taker in self._takers[name]
+        )
 
     def _makes(self, last: OnnxNode, begin: str, x: Numbers, y: Numbers) -> bool:
         """Return whether a node makes y if a value is x."""

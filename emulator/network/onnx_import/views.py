@@ -1,8 +1,9 @@
 """Views of maps whose sizes are known: axes of one that come and go, and neighbours that merge.
 
-No number changes place. So each view is known by how it groups the axes that maps have and that hold more than one
-value each: `rows·columns` are the pixels of a map, `one` is an axis of none of them. Where sizes are not known, as of
-sequences until a recurrent layer takes them, names alone decide (`sequences`).
+No number changes place. So each view is known by how it groups the axes that maps have and that
+hold more than one value each: `rows·columns` are the pixels of a map, `one` is an axis of none of
+them. Where sizes are not known, as of sequences until a recurrent layer takes them, names alone
+decide (`sequences`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def regrouped(walk: Walk, node: OnnxNode, value: Value, groups: Several[Several[
 
 
 def groups_of(walk: Walk, value: Value) -> list[list[str]] | None:
-    """Return the axes of maps, those that hold several values, in each axis of a value; None if they are not known."""
+    """Return the axes of maps, those that hold several values, in each axis of a value; None if
+    they are not known.
+    """
     shape, axes = walk.shape(value), walk.axes_of(value)
     if shape is None or value.state or axes[0] != "samples":
         return None
@@ -49,8 +52,12 @@ def groups_of(walk: Walk, value: Value) -> list[list[str]] | None:
     return [[part for part in group if sizes.get(part, 1) > 1] for group in parts]
 
 
-def reshape(walk: Walk, node: OnnxNode, value: Value, entries: tuple[int | str, ...]) -> Value | None:
-    """Return a value with other axes for the same numbers of each sample; None if it is not known to be one."""
+def reshape(
+    walk: Walk, node: OnnxNode, value: Value, entries: tuple[int | str, ...]
+) -> Value | None:
+    """Return a value with other axes for the same numbers of each sample; None if it is not known
+    to be one.
+    """
     groups, shape = groups_of(walk, value), walk.shape(value)
     if groups is None or shape is None or not entries:
         return None
@@ -58,13 +65,16 @@ def reshape(walk: Walk, node: OnnxNode, value: Value, entries: tuple[int | str, 
     if not node.integer("allowzero", 0):
         whole = walk.sizes(value)
         entries = tuple(
-            whole[place] if entry == 0 and place < len(whole) else entry for place, entry in enumerate(entries)
+            whole[place] if entry == 0 and place < len(whole) else entry
+            for place, entry in enumerate(entries)
         )
     if entries == (-1,):
         order = "samples", *(part for group in groups for part in group)
         return dataclasses.replace(value, is_flat=False, axes=EVERYTHING, order=order)
     samples, *wanted = entries
-    if samples not in ("samples", -1, walk.samples) or not all(isinstance(size, int) for size in wanted):
+    if samples not in ("samples", -1, walk.samples) or not all(
+        isinstance(size, int) for size in wanted
+    ):
         return None
     numbers = [size for size in wanted if isinstance(size, int)]
     if numbers.count(-1) == 1 and samples != -1:
@@ -84,18 +94,30 @@ def reshape(walk: Walk, node: OnnxNode, value: Value, entries: tuple[int | str, 
 
 
 def in_order(walk: Walk, node: OnnxNode, value: Value) -> Value:
-    """Return maps of which all values were put in a row, and then looked up in their order (PyTorch's as_strided).
+    """Return maps of which all values were put in a row, and then looked up in their order
+    (PyTorch's as_strided).
 
     Raises:
         InputError: they are looked up in another order.
     """
     places, shape = walk.constant(node, 1), walk.shape(value)
-    if places is not None and shape is not None and math.prod(places.shape) == math.prod(shape) * (walk.samples or 0):
+    if (
+        places is not None
+        and shape is not None
+        and math.prod(places.shape) == math.prod(shape) * (walk.samples or 0)
+    ):
         order = walk.expressions.value(places.name).ravel()
-        made = reshape(walk, node, dataclasses.replace(value, axes=None, is_flat=True), ("samples", *places.shape[1:]))
+        made = reshape(
+            walk,
+            node,
+            dataclasses.replace(value, axes=None, is_flat=True),
+            ("samples", *places.shape[1:]),
+        )
         if made is not None and (order == np.arange(len(order))).all():
             return made
-    raise node.refusal("looks up values of maps in another order than theirs, which is not supported")
+    raise node.refusal(
+        "looks up values of maps in another order than theirs, which is not supported"
+    )
 
 
 def squeeze(walk: Walk, node: OnnxNode, value: Value, places: tuple[int, ...]) -> Value | None:
@@ -106,10 +128,14 @@ def squeeze(walk: Walk, node: OnnxNode, value: Value, places: tuple[int, ...]) -
     count = len(groups) + 1
     if places and not all(-count <= place < count for place in places):
         return None
-    dropped = {place % count for place in places} or {place for place, group in enumerate(groups, 1) if not group}
+    dropped = {place % count for place in places} or {
+        place for place, group in enumerate(groups, 1) if not group
+    }
     if 0 in dropped or any(groups[place - 1] for place in dropped):
         return None
-    return regrouped(walk, node, value, [group for place, group in enumerate(groups, 1) if place not in dropped])
+    return regrouped(
+        walk, node, value, [group for place, group in enumerate(groups, 1) if place not in dropped]
+    )
 
 
 def unsqueeze(walk: Walk, node: OnnxNode) -> Value:
@@ -123,13 +149,19 @@ def unsqueeze(walk: Walk, node: OnnxNode) -> Value:
     count = 0 if groups is None else len(groups) + 1 + len(places)
     made = {place % count if count and -count <= place < count else 0 for place in places}
     if groups is None or 0 in made or len(made) < len(places):
-        raise node.refusal(f"`axes` = {list(places)}: only axes of one behind samples may be put in")
+        raise node.refusal(
+            f"`axes` = {list(places)}: only axes of one behind samples may be put in"
+        )
     rest = iter(groups)
-    return regrouped(walk, node, value, [[] if place in made else next(rest) for place in range(1, count)])
+    return regrouped(
+        walk, node, value, [[] if place in made else next(rest) for place in range(1, count)]
+    )
 
 
 def take_one(walk: Walk, node: OnnxNode, value: Value, place: int, index: int) -> Value | None:
-    """Return a value without an axis of one, of which the only entry is taken; None if it is not that."""
+    """Return a value without an axis of one, of which the only entry is taken; None if it is not
+    that.
+    """
     return squeeze(walk, node, value, (place,)) if index in (0, -1) else None
 
 
@@ -152,7 +184,9 @@ def pad(walk: Walk, node: OnnxNode) -> Value:
         axes = [place % 4 for place in map(int, walk.numbers(node, "axes", 3))]
         given = _spread(given, axes)
     if len(given) != 8 or given[:2] != (0, 0) or given[4:6] != (0, 0) or min(given) < 0:
-        raise node.refusal(f"`pads` = {list(given)}: only zeros around rows and columns are supported")
+        raise node.refusal(
+            f"`pads` = {list(given)}: only zeros around rows and columns are supported"
+        )
     above, left, below, right = *given[2:4], *given[6:8]
     if not any(given):
         return value

@@ -1,4 +1,6 @@
-"""Activations: operations on each value by itself; shapes and channels stay as they are, and ONNX has most of them."""
+"""Activations: operations on each value by itself; shapes and channels stay as they are, and ONNX
+has most of them.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,9 @@ class Gelu(ElementWise):
             cube = nodes.add("Mul", [square, x], f"{name}/cube")
             share = nodes.add("Mul", [cube, out.number("cubic", 0.044715)], f"{name}/share")
             both = nodes.add("Add", [x, share], f"{name}/sum")
-            inner = nodes.add("Mul", [both, out.number("slope", math.sqrt(2 / math.pi))], f"{name}/inner")
+            inner = nodes.add(
+                "Mul", [both, out.number("slope", math.sqrt(2 / math.pi))], f"{name}/inner"
+            )
         else:
             inner = nodes.add("Div", [x, out.number("root", math.sqrt(2))], f"{name}/inner")
         odd = nodes.add("Tanh" if self.tanh else "Erf", [inner], f"{name}/odd")
@@ -157,7 +161,8 @@ class Relu6(Rectifier):
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
-        """See `Operation`; without an upper limit it is ReLU, and ReLU6 may be ReLU and a limit of 6 alone.
+        """See `Operation`; without an upper limit it is ReLU, and ReLU6 may be ReLU and a limit of
+        6 alone.
 
         Raises:
             InputError: other limits than 0 and 6, or limits that are not constants.
@@ -165,14 +170,20 @@ class Relu6(Rectifier):
         if node.operator == "Min":
             value, limit = walk.with_number(node)
             if limit != LIMIT or not cls._limits(walk, node, value):
-                raise node.refusal("takes a minimum; only that of ReLU, which nothing else takes, and 6 is supported")
+                raise node.refusal(
+                    "takes a minimum; only that of ReLU, which nothing else takes, and 6 is"
+                    " supported"
+                )
             return value
         value = walk.take(node)
         low, high = _limit(walk, node, "min", 1), _limit(walk, node, "max", 2)
         if low == -math.inf and high == LIMIT and cls._limits(walk, node, value):
             return value
         if low != 0 or high not in (LIMIT, math.inf):
-            raise node.refusal(f"clips to {low:g} ... {high:g}: only 0 ... 6 (ReLU6) or 0 ... inf (ReLU) is supported")
+            raise node.refusal(
+                f"clips to {low:g} ... {high:g}: only 0 ... 6 (ReLU6) or 0 ... inf (ReLU) is"
+                " supported"
+            )
         return walk.step(node, cls if high == LIMIT else Relu, {}, value, like=value)
 
     def to_onnx(self, out: Export) -> None:
@@ -181,9 +192,13 @@ class Relu6(Rectifier):
 
     @classmethod
     def _limits(cls, walk: Walk, node: OnnxNode, value: Value) -> bool:
-        """Make the ReLU that a node limits a ReLU6; return False if it limits another, or one that others take."""
+        """Make the ReLU that a node limits a ReLU6; return False if it limits another, or one that
+        others take.
+        """
         step = walk.step_of(value)
-        is_alone = all(name in walk.constants or walk.is_used_once(name) for name in node.inputs if name)
+        is_alone = all(
+            name in walk.constants or walk.is_used_once(name) for name in node.inputs if name
+        )
         if step is None or step.kind is not Relu or not is_alone:
             return False
         walk.steps[value.step] = dataclasses.replace(step, kind=cls, node=node)
@@ -191,7 +206,9 @@ class Relu6(Rectifier):
 
 
 def _limit(walk: Walk, node: OnnxNode, attribute: str, place: int) -> float:
-    """Return a limit: an attribute, or in newer versions of the operator an input; infinite if it is not given."""
+    """Return a limit: an attribute, or in newer versions of the operator an input; infinite if it
+    is not given.
+    """
     if attribute not in node.attributes and not node.has_input(place):
         return -math.inf if attribute == "min" else math.inf
     limits = walk.numbers(node, attribute, place)
@@ -235,7 +252,10 @@ class HardSigmoid(ElementWise):
         """
         alpha, beta = node.number("alpha", 0.2), node.number("beta", 0.5)
         if not math.isclose(alpha, 1 / 6, rel_tol=1e-6) or beta != 0.5:
-            raise node.refusal(f"`alpha` = {alpha:g}, `beta` = {beta:g}: only 1/6 and 0.5, as in PyTorch, is supported")
+            raise node.refusal(
+                f"`alpha` = {alpha:g}, `beta` = {beta:g}: only 1/6 and 0.5, as in PyTorch, is"
+                " supported"
+            )
         return super().from_onnx(walk, node)
 
     def to_onnx(self, out: Export) -> None:
@@ -257,7 +277,8 @@ class Silu(Rectifier):
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
-        """See `Operation`; PyTorch writes it, and the hard form, as a sigmoid and a multiplication of its input by it.
+        """See `Operation`; PyTorch writes it, and the hard form, as a sigmoid and a multiplication
+        of its input by it.
 
         Raises:
             InputError: something else is multiplied, or Swish has another `alpha` than 1.
@@ -268,12 +289,18 @@ class Silu(Rectifier):
             return super().from_onnx(walk, node)
         if any(name in walk.constants for name in node.inputs):
             raise node.refusal(
-                "multiplies by numbers of the file; only x times Sigmoid(x) or HardSigmoid(x) is supported"
+                "multiplies by numbers of the file; only x times Sigmoid(x) or HardSigmoid(x) is"
+                " supported"
             )
         factors = [walk.take(node, place) for place in (0, 1)]
         for place, (one, other) in enumerate((factors, factors[::-1])):
             step = walk.step_of(one)
-            if step is None or step.kind not in _FORMS or step.takes != (other.step,) or not walk.are_alike(one, other):
+            if (
+                step is None
+                or step.kind not in _FORMS
+                or step.takes != (other.step,)
+                or not walk.are_alike(one, other)
+            ):
                 continue
             if walk.is_used_once(node.inputs[place]):
                 walk.steps[one.step] = dataclasses.replace(step, kind=_FORMS[step.kind], node=node)
@@ -281,7 +308,10 @@ class Silu(Rectifier):
         shapes = [walk.shape(one) for one in factors]
         scales = any(one is not None and one[1:] == (1, 1) for one in shapes) and len({*shapes}) > 1
         what = "scales channels of maps, as squeeze-and-excitation does" if scales else "multiplies"
-        raise node.refusal(f"{what}: only x times Sigmoid(x) or HardSigmoid(x) that nothing else takes is supported")
+        raise node.refusal(
+            f"{what}: only x times Sigmoid(x) or HardSigmoid(x) that nothing else takes is"
+            " supported"
+        )
 
     def to_onnx(self, out: Export) -> None:
         """See `Operation`."""

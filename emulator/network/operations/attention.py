@@ -1,6 +1,7 @@
 """Attention of a sequence's rows to one another, by heads (Vaswani et al., 2017, section 3.2).
 
-A token is a row. What makes queries, keys and values, and what takes the heads' results, are `conv`s of kernel 1.
+A token is a row. What makes queries, keys and values, and what takes the heads' results, are
+`conv`s of kernel 1.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from ..shape import Shape, shown
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Attention(RowLayer):
-    """Scaled dot products of queries and keys, softmax over the keys, and sums of values, in `heads` heads.
+    """Scaled dot products of queries and keys, softmax over the keys, and sums of values, in
+    `heads` heads.
 
-    It takes the channels head by head: q, k and v of head 0, then those of head 1, and so on, so that a cut by whole
-    heads needs no others. With fewer `kv_heads`, as many groups of heads share k and v (Ainslie et al., 2023): the
-    channels come group by group, q of its heads, then k, then v, and a cut is by whole groups. It has no weights.
-    Where it is `causal`, a row sees itself and the rows before it, else all. In training, each share that a row has of
-    another is zeroed with probability `dropout`, and the others are scaled.
+    It takes the channels head by head: q, k and v of head 0, then those of head 1, and so on, so
+    that a cut by whole heads needs no others. With fewer `kv_heads`, as many groups of heads share
+    k and v (Ainslie et al., 2023): the channels come group by group, q of its heads, then k, then
+    v, and a cut is by whole groups. It has no weights. Where it is `causal`, a row sees itself and
+    the rows before it, else all. In training, each share that a row has of another is zeroed with
+    probability `dropout`, and the others are scaled.
     """
 
     heads: Channels
@@ -66,7 +69,9 @@ class Attention(RowLayer):
         return self.groups
 
     def taps(self, shape: Shape, *, with_inputs: bool = True) -> int:
-        """See `LayerOperation`: products of q and k, and of p and v, of a group's row with the mean of its keys."""
+        """See `LayerOperation`: products of q and k, and of p and v, of a group's row with the mean
+        of its keys.
+        """
         return self._products(2, shape)
 
     def eb_taps(self, shape: Shape, *, with_inputs: bool = True) -> int:
@@ -74,20 +79,28 @@ class Attention(RowLayer):
         return self._products(5, shape)
 
     def _products(self, matrices: int, shape: Shape) -> int:
-        """Return the products of a group's row, for as many matrices, by heads rounded up; all rows take the mean."""
+        """Return the products of a group's row, for as many matrices, by heads rounded up; all rows
+        take the mean.
+        """
         rows, size = shape[1], self.size(shape)
+        # A causal row t, from 0, sees t + 1 keys: (rows + 1) / 2 on average.
         of_head = -(-matrices * size * (rows + 1) // 2) if self.causal else matrices * size * rows
         return self.sharing * of_head
 
     def reread(self, shape: Shape, rows_at_once: int = 1) -> tuple[int, int]:
-        """See `LayerOperation`: k and v of what each row sees, and in EB also errors of these, in and out."""
+        """See `LayerOperation`: k and v of what each row sees, and in EB also errors of these, in
+        and out.
+        """
         rows, size = shape[1], self.size(shape)
         seen = rows * (rows + 1) // 2 if self.causal else rows * rows
         moved = -(-seen // rows_at_once)
+        # FP reads k and v. EB reads k, v and the sums of their errors so far, and writes these.
         return 2 * size * moved, 6 * size * moved
 
     def kept_values(self, shape: Shape) -> int:
-        """See `LayerOperation`: the largest score of each row and head, and 1 / sum (FlashAttention)."""
+        """See `LayerOperation`: the largest score of each row and head, and 1 / sum
+        (FlashAttention).
+        """
         return 2 * self.heads * shape[1]
 
     def with_channels(self, channels: int) -> Attention:
@@ -99,20 +112,25 @@ class Attention(RowLayer):
         [shape] = inputs
         if shape[2] != 1:
             raise ValueError(
-                f"maps of {shown(shape)} have {shape[2]} columns, where attention takes a sequence: one row a token"
-                ' and one column; put {type = "sequence"} or {type = "tokens"} before it'
+                f"maps of {shown(shape)} have {shape[2]} columns, where attention takes a sequence:"
+                ' one row a token and one column; put {type = "sequence"} or {type = "tokens"}'
+                " before it"
             )
         check_heads(self.heads, self.groups, shape, self.groups * (self.sharing + 2))
         return self.heads * self.size(shape), shape[1], 1
 
     def rows(self, shape: Shape, made: Shape) -> LayerRows:
-        """See `LayerOperation`; full attention waits for the last row, and all its errors leave with the last one."""
+        """See `LayerOperation`; full attention waits for the last row, and all its errors leave
+        with the last one.
+        """
         tokens = np.arange(shape[1])
         last = tokens if self.causal else np.full_like(tokens, shape[1] - 1)
         return LayerRows(last, tokens, last, by_outputs=True)
 
     def to_onnx(self, out: Export) -> None:
-        """See `Operation`; scaled products of q and k, with a mask where it is causal, softmax, products with v."""
+        """See `Operation`; scaled products of q and k, with a mask where it is causal, softmax,
+        products with v.
+        """
         nodes, name, rows = out.nodes, out.name, out.reads[0].shape[1]
         q, k, v = self._parts(out)
         size = self.size(out.reads[0].shape)
@@ -123,29 +141,55 @@ class Attention(RowLayer):
             scores = nodes.add("Add", [scores, nodes.later(rows)], f"{name}/earlier")
         shares = nodes.add("Softmax", [scores], f"{name}/shares", name, axis=-1)
         if self.dropout:
-            shares = nodes.add("Dropout", [shares, out.number("dropout", self.dropout)], f"{name}/kept")
+            shares = nodes.add(
+                "Dropout", [shares, out.number("dropout", self.dropout)], f"{name}/kept"
+            )
         sums = nodes.add("MatMul", [shares, v], f"{name}/sums")
         beside = nodes.add("Transpose", [sums], f"{name}/beside", perm=[0, 2, 1, 3])
-        nodes.add("Reshape", [beside, nodes.numbers(f"{name}.shape", 0, rows, self.heads * size)], out.result)
+        nodes.add(
+            "Reshape",
+            [beside, nodes.numbers(f"{name}.shape", 0, rows, self.heads * size)],
+            out.result,
+        )
         nodes.name(out.makes, out.result, Form.STEPS)
 
     def _parts(self, out: Export) -> Sequence[str]:
-        """Write the nodes of queries, keys and values, (samples, heads, rows, size) each; return their names."""
-        nodes, name, rows, size = out.nodes, out.name, out.reads[0].shape[1], self.size(out.reads[0].shape)
+        """Write the nodes of queries, keys and values, (samples, heads, rows, size) each; return
+        their names.
+        """
+        nodes, name, rows, size = (
+            out.nodes,
+            out.name,
+            out.reads[0].shape[1],
+            self.size(out.reads[0].shape),
+        )
         x, parts = nodes.steps(out.x, f"{name}/steps"), self.sharing + 2
         sizes = nodes.numbers(f"{name}.parts", 0, rows, self.groups, parts, size)
         apart = nodes.add("Reshape", [x, sizes], f"{name}/parts")
         if parts == 3:
+            # q, k and v come first: Gather by a number without axes takes one and drops the axis.
             heads = nodes.add("Transpose", [apart], f"{name}/heads", perm=[3, 0, 2, 1, 4])
             return [
-                nodes.add("Gather", [heads, nodes.array(f"{name}.{part}", np.array(place))], f"{name}/{part}", axis=0)
+                nodes.add(
+                    "Gather",
+                    [heads, nodes.array(f"{name}.{part}", np.array(place))],
+                    f"{name}/{part}",
+                    axis=0,
+                )
                 for place, part in enumerate("qkv")
             ]
         heads, made = nodes.add("Transpose", [apart], f"{name}/heads", perm=[0, 2, 3, 1, 4]), []
         whole = nodes.numbers(f"{name}.heads", 0, self.heads, rows, size)
-        for part, first in zip("qkv", (0, parts - 2, parts - 1), strict=True):  # k and v are repeated
+        for part, first in zip(
+            "qkv", (0, parts - 2, parts - 1), strict=True
+        ):  # k and v are repeated
             places = [first] * self.sharing if first else [*range(self.sharing)]
-            own = nodes.add("Gather", [heads, nodes.numbers(f"{name}.{part}", *places)], f"{name}/{part}s", axis=2)
+            own = nodes.add(
+                "Gather",
+                [heads, nodes.numbers(f"{name}.{part}", *places)],
+                f"{name}/{part}s",
+                axis=2,
+            )
             made.append(nodes.add("Reshape", [own, whole], f"{name}/{part}"))
         return made
 
@@ -168,16 +212,20 @@ class Attention(RowLayer):
 
 
 def check_heads(heads: int, groups: int, shape: Shape, step: int, kind: str = "heads") -> None:
-    """Check that heads fall into groups that share k and v, and the channels of q, k and v into `step` equal parts.
+    """Check that heads fall into groups that share k and v, and the channels of q, k and v into
+    `step` equal parts.
 
     Raises:
         ValueError: they do not.
     """
     if heads % groups:
-        raise ValueError(f"`kv_heads` = {groups} should divide `heads` = {heads}: each k and v has equally many heads")
+        raise ValueError(
+            f"`kv_heads` = {groups} should divide `heads` = {heads}: each k and v has equally many"
+            " heads"
+        )
     if shape[0] % step:
         shared = "" if heads == groups else f", {heads // groups} to a k and v"
         raise ValueError(
-            f"`heads` = {heads}: {shape[0]} channels do not divide into q, k and v of that many {kind}{shared}; should"
-            f" be a multiple of {step}"
+            f"`heads` = {heads}: {shape[0]} channels do not divide into q, k and v of that many"
+            f" {kind}{shared}; should be a multiple of {step}"
         )

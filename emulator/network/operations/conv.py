@@ -11,21 +11,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common import Channels, Name, NotNegativePair, Positive, PositivePair
-from ..onnx_nodes import Export, Form
-from ..operation import EngineView, LayerOperation, LayerRows, Window, rows_needed, rows_reaching, windows
+from ..onnx_nodes import Arrays, Export, Form
+from ..operation import (
+    EngineView,
+    LayerOperation,
+    LayerRows,
+    Window,
+    rows_needed,
+    rows_reaching,
+    windows,
+)
 from ..shape import Shape
 
 if TYPE_CHECKING:
-    from ..onnx_graph import OnnxNode, Value, Walk
+    from ..onnx_graph import Keys, OnnxNode, Value, Walk
+
+
+def _arrays(node: OnnxNode, *, bias: bool) -> dict[str, str]:
+    """Return the names of a node's weights, and of its bias where it has one."""
+    return dict(zip(("weight", "bias")[: 1 + bias], node.inputs[1:], strict=False))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Conv(LayerOperation):
-    """A convolution with `channels` output channels; `kernel`, `stride`, `pad`: a number, or [rows, columns].
+    """A convolution with `channels` output channels; `kernel`, `stride`, `pad`: a number, or [rows,
+    columns].
 
-    In `groups`, input and output channels fall into as many equal parts; each output channel is a sum over the input
-    channels of its part alone. `tied` names the embedding whose weights it has, too, transposed. `cut` says along which
-    channels devices share it, if that is not left to their number (`mapping/slices.py`).
+    In `groups`, input and output channels fall into as many equal parts; each output channel is a
+    sum over the input channels of its part alone. `tied` names the embedding whose weights it has,
+    too, transposed. `cut` says along which channels devices share it, if that is not left to their
+    number (`mapping/slices.py`).
     """
 
     channels: Channels
@@ -53,9 +68,13 @@ class Conv(LayerOperation):
         """See `Operation`."""
         for name, channels in (("input", inputs[0][0]), ("output", self.channels)):
             if channels % self.groups:
-                raise ValueError(f"`groups` = {self.groups} does not divide its {channels} {name} channels")
+                raise ValueError(
+                    f"`groups` = {self.groups} does not divide its {channels} {name} channels"
+                )
         if self.groups > 1 and self.cut == "ICP":
-            raise ValueError(f'`cut` = "ICP": in {self.groups} groups it is cut by output channels; leave it out')
+            raise ValueError(
+                f'`cut` = "ICP": in {self.groups} groups it is cut by output channels; leave it out'
+            )
         return self.channels, *windows(inputs[0], self.window(inputs[0]))
 
     @property
@@ -88,30 +107,59 @@ class Conv(LayerOperation):
     def torch(self, nn: Any, shape: Shape) -> Sequence[Any]:
         """See `LayerOperation`."""
         return [
-            nn.Conv2d(shape[0], self.channels, self.kernel, self.stride, self.pad, groups=self.groups, bias=self.bias)
+            nn.Conv2d(
+                shape[0],
+                self.channels,
+                self.kernel,
+                self.stride,
+                self.pad,
+                groups=self.groups,
+                bias=self.bias,
+            )
         ]
+
+    @classmethod
+    def from_arrays(cls, node: OnnxNode, arrays: Arrays) -> Arrays:
+        """See `Operation`; weights of MatMul, and mostly of Gemm, are (inputs, outputs)."""
+        turned = node.operator in ("MatMul", "Gemm") and not node.integer("transB", 0)
+        own = {"weight": arrays["weight"].T if turned else arrays["weight"]}
+        return own if "bias" not in arrays else {**own, "bias": arrays["bias"].reshape(-1)}
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
         """See `Operation`; weights are (output channels, input channels of a group, rows, columns).
 
         Raises:
-            InputError: dilation, other than two dimensions, or padding that differs between sides where that matters.
+            InputError: dilation, other than two dimensions, or padding that differs between sides
+                where that matters.
         """
-        from ..onnx_graph import MAPS, window_keys
+        from ..onnx_graph import MAPS
 
         weight, axes = walk.weight(node), walk.axes_of(walk.take(node, padded=True))
         is_turned = axes != MAPS and sorted(axes) == sorted(MAPS) and 1 in weight[2:]  # of Keras
         if len(weight) != 4 or is_turned:
-            over = "one axis (Conv1d)" if len(weight) == 3 or is_turned else f"{len(weight) - 2} axes"
-            raise node.refusal(f"is a convolution over {over}; only those over rows and columns (Conv2d) are supported")
+            over = (
+                "one axis (Conv1d)" if len(weight) == 3 or is_turned else f"{len(weight) - 2} axes"
+            )
+            raise node.refusal(
+                f"is a convolution over {over}; only those over rows and columns (Conv2d) are"
+                " supported"
+            )
         value, kernel = walk.maps(node, padded=True), weight[2:]
         if (size := node.integers("kernel_shape", kernel)) != kernel:
-            raise node.refusal(f"`kernel_shape` = {list(size)}, but its weights are {'x'.join(map(str, weight))}")
+            raise node.refusal(
+                f"`kernel_shape` = {list(size)}, but its weights are {'x'.join(map(str, weight))}"
+            )
         groups = node.integer("group", 1)
         window = window_keys(walk, node, value, kernel)
-        keys = {"channels": weight[0], "kernel": kernel, **window, "groups": groups, "bias": walk.has_bias(node)}
-        made = walk.step(node, cls, keys, value)
+        keys = {
+            "channels": weight[0],
+            "kernel": kernel,
+            **window,
+            "groups": groups,
+            "bias": walk.has_bias(node),
+        }
+        made = walk.step(node, cls, keys, value, arrays=_arrays(node, bias=bool(keys["bias"])))
         walk.expect(node, value, channels=weight[1] * groups)
         return made
 
@@ -181,38 +229,155 @@ class Fc(LayerOperation):
         return [nn.Flatten(), nn.Linear(math.prod(shape), self.features, bias=self.bias)]
 
     @classmethod
+    def from_arrays(cls, node: OnnxNode, arrays: Arrays) -> Arrays:
+        """See `Conv`."""
+        return Conv.from_arrays(node, arrays)
+
+    @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
         """See `Operation`; the bias after a MatMul is a separate Add (`Add.from_onnx`).
 
         On a sequence, it is a convolution over each step.
 
         Raises:
-            InputError: it is more than inputs times weights plus bias, or takes maps that were not flattened.
+            InputError: it is more than inputs times weights plus bias, or takes maps that were not
+                flattened.
         """
         value = walk.take(node)
         axes = walk.axes_of(value)
-        if len(axes) == 3 and axes[-1].isdigit():  # inputs of which it is not known yet which axis is time
+        if (
+            len(axes) == 3 and axes[-1].isdigit()
+        ):  # inputs of which it is not known yet which axis is time
             axes = *axes[:2], "channels"
             walk.expect_axes(node, value, axes)
         if not value.is_flat and (value.axes is None or axes[-1] != "channels"):
-            raise node.refusal("takes maps where it needs a row of values; Flatten makes one of them")
-        if node.integer("transA", 0) or node.number("alpha", 1.0) != 1 or node.number("beta", 1.0) != 1:
             raise node.refusal(
-                "only inputs times weights plus bias is supported: `transA` = 0, `alpha` = 1, `beta` = 1"
+                "takes maps where it needs a row of values; Flatten makes one of them"
+            )
+        if (
+            node.integer("transA", 0)
+            or node.number("alpha", 1.0) != 1
+            or node.number("beta", 1.0) != 1
+        ):
+            raise node.refusal(
+                "only inputs times weights plus bias is supported: `transA` = 0, `alpha` = 1,"
+                " `beta` = 1"
             )
         weight = walk.weight(node)
         if len(weight) != 2:
-            raise node.refusal(f"weights of {len(weight)} dimensions, where a fully connected layer has 2")
+            raise node.refusal(
+                f"weights of {len(weight)} dimensions, where a fully connected layer has 2"
+            )
         inputs, outputs = weight[::-1] if node.integer("transB", 0) else weight
         bias = walk.has_bias(node)
         if not value.is_flat and "last" not in axes:  # each step on its own
             walk.expect(node, value, channels=inputs)
-            return walk.step(node, Conv, {"channels": outputs, "kernel": (1, 1), "bias": bias}, value, like=value)
+            keys = {"channels": outputs, "kernel": (1, 1), "bias": bias}
+            return walk.step(node, Conv, keys, value, like=value, arrays=_arrays(node, bias=bias))
         walk.expect(node, value, values=inputs)
-        return walk.step(node, cls, {"features": outputs, "bias": bias}, value, like=value)
+        keys = {"features": outputs, "bias": bias}
+        return walk.step(node, cls, keys, value, like=value, arrays=_arrays(node, bias=bias))
 
     def to_onnx(self, out: Export) -> None:
         """See `Operation`."""
         weight = out.weight("weight", lambda weight: weight.reshape(self.features, -1))
         row = out.nodes.row(out.x, f"{out.name}/flat")
         out.write_of([row], "Gemm", weight, *out.biases(), form=Form.ROW, transB=1)
+
+
+def window_keys(walk: Walk, node: OnnxNode, value: Value, kernel: tuple[int, ...]) -> Keys:
+    """Return the keys `stride` and `pad` of a node's window over maps, and over the zeros around
+    them.
+
+    Padding that differs between sides, and sizes that are rounded up, are taken where the windows
+    are those of equal padding and sizes rounded down.
+
+    Raises:
+        InputError: the windows are others, or a dilation is more than 1.
+    """
+    dilations = node.integers("dilations", (1, 1))
+    if any(size > 1 and step != 1 for size, step in zip(kernel, dilations, strict=False)):
+        raise node.refusal(f"`dilations` = {list(dilations)}: only (1, 1) is supported")
+    stride = node.integers("strides", (1, 1))
+    if len(stride) != 2 or min(stride) < 1:
+        raise node.refusal(
+            f"`strides` = {list(stride)}: there should be one for rows and one for columns"
+        )
+    shape = walk.shape(value)
+    sizes = (None, None) if shape is None else shape[1:]
+    padding = _padding(walk, node, kernel, stride, sizes)
+    extra = value.pads or (0, 0, 0, 0)
+    pads = tuple(own + more for own, more in zip(padding, extra, strict=True))
+    rounds_up = node.integer("ceil_mode", 0) != 0
+    for place, size in enumerate(sizes):
+        begin, end = pads[place], pads[place + 2]
+        if begin == end and not rounds_up:
+            continue
+        if size is None or _count(
+            size, begin, end, kernel[place], stride[place], rounds_up
+        ) != _count(size, begin, begin, kernel[place], stride[place], False):
+            if begin != end:
+                said = (
+                    f"`pads` = {list(pads)}: only as much padding at the end as at the beginning is"
+                    " supported"
+                )
+            else:
+                said = (
+                    "`ceil_mode` = 1: its last windows reach beyond the maps; only sizes rounded"
+                    " down are supported"
+                )
+            raise node.refusal(said)
+    return {"stride": stride, "pad": pads[:2]}
+
+
+def _count(size: int, begin: int, end: int, kernel: int, stride: int, rounds_up: bool) -> int:
+    """Return how many windows there are; of those by rounding up, none begins in the padding at the
+    end (PyTorch).
+    """
+    room = size + begin + end - kernel
+    if not rounds_up:
+        return room // stride + 1
+    count = -(-room // stride) + 1
+    return count - ((count - 1) * stride >= size + begin)
+
+
+def _padding(
+    walk: Walk,
+    node: OnnxNode,
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    sizes: tuple[int | None, ...],
+) -> tuple[int, ...]:
+    """Return the node's own padding: above, left, below and right."""
+    automatic, pads = node.attributes.get("auto_pad", "NOTSET"), node.integers("pads", (0, 0, 0, 0))
+    if automatic != "NOTSET" and any(pads):
+        raise node.refusal(
+            f"`pads` = {list(pads)} beside `auto_pad` = {automatic!r}: there should be one of them"
+        )
+    if automatic == "VALID":
+        return 0, 0, 0, 0
+    if automatic in ("SAME_UPPER", "SAME_LOWER"):
+        begins, ends = [], []
+        for size, length, step in zip(sizes, kernel, stride, strict=True):
+            if size is None and step > 1:
+                raise node.refusal(
+                    f"`auto_pad` = {automatic!r}: with strides, only on maps of known sizes"
+                )
+            # As much as ceil(size / step) windows need, whatever the kernel (ONNX).
+            total = max(
+                0, length - step if size is None or size % step == 0 else length - size % step
+            )
+            # Of an odd total, SAME_LOWER puts the larger half before the maps, SAME_UPPER behind.
+            halves = total // 2, total - total // 2
+            begins.append(halves[automatic == "SAME_LOWER"])
+            ends.append(halves[automatic == "SAME_UPPER"])
+        return *begins, *ends
+    if automatic != "NOTSET":
+        raise node.refusal(
+            f"`auto_pad` = {automatic!r}: should be NOTSET, VALID, SAME_UPPER or SAME_LOWER"
+        )
+    if len(pads) != 4 or min(pads) < 0:
+        raise node.refusal(
+            f"`pads` = {list(pads)}: there should be four, above, left, below and right"
+        )
+    return pads

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..onnx_nodes import Export, Form
-from ..operation import SfuOperation
+from ..operation import SfuOperation, SfuStep
 from ..shape import Shape, shown
+from ..unit import Data, Inputs, Made, Site, State, Training, Unit, Weights
 from .tokens import Positions, Tokens
 
 if TYPE_CHECKING:
@@ -26,7 +30,9 @@ def _join(walk: Walk, node: OnnxNode, kind: type[SfuOperation]) -> Value:
 
 
 def _tokens(walk: Walk, channels: int) -> list[tuple[int, ...]]:
-    """Return the shapes that an array of a class token may have; samples are as many as it was exported with."""
+    """Return the shapes that an array of a class token may have; samples are as many as it was
+    exported with.
+    """
     return [(1, 1, channels), (walk.batch or 1, 1, channels)]
 
 
@@ -43,7 +49,11 @@ def _are_positions(walk: Walk, value: Value, constant: Constant) -> bool:
     sizes, shape = walk.sizes(value), walk.shape(value)
     if shape is None or walk.axes_of(value) != ("samples", "rows", "channels") or shape[1] == 1:
         return False
-    own = constant.shape[1:] if len(constant.shape) == 3 and constant.shape[0] == 1 else constant.shape
+    own = (
+        constant.shape[1:]
+        if len(constant.shape) == 3 and constant.shape[0] == 1
+        else constant.shape
+    )
     return own == sizes[1:]
 
 
@@ -58,12 +68,15 @@ class Add(SfuOperation):
     def output(self, inputs: Sequence[Shape]) -> Shape:
         """See `Operation`."""
         if any(shape != inputs[0] for shape in inputs):
-            raise ValueError(f"adds maps of one shape, but these are {' and '.join(map(shown, inputs))}")
+            raise ValueError(
+                f"adds maps of one shape, but these are {' and '.join(map(shown, inputs))}"
+            )
         return inputs[0]
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
-        """See `Operation`; a constant that is added is the bias after a MatMul, or of each row and channel.
+        """See `Operation`; a constant that is added is the bias after a MatMul, or of each row and
+        channel.
 
         Raises:
             InputError: another constant is added, or maps are added to flattened values.
@@ -73,13 +86,18 @@ class Add(SfuOperation):
         made = _join(walk, node, cls)
         if not walk.are_alike(*(walk.take(node, place) for place in range(len(node.inputs)))):
             raise node.refusal(
-                "adds rows of values that lie in different orders, as flattened before and after Transpose"
+                "adds rows of values that lie in different orders, as flattened before and after"
+                " Transpose"
             )
         return made
 
     def to_onnx(self, out: Export) -> None:
         """See `Operation`."""
         out.write("Add")
+
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return AddUnit(len(step.reads), site)
 
     @classmethod
     def _bias(cls, walk: Walk, node: OnnxNode) -> Value:
@@ -88,17 +106,25 @@ class Add(SfuOperation):
         matmul = walk.step_of(value)
         if _are_positions(walk, value, bias):
             walk.parameters.use(node, 1 - place, bias)
-            return walk.step(node, Positions, {}, value, like=value, arrays={"positions": node.inputs[1 - place]})
+            return walk.step(
+                node, Positions, {}, value, like=value, arrays={"positions": node.inputs[1 - place]}
+            )
         if matmul is None or matmul.node.operator != "MatMul" or matmul.keys["bias"]:
             raise node.refusal(
-                "adds a constant; only the bias after a MatMul, and positions of a sequence's rows and channels, are"
-                " supported"
+                "adds a constant; only the bias after a MatMul, and positions of a sequence's rows"
+                " and channels, are supported"
             )
         outputs = matmul.keys.get("features", matmul.keys.get("channels"))
         if math.prod(bias.shape) != outputs or not walk.is_used_once(node.inputs[place]):
-            raise node.refusal("adds a constant that is not one bias for each feature of only the MatMul before")
+            raise node.refusal(
+                "adds a constant that is not one bias for each feature of only the MatMul before"
+            )
         walk.parameters.use(node, 1 - place, bias)
-        walk.steps[value.step] = dataclasses.replace(matmul, keys={**matmul.keys, "bias": True})
+        keys, arrays = (
+            {**matmul.keys, "bias": True},
+            {**matmul.arrays, "bias": node.inputs[1 - place]},
+        )
+        walk.steps[value.step] = dataclasses.replace(matmul, keys=keys, arrays=arrays)
         return value
 
 
@@ -113,12 +139,16 @@ class Concat(SfuOperation):
     def output(self, inputs: Sequence[Shape]) -> Shape:
         """See `Operation`."""
         if any(shape[1:] != inputs[0][1:] for shape in inputs):
-            raise ValueError(f"joins channels of maps of one size, but these are {' and '.join(map(shown, inputs))}")
+            raise ValueError(
+                "joins channels of maps of one size, but these are"
+                f" {' and '.join(map(shown, inputs))}"
+            )
         return sum(shape[0] for shape in inputs), *inputs[0][1:]
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
-        """See `Operation`; only channels are concatenated, and a class token, which is added before tokens.
+        """See `Operation`; only channels are concatenated, and a class token, which is added before
+        tokens.
 
         Raises:
             InputError: another axis, or maps are joined with flattened values.
@@ -139,6 +169,10 @@ class Concat(SfuOperation):
         """See `Operation`."""
         out.write("Concat", axis=2 if out.form is Form.STEPS else 1)
 
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return ConcatUnit([tensor.shape[0] for tensor in step.reads], site)
+
     @classmethod
     def _class_token(cls, walk: Walk, node: OnnxNode) -> Value:
         """Return tokens with a learnt one before them, which is an array of the file."""
@@ -146,28 +180,42 @@ class Concat(SfuOperation):
         if len(node.inputs) == 2 and token is not None and last not in walk.constants:
             value = walk.take(node, 1)
             step, shape = walk.step_of(value), walk.shape(value)
-            if step is not None and shape is not None and shape[2] == 1 and token.shape in _tokens(walk, shape[0]):
-                is_first = walk.axes_of(value) == ("samples", "rows", "channels") and node.integer("axis", 1) in (1, -2)
+            if (
+                step is not None
+                and shape is not None
+                and shape[2] == 1
+                and token.shape in _tokens(walk, shape[0])
+            ):
+                is_first = walk.axes_of(value) == ("samples", "rows", "channels") and node.integer(
+                    "axis", 1
+                ) in (1, -2)
                 if is_first and shape[1] > 1 and _is_one(walk, token):
                     walk.parameters.use(node, 0, token)
                     keys, arrays = {"class_token": True}, {"class_token": node.inputs[0]}
-                    if step.kind is Tokens and not step.keys.get("class_token") and walk.is_used_once(last):
+                    if (
+                        step.kind is Tokens
+                        and not step.keys.get("class_token")
+                        and walk.is_used_once(last)
+                    ):
                         walk.replace(value.step, keys=keys, arrays=arrays, node=node)
                         return value
                     return walk.step(node, Tokens, keys, value, like=value, arrays=arrays)
         raise node.refusal(
-            "joins an array of the file to what nodes make; of such arrays only a class token is supported, which is"
-            " one for all samples, before other tokens"
+            "joins an array of the file to what nodes make; of such arrays only a class token is"
+            " supported, which is one for all samples, before other tokens"
         )
 
     @classmethod
     def _row(cls, walk: Walk, node: OnnxNode, made: Value) -> Value:
-        """Return rows of values joined, which channels are alone if all values of a channel lie side by side."""
+        """Return rows of values joined, which channels are alone if all values of a channel lie
+        side by side.
+        """
         layouts = [walk.layout(walk.take(node, place)) for place in range(len(node.inputs))]
         behind = {layout[1:] if layout[:1] == ("channels",) else layout for layout in layouts}
         if len(behind) > 1 or any("channels" in axes for axes in behind):
             raise node.refusal(
-                "joins rows of values in which those of a channel do not lie side by side, or in other orders"
+                "joins rows of values in which those of a channel do not lie side by side, or in"
+                " other orders"
             )
         return dataclasses.replace(made, order=("samples", "channels", *behind.pop()))
 
@@ -175,6 +223,53 @@ class Concat(SfuOperation):
     def _states(cls, walk: Walk, node: OnnxNode, first: Value, axis: int) -> Value:
         """Return the last states of several layers, one after another."""
         taken = [walk.take(node, place, states=True) for place in range(len(node.inputs))]
-        if axis != walk.axes_of(first).index("directions") or not all(value.state for value in taken):
-            raise node.refusal("joins the states of recurrent layers; only one layer's last output may be used")
-        return dataclasses.replace(taken[-1], state=tuple(step for value in taken for step in value.state))
+        if axis != walk.axes_of(first).index("directions") or not all(
+            value.state for value in taken
+        ):
+            raise node.refusal(
+                "joins the states of recurrent layers; only one layer's last output may be used"
+            )
+        return dataclasses.replace(
+            taken[-1], state=tuple(step for value in taken for step in value.state)
+        )
+
+
+class AddUnit(Unit):
+    """The sum of the inputs, in order."""
+
+    def __init__(self, terms: int, site: Site) -> None:
+        super().__init__(site)
+        self._terms = terms
+
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
+        """See `Unit`."""
+        y = self.arena.take(xs[0].shape)
+        np.add(xs[0], xs[1], out=y)
+        for x in xs[2:]:
+            y += x
+        return y, ()
+
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
+        """See `Unit`."""
+        # The derivative of a sum by each of its terms is 1: all share the errors, without copies.
+        return [dz] * self._terms
+
+
+class ConcatUnit(Unit):
+    """The channels of all inputs, in order."""
+
+    def __init__(self, channels: Sequence[int], site: Site) -> None:
+        super().__init__(site)
+        ends = itertools.accumulate(channels, initial=0)
+        self._spans = [slice(*ends) for ends in itertools.pairwise(ends)]
+
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
+        """See `Unit`."""
+        y = self.arena.take((*xs[0].shape[:3], self._spans[-1].stop))
+        for span, x in zip(self._spans, xs, strict=True):
+            y[..., span] = x
+        return y, ()
+
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
+        """See `Unit`."""
+        return [dz[..., span] for span in self._spans]

@@ -6,11 +6,16 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ....kernels import MOST_PLACES
+from ....kernels.layers import pool
 from ...common import NotNegativePair, PositivePair
 from ..onnx_nodes import Export, Form
-from ..operation import SfuOperation, SfuRows, Window, rows_needed, rows_reaching, windows
+from ..operation import SfuOperation, SfuRows, SfuStep, Window, rows_needed, rows_reaching, windows
 from ..shape import Pair, Shape
+from ..unit import Data, Inputs, Made, Site, State, Training, Unit, Weights
+from .conv import window_keys
 
 if TYPE_CHECKING:
     from ..onnx_graph import Keys, OnnxNode, Value, Walk
@@ -32,7 +37,9 @@ class _Pool(SfuOperation):
         return self.stride or self.kernel
 
     def resolved(self, inputs: Sequence[Shape]) -> SfuOperation:
-        """See `SfuOperation`; the stride is filled in, so that equal pools are equal however they are described."""
+        """See `SfuOperation`; the stride is filled in, so that equal pools are equal however they
+        are described.
+        """
         return dataclasses.replace(self, stride=self.step)
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
@@ -49,11 +56,10 @@ class _Pool(SfuOperation):
         """See `Operation`; windows are over rows and columns, or over all that a reduction names.
 
         Raises:
-            InputError: dilation, or padding that differs between sides or sizes rounded up where that matters.
+            InputError: dilation, or padding that differs between sides or sizes rounded up where
+                that matters.
         """
-        from ..onnx_graph import kernel_of, window_keys
-
-        kernel = kernel_of(node)
+        kernel = _kernel_of(node)
         value = walk.maps(node, padded=True)
         keys = {"kernel": kernel, **window_keys(walk, node, value, kernel)}
         return cls.imported(walk, node, {**keys, **cls.onnx_keys(walk, node, value, keys)}, value)
@@ -66,7 +72,14 @@ class _Pool(SfuOperation):
     def to_onnx(self, out: Export) -> None:
         """See `Operation`."""
         out.expect(Form.MAPS)
-        out.write(self.onnx[0], kernel_shape=self.kernel, strides=self.step, pads=self.pad * 2, **self._counts())
+        out.write(
+            self.onnx[0],
+            kernel_shape=self.kernel,
+            strides=self.step,
+            # ONNX has the beginnings of both axes, then their ends.
+            pads=self.pad * 2,
+            **self._counts(),
+        )
 
     def _counts(self) -> dict[str, int]:
         """Return the keys of ONNX that say what is averaged."""
@@ -90,38 +103,50 @@ class MaxPool(_Pool):
     onnx = ("MaxPool", "GlobalMaxPool", "ReduceMax")
 
     def __post_init__(self) -> None:
+        # The place of each maximum is kept as one byte (`MaxPoolUnit`).
         if self.kernel[0] * self.kernel[1] > MOST_PLACES:
             size = "x".join(map(str, self.kernel))
             raise ValueError(
-                f"a max-pool's window has at most {MOST_PLACES} places, not {size}; use several smaller pools in a row"
+                f"a max-pool's window has at most {MOST_PLACES} places, not {size}; use several"
+                " smaller pools in a row"
             )
 
     def torch(self, nn: Any) -> Any:
         """See `SfuOperation`."""
         return nn.MaxPool2d(self.kernel, self.step, self.pad)
 
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return MaxPoolUnit(self, step, site)
+
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
-        """See `_Pool`; GlobalMaxPool and ReduceMax have windows of the whole map, or of whole rows or columns."""
+        """See `_Pool`; GlobalMaxPool and ReduceMax have windows of the whole map, or of whole rows
+        or columns.
+        """
         if node.operator == "MaxPool":
             return super().from_onnx(walk, node)
         return _over_axes(walk, node, cls)
 
     @classmethod
     def imported(cls, walk: Walk, node: OnnxNode, keys: Mapping[str, Any], value: Value) -> Value:
-        """See `_Pool`; a window that is too large becomes smaller ones in a row, which find the same places."""
+        """See `_Pool`; a window that is too large becomes smaller ones in a row, which find the
+        same places.
+        """
         for part in _parts(**keys):
             value = walk.step(node, cls, part, value)
         return value
 
     @classmethod
     def onnx_keys(cls, walk: Walk, node: OnnxNode, value: Value, keys: Keys) -> Keys:
-        """See `_Pool`; a pool's own padding is below all numbers, so zeros do as well where nothing is below them."""
+        """See `_Pool`; a pool's own padding is below all numbers, so zeros do as well where nothing
+        is below them.
+        """
         step = walk.step_of(value)
         if value.padded_by is not None and (step is None or not step.kind.never_negative):
             raise value.padded_by.refusal(
-                f"puts zeros around maps that may be negative, of which node {node.name!r} takes the maximum; padding"
-                " of a max-pool itself is not counted"
+                f"puts zeros around maps that may be negative, of which node {node.name!r} takes"
+                " the maximum; padding of a max-pool itself is not counted"
             )
         return {}
 
@@ -137,7 +162,13 @@ class AveragePool(_Pool):
 
     def torch(self, nn: Any) -> Any:
         """See `SfuOperation`."""
-        return nn.AvgPool2d(self.kernel, self.step, self.pad, count_include_pad=self.count_include_pad)
+        return nn.AvgPool2d(
+            self.kernel, self.step, self.pad, count_include_pad=self.count_include_pad
+        )
+
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return AveragePoolUnit(self, step, site)
 
     def to_onnx(self, out: Export) -> None:
         """See `Operation`; over all rows of a sequence, it is a mean."""
@@ -151,13 +182,20 @@ class AveragePool(_Pool):
 
     @classmethod
     def onnx_keys(cls, walk: Walk, node: OnnxNode, value: Value, keys: Keys) -> Keys:
-        """See `_Pool`; without padding, whether it counts makes no difference, and zeros around maps count."""
+        """See `_Pool`; without padding, whether it counts makes no difference, and zeros around
+        maps count.
+        """
         counts = node.integer("count_include_pad", 0) != 0
         if value.padded_by is not None and not counts and keys["pad"] != (value.pads or ())[:2]:
             raise value.padded_by.refusal(
-                f"puts zeros around maps that count, where padding by node {node.name!r} itself does not"
+                f"puts zeros around maps that count, where padding by node {node.name!r} itself"
+                " does not"
             )
-        return {} if counts or keys["pad"] == (0, 0) or value.padded_by is not None else {"count_include_pad": False}
+        return (
+            {}
+            if counts or keys["pad"] == (0, 0) or value.padded_by is not None
+            else {"count_include_pad": False}
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -187,10 +225,11 @@ class GlobalAveragePool(SfuOperation):
 
 
 def _parts(kernel: Pair, stride: Pair | None = None, pad: Pair = (0, 0)) -> list[Keys]:
-    """Return the keys of max-pools in a row that have no more places than a window may, and make the same as one.
+    """Return the keys of max-pools in a row that have no more places than a window may, and make
+    the same as one.
 
-    A maximum over columns, and then over rows, is one over both: of equal values, the first one in the first row is the
-    first of all. A longer side is one of windows that overlap.
+    A maximum over columns, and then over rows, is one over both: of equal values, the first one in
+    the first row is the first of all. A longer side is one of windows that overlap.
     """
     if kernel[0] * kernel[1] <= MOST_PLACES:
         return [{"kernel": kernel, "stride": stride, "pad": pad}]
@@ -198,11 +237,25 @@ def _parts(kernel: Pair, stride: Pair | None = None, pad: Pair = (0, 0)) -> list
     for side in (1, 0):
         size, padding = kernel[side], pad[side]
         while size > MOST_PLACES:
-            parts.append({"kernel": _along(side, MOST_PLACES), "stride": (1, 1), "pad": _along(side, padding, 0)})
+            parts.append(
+                {
+                    "kernel": _along(side, MOST_PLACES),
+                    "stride": (1, 1),
+                    "pad": _along(side, padding, 0),
+                }
+            )
+            # Maxima over n places at every step, then over m of these, are maxima over n + m - 1.
+            # Only the first window meets the padding.
             size, padding = size - MOST_PLACES + 1, 0
         step = (stride or kernel)[side]
         if (size, step) != (1, 1):
-            parts.append({"kernel": _along(side, size), "stride": _along(side, step), "pad": _along(side, padding, 0)})
+            parts.append(
+                {
+                    "kernel": _along(side, size),
+                    "stride": _along(side, step),
+                    "pad": _along(side, padding, 0),
+                }
+            )
     return parts
 
 
@@ -212,25 +265,121 @@ def _along(side: int, size: int, other: int = 1) -> Pair:
 
 
 def _over_axes(walk: Walk, node: OnnxNode, kind: type[_Pool]) -> Value:
-    """Return the result of a pool over whole rows, columns or both; axes that are reduced are 1, or left out.
+    """Return the result of a pool over whole rows, columns or both; axes that are reduced are 1, or
+    left out.
 
     Raises:
         InputError: the node reduces other axes, or it is not known how long they are.
     """
-    from ..onnx_graph import MAPS, reduced
+    from ..onnx_graph import MAPS
 
     if node.operator.startswith("Global"):
         value = left = walk.maps(node)
         over = {*MAPS[2:]}
     else:
         value = walk.take(node)
-        over, left = reduced(walk, node, value)
+        over, left = _reduced(walk, node, value)
     shape, names = walk.shape(value), "·".join(walk.axes_of(value)).split("·")
     if kind is AveragePool and (over == {*MAPS[2:]} or "columns" not in names):
         made = walk.step(node, GlobalAveragePool, {}, value)
     elif shape is None:
-        raise node.refusal(f"reduces {' and '.join(sorted(over))}, whose sizes are not known where it stands")
+        raise node.refusal(
+            f"reduces {' and '.join(sorted(over))}, whose sizes are not known where it stands"
+        )
     else:
-        rows, columns = (size if name in over else 1 for name, size in zip(MAPS[2:], shape[1:], strict=True))
+        rows, columns = (
+            size if name in over else 1 for name, size in zip(MAPS[2:], shape[1:], strict=True)
+        )
         made = kind.imported(walk, node, {"kernel": (rows, columns)}, value)
     return dataclasses.replace(left, step=made.step)
+
+
+def _kernel_of(node: OnnxNode) -> tuple[int, ...]:
+    """Return the window (rows, columns) of a pooling node.
+
+    Raises:
+        InputError: the window is not two-dimensional.
+    """
+    kernel = node.integers("kernel_shape", ())
+    if len(kernel) != 2:
+        raise node.refusal(
+            f"`kernel_shape` = {list(kernel)}: only windows of rows and columns are supported"
+        )
+    return kernel
+
+
+def _reduced(walk: Walk, node: OnnxNode, value: Value) -> tuple[set[str], Value]:
+    """Return which axes of maps a node reduces, and the value with the axes that are left.
+
+    Raises:
+        InputError: they are others than rows and columns.
+    """
+    from ..onnx_graph import MAPS, ONE, shown_axes
+
+    axes, given = walk.axes_of(value), walk.integers(node, "axes")
+    places = {place % len(axes) for place in given if -len(axes) <= place < len(axes)}
+    names = {part for place in places for part in axes[place].split("·")} - {ONE}
+    if value.is_flat or not names or names - {*MAPS[2:]} or len(places) < len(given):
+        raise node.refusal(
+            f"`axes` = {list(given)} of {shown_axes(axes)}: only rows and columns, axes 2 and 3 of"
+            " maps, are supported"
+        )
+    keeps = node.integer("keepdims", 1) != 0
+    left = [
+        ONE if place in places else axis
+        for place, axis in enumerate(axes)
+        if keeps or place not in places
+    ]
+    return names, value.with_axes(tuple(left))
+
+
+class _PoolUnit(Unit):
+    """Base class of pooling units."""
+
+    def __init__(self, of: _Pool, step: SfuStep, site: Site) -> None:
+        super().__init__(site)
+        self._window: dict[str, Any] = {"kernel": of.kernel, "stride": of.step, "pad": of.pad}
+        # Shapes are (channels, rows, columns), but maps in memory have channels last.
+        channels, *size = step.input
+        self._input = (*size, channels)
+        channels, *size = step.output
+        self._output = (*size, channels)
+
+
+class MaxPoolUnit(_PoolUnit):
+    """The maximum of each window, and its position for the backward pass."""
+
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
+        """See `Unit`."""
+        [x] = xs
+        shape = (len(x), *self._output)
+        y, places = self.arena.take(shape), self.arena.take(shape, np.uint8)
+        pool.max_forward(x, y, places, **self._window)
+        return y, (places,)
+
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
+        """See `Unit`."""
+        dx = self.arena.take((len(dz), *self._input))
+        pool.max_error(dz, state[0], dx, **self._window)
+        return (dx,)
+
+
+class AveragePoolUnit(_PoolUnit):
+    """The average of each window."""
+
+    def __init__(self, of: AveragePool, step: SfuStep, site: Site) -> None:
+        super().__init__(of, step, site)
+        self._window["count_include_pad"] = of.count_include_pad
+
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
+        """See `Unit`."""
+        [x] = xs
+        y = self.arena.take((len(x), *self._output))
+        pool.average_forward(x, y, **self._window)
+        return y, ()
+
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
+        """See `Unit`."""
+        dx = self.arena.take((len(dz), *self._input))
+        pool.average_error(dz, dx, **self._window)
+        return (dx,)

@@ -1,8 +1,9 @@
 """Recurrent layers: an LSTM or GRU over a sequence, one time step a row (FARNN, section 3).
 
-A step is a 1×1 convolution over its inputs and the hidden state of the step before, with `gates` results for each unit,
-then element-wise activations. Each unit's weights stand together, gate after gate: those of the inputs, those of the
-hidden state, and the two biases. So a cut by whole units leaves the order of accumulation as it is.
+A step is a 1×1 convolution over its inputs and the hidden state of the step before, with `gates`
+results for each unit, then element-wise activations. Each unit's weights stand together, gate after
+gate: those of the inputs, those of the hidden state, and the two biases. So a cut by whole units
+leaves the order of accumulation as it is.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common import Channels
-from ..onnx_nodes import Export, Form
+from ..onnx_nodes import Arrays, Export, Form
 from ..operation import LayerRows, RowLayer
 from ..shape import Shape, shown
 
@@ -30,9 +31,11 @@ BIASES = 2
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recurrent(RowLayer):
-    """A recurrent layer of `units` cells a direction; with `bidirectional`, results of both directions stand together.
+    """A recurrent layer of `units` cells a direction; with `bidirectional`, results of both
+    directions stand together.
 
-    With `projection`, each step's outputs, which are also the hidden state, are that many sums over the cells.
+    With `projection`, each step's outputs, which are also the hidden state, are that many sums over
+    the cells.
     """
 
     units: Channels
@@ -44,6 +47,9 @@ class Recurrent(RowLayer):
 
     onnx_gates: ClassVar[tuple[int, ...]]
     """Places of ONNX's gates among PyTorch's."""
+
+    onnx_activations: ClassVar[tuple[str, ...]]
+    """The activations of its node, which are ONNX's defaults."""
 
     bias: ClassVar[bool] = False  # type: ignore[misc]  # each unit's biases are among its weights
     recurs, looks_back = True, True
@@ -68,7 +74,9 @@ class Recurrent(RowLayer):
         return inputs + self.hidden + BIASES
 
     def weight_shape(self, shape: Shape, made: Shape) -> tuple[int, int, int, int]:
-        """See `LayerOperation`: (units, values of a unit, 1, 1), or (1, all values, 1, 1) if it is not divisible."""
+        """See `LayerOperation`: (units, values of a unit, 1, 1), or (1, all values, 1, 1) if it is
+        not divisible.
+        """
         per_unit = self.gates * self.weight_columns(shape[0])
         if self.is_divisible:
             return self.units, per_unit, 1, 1
@@ -100,8 +108,9 @@ class Recurrent(RowLayer):
         [shape] = inputs
         if shape[2] != 1:
             raise ValueError(
-                f"maps of {shown(shape)} have {shape[2]} columns, where {self.type} takes a sequence: one row a time"
-                ' step and one column; put {type = "sequence"} before it'
+                f"maps of {shown(shape)} have {shape[2]} columns, where {self.type} takes a"
+                ' sequence: one row a time step and one column; put {type = "sequence"}'
+                " before it"
             )
         return self.directions * self.hidden, shape[1], 1
 
@@ -125,21 +134,99 @@ class Recurrent(RowLayer):
 
         def stacked(key: str) -> NDArray[np.float32]:
             gates = (np.split(out.held[f"{key}_l0{end}"], self.gates) for end in ends)
-            return np.stack([np.concatenate([parts[place] for place in self.onnx_gates]) for parts in gates])
+            return np.stack(
+                [np.concatenate([parts[place] for place in self.onnx_gates]) for parts in gates]
+            )
 
         arrays = [
             nodes.array(f"{name}.W", stacked("weight_ih")),
             nodes.array(f"{name}.R", stacked("weight_hh")),
-            nodes.array(f"{name}.B", np.concatenate([stacked("bias_ih"), stacked("bias_hh")], axis=1)),
+            nodes.array(
+                f"{name}.B", np.concatenate([stacked("bias_ih"), stacked("bias_hh")], axis=1)
+            ),
         ]
         direction = "bidirectional" if self.bidirectional else "forward"
         turned = nodes.add("Transpose", [x], f"{name}/turned", perm=[1, 0, 2])
         keys = {"hidden_size": self.units, "direction": direction, **self.onnx_keys}
         outputs = nodes.add(self.onnx[0], [turned, *arrays], f"{name}/outputs", name, **keys)
+        # (rows, directions, samples, units) become (samples, rows, directions, units), so that
+        # results of both directions stand together.
         apart = nodes.add("Transpose", [outputs], f"{name}/apart", perm=[2, 0, 1, 3])
         channels, steps, _ = out.makes.shape
-        nodes.add("Reshape", [apart, nodes.numbers(f"{name}.shape", 0, steps, channels)], out.result)
+        nodes.add(
+            "Reshape", [apart, nodes.numbers(f"{name}.shape", 0, steps, channels)], out.result
+        )
         nodes.name(out.makes, out.result, Form.STEPS)
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """See `Operation`; return all outputs, and record the last state.
+
+        Raises:
+            InputError: the node does what no layer does here: one direction backwards, states that
+                are not zero, peepholes, clipping, other activations, lengths that differ; or lacks
+                its biases.
+        """
+        from ..onnx_graph import CELLS, Value
+
+        directions = _directions(node)
+        # ONNX lists them once for each direction.
+        _check(walk, node, cls.onnx_activations * directions)
+        batch_first = node.integer("layout", 0)
+        outer = ("samples", "rows") if batch_first else ("rows", "samples")
+        value = walk.take(node)
+        walk.expect_axes(node, value, (*outer, "channels"))
+        weights, recurrent, _ = (walk.weight(node, place) for place in (1, 2, 3))
+        are_stacked = len(weights) == len(recurrent) == 3 and weights[0] == directions
+        if not are_stacked or weights[1] % cls.gates:
+            rows = f"directions, {cls.gates} times units"
+            raise node.refusal(
+                f"weights {list(weights)} and {list(recurrent)}; they should be [{rows}, inputs]"
+                f" and [{rows}, units]"
+            )
+        units = weights[1] // cls.gates
+        if node.integer("hidden_size", units) != units or recurrent[2] != units:
+            raise node.refusal(
+                f"weights of {units} units, where `hidden_size` or the recurrent weights say"
+                " another number"
+            )
+        begins = [walk.constant(node, place) for place in _FIRST_STATES]
+        if any(own is not None and own.shape[2:] not in ((), (units,)) for own in begins):
+            raise node.refusal(
+                f"begins with states of other sizes than its {units} units, as PyTorch's new"
+                " exporter writes layers with a projection (`proj_size`); only layers without are"
+                " supported"
+            )
+        walk.expect(node, value, channels=weights[2], steps=_length(walk, node))
+        outputs = (
+            ("samples", "rows", "directions") if batch_first else ("rows", "directions", "samples")
+        )
+        keys = {"units": units, "bidirectional": directions == 2, **cls.imported_keys(node)}
+        arrays = dict(zip("WRB", node.inputs[1:4], strict=True))
+        made = walk.step(node, cls, keys, value, axes=(*outputs, "channels"), arrays=arrays)
+        last = ("samples", "directions") if batch_first else ("directions", "samples")
+        for place, state in ((1, made.step), (2, CELLS)):
+            walk.name(node, Value(made.step, axes=(*last, "channels"), state=(state,)), place)
+        return made
+
+    @classmethod
+    def imported_keys(cls, node: OnnxNode) -> dict[str, Any]:
+        """Return the keys, from its node, that only this kind of layer has."""
+        return {}
+
+    @classmethod
+    def from_arrays(cls, node: OnnxNode, arrays: Arrays) -> Arrays:
+        """See `Operation`: by PyTorch's names, from ONNX's of both directions."""
+        b_w, b_r = np.split(arrays["B"], BIASES, axis=1)
+        own = {"weight_ih": arrays["W"], "weight_hh": arrays["R"], "bias_ih": b_w, "bias_hh": b_r}
+        weights = {}
+        for direction, end in zip(range(len(b_w)), ("", "_reverse"), strict=False):
+            for name, array in own.items():
+                gates = np.split(array[direction], cls.gates)
+                # The inverse of the permutation by which `to_onnx` takes PyTorch's gates.
+                places = np.argsort(cls.onnx_gates)
+                weights[f"{name}_l0{end}"] = np.concatenate([gates[place] for place in places])
+        return weights
 
     @property
     def onnx_keys(self) -> dict[str, Any]:
@@ -153,14 +240,17 @@ class Recurrent(RowLayer):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lstm(Recurrent):
-    """Long short-term memory (Hochreiter and Schmidhuber, 1997), as in FARNN's equations (1) and (2).
+    """Long short-term memory (Hochreiter and Schmidhuber, 1997), as in FARNN's equations (1) and
+    (2).
 
     Gates are in PyTorch's order: input, forget, new, output.
     """
 
     type = "lstm"
     onnx = ("LSTM",)
+    # ONNX has them as input, output, forget, new.
     gates, onnx_gates = 4, (0, 3, 1, 2)
+    onnx_activations = "sigmoid", "tanh", "tanh"
 
     @property
     def is_divisible(self) -> bool:
@@ -169,33 +259,29 @@ class Lstm(Recurrent):
 
     def torch(self, nn: Any, shape: Shape) -> Sequence[Any]:
         """See `LayerOperation`; takes and returns (samples, steps, values), and the states."""
-        keys = {"batch_first": True, "bidirectional": self.bidirectional, "proj_size": self.projection or 0}
+        keys = {
+            "batch_first": True,
+            "bidirectional": self.bidirectional,
+            "proj_size": self.projection or 0,
+        }
         return [nn.LSTM(shape[0], self.units, **keys)]
-
-    @classmethod
-    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
-        """See `Operation`.
-
-        Raises:
-            InputError: as of `recurrent_step`.
-        """
-        from ..onnx_graph import recurrent_step
-
-        return recurrent_step(walk, node, cls, {}, gates=cls.gates, activations=("sigmoid", "tanh", "tanh"))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Gru(Recurrent):
     """Gated recurrent units (Cho et al., 2014); gates are in PyTorch's order: reset, update, new.
 
-    The reset gate acts `after` the recurrent product, as in cuDNN and PyTorch, or `before` it, as first published.
+    The reset gate acts `after` the recurrent product, as in cuDNN and PyTorch, or `before` it, as
+    first published.
     """
 
     reset: Literal["after", "before"] = "after"
 
     type = "gru"
     onnx = ("GRU",)
+    # ONNX has them as update, reset, new.
     gates, onnx_gates = 3, (1, 0, 2)
+    onnx_activations = "sigmoid", "tanh"
 
     def __post_init__(self) -> None:
         if self.projection is not None:
@@ -215,20 +301,70 @@ class Gru(Recurrent):
         """See `LayerOperation`; takes and returns (samples, steps, values), and the states.
 
         Raises:
-            ValueError: the reset gate acts before the recurrent product, which PyTorch does not have.
+            ValueError: the reset gate acts before the recurrent product, which PyTorch does not
+                have.
         """
         if self.reset == "before":
             raise ValueError('PyTorch has only `reset` = "after"')
         return [nn.GRU(shape[0], self.units, batch_first=True, bidirectional=self.bidirectional)]
 
     @classmethod
-    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
-        """See `Operation`; the reset gate acts after the recurrent product if it is linear before the reset.
+    def imported_keys(cls, node: OnnxNode) -> dict[str, Any]:
+        """See `Recurrent`; the reset acts after the recurrent product if this is linear before it."""
+        return {"reset": "after" if node.integer("linear_before_reset", 0) else "before"}
 
-        Raises:
-            InputError: as of `recurrent_step`.
-        """
-        from ..onnx_graph import recurrent_step
 
-        keys = {"reset": "after" if node.integer("linear_before_reset", 0) else "before"}
-        return recurrent_step(walk, node, cls, keys, gates=cls.gates, activations=("sigmoid", "tanh"))
+_LENGTHS, _FIRST_STATES, _PEEPHOLES = 4, (5, 6), 7
+"""Places of optional inputs."""
+
+
+def _directions(node: OnnxNode) -> int:
+    direction = node.attributes.get("direction", "forward")
+    if direction not in ("forward", "bidirectional"):
+        raise node.refusal(
+            f"`direction` = {direction!r}: a layer goes 'forward', or both ways as 'bidirectional';"
+            " turn the sequence before it is exported"
+        )
+    return 2 if direction == "bidirectional" else 1
+
+
+def _length(walk: Walk, node: OnnxNode) -> int | None:
+    """Return the time steps of all samples; None where the node does not say it."""
+    if not node.has_input(_LENGTHS):
+        return None
+    constant = walk.constant(node, _LENGTHS)
+    lengths = set(() if constant is None or constant.entries is None else constant.entries)
+    if len(lengths) != 1 or not isinstance(length := lengths.pop(), int):
+        raise node.refusal("`sequence_lens`: should be left out, or all time steps for each sample")
+    return length
+
+
+def _check(walk: Walk, node: OnnxNode, activations: tuple[str, ...]) -> None:
+    """Refuse what no layer does here."""
+    given = node.attributes.get("activations", activations)
+    if not isinstance(given, tuple) or tuple(str(name).lower() for name in given) != activations:
+        names = list(given) if isinstance(given, tuple) else given
+        raise node.refusal(
+            f"`activations` = {names}: should be {[name.title() for name in activations]}, the"
+            " defaults"
+        )
+    for attribute in ("activation_alpha", "activation_beta", "clip"):
+        if attribute in node.attributes:
+            raise node.refusal(
+                f"`{attribute}` is not supported; activations should be as they are, without it"
+            )
+    if node.integer("input_forget", 0):
+        raise node.refusal("`input_forget` = 1: coupled gates are not supported; should be 0")
+    if not node.has_input(3):
+        raise node.refusal(
+            "has no biases, where a layer here has two for each gate; export it with its input B"
+        )
+    for place in _FIRST_STATES:
+        state = walk.constant(node, place)
+        if node.has_input(place) and (state is None or not walk.holds_zeros(state)):
+            raise node.refusal(
+                f"begins with the state {node.inputs[place]!r}; each sequence begins with zeros"
+                " here"
+            )
+    if node.has_input(_PEEPHOLES):
+        raise node.refusal("has peepholes, its input P; only layers without are supported")

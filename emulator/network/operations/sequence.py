@@ -7,11 +7,13 @@ from collections.abc import Sequence as Several
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...common import Channels
-from ..onnx_nodes import Export, Form
-from ..operation import LayerRows, RowLayer, SfuOperation, SfuRows
+from ..onnx_nodes import Arrays, Export, Form
+from ..operation import LayerRows, RowLayer, SfuOperation, SfuRows, SfuStep
 from ..shape import Shape, shown
+from ..unit import Data, Inputs, Lengths, Made, Site, State, Training, Unit, Weights
 
 if TYPE_CHECKING:
     from ..onnx_graph import OnnxNode, Value, Walk
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sequence(SfuOperation):
-    """A map's rows become time steps: the columns of each channel stand one after the other as channels."""
+    """A map's rows become time steps: the columns of each channel stand one after the other as
+    channels.
+    """
 
     type = "sequence"
     may_begin = True
@@ -42,6 +46,35 @@ class Sequence(SfuOperation):
         """See `Operation`."""
         out.nodes.name(out.makes, out.nodes.steps(out.x, out.name), Form.STEPS)
 
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return SequenceUnit(step.input, site)
+
+
+class SequenceUnit(Unit):
+    """The columns of each channel, one after the other, as channels of one column."""
+
+    def __init__(self, shape: Shape, site: Site) -> None:
+        super().__init__(site)
+        self._channels, self._rows, self._columns = shape
+
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
+        """See `Unit`."""
+        [x] = xs
+        y = self.arena.take((len(x), self._rows, 1, self._channels * self._columns))
+        self._as_maps(y)[...] = x
+        return y, ()
+
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
+        """See `Unit`."""
+        dx = self.arena.take((len(dz), self._rows, self._columns, self._channels))
+        dx[...] = self._as_maps(dz)
+        return (dx,)
+
+    def _as_maps(self, steps: Data) -> Data:
+        """Return a view of a sequence as maps (samples, rows, columns, channels)."""
+        return steps.reshape(len(steps), self._rows, self._channels, self._columns).swapaxes(2, 3)
+
 
 def sequence_shape(inputs: Several[Shape], kind: str, row: str) -> Shape:
     """Return the shape of the one input of an operation, which calls its rows so.
@@ -51,7 +84,9 @@ def sequence_shape(inputs: Several[Shape], kind: str, row: str) -> Shape:
     """
     [shape] = inputs
     if shape[2] != 1:
-        raise ValueError(f"maps of {shown(shape)}: {kind} takes a sequence, one row a {row} and one column")
+        raise ValueError(
+            f"maps of {shown(shape)}: {kind} takes a sequence, one row a {row} and one column"
+        )
     return shape
 
 
@@ -68,7 +103,9 @@ class OneStep(SfuOperation):
         return channels, 1, 1
 
     def rows(self, shape: Shape, made: Shape) -> SfuRows:
-        """See `SfuOperation`; it waits for the last row, so that no error goes back for rows that have not come."""
+        """See `SfuOperation`; it waits for the last row, so that no error goes back for rows that
+        have not come.
+        """
         return SfuRows(np.array([shape[1] - 1]), np.zeros(shape[1], np.int64))
 
     def to_onnx(self, out: Export) -> None:
@@ -76,6 +113,51 @@ class OneStep(SfuOperation):
         sequence = out.nodes.steps(out.x, f"{out.name}/steps")
         place = out.nodes.array(f"{out.name}.place", np.array(self.place))
         out.write_of([sequence], "Gather", place, form=Form.ROW, axis=1)
+
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return OneStepUnit(self.place, step.input, site)
+
+
+class OneStepUnit(Unit):
+    """One row of each sample's sequence; from the end, one of the sample's own length, if given."""
+
+    def __init__(self, place: int, shape: Shape, site: Site) -> None:
+        super().__init__(site)
+        self._place = place
+        self._channels, self._steps, _ = shape
+
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
+        """See `Unit`."""
+        [x] = xs
+        rows = self._rows(len(x), None if training is None else training.lengths)
+        return self._picked(x, rows), (rows,)
+
+    def infer(self, xs: Inputs, weights: Weights, lengths: Lengths | None) -> Data:
+        """See `Unit`."""
+        [x] = xs
+        return self._picked(x, self._rows(len(x), lengths))
+
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
+        """See `Unit`; all other steps, and those of the padding, have no error."""
+        [rows] = state
+        dx = self.arena.take((len(dz), self._steps, 1, self._channels))
+        dx[...] = 0
+        dx[np.arange(len(dz)), rows] = dz[:, 0]
+        return (dx,)
+
+    def _rows(self, samples: int, lengths: Lengths | None) -> Lengths:
+        """Return the number of each sample's row."""
+        rows = self.arena.take((samples,), np.int64)
+        rows[...] = self._place % self._steps
+        if lengths is not None and self._place < 0:
+            np.add(lengths, self._place, out=rows)
+        return rows
+
+    def _picked(self, x: Data, rows: NDArray[np.int64]) -> Data:
+        y = self.arena.take((len(x), 1, 1, self._channels))
+        y[:, 0] = x[np.arange(len(x)), rows]
+        return y
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,8 +181,8 @@ class LastStep(OneStep):
 class Embedding(RowLayer):
     """For each step, the column of weights of its symbol: `features` values.
 
-    It takes one channel for each symbol, of which the one that is there is 1 and the others are 0. On boards and links,
-    a row of inputs is the symbol itself.
+    It takes one channel for each symbol, of which the one that is there is 1 and the others are 0.
+    On boards and links, a row of inputs is the symbol itself.
     """
 
     features: Channels
@@ -123,7 +205,8 @@ class Embedding(RowLayer):
         [shape] = inputs
         if shape[2] != 1:
             raise ValueError(
-                f"maps of {shown(shape)}: an embedding takes a sequence of symbols, one row a step and one column"
+                f"maps of {shown(shape)}: an embedding takes a sequence of symbols, one row a step"
+                " and one column"
             )
         return self.features, *shape[1:]
 
@@ -142,7 +225,8 @@ class Embedding(RowLayer):
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
-        """See `Operation`; the node is a Gather from weights (symbols, features) by the network's input.
+        """See `Operation`; the node is a Gather from weights (symbols, features) by the network's
+        input.
 
         Raises:
             InputError: it looks up something else, or by something else.
@@ -151,13 +235,24 @@ class Embedding(RowLayer):
 
         value, weight = walk.take(node, 1), walk.weight(node, 0)
         axes = walk.axes_of(value)
-        if value.step != FROM_IMAGES or len(axes) != 2 or len(weight) != 2 or node.integer("axis", 0) != 0:
+        if (
+            value.step != FROM_IMAGES
+            or len(axes) != 2
+            or len(weight) != 2
+            or node.integer("axis", 0) != 0
+        ):
             raise node.refusal(
-                "looks up constants; only the input's symbols (samples x steps) in weights (symbols x features) are"
-                " supported"
+                "looks up constants; only the input's symbols (samples x steps) in weights (symbols"
+                " x features) are supported"
             )
         walk.look_up(node, weight[0])
-        return walk.step(node, cls, {"features": weight[1]}, value, axes=(*axes, "channels"))
+        keys, arrays = {"features": weight[1]}, {"weight": node.inputs[0]}
+        return walk.step(node, cls, keys, value, axes=(*axes, "channels"), arrays=arrays)
+
+    @classmethod
+    def from_arrays(cls, node: OnnxNode, arrays: Arrays) -> Arrays:
+        """See `Operation`; they are (symbols, features)."""
+        return {"weight": arrays["weight"].T}
 
     def to_onnx(self, out: Export) -> None:
         """See `Operation`."""

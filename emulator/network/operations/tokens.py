@@ -1,6 +1,8 @@
-"""What transformers do to rows of a sequence: tokens of maps, positions, the first step, normalisation.
+"""What transformers do to rows of a sequence: tokens of maps, positions, the first step,
+normalisation.
 
-ONNX has no nodes for positions and class tokens: it adds and concatenates arrays of the file (`joins.py`).
+ONNX has no nodes for positions and class tokens: it adds and concatenates arrays of the file
+(`joins.py`).
 """
 
 from __future__ import annotations
@@ -13,10 +15,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from ....kernels.layers.element_wise import add_bias_gradient
+from ....kernels.layers.row_norm import (
+    layer_norm_forward,
+    rms_norm_forward,
+    row_norm_error,
+    row_norm_gradient,
+)
 from ...common import PositiveFinite
-from ..onnx_nodes import Export, Form
-from ..operation import SfuOperation, SfuRows
+from ..onnx_nodes import Arrays, Export, Form
+from ..operation import SfuOperation, SfuRows, SfuStep
 from ..shape import Shape
+from ..unit import Data, Inputs, Made, Site, State, Training, Unit, Weights
 from .sequence import OneStep, sequence_shape
 
 if TYPE_CHECKING:
@@ -32,7 +42,9 @@ class RowOperation(SfuOperation):
 
 
 class _RowNorm(RowOperation):
-    """Normalisation of each pixel's channels; `onnx_arrays` are its arrays, in the order of ONNX's inputs."""
+    """Normalisation of each pixel's channels; `onnx_arrays` are its arrays, in the order of ONNX's
+    inputs.
+    """
 
     onnx_arrays: ClassVar[tuple[str, ...]]
     keeps_map = True
@@ -49,12 +61,16 @@ class _RowNorm(RowOperation):
         is_row = value.is_flat and shape is not None and shape[1:] == (1, 1)
         is_last = node.integer("axis", -1) % len(axes) == len(axes) - 1
         if not (axes[-1] == "channels" or is_row) or not is_last or len(scale) != 1:
-            raise node.refusal(f"normalises other axes than the last one, channels, of {walk.shown_axes(value)}")
+            raise node.refusal(
+                f"normalises other axes than the last one, channels, of {walk.shown_axes(value)}"
+            )
         walk.expect(node, value, channels=scale[0])
         for place in range(2, len(node.inputs)):
             walk.weight(node, place)
         arrays = dict(zip(cls.onnx_arrays, node.inputs[1:], strict=False))
-        return walk.step(node, cls, {"epsilon": node.number("epsilon", 1e-5)}, value, like=value, arrays=arrays)
+        return walk.step(
+            node, cls, {"epsilon": node.number("epsilon", 1e-5)}, value, like=value, arrays=arrays
+        )
 
     def to_onnx(self, out: Export) -> None:
         """See `Operation`; ONNX has it for the last axis."""
@@ -70,25 +86,41 @@ class _RowNorm(RowOperation):
 
     @abc.abstractmethod
     def _written(self, out: Export, x: str, made: str) -> str:
-        """Write the nodes that normalise the last axis of x; return the name of their result, `made`."""
+        """Write the nodes that normalise the last axis of x; return the name of their result,
+        `made`.
+        """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LayerNorm(_RowNorm):
-    """Each pixel's channels less their mean, over their standard deviation, scaled and shifted (Ba et al., 2016)."""
+    """Each pixel's channels less their mean, over their standard deviation, scaled and shifted (Ba
+    et al., 2016).
+    """
 
     epsilon: PositiveFinite = 1e-5
 
     type = "layer-norm"
     onnx, onnx_arrays = ("LayerNormalization",), ("scale", "shift")
 
+    @classmethod
+    def from_arrays(cls, node: OnnxNode, arrays: Arrays) -> Arrays:
+        """See `Operation`; the node may have no shift."""
+        own = super().from_arrays(node, arrays)
+        return {**own, "shift": own.get("shift", np.zeros_like(own["scale"]))}
+
     def parameters(self, made: Shape) -> int:
         """See `SfuOperation`; each channel has a scale and a shift."""
         return 2 * made[0]
 
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return LayerNormUnit(step.output[0], self.epsilon, site)
+
     def _written(self, out: Export, x: str, made: str) -> str:
         arrays = [out.weight("scale"), out.weight("shift")]
-        return out.nodes.add("LayerNormalization", [x, *arrays], made, out.name, axis=-1, epsilon=self.epsilon)
+        return out.nodes.add(
+            "LayerNormalization", [x, *arrays], made, out.name, axis=-1, epsilon=self.epsilon
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -104,6 +136,10 @@ class RmsNorm(_RowNorm):
         """See `SfuOperation`; each channel has a scale."""
         return made[0]
 
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return RmsNormUnit(step.output[0], self.epsilon, site)
+
     def _written(self, out: Export, x: str, made: str) -> str:
         nodes, name = out.nodes, out.name
         square = nodes.add("Mul", [x, x], f"{name}/square")
@@ -112,6 +148,64 @@ class RmsNorm(_RowNorm):
         root = nodes.add("Sqrt", [above_0], f"{name}/root")
         quotient = nodes.add("Div", [x, root], f"{name}/quotient")
         return nodes.add("Mul", [quotient, out.weight("scale")], made, name)
+
+
+class _RowNormUnit(Unit):
+    """Normalisation of each pixel's channels; it keeps its inputs, and two numbers for each pixel."""
+
+    def __init__(self, channels: int, epsilon: float, site: Site) -> None:
+        super().__init__(site)
+        self._epsilon = epsilon
+        self.learns = {"scale": np.ones(channels, np.float32)}
+
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
+        """See `Unit`."""
+        [x] = xs
+        y, statistics = self.arena.take(x.shape), self.arena.take((*x.shape[:3], 2))
+        self._normalise(x, y, statistics, weights)
+        return y, (x, statistics)
+
+    @abc.abstractmethod
+    def _normalise(self, x: Data, y: Data, statistics: Data, weights: Weights) -> None:
+        """Write the result for x to y, and the two numbers of each pixel."""
+
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
+        """See `Unit`."""
+        x, statistics = state
+        dx = self.arena.take(dz.shape)
+        # Layer norm has a shift and takes the mean off; RMS norm does neither.
+        row_norm_error(x, statistics, weights["scale"], dz, dx, centred="shift" in weights)
+        return (dx,)
+
+    def kept(self, state: State, dz: Data) -> State:
+        """See `Unit`."""
+        return *state, dz
+
+    def gradient(self, kept: State, sums: Weights, *, fresh: bool) -> None:
+        """See `Unit`."""
+        x, statistics, dz = kept
+        scale, shift = sums["scale"], sums.get("shift")
+        row_norm_gradient(x, statistics, dz, scale, shift, fresh=fresh)
+
+
+class LayerNormUnit(_RowNormUnit):
+    """Layer normalisation."""
+
+    def __init__(self, channels: int, epsilon: float, site: Site) -> None:
+        super().__init__(channels, epsilon, site)
+        self.learns = {**self.learns, "shift": np.zeros(channels, np.float32)}
+
+    def _normalise(self, x: Data, y: Data, statistics: Data, weights: Weights) -> None:
+        layer_norm_forward(
+            x, y, statistics, weights["scale"], weights["shift"], epsilon=self._epsilon
+        )
+
+
+class RmsNormUnit(_RowNormUnit):
+    """RMS normalisation."""
+
+    def _normalise(self, x: Data, y: Data, statistics: Data, weights: Weights) -> None:
+        rms_norm_forward(x, y, statistics, weights["scale"], epsilon=self._epsilon)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -132,16 +226,62 @@ class Positions(RowOperation):
         """See `Operation`."""
         channels, rows, _ = out.makes.shape
         steps = out.nodes.steps(out.x, f"{out.name}/steps")
-        out.write_of([steps], "Add", out.weight("positions", lambda all: all.reshape(rows, channels)), form=Form.STEPS)
+        out.write_of(
+            [steps],
+            "Add",
+            out.weight("positions", lambda all: all.reshape(rows, channels)),
+            form=Form.STEPS,
+        )
+
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return PositionsUnit(step.output, site)
+
+
+class PositionsUnit(Unit):
+    """A value for each row and channel, in one row: those of row 0, then of row 1, and so on."""
+
+    def __init__(self, shape: Shape, site: Site) -> None:
+        super().__init__(site)
+        self.learns = {"positions": site.drawn(math.prod(shape))}
+
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
+        """See `Unit`."""
+        [x] = xs
+        y = self.arena.take(x.shape)
+        np.add(x, weights["positions"].reshape(x.shape[1:]), out=y)
+        return y, ()
+
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
+        """See `Unit`."""
+        return (dz,)
+
+    def kept(self, state: State, dz: Data) -> State:
+        """See `Unit`."""
+        return (dz,)
+
+    def gradient(self, kept: State, sums: Weights, *, fresh: bool) -> None:
+        """See `Unit`."""
+        [dz] = kept
+        # As if all rows and channels were channels of one pixel, their sums are those of a bias.
+        rows = np.ascontiguousarray(dz).reshape(len(dz), 1, 1, -1)
+        add_bias_gradient(sums["positions"], rows, fresh=fresh)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tokens(SfuOperation):
-    """The pixels of a map, row by row, as rows of a sequence; with `class_token`, a learnt row before them."""
+    """The pixels of a map, row by row, as rows of a sequence; with `class_token`, a learnt row
+    before them.
+    """
 
     class_token: bool = False
 
     type = "tokens"
+
+    @classmethod
+    def from_arrays(cls, node: OnnxNode, arrays: Arrays) -> Arrays:
+        """See `Operation`; a class token may be repeated for samples."""
+        return {key: token.reshape(-1)[: token.shape[-1]] for key, token in arrays.items()}
 
     def parameters(self, made: Shape) -> int:
         """See `SfuOperation`."""
@@ -158,6 +298,7 @@ class Tokens(SfuOperation):
         forward = np.repeat(np.arange(rows), columns)
         if self.class_token:
             forward = np.concatenate([[0], forward])
+        # A row of the map's errors is whole with the token of its last pixel.
         return SfuRows(forward, np.arange(1, rows + 1) * columns - 1 + self.class_token)
 
     def to_onnx(self, out: Export) -> None:
@@ -178,10 +319,54 @@ class Tokens(SfuOperation):
             sizes = nodes.add("Shape", [steps], f"{name}/sizes")
             ends = nodes.numbers(f"{name}.0", 0), nodes.numbers(f"{name}.1", 1)
             samples = nodes.add("Slice", [sizes, *ends], f"{name}/samples")
-            shape = nodes.add("Concat", [samples, nodes.numbers(f"{name}.token", 1, channels)], f"{name}/shape", axis=0)
+            shape = nodes.add(
+                "Concat",
+                [samples, nodes.numbers(f"{name}.token", 1, channels)],
+                f"{name}/shape",
+                axis=0,
+            )
             before = nodes.add("Expand", [token, shape], f"{name}/before")
             steps = nodes.add("Concat", [before, steps], out.result, name, axis=1)
         nodes.name(out.makes, steps, Form.STEPS)
+
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return TokensUnit(step.input, site, class_token=self.class_token)
+
+
+class TokensUnit(Unit):
+    """Pixels as rows, and maybe a class token before them."""
+
+    def __init__(self, shape: Shape, site: Site, *, class_token: bool) -> None:
+        super().__init__(site)
+        self._shape, self._before = shape, int(class_token)
+        self.learns = {"class_token": site.drawn(shape[0])} if class_token else {}
+
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
+        """See `Unit`."""
+        [x] = xs
+        channels, rows, columns = self._shape
+        y = self.arena.take((len(x), rows * columns + self._before, 1, channels))
+        y[:, self._before :] = x.reshape(len(x), rows * columns, 1, channels)
+        if self._before:
+            y[:, 0, 0] = weights["class_token"]
+        return y, ()
+
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
+        """See `Unit`."""
+        channels, rows, columns = self._shape
+        dx = self.arena.take((len(dz), rows, columns, channels))
+        dx[...] = dz[:, self._before :].reshape(dx.shape)
+        return (dx,)
+
+    def kept(self, state: State, dz: Data) -> State:
+        """See `Unit`."""
+        # PG needs the row of the class token alone.
+        return (np.ascontiguousarray(dz[:, :1]),)
+
+    def gradient(self, kept: State, sums: Weights, *, fresh: bool) -> None:
+        """See `Unit`."""
+        add_bias_gradient(sums["class_token"], *kept, fresh=fresh)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
