@@ -1,4 +1,5 @@
-"""Calibration: from measurements of boards and links to constants with ranges, in files that emuchain reads.
+"""Calibration: from measurements of boards and links to constants with ranges, in files that
+emuchain reads.
 
 Exports are listed in `__init__.pyi`; each name is imported at its first use.
 """

@@ -1,8 +1,10 @@
-"""Constants of a board: the bandwidth of its off-chip memory from STREAM, and how well its engines work from GEMM.
+"""Constants of a board: the bandwidth of its off-chip memory from STREAM, and how well its engines
+work from GEMM.
 
-A phase of a layer takes max(MACs · samples / (multipliers · efficiency · clock), bytes / off_chip). A product of n x n
-matrices has n^3 MACs and few bytes, so it measures multipliers · efficiency · clock; `efficiency` is that over what the
-board's keys allow. Rates that are sums over several FPGAs are divided by their number.
+A phase of a layer takes max(MACs · samples / (multipliers · efficiency · clock), bytes / off_chip).
+A product of n x n matrices has n^3 MACs and few bytes, so it measures multipliers · efficiency ·
+clock; `efficiency` is that over what the board's keys allow. Rates that are sums over several FPGAs
+are divided by their number.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import numpy as np
 from ..cluster import Fpga, board_keys, load_cluster
 from ..common import InputError, name_of, plural
 from .constants import ONE_RUN, Constant, Evidence, Fitness, LeftOut, Range, left_out_runs, range_of
-from .messages import OTHER_UNIT
+from .link import OTHER_UNIT
 from .plausible import check_clock, check_memory, check_products, check_scatter
 from .reading import Kind, Row, Table
 from .robust import LEAST_RMS, MOST_OUTLIERS, OUTLIER_SIGMAS, WORST_RMS, robust_sigma
@@ -28,11 +30,15 @@ from .robust import LEAST_RMS, MOST_OUTLIERS, OUTLIER_SIGMAS, WORST_RMS, robust_
 MEMORY_FUNCTIONS = ("copy", "scale", "add", "triad")
 PRODUCTS = "products"
 _OTHER_FUNCTIONS = ("pci-read", "pci-write")
-"""STREAM of HPCC FPGA also times transfers with the host, which are no matter of the board's memory."""
+"""STREAM of HPCC FPGA also times transfers with the host, which are no matter of the board's
+memory.
+"""
 
 _AGREE = 0.01
 _APART = math.log(2)
-"""Root mean square of the functions' rates: some read more than they write, but none is twice as fast as all."""
+"""Root mean square of the functions' rates: some read more than they write, but none is twice as
+fast as all.
+"""
 
 _LEAST_SIGMA, _FEWEST_FOR_OUTLIERS = 2e-3, 5
 CHOOSE = "runs may be of different set-ups: choose some by `--only COLUMN=VALUE`"
@@ -49,7 +55,9 @@ class Rate:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """The rates of a thing: their mean over runs, the range by the scatter between runs, and the rates themselves."""
+    """The rates of a thing: their mean over runs, the range by the scatter between runs, and the
+    rates themselves.
+    """
 
     what: str
     value: float
@@ -59,7 +67,9 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True)
 class BoardFit:
-    """The constants of a board, the keys of its type, what was measured, and how well it is predicted."""
+    """The constants of a board, the keys of its type, what was measured, and how well it is
+    predicted.
+    """
 
     board: str
     keys: Mapping[str, Any]
@@ -72,7 +82,8 @@ class BoardFit:
 
 
 def fit_board(tables: Sequence[Table], kind: str) -> BoardFit:
-    """Return the constants of a board with the keys of its `kind`, a board that comes with emuchain or a TOML file.
+    """Return the constants of a board with the keys of its `kind`, a board that comes with emuchain
+    or a TOML file.
 
     Raises:
         InputError: no such board, or no FPGA; files cannot be used.
@@ -80,8 +91,15 @@ def fit_board(tables: Sequence[Table], kind: str) -> BoardFit:
     keys = fpga_keys(kind)
     for table in tables:
         if table.kind in (Kind.LINK, Kind.LAYERS):
-            other = "`emuchain calibrate link` takes it" if table.kind is Kind.LINK else "give files of layers alone"
-            raise InputError(f"{table.name}: measures {table.kind.value}, not a board's memory or products; {other}")
+            other = (
+                "`emuchain calibrate link` takes it"
+                if table.kind is Kind.LINK
+                else "give files of layers alone"
+            )
+            raise InputError(
+                f"{table.name}: measures {table.kind.value}, not a board's memory or products;"
+                f" {other}"
+            )
     constants, warnings, has_report = _reported(tables, keys)
     by_key = {constant.key.removeprefix("board."): constant.value for constant in constants}
     memory = _measured(_memory_rates(tables), warnings)
@@ -91,7 +109,7 @@ def fit_board(tables: Sequence[Table], kind: str) -> BoardFit:
     if products:
         constants.append(_efficiency(products[0], kind, by_key, warnings))
     measured = (*memory, *products)
-    warnings += [told for thing in measured for told in _computed(thing)]
+    warnings += [warning for thing in measured for warning in _computed(thing)]
     rates = [rate for thing in measured for rate in thing.rates]
     runs = len({rate.row.run for rate in rates})
     if runs == 1:
@@ -100,7 +118,9 @@ def fit_board(tables: Sequence[Table], kind: str) -> BoardFit:
     evidence = Evidence.of(tables, rows, max(1, runs))
     rounded = tuple(constant.rounded() for constant in constants)
     fitness = _fitness(measured)
-    return BoardFit(str(keys["name"]), keys, rounded, measured, has_report, fitness, evidence, tuple(warnings))
+    return BoardFit(
+        str(keys["name"]), keys, rounded, measured, has_report, fitness, evidence, tuple(warnings)
+    )
 
 
 def fpga_keys(kind: str) -> dict[str, Any]:
@@ -120,9 +140,13 @@ def fpga(kind: str, changes: Mapping[str, float]) -> Fpga:
         InputError: as `fpga_keys`.
     """
     board_keys(kind)  # so that an unknown name is blamed alone
-    board = load_cluster(cluster_of({"type": kind, **changes}, name_of(pathlib.PurePath(kind)))).board(0)
+    board = load_cluster(
+        cluster_of({"type": kind, **changes}, name_of(pathlib.PurePath(kind)))
+    ).board(0)
     if not isinstance(board, Fpga):
-        raise InputError(f"`type` = {kind!r}: is no FPGA, of which `emuchain calibrate` fits boards and links")
+        raise InputError(
+            f"`type` = {kind!r}: is no FPGA, of which `emuchain calibrate` fits boards and links"
+        )
     return board
 
 
@@ -131,7 +155,9 @@ def cluster_of(board: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {"name": name, "boards": [board], "links": {"bandwidth_gbps": 1, "latency_ns": 0}}
 
 
-def _reported(tables: Sequence[Table], keys: Mapping[str, Any]) -> tuple[list[Constant], list[str], bool]:
+def _reported(
+    tables: Sequence[Table], keys: Mapping[str, Any]
+) -> tuple[list[Constant], list[str], bool]:
     """Return clock and share of the DSPs by a bitstream's report, if there is one."""
     rows = [row for table in tables if table.kind is Kind.BITSTREAM for row in table.rows]
     of_gemm = [row for row in rows if row.cells.get("benchmark", "").upper() == "GEMM"]
@@ -140,13 +166,16 @@ def _reported(tables: Sequence[Table], keys: Mapping[str, Any]) -> tuple[list[Co
         return [], [], False
     if len(reports) > 1:
         raise InputError(
-            f"{rows[0].file}: reports of {len(reports)} bitstreams: choose that of the products by `--only"
-            " COLUMN=VALUE`"
+            f"{rows[0].file}: reports of {len(reports)} bitstreams: choose that of the products by"
+            " `--only COLUMN=VALUE`"
         )
     [((clock, used), row)] = reports.items()
     check_clock(row, clock)
     if used > keys["dsp"]:
-        raise InputError(f"{row}: `dsp_used` = {used:,}: {keys['name']} has {keys['dsp']:,}; give the board's `--type`")
+        raise InputError(
+            f"{row}: `dsp_used` = {used:,}: {keys['name']} has {keys['dsp']:,}; give the board's"
+            " `--type`"
+        )
     share = round(used / keys["dsp"], 6)
     exact = [Constant("board.clock_mhz", clock, Range(clock, clock, 1), "MHz")]
     exact.append(Constant("board.dsp_share", share, Range(share, share, 1), ""))
@@ -174,7 +203,10 @@ def _product_rates(tables: Sequence[Table]) -> Iterable[Rate]:
                 rates += [row.number("gflops") / 2] if row.has("gflops") else []
                 if max(rates) > (1 + _AGREE) * min(rates):
                     ratio = rates[1] / rates[0]
-                    raise InputError(f"{row}: mixed units: `gflops` is {ratio:.3g} times 2 `matrix_size`^3 / `best_s`")
+                    raise InputError(
+                        f"{row}: mixed units: `gflops` is {ratio:.3g} times 2 `matrix_size`^3 /"
+                        " `best_s`"
+                    )
                 yield Rate(row, PRODUCTS, rates[0] / row.boards())
 
 
@@ -187,7 +219,12 @@ def _measured(rates: Iterable[Rate], warnings: list[str]) -> list[Measured]:
     for what, all_of_it in by_what.items():
         kept = _without_outliers(all_of_it, warnings)
         named = [(str(rate.row), rate.value) for rate in kept]
-        check_scatter(named, WORST_RMS, f"10^9 MACs/s of {what}" if what == PRODUCTS else f"GB/s of {what}", CHOOSE)
+        check_scatter(
+            named,
+            WORST_RMS,
+            f"10^9 MACs/s of {what}" if what == PRODUCTS else f"GB/s of {what}",
+            CHOOSE,
+        )
         means = [geometric_mean(values) for values in _by_run(kept).values()]
         things.append(Measured(what, geometric_mean(means), range_of(means), tuple(kept)))
     return things
@@ -213,27 +250,37 @@ def _without_outliers(rates: list[Rate], warnings: list[str]) -> list[Rate]:
     worst = int(np.argmax(np.abs(residuals)))
     if abs(residuals[worst]) > math.log(OTHER_UNIT):
         raise InputError(
-            f"{rates[worst].row}: mixed units: {rates[worst].what} reach {math.exp(residuals[worst]):,.3g} times what"
-            " other rows say"
+            f"{rates[worst].row}: mixed units: {rates[worst].what} reach"
+            f" {math.exp(residuals[worst]):,.3g} times what other rows say"
         )
     places = np.flatnonzero(outliers).tolist()
-    named = ", ".join(f"{rates[place].row} ({math.exp(residuals[place]):.3g} times)" for place in places[:3])
+    named = ", ".join(
+        f"{rates[place].row} ({math.exp(residuals[place]):.3g} times)" for place in places[:3]
+    )
     warnings.append(f"{plural(len(places), 'outlier')} of {rates[0].what} left out: {named}")
     return [rate for rate, is_outlier in zip(rates, outliers, strict=True) if not is_outlier]
 
 
 def _computed(thing: Measured) -> list[str]:
     """Return a warning if several runs have the same rate."""
-    rms = math.sqrt(math.fsum((rate.value / thing.value - 1) ** 2 for rate in thing.rates) / len(thing.rates))
+    rms = math.sqrt(
+        math.fsum((rate.value / thing.value - 1) ** 2 for rate in thing.rates) / len(thing.rates)
+    )
     if rms >= LEAST_RMS or thing.range.runs == 1:
         return []
-    return [f"residuals of {rms:.1e} of {thing.what} in {thing.range.runs} runs: computed, not measured"]
+    return [
+        f"residuals of {rms:.1e} of {thing.what} in {thing.range.runs} runs: computed, not measured"
+    ]
 
 
-def _memory(functions: Sequence[Measured], keys: Mapping[str, Any], warnings: list[str]) -> Constant:
+def _memory(
+    functions: Sequence[Measured], keys: Mapping[str, Any], warnings: list[str]
+) -> Constant:
     """Return the bandwidth: the mean of all functions, with a range that holds each of them."""
     row = functions[0].rates[0].row
-    named = [(f"{function.what} of {function.rates[0].row}", function.value) for function in functions]
+    named = [
+        (f"{function.what} of {function.rates[0].row}", function.value) for function in functions
+    ]
     check_scatter(named, _APART, "GB/s", CHOOSE)
     value = geometric_mean([function.value for function in functions])
     low = min(function.range.low for function in functions)
@@ -242,29 +289,43 @@ def _memory(functions: Sequence[Measured], keys: Mapping[str, Any], warnings: li
     check_memory(row, value, listed)
     if listed is not None and value > 1.02 * listed:
         warnings.append(
-            f"memory reaches {value / listed:.3g} times the {listed:,g} GB/s of {keys['name']}: is `--type` the board"
-            " that was measured?"
+            f"memory reaches {value / listed:.3g} times the {listed:,g} GB/s of {keys['name']}: is"
+            " `--type` the board that was measured?"
         )
     held = Range(low, high, max(function.range.runs for function in functions))
     return Constant("board.off_chip_gbytes_per_s", value, held, "GB/s")
 
 
-def _efficiency(products: Measured, kind: str, reported: Mapping[str, float], warnings: list[str]) -> Constant:
-    """Return the efficiency: what products reach of what multipliers and clock allow, which is 1 at most."""
+def _efficiency(
+    products: Measured, kind: str, reported: Mapping[str, float], warnings: list[str]
+) -> Constant:
+    """Return the efficiency: what products reach of what multipliers and clock allow, which is 1 at
+    most.
+    """
     board = fpga(kind, {**reported, "efficiency": 1.0})
     allowed = board.multipliers * board.clock_mhz / 1000
-    value, low, high = (rate / allowed for rate in (products.value, products.range.low, products.range.high))
+    value, low, high = (
+        rate / allowed for rate in (products.value, products.range.low, products.range.high)
+    )
     check_products(products.rates[0].row, value, board)
     if value > 1:
         warnings.append(
-            f"products reach {value:.3g} times what {board.multipliers:,} multipliers at {board.clock_mhz:g} MHz allow:"
-            f" `dsp`, `dsp_share` or `clock_mhz` of {board.name} is too low; `efficiency` = 1 is written"
+            f"products reach {value:.3g} times what {board.multipliers:,} multipliers at"
+            f" {board.clock_mhz:g} MHz allow: `dsp`, `dsp_share` or `clock_mhz` of {board.name} is"
+            " too low; `efficiency` = 1 is written"
         )
-    return Constant("board.efficiency", min(value, 1.0), Range(min(low, 1.0), min(high, 1.0), products.range.runs), "")
+    return Constant(
+        "board.efficiency",
+        min(value, 1.0),
+        Range(min(low, 1.0), min(high, 1.0), products.range.runs),
+        "",
+    )
 
 
 def _fitness(measured: Sequence[Measured]) -> Fitness | None:
-    """Return how well each rate is that of its thing, and how well those of a run follow from the other runs."""
+    """Return how well each rate is that of its thing, and how well those of a run follow from the
+    other runs.
+    """
     errors = [(rate.value / thing.value - 1, rate) for thing in measured for rate in thing.rates]
     if not errors:
         return None
@@ -274,18 +335,13 @@ def _fitness(measured: Sequence[Measured]) -> Fitness | None:
 
 
 def _left_out(measured: Sequence[Measured]) -> LeftOut | None:
-    errors: list[float] = []
-    held: list[bool] = []
-    widths: list[float] = []
+    rows: list[tuple[float, float, Range]] = []
     runs: set[str] = set()
     for thing in measured:
         by_run = _by_run(thing.rates)
         for run in left_out_runs([*by_run]) if len(by_run) > 1 else ():
             others = [value for other, values in by_run.items() if other != run for value in values]
             interval, mean = range_of(others), geometric_mean(others)
-            for value in by_run[run]:
-                errors.append(abs(mean / value - 1))
-                held.append(interval.low <= value <= interval.high)
-                widths.append(interval.half_width)
+            rows += [(abs(mean / value - 1), value, interval) for value in by_run[run]]
             runs.add(run)
-    return LeftOut.of(errors, held, widths, len(runs)) if errors else None
+    return LeftOut.of(rows, len(runs))

@@ -1,42 +1,60 @@
-"""`emuchain.calibrate_link` and `calibrate_board`: files of measurements in, constants with their ranges out.
+"""`emuchain.calibrate_link` and `calibrate_board`: files of measurements in, constants with their
+ranges out.
 
-Before anything is read, what is written is compared with all that is read: no measurement is ever overwritten. With the
-constants comes what measurements cannot tell apart, of which the same data fix only a product or a sum; and a picture
-of a link's fit: the time of a message over its size, and below it how far each row is from the fit.
+Before anything is read, what is written is compared with all that is read: no measurement is ever
+overwritten. With the constants comes what measurements cannot tell apart, of which the same data
+fix only a product or a sum; and a picture of a link's fit: the time of a message over its size, and
+below it how far each row is from the fit.
+
+Constants are written as the TOML files of emuchain: a board, a cluster, a profile. `[uncertainty]`
+has the ranges. Each is read back as commands will read it, before any of it is written.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import math
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
-from ..cluster import Fpga
-from ..common import InputError, NamedFiles, WholeFile, plural, typed, write_whole
+from ..cluster import Fpga, load_cluster
+from ..common import (
+    InputError,
+    NamedFiles,
+    WholeFile,
+    name_of,
+    plural,
+    read_description,
+    toml_value,
+    typed,
+    write_whole,
+)
 from ..config import roles
+from ..network import load_network, zoo
+from ..profile import profile_of
 from ..view import log_ticks, new_figure, picture_file, save_figure
-from .board import BoardFit, fit_board, fpga, fpga_keys
-from .constants import Constant, as_json
-from .layers import ProfileFit, fit_layers, is_of_layers
-from .link import UNIT_BYTES, LinkFit, LinkModel, fit_link
-from .messages import Messages
+from .board import BoardFit, cluster_of, fit_board, fpga, fpga_keys
+from .constants import Constant, Evidence, as_json
+from .layers import LayerTime, ProfileFit, fit_layers, is_of_layers
+from .link import UNIT_BYTES, LinkFit, LinkModel, Messages, fit_link
 from .plausible import Line, check_link
-from .reading import named, of_board, read_tables, version_of
-from .writing import board_toml, cluster_toml, profile_toml, read_back_board, read_back_cluster, read_back_profile
+from .reading import Table, named, of_board, read_tables, version_of
 
 Path = str | os.PathLike[str]
 
 
 @dataclasses.dataclass(frozen=True)
 class LinkCalibration:
-    """A link's constants with their ranges, what the data leave open, and the cluster's file, as TOML."""
+    """A link's constants with their ranges, what the data leave open, and the cluster's file, as
+    TOML.
+    """
 
     fit: LinkFit
     constants: tuple[Constant, ...]
@@ -52,12 +70,19 @@ class LinkCalibration:
         """Return all figures, for JSON; `kernel_start_us` is fitted, and goes into no file."""
         said = as_json(self.constants, self.fit.evidence, self.fit.fitness)
         nuisance = {"kernel_start_us": self.fit.model.start_s * 1e6}
-        return {**said, **nuisance, "cannot_tell_apart": list(self.left_open), "warnings": list(self.warnings)}
+        return {
+            **said,
+            **nuisance,
+            "cannot_tell_apart": list(self.left_open),
+            "warnings": list(self.warnings),
+        }
 
 
 @dataclasses.dataclass(frozen=True)
 class BoardCalibration:
-    """A board's constants with their ranges, or a profile of layers; and the file that holds them, as TOML."""
+    """A board's constants with their ranges, or a profile of layers; and the file that holds them,
+    as TOML.
+    """
 
     fit: BoardFit | ProfileFit
     constants: tuple[Constant, ...]
@@ -68,13 +93,20 @@ class BoardCalibration:
     def as_json(self) -> dict[str, Any]:
         """Return all figures, for JSON."""
         fit = self.fit
-        said = as_json(self.constants, fit.evidence, None if isinstance(fit, ProfileFit) else fit.fitness)
+        said = as_json(
+            self.constants, fit.evidence, None if isinstance(fit, ProfileFit) else fit.fitness
+        )
         if isinstance(fit, ProfileFit):
             said |= {"network": fit.network, "device": fit.device, "rms": fit.rms}
             said["layers"] = [dataclasses.asdict(time) for time in fit.times]
         else:
             said["measured"] = [
-                {"what": thing.what, "value": thing.value, "low": thing.range.low, "high": thing.range.high}
+                {
+                    "what": thing.what,
+                    "value": thing.value,
+                    "low": thing.range.low,
+                    "high": thing.range.high,
+                }
                 for thing in fit.measured
             ]
         return {**said, "cannot_tell_apart": list(self.left_open), "warnings": list(self.warnings)}
@@ -100,13 +132,14 @@ def calibrate_link(
         type: a board that comes with emuchain, or a TOML file.
         from_bytes: leave out smaller messages.
         line_gbps: the rate of the line, a bound; by default that of all transceivers of the board.
-        b_eff_version: of the b_eff that measured `transfer_s`, where files do not say it, such as "1.1".
+        b_eff_version: of the b_eff that measured `transfer_s`, where files do not say it, such as
+            "1.1".
         only: of the rows, take those with these values in their columns, such as {"board": "520N"}.
         plot: draw the fit into this file.
 
     Raises:
-        InputError: a file cannot be read or used, or a line does not fit; what is fitted is no link's, or a cluster's
-            file cannot have it; an output is an input, or cannot be written.
+        InputError: a file cannot be read or used, or a line does not fit; what is fitted is no
+            link's, or a cluster's file cannot have it; an output is an input, or cannot be written.
     """
     names = _checked(files, type, out=out, plot=plot)
     if from_bytes < 0:
@@ -123,12 +156,19 @@ def calibrate_link(
         constants = tuple(
             constant.rounded()
             for constant in (
-                Constant("link.bandwidth_gbps", fit.model.bytes_per_s * 8e-9, fit.bytes_per_s.times(8e-9), "Gb/s"),
-                Constant("link.latency_ns", fit.model.latency_s * 1e9, fit.latency_s.times(1e9), "ns"),
+                Constant(
+                    "link.bandwidth_gbps",
+                    fit.model.bytes_per_s * 8e-9,
+                    fit.bytes_per_s.times(8e-9),
+                    "Gb/s",
+                ),
+                Constant(
+                    "link.latency_ns", fit.model.latency_s * 1e9, fit.latency_s.times(1e9), "ns"
+                ),
             )
         )
         toml = cluster_toml(pathlib.PurePath(out or "cluster.toml"), type, constants, fit.evidence)
-        read_back_cluster(toml, named(tables))
+        _check(lambda: load_cluster(read_description(toml)), tables)
         if picture is not None:
             draw_link(fit, picture)
         if file is not None:
@@ -144,17 +184,19 @@ def calibrate_board(
     out: Path | None = None,
     only: Mapping[str, str] | None = None,
 ) -> BoardCalibration:
-    """Return a board's memory bandwidth and efficiency with their ranges, or the profile of measured layers.
+    """Return a board's memory bandwidth and efficiency with their ranges, or the profile of
+    measured layers.
 
     Args:
-        files: CSV files, or what HPCC FPGA's STREAM and GEMM have printed; or files of layers alone.
+        files: CSV files, or what HPCC FPGA's STREAM and GEMM have printed; or files of layers
+            alone.
         type: the board that was measured: one that comes with emuchain, or a TOML file.
         out: write the board's file there, or the profile.
         only: of the rows, take those with these values in their columns, such as {"board": "520N"}.
 
     Raises:
-        InputError: a file cannot be read or used; what it says can be no board's, or no file can have it; an output is
-            an input, or cannot be written.
+        InputError: a file cannot be read or used; what it says can be no board's, or no file can
+            have it; an output is an input, or cannot be written.
     """
     names = _checked(files, type, out=out)
     keys = fpga_keys(type)
@@ -163,11 +205,13 @@ def calibrate_board(
         if is_of_layers(tables):
             profile = fit_layers(tables, type)
             done = BoardCalibration(profile, (), (), profile.warnings, profile_toml(profile))
-            read_back_profile(done.toml, named(tables))
+            _check(lambda: _read_profile_back(done.toml), tables)
         else:
             fit = fit_board(tables, type)
-            done = BoardCalibration(fit, fit.constants, tuple(open_of_board(fit)), fit.warnings, board_toml(fit))
-            read_back_board(done.toml, named(tables))
+            done = BoardCalibration(
+                fit, fit.constants, tuple(open_of_board(fit)), fit.warnings, board_toml(fit)
+            )
+            _check(lambda: load_cluster(cluster_of(read_description(done.toml), "board")), tables)
         if file is not None:
             write_whole(file, done.toml)
     return done
@@ -199,38 +243,57 @@ def _file(path: Path | None, example: str) -> AbstractContextManager[WholeFile |
     return nullcontext() if path is None else WholeFile(path, "out", example)
 
 
-_SHARE = "`share` of links: what one message at a time takes says nothing of how several share a link"
+_SHARE = (
+    "`share` of links: what one message at a time takes says nothing of how several share a link"
+)
 
 
 def open_of_link(fit: LinkFit) -> list[str]:
     """Return what the data of a link leave open."""
     messages = fit.messages
-    told = [
+    assumptions = [
         "bandwidth and header bytes: `bandwidth_gbps` is that of payload, `header_bytes` stays 0",
         "link latency and kernel hand-over: `latency_ns` is their sum",
     ]
     if not messages.starts:
-        why = "`loop_length` is the same in all rows" if messages.rows[0].has("loop_length") else "no `loop_length`"
-        told.append(f"latency and the start of kernels ({why}): `latency_ns` holds the start's part of each message")
+        why = (
+            "`loop_length` is the same in all rows"
+            if messages.rows[0].has("loop_length")
+            else "no `loop_length`"
+        )
+        assumptions.append(
+            f"latency and the start of kernels ({why}): `latency_ns` holds the start's part of each"
+            " message"
+        )
     if messages.sizes.min() > UNIT_BYTES:
-        told.append(f"latency and what small messages take besides: none is below {messages.sizes.min():,.0f} bytes")
-    return [*told, _SHARE]
+        assumptions.append(
+            "latency and what small messages take besides: none is below"
+            f" {messages.sizes.min():,.0f} bytes"
+        )
+    return [*assumptions, _SHARE]
 
 
 def open_of_board(fit: BoardFit) -> list[str]:
     """Return what the data of a board leave open."""
     keys = {constant.key for constant in fit.constants}
-    told = []
+    assumptions = []
     if "board.efficiency" in keys:
-        told.append(
-            "`dsp_share` and efficiency: the bitstream's report fixes clock and DSPs, products the rest"
+        assumptions.append(
+            "`dsp_share` and efficiency: the bitstream's report fixes clock and DSPs, products the"
+            " rest"
             if fit.has_report
-            else "clock, DSPs, `dsp_share` and efficiency, of which products fix the product: without a bitstream's"
-            " report (clock_mhz, dsp_used), the first three are those of the board's type, and exact"
+            else (
+                "clock, DSPs, `dsp_share` and efficiency, of which products fix the product:"
+                " without a bitstream's report (clock_mhz, dsp_used), the first three are those of"
+                " the board's type, and exact"
+            )
         )
     if "board.off_chip_gbytes_per_s" in keys:
-        told.append("reading and writing: bandwidth is the mean of functions that do both, and its range holds each")
-    return [*told, _SHARE]
+        assumptions.append(
+            "reading and writing: bandwidth is the mean of functions that do both, and its range"
+            " holds each"
+        )
+    return [*assumptions, _SHARE]
 
 
 _MARKS = (("o", "#0072b2"), ("s", "#d55e00"), ("^", "#009e73"), ("D", "#cc79a7"), ("v", "#e69f00"))
@@ -255,7 +318,12 @@ def draw_link(fit: LinkFit, path: str | os.PathLike[str], flag: str = "--plot") 
     line = LinkModel(model.latency_s, model.bytes_per_s, 0.0, model.fit).times(along)
     above.fill_between(sizes, low * 1e6, high * 1e6, color="0.85", label="range of 90 % of runs")
     gbps = model.bytes_per_s * 8e-9
-    above.plot(sizes, line * 1e6, color="0.35", label=f"{model.latency_s * 1e9:,.4g} ns + size / {gbps:,.4g} Gb/s")
+    above.plot(
+        sizes,
+        line * 1e6,
+        color="0.35",
+        label=f"{model.latency_s * 1e9:,.4g} ns + size / {gbps:,.4g} Gb/s",
+    )
     without_start = messages.times - model.start_s / messages.loops
     together = {plural(len(messages.runs), "run"): np.arange(len(messages.sizes))}
     runs = messages.runs if len(messages.runs) <= _MOST_RUNS else together
@@ -263,7 +331,9 @@ def draw_link(fit: LinkFit, path: str | os.PathLike[str], flag: str = "--plot") 
         label = run[-40:]
         style = {"color": colour, "markerfacecolor": "white", "markersize": 4}
         above.plot(messages.sizes[chosen], without_start[chosen] * 1e6, shape, label=label, **style)
-        below.plot(messages.sizes[chosen], 100 * np.expm1(model.fit.residuals[chosen]), shape, **style)
+        below.plot(
+            messages.sizes[chosen], 100 * np.expm1(model.fit.residuals[chosen]), shape, **style
+        )
     above.set(xscale="log", yscale="log", ylabel="time of a message in us")
     below.set(xscale="log", xlabel="bytes of a message", ylabel="from the fit, in %")
     below.axhline(0, color="0.35", linewidth=0.8)
@@ -274,3 +344,131 @@ def draw_link(fit: LinkFit, path: str | os.PathLike[str], flag: str = "--plot") 
     log_ticks(above.yaxis)
     log_ticks(below.xaxis)
     save_figure(figure, path, flag, dpi=130)
+
+
+_HELD_BY_EFFICIENCY = ("board.clock_mhz", "board.dsp", "board.dsp_share")
+"""Constants of which products measure the product with efficiency, whose range is that of all of
+them.
+"""
+
+_OF_NETWORK = ("output_bytes", "feature_bytes", "parameter_bytes")
+"""Keys of a profile's layers that are left to the network."""
+
+
+def cluster_toml(
+    path: pathlib.PurePath, board: str, constants: Sequence[Constant], evidence: Evidence
+) -> str:
+    """Return the file of a cluster of boards of one type, whose links have the constants
+    `link.KEY`.
+    """
+    links = {constant.key.removeprefix("link."): constant.value for constant in constants}
+    return "\n".join(
+        [
+            f"# Links as measured ({evidence}); `emuchain calibrate link` wrote this file.",
+            f"name = {toml_value(name_of(path))}",
+            "",
+            "[[boards]]",
+            f"type = {toml_value(board)}",
+            "",
+            "[links]",
+            *_keys(links),
+            *_uncertainty(constants, evidence, {}),
+            "",
+        ]
+    )
+
+
+def board_toml(fit: BoardFit) -> str:
+    """Return the file of a board: the keys of its type, with the constants in their place."""
+    measured = {constant.key.removeprefix("board."): constant.value for constant in fit.constants}
+    keys = {**fit.keys, **measured}
+    before = keys.pop("uncertainty", {})
+    if "efficiency" in measured:
+        before = {key: entry for key, entry in before.items() if key not in _HELD_BY_EFFICIENCY}
+        before["board.clock_mhz"] = _entry(keys["clock_mhz"], keys["clock_mhz"], fit.evidence)
+    return "\n".join(
+        [
+            (
+                f"# {', '.join(measured)} as measured ({fit.evidence}); `emuchain calibrate board`"
+                " wrote this file."
+            ),
+            *_keys(keys),
+            *_uncertainty(fit.constants, fit.evidence, before),
+            "",
+        ]
+    )
+
+
+def profile_toml(fit: ProfileFit) -> str:
+    """Return the file of a profile, for `emuchain explore NETWORK --profile FILE`; bytes are those
+    of the network.
+    """
+    lines = [
+        f"# Layers as measured ({fit.evidence}); `emuchain calibrate board` wrote this file.",
+        f"name = {toml_value(fit.network)}",
+        "",
+        f"[devices.{toml_value(fit.device)}]",
+    ]
+    layers: dict[str, list[LayerTime]] = {}
+    for time in fit.times:
+        layers.setdefault(time.layer, []).append(time)
+    for layer, times in layers.items():
+        lines += ["", "[[layers]]", f"name = {toml_value(layer)}", "times = ["]
+        lines += [f"  {toml_value(_times(fit.device, time))}," for time in times] + ["]"]
+    return "\n".join([*lines, ""])
+
+
+def _times(device: str, time: LayerTime) -> dict[str, Any]:
+    said: dict[str, Any] = {"device": device, "micro_batch": time.samples}
+    said |= {"forward_us": time.forward_us, "backward_us": time.backward_us}
+    return said if time.gradient_us is None else {**said, "gradient_us": time.gradient_us}
+
+
+def _uncertainty(
+    constants: Sequence[Constant], evidence: Evidence, before: Mapping[str, Any]
+) -> list[str]:
+    """Return the table of ranges; those that the file had `before` stay where nothing was measured
+    anew.
+    """
+    ranges: dict[str, Any] = dict(before)
+    for constant in constants:
+        ranges[constant.key] = _entry(constant.range.low, constant.range.high, evidence)
+    return [
+        "",
+        "[uncertainty]",
+        *(f"{json.dumps(key)} = {toml_value(keys)}" for key, keys in ranges.items()),
+    ]
+
+
+def _entry(low: float, high: float, evidence: Evidence) -> dict[str, Any]:
+    return {
+        "low": low,
+        "high": high,
+        "class": "measured",
+        "from": str(evidence),
+        "date": evidence.date,
+    }
+
+
+def _keys(values: Mapping[str, Any]) -> list[str]:
+    """Return lines of keys; tables, such as a board's `multipliers`, stand in one line."""
+    return [f"{key} = {toml_value(value)}" for key, value in values.items()]
+
+
+def _read_profile_back(toml: str) -> None:
+    """Read the file of a profile as commands do, as far as its network is known."""
+    said = read_description(toml)
+    network = load_network(said["name"]) if said["name"] in zoo() else None
+    if network is None:
+        said["layers"] = [{**layer, **dict.fromkeys(_OF_NETWORK, 0)} for layer in said["layers"]]
+    profile_of(said, network, "the profile")
+
+
+def _check(read: Callable[[], object], tables: Sequence[Table]) -> None:
+    """Check that commands take a file; of one that they refuse, blame the measurements."""
+    try:
+        read()
+    except InputError as error:
+        raise InputError(
+            f"{named(tables)}: what follows from these rows is refused by all who read it: {error}"
+        ) from None

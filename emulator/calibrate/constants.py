@@ -1,9 +1,11 @@
-"""What a calibration ends with: constants with their ranges, how well the model fits, and what is left open.
+"""What a calibration ends with: constants with their ranges, how well the model fits, and what is
+left open.
 
-Ranges come from the scatter between runs: 90 % of further runs lie within. A run's own residuals say little of how the
-next run differs: ranges made of them hold 17 to 48 % of other runs. So each run gives its own value, and of R of them
-follows exp(mean ± t · max(tau, 0.5 %) · sqrt(1 + 1/R)), mean and tau of the logarithms, with Student's t at 0.95 for
-R - 1 degrees of freedom. With one run only the floor of 0.5 % is known, and t is the normal distribution's.
+Ranges come from the scatter between runs: 90 % of further runs lie within. A run's own residuals
+say little of how the next run differs: ranges made of them hold 17 to 48 % of other runs. So each
+run gives its own value, and of R of them follows exp(mean ± t · max(tau, 0.5 %) · sqrt(1 + 1/R)),
+mean and tau of the logarithms, with Student's t at 0.95 for R - 1 degrees of freedom. With one run
+only the floor of 0.5 % is known, and t is the normal distribution's.
 """
 
 from __future__ import annotations
@@ -19,10 +21,15 @@ from ..common import plural
 from .reading import Table, digest
 
 FLOOR = 0.005
-"""Least relative standard deviation between runs: what a file cannot show, such as the day or the room."""
+"""Least relative standard deviation between runs: what a file cannot show, such as the day or the
+room.
+"""
 
-ONE_RUN = f"one run: nothing is known of the scatter between runs; ranges are those of the floor of {100 * FLOOR:g} %"
-"""What a user is told of data of one run."""
+ONE_RUN = (
+    "one run: nothing is known of the scatter between runs; ranges are those of the floor of"
+    f" {100 * FLOOR:g} %"
+)
+"""What is reported to the user of data of one run."""
 
 _MOST_LEFT_OUT = 30
 """Runs that are left out: with more, fits take time and the mean error hardly changes."""
@@ -41,6 +48,7 @@ class Range(NamedTuple):
     @property
     def half_width(self) -> float:
         """Half of the width, as a share of the middle."""
+        # The middle is the geometric one, sqrt(low * high), as ranges are of logarithms.
         return math.sqrt(self.high / self.low) - 1
 
     def times(self, factor: float) -> Range:
@@ -63,15 +71,20 @@ def range_of(values: Sequence[float]) -> Range:
 
 
 def left_out_runs(runs: Sequence[str]) -> list[str]:
-    """Return which runs are left out one by one, to see how well the others predict them: of many, some."""
+    """Return which runs are left out one by one, to see how well the others predict them: of many,
+    some.
+    """
     return [*runs[:: math.ceil(len(runs) / _MOST_LEFT_OUT)]]
 
 
 @functools.cache
 def student(freedom: int) -> float:
-    """Return the 0.95 quantile of Student's t; of the normal distribution without any degree of freedom."""
+    """Return the 0.95 quantile of Student's t; of the normal distribution without any degree of
+    freedom.
+    """
     if freedom == 0:
         return _NORMAL
+    # t lies between the normal distribution's quantile and 6.314, that of one degree of freedom.
     low, high = _NORMAL, 7.0
     while high - low > 1e-12:
         middle = (low + high) / 2
@@ -110,12 +123,15 @@ class Constant:
         """Return the constant as a file has it; the range still holds the value."""
         value = round(self.value, self.digits)
         low, high = (round(bound, self.digits) for bound in self.range[:2])
-        return dataclasses.replace(self, value=value, range=Range(min(low, value), max(high, value), self.range.runs))
+        return dataclasses.replace(
+            self, value=value, range=Range(min(low, value), max(high, value), self.range.runs)
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class LeftOut:
-    """How well runs are predicted by all others: errors of rows, the share of rows that ranges hold, their width.
+    """How well runs are predicted by all others: errors of rows, the share of rows that ranges
+    hold, their width.
 
     Of many runs only some are left out: `runs`.
     """
@@ -127,15 +143,23 @@ class LeftOut:
     runs: int
 
     @classmethod
-    def of(cls, errors: Sequence[float], held: Sequence[bool], half_widths: Sequence[float], runs: int) -> LeftOut:
-        """Return the summary of rows, each with its error, whether the others' range holds it, and that one's width."""
-        rows = len(errors)
-        return cls(math.fsum(errors) / rows, max(errors), sum(held) / rows, math.fsum(half_widths) / rows, runs)
+    def of(cls, rows: Sequence[tuple[float, float, Range]], runs: int) -> LeftOut | None:
+        """Return the summary of rows, each with its error, its value, and the others' range; None
+        without any.
+        """
+        if not rows:
+            return None
+        errors, count = [error for error, _, _ in rows], len(rows)
+        held = sum(of_others.low <= value <= of_others.high for _, value, of_others in rows)
+        widths = math.fsum(of_others.half_width for _, _, of_others in rows)
+        return cls(math.fsum(errors) / count, max(errors), held / count, widths / count, runs)
 
 
 @dataclasses.dataclass(frozen=True)
 class Evidence:
-    """Where constants come from: files, rows, runs, and the SHA-256 of the files one after the other."""
+    """Where constants come from: files, rows, runs, and the SHA-256 of the files one after the
+    other.
+    """
 
     files: tuple[str, ...]
     rows: int
@@ -152,12 +176,17 @@ class Evidence:
     def __str__(self) -> str:
         more = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
         name = self.files[0].rpartition("/")[2]
-        return f"{name}{more}: {plural(self.rows, 'row')}, {plural(self.runs, 'run')}, sha256 {self.sha256}"
+        return (
+            f"{name}{more}: {plural(self.rows, 'row')}, {plural(self.runs, 'run')}, sha256"
+            f" {self.sha256}"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class Fitness:
-    """How well a model fits: the root mean square of its errors, the worst row, and the error over runs left out."""
+    """How well a model fits: the root mean square of its errors, the worst row, and the error over
+    runs left out.
+    """
 
     rms: float
     worst: str
@@ -165,7 +194,9 @@ class Fitness:
     left_out: LeftOut | None
 
 
-def as_json(constants: Sequence[Constant], evidence: Evidence, fitness: Fitness | None) -> dict[str, Any]:
+def as_json(
+    constants: Sequence[Constant], evidence: Evidence, fitness: Fitness | None
+) -> dict[str, Any]:
     """Return what a calibration found, for JSON."""
     said: dict[str, Any] = {
         "constants": {
@@ -187,5 +218,7 @@ def as_json(constants: Sequence[Constant], evidence: Evidence, fitness: Fitness 
     if fitness is not None:
         said["rms"] = fitness.rms
         said["worst_row"] = {"row": fitness.worst, "error": fitness.worst_error}
-        said["leave_one_run_out"] = None if fitness.left_out is None else dataclasses.asdict(fitness.left_out)
+        said["leave_one_run_out"] = (
+            None if fitness.left_out is None else dataclasses.asdict(fitness.left_out)
+        )
     return said

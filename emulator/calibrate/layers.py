@@ -1,7 +1,8 @@
 """Times of layers as a profile for `emuchain explore --profile`: what is measured is not modelled.
 
-A formula for layers is 5 to 17 % off, more than its constants are. Of several runs the geometric mean is taken. Of
-networks that come with emuchain, multiply-accumulates say whether the times can be meant.
+A formula for layers is 5 to 17 % off, more than its constants are. Of several runs the geometric
+mean is taken. Of networks that come with emuchain, multiply-accumulates say whether the times can
+be meant.
 """
 
 from __future__ import annotations
@@ -20,21 +21,32 @@ from .constants import Evidence
 from .plausible import check_layers, check_scatter
 from .reading import Kind, Row, Table
 
-_PHASES = {"fp": "fp", "forward": "fp", "eb": "eb", "pg": "pg", "gradient": "pg", "backward": "backward"}
+_PHASES = {
+    "fp": "fp",
+    "forward": "fp",
+    "eb": "eb",
+    "pg": "pg",
+    "gradient": "pg",
+    "backward": "backward",
+}
 """FP, EB and PG under the names that files may have; `backward` is EB and PG together."""
 
 _PS_DIGITS = 6
 """Digits of us down to a picosecond."""
 
 _APART = math.log(2)
-"""Largest rms scatter between runs of a layer: a busy host slows single layers, and does not double a run's times."""
+"""Largest rms scatter between runs of a layer: a busy host slows single layers, and does not double
+a run's times.
+"""
 
 _STEP_DOWN = 0.02
 
 
 @dataclasses.dataclass(frozen=True)
 class LayerTime:
-    """A layer's times in us for a micro-batch of `samples`; `gradient_us` is PG's part of `backward_us`, if known."""
+    """A layer's times in us for a micro-batch of `samples`; `gradient_us` is PG's part of
+    `backward_us`, if known.
+    """
 
     layer: str
     samples: int
@@ -60,27 +72,36 @@ _Phases = dict[str, list[tuple[str, float]]]
 
 
 def fit_layers(tables: Sequence[Table], kind: str) -> ProfileFit:
-    """Return the profile that measured layers make on a board of a `kind`, whose clock turns cycles into times.
+    """Return the profile that measured layers make on a board of a `kind`, whose clock turns cycles
+    into times.
 
     Raises:
-        InputError: no such board; several networks; a phase is unknown or missing; times that no layer takes.
+        InputError: no such board; several networks; a phase is unknown or missing; times that no
+            layer takes.
     """
     keys = board_keys(kind)
     rows = [row for table in tables for row in table.rows]
     networks = list(dict.fromkeys(row.cells["network"] for row in rows))
     if len(networks) > 1:
-        raise InputError(f"layers of several networks: choose one by `--only network=NAME`: {', '.join(networks)}")
+        raise InputError(
+            "layers of several networks: choose one by `--only network=NAME`:"
+            f" {', '.join(networks)}"
+        )
     network = load_network(networks[0]) if networks[0] in zoo() else None
     by_place: dict[tuple[str, int], _Phases] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         time = str(row), _us(row, keys.get("clock_mhz"))
         by_place[_name(row, network), row.count("samples")][_phase(row)].append(time)
     times = tuple(_time(*place, phases) for place, phases in by_place.items())
-    rms = _scatter([values for phases in by_place.values() for values in phases.values() if len(values) > 1])
+    rms = _scatter(
+        [values for phases in by_place.values() for values in phases.values() if len(values) > 1]
+    )
     warnings = ["one row for each time: nothing is known of its scatter"] if rms is None else []
     warnings += _falling(times)
     if network is None:
-        warnings.append(f"`network` = {networks[0]!r}: none that comes with emuchain; layers are not compared")
+        warnings.append(
+            f"`network` = {networks[0]!r}: none that comes with emuchain; layers are not compared"
+        )
     else:
         check_layers(rows[0], _products(times, network), fpga(kind, {}))
     evidence = Evidence.of(tables, len(rows), len({row.run for row in rows}))
@@ -96,10 +117,9 @@ def is_of_layers(tables: Sequence[Table]) -> bool:
 def _products(times: Sequence[LayerTime], network: Network) -> tuple[float, float]:
     """Return the multiply-accumulates of all forward phases, and their time in us."""
     macs = {layer.name: layer.macs for layer in network.layers}
-    return (
-        math.fsum(macs[time.layer] * time.samples for time in times),
-        math.fsum(time.forward_us for time in times),
-    )
+    forward_macs = math.fsum(macs[time.layer] * time.samples for time in times)
+    forward_us = math.fsum(time.forward_us for time in times)
+    return forward_macs, forward_us
 
 
 def _falling(times: Sequence[LayerTime]) -> list[str]:
@@ -111,16 +131,27 @@ def _falling(times: Sequence[LayerTime]) -> list[str]:
     by_layer: dict[str, list[LayerTime]] = defaultdict(list)
     for time in times:
         by_layer[time.layer].append(time)
-    pairs = [pair for own in by_layer.values() for pair in itertools.pairwise(sorted(own, key=lambda at: at.samples))]
-    falls = [(small, large) for small, large in pairs if _both(large) < (1 - _STEP_DOWN) * _both(small)]
+    pairs = [
+        pair
+        for own in by_layer.values()
+        for pair in itertools.pairwise(sorted(own, key=lambda at: at.samples))
+    ]
+    falls = [
+        (small, large) for small, large in pairs if _both(large) < (1 - _STEP_DOWN) * _both(small)
+    ]
     if not falls:
         return []
     small, large = falls[0]
-    told = f"layer {small.layer}: {plural(large.samples, 'sample')} take less time than {small.samples}"
+    finding = (
+        f"layer {small.layer}: {plural(large.samples, 'sample')} take less time than"
+        f" {small.samples}"
+    )
     if len(falls) == len(pairs):
-        raise InputError(f"{told}, as do more of all layers: `samples` should be those of a micro-batch")
+        raise InputError(
+            f"{finding}, as do more of all layers: `samples` should be those of a micro-batch"
+        )
     more = f", and in {len(falls) - 1} more pairs" if len(falls) > 1 else ""
-    return [f"not monotone: {told}{more}"]
+    return [f"not monotone: {finding}{more}"]
 
 
 def _both(time: LayerTime) -> float:
@@ -199,8 +230,8 @@ def _rounded(time: LayerTime) -> LayerTime:
     forward, backward = (round(us, _PS_DIGITS) for us in (time.forward_us, time.backward_us))
     if not (forward and backward):
         raise InputError(
-            f"layer {time.layer}, {plural(time.samples, 'sample')}: takes less than a picosecond; give times in the"
-            " unit of their header"
+            f"layer {time.layer}, {plural(time.samples, 'sample')}: takes less than a picosecond;"
+            " give times in the unit of their header"
         )
     gradient = None if time.gradient_us is None else round(time.gradient_us, _PS_DIGITS)
     return dataclasses.replace(time, forward_us=forward, backward_us=backward, gradient_us=gradient)

@@ -1,23 +1,189 @@
-"""The fit of a link: t = L + ceil(m / u) u / B + T0 / loop for a message of m bytes, with units of u = 64 bytes.
+"""The fit of a link: t = L + ceil(m / u) u / B + T0 / loop for a message of m bytes, with units of
+u = 64 bytes.
 
-L is the latency and B the bandwidth of one direction. T0 is the start of a kernel, once for `loop` messages: it is
-fitted where rows differ in `loop_length`, and goes nowhere, as emuchain's links have no such thing.
+L is the latency and B the bandwidth of one direction. T0 is the start of a kernel, once for `loop`
+messages: it is fitted where rows differ in `loop_length`, and goes nowhere, as emuchain's links
+have no such thing.
+
+Messages are rows of sizes and times, in bytes and seconds, whatever units the files have.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..common import InputError, format_bytes, plural
 from .constants import ONE_RUN, Evidence, Fitness, LeftOut, Range, left_out_runs, range_of
-from .messages import OTHER_UNIT, Messages, messages_of
-from .reading import Table, named
+from .reading import MESSAGE_TIMES, SINGLE_MESSAGES, VERSION, Kind, Row, Table, named, version_of
 from .robust import LEAST_RMS, WORST_RMS, Fit, Floats, fit_times
+
+Places = NDArray[np.intp]
+
+OTHER_UNIT = 100.0
+"""Ratio of two times of one message size above which their units differ."""
+
+_AGREE = 0.01
+_LEAST_LOOPS = 1.5
+"""Least ratio of the longest to the shortest loop at which the start of kernels can be
+distinguished from the latency.
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Messages:
+    """Rows of a link: the size in bytes, the loop's length (infinite where it is not known), and
+    the time in s.
+
+    `assumed` says what was assumed of how they were measured; empty if all is known.
+    """
+
+    rows: tuple[Row, ...]
+    sizes: Floats
+    loops: Floats
+    times: Floats
+    assumed: str = ""
+
+    @functools.cached_property
+    def runs(self) -> dict[str, Places]:
+        """The places of each run's rows, by the runs in the order of their first rows."""
+        places: dict[str, list[int]] = defaultdict(list)
+        for place, row in enumerate(self.rows):
+            places[row.run].append(place)
+        return {run: np.array(own, np.intp) for run, own in places.items()}
+
+    def of_run(self, run: str) -> Messages:
+        """Return the rows of a run."""
+        return self._at(self.runs[run])
+
+    def without(self, run: str) -> Messages:
+        """Return the rows of all other runs."""
+        return self._at(np.delete(np.arange(len(self.rows)), self.runs[run]))
+
+    def _at(self, places: Places) -> Messages:
+        rows = tuple(self.rows[place] for place in places)
+        return Messages(rows, self.sizes[places], self.loops[places], self.times[places])
+
+    @property
+    def starts(self) -> bool:
+        """Whether the start of kernels can be distinguished from the latency: rows differ in the
+        length of their loop.
+        """
+        return bool(
+            np.isfinite(self.loops).all() and self.loops.max() >= _LEAST_LOOPS * self.loops.min()
+        )
+
+
+def messages_of(
+    tables: Sequence[Table], from_bytes: int = 0, b_eff_version: str | None = None
+) -> Messages:
+    """Return the rows of links with messages of `from_bytes` and more.
+
+    `b_eff_version` is that of files which do not say it.
+
+    Raises:
+        InputError: a table measures something else, a row has no valid number, or none is left.
+    """
+    rows: list[Row] = []
+    values: list[tuple[float, float, float]] = []
+    assumed: list[str] = []
+    for table in tables:
+        if table.kind is not Kind.LINK:
+            hint = "" if table.kind is Kind.LAYERS else "; `emuchain calibrate board` takes it"
+            raise InputError(
+                f"{table.name}: measures {table.kind.value}, not {Kind.LINK.value}{hint}"
+            )
+        if not b_eff_version and not any(map(table.rows[0].has, (VERSION, *MESSAGE_TIMES))):
+            assumed.append(table.name)
+        for row in table.rows:
+            size, loop, time = row.count("message_bytes"), *_loop_and_time(row, b_eff_version)
+            if size >= from_bytes:
+                rows.append(row)
+                values.append((size, loop, time))
+    if not rows:
+        raise InputError(
+            f"no messages of {from_bytes:,} bytes and more: `--from-bytes` leaves no row"
+        )
+    sizes, loops, times = (np.array(column, np.float64) for column in zip(*values, strict=True))
+    messages = Messages(tuple(rows), sizes, loops, times, _assumption(assumed))
+    _check_units(messages)
+    return messages
+
+
+def _assumption(files: Sequence[str]) -> str:
+    if not files:
+        return ""
+    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+    return (
+        f"{files[0]}{more}: says no version of b_eff; {_spelt(SINGLE_MESSAGES)} or later is"
+        " assumed, with one message a loop; earlier ones have two: say so by `--b-eff-version X`,"
+        f" or a column `{VERSION}`"
+    )
+
+
+def _spelt(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def _messages_of_loop(row: Row, given: str | None) -> int:
+    """Return how many messages one after the other a loop has, by the version of b_eff."""
+    said = row.cells.get(VERSION) or given
+    if given and said != given:
+        raise InputError(
+            f"{row}: `{VERSION}` = {said!r}: `b_eff_version` has {given!r}; leave it out"
+        )
+    return 1 if said is None or version_of(said, str(row)) >= SINGLE_MESSAGES else 2
+
+
+def _loop_and_time(row: Row, version: str | None) -> tuple[float, float]:
+    """Return how many messages go one after the other from a start of kernels on, and the time of
+    one in s.
+    """
+    units = [column for column in MESSAGE_TIMES if row.has(column)]
+    if len(units) > 1:
+        raise InputError(f"{row}: `{units[0]}` and `{units[1]}`: one unit to a file; leave one out")
+    loop = float(row.count("loop_length")) if row.has("loop_length") else math.inf
+    stated = row.number(units[0]) * MESSAGE_TIMES[units[0]] if units else None
+    if not row.has("transfer_s"):
+        assert stated is not None
+        return loop, stated
+    if math.isinf(loop):
+        raise InputError(
+            f"{row}: `transfer_s` is the time of all messages of a loop; `loop_length` is missing"
+        )
+    loop *= _messages_of_loop(row, version)
+    time = row.number("transfer_s") / loop
+    if stated is not None and abs(stated / time - 1) > _AGREE:
+        raise InputError(
+            f"{row}: mixed units: `{units[0]}` is {stated / time:.3g} times what a message takes by"
+            " `transfer_s` and `loop_length`"
+        )
+    return loop, time
+
+
+def _check_units(messages: Messages) -> None:
+    """Refuse rows of one size that differ as units do."""
+    by_size: dict[float, list[int]] = defaultdict(list)
+    for place, size in enumerate(messages.sizes):
+        by_size[size].append(place)
+    for size, places in by_size.items():
+        first, last = (
+            chosen(places, key=lambda place: messages.times[place]) for chosen in (min, max)
+        )
+        ratio = messages.times[last] / messages.times[first]
+        if ratio > OTHER_UNIT:
+            raise InputError(
+                f"{messages.rows[last]}: mixed units: {size:,.0f} bytes take {ratio:,.0f} times as"
+                f" long as in {messages.rows[first]}"
+            )
+
 
 UNIT_BYTES = 64
 FEWEST_SIZES, LEAST_SPAN = 4, 64
@@ -25,7 +191,9 @@ MOST_RUNS = 5000
 """More take longer than half a minute, and narrow no range."""
 
 _LEAST_GROWTH, _LEAST_LATENCY = 0.05, 0.005
-"""Least time of the largest message's bytes over the latency, and of the latency over the smallest time."""
+"""Least time of the largest message's bytes over the latency, and of the latency over the smallest
+time.
+"""
 
 
 class Unfit(Exception):
@@ -43,7 +211,9 @@ class LinkModel:
 
     def times(self, messages: Messages) -> Floats:
         """Return the times in s that messages take by the model."""
-        return _terms(messages, True) @ np.array([self.latency_s, 1 / self.bytes_per_s, self.start_s])
+        return _terms(messages, True) @ np.array(
+            [self.latency_s, 1 / self.bytes_per_s, self.start_s]
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,17 +229,21 @@ class LinkFit:
     warnings: tuple[str, ...]
 
 
-def fit_link(tables: Sequence[Table], from_bytes: int = 0, b_eff_version: str | None = None) -> LinkFit:
-    """Return the fit of a link's latency and bandwidth; files that do not say b_eff's version have the given one.
+def fit_link(
+    tables: Sequence[Table], from_bytes: int = 0, b_eff_version: str | None = None
+) -> LinkFit:
+    """Return the fit of a link's latency and bandwidth; files that do not say b_eff's version have
+    the given one.
 
     Raises:
-        InputError: files cannot be used; a line does not fit their rows, or does not tell latency and bandwidth apart.
+        InputError: files cannot be used; a line does not fit their rows, or does not tell latency
+            and bandwidth apart.
     """
     messages = messages_of(tables, from_bytes, b_eff_version)
     if len(messages.runs) > MOST_RUNS:
         raise InputError(
-            f"{named(tables)}: {plural(len(messages.runs), 'run')}, each fitted on its own, above {MOST_RUNS:,}: give"
-            " fewer; runs are told apart by the columns `file` and `run`"
+            f"{named(tables)}: {plural(len(messages.runs), 'run')}, each fitted on its own, above"
+            f" {MOST_RUNS:,}: give fewer; runs are distinguished by the columns `file` and `run`"
         )
     try:
         return _fit(messages, tables, from_bytes)
@@ -88,8 +262,10 @@ def _fit(messages: Messages, tables: Sequence[Table], from_bytes: int) -> LinkFi
     bandwidth = range_of([of_run.bytes_per_s for of_run in known]).around(model.bytes_per_s)
     residuals = model.fit.residuals
     worst = int(np.argmax(np.abs(residuals)))
-    told = f"{messages.rows[worst]}, {messages.sizes[worst]:,.0f} bytes"
-    fitness = Fitness(model.fit.rms, told, math.expm1(residuals[worst]), _left_out(messages, models))
+    place = f"{messages.rows[worst]}, {messages.sizes[worst]:,.0f} bytes"
+    fitness = Fitness(
+        model.fit.rms, place, math.expm1(residuals[worst]), _left_out(messages, models)
+    )
     evidence = Evidence.of(tables, len(messages.rows), len(messages.runs))
     warnings = tuple(_warnings(messages, model, len(models)))
     return LinkFit(messages, model, latency, bandwidth, fitness, evidence, warnings)
@@ -104,26 +280,34 @@ def link_model(messages: Messages) -> LinkModel:
     starts = messages.starts
     try:
         fit = fit_times(_terms(messages, starts), messages.times)
+        # No start takes less than no time: it is scatter, and left out.
         if starts and fit.values[2] < 0:
             fit = fit_times(_terms(messages, False), messages.times)
     except ValueError:
         raise Unfit(
-            f"sizes from {messages.sizes.min():,.0f} to {messages.sizes.max():,.0f} bytes, in units of {UNIT_BYTES},"
-            " do not tell latency and bandwidth apart; measure larger messages, too"
+            f"sizes from {messages.sizes.min():,.0f} to {messages.sizes.max():,.0f} bytes, in units"
+            f" of {UNIT_BYTES}, do not tell latency and bandwidth apart; measure larger"
+            " messages, too"
         ) from None
     latency, per_byte, *others = (float(value) for value in fit.values)
-    if per_byte * messages.sizes.max() < _LEAST_GROWTH * latency or fit.deviations[1] > per_byte / 2:
+    if (
+        per_byte * messages.sizes.max() < _LEAST_GROWTH * latency
+        or fit.deviations[1] > per_byte / 2
+    ):
         largest = f"those of {messages.sizes.max():,.0f} bytes"
-        raise Unfit(f"times hardly grow with the size, up to {largest}; measure larger messages, too")
+        raise Unfit(
+            f"times hardly grow with the size, up to {largest}; measure larger messages, too"
+        )
     if latency < _LEAST_LATENCY * messages.times.min():
         raise Unfit(
-            f"the latency comes out at {latency * 1e9:,.4g} ns, of at least {messages.times.min() * 1e9:,.4g} ns in all"
-            " rows; measure smaller messages, too"
+            f"the latency comes out at {latency * 1e9:,.4g} ns, of at least"
+            f" {messages.times.min() * 1e9:,.4g} ns in all rows; measure smaller messages, too"
         )
     return LinkModel(latency, 1 / per_byte, others[0] if others else 0.0, fit)
 
 
 def _terms(messages: Messages, starts: bool) -> Floats:
+    # The time of one message: L + ceil(m / u) u / B + T0 / loop.
     sizes = np.ceil(messages.sizes / UNIT_BYTES) * UNIT_BYTES
     columns = [np.ones_like(sizes), sizes, *([1 / messages.loops] if starts else [])]
     return np.stack(columns, axis=1)
@@ -135,8 +319,8 @@ def _check_sizes(messages: Messages) -> None:
         raise Unfit(f"{plural(len(sizes), 'message size')}: a fit needs {FEWEST_SIZES} at least")
     if sizes[-1] < LEAST_SPAN * sizes[0]:
         raise Unfit(
-            f"message sizes from {sizes[0]:,.0f} to {sizes[-1]:,.0f} bytes: a fit needs the largest to be"
-            f" {LEAST_SPAN} times the smallest at least"
+            f"message sizes from {sizes[0]:,.0f} to {sizes[-1]:,.0f} bytes: a fit needs the largest"
+            f" to be {LEAST_SPAN} times the smallest at least"
         )
 
 
@@ -144,8 +328,8 @@ def _check_fit(messages: Messages, model: LinkModel, from_bytes: int) -> None:
     worst = int(np.argmax(np.abs(model.fit.residuals)))
     if model.fit.outliers[worst] and abs(model.fit.residuals[worst]) > math.log(OTHER_UNIT):
         raise InputError(
-            f"{messages.rows[worst]}: mixed units: takes {math.exp(model.fit.residuals[worst]):,.3g} times as long as"
-            " other rows say"
+            f"{messages.rows[worst]}: mixed units: takes"
+            f" {math.exp(model.fit.residuals[worst]):,.3g} times as long as other rows say"
         )
     if model.fit.rms > WORST_RMS:
         hint = (
@@ -168,23 +352,22 @@ def _model_of_run(messages: Messages, run: str) -> LinkModel | None:
 
 
 def _left_out(messages: Messages, models: dict[str, LinkModel]) -> LeftOut | None:
-    """Return how well each run is predicted by the others, and how many of its rows their range holds."""
+    """Return how well each run is predicted by the others, and how many of its rows their range
+    holds.
+    """
     if len(models) < 2:
         return None
-    errors: list[float] = []
-    held: list[bool] = []
-    widths: list[float] = []
+    rows: list[tuple[float, float, Range]] = []
     chosen = left_out_runs([*models])
     for run in chosen:
         left, others = messages.of_run(run), messages.without(run)
-        predicted = link_model(others).times(left)
-        errors += [abs(float(error)) for error in predicted / left.times - 1]
+        errors = link_model(others).times(left) / left.times - 1
         by_run = np.array([model.times(left) for other, model in models.items() if other != run])
-        for place, time in enumerate(left.times):
-            interval = range_of([float(other) for other in by_run[:, place]])
-            held.append(bool(interval.low <= time <= interval.high))
-            widths.append(interval.half_width)
-    return LeftOut.of(errors, held, widths, len(chosen))
+        rows += [
+            (abs(float(error)), float(time), range_of([float(other) for other in of_others]))
+            for error, time, of_others in zip(errors, left.times, by_run.T, strict=True)
+        ]
+    return LeftOut.of(rows, len(chosen))
 
 
 _MOST_NAMED = 3
@@ -192,34 +375,40 @@ _STEP_DOWN = 0.02
 
 
 def _warnings(messages: Messages, model: LinkModel, fitted_runs: int) -> list[str]:
-    fit, told = model.fit, []
+    fit, warnings = model.fit, []
     named = [
-        f"{messages.rows[place]} ({messages.sizes[place]:,.0f} bytes, {math.exp(fit.residuals[place]):.3g} times)"
+        f"{messages.rows[place]} ({messages.sizes[place]:,.0f} bytes,"
+        f" {math.exp(fit.residuals[place]):.3g} times)"
         for place in np.flatnonzero(fit.outliers)
     ]
     if named:
         more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
-        told.append(f"{plural(len(named), 'outlier')} left out: {', '.join(named[:_MOST_NAMED])}{more}")
+        warnings.append(
+            f"{plural(len(named), 'outlier')} left out: {', '.join(named[:_MOST_NAMED])}{more}"
+        )
     if messages.assumed:
-        told.append(messages.assumed)
+        warnings.append(messages.assumed)
     falling = _falling(messages)
     if falling:
         more = f", and at {len(falling) - 1} more sizes" if len(falling) > 1 else ""
-        told.append(f"not monotone: {falling[0]}{more}")
+        warnings.append(f"not monotone: {falling[0]}{more}")
     runs = len(messages.runs)
     if runs == 1:
-        told.append(ONE_RUN)
+        warnings.append(ONE_RUN)
     elif fitted_runs < runs:
-        told.append(
-            f"ranges are those of {plural(fitted_runs, 'run')}: {runs - fitted_runs} more have fewer than"
-            f" {FEWEST_SIZES} sizes, or a span below {LEAST_SPAN}"
+        warnings.append(
+            f"ranges are those of {plural(fitted_runs, 'run')}: {runs - fitted_runs} more have"
+            f" fewer than {FEWEST_SIZES} sizes, or a span below {LEAST_SPAN}"
         )
     if fit.rms < LEAST_RMS:
-        told.append(f"residuals of {fit.rms:.1e}: computed, not measured")
+        warnings.append(f"residuals of {fit.rms:.1e}: computed, not measured")
     lowest = float(np.min(model.times(messages)))
     if model.latency_s < 0.1 * lowest:
-        told.append(f"the latency is at most {100 * model.latency_s / lowest:.0f} % of a row; measure smaller messages")
-    return told
+        warnings.append(
+            f"the latency is at most {100 * model.latency_s / lowest:.0f} % of a row; measure"
+            " smaller messages"
+        )
+    return warnings
 
 
 def _falling(messages: Messages) -> list[str]:
@@ -227,9 +416,15 @@ def _falling(messages: Messages) -> list[str]:
     falls = []
     for run in messages.runs:
         alone = messages.of_run(run)
+        # By size, and then by time: lexsort takes its last key first.
         order = np.lexsort((alone.times, alone.sizes))
         for before, after in itertools.pairwise(order):
-            if alone.sizes[after] > alone.sizes[before] and alone.times[after] < (1 - _STEP_DOWN) * alone.times[before]:
-                larger, smaller = (format_bytes(int(alone.sizes[place])) for place in (after, before))
+            if (
+                alone.sizes[after] > alone.sizes[before]
+                and alone.times[after] < (1 - _STEP_DOWN) * alone.times[before]
+            ):
+                larger, smaller = (
+                    format_bytes(int(alone.sizes[place])) for place in (after, before)
+                )
                 falls.append(f"{alone.rows[after]}: {larger} take less than {smaller}")
     return falls

@@ -1,14 +1,19 @@
-"""Files of measurements: CSV whose header names units, and what HPCC FPGA prints; the header says what a file holds.
+"""Files of measurements: CSV whose header names units, and what HPCC FPGA prints; the header says
+what a file holds.
 
-A row keeps its cells as text with the line that it stands on; numbers are read where they are used, by `Row.number`, so
-that every error names file, line, column and value. Nothing that a file holds is ever run.
+A row keeps its cells as text with the line that it stands on; numbers are read where they are used,
+by `Row.number`, so that every error names file, line, column and value. Nothing that a file holds
+is ever run.
 
-Benchmarks of HPCC FPGA (M. Meyer et al., https://github.com/pc2/HPCC_FPGA) end with a table under a header of its own:
-b_eff, STREAM, GEMM. A few lines before say which version it is, how many FPGAs took part, and the size of matrices.
-Since 2022 the cells of tables have units. What versions differ in:
+Benchmarks of HPCC FPGA (M. Meyer et al., https://github.com/pc2/HPCC_FPGA) end with a table under a
+header of its own:
+b_eff, STREAM, GEMM. A few lines before say which version it is, how many FPGAs took part, and the
+size of matrices. Since 2022 the cells of tables have units. What versions differ in:
 
-- b_eff before 1.3 sends two messages in a loop, one after the other: an FPGA's, and the one that answers it;
-- STREAM before 2.6 and GEMM before 1.2 divide the times of several FPGAs by the number of repetitions.
+- b_eff before 1.3 sends two messages in a loop, one after the other: an FPGA's, and the one that
+  answers it;
+- STREAM before 2.6 and GEMM before 1.2 divide the times of several FPGAs by the number of
+  repetitions.
 """
 
 from __future__ import annotations
@@ -99,14 +104,20 @@ _BENCHMARKS = (
 
 
 def hpcc_table(text: str, name: str) -> tuple[list[str], Lines] | None:
-    """Return the columns and rows of what a benchmark has printed, each row with its line; None if it is none of them.
+    """Return the columns and rows of what a benchmark has printed, each row with its line; None if
+    it is none of them.
 
     Raises:
-        InputError: the benchmark says that its results are wrong, is known to have them wrong, or stops before them.
+        InputError: the benchmark says that its results are wrong, is known to have them wrong, or
+            stops before them.
     """
     lines = text.split("\n")
     for benchmark in _BENCHMARKS:
-        places = [place for place, line in enumerate(lines) if re.fullmatch(benchmark.header, line.strip())]
+        places = [
+            place
+            for place, line in enumerate(lines)
+            if re.fullmatch(benchmark.header, line.strip())
+        ]
         if not places:
             continue
         if re.search(r"^Validation: FAIL", text, re.MULTILINE):
@@ -115,8 +126,8 @@ def hpcc_table(text: str, name: str) -> tuple[list[str], Lines] | None:
         if version and run.ranks != "1" and version_of(version, name) < benchmark.several:
             right = ".".join(map(str, benchmark.several))
             raise InputError(
-                f"{name}: {benchmark.name} {version} of {run.ranks} FPGAs divides their times by the number of"
-                f" repetitions; measure with one, or with version {right}"
+                f"{name}: {benchmark.name} {version} of {run.ranks} FPGAs divides their times by"
+                f" the number of repetitions; measure with one, or with version {right}"
             )
         rows: Lines = []
         for number, line in enumerate(lines[places[-1] + 1 :], places[-1] + 2):
@@ -129,7 +140,9 @@ def hpcc_table(text: str, name: str) -> tuple[list[str], Lines] | None:
 
 
 def said_version(text: str) -> str:
-    """Return the version that a benchmark prints, or of b_eff that a comment of CSV names; empty if none is said."""
+    """Return the version that a benchmark prints, or of b_eff that a comment of CSV names; empty if
+    none is said.
+    """
     return _first(_VERSION, text)
 
 
@@ -185,8 +198,9 @@ _HEADERS: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
 """By kind, the columns that all files have, and those of which they have one at least."""
 
 _KNOWN = (
-    "message_bytes with message_ns, _us, _ms, _s or transfer_s and loop_length; matrix_size with best_s or gflops;"
-    " function with best_mbytes_per_s; network, layer, phase, samples with us or cycles; clock_mhz with dsp_used"
+    "message_bytes with message_ns, _us, _ms, _s or transfer_s and loop_length; matrix_size with"
+    " best_s or gflops; function with best_mbytes_per_s; network, layer, phase, samples with us or"
+    " cycles; clock_mhz with dsp_used"
 )
 
 
@@ -210,16 +224,21 @@ class Row:
         """Return the number in a column.
 
         Raises:
-            InputError: it is no number, not finite, zero or negative, or what nothing that is measured can be.
+            InputError: it is no number, not finite, zero or negative, or what nothing that is
+                measured can be.
         """
         try:
             value = float(self.cells[column])
         except ValueError:
-            raise InputError(f"{self.said(column)}: should be a number, its unit in the header") from None
+            raise InputError(
+                f"{self.said(column)}: should be a number, its unit in the header"
+            ) from None
         if not math.isfinite(value) or value <= 0:
             raise InputError(f"{self.said(column)}: should be a finite number above 0")
         if not _LEAST <= value <= _MOST:
-            raise InputError(f"{self.said(column)}: should be a number from {_LEAST:g} to {_MOST:g}")
+            raise InputError(
+                f"{self.said(column)}: should be a number from {_LEAST:g} to {_MOST:g}"
+            )
         return value
 
     def count(self, column: str) -> int:
@@ -252,11 +271,14 @@ class Table:
     content: bytes = dataclasses.field(repr=False)
 
 
-def read_tables(files: Sequence[str | os.PathLike[str]], only: Mapping[str, str] | None = None) -> list[Table]:
+def read_tables(
+    files: Sequence[str | os.PathLike[str]], only: Mapping[str, str] | None = None
+) -> list[Table]:
     """Return the tables of some files, with the rows whose columns have the values in `only`.
 
     Raises:
-        InputError: there is no file; one cannot be read, holds something else, or is given twice; no row is left.
+        InputError: there is no file; one cannot be read, holds something else, or is given twice;
+            no row is left.
     """
     if not files:
         raise InputError("no measurements: give a CSV file, or what HPCC FPGA has printed")
@@ -266,7 +288,10 @@ def read_tables(files: Sequence[str | os.PathLike[str]], only: Mapping[str, str]
         table = _read(path)
         cells += len(table.rows) * len(table.rows[0].cells)
         if cells > _MOST_CELLS:
-            raise InputError(f"{table.name}: files have more than {_MOST_CELLS:,} cells together; give fewer rows")
+            raise InputError(
+                f"{table.name}: files have more than {_MOST_CELLS:,} cells together; give fewer"
+                " rows"
+            )
         twin = tables.setdefault(table.content, table)
         if twin is not table:
             raise InputError(f"{shown(path)}: holds the same as {twin.name}; give each run once")
@@ -274,7 +299,10 @@ def read_tables(files: Sequence[str | os.PathLike[str]], only: Mapping[str, str]
     for column in only or {}:
         if column not in columns:
             hint = did_you_mean(column, columns)
-            raise InputError(f"`only`: no file has a column `{column}`; {hint}there are {', '.join(sorted(columns))}")
+            raise InputError(
+                f"`only`: no file has a column `{column}`; {hint}there are"
+                f" {', '.join(sorted(columns))}"
+            )
     return [_chosen(table, only or {}) for table in tables.values()]
 
 
@@ -284,7 +312,9 @@ def named(tables: Sequence[Table]) -> str:
 
 
 def digest(tables: Sequence[Table]) -> str:
-    """Return the first digits of the SHA-256 of all files one after the other, as `cat FILES | sha256sum` has it."""
+    """Return the first digits of the SHA-256 of all files one after the other, as `cat FILES |
+    sha256sum` has it.
+    """
     return hashlib.sha256(b"".join(table.content for table in tables)).hexdigest()[:12]
 
 
@@ -298,7 +328,9 @@ def _read(path: pathlib.Path) -> Table:
     except ValueError as error:
         raise InputError(f"{name}: cannot be read: {error}") from None
     if not text.strip():
-        raise InputError(f"{name}: is empty; give a CSV file with a header, or what HPCC FPGA has printed")
+        raise InputError(
+            f"{name}: is empty; give a CSV file with a header, or what HPCC FPGA has printed"
+        )
     printed = hpcc_table(text, name)
     header, lines = printed if printed is not None else _csv(text, name)
     kind = _kind(header, name)
@@ -306,7 +338,10 @@ def _read(path: pathlib.Path) -> Table:
         raise InputError(f"{name}: has a header and no row")
     version = said_version(text)
     known = {VERSION: version} if version and VERSION not in header else {}
-    rows = tuple(_row(name, number, {**dict(zip(header, cells, strict=True)), **known}) for number, cells in lines)
+    rows = tuple(
+        _row(name, number, {**dict(zip(header, cells, strict=True)), **known})
+        for number, cells in lines
+    )
     return Table(name, kind, rows, content)
 
 
@@ -317,7 +352,9 @@ def _row(name: str, number: int, cells: Mapping[str, str]) -> Row:
 def _csv(text: str, name: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """Return the header, and the cells of each row with its line."""
     if "\0" in text:
-        raise InputError(f"{name}: is no text; give a CSV file with a header, or what HPCC FPGA has printed")
+        raise InputError(
+            f"{name}: is no text; give a CSV file with a header, or what HPCC FPGA has printed"
+        )
     lines = text.split("\n")
     first = next((line for line in lines if line.strip() and not line.startswith("#")), "")
     delimiter = next((sign for sign in _DELIMITERS if sign in first), ",")
@@ -344,11 +381,14 @@ def _csv(text: str, name: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
 
 def _check_header(header: Sequence[str], lines: int, name: str) -> None:
     if len(header) > _MOST_COLUMNS:
-        raise InputError(f"{name}: has {len(header):,} columns, above {_MOST_COLUMNS:,}; give those that are read")
+        raise InputError(
+            f"{name}: has {len(header):,} columns, above {_MOST_COLUMNS:,}; give those that are"
+            " read"
+        )
     if len(header) * lines > _MOST_CELLS:
         raise InputError(
-            f"{name}: has {plural(lines, 'line')} of {plural(len(header), 'column')}, above {_MOST_CELLS:,} cells; give"
-            " fewer rows, or those columns that are read"
+            f"{name}: has {plural(lines, 'line')} of {plural(len(header), 'column')}, above"
+            f" {_MOST_CELLS:,} cells; give fewer rows, or those columns that are read"
         )
     twice = next((column for column in header if column and header.count(column) > 1), None)
     if twice is not None:
@@ -363,11 +403,17 @@ def _kind(header: Sequence[str], name: str) -> Kind:
             return kind
     for needed, one_of in _HEADERS.values():
         if one_of and columns.issuperset(needed):
-            raise InputError(f"{name}: `{needed[0]}` needs a column with its unit beside it: {' or '.join(one_of)}")
+            raise InputError(
+                f"{name}: `{needed[0]}` needs a column with its unit beside it:"
+                f" {' or '.join(one_of)}"
+            )
     known = [column for needed, one_of in _HEADERS.values() for column in (*needed, *one_of)]
     hints = (did_you_mean(column, known) for column in header if column not in known)
     hint = next((hint for hint in hints if hint), "")
-    raise InputError(f"{name}: the header ({_short(', '.join(header))}) is of no known kind; {hint}known: {_KNOWN}")
+    raise InputError(
+        f"{name}: the header ({_short(', '.join(header))}) is of no known kind; {hint}known:"
+        f" {_KNOWN}"
+    )
 
 
 def _short(text: str) -> str:
@@ -389,7 +435,9 @@ def _chosen(table: Table, only: Mapping[str, str]) -> Table:
             rows = tuple(row for row in rows if row.cells[column] == value)
             if not rows:
                 others = _short(", ".join(values))
-                raise InputError(f"{table.name}: no row has `{column}` = {value!r}; there are {others}")
+                raise InputError(
+                    f"{table.name}: no row has `{column}` = {value!r}; there are {others}"
+                )
     return dataclasses.replace(table, rows=rows)
 
 
@@ -399,10 +447,14 @@ def of_board(tables: Sequence[Table], name: str) -> list[Table]:
     Raises:
         InputError: none of several is called so.
     """
-    boards = dict.fromkeys(row.cells["board"] for table in tables for row in table.rows if row.has("board"))
+    boards = dict.fromkeys(
+        row.cells["board"] for table in tables for row in table.rows if row.has("board")
+    )
     if len(boards) < 2:
         return list(tables)
     chosen = next((board for board in boards if board.lower() == name.lower()), None)
     if chosen is None:
-        raise InputError(f"rows are of several boards: choose one by `--only board=NAME`: {', '.join(boards)}")
+        raise InputError(
+            f"rows are of several boards: choose one by `--only board=NAME`: {', '.join(boards)}"
+        )
     return [_chosen(table, {"board": chosen}) for table in tables]

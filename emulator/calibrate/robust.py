@@ -1,7 +1,9 @@
-"""A robust fit of times that are sums of terms: t = A x, by the logarithm of measured over modelled times.
+"""A robust fit of times that are sums of terms: t = A x, by the logarithm of measured over modelled
+times.
 
-The loss of a residual r is soft-L1, 2 s^2 (sqrt(1 + (r / s)^2) - 1), by reweighting; s is the robust standard deviation
-of all residuals. Rows beyond five of these are outliers: they are named, and the others fitted again without them.
+The loss of a residual r is soft-L1, 2 s^2 (sqrt(1 + (r / s)^2) - 1), by reweighting; s is the
+robust standard deviation of all residuals. Rows beyond five of these are outliers: they are named,
+and the others fitted again without them.
 """
 
 from __future__ import annotations
@@ -63,16 +65,24 @@ def fit_times(terms: Floats, times: Floats) -> Fit:
         values = _values(terms[kept], times[kept])
     modelled = _above_zero(terms @ values)
     residuals = np.log(times) - np.log(modelled)
-    return Fit(values, residuals, ~kept, _deviations(terms[kept] / modelled[kept, None], residuals[kept]))
+    return Fit(
+        values, residuals, ~kept, _deviations(terms[kept] / modelled[kept, None], residuals[kept])
+    )
 
 
 def robust_sigma(residuals: Floats, least: float) -> float:
-    """Return the standard deviation of residuals about zero by their median magnitude, `least` at least."""
+    """Return the standard deviation of residuals about zero by their median magnitude, `least` at
+    least.
+    """
     return max(_MAD * float(np.median(np.abs(residuals))), least)
 
 
 def _values(terms: Floats, times: Floats) -> Floats:
-    """Return the values of the terms under soft-L1, by Gauss-Newton steps from a fit of relative errors."""
+    """Return the values of the terms under soft-L1, by Gauss-Newton steps from a fit of relative
+    errors.
+    """
+    # Values of terms, such as s and s a byte, differ by many powers of ten: each column is scaled
+    # to length 1, without which neither the rank nor the solution could be trusted.
     relative = terms / times[:, None]
     sizes = np.linalg.norm(relative, axis=0)
     if np.linalg.matrix_rank(relative / sizes, 1e-6) < terms.shape[1]:
@@ -83,10 +93,15 @@ def _values(terms: Floats, times: Floats) -> Floats:
     for step in range(_ROUNDS):
         modelled = _above_zero(terms @ values)
         residuals: Floats = np.log(times) - np.log(modelled)
+        # Held from then on: the loss stays the same, and steps can converge.
         if step < _SCALE_ROUNDS:
             sigma = robust_sigma(residuals, 1e-12)
+        # Square roots of soft-L1's weights, since least squares squares them.
         roots = (1 + (residuals / sigma) ** 2) ** -0.25
-        change = _least_squares(terms / modelled[:, None] * roots[:, None], residuals * roots, sizes)
+        change = _least_squares(
+            terms / modelled[:, None] * roots[:, None], residuals * roots, sizes
+        )
+        # A step is straight and the logarithm is not: none may take a time below a quarter.
         while (terms @ (values + change) < modelled / 4).any():
             change /= 2
         values += change

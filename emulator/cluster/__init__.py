@@ -3,6 +3,7 @@
 from .board import BANK_BYTES, KBIT, LSTM_UNITS, Board, Engine, PeArray, Resources, Work
 from .changes import changeable_keys, check_changes, is_settable, settable_keys
 from .cluster import CHAIN, Cluster, Link, LinkShare, OnBoard
+from .constants import EXISTING, ConstantRange, RangeClass, find_range
 from .fpga import Fpga, lut_multipliers
 from .gpu import Gpu
 from .load import (
@@ -17,9 +18,7 @@ from .load import (
     load_named,
 )
 from .multipliers import DSP_TYPES, MultiplierRate
-from .physical import EXISTING
-from .uncertainty import ConstantRange, RangeClass, find_range
-from .varied import BANDWIDTH, CLOCK, LATENCY, MEMORY, varied, varied_board, varied_link
+from .varied import BANDWIDTH, CLOCK, LATENCY, MEMORY, Factors, varied, varied_board, varied_link
 
 __all__ = [
     "BANDWIDTH",
@@ -36,6 +35,7 @@ __all__ = [
     "Cluster",
     "ConstantRange",
     "Engine",
+    "Factors",
     "Fpga",
     "Gpu",
     "Link",

@@ -1,7 +1,7 @@
 """A board: how long FP, EB and PG of a slice take on it, and what memory it has.
 
-Each kind of board is a file in this folder with a class that implements `Board`. Mapping, timing and studies use only
-this interface.
+Each kind of board is a file in this folder with a class that implements `Board`. Mapping, timing
+and studies use only this interface.
 
 Chains of processing elements (PEs) for recurrent layers (FARNN, section 5.1).
 """
@@ -13,26 +13,31 @@ import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 
-from .uncertainty import ConstantRange
+from .constants import ConstantRange
 
 KBIT = 1024
 """Bits of a kbit of on-chip memory in data sheets: a block RAM of 36 kbit has 36,864."""
 
 BANK_BYTES = 512 * 4
-"""Bytes of a bank of on-chip memory, half a block RAM of 36 kbit: 512 words of 4 bytes, or 1,024 of 2."""
+"""Bytes of a bank of on-chip memory, half a block RAM of 36 kbit: 512 words of 4 bytes, or 1,024
+of 2.
+"""
 
 
 ACTIVATION_CYCLES = 204
-"""Latency of a recurrent layer's activations: "the longest pipeline latency is 204 cycles" (FARNN, section 5.1.3)."""
+"""Latency of a recurrent layer's activations: "the longest pipeline latency is 204 cycles" (FARNN,
+section 5.1.3).
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class Work:
     """The work of FP, EB or PG of a slice for one sample.
 
-    There are `rows` rows of `columns` pixels, each with a K×K convolution for each pair of its input and output
-    channels: `tile` = K·K multiply-accumulates. More channels of the slice are more outputs with `by_outputs`, else
-    more inputs. Fully connected layers have no maps to read at once, so their tiles take turns (`takes_turns`).
+    There are `rows` rows of `columns` pixels, each with a K×K convolution for each pair of its
+    input and output channels: `tile` = K·K multiply-accumulates. More channels of the slice are
+    more outputs with `by_outputs`, else more inputs. Fully connected layers have no maps to read at
+    once, so their tiles take turns (`takes_turns`).
     """
 
     rows: int
@@ -66,7 +71,8 @@ class Work:
 class Engine:
     """FP, EB or PG of one slice on its board: its multipliers, and the time of a row.
 
-    Of that time, `wait_ps` are those in which a recurrent layer's multipliers wait for the results of the step before.
+    Of that time, `wait_ps` are those in which a recurrent layer's multipliers wait for the results
+    of the step before.
     """
 
     multipliers: int
@@ -81,7 +87,9 @@ class Engine:
 
     def waiting(self, more_ps: int) -> Engine:
         """Return the engine with rows that wait so much longer."""
-        return dataclasses.replace(self, row_ps=self.row_ps + more_ps, wait_ps=self.wait_ps + more_ps)
+        return dataclasses.replace(
+            self, row_ps=self.row_ps + more_ps, wait_ps=self.wait_ps + more_ps
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,15 +103,19 @@ class Resources:
 
     def __add__(self, other: Resources) -> Resources:
         return Resources(
-            self.lut + other.lut, self.ff + other.ff, self.bram_banks + other.bram_banks, self.dsp + other.dsp
+            self.lut + other.lut,
+            self.ff + other.ff,
+            self.bram_banks + other.bram_banks,
+            self.dsp + other.dsp,
         )
 
 
 class Board(abc.ABC):
     """A board of any kind. Times on it are whole multiples of its clock period; None means unknown.
 
-    The engines of a board share its `multipliers`. The number that a piece of work needs depends on the time that it
-    may take; the needs of several pieces add up. `ranges` are those of its constants that are not their class's.
+    The engines of a board share its `multipliers`. The number that a piece of work needs depends on
+    the time that it may take; the needs of several pieces add up. `ranges` are those of its
+    constants that are not their class's.
     """
 
     name: str
@@ -131,7 +143,9 @@ class Board(abc.ABC):
     @property
     @abc.abstractmethod
     def multipliers(self) -> int:
-        """Number of multipliers that engines may take; each does one multiply-accumulate in a clock period."""
+        """Number of multipliers that engines may take; each does one multiply-accumulate in a clock
+        period.
+        """
 
     @property
     def banks(self) -> int:
@@ -158,8 +172,11 @@ class Board(abc.ABC):
         """Return the fewest multipliers that can do all `works`, however long it takes."""
 
     @abc.abstractmethod
-    def most_channels(self, works: Sequence[Work], available: int, left: int, time_ps: int) -> tuple[int, int]:
-        """Return the number of channels that the board can do within `time_ps` for a sample, and their multipliers.
+    def most_channels(
+        self, works: Sequence[Work], available: int, left: int, time_ps: int
+    ) -> tuple[int, int]:
+        """Return the number of channels that the board can do within `time_ps` for a sample, and
+        their multipliers.
 
         Args:
             works: work of FP, EB and PG for one channel.
@@ -170,10 +187,12 @@ class Board(abc.ABC):
 
     @abc.abstractmethod
     def build(self, works: Sequence[Work], no_faster_than_ps: int) -> list[Engine]:
-        """Share the multipliers among engines so that the slowest is as fast as possible, but not faster than needed.
+        """Share the multipliers among engines so that the slowest is as fast as possible, but not
+        faster than needed.
 
-        Every engine gets the fewest multipliers with which it is no slower than the slowest, or than
-        `no_faster_than_ps` for a sample. The works' `fewest_multipliers` must not exceed the board's multipliers.
+        Every engine gets the fewest multipliers with which it is no slower than the slowest, or
+        than `no_faster_than_ps` for a sample. The works' `fewest_multipliers` must not exceed the
+        board's multipliers.
         """
 
     @abc.abstractmethod
@@ -194,7 +213,9 @@ class Board(abc.ABC):
 
     @abc.abstractmethod
     def share(self, parts: int, *, whole: bool) -> Board:
-        """Return what one of `parts` stages on this board has: a part of its memory, and, unless `whole`, of all."""
+        """Return what one of `parts` stages on this board has: a part of its memory, and, unless
+        `whole`, of all.
+        """
 
     @property
     def smallest_engine(self) -> str:
@@ -203,7 +224,9 @@ class Board(abc.ABC):
 
     @abc.abstractmethod
     def said(self) -> str:
-        """Return a phrase for messages that gives the multipliers in the terms of the cluster's file."""
+        """Return a phrase for messages that gives the multipliers in the terms of the cluster's
+        file.
+        """
 
 
 LSTM_UNITS = 4
@@ -212,9 +235,11 @@ LSTM_UNITS = 4
 
 @dataclasses.dataclass(frozen=True)
 class PeArray:
-    """The MVM units of an FPGA: each has `chains` chains of `pes_per_chain` PEs, with `words` weights in each PE.
+    """The MVM units of an FPGA: each has `chains` chains of `pes_per_chain` PEs, with `words`
+    weights in each PE.
 
-    A chain takes one weight a cycle while weights are loaded. The activation pipeline takes `activation_cycles`.
+    A chain takes one weight a cycle while weights are loaded. The activation pipeline takes
+    `activation_cycles`.
     """
 
     chains: int

@@ -1,6 +1,7 @@
-"""Descriptions of boards, FPGAs and GPUs, as in a cluster's `[[boards]]`, and of `[uncertainty]` in either's file.
+"""Descriptions of boards, FPGAs and GPUs, as in a cluster's `[[boards]]`, and of `[uncertainty]` in
+either's file.
 
-`uncertainty.py` says what a range means.
+`constants.py` says what a range means.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from ..common import (
     did_you_mean,
 )
 from ..number import narrowest
-from .board import ACTIVATION_CYCLES, KBIT, LSTM_UNITS, PeArray
+from .board import ACTIVATION_CYCLES, KBIT, LSTM_UNITS, Board, PeArray
+from .constants import ConstantRange, RangeClass, range_of_class
 from .fpga import LUT_PER_DSP, Fpga, WholeEnginesFpga, lut_multipliers
 from .gpu import Gpu
 from .multipliers import DSP_TYPES, MultiplierRate, lut_each
-from .uncertainty import ConstantRange, RangeClass, range_of_class
 
 
 class RangeDescription(Model):
@@ -83,10 +84,14 @@ def constant_ranges(
     for key, entry in (described or {}).items():
         if key not in known:
             hint = did_you_mean(key, list(known))
-            raise InputError(f"{source}: uncertainty: unknown key `{key}`; {hint}known keys: {', '.join(known)}")
+            raise InputError(
+                f"{source}: uncertainty: unknown key `{key}`; {hint}known keys: {', '.join(known)}"
+            )
         numbers = [value for value in values.get(key, ()) if _is_number(value)]
         if not numbers:
-            raise InputError(f"{source}: uncertainty: `{key}` has no value in this file that could be uncertain")
+            raise InputError(
+                f"{source}: uncertainty: `{key}` has no value in this file that could be uncertain"
+            )
         date = "" if entry.date is None else str(entry.date)
         if entry.low is None or entry.high is None:
             low, high = range_of_class(key, entry.kind)
@@ -95,12 +100,20 @@ def constant_ranges(
         for value in numbers:
             if not entry.low * (1 - _SLACK) <= value <= entry.high * (1 + _SLACK):
                 raise InputError(
-                    f"{source}: uncertainty: `{key}` = {value:g} is outside its range, {entry.low:g} to {entry.high:g}"
+                    f"{source}: uncertainty: `{key}` = {value:g} is outside its range,"
+                    f" {entry.low:g} to {entry.high:g}"
                 )
         if len(set(numbers)) > 1:
-            raise InputError(f"{source}: uncertainty: `{key}` has several values; give the range in each board's file")
+            raise InputError(
+                f"{source}: uncertainty: `{key}` has several values; give the range in each board's"
+                " file"
+            )
         [value] = set(numbers)
-        ranges.append(ConstantRange(key, entry.low / value, entry.high / value, entry.kind, entry.source, date))
+        ranges.append(
+            ConstantRange(
+                key, entry.low / value, entry.high / value, entry.kind, entry.source, date
+            )
+        )
     return tuple(ranges)
 
 
@@ -118,9 +131,13 @@ class MultiplierDescription(Model):
     lut: NotNegative | None = None
 
     def rate(self, kind: str, lut_per_dsp: int) -> MultiplierRate:
-        """Return the rate of multipliers of a class; without `lut`, they share those of an engine for a DSP."""
+        """Return the rate of multipliers of a class; without `lut`, they share those of an engine
+        for a DSP.
+        """
         per_dsp = Fraction(self.per_dsp).limit_denominator(_MOST_DENOMINATOR)
-        return MultiplierRate(kind, per_dsp, lut_each(lut_per_dsp, per_dsp) if self.lut is None else self.lut)
+        return MultiplierRate(
+            kind, per_dsp, lut_each(lut_per_dsp, per_dsp) if self.lut is None else self.lut
+        )
 
 
 class MultipliersDescription(Model):
@@ -136,6 +153,13 @@ class MultipliersDescription(Model):
         """Return the rates of all classes that are given."""
         given = ((kind, getattr(self, kind)) for kind in MULTIPLIERS)
         return tuple(said.rate(kind, lut_per_dsp) for kind, said in given if said is not None)
+
+
+def _alike(described: Any, kind: type[Board]) -> dict[str, Any]:
+    """Return the keys of a description that are fields of its kind of board, in the same unit."""
+    own = {field.name for field in dataclasses.fields(described)}
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]  # all kinds are dataclasses
+    return {field.name: getattr(described, field.name) for field in fields if field.name in own}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -181,7 +205,11 @@ class FpgaDescription:
         Raises:
             ValueError: of the keys that describe them some are missing.
         """
-        keys = {"pe_chains": self.pe_chains, "pes_per_chain": self.pes_per_chain, "pe_words": self.pe_words}
+        keys = {
+            "pe_chains": self.pe_chains,
+            "pes_per_chain": self.pes_per_chain,
+            "pe_words": self.pe_words,
+        }
         if all(value is None for value in keys.values()):
             return None
         for key, value in keys.items():
@@ -194,7 +222,8 @@ class FpgaDescription:
         """Return the board, with multipliers built of LUTs if `alpha` is below 1.
 
         Raises:
-            ValueError: of the keys that describe chains of PEs some are missing, or the type of DSPs is unknown.
+            ValueError: of the keys that describe chains of PEs some are missing, or the type of
+                DSPs is unknown.
         """
         if self.dsp_type is not None and self.dsp_type not in DSP_TYPES:
             hint = did_you_mean(self.dsp_type, [*DSP_TYPES])
@@ -202,28 +231,12 @@ class FpgaDescription:
         off_chip = self.off_chip_memory_gbytes
         kind = WholeEnginesFpga if self.convolution_engines == "whole" else Fpga
         board = kind(
-            name=self.name,
+            **_alike(self, kind),
             period_ps=max(1, round(1e6 / (self.clock_mhz * self.efficiency))),
-            efficiency=self.efficiency,
-            dsp=self.dsp,
             on_chip_memory_bytes=self.on_chip_memory_kbit * KBIT // 8,
-            power_w=self.power_w,
-            dsp_share=self.dsp_share,
-            lut=self.lut,
-            lut_per_dsp=self.lut_per_dsp,
-            dsp_type=self.dsp_type,
             rates=self.multipliers.rates(self.lut_per_dsp) if self.multipliers else (),
-            ff=self.ff,
-            bram=self.bram,
-            bram_kbit=self.bram_kbit,
-            uram=self.uram,
-            transceivers=self.transceivers,
-            transceiver_gbps=self.transceiver_gbps,
             off_chip_memory_bytes=None if off_chip is None else round(off_chip * 1e9),
-            off_chip_gbytes_per_s=self.off_chip_gbytes_per_s,
-            off_chip_pj_per_bit=self.off_chip_pj_per_bit,
             pe_array=self.pe_array,
-            activation_cycles=self.activation_cycles,
         )
         if board.rates and narrowest([rate.kind for rate in board.rates], *board.classes) is None:
             return board  # of no use in single precision; in a narrower one it gets its own
@@ -251,15 +264,14 @@ class GpuDescription:
 
     def board(self, alpha: float) -> Gpu:
         """Return the board; what FPGAs' engines are built of, `alpha`, is nothing to it."""
-        of_gru = self.persistent_gru_gbytes_per_s
+        alike, of_gru = _alike(self, Gpu), self.persistent_gru_gbytes_per_s
+        alike["persistent_gru_gbytes_per_s"] = (
+            self.persistent_gbytes_per_s if of_gru is None else of_gru
+        )
         return Gpu(
-            name=self.name,
-            peak_tflops=self.peak_tflops,
-            gemm_efficiency=self.gemm_efficiency,
-            memory_gbytes_per_s=self.memory_gbytes_per_s,
+            **alike,
             recurrent_ps=round(self.recurrent_us * 1e6),
-            persistent_gbytes_per_s=self.persistent_gbytes_per_s,
-            persistent_gru_gbytes_per_s=self.persistent_gbytes_per_s if of_gru is None else of_gru,
-            off_chip_memory_bytes=None if self.memory_gbytes is None else round(self.memory_gbytes * 1e9),
-            power_w=self.power_w,
+            off_chip_memory_bytes=(
+                None if self.memory_gbytes is None else round(self.memory_gbytes * 1e9)
+            ),
         )

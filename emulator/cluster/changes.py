@@ -1,8 +1,9 @@
 """Changed values of a cluster's keys, as if its file had them.
 
-`board.KEY` is a key of all boards whose kind has it, `boards[1].KEY` one of the second `[[boards]]` table, and so are
-`link.KEY` and `links[1].KEY`; `machine.KEY`, `resources.KEY`, `network.KEY` and `faults.KEY` are those of these tables,
-and `cluster.KEY` those of the file itself, such as `cluster.name`.
+`board.KEY` is a key of all boards whose kind has it, `boards[1].KEY` one of the second `[[boards]]`
+table, and so are `link.KEY` and `links[1].KEY`; `machine.KEY`, `resources.KEY`, `network.KEY` and
+`faults.KEY` are those of these tables, and `cluster.KEY` those of the file itself, such as
+`cluster.name`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _OPTIONAL = ("machine", "resources", "network", "faults")
 """Tables that a cluster may lack."""
 _NESTED = "multipliers"
 """The key of a board that is a table of tables."""
-_KEY = re.compile(r"(?P<table>board|link)s?(?:\[(?P<number>\d+)\])?\.(?P<key>.+)|(?P<other>\w+)\.(?P<of_other>.+)")
+_KEY = re.compile(
+    r"(?P<table>board|link)s?(?:\[(?P<number>\d+)\])?\.(?P<key>.+)|(?P<other>\w+)\.(?P<of_other>.+)"
+)
 
 
 class _Place(NamedTuple):
@@ -36,11 +39,18 @@ class _Place(NamedTuple):
 
 def changeable_keys() -> list[str]:
     """Return the keys that a study may change: `board.KEY`, `link.KEY`, `machine.KEY`, …."""
-    return [f"{table}.{key}" for table, keys in _tables().items() for key in keys if _is_studied(table, key)]
+    return [
+        f"{table}.{key}"
+        for table, keys in _tables().items()
+        for key in keys
+        if _is_studied(table, key)
+    ]
 
 
 def settable_keys() -> list[str]:
-    """Return all keys that `load_cluster` takes as changes, those of all boards and links without numbers."""
+    """Return all keys that `load_cluster` takes as changes, those of all boards and links without
+    numbers.
+    """
     return [f"{table}.{key}" for table, keys in _tables().items() for key in keys]
 
 
@@ -80,7 +90,8 @@ def with_own_keys(described: Mapping[str, Any], changes: Mapping[str, object]) -
 def with_table_keys(
     described: dict[str, Any], said: ClusterDescription, changes: Mapping[str, object], blame: str
 ) -> dict[str, Any]:
-    """Return a cluster's description with the changed keys of its tables; boards take those that their kind has.
+    """Return a cluster's description with the changed keys of its tables; boards take those that
+    their kind has.
 
     Args:
         described: the description.
@@ -94,18 +105,37 @@ def with_table_keys(
     keys_of = [{field.name for field in dataclasses.fields(board)} for board in said.boards]
     _check_kinds(said.name, keys_of, changes, blame)
     boards = [
-        _changed(board, {k: v for k, v in _changes_of("board", changes, number).items() if k.partition(".")[0] in keys})
+        _changed(
+            board,
+            {
+                k: v
+                for k, v in _changes_of("board", changes, number).items()
+                if k.partition(".")[0] in keys
+            },
+        )
         for number, (board, keys) in enumerate(zip(described["boards"], keys_of, strict=True))
     ]
     tables = described["links"]
     several = tables if isinstance(tables, list) else [tables]
     _check_numbers("boards", len(boards), changes, blame)
     _check_numbers("links", len(several), changes, blame)
-    links = [{**table, **_changes_of("link", changes, number)} for number, table in enumerate(several)]
-    optional = {table: {**(described.get(table) or {}), **_changes_of(table, changes)} for table in _OPTIONAL}
+    links = [
+        {**table, **_changes_of("link", changes, number)} for number, table in enumerate(several)
+    ]
+    optional = {
+        table: {**(described.get(table) or {}), **_changes_of(table, changes)}
+        for table in _OPTIONAL
+    }
     more = {table: keys for table, keys in optional.items() if keys or table in described}
-    kept = {**described, "boards": boards, "links": links if isinstance(tables, list) else links[0], **more}
-    return without_ranges(kept, [f"{place.table}.{place.key}" for place in map(_known_place, changes)])
+    kept = {
+        **described,
+        "boards": boards,
+        "links": links if isinstance(tables, list) else links[0],
+        **more,
+    }
+    return without_ranges(
+        kept, [f"{place.table}.{place.key}" for place in map(_known_place, changes)]
+    )
 
 
 def without_ranges(described: dict[str, Any], changed: Iterable[str]) -> dict[str, Any]:
@@ -113,7 +143,10 @@ def without_ranges(described: dict[str, Any], changed: Iterable[str]) -> dict[st
     ranges = described.get("uncertainty")
     if not isinstance(ranges, dict):
         return described
-    return {**described, "uncertainty": {key: entry for key, entry in ranges.items() if key not in changed}}
+    return {
+        **described,
+        "uncertainty": {key: entry for key, entry in ranges.items() if key not in changed},
+    }
 
 
 def _tables() -> dict[str, Sequence[str]]:
@@ -141,7 +174,9 @@ def _tables() -> dict[str, Sequence[str]]:
 
 
 def _is_studied(table: str, key: str) -> bool:
-    return table not in ("faults", "cluster") and (table not in ("board", "link") or key not in _NOT_STUDIED)
+    return table not in ("faults", "cluster") and (
+        table not in ("board", "link") or key not in _NOT_STUDIED
+    )
 
 
 def _nests(place: _Place) -> bool:
@@ -155,7 +190,9 @@ def _place(key: str) -> _Place | None:
         return None
     if spelt["table"] is None:
         return _Place(spelt["other"], None, spelt["of_other"])
-    return _Place(spelt["table"], None if spelt["number"] is None else int(spelt["number"]), spelt["key"])
+    return _Place(
+        spelt["table"], None if spelt["number"] is None else int(spelt["number"]), spelt["key"]
+    )
 
 
 def _known_place(key: str) -> _Place:
@@ -164,10 +201,16 @@ def _known_place(key: str) -> _Place:
     return place
 
 
-def _changes_of(table: str, changes: Mapping[str, object], number: int | None = None) -> dict[str, object]:
-    """Return the changed keys of a table; of several, those of all first, then those of table `number` alone."""
+def _changes_of(
+    table: str, changes: Mapping[str, object], number: int | None = None
+) -> dict[str, object]:
+    """Return the changed keys of a table; of several, those of all first, then those of table
+    `number` alone.
+    """
     placed = [(_known_place(key), value) for key, value in changes.items()]
-    for_all = {place.key: value for place, value in placed if place.table == table and place.number is None}
+    for_all = {
+        place.key: value for place, value in placed if place.table == table and place.number is None
+    }
     alone = {
         place.key: value
         for place, value in placed
@@ -177,7 +220,9 @@ def _changes_of(table: str, changes: Mapping[str, object], number: int | None = 
 
 
 def _changed(board: dict[str, Any], changes: Mapping[str, object]) -> dict[str, Any]:
-    """Return a board's table with changed keys; those of its multipliers may be of a table in a table."""
+    """Return a board's table with changed keys; those of its multipliers may be of a table in a
+    table.
+    """
     changed = {**board, **{key: value for key, value in changes.items() if "." not in key}}
     for key, value in changes.items():
         if "." in key:
@@ -190,12 +235,20 @@ def _changed(board: dict[str, Any], changes: Mapping[str, object]) -> dict[str, 
     return without_ranges(changed, [f"board.{key}" for key in changes])
 
 
-def _check_kinds(name: str, keys_of: Sequence[set[str]], changes: Iterable[str], blame: str) -> None:
-    """Check that some board of the cluster `name` has each changed key; `keys_of` are the keys of each board."""
+def _check_kinds(
+    name: str, keys_of: Sequence[set[str]], changes: Iterable[str], blame: str
+) -> None:
+    """Check that some board of the cluster `name` has each changed key; `keys_of` are the keys of
+    each board.
+    """
     for key in changes:
         place = _known_place(key)
         boards = keys_of if place.number is None else keys_of[place.number : place.number + 1]
-        if place.table == "board" and boards and not any(place.key.partition(".")[0] in keys for keys in boards):
+        if (
+            place.table == "board"
+            and boards
+            and not any(place.key.partition(".")[0] in keys for keys in boards)
+        ):
             raise InputError(f"{blame}: `{key}`: no board of {name} is of a kind that has this key")
 
 
@@ -205,6 +258,6 @@ def _check_numbers(tables: str, count: int, changes: Iterable[str], blame: str) 
         place = _known_place(key)
         if f"{place.table}s" == tables and place.number is not None and place.number >= count:
             raise InputError(
-                f"{blame}: `{key}`: the cluster has {plural(count, 'table')} `[[{tables}]]`, counted from 0; should be"
-                f" at most {tables}[{count - 1}]"
+                f"{blame}: `{key}`: the cluster has {plural(count, 'table')} `[[{tables}]]`,"
+                f" counted from 0; should be at most {tables}[{count - 1}]"
             )

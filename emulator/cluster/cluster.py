@@ -1,4 +1,6 @@
-"""A cluster: boards in a chain, the links between neighbours, and where replicas exchange gradients."""
+"""A cluster: boards in a chain, the links between neighbours, and where replicas exchange
+gradients.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from ..common import InputError, check_names, format_time_ps, html_table, plural
 from ..faults import Faults, joined_links
 from ..number import SINGLE, Precision, Storage
 from .board import Board
-from .uncertainty import ConstantRange, find_range
+from .constants import ConstantRange, find_range
 
 Bytes = TypeVar("Bytes", int, NDArray[np.int64])
 """Of one message, or an array for many messages."""
@@ -25,26 +27,34 @@ CHAIN = Chain()
 _SHOULD_FIT = "should have as many, or be left out"
 
 _SUMMED_BYTES = 64
-"""Bytes of gradients that a board adds in a cycle: 16 values of 32 bits, the width of a 512-bit memory port."""
+"""Bytes of gradients that a board adds in a cycle: 16 values of 32 bits, the width of a 512-bit
+memory port.
+"""
 
 _ENGINE_MBPS = 10_000
-"""Bandwidth in Mb/s for one INCEPTIONN engine of 256 bits a cycle (section VI-A); a faster link has several."""
+"""Bandwidth in Mb/s for one INCEPTIONN engine of 256 bits a cycle (section VI-A); a faster link has
+several.
+"""
 
 
 class LinkShare(enum.Enum):
     """How the streams of a link's direction share its bandwidth, in fixed parts."""
 
     BYTES = "bytes"
-    """Each stream's part of the bandwidth is its part of the bytes. Slices send outputs as their engines make them."""
+    """Each stream's part of the bandwidth is its part of the bytes. Slices send outputs as their
+    engines make them.
+    """
     PATHS = "paths"
-    """Each data path has as large a part. Slices with complete outputs (OCP) pool before they send."""
+    """Each data path has as large a part. Slices with complete outputs (OCP) pool before they send.
+    """
 
 
 @dataclasses.dataclass(frozen=True)
 class Link:
     """One direction of the link between two neighbours.
 
-    A message is cut into packets with a payload of up to `packet_bytes`, each with `header_bytes` on the wire.
+    A message is cut into packets with a payload of up to `packet_bytes`, each with `header_bytes`
+    on the wire.
     """
 
     bandwidth_mbps: int
@@ -68,12 +78,16 @@ class Link:
 
     def transfer_ps(self, sent_bytes: int) -> int:
         """Return the time in ps that a message takes, without the latency."""
+        # A bit takes 10^6 ps at 1 Mb/s.
         return -(-8_000_000 * self.wire_bytes(sent_bytes) // self.bandwidth_mbps)
 
     def carried_bytes(self, time_ps: int) -> int:
-        """Return the bytes of the largest message that takes no longer than a time, without the latency."""
+        """Return the bytes of the largest message that takes no longer than a time, without the
+        latency.
+        """
         on_wire = self.bandwidth_mbps * time_ps // 8_000_000
         packets, rest = divmod(on_wire, self.packet_bytes + self.header_bytes)
+        # The last packet need not be full, but has a whole header.
         return packets * self.packet_bytes + max(0, rest - self.header_bytes)
 
 
@@ -86,7 +100,9 @@ class OnBoard(Link):
 
 
 def links_interconnect(boards: tuple[Board, ...], link: Link, topology: Topology) -> Interconnect:
-    """Return links like the boards' as an interconnect for gradients: their headers, sums at the slowest clock."""
+    """Return links like the boards' as an interconnect for gradients: their headers, sums at the
+    slowest clock.
+    """
     slowest_ps = max(board.period_ps for board in boards)
     engines = -(-link.bandwidth_mbps // _ENGINE_MBPS)
     return Interconnect(
@@ -104,17 +120,19 @@ def links_interconnect(boards: tuple[Board, ...], link: Link, topology: Topology
 class Cluster:
     """Boards in the order of the chain; the last one is repeated for all further devices.
 
-    `alpha` is the share of engines built of DSPs and `beta` that of buffers built of block RAM; the rest is built of
-    LUTs. With the aim "storage", parameters are moved until the fullest device holds as little as possible; with
-    "throughput", only those that do not fit are moved (FPDeep, section 3.4.2). `text` is its description. Where links
-    differ, `own_links` has them in the order of the chain, and the last one is repeated; all have the same `share`.
-    `engines` and `transport` say how boards execute and when messages leave them (`pipeline.Machine`); without
-    `transport`, as suits the engines. `parameter_copies` is the room of a parameter, in units of its size: itself, its
-    gradient, what an optimiser keeps beside them, and `residuals`, what error feedback keeps; `precision` has the
-    formats of a run's numbers, and `clips` says whether gradients are clipped by their norm. `faults` are those of a
-    run on it that names no others. `ranges` are those of the links' and the network's constants that are not their
-    class's; boards have their own. `topology` is that of the links: its nodes are the boards in the order of the chain.
-    Only in a chain may links differ.
+    `alpha` is the share of engines built of DSPs and `beta` that of buffers built of block RAM; the
+    rest is built of LUTs. With the aim "storage", parameters are moved until the fullest device
+    holds as little as possible; with "throughput", only those that do not fit are moved (FPDeep,
+    section 3.4.2). `text` is its description. Where links differ, `own_links` has them in the order
+    of the chain, and the last one is repeated; all have the same `share`. `engines` and `transport`
+    say how boards execute and when messages leave them (`pipeline.Machine`); without `transport`,
+    as suits the engines. `parameter_copies` is the room of a parameter, in units of its size:
+    itself, its gradient, what an optimiser keeps beside them, and `residuals`, what error feedback
+    keeps; `precision` has the formats of a run's numbers, and `clips` says whether gradients are
+    clipped by their norm. `faults` are those of a run on it that names no others. `ranges` are
+    those of the links' and the network's constants that are not their class's; boards have their
+    own. `topology` is that of the links: its nodes are the boards in the order of the chain. Only
+    in a chain may links differ.
     """
 
     name: str
@@ -143,6 +161,7 @@ class Cluster:
     @property
     def storage(self) -> Storage:
         """The formats of what boards that stream rows store of a run."""
+        # Without the parameter itself and its gradient, which each run has.
         storage = self.precision.storage(self.parameter_copies - 2 - self.residuals)
         return storage.with_residuals(self.residuals)
 
@@ -153,11 +172,16 @@ class Cluster:
 
     @property
     def interconnect(self) -> Interconnect:
-        """The interconnect over which replicas exchange gradients: `own_interconnect`, or links like the slowest."""
-        return self.own_interconnect or links_interconnect(self.boards, self.slowest_link, self.topology)
+        """The interconnect over which replicas exchange gradients: `own_interconnect`, or links
+        like the slowest.
+        """
+        return self.own_interconnect or links_interconnect(
+            self.boards, self.slowest_link, self.topology
+        )
 
     def between_replicas(self, nodes: int, devices: int) -> Interconnect:
-        """Return the interconnect of `nodes` nodes, the replicas and any aggregator, of `devices` boards each.
+        """Return the interconnect of `nodes` nodes, the replicas and any aggregator, of `devices`
+        boards each.
 
         Links like those of the boards have their shape where each replica is one board.
 
@@ -175,7 +199,8 @@ class Cluster:
             raise InputError(f"{given} that exchange gradients; {_SHOULD_FIT}") from None
 
     def topology_of(self, devices: int) -> Topology:
-        """Return the topology of the links between the boards of a chain; one alone, or of several stages, has none.
+        """Return the topology of the links between the boards of a chain; one alone, or of several
+        stages, has none.
 
         Raises:
             InputError: it cannot have as many.
@@ -191,19 +216,29 @@ class Cluster:
         try:
             return self.topology.among(boards)
         except TopologyError as error:
-            raise InputError(f"`links.shape`: {error} for {plural(boards, 'board')}; {_SHOULD_FIT}") from None
+            raise InputError(
+                f"`links.shape`: {error} for {plural(boards, 'board')}; {_SHOULD_FIT}"
+            ) from None
 
     def range_of(self, key: str, device: int = 0) -> ConstantRange:
-        """Return the range of a constant: `link.KEY`, `network.KEY`, or `board.KEY` of a device's board."""
-        return find_range(key, self.board(device).ranges if key.startswith("board.") else self.ranges)
+        """Return the range of a constant: `link.KEY`, `network.KEY`, or `board.KEY` of a device's
+        board.
+        """
+        return find_range(
+            key, self.board(device).ranges if key.startswith("board.") else self.ranges
+        )
 
     @property
     def slowest_link(self) -> Link:
         """The link with the lowest bandwidth; of these, the one with the highest latency."""
-        return min((self.link, *self.own_links), key=lambda link: (link.bandwidth_mbps, -link.latency_ps))
+        return min(
+            (self.link, *self.own_links), key=lambda link: (link.bandwidth_mbps, -link.latency_ps)
+        )
 
     def banks_for_buffers(self, board: Board) -> int:
-        """Return the banks that buffers may count on a board, of which the share `beta` is in block RAM."""
+        """Return the banks that buffers may count on a board, of which the share `beta` is in block
+        RAM.
+        """
         return int(board.banks / self.beta)
 
     def link_at(self, link: int) -> Link:
@@ -217,21 +252,25 @@ class Cluster:
     def with_bandwidth(self, mbps: int) -> Cluster:
         """Return the cluster with this bandwidth of all links, in Mb/s."""
         own = tuple(dataclasses.replace(link, bandwidth_mbps=mbps) for link in self.own_links)
-        return dataclasses.replace(self, link=dataclasses.replace(self.link, bandwidth_mbps=mbps), own_links=own)
+        return dataclasses.replace(
+            self, link=dataclasses.replace(self.link, bandwidth_mbps=mbps), own_links=own
+        )
 
     def among(self, alive: Sequence[int]) -> Cluster:
         """Return the cluster of some of its boards, in the order of the chain.
 
-        Links past missing boards are joined: with the lowest bandwidth and the sum of the latencies.
+        Links past missing boards are joined: with the lowest bandwidth and the sum of the
+        latencies.
 
         Raises:
             InputError: the boards are not in a chain.
         """
         if not self.is_chain:
             raise InputError(
-                f"`faults.deaths`: boards die in a chain only, and `links.topology` = {self.topology.name!r}"
+                "`faults.deaths`: boards die in a chain only, and `links.topology` ="
+                f" {self.topology.name!r}"
             )
-        joined = [self._joined([self.link_at(link) for link in links]) for links in joined_links(alive)]
+        joined = [self._joined(list(map(self.link_at, links))) for links in joined_links(alive)]
         boards = tuple(self.board(board) for board in alive)
         return dataclasses.replace(self, boards=boards, own_links=tuple(joined), faults=Faults())
 
@@ -245,7 +284,10 @@ class Cluster:
 
     def _repr_html_(self) -> str:
         of = self.interconnect
-        replicas = f"{of.bandwidth_mbps / 1000:g} Gb/s and {format_time_ps(of.latency_ps)}, {of.topology.name}"
+        replicas = (
+            f"{of.bandwidth_mbps / 1000:g} Gb/s and {format_time_ps(of.latency_ps)},"
+            f" {of.topology.name}"
+        )
         rows = [["boards", self._boards], ["links", self._links], ["between replicas", replicas]]
         return html_table(f"Cluster {self.name}", rows)
 

@@ -31,7 +31,7 @@ latency_us = 100
 [[faults.boards]]             # optional: what is hurt, and when (`emulator/faults`)
 board = 2
 factor = 3
-[uncertainty]                 # optional: how far constants may be wrong (`uncertainty.py`)
+[uncertainty]                 # optional: how far constants may be wrong (`constants.py`)
 "link.latency_ns" = { low = 950, high = 1100, class = "measured" }
 """
 
@@ -43,7 +43,18 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from ...comm import Chain, Interconnect, NicEngines, Topology, Torus, topologies, topology_of
-from ..common import DESCRIBED, Gbps, GbytesPerSecond, Megahertz, Microseconds, Model, Name, Nanoseconds, Share, either
+from ..common import (
+    DESCRIBED,
+    Gbps,
+    GbytesPerSecond,
+    Megahertz,
+    Microseconds,
+    Model,
+    Name,
+    Nanoseconds,
+    Share,
+    either,
+)
 from ..faults import FaultsDescription
 from .board_description import FpgaDescription, GpuDescription, RangeDescription
 from .cluster import Link, LinkShare
@@ -71,13 +82,18 @@ def _rows_and_columns(value: Any) -> Any:
     """Return a shape as two numbers, of which flags make a text such as `4x6`."""
     if isinstance(value, str):
         value = [int(side) if side.isdecimal() else side for side in value.split("x")]
-    if not isinstance(value, list | tuple) or len(value) != 2 or not all(type(side) is int for side in value):
+    if (
+        not isinstance(value, list | tuple)
+        or len(value) != 2
+        or not all(type(side) is int for side in value)
+    ):
         raise ValueError("should be rows and columns, such as [4, 6], or 4x6 as a flag")
     return tuple(value)
 
 
 Shape = Annotated[
-    tuple[Annotated[int, pydantic.Field(ge=1, le=100_000)], ...], pydantic.BeforeValidator(_rows_and_columns)
+    tuple[Annotated[int, pydantic.Field(ge=1, le=100_000)], ...],
+    pydantic.BeforeValidator(_rows_and_columns),
 ]
 """Rows and columns."""
 
@@ -90,7 +106,9 @@ class LaidModel(Model):
 
     @pydantic.field_validator("shape")
     @classmethod
-    def _of_a_torus(cls, shape: tuple[int, ...] | None, info: pydantic.ValidationInfo) -> tuple[int, ...] | None:
+    def _of_a_torus(
+        cls, shape: tuple[int, ...] | None, info: pydantic.ValidationInfo
+    ) -> tuple[int, ...] | None:
         if shape is not None and info.data.get("topology") != Torus.name:
             raise ValueError("is the rows and columns of `topology` = 'torus'")
         return shape
@@ -105,7 +123,9 @@ class LaidModel(Model):
 
 
 class LinksDescription(LaidModel):
-    """The `[links]` table: each direction of every link of the chain, or, in `[[links]]`, of the next `count` links."""
+    """The `[links]` table: each direction of every link of the chain, or, in `[[links]]`, of the
+    next `count` links.
+    """
 
     bandwidth_gbps: Gbps
     latency_ns: Nanoseconds
@@ -134,7 +154,9 @@ class MachineDescription(Model):
 
 
 class ResourcesDescription(Model):
-    """The `[resources]` table: what engines and buffers are built of, and the aim of parameter balancing."""
+    """The `[resources]` table: what engines and buffers are built of, and the aim of parameter
+    balancing.
+    """
 
     alpha: Share = 1.0
     beta: Share = 1.0
@@ -142,7 +164,9 @@ class ResourcesDescription(Model):
 
 
 class NetworkDescription(LaidModel):
-    """The `[network]` table: where replicas exchange gradients. Values that are None are those of the links."""
+    """The `[network]` table: where replicas exchange gradients. Values that are None are those of
+    the links.
+    """
 
     bandwidth_gbps: Gbps | None = None
     latency_us: Microseconds | None = None
@@ -181,7 +205,9 @@ BOARD_KINDS: tuple[type[BoardDescription], ...] = (FpgaDescription, GpuDescripti
 
 
 def _kind(described: Any) -> str:
-    """Return the kind that a `[[boards]]` table is read as; one of an unknown kind is refused as an FPGA."""
+    """Return the kind that a `[[boards]]` table is read as; one of an unknown kind is refused as an
+    FPGA.
+    """
     return "gpu" if isinstance(described, dict) and described.get("kind") == "gpu" else "fpga"
 
 
@@ -239,13 +265,18 @@ class WithLinks(ClusterDescription):
 class WithLinkTables(ClusterDescription):
     """A cluster with tables `[[links]]`."""
 
-    links: Annotated[tuple[LinksDescription, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)]
+    links: Annotated[
+        tuple[LinksDescription, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)
+    ]
 
     @pydantic.field_validator("links")
     @classmethod
     def _share_alike(cls, links: tuple[LinksDescription, ...]) -> tuple[LinksDescription, ...]:
         if len({table.share for table in links}) > 1:
-            raise ValueError("must have the same `share` in all tables: it also says what slices do before they send")
+            raise ValueError(
+                "must have the same `share` in all tables: it also says what slices do before they"
+                " send"
+            )
         return links
 
     @pydantic.field_validator("links")
@@ -253,7 +284,8 @@ class WithLinkTables(ClusterDescription):
     def _in_a_chain(cls, links: tuple[LinksDescription, ...]) -> tuple[LinksDescription, ...]:
         if laid := next((table.topology for table in links if table.topology != Chain.name), None):
             raise ValueError(
-                f"are those of a chain, one after another; `topology` = {laid!r} needs one table `[links]`"
+                f"are those of a chain, one after another; `topology` = {laid!r} needs one table"
+                " `[links]`"
             )
         return links
 
@@ -279,8 +311,14 @@ class NamedCluster(Model):
     """A cluster whose devices have names alone."""
 
     name: Name
-    boards: Annotated[tuple[NamedDevice, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)]
-    links: Annotated[tuple[LinksDescription, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple_of)]
+    boards: Annotated[
+        tuple[NamedDevice, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)
+    ]
+    links: Annotated[
+        tuple[LinksDescription, ...],
+        pydantic.Field(min_length=1),
+        pydantic.BeforeValidator(_tuple_of),
+    ]
     network: NetworkDescription | None = None
 
     @property

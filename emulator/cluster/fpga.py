@@ -1,16 +1,18 @@
-"""FPGA boards: engines built of tiles of K×K multipliers (FPDeep, sections 5.3 to 5.5 and 6.3.3), or of whole engines.
+"""FPGA boards: engines built of tiles of K×K multipliers (FPDeep, sections 5.3 to 5.5 and 6.3.3),
+or of whole engines.
 
-A tile does one K×K convolution of one input channel a cycle. A slice with S input and OC output channels has S·OC of
-them for each pixel, and the tiles of its engine take them in turn over a row. So the number of cycles is convolutions
-divided by tiles, rounded up at the end of a row, and the only loss is that "the number of DSPs allocated to each layer
-is rounded to a multiple of K×K".
+A tile does one K×K convolution of one input channel a cycle. A slice with S input and OC output
+channels has S·OC of them for each pixel, and the tiles of its engine take them in turn over a row.
+So the number of cycles is convolutions divided by tiles, rounded up at the end of a row, and the
+only loss is that "the number of DSPs allocated to each layer is rounded to a multiple of K×K".
 
-Whole convolution engines are as sections 5.3 and 5.4 have them to the letter. A slice with S input and OC output
-channels has in FP and PG P convolution engines (CEs) of S tiles each: all tiles read their own input channel, K·K·S
-activations a cycle, and each CE makes the partial results of one output channel. EB has S CEs of P tiles, among which
-the errors of P output channels are broadcast. So each takes ceil(OC / P) cycles for a pixel, on P·S·K·K multipliers. A
-slice cannot have less than one CE, however little time that needs. Section 6.3.3 rounds multipliers to K·K alone, and
-its idle shares need that: `Fpga` has single tiles. Fully connected layers have them in both.
+Whole convolution engines are as sections 5.3 and 5.4 have them to the letter. A slice with S input
+and OC output channels has in FP and PG P convolution engines (CEs) of S tiles each: all tiles read
+their own input channel, K·K·S activations a cycle, and each CE makes the partial results of one
+output channel. EB has S CEs of P tiles, among which the errors of P output channels are broadcast.
+So each takes ceil(OC / P) cycles for a pixel, on P·S·K·K multipliers. A slice cannot have less than
+one CE, however little time that needs. Section 6.3.3 rounds multipliers to K·K alone, and its idle
+shares need that: `Fpga` has single tiles. Fully connected layers have them in both.
 
     S = 2, OC = 3, a row of 2 pixels: 12 convolutions     4 tiles:   3 cycles, all of them busy
                                                           P = 2 CEs of 2 tiles: 2 cycles a pixel, in the second
@@ -27,8 +29,8 @@ from collections.abc import Callable, Mapping, Sequence
 from ...kernels.number import FP32
 from ..common import InputError
 from .board import ACTIVATION_CYCLES, KBIT, Board, Engine, PeArray, Resources, Work
+from .constants import ConstantRange
 from .multipliers import SINGLE_CLASSES, MultiplierRate, SharedDsps, rate_of
-from .uncertainty import ConstantRange
 
 _LONG_CYCLES = 1 << 60
 """More cycles than a sample takes on any engine."""
@@ -38,26 +40,30 @@ URAM_BANKS = 16
 
 LUT_PER_DSP = 83
 FF_PER_DSP = 92
-"""LUTs and FFs of a convolution engine for each of its DSPs, control and addressing included: 186,251 LUTs and 205,704
-FFs for 2,240 DSPs (C. Zhang et al., FPGA 2015, single precision on a VX485T; FPDeep's reference 42)."""
+"""LUTs and FFs of a convolution engine for each of its DSPs, control and addressing included:
+186,251 LUTs and 205,704 FFs for 2,240 DSPs (C. Zhang et al., FPGA 2015, single precision on a
+VX485T; FPDeep's reference 42)."""
 
 LUT_SHARE = 0.8
-"""Largest share of a board's LUTs that engines may use: shallow memories need some, and routing more. An assumption."""
+"""Largest share of a board's LUTs that engines may use: shallow memories need some, and routing
+more. An assumption.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class Fpga(Board):
     """An FPGA board (FPDeep, Table 3).
 
-    Engines may take the share `dsp_share` of its DSPs; `lut_multipliers` are built of LUTs in addition. `period_ps` is
-    the time between two cycles in which they work; these are the share `efficiency` of the clock's cycles. Block RAMs
-    are `bram` blocks of `bram_kbit` (36 at Xilinx, 20 at Intel), and `uram` of 288 kbit. `power_w` is the board's power
-    under load; bits on the memory port take `off_chip_pj_per_bit` in addition. `lut_per_dsp` are an engine's LUTs for
-    each DSP. A board of a pair with a GPU is built of chains of PEs in place of engines (`pe_array`).
+    Engines may take the share `dsp_share` of its DSPs; `lut_multipliers` are built of LUTs in
+    addition. `period_ps` is the time between two cycles in which they work; these are the share
+    `efficiency` of the clock's cycles. Block RAMs are `bram` blocks of `bram_kbit` (36 at Xilinx,
+    20 at Intel), and `uram` of 288 kbit. `power_w` is the board's power under load; bits on the
+    memory port take `off_chip_pj_per_bit` in addition. `lut_per_dsp` are an engine's LUTs for each
+    DSP. A board of a pair with a GPU is built of chains of PEs in place of engines (`pe_array`).
 
-    Engines of FP, EB and PG multiply in `classes`; of each a DSP makes what `rates` say, or else its `dsp_type`
-    (`multipliers.py`). All numbers of multipliers that they share are in parts, which are multipliers where all have
-    one class.
+    Engines of FP, EB and PG multiply in `classes`; of each a DSP makes what `rates` say, or else
+    its `dsp_type` (`multipliers.py`). All numbers of multipliers that they share are in parts,
+    which are multipliers where all have one class.
     """
 
     name: str
@@ -99,7 +105,9 @@ class Fpga(Board):
             InputError: the board's multipliers are too narrow for a class.
         """
         try:
-            rates = [rate_of(kind, self.rates, self.dsp_type, self.lut_per_dsp) for kind in self.classes]
+            rates = [
+                rate_of(kind, self.rates, self.dsp_type, self.lut_per_dsp) for kind in self.classes
+            ]
         except ValueError as error:
             raise InputError(f"board {self.name}: {error}") from None
         return SharedDsps.among(rates)
@@ -107,11 +115,14 @@ class Fpga(Board):
     @functools.cached_property
     def usable_dsps(self) -> int:
         """Number of DSPs that engines may take, at least one."""
+        # 0.29 of 100 DSPs are 29, but the product of these floats is 28.999999999999996.
         return max(1, math.floor(self.dsp * self.dsp_share + 1e-9))
 
     @functools.cached_property
     def dsp_multipliers(self) -> int:
-        """Number of multipliers that engines may take from DSPs, at least one; in single precision one of each DSP."""
+        """Number of multipliers that engines may take from DSPs, at least one; in single precision
+        one of each DSP.
+        """
         return max(1, math.floor(self.usable_dsps * self.shared.parts_per_dsp))
 
     @functools.cached_property
@@ -131,19 +142,28 @@ class Fpga(Board):
 
     @property
     def banks(self) -> int:
-        """Number of memories of 512 words of 32 bits: two in a BRAM of 36 kbit, one in an M20K, 16 in an UltraRAM.
+        """Number of memories of 512 words of 32 bits: two in a BRAM of 36 kbit, one in an M20K, 16
+        in an UltraRAM.
 
         No more than the on-chip memory makes, which a cluster's file may have reduced.
         """
+        # A bank has 18 kbit with its parity bits, of which 512 words of 32 bits take 16.
         most = self.on_chip_memory_bytes * 8 // (18 * KBIT)
-        return most if self.bram is None else min(most, self.bram * (self.bram_kbit // 18) + self.uram * URAM_BANKS)
+        return (
+            most
+            if self.bram is None
+            else min(most, self.bram * (self.bram_kbit // 18) + self.uram * URAM_BANKS)
+        )
 
     def fewest_multipliers(self, works: Sequence[Work]) -> int:
         """Return the multipliers of one tile for each engine."""
         return sum(self._parts_within(work, _LONG_CYCLES) for work in works)
 
     def multipliers_within(self, work: Work, cycles: int) -> int:
-        """Return the fewest multipliers, in whole tiles, for a sample in `cycles`, at least one cycle a row."""
+        """Return the fewest multipliers, in whole tiles, for a sample in `cycles`, at least one
+        cycle a row.
+        """
+        # Each row has the same whole number of cycles; what a sample has beyond is not used.
         return -(-work.convolutions // (cycles // work.rows)) * work.tile
 
     def _parts_within(self, work: Work, cycles: int) -> int:
@@ -154,17 +174,26 @@ class Fpga(Board):
         """Return the cycles of a row on a number of multipliers that `multipliers_within` returned."""
         return -(-work.convolutions // (multipliers // work.tile))
 
-    def most_channels(self, works: Sequence[Work], available: int, left: int, time_ps: int) -> tuple[int, int]:
+    def most_channels(
+        self, works: Sequence[Work], available: int, left: int, time_ps: int
+    ) -> tuple[int, int]:
         """See `Board`."""
         cycles = time_ps // self.period_ps
         if any(work.rows > cycles for work in works):
             return 0, 0
         parts = self.shared.parts
-        limits = [(work.convolutions, cycles // work.rows, work.tile * parts[work.phase]) for work in works]
+        limits = [
+            (work.convolutions, cycles // work.rows, work.tile * parts[work.phase])
+            for work in works
+        ]
 
         def used(channels: int) -> int:
             total = 0
-            for convolutions, limit, tile in limits:  # takes half as long as a sum of what a generator yields
+            for (
+                convolutions,
+                limit,
+                tile,
+            ) in limits:  # takes half as long as a sum of what a generator yields
                 total -= -channels * convolutions // limit * tile
             return total
 
@@ -172,18 +201,22 @@ class Fpga(Board):
             return available, used(available)
         # Rounding adds less than a tile to each engine.
         per_channel = sum(convolutions / limit * tile for convolutions, limit, tile in limits)
+        # `high` is excluded; one more on either side makes up for the rounding of these floats.
         low = max(0, int((left - sum(tile for _, _, tile in limits)) / per_channel) - 1)
         high = min(available, int(left / per_channel) + 2)
         return most_within(used, left, low, high)
 
     def build(self, works: Sequence[Work], no_faster_than_ps: int) -> list[Engine]:
-        """See `Board`; engines that are as slow as allowed get one more step of multipliers while any are left."""
+        """See `Board`; each engine that takes all of the allowed time gets one more step of
+        multipliers, while any are left.
+        """
         cycles = max(self._fewest_cycles(works), no_faster_than_ps // self.period_ps)
         left = self.multipliers - sum(self._parts_within(work, cycles) for work in works)
         engines = []
         for work in works:
             multipliers = self.multipliers_within(work, cycles)
             engine = self._engine(work, multipliers)
+            # A row of a single cycle cannot become shorter.
             if engine.sample_ps == cycles * self.period_ps and engine.row_ps > self.period_ps:
                 more = self.multipliers_within(work, cycles - 1) - multipliers
                 if more * self.shared.parts[work.phase] <= left:
@@ -195,14 +228,19 @@ class Fpga(Board):
     def build_alone(self, work: Work) -> Engine:
         """See `Board`."""
         most = self.multipliers // self.shared.parts[work.phase]
+        # A row keeps no more tiles busy than it has convolutions.
         return self._engine(work, min(most // work.tile, work.convolutions) * work.tile)
 
     def _engine(self, work: Work, multipliers: int) -> Engine:
         return Engine(multipliers, work.rows, self.row_cycles(work, multipliers) * self.period_ps)
 
     def _fewest_cycles(self, works: Sequence[Work]) -> int:
-        """Return the cycles of a sample on the slowest engine for the best sharing of the multipliers."""
+        """Return the cycles of a sample on the slowest engine for the best sharing of the
+        multipliers.
+        """
         macs = sum(work.macs * self.shared.parts[work.phase] for work in works)
+        # In `low` cycles it cannot be done: a row takes one at least, and so does a product on each
+        # multiplier. In `high`, one tile is enough for each engine.
         low = max(max(work.rows for work in works), -(-macs // self.multipliers)) - 1
         high = max(work.rows * work.convolutions for work in works)
         while high - low > 1:
@@ -214,7 +252,9 @@ class Fpga(Board):
         return high
 
     def update_ps(self, out_channels: int) -> int:
-        """See `Board`: a bank of LPRAM holds OC parameters, updated one a cycle; all banks at once (section 5.2.2)."""
+        """See `Board`: a bank of LPRAM holds OC parameters, updated one a cycle; all banks at once
+        (section 5.2.2).
+        """
         return out_channels * self.period_ps
 
     def engine_resources(self, multipliers: Sequence[int]) -> list[Resources]:
@@ -222,7 +262,9 @@ class Fpga(Board):
         return self.slice_resources([(count, 0, 0) for count in multipliers])
 
     def slice_resources(self, slices: Sequence[tuple[int, int, int]]) -> list[Resources]:
-        """See `Board`: f2, f3 and f5 of equations (8), (9) and (11); DSPs are taken first, then LUTs."""
+        """See `Board`: f2, f3 and f5 of equations (8), (9) and (11); DSPs are taken first, then
+        LUTs.
+        """
         resources, taken, shared = [], 0, self.shared
         for counts in slices:
             before, lut, of_lut = taken, 0, 0
@@ -231,9 +273,12 @@ class Fpga(Board):
                 taken += of_dsp * parts
                 lut += rate.lut * of_dsp
                 of_lut += count - of_dsp
+            # Two slices may meet within a DSP: it counts for the first of them.
             dsp = shared.dsps(taken) - shared.dsps(before)
             resources.append(
-                dataclasses.replace(engine_resources(dsp, of_lut, 0), lut=lut + FP32.multiplier_lut * of_lut)
+                dataclasses.replace(
+                    engine_resources(dsp, of_lut, 0), lut=lut + FP32.multiplier_lut * of_lut
+                )
             )
         return resources
 
@@ -256,14 +301,17 @@ class Fpga(Board):
         )
 
     def in_classes(self, classes: tuple[str, str, str], alpha: float) -> Fpga:
-        """Return the board with engines of FP, EB and PG of these classes, of which DSPs make the share `alpha`.
+        """Return the board with engines of FP, EB and PG of these classes, of which DSPs make the
+        share `alpha`.
 
         Raises:
             InputError: the board's multipliers are too narrow for a class.
         """
         board = dataclasses.replace(self, classes=classes, lut_multipliers=0)
         of_luts = lut_multipliers(board, alpha)
-        return self if classes == self.classes else dataclasses.replace(board, lut_multipliers=of_luts)
+        return (
+            self if classes == self.classes else dataclasses.replace(board, lut_multipliers=of_luts)
+        )
 
     def said(self) -> str:
         """See `Board`."""
@@ -271,7 +319,9 @@ class Fpga(Board):
 
 
 def most_within(used: Callable[[int], int], left: int, low: int, high: int) -> tuple[int, int]:
-    """Return the largest number below `high` that uses at most `left`, and what it uses; `low` does not use more."""
+    """Return the largest number below `high` that uses at most `left`, and what it uses; `low` does
+    not use more.
+    """
     while high - low > 1:
         middle = (low + high) // 2
         if used(middle) <= left:
@@ -281,7 +331,9 @@ def most_within(used: Callable[[int], int], left: int, low: int, high: int) -> t
     return low, used(low)
 
 
-def engine_resources(dsp_multipliers: int, lut_multipliers: int, lut_per_dsp: int = LUT_PER_DSP) -> Resources:
+def engine_resources(
+    dsp_multipliers: int, lut_multipliers: int, lut_per_dsp: int = LUT_PER_DSP
+) -> Resources:
     """Return the resources of engines; one DSP counts as one multiplier, even in single precision."""
     return Resources(
         lut=lut_per_dsp * dsp_multipliers + FP32.multiplier_lut * lut_multipliers,
@@ -291,7 +343,8 @@ def engine_resources(dsp_multipliers: int, lut_multipliers: int, lut_per_dsp: in
 
 
 def lut_multipliers(board: Fpga, alpha: float) -> int:
-    """Return the number of multipliers built of LUTs that makes DSPs the share `alpha`, as far as the LUTs suffice.
+    """Return the number of multipliers built of LUTs that makes DSPs the share `alpha`, as far as
+    the LUTs suffice.
 
     Where engines differ, they are for the widest class.
 
@@ -302,6 +355,7 @@ def lut_multipliers(board: Fpga, alpha: float) -> int:
     if alpha >= 1 or board.lut is None:
         return 0
     of_dsp = board.dsp_multipliers // shared.parts[shared.widest]
+    # From alpha = of_dsp / (of_dsp + wanted).
     wanted = of_dsp * (1 - alpha) / alpha
     room = (LUT_SHARE * board.lut - shared.rates[shared.widest].lut * of_dsp) // FP32.multiplier_lut
     return max(0, math.floor(min(wanted, room)))
@@ -335,7 +389,9 @@ class WholeEnginesFpga(Fpga):
             return super().row_cycles(work, multipliers)
         return work.columns * -(-work.outputs // (multipliers // engine_multipliers(work)))
 
-    def most_channels(self, works: Sequence[Work], available: int, left: int, time_ps: int) -> tuple[int, int]:
+    def most_channels(
+        self, works: Sequence[Work], available: int, left: int, time_ps: int
+    ) -> tuple[int, int]:
         """See `Board`."""
         cycles = time_ps // self.period_ps
         if any(work.rows > cycles for work in works):

@@ -11,18 +11,24 @@ import os
 import pathlib
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...comm import Interconnect, Topology
-from ..common import InputError, Note, find, names, read_exact_text, typed
+from ..common import InputError, Note, find, names, number, read_exact_text, typed
 from .board import Board
-from .changes import changeable_keys, changes_key, check_changes, with_own_keys, with_table_keys, without_ranges
+from .changes import (
+    changeable_keys,
+    changes_key,
+    check_changes,
+    with_own_keys,
+    with_table_keys,
+    without_ranges,
+)
 from .cluster import CHAIN, Cluster, Link, links_interconnect
-from .physical import Outside, outside
-from .uncertainty import ConstantRange
+from .constants import EXISTING, PER_DSP, ConstantRange, Existing
 
 if TYPE_CHECKING:
-    from .description import BoardDescription, ClusterDescription
+    from .description import BoardDescription, ClusterDescription, NamedCluster
 
 
 CLUSTERS, _BOARDS = "cluster/clusters", "cluster/boards"
@@ -60,41 +66,100 @@ def load_cluster(
     """Return a cluster.
 
     Args:
-        cluster: one of `clusters()`; the path of a TOML file; or a mapping with the keys of such a file.
+        cluster: one of `clusters()`; the path of a TOML file; or a mapping with the keys of such a
+            file.
         changes: new values of some `settable_keys`, such as {"link.bandwidth_gbps": 10}.
         blame: beginning of messages about a change.
-        text: of a mapping, the file from which its keys are: the cluster's description, if nothing is changed.
+        text: of a mapping, the file from which its keys are: the cluster's description, if nothing
+            is changed.
 
     Raises:
         InputError: no such name or file, or a wrong key in it or in `changes`.
 
     Warns:
-        Note: of a constant that no hardware has (`physical.py`).
+        Note: of a constant that no hardware has (`constants.py`).
     """
     named = os.fspath(cluster) if isinstance(cluster, os.PathLike) else cluster
     described, said, source, made = _described(named, changes or {}, blame)
     loaded = _cluster(said, source, made if text is None or changes else text)
     origin = str(find("cluster", named, CLUSTERS)) if isinstance(named, str) else source
-    for constant in outside(said):
-        where = blame if changes_key(changes or {}, *constant[:3]) else origin + _type_with(constant, described)
+    for constant in _outside(said):
+        where = (
+            blame
+            if changes_key(changes or {}, *constant[:3])
+            else origin + _type_with(constant, described)
+        )
         _note(constant, where)
     return loaded
 
 
-def _note(constant: Outside, where: str) -> None:
-    warnings.warn(Note(f"{where}: {constant.line}", subject=constant.name), stacklevel=4)  # `typed` is between
+class _Outside(NamedTuple):
+    """A constant that no hardware has: its table, the number of that, its key there, its name, and
+    what exists.
+    """
+
+    table: str
+    place: int
+    key: str
+    name: str
+    line: str
 
 
-def _type_with(constant: Outside, described: Mapping[str, Any]) -> str:
+def _outside(said: ClusterDescription | NamedCluster) -> Iterator[_Outside]:
+    """Yield the constants of a cluster that no hardware has."""
+    networks = () if said.network is None else (said.network,)
+    for table, several in (
+        ("board", said.boards),
+        ("link", said.link_tables),
+        ("network", networks),
+    ):
+        for place, keys in enumerate(several):
+            for key, value, existing in _constants_of(table, keys):
+                # A latency of 0 is one that is not modelled, and no mistake.
+                if value and not existing.holds(value):
+                    name = f"{table}s[{place}].{key}" if len(several) > 1 else f"{table}.{key}"
+                    has = f"`{name}` = {number(value)} {existing.unit}".rstrip()
+                    yield _Outside(
+                        table,
+                        place,
+                        key,
+                        name,
+                        f"{has}: what exists is {existing} ({existing.source})",
+                    )
+
+
+def _constants_of(table: str, keys: Any) -> Iterator[tuple[str, float | None, Existing]]:
+    """Yield the constants that a table may have: the key, the value if it has one, and what exists."""
+    for full, existing in EXISTING.items():
+        named, _, key = full.partition(".")
+        if named == table:
+            yield key, getattr(keys, key, None), existing
+    for kind, rate in getattr(keys, "multipliers", None) or ():
+        if rate is not None:
+            yield f"multipliers.{kind}.per_dsp", rate.per_dsp, PER_DSP
+
+
+def _note(constant: _Outside, where: str) -> None:
+    warnings.warn(
+        Note(f"{where}: {constant.line}", subject=constant.name), stacklevel=4
+    )  # `typed` is between
+
+
+def _type_with(constant: _Outside, described: Mapping[str, Any]) -> str:
     """Return the type of board that has a constant; empty if the cluster's own table has it."""
     table = described["boards"][constant.place] if constant.table == "board" else {}
-    return f", type {table['type']}" if "type" in table and constant.key.partition(".")[0] not in table else ""
+    return (
+        f", type {table['type']}"
+        if "type" in table and constant.key.partition(".")[0] not in table
+        else ""
+    )
 
 
 def cluster_keys(
     cluster: str, changes: Mapping[str, object] | None = None, *, blame: str = "changes"
 ) -> dict[str, Any]:
-    """Return the keys of a cluster that comes with emuchain, or that a TOML file describes, with those of its boards.
+    """Return the keys of a cluster that comes with emuchain, or that a TOML file describes, with
+    those of its boards.
 
     Raises:
         InputError: no such name or file, or a wrong key in it or in `changes`.
@@ -106,14 +171,20 @@ def cluster_keys(
 def _described(
     cluster: str | Mapping[str, Any], changes: Mapping[str, object], blame: str
 ) -> tuple[dict[str, Any], ClusterDescription, str, str]:
-    """Return a cluster's keys, the same validated, the beginning of messages about them, and their text."""
+    """Return a cluster's keys, the same validated, the beginning of messages about them, and their
+    text.
+    """
     from ..common import read_toml
 
     if isinstance(cluster, str):
         path = find("cluster", cluster, CLUSTERS)
         described, source, text = read_toml(path), str(path), read_exact_text(path)
     else:
-        described, source, text = dict(cluster), repr(cluster.get("name", "cluster")), _as_text(cluster)
+        described, source, text = (
+            dict(cluster),
+            repr(cluster.get("name", "cluster")),
+            _as_text(cluster),
+        )
     said = _validated(described, source)
     if not changes:
         return described, said, source, text
@@ -154,20 +225,35 @@ def _cluster(said: ClusterDescription, source: str, text: str) -> Cluster:
 
     built_of = said.resources or ResourcesDescription()
     for place, board in enumerate(said.boards):
-        if isinstance(board, FpgaDescription) and board.lut is None and min(built_of.alpha, built_of.beta) < 1:
-            raise InputError(f"{source}: key `boards[{place}].lut` is missing: `resources` has {board.name} use LUTs")
-    kinds = [_board(board, built_of.alpha, source, place) for place, board in enumerate(said.boards)]
+        if (
+            isinstance(board, FpgaDescription)
+            and board.lut is None
+            and min(built_of.alpha, built_of.beta) < 1
+        ):
+            raise InputError(
+                f"{source}: key `boards[{place}].lut` is missing: `resources` has {board.name} use"
+                " LUTs"
+            )
+    kinds = [
+        _board(board, built_of.alpha, source, place) for place, board in enumerate(said.boards)
+    ]
     ranges = constant_ranges(said.uncertainty, changeable_keys(), _values(said), source)
     kinds = [
         dataclasses.replace(kind, ranges=_board_ranges(board, ranges, f"{source}: boards[{place}]"))  # type: ignore[type-var]  # all kinds are dataclasses
         for place, (kind, board) in enumerate(zip(kinds, said.boards, strict=True))
     ]
-    boards = tuple(kind for kind, board in zip(kinds, said.boards, strict=True) for _ in range(board.count))
+    boards = tuple(
+        kind for kind, board in zip(kinds, said.boards, strict=True) for _ in range(board.count)
+    )
     links, laid = said.all_links, said.link_tables[0].laid
     found = Cluster(said.name, boards, links[0], text, built_of.alpha, built_of.beta, built_of.aim)
-    found = dataclasses.replace(found, ranges=tuple(entry for entry in ranges if not entry.key.startswith("board.")))
+    found = dataclasses.replace(
+        found, ranges=tuple(entry for entry in ranges if not entry.key.startswith("board."))
+    )
     executes = said.machine or MachineDescription()
-    found = dataclasses.replace(found, engines=executes.engines, transport=executes.transport, topology=laid)
+    found = dataclasses.replace(
+        found, engines=executes.engines, transport=executes.transport, topology=laid
+    )
     if said.faults is not None:
         found = dataclasses.replace(found, faults=said.faults.faults)
     if len(set(links)) > 1:
@@ -184,7 +270,9 @@ def _as_text(described: Mapping[str, Any]) -> str:
 
 
 def _values(said: ClusterDescription) -> dict[str, list[Any]]:
-    """Return the values of a cluster's constants by key, one of each board or table of links that has it."""
+    """Return the values of a cluster's constants by key, one of each board or table of links that
+    has it.
+    """
     tables: list[tuple[str, object]] = [("board", board) for board in said.boards]
     tables += [("link", links) for links in said.link_tables]
     tables += [("network", said.network)] if said.network is not None else []
@@ -195,7 +283,9 @@ def _values(said: ClusterDescription) -> dict[str, list[Any]]:
     return values
 
 
-def _board_ranges(board: BoardDescription, ranges: tuple[ConstantRange, ...], source: str) -> tuple[ConstantRange, ...]:
+def _board_ranges(
+    board: BoardDescription, ranges: tuple[ConstantRange, ...], source: str
+) -> tuple[ConstantRange, ...]:
     """Return the ranges of a board's constants: those of the cluster, then its own."""
     from .board_description import constant_ranges
 
@@ -217,7 +307,9 @@ def _validated(described: dict[str, Any], source: str) -> ClusterDescription:
     from ..common import validate
     from .description import WithLinks, WithLinkTables
 
-    model: type[ClusterDescription] = WithLinkTables if isinstance(described.get("links"), list) else WithLinks
+    model: type[ClusterDescription] = (
+        WithLinkTables if isinstance(described.get("links"), list) else WithLinks
+    )
     return validate(model, _with_types(described, source), source)
 
 
@@ -239,7 +331,9 @@ def _with_types(values: dict[str, Any], source: str) -> dict[str, Any]:
 
 
 def _with_type(keys: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
-    """Return a board's keys over those of its type; so are ranges, but those of the type's values that are not kept."""
+    """Return a board's keys over those of its type; so are ranges, but those of the type's values
+    that are not kept.
+    """
     kept = without_ranges(keys, {f"board.{key}" for key in table})
     filled = {**kept, **table}
     if isinstance(kept.get("uncertainty"), dict) and isinstance(table.get("uncertainty"), dict):
@@ -252,7 +346,9 @@ _KEYS = {"name", "count"}
 
 @dataclasses.dataclass(frozen=True)
 class NamedChain:
-    """The kinds of a chain's devices, the links between neighbours, and where all exchange gradients."""
+    """The kinds of a chain's devices, the links between neighbours, and where all exchange
+    gradients.
+    """
 
     name: str
     kinds: tuple[str, ...]
@@ -270,7 +366,8 @@ class NamedChain:
 
 
 def load_named(cluster: str) -> NamedChain:
-    """Return the chain of a cluster, by its name or a TOML file, whose boards need no more than a name and a count.
+    """Return the chain of a cluster, by its name or a TOML file, whose boards need no more than a
+    name and a count.
 
     Raises:
         InputError: no such name or file, or a wrong key in it.
@@ -281,15 +378,18 @@ def load_named(cluster: str) -> NamedChain:
     path = find("cluster", cluster, CLUSTERS)
     described = read_toml(path)
     tables = described.get("boards")
-    if not isinstance(tables, list) or not all(isinstance(each, dict) and each.keys() <= _KEYS for each in tables):
+    if not isinstance(tables, list) or not all(
+        isinstance(each, dict) and each.keys() <= _KEYS for each in tables
+    ):
         found = load_cluster(cluster)
         links = found.own_links or (found.link,)
         kinds = tuple(board.name for board in found.boards)
         return NamedChain(found.name, kinds, links, found.interconnect, found.topology)
     said = validate(NamedCluster, described, str(path))
-    for constant in outside(said):
+    for constant in _outside(said):
         _note(constant, str(path))
     links = tuple(table.link for table in said.links for _ in range(table.count))
+    # As `Cluster.slowest_link`: the lowest bandwidth, and of equal ones the highest latency.
     slowest = min(links, key=lambda link: (link.bandwidth_mbps, -link.latency_ps))
     over = Interconnect(
         slowest.bandwidth_mbps,

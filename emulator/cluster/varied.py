@@ -1,22 +1,24 @@
-"""Clusters whose constants are multiples of what their files say, as draws from the ranges of constants make them.
+"""Clusters whose constants are multiples of what their files say, as draws from the ranges of
+constants make them.
 
-A constant has one factor on all boards: its quantile is the same on each, within the board's own range.
+A constant has one factor on all boards: its quantile is the same on each, within the board's own
+range.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias, TypeVar
 
 from .board import Board
 from .cluster import Cluster, Link
+from .constants import ConstantRange, find_range
 from .fpga import Fpga
 from .gpu import Gpu
-from .uncertainty import ConstantRange, find_range
 
-Factor: TypeAlias = Callable[[ConstantRange], float]
-"""Returns the factor of a constant, given its range."""
+Factors: TypeAlias = Mapping[ConstantRange, float]
+"""The factors of constants by their ranges; of those left out, it is 1."""
 
 CLOCK = ("board.clock_mhz", "board.efficiency")
 """The constants whose product is the rate of an FPGA's engines."""
@@ -31,43 +33,53 @@ _GPU_RATES = (
 BoardT = TypeVar("BoardT", bound=Board)
 
 
-def varied(cluster: Cluster, factor: Factor) -> Cluster:
-    """Return a cluster with all constants of boards and links multiplied by their factors; counts stay."""
+def varied(cluster: Cluster, factors: Factors) -> Cluster:
+    """Return a cluster with all constants of boards and links multiplied by their factors; counts
+    stay.
+    """
     over = cluster.own_interconnect
+
+    def of_network(key: str) -> float:
+        return factors.get(cluster.range_of(f"network.{key}"), 1.0)
+
     if over is not None:
         over = dataclasses.replace(
             over,
-            bandwidth_mbps=_at_least_one(over.bandwidth_mbps * factor(cluster.range_of("network.bandwidth_gbps"))),
-            latency_ps=round(over.latency_ps * factor(cluster.range_of("network.latency_us"))),
-            packet_stack_ps=round(over.packet_stack_ps * factor(cluster.range_of("network.packet_stack_ns"))),
-            sum_ps_per_kbyte=round(over.sum_ps_per_kbyte / factor(cluster.range_of("network.sum_gbytes_per_s"))),
+            bandwidth_mbps=_at_least_one(over.bandwidth_mbps * of_network("bandwidth_gbps")),
+            latency_ps=round(over.latency_ps * of_network("latency_us")),
+            packet_stack_ps=round(over.packet_stack_ps * of_network("packet_stack_ns")),
+            # The file has a rate, and the cluster its inverse.
+            sum_ps_per_kbyte=round(over.sum_ps_per_kbyte / of_network("sum_gbytes_per_s")),
         )
     return dataclasses.replace(
         cluster,
-        boards=tuple(varied_board(board, factor) for board in cluster.boards),
-        link=varied_link(cluster.link, factor, cluster.ranges),
-        own_links=tuple(varied_link(link, factor, cluster.ranges) for link in cluster.own_links),
+        boards=tuple(varied_board(board, factors) for board in cluster.boards),
+        link=varied_link(cluster.link, factors, cluster.ranges),
+        own_links=tuple(varied_link(link, factors, cluster.ranges) for link in cluster.own_links),
         own_interconnect=over,
     )
 
 
-def varied_link(link: Link, factor: Factor, ranges: Iterable[ConstantRange]) -> Link:
-    """Return a link with bandwidth and latency multiplied by their factors; `ranges` are those that are given."""
+def varied_link(link: Link, factors: Factors, ranges: Iterable[ConstantRange]) -> Link:
+    """Return a link with bandwidth and latency multiplied by their factors; `ranges` are those that
+    are given.
+    """
     bandwidth, latency = (find_range(key, ranges) for key in (BANDWIDTH, LATENCY))
     return dataclasses.replace(
         link,
-        bandwidth_mbps=_at_least_one(link.bandwidth_mbps * factor(bandwidth)),
-        latency_ps=round(link.latency_ps * factor(latency)),
+        bandwidth_mbps=_at_least_one(link.bandwidth_mbps * factors.get(bandwidth, 1.0)),
+        latency_ps=round(link.latency_ps * factors.get(latency, 1.0)),
     )
 
 
-def varied_board(board: BoardT, factor: Factor) -> BoardT:
+def varied_board(board: BoardT, factors: Factors) -> BoardT:
     """Return a board with its rates multiplied by their factors."""
 
     def of(key: str) -> float:
-        return factor(find_range(key, board.ranges))
+        return factors.get(find_range(key, board.ranges), 1.0)
 
     if isinstance(board, Fpga):
+        # An FPGA has one period, of the cycles in which its engines work: it holds both constants.
         speed = of(CLOCK[0]) * of(CLOCK[1])
         memory = board.off_chip_gbytes_per_s
         return dataclasses.replace(
@@ -77,7 +89,9 @@ def varied_board(board: BoardT, factor: Factor) -> BoardT:
         )
     if isinstance(board, Gpu):
         rates = {key: getattr(board, key) * of(f"board.{key}") for key in _GPU_RATES}
-        return dataclasses.replace(board, **rates, recurrent_ps=round(board.recurrent_ps * of("board.recurrent_us")))
+        return dataclasses.replace(
+            board, **rates, recurrent_ps=round(board.recurrent_ps * of("board.recurrent_us"))
+        )
     return board
 
 

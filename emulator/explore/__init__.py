@@ -1,4 +1,5 @@
-"""Exploration of a pipeline for a network on unequal devices: its cut, its schedule, its micro-batch (BaPipe).
+"""Exploration of a pipeline for a network on unequal devices: its cut, its schedule, its
+micro-batch (BaPipe).
 
 Exports are listed in `__init__.pyi`; each name is imported at its first use.
 """

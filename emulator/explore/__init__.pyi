@@ -1,7 +1,32 @@
-from .candidate import DATA_PARALLEL, Candidate, Wires, data_parallel, deal, pipelined
-from .explore import FURTHEST, Exploration, Question, Turn, explore, micro_batches_of, time_again
-from .partition import Cut, Partition, Step, filled_cut, fits_at_all, least_cut, partition
-from .pieces import Demand, Pieces, all_cuts_ps, cuts_between_layers_ps, ideal
+from .explore import (
+    DATA_PARALLEL,
+    FURTHEST,
+    Candidate,
+    Exploration,
+    Question,
+    Turn,
+    Wires,
+    data_parallel,
+    deal,
+    explore,
+    micro_batches_of,
+    pipelined,
+    time_again,
+)
+from .partition import (
+    Cut,
+    Demand,
+    Partition,
+    Pieces,
+    Step,
+    all_cuts_ps,
+    cuts_between_layers_ps,
+    filled_cut,
+    fits_at_all,
+    ideal,
+    least_cut,
+    partition,
+)
 
 __all__ = [
     "DATA_PARALLEL",

@@ -13,6 +13,34 @@ fast cuts it may find another one.
 Within layers, the time up to which stages are filled is found by bisection. With a given time, each device from
 the first on takes the longest piece that it can do within it and whose message its link can carry within it. A part of
 a piece takes no longer, up to roundings and to how its data lie on chip, so that is the best that can be done.
+
+A cut is judged by the times of pieces and messages, and by bounds that no cut is below.
+
+BaPipe's equation (1) is the time of a stage if a uniform network is cut at any place over unequal devices.
+
+No cut and no synchronous schedule is below the bounds of the time of a mini-batch. Given a cut with times t_i = F_i +
+B_i and messages SR_i, stage i of N does M t_i of work, begins no sooner than the first micro-batch has come, and its
+last B still has to go all the way back: for every order of actions with B in one piece,
+
+    T >= P_i + M t_i,    P_i = sum over j < i of (t_j + 2 SR_j)                                                    (1)
+
+    stage 0  [F]                                   [B]
+    stage 1      [F]                          [B]          what stands above stage 2, with the messages between, is P_2
+    stage 2          [F][F][B] ... [F][B][B]               M t_2
+
+Over all cuts between layers: T is possible only if some cut has (1) for all i. For a given T, dynamic programming over
+(stages, layers) keeps the least P with which the first stages can take the first layers; a smaller P is never worse, so
+none that matters is lost. The least possible T follows by bisection. `least_ps` is no more than F + B of any piece,
+whatever lies off chip.
+
+Over all cuts at any place: let layer l have an amount v_l of work, and r_i be the most of v that device i does in a
+picosecond, max over l of v_l / time of l on i. With numbers y_i >= 0 such that M y_i + sum over k > i of y_k >= r_i for
+all i, all work is
+
+    V <= sum r_i t_i <= sum_i t_i (M y_i + sum_{k>i} y_k) = sum_k y_k (M t_k + sum_{i<k} t_i) <= sum_k y_k (T - S_k)
+
+where S_k are the messages in P_k; so T >= (V + sum y_k S_k) / sum y_k. From the last device to the first, y_i takes the
+least value that is allowed. This holds for any v; each device's own times are tried.
 """
 
 from __future__ import annotations
@@ -28,7 +56,201 @@ from ..cluster import Link
 from ..common import InputError, format_bytes, format_time_ps, plural
 from ..profile import DoesNotFit, Stages
 from ..schedule import StageCosts
-from .pieces import Demand, Pieces, ideal
+
+
+def ideal(whole: Sequence[int | Fraction]) -> tuple[Fraction, tuple[Fraction, ...]]:
+    """Return T = 1 / sum(1 / T_n), and the shares l_n / L = T / T_n of the network that the devices
+    get.
+
+    `whole` are T_n, the times of the whole network on each device.
+    """
+    time = 1 / sum((1 / Fraction(time_ps) for time_ps in whole), Fraction(0))
+    return time, tuple(time / time_ps for time_ps in whole)
+
+
+@dataclasses.dataclass(frozen=True)
+class Demand:
+    """What a schedule asks of the devices.
+
+    Each device keeps the features of `kept` micro-batches, and `weight_copies` versions of its
+    weights; without these, one. Without `overlaps`, a device waits for the messages over the link
+    behind it: 2 SR in addition to F + B.
+    """
+
+    kept: tuple[int, ...]
+    overlaps: bool = True
+    weight_copies: tuple[int, ...] = ()
+
+    def copies(self, device: int) -> int:
+        """Return the versions of its weights that a device keeps."""
+        return self.weight_copies[device] if self.weight_copies else 1
+
+
+class Pieces:
+    """Pieces of a network on the devices of a chain, under a schedule; times are those of a
+    micro-batch, in ps.
+    """
+
+    def __init__(
+        self, stages: Stages, links: Sequence[Link], demand: Demand, *, heeds_memory: bool = True
+    ) -> None:
+        """Take the stages, the links between the devices, and the schedule's demand.
+
+        Without `heeds_memory`, a piece that needs more memory than there is takes the time of one
+        that does not.
+        """
+        self.stages, self.links, self.demand = stages, tuple(links), demand
+        self._heeds_memory = heeds_memory
+
+    @property
+    def devices(self) -> int:
+        """Number of devices."""
+        return self.stages.devices
+
+    def work_ps(self, begin: int, end: int, device: int) -> int | None:
+        """Return F + B of a piece; None if it does not fit."""
+        try:
+            return self._costs(begin, end, device).work_ps
+        except DoesNotFit:
+            return None if self._heeds_memory else max(1, self.least_ps(begin, end, device))
+
+    def _costs(self, begin: int, end: int, device: int) -> StageCosts:
+        demand = self.demand
+        return self.stages.costs(
+            begin, end, device, demand.kept[device], weight_copies=demand.copies(device)
+        )
+
+    def least_ps(self, begin: int, end: int, device: int) -> int:
+        """Return a time that no piece is below, which grows with the piece."""
+        return self.stages.least_ps(begin, end, device)
+
+    def link_ps(self, device: int, place: int) -> int:
+        """Return the time of a message at a cut behind a device, 0 behind the last one."""
+        if device >= len(self.links):
+            return 0
+        return self.links[device].transfer_ps(self.stages.message_bytes(place))
+
+    def wait_ps(self, device: int, place: int) -> int:
+        """Return how long a device waits for the messages of a micro-batch."""
+        return 0 if self.demand.overlaps else 2 * self.link_ps(device, place)
+
+    def costs(self, ends: Sequence[int]) -> tuple[StageCosts, ...]:
+        """Return the costs of the stages of a cut.
+
+        Raises:
+            DoesNotFit: one needs more memory than there is.
+        """
+        stages = []
+        for device, (begin, end) in enumerate(itertools.pairwise((0, *ends))):
+            costs = self._costs(begin, end, device)
+            stages.append(dataclasses.replace(costs, transfer_ps=self.link_ps(device, end)))
+        return tuple(stages)
+
+    def period_ps(self, ends: Sequence[int]) -> int | None:
+        """Return the time of the slowest stage of a cut; None if one does not fit."""
+        slowest = 0
+        for device, (begin, end) in enumerate(itertools.pairwise((0, *ends))):
+            work = self.work_ps(begin, end, device)
+            if work is None:
+                return None
+            slowest = max(slowest, work + self.wait_ps(device, end))
+        return slowest
+
+    def slowest_link_ps(self, ends: Sequence[int]) -> tuple[int, int]:
+        """Return the time of the slowest message of a cut and its link; (0, 0) if there are no
+        links.
+        """
+        # Negative, so that of equal links the first is named.
+        times = [(self.link_ps(link, end), -link) for link, end in enumerate(ends[:-1])]
+        longest, link = max(times, default=(0, 0))
+        return longest, -link
+
+
+_GRID = 1 << 40
+"""y is rounded up to multiples of r / _GRID, which keeps fractions short and the bound valid."""
+
+
+def all_cuts_ps(pieces: Pieces, micro_batches: int, *, stored: bool) -> int:
+    """Return the bound of a mini-batch over cuts at any place, in ps; with `stored` messages these
+    count, too.
+    """
+    starts, devices = pieces.stages.starts, pieces.devices
+    times = []
+    for device in range(devices):
+        # 1 ps at least: rates are per time.
+        layers = itertools.pairwise(starts)
+        times.append([max(1, pieces.least_ps(*layer, device)) for layer in layers])
+    sent = [0] * devices
+    if stored:
+        inner = [place for place in pieces.stages.places if 0 < place < pieces.stages.end]
+        for link in range(devices - 1):
+            least = min(pieces.link_ps(link, place) for place in inner)
+            # Features to the right, errors back.
+            sent[link + 1] = sent[link] + 2 * least
+    each_works = set(map(tuple, times))
+    return max(_by_rates(works, times, sent, micro_batches) for works in each_works)
+
+
+def _by_rates(
+    works: Sequence[int], times: Sequence[Sequence[int]], sent: Sequence[int], micro_batches: int
+) -> int:
+    rates = []
+    for layer_times in times:
+        by_layer = zip(works, layer_times, strict=True)
+        rates.append(max(Fraction(work, time) for work, time in by_layer))
+    unit = max(rates) / (_GRID * micro_batches)
+    behind, weighed = Fraction(0), Fraction(0)
+    for rate, messages in zip(reversed(rates), reversed(sent), strict=True):
+        exact = max(Fraction(0), (rate - behind) / micro_batches)
+        own = -(-exact // unit) * unit
+        behind += own
+        weighed += own * messages
+    return -(-(sum(works) + weighed) // behind) if behind else 0
+
+
+def cuts_between_layers_ps(pieces: Pieces, micro_batches: int, *, stored: bool) -> int:
+    """Return the bound of a mini-batch over cuts between layers, in ps; 0 if there are too few
+    layers.
+    """
+    starts = pieces.stages.starts
+    whole = [pieces.least_ps(0, starts[-1], device) for device in range(pieces.devices)]
+    # Enough for any cut: no stage takes longer than the whole network on its device.
+    high = micro_batches * max(whole) + sum(whole)
+    if stored:
+        longest = []
+        for link in range(pieces.devices - 1):
+            longest.append(max(pieces.link_ps(link, place) for place in starts))
+        high += 2 * sum(longest)
+    if not _is_possible(pieces, micro_batches, high, stored):
+        return 0
+    low = 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _is_possible(pieces, micro_batches, middle, stored):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _is_possible(pieces: Pieces, micro_batches: int, time_ps: int, stored: bool) -> bool:
+    """Return whether a cut between layers satisfies (1) with a time for all its stages."""
+    starts, last = pieces.stages.starts, len(pieces.stages.starts) - 1
+    ahead = {0: 0}
+    for device in range(pieces.devices):
+        least: dict[int, int] = {}
+        for j, before in ahead.items():
+            for k in range(j + 1, last + 1):
+                own = pieces.least_ps(starts[j], starts[k], device)
+                # A piece with more layers takes no less, so none of the further ends is possible.
+                if before + micro_batches * own > time_ps:
+                    break
+                # Features to the right, errors back.
+                messages = 2 * pieces.link_ps(device, starts[k]) if stored else 0
+                least[k] = min(least.get(k, before + own + messages), before + own + messages)
+        ahead = least
+    return last in ahead
+
 
 _NEVER = 1 << 100
 """A time in ps longer than that of any stage."""
@@ -47,9 +269,14 @@ class Cut(NamedTuple):
 
 
 def least_cut(
-    pieces: Pieces, places: Sequence[int], *, links_count: bool = False, longest_message_ps: int | None = None
+    pieces: Pieces,
+    places: Sequence[int],
+    *,
+    links_count: bool = False,
+    longest_message_ps: int | None = None,
 ) -> Cut | None:
-    """Return the cut at some of `places` whose slowest stage is as fast as possible; None if no cut fits.
+    """Return the cut at some of `places` whose slowest stage is as fast as possible; None if no cut
+    fits.
 
     Args:
         pieces: times of stages and links.
@@ -70,14 +297,22 @@ def least_cut(
     best: list[dict[int, tuple[int, int]]] = [{0: (0, 0)}]
     for device in range(pieces.devices):
         least: dict[int, tuple[int, int]] = {}
-        ends = [last] if device == pieces.devices - 1 else range(device + 1, last - (pieces.devices - device - 2))
+        # Each device before has a piece, and so has each one behind.
+        ends = (
+            [last]
+            if device == pieces.devices - 1
+            else range(device + 1, last - (pieces.devices - device - 2))
+        )
         for k in ends:
             message = pieces.link_ps(device, places[k])
             if longest_message_ps is not None and message > longest_message_ps:
                 continue
             counted = message if links_count else 0
             before = {j: max(time, counted) for j, (time, _) in best[device].items() if j < k}
-            piece = _fastest(pieces, places, device, k, before, bounds.rest(device + 1, k), most + 1)
+            # Only less than `below` counts, and the cut that is known must remain: one more.
+            piece = _fastest(
+                pieces, places, device, k, before, bounds.rest(device + 1, k), most + 1
+            )
             if piece is not None:
                 least[k] = piece
         best.append(least)
@@ -91,9 +326,16 @@ def least_cut(
 
 
 def _fastest(
-    pieces: Pieces, places: Sequence[int], device: int, k: int, before: Mapping[int, int], rest: int, below: int
+    pieces: Pieces,
+    places: Sequence[int],
+    device: int,
+    k: int,
+    before: Mapping[int, int],
+    rest: int,
+    below: int,
 ) -> tuple[int, int] | None:
-    """Return the least maximum of the devices up to one that ends at place k, and the place where this one begins.
+    """Return the least maximum of the devices up to one that ends at place k, and the place where
+    this one begins.
 
     Args:
         pieces: times of stages and links.
@@ -105,7 +347,11 @@ def _fastest(
         below: only a maximum below this counts.
     """
     wait, fastest = pieces.wait_ps(device, places[k]), None
-    bounds = ((max(time, wait + pieces.least_ps(places[j], places[k], device), rest), j) for j, time in before.items())
+    bounds = (
+        (max(time, wait + pieces.least_ps(places[j], places[k], device), rest), j)
+        for j, time in before.items()
+    )
+    # By bound: once one is no better than what was found, none behind it is.
     for bound, j in sorted(bounds):
         if bound >= below:
             break
@@ -117,12 +363,16 @@ def _fastest(
 
 
 class _Bounds:
-    """The least maximum by the bounds of pieces alone, for the devices from one on and the places from one on."""
+    """The least maximum by the bounds of pieces alone, for the devices from one on and the places
+    from one on.
+    """
 
     def __init__(self, pieces: Pieces, places: Sequence[int]) -> None:
         last, devices = len(places) - 1, pieces.devices
         self._places, self._devices = places, devices
-        self._rest: list[dict[int, tuple[int, int]]] = [{} for _ in range(devices)] + [{last: (0, last)}]
+        self._rest: list[dict[int, tuple[int, int]]] = [{} for _ in range(devices)] + [
+            {last: (0, last)}
+        ]
         for device in range(devices - 1, -1, -1):
             behind = self._rest[device + 1]
             for j in range(device, last - (devices - device - 1) + 1) if device else (0,):
@@ -139,7 +389,9 @@ class _Bounds:
         return self._rest[device].get(place, (_NEVER, 0))[0]
 
     def cut(self) -> tuple[int, ...] | None:
-        """Return the ends of the cut that the bounds alone would take; None if there are too few places."""
+        """Return the ends of the cut that the bounds alone would take; None if there are too few
+        places.
+        """
         if 0 not in self._rest[0]:
             return None
         ends, k = [], 0
@@ -154,7 +406,8 @@ _EXCESS = 1e-4
 
 
 def filled_cut(pieces: Pieces, places: Sequence[int], enough: Cut) -> Cut:
-    """Return a cut at some of `places` whose slowest stage and message take no longer than the slowest of `enough`.
+    """Return a cut at some of `places` whose slowest stage and message take no longer than the
+    slowest of `enough`.
 
     Args:
         pieces: times of stages and links.
@@ -188,6 +441,7 @@ def _filled(pieces: Pieces, places: Sequence[int], time_ps: int) -> tuple[int, .
     at, last = 0, len(places) - 1
     ends: list[int] = []
     for device in range(pieces.devices - 1):
+        # As far as each can: what it leaves is for those behind, each of which needs a place.
         end = _furthest(pieces, places, at, last - (pieces.devices - device - 1), device, time_ps)
         if end is None:
             return None
@@ -197,8 +451,12 @@ def _filled(pieces: Pieces, places: Sequence[int], time_ps: int) -> tuple[int, .
     return (*ends, places[last]) if work is not None and work <= time_ps else None
 
 
-def _furthest(pieces: Pieces, places: Sequence[int], at: int, most: int, device: int, time_ps: int) -> int | None:
-    """Return the last number of a place, up to `most`, at which a stage that begins at `at` can end within a time."""
+def _furthest(
+    pieces: Pieces, places: Sequence[int], at: int, most: int, device: int, time_ps: int
+) -> int | None:
+    """Return the last number of a place, up to `most`, at which a stage that begins at `at` can end
+    within a time.
+    """
 
     def takes_longer(k: int) -> bool:
         work = pieces.work_ps(places[at], places[k], device)
@@ -210,9 +468,13 @@ def _furthest(pieces: Pieces, places: Sequence[int], at: int, most: int, device:
         work = pieces.work_ps(places[at], places[k], device) if message <= time_ps else None
         return work is not None and work + wait <= time_ps
 
+    # Longer pieces take longer, so ends are found by bisection: by the bound, which is cheap,
+    # then by the time. Messages differ from place to place: of these ends, the last that fits.
     choices = range(at + 1, most + 1)
     choices = choices[
-        : bisect.bisect_right(choices, time_ps, key=lambda k: pieces.least_ps(places[at], places[k], device))
+        : bisect.bisect_right(
+            choices, time_ps, key=lambda k: pieces.least_ps(places[at], places[k], device)
+        )
     ]
     if choices and takes_longer(choices[-1]):
         choices = choices[: bisect.bisect_left(choices, True, key=takes_longer)]
@@ -232,7 +494,9 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Partition:
-    """A cut, the costs of its stages, and the steps that led to it; `between_layers` if it may not cut within one."""
+    """A cut, the costs of its stages, and the steps that led to it; `between_layers` if it may not
+    cut within one.
+    """
 
     cut: Cut
     costs: tuple[StageCosts, ...]
@@ -240,7 +504,9 @@ class Partition:
     between_layers: bool
 
 
-def partition(stages: Stages, links: Sequence[Link], demand: Demand, *, whole_layers: bool = False) -> Partition:
+def partition(
+    stages: Stages, links: Sequence[Link], demand: Demand, *, whole_layers: bool = False
+) -> Partition:
     """Cut a network over the devices of a chain as BaPipe does.
 
     Args:
@@ -255,8 +521,8 @@ def partition(stages: Stages, links: Sequence[Link], demand: Demand, *, whole_la
     """
     if stages.devices > len(stages.layers):
         raise InputError(
-            f"`devices` = {stages.devices}: {stages.name} has {plural(len(stages.layers), 'layer')};"
-            f" a stage needs one at least"
+            f"`devices` = {stages.devices}: {stages.name} has"
+            f" {plural(len(stages.layers), 'layer')}; a stage needs one at least"
         )
     return _Flow(stages, links, demand, whole_layers).run()
 
@@ -264,7 +530,9 @@ def partition(stages: Stages, links: Sequence[Link], demand: Demand, *, whole_la
 class _Flow:
     """The steps, one after the other."""
 
-    def __init__(self, stages: Stages, links: Sequence[Link], demand: Demand, whole_layers: bool) -> None:
+    def __init__(
+        self, stages: Stages, links: Sequence[Link], demand: Demand, whole_layers: bool
+    ) -> None:
         self._stages, self._whole_layers = stages, whole_layers
         self._pieces = Pieces(stages, links, demand)
         self._free = Pieces(stages, links, demand, heeds_memory=False)
@@ -276,18 +544,25 @@ class _Flow:
         first = least_cut(self._free, stages.starts)
         assert first is not None  # there are no fewer layers than devices
         self._say(
-            "inter-layer", f"slowest stage {format_time_ps(first.period_ps)}, the fastest of all cuts between layers"
+            "inter-layer",
+            f"slowest stage {format_time_ps(first.period_ps)}, the fastest of all cuts between"
+            " layers",
         )
         message_ps, link = self._free.slowest_link_ps(first.ends)
         bound = message_ps > first.period_ps
         if bound:
             cut, places, longest = self._coarse(message_ps, link)
         else:
-            most = f"a message takes {format_time_ps(message_ps)} at most, no longer than a stage: it does not limit"
+            most = (
+                f"a message takes {format_time_ps(message_ps)} at most, no longer than a stage: it"
+                " does not limit"
+            )
             self._say("communication", most if stages.devices > 1 else "one device sends none")
             cut, places, longest = self._within_layers(first)
         cut = self._heed_memory(cut, places, longest)
-        return Partition(cut, self._pieces.costs(cut.ends), tuple(self._steps), bound or self._whole_layers)
+        return Partition(
+            cut, self._pieces.costs(cut.ends), tuple(self._steps), bound or self._whole_layers
+        )
 
     def _say(self, name: str, reason: str) -> None:
         self._steps.append(Step(name, reason))
@@ -296,19 +571,25 @@ class _Flow:
         stages = self._stages
         whole = [max(1, stages.least_ps(0, stages.end, device)) for device in range(stages.devices)]
         time, shares = ideal(whole)
-        by_kind = {kind: (whole_ps, share) for kind, whole_ps, share in zip(stages.kinds, whole, shares, strict=True)}
+        by_kind = {
+            kind: (whole_ps, share)
+            for kind, whole_ps, share in zip(stages.kinds, whole, shares, strict=True)
+        }
         said = ", ".join(
             f"{kind} {format_time_ps(whole_ps)} (share {_percent(share)})"
             for kind, (whole_ps, share) in by_kind.items()
         )
-        self._say("profile", f"{plural(len(stages.layers), 'layer')}; F + B of all on one device: {said}")
+        self._say(
+            "profile", f"{plural(len(stages.layers), 'layer')}; F + B of all on one device: {said}"
+        )
         self._say("ideal", f"T = 1 / sum(1 / T_n) = {format_time_ps(int(time))} a micro-batch")
 
     def _coarse(self, message_ps: int, link: int) -> tuple[Cut, Sequence[int], int | None]:
         """Merge layers between which more bytes cross than links carry in the least possible time."""
         self._say(
             "communication",
-            f"link {link} -> {link + 1} takes {format_time_ps(message_ps)} for a message, more than a stage: it limits",
+            f"link {link} -> {link + 1} takes {format_time_ps(message_ps)} for a message, more than"
+            " a stage: it limits",
         )
         stages, pieces = self._stages, self._free
         threshold = least_cut(pieces, stages.starts, links_count=True)
@@ -316,13 +597,16 @@ class _Flow:
         time = threshold.period_ps
         cut = least_cut(pieces, stages.starts, longest_message_ps=time)
         assert cut is not None
-        slowest = min(range(stages.devices - 1), key=lambda number: pieces.links[number].bandwidth_mbps)
+        slowest = min(
+            range(stages.devices - 1), key=lambda number: pieces.links[number].bandwidth_mbps
+        )
         most = pieces.links[slowest].carried_bytes(time)
         inner = [place for place in stages.starts[1:-1] if pieces.link_ps(slowest, place) <= time]
         self._say(
             "coarse",
-            f"a_th = {format_bytes(most)}, what link {slowest} -> {slowest + 1} carries in {format_time_ps(time)}:"
-            f" {len(inner) + 1} groups of layers; slowest stage {format_time_ps(cut.period_ps)}",
+            f"a_th = {format_bytes(most)}, what link {slowest} -> {slowest + 1} carries in"
+            f" {format_time_ps(time)}: {len(inner) + 1} groups of layers; slowest stage"
+            f" {format_time_ps(cut.period_ps)}",
         )
         return cut, stages.starts, time
 
@@ -331,7 +615,9 @@ class _Flow:
             return first, self._stages.starts, None
         cut = filled_cut(self._free, self._stages.places, first)
         gain = 1 - cut.period_ps / first.period_ps
-        self._say("intra-layer", f"slowest stage {format_time_ps(cut.period_ps)}, {100 * gain:.1f} % less")
+        self._say(
+            "intra-layer", f"slowest stage {format_time_ps(cut.period_ps)}, {100 * gain:.1f} % less"
+        )
         return cut, self._stages.places, None
 
     def _heed_memory(self, cut: Cut, places: Sequence[int], longest_ps: int | None) -> Cut:
@@ -350,7 +636,11 @@ class _Flow:
         if better is None:
             raise shortage
         better = Cut(better.ends, self._pieces.period_ps(better.ends) or better.period_ps)
-        self._say("memory", f"{shortage}; with layers moved all fit, slowest stage {format_time_ps(better.period_ps)}")
+        self._say(
+            "memory",
+            f"{shortage}; with layers moved all fit, slowest stage"
+            f" {format_time_ps(better.period_ps)}",
+        )
         return better
 
     def _shortage(self, cut: Cut) -> DoesNotFit | None:

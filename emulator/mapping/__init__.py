@@ -13,9 +13,16 @@ from .balancing import (
     weight_lines,
 )
 from .coarse import LayerCut, coarse, coarse_shares, cut_layers, partition_layers, whole_layers
-from .crossing import Crossing, NormSum, TiedWeights, tied_between, tied_weights
-from .device_streams import DeviceStreams, gradient_values, kept_channels, with_errors
-from .engines import SliceEngines, allocate, allocate_all, channel_works, engines_in_turn, idle_share, slice_works
+from .device_streams import DeviceStreams, gradient_values, kept_channels
+from .engines import (
+    SliceEngines,
+    allocate,
+    allocate_all,
+    channel_works,
+    engines_in_turn,
+    idle_share,
+    slice_works,
+)
 from .handmade import HandmadeCut
 from .memory import (
     LUT_RAM_BITS,
@@ -41,9 +48,12 @@ from .row import PieceMemory
 from .shedding import ShedBounds, SliceNeeds, WeightBanks, shed, slice_needs
 from .slices import Cut, Mapping, Slice, cut_channels, imbalance, inputs_before
 from .traffic import (
+    Crossing,
     DataPath,
+    NormSum,
     Stream,
     StreamKey,
+    TiedWeights,
     bytes_on_wire,
     first_own,
     path_row_ps,
@@ -52,6 +62,8 @@ from .traffic import (
     steps_before_sending,
     streams,
     streams_between,
+    tied_between,
+    tied_weights,
 )
 
 __all__ = [
@@ -133,5 +145,4 @@ __all__ = [
     "weight_memories",
     "whole_layers",
     "with_balance",
-    "with_errors",
 ]

@@ -1,15 +1,18 @@
-"""Parameter balancing: weights that do not fit where they are used are stored on devices to the left (FPDeep, Fig. 6).
+"""Parameter balancing: weights that do not fit where they are used are stored on devices to the
+left (FPDeep, Fig. 6).
 
-Early layers have large maps and few parameters, late ones the opposite, so there is room to the left. For each sample,
-balanced parameters travel with the activations from the device that stores them to the one that uses them (data path
-5), and their gradients back (path 6). FP of one sample and EB of another use them as they pass. That they pass once a
-sample, not once a row, assumes that the using device convolves one output channel after the other, over whole maps,
-which its Act-RAM holds.
+Early layers have large maps and few parameters, late ones the opposite, so there is room to the
+left. For each sample, balanced parameters travel with the activations from the device that stores
+them to the one that uses them (data path 5), and their gradients back (path 6). FP of one sample
+and EB of another use them as they pass. That they pass once a sample, not once a row, assumes that
+the using device convolves one output channel after the other, over whole maps, which its Act-RAM
+holds.
 
-Each device, from the last to the first, keeps what it can of its own parameters and then takes in what devices to its
-right could not keep, nearest first. With f(l) the bytes over link l, f(d-1) = max(0, f(d) + own(d) - room(d)), and link
-d-1 cannot carry less, because devices d and beyond have no more room. So, up to the size of a channel, no other choice
-loads any link less, including the busiest.
+Each device, from the last to the first, keeps what it can of its own parameters and then takes in
+what devices to its right could not keep, nearest first. With f(l) the bytes over link l, f(d-1) =
+max(0, f(d) + own(d) - room(d)), and link d-1 cannot carry less, because devices d and beyond have
+no more room. So, up to the size of a channel, no other choice loads any link less, including the
+busiest.
 """
 
 from __future__ import annotations
@@ -27,20 +30,25 @@ from .traffic import DataPath, Stream
 SINGLE_STORAGE = Storage()
 """Everything in single precision, a parameter and its gradient."""
 COPIES = 2
-"""Room that a stored parameter takes, in units of its size: itself and its gradient. Some optimisers need more."""
+"""Room that a stored parameter takes, in units of its size: itself and its gradient. Some
+optimisers need more.
+"""
 
 
 def storage_of(part: Slice, storage: Storage) -> Storage:
-    """Return the formats of what a slice stores: where its layer is frozen, the values of its parameters alone."""
+    """Return the formats of what a slice stores: where its layer is frozen, the values of its
+    parameters alone.
+    """
     return storage.at_rest if part.layer.frozen else storage
 
 
 @dataclasses.dataclass(frozen=True)
 class BalancedParameters:
-    """A block of balanced parameters: cut channels begin … end-1 of a layer, used and stored on different devices.
+    """A block of balanced parameters: cut channels begin … end-1 of a layer, used and stored on
+    different devices.
 
-    The storing device is to the left of the using one. `parameter_bytes` travel for each sample on path 5, and their
-    gradients on path 6; the storing device holds both.
+    The storing device is to the left of the using one. `parameter_bytes` travel for each sample on
+    path 5, and their gradients on path 6; the storing device holds both.
     """
 
     layer: Layer
@@ -82,17 +90,29 @@ class Balancing:
         return not any(self.shortfall_bytes)
 
     def link_bytes(self, link: int) -> int:
-        """Return the bytes a sample on path 5 between devices `link` and `link + 1`; path 6 carries as many back."""
-        return sum(block.parameter_bytes for block in self.blocks if block.store_device <= link < block.user_device)
+        """Return the bytes a sample on path 5 between devices `link` and `link + 1`; path 6 carries
+        as many back.
+        """
+        return sum(
+            block.parameter_bytes
+            for block in self.blocks
+            if block.store_device <= link < block.user_device
+        )
 
     def balanced_channels(self, part: Slice, device: int) -> int:
         """Return the number of a slice's channels that are stored elsewhere."""
         return sum(block.part.channels for _, block in blocks_of(self.blocks, part, device))
 
 
-def blocks_of(blocks: Sequence[BalancedParameters], part: Slice, device: int) -> list[tuple[int, BalancedParameters]]:
+def blocks_of(
+    blocks: Sequence[BalancedParameters], part: Slice, device: int
+) -> list[tuple[int, BalancedParameters]]:
     """Return the blocks whose weights a slice uses, with their numbers."""
-    return [(n, block) for n, block in enumerate(blocks) if (block.user_device, block.layer) == (device, part.layer)]
+    return [
+        (n, block)
+        for n, block in enumerate(blocks)
+        if (block.user_device, block.layer) == (device, part.layer)
+    ]
 
 
 def channel_values(part: Slice) -> int:
@@ -106,7 +126,9 @@ def channel_bytes(part: Slice, number: NumberFormat = FP32) -> int:
 
 
 def weight_lines(part: Slice, channels: int) -> Lines:
-    """Return the weights of `channels` of a slice's cut channels; lines run along the dimension that is not cut."""
+    """Return the weights of `channels` of a slice's cut channels; lines run along the dimension
+    that is not cut.
+    """
     outs, ins, kernel_rows, kernel_columns = part.layer.weight_shape
     taps = kernel_rows * kernel_columns
     return Lines(outs, taps * channels) if part.cut is Cut.ICP else Lines(ins * taps, channels)
@@ -115,11 +137,16 @@ def weight_lines(part: Slice, channels: int) -> Lines:
 def balanced_streams(
     blocks: Sequence[BalancedParameters], link: int, precision: Precision = SINGLE
 ) -> tuple[Stream, ...]:
-    """Return data paths 5 and 6 between devices `link` and `link + 1`: a stream for each block that crosses.
+    """Return data paths 5 and 6 between devices `link` and `link + 1`: a stream for each block that
+    crosses.
 
     Weights have the run's format, and the sums of their gradients that of sums.
     """
-    crossing = [(n, block) for n, block in enumerate(blocks) if block.store_device <= link < block.user_device]
+    crossing = [
+        (n, block)
+        for n, block in enumerate(blocks)
+        if block.store_device <= link < block.user_device
+    ]
     formats = {DataPath.PARAMETERS: precision.weights, DataPath.PARAMETER_GRADIENTS: precision.sums}
     return tuple(
         Stream(path, number, block.values, 1, 1, number_format, lines=block.weights.count)
@@ -147,42 +174,58 @@ def balance(
 
     Args:
         slices: for each device the slices whose weights must be on chip.
-        room_bytes: bytes that each device has left for weights and gradients; below zero if other buffers do not fit.
+        room_bytes: bytes that each device has left for weights and gradients; below zero if other
+            buffers do not fit.
         storage: the formats of a parameter's arrays.
     """
     blocks: list[BalancedParameters] = []
     unplaced: list[_Unplaced] = []
-    rooms = [room - _shared_bytes(held, storage) for room, held in zip(room_bytes, slices, strict=True)]
+    rooms = [
+        room - _shared_bytes(held, storage) for room, held in zip(room_bytes, slices, strict=True)
+    ]
+    # From the last device back, since parameters are stored to the left of where they are used:
+    # what finds no room is offered to the next device on the left.
     for device in reversed(range(len(slices))):
         room, rest = rooms[device], []
         may_move = (part for part in slices[device] if part.layer.weights and not stays(part))
         own = [_Unplaced(part, part.begin, part.end, device) for part in may_move]
+        # Own weights first: those of other devices have to travel for each sample.
         for item in own + unplaced:
             size = storage.weight_bytes(weight_lines(item.part, 1))
             placed = item.begin + min(item.end - item.begin, max(0, room) // size)
             carried = (placed - item.begin) * channel_bytes(item.part, storage.weights)
             room -= (placed - item.begin) * size
             if carried and item.user_device != device:
-                block = BalancedParameters(item.part.layer, item.begin, placed, item.user_device, device, carried)
+                block = BalancedParameters(
+                    item.part.layer, item.begin, placed, item.user_device, device, carried
+                )
                 blocks.append(block)
             if placed < item.end:
                 rest.append(dataclasses.replace(item, begin=placed))
         unplaced = rest
+    # Below zero where other buffers, and weights that stay, are too large by themselves.
     shortfall = [max(0, -room) for room in rooms]
     for item in unplaced:
-        shortfall[item.user_device] += (item.end - item.begin) * storage.weight_bytes(weight_lines(item.part, 1))
+        shortfall[item.user_device] += (item.end - item.begin) * storage.weight_bytes(
+            weight_lines(item.part, 1)
+        )
     return Balancing(tuple(blocks), tuple(shortfall))
 
 
 def stays(part: Slice) -> bool:
-    """Return whether weights stay where they are used: those that layers share, which both update, or frozen ones."""
+    """Return whether weights stay where they are used: those that layers share, which both update,
+    or frozen ones.
+    """
     return part.layer.shares_weights or part.layer.frozen
 
 
 def _shared_bytes(slices: Sequence[Slice], storage: Storage) -> int:
     """Return the bytes of weights that stay where they are used."""
     staying = (part for part in slices if stays(part))
-    return sum(storage_of(part, storage).weight_bytes(weight_lines(part, part.channels)) for part in staying)
+    return sum(
+        storage_of(part, storage).weight_bytes(weight_lines(part, part.channels))
+        for part in staying
+    )
 
 
 def balance_evenly(
@@ -191,19 +234,24 @@ def balance_evenly(
     capacity_bytes: Sequence[int],
     storage: Storage = SINGLE_STORAGE,
 ) -> Balancing:
-    """Find a place for all weights so that the fullest device holds as little as possible: FPDeep's equation (12).
+    """Find a place for all weights so that the fullest device holds as little as possible: FPDeep's
+    equation (12).
 
-    The lowest level, in bytes, to which devices may be filled is found by bisection; where even full devices do not
-    hold everything, the result is that of `balance`. Each device has `capacity_bytes`, of which its other buffers
-    leave `room_bytes`.
+    The lowest level, in bytes, to which devices may be filled is found by bisection; where even
+    full devices do not hold everything, the result is that of `balance`. Each device has
+    `capacity_bytes`, of which its other buffers leave `room_bytes`.
     """
 
     def filled(level: int) -> Balancing:
         rooms = [
+            # Other buffers take capacity - room at any level: below that, no room is left.
             room - max(0, capacity - max(level, capacity - room))
             for room, capacity in zip(room_bytes, capacity_bytes, strict=True)
         ]
         return balance(slices, rooms, storage)
 
     levels = range(max(capacity_bytes) + 1)
-    return filled(min(bisect.bisect_left(levels, True, key=lambda level: filled(level).fits), levels[-1]))
+    # Where no level fits, `bisect_left` is one too far; the highest says what is missing.
+    return filled(
+        min(bisect.bisect_left(levels, True, key=lambda level: filled(level).fits), levels[-1])
+    )

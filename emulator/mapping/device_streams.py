@@ -1,15 +1,24 @@
-"""The streams that each action of a device takes in, the two ends of the chain, and the gradients that are exchanged.
+"""A device's walk over its slices: which rows come in, and which leave, on the way there and back.
 
-Clocks, numerics and the device's program all use them, so they agree on what travels.
+Clocks, numerics, programs and RTL follow it, so they agree on what travels. A layer may begin on
+the device before, or go on at the next one; backward, the same slices are visited from the last one
+on.
 
-Replicas exchange a device's gradients in one row: of its slices, and of the parameters that it stores. Parameters that
-its slices use and other devices store count where they are stored.
+    path 1   arriving        ->  slice -> ... -> slice  ->  leaving; or `passed` for the rest of the layer
+         2   partial         ->                         ->  unfinished
+         3   returned        <-                         <-  errors
+         4   errors_leaving  <-  slice <- ... <- slice  <-  errors_arriving
+
+Replicas exchange a device's gradients in one row: of its slices, and of the parameters that it
+stores. Parameters that its slices use and other devices store count where they are stored.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +29,9 @@ from .slices import Mapping, Slice
 from .traffic import DataPath, StreamKey
 
 
-def kept_channels(part: Slice, device: int, blocks: Sequence[BalancedParameters]) -> NDArray[np.bool_]:
+def kept_channels(
+    part: Slice, device: int, blocks: Sequence[BalancedParameters]
+) -> NDArray[np.bool_]:
     """Return a mask of the slice's cut channels that the device stores itself."""
     kept = np.ones(part.channels, np.bool_)
     for _, block in blocks_of(blocks, part, device):
@@ -28,8 +39,12 @@ def kept_channels(part: Slice, device: int, blocks: Sequence[BalancedParameters]
     return kept
 
 
-def gradient_values(device: int, slices: Sequence[Slice], blocks: Sequence[BalancedParameters]) -> int:
-    """Return the number of gradients that a device exchanges with its counterparts in other replicas."""
+def gradient_values(
+    device: int, slices: Sequence[Slice], blocks: Sequence[BalancedParameters]
+) -> int:
+    """Return the number of gradients that a device exchanges with its counterparts in other
+    replicas.
+    """
     count = sum(block.values for block in blocks if block.store_device == device)
     for part in slices:
         if part.layer.frozen:
@@ -39,26 +54,93 @@ def gradient_values(device: int, slices: Sequence[Slice], blocks: Sequence[Balan
     return count
 
 
+class Visit(NamedTuple):
+    """A slice on the walk, and what it has from and for slices of its layer on the devices before
+    and behind.
+    """
+
+    part: Slice
+    partial: StreamKey | None = None
+    returned: StreamKey | None = None
+    unfinished: StreamKey | None = None
+    errors: StreamKey | None = None
+    passed: tuple[StreamKey, ...] = ()
+
+    @classmethod
+    def of(cls, part: Slice) -> Visit:
+        """Return the visit of a slice."""
+        makes = part.layer.makes.number
+        sums, errors = (
+            StreamKey(path, makes)
+            for path in (DataPath.PARTIAL_ACTIVATIONS, DataPath.OUTPUT_ERRORS)
+        )
+        before = (None, None) if part.is_first else (sums, errors)
+        behind = (
+            () if part.is_last else (sums, errors, _keys(DataPath.ACTIVATIONS, part.layer.takes))
+        )
+        return cls(part, *before, *behind)
+
+
 @dataclasses.dataclass(frozen=True)
 class DeviceStreams:
-    """The streams that a device takes in, by action.
+    """The walk over a device's slices, and the streams that it takes in, by action.
 
-    `forward`: activations and partial sums (paths 1 and 2). `backward`: errors (paths 3 and 4). `parameters`: for each
-    slice the numbers of the blocks that it uses and others store; `stored` are those that it stores for others, and
-    `passing` those that it passes on (paths 5 and 6). `gradient_values` is the number of gradients that it exchanges
-    with its counterparts in other replicas, if there are any.
+    `forward`: activations and partial sums (paths 1 and 2). `backward`: errors (paths 3 and 4).
+    `parameters`: for each slice the numbers of the blocks that it uses and others store; `stored`
+    are those that it stores for others, and `passing` those that it passes on (paths 5 and 6).
+    `gradient_values` is the number of gradients that it exchanges with its counterparts in other
+    replicas, if there are any.
     """
 
     device: int
     slices: tuple[Slice, ...]
     is_chain_start: bool
     is_chain_end: bool
-    forward: tuple[StreamKey, ...]
-    backward: tuple[StreamKey, ...]
     parameters: tuple[tuple[int, ...], ...]
     stored: tuple[int, ...]
     passing: tuple[int, ...]
     gradient_values: int
+
+    @functools.cached_property
+    def visits(self) -> tuple[Visit, ...]:
+        """The walk over the slices, forward."""
+        return tuple(map(Visit.of, self.slices))
+
+    @functools.cached_property
+    def arriving(self) -> tuple[StreamKey, ...]:
+        """Maps from the device before."""
+        return (
+            () if self.is_chain_start else _keys(DataPath.ACTIVATIONS, self.slices[0].layer.takes)
+        )
+
+    @functools.cached_property
+    def leaving(self) -> tuple[StreamKey, ...]:
+        """Maps to the next device, where the last layer ends here."""
+        last = self.slices[-1]
+        ends = self.is_chain_end or not last.is_last
+        return () if ends else _keys(DataPath.ACTIVATIONS, last.layer.hands_on)
+
+    @functools.cached_property
+    def errors_arriving(self) -> tuple[StreamKey, ...]:
+        """Errors of what the next device takes: of all but images; those of fixed maps are empty."""
+        return _errors_of(self.leaving or self.visits[-1].passed)
+
+    @functools.cached_property
+    def errors_leaving(self) -> tuple[StreamKey, ...]:
+        """Errors of the maps that arrive."""
+        return _errors_of(self.arriving)
+
+    @functools.cached_property
+    def forward(self) -> tuple[StreamKey, ...]:
+        """All that F takes in."""
+        partial = self.visits[0].partial
+        return self.arriving if partial is None else (*self.arriving, partial)
+
+    @functools.cached_property
+    def backward(self) -> tuple[StreamKey, ...]:
+        """All that B takes in."""
+        errors = self.visits[-1].errors
+        return self.errors_arriving if errors is None else (errors, *self.errors_arriving)
 
     @property
     def has_loss(self) -> bool:
@@ -66,38 +148,34 @@ class DeviceStreams:
         return self.is_chain_end or self.slices[-1].layer.vocabulary_parallel
 
     @classmethod
-    def of(cls, mapping: Mapping, device: int, blocks: Sequence[BalancedParameters]) -> DeviceStreams:
+    def of(
+        cls, mapping: Mapping, device: int, blocks: Sequence[BalancedParameters]
+    ) -> DeviceStreams:
         """Return the streams of a device."""
         slices = mapping.devices[device]
-        first, last = slices[0], slices[-1]
-        starts, ends = device == 0, device + 1 == len(mapping.devices)
-        forward = [] if starts else _keys(DataPath.ACTIVATIONS, first.layer.takes)
-        if not first.is_first:
-            forward += _keys(DataPath.PARTIAL_ACTIVATIONS, [first.layer.makes])
-        backward: list[StreamKey] = []
-        if not last.is_last:
-            backward = _keys(DataPath.OUTPUT_ERRORS, [last.layer.makes])
-            backward += _keys(DataPath.INPUT_ERRORS, with_errors(last.layer.takes))
-        elif not ends:
-            backward = _keys(DataPath.INPUT_ERRORS, with_errors(last.layer.hands_on))
+        stored = tuple(n for n, block in enumerate(blocks) if block.store_device == device)
+        passing = tuple(
+            n for n, block in enumerate(blocks) if block.store_device < device < block.user_device
+        )
+        used = []
+        for part in slices:
+            used.append(tuple(number for number, _ in blocks_of(blocks, part, device)))
         return cls(
             device,
             slices,
-            starts,
-            ends,
-            tuple(forward),
-            tuple(backward),
-            tuple(tuple(number for number, _ in blocks_of(blocks, part, device)) for part in slices),
-            tuple(n for n, block in enumerate(blocks) if block.store_device == device),
-            tuple(n for n, block in enumerate(blocks) if block.store_device < device < block.user_device),
+            device == 0,
+            device + 1 == len(mapping.devices),
+            tuple(used),
+            stored,
+            passing,
             gradient_values(device, slices, blocks),
         )
 
 
-def with_errors(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Return the tensors whose errors are sent: all but images; of fixed ones they are empty."""
-    return [tensor for tensor in tensors if not tensor.is_images]
+def _errors_of(maps: Iterable[StreamKey]) -> tuple[StreamKey, ...]:
+    """Return the streams of errors of maps on path 1; images, number 0, have none."""
+    return tuple(StreamKey(DataPath.INPUT_ERRORS, key.number) for key in maps if key.number)
 
 
-def _keys(path: DataPath, tensors: Iterable[Tensor]) -> list[StreamKey]:
-    return [StreamKey(path, tensor.number) for tensor in tensors]
+def _keys(path: DataPath, tensors: Iterable[Tensor]) -> tuple[StreamKey, ...]:
+    return tuple(StreamKey(path, tensor.number) for tensor in tensors)

@@ -1,8 +1,10 @@
-"""Engines: the work of FP, EB and PG of a slice, and how a board's multipliers are shared among them.
+"""Engines: the work of FP, EB and PG of a slice, and how a board's multipliers are shared among
+them.
 
-FPDeep, sections 5.3 to 5.5 and 6.3.3. A slice with S input and OC output channels has S·OC convolutions for each pixel,
-and its engines take them in turn over a row: FP and PG S·OC·W_out, EB S·OC·W_in, where PG's large convolutions are cut
-into K×K ones. The board (`cluster/`) determines how long that takes on a given number of multipliers.
+FPDeep, sections 5.3 to 5.5 and 6.3.3. A slice with S input and OC output channels has S·OC
+convolutions for each pixel, and its engines take them in turn over a row: FP and PG S·OC·W_out, EB
+S·OC·W_in, where PG's large convolutions are cut into K×K ones. The board (`cluster/`) determines
+how long that takes on a given number of multipliers.
 """
 
 from __future__ import annotations
@@ -32,7 +34,11 @@ class SliceEngines:
     @property
     def multipliers(self) -> tuple[int, int, int]:
         """Multipliers of FP, EB and PG."""
-        return self.fp.multipliers, self.eb.multipliers if self.eb else 0, self.pg.multipliers if self.pg else 0
+        return (
+            self.fp.multipliers,
+            self.eb.multipliers if self.eb else 0,
+            self.pg.multipliers if self.pg else 0,
+        )
 
     @property
     def sample_ps_in_turn(self) -> int:
@@ -41,7 +47,9 @@ class SliceEngines:
 
 
 def channel_works(layer: Layer) -> tuple[Work, ...]:
-    """Return the work of FP, EB and PG, of those that it has, of one of the channels along which a layer is cut."""
+    """Return the work of FP, EB and PG, of those that it has, of one of the channels along which a
+    layer is cut.
+    """
     view, by_outputs = layer.engine_view, cut_of(layer) is Cut.OCP
     operation = layer.operation
     inputs, outputs = (operation.taps(layer.input), 1) if by_outputs else (1, layer.channels)
@@ -51,7 +59,11 @@ def channel_works(layer: Layer) -> tuple[Work, ...]:
     if not layer.has_eb:
         return outwards, *gradients
     back = operation.eb_taps(layer.input, with_inputs=layer.needs_errors) if by_outputs else 1
-    return outwards, Work(view.in_rows, view.in_columns, view.values * back, *pairs, phase=1), *gradients
+    return (
+        outwards,
+        Work(view.in_rows, view.in_columns, view.values * back, *pairs, phase=1),
+        *gradients,
+    )
 
 
 def slice_works(part: Slice) -> tuple[Work, ...]:
@@ -60,7 +72,8 @@ def slice_works(part: Slice) -> tuple[Work, ...]:
 
 
 def allocate_all(mapping: Mapping, cluster: Cluster) -> tuple[tuple[SliceEngines, ...], ...]:
-    """Allocate the engines of all devices of a chain; those with the same work on the same board have the same.
+    """Allocate the engines of all devices of a chain; those with the same work on the same board
+    have the same.
 
     Raises:
         InputError: a board has too few multipliers for one tile of each engine.
@@ -70,6 +83,7 @@ def allocate_all(mapping: Mapping, cluster: Cluster) -> tuple[tuple[SliceEngines
     for device, slices in enumerate(mapping.devices):
         board = cluster.board(device)
         works = tuple((part.layer.index, part.channels) for part in slices)
+        # Of the device itself only this matters to `allocate`: whether its engines are held back.
         key = board, works, device in mapping.off_chip_devices
         if key not in known:
             known[key] = allocate(mapping, device, board)
@@ -78,10 +92,11 @@ def allocate_all(mapping: Mapping, cluster: Cluster) -> tuple[tuple[SliceEngines
 
 
 def allocate(mapping: Mapping, device: int, board: Board) -> tuple[SliceEngines, ...]:
-    """Share the board's multipliers among the engines of a device so that the slowest is as fast as possible.
+    """Share the board's multipliers among the engines of a device so that the slowest is as fast as
+    possible.
 
-    Engines are made no faster than the mapping's slowest device, because nothing would be gained. Devices of off-chip
-    layers, whose rows do not feed further rows, are not held back.
+    Engines are made no faster than the mapping's slowest device, because nothing would be gained.
+    Devices of off-chip layers, whose rows do not feed further rows, are not held back.
 
     Raises:
         InputError: the board has too few multipliers for one tile of each engine.
@@ -95,7 +110,9 @@ def allocate(mapping: Mapping, device: int, board: Board) -> tuple[SliceEngines,
             f" {board.smallest_engine}, for {', '.join(map(str, slices))}"
         )
     is_held_back = device not in mapping.off_chip_devices
-    built = iter(board.build(works, mapping.balance.slowest_ps if mapping.balance and is_held_back else 0))
+    built = iter(
+        board.build(works, mapping.balance.slowest_ps if mapping.balance and is_held_back else 0)
+    )
     return tuple(_of_slice(part, built) for part in slices)
 
 
@@ -106,7 +123,8 @@ def _of_slice(part: Slice, built: Iterator[Engine]) -> SliceEngines:
 
 
 def engines_in_turn(part: Slice, board: Board) -> SliceEngines:
-    """Return the engines of a slice that has its board to itself: FP, EB and PG take turns, each on all multipliers.
+    """Return the engines of a slice that has its board to itself: FP, EB and PG take turns, each on
+    all multipliers.
 
     Rows of a recurrent layer's FP and EB wait for the activations of the row before.
 
@@ -129,10 +147,12 @@ def engines_in_turn(part: Slice, board: Board) -> SliceEngines:
 
 
 def idle_share(mapping: Mapping, cluster: Cluster) -> float:
-    """Return the share of time that allocated multipliers are idle, averaged over devices with convolutions.
+    """Return the share of time that allocated multipliers are idle, averaged over devices with
+    convolutions.
 
-    A device's multiply-accumulates of FP, EB and PG are compared with what its allocated multipliers could do in the
-    slowest engine's time for a sample; links are left out (FPDeep, section 6.3.3, Fig. 15).
+    A device's multiply-accumulates of FP, EB and PG are compared with what its allocated
+    multipliers could do in the slowest engine's time for a sample; links are left out (FPDeep,
+    section 6.3.3, Fig. 15).
     """
     boards = [cluster.board(device) for device in range(len(mapping.devices))]
     engines = [_built(held) for held in allocate_all(mapping, cluster)]

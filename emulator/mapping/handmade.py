@@ -1,13 +1,15 @@
-"""A cut made by hand: which layers, or channels of layers, each board of the chain has, as text or in a TOML file.
+"""A cut made by hand: which layers, or channels of layers, each board of the chain has, as text or
+in a TOML file.
 
     conv1:conv3 | conv4[:30%] | conv4[30%:] fc1
 
-has layers conv1 to conv3 on board 0, and conv4 split over boards 1 and 2. A file has a string for each board:
+has layers conv1 to conv3 on board 0, and conv4 split over boards 1 and 2. A file has a string for
+each board:
 
     boards = ["conv1:conv3", "conv4[:30%]", "conv4[30%:] fc1"]
 
-Channels are those along which the layer is cut (`slices.cut_of`), counted from 0; a share is rounded to a whole one.
-Boards hold the layers in order, each channel once.
+Channels are those along which the layer is cut (`slices.cut_of`), counted from 0; a share is
+rounded to a whole one. Boards hold the layers in order, each channel once.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from ..common import InputError, plural
 from ..network import Network, layers_between
 from .slices import Cut, Mapping, Slice, cut_channels, cut_of
 
-_PIECE = re.compile(r"(?P<name>[\w-]+)(?::(?P<last>[\w-]+)|\[(?P<begin>[^:\]]*):(?P<end>[^:\]]*)\])?")
+_PIECE = re.compile(
+    r"(?P<name>[\w-]+)(?::(?P<last>[\w-]+)|\[(?P<begin>[^:\]]*):(?P<end>[^:\]]*)\])?"
+)
 _BOUNDARY = re.compile(r"(\d+)|(\d+(?:\.\d+)?)\s*%")
 _EXAMPLE = "such as `conv1:conv3 | conv4[:30%] | conv4[30%:] fc1`"
 _BETWEEN_BOARDS = "|"
@@ -32,14 +36,17 @@ _MOST_NAMES = 12
 
 @dataclasses.dataclass(frozen=True)
 class HandmadeCut:
-    """The pieces of each board in the order of the chain, as they are spelt; `file` is the one that has them."""
+    """The pieces of each board in the order of the chain, as they are spelt; `file` is the one that
+    has them.
+    """
 
     boards: tuple[tuple[str, ...], ...]
     file: str | None = dataclasses.field(default=None, compare=False)
 
     @classmethod
     def of(cls, said: object) -> HandmadeCut:
-        """Return a cut from its text, the path of its TOML file, or a list of strings, one for each board.
+        """Return a cut from its text, the path of its TOML file, or a list of strings, one for each
+        board.
 
         Raises:
             ValueError: it is none of these, or a piece has another form.
@@ -50,11 +57,15 @@ class HandmadeCut:
         if isinstance(said, str) and said.lower().endswith(".toml"):
             return dataclasses.replace(cls.of(_boards_in(said)), file=said)
         boards = said.split(_BETWEEN_BOARDS) if isinstance(said, str) else said
-        if not isinstance(boards, list | tuple) or not all(isinstance(board, str) for board in boards):
+        if not isinstance(boards, list | tuple) or not all(
+            isinstance(board, str) for board in boards
+        ):
             raise ValueError(f"should be FILE.toml, or what each board has, {_EXAMPLE}")
         for piece in itertools.chain.from_iterable(board.split() for board in boards):
             if _PIECE.fullmatch(piece) is None:
-                raise ValueError(f"{piece!r}: should be NAME, FIRST:LAST or NAME[BEGIN:END], {_EXAMPLE}")
+                raise ValueError(
+                    f"{piece!r}: should be NAME, FIRST:LAST or NAME[BEGIN:END], {_EXAMPLE}"
+                )
         return cls(tuple(tuple(board.split()) for board in boards))
 
     @classmethod
@@ -74,16 +85,22 @@ class HandmadeCut:
         """Return the slices of each board.
 
         Raises:
-            InputError: a layer is unknown; channels are on no board, on two, or out of order; a board has none.
+            InputError: a layer is unknown; channels are on no board, on two, or out of order; a
+                board has none.
         """
-        held = [
-            [part for piece in pieces for part in self._slices(network, board, piece)]
-            for board, pieces in enumerate(self.boards)
-        ]
-        self._check(network, [(board, part) for board, slices in enumerate(held) for part in slices])
+        held: list[list[Slice]] = [[] for _ in self.boards]
+        for board, pieces in enumerate(self.boards):
+            for piece in pieces:
+                held[board] += self._slices(network, board, piece)
+        self._check(
+            network, [(board, part) for board, slices in enumerate(held) for part in slices]
+        )
         if [] in held:
             near = held[held.index([]) - 1][-1].layer.name
-            raise InputError(f"{self.blame}: board {held.index([])} has nothing, behind {near}; each needs a channel")
+            raise InputError(
+                f"{self.blame}: board {held.index([])} has nothing, behind {near}; each needs a"
+                " channel"
+            )
         return Mapping(network, tuple(tuple(_joined(slices)) for slices in held))
 
     @property
@@ -96,7 +113,9 @@ class HandmadeCut:
         spelt = _PIECE.fullmatch(piece)
         assert spelt is not None  # see `of`
         name = spelt["name"]
-        layers = layers_between(network, name, spelt["last"] or name, f"{self.blame}: board {board}")
+        layers = layers_between(
+            network, name, spelt["last"] or name, f"{self.blame}: board {board}"
+        )
         if spelt["begin"] is None:
             yield from (Slice(layer, 0, cut_channels(layer)) for layer in layers)
             return
@@ -107,8 +126,8 @@ class HandmadeCut:
         if not begin < end <= channels:
             kind = "output channel" if cut_of(first) is Cut.OCP else "input channel"
             raise InputError(
-                f"{self.blame}: board {board}: {piece}: no channels, or more than there are; {first.name} is cut at"
-                f" {plural(channels, kind)}, counted from 0"
+                f"{self.blame}: board {board}: {piece}: no channels, or more than there are;"
+                f" {first.name} is cut at {plural(channels, kind)}, counted from 0"
             )
         yield Slice(first, begin, end)
 
@@ -118,7 +137,8 @@ class HandmadeCut:
         spelt = _BOUNDARY.fullmatch(said)
         if spelt is None:
             raise InputError(
-                f"{self.blame}: board {board}: {piece}: {said!r} should be a channel or a share, such as 30%"
+                f"{self.blame}: board {board}: {piece}: {said!r} should be a channel or a share,"
+                " such as 30%"
             )
         if spelt[1] is not None:
             return int(spelt[1])
@@ -132,15 +152,26 @@ class HandmadeCut:
             if begins > (layer, channel):
                 for later, first in held[number:]:
                     if first.layer.index == layer and first.begin <= channel < first.end:
-                        raise InputError(f"{self.blame}: {_disorder((board, part), (later, first), network)}")
+                        raise InputError(
+                            f"{self.blame}: {_disorder((board, part), (later, first), network)}"
+                        )
                 until = part.begin if part.layer.index == layer else None
-                raise InputError(f"{self.blame}: {_missing(network, layer, channel, until)} on no board")
+                raise InputError(
+                    f"{self.blame}: {_missing(network, layer, channel, until)} on no board"
+                )
             if begins < (layer, channel):
                 # All channels ahead of this place are held, so that it has some of them again.
                 other, earlier = next(one for one in held[:number] if _share_channels(one[1], part))
-                shared = f"channels {max(earlier.begin, part.begin)} to {min(earlier.end, part.end)} of {name}"
-                raise InputError(f"{self.blame}: {shared} are on board {other} and again on board {board}")
-            layer, channel = (part.layer.index + 1, 0) if part.is_last else (part.layer.index, part.end)
+                shared = (
+                    f"channels {max(earlier.begin, part.begin)} to {min(earlier.end, part.end)} of"
+                    f" {name}"
+                )
+                raise InputError(
+                    f"{self.blame}: {shared} are on board {other} and again on board {board}"
+                )
+            layer, channel = (
+                (part.layer.index + 1, 0) if part.is_last else (part.layer.index, part.end)
+            )
         if layer < len(network.layers):
             raise InputError(f"{self.blame}: {_missing(network, layer, channel, None)} on no board")
 
@@ -150,13 +181,19 @@ def _missing(network: Network, layer: int, channel: int, until: int | None) -> s
     lacking = network.layers[layer]
     end = cut_channels(lacking) if until is None else until
     return (
-        f"channels {channel} to {end} of {lacking.name} are" if channel or until is not None else f"{lacking.name} is"
+        f"channels {channel} to {end} of {lacking.name} are"
+        if channel or until is not None
+        else f"{lacking.name} is"
     )
 
 
 def _disorder(held: tuple[int, Slice], behind: tuple[int, Slice], network: Network) -> str:
-    """Return that a slice comes before one that belongs ahead of it, each with its board, and the order of all."""
-    (one, early), (other, late) = ((f"{next(_spelt([part]))} on board {board}", part) for board, part in (held, behind))
+    """Return that a slice comes before one that belongs ahead of it, each with its board, and the
+    order of all.
+    """
+    (one, early), (other, late) = (
+        (f"{next(_spelt([part]))} on board {board}", part) for board, part in (held, behind)
+    )
     if early.layer is late.layer:
         return f"{one} comes before {other}; boards hold channels in order, from 0 on"
     names = [layer.name for layer in network.layers]
@@ -186,7 +223,8 @@ def _boards_in(file: str) -> object:
     keys = read_toml(pathlib.Path(file))
     if keys.keys() != {"boards"} or not isinstance(keys["boards"], list):
         raise InputError(
-            f'{file}: should have one key, `boards`, with a string for each board, such as boards = ["conv1", "fc1"]'
+            f"{file}: should have one key, `boards`, with a string for each board, such as boards ="
+            ' ["conv1", "fc1"]'
         )
     return keys["boards"]
 

@@ -1,51 +1,61 @@
-"""The memory subsystem: buffers of each slice on chip (FPDeep, section 5.2.2; f1 of equation (6)), and off-chip data.
+"""The memory subsystem: buffers of each slice on chip (FPDeep, section 5.2.2; f1 of equation (6)),
+and off-chip data.
 
-- Act-RAM holds the slice's input activations from FP until PG, so those of all samples in flight; for recurrent layers
-  also states, gates and cells of all steps; for a layer with a vocabulary-parallel loss its own logits; on the slice
-  with the layer's SFU also the maps that the SFU needs when errors come back (inputs of normalisations, of GELU, SiLU
-  and hard-swish, of a sigmoid).
-- LPRAM holds the slice's parameters, in SF x K x K banks of OC words (SF: its input channels). LGB holds as many
-  gradients, and in as many more memories each array that an optimiser keeps beside them: Nesterov's velocity, Adam's
-  two moments. SGD's velocity takes no room of its own, since the sum of gradients can go on from momentum times the
-  last one. BPRAM and BGB hold parameters that another device uses, and their gradients (balancing.py).
-- Line buffers feed the engines: K rows of the slice's inputs for FP, and K rows of output errors for EB.
-- The error buffer takes a row of the slice's input errors from EB, PAB a row of partial outputs from FP. Rows are the
-  unit in which data travels (timing.py).
+- Act-RAM holds the slice's input activations from FP until PG, so those of all samples in flight;
+  for recurrent layers also states, gates and cells of all steps; for a layer with a
+  vocabulary-parallel loss its own logits; on the slice with the layer's SFU also the maps that the
+  SFU needs when errors come back (inputs of normalisations, of GELU, SiLU and hard-swish, of a
+  sigmoid).
+- LPRAM holds the slice's parameters, in SF x K x K banks of OC words (SF: its input channels). LGB
+  holds as many gradients, and in as many more memories each array that an optimiser keeps beside
+  them: Nesterov's velocity, Adam's two moments. SGD's velocity takes no room of its own, since the
+  sum of gradients can go on from momentum times the last one. BPRAM and BGB hold parameters that
+  another device uses, and their gradients (balancing.py).
+- Line buffers feed the engines: K rows of the slice's inputs for FP, and K rows of output errors
+  for EB.
+- The error buffer takes a row of the slice's input errors from EB, PAB a row of partial outputs
+  from FP. Rows are the unit in which data travels (timing.py).
 
-A buffer's plain bytes are the least of any layout. Banks round up: a bank is half a BRAM, 18 kbit, which holds 512
-words of up to 36 bits. A memory of at most 64 words is built of LUTs, as synthesis does: a LUT is a RAM of 64 x 1 or 32
-x 2 (Xilinx UG474). A layer whose tiles take turns (fully connected) has one memory for each buffer. Bits of masks and
-positions of maxima, which an SFU stores until the errors come back, are left out; masks of dropout are drawn again, and
-means and deviations of rows are computed again.
+A buffer's plain bytes are the least of any layout. Banks round up: a bank is half a BRAM, 18 kbit,
+which holds 512 words of up to 36 bits. A memory of at most 64 words is built of LUTs, as synthesis
+does: a LUT is a RAM of 64 x 1 or 32 x 2 (Xilinx UG474). A layer whose tiles take turns (fully
+connected) has one memory for each buffer. Bits of masks and positions of maxima, which an SFU
+stores until the errors come back, are left out; masks of dropout are drawn again, and means and
+deviations of rows are computed again.
 
-In formats with blocks each block has its scale with it, wherever it lies (`Lines`). Where the channels of a map have a
-memory each, scales have memories of their own.
+In formats with blocks each block has its scale with it, wherever it lies (`Lines`). Where the
+channels of a map have a memory each, scales have memories of their own.
 
-What of a slice does not lie in on-chip buffers is off chip, and costs time on the board's memory port. Weights and
-their gradients, and the input activations that wait for PG, may lie in the board's DRAM or HBM. For each sample
+What of a slice does not lie in on-chip buffers is off chip, and costs time on the board's memory
+port. Weights and their gradients, and the input activations that wait for PG, may lie in the
+board's DRAM or HBM. For each sample
 
 - FP reads the weights, and writes the activations;
 - EB reads the weights;
-- PG reads the activations, and reads and writes the gradients. For a mini-batch's first sample there is nothing to
-  read, and for its last one PG reads the weights and writes them updated instead of the gradients; so it moves the same
-  number of bytes, and the update of SGD moves no more.
+- PG reads the activations, and reads and writes the gradients. For a mini-batch's first sample
+  there is nothing to read, and for its last one PG reads the weights and writes them updated
+  instead of the gradients; so it moves the same number of bytes, and the update of SGD moves no
+  more.
 
-What other optimisers keep beside the gradients lies where these do. Their update reads and writes it. Where updates
-change a master copy, that is what the last sample's PG reads and writes; the weights are written beside it.
+What other optimisers keep beside the gradients lies where these do. Their update reads and writes
+it. Where updates change a master copy, that is what the last sample's PG reads and writes; the
+weights are written beside it.
 
-An embedding reads the weights of the symbols that come, in FP, and reads and writes their gradients in PG: one row of
-weights for each row of inputs.
+An embedding reads the weights of the symbols that come, in FP, and reads and writes their gradients
+in PG: one row of weights for each row of inputs.
 
-Attention has no PG: EB reads its activations. Off chip, a row reads the keys and values of all rows that it sees, and
-errors of these are read and written in EB.
+Attention has no PG: EB reads its activations. Off chip, a row reads the keys and values of all rows
+that it sees, and errors of these are read and written in EB.
 
-Weights are read once a sample where the slice's activations are on chip: an engine then goes through the whole map, one
-output channel after the other, as with balanced parameters (balancing.py). With the activations off chip, rows come and
-go, and weights that are off chip, too, are read for each row. FP and EB of a recurrent layer, which must finish a step
-before the next, read them for each row in any case.
+Weights are read once a sample where the slice's activations are on chip: an engine then goes
+through the whole map, one output channel after the other, as with balanced parameters
+(balancing.py). With the activations off chip, rows come and go, and weights that are off chip, too,
+are read for each row. FP and EB of a recurrent layer, which must finish a step before the next,
+read them for each row in any case.
 
-In networks with attention, layers with rows of one pixel have little work for each weight. They wait for a block of
-rows, and read what each row needs off chip once for all of them (`Layer.rows_at_once`): weights, keys and values.
+In networks with attention, layers with rows of one pixel have little work for each weight. They
+wait for a block of rows, and read what each row needs off chip once for all of them
+(`Layer.rows_at_once`): weights, keys and values.
 """
 
 from __future__ import annotations
@@ -69,7 +79,9 @@ LUT_RAM_BITS = 64
 
 @dataclasses.dataclass(frozen=True)
 class Buffer:
-    """A buffer's plain bytes, banks of 18 kbit, and LUTs, and bytes in them, of memories too shallow for a bank."""
+    """A buffer's plain bytes, banks of 18 kbit, and LUTs, and bytes in them, of memories too
+    shallow for a bank.
+    """
 
     bytes: int = 0
     banks: int = 0
@@ -78,7 +90,9 @@ class Buffer:
 
     def __add__(self, other: Buffer) -> Buffer:
         lut_bytes = self.lut_bytes + other.lut_bytes
-        return Buffer(self.bytes + other.bytes, self.banks + other.banks, self.lut + other.lut, lut_bytes)
+        return Buffer(
+            self.bytes + other.bytes, self.banks + other.banks, self.lut + other.lut, lut_bytes
+        )
 
     @property
     def block_ram_bytes(self) -> int:
@@ -86,18 +100,26 @@ class Buffer:
         return self.bytes - self.lut_bytes
 
     def __mul__(self, count: int) -> Buffer:
-        return Buffer(self.bytes * count, self.banks * count, self.lut * count, self.lut_bytes * count)
+        return Buffer(
+            self.bytes * count, self.banks * count, self.lut * count, self.lut_bytes * count
+        )
 
 
 def memories(count: int, words: int, number: NumberFormat = FP32) -> Buffer:
-    """Return the size of `count` memories of `words` words, along which blocks run; without words there are none."""
+    """Return the size of `count` memories of `words` words, along which blocks run; without words
+    there are none.
+    """
     return _memories(count, words, number.bits, number.blocks(words))
 
 
 def channel_memories(count: int, words: int, number: NumberFormat, begin: int = 0) -> Buffer:
-    """Return the size of a memory of `words` words for each of `count` channels, from `begin` on of their lines."""
+    """Return the size of a memory of `words` words for each of `count` channels, from `begin` on of
+    their lines.
+    """
     plain = _memories(count, words, number.bits)
-    return plain + _memories(number.blocks(count, begin), words, SCALE_BITS) if number.block else plain
+    return (
+        plain + _memories(number.blocks(count, begin), words, SCALE_BITS) if number.block else plain
+    )
 
 
 def line_memory(lines: Lines, number: NumberFormat = FP32) -> Buffer:
@@ -106,7 +128,9 @@ def line_memory(lines: Lines, number: NumberFormat = FP32) -> Buffer:
 
 
 def _memories(count: int, words: int, bits: int, scales: int = 0) -> Buffer:
-    """Return the size of `count` memories of `words` words of some bits, each with a number of scales."""
+    """Return the size of `count` memories of `words` words of some bits, each with a number of
+    scales.
+    """
     if not words or not count:
         return Buffer()
     total_bits = count * (words * bits + scales * SCALE_BITS)
@@ -114,6 +138,7 @@ def _memories(count: int, words: int, bits: int, scales: int = 0) -> Buffer:
     if words <= LUT_RAM_BITS:
         bits_a_lut = 1 if words > LUT_RAM_BITS // 2 else 2
         return Buffer(total, 0, count * bits // bits_a_lut, total)
+    # Memories share no bank: each is rounded up by itself.
     return Buffer(total, count * -(-total_bits // (8 * count * BANK_BYTES)), 0)
 
 
@@ -145,10 +170,12 @@ def slice_memory(
     kept_channels: int | None = None,
     storage: Storage = SINGLE_STORAGE,
 ) -> SliceMemory:
-    """Return the buffers of a slice with `in_flight` samples in flight; `kept_channels` of its channels are in LPRAM.
+    """Return the buffers of a slice with `in_flight` samples in flight; `kept_channels` of its
+    channels are in LPRAM.
 
-    LPRAM holds the weights that engines read, LGB all other arrays of a parameter. Bias and the parameters of
-    normalisations stay with the device that has the layer's complete outputs, wherever the weights are.
+    LPRAM holds the weights that engines read, LGB all other arrays of a parameter. Bias and the
+    parameters of normalisations stay with the device that has the layer's complete outputs,
+    wherever the weights are.
     """
     storage = storage_of(part, storage)
     channels = part.channels if kept_channels is None else kept_channels
@@ -172,11 +199,19 @@ def _row_buffers(part: Slice, storage: Storage) -> tuple[Buffer, Buffer, Buffer]
     if layer.operation.one_memory:
         of_sample = _input_lines(part)
         row = dataclasses.replace(of_sample, count=of_sample.count // layer.engine_view.in_rows)
-        inputs, error_buffer = line_memory(row, storage.activations), line_memory(row, storage.errors)
+        inputs, error_buffer = (
+            line_memory(row, storage.activations),
+            line_memory(row, storage.errors),
+        )
         made = Lines(len(outs), 1, outs.start)
         errors, pab = line_memory(made, storage.errors), line_memory(made, storage.sums)
     else:
-        ins, columns, rows, begin = part.held_inputs, layer.output[2], layer.kernel[0], part.in_channels.start
+        ins, columns, rows, begin = (
+            part.held_inputs,
+            layer.output[2],
+            layer.kernel[0],
+            part.in_channels.start,
+        )
         inputs = channel_memories(ins, layer.input[2], storage.activations, begin) * rows
         error_buffer = channel_memories(ins, layer.input[2], storage.errors, begin)
         errors = channel_memories(len(outs), columns, storage.errors, outs.start) * rows
@@ -204,7 +239,9 @@ def _act_ram(part: Slice, in_flight: int, storage: Storage) -> Buffer:
 
 
 def _sfu_lines(part: Slice, samples: int = 1) -> Iterator[Lines]:
-    """Yield the maps of some samples that the slice's SFU needs when errors come back; its inside is in fp32."""
+    """Yield the maps of some samples that the slice's SFU needs when errors come back; its inside
+    is in fp32.
+    """
     for step in part.layer.sfu if part.is_last else ():
         if step.operation.keeps_map and not step.makes.fixed:
             channels, rows, columns = step.input
@@ -213,25 +250,35 @@ def _sfu_lines(part: Slice, samples: int = 1) -> Iterator[Lines]:
 
 def keeps_inputs(layer: Layer) -> bool:
     """Return whether PG needs a layer's inputs, or EB: of attention, and of steps."""
-    return layer.has_pg or (not layer.makes.fixed and (layer.operation.recurs or not layer.has_weights))
+    return layer.has_pg or (
+        not layer.makes.fixed and (layer.operation.recurs or not layer.has_weights)
+    )
 
 
 def parameter_memory(part: Slice, channels: int, number: NumberFormat = FP32) -> Buffer:
-    """Return the weights of `channels` of a slice's cut channels, without bias, as LPRAM or BPRAM holds them."""
+    """Return the weights of `channels` of a slice's cut channels, without bias, as LPRAM or BPRAM
+    holds them.
+    """
     if part.layer.operation.one_memory:
         return line_memory(weight_lines(part, channels), number)
     by_channel = memories if part.cut is Cut.ICP else channel_memories
     return by_channel(*weight_memories(part, channels), number)
 
 
-def parameter_memories(part: Slice, channels: int, storage: Storage = SINGLE_STORAGE) -> tuple[Buffer, Buffer]:
-    """Return the weights of `channels` of a slice's cut channels, and all other arrays of theirs, without bias."""
+def parameter_memories(
+    part: Slice, channels: int, storage: Storage = SINGLE_STORAGE
+) -> tuple[Buffer, Buffer]:
+    """Return the weights of `channels` of a slice's cut channels, and all other arrays of theirs,
+    without bias.
+    """
     weights, *others = (parameter_memory(part, channels, number) for number in storage.arrays)
     return weights, sum(others, Buffer())
 
 
 def weight_memories(part: Slice, channels: int) -> tuple[int, int]:
-    """Return the number of memories that hold the weights of `channels` of a slice's cut channels, and their words."""
+    """Return the number of memories that hold the weights of `channels` of a slice's cut channels,
+    and their words.
+    """
     outs, ins, kernel_rows, kernel_columns = part.layer.weight_shape
     ins, outs = (channels, outs) if part.cut is Cut.ICP else (ins, channels)
     count = ins * kernel_rows * kernel_columns
@@ -240,7 +287,9 @@ def weight_memories(part: Slice, channels: int) -> tuple[int, int]:
 
 @dataclasses.dataclass(frozen=True)
 class OffChip:
-    """What of a slice is off chip: weights and gradients of the last `channels` of its cut channels, and Act-RAM."""
+    """What of a slice is off chip: weights and gradients of the last `channels` of its cut
+    channels, and Act-RAM.
+    """
 
     channels: int = 0
     activations: bool = False
@@ -251,15 +300,21 @@ class OffChip:
 
 @dataclasses.dataclass(frozen=True)
 class MemoryStream:
-    """What an engine moves over its board's memory port: `sample_bytes` for a sample, in equal parts for its rows."""
+    """What an engine moves over its board's memory port: `sample_bytes` for a sample, in equal
+    parts for its rows.
+    """
 
     phase: Phase
     rows: int
     sample_bytes: int
 
 
-def memory_streams(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STORAGE) -> tuple[MemoryStream, ...]:
-    """Return what FP, EB (unless the layer takes images) and PG of a slice move over the memory port."""
+def memory_streams(
+    part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STORAGE
+) -> tuple[MemoryStream, ...]:
+    """Return what FP, EB (unless the layer takes images) and PG of a slice move over the memory
+    port.
+    """
     if not off_chip:
         return ()
     view = part.layer.engine_view
@@ -282,6 +337,7 @@ def memory_streams(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STO
 
     moved = [of(Phase.FP, view.out_rows, storage.weights, activations + fp_again)]
     if part.layer.has_eb:
+        # Without PG, as in attention, it is EB that reads the activations.
         more = eb_again if part.layer.has_pg else activations + eb_again
         moved.append(of(Phase.EB, view.in_rows, storage.weights, more))
     if part.layer.has_pg:
@@ -290,7 +346,9 @@ def memory_streams(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STO
 
 
 def block_rows(part: Slice, off_chip: OffChip) -> int:
-    """Return how many rows of a slice wait for one another, because it reads once what each of them needs off chip."""
+    """Return how many rows of a slice wait for one another, because it reads once what each of them
+    needs off chip.
+    """
     layer = part.layer
     reads = off_chip.activations and (off_chip.channels or any(layer.operation.reread(layer.input)))
     return layer.rows_at_once if reads else 1
@@ -310,19 +368,29 @@ def port_bytes(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STORAGE
 
 
 def update_bytes(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STORAGE) -> int:
-    """Return the bytes that an update moves beside those of PG, which reads and writes weights in place of gradients.
+    """Return the bytes that an update moves beside those of PG, which reads and writes weights in
+    place of gradients.
 
-    What is kept of parameters beside them goes in and out. Updates of a master copy write the weights, too.
+    What is kept of parameters beside them goes in and out. Updates of a master copy write the
+    weights, too.
     """
     storage, weights = storage_of(part, storage), weight_lines(part, off_chip.channels)
     if len(storage.arrays) == 1:  # it learns nothing
         return 0
-    moved = 2 * weights.bytes_in(storage.master) + storage.has_copies * weights.bytes_in(storage.weights)
+    moved = 2 * weights.bytes_in(storage.master) + storage.has_copies * weights.bytes_in(
+        storage.weights
+    )
+    # PG of the last sample has moved as much as gradients take, in and out: only what is beyond
+    # comes on top.
     more = max(0, moved - 2 * weights.bytes_in(storage.gradients))
     return more + 2 * sum(map(weights.bytes_in, storage.states))
 
 
-def stored_bytes(part: Slice, off_chip: OffChip, in_flight: int, storage: Storage = SINGLE_STORAGE) -> int:
-    """Return the bytes of a slice in off-chip memory: weights, gradients, and activations of the samples in flight."""
+def stored_bytes(
+    part: Slice, off_chip: OffChip, in_flight: int, storage: Storage = SINGLE_STORAGE
+) -> int:
+    """Return the bytes of a slice in off-chip memory: weights, gradients, and activations of the
+    samples in flight.
+    """
     weights = storage_of(part, storage).weight_bytes(weight_lines(part, off_chip.channels))
     return weights + off_chip.activations * in_flight * activation_bytes(part, storage)

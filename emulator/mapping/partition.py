@@ -1,23 +1,25 @@
-"""The partition: which device holds which channels of which layers (FPDeep, sections 3.2, 3.4, 4.1 and 4.2).
+"""The partition: which device holds which channels of which layers (FPDeep, sections 3.2, 3.4, 4.1
+and 4.2).
 
-All layers' channels form one row, which is cut at channel boundaries into consecutive pieces, one for each device; so a
-device may hold slices of several layers, and a layer may span many devices:
+All layers' channels form one row, which is cut at channel boundaries into consecutive pieces, one
+for each device; so a device may hold slices of several layers, and a layer may span many devices:
 
     layers     |  conv1  |      conv2      |  conv3  |
     pieces     |      0     |     1     |     2      |      device 1 has a part of conv2, devices 0 and 2 the rest of it
 
-`coarse.py` cuts between layers, for comparison; the fine phase cuts between channels, from scratch and exactly, so that
-the slowest server of the chain is as fast as possible. Servers are the devices' engines, their memory ports, and the
-links. How long a board takes for a piece of the row is known exactly, and so is how long a link takes at a boundary
-(`row.py`). So for a given time and a device's first channel the furthest last one follows, and the boundaries at which
-a device can end follow from those of the device before it and from what its link can carry; the time is enough if the
-last device can end at the row's end. The smallest time that is enough is found by bisection (parametric search), and no
-cut at channels has a smaller one: equation (7). Among the cuts that reach it, one with a small V is chosen: equation
-(5).
+`coarse.py` cuts between layers, for comparison; the fine phase cuts between channels, from scratch
+and exactly, so that the slowest server of the chain is as fast as possible. Servers are the
+devices' engines, their memory ports, and the links. How long a board takes for a piece of the row
+is known exactly, and so is how long a link takes at a boundary (`row.py`). So for a given time and
+a device's first channel the furthest last one follows, and the boundaries at which a device can end
+follow from those of the device before it and from what its link can carry; the time is enough if
+the last device can end at the row's end. The smallest time that is enough is found by bisection
+(parametric search), and no cut at channels has a smaller one: equation (7). Among the cuts that
+reach it, one with a small V is chosen: equation (5).
 
-Fully connected layers at the network's end whose parameters and gradients do not fit into a board's on-chip memory get
-the last devices of the chain to themselves, with off-chip memory ("off-chip only for the FC layer": sections 6.3.1
-and 7), just as many devices as keep them from being the slowest.
+Fully connected layers at the network's end whose parameters and gradients do not fit into a board's
+on-chip memory get the last devices of the chain to themselves, with off-chip memory ("off-chip only
+for the FC layer": sections 6.3.1 and 7), just as many devices as keep them from being the slowest.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ Thing = TypeVar("Thing", Board, Link)
 
 @dataclasses.dataclass(frozen=True)
 class Servers:
-    """What serves samples: the boards that take pieces of the row, and the links between them, one fewer."""
+    """What serves samples: the boards that take pieces of the row, and the links between them, one
+    fewer.
+    """
 
     row: Row
     boards: Sequence[Board]
@@ -71,14 +75,22 @@ def _kinds(things: Sequence[Thing]) -> tuple[list[Thing], list[int]]:
 
 
 def reachable(servers: Servers, time_ps: int) -> Iterator[Ends]:
-    """Yield for each device the boundaries at which it can end, if no server takes longer than `time_ps`."""
+    """Yield for each device the boundaries at which it can end, if no server takes longer than
+    `time_ps`.
+    """
     row, (boards, of_board), (links, of_link) = servers.row, servers.board_kinds, servers.link_kinds
+    # Once for each kind: a cluster has many devices, but few kinds of boards and links.
     alone = [row.most_alone(board, time_ps) for board in boards]
-    fitting = [_fitting(row, board, time_ps, most) for board, most in zip(boards, alone, strict=True)]
+    fitting = [
+        _fitting(row, board, time_ps, most) for board, most in zip(boards, alone, strict=True)
+    ]
     carried = [servers.boundaries.within(link, time_ps) for link in links]
     ends: Ends = [(0, 0)]
+    # No link follows the last device: of that one `zip_longest` makes None.
     for kind, link in itertools.zip_longest(of_board, of_link):
-        furthest = functools.partial(row.furthest, board=boards[kind], time_ps=time_ps, alone=alone[kind])
+        furthest = functools.partial(
+            row.furthest, board=boards[kind], time_ps=time_ps, alone=alone[kind]
+        )
         ends = _reached(common(ends, fitting[kind]), furthest)
         if link is not None:
             ends = common(ends, carried[link])
@@ -88,8 +100,8 @@ def reachable(servers: Servers, time_ps: int) -> Iterator[Ends]:
 def _reached(begins: Ends, furthest: Callable[[int], int]) -> Ends:
     """Return where a device can end that begins in one of these intervals.
 
-    From b it can end at b+1 to furthest(b), which never falls: so these overlap for neighbouring b, and of intervals
-    that one reaches only the last is asked.
+    From b it can end at b+1 to furthest(b), which never falls: so these overlap for neighbouring b,
+    and of intervals that one reaches only the last is asked.
     """
     ends, lows, place = list[tuple[int, int]](), [low for low, _ in begins], 0
     while place < len(begins):
@@ -111,7 +123,8 @@ def _fitting(row: Row, board: Board, time_ps: int, alone: Sequence[int]) -> Ends
             spans += [
                 (begin, end - 1)
                 for begin, end in pieces
-                if begin < end and (memory is None or memory.is_within(begin, begin + 1, board, time_ps))
+                if begin < end
+                and (memory is None or memory.is_within(begin, begin + 1, board, time_ps))
             ]
     return merged(spans)
 
@@ -126,27 +139,32 @@ def is_enough(servers: Servers, time_ps: int) -> bool:
 
 
 def fastest(servers: Servers, at_least_ps: int = 0) -> int | None:
-    """Return the least time in ps of a sample on the slowest server; None where no cut fits the boards.
+    """Return the least time in ps of a sample on the slowest server; None where no cut fits the
+    boards.
 
-    It is exact for engines and links. With memory ports it is at most 0.005 % more, unless the bound `at_least_ps` is
-    enough.
+    It is exact for engines and links. With memory ports it is at most 0.005 % more, unless the
+    bound `at_least_ps` is enough.
     """
     row, boards = servers.row, servers.boards
     if at_least_ps and is_enough(servers, at_least_ps):
         return at_least_ps
+    # Engines take whole periods: only multiples of what all periods share can be the answer.
     unit = math.gcd(*(board.period_ps for board in boards))
     perfect = row.work(row.end) / sum(board.capacity for board in boards)
     slowest = servers.boundaries.slowest_ps(set(servers.links))
     longest = max(work.macs for layer in row.works for work in layer)
     most = (longest * row.end * max(board.period_ps for board in boards) + slowest) // unit + 1
+    # `low` must never be enough, and `perfect` is a float: a little less than it.
     low = max(int(perfect * (1 - 1e-9) / unit) - 1, -(-at_least_ps // unit) - 1)
     step = max(1, low // 64)
+    # By growing steps from below, since most cuts come near to the perfect time.
     while not is_enough(servers, (low + step) * unit):
         if low + step >= most:
             return None
         low, step = low + step, 2 * step
     high, gap = low + step, 1
     while high - low > gap:
+        # With memory a try is dear: it ends within 1/20,000.
         gap = 1 if row.memory is None else max(1, low // 20_000)
         middle = (low + high) // 2
         if is_enough(servers, middle * unit):
@@ -160,17 +178,21 @@ def fastest(servers: Servers, at_least_ps: int = 0) -> int | None:
 
 
 def spread(servers: Servers, time_ps: int) -> list[int] | None:
-    """Return the boundary at which each device ends, within `time_ps` and with a small V of equation (5).
+    """Return the boundary at which each device ends, within `time_ps` and with a small V of
+    equation (5).
 
-    On equal boards V is least where the least share is largest, so that cut is found by bisection. None where memory
-    ports need longer: what a piece sheds is near the least, not always the least.
+    On equal boards V is least where the least share is largest, so that cut is found by bisection.
+    None where memory ports need longer: what a piece sheds is near the least, not always the least.
     """
     row, boards = servers.row, servers.boards
     reached = [[(0, 0)], *reachable(servers, time_ps)]
     best = _spread(servers, time_ps, reached, 0.0)
     if best is None:
         return None
-    low, high = min(shares(row, boards, best)), row.work(row.wall) / sum(board.capacity for board in boards)
+    low, high = (
+        min(shares(row, boards, best)),
+        row.work(row.wall) / sum(board.capacity for board in boards),
+    )
     for _ in range(_SPREAD_STEPS):
         middle = (low + high) / 2
         better = _spread(servers, time_ps, reached, middle)
@@ -182,10 +204,13 @@ def spread(servers: Servers, time_ps: int) -> list[int] | None:
     return best
 
 
-def _spread(servers: Servers, time_ps: int, reached: Sequence[Ends], least: float) -> list[int] | None:
+def _spread(
+    servers: Servers, time_ps: int, reached: Sequence[Ends], least: float
+) -> list[int] | None:
     """Return the ends of a cut with no share below `least`; None if there is none.
 
-    Each device begins as near as possible to the fair part of those before it, by capacity, on either side of the wall.
+    Each device begins as near as possible to the fair part of those before it, by capacity, on
+    either side of the wall.
     """
     row, boards, (differing, of_board) = servers.row, servers.boards, servers.board_kinds
     alone = [row.most_alone(board, time_ps) for board in differing]
@@ -194,6 +219,8 @@ def _spread(servers: Servers, time_ps: int, reached: Sequence[Ends], least: floa
         lowest.append(max(lowest[-1] + 1, row.filled(lowest[-1], least * board.capacity)))
     able = list(itertools.accumulate((board.capacity for board in boards), initial=0.0))
     ends, whole = [row.end], (row.work(row.end), able[-1])
+    # From the last device back: of each boundary, `reached` says that the devices before it can
+    # fill the row up to there.
     for device in range(len(boards) - 1, -1, -1):
         board, end = boards[device], ends[-1]
         if end == row.wall:
@@ -204,7 +231,12 @@ def _spread(servers: Servers, time_ps: int, reached: Sequence[Ends], least: floa
         if not begins:
             return None
         fair = row.nearest(whole[0] * able[device] / whole[1])
-        ends.append(min((min(max(fair, low), high) for low, high in begins), key=lambda begin: abs(begin - fair)))
+        ends.append(
+            min(
+                (min(max(fair, low), high) for low, high in begins),
+                key=lambda begin: abs(begin - fair),
+            )
+        )
     return ends[-2::-1]
 
 
@@ -223,15 +255,21 @@ _LATER = 1000
 
 
 def partition(network: Network, cluster: Cluster, devices: int) -> Mapping:
-    """Cut `network` over `devices` boards so that the slowest engine or link of all is as fast as possible.
+    """Cut `network` over `devices` boards so that the slowest engine or link of all is as fast as
+    possible.
 
-    Memory is left out, but for fully connected layers that do not fit: they are kept apart (see above).
+    Memory is left out, but for fully connected layers that do not fit: they are kept apart (see
+    above).
 
     Raises:
         InputError: zero devices, more devices than channels, or too few multipliers.
     """
     boards = _boards(network, cluster, devices)
-    on_chip = _layers_on_chip(network.layers, boards[-1], cluster.storage) if devices > 1 else len(network.layers)
+    on_chip = (
+        _layers_on_chip(network.layers, boards[-1], cluster.storage)
+        if devices > 1
+        else len(network.layers)
+    )
     return _cut(network, cluster, boards, on_chip)
 
 
@@ -244,7 +282,8 @@ def partition_with_memory(
     *,
     balanced: bool = True,
 ) -> Mapping:
-    """Cut `network` over `devices` boards so that the slowest engine, link or memory port is as fast as possible.
+    """Cut `network` over `devices` boards so that the slowest engine, link or memory port is as
+    fast as possible.
 
     Args:
         network, cluster, devices: what to cut, for what.
@@ -260,32 +299,40 @@ def partition_with_memory(
 
 
 def with_balance(mapping: Mapping, cluster: Cluster) -> Mapping:
-    """Return a mapping that is not from here with its evenness, so that its engines are as fast as its slowest."""
+    """Return a mapping that is not from here with its evenness, so that its engines are as fast as
+    its slowest.
+    """
     layers, devices = mapping.network.layers, len(mapping.devices)
     boards = [cluster.board(device) for device in range(devices)]
     servers = _servers(mapping.network, cluster, boards, len(layers))
     lasts = (slices[-1] for slices in mapping.devices)
     ends = [servers.row.first[part.layer.index] + part.end for part in lasts]
-    return dataclasses.replace(mapping, balance=_balance(mapping.devices, servers.row, boards, ends, len(layers)))
+    return dataclasses.replace(
+        mapping, balance=_balance(mapping.devices, servers.row, boards, ends, len(layers))
+    )
 
 
 def can_take(network: Network, cluster: Cluster, devices: int, time_ps: int) -> bool:
-    """Return whether some cut over `devices` boards takes a sample in `time_ps` on each engine and link.
+    """Return whether some cut over `devices` boards takes a sample in `time_ps` on each engine and
+    link.
 
     Memory is left out. False where no cut fits the boards.
 
     Raises:
         InputError: zero devices, or more devices than channels.
     """
-    return is_enough(_servers(network, cluster, _boards(network, cluster, devices), len(network.layers)), time_ps)
+    return is_enough(
+        _servers(network, cluster, _boards(network, cluster, devices), len(network.layers)), time_ps
+    )
 
 
 def _boards(network: Network, cluster: Cluster, devices: int) -> list[Board]:
     channels = sum(map(cut_channels, network.layers))
     if not 1 <= devices <= channels:
         raise InputError(
-            f"`devices` = {devices}: must be 1 to {channels}: {network.name} has {plural(channels, 'channel')} to cut,"
-            " and each device needs at least one; more boards train as `replicas` of such a chain"
+            f"`devices` = {devices}: must be 1 to {channels}: {network.name} has"
+            f" {plural(channels, 'channel')} to cut, and each device needs at least one; more"
+            " boards train as `replicas` of such a chain"
         )
     return [cluster.board(device) for device in range(devices)]
 
@@ -325,34 +372,52 @@ def _balance(
     on_chip: int,
     server_ps: int = 0,
 ) -> Balance:
-    """Return the evenness of slices whose pieces of the row have these ends; `on_chip` layers stand before the wall."""
+    """Return the evenness of slices whose pieces of the row have these ends; `on_chip` layers stand
+    before the wall.
+    """
     off_chip_from = [0, *ends].index(row.wall)
     work = [row.work(row.first[i + 1]) - row.work(row.first[i]) for i in range(on_chip)]
     able = [board.capacity for board in boards]
-    before, after = imbalance(coarse_shares(work, able[:off_chip_from])), imbalance(shares(row, boards, ends))
+    before, after = (
+        imbalance(coarse_shares(work, able[:off_chip_from])),
+        imbalance(shares(row, boards, ends)),
+    )
     slowest_ps = max(_slowest_ps(slices, board) for slices, board in zip(held, boards, strict=True))
     return Balance(slowest_ps, _perfect_ps(row, able), before, after, server_ps)
 
 
 def _servers(
-    network: Network, cluster: Cluster, boards: Sequence[Board], on_chip: int, memory: PieceMemory | None = None
+    network: Network,
+    cluster: Cluster,
+    boards: Sequence[Board],
+    on_chip: int,
+    memory: PieceMemory | None = None,
 ) -> Servers:
-    """Return the boards and links between them, and the row that they take, with a wall after `on_chip` layers."""
+    """Return the boards and links between them, and the row that they take, with a wall after
+    `on_chip` layers.
+    """
     layers = network.layers
-    row = Row([cut_channels(layer) for layer in layers], [channel_works(layer) for layer in layers], on_chip, memory)
+    channels, works = list(map(cut_channels, layers)), list(map(channel_works, layers))
+    row = Row(channels, works, on_chip, memory)
     links = [cluster.link_at(link) for link in range(len(boards) - 1)]
     return Servers(row, boards, links, Boundaries(layers, cluster.link.share, cluster.precision))
 
 
 def _slowest_ps(slices: Sequence[Slice], board: Board) -> int:
-    """Return the time of a sample on the slowest engine of a board that gives it all its multipliers."""
+    """Return the time of a sample on the slowest engine of a board that gives it all its
+    multipliers.
+    """
     engines = board.build([work for part in slices for work in slice_works(part)], 0)
     return max(engine.sample_ps for engine in engines)
 
 
 def _layers_on_chip(layers: Sequence[Layer], board: Board, storage: Storage) -> int:
-    """Return the number of layers before those at the end that need off-chip memory; all layers if none do."""
-    first = next((layer.index + 1 for layer in reversed(layers) if not layer.operation.may_be_off_chip), 0)
+    """Return the number of layers before those at the end that need off-chip memory; all layers if
+    none do.
+    """
+    first = next(
+        (layer.index + 1 for layer in reversed(layers) if not layer.operation.may_be_off_chip), 0
+    )
     whole = [Slice(layer, 0, cut_channels(layer)) for layer in layers[first:]]
     weights = sum(storage.weight_bytes(weight_lines(part, part.channels)) for part in whole)
     biases = sum(layer.bias * layer.channels for layer in layers[first:])
@@ -362,13 +427,18 @@ def _layers_on_chip(layers: Sequence[Layer], board: Board, storage: Storage) -> 
 
 
 def _perfect_ps(row: Row, able: Sequence[float]) -> float:
-    """Return the time in ps that no cut can beat: work evenly on all multipliers, on each side of the best wall."""
+    """Return the time in ps that no cut can beat: work evenly on all multipliers, on each side of
+    the best wall.
+    """
     before = row.work(row.wall)
     after = row.work(row.end) - before
     if not after:
         return before / sum(able)
     upto = list(itertools.accumulate(able))
-    return min(max(before / sum_before, after / (upto[-1] - sum_before)) for sum_before in upto[:-1])
+    # The wall stands between two devices, at the place that serves the slower side best.
+    return min(
+        max(before / sum_before, after / (upto[-1] - sum_before)) for sum_before in upto[:-1]
+    )
 
 
 def _slices(layers: Sequence[Layer], row: Row, begin: int, end: int) -> tuple[Slice, ...]:
@@ -387,12 +457,17 @@ def _too_small(network: Network, cluster: Cluster, devices: int) -> str:
     worst = max(range(len(needed)), key=needed.__getitem__)
     if needed[worst] > largest.multipliers:
         return (
-            f"board {largest.name}: {largest.said()}: {network.layers[worst].name} of {network.name} needs at least"
-            f" {needed[worst]}, {largest.smallest_engine}"
+            f"board {largest.name}: {largest.said()}: {network.layers[worst].name} of"
+            f" {network.name} needs at least {needed[worst]}, {largest.smallest_engine}"
         )
     have = ", ".join(f"{board.name} {board.multipliers}" for board in dict.fromkeys(boards))
-    works = [work.of_channels(cut_channels(layer)) for layer in network.layers for work in channel_works(layer)]
+    works = [
+        work.of_channels(cut_channels(layer))
+        for layer in network.layers
+        for work in channel_works(layer)
+    ]
     return (
-        f"`devices` = {devices}: {network.name} needs at least {largest.fewest_multipliers(works)} multipliers,"
-        f" {largest.smallest_engine}, and no cut fits them on these boards: {have} ({largest.said()})"
+        f"`devices` = {devices}: {network.name} needs at least {largest.fewest_multipliers(works)}"
+        f" multipliers, {largest.smallest_engine}, and no cut fits them on these boards: {have}"
+        f" ({largest.said()})"
     )

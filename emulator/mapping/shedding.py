@@ -1,10 +1,12 @@
-"""Shedding: what of a device's data leaves the chip where its on-chip memory is too small, and how much that moves.
+"""Shedding: what of a device's data leaves the chip where its on-chip memory is too small, and how
+much that moves.
 
-On-chip memory is counted in banks. Buffers that feed engines (line buffers, error buffer, PAB) and biases stay.
-Act-RAM, as a whole, and weights with their gradients, channel by channel, may go to the board's off-chip memory. What
-frees the most banks for a byte on the memory port goes first: Act-RAM holds all samples in flight, and moves two maps a
-sample. A slice that has shed its Act-RAM keeps its weights as long as it can, since they would be read for each row
-(memory.py); and one that has shed its weights keeps its Act-RAM.
+On-chip memory is counted in banks. Buffers that feed engines (line buffers, error buffer, PAB) and
+biases stay. Act-RAM, as a whole, and weights with their gradients, channel by channel, may go to
+the board's off-chip memory. What frees the most banks for a byte on the memory port goes first:
+Act-RAM holds all samples in flight, and moves two maps a sample. A slice that has shed its Act-RAM
+keeps its weights as long as it can, since they would be read for each row (memory.py); and one that
+has shed its weights keeps its Act-RAM.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ _MOST_BYTES = 1 << 62
 
 
 class Shed(NamedTuple):
-    """What is off chip of each slice, the banks that this frees, and the bytes that it moves for a sample."""
+    """What is off chip of each slice, the banks that this frees, and the bytes that it moves for a
+    sample.
+    """
 
     off_chip: tuple[OffChip, ...]
     freed: int
@@ -42,10 +46,12 @@ class Shed(NamedTuple):
 
 
 class WeightBanks(NamedTuple):
-    """The banks of the weights of any number of a slice's cut channels, and of all other arrays of theirs.
+    """The banks of the weights of any number of a slice's cut channels, and of all other arrays of
+    theirs.
 
-    A channel adds `memories` of `words` words each, or, if it deepens them, `words` words to each of `memories`; so in
-    each array, of which a bank holds `words_in_bank`. Where formats have blocks, banks are those of a slice's `part`.
+    A channel adds `memories` of `words` words each, or, if it deepens them, `words` words to each
+    of `memories`; so in each array, of which a bank holds `words_in_bank`. Where formats have
+    blocks, banks are those of a slice's `part`.
     """
 
     memories: int
@@ -85,17 +91,23 @@ class WeightBanks(NamedTuple):
         if not self.deepens:
             return banks // self.of_channels(1)
         if self.part is None and len({*self.words_in_bank}) == 1:
-            deep = banks // (len(self.words_in_bank) * self.memories) * self.words_in_bank[0] // self.words
+            deep = (
+                banks
+                // (len(self.words_in_bank) * self.memories)
+                * self.words_in_bank[0]
+                // self.words
+            )
         else:
             deep = bisect.bisect_right(range(available + 1), banks, key=self.of_channels) - 1
+        # A memory that is small enough lies in LUTs, and takes no bank.
         return max(LUT_RAM_BITS // self.words, deep)
 
 
 class SliceNeeds(NamedTuple):
     """The banks that a slice needs, and the bytes that move for a sample if its data are off chip.
 
-    `fixed_banks` stay on chip. `weight_bytes` move for each channel that is off chip, `rows_weight_bytes` if Act-RAM is
-    off chip, too.
+    `fixed_banks` stay on chip. `weight_bytes` move for each channel that is off chip,
+    `rows_weight_bytes` if Act-RAM is off chip, too.
     """
 
     part: Slice
@@ -123,7 +135,9 @@ class SliceNeeds(NamedTuple):
     def banks_with(self, off_chip: OffChip) -> int:
         """Return the banks of what is on chip."""
         act_ram = 0 if off_chip.activations else self.act_ram_banks
-        return self.fixed_banks + act_ram + self.weights.of_channels(self.channels - off_chip.channels)
+        return (
+            self.fixed_banks + act_ram + self.weights.of_channels(self.channels - off_chip.channels)
+        )
 
 
 def slice_needs(part: Slice, in_flight: int, storage: Storage = SINGLE_STORAGE) -> SliceNeeds:
@@ -140,7 +154,8 @@ def slice_needs(part: Slice, in_flight: int, storage: Storage = SINGLE_STORAGE) 
         act_ram_bytes=act_ram_bytes,
         weights=WeightBanks.of(part, storage),
         weight_bytes=port_bytes(part, OffChip(channels=1), storage),
-        rows_weight_bytes=port_bytes(part, OffChip(channels=1, activations=True), storage) - act_ram_bytes,
+        rows_weight_bytes=port_bytes(part, OffChip(channels=1, activations=True), storage)
+        - act_ram_bytes,
         parameter_bytes=channel_bytes(part, storage.weights),
     )
 
@@ -148,8 +163,9 @@ def slice_needs(part: Slice, in_flight: int, storage: Storage = SINGLE_STORAGE) 
 class ShedBounds(NamedTuple):
     """What shedding some slices can come to, whatever of them is shed.
 
-    They need `banks`, of which `most_freed` can leave the chip; all of that moves `most_moved` bytes for a sample, and
-    each bank at least `bank_bytes`. `is_free` says that something moves nothing, which is never shed.
+    They need `banks`, of which `most_freed` can leave the chip; all of that moves `most_moved`
+    bytes for a sample, and each bank at least `bank_bytes`. `is_free` says that something moves
+    nothing, which is never shed.
     """
 
     banks: int
@@ -167,11 +183,22 @@ class ShedBounds(NamedTuple):
         if held.act_ram_banks:
             bank_bytes = held.act_ram_bytes / held.act_ram_banks
         if of_weights:
-            # A channel frees no more than its words, and what rounding and a memory in LUTs add to them.
-            most = weights.memories * sum(weights.words / most + 2 for most in weights.words_in_bank)
+            # A channel frees no more than its words, and what rounding and a memory in LUTs add to
+            # them.
+            most = weights.memories * sum(
+                weights.words / most + 2 for most in weights.words_in_bank
+            )
             bank_bytes = min(bank_bytes, least_bytes / min(of_weights, most))
-        most_moved = held.act_ram_bytes + held.channels * max(held.weight_bytes, held.rows_weight_bytes)
-        return cls(banks, banks - held.fixed_banks, most_moved, bank_bytes, bool(of_weights) and not least_bytes)
+        most_moved = held.act_ram_bytes + held.channels * max(
+            held.weight_bytes, held.rows_weight_bytes
+        )
+        return cls(
+            banks,
+            banks - held.fixed_banks,
+            most_moved,
+            bank_bytes,
+            bool(of_weights) and not least_bytes,
+        )
 
     def with_others(self, other: ShedBounds) -> ShedBounds:
         """Return those of these slices and of others together."""
@@ -187,7 +214,11 @@ class ShedBounds(NamedTuple):
         """Return whether `shed` frees `banks` if `most_bytes` may move; None if only trying tells."""
         if banks * self.bank_bytes > most_bytes * (1 + 1e-9):
             return False
-        return True if self.most_moved <= most_bytes and not self.is_free and banks <= self.most_freed else None
+        return (
+            True
+            if self.most_moved <= most_bytes and not self.is_free and banks <= self.most_freed
+            else None
+        )
 
 
 def shed(needs: Sequence[SliceNeeds], excess_banks: int, most_bytes: int = _MOST_BYTES) -> Shed:
@@ -196,7 +227,8 @@ def shed(needs: Sequence[SliceNeeds], excess_banks: int, most_bytes: int = _MOST
     steps, due = _Steps(), [*range(len(needs))]
     while freed < excess_banks:
         wanted, left = excess_banks - freed, most_bytes - moved
-        # Steps stay as they were but for that of the slice which has just shed, and those that are now too large.
+        # Steps stay as they were but for that of the slice which has just shed, and those that are
+        # now too large.
         for place in (*due, *steps.beyond(wanted, left)):
             step = _best_step(place, needs[place], off_chip[place], wanted, left)
             if step is not None:
@@ -210,7 +242,9 @@ def shed(needs: Sequence[SliceNeeds], excess_banks: int, most_bytes: int = _MOST
 
 
 class _Step(NamedTuple):
-    """A slice that sheds more: the banks that this frees in addition, and the bytes that it moves in addition."""
+    """A slice that sheds more: the banks that this frees in addition, and the bytes that it moves
+    in addition.
+    """
 
     place: int
     off_chip: OffChip
@@ -232,9 +266,15 @@ class _Steps:
 
     def add(self, step: _Step) -> None:
         """Add the step of a slice that has none."""
-        self._added += 1  # numbers tell entries of heaps that have been replaced from those that count
+        self._added += (
+            1  # numbers tell entries of heaps that have been replaced from those that count
+        )
         self._steps[step.place], self._numbers[step.place] = step, self._added
-        for heap, key in ((self._by_cost, step.cost), (self._by_freed, -step.freed), (self._by_moved, -step.moved)):
+        for heap, key in (
+            (self._by_cost, step.cost),
+            (self._by_freed, -step.freed),
+            (self._by_moved, -step.moved),
+        ):
             heapq.heappush(heap, (key, step.place, self._added))
 
     def cheapest(self) -> _Step | None:
@@ -259,8 +299,12 @@ class _Steps:
         return self._steps.pop(place, None) if self._numbers[place] == number else None
 
 
-def _best_step(place: int, held: SliceNeeds, now: OffChip, wanted_banks: int, most_bytes: int) -> _Step | None:
-    """Return how a slice frees up to `wanted_banks`, or more if it must, for fewest bytes each; None if it cannot."""
+def _best_step(
+    place: int, held: SliceNeeds, now: OffChip, wanted_banks: int, most_bytes: int
+) -> _Step | None:
+    """Return how a slice frees up to `wanted_banks`, or more if it must, for fewest bytes each;
+    None if it cannot.
+    """
     before, moves, best = held.banks_with(now), held.moved_bytes(now), None
     for activations in (False, True):
         if activations and not held.act_ram_banks:
@@ -275,7 +319,9 @@ def _best_step(place: int, held: SliceNeeds, now: OffChip, wanted_banks: int, mo
         freed = before - others - held.weights.of_channels(held.channels - channels)
         moved = fixed_bytes + channels * channel_bytes - moves
         if freed > 0 and moved <= most_bytes:
-            cost = moved / min(freed, wanted_banks)  # banks beyond those that are wanted are worth nothing
+            cost = moved / min(
+                freed, wanted_banks
+            )  # banks beyond those that are wanted are worth nothing
             if best is None or cost < best.cost:
                 best = _Step(place, OffChip(channels, activations), freed, moved, cost)
     return best

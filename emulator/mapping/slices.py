@@ -1,4 +1,6 @@
-"""Slices: how a layer is cut by channels, and which device holds which piece (FPDeep, sections 3.3 and 4.1)."""
+"""Slices: how a layer is cut by channels, and which device holds which piece (FPDeep, sections 3.3
+and 4.1).
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from collections.abc import Sequence
 from ..network import Layer, Network
 
 ICP_FROM_CHANNELS = 16
-"""Layers with fewer input channels are cut by output channels: "OCP is only used when the number of the input channel
-is too small to provide sufficient parallelism" (FPDeep, section 4.1)."""
+"""Layers with fewer input channels are cut by output channels: "OCP is only used when the number of
+the input channel is too small to provide sufficient parallelism" (FPDeep, section 4.1)."""
 
 
 class Cut(enum.Enum):
@@ -24,7 +26,8 @@ class Cut(enum.Enum):
 
 
 def cut_of(layer: Layer) -> Cut:
-    """Return ICP, or OCP where input channels are few, in groups, or embedded; by units, heads or logits if any.
+    """Return ICP, or OCP where input channels are few, in groups, or embedded; by units, heads or
+    logits if any.
 
     A layer whose operation says so is cut the other way.
     """
@@ -44,7 +47,8 @@ def cut_channels(layer: Layer) -> int:
 def inputs_before(layer: Layer, boundary: int) -> int:
     """Return the number of input channels that only slices before a boundary need.
 
-    Under ICP each slice has its own; under OCP all need all of their groups, so a group goes on until its last output.
+    Under ICP each slice has its own; under OCP all need all of their groups, so a group goes on
+    until its last output.
     """
     if cut_of(layer) is Cut.ICP:
         return boundary
@@ -54,7 +58,9 @@ def inputs_before(layer: Layer, boundary: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Slice:
-    """Channels begin … end-1 of a layer on one device: input channels under ICP, output channels or heads under OCP."""
+    """Channels begin … end-1 of a layer on one device: input channels under ICP, output channels or
+    heads under OCP.
+    """
 
     layer: Layer
     begin: int
@@ -77,16 +83,22 @@ class Slice:
 
     @functools.cached_property
     def is_last(self) -> bool:
-        """Whether the layer ends on this device, which then holds complete outputs and applies the SFU."""
+        """Whether the layer ends on this device, which then holds complete outputs and applies the
+        SFU.
+        """
         return self.end == cut_channels(self.layer)
 
     @functools.cached_property
     def in_channels(self) -> range:
-        """The input channels that this slice works on: under OCP, all of the groups of its output channels."""
+        """The input channels that this slice works on: under OCP, all of the groups of its output
+        channels.
+        """
         if self.cut is Cut.ICP:
             return range(self.begin, self.end)
         size = self.layer.input[0] // self.layer.operation.groups
-        return range(inputs_before(self.layer, self.begin), inputs_before(self.layer, self.end - 1) + size)
+        return range(
+            inputs_before(self.layer, self.begin), inputs_before(self.layer, self.end - 1) + size
+        )
 
     @property
     def held_inputs(self) -> int:
@@ -96,7 +108,11 @@ class Slice:
     @property
     def weight_inputs(self) -> range:
         """The second index of its weights: its input channels, counted from the first of a group."""
-        return self.in_channels if self.cut is Cut.ICP else range(self.layer.input[0] // self.layer.operation.groups)
+        return (
+            self.in_channels
+            if self.cut is Cut.ICP
+            else range(self.layer.input[0] // self.layer.operation.groups)
+        )
 
     @property
     def outputs_by_group(self) -> tuple[int, ...]:
@@ -122,7 +138,11 @@ class Slice:
     @property
     def eb_macs(self) -> int:
         """Multiply-accumulates of one sample's EB in this slice; 0 if it has none."""
-        return self.layer.eb_macs // cut_channels(self.layer) * self.channels if self.layer.has_eb else 0
+        return (
+            self.layer.eb_macs // cut_channels(self.layer) * self.channels
+            if self.layer.has_eb
+            else 0
+        )
 
     @property
     def pg_macs(self) -> int:
@@ -141,7 +161,9 @@ class Slice:
 
     @functools.cached_property
     def kept_values(self) -> int:
-        """Values of a sample that are kept for the backward pass besides its inputs: the slice's part, rounded up."""
+        """Values of a sample that are kept for the backward pass besides its inputs: the slice's
+        part, rounded up.
+        """
         kept = self.layer.operation.kept_values(self.layer.input)
         if self.layer.vocabulary_parallel:
             kept += math.prod(self.layer.output)
@@ -149,7 +171,9 @@ class Slice:
 
     @property
     def sfu_channels(self) -> int:
-        """Number of complete outputs that its SFU takes: all at the layer's end, or its own logits; 0 without one."""
+        """Number of complete outputs that its SFU takes: all at the layer's end, or its own logits;
+        0 without one.
+        """
         if self.layer.vocabulary_parallel:
             return len(self.out_channels)
         return self.layer.channels if self.is_last else 0
@@ -166,7 +190,9 @@ class Slice:
 
 
 def imbalance(shares: Sequence[float]) -> float:
-    """Return V of FPDeep's equation (5): the sum of (share - least) / least; shares are work over capacity."""
+    """Return V of FPDeep's equation (5): the sum of (share - least) / least; shares are work over
+    capacity.
+    """
     least = min(shares)
     return sum((share - least) / least for share in shares)
 
@@ -175,10 +201,11 @@ def imbalance(shares: Sequence[float]) -> float:
 class Balance:
     """The evenness of a partition: times in ps of a sample.
 
-    `slowest_ps` is that of the slowest engine. `server_ps` is that of the slowest of all engines and links, and of
-    memory ports if the cut heeds them: proven the least of all cuts at channels. `perfect_ps` is the time that no cut
-    of any kind can beat: all work spread evenly over all multipliers. `coarse` and `fine` are V of FPDeep's equation
-    (5) after the two phases, over the devices that hold convolutions (over all devices, if no layers are off chip).
+    `slowest_ps` is that of the slowest engine. `server_ps` is that of the slowest of all engines
+    and links, and of memory ports if the cut heeds them: proven the least of all cuts at channels.
+    `perfect_ps` is the time that no cut of any kind can beat: all work spread evenly over all
+    multipliers. `coarse` and `fine` are V of FPDeep's equation (5) after the two phases, over the
+    devices that hold convolutions (over all devices, if no layers are off chip).
     """
 
     slowest_ps: int
@@ -207,5 +234,6 @@ class Mapping:
 
     def __str__(self) -> str:
         return "\n".join(
-            f"device {device}: " + ", ".join(map(str, slices)) for device, slices in enumerate(self.devices)
+            f"device {device}: " + ", ".join(map(str, slices))
+            for device, slices in enumerate(self.devices)
         )

@@ -1,6 +1,8 @@
-"""One frozen `Plan` from a configuration, the same on every rank: placement, steady state, resources, layout."""
+"""One frozen `Plan` from a configuration, the same on every rank: placement, steady state,
+resources, layout.
+"""
 
-from .chain import asked_chunks, check_samples, warm_ups_of
+from .chain import asked_chunks, check_samples, in_precision, warm_ups_of
 from .data import (
     check_data,
     check_normalised,
@@ -12,13 +14,15 @@ from .data import (
     network_of,
     training_data,
 )
-from .layout import OFF_CHIP_PASSES, DeviceLayout, Layout, SliceLayout, lay_out, lay_out_on_chip
-from .make import make_plan, plan_run, planned_on
-from .numbers import in_precision
-from .pair import PairPlan, make_pair_plan
-from .placement import (
+from .layout import (
+    OFF_CHIP_PASSES,
+    DeviceLayout,
+    Layout,
+    SliceLayout,
     bram_bytes,
     buffer_resources,
+    lay_out,
+    lay_out_on_chip,
     lut_bytes,
     missing_bytes,
     off_chip_bytes,
@@ -27,6 +31,8 @@ from .placement import (
     smallest_cluster,
     transceivers_used,
 )
+from .make import make_plan, plan_run, planned_on
+from .pair import PairPlan, make_pair_plan
 from .plan import ChainPlan, Plan, describe_devices, exchange_loads, exchange_times
 from .stages import PlannedStages
 from .steady import fill_ps, find_steady

@@ -1,32 +1,51 @@
-"""What a configuration makes of a cluster: how boards execute, how many stages each has, how many replicas there are.
+"""What a configuration makes of a cluster: how boards execute, in what formats, and how many stages
+and replicas.
 
-How boards execute and when messages leave them is the cluster's (`[machine]`), whatever the schedule. With engines of
-their own for FP, EB and PG and rows that are streamed, boards are FPDeep's, whose times are those of rows
-(`timing.Timing`); on all others, actions are timed as a whole (`timing.StageClock`).
+How boards execute and when messages leave them is the cluster's (`[machine]`), whatever the
+schedule. With engines of their own for FP, EB and PG and rows that are streamed, boards are
+FPDeep's, whose times are those of rows (`timing.Timing`); on all others, actions are timed as a
+whole (`timing.StageClock`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING
 
 from ...comm.exchange import DataParallel
-from ..cluster import Cluster, Link, OnBoard
+from ...kernels.number import FloatGrid, NumberFormat
+from ..cluster import Board, Cluster, Fpga, Link, OnBoard
 from ..common import InputError, plural
 from ..mapping import cut_channels
 from ..network import Network
-from ..schedule import Backward, EditedKind, Engines, Fold, Machine, ScheduleKind, Transport, warm_ups
+from ..number import Precision
+from ..schedule import (
+    Backward,
+    EditedKind,
+    Engines,
+    Fold,
+    Machine,
+    ScheduleKind,
+    Transport,
+    warm_ups,
+)
 
 if TYPE_CHECKING:
     from ..config import Config
 
 
-_SUITS = {Engines.SPLIT: Transport.STREAMED, Engines.SHARED: Transport.HIDDEN, Engines.TURNS: Transport.STORED}
+_SUITS = {
+    Engines.SPLIT: Transport.STREAMED,
+    Engines.SHARED: Transport.HIDDEN,
+    Engines.TURNS: Transport.STORED,
+}
 """The transport of a cluster that names none."""
 
 
 def machine_of(cluster: Cluster, kind: ScheduleKind) -> Machine | None:
-    """Return how a cluster's boards and links work under a kind of schedule; None if they are FPDeep's.
+    """Return how a cluster's boards and links work under a kind of schedule; None if they are
+    FPDeep's.
 
     Raises:
         InputError: rows are to be streamed from engines that have no time for each row.
@@ -37,18 +56,20 @@ def machine_of(cluster: Cluster, kind: ScheduleKind) -> Machine | None:
         if engines is Engines.SPLIT:
             return None
         raise InputError(
-            f"`transport` = 'streamed': rows leave engines that are split, and these are {engines.value}; should be"
-            " 'stored' or 'hidden'"
+            "`transport` = 'streamed': rows leave engines that are split, and these are"
+            f" {engines.value}; should be 'stored' or 'hidden'"
         )
     backward = Backward.SPLIT if kind.splits_backward else Backward.FUSED
     return Machine(engines, transport, backward)
 
 
 def folded(cluster: Cluster, fold: Fold, machine: Machine | None) -> Cluster:
-    """Return a cluster with a board for each stage of a chain whose devices have several stages each.
+    """Return a cluster with a board for each stage of a chain whose devices have several stages
+    each.
 
-    Of a board's memory, its stages have equal shares; of all else, too, where engines work at the same time. A link
-    closes a loop to a ring, as those of a ring and a torus do; in a V, neighbouring stages may be on one board.
+    Of a board's memory, its stages have equal shares; of all else, too, where engines work at the
+    same time. A link closes a loop to a ring, as those of a ring and a torus do; in a V,
+    neighbouring stages may be on one board.
 
     Raises:
         InputError: the boards are on a switch.
@@ -58,14 +79,20 @@ def folded(cluster: Cluster, fold: Fold, machine: Machine | None) -> Cluster:
         return cluster
     if cluster.topology.has_ports:
         raise InputError(
-            f"`links.topology` = {cluster.topology.name!r}: the shares of a port are not modelled for boards with"
-            f" {chunks} stages each; should be 'chain', 'ring' or 'torus'"
+            f"`links.topology` = {cluster.topology.name!r}: the shares of a port are not modelled"
+            f" for boards with {chunks} stages each; should be 'chain', 'ring' or 'torus'"
         )
     apart = machine is None or machine.engines is Engines.SPLIT
-    boards = tuple(cluster.board(fold.device(stage)).share(chunks, whole=not apart) for stage in range(fold.count))
+    boards = tuple(
+        cluster.board(fold.device(stage)).share(chunks, whole=not apart)
+        for stage in range(fold.count)
+    )
     links = [_link_between(cluster, fold.link(stage)) for stage in range(fold.count - 1)]
     if apart:
-        links = [dataclasses.replace(link, bandwidth_mbps=max(1, link.bandwidth_mbps // chunks)) for link in links]
+        links = [
+            dataclasses.replace(link, bandwidth_mbps=max(1, link.bandwidth_mbps // chunks))
+            for link in links
+        ]
     return dataclasses.replace(cluster, boards=boards, own_links=tuple(links))
 
 
@@ -95,11 +122,13 @@ def asked_chunks(config: Config) -> int:
     kind = config.schedule
     if kind.file is not None and config.chunks not in (None, kind.chunks):
         raise InputError(
-            f"`chunks` = {config.chunks}: schedule {kind.name} has {plural(kind.chunks, 'stage')} on each device"
+            f"`chunks` = {config.chunks}: schedule {kind.name} has {plural(kind.chunks, 'stage')}"
+            " on each device"
         )
     if config.chunks is not None and config.chunks > 1 and kind.chunks == 1:
         raise InputError(
-            f"`chunks` = {config.chunks}: schedule {kind.name} has one stage on each device; try schedule interleaved"
+            f"`chunks` = {config.chunks}: schedule {kind.name} has one stage on each device; try"
+            " schedule interleaved"
         )
     return config.chunks or kind.chunks
 
@@ -121,11 +150,14 @@ def check_chunks(config: Config, network: Network, devices: int, chunks: int) ->
         )
 
 
-def check_topology(config: Config, cluster: Cluster, devices: int, data_parallel: DataParallel) -> None:
+def check_topology(
+    config: Config, cluster: Cluster, devices: int, data_parallel: DataParallel
+) -> None:
     """Check that boards, and replicas, can be on their topologies.
 
     Raises:
-        InputError: a shape has another number of places, or links that hold up messages are not those of a chain.
+        InputError: a shape has another number of places, or links that hold up messages are not
+            those of a chain.
     """
     if devices > 1 or data_parallel.replicas == 1:
         cluster.laid_on(devices)
@@ -139,7 +171,8 @@ def check_topology(config: Config, cluster: Cluster, devices: int, data_parallel
 
 
 def warm_ups_of(config: Config, devices: int, micro_batches: int) -> tuple[int, ...]:
-    """Return the warm-up forwards of each device that a configuration gives; () for the schedule's own.
+    """Return the warm-up forwards of each device that a configuration gives; () for the schedule's
+    own.
 
     Raises:
         InputError: the schedule has a fixed order, or the expression cannot be read.
@@ -148,8 +181,8 @@ def warm_ups_of(config: Config, devices: int, micro_batches: int) -> tuple[int, 
         return ()
     if not config.schedule.takes_warm_ups:
         raise InputError(
-            f"`warm_up` = {config.warm_up!r}: schedule {config.schedule.name} has a fixed order; kinds of 1F1B and FBP"
-            " take a warm-up"
+            f"`warm_up` = {config.warm_up!r}: schedule {config.schedule.name} has a fixed order;"
+            " kinds of 1F1B and FBP take a warm-up"
         )
     return warm_ups(config.warm_up, devices, micro_batches)
 
@@ -157,8 +190,8 @@ def warm_ups_of(config: Config, devices: int, micro_batches: int) -> tuple[int, 
 def replicate(config: Config, ranks: int) -> tuple[DataParallel, int]:
     """Return the replicas, and the number of devices in each replica's chain.
 
-    Under a data-parallel schedule each device is a replica. Otherwise there are `replicas` parallel chains of `devices`
-    devices, by default as many as a hand-made cut has, or one on each rank.
+    Under a data-parallel schedule each device is a replica. Otherwise there are `replicas` parallel
+    chains of `devices` devices, by default as many as a hand-made cut has, or one on each rank.
 
     Raises:
         InputError: the keys contradict one another, or a mini-batch cannot be divided.
@@ -167,7 +200,8 @@ def replicate(config: Config, ranks: int) -> tuple[DataParallel, int]:
     exchange = schedule.replicates or config.exchange
     if ratio is not None and not codec.compresses:
         raise InputError(
-            f"`compress_ratio` = {ratio:g}: has no effect without a codec; add `compress`, such as inceptionn:-10"
+            f"`compress_ratio` = {ratio:g}: has no effect without a codec; add `compress`, such as"
+            " inceptionn:-10"
         )
     if schedule.replicates is None:
         of_ranks = max(1, ranks // config.replicas)
@@ -179,11 +213,14 @@ def replicate(config: Config, ranks: int) -> tuple[DataParallel, int]:
         replicas, devices = config.devices or ranks, 1
         if config.replicas not in (1, replicas):
             raise InputError(
-                f"`replicas` = {config.replicas}: with schedule {schedule.name} every one of {replicas} devices is a"
-                " replica; for chains side by side use schedule sync or fpdeep"
+                f"`replicas` = {config.replicas}: with schedule {schedule.name} every one of"
+                f" {replicas} devices is a replica; for chains side by side use schedule sync or"
+                " fpdeep"
             )
         if "exchange" in config.model_fields_set and config.exchange != exchange:
-            raise InputError(f"`exchange` = {config.exchange!r}: schedule {schedule.name} uses {exchange!r}")
+            raise InputError(
+                f"`exchange` = {config.exchange!r}: schedule {schedule.name} uses {exchange!r}"
+            )
     _check(config, replicas)
     feedback = config.error_feedback and codec.compresses
     return DataParallel(replicas, config.groups, exchange, codec, ratio, feedback), devices
@@ -200,7 +237,8 @@ def check_samples(config: Config, replicas: int, samples: int) -> None:
         whole = samples - tail
         near = f"{whole} or {whole + replicas}" if whole else f"{replicas}"
         raise InputError(
-            f"`samples` = {samples}: leaves {tail} for the last mini-batch, fewer than {replicas} replicas; try {near}"
+            f"`samples` = {samples}: leaves {tail} for the last mini-batch, fewer than {replicas}"
+            f" replicas; try {near}"
         )
 
 
@@ -208,8 +246,129 @@ def _check(config: Config, replicas: int) -> None:
     if config.batch % replicas:
         below = config.batch // replicas * replicas
         near = f"{below} or {below + replicas}" if below else f"{replicas}"
-        raise InputError(f"`batch` = {config.batch}: cannot be divided evenly among {replicas} replicas; try {near}")
+        raise InputError(
+            f"`batch` = {config.batch}: cannot be divided evenly among {replicas} replicas; try"
+            f" {near}"
+        )
     if replicas % config.groups:
-        raise InputError(f"`groups` = {config.groups}: {replicas} replicas cannot be divided into as many equal groups")
+        raise InputError(
+            f"`groups` = {config.groups}: {replicas} replicas cannot be divided into as many equal"
+            " groups"
+        )
     if config.samples is not None:
         check_samples(config, replicas, config.samples)
+
+
+_MOST_PRODUCT, _MOST_SUM = 2**24, 2**31
+"""What kernels multiply exactly, and what a sum of 32 bits has to stay below."""
+
+
+def board_number(config: Config) -> NumberFormat:
+    """Return the format of all values on boards that take actions as a whole.
+
+    Raises:
+        InputError: activations, weights and errors have several.
+    """
+    one = config.precision.one
+    if one is None:
+        raise InputError(
+            f"`precision` = {config.precision}: boards that take actions as a whole have one format"
+            " for activations, weights and errors; give them the same, or `engines` = 'split'"
+        )
+    return one
+
+
+def in_precision(cluster: Cluster, precision: Precision) -> Cluster:
+    """Return a cluster whose FPGAs multiply in the classes that a run's formats need.
+
+    Raises:
+        InputError: multipliers of a board are too narrow.
+    """
+    classes = precision.multipliers
+
+    def built(board: Board) -> Board:
+        return board.in_classes(classes, cluster.alpha) if isinstance(board, Fpga) else board
+
+    try:
+        by_id = {id(board): board for board in cluster.boards}
+        by_kind = {number: built(board) for number, board in by_id.items()}
+    except InputError as error:
+        raise InputError(f"`precision` = {precision}: {error}") from None
+    return dataclasses.replace(
+        cluster, boards=tuple(by_kind[id(board)] for board in cluster.boards)
+    )
+
+
+def check_precision(config: Config, network: Network, *, has_numbers: bool) -> None:
+    """Check that all layers take the formats of a run; boards that take actions as a whole are
+    timed in any.
+
+    Raises:
+        InputError: a layer does not.
+    """
+    if config.precision.is_single or not has_numbers:
+        return
+    for layer in network.layers:
+        if layer.operation.recurs or not layer.has_weights or layer.vocabulary_parallel:
+            kind = "a recurrent layer" if layer.operation.recurs else layer.operation.type
+            if layer.vocabulary_parallel:
+                kind = "a classifier with `vocabulary_parallel` = true"
+            raise InputError(
+                f"`precision` = {str(config.precision)!r}: {layer.name} is {kind}, which computes"
+                " in single precision; should be 'fp32'"
+            )
+    if config.clip_norm is not None:
+        raise InputError(
+            f"`clip_norm` = {config.clip_norm:g}: gradients are clipped in single precision; leave"
+            " `precision` out"
+        )
+    for head in network.heads:
+        raise InputError(
+            f"`precision` = {str(config.precision)!r}: {head.name} has the weights of"
+            f" {head.operation.tied}, and tied weights are in single precision; should be 'fp32'"
+        )
+    if config.precision.accumulate == "int32":
+        _check_integers(config, network)
+
+
+def _check_integers(config: Config, network: Network) -> None:
+    """Check that whole numbers of 32 bits hold all sums of products.
+
+    Raises:
+        InputError: a format is not fixed point, or a sum may be larger, or errors of a map have
+            several parts.
+    """
+    precision = config.precision
+    largest: dict[str, int] = {}
+    for kind in ("activations", "weights", "errors"):
+        grid = precision.format(kind).grid
+        if not isinstance(grid, FloatGrid) or not grid.is_fixed_point:
+            raise InputError(
+                f"`precision` = {str(precision)!r}: accumulate = 'int32' sums fixed point, such as"
+                f" 'int8' or 'q2.10'; {kind} are in {precision.format(kind).name}"
+            )
+        largest[kind] = round(grid.largest / grid.spacing)
+    for layer in network.layers:
+        if layer.needs_errors and layer.reads.number not in layer.read_once:
+            raise InputError(
+                f"`precision` = {str(precision)!r}: other layers read the inputs of {layer.name},"
+                " too, whose errors add up over layers, in fp32; should be without accumulate ="
+                " 'int32'"
+            )
+        outs, ins, *taps = layer.weight_shape
+        window, groups = math.prod(taps), layer.input[0] // ins
+        pixels = math.prod(layer.output[1:])
+        depths = {
+            "FP": (ins * window, "activations", "weights"),
+            "EB": (outs // groups * window if layer.needs_errors else 0, "errors", "weights"),
+            "PG": (config.batch * pixels, "activations", "errors"),
+        }
+        for phase, (depth, one, other) in depths.items():
+            product = largest[one] * largest[other]
+            if product > _MOST_PRODUCT or depth * product >= _MOST_SUM:
+                raise InputError(
+                    f"`precision` = {str(precision)!r}: {phase} of {layer.name} sums {depth:,}"
+                    f" products of up to {product:,}, which int32 cannot hold; should be at most"
+                    f" {(_MOST_SUM - 1) // product if product <= _MOST_PRODUCT else 0:,} products,"
+                    " or narrower formats"
+                )

@@ -1,11 +1,14 @@
-"""The cuts that are tried on boards that stream rows, and the one with the highest rate, with off-chip memory in time.
+"""The cuts that are tried on boards that stream rows, and the one with the highest rate, with
+off-chip memory in time.
 
-A cut is by channels, at layers, or made by hand. Two kinds by channels are tried. One heeds engines and links alone;
-what then does not fit is placed by rate (`mapping.place`). The other heeds memory ports, too: it gives more boards to
-layers with many parameters. No cut and no placement is faster than the first cut's slowest engine or link
-(`Mapping.balance`), which is the bound on what was found.
+A cut is by channels, at layers, or made by hand. Two kinds by channels are tried. One heeds engines
+and links alone; what then does not fit is placed by rate (`mapping.place`). The other heeds memory
+ports, too: it gives more boards to layers with many parameters. No cut and no placement is faster
+than the first cut's slowest engine or link (`Mapping.balance`), which is the bound on what was
+found.
 
-The memory port limits the pieces of such a cut: what a board has to shed of a piece takes time there.
+The memory port limits the pieces of such a cut: what a board has to shed of a piece takes time
+there.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ from ..mapping import (
 )
 from ..network import Network
 from ..timing import Timing
-from .placement import missing_bytes
+from .layout import missing_bytes
 from .steady import SteadyPipeline
 
 if TYPE_CHECKING:
@@ -55,6 +58,7 @@ class _WholeLayers:
 
     def between(self, first: int, last: int) -> ShedBounds:
         """Return what layers from `first` on, before `last`, come to."""
+        # Running sums, from the first layer that was asked for; one before it begins them anew.
         if not self._bounds or first < self._first:
             self._first, self._bounds, self._sums = first, [], [ShedBounds(0, 0, 0, math.inf)]
         for layer in range(self._first + len(self._bounds), last):
@@ -62,12 +66,14 @@ class _WholeLayers:
             self._sums.append(self._sums[-1].with_others(self._bounds[-1]))
         begin, end = first - self._first, last - self._first
         before, upto = self._sums[begin], self._sums[end]
+        # A difference of sums gives counts, but no least value.
         bank_bytes = min(own.bank_bytes for own in self._bounds[begin:end])
         return ShedBounds(
             upto.banks - before.banks,
             upto.most_freed - before.most_freed,
             upto.most_moved - before.most_moved,
             bank_bytes,
+            # True also for a layer before `first`: then `frees` decides less, and `shed` is tried.
             upto.is_free,
         )
 
@@ -78,7 +84,9 @@ class PortLimits:
     How many samples are in flight where a piece begins is taken from a mapping that has been timed.
     """
 
-    def __init__(self, network: Network, cluster: Cluster, timed: Mapping, in_flight: Sequence[int]) -> None:
+    def __init__(
+        self, network: Network, cluster: Cluster, timed: Mapping, in_flight: Sequence[int]
+    ) -> None:
         self._layers, self._cluster = network.layers, cluster
         self._first = list(itertools.accumulate(map(cut_channels, network.layers), initial=0))
         firsts = (slices[0] for slices in timed.devices)
@@ -89,27 +97,36 @@ class PortLimits:
         self._in_flight = list(itertools.accumulate(reversed(in_flight), max))[::-1]
 
     def is_within(self, begin: int, end: int, board: Board, time_ps: int) -> bool:
-        """Return whether the port moves in `time_ps` what a sample needs of all data that can be off chip and must be.
+        """Return whether the port moves in `time_ps` what a sample needs of all data that can be
+        off chip and must be.
 
-        Buffers that always stay on chip may still be too large; that is reported, and no cut can help it.
+        Buffers that always stay on chip may still be too large; that is reported, and no cut can
+        help it.
         """
         in_flight = self._in_flight_from(begin)
         bounds = self._bounds(begin, end, in_flight)
         excess = bounds.banks - self._cluster.banks_for_buffers(board)
         if excess <= 0:
             return True
-        excess, most_bytes = min(excess, bounds.most_freed), board.off_chip_mbytes_per_s * time_ps // 1_000_000
+        excess, most_bytes = (
+            min(excess, bounds.most_freed),
+            board.off_chip_mbytes_per_s * time_ps // 1_000_000,
+        )
         frees = bounds.frees(excess, most_bytes)
         if frees is not None:
             return frees
         layers = range(self._layer(begin), self._layer(end - 1) + 1)
-        _, freed, _ = shed([self._of(layer, begin, end, in_flight)[0] for layer in layers], excess, most_bytes)
+        _, freed, _ = shed(
+            [self._of(layer, begin, end, in_flight)[0] for layer in layers], excess, most_bytes
+        )
         return freed >= excess
 
     def in_flight_of(self, mapping: Mapping) -> tuple[int, ...]:
         """Return the samples in flight that the devices of a mapping are taken to have."""
         firsts = (slices[0] for slices in mapping.devices)
-        return tuple(self._in_flight_from(self._first[part.layer.index] + part.begin) for part in firsts)
+        return tuple(
+            self._in_flight_from(self._first[part.layer.index] + part.begin) for part in firsts
+        )
 
     def _in_flight_from(self, begin: int) -> int:
         return self._in_flight[bisect.bisect_right(self._begins, begin) - 1]
@@ -125,25 +142,33 @@ class PortLimits:
             bounds = bounds.with_others(self._of(high, begin, end, in_flight)[1])
         if high > low + 1:
             if in_flight not in self._whole:
-                self._whole[in_flight] = _WholeLayers(lambda layer: self._of(layer, 0, self._first[-1], in_flight)[1])
+                self._whole[in_flight] = _WholeLayers(
+                    lambda layer: self._of(layer, 0, self._first[-1], in_flight)[1]
+                )
             bounds = bounds.with_others(self._whole[in_flight].between(low + 1, high))
         return bounds
 
-    def _of(self, layer: int, begin: int, end: int, in_flight: int) -> tuple[SliceNeeds, ShedBounds]:
+    def _of(
+        self, layer: int, begin: int, end: int, in_flight: int
+    ) -> tuple[SliceNeeds, ShedBounds]:
         """Return what a layer's part of a piece needs, and can shed."""
         low, high = self._first[layer : layer + 2]
         key = layer, max(begin, low) - low, min(end, high) - low, in_flight
         known = self._known.get(key)
         if known is None:
-            needs = slice_needs(Slice(self._layers[layer], *key[1:3]), in_flight, self._cluster.storage)
+            needs = slice_needs(
+                Slice(self._layers[layer], *key[1:3]), in_flight, self._cluster.storage
+            )
             known = self._known[key] = needs, ShedBounds.of(needs)
         return known
 
 
 def stand_ins(cluster: Cluster) -> list[Cluster]:
-    """Return clusters in whose chain links stand for those of a topology, for cuts that suit it better; of a chain, [].
+    """Return clusters in whose chain links stand for those of a topology, for cuts that suit it
+    better; of a chain, [].
 
-    A board's port on a switch carries what two links of a chain do; elsewhere, maps that bypass layers may leave them.
+    A board's port on a switch carries what two links of a chain do; elsewhere, maps that bypass
+    layers may leave them.
     """
     if cluster.is_chain:
         return []
@@ -160,7 +185,8 @@ FindSteady = Callable[[Timing], SteadyPipeline]
 
 @dataclasses.dataclass(frozen=True)
 class Settled:
-    """A cut whose data all have a place for `in_flight` samples in flight on each device; no more are.
+    """A cut whose data all have a place for `in_flight` samples in flight on each device; no more
+    are.
 
     No cut and no placement takes less than `bound_ps` for a sample.
     """
@@ -178,10 +204,13 @@ class Settled:
     def batch_ps(self, batch: int, waits_ps: int, drains: bool) -> int:
         """Return the time in ps of a mini-batch whose update waits for others.
 
-        Where the chain drains, it also fills, and waits; elsewhere, further samples are computed meanwhile.
+        Where the chain drains, it also fills, and waits; elsewhere, further samples are computed
+        meanwhile.
         """
         computes_ps = batch * self.timing.interval_ps
-        return computes_ps + self.steady.fill_ps + waits_ps if drains else max(computes_ps, waits_ps)
+        return (
+            computes_ps + self.steady.fill_ps + waits_ps if drains else max(computes_ps, waits_ps)
+        )
 
 
 def settle(
@@ -193,17 +222,23 @@ def settle(
     *,
     balancing: bool,
 ) -> Settled:
-    """Find a place for all data of a cut, first for `in_flight` samples, by default as many as without memory.
+    """Find a place for all data of a cut, first for `in_flight` samples, by default as many as
+    without memory.
 
-    What is off chip or elsewhere changes times, times change the samples in flight, and these the memory that is left;
-    so this iterates, with no fewer samples in flight from turn to turn.
+    What is off chip or elsewhere changes times, times change the samples in flight, and these the
+    memory that is left; so this iterates, with no fewer samples in flight from turn to turn.
     """
     plain = timing = Timing.of(mapping, cluster)
     steady = None if in_flight else steady_of(plain)
     in_flight = in_flight if steady is None else steady.in_flight
     for _ in range(_MOST_TURNS):
-        places = place(Chain.of(mapping, cluster, plain.links, in_flight), plain.interval_ps, balancing=balancing)
+        places = place(
+            Chain.of(mapping, cluster, plain.links, in_flight),
+            plain.interval_ps,
+            balancing=balancing,
+        )
         placed = plain
+        # The placement of the turn before: its times and its steady pipeline hold.
         if (places.blocks, places.off_chip) == (timing.blocks, timing.off_chip):
             placed = timing
         elif places.blocks or any(map(any, places.off_chip)):
@@ -233,12 +268,16 @@ def place_by_rate(
     fast = partition_with_memory(network, cluster, devices, None)
     assert fast.balance is not None
     bound_ps = fast.balance.server_ps
-    fast_cuts = [fast, *(partition_with_memory(network, like, devices, None) for like in stand_ins(cluster))]
+    fast_cuts = [
+        fast,
+        *(partition_with_memory(network, like, devices, None) for like in stand_ins(cluster)),
+    ]
     settled = [settle(cut, cluster, steady_of, bound_ps, balancing=balancing) for cut in fast_cuts]
     has_ports = all(cluster.board(device).off_chip_mbytes_per_s for device in range(devices))
     if has_ports and devices > 1 and settled[0].timing.interval_ps > bound_ps:
         settled += _cuts_with_memory(settled[0], network, cluster, steady_of, balancing=balancing)
-    # Balanced parameters take longer to arrive than a sample's share of the link, so a chain may do better without.
+    # Balanced parameters take longer to arrive than a sample's share of the link, so a chain may do
+    # better without.
     alone = [
         settle(cut.timing.mapping, cluster, steady_of, bound_ps, cut.in_flight, balancing=False)
         for cut in settled
@@ -250,9 +289,11 @@ def place_by_rate(
 def _cuts_with_memory(
     last: Settled, network: Network, cluster: Cluster, steady_of: FindSteady, *, balancing: bool
 ) -> Iterator[Settled]:
-    """Yield cuts that heed memory ports, each for as many samples in flight as the one before it showed.
+    """Yield cuts that heed memory ports, each for as many samples in flight as the one before it
+    showed.
 
-    Which cut is found changes with these numbers in jumps, so two rules are followed, and the fastest of all is taken.
+    Which cut is found changes with these numbers in jumps, so two rules are followed, and the
+    fastest of all is taken.
     """
 
     def heeding(timed: Mapping, in_flight: Sequence[int]) -> _Heeding | None:
@@ -262,7 +303,9 @@ def _cuts_with_memory(
         except InputError:
             return None  # at no time do ports move what these samples in flight need
         assumed = limits.in_flight_of(cut)
-        return _Heeding(settle(cut, cluster, steady_of, last.bound_ps, assumed, balancing=balancing), assumed)
+        return _Heeding(
+            settle(cut, cluster, steady_of, last.bound_ps, assumed, balancing=balancing), assumed
+        )
 
     first = heeding(last.timing.mapping, last.in_flight)
     if first is None:
@@ -273,7 +316,10 @@ def _cuts_with_memory(
         made = first
         for _ in range(_CUTS_BY_A_RULE):
             cut, in_flight = made.settled.timing.mapping, rule(made)
-            if made.settled.timing.interval_ps == last.bound_ps or (cut.devices, in_flight) in tried:
+            if (
+                made.settled.timing.interval_ps == last.bound_ps
+                or (cut.devices, in_flight) in tried
+            ):
                 break
             tried.add((cut.devices, in_flight))
             further = heeding(cut, in_flight)
@@ -290,25 +336,32 @@ class _Heeding(NamedTuple):
     assumed: tuple[int, ...]
 
     def at_its_pace(self) -> tuple[int, ...]:
-        """Return the most samples in flight that it had as it was settled; those of its end, if these were assumed."""
+        """Return the most samples in flight that it had as it was settled; those of its end, if
+        these were assumed.
+        """
         settled = self.settled
         return settled.in_flight if settled.in_flight != self.assumed else settled.steady.in_flight
 
     def at_its_aim(self) -> tuple[int, ...]:
         """Return the samples in flight at the pace that the cut was made for.
 
-        A sample stays as long on a chain whose slowest server takes `interval_ps` as on one where it takes the
-        `server_ps` of the aim; there, `interval_ps / server_ps` times as many are in flight.
+        A sample stays as long on a chain whose slowest server takes `interval_ps` as on one where
+        it takes the `server_ps` of the aim; there, `interval_ps / server_ps` times as many are in
+        flight.
         """
         timing = self.settled.timing
         assert timing.mapping.balance is not None
         server_ps = timing.mapping.balance.server_ps
-        return tuple(-(-held * timing.interval_ps // server_ps) for held in self.settled.steady.in_flight)
+        return tuple(
+            -(-held * timing.interval_ps // server_ps) for held in self.settled.steady.in_flight
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class TriedCuts:
-    """The cuts of a network over a chain whose `cluster` has a board for each of `devices` times `chunks` stages."""
+    """The cuts of a network over a chain whose `cluster` has a board for each of `devices` times
+    `chunks` stages.
+    """
 
     config: Config
     network: Network
@@ -327,13 +380,18 @@ class TriedCuts:
         return self.config.balancing == "auto" and self.chunks == 1 and not self.network.last_first
 
     def as_in_fpdeep(self) -> list[Mapping]:
-        """Return the cuts that are tried if data off chip is free, as in FPDeep, or the one made by hand.
+        """Return the cuts that are tried if data off chip is free, as in FPDeep, or the one made by
+        hand.
 
         Fully connected layers that do not fit on a board have boards of their own.
         """
         layers = self._at_layers()
         chains = [self.cluster, *stand_ins(self.cluster)]
-        cuts = layers if self._is_whole else [*(partition(self.network, c, self.stages) for c in chains), *layers]
+        cuts = (
+            layers
+            if self._is_whole
+            else [*(partition(self.network, c, self.stages) for c in chains), *layers]
+        )
         by_hand = self.made_by_hand()
         if by_hand is None:
             return cuts
@@ -349,9 +407,14 @@ class TriedCuts:
             InputError: the network does not fit, or what was made by hand is wrong.
         """
         by_hand, balancing = self.made_by_hand(), self.balancing
-        choices = [settle(mapping, self.cluster, steady_of, 0, balancing=balancing) for mapping in self._at_layers()]
+        choices = [
+            settle(mapping, self.cluster, steady_of, 0, balancing=balancing)
+            for mapping in self._at_layers()
+        ]
         if not self._is_whole:
-            choices += place_by_rate(self.network, self.cluster, self.stages, steady_of, balancing=balancing)
+            choices += place_by_rate(
+                self.network, self.cluster, self.stages, steady_of, balancing=balancing
+            )
         if by_hand is None:
             return choices
         same = [settled for settled in choices if settled.timing.mapping.devices == by_hand.devices]
@@ -363,7 +426,8 @@ class TriedCuts:
         """Return the mapping of the cut made by hand, if there is one.
 
         Raises:
-            InputError: it is wrong, cuts a layer that must stay whole, or has pieces for more or fewer devices.
+            InputError: it is wrong, cuts a layer that must stay whole, or has pieces for more or
+                fewer devices.
         """
         cut = self.config.cut
         if cut is None:
@@ -372,12 +436,27 @@ class TriedCuts:
         count = len(cut.boards)
         if count != self.stages:
             last = mapping.devices[min(self.stages, count - 1)][0].layer.name
-            which = f"none is left for {last}" if count > self.stages else f"{last} is on the last one"
-            raise InputError(f"{cut.blame}: has {plural(count, noun)}, and the run {self.stages}; {which}")
-        split = (part for slices in mapping.devices for part in slices if not (part.is_first and part.is_last))
+            which = (
+                f"none is left for {last}" if count > self.stages else f"{last} is on the last one"
+            )
+            raise InputError(
+                f"{cut.blame}: has {plural(count, noun)}, and the run {self.stages}; {which}"
+            )
+        split = (
+            part
+            for slices in mapping.devices
+            for part in slices
+            if not (part.is_first and part.is_last)
+        )
         part = next(split, None)
-        if part is not None and (self.config.stages == "layers" or (part.layer.operation.recurs and self._is_whole)):
-            by = "`stages` = 'layers'" if self.config.stages == "layers" else f"schedule {self.config.schedule.name}"
+        if part is not None and (
+            self.config.stages == "layers" or (part.layer.operation.recurs and self._is_whole)
+        ):
+            by = (
+                "`stages` = 'layers'"
+                if self.config.stages == "layers"
+                else f"schedule {self.config.schedule.name}"
+            )
             raise InputError(f"{cut.blame}: cuts {part.layer.name}, which stays whole with {by}")
         return mapping
 
@@ -385,11 +464,16 @@ class TriedCuts:
         """Return the cut at layers, where layers stay whole or one is worth a try."""
         # A cut through a recurrent layer costs time at each step, which a cut at layers does not.
         may = self.network.last_first and self.stages <= len(self.network.layers)
-        return [partition_layers(self.network, self.cluster, self.stages)] if self._is_whole or may else []
+        return (
+            [partition_layers(self.network, self.cluster, self.stages)]
+            if self._is_whole or may
+            else []
+        )
 
     @functools.cached_property
     def _is_whole(self) -> bool:
-        """Whether layers may not be cut: so configured, or steps of a recurrent one need all devices at once.
+        """Whether layers may not be cut: so configured, or steps of a recurrent one need all
+        devices at once.
 
         Raises:
             InputError: then there are more devices than layers.
@@ -401,9 +485,10 @@ class TriedCuts:
             return False
         if self.stages > len(network.layers):
             raise InputError(
-                f"`schedule` = {kind.name!r}: splits micro-batches where its weights change, but devices that share a"
-                f" recurrent layer step through whole ones; {network.name} has {plural(len(network.layers), 'layer')}"
-                f" for {plural(self.stages, 'device')}; should be at most {plural(len(network.layers), 'device')}, or a"
-                " schedule such as 'sync'"
+                f"`schedule` = {kind.name!r}: splits micro-batches where its weights change, but"
+                f" devices that share a recurrent layer step through whole ones; {network.name} has"
+                f" {plural(len(network.layers), 'layer')} for {plural(self.stages, 'device')};"
+                f" should be at most {plural(len(network.layers), 'device')}, or a schedule such as"
+                " 'sync'"
             )
         return True

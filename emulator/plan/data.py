@@ -1,23 +1,29 @@
-"""The network, the cluster and the data set that a run's configuration names, and whether they match.
+"""The network, the cluster, its faults and the data set that a run's configuration names, and
+whether they match.
 
-Of the network, a run may freeze layers and draw some anew beside the weights of a file; and a loss that slices of the
-classifier compute in parts goes together with some keys only.
+Of the network, a run may freeze layers and draw some anew beside the weights of a file; and a loss
+that slices of the classifier compute in parts goes together with some keys only. Faults are read
+where the configuration or the cluster has them, and held against boards and links.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import itertools
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..cluster import Cluster, load_cluster
 from ..common import InputError, plural
 from ..data import Dataset, Reading, describe_data, is_text, load_data, symbol_count
+from ..faults import Faults
+from ..mapping import Slice
 from ..network import Network, Shape, load_network, named_layers, with_frozen
 from ..network.operations.normalisation import BatchNorm
-from .plan import Plan
+from .plan import ChainPlan, Plan
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -29,17 +35,19 @@ def network_of(
     data: str | None = None,
     reading: Reading | None = None,
 ) -> Network:
-    """Return a network with `time_steps`, if given, and the symbols or images of its data, by default built-in ones.
+    """Return a network with `time_steps`, if given, and the symbols or images of its data, by
+    default built-in ones.
 
     Raises:
-        InputError: there is no such network; it does not take sequences, or is loaded and has other time steps; there
-            is no such text.
+        InputError: there is no such network; it does not take sequences, or is loaded and has other
+            time steps; there is no such text.
     """
     if isinstance(network, Network):
         if time_steps not in (None, network.input[1]):
             raise InputError(
-                f"`time_steps` = {time_steps}: but {network.name} is loaded, with {network.input[1]} of them; give the"
-                " network by its name, or the number to `load_network`"
+                f"`time_steps` = {time_steps}: but {network.name} is loaded, with"
+                f" {network.input[1]} of them; give the network by its name, or the number to"
+                " `load_network`"
             )
         return network
     text, images = (data, None) if data is not None and is_text(data) else (None, data)
@@ -54,7 +62,8 @@ def configured_network(config: Config) -> Network:
 
 
 def cluster_of(config: Config, what_if: Mapping[str, object] | None = None) -> Cluster:
-    """Return a run's cluster, with the values that the configuration changes, and those of a `--what-if`.
+    """Return a run's cluster, with the values that the configuration changes, and those of a
+    `--what-if`.
 
     Raises:
         InputError: there is no such cluster, or a changed value is invalid.
@@ -74,7 +83,9 @@ def _symbols(where: str) -> int:
 
 
 def data_of(plan: Plan) -> str:
-    """Return the name of a plan's data set: that of the configuration, or the built-in one that suits the network."""
+    """Return the name of a plan's data set: that of the configuration, or the built-in one that
+    suits the network.
+    """
     return plan.config.data or ("text" if plan.network.takes_sequence else "shapes")
 
 
@@ -82,13 +93,16 @@ def training_data(plan: Plan) -> Dataset:
     """Load the data set, limited to the configured number of samples.
 
     Raises:
-        InputError: the data set is missing or damaged, or its images or classes do not match the network.
+        InputError: the data set is missing or damaged, or its images or classes do not match the
+            network.
     """
     config, where = plan.config, data_of(plan)
     with _about_data(where):
         lines = config.text_samples == "lines"
         enough = config.samples, config.test_samples
-        data = load_data(where, plan.network.input[1], lines=lines, reading=Reading.of(config), enough=enough)
+        data = load_data(
+            where, plan.network.input[1], lines=lines, reading=Reading.of(config), enough=enough
+        )
     _check(plan, where, data.shape, data.n_classes, is_text=bool(data.symbols))
     if data.symbols and plan.network.result_steps == 1:
         data = data.last_labels()
@@ -108,7 +122,8 @@ def limited(plan: Plan, data: Dataset) -> Dataset:
 
 
 def epoch_samples(plan: Plan) -> int:
-    """Return the number of samples in an epoch; with `samples` and without `data`, no data set is needed.
+    """Return the number of samples in an epoch; with `samples` and without `data`, no data set is
+    needed.
 
     Raises:
         InputError: the data set is missing, does not fit the network, or has too few samples.
@@ -123,10 +138,13 @@ def epoch_samples(plan: Plan) -> int:
     try:
         _check(plan, where, shape, classes, is_text=is_text(where))
     except InputError as error:
-        raise InputError(f"{error}; with `samples` and without `data`, a run can be planned without data") from None
+        raise InputError(
+            f"{error}; with `samples` and without `data`, a run can be planned without data"
+        ) from None
     if config.samples is not None and config.samples > available:
         raise InputError(
-            f"`samples` = {config.samples}: but {where} has {available} training {plan.network.sample_noun}s"
+            f"`samples` = {config.samples}: but {where} has {available} training"
+            f" {plan.network.sample_noun}s"
         )
     return config.samples or available
 
@@ -141,21 +159,32 @@ def check_data(plan: Plan, data: Dataset) -> None:
 
 
 def check_normalised(plan: Plan, samples: int) -> None:
-    """Check that each mini-batch of an epoch has two values or more of all that batch normalisation normalises.
+    """Check that each mini-batch of an epoch has two values or more of all that batch normalisation
+    normalises.
 
     Raises:
-        InputError: a mini-batch has a single value, which has no variance (PyTorch refuses it, too).
+        InputError: a mini-batch has a single value, which has no variance (PyTorch refuses it,
+            too).
     """
     config, replicas = plan.config, plan.replicas
     least = min(config.batch, samples % config.batch or config.batch, samples) // replicas
     for layer in plan.network.layers if least == 1 else ():
         for step in layer.sfu:
-            if isinstance(step.operation, BatchNorm) and not layer.frozen and math.prod(step.makes.shape[1:]) == 1:
-                key = f"`batch` = {config.batch}" if config.batch // replicas == 1 else f"`samples` = {samples:,}"
+            if (
+                isinstance(step.operation, BatchNorm)
+                and not layer.frozen
+                and math.prod(step.makes.shape[1:]) == 1
+            ):
+                key = (
+                    f"`batch` = {config.batch}"
+                    if config.batch // replicas == 1
+                    else f"`samples` = {samples:,}"
+                )
                 part = "mini-batch of a replica" if replicas > 1 else "mini-batch"
                 raise InputError(
-                    f"{key}: leaves a {part} with one sample, and so one value for each channel of {step.makes.name},"
-                    " whose variance batch normalisation needs; give it two samples or more"
+                    f"{key}: leaves a {part} with one sample, and so one value for each channel of"
+                    f" {step.makes.name}, whose variance batch normalisation needs; give it two"
+                    " samples or more"
                 )
 
 
@@ -163,21 +192,25 @@ def _check(plan: Plan, name: str, shape: Shape, classes: int, *, is_text: bool) 
     network, source = plan.network, f"`data` = {name!r}"
     if classes == network.classes == 1:
         raise InputError(
-            f"{source}: has one class, and network {network.name} one output: there is nothing to learn, and every"
-            " sample's loss is 0; give data of two classes or more"
+            f"{source}: has one class, and network {network.name} one output: there is nothing to"
+            " learn, and every sample's loss is 0; give data of two classes or more"
         )
     if is_text:
         _check_text(network, source, shape)
         return
     if shape != network.input:
         raise InputError(
-            f"{source}: images are {_size(shape)}, but network {network.name} takes {_size(network.input)}"
+            f"{source}: images are {_size(shape)}, but network {network.name} takes"
+            f" {_size(network.input)}"
         )
     if network.takes_symbols:
-        raise InputError(f"{source}: has images, but network {network.name} looks up symbols; give it a text")
+        raise InputError(
+            f"{source}: has images, but network {network.name} looks up symbols; give it a text"
+        )
     if network.result_steps > 1:
         raise InputError(
-            f"{source}: has a label for each image, but network {network.name} has results for each of its"
+            f"{source}: has a label for each image, but network {network.name} has results for each"
+            " of its"
             f' {network.result_steps} steps; put {{type = "last-step"}} before its last layer'
         )
     if classes != network.classes:
@@ -189,17 +222,20 @@ def _check(plan: Plan, name: str, shape: Shape, classes: int, *, is_text: bool) 
 
 
 def _check_text(network: Network, source: str, shape: Shape) -> None:
-    """Check a network against a text of this shape; it may have channels and outputs for more symbols."""
+    """Check a network against a text of this shape; it may have channels and outputs for more
+    symbols.
+    """
     symbols, steps, _ = shape
     should = f"its `input` should be [{symbols}, {steps}, 1], and its outputs as many as symbols"
     if not network.takes_sequence or network.entry != network.input:
         raise InputError(
-            f"{source}: is a text, but network {network.name} takes images of {_size(network.input)}; {should}"
+            f"{source}: is a text, but network {network.name} takes images of"
+            f" {_size(network.input)}; {should}"
         )
     if symbols > min(network.input[0], network.classes):
         raise InputError(
-            f"{source}: has {symbols:,} symbols, but network {network.name} takes {network.input[0]:,} and has"
-            f" {network.classes:,} outputs; {should}"
+            f"{source}: has {symbols:,} symbols, but network {network.name} takes"
+            f" {network.input[0]:,} and has {network.classes:,} outputs; {should}"
         )
     if network.result_steps not in (1, steps):
         raise InputError(
@@ -226,19 +262,21 @@ def check_loss(config: Config, network: Network) -> None:
     """Check that a configuration suits the network's loss.
 
     Raises:
-        InputError: slices compute parts of the loss, and labels are smoothed, or there are no slices.
+        InputError: slices compute parts of the loss, and labels are smoothed, or there are no
+            slices.
     """
     if not network.layers[-1].vocabulary_parallel:
         return
     if config.schedule.offload is not None:
         raise InputError(
-            f"`schedule` = {config.schedule.name!r}: a GPU has all logits, and {network.name} divides its loss among"
-            " devices of a chain; leave `vocabulary_parallel` out of its softmax"
+            f"`schedule` = {config.schedule.name!r}: a GPU has all logits, and {network.name}"
+            " divides its loss among devices of a chain; leave `vocabulary_parallel` out of its"
+            " softmax"
         )
     if config.label_smoothing:
         raise InputError(
-            f"`label_smoothing` = {config.label_smoothing:g}: needs the sum of all logits, which devices do not send"
-            " where `vocabulary_parallel` = true; should be 0"
+            f"`label_smoothing` = {config.label_smoothing:g}: needs the sum of all logits, which"
+            " devices do not send where `vocabulary_parallel` = true; should be 0"
         )
 
 
@@ -246,18 +284,21 @@ def tuned(config: Config, network: Network) -> Network:
     """Return the network with the layers frozen that a configuration names.
 
     Raises:
-        InputError: it names no such layers, or new ones without `init`, or one of two layers that share weights.
+        InputError: it names no such layers, or new ones without `init`, or one of two layers that
+            share weights.
     """
     drawn = drawn_layers(config, network)
     if drawn and config.init is None and config.resume is None:
         raise InputError(
-            f"`new_layers` = {','.join(config.new_layers)!r}: without `init`, the seed draws all layers; add `init`, a"
-            " file with the weights of the others"
+            f"`new_layers` = {','.join(config.new_layers)!r}: without `init`, the seed draws all"
+            " layers; add `init`, a file with the weights of the others"
         )
     for head in network.heads:
         assert head.tied is not None
         if (head.name in drawn) != (head.tied.name in drawn):
-            raise InputError(f"`new_layers`: {head.name} has the weights of {head.tied.name}; name both or none")
+            raise InputError(
+                f"`new_layers`: {head.name} has the weights of {head.tied.name}; name both or none"
+            )
     return with_frozen(network, config.freeze)
 
 
@@ -268,3 +309,120 @@ def drawn_layers(config: Config, network: Network) -> frozenset[str]:
         InputError: there is no such layer.
     """
     return frozenset(named_layers(network, config.new_layers, "new_layers"))
+
+
+def faults_of(config: Config, cluster: Cluster) -> Faults:
+    """Return the faults of the file that the configuration names; without one, those of the
+    cluster.
+
+    Raises:
+        InputError: the file cannot be read, or something in it is wrong.
+    """
+    if config.faults is None:
+        return cluster.faults
+    from ..faults import load_faults  # with pydantic, which ranks that follow do without
+
+    return load_faults(config.faults)
+
+
+def check_faults(
+    faults: Faults, config: Config, held: Sequence[Sequence[Slice]], replicas: int, boards: int
+) -> None:
+    """Check that all boards and links that faults name are there, and that they can have them.
+
+    Raises:
+        InputError: one is not, or boards step together through a recurrent layer.
+    """
+    if not faults:
+        return
+    source = config.faults or config.cluster
+    nodes = replicas * boards
+    for name, board in _boards(faults):
+        if board >= nodes:
+            known = f"boards 0 to {nodes - 1}" if nodes > 1 else "only board 0"
+            raise InputError(
+                f"{source}: `{name}.board` = {board}: there is no such board; this run has {known}"
+            )
+    for name, link in _links(faults):
+        if link >= nodes - 1 or (link + 1) % boards == 0:
+            known = (
+                "this run's boards have no chain"
+                if boards == 1
+                else f"link n joins boards n and n + 1 of {nodes}"
+            )
+            chains = f", and each chain has {boards}" if replicas > 1 and boards > 1 else ""
+            raise InputError(
+                f"{source}: `{name}.link` = {link}: there is no such link; {known}{chains}"
+            )
+    if any(flips.of == "gradients" for flips in faults.flips) and replicas == 1:
+        raise InputError(
+            f"{source}: `faults.flips` = gradients: a single chain exchanges none; should be"
+            " `replicas` > 1"
+        )
+    _check_recurrent(source, held)
+
+
+def check_deaths(faults: Faults, plan: ChainPlan) -> None:
+    """Check that a chain can go on without the boards that die.
+
+    Raises:
+        InputError: there are several chains, a board dies twice, all die, or times depend on what a
+            codec saves.
+    """
+    config, exchange = plan.config, plan.data_parallel
+    source = config.faults or config.cluster
+    boards = [death.board for death in faults.deaths]
+    twice = [board for board, count in collections.Counter(boards).items() if count > 1]
+    if exchange.replicas > 1:
+        raise InputError(
+            f"{source}: `faults.deaths`: only a single chain can be cut again over the boards that"
+            f" are left, but there are {exchange.replicas} replicas; should be `replicas` = 1, and"
+            " a schedule such as 'sync' or 'fpdeep'"
+        )
+    if twice:
+        raise InputError(
+            f"{source}: `faults.deaths`: board {twice[0]} dies twice; each may be listed once"
+        )
+    if len(boards) == plan.devices:
+        raise InputError(
+            f"{source}: `faults.deaths`: no board is left; at least one of {plan.devices} should"
+            " live"
+        )
+    if exchange.codec.compresses and plan.timing.blocks:
+        raise InputError(
+            f"{source}: `faults.deaths`: what is lost follows from times that are known beforehand,"
+            f" and `compress` = {str(exchange.codec)!r} makes them depend on gradients; leave one"
+            " of them out"
+        )
+
+
+def _check_recurrent(source: str, held: Sequence[Sequence[Slice]]) -> None:
+    for left, (slices, behind) in enumerate(itertools.pairwise(held)):
+        layer = slices[-1].layer
+        if layer.operation.recurs and layer.index == behind[0].layer.index:
+            raise InputError(
+                f"{source}: `faults`: boards {left} and {left + 1} step together through"
+                f" {layer.name}, so a fault of only one of them cannot be modelled; should be"
+                " `stages` = 'layers'"
+            )
+
+
+def _boards(faults: Faults) -> list[tuple[str, int]]:
+    slow = [(f"faults.boards[{place}]", fault.board) for place, fault in enumerate(faults.boards)]
+    slow += [(f"faults.deaths[{place}]", death.board) for place, death in enumerate(faults.deaths)]
+    flips = [
+        (f"faults.flips[{place}]", fault.board)
+        for place, fault in enumerate(faults.flips)
+        if fault.board is not None
+    ]
+    return [*slow, *flips]
+
+
+def _links(faults: Faults) -> list[tuple[str, int]]:
+    links = [(f"faults.links[{place}]", fault.link) for place, fault in enumerate(faults.links)]
+    flips = [
+        (f"faults.flips[{place}]", fault.link)
+        for place, fault in enumerate(faults.flips)
+        if fault.link is not None
+    ]
+    return [*links, *flips]

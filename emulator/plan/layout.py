@@ -1,37 +1,216 @@
-"""Layout of a network on a cluster: what each device stores and uses, what links carry, and what limits the rate."""
+"""Layout of a network on a cluster: what fits on each device, what it stores and uses, and what
+links carry.
+
+Placement on chip, as FPDeep has it (section 3.4.2), leaves out the time of off-chip memory. Of
+LUTs, FFs, block RAM and DSPs, a share alpha of the engines is built from DSPs and the rest from
+LUTs and FFs; a share beta of the buffers is built from block RAM and the rest from LUTs. The paper
+names the functions f1 to f7 of equations (6) to (12) but does not define them. Here f1 is
+`mapping.slice_memory`; the board defines those of engines (`Board.engine_resources`: for FPGAs f5
+and the engines' part of f2 and f3); the others are below.
+
+A large cluster aims at speed: with alpha < 1, multipliers built from LUTs are added to the DSPs
+(`cluster.lut_multipliers`), and the engines share all of them so that the slowest is as fast as
+possible, which is equation (7). A small cluster must first hold the network: equation (12), where
+parameters move to devices with room (`mapping.balance`).
+"""
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
+import itertools
+import math
 from collections.abc import Sequence
 
 from ..cluster import BANK_BYTES, Board, Cluster, Resources
+from ..common import InputError
 from ..mapping import (
+    LUT_RAM_BITS,
     Balancing,
     Buffer,
     DataPath,
+    Mapping,
     OffChip,
     Slice,
     SliceEngines,
     SliceMemory,
+    WeightBanks,
+    balance,
+    balance_evenly,
+    blocks_of,
     parameter_memories,
+    parameter_memory,
+    partition_with_memory,
     port_bytes,
     slice_memory,
+    slice_needs,
+    storage_of,
     stored_bytes,
 )
 from ..network import Network
+from ..number import Storage
 from ..timing import EngineLoad, Timing, engine_loads, link_loads
-from .placement import bram_bytes, buffer_resources, lut_bytes, missing_bytes, place_on_chip, transceivers_used
+from .steady import find_steady
+
+
+def on_chip_banks(timing: Timing, device: int, in_flight: int) -> int:
+    """Return the banks of all that is on chip on a device with `in_flight` samples in flight."""
+    storage = timing.cluster.storage
+    total = sum(
+        WeightBanks.of(block.part, storage).of_channels(block.part.channels)
+        for block in timing.blocks
+        if block.store_device == device
+    )
+    for part, off in timing.slices_off_chip(device):
+        balanced = sum(block.part.channels for _, block in blocks_of(timing.blocks, part, device))
+        total += slice_needs(part, in_flight, storage).banks_with(
+            # What another device stores takes no banks here, as if it were off chip.
+            OffChip(off.channels + balanced, off.activations)
+        )
+    return total
+
+
+def off_chip_bytes(timing: Timing, device: int, in_flight: int) -> int:
+    """Return the bytes of a device's off-chip data: weights, their gradients, and activations of
+    samples in flight.
+    """
+    storage = timing.cluster.storage
+    return sum(
+        stored_bytes(part, off, in_flight, storage) for part, off in timing.slices_off_chip(device)
+    )
+
+
+def missing_bytes(timing: Timing, in_flight: Sequence[int]) -> tuple[int, ...]:
+    """Return for each device the bytes that are missing, on chip in whole banks, and that times
+    ignore.
+    """
+    missing = []
+    for device, count in enumerate(in_flight):
+        board = timing.cluster.board(device)
+        on_chip = BANK_BYTES * (
+            on_chip_banks(timing, device, count) - timing.cluster.banks_for_buffers(board)
+        )
+        off_chip = off_chip_bytes(timing, device, count) - (board.off_chip_memory_bytes or math.inf)
+        missing.append(max(0, on_chip) + int(max(0, off_chip)))
+    return tuple(missing)
+
+
+def buffer_resources(buffers: Buffer, beta: float = 1.0) -> Resources:
+    """Return the resources of buffers: f4, equation (10), 18-kbit banks; and their part of f2,
+    equation (8), LUTs.
+
+    LUTs hold shallow memories, and buffers that are not in block RAM. Buffers use no FFs.
+    """
+    lut = buffers.lut + math.ceil(lut_bytes(buffers, beta) * 8 / LUT_RAM_BITS)
+    return Resources(lut=lut, bram_banks=math.ceil(beta * buffers.banks))
+
+
+def bram_bytes(buffers: Buffer, beta: float = 1.0) -> int:
+    """Return f6, equation (12): plain bytes in block RAM."""
+    return math.ceil(beta * buffers.bytes)
+
+
+def lut_bytes(buffers: Buffer, beta: float = 1.0) -> int:
+    """Return f7, equation (12): plain bytes that beta places in LUTs."""
+    return buffers.bytes - bram_bytes(buffers, beta)
+
+
+def transceivers_used(link_gbps: float, transceiver_gbps: float) -> int:
+    """Return the number of transceivers for a link to one neighbour; each sends and receives (Table
+    3: Trans_max).
+    """
+    return math.ceil(link_gbps / transceiver_gbps)
+
+
+MOST_DEVICES = 1024
+"""Largest number of devices that `smallest_cluster` tries."""
+
+_STEADY_BATCH = 16
+
+
+def place_on_chip(
+    mapping: Mapping, cluster: Cluster, in_flight: Sequence[int], storage: Storage | None = None
+) -> tuple[list[list[Slice]], Balancing]:
+    """Return the slices of each device whose parameters are on chip, and where their channels are
+    stored, by bytes.
+
+    The formats of what is stored are the cluster's, unless there are others.
+
+    Fully connected slices that would not fit on their board even alone have their parameters off
+    chip (FPDeep, sections 6.3.1 and 7); those of convolutions never are.
+    """
+    on_chip, rooms, capacities = [], [], []
+    storage = storage or cluster.storage
+    for device, slices in enumerate(mapping.devices):
+        room = int(cluster.board(device).on_chip_memory_bytes / cluster.beta)
+        capacities.append(room)
+        held = [(part, slice_memory(part, in_flight[device], None, storage)) for part in slices]
+        if (
+            sum(memory.total.bytes for part, memory in held if part.layer.operation.may_be_off_chip)
+            > room
+        ):
+            on_chip.append([part for part in slices if not part.layer.operation.may_be_off_chip])
+        else:
+            on_chip.append(list(slices))
+        weights = [parameter_memory(part, part.channels, storage.weights).bytes for part in slices]
+        for (part, memory), size in zip(held, weights, strict=True):
+            bias = memory.lpram.bytes - size if part in on_chip[-1] else 0
+            room -= memory.working.bytes + storage_of(part, storage).bias_arrays * bias
+        rooms.append(room)
+    if cluster.aim == "storage":
+        return on_chip, balance_evenly(on_chip, rooms, capacities, storage)
+    return on_chip, balance(on_chip, rooms, storage)
+
+
+def smallest_cluster(
+    network: Network, cluster: Cluster, above: int, most: int = MOST_DEVICES
+) -> int | None:
+    """Return the fewest devices, more than `above` and at most `most`, that hold all on chip where
+    it is used, or None.
+
+    Tries counts an eighth apart until one fits, then bisects the gap below it. With unlucky cuts a
+    larger cluster may fit worse than a smaller one, so the search may miss a smaller count that
+    fits.
+    """
+
+    def is_on_chip(timing: Timing, in_flight: Sequence[int]) -> bool:
+        return not any(missing_bytes(timing, in_flight))
+
+    def fits(devices: int) -> bool:
+        try:
+            timing = Timing.of(
+                partition_with_memory(network, cluster, devices, None, balanced=False), cluster
+            )
+        except InputError:
+            return False
+        # Finding the samples in flight takes long, and is useless where not even one fits.
+        return is_on_chip(timing, [1] * devices) and is_on_chip(
+            timing, find_steady(timing, _STEADY_BATCH).in_flight
+        )
+
+    counts = [above]
+    while counts[-1] < most:
+        counts.append(min(most, counts[-1] + max(1, counts[-1] // 8)))
+    for low, high in itertools.pairwise(counts):
+        if fits(high):
+            between = range(low + 1, high)
+            return (*between, high)[bisect.bisect_left(between, True, key=fits)]
+    return None
+
 
 OFF_CHIP_PASSES = 4
-"""Passes of a sample over off-chip parameters: FP and EB read them; PG reads, adds to and writes gradients."""
+"""Passes of a sample over off-chip parameters: FP and EB read them; PG reads, adds to and writes
+gradients.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class SliceLayout:
-    """A slice with its engines, its buffers on the device, and the resources of both; and what of it is off chip.
+    """A slice with its engines, its buffers on the device, and the resources of both; and what of
+    it is off chip.
 
-    `off_chip_bytes` is the size of off-chip data, `port_bytes` what they move over the memory port for a sample.
+    `off_chip_bytes` is the size of off-chip data, `port_bytes` what they move over the memory port
+    for a sample.
     """
 
     part: Slice
@@ -45,17 +224,18 @@ class SliceLayout:
 
 @dataclasses.dataclass(frozen=True)
 class DeviceLayout:
-    """A device: its slices, what it stores for others (BPRAM, BGB), and what is missing on chip.
+    """A device: its slices, its slowest engine, what it stores for others (BPRAM, BGB), and what is
+    missing on chip.
 
-    `missing_bytes` are of whole banks, and times ignore them. `port_ps` is the time of a sample on the memory port, 0
-    if nothing is off chip or that costs no time.
+    `missing_bytes` are of whole banks, and times ignore them. `port_ps` is the time of a sample on
+    the memory port, 0 if nothing is off chip or that costs no time.
     """
 
     device: int
     board: Board
     in_flight: int
     slices: tuple[SliceLayout, ...]
-    loads: tuple[EngineLoad, ...]
+    slowest: EngineLoad
     bpram: Buffer
     bgb: Buffer
     stored: Resources
@@ -83,17 +263,13 @@ class DeviceLayout:
         """Bytes that off-chip data move over the memory port for a sample."""
         return sum(held.port_bytes for held in self.slices)
 
-    @property
-    def slowest(self) -> EngineLoad:
-        """Load of the slowest engine."""
-        return max(self.loads, key=lambda load: load.sample_ps)
-
 
 @dataclasses.dataclass(frozen=True)
 class LinkLayout:
     """Bytes per sample in each direction between devices `link` and `other`, mostly the next one.
 
-    `balanced_bytes` of them are balanced parameters, in whichever direction, and as many are their gradients.
+    `balanced_bytes` of them are balanced parameters, in whichever direction, and as many are their
+    gradients.
     """
 
     link: int
@@ -107,8 +283,8 @@ class LinkLayout:
 class Layout:
     """Layout of all devices and links of a chain, which a sample can enter every `interval_ps`.
 
-    That is the interval of the plan's timing; the rate of a run, which may drain or wait for an exchange, is that of
-    its steady state.
+    That is the interval of the plan's timing; the rate of a run, which may drain or wait for an
+    exchange, is that of its steady state.
     """
 
     network: Network
@@ -135,21 +311,36 @@ class Layout:
 
     @property
     def storage_bytes(self) -> int:
-        """S of equation (12): what the fullest device holds on chip, in block RAM (f6) and in LUTs (f7)."""
+        """S of equation (12): what the fullest device holds on chip, in block RAM (f6) and in LUTs
+        (f7).
+        """
         beta = self.cluster.beta
-        return max(bram_bytes(device.buffers, beta) + lut_bytes(device.buffers, beta) for device in self.devices)
+        return max(
+            bram_bytes(device.buffers, beta) + lut_bytes(device.buffers, beta)
+            for device in self.devices
+        )
 
     def room(self, device: DeviceLayout) -> int:
-        """Return the bytes that buffers may take in block RAM; those of memories built of LUTs are beside them."""
-        return max(BANK_BYTES * self.cluster.banks_for_buffers(device.board), device.board.on_chip_memory_bytes)
+        """Return the bytes that buffers may take in block RAM; those of memories built of LUTs are
+        beside them.
+        """
+        return max(
+            BANK_BYTES * self.cluster.banks_for_buffers(device.board),
+            device.board.on_chip_memory_bytes,
+        )
 
     def utilisation(self, device: DeviceLayout) -> dict[str, float | None]:
         """Return the used shares of the board's resources; None where the board's limit is unknown."""
         board, taken = device.board, device.resources
         transceivers = None
         if board.transceivers and board.transceiver_gbps:
-            links = [self.cluster.link_at(max(0, device.device - 1)), self.cluster.link_at(device.device)]
-            needed = sum(transceivers_used(link.bandwidth_gbps, board.transceiver_gbps) for link in links)
+            links = [
+                self.cluster.link_at(max(0, device.device - 1)),
+                self.cluster.link_at(device.device),
+            ]
+            needed = sum(
+                transceivers_used(link.bandwidth_gbps, board.transceiver_gbps) for link in links
+            )
             transceivers = needed / board.transceivers
 
         def share(kind: str, count: int) -> float | None:
@@ -167,12 +358,14 @@ class Layout:
         }
 
     def exceeded(self) -> dict[str, list[int]]:
-        """Return for each exceeded resource the devices that need more than their boards have; BRAM in whole banks."""
+        """Return for each exceeded resource the devices that need more than their boards have; BRAM
+        in whole banks.
+        """
         utilisation = [self.utilisation(device) for device in self.devices]
-        over = {
-            kind: [device for device, shares in enumerate(utilisation) if (shares[f"{kind}_share"] or 0) > 1]
-            for kind in ("dsp", "lut", "ff", "bram", "transceiver")
-        }
+        over = {}
+        for kind in ("dsp", "lut", "ff", "bram", "transceiver"):
+            shares = (of_device[f"{kind}_share"] or 0 for of_device in utilisation)
+            over[kind] = [device for device, share in enumerate(shares) if share > 1]
         return {kind: devices for kind, devices in over.items() if devices}
 
 
@@ -182,16 +375,17 @@ def lay_out(timing: Timing, in_flight: Sequence[int]) -> Layout:
     `in_flight` is the number of samples whose activations each device's Act-RAM holds at once.
     """
     missing = missing_bytes(timing, in_flight)
-    devices = range(len(timing.mapping.devices))
-    off_chip = [[off for _, off in timing.slices_off_chip(device)] for device in devices]
+    off_chip = []
+    for device in range(len(timing.mapping.devices)):
+        off_chip.append([off for _, off in timing.slices_off_chip(device)])
     return _layout(timing, in_flight, off_chip, Balancing(timing.blocks, missing), missing)
 
 
 def lay_out_on_chip(timing: Timing, in_flight: Sequence[int]) -> Layout:
     """Size all buffers and add up the resources, as FPDeep does: off-chip memory costs no time.
 
-    Only the timing's balanced parameters have moved. Where parameters do not fit even when balanced, it has none, and
-    rates are those of devices with enough memory.
+    Only the timing's balanced parameters have moved. Where parameters do not fit even when
+    balanced, it has none, and rates are those of devices with enough memory.
 
     Args:
         timing: engines, links and balanced parameters.
@@ -201,10 +395,9 @@ def lay_out_on_chip(timing: Timing, in_flight: Sequence[int]) -> Layout:
     on_chip, best = place_on_chip(mapping, cluster, in_flight)
     fits = (0,) * len(mapping.devices)
     balancing = Balancing(timing.blocks, fits if timing.blocks else best.shortfall_bytes)
-    off_chip = tuple(
-        tuple(OffChip() if part in kept else OffChip(part.channels) for part in slices)
-        for slices, kept in zip(mapping.devices, on_chip, strict=True)
-    )
+    off_chip = []
+    for slices, kept in zip(mapping.devices, on_chip, strict=True):
+        off_chip.append([OffChip(0 if part in kept else part.channels) for part in slices])
     return _layout(timing, in_flight, off_chip, balancing, missing_bytes(timing, in_flight))
 
 
@@ -216,25 +409,39 @@ def _layout(
     missing: Sequence[int],
 ) -> Layout:
     mapping, cluster = timing.mapping, timing.cluster
-    loads: list[list[EngineLoad]] = [[] for _ in mapping.devices]
+    slowest: dict[int, EngineLoad] = {}
     for load in engine_loads(timing):
-        loads[load.device].append(load)
+        slowest[load.device] = max(
+            slowest.get(load.device, load), load, key=lambda load: load.sample_ps
+        )
     devices = tuple(
-        _device(timing, device, in_flight[device], off_chip[device], balancing, tuple(loads[device]), missing[device])
+        _device(
+            timing,
+            device,
+            in_flight[device],
+            off_chip[device],
+            balancing,
+            slowest[device],
+            missing[device],
+        )
         for device in range(len(mapping.devices))
     )
     return Layout(mapping.network, cluster, devices, _links(timing), balancing, timing.interval_ps)
 
 
 def _links(timing: Timing) -> tuple[LinkLayout, ...]:
-    loads = {(load.sender, load.receiver): load for load in link_loads(timing)}
+    loads = {load.hop: load for load in link_loads(timing)}
     links = []
     for left, right in dict.fromkeys((min(hop), max(hop)) for hop in loads):
         sides = [loads[hop] for hop in ((left, right), (right, left)) if hop in loads]
-        forward, backward = (
-            sum(load.sample_bytes for load in sides if load.sender == sender) for sender in (left, right)
+        forward = sum(load.sample_bytes for load in sides if load.device == left)
+        backward = sum(load.sample_bytes for load in sides if load.device == right)
+        moved = (
+            stream
+            for load in sides
+            for stream in load.streams
+            if stream.path is DataPath.PARAMETERS
         )
-        moved = (stream for load in sides for stream in load.streams if stream.path is DataPath.PARAMETERS)
         balanced = sum(timing.blocks[stream.number].parameter_bytes for stream in moved)
         links.append(LinkLayout(left, forward, backward, right, balanced))
     return tuple(links)
@@ -246,30 +453,36 @@ def _device(
     in_flight: int,
     off_chip: Sequence[OffChip],
     balancing: Balancing,
-    loads: tuple[EngineLoad, ...],
+    slowest: EngineLoad,
     missing: int,
 ) -> DeviceLayout:
     board, beta, storage = timing.cluster.board(device), timing.cluster.beta, timing.cluster.storage
     engines_of = timing.engines[device]
     built = board.slice_resources([engines.multipliers for engines in engines_of])
     slices = []
-    for part, off, engines, taken in zip(timing.mapping.devices[device], off_chip, engines_of, built, strict=True):
+    for part, off, engines, taken in zip(
+        timing.mapping.devices[device], off_chip, engines_of, built, strict=True
+    ):
         kept = part.channels - balancing.balanced_channels(part, device) - off.channels
         memory = slice_memory(part, in_flight, kept, storage)
         size = stored_bytes(part, off, in_flight, storage)
         if off.activations:
             memory = dataclasses.replace(memory, act_ram=Buffer())
         resources = taken + buffer_resources(memory.total, beta)
-        slices.append(SliceLayout(part, engines, memory, off, size, port_bytes(part, off, storage), resources))
+        slices.append(
+            SliceLayout(part, engines, memory, off, size, port_bytes(part, off, storage), resources)
+        )
     stored = (block for block in balancing.blocks if block.store_device == device)
     memories = [parameter_memories(block.part, block.part.channels, storage) for block in stored]
-    bpram, bgb = (sum(buffers, Buffer()) for buffers in zip((Buffer(), Buffer()), *memories, strict=True))
+    bpram, bgb = (
+        sum(buffers, Buffer()) for buffers in zip((Buffer(), Buffer()), *memories, strict=True)
+    )
     return DeviceLayout(
         device,
         board,
         in_flight,
         tuple(slices),
-        loads,
+        slowest,
         bpram,
         bgb,
         buffer_resources(bpram + bgb, beta),

@@ -1,4 +1,6 @@
-"""Makes the plan of a configuration: a cut with places for all data, its steady pipeline, a schedule dry-run."""
+"""Makes the plan of a configuration: a cut with places for all data, its steady pipeline, a
+schedule dry-run.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,26 @@ from ..common import InputError
 from ..config import check_updates
 from ..data import Reading
 from ..faults import Faults, left_alive
-from ..mapping import COPIES, Mapping
+from ..mapping import COPIES, Mapping, TiedWeights
 from ..network import Network
 from ..schedule import EditedKind, Engines, EpochShape, Fold, Machine, Staleness, dry_run
 from ..timing import Timing, timeline_of
-from .chain import check_chunks, check_topology, chunks_of, folded, machine_of, replicate, warm_ups_of
+from .chain import (
+    board_number,
+    check_chunks,
+    check_precision,
+    check_topology,
+    chunks_of,
+    folded,
+    in_precision,
+    machine_of,
+    replicate,
+    warm_ups_of,
+)
 from .cuts import Settled, TriedCuts
-from .data import check_loss, cluster_of, network_of, tuned
-from .faults import check_deaths, check_faults, faults_of
-from .numbers import board_number, check_precision, in_precision
+from .data import check_deaths, check_faults, check_loss, cluster_of, faults_of, network_of, tuned
+from .layout import place_on_chip
 from .pair import make_pair_plan
-from .placement import place_on_chip
 from .plan import ChainPlan, Plan, exchange_times
 from .stages import PlannedStages, stages_on_boards
 from .steady import SteadyPipeline, find_steady, staleness_of, together
@@ -40,7 +51,13 @@ _MOST_TURNS = 4
 _COMPARED_STEPS = 4
 
 
-def plan_run(config: Config, ranks: int = 1, *, network: Network | None = None, cluster: Cluster | None = None) -> Plan:
+def plan_run(
+    config: Config,
+    ranks: int = 1,
+    *,
+    network: Network | None = None,
+    cluster: Cluster | None = None,
+) -> Plan:
     """Derive the plan of a run, of a chain or of a pair, as its schedule says; see `make_plan`.
 
     Raises:
@@ -68,8 +85,8 @@ def make_plan(
         ranks: number of processes; by default each hosts a device.
         cluster_changes: changed values of cluster keys, as with `--what-if`.
         network, cluster: used in place of those that the configuration names.
-        timing_only: whether nothing will be trained. Times of rows do not depend on micro-batches, so the dry run may
-            then take those that `simulate` does: as large as the mini-batch.
+        timing_only: whether nothing will be trained. Times of rows do not depend on micro-batches,
+            so the dry run may then take those that `simulate` does: as large as the mini-batch.
         profile: a file with measured times of the layers, for boards that take actions as a whole.
 
     Raises:
@@ -77,31 +94,47 @@ def make_plan(
     """
     if config.schedule.offload is not None:
         raise InputError(
-            f"`schedule` = {config.schedule.name!r}: a GPU, alone or with an FPGA, is what `emuchain train`,"
-            " `simulate`, `plan`, `timeline` and `sweep` take; should be one of a chain of FPGAs here, such as 'sync'"
+            f"`schedule` = {config.schedule.name!r}: a GPU, alone or with an FPGA, is what"
+            " `emuchain train`, `simulate`, `plan`, `timeline` and `sweep` take; should be one of"
+            " a chain of FPGAs here, such as 'sync'"
         )
     if config.padding != 1:
-        raise InputError(f"`padding` = {config.padding:g}: applies to a GPU or a pair only; leave it out on a chain")
-    network = network_of(network or config.network, config.time_steps, config.data, Reading.of(config))
+        raise InputError(
+            f"`padding` = {config.padding:g}: applies to a GPU or a pair only; leave it out on a"
+            " chain"
+        )
+    network = network_of(
+        network or config.network, config.time_steps, config.data, Reading.of(config)
+    )
     network = tuned(config, network.with_rows_at_once(config.rows_at_once))
     check_memory(config, network)
     check_loss(config, network)
     cluster = cluster or cluster_of(config, cluster_changes)
     if config.engines or config.transport:
         transport = config.transport or (None if config.engines else cluster.transport)
-        cluster = dataclasses.replace(cluster, engines=config.engines or cluster.engines, transport=transport)
+        cluster = dataclasses.replace(
+            cluster, engines=config.engines or cluster.engines, transport=transport
+        )
     cluster = in_precision(cluster, config.precision)
     copies = COPIES + optimizer_kind(config.optimizer).states_beside_lgb
     cluster = dataclasses.replace(
-        cluster, parameter_copies=copies, precision=config.precision, clips=config.clip_norm is not None
+        cluster,
+        parameter_copies=copies,
+        precision=config.precision,
+        clips=config.clip_norm is not None,
     )
     check_updates(config)
     faults = faults_of(config, cluster)
     measured = None
     if profile is not None and config.freeze:
-        raise InputError("`freeze`: `--profile` has times of layers that are trained; leave one of them out")
+        raise InputError(
+            "`freeze`: `--profile` has times of layers that are trained; leave one of them out"
+        )
     if profile is not None:
-        from ..profile import check_profile, load_profile  # here, since ranks that follow do without pydantic
+        from ..profile import (
+            check_profile,
+            load_profile,
+        )  # here, since ranks that follow do without pydantic
 
         measured = load_profile(profile, network, board_number(config))
         check_profile(measured, network, cluster.boards, str(profile))
@@ -109,7 +142,9 @@ def make_plan(
     if not faults.deaths:
         return plan
     check_deaths(faults, plan)
-    return dataclasses.replace(plan, survivors=tuple(_survivors(plan, cluster, timing_only, measured)))
+    return dataclasses.replace(
+        plan, survivors=tuple(_survivors(plan, cluster, timing_only, measured))
+    )
 
 
 def _plan_of(
@@ -128,28 +163,35 @@ def _plan_of(
         check_devices(data_parallel.replicas, devices, key)
     check_topology(config, cluster, devices, data_parallel)
     kept = data_parallel.residuals
-    cluster = dataclasses.replace(cluster, parameter_copies=cluster.parameter_copies + kept, residuals=kept)
+    cluster = dataclasses.replace(
+        cluster, parameter_copies=cluster.parameter_copies + kept, residuals=kept
+    )
     machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
     check_precision(config, network, has_numbers=machine is None or not timing_only)
     if isinstance(config.schedule, EditedKind):
         batch = config.batch // data_parallel.replicas
-        config.schedule.order.check(EpochShape(devices, batch, batch, config.micro_batch, chunks=chunks))
+        config.schedule.order.check(
+            EpochShape(devices, batch, batch, config.micro_batch, chunks=chunks)
+        )
     if chunks > 1:
         check_chunks(config, network, devices, chunks)
     if machine is None and profile is not None:
         raise InputError(
-            "`--profile`: has times of whole layers, and these boards stream rows through engines of their own; give"
-            " `--engines turns` or `shared`, or a cluster that has them"
+            "`--profile`: has times of whole layers, and these boards stream rows through engines"
+            " of their own; give `--engines turns` or `shared`, or a cluster that has them"
         )
     folded_cluster = folded(cluster, Fold(devices, chunks, config.schedule.in_v), machine)
-    making = _Making(config, network, folded_cluster, data_parallel, devices, chunks, timing_only, profile)
+    making = _Making(
+        config, network, folded_cluster, data_parallel, devices, chunks, timing_only, profile
+    )
     plan = making.of_rows() if machine is None else making.of_actions(machine)
-    check_faults(faults, config, plan.mapping, data_parallel.replicas, devices)
+    check_faults(faults, config, plan.mapping.devices, data_parallel.replicas, devices)
     return dataclasses.replace(plan, faults=faults) if faults else plan
 
 
 def planned_on(plan: ChainPlan, cluster: Cluster) -> ChainPlan:
-    """Return the plan of the same run, cut anew for a cluster with as many boards, one for each stage, without faults.
+    """Return the plan of the same run, cut anew for a cluster with as many boards, one for each
+    stage, without faults.
 
     Nothing can be trained by it, and times are those of rows.
 
@@ -157,11 +199,19 @@ def planned_on(plan: ChainPlan, cluster: Cluster) -> ChainPlan:
         InputError: the network does not fit.
     """
     return _Making(
-        plan.config, plan.network, cluster, plan.data_parallel, plan.devices, plan.chunks, timing_only=True
+        plan.config,
+        plan.network,
+        cluster,
+        plan.data_parallel,
+        plan.devices,
+        plan.chunks,
+        timing_only=True,
     ).of_rows()
 
 
-def _survivors(plan: ChainPlan, cluster: Cluster, timing_only: bool, profile: Profile | None) -> Iterator[ChainPlan]:
+def _survivors(
+    plan: ChainPlan, cluster: Cluster, timing_only: bool, profile: Profile | None
+) -> Iterator[ChainPlan]:
     """Yield the plan after each death, on the boards of `cluster` that are left.
 
     Raises:
@@ -175,12 +225,9 @@ def _survivors(plan: ChainPlan, cluster: Cluster, timing_only: bool, profile: Pr
             left = cluster.among(alive), faults.among(alive)
             yield _plan_of(config, 1, plan.network, *left, timing_only, profile)
         except InputError as error:
-            raise InputError(f"`faults.deaths`: without the board that dies at {death.at_us:g} us: {error}") from None
-
-
-def _bursts_ps(timing: Timing) -> list[int]:
-    """Return the time in ps of each table of tied weights on the slowest link that it crosses."""
-    return [table_ps for _, _, table_ps in timing.slowest_bursts()]
+            raise InputError(
+                f"`faults.deaths`: without the board that dies at {death.at_us:g} us: {error}"
+            ) from None
 
 
 def _actions_ps(plan: ChainPlan) -> int:
@@ -226,30 +273,35 @@ class _Making:
         replicas, kind = self.data_parallel.replicas, self.config.schedule
         if machine.engines is Engines.SHARED and replicas > 1:
             raise InputError(
-                f"`replicas` = {replicas}: shared engines are timed on a single chain; should be 1, or `engines` ="
-                " 'turns'"
+                f"`replicas` = {replicas}: shared engines are timed on a single chain; should be 1,"
+                " or `engines` = 'turns'"
             )
         if machine.engines is Engines.SHARED and not kind.aligned:
             raise InputError(
-                f"`schedule` = {kind.name!r}: splits micro-batches where its weights change, but shared engines take"
-                " whole ones; should be one such as 'fbp-as' or 'sync'"
+                f"`schedule` = {kind.name!r}: splits micro-batches where its weights change, but"
+                " shared engines take whole ones; should be one such as 'fbp-as' or 'sync'"
             )
         by_hand = self._tried_cuts.made_by_hand()
         plan = self._of_stages(self._stages(machine, self.config, by_hand))
         if self.config.memory != "ignored" or by_hand is not None:
             return plan
         try:
-            heeding = self._stages(machine, self.config.model_copy(update={"memory": "modelled"}), None)
+            heeding = self._stages(
+                machine, self.config.model_copy(update={"memory": "modelled"}), None
+            )
         except InputError:  # it does not fit
             return plan
-        # The cut that heeds memory may be the faster one: the slowest stage is not all that counts. A timeline has no
-        # exchanges and no parts of micro-batches; so there that cut is taken, which is no slower than with memory.
+        # The cut that heeds memory may be the faster one: the slowest stage is not all that counts.
+        # A timeline has no exchanges and no parts of micro-batches; so there that cut is taken,
+        # which is no slower than with memory.
         other = self._of_stages(self._stages(machine, self.config, heeding.mapping))
         return min(plan, other, key=_actions_ps) if kind.aligned and replicas == 1 else other
 
     def _stages(self, machine: Machine, config: Config, by_hand: Mapping | None) -> PlannedStages:
         shape = self._mini_batch()
-        return stages_on_boards(self.network, self.cluster, config, machine, shape, self.profile, by_hand)
+        return stages_on_boards(
+            self.network, self.cluster, config, machine, shape, self.profile, by_hand
+        )
 
     def _of_stages(self, stages: PlannedStages) -> ChainPlan:
         """Return the plan of a cut on boards that take actions as a whole."""
@@ -258,7 +310,9 @@ class _Making:
             none = Staleness((0,) * self.batch, (0,) * self.batch)
             steady = SteadyPipeline((none,) * self.devices, stages.kept_samples, 0)
         else:
-            rows = Timing.of(stages.mapping, self.cluster)  # which samples use old weights follows from rows
+            rows = Timing.of(
+                stages.mapping, self.cluster
+            )  # which samples use old weights follows from rows
             steady = dataclasses.replace(self._steady(rows), in_flight=stages.kept_samples)
         return self._planned(Timing.of_stages(stages.mapping, self.cluster, stages), steady)
 
@@ -271,58 +325,74 @@ class _Making:
         config, cuts = self.config, self._tried_cuts
         if config.memory == "fpdeep":
             timing, steady = self._fastest(cuts.as_in_fpdeep())
-            return self._planned(*(self._balanced(timing, steady) if cuts.balancing else (timing, steady)))
+            return self._planned(
+                *(self._balanced(timing, steady) if cuts.balancing else (timing, steady))
+            )
         choices = cuts.placed(self._steady)
-        if config.memory == "ignored":  # of the cuts that are tried with memory, none is faster than the same without
+        if (
+            config.memory == "ignored"
+        ):  # of the cuts that are tried with memory, none is faster than the same without
             return self._planned(*self._fastest([settled.timing.mapping for settled in choices]))
         choices.sort(key=lambda settled: (not settled.fits, self._batch_ps(settled)))
         for settled in choices[:-1]:
-            # With balanced parameters, weights that are late on one device are late on another, and may come never.
+            # With balanced parameters, weights that are late on one device are late on another, and
+            # may come never.
             with contextlib.suppress(InputError):
                 return self._planned(settled.timing, settled.steady, settled.bound_ps)
         return self._planned(choices[-1].timing, choices[-1].steady, choices[-1].bound_ps)
 
     def _fastest(self, cuts: Sequence[Mapping]) -> tuple[Timing, SteadyPipeline]:
-        """Return the timing of the cut with the least time of a mini-batch, without memory, and its steady pipeline."""
+        """Return the timing of the cut with the least time of a mini-batch, without memory, and its
+        steady pipeline.
+        """
         timings = [Timing.of(cut, self.cluster) for cut in dict.fromkeys(cuts)]
         steady = [self._steady(timing) for timing in timings]
         settled = [
-            Settled(timed, pipeline, pipeline.in_flight, 0) for timed, pipeline in zip(timings, steady, strict=True)
+            Settled(timed, pipeline, pipeline.in_flight, 0)
+            for timed, pipeline in zip(timings, steady, strict=True)
         ]
         best = min(settled, key=lambda cut: (self._batch_ps(cut), cut.steady.fill_ps))
         return best.timing, best.steady
 
     def _batch_ps(self, settled: Settled) -> int:
         """Return the time in ps of a mini-batch, by which cuts and placements are compared."""
-        waits_ps = max((*self._exchanges_ps(settled.timing), *_bursts_ps(settled.timing)), default=0)
-        return settled.batch_ps(self.batch, waits_ps, self.config.schedule.drains)
+        *_, longest_ps = self._waits(settled.timing)
+        return settled.batch_ps(self.batch, longest_ps, self.config.schedule.drains)
 
-    def _exchanges_ps(self, timing: Timing) -> list[int]:
-        """Return the time in ps of each device's exchange with other replicas; none without others.
+    def _waits(self, timing: Timing) -> tuple[list[int], list[TiedWeights], int]:
+        """Return what updates wait for, and the longest such wait in ps, 0 without any.
 
-        The compressed size of gradients is not known yet, so it is that without a codec.
+        That is each device's exchange with other replicas, in ps, and tied weights, of which the
+        slowest link counts. The compressed size of gradients is not known yet, so it is that
+        without a codec.
         """
-        return exchange_times(timing, dataclasses.replace(self.data_parallel, codec=NoCodec()))
+        exchanges = exchange_times(timing, dataclasses.replace(self.data_parallel, codec=NoCodec()))
+        bursts = list(timing.slowest_bursts())
+        longest_ps = max((*exchanges, *(table_ps for _, _, table_ps in bursts)), default=0)
+        return exchanges, [table for table, _, _ in bursts], longest_ps
 
     def _mini_batch(self) -> EpochShape:
         """Return an epoch of one mini-batch."""
         size = self.config.micro_batch
         warm_ups = warm_ups_of(self.config, self.devices, -(-self.batch // size))
-        return EpochShape(self.devices, self.batch, self.batch, size, chunks=self.chunks, warm_ups=warm_ups)
+        return EpochShape(
+            self.devices, self.batch, self.batch, size, chunks=self.chunks, warm_ups=warm_ups
+        )
 
     def _planned(self, timing: Timing, steady: SteadyPipeline, bound_ps: int = 0) -> ChainPlan:
         """Return the plan of a cut, once its schedule has passed the dry run."""
         config, replicas, kind = self.config, self.data_parallel.replicas, self.config.schedule
         if config.clip_norm is not None and not kind.drains:
             raise InputError(
-                f"`clip_norm` = {config.clip_norm:g}: each update waits for the gradients of all devices, and"
-                f" `schedule` = {kind.name!r} for none; should be a schedule that drains, such as 'sync'"
+                f"`clip_norm` = {config.clip_norm:g}: each update waits for the gradients of all"
+                f" devices, and `schedule` = {kind.name!r} for none; should be a schedule that"
+                " drains, such as 'sync'"
             )
         if self.network.heads and replicas > 1 and not kind.drains:
             raise InputError(
-                f"`schedule` = {kind.name!r}: replicas exchange gradients before tied weights do, which needs a"
-                f" schedule that drains, such as 'sync'; {self.network.heads[0].name} has the weights of"
-                f" {self.network.heads[0].operation.tied}"
+                f"`schedule` = {kind.name!r}: replicas exchange gradients before tied weights do,"
+                f" which needs a schedule that drains, such as 'sync'; {self.network.heads[0].name}"
+                f" has the weights of {self.network.heads[0].operation.tied}"
             )
         if kind.aligned and not kind.drains:
             epoch = dataclasses.replace(self._mini_batch(), staleness=steady.staleness)
@@ -331,20 +401,22 @@ class _Making:
         if self.data_parallel.residuals and timing.blocks:
             used = timing.blocks[0].layer.name
             raise InputError(
-                f"`error_feedback` = true: what the codec drops is kept where a gradient is sent from, and the board of"
-                f" {used} has no room even for its parameters, which another one stores; add `balancing` = 'none'"
+                "`error_feedback` = true: what the codec drops is kept where a gradient is sent"
+                f" from, and the board of {used} has no room even for its parameters, which another"
+                " one stores; add `balancing` = 'none'"
             )
         if not timing.tied or kind.drains:
             return self._checked(timing, steady, bound_ps)
         try:
             return self._checked(timing, steady, bound_ps)
         except InputError:
-            # Gradients of a mini-batch wait for the update before, which waits for another device's: all then take as
-            # old weights as the latest of them.
+            # Gradients of a mini-batch wait for the update before, which waits for another
+            # device's: all then take as old weights as the latest of them.
             return self._checked(timing, together(steady, timing.tied), bound_ps)
 
     def _checked(self, timing: Timing, steady: SteadyPipeline, bound_ps: int) -> ChainPlan:
-        """Return the plan of a cut and its steady pipeline, once its schedule has passed the dry run.
+        """Return the plan of a cut and its steady pipeline, once its schedule has passed the dry
+        run.
 
         Raises:
             InputError: it cannot be carried out.
@@ -357,32 +429,37 @@ class _Making:
         waits = () if kind.drains else {pair for tied in timing.tied for pair in tied.waits}
         steps = kind.steps_to_check(epoch)
         if waits:  # a circle closes once the latest device updates for the first time
-            steps = max(steps, 2 + max(max(late.forward + late.backward) for late in steady.staleness))
+            steps = max(
+                steps, 2 + max(max(late.forward + late.backward) for late in steady.staleness)
+            )
         schedule = kind.schedule_of(dataclasses.replace(epoch, samples=steps * self.batch + tail))
         dry_run(schedule, timing.stores, waits, aligned=kind.aligned)
         return plan
 
     def _steady(self, timing: Timing) -> SteadyPipeline:
-        """Return the steady pipeline; updates wait for gradients of other replicas, and of tied weights.
+        """Return the steady pipeline; updates wait for gradients of other replicas, and of tied
+        weights.
 
-        Where the exchange is slower than the chain, it sets the rate. Samples then enter in bursts, at most as closely
-        as in a chain alone.
+        Where the exchange is slower than the chain, it sets the rate. Samples then enter in bursts,
+        at most as closely as in a chain alone.
         """
         alone = find_steady(timing, self.batch)
-        waits, tied = self._exchanges_ps(timing), [table for table, _, _ in timing.slowest_bursts()]
+        waits, tied, longest_ps = self._waits(timing)
         if not waits and not tied:
             return alone
-        longest_ps = max(*waits, *_bursts_ps(timing), 0)
         interval_ps = max(timing.interval_ps, -(-longest_ps // self.batch))
-        steady = find_steady(dataclasses.replace(timing, interval_ps=interval_ps), self.batch, waits, tied)
+        steady = find_steady(
+            dataclasses.replace(timing, interval_ps=interval_ps), self.batch, waits, tied
+        )
         in_flight = tuple(map(max, steady.in_flight, alone.in_flight))
         return dataclasses.replace(steady, in_flight=in_flight)
 
     def _balanced(self, timing: Timing, steady: SteadyPipeline) -> tuple[Timing, SteadyPipeline]:
-        """Return timing and steady pipeline with parameters balanced where they do not fit, if all find room.
+        """Return timing and steady pipeline with parameters balanced where they do not fit, if all
+        find room.
 
-        Balanced parameters change times, times change the samples in flight, and these change the memory that is left,
-        so this iterates.
+        Balanced parameters change times, times change the samples in flight, and these change the
+        memory that is left, so this iterates.
         """
         settled = timing, steady
         for _ in range(_MOST_TURNS):

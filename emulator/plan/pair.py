@@ -28,8 +28,7 @@ from ..timing.pair import (
     times_as_json,
     workload_of,
 )
-from .data import check_loss, cluster_of, epoch_samples, network_of, tuned
-from .faults import faults_of
+from .data import check_loss, cluster_of, epoch_samples, faults_of, network_of, tuned
 from .plan import Plan
 
 if TYPE_CHECKING:
@@ -37,7 +36,17 @@ if TYPE_CHECKING:
 
 
 _OF_CHAINS = (
-    *("replicas", "groups", "chunks", "warm_up", "engines", "transport", "compress", "error_feedback", "precision"),
+    *(
+        "replicas",
+        "groups",
+        "chunks",
+        "warm_up",
+        "engines",
+        "transport",
+        "compress",
+        "error_feedback",
+        "precision",
+    ),
     *("stages", "balancing", "memory", "rows_at_once", "clip_norm", "freeze", "throttle"),
 )
 """Keys that have no part in a pair."""
@@ -65,10 +74,15 @@ def make_pair_plan(
     cluster = cluster or cluster_of(config, cluster_changes)
     if faults_of(config, cluster):
         source = config.faults or config.cluster
-        raise InputError(f"{source}: `faults` are of a chain's boards, and `schedule` = {kind.name!r} has no chain")
+        raise InputError(
+            f"{source}: `faults` are of a chain's boards, and `schedule` = {kind.name!r} has no"
+            " chain"
+        )
     states = len(optimizer_kind(config.optimizer).states)
     pair = dataclasses.replace(pair_of(cluster, kind, config.devices), states=states)
-    network = network_of(network or config.network, config.time_steps, config.data, Reading.of(config))
+    network = network_of(
+        network or config.network, config.time_steps, config.data, Reading.of(config)
+    )
     network = tuned(config, network)
     check_loss(config, network)
     workload = workload_of(network, config.batch).padded(config.padding)
@@ -113,7 +127,8 @@ class PairPlan(Plan):
 
     @functools.cached_property
     def samples(self) -> int:
-        """Number of samples in an epoch: `samples`, or all of `data`, or without these a mini-batch.
+        """Number of samples in an epoch: `samples`, or all of `data`, or without these a
+        mini-batch.
 
         Raises:
             InputError: the data set is missing, or does not fit the network.
@@ -124,7 +139,9 @@ class PairPlan(Plan):
     @property
     def epoch_ends_ps(self) -> tuple[int, ...]:
         """Virtual time from the start to the end of each epoch."""
-        return tuple((epoch + 1) * self.epoch_ps(self.samples) for epoch in range(self.config.epochs))
+        return tuple(
+            (epoch + 1) * self.epoch_ps(self.samples) for epoch in range(self.config.epochs)
+        )
 
     def times_of(self, samples: int) -> PairTimes:
         """Return the timeline of a mini-batch of this size."""
@@ -139,7 +156,9 @@ class PairPlan(Plan):
 
     def schedule(self, samples: int) -> Schedule:
         """Return the actions of the GPU in an epoch; the FPGA takes part in F and B."""
-        return self.config.schedule.schedule_of(EpochShape(1, samples, self.config.batch, self.config.micro_batch))
+        return self.config.schedule.schedule_of(
+            EpochShape(1, samples, self.config.batch, self.config.micro_batch)
+        )
 
     @property
     def mapping(self) -> Mapping:
@@ -150,7 +169,10 @@ class PairPlan(Plan):
     @property
     def mapping_text(self) -> str:
         """Which device has which layers."""
-        lines = [f"device 0, {self.pair.gpu.name}: " + ", ".join(layer.name for layer in self.network.layers)]
+        lines = [
+            f"device 0, {self.pair.gpu.name}: "
+            + ", ".join(layer.name for layer in self.network.layers)
+        ]
         if self.pair.fpga is not None:
             steps = ", ".join(work.name for work in self.workload.recurrent)
             lines.append(f"device 1, {self.pair.fpga.name}: steps of {steps}")
@@ -178,8 +200,11 @@ class PairPlan(Plan):
         """What the fullest PE holds, as text; None without an FPGA."""
         if not self.needs:
             return None
-        fullest = max(self.needs, key=lambda layer: layer.words)
-        return f"fits, {fullest.words:,} of {self.pair.array.words:,} words of a PE in {fullest.work.name}"
+        fullest = max(self.needs, key=lambda layer: layer.words_of_a_pe)
+        return (
+            f"fits, {fullest.words_of_a_pe:,} of {self.pair.array.words:,} words of a PE in"
+            f" {fullest.work.name}"
+        )
 
     @property
     def answer(self) -> list[str]:
@@ -187,13 +212,19 @@ class PairPlan(Plan):
         times = self.times
         lines = [
             f"{self.title}: {self._mini_batch}",
-            f"FW {format_time_ps(times.forward_ps)}, BW, GC and WU {format_time_ps(times.backward_ps)}",
+            (
+                f"FW {format_time_ps(times.forward_ps)}, BW, GC and WU"
+                f" {format_time_ps(times.backward_ps)}"
+            ),
         ]
         if self.config.samples:
             samples = plural(self.samples, self.network.sample_noun)
             lines.append(f"epoch of {samples}: {format_time_ps(self.epoch_ps(self.samples))}")
         if times.utilisation is not None:
-            lines.append(f"utilisation: {percent(times.utilisation)} of I-MVM at the GPU's peak and R-MVM on all PEs")
+            lines.append(
+                f"utilisation: {percent(times.utilisation)} of I-MVM at the GPU's peak and R-MVM on"
+                " all PEs"
+            )
         lines.append(f"limit: {self.limit}")
         return lines if self.memory is None else [*lines, f"memory: {self.memory}"]
 
@@ -201,7 +232,11 @@ class PairPlan(Plan):
         """Return what `emuchain plan` and `simulate` print with `--json` (docs/running.md)."""
         ends = self.epoch_ends_ps
         return {
-            "config": {**self.config.model_dump(), "devices": self.devices, "samples": self.samples},
+            "config": {
+                **self.config.model_dump(),
+                "devices": self.devices,
+                "samples": self.samples,
+            },
             "virtual_time_ps": ends[-1],
             "epoch_ends_ps": list(ends),
             **times_as_json(self.times),
@@ -216,15 +251,18 @@ class PairPlan(Plan):
             InputError: always.
         """
         raise InputError(
-            f"`schedule` = {self.config.schedule.name!r}: {what} shows rows on split engines, and a GPU, alone or with"
-            " an FPGA, has tasks; `times` of its plan has them"
+            f"`schedule` = {self.config.schedule.name!r}: {what} shows rows on split engines, and a"
+            " GPU, alone or with an FPGA, has tasks; `times` of its plan has them"
         )
 
     def __str__(self) -> str:
         return "\n".join(self.answer)
 
     def __repr__(self) -> str:
-        return f"<PairPlan {self.title}, {self._mini_batch}, limited by {self.times.limit.resource.value}>"
+        return (
+            f"<PairPlan {self.title}, {self._mini_batch}, limited by"
+            f" {self.times.limit.resource.value}>"
+        )
 
     def _repr_html_(self) -> str:
         times = self.times

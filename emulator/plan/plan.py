@@ -15,10 +15,9 @@ from ..faults import Faults, left_alive
 from ..mapping import HandmadeCut, Mapping, channel_bytes
 from ..network import Network
 from ..schedule import EpochShape, Fold, Schedule
-from ..timing import Bottleneck, ExchangeLoad, TiedLoad, Timing, find_bottleneck
+from ..timing import Bottleneck, Load, Timing, exchange_name, find_bottleneck, hop_name
 from .chain import warm_ups_of
-from .layout import Layout, lay_out, lay_out_on_chip
-from .placement import missing_bytes, off_chip_bytes
+from .layout import Layout, lay_out, lay_out_on_chip, missing_bytes, off_chip_bytes
 from .stages import PlannedStages
 from .steady import SteadyPipeline
 
@@ -26,7 +25,9 @@ if TYPE_CHECKING:
     from ..config import Config
 
 _MACS_OF_A_BYTE = 16
-"""Multiply-accumulates in the time in which a processor reads a byte of weights twice and adds to its gradient."""
+"""Multiply-accumulates in the time in which a processor reads a byte of weights twice and adds to
+its gradient.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +61,9 @@ class Plan(abc.ABC):
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes of memory that are missing on all devices and that the times ignore; 0 where all is placed."""
+        """Bytes of memory that are missing on all devices and that the times ignore; 0 where all is
+        placed.
+        """
         return 0
 
     @property
@@ -91,9 +94,10 @@ class Plan(abc.ABC):
 class ChainPlan(Plan):
     """What a run on a chain of FPGAs, or on several, will do.
 
-    No cut and no placement of data takes less than `bound_ps` for a sample; 0 where that is not known. Each device of
-    a chain has `chunks` stages, mostly one. All but `faults` is that of boards and links without any: cut, schedule and
-    versions of the weights do not change with them. Where boards die, `survivors` has the plan after each death.
+    No cut and no placement of data takes less than `bound_ps` for a sample; 0 where that is not
+    known. Each device of a chain has `chunks` stages, mostly one. All but `faults` is that of
+    boards and links without any: cut, schedule and versions of the weights do not change with them.
+    Where boards die, `survivors` has the plan after each death.
     """
 
     mapping: Mapping
@@ -153,7 +157,9 @@ class ChainPlan(Plan):
 
     @property
     def times_rows(self) -> bool:
-        """Whether boards stream rows through engines of their own, as FPDeep's do, so that times are those of rows."""
+        """Whether boards stream rows through engines of their own, as FPDeep's do, so that times
+        are those of rows.
+        """
         return self.stages is None
 
     @property
@@ -163,7 +169,9 @@ class ChainPlan(Plan):
 
     @property
     def work(self) -> list[int]:
-        """What a processor has to do for each device of all replicas in a micro-batch, in multiply-accumulates."""
+        """What a processor has to do for each device of all replicas in a micro-batch, in
+        multiply-accumulates.
+        """
         samples, work = self.config.micro_batch, [0] * self.devices
         for stage, slices in enumerate(self.mapping.devices):
             macs = sum(part.training_macs for part in slices)
@@ -188,27 +196,37 @@ class ChainPlan(Plan):
 
     @property
     def has_idle_codec(self) -> bool:
-        """Whether there is a codec, and nothing that it could compress: no replicas, no balanced parameters."""
+        """Whether there is a codec, and nothing that it could compress: no replicas, no balanced
+        parameters.
+        """
         exchange = self.data_parallel
         return exchange.codec.compresses and exchange.replicas == 1 and not self.timing.blocks
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes of on-chip memory that are missing on all devices and that the times ignore; 0 where all is placed."""
-        return 0 if self.stages is not None else sum(missing_bytes(self.timing, self.steady.in_flight))
+        """Bytes of on-chip memory that are missing on all devices and that the times ignore; 0
+        where all is placed.
+        """
+        return (
+            0 if self.stages is not None else sum(missing_bytes(self.timing, self.steady.in_flight))
+        )
 
     @property
     def off_chip_bytes(self) -> tuple[int, ...]:
         """Bytes in off-chip memory, by stage."""
         if self.stages is not None:
             return tuple(self.stages.memory_bytes(stage)[1] for stage in range(self.stage_count))
-        return tuple(off_chip_bytes(self.timing, device, count) for device, count in enumerate(self.steady.in_flight))
+        return tuple(
+            off_chip_bytes(self.timing, device, count)
+            for device, count in enumerate(self.steady.in_flight)
+        )
 
     @functools.cached_property
     def short_of_luts(self) -> tuple[int, ...]:
         """The devices whose engines and buffers need more LUTs than their boards are known to have.
 
-        Of boards that take actions as a whole the engines alone are counted, which have all multipliers.
+        Of boards that take actions as a whole the engines alone are counted, which have all
+        multipliers.
         """
         boards = [self.cluster.board(stage) for stage in range(self.stage_count)]
         if self.stages is None:
@@ -216,17 +234,27 @@ class ChainPlan(Plan):
         else:
             taken = [board.engine_resources([board.multipliers])[0].lut for board in boards]
         if self.chunks > 1 and self.stages is None:  # stages of a device have engines side by side
-            by_device = [sum(taken[stage] for stage in self.fold.stages(device)) for device in range(self.devices)]
+            by_device = [0] * self.devices
+            for stage in range(self.fold.count):
+                by_device[self.fold.device(stage)] += taken[stage]
             taken = [by_device[self.fold.device(stage)] for stage in range(self.stage_count)]
         limits = [board.limits["lut"] for board in boards[: self.devices]]
-        return tuple(device for device, limit in enumerate(limits) if limit is not None and taken[device] > limit)
+        return tuple(
+            device
+            for device, limit in enumerate(limits)
+            if limit is not None and taken[device] > limit
+        )
 
     @property
     def fits_lut(self) -> bool | None:
-        """Whether all boards have the LUTs that engines and buffers need; None where not all boards' are known."""
+        """Whether all boards have the LUTs that engines and buffers need; None where not all
+        boards' are known.
+        """
         if self.short_of_luts:
             return False
-        known = all(self.cluster.board(device).limits["lut"] is not None for device in range(self.devices))
+        known = all(
+            self.cluster.board(device).limits["lut"] is not None for device in range(self.devices)
+        )
         return True if known else None
 
     @property
@@ -241,7 +269,9 @@ class ChainPlan(Plan):
 
     @property
     def fits(self) -> bool:
-        """Whether all parameters, gradients and activations have a place, so that times ignore no memory."""
+        """Whether all parameters, gradients and activations have a place, so that times ignore no
+        memory.
+        """
         return not self.missing_bytes
 
     def schedule(self, samples: int, micro_batch: int | None = None) -> Schedule:
@@ -249,12 +279,16 @@ class ChainPlan(Plan):
         return self.config.schedule.schedule_of(self.epoch(samples, micro_batch))
 
     def epoch(self, samples: int, micro_batch: int | None = None) -> EpochShape:
-        """Return what a replica's schedule is made for, in an epoch in which it has `samples` samples."""
+        """Return what a replica's schedule is made for, in an epoch in which it has `samples`
+        samples.
+        """
         ordered = self.config.schedule.file is not None  # its micro-batches are those of the file
         size = self.config.micro_batch if ordered or micro_batch is None else micro_batch
         warm_ups = warm_ups_of(self.config, self.devices, -(-self.batch // size))
         late, stores = self.steady.staleness, self.timing.stores
-        return EpochShape(self.devices, samples, self.batch, size, late, stores, self.chunks, warm_ups)
+        return EpochShape(
+            self.devices, samples, self.batch, size, late, stores, self.chunks, warm_ups
+        )
 
     def layout(self) -> Layout:
         """Return what each device stores and uses, what links carry, and what limits the rate."""
@@ -276,8 +310,8 @@ class ChainPlan(Plan):
         """
         if self.faults.deaths:
             raise InputError(
-                f"`faults.deaths`: {what} shows one cut of the chain, and this run has another after each death; leave"
-                " them out, as with `--faults none`"
+                f"`faults.deaths`: {what} shows one cut of the chain, and this run has another"
+                " after each death; leave them out, as with `--faults none`"
             )
 
     def needs_rows(self, what: str) -> None:
@@ -289,8 +323,9 @@ class ChainPlan(Plan):
         if self.stages is not None:
             machine = self.stages.machine
             raise InputError(
-                f"`engines` = {machine.engines.value!r}: {what} shows rows on split engines, and these boards take"
-                " actions as a whole; `emuchain simulate`, `train`, `pipeline` and `explore` time them"
+                f"`engines` = {machine.engines.value!r}: {what} shows rows on split engines, and"
+                " these boards take actions as a whole; `emuchain simulate`, `train`, `pipeline`"
+                " and `explore` time them"
             )
 
     def __repr__(self) -> str:
@@ -311,7 +346,10 @@ class ChainPlan(Plan):
             return html_table(f"Plan: {self.title}", shown)
         rows = [
             ["rate", self._rate],
-            ["limited by", f"{bottleneck.slowest.name}, {format_time_ps(bottleneck.slowest.sample_ps)}/sample"],
+            [
+                "limited by",
+                f"{bottleneck.slowest.name}, {format_time_ps(bottleneck.slowest.sample_ps)}/sample",
+            ],
             ["next", f"{bottleneck.behind.name}, {format_time_ps(bottleneck.behind.sample_ps)}"],
             ["memory", self._memory],
             ["pipeline full after", format_time_ps(self.steady.fill_ps)],
@@ -319,7 +357,12 @@ class ChainPlan(Plan):
         ]
         if not schedule.drains:
             stale = self.stale_samples
-            rows.append(["use old weights", f"{min(stale)} to {max(stale)} of {plural(self.batch, 'sample')}"])
+            rows.append(
+                [
+                    "use old weights",
+                    f"{min(stale)} to {max(stale)} of {plural(self.batch, 'sample')}",
+                ]
+            )
         return html_table(f"Plan: {self.title}", rows)
 
     @property
@@ -332,7 +375,9 @@ class ChainPlan(Plan):
 
     @property
     def _rate(self) -> str:
-        """The rate at which samples can enter all replicas, which a pipeline that drains does not reach."""
+        """The rate at which samples can enter all replicas, which a pipeline that drains does not
+        reach.
+        """
         drains = "at most " if self.config.schedule.drains else ""
         rate = self.data_parallel.replicas * 1e12 / self._bottleneck.slowest.sample_ps
         return f"{drains}{rate:.1f} {self.network.sample_noun}s/s"
@@ -343,27 +388,32 @@ class ChainPlan(Plan):
 
 
 def exchange_times(timing: Timing, data_parallel: DataParallel) -> list[int]:
-    """Return the duration of each device's exchange with other replicas for a mini-batch, in ps; [] without others."""
+    """Return the duration of each device's exchange with other replicas for a mini-batch, in ps; []
+    without others.
+    """
     if data_parallel.replicas == 1:
         return []
     devices = len(timing.mapping.devices)
     interconnect = timing.cluster.between_replicas(data_parallel.nodes, devices)
     counts = {stage: timing.streams(stage).gradient_values for stage in timing.exchanging}
     return [
-        exchange_ps(data_parallel, interconnect, counts[stage]) if stage in counts else 0 for stage in range(devices)
+        exchange_ps(data_parallel, interconnect, counts[stage]) if stage in counts else 0
+        for stage in range(devices)
     ]
 
 
-def exchange_loads(plan: ChainPlan) -> tuple[ExchangeLoad, ...]:
-    """Return the load of each device's exchange, and of tied weights': the time of a mini-batch over the samples."""
-    times = exchange_times(plan.timing, plan.data_parallel)
-    loads = (ExchangeLoad(device, -(-takes_ps // plan.batch)) for device, takes_ps in enumerate(times))
-    bursts = plan.timing.slowest_bursts()
-    tied = (
-        TiedLoad(sender, -(-table_ps // plan.batch), receiver, table.head.name)
-        for table, (sender, receiver), table_ps in bursts
+def exchange_loads(plan: ChainPlan) -> tuple[Load, ...]:
+    """Return the load of each device's exchange, and of tied weights' on their slowest link: a
+    mini-batch's share.
+    """
+    times = enumerate(exchange_times(plan.timing, plan.data_parallel))
+    waits = [(exchange_name(device), device, takes_ps) for device, takes_ps in times]
+    for table, hop, table_ps in plan.timing.slowest_bursts():
+        waits.append((f"gradients of tied {table.head.name} on {hop_name(hop)}", hop[0], table_ps))
+    return tuple(
+        Load(kind="exchange", name=name, device=device, sample_ps=-(-takes_ps // plan.batch))
+        for name, device, takes_ps in waits
     )
-    return (*loads, *tied)
 
 
 def describe_devices(plan: ChainPlan) -> str:
@@ -372,9 +422,13 @@ def describe_devices(plan: ChainPlan) -> str:
     devices, codec = f"{plan.devices} x {plan.cluster.boards[0].name}", ""
     if exchange.codec.compresses:
         codec = (
-            f", {exchange.codec} has nothing to compress" if plan.has_idle_codec else f", gradients by {exchange.codec}"
+            f", {exchange.codec} has nothing to compress"
+            if plan.has_idle_codec
+            else f", gradients by {exchange.codec}"
         )
     if exchange.replicas == 1:
         return devices + codec
     groups = f" in {exchange.groups} groups" if exchange.groups > 1 else ""
-    return f"{exchange.replicas} replicas{groups} of {devices}, exchange by {exchange.exchange}{codec}"
+    return (
+        f"{exchange.replicas} replicas{groups} of {devices}, exchange by {exchange.exchange}{codec}"
+    )

@@ -1,4 +1,6 @@
-"""Stages on boards that take actions as a whole: what they cost, and how the chain is cut into them."""
+"""Stages on boards that take actions as a whole: what they cost, and how the chain is cut into
+them.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ from ..schedule import (
     kept_micro_batches,
     weight_copies,
 )
-from .numbers import board_number
+from .chain import board_number
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -50,9 +52,9 @@ _UNLIMITED = 1 << 62
 class PlannedStages:
     """The stages of a mapping on boards that take actions as a whole.
 
-    By stage, `kept_samples` are the most samples whose features are kept, and `weight_copies` the most versions of the
-    weights. Micro-batches are of `samples` samples, and a parameter takes `parameter_copies` arrays. With a `profile`,
-    times are those that it has of the layers.
+    By stage, `kept_samples` are the most samples whose features are kept, and `weight_copies` the
+    most versions of the weights. Micro-batches are of `samples` samples, and a parameter takes
+    `parameter_copies` arrays. With a `profile`, times are those that it has of the layers.
     """
 
     mapping: Mapping
@@ -79,7 +81,9 @@ class PlannedStages:
         return self.stage(stage, samples).costs
 
     def memory_bytes(self, stage: int) -> tuple[DataBytes, int]:
-        """Return a stage's bytes of weights, gradients and features on chip, and all its bytes off chip."""
+        """Return a stage's bytes of weights, gradients and features on chip, and all its bytes off
+        chip.
+        """
         on_board = self.stage(stage, self.samples)
         return on_board.data_on_chip, on_board.off_chip_bytes
 
@@ -102,7 +106,9 @@ class PlannedStages:
                 copies=self.parameter_copies,
             )
             if self.profile is not None:
-                planned = measured_stage(planned, self.profile.by_layer(self.boards[stage].name, samples))
+                planned = measured_stage(
+                    planned, self.profile.by_layer(self.boards[stage].name, samples)
+                )
             self._found[key] = planned
         return self._found[key]
 
@@ -120,12 +126,14 @@ def stages_on_boards(
     profile: Profile | None = None,
     by_hand: Mapping | None = None,
 ) -> PlannedStages:
-    """Cut a network into stages on boards that take actions as a whole, so that the slowest is as fast as possible.
+    """Cut a network into stages on boards that take actions as a whole, so that the slowest is as
+    fast as possible.
 
     Args:
         network: what to cut.
         cluster: the boards, one for each stage (`folded`).
-        config: says whether stages are of whole layers or of channels, and whether memory is modelled.
+        config: says whether stages are of whole layers or of channels, and whether memory is
+            modelled.
         machine: how boards and links work.
         epoch: what the schedule is made for.
         profile: times of all layers on all boards, which take the place of the boards' own.
@@ -138,9 +146,12 @@ def stages_on_boards(
     count = fold.count
     most = len(BoardStages(network, [cluster.board(0)], 1).places) - 1
     if count > most:
-        raise InputError(f"`devices` = {count}: must be 1 to {most}: {network.name} is cut at no more places")
+        raise InputError(
+            f"`devices` = {count}: must be 1 to {most}: {network.name} is cut at no more places"
+        )
     boards = [cluster.board(stage) for stage in range(count)]
     if config.memory != "modelled":
+        # Then nothing leaves the chip, and memory ports take no time.
         boards = [dataclasses.replace(board, on_chip_memory_bytes=_UNLIMITED) for board in boards]  # type: ignore[type-var]  # all kinds are dataclasses
     size = min(epoch.micro_batch, epoch.batch)
     kept, copies = _kept(config.schedule, epoch, fold, machine.frees_features)
@@ -158,14 +169,21 @@ def stages_on_boards(
         links = [cluster.link_at(link) for link in range(count - 1)]
         mapping = _within_layers(network, pieces, links, Demand(kept, weight_copies=copies))
     kept_samples = tuple(size * count_kept for count_kept in kept)
-    planned = PlannedStages(mapping, tuple(boards), machine, fold, kept_samples, copies, *values, profile)
+    planned = PlannedStages(
+        mapping, tuple(boards), machine, fold, kept_samples, copies, *values, profile
+    )
+    # What does not fit raises here, ahead of the run.
     for stage in range(count):
         planned.costs(stage, size)
     return planned
 
 
 def _between_layers(
-    network: Network, cluster: Cluster, pieces: BoardStages, kept: Sequence[int], copies: Sequence[int]
+    network: Network,
+    cluster: Cluster,
+    pieces: BoardStages,
+    kept: Sequence[int],
+    copies: Sequence[int],
 ) -> Mapping:
     """Return the cut between layers whose slowest stage is as fast as possible."""
 
@@ -179,7 +197,9 @@ def _between_layers(
     return partition_layers(network, cluster, pieces.devices, cost)
 
 
-def _within_layers(network: Network, stages: BoardStages, links: Sequence[Link], demand: Demand) -> Mapping:
+def _within_layers(
+    network: Network, stages: BoardStages, links: Sequence[Link], demand: Demand
+) -> Mapping:
     """Return the cut by channels that an exploration finds (BaPipe, section III-B).
 
     Raises:
@@ -192,27 +212,42 @@ def _within_layers(network: Network, stages: BoardStages, links: Sequence[Link],
         enough = fits_at_all(pieces, stages.places, _UNLIMITED)
         if enough is None:  # the message says which stage of an even cut does not fit
             step = len(stages.places) / stages.devices
-            pieces.costs([stages.places[round(step * number) - 1] for number in range(1, stages.devices + 1)])
+            pieces.costs(
+                [stages.places[round(step * number) - 1] for number in range(1, stages.devices + 1)]
+            )
         assert enough is not None
         ends = filled_cut(pieces, stages.places, enough).ends
-    return Mapping(network, tuple(stages.slices(*place) for place in itertools.pairwise((0, *ends))))
+    return Mapping(
+        network, tuple(stages.slices(*place) for place in itertools.pairwise((0, *ends)))
+    )
 
 
-def _kept(kind: ScheduleKind, epoch: EpochShape, fold: Fold, last: Kind) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the most micro-batches whose features each stage keeps, and the most versions of its weights.
+def _kept(
+    kind: ScheduleKind, epoch: EpochShape, fold: Fold, last: Kind
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the most micro-batches whose features each stage keeps, and the most versions of its
+    weights.
 
     Args:
         kind: the kind of schedule.
-        epoch: what it is made for. One mini-batch shows all where the pipeline drains, else as many as fill it twice.
+        epoch: what it is made for. One mini-batch shows all where the pipeline drains, else as many
+            as fill it twice.
         fold: how the stages lie on the devices.
         last: the kind of the action that needs a micro-batch's features last.
     """
     devices, none = range(epoch.devices), Staleness((0,) * epoch.batch, (0,) * epoch.batch)
-    steps, staleness = 1 if kind.drains else 2 * epoch.devices + 2, epoch.staleness or (none,) * epoch.devices
-    schedule = kind.schedule_of(dataclasses.replace(epoch, samples=steps * epoch.batch, staleness=staleness))
+    steps, staleness = (
+        1 if kind.drains else 2 * epoch.devices + 2,
+        epoch.staleness or (none,) * epoch.devices,
+    )
+    schedule = kind.schedule_of(
+        dataclasses.replace(epoch, samples=steps * epoch.batch, staleness=staleness)
+    )
+    # Programs are read once; versions are counted on new ones.
     programs = schedule.programs(devices)
     features = [kept_micro_batches(programs[device], epoch.chunks, last) for device in devices]
     programs = schedule.programs(devices)
     copies = tuple(weight_copies(programs[device]) for device in devices)
     places = [(fold.device(stage), fold.chunk(stage)) for stage in range(fold.count)]
-    return tuple(features[device][chunk] for device, chunk in places), tuple(copies[device] for device, _ in places)
+    kept = tuple(features[device][chunk] for device, chunk in places)
+    return kept, tuple(copies[device] for device, _ in places)

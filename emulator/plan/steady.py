@@ -1,11 +1,14 @@
-"""The steady pipeline, timed before training: which samples use old weights, and how many are in flight.
+"""The steady pipeline, timed before training: which samples use old weights, and how many are in
+flight.
 
-A sample whose FP starts on a device before that device has updated for the mini-batch before uses the old weights
-(FPDeep, section 4.4). A few mini-batches are run for timing only, without waiting for weights, until two in a row show
-the same staleness; that pattern continues, since samples enter the chain at a fixed interval.
+A sample whose FP starts on a device before that device has updated for the mini-batch before uses
+the old weights (FPDeep, section 4.4). A few mini-batches are run for timing only, without waiting
+for weights, until two in a row show the same staleness; that pattern continues, since samples enter
+the chain at a fixed interval.
 
-Samples enter at a fixed interval, and clocks only add times and take the latest. So once two samples in a row leave
-every resource one interval apart, all later ones do: only those before are run, two in most chains.
+Samples enter at a fixed interval, and clocks only add times and take the latest. So once two
+samples in a row leave every resource one interval apart, all later ones do: only those before are
+run, two in most chains.
 
 Under other schedules that never drain, how late weights are is read off their actions.
 """
@@ -30,7 +33,9 @@ _FIRST_SAMPLES = 2
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-    """When each sample's FP and EB started and its PG ended on a device, and when updates were ready, in ps."""
+    """When each sample's FP and EB started and its PG ended on a device, and when updates were
+    ready, in ps.
+    """
 
     forward_ps: Times
     backward_ps: Times
@@ -39,23 +44,38 @@ class Trace:
 
 
 def free_run(
-    timing: Timing, batch: int, steps: int, exchange_ps: Sequence[int] = (), tied: Sequence[TiedWeights] = ()
+    timing: Timing,
+    batch: int,
+    steps: int,
+    exchange_ps: Sequence[int] = (),
+    tied: Sequence[TiedWeights] = (),
 ) -> Iterator[Trace]:
     """Run `steps` mini-batches of `batch` samples; yield the trace of each device.
 
-    `exchange_ps` is the time of each device's exchange with other replicas, if there are any; all replicas are ready at
-    the same time, and the exchanges of mini-batches follow one another. Then devices exchange gradients of weights that
-    are `tied`.
+    `exchange_ps` is the time of each device's exchange with other replicas, if there are any; all
+    replicas are ready at the same time, and the exchanges of mini-batches follow one another. Then
+    devices exchange gradients of weights that are `tied`.
     """
     chain = _Chain(timing)
     chain.run(batch * steps)
+    # PG of the last sample completes the gradients of a mini-batch.
     lasts = np.arange(1, steps + 1) * batch - 1
     recorded, ready = [], []
     for device, clock in enumerate(chain.clocks):
-        forward, backward, *sources = (chain.times_ps(times, batch * steps) for times in chain.recorded(device))
+        forward, backward, *sources = (
+            chain.times_ps(times, batch * steps) for times in chain.recorded(device)
+        )
         recorded.append((forward, backward, np.max(sources[: len(clock.slices)], axis=0)))
-        learn = [part.ends_steps for part in clock.slices] + [True] * (len(sources) - len(clock.slices))
-        own = np.stack([np.zeros_like(lasts), *(source[lasts] for source in itertools.compress(sources, learn))])
+        learn = [part.ends_steps for part in clock.slices] + [True] * (
+            len(sources) - len(clock.slices)
+        )
+        own = np.stack(
+            [
+                # A row for devices that learn nothing; `takes_ps` below begins with 0 for it.
+                np.zeros_like(lasts),
+                *(source[lasts] for source in itertools.compress(sources, learn)),
+            ]
+        )
         if exchange_ps:
             own = np.maximum(own, _exchanged_ps(own.max(axis=0).tolist(), exchange_ps[device]))
         ready.append((own, [0, *itertools.compress(clock.updates_ps, learn)]))
@@ -66,8 +86,12 @@ def free_run(
 
 
 def _exchange_tied(timing: Timing, tied: Sequence[TiedWeights], ready: Sequence[Times]) -> None:
-    """Let devices wait for the gradients of tied weights; `ready` has by device when gradients are (sources, steps)."""
-    waits = UpdateWaits(len(ready), tied, None, [timing.bursts(device) for device in range(len(ready))])
+    """Let devices wait for the gradients of tied weights; `ready` has by device when gradients are
+    (sources, steps).
+    """
+    waits = UpdateWaits(
+        len(ready), tied, None, [timing.bursts(device) for device in range(len(ready))]
+    )
     for step in range(ready[0].shape[1]):
         own = [int(times[:, step].max()) for times in ready]
         for device, own_ps in enumerate(own):
@@ -81,7 +105,9 @@ def fill_ps(timing: Timing) -> int:
 
 
 def _exchanged_ps(ready_ps: Sequence[int], takes_ps: int) -> list[int]:
-    """Return when exchanges end that take `takes_ps` each, one after another, given when gradients are ready."""
+    """Return when exchanges end that take `takes_ps` each, one after another, given when gradients
+    are ready.
+    """
     ends = [0]
     for time_ps in ready_ps:
         ends.append(max(time_ps, ends[-1]) + takes_ps)
@@ -89,11 +115,15 @@ def _exchanged_ps(ready_ps: Sequence[int], takes_ps: int) -> list[int]:
 
 
 class _Chain:
-    """The clocks of all devices, what has arrived at each, and what is recorded of the samples that were run."""
+    """The clocks of all devices, what has arrived at each, and what is recorded of the samples that
+    were run.
+    """
 
     def __init__(self, timing: Timing) -> None:
         self._blocks, self._interval_ps = timing.blocks, timing.interval_ps
-        self.clocks: list[DeviceClock] = [timing.clock(device) for device in range(len(timing.mapping.devices))]
+        self.clocks: list[DeviceClock] = [
+            timing.clock(device) for device in range(len(timing.mapping.devices))
+        ]
         self._arrived: list[dict[StreamKey, Times]] = [{} for _ in self.clocks]
         self._recorded: list[list[list[Times]]] = [[] for _ in self.clocks]
         self._repeats = False
@@ -101,17 +131,21 @@ class _Chain:
             clock.observe(self._observe)
 
     def run(self, samples: int) -> None:
-        """Run samples up to number `samples`, or until all further ones only follow at the interval."""
+        """Run samples up to number `samples`, or until all further ones only follow at the
+        interval.
+        """
         done = 0
         while done < samples and not self._repeats:
+            # Twice as many each time, so that long fills take few calls; `_observe` compares the
+            # last two samples of a call.
             end = min(max(_FIRST_SAMPLES, 2 * done), samples)
             self._repeats = end - done > 1  # until `_observe` sees a resource that says otherwise
             self._take(MicroBatch(done, done, done, end))
             done = end
 
     def recorded(self, device: int) -> Iterator[Times]:
-        """Yield, of the samples that were run, FP's and EB's starts, each slice's end of PG, and the arrival times of
-        gradients of each block that the device stores, in ps."""
+        """Yield, of the samples that were run, FP's and EB's starts, each slice's end of PG, and
+        the arrival times of gradients of each block that the device stores, in ps."""
         for of_samples in zip(*self._recorded[device], strict=True):
             yield np.concatenate(of_samples)
 
@@ -130,7 +164,8 @@ class _Chain:
         """Take samples forward through all devices, then backward, then into gradients."""
         whole, devices = micro_batch.whole, list(enumerate(self.clocks))
         forward, backward = [], []
-        # All FP, then all EB, then all PG: each has engines of its own, so the order of calls changes no time.
+        # All FP, then all EB, then all PG: each has engines of its own, so the order of calls
+        # changes no time.
         for device, clock in devices:
             self._deliver(device, clock.forward(whole, self._arrived[device], 0))
             forward.append(clock.slices[0].fp_start_ps)
@@ -139,7 +174,9 @@ class _Chain:
             backward.append(clock.slices[-1].eb_start_ps)
         for device, clock in devices:
             self._deliver(device, clock.gradient(whole))
-        for device, (clock, *starts) in enumerate(zip(self.clocks, forward, reversed(backward), strict=True)):
+        for device, (clock, *starts) in enumerate(
+            zip(self.clocks, forward, reversed(backward), strict=True)
+        ):
             ends = [part.pg_end_ps for part in clock.slices]
             self._recorded[device].append([*starts, *ends, *self._stored_ps(device)])
 
@@ -149,7 +186,9 @@ class _Chain:
             yield self._arrived[device][StreamKey(DataPath.PARAMETER_GRADIENTS, number)][:, -1]
 
     def _deliver(self, device: int, sent: Mapping[StreamKey, Times]) -> None:
-        """Deliver what a device sends; balanced parameters and their gradients are relayed to where they are needed."""
+        """Deliver what a device sends; balanced parameters and their gradients are relayed to where
+        they are needed.
+        """
         for key, times in sent.items():
             direction = 1 if key.path.is_forward else -1
             receiver, arrives = device + direction, times
@@ -167,9 +206,11 @@ _MOST_STEPS = 256
 
 @dataclasses.dataclass(frozen=True)
 class SteadyPipeline:
-    """For each device the staleness of its weights, and the number of samples whose activations its Act-RAM holds.
+    """For each device the staleness of its weights, and the number of samples whose activations its
+    Act-RAM holds.
 
-    `fill_ps` is the fill time of the pipeline: from the first sample's entry to the end of its last PG.
+    `fill_ps` is the fill time of the pipeline: from the first sample's entry to the end of its last
+    PG.
     """
 
     staleness: tuple[Staleness, ...]
@@ -180,28 +221,38 @@ class SteadyPipeline:
 def find_steady(
     timing: Timing, batch: int, exchange_ps: Sequence[int] = (), tied: Sequence[TiedWeights] = ()
 ) -> SteadyPipeline:
-    """Run mini-batches of `batch` samples until their staleness repeats, which needs a full pipeline.
+    """Run mini-batches of `batch` samples until their staleness repeats, which needs a full
+    pipeline.
 
-    `exchange_ps` is the duration of each device's exchange with other replicas, if there are any; gradients of weights
-    that are `tied` are exchanged, too. If more than 256
-    mini-batches fit into the pipeline, the 256th sets the staleness, and later ones will wait for weights.
+    `exchange_ps` is the duration of each device's exchange with other replicas, if there are any;
+    gradients of weights that are `tied` are exchanged, too. If more than 256
+    mini-batches fit into the pipeline, the 256th sets the staleness, and later ones will wait for
+    weights.
     """
     steps = 4
     while True:
-        shown = [_Device.of(trace, steps, batch) for trace in free_run(timing, batch, steps, exchange_ps, tied)]
+        shown = [
+            _Device.of(trace, steps, batch)
+            for trace in free_run(timing, batch, steps, exchange_ps, tied)
+        ]
         before = _with_stores(timing, [device.before for device in shown])
         last = _with_stores(timing, [device.last for device in shown])
         fill_ps = max(device.fill_ps for device in shown)
         if before == last or steps == _MOST_STEPS:
             return SteadyPipeline(last, tuple(device.in_flight for device in shown), fill_ps)
+        # As many as are in the pipeline at once, and some behind them to compare.
         steps = min(max(2 * steps, fill_ps // (batch * timing.interval_ps) + 4), _MOST_STEPS)
 
 
 def together(steady: SteadyPipeline, tied: Sequence[TiedWeights]) -> SteadyPipeline:
-    """Return a steady pipeline in which devices with parts of tied weights all have the staleness of the latest."""
+    """Return a steady pipeline in which devices with parts of tied weights all have the staleness
+    of the latest.
+    """
     staleness = list(steady.staleness)
     for table in tied:
-        holders = [device for device in range(table.first, table.last + 1) if table.stops_at(device)]
+        holders = [
+            device for device in range(table.first, table.last + 1) if table.stops_at(device)
+        ]
         latest = functools.reduce(Staleness.at_least, (staleness[device] for device in holders))
         for device in holders:
             staleness[device] = latest
@@ -209,7 +260,9 @@ def together(steady: SteadyPipeline, tied: Sequence[TiedWeights]) -> SteadyPipel
 
 
 class _Device(NamedTuple):
-    """What a free run shows of a device: its staleness in the last two steps, samples in flight, and the fill time."""
+    """What a free run shows of a device: its staleness in the last two steps, samples in flight,
+    and the fill time.
+    """
 
     before: Staleness
     last: Staleness
@@ -219,11 +272,15 @@ class _Device(NamedTuple):
     @classmethod
     def of(cls, trace: Trace, steps: int, batch: int) -> _Device:
         """Return it of a trace of `steps` mini-batches."""
-        return cls(*_staleness_of(trace, steps, batch), _in_flight(trace), int(trace.gradient_ps[0]))
+        return cls(
+            *_staleness_of(trace, steps, batch), _in_flight(trace), int(trace.gradient_ps[0])
+        )
 
 
 def _with_stores(timing: Timing, staleness: Sequence[Staleness]) -> tuple[Staleness, ...]:
-    """Return the staleness of all devices, each at least that of the devices that store its parameters."""
+    """Return the staleness of all devices, each at least that of the devices that store its
+    parameters.
+    """
     with_stores = list(staleness)
     for user, store in timing.stores:
         with_stores[user] = with_stores[user].at_least(with_stores[store])
@@ -233,14 +290,18 @@ def _with_stores(timing: Timing, staleness: Sequence[Staleness]) -> tuple[Stalen
 def _staleness_of(trace: Trace, steps: int, batch: int) -> tuple[Staleness, Staleness]:
     """Return the staleness in the last two of `steps` mini-batches.
 
-    Once the pipeline is steady, a mini-batch starts within the time from one update to the next, so that it has weights
-    of two versions at most. Before that, several updates may come meanwhile; of these it uses no more than one.
+    Once the pipeline is steady, a mini-batch starts within the time from one update to the next, so
+    that it has weights of two versions at most. Before that, several updates may come meanwhile; of
+    these it uses no more than one.
     """
     step = np.array([[steps - 2], [steps - 1]])
 
     def behind(starts_ps: Times) -> list[list[int]]:
+        # `right`: weights that are there in the moment of the start are used.
         versions = np.searchsorted(trace.updated_ps, starts_ps[-2 * batch :], side="right")
         late = step - np.minimum(step, versions.reshape(2, batch))
+        # As `Staleness` wants it: no sample has older weights than one before it, and at most
+        # two versions are used.
         late = np.maximum.accumulate(late[:, ::-1], axis=1)[:, ::-1]
         return np.asarray(np.maximum(late, late[:, :1] - 1)).tolist()
 
@@ -250,12 +311,14 @@ def _staleness_of(trace: Trace, steps: int, batch: int) -> tuple[Staleness, Stal
 
 def _in_flight(trace: Trace) -> int:
     """Return the largest number of samples between the start of their FP and the end of their PG."""
+    # `right`: a sample that ends in the moment of a start has made room for it.
     finished = np.searchsorted(trace.gradient_ps, trace.forward_ps, side="right")
     return int(np.max(np.arange(1, len(finished) + 1) - finished))
 
 
 def staleness_of(kind: ScheduleKind, epoch: EpochShape) -> tuple[Staleness, ...]:
-    """Return for each device the staleness of a mini-batch in the middle of a long epoch; the most, if from a file.
+    """Return for each device the staleness of a mini-batch in the middle of a long epoch; the most,
+    if from a file.
 
     Args:
         kind: a schedule whose versions do not follow from virtual time.
@@ -264,11 +327,15 @@ def staleness_of(kind: ScheduleKind, epoch: EpochShape) -> tuple[Staleness, ...]
     if isinstance(kind, EditedKind):
         of_samples = ((late,) * epoch.batch for late in kind.order.late)
         return tuple(Staleness(late, late) for late in of_samples)
+    # Long enough that the middle one sees neither the filling nor the draining.
     steps = 2 * epoch.devices + 4
     schedule = kind.schedule_of(dataclasses.replace(epoch, samples=steps * epoch.batch))
     if not kind.is_shipped:
         dry_run(schedule, aligned=kind.aligned)  # it may leave out a sample
-    middle, of_step = steps // 2, {micro_batch.index: micro_batch for micro_batch in schedule.micro_batches}
+    middle, of_step = (
+        steps // 2,
+        {micro_batch.index: micro_batch for micro_batch in schedule.micro_batches},
+    )
     of_devices = []
     for program in schedule.programs(range(epoch.devices)).values():
         late: dict[Kind, list[int]] = {Kind.FORWARD: [], Kind.BACKWARD: []}

@@ -1,7 +1,8 @@
-"""What to say before a run: that it takes long or too much memory, or that a setting changes nothing.
+"""What to say before a run: that it takes long or too much memory, or that a setting changes
+nothing.
 
-Times and bytes are rough, to a factor of three or so: they tell seconds from weeks. Without replicas, what only
-replicas would do changes nothing.
+Times and bytes are rough, to a factor of three or so: they tell seconds from weeks. Without
+replicas, what only replicas would do changes nothing.
 """
 
 from __future__ import annotations
@@ -38,12 +39,15 @@ _LONG_TIMING_S = 10
 
 
 def check_memory(config: Config, network: Network) -> None:
-    """Check that the clocks of a mini-batch fit into this machine's memory; it raises as `check_batch`."""
+    """Check that the clocks of a mini-batch fit into this machine's memory; it raises as
+    `check_batch`.
+    """
     check_batch(config.batch, network)
 
 
 def check_batch(batch: int, network: Network) -> None:
-    """Check that the clocks of a mini-batch of `batch` samples fit into the memory that is left here.
+    """Check that the clocks of a mini-batch of `batch` samples fit into the memory that is left
+    here.
 
     Raises:
         InputError: they take more than there is.
@@ -60,7 +64,8 @@ def check_batch(batch: int, network: Network) -> None:
 
 
 def check_devices(replicas: int, devices: int, key: str) -> None:
-    """Check that a simulation of `replicas` chains of `devices` devices fits into the memory that is left here.
+    """Check that a simulation of `replicas` chains of `devices` devices fits into the memory that
+    is left here.
 
     Raises:
         InputError: it takes more than there is; `key` is what says how many replicas there are.
@@ -75,24 +80,35 @@ def check_devices(replicas: int, devices: int, key: str) -> None:
 
 
 def long_work(config: Config, network: Network, samples: int, *, numbers: bool) -> str | None:
-    """Return a line of warning if epochs of `samples` samples take long here, with or without numbers; else None."""
+    """Return a line of warning if epochs of `samples` samples take long here, with or without
+    numbers; else None.
+    """
     count = samples * config.epochs
-    seconds = count * (network.training_macs / _MACS_PER_S if numbers else _rows(network) / _ROWS_PER_S)
+    seconds = count * (
+        network.training_macs / _MACS_PER_S if numbers else _rows(network) / _ROWS_PER_S
+    )
     if seconds < _LONG_S[numbers]:
         return None
     what = "training on" if numbers else "simulating"
     epochs = f" in {config.epochs:,} epochs" if config.epochs > 1 else ""
-    return f"{what} {count:,} samples{epochs} takes about {duration(seconds)} on one core; see --samples and --epochs"
+    return (
+        f"{what} {count:,} samples{epochs} takes about {duration(seconds)} on one core; see"
+        " --samples and --epochs"
+    )
 
 
 def long_timing(what: str, actions: float) -> str | None:
-    """Return a line of warning if `what`, which goes through F, B and W on stages, takes long here; else None."""
+    """Return a line of warning if `what`, which goes through F, B and W on stages, takes long here;
+    else None.
+    """
     seconds = actions / _ACTIONS_PER_S
     return f"{what} takes about {duration(seconds)}" if seconds >= _LONG_TIMING_S else None
 
 
 def long_actions(plan: ChainPlan, samples: int, draws: int) -> str | None:
-    """Return such a line for epochs of `samples` samples on boards that take actions, and draws of a mini-batch."""
+    """Return such a line for epochs of `samples` samples on boards that take actions, and draws of
+    a mini-batch.
+    """
     per_sample = len(PASSES) * plan.stage_count / min(plan.config.micro_batch, plan.batch)
     actions = per_sample * (samples * plan.config.epochs + draws * plan.batch)
     ranged = f", and a mini-batch {draws:,} times for --range," if draws else ""
@@ -102,18 +118,28 @@ def long_actions(plan: ChainPlan, samples: int, draws: int) -> str | None:
 def long_plan(config: Config, network: Network, plans: int = 1) -> str | None:
     """Return a line of note if plans of a network under a configuration take long here, else None."""
     layers, channels = network.layers, sum(layer.channels for layer in network.layers)
-    groups = sum(layer.operation.groups for layer in layers if layer.operation.groups < layer.channels)
-    seconds = len(layers) * _PLAN_S_A_LAYER + channels * _PLAN_S_A_CHANNEL + groups * _PLAN_S_A_GROUP
+    groups = sum(
+        layer.operation.groups for layer in layers if layer.operation.groups < layer.channels
+    )
+    seconds = (
+        len(layers) * _PLAN_S_A_LAYER + channels * _PLAN_S_A_CHANNEL + groups * _PLAN_S_A_GROUP
+    )
     seconds *= plans
     size = f"{plural(len(layers), 'layer')} of {plural(channels, 'channel')} in all"
     exchanges_s = _EXCHANGES * _RING_S_A_MESSAGE * _ring_messages(config)
     if exchanges_s >= _LONG_TIMING_S:
         seconds, size = seconds + exchanges_s, f"{size}, and exchanges between its replicas,"
-    return None if seconds < _LONG_TIMING_S else f"planning {size} takes about {duration(seconds)} on one core"
+    return (
+        None
+        if seconds < _LONG_TIMING_S
+        else f"planning {size} takes about {duration(seconds)} on one core"
+    )
 
 
 def _ring_messages(config: Config) -> int:
-    """Return the number of messages in the rings of an exchange; each worker sends one in each of a ring's steps."""
+    """Return the number of messages in the rings of an exchange; each worker sends one in each of a
+    ring's steps.
+    """
     schedule = config.schedule
     replicas = config.replicas if schedule.replicates is None else config.devices or 1
     members, messages = replicas // config.groups, 0
@@ -137,7 +163,9 @@ def duration(seconds: float) -> str:
 
 
 def idle_settings(plan: ChainPlan) -> tuple[str, ...]:
-    """Return a line for each setting of a plan that was given and has no effect, with what would give it one."""
+    """Return a line for each setting of a plan that was given and has no effect, with what would
+    give it one.
+    """
     return tuple(f"`{key}` = {said}: has no effect {why}" for key, said, why in _idle(plan))
 
 
@@ -148,7 +176,11 @@ def _idle(plan: ChainPlan) -> Iterator[tuple[str, object, str]]:
     if plan.has_idle_codec:
         yield "compress", exchange.codec, alone
     if config.error_feedback and not exchange.residuals:
-        why = alone if exchange.codec.compresses else "without a codec; add `compress`, such as topk:0.01"
+        why = (
+            alone
+            if exchange.codec.compresses
+            else "without a codec; add `compress`, such as topk:0.01"
+        )
         yield "error_feedback", "true", why
     if exchange.replicas == 1 and "exchange" in given:
         yield "exchange", config.exchange, alone
@@ -174,10 +206,8 @@ def _without_blocks(plan: ChainPlan) -> str:
 
 def _of_rates(config: Config) -> Iterator[tuple[str, str]]:
     own = optimizer_kind(config.optimizer).settings()
-    others = dict.fromkeys(key for kind in optimizers().values() for key in kind.settings() if key not in own)
+    others = dict.fromkeys(
+        key for kind in optimizers().values() for key in kind.settings() if key not in own
+    )
     for key in filter(config.__class__.model_fields.__contains__, others):
         yield key, f"with `optimizer` = {config.optimizer!r}"
-    if config.lr_schedule != "step":
-        yield "lr_decay", "without `lr_schedule` = 'step'"
-    if not config.learning_rate_steps:
-        yield "learning_rate_factor", "without `learning_rate_steps`"

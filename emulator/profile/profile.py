@@ -1,4 +1,6 @@
-"""Profiles: what each layer takes on each kind of device, measured or worked out; `profile_files.py` reads them."""
+"""Profiles: what each layer takes on each kind of device, measured or worked out;
+`profile_files.py` reads them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from ..common import InputError
 
 
 class LayerTimes(NamedTuple):
-    """Times of a layer for a micro-batch; `backward_ps` is EB and PG, `pg_ps` the part of PG, None if unknown."""
+    """Times of a layer for a micro-batch; `backward_ps` is EB and PG, `pg_ps` the part of PG, None
+    if unknown.
+    """
 
     forward_ps: int
     backward_ps: int
@@ -19,14 +23,19 @@ class LayerTimes(NamedTuple):
     def scaled(self, samples: int, profiled: int) -> LayerTimes:
         """Return the times of `samples` samples from these of `profiled` samples, rounded up."""
         pg = None if self.pg_ps is None else -(-self.pg_ps * samples // profiled)
-        return LayerTimes(-(-self.forward_ps * samples // profiled), -(-self.backward_ps * samples // profiled), pg)
+        return LayerTimes(
+            -(-self.forward_ps * samples // profiled),
+            -(-self.backward_ps * samples // profiled),
+            pg,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class LayerProfile:
     """A layer: its times by kind of device and samples of a micro-batch, and its bytes.
 
-    `output_bytes` cross a cut behind the layer, with all shortcuts; `feature_bytes` are kept from F to B.
+    `output_bytes` cross a cut behind the layer, with all shortcuts; `feature_bytes` are kept from F
+    to B.
     """
 
     name: str
@@ -40,8 +49,9 @@ class LayerProfile:
 class Profile:
     """The layers of a network in order.
 
-    Bytes of outputs and features are those of `bytes_of` samples. `memory_bytes` is each kind's memory, None where it
-    is not known. Training keeps `parameter_copies` of the parameters, gradients included.
+    Bytes of outputs and features are those of `bytes_of` samples. `memory_bytes` is each kind's
+    memory, None where it is not known. Training keeps `parameter_copies` of the parameters,
+    gradients included.
     """
 
     name: str
@@ -56,7 +66,8 @@ class Profile:
         return tuple(sorted({samples for _, samples in self.layers[0].times}))
 
     def times(self, kind: str, samples: int) -> list[LayerTimes]:
-        """Return the times of all layers for a micro-batch, scaled from the nearest size that was measured.
+        """Return the times of all layers for a micro-batch, scaled from the nearest size that was
+        measured.
 
         Raises:
             InputError: nothing was measured on this kind of device.
@@ -70,8 +81,13 @@ class Profile:
 
     def by_layer(self, kind: str, samples: int) -> dict[str, LayerTimes]:
         """Return the same times by the names of the layers."""
-        return {layer.name: times for layer, times in zip(self.layers, self.times(kind, samples), strict=True)}
+        return {
+            layer.name: times
+            for layer, times in zip(self.layers, self.times(kind, samples), strict=True)
+        }
 
     def whole_ps(self, kind: str, samples: int) -> int:
-        """Return the time of the whole network on one device of a kind: T_n of BaPipe's equation (1)."""
+        """Return the time of the whole network on one device of a kind: T_n of BaPipe's equation
+        (1).
+        """
         return sum(layer.forward_ps + layer.backward_ps for layer in self.times(kind, samples))

@@ -1,14 +1,14 @@
 """Files of profiles: TOML, and PipeDream's `graph.txt`.
 
-TOML files have measured times of a network's layers, for devices that no board describes, such as GPUs. PipeDream's
-files have an operation on each line, and then the edges between them:
+TOML files have measured times of a network's layers, for devices that no board describes, such as
+GPUs. PipeDream's files have an operation on each line, and then the edges between them:
 
     node1 -- Conv2d(...) -- forward_compute_time=0.1, backward_compute_time=0.2, activation_size=4.0, parameter_size=2.0
     <tab>node1 -- node2
 
-Times are ms of a micro-batch, sizes bytes: of the operation's outputs for that micro-batch, and of its parameters. An
-operation with several outputs has their sizes in brackets, `[1.0; 2.0]`. Further parts of a line, such as a stage's
-number, are left out.
+Times are ms of a micro-batch, sizes bytes: of the operation's outputs for that micro-batch, and of
+its parameters. An operation with several outputs has their sizes in brackets, `[1.0; 2.0]`. Further
+parts of a line, such as a stage's number, are left out.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from ..common import (
 )
 from ..mapping import Slice, cut_channels
 from ..network import Layer, Network
-from .on_chip import PartNeeds, boundary_bytes
 from .profile import LayerProfile, LayerTimes, Profile
+from .roofline import PartNeeds, boundary_bytes
 
 _PS_OF_US = 1_000_000
 
@@ -68,7 +68,9 @@ class LayerTable(Model):
     output_bytes: NotNegative | None = None
     feature_bytes: NotNegative | None = None
     parameter_bytes: NotNegative | None = None
-    times: Annotated[tuple[TimesTable, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)]
+    times: Annotated[
+        tuple[TimesTable, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)
+    ]
 
 
 class DeviceTable(Model):
@@ -83,20 +85,30 @@ class ProfileDescription(Model):
     name: Name
     parameter_copies: Positive = 2
     devices: Annotated[dict[str, DeviceTable], pydantic.Field(min_length=1)]
-    layers: Annotated[tuple[LayerTable, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)]
+    layers: Annotated[
+        tuple[LayerTable, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)
+    ]
 
 
-def load_profile(path: pathlib.Path, network: Network | None = None, number: NumberFormat = FP32) -> Profile:
-    """Return the profile in a TOML file; bytes that it leaves out are those of `network`, with values of a format.
+def load_profile(
+    path: pathlib.Path, network: Network | None = None, number: NumberFormat = FP32
+) -> Profile:
+    """Return the profile in a TOML file; bytes that it leaves out are those of `network`, with
+    values of a format.
 
     Raises:
-        InputError: the file cannot be read, has a wrong key, a negative time, or lacks times or bytes of a layer.
+        InputError: the file cannot be read, has a wrong key, a negative time, or lacks times or
+            bytes of a layer.
     """
     return profile_of(read_toml(path), network, str(path), number)
 
 
-def profile_of(described: dict[str, Any], network: Network | None, source: str, number: NumberFormat = FP32) -> Profile:
-    """Return the profile with the keys of a TOML file; `source` begins messages. It raises as `load_profile`."""
+def profile_of(
+    described: dict[str, Any], network: Network | None, source: str, number: NumberFormat = FP32
+) -> Profile:
+    """Return the profile with the keys of a TOML file; `source` begins messages. It raises as
+    `load_profile`.
+    """
     said = validate(ProfileDescription, described, source)
     known = {} if network is None else {layer.name: layer for layer in network.layers}
     layers = tuple(_layer(table, said, known, network, number, source) for table in said.layers)
@@ -120,18 +132,26 @@ def _layer(
     times: dict[tuple[str, int], LayerTimes] = {}
     for row in table.times:
         if row.device not in said.devices:
-            raise InputError(f"{where}: `device` = {row.device!r}: must be one of {', '.join(said.devices)}")
+            raise InputError(
+                f"{where}: `device` = {row.device!r}: must be one of {', '.join(said.devices)}"
+            )
         for key in ("forward_us", "backward_us", "gradient_us"):
             time = getattr(row, key) or 0
             if not 0 <= time <= _MOST_US:
                 must = f"must be at most {_MOST_US:g}" if time > 0 else "must not be negative"
                 raise InputError(f"{where}: `{key}` = {time:g}: {must}")
         if (row.gradient_us or 0) > row.backward_us:
-            raise InputError(f"{where}: `gradient_us` = {row.gradient_us:g}: is part of `backward_us`")
+            raise InputError(
+                f"{where}: `gradient_us` = {row.gradient_us:g}: is part of `backward_us`"
+            )
         gradient = None if row.gradient_us is None else round(row.gradient_us * _PS_OF_US)
-        taken = LayerTimes(round(row.forward_us * _PS_OF_US), round(row.backward_us * _PS_OF_US), gradient)
+        taken = LayerTimes(
+            round(row.forward_us * _PS_OF_US), round(row.backward_us * _PS_OF_US), gradient
+        )
         if times.setdefault((row.device, row.micro_batch), taken) is not taken:
-            raise InputError(f"{where}: `times` has {row.device} with `micro_batch` = {row.micro_batch} twice")
+            raise InputError(
+                f"{where}: `times` has {row.device} with `micro_batch` = {row.micro_batch} twice"
+            )
     layer = known.get(table.name)
     sizes = {"output_bytes": table.output_bytes, "feature_bytes": table.feature_bytes}
     sizes["parameter_bytes"] = table.parameter_bytes
@@ -143,7 +163,9 @@ def _layer(
         sizes = {key: of_network[key] if size is None else size for key, size in sizes.items()}
     for key, size in sizes.items():
         if size is None:
-            raise InputError(f"{where}: key `{key}` is missing, and no network has a layer of this name")
+            raise InputError(
+                f"{where}: key `{key}` is missing, and no network has a layer of this name"
+            )
     return LayerProfile(table.name, times, **{key: size or 0 for key, size in sizes.items()})
 
 
@@ -154,8 +176,8 @@ def _check_times(layers: tuple[LayerProfile, ...], source: str) -> None:
         for (device, samples), other in wanted.items():
             if (device, samples) not in layer.times:
                 raise InputError(
-                    f"{source}: layer {layer.name}: `times` lacks {device} with `micro_batch` = {samples},"
-                    f" which layer {other} has"
+                    f"{source}: layer {layer.name}: `times` lacks {device} with `micro_batch` ="
+                    f" {samples}, which layer {other} has"
                 )
 
 
@@ -165,13 +187,15 @@ _SEPARATOR = " -- "
 
 
 def load_graph(path: pathlib.Path, samples: int, kinds: Sequence[str]) -> Profile:
-    """Return the profile in a `graph.txt`, measured with micro-batches of `samples`, for all `kinds` of devices.
+    """Return the profile in a `graph.txt`, measured with micro-batches of `samples`, for all
+    `kinds` of devices.
 
-    Operations come in topological order, of those that could come next the first in the file. What crosses a cut are
-    the outputs of all operations before it that one behind it takes.
+    Operations come in topological order, of those that could come next the first in the file. What
+    crosses a cut are the outputs of all operations before it that one behind it takes.
 
     Raises:
-        InputError: the file cannot be read, a line has another form, a time or size is negative, or edges are a circle.
+        InputError: the file cannot be read, a line has another form, a time or size is negative, or
+            edges are a circle.
     """
     try:
         text = read_text(path)
@@ -194,7 +218,10 @@ def load_graph(path: pathlib.Path, samples: int, kinds: Sequence[str]) -> Profil
             nodes[node], takes[node] = _values(values, f"{where}: {node}"), []
             names[node] = f"{node} {described.split('(')[0].strip()}"
         elif line.strip():
-            raise InputError(f"{where}: neither `node -- operation -- {_KEYS[0]}=…, …` nor an edge `node -- node`")
+            raise InputError(
+                f"{where}: neither `node -- operation -- {_KEYS[0]}=…, …` nor an edge `node --"
+                " node`"
+            )
     if not nodes:
         raise InputError(f"{path}: has no operations")
     return _profile(path, _ordered(path, takes), nodes, names, takes, samples, kinds)
@@ -205,7 +232,9 @@ def _values(text: str, where: str) -> dict[str, float]:
     for pair in text.split(", "):
         key, _, value = pair.partition("=")
         try:
-            values[key] = sum(float(number) for number in value.strip("[]").split(";") if number.strip())
+            values[key] = sum(
+                float(number) for number in value.strip("[]").split(";") if number.strip()
+            )
         except ValueError:
             raise InputError(f"{where}: `{key}` = {value!r}: must be a number") from None
         if not 0 <= values[key] < math.inf:
@@ -251,7 +280,9 @@ def _profile(
     for place, node in enumerate(order):
         said = nodes[node]
         times = LayerTimes(*(round(said[key] * _PS_OF_MS) for key in _KEYS[:2]))
-        crossing = sum(nodes[name]["activation_size"] for name in order[: place + 1] if last_use[name] > place)
+        crossing = sum(
+            nodes[name]["activation_size"] for name in order[: place + 1] if last_use[name] > place
+        )
         layers.append(
             LayerProfile(
                 names[node],

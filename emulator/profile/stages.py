@@ -1,16 +1,16 @@
 """Stages: what any piece of a network takes on any device, by a roofline of boards or by a profile.
 
-A *row* of places runs through the network; a cut is at a place. Cuts between layers are at `starts`; the places between
-are cuts within a layer:
+A *row* of places runs through the network; a cut is at a place. Cuts between layers are at
+`starts`; the places between are cuts within a layer:
 
     places   0  1  2  3  4  5  6  7  8  9  10 11 12
              |   conv1   |      conv2      |  fc  |
     starts   0           4                 10    12     a cut at 6 gives two channels of conv2 to the left, four right
 
-On boards, a piece takes the time of its roofline; on devices that a profile describes, the sum of the times of layers.
-On boards whose layers were measured, the roofline says what fits where, the profile how long a layer takes: a formula
-for layers is 5 to 17 % off, which is more than its constants are. A slice takes the share of its layer's times that it
-has of the layer's cut channels.
+On boards, a piece takes the time of its roofline; on devices that a profile describes, the sum of
+the times of layers. On boards whose layers were measured, the roofline says what fits where, the
+profile how long a layer takes: a formula for layers is 5 to 17 % off, which is more than its
+constants are. A slice takes the share of its layer's times that it has of the layer's cut channels.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ from ..common import InputError
 from ..mapping import COPIES, Slice, TiedWeights, cut_channels, tied_between
 from ..network import Layer, Network
 from ..schedule import StageCosts
-from .on_chip import PartNeeds, boundary_bytes, cut_bytes
 from .profile import LayerTimes, Profile
-from .roofline import BoardStage, DoesNotFit, stage_of_needs
+from .roofline import BoardStage, DoesNotFit, PartNeeds, boundary_bytes, cut_bytes, stage_of_needs
 
 PIECES = 64
 """The most pieces of a layer that a cut within it counts."""
 
 
 class Stages(abc.ABC):
-    """Costs of the pieces of a network, for micro-batches of `samples`, on a chain of devices of the named kinds."""
+    """Costs of the pieces of a network, for micro-batches of `samples`, on a chain of devices of
+    the named kinds.
+    """
 
     name: str
     layers: tuple[str, ...]
@@ -67,7 +68,14 @@ class Stages(abc.ABC):
 
     @abc.abstractmethod
     def costs(
-        self, begin: int, end: int, device: int, kept: int, *, weight_copies: int = 1, together: bool = False
+        self,
+        begin: int,
+        end: int,
+        device: int,
+        kept: int,
+        *,
+        weight_copies: int = 1,
+        together: bool = False,
     ) -> StageCosts:
         """Return the costs of the layers from place `begin` to `end` on a device, without messages.
 
@@ -84,7 +92,9 @@ class Stages(abc.ABC):
 
     @abc.abstractmethod
     def least_ps(self, begin: int, end: int, device: int) -> int:
-        """Return a time that F and B of a micro-batch take at least: all on chip. It adds up, but for rounding up."""
+        """Return a time that F and B of a micro-batch take at least: all on chip. It adds up, but
+        for rounding up.
+        """
 
     @abc.abstractmethod
     def message_bytes(self, place: int) -> int:
@@ -96,7 +106,9 @@ class Stages(abc.ABC):
 
         def holders(layer: Layer) -> list[int]:
             first, behind = self.starts[layer.index], self.starts[layer.index + 1]
-            return [stage for stage, (begin, end) in enumerate(spans) if begin < behind and first < end]
+            return [
+                stage for stage, (begin, end) in enumerate(spans) if begin < behind and first < end
+            ]
 
         return tuple(tied_between(self.heads, holders, 0))
 
@@ -105,7 +117,9 @@ class Stages(abc.ABC):
         return bisect.bisect_right(self.starts, place) - 1
 
     def said(self, begin: int, end: int) -> str:
-        """Return the layers of a piece as text: `conv1_1 ... conv2_2`, with `part of` where one is cut."""
+        """Return the layers of a piece as text: `conv1_1 ... conv2_2`, with `part of` where one is
+        cut.
+        """
         first, last = self.layer_of(begin), self.layer_of(end - 1)
         names = [self.layers[layer] for layer in dict.fromkeys((first, last))]
         cut = begin != self.starts[first] or end != self.starts[last + 1]
@@ -123,7 +137,9 @@ class BoardStages(Stages):
         number: NumberFormat = FP32,
         copies: int = COPIES,
     ) -> None:
-        """Take a network, a chain's boards, a micro-batch's samples, values' format and a parameter's arrays."""
+        """Take a network, a chain's boards, a micro-batch's samples, values' format and a
+        parameter's arrays.
+        """
         self.name, self.samples = network.name, samples
         self.layers = tuple(layer.name for layer in network.layers)
         self.kinds = tuple(board.name for board in boards)
@@ -139,18 +155,32 @@ class BoardStages(Stages):
 
     @functools.cached_property
     def places(self) -> Sequence[int]:
-        """See `Stages`: every channel, or every few channels where a layer has many; recurrent layers stay whole.
+        """See `Stages`: every channel, or every few channels where a layer has many; recurrent
+        layers stay whole.
 
         Devices that share one exchange states within an action, and actions are timed as a whole.
         """
         ranges = [
-            range(first, behind, behind - first if layer.operation.recurs else max(1, (behind - first) // PIECES))
-            for layer, (first, behind) in zip(self._network.layers, itertools.pairwise(self.starts), strict=True)
+            range(
+                first,
+                behind,
+                behind - first if layer.operation.recurs else max(1, (behind - first) // PIECES),
+            )
+            for layer, (first, behind) in zip(
+                self._network.layers, itertools.pairwise(self.starts), strict=True
+            )
         ]
         return [*itertools.chain.from_iterable(ranges), self.end]
 
     def costs(
-        self, begin: int, end: int, device: int, kept: int, *, weight_copies: int = 1, together: bool = False
+        self,
+        begin: int,
+        end: int,
+        device: int,
+        kept: int,
+        *,
+        weight_copies: int = 1,
+        together: bool = False,
     ) -> StageCosts:
         """See `Stages`."""
         stage = self._of_stage(begin, end, self._boards[device], kept, weight_copies, together)
@@ -162,6 +192,7 @@ class BoardStages(Stages):
         """See `Stages`."""
         board = self._boards[device]
         work = self._work(end) - self._work(begin)
+        # Rounded down, since it is a bound.
         return self.samples * work * board.period_ps // board.multipliers
 
     def slices(self, begin: int, end: int) -> tuple[Slice, ...]:
@@ -198,12 +229,17 @@ class BoardStages(Stages):
         return self.samples * cut_bytes(right.layer, right, self._number)
 
     def _part_needs(self, layer: int, begin: int, end: int) -> PartNeeds:
-        return PartNeeds.of(Slice(self._network.layers[layer], begin, end), self._number, self._copies)
+        return PartNeeds.of(
+            Slice(self._network.layers[layer], begin, end), self._number, self._copies
+        )
 
     def _stage(
         self, begin: int, end: int, board: Board, kept: int, weight_copies: int, together: bool
     ) -> StageCosts | DoesNotFit:
-        needs = [self._of_part(part.layer.index, part.begin, part.end) for part in self.slices(begin, end)]
+        needs = [
+            self._of_part(part.layer.index, part.begin, part.end)
+            for part in self.slices(begin, end)
+        ]
         try:
             return stage_of_needs(
                 needs,
@@ -213,6 +249,8 @@ class BoardStages(Stages):
                 weight_copies=weight_copies,
                 parameters_together=together,
             ).costs
+        # Returned, since a cache keeps no exceptions; and of no device yet, since devices with
+        # equal boards share the entry. `costs` raises it.
         except DoesNotFit as shortage:
             return shortage
 
@@ -220,8 +258,11 @@ class BoardStages(Stages):
 class ProfileStages(Stages):
     """Stages on devices that a profile describes; a cut within a layer is at a 64th of it."""
 
-    def __init__(self, profile: Profile, kinds: Sequence[str], samples: int, network: Network | None = None) -> None:
-        """Take the profile, the kinds of the chain's devices, the samples of a micro-batch, and the network if known.
+    def __init__(
+        self, profile: Profile, kinds: Sequence[str], samples: int, network: Network | None = None
+    ) -> None:
+        """Take the profile, the kinds of the chain's devices, the samples of a micro-batch, and the
+        network if known.
 
         Raises:
             InputError: the profile has no times on a kind.
@@ -232,7 +273,9 @@ class ProfileStages(Stages):
         self._profile = profile
         if network is not None and tuple(layer.name for layer in network.layers) == self.layers:
             self.heads = network.heads
-        self._sums = {kind: _TimeSums.of(profile.times(kind, samples)) for kind in dict.fromkeys(kinds)}
+        self._sums = {
+            kind: _TimeSums.of(profile.times(kind, samples)) for kind in dict.fromkeys(kinds)
+        }
         self._outputs = [self._bytes(layer.output_bytes) for layer in profile.layers]
         self._features = _sums([self._bytes(layer.feature_bytes) for layer in profile.layers])
         self._parameters = _sums([layer.parameter_bytes for layer in profile.layers])
@@ -240,16 +283,25 @@ class ProfileStages(Stages):
     @property
     def places(self) -> Sequence[int]:
         """See `Stages`."""
+        # A profile does not say how many channels a layer has: each is cut at every 64th.
         return range(self.end + 1)
 
     def costs(
-        self, begin: int, end: int, device: int, kept: int, *, weight_copies: int = 1, together: bool = False
+        self,
+        begin: int,
+        end: int,
+        device: int,
+        kept: int,
+        *,
+        weight_copies: int = 1,
+        together: bool = False,
     ) -> StageCosts:
         """See `Stages`; a stage whose layers take no time gets a picosecond."""
         kind = self.kinds[device]
         parameters = _between(self._parameters, begin, end)
         features = _between(self._features, begin, end)
         capacity = self._profile.memory_bytes[kind]
+        # One of the profile's copies is the weights, of which a schedule may keep several versions.
         needed = (weight_copies + self._profile.parameter_copies - 1) * parameters + kept * features
         if capacity is not None and needed > capacity:
             raise DoesNotFit(device, needed, capacity, "of memory", kind)
@@ -257,16 +309,24 @@ class ProfileStages(Stages):
         forward, backward = _between(sums.forward, begin, end), _between(sums.backward, begin, end)
         pg = None if sums.pg is None else min(_between(sums.pg, begin, end), backward)
         return StageCosts(
-            max(forward, 1 - min(backward, 1)), backward, pg, feature_bytes=features, parameter_bytes=parameters
+            max(forward, 1 - min(backward, 1)),
+            backward,
+            pg,
+            feature_bytes=features,
+            parameter_bytes=parameters,
         )
 
     def least_ps(self, begin: int, end: int, device: int) -> int:
         """See `Stages`."""
         sums = self._sums[self.kinds[device]]
-        return (_in_pieces(sums.forward, begin, end) + _in_pieces(sums.backward, begin, end)) // PIECES
+        return (
+            _in_pieces(sums.forward, begin, end) + _in_pieces(sums.backward, begin, end)
+        ) // PIECES
 
     def message_bytes(self, place: int) -> int:
-        """See `Stages`: within a layer its sums of all outputs, and the inputs that are still needed."""
+        """See `Stages`: within a layer its sums of all outputs, and the inputs that are still
+        needed.
+        """
         layer, inside = divmod(place, PIECES)
         if place in (0, self.end):
             return 0
@@ -280,7 +340,9 @@ class ProfileStages(Stages):
 
 
 class _TimeSums(NamedTuple):
-    """Sums of the times of layers, from the first one on; None for PG if that of a layer is not known."""
+    """Sums of the times of layers, from the first one on; None for PG if that of a layer is not
+    known.
+    """
 
     forward: list[int]
     backward: list[int]
@@ -289,9 +351,11 @@ class _TimeSums(NamedTuple):
     @classmethod
     def of(cls, times: Sequence[LayerTimes]) -> _TimeSums:
         gradients = [layer.pg_ps for layer in times if layer.pg_ps is not None]
+        forward = [layer.forward_ps for layer in times]
+        backward = [layer.backward_ps for layer in times]
         return cls(
-            _sums([layer.forward_ps for layer in times]),
-            _sums([layer.backward_ps for layer in times]),
+            _sums(forward),
+            _sums(backward),
             _sums(gradients) if len(gradients) == len(times) else None,
         )
 
@@ -325,15 +389,21 @@ def check_profile(profile: Profile, network: Network, boards: Sequence[Board], s
     known = {layer.name for layer in profile.layers}
     missing = [layer.name for layer in network.layers if layer.name not in known]
     if missing:
-        raise InputError(f"{source}: no times of {', '.join(missing)}: should have each layer of {network.name}")
+        raise InputError(
+            f"{source}: no times of {', '.join(missing)}: should have each layer of {network.name}"
+        )
     measured = dict.fromkeys(kind for kind, _ in profile.layers[0].times)
     for board in boards:
         if board.name not in measured:
-            raise InputError(f"{source}: no times on {board.name}; there are those on {', '.join(measured)}")
+            raise InputError(
+                f"{source}: no times on {board.name}; there are those on {', '.join(measured)}"
+            )
 
 
 class MeasuredBoardStages(BoardStages):
-    """Stages on boards whose layers were measured: the roofline says what fits, the profile how long it takes."""
+    """Stages on boards whose layers were measured: the roofline says what fits, the profile how
+    long it takes.
+    """
 
     def __init__(
         self,
@@ -345,15 +415,26 @@ class MeasuredBoardStages(BoardStages):
         *,
         profile: Profile,
     ) -> None:
-        """Take what `BoardStages` takes, and the profile, which has all layers and boards (`check_profile`)."""
+        """Take what `BoardStages` takes, and the profile, which has all layers and boards
+        (`check_profile`).
+        """
         super().__init__(network, boards, samples, number, copies)
         self._times = {kind: profile.by_layer(kind, samples) for kind in dict.fromkeys(self.kinds)}
 
     def costs(
-        self, begin: int, end: int, device: int, kept: int, *, weight_copies: int = 1, together: bool = False
+        self,
+        begin: int,
+        end: int,
+        device: int,
+        kept: int,
+        *,
+        weight_copies: int = 1,
+        together: bool = False,
     ) -> StageCosts:
         """See `Stages`."""
-        costs = super().costs(begin, end, device, kept, weight_copies=weight_copies, together=together)
+        costs = super().costs(
+            begin, end, device, kept, weight_copies=weight_copies, together=together
+        )
         return measured_costs(costs, self.slices(begin, end), self._times[self.kinds[device]])
 
     def least_ps(self, begin: int, end: int, device: int) -> int:
@@ -362,7 +443,9 @@ class MeasuredBoardStages(BoardStages):
         return int(times.forward_ps + times.backward_ps)
 
 
-def measured_costs(costs: StageCosts, slices: Sequence[Slice], layers: Mapping[str, LayerTimes]) -> StageCosts:
+def measured_costs(
+    costs: StageCosts, slices: Sequence[Slice], layers: Mapping[str, LayerTimes]
+) -> StageCosts:
     """Return the costs of a stage with the times of its slices' layers (`Profile.by_layer`).
 
     Where PG was not measured, it takes the part of B that it has by the roofline.
@@ -374,11 +457,15 @@ def measured_costs(costs: StageCosts, slices: Sequence[Slice], layers: Mapping[s
         assert costs.pg_ps is not None
         pg = times.backward_ps * Fraction(costs.pg_ps, costs.backward_ps)
     forward = max(forward, 1 - min(backward, 1))  # layers that take no time get a picosecond
-    return dataclasses.replace(costs, forward_ps=forward, backward_ps=backward, pg_ps=min(math.ceil(pg), backward))
+    return dataclasses.replace(
+        costs, forward_ps=forward, backward_ps=backward, pg_ps=min(math.ceil(pg), backward)
+    )
 
 
 def measured_stage(stage: BoardStage, layers: Mapping[str, LayerTimes]) -> BoardStage:
-    """Return a stage with the times of its layers (`Profile.by_layer`), of which none is known to wait for memory."""
+    """Return a stage with the times of its layers (`Profile.by_layer`), of which none is known to
+    wait for memory.
+    """
     costs = measured_costs(stage.costs, [layer.part for layer in stage.layers], layers)
     unbound = tuple(dataclasses.replace(layer, bound_by_memory=()) for layer in stage.layers)
     return dataclasses.replace(stage, costs=costs, layers=unbound)
@@ -396,7 +483,10 @@ def _measured(slices: Sequence[Slice], layers: Mapping[str, LayerTimes]) -> _Mea
     forward = backward = Fraction(0)
     pg: Fraction | None = Fraction(0)
     for part in slices:
-        times, share = layers[part.layer.name], Fraction(part.end - part.begin, cut_channels(part.layer))
+        times, share = (
+            layers[part.layer.name],
+            Fraction(part.end - part.begin, cut_channels(part.layer)),
+        )
         forward += share * times.forward_ps
         backward += share * times.backward_ps
         pg = None if pg is None or times.pg_ps is None else pg + share * times.pg_ps

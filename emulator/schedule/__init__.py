@@ -1,4 +1,6 @@
-"""Schedules as data: the actions of each device in order, printed, parsed, and dry-run before anything starts."""
+"""Schedules as data: the actions of each device in order, printed, parsed, and dry-run before
+anything starts.
+"""
 
 from .action import (
     PASSES,
@@ -19,7 +21,17 @@ from .edited import EditedKind, edited_kind, is_schedule_file, read_schedule
 from .fpdeep import pipeline
 from .kind import Offload, PipelineKind, ScheduleKind, pipeline_kind, pipelines, schedules
 from .pytorch import parse_csv, to_csv
-from .shape import Backward, ClosedForm, Engines, EpochShape, Machine, Shape, StageCosts, Staleness, Transport
+from .shape import (
+    Backward,
+    ClosedForm,
+    Engines,
+    EpochShape,
+    Machine,
+    Shape,
+    StageCosts,
+    Staleness,
+    Transport,
+)
 from .versions import SpanStore, kept_micro_batches, weight_copies, with_versions
 
 __all__ = [

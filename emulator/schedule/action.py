@@ -1,23 +1,26 @@
-"""A schedule is data: for every device the ordered list of its actions. As text it is printed, and parsed again.
+"""A schedule is data: for every device the ordered list of its actions. As text it is printed, and
+parsed again.
 
-Written `0F3v1`: device 0 does the forward propagation (F) of micro-batch 3 with version 1 of its weights. B is error
-back-propagation (EB), W the parameter gradients (PG), U the update that makes the next version of the weights, after
-all W of a mini-batch: `0W3`, `0U1`. F and B may do a micro-batch in spans of samples, with different weights:
-`0F3[0:5]v0` and `0F3[5:16]v1` are its first 5 samples and the others. Where a device holds several stages (interleaved
-schedules), `0F3c1v1` is the forward propagation of its chunk 1; chunk 0 is not written. In a text there is one line for
-the micro-batches, and one for each device:
+Written `0F3v1`: device 0 does the forward propagation (F) of micro-batch 3 with version 1 of its
+weights. B is error back-propagation (EB), W the parameter gradients (PG), U the update that makes
+the next version of the weights, after all W of a mini-batch: `0W3`, `0U1`. F and B may do a
+micro-batch in spans of samples, with different weights:
+`0F3[0:5]v0` and `0F3[5:16]v1` are its first 5 samples and the others. Where a device holds several
+stages (interleaved schedules), `0F3c1v1` is the forward propagation of its chunk 1; chunk 0 is not
+written. In a text there is one line for the micro-batches, and one for each device:
 
 schedule sync, 2 devices
 micro-batches 0:4 4:8 | 8:12 12:16
 0F0v0 0F1v0 0B0v0 0W0 0B1v0 0W1 0U1 ...
 1F0v0 1B0v0 1W0 1F1v0 1B1v0 1W1 1U1 ...
 
-Where stages lie in a V, the first line ends in `in a V`. A word ends in `+` or `-` where PyTorch's tables
-(`pytorch.py`) have the next action in the same cell, or in another one, and neither follows from the order.
+Where stages lie in a V, the first line ends in `in a V`. A word ends in `+` or `-` where PyTorch's
+tables (`pytorch.py`) have the next action in the same cell, or in another one, and neither follows
+from the order.
 
-Stages lie on devices in a loop, as in interleaved schedules, or in a V. In a loop, chunk c of device d of N is stage
-c N + d. In a V, odd chunks run back, so that of two chunks device d has stages d and 2N - 1 - d, and the last stage is
-on device 0 (ZBV: Qi et al., 2024; DualPipeV):
+Stages lie on devices in a loop, as in interleaved schedules, or in a V. In a loop, chunk c of
+device d of N is stage c N + d. In a V, odd chunks run back, so that of two chunks device d has
+stages d and 2N - 1 - d, and the last stage is on device 0 (ZBV: Qi et al., 2024; DualPipeV):
 
     device      0   1   2   3              0   1   2   3
     chunk 0     0 > 1 > 2 > 3              0 > 1 > 2 > 3
@@ -62,17 +65,22 @@ class Fold:
 
     def stage(self, device: int, chunk: int) -> int:
         """Return the stage that is a device's chunk."""
-        return chunk * self.devices + (self.devices - 1 - device if self._is_back(chunk) else device)
+        return chunk * self.devices + (
+            self.devices - 1 - device if self._is_back(chunk) else device
+        )
 
     def stages(self, device: int) -> list[int]:
         """Return a device's stages, in the order of its chunks."""
         return [self.stage(device, chunk) for chunk in range(self.chunks)]
 
     def link(self, stage: int) -> int | None:
-        """Return the device in front of the link between a stage and the next one, None if one device has both.
+        """Return the device in front of the link between a stage and the next one, None if one
+        device has both.
 
         That behind the last device closes a loop to a ring.
         """
+        # In a V links carry onwards and back, and are those of a chain: that between devices d and
+        # d + 1 is d in both directions.
         here, there = self.device(stage), self.device(stage + 1)
         return None if here == there else min(here, there) if self.in_v else here
 
@@ -92,7 +100,9 @@ class Kind(enum.Enum):
 
     @property
     def before(self) -> Kind | None:
-        """What a stage does with a micro-batch before; None for F, and for U, which is of no micro-batch."""
+        """What a stage does with a micro-batch before; None for F, and for U, which is of no
+        micro-batch.
+        """
         if self is Kind.BACKWARD:
             return Kind.FORWARD
         return Kind.BACKWARD if self is Kind.GRADIENT else None
@@ -106,10 +116,11 @@ PASSES = Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT
 class Action:
     """One action; `index` is a micro-batch for F, B and W, and the version made for U.
 
-    `version` names the weights that F and B use. `span` is (begin, end) of the samples of the micro-batch, if these are
-    not all. `chunk` is the number of the stage among those of the device. `joined` says whether a table of PyTorch's
-    has the action after it in the same cell: an F with the B that overlaps it, a B with its W. None leaves that to what
-    follows: B and a W of it that comes at once are one cell. `idle` is the number of empty cells ahead of it there.
+    `version` names the weights that F and B use. `span` is (begin, end) of the samples of the
+    micro-batch, if these are not all. `chunk` is the number of the stage among those of the device.
+    `joined` says whether a table of PyTorch's has the action after it in the same cell: an F with
+    the B that overlaps it, a B with its W. None leaves that to what follows: B and a W of it that
+    comes at once are one cell. `idle` is the number of empty cells ahead of it there.
     """
 
     kind: Kind
@@ -123,12 +134,22 @@ class Action:
     def moved(self, micro_batches: int, versions: int = 0) -> Action:
         """Return the action with its micro-batch and version shifted by these numbers."""
         version = None if self.version is None else self.version + versions
-        return Action(self.kind, self.index + micro_batches, version, self.span, self.chunk, self.joined, self.idle)
+        return Action(
+            self.kind,
+            self.index + micro_batches,
+            version,
+            self.span,
+            self.chunk,
+            self.joined,
+            self.idle,
+        )
 
     def __str__(self) -> str:
         span = "" if self.span is None else f"[{self.span[0]}:{self.span[1]}]"
         chunk = f"c{self.chunk}" if self.chunk else ""
-        return f"{self.kind.value}{self.index}{chunk}{span}" + ("" if self.version is None else f"v{self.version}")
+        return f"{self.kind.value}{self.index}{chunk}{span}" + (
+            "" if self.version is None else f"v{self.version}"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +179,8 @@ class MicroBatch:
 def step_micro_batches(micro_batches: Sequence[MicroBatch], step: int) -> Sequence[MicroBatch]:
     """Return the micro-batches of a mini-batch, of all of an epoch in order."""
     begin, end = (
-        bisect(micro_batches, step, key=lambda micro_batch: micro_batch.step) for bisect in (bisect_left, bisect_right)
+        bisect(micro_batches, step, key=lambda micro_batch: micro_batch.step)
+        for bisect in (bisect_left, bisect_right)
     )
     return micro_batches[begin:end]
 
@@ -201,9 +223,9 @@ class SampleSpan:
 class Schedule:
     """An epoch's schedule: its micro-batches in order, and each device's actions.
 
-    `programs` returns the actions of the given devices, which are generated as they are read, so that a device needs no
-    more memory for an epoch of a million samples than for one of a hundred. There are `chunks` stages on each device,
-    which lie in a loop or `in_v`.
+    `programs` returns the actions of the given devices, which are generated as they are read, so
+    that a device needs no more memory for an epoch of a million samples than for one of a hundred.
+    There are `chunks` stages on each device, which lie in a loop or `in_v`.
     """
 
     name: str
@@ -238,7 +260,9 @@ def cut_samples(samples: int, batch: int, micro_batch: int) -> list[MicroBatch]:
     for step, first in enumerate(range(0, samples, batch)):
         last = min(first + batch, samples)
         for begin in range(first, last, micro_batch):
-            micro_batches.append(MicroBatch(len(micro_batches), step, begin, min(begin + micro_batch, last)))
+            micro_batches.append(
+                MicroBatch(len(micro_batches), step, begin, min(begin + micro_batch, last))
+            )
     return micro_batches
 
 
@@ -259,8 +283,14 @@ _JOINED = {joint: joined for joined, joint in _JOINTS.items()}
 def to_text(schedule: Schedule) -> str:
     """Return the schedule as text."""
     steps = itertools.groupby(schedule.micro_batches, key=lambda mb: mb.step)
-    spans = " | ".join(" ".join(f"{mb.begin}:{mb.end}" for mb in group) for _, group in steps)
-    lines = [f"schedule {schedule.name}, {plural(schedule.devices, 'device')}" + " in a V" * schedule.in_v]
+    by_step = []
+    for _, group in steps:
+        by_step.append(" ".join(f"{mb.begin}:{mb.end}" for mb in group))
+    spans = " | ".join(by_step)
+    lines = [
+        f"schedule {schedule.name}, {plural(schedule.devices, 'device')}"
+        + " in a V" * schedule.in_v
+    ]
     lines.append(f"micro-batches {spans}")
     for device, program in schedule.programs(range(schedule.devices)).items():
         lines.append(" ".join(f"{device}{action}{_JOINTS[action.joined]}" for action in program))
@@ -273,15 +303,22 @@ def parse(text: str, source: str = "schedule") -> Schedule:
     Raises:
         InputError: a line or a word is not of the form that `to_text` writes.
     """
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    lines = [
+        line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")
+    ]
     head = _HEAD.fullmatch(lines[0]) if lines else None
     if head is None:
         raise InputError(f"{source}: the first line must read `schedule NAME, N devices`")
     name, devices = head[1], int(head[2])
     if len(lines) != devices + 2 or not lines[1].startswith("micro-batches "):
-        raise InputError(f"{source}: after the first line come `micro-batches ...` and {devices} lines of actions")
+        raise InputError(
+            f"{source}: after the first line come `micro-batches ...` and {devices} lines of"
+            " actions"
+        )
     micro_batches = list(_micro_batches(lines[1].removeprefix("micro-batches "), source))
-    actions = [list(_actions(line, device, micro_batches, source)) for device, line in enumerate(lines[2:])]
+    actions = [
+        list(_actions(line, device, micro_batches, source)) for device, line in enumerate(lines[2:])
+    ]
     return listed(name, micro_batches, actions, source, in_v=head[3] is not None)
 
 
@@ -301,9 +338,13 @@ def listed(
     chunks = 1
     for device, program in enumerate(actions):
         for action in program:
+            # Each chunk has an action at least. Without this bound one word, such as
+            # 0F0c99999999v0, would make room for as many chunks.
             chunks = max(chunks, action.chunk + 1)
             if chunks > len(program):
-                raise InputError(f"{source}: device {device}: {action}: chunks are counted from 0 on")
+                raise InputError(
+                    f"{source}: device {device}: {action}: chunks are counted from 0 on"
+                )
 
     def programs(hosted: Collection[int]) -> dict[int, Iterator[Action]]:
         return {number: iter(actions[number]) for number in hosted}
@@ -317,36 +358,63 @@ def _micro_batches(spans: str, source: str) -> Iterator[MicroBatch]:
         for span in group.split():
             match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", span)
             if match is None or int(match[1]) != position or int(match[2]) <= position:
-                raise InputError(f"{source}: micro-batch {index} is {span!r}; expected {position}:END with END larger")
+                raise InputError(
+                    f"{source}: micro-batch {index} is {span!r}; expected {position}:END with END"
+                    " larger"
+                )
             position = int(match[2])
             yield MicroBatch(index, step, int(match[1]), position)
             index += 1
 
 
-def _actions(line: str, device: int, micro_batches: list[MicroBatch], source: str) -> Iterator[Action]:
+def _actions(
+    line: str, device: int, micro_batches: list[MicroBatch], source: str
+) -> Iterator[Action]:
     for word in line.split():
         match = _ACTION.fullmatch(word)
         if match is None or int(match["device"]) != device:
-            raise InputError(f"{source}: device {device}: {word!r} is not an action such as {device}F0v0, {device}W0")
+            raise InputError(
+                f"{source}: device {device}: {word!r} is not an action such as {device}F0v0,"
+                f" {device}W0"
+            )
         action = _action(match.groupdict())
         if action.kind is not Kind.UPDATE:
             if action.index >= len(micro_batches):
                 raise InputError(
-                    f"{source}: device {device}: {word!r}: there are only {plural(len(micro_batches), 'micro-batch')}"
+                    f"{source}: device {device}: {word!r}: there are only"
+                    f" {plural(len(micro_batches), 'micro-batch')}"
                 )
             samples = micro_batches[action.index].samples
             if action.span is not None and not 0 <= action.span[0] < action.span[1] <= samples:
-                raise InputError(f"{source}: device {device}: {word!r}: the span must lie in 0:{samples}")
+                raise InputError(
+                    f"{source}: device {device}: {word!r}: the span must lie in 0:{samples}"
+                )
         yield action
 
 
 def _action(parts: dict[str, str | None]) -> Action:
     """Return the action of the named parts of a word; those that it does not have are None."""
-    number = {name: int(text) for name, text in parts.items() if text is not None and name not in ("pass", "joined")}
+    number = {
+        name: int(text)
+        for name, text in parts.items()
+        if text is not None and name not in ("pass", "joined")
+    }
     if "made" in number:
         return Action(Kind.UPDATE, number["made"])
     if "gradient" in number:
-        return Action(Kind.GRADIENT, number["gradient"], number.get("at_version"), chunk=number.get("of_chunk", 0))
+        return Action(
+            Kind.GRADIENT,
+            number["gradient"],
+            number.get("at_version"),
+            chunk=number.get("of_chunk", 0),
+        )
     span = (number["begin"], number["end"]) if "begin" in number else None
     joined = _JOINED[parts["joined"] or ""]
-    return Action(Kind(parts["pass"]), number["passed"], number["version"], span, number.get("chunk", 0), joined)
+    return Action(
+        Kind(parts["pass"]),
+        number["passed"],
+        number["version"],
+        span,
+        number.get("chunk", 0),
+        joined,
+    )

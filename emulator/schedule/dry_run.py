@@ -1,7 +1,8 @@
 """The dry run: a schedule carried out with tokens instead of numbers, before anything starts.
 
-It finds what would hang or go wrong: an action whose message never comes, messages in an order that the receiver does
-not expect, a sample left out or done twice, weights of a version that does not exist yet or was freed.
+It finds what would hang or go wrong: an action whose message never comes, messages in an order that
+the receiver does not expect, a sample left out or done twice, weights of a version that does not
+exist yet or was freed.
 
 Messages carry the numbers of samples in place of maps.
 """
@@ -19,7 +20,9 @@ from .versions import VersionedAction, with_versions
 
 
 class Messages:
-    """The samples that a stage's neighbour has sent and the stage has not taken yet, in the order sent."""
+    """The samples that a stage's neighbour has sent and the stage has not taken yet, in the order
+    sent.
+    """
 
     def __init__(self) -> None:
         self.spans: collections.deque[tuple[int, int, int]] = collections.deque()
@@ -35,7 +38,8 @@ class Messages:
         self.spans.append((index, begin, end))
 
     def take(self, index: int, begin: int, end: int) -> bool:
-        """Take a span of a micro-batch, and return whether all of it has arrived; otherwise take nothing.
+        """Take a span of a micro-batch, and return whether all of it has arrived; otherwise take
+        nothing.
 
         Raises:
             LookupError: the next message is of other samples; with a phrase that says of which.
@@ -69,8 +73,12 @@ class Stage:
         self.right: Stage | None = None
         self.messages = {Kind.FORWARD: Messages(), Kind.BACKWARD: Messages()}
         self._micro_batches = micro_batches
-        self._done = {kind: [0] * len(micro_batches) for kind in PASSES}  # samples of each micro-batch
-        self._used: dict[int, list[tuple[int, int]]] = collections.defaultdict(list)  # (end of span, version) of F
+        self._done = {
+            kind: [0] * len(micro_batches) for kind in PASSES
+        }  # samples of each micro-batch
+        self._used: dict[int, list[tuple[int, int]]] = collections.defaultdict(
+            list
+        )  # (end of span, version) of F
 
     def source(self, kind: Kind) -> Stage | None:
         """Return the stage whose message an action of this kind needs."""
@@ -83,7 +91,9 @@ class Stage:
         return (self.right, self.left) if kind is Kind.BACKWARD else (None, None)
 
     def step(self, action: Action) -> tuple[bool, Stage | None]:
-        """Do an action if its message is there; return whether it was, and the stage that gets what it makes."""
+        """Do an action if its message is there; return whether it was, and the stage that gets what
+        it makes.
+        """
         kind, index = action.kind, action.index
         begin, end = action.span or (0, self._micro_batches[index].samples)
         if self._done[kind][index] > begin:
@@ -94,7 +104,9 @@ class Stage:
                 if not self.messages[kind].take(index, begin, end):
                     return False, None
             except LookupError as error:
-                why = f"does not follow the order of its neighbour, whose next message is of {error}"
+                why = (
+                    f"does not follow the order of its neighbour, whose next message is of {error}"
+                )
                 raise LookupError(why) from None
         if to is not None:
             to.messages[kind].send(index, begin, end)
@@ -102,7 +114,9 @@ class Stage:
         return True, to
 
     def _compute(self, action: Action, begin: int, end: int) -> None:
-        """Note the samples of an action, which must follow on those done and have been through the kind before."""
+        """Note the samples of an action, which must follow on those done and have been through the
+        kind before.
+        """
         index, done = action.index, self._done[action.kind]
         if done[index] < begin:
             raise LookupError(f"leaves out samples from {done[index]} on")
@@ -116,6 +130,7 @@ class Stage:
     def version_of_forward(self, action: Action) -> int:
         """Return the version that F of an action's last sample used."""
         _, end = self._samples(action)
+        # Spans of F are in order: the first that reaches this sample has it.
         return next(version for of_end, version in self._used[action.index] if of_end >= end)
 
     def lacks(self, kind: Kind, index: int) -> bool:
@@ -137,11 +152,12 @@ def dry_run(
 
     Args:
         schedule: the schedule to check.
-        stores: pairs of devices (user, store), of which the first uses parameters that the second stores: the user's
-            update waits for the store's, which waits for the gradients.
-        tied: pairs of devices, of which the first's update waits for gradients of the second, with weights tied to its
-            own.
-        aligned: whether F, B and W of a sample must use the same version. Otherwise B and W may use a newer one than F.
+        stores: pairs of devices (user, store), of which the first uses parameters that the second
+            stores: the user's update waits for the store's, which waits for the gradients.
+        tied: pairs of devices, of which the first's update waits for gradients of the second, with
+            weights tied to its own.
+        aligned: whether F, B and W of a sample must use the same version. Otherwise B and W may use
+            a newer one than F.
 
     Raises:
         InputError: what would go wrong, on which device, at which action.
@@ -151,17 +167,20 @@ def dry_run(
     for micro_batch in schedule.micro_batches:
         of_step[micro_batch.step].append(micro_batch.index)
     fold = schedule.fold
-    stages = [Stage(number, fold.device(number), schedule.micro_batches) for number in range(fold.count)]
+    stages = [
+        Stage(number, fold.device(number), schedule.micro_batches) for number in range(fold.count)
+    ]
     for left, right in itertools.pairwise(stages):
         left.right, right.left = right, left
-    devices = [
-        _Device(schedule, [stages[number] for number in fold.stages(device)], of_step, program, aligned)
-        for device, program in programs.items()
-    ]
+    devices = []
+    for device_number, program in programs.items():
+        held = [stages[stage] for stage in fold.stages(device_number)]
+        devices.append(_Device(schedule, held, of_step, program, aligned))
     for user, store in stores:
         devices[user].stores.append(devices[store])
         devices[store].users.append(devices[user])
     for waiting, other in tied:
+        # `users` are those for whose gradients an update waits: here for the other holder's.
         devices[waiting].users.append(devices[other])
         devices[other].awaited_by.append(devices[waiting])
     awake = collections.deque(devices)
@@ -170,26 +189,33 @@ def dry_run(
         device.waits = False
         while (concerned := device.step()) is not None:
             for number in concerned:
+                # Only those that wait are put there, so that each stands in `awake` once.
                 if devices[number].waits:
                     devices[number].waits = False
                     awake.append(devices[number])
         device.waits = device.current is not None
     stuck = [device for device in devices if device.waits]
     if stuck:
-        raise InputError(f"schedule {schedule.name}: deadlock: " + "; ".join(device.complaint() for device in stuck))
+        raise InputError(
+            f"schedule {schedule.name}: deadlock: "
+            + "; ".join(device.complaint() for device in stuck)
+        )
     for device in devices:
         device.check_complete()
 
 
 def check_complete(schedule: Schedule) -> None:
-    """Check that each device has F, B and W of every micro-batch on each of its stages; all programs are read.
+    """Check that each device has F, B and W of every micro-batch on each of its stages; all
+    programs are read.
 
     Raises:
         InputError: the first action that is missing, and its device.
     """
     for device, program in schedule.programs(range(schedule.devices)).items():
         done = {(action.kind, action.index, action.chunk) for action in program}
-        for micro_batch, chunk, kind in itertools.product(schedule.micro_batches, range(schedule.chunks), PASSES):
+        for micro_batch, chunk, kind in itertools.product(
+            schedule.micro_batches, range(schedule.chunks), PASSES
+        ):
             if (kind, micro_batch.index, chunk) not in done:
                 missing = Action(kind, micro_batch.index, chunk=chunk)
                 raise InputError(f"schedule {schedule.name}: device {device}: never does {missing}")
@@ -231,7 +257,11 @@ class _Device:
                 return None
             self._update(action)
         else:
-            stage = self._stages[action.chunk] if action.chunk < len(self._stages) else self._no_stage(action)
+            stage = (
+                self._stages[action.chunk]
+                if action.chunk < len(self._stages)
+                else self._no_stage(action)
+            )
             try:
                 is_done, to = stage.step(action)
             except LookupError as error:
@@ -281,16 +311,27 @@ class _Device:
                 self._fail(action, "names no version of the weights")
             return
         if version > self.version:
-            self._fail(action, f"needs version {version} of the weights; the device has {self.version}")
+            self._fail(
+                action, f"needs version {version} of the weights; the device has {self.version}"
+            )
         if version not in self._versions:
-            self._fail(action, f"needs version {version} of the weights, which was freed after its last use")
+            self._fail(
+                action,
+                f"needs version {version} of the weights, which was freed after its last use",
+            )
         if action.kind is Kind.FORWARD or (version == self.version and not self._aligned):
             return
         of_forward = stage.version_of_forward(action)
         if version < of_forward:
-            self._fail(action, f"uses version {version} of the weights, older than version {of_forward} of its F")
+            self._fail(
+                action,
+                f"uses version {version} of the weights, older than version {of_forward} of its F",
+            )
         if self._aligned and version > of_forward:
-            self._fail(action, f"uses version {version} of the weights, newer than version {of_forward} of its F")
+            self._fail(
+                action,
+                f"uses version {version} of the weights, newer than version {of_forward} of its F",
+            )
 
     def _update(self, action: Action) -> None:
         missing = self.missing_gradients(self.version)
@@ -304,19 +345,24 @@ class _Device:
         self._versions.add(self.version)
 
     def _free(self, done: VersionedAction) -> None:
+        # An update that keeps nothing overwrites the version before it.
         if done.action.kind is Kind.UPDATE and not done.keeps:
             self._versions.discard(self.version - 1)
         if done.frees:
             self._versions.difference_update(done.frees)
 
     def check_complete(self) -> None:
-        """Check that every micro-batch went forward, backward and into a gradient, and that every step updated."""
+        """Check that every micro-batch went forward, backward and into a gradient, and that every
+        step updated.
+        """
         for micro_batch in self.schedule.micro_batches:
             for kind in PASSES:
                 for missing in self._missing(kind, [micro_batch.index]):
                     raise InputError(f"{self._name()} never does {missing}")
         if self.version != self.schedule.steps:
-            raise InputError(f"{self._name()} makes {self.version} updates of {self.schedule.steps}")
+            raise InputError(
+                f"{self._name()} makes {self.version} updates of {self.schedule.steps}"
+            )
         if any(messages.spans for stage in self._stages for messages in stage.messages.values()):
             raise InputError(f"{self._name()} leaves messages unread")
 

@@ -1,8 +1,9 @@
-"""Schedules from files, such as `emuchain schedule` prints, which were edited: read, checked, and trained.
+"""Schedules from files, such as `emuchain schedule` prints, which were edited: read, checked, and
+trained.
 
-A file has one mini-batch or several, after which the pipeline is empty, and a run repeats them; the last mini-batch of
-a run leaves out the micro-batches that it does not have. Where the pipeline drains at each update, the numbers are
-those of `sync`.
+A file has one mini-batch or several, after which the pipeline is empty, and a run repeats them; the
+last mini-batch of a run leaves out the micro-batches that it does not have. Where the pipeline
+drains at each update, the numbers are those of `sync`.
 """
 
 from __future__ import annotations
@@ -42,14 +43,20 @@ def _content(file: str) -> str:
     try:
         return read_text(pathlib.Path(file))
     except (OSError, ValueError) as error:
-        raise InputError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise InputError(
+            f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
 
 
 def _parsed(content: str, file: str) -> Schedule:
     words = sum(map(content.count, ", \n"))
     if words > _MOST_WORDS:
         raise InputError(f"{file}: has {words:,} actions or so; at most {_MOST_WORDS:,} are read")
-    return parse_csv(content, file) if file.endswith(".csv") or _CSV.match(content) else parse(content, file)
+    return (
+        parse_csv(content, file)
+        if file.endswith(".csv") or _CSV.match(content)
+        else parse(content, file)
+    )
 
 
 def is_schedule_file(value: str) -> bool:
@@ -58,7 +65,9 @@ def is_schedule_file(value: str) -> bool:
 
 
 class Ordered(NamedTuple):
-    """An action of the mini-batch `step`, whose micro-batches are numbered from 0; an update ends its mini-batch."""
+    """An action of the mini-batch `step`, whose micro-batches are numbered from 0; an update ends
+    its mini-batch.
+    """
 
     step: int
     action: Action
@@ -66,7 +75,9 @@ class Ordered(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """The order of a file's actions by device, over `steps` mini-batches of as many micro-batches each."""
+    """The order of a file's actions by device, over `steps` mini-batches of as many micro-batches
+    each.
+    """
 
     name: str
     micro_batches: int
@@ -83,10 +94,11 @@ class Order:
     @property
     def late(self) -> tuple[int, ...]:
         """By device the most updates by which weights are late."""
-        return tuple(
-            max((step - action.version for step, action in program if action.version is not None), default=0)
-            for program in self.actions
-        )
+        latest = []
+        for program in self.actions:
+            late = (step - action.version for step, action in program if action.version is not None)
+            latest.append(max(late, default=0))
+        return tuple(latest)
 
     def of_mini_batch(self, _: Shape) -> int:
         """Return the number of micro-batches of a mini-batch, which no shape changes."""
@@ -100,7 +112,9 @@ class Order:
         """
         self.check(epoch)
         micro_batches = cut_samples(epoch.samples, epoch.batch, epoch.micro_batch)
-        firsts = [micro_batch for micro_batch in micro_batches if micro_batch.begin % epoch.batch == 0]
+        firsts = [
+            micro_batch for micro_batch in micro_batches if micro_batch.begin % epoch.batch == 0
+        ]
 
         def program(device: int) -> Iterator[Action]:
             for begin in range(0, len(firsts), self.steps):
@@ -130,7 +144,8 @@ class Order:
         if (epoch.devices, epoch.chunks, count) == (self.devices, self.chunks, self.micro_batches):
             return
         raise InputError(
-            f"`schedule` = {self.name!r}: has {_sizes(self.devices, self.chunks, self.micro_batches)}; this run has"
+            f"`schedule` = {self.name!r}: has"
+            f" {_sizes(self.devices, self.chunks, self.micro_batches)}; this run has"
             f" {_sizes(epoch.devices, epoch.chunks, count)}, as {plural(epoch.batch, 'sample')} by"
             f" {epoch.micro_batch}; change `devices`, `batch` or `micro_batch`, or the file"
         )
@@ -138,7 +153,10 @@ class Order:
 
 def _sizes(devices: int, chunks: int, micro_batches: int) -> str:
     stages = f" with {plural(chunks, 'stage')} each" if chunks > 1 else ""
-    return f"{plural(devices, 'device')}{stages} and {plural(micro_batches, 'micro-batch')} in a mini-batch"
+    return (
+        f"{plural(devices, 'device')}{stages} and {plural(micro_batches, 'micro-batch')} in a"
+        " mini-batch"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,14 +188,17 @@ def edited_kind(file: str, text: str | None = None) -> EditedKind:
     """Return the kind of schedule of a file; `text`, if it is given, is what the file said.
 
     Raises:
-        InputError: the file cannot be read, its schedule fails the dry run, or is none that repeats.
+        InputError: the file cannot be read, its schedule fails the dry run, or is none that
+            repeats.
     """
     return _kind_of(_content(file), file, _parsed) if text is None else _kind_of(text, file, parse)
 
 
 @functools.lru_cache(maxsize=2)
 def _kind_of(content: str, file: str, parsed: Callable[[str, str], Schedule]) -> EditedKind:
-    """Return the kind of schedule of a file's content; a command asks several times, and a long one takes seconds."""
+    """Return the kind of schedule of a file's content; a command asks several times, and a long one
+    takes seconds.
+    """
     schedule = parsed(content, file)
     machine, text = _machine_of(schedule), to_text(schedule)
     schedule = dataclasses.replace(schedule, name=escaped(file))
@@ -210,10 +231,13 @@ def _order_of(schedule: Schedule) -> Order:
     sizes = [of_steps[step] for step in range(schedule.steps)]
     if len({*sizes}) > 1:
         counts = ", ".join(map(str, sizes[:8]))
-        raise InputError(f"{blame}: its mini-batches have {counts} micro-batches; all should have as many")
+        raise InputError(
+            f"{blame}: its mini-batches have {counts} micro-batches; all should have as many"
+        )
     programs = schedule.programs(range(schedule.devices))
     actions = tuple(
-        tuple(_ordered(program, sizes[0], f"{blame}: device {device}")) for device, program in programs.items()
+        tuple(_ordered(program, sizes[0], f"{blame}: device {device}"))
+        for device, program in programs.items()
     )
     return Order(schedule.name, sizes[0], len(sizes), actions, schedule.chunks, schedule.in_v)
 
@@ -225,18 +249,27 @@ def _ordered(program: Iterator[Action], size: int, blame: str) -> Iterator[Order
             yield Ordered(action.index - 1, action)
             continue
         if action.span is not None:
-            raise InputError(f"{blame}: {action}: is a part of a micro-batch; what is trained should do whole ones")
+            raise InputError(
+                f"{blame}: {action}: is a part of a micro-batch; what is trained should do whole"
+                " ones"
+            )
         step, index = divmod(action.index, size)
         yield Ordered(step, action.moved(index - action.index) if step else action)
 
 
 def _machine_of(schedule: Schedule) -> Machine:
-    """Return the devices that a schedule is meant for: W is apart where one does not follow its B in the same cell."""
+    """Return the devices that a schedule is meant for: W is apart where one does not follow its B
+    in the same cell.
+    """
     kind = pipelines().get(schedule.name)
     machine = Machine() if kind is None else kind.machine
     for program in schedule.programs(range(schedule.devices)).values():
         for action, following in itertools.pairwise(program):
-            own_w = (following.kind, following.index, following.chunk) == (Kind.GRADIENT, action.index, action.chunk)
+            own_w = (following.kind, following.index, following.chunk) == (
+                Kind.GRADIENT,
+                action.index,
+                action.chunk,
+            )
             if action.kind is Kind.BACKWARD and (action.joined is False or not own_w):
                 return dataclasses.replace(machine, backward=Backward.SPLIT)
     return machine

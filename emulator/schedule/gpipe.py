@@ -1,7 +1,8 @@
 """`gpipe`: all forward, then all backward, then the update (Huang et al., NeurIPS 2019, Fig. 2c).
 
-As under `sync`, every sample of a mini-batch sees the weights from the end of the previous mini-batch, and gradients
-are summed in the order of samples; so the weights are those of mini-batch SGD, bit for bit.
+As under `sync`, every sample of a mini-batch sees the weights from the end of the previous
+mini-batch, and gradients are summed in the order of samples; so the weights are those of mini-batch
+SGD, bit for bit.
 """
 
 from __future__ import annotations
@@ -27,13 +28,20 @@ from .shape import (
 
 
 def gpipe(epoch: EpochShape) -> Schedule:
-    """Return the schedule in which each device does all F of a mini-batch, then all B and W, and updates."""
+    """Return the schedule in which each device does all F of a mini-batch, then all B and W, and
+    updates.
+    """
     micro_batches = cut_samples(epoch.samples, epoch.batch, epoch.micro_batch)
 
     def program() -> Iterator[Action]:
-        for step, group in itertools.groupby(micro_batches, key=lambda micro_batch: micro_batch.step):
+        for step, group in itertools.groupby(
+            micro_batches, key=lambda micro_batch: micro_batch.step
+        ):
+            # A list, since F and B both go through it, and `groupby` yields each group once.
             numbers = [micro_batch.index for micro_batch in group]
             yield from (Action(Kind.FORWARD, number, step) for number in numbers)
+            # From the first one on, though Fig. 2c draws B from the last one back: gradients are
+            # added in the order of samples, as `sync` adds them.
             for number in numbers:
                 yield Action(Kind.BACKWARD, number, step)
                 yield Action(Kind.GRADIENT, number)

@@ -1,7 +1,8 @@
-"""Kinds of schedules, found by name, with order, machine and closed form; those that ship, and a user's own.
+"""Kinds of schedules, found by name, with order, machine and closed form; those that ship, and a
+user's own.
 
-A file of this folder has one kind or several. What a user's own builder returns is checked as it is read, so that
-nothing trips over it later.
+A file of this folder has one kind or several. What a user's own builder returns is checked as it is
+read, so that nothing trips over it later.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ _MOST_SHOWN = 80
 T = TypeVar("T")
 
 
-def own_schedule(name: str, generate: Callable[[EpochShape], Schedule], epoch: EpochShape) -> Schedule:
+def own_schedule(
+    name: str, generate: Callable[[EpochShape], Schedule], epoch: EpochShape
+) -> Schedule:
     """Return the schedule that a builder makes for an epoch.
 
     Raises:
-        InputError: the builder fails, or returns no schedule of this epoch; reading its programs raises it where they
-            fail, or hold what is no action of their device.
+        InputError: the builder fails, or returns no schedule of this epoch; reading its programs
+            raises it where they fail, or hold what is no action of their device.
     """
     return _Own(name, epoch).schedule(generate)
 
@@ -49,7 +52,7 @@ class _Own:
         raise InputError(f"schedule {self._name}: {what}; {wanted}") from cause
 
     def _made(self, maker: str, wanted: str, make: Callable[[], T]) -> T:
-        """Return what the user's code makes; what it raises is told."""
+        """Return what the user's code makes; what it raises is reported."""
         try:
             return make()
         except InputError:
@@ -66,20 +69,29 @@ class _Own:
         if not isinstance(schedule, Schedule):
             self._fail(f"its builder returned {shown(schedule)}", wanted)
         if type(schedule.devices) is not int or schedule.devices != epoch.devices:
-            self._fail(f"its builder returned one whose `devices` is {shown(schedule.devices)}", wanted)
+            self._fail(
+                f"its builder returned one whose `devices` is {shown(schedule.devices)}", wanted
+            )
         if type(schedule.chunks) is not int or schedule.chunks != epoch.chunks:
-            stages = f"has {shown(schedule.chunks)} stages on a device, and the chain has {epoch.chunks}"
+            stages = (
+                f"has {shown(schedule.chunks)} stages on a device, and the chain has {epoch.chunks}"
+            )
             self._fail(stages, "its kind's `chunks` should match")
         self._check_micro_batches(schedule.micro_batches)
 
         def programs(devices: Collection[int]) -> dict[int, Iterator[Action]]:
             return self._programs(schedule, devices)
 
-        return Schedule(self._name, epoch.devices, schedule.micro_batches, programs, epoch.chunks, schedule.in_v)
+        return Schedule(
+            self._name, epoch.devices, schedule.micro_batches, programs, epoch.chunks, schedule.in_v
+        )
 
     def _check_micro_batches(self, micro_batches: Sequence[MicroBatch]) -> None:
         epoch, begin = self._epoch, 0
-        wanted = f"cut_samples({epoch.samples}, {epoch.batch}, {epoch.micro_batch}) makes those of this epoch"
+        wanted = (
+            f"cut_samples({epoch.samples}, {epoch.batch}, {epoch.micro_batch}) makes those of this"
+            " epoch"
+        )
         if not isinstance(micro_batches, Sequence):
             self._fail(f"its micro-batches are {shown(micro_batches)}", wanted)
         for index, micro_batch in enumerate(micro_batches):
@@ -94,7 +106,9 @@ class _Own:
         if begin != epoch.samples:
             self._fail(f"its micro-batches have {begin} samples of {epoch.samples}", wanted)
 
-    def _programs(self, schedule: Schedule, devices: Collection[int]) -> dict[int, Iterator[Action]]:
+    def _programs(
+        self, schedule: Schedule, devices: Collection[int]
+    ) -> dict[int, Iterator[Action]]:
         wanted = f"`programs` should return the actions of each of devices {_first(devices)}"
         programs = self._made("`programs`", wanted, lambda: schedule.programs(devices))
         if not isinstance(programs, Mapping):
@@ -104,12 +118,19 @@ class _Own:
         return {device: self._actions(schedule, device, programs[device]) for device in devices}
 
     def _actions(self, schedule: Schedule, device: int, program: Any) -> Iterator[Action]:
-        blame, wanted = f"the program of device {device}", "it should be an iterator of the device's Actions"
+        blame, wanted = (
+            f"the program of device {device}",
+            "it should be an iterator of the device's Actions",
+        )
         # Each sample may be a span of its own.
         most = 3 * schedule.chunks * self._epoch.samples + schedule.steps
         try:
             for count, action in enumerate(program):
-                wrong = _wrong(action, schedule) if count < most else f"and this epoch has no more than {most} actions"
+                wrong = (
+                    _wrong(action, schedule)
+                    if count < most
+                    else f"and this epoch has no more than {most} actions"
+                )
                 if wrong:
                     self._fail(f"{blame} has {shown(action)}, {wrong}", wanted)
                 yield action
@@ -125,7 +146,12 @@ def _wrong(action: Any, schedule: Schedule) -> str:
         return "which is no Action"
     if action.span is not None and not (isinstance(action.span, tuple) and len(action.span) == 2):
         return "whose span should be two numbers, or None"
-    numbers = (action.index, action.chunk, 0 if action.version is None else action.version, *(action.span or ()))
+    numbers = (
+        action.index,
+        action.chunk,
+        0 if action.version is None else action.version,
+        *(action.span or ()),
+    )
     if any(type(number) is not int or number < 0 for number in numbers):
         return "whose numbers should be of type int, 0 or more"
     if action.kind is Kind.UPDATE:
@@ -156,7 +182,9 @@ class Offload(enum.Enum):
     """What a GPU gives to an FPGA of the training of recurrent layers, or does itself (FARNN)."""
 
     OVERLAPPED = "overlapped"
-    """The FPGA does R-MVM and activations, the GPU all else, side by side with transfers and with the FPGA."""
+    """The FPGA does R-MVM and activations, the GPU all else, side by side with transfers and with
+    the FPGA.
+    """
     IN_TURN = "in turn"
     """The same, with each task after the one before it."""
     ALL_STEPS = "all steps"
@@ -176,16 +204,18 @@ class Offload(enum.Enum):
 class ScheduleKind:
     """A way to schedule an epoch.
 
-    `generate` is a pure function that returns the schedule of an epoch. Where the schedule `drains`, the pipeline is
-    empty at each update; otherwise samples enter without a pause. Where it `replicates`, each device holds the whole
-    network, and devices exchange gradients in this way. Where it `repeats`, each mini-batch has the actions of the one
-    before it with all numbers higher, once no sample of either uses the first weights. `summary` is a line for --help.
+    `generate` is a pure function that returns the schedule of an epoch. Where the schedule
+    `drains`, the pipeline is empty at each update; otherwise samples enter without a pause. Where
+    it `replicates`, each device holds the whole network, and devices exchange gradients in this
+    way. Where it `repeats`, each mini-batch has the actions of the one before it with all numbers
+    higher, once no sample of either uses the first weights. `summary` is a line for --help.
 
-    `chunks` is the number of stages on a device where none is asked for, which lie in a loop or `in_v`; only a kind
-    that has more than one takes another number. `warm_ups` gives each device's warm-up forwards for a number of
-    devices; only a kind that has it takes others. Where it is `aligned`, F, B and W of a sample use the same version of
-    the weights; otherwise each sees those that are newest in the steady pipeline (`EpochShape.staleness`). With
-    `offload`, a GPU trains recurrent layers, alone or with an FPGA.
+    `chunks` is the number of stages on a device where none is asked for, which lie in a loop or
+    `in_v`; only a kind that has more than one takes another number. `warm_ups` gives each device's
+    warm-up forwards for a number of devices; only a kind that has it takes others. Where it is
+    `aligned`, F, B and W of a sample use the same version of the weights; otherwise each sees those
+    that are newest in the steady pipeline (`EpochShape.staleness`). With `offload`, a GPU trains
+    recurrent layers, alone or with an FPGA.
     """
 
     name: str
@@ -201,33 +231,52 @@ class ScheduleKind:
     in_v: bool = False
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.name, str) and self.name and self.name.isprintable() and isinstance(self.summary, str)):
-            raise InputError(f"schedule {shown(self.name)}: should have a name and a summary of one line of text each")
+        if not (
+            isinstance(self.name, str)
+            and self.name
+            and self.name.isprintable()
+            and isinstance(self.summary, str)
+        ):
+            raise InputError(
+                f"schedule {shown(self.name)}: should have a name and a summary of one line of text"
+                " each"
+            )
         if not callable(self.generate):
             raise InputError(
-                f"schedule {self.name}: `generate` is {shown(self.generate)}; should be a function that takes an"
-                " EpochShape and returns a Schedule"
+                f"schedule {self.name}: `generate` is {shown(self.generate)}; should be a function"
+                " that takes an EpochShape and returns a Schedule"
             )
         if type(self.chunks) is not int or self.chunks < 1:
-            raise InputError(f"schedule {self.name}: `chunks` is {shown(self.chunks)}; should be an int, 1 or more")
+            raise InputError(
+                f"schedule {self.name}: `chunks` is {shown(self.chunks)}; should be an int, 1 or"
+                " more"
+            )
         if self.replicates not in (None, "ring", "aggregator"):
             raise InputError(
-                f"schedule {self.name}: `replicates` is {shown(self.replicates)}; should be ring, aggregator or None"
+                f"schedule {self.name}: `replicates` is {shown(self.replicates)}; should be ring,"
+                " aggregator or None"
             )
         if not (self.offload is None or isinstance(self.offload, Offload)):
-            raise InputError(f"schedule {self.name}: `offload` is {shown(self.offload)}; should be an Offload or None")
+            raise InputError(
+                f"schedule {self.name}: `offload` is {shown(self.offload)}; should be an Offload or"
+                " None"
+            )
 
     def schedule_of(self, epoch: EpochShape) -> Schedule:
         """Return the schedule of an epoch; that of a user's own kind is checked as it is read.
 
         Raises:
-            InputError: the user's own builder returns none of this epoch; reading the programs raises it, too.
+            InputError: the user's own builder returns none of this epoch; reading the programs
+                raises it, too.
         """
         if self.is_shipped:
             return self.generate(epoch)
         schedule = own_schedule(self.name, self.generate, epoch)
         if schedule.in_v != self.in_v:
-            raise InputError(f"schedule {self.name}: `in_v` is {shown(schedule.in_v)}; its kind's `in_v` should match")
+            raise InputError(
+                f"schedule {self.name}: `in_v` is {shown(schedule.in_v)}; its kind's `in_v` should"
+                " match"
+            )
         return schedule
 
     @property
@@ -253,15 +302,20 @@ class ScheduleKind:
     def steps_to_check(self, epoch: EpochShape) -> int:
         """Return the number of mini-batches whose dry run shows what that of any number would.
 
-        If staleness is at most L, mini-batches 0 to L use the first weights. Number L + 1 is the first in which every
-        wait is one for weights that were made, and of a schedule that repeats all further ones wait alike: for samples
-        of the same mini-batch, or for versions up to L earlier. So a circle of waits closes within L + 2 mini-batches.
-        Balanced parameters wait for updates of other devices, too, in chains that may be longer; then, and where a
-        schedule does not say that it repeats, more are checked.
+        If staleness is at most L, mini-batches 0 to L use the first weights. Number L + 1 is the
+        first in which every wait is one for weights that were made, and of a schedule that repeats
+        all further ones wait alike: for samples of the same mini-batch, or for versions up to L
+        earlier. So a circle of waits closes within L + 2 mini-batches. Balanced parameters wait for
+        updates of other devices, too, in chains that may be longer; then, and where a schedule does
+        not say that it repeats, more are checked.
         """
         if not self.repeats or epoch.stores:
             return _STEPS_TO_CHECK
-        late = max(max(stale.forward + stale.backward) for stale in epoch.staleness) if not self.drains else 0
+        late = (
+            max(max(stale.forward + stale.backward) for stale in epoch.staleness)
+            if not self.drains
+            else 0
+        )
         return min(late + 2, _STEPS_TO_CHECK)
 
 
@@ -272,13 +326,16 @@ def _of_all(shape: Shape) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class PipelineKind(ScheduleKind):
-    """A schedule of a pipeline whose devices take actions as a whole, and whose time is asked for by itself.
+    """A schedule of a pipeline whose devices take actions as a whole, and whose time is asked for
+    by itself.
 
-    `machine` is the kind of devices that it is meant for; it runs on any. `closed_form` is the time of a mini-batch by
-    a formula, None where none applies. `mini_batch` says of how many micro-batches a mini-batch is when a number of
-    them is timed on some devices: of all, unless the pipeline has no flush. Where messages are stored, a device waits
-    for them unless the kind `overlaps` them. A kind that `searches` its warm-ups finds them by timing them; without
-    times, it cannot train. Where its order is one for `equal_stages`, another may be faster on stages that differ.
+    `machine` is the kind of devices that it is meant for; it runs on any. `closed_form` is the time
+    of a mini-batch by a formula, None where none applies. `mini_batch` says of how many
+    micro-batches a mini-batch is when a number of them is timed on some devices: of all, unless the
+    pipeline has no flush. Where messages are stored, a device waits for them unless the kind
+    `overlaps` them. A kind that `searches` its warm-ups finds them by timing them; without times,
+    it cannot train. Where its order is one for `equal_stages`, another may be faster on stages that
+    differ.
     """
 
     machine: Machine = dataclasses.field(default_factory=Machine)
@@ -307,7 +364,11 @@ def _kinds() -> Mapping[str, ScheduleKind]:
 @registry
 def schedules() -> Mapping[str, ScheduleKind]:
     """Return all kinds that train, by name."""
-    return {name: kind for name, kind in _kinds().items() if name not in pipelines() or not pipelines()[name].searches}
+    return {
+        name: kind
+        for name, kind in _kinds().items()
+        if name not in pipelines() or not pipelines()[name].searches
+    }
 
 
 @registry

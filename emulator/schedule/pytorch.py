@@ -1,17 +1,19 @@
 """Schedules as the CSV of PyTorch's pipelining schedules (2.13: `_dump_csv` and `_load_csv`).
 
-It has a row for each rank, a cell for each action, its stage first: `0F3`, and for the backward pass `0B3`, or its two
-parts `0I3` (errors, our B) and `0W3` (parameter gradients). B in a cell includes W. `(0F3;7B1)OVERLAP_F_B` has F and B
-that PyTorch runs as one, here one after the other. Cells may be empty: the rank waits, as it does anyway. It is one
-mini-batch, whose update comes at its end, and all of it uses the same weights. Stages lie in a loop, or in a V.
+It has a row for each rank, a cell for each action, its stage first: `0F3`, and for the backward
+pass `0B3`, or its two parts `0I3` (errors, our B) and `0W3` (parameter gradients). B in a cell
+includes W. `(0F3;7B1)OVERLAP_F_B` has F and B that PyTorch runs as one, here one after the other.
+Cells may be empty: the rank waits, as it does anyway. It is one mini-batch, whose update comes at
+its end, and all of it uses the same weights. Stages lie in a loop, or in a V.
 
-Cells of communication (`compute_comms`) are checked, and not kept: where messages travel follows from the order. They
-are carried out with tokens beside the computations of their cells. SEND never waits, RECV waits at its place for its
-SEND, F and B for their RECV, as in PyTorch's own simulator (`_simulate_comms_compute`). What that takes and would still
-go wrong is refused, too: a cell twice, and RECVs of a rank in another order than the SENDs to it, since libraries match
-these by their order alone. UNSHARD, RESHARD and REDUCE_GRAD, which the simulator does not know, are held to what the
-runtime needs of them (`_step_microbatches`): weights are there whenever a stage computes, and gradients are reduced
-once, at the end.
+Cells of communication (`compute_comms`) are checked, and not kept: where messages travel follows
+from the order. They are carried out with tokens beside the computations of their cells. SEND never
+waits, RECV waits at its place for its SEND, F and B for their RECV, as in PyTorch's own simulator
+(`_simulate_comms_compute`). What that takes and would still go wrong is refused, too: a cell twice,
+and RECVs of a rank in another order than the SENDs to it, since libraries match these by their
+order alone. UNSHARD, RESHARD and REDUCE_GRAD, which the simulator does not know, are held to what
+the runtime needs of them (`_step_microbatches`): weights are there whenever a stage computes, and
+gradients are reduced once, at the end.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ _SHARDING, _REDUCES = {"UNSHARD", "RESHARD"}, "REDUCE_GRAD"
 
 
 class Cell(NamedTuple):
-    """A cell: F, B, I or W of a micro-batch on a stage, or communication, some of which is of no micro-batch."""
+    """A cell: F, B, I or W of a micro-batch on a stage, or communication, some of which is of no
+    micro-batch.
+    """
 
     stage: int
     kind: str
@@ -50,15 +54,19 @@ class Cell(NamedTuple):
 
 
 def has_messages(rows: Sequence[Sequence[Cell]]) -> bool:
-    """Return whether cells say where messages are sent; REDUCE_GRAD alone is in tables that leave that to PyTorch."""
+    """Return whether cells say where messages are sent; REDUCE_GRAD alone is in tables that leave
+    that to PyTorch.
+    """
     return not {cell.kind for row in rows for cell in row} <= {*"FBIW", _REDUCES}
 
 
 def check_comms(rows: Sequence[Sequence[Cell]], fold: Fold, source: str) -> None:
-    """Check the communication in the cells of each rank, whose stages are on the ranks that `fold` says.
+    """Check the communication in the cells of each rank, whose stages are on the ranks that `fold`
+    says.
 
     Raises:
-        InputError: which cell waits for ever, and for what; or would do harm. `source` begins the message.
+        InputError: which cell waits for ever, and for what; or would do harm. `source` begins the
+            message.
     """
     kinds = {cell.kind for row in rows for cell in row}
     if kinds <= {*"FBIW"}:
@@ -71,7 +79,10 @@ def check_comms(rows: Sequence[Sequence[Cell]], fold: Fold, source: str) -> None
             if cell.kind in (*_SENDS, *_RECEIVES):
                 _check_ends(cell, rank, fold, source)
             seen.add(cell)
-        for why in (*(_unsharded(row) if kinds & _SHARDING else ()), *(_reduced(row) if _REDUCES in kinds else ())):
+        for why in (
+            *(_unsharded(row) if kinds & _SHARDING else ()),
+            *(_reduced(row) if _REDUCES in kinds else ()),
+        ):
             raise InputError(f"{source}: rank {rank}: {why}")
     if has_messages(rows):
         _Run(rows, fold, source).work_off()
@@ -82,9 +93,14 @@ def _check_ends(cell: Cell, rank: int, fold: Fold, source: str) -> None:
     other = _other_end(cell)
     if not 0 <= other < fold.count:
         side = "first" if other < 0 else "last"
-        raise InputError(f"{source}: rank {rank}: {cell}: stage {cell.stage} is the {side}; there is none beyond")
+        raise InputError(
+            f"{source}: rank {rank}: {cell}: stage {cell.stage} is the {side}; there is none beyond"
+        )
     if fold.device(other) == rank:
-        raise InputError(f"{source}: rank {rank}: {cell}: stage {other} is on the same rank, which needs no message")
+        raise InputError(
+            f"{source}: rank {rank}: {cell}: stage {other} is on the same rank, which needs no"
+            " message"
+        )
 
 
 def _other_end(cell: Cell) -> int:
@@ -109,17 +125,25 @@ def _unsharded(row: Sequence[Cell]) -> Iterator[str]:
                 yield f"{cell} comes without {stage}UNSHARD, and other stages have it"
             used[stage] = True
     for stage in used:
-        yield f"{stage}UNSHARD: no {stage}RESHARD follows, which the next mini-batch's {stage}UNSHARD needs"
+        yield (
+            f"{stage}UNSHARD: no {stage}RESHARD follows, which the next mini-batch's {stage}UNSHARD"
+            " needs"
+        )
 
 
 def _reduced(row: Sequence[Cell]) -> Iterator[str]:
-    """Yield what is wrong with REDUCE_GRAD of a rank, of which each stage needs one behind all B and W."""
+    """Yield what is wrong with REDUCE_GRAD of a rank, of which each stage needs one behind all B
+    and W.
+    """
     reduced = set[int]()
     for cell in row:
         if cell.kind == _REDUCES:
             reduced.add(cell.stage)
         elif cell.kind in ("B", "W") and cell.stage in reduced:
-            yield f"{cell} comes behind {cell.stage}REDUCE_GRAD, which reduces all gradients of the stage"
+            yield (
+                f"{cell} comes behind {cell.stage}REDUCE_GRAD, which reduces all gradients of the"
+                " stage"
+            )
     for stage in sorted({cell.stage for cell in row if cell.computes} - reduced):
         yield f"never does {stage}REDUCE_GRAD, and other stages do"
 
@@ -132,7 +156,9 @@ class _Run:
         self._next = [0] * len(rows)
         self._done = set[Cell]()
         self._waiting = dict[Cell, list[int]]()  # ranks, by what they wait for
-        self._under_way = collections.defaultdict[tuple[int, int], collections.deque[Cell]](collections.deque)
+        self._under_way = collections.defaultdict[tuple[int, int], collections.deque[Cell]](
+            collections.deque
+        )
 
     def work_off(self) -> None:
         """Do all cells.
@@ -156,7 +182,9 @@ class _Run:
             raise InputError(f"{self._source}: deadlock: {self._complaint()}")
 
     def _do(self, cell: Cell, rank: int) -> None:
-        """Note a cell as done; messages from one rank to another are taken in the order in which they were sent."""
+        """Note a cell as done; messages from one rank to another are taken in the order in which
+        they were sent.
+        """
         self._done.add(_token(cell))
         if cell.kind in _SENDS:
             self._under_way[rank, self._fold.device(_other_end(cell))].append(cell)
@@ -165,8 +193,9 @@ class _Run:
             first = self._under_way[sender, rank].popleft()
             if _taker(first) != cell:
                 raise InputError(
-                    f"{self._source}: rank {rank}: {cell} comes before {_taker(first)}, whose {first} is ahead of"
-                    f" {_sender(cell)} on rank {sender}; libraries match messages of two ranks by their order"
+                    f"{self._source}: rank {rank}: {cell} comes before {_taker(first)}, whose"
+                    f" {first} is ahead of {_sender(cell)} on rank {sender}; libraries match"
+                    " messages of two ranks by their order"
                 )
 
     def _awaited(self, cell: Cell) -> Cell | None:
@@ -176,6 +205,7 @@ class _Run:
             return _sender(cell)
         if kind in _SENDS:
             return Cell(stage, kind[-1], index)
+        # W, and what shards or reduces, waits for no other stage: -1 is none.
         behind = {"F": stage - 1, "B": stage + 1, "I": stage + 1}.get(kind, -1)
         if not 0 <= behind < self._fold.count:
             return None
@@ -185,11 +215,16 @@ class _Run:
         return Cell(stage, f"RECV_{passes}", index)
 
     def _complaint(self) -> str:
-        """Return what ranks wait for: for what is in no row, if that is so for any, since others may follow from it."""
+        """Return what ranks wait for: for what is in no row, if that is so for any, since others
+        may follow from it.
+        """
         held = {_token(cell): cell for row in self._rows for cell in row}
-        told = self._waiting.keys() - held or self._waiting.keys()
-        waits = sorted((rank, awaited) for awaited in told for rank in self._waiting[awaited])
-        lines = [f"rank {rank} waits at {self._at(rank)} for {self._where(cell, held)}" for rank, cell in waits]
+        missing = self._waiting.keys() - held or self._waiting.keys()
+        waits = sorted((rank, awaited) for awaited in missing for rank in self._waiting[awaited])
+        lines = [
+            f"rank {rank} waits at {self._at(rank)} for {self._where(cell, held)}"
+            for rank, cell in waits
+        ]
         more = [f"{len(lines) - _MOST_TOLD} more ranks wait"] if len(lines) > _MOST_TOLD else []
         return "; ".join(lines[:_MOST_TOLD] + more)
 
@@ -238,7 +273,8 @@ def to_csv(schedule: Schedule) -> str:
     """
     if schedule.steps != 1:
         raise InputError(
-            f"schedule {schedule.name}: has {plural(schedule.steps, 'mini-batch')}; as CSV, it must be one"
+            f"schedule {schedule.name}: has {plural(schedule.steps, 'mini-batch')}; as CSV, it must"
+            " be one"
         )
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
@@ -247,7 +283,8 @@ def to_csv(schedule: Schedule) -> str:
         for action in actions:
             if action.span is not None:
                 raise InputError(
-                    f"schedule {schedule.name}: device {device}: {action}: as CSV, it must be all of a micro-batch"
+                    f"schedule {schedule.name}: device {device}: {action}: as CSV, it must be all"
+                    " of a micro-batch"
                 )
         writer.writerow(_cells(device, actions, schedule.fold))
     return written.getvalue()
@@ -265,7 +302,11 @@ def _cells(device: int, actions: Sequence[Action], fold: Fold) -> Iterator[str]:
             continue
         letter = action.kind.value
         if action.kind is Kind.BACKWARD:
-            fused = action.joined is not False and following is not None and _is_gradient_of(following, action)
+            fused = (
+                action.joined is not False
+                and following is not None
+                and _is_gradient_of(following, action)
+            )
             letter = "B" if fused else "I"
         cell = f"{fold.stage(device, action.chunk)}{letter}{action.index}"
         if action.kind is Kind.FORWARD and action.joined and _is_backward(following):
@@ -280,7 +321,10 @@ def _is_backward(action: Action | None) -> bool:
 
 
 def _is_gradient_of(action: Action, backward: Action) -> bool:
-    return action.kind is Kind.GRADIENT and (action.index, action.chunk) == (backward.index, backward.chunk)
+    return action.kind is Kind.GRADIENT and (action.index, action.chunk) == (
+        backward.index,
+        backward.chunk,
+    )
 
 
 def parse_csv(text: str, source: str = "schedule", name: str = "csv") -> Schedule:
@@ -292,22 +336,30 @@ def parse_csv(text: str, source: str = "schedule", name: str = "csv") -> Schedul
         InputError: a cell cannot be read, or stages lie neither in a loop nor in a V.
     """
     try:
+        # Empty lines at the end would be ranks without cells.
         rows = list(csv.reader(io.StringIO(text.rstrip()), strict=True))
     except csv.Error as error:
         raise InputError(f"{source}: is not CSV: {error}") from None
     if not rows:
-        raise InputError(f"{source}: is empty; there must be a row for each rank, of cells such as 0F0 and 0B0")
+        raise InputError(
+            f"{source}: is empty; there must be a row for each rank, of cells such as 0F0 and 0B0"
+        )
     placed = [_placed(row, rank, source) for rank, row in enumerate(rows)]
-    cells = [[each.cell for each in row] for row, _ in placed]
+    cells = []
+    for row, _ in placed:
+        cells.append([each.cell for each in row])
     fold = _fold_of(cells, source)
     if has_messages(cells):
         _check_full(rows, source)
     check_comms(cells, fold, source)
     actions = [list(_actions(row, fold)) for row, _ in placed]
     count = 1 + max((action.index for program in actions for action in program), default=-1)
+    # A rank has a cell of each micro-batch. Without the bound, one large number would make as many
+    # micro-batches.
     if not 0 < count <= max(map(len, actions)):
         raise InputError(
-            f"{source}: has {plural(count, 'micro-batch')}; they are counted from 0 on, and each has cells F and B"
+            f"{source}: has {plural(count, 'micro-batch')}; they are counted from 0 on, and each"
+            " has cells F and B"
         )
     for program, (_, idle) in zip(actions, placed, strict=True):
         program.append(Action(Kind.UPDATE, 1, idle=idle))
@@ -345,7 +397,8 @@ def _cell(word: str, rank: int, source: str) -> Cell:
     match = _CELL.fullmatch(word)
     if match is None:
         raise InputError(
-            f"{source}: rank {rank}: {word!r} is not an action such as {rank}F0, {rank}B0, {rank}I0, {rank}W0"
+            f"{source}: rank {rank}: {word!r} is not an action such as {rank}F0, {rank}B0,"
+            f" {rank}I0, {rank}W0"
         )
     stage, kind, index, whole = match.groups()
     return Cell(int(stage), whole or kind, None if whole else int(index))
@@ -361,13 +414,15 @@ def _check_full(rows: Sequence[Sequence[str]], source: str) -> None:
         for place, word in enumerate(row):
             if not word.strip():
                 raise InputError(
-                    f"{source}: rank {rank}: cell {place} is empty; beside cells of messages, PyTorch takes none;"
-                    " leave it out"
+                    f"{source}: rank {rank}: cell {place} is empty; beside cells of messages,"
+                    " PyTorch takes none; leave it out"
                 )
 
 
 def _actions(row: Sequence[_Placed], fold: Fold) -> Iterator[Action]:
-    """Yield the actions of a rank; of B, it says that W is in a cell of its own where that follows at once."""
+    """Yield the actions of a rank; of B, it says that W is in a cell of its own where that follows
+    at once.
+    """
     computing = [placed for placed in row if placed.cell.computes]
     for (cell, joined, idle), following in itertools.zip_longest(computing, computing[1:]):
         stage, letter, index = cell
@@ -384,16 +439,20 @@ def _fold_of(rows: Sequence[Sequence[Cell]], source: str) -> Fold:
     """Return how the stages lie on the ranks: in a loop, or all of them in a V.
 
     Raises:
-        InputError: they lie neither way; it says how PyTorch would have them on ranks, or where a stage that is on two
-            ranks should be in the way that is closer.
+        InputError: they lie neither way; it says how PyTorch would have them on ranks, or where a
+            stage that is on two ranks should be in the way that is closer.
     """
     ranks, stages = len(rows), {cell.stage for row in rows for cell in row}
     chunks = -(-(max(stages, default=0) + 1) // ranks)
-    folds = [Fold(ranks, chunks), *([Fold(ranks, chunks, in_v=True)] if len(stages) == ranks * chunks else [])]
-    places = [{stage: fold.device(stage) for stage in stages} for fold in folds]
-    wrong = [
-        [(rank, cell) for rank, row in enumerate(rows) for cell in row if place[cell.stage] != rank] for place in places
+    folds = [
+        Fold(ranks, chunks),
+        *([Fold(ranks, chunks, in_v=True)] if len(stages) == ranks * chunks else []),
     ]
+    wrong = []
+    for fold in folds:
+        place = {stage: fold.device(stage) for stage in stages}
+        cells = ((rank, cell) for rank, row in enumerate(rows) for cell in row)
+        wrong.append([(rank, cell) for rank, cell in cells if place[cell.stage] != rank])
     fold, misplaced = min(zip(folds, wrong, strict=True), key=lambda tried: len(tried[1]))
     if misplaced:
         raise InputError(f"{source}: {_other_map(rows) or _misplaced(*misplaced[0], fold)}")
@@ -407,16 +466,29 @@ def _misplaced(rank: int, cell: Cell, fold: Fold) -> str:
 
 
 def _other_map(rows: Sequence[Sequence[Cell]]) -> str:
-    """Return how stages lie on ranks, and how they may; nothing unless each is on one rank with as many F as others."""
-    held = [{cell.stage for cell in row} for row in rows]
+    """Return how stages lie on ranks, and how they may; nothing unless each is on one rank with as
+    many F as others.
+    """
+    held = []
+    for row in rows:
+        held.append({cell.stage for cell in row})
     forwards = collections.Counter(cell.stage for row in rows for cell in row if cell.kind == "F")
     count = sum(map(len, held))
     if {*forwards} != {*range(count)} or len({*forwards.values()}) != 1 or not all(held):
         return ""
     chunks = -(-count // len(rows))
-    ways = {name: Fold(len(rows), chunks, in_v) for name, in_v in (("a loop", False), ("a V", True)) if chunks > in_v}
-    taken = " or ".join(f"{name} ({_by_rank(map(way.stages, range(len(rows))))})" for name, way in ways.items())
-    return f"stages are on ranks as ({_by_rank(held)}), as PyTorch may have them; emuchain has {taken}, as many on each"
+    ways = {
+        name: Fold(len(rows), chunks, in_v)
+        for name, in_v in (("a loop", False), ("a V", True))
+        if chunks > in_v
+    }
+    taken = " or ".join(
+        f"{name} ({_by_rank(map(way.stages, range(len(rows))))})" for name, way in ways.items()
+    )
+    return (
+        f"stages are on ranks as ({_by_rank(held)}), as PyTorch may have them; emuchain has"
+        f" {taken}, as many on each"
+    )
 
 
 def _by_rank(stages: Iterable[Iterable[int]]) -> str:

@@ -1,11 +1,12 @@
-"""What a schedule is made for: the machine, the epoch that is trained, or the mini-batch whose time is asked for.
+"""What a schedule is made for: the machine, the epoch that is trained, or the mini-batch whose time
+is asked for.
 
 A machine says how devices execute actions and how messages travel, whatever the schedule.
 
-Closed forms give the time of a mini-batch on equal stages, and say where they are exact: N devices, M micro-batches, F
-and B a stage's times, SR that of a message. They are those of BaPipe, Tables I and II, with its B that includes the
-parameter gradients. Which form applies follows from warm-ups and machine, not from a schedule's name. Errors take as
-long on a link as features.
+Closed forms give the time of a mini-batch on equal stages, and say where they are exact: N devices,
+M micro-batches, F and B a stage's times, SR that of a message. They are those of BaPipe, Tables I
+and II, with its B that includes the parameter gradients. Which form applies follows from warm-ups
+and machine, not from a schedule's name. Errors take as long on a link as features.
 """
 
 from __future__ import annotations
@@ -23,9 +24,12 @@ class Engines(enum.Enum):
     """What a device does at the same time."""
 
     SPLIT = "split"
-    """F and B (EB and PG) have engines of their own, sized so that each kind takes as long as all together."""
+    """F and B (EB and PG) have engines of their own, sized so that each kind takes as long as all
+    together.
+    """
     SHARED = "shared"
-    """One pool: an action alone has all of it; those that run together share it, and end together."""
+    """One pool: an action alone has all of it; those that run together share it, and end together.
+    """
     TURNS = "turns"
     """One action at a time, in the order of the schedule."""
 
@@ -52,7 +56,8 @@ class Backward(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """A kind of device and of links; `latency_ps` is added to each transfer and does not occupy the link.
+    """A kind of device and of links; `latency_ps` is added to each transfer and does not occupy the
+    link.
 
     Raises:
         InputError: rows are to leave a shared pool, which has no fixed time for them.
@@ -70,18 +75,22 @@ class Machine:
 
     def __post_init__(self) -> None:
         if self.engines is Engines.SHARED and self.transport is Transport.STREAMED:
-            raise InputError("`transport` = streamed: rows of shared engines have no fixed time; try stored or hidden")
+            raise InputError(
+                "`transport` = streamed: rows of shared engines have no fixed time; try stored or"
+                " hidden"
+            )
 
 
 @dataclasses.dataclass(frozen=True)
 class StageCosts:
     """The costs of a stage for one micro-batch.
 
-    `backward_ps` is all of B, EB and PG; `pg_ps` is the part of it that PG takes, None if it is not known.
-    `transfer_ps` is the time of a message of features from this stage to the next; `errors_ps` that of the errors that
-    come back, None if it is the same. `feature_bytes` are kept from F to B, `parameter_bytes` are the weights. A
-    micro-batch has `samples` samples of `rows` rows each, which matter where messages are streamed: a row then takes an
-    equal part of each time, rounded up to whole ps.
+    `backward_ps` is all of B, EB and PG; `pg_ps` is the part of it that PG takes, None if it is not
+    known. `transfer_ps` is the time of a message of features from this stage to the next;
+    `errors_ps` that of the errors that come back, None if it is the same. `feature_bytes` are kept
+    from F to B, `parameter_bytes` are the weights. A micro-batch has `samples` samples of `rows`
+    rows each, which matter where messages are streamed: a row then takes an equal part of each
+    time, rounded up to whole ps.
 
     Raises:
         InputError: a time or a size is negative, F and B take no time, or there are no rows.
@@ -105,9 +114,13 @@ class StageCosts:
         if self.forward_ps + self.backward_ps == 0:
             raise InputError("`forward_ps` = `backward_ps` = 0: a stage must take time")
         if not self.samples or not self.rows:
-            raise InputError(f"`samples` = {self.samples}, `rows` = {self.rows}: must be at least 1")
+            raise InputError(
+                f"`samples` = {self.samples}, `rows` = {self.rows}: must be at least 1"
+            )
         if self.pg_ps is not None and self.pg_ps > self.backward_ps:
-            raise InputError(f"`pg_ps` = {self.pg_ps}: is part of `backward_ps` = {self.backward_ps}")
+            raise InputError(
+                f"`pg_ps` = {self.pg_ps}: is part of `backward_ps` = {self.backward_ps}"
+            )
 
     @property
     def work_ps(self) -> int:
@@ -142,10 +155,11 @@ class StageCosts:
 
 @dataclasses.dataclass(frozen=True)
 class Staleness:
-    """The number of updates by which a device's weights are late, in F and in B, for each sample of a mini-batch.
+    """The number of updates by which a device's weights are late, in F and in B, for each sample of
+    a mini-batch.
 
-    Samples come in order, so staleness never grows within a mini-batch, and grows by at most one from its last sample
-    to the first of the next.
+    Samples come in order, so staleness never grows within a mini-batch, and grows by at most one
+    from its last sample to the first of the next.
     """
 
     forward: tuple[int, ...]
@@ -156,13 +170,16 @@ class Staleness:
             object.__setattr__(self, name, _updates(getattr(self, name)))
         if len(self.forward) != len(self.backward):
             raise InputError(
-                f"staleness of {len(self.forward)} samples forward, {len(self.backward)} backward: each should be of"
-                " all samples of a mini-batch"
+                f"staleness of {len(self.forward)} samples forward, {len(self.backward)} backward:"
+                " each should be of all samples of a mini-batch"
             )
 
     def at_least(self, other: Staleness) -> Staleness:
         """Return the larger staleness of both, sample by sample."""
-        return Staleness(tuple(map(max, self.forward, other.forward)), tuple(map(max, self.backward, other.backward)))
+        return Staleness(
+            tuple(map(max, self.forward, other.forward)),
+            tuple(map(max, self.backward, other.backward)),
+        )
 
     @property
     def stale_samples(self) -> int:
@@ -181,11 +198,17 @@ def _updates(late: Sequence[int]) -> tuple[int, ...]:
     except TypeError:
         updates = ()
     if not updates:
-        raise InputError(f"staleness {late!r:.80}: should be whole numbers, one for each sample of a mini-batch")
-    if list(updates) != sorted(updates, reverse=True) or updates[0] > updates[-1] + 1 or updates[-1] < 0:
         raise InputError(
-            f"staleness {str(updates)[:80]} would take weights back to an older version; it should never grow within a"
-            " mini-batch, fall by 1 at most, and be 0 or more"
+            f"staleness {late!r:.80}: should be whole numbers, one for each sample of a mini-batch"
+        )
+    if (
+        list(updates) != sorted(updates, reverse=True)
+        or updates[0] > updates[-1] + 1
+        or updates[-1] < 0
+    ):
+        raise InputError(
+            f"staleness {str(updates)[:80]} would take weights back to an older version; it should"
+            " never grow within a mini-batch, fall by 1 at most, and be 0 or more"
         )
     return updates
 
@@ -194,10 +217,11 @@ def _updates(late: Sequence[int]) -> tuple[int, ...]:
 class EpochShape:
     """The epoch that a schedule is made for: `samples` samples on a chain of `devices` devices.
 
-    `staleness` is that of each device in the steady pipeline, where nothing waits for updates. `stores` are pairs of
-    devices (user, store), of which the first uses parameters that the second stores. There are `chunks` stages on each
-    device: stage c N + d of N devices is chunk c of device d. `warm_ups` are each device's warm-up forwards; if there
-    are none, the kind of schedule decides.
+    `staleness` is that of each device in the steady pipeline, where nothing waits for updates.
+    `stores` are pairs of devices (user, store), of which the first uses parameters that the second
+    stores. There are `chunks` stages on each device: stage c N + d of N devices is chunk c of
+    device d. `warm_ups` are each device's warm-up forwards; if there are none, the kind of schedule
+    decides.
     """
 
     devices: int
@@ -214,8 +238,8 @@ class EpochShape:
 class Shape:
     """One mini-batch of `micro_batches` micro-batches on a chain of `devices` devices.
 
-    `costs` are those of each stage; there are `chunks` stages on each device. `warm_ups` are each device's warm-up
-    forwards, None where the kind of schedule decides.
+    `costs` are those of each stage; there are `chunks` stages on each device. `warm_ups` are each
+    device's warm-up forwards, None where the kind of schedule decides.
     """
 
     devices: int
@@ -229,7 +253,12 @@ class Shape:
     def epoch(self) -> EpochShape:
         """The epoch of this one mini-batch, with micro-batches of one sample."""
         return EpochShape(
-            self.devices, self.micro_batches, self.micro_batches, 1, chunks=self.chunks, warm_ups=self.warm_ups or ()
+            self.devices,
+            self.micro_batches,
+            self.micro_batches,
+            1,
+            chunks=self.chunks,
+            warm_ups=self.warm_ups or (),
         )
 
     @property
@@ -240,7 +269,9 @@ class Shape:
 
 @dataclasses.dataclass(frozen=True)
 class ClosedForm:
-    """The time of a mini-batch in ps by a formula, and whether that is exact here; `valid` says where it is."""
+    """The time of a mini-batch in ps by a formula, and whether that is exact here; `valid` says
+    where it is.
+    """
 
     time_ps: int
     valid: str
@@ -265,7 +296,9 @@ def one_by_one(shape: Shape) -> ClosedForm | None:
         if forwards == double:
             return overlapped(shape, costs, *within_each(costs))
         if forwards == less:
-            return overlapped(shape, costs, "SR <= (F + B) / 2", 2 * costs.transfer_ps <= costs.work_ps)
+            return overlapped(
+                shape, costs, "SR <= (F + B) / 2", 2 * costs.transfer_ps <= costs.work_ps
+            )
         return None
     if shape.machine.transport is Transport.STORED and costs.transfer_ps:
         return None
@@ -273,19 +306,25 @@ def one_by_one(shape: Shape) -> ClosedForm | None:
     if forwards in of_engines.get(shape.machine.engines, ()):
         return ClosedForm(drained(shape, costs), *within_each(costs))
     if shape.machine.engines is Engines.SPLIT and forwards == double:
+        # On engines of their own F and B take a slot of F + B each: the first micro-batch passes N
+        # stages onwards and N back, and each other one ends a slot later.
         slots = shape.micro_batches + 2 * shape.devices - 1
         return ClosedForm(slots * costs.work_ps, "SR <= F + B", costs.transfer_ps <= costs.work_ps)
     return None
 
 
 def equal_costs(shape: Shape) -> StageCosts | None:
-    """Return the costs of every stage, None if they differ, or errors take another time than features."""
+    """Return the costs of every stage, None if they differ, or errors take another time than
+    features.
+    """
     costs = shape.uniform
     return None if costs is None or costs.sent_errors_ps != costs.transfer_ps else costs
 
 
 def streamed(shape: Shape, costs: StageCosts) -> ClosedForm | None:
-    """Return the form for engines of their own and streamed rows: (M + 1) (F + B) and 2 (N - 1) rows on their way."""
+    """Return the form for engines of their own and streamed rows: (M + 1) (F + B) and 2 (N - 1)
+    rows on their way.
+    """
     machine = shape.machine
     if machine.engines is not Engines.SPLIT or machine.backward is not Backward.FUSED:
         return None
@@ -311,11 +350,15 @@ def drained(shape: Shape, costs: StageCosts) -> int:
 
 
 def overlapped(shape: Shape, costs: StageCosts, valid: str, exact: bool) -> ClosedForm:
-    return ClosedForm(drained(shape, costs) + (shape.devices - 1) * 2 * costs.transfer_ps, valid, exact)
+    return ClosedForm(
+        drained(shape, costs) + (shape.devices - 1) * 2 * costs.transfer_ps, valid, exact
+    )
 
 
 def _not_overlapped(shape: Shape, costs: StageCosts) -> ClosedForm:
     count, devices = shape.micro_batches, shape.devices
     messages = devices + count - 2 - -(-(count - 1) // devices)
     exact = costs.transfer_ps <= costs.work_ps
-    return ClosedForm(drained(shape, costs) + messages * 2 * costs.transfer_ps, "SR <= F + B", exact)
+    return ClosedForm(
+        drained(shape, costs) + messages * 2 * costs.transfer_ps, "SR <= F + B", exact
+    )

@@ -1,12 +1,14 @@
-"""What a device keeps: versions of its weights and features, as its actions want them, and arrays of micro-batches.
+"""What a device keeps: versions of its weights and features, as its actions want them, and arrays
+of micro-batches.
 
-Under `sync` and `fpdeep` every F and B uses the newest version, and an update overwrites it. If a schedule continues to
-use older versions (PipeDream's weight stashing: B uses the version of its F), an update makes a copy, and the older
-version is freed after its last use. F, B and W each name versions in ascending order, so a version has had its last use
-when the next versions that they name are newer. W names versions from its first action on, or never.
+Under `sync` and `fpdeep` every F and B uses the newest version, and an update overwrites it. If a
+schedule continues to use older versions (PipeDream's weight stashing: B uses the version of its F),
+an update makes a copy, and the older version is freed after its last use. F, B and W each name
+versions in ascending order, so a version has had its last use when the next versions that they name
+are newer. W names versions from its first action on, or never.
 
-Arrays are put and read in spans of samples. A micro-batch that is put as a whole is kept without a copy. One that is
-put in spans is assembled, and may be read in other spans.
+Arrays are put and read in spans of samples. A micro-batch that is put as a whole is kept without a
+copy. One that is put in spans is assembled, and may be read in other spans.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ from .action import PASSES, Action, Kind, SampleSpan
 class VersionedAction(NamedTuple):
     """An action, and its effect on the device's versions.
 
-    For an update, `keeps` says whether the version before it, or an older one, may be used again; `frees` are the
-    versions whose last use this action was.
+    For an update, `keeps` says whether the version before it, or an older one, may be used again;
+    `frees` are the versions whose last use this action was.
     """
 
     action: Action
@@ -34,11 +36,14 @@ class VersionedAction(NamedTuple):
 
 
 def with_versions(program: Iterable[Action]) -> Iterator[VersionedAction]:
-    """Yield the actions of a program with their effect on the versions; read ahead no further than needed."""
+    """Yield the actions of a program with their effect on the versions; read ahead no further than
+    needed.
+    """
     ahead = _Ahead(program)
     newest, older = 0, collections.deque[int]()  # in ascending order
     for action in ahead:
         keeps, frees = False, list[int]()
+        # Otherwise there is nothing to keep or to free, and the program need not be read ahead.
         if older or action.kind is Kind.UPDATE:
             least = ahead.least_version()
             if action.kind is Kind.UPDATE:
@@ -55,6 +60,7 @@ def weight_copies(program: Iterable[Action]) -> int:
     """Return the most versions of its weights that a device keeps at a time."""
     kept = peak = 1
     for versioned in with_versions(program):
+        # An update makes its copy before older versions are freed: at that moment both are there.
         kept += versioned.keeps
         peak = max(peak, kept)
         kept -= len(versioned.frees)
@@ -62,7 +68,8 @@ def weight_copies(program: Iterable[Action]) -> int:
 
 
 def kept_micro_batches(program: Iterable[Action], chunks: int, last: Kind) -> tuple[int, ...]:
-    """Return for each chunk of a device the most micro-batches between their F and the action that needs features last.
+    """Return for each chunk of a device the most micro-batches between their F and the action that
+    needs features last.
 
     Args:
         program: the device's actions.
@@ -119,7 +126,9 @@ Arrays = NDArray[Any]
 
 
 class SpanStore:
-    """Arrays (samples, …) of micro-batches, several of each; `take` allocates an array of a shape and a type."""
+    """Arrays (samples, …) of micro-batches, several of each; `take` allocates an array of a shape
+    and a type.
+    """
 
     def __init__(self, take: Callable[[tuple[int, ...], Any], Arrays] = np.empty) -> None:
         self._take = take
@@ -130,7 +139,9 @@ class SpanStore:
         return len(self._held)
 
     def room(self, span: SampleSpan, shape: tuple[int, ...]) -> NDArray[np.float32]:
-        """Return the array to write a span's maps into; `shape` is that of one sample. They are then kept."""
+        """Return the array to write a span's maps into; `shape` is that of one sample. They are
+        then kept.
+        """
         [room] = self._rooms(span, [(shape, np.float32)])
         return room
 
@@ -139,7 +150,9 @@ class SpanStore:
         if span.is_whole:
             self._held[span.micro_batch.index] = list(arrays)
             return
-        for room, maps in zip(self._rooms(span, [(a.shape[1:], a.dtype) for a in arrays]), arrays, strict=True):
+        for room, maps in zip(
+            self._rooms(span, [(a.shape[1:], a.dtype) for a in arrays]), arrays, strict=True
+        ):
             room[...] = maps
 
     def _rooms(self, span: SampleSpan, forms: list[tuple[tuple[int, ...], Any]]) -> list[Arrays]:

@@ -1,5 +1,5 @@
-"""Questions that take several runs, or other models: sweeps, parallelism, topology, exchange, what-if, retiming,
-`validate`.
+"""Questions that take several runs, or other models: sweeps, parallelism, topology, exchange,
+what-if, retiming, `validate`.
 
 Exports are listed in `__init__.pyi`; each name is imported at its first use.
 """

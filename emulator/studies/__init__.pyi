@@ -1,10 +1,27 @@
-from .comparison import METRICS, Comparison, MethodRanges, Metric, compare_methods, draw_comparison, method_ranges
+from .comparison import (
+    METRICS,
+    Comparison,
+    Method,
+    Metric,
+    Outcome,
+    Workload,
+    compare_methods,
+    draw_comparison,
+    method_ranges,
+    whole_layers,
+)
 from .exchange import ExchangeTimes, draw_exchanges, exchange_times, groups_of
-from .explored import Explored, explored
 from .formats import FormatOutcome, draw_formats, narrowest, train_formats
-from .methods import Method, Outcome, Workload, whole_layers
 from .retime import Retiming, label_of, retime
-from .topology import Ports, Topology, chain_topology, direct_topology, draw_topologies, other_topologies, section
+from .topology import (
+    Ports,
+    Topology,
+    chain_topology,
+    direct_topology,
+    draw_topologies,
+    other_topologies,
+    section,
+)
 from .what_if import Compared, WhatIf, compare_runs, parse_what_if
 
 __all__ = [
@@ -12,10 +29,8 @@ __all__ = [
     "Compared",
     "Comparison",
     "ExchangeTimes",
-    "Explored",
     "FormatOutcome",
     "Method",
-    "MethodRanges",
     "Metric",
     "Outcome",
     "Ports",
@@ -32,7 +47,6 @@ __all__ = [
     "draw_formats",
     "draw_topologies",
     "exchange_times",
-    "explored",
     "groups_of",
     "label_of",
     "method_ranges",

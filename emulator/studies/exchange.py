@@ -1,4 +1,6 @@
-"""Times in which workers exchange gradients, from the model alone: a ring, an aggregator, hierarchies; as a picture."""
+"""Times in which workers exchange gradients, from the model alone: a ring, an aggregator,
+hierarchies; as a picture.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ _MOST_TICKS = 12
 
 @dataclasses.dataclass(frozen=True)
 class ExchangeTimes:
-    """Times of one gradient exchange among `workers` in ps, compressed by `ratio` or, if None, not compressed.
+    """Times of one gradient exchange among `workers` in ps, compressed by `ratio` or, if None, not
+    compressed.
 
     Hierarchies have `groups` groups.
     """
@@ -42,18 +45,23 @@ class ExchangeTimes:
 
 
 def groups_of(workers: int) -> int:
-    """Return the number of groups in a hierarchy: the largest divisor of `workers` up to its square root."""
+    """Return the number of groups in a hierarchy: the largest divisor of `workers` up to its square
+    root.
+    """
     return max(groups for groups in range(1, math.isqrt(workers) + 1) if workers % groups == 0)
 
 
-def exchange_times(interconnect: Interconnect, values: int, workers: int, ratio: float | None) -> ExchangeTimes:
+def exchange_times(
+    interconnect: Interconnect, values: int, workers: int, ratio: float | None
+) -> ExchangeTimes:
     """Return the times in which `workers` exchange gradients of `values` values, all ready at once.
 
     They are on the interconnect's topology, of any shape: as square as their number allows.
     """
     topology = type(interconnect.topology)()
     wires, beside_aggregator = (
-        dataclasses.replace(interconnect, topology=topology).among(nodes) for nodes in (workers, workers + 1)
+        dataclasses.replace(interconnect, topology=topology).among(nodes)
+        for nodes in (workers, workers + 1)
     )
     groups, ready = groups_of(workers), np.zeros(workers, np.int64)
     in_groups, gradients = ready.reshape(groups, -1), np.full(workers, FP32.bytes_of(values))

@@ -1,4 +1,6 @@
-"""One run in several formats of numbers: what each costs in accuracy, and what it saves in time, bytes and memory."""
+"""One run in several formats of numbers: what each costs in accuracy, and what it saves in time,
+bytes and memory.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,27 @@ if TYPE_CHECKING:
     from ...launch import Ranks
     from ..run import Resumed, Runs
 
-_MEMORIES = ("lpram_bytes", "lgb_bytes", "act_ram_bytes", "bpram_bytes", "bgb_bytes", "off_chip_bytes")
+_MEMORIES = (
+    "lpram_bytes",
+    "lgb_bytes",
+    "act_ram_bytes",
+    "bpram_bytes",
+    "bgb_bytes",
+    "off_chip_bytes",
+)
 _WITHIN = 0.01
-"""By how much less of the test samples a format may classify correctly and still be said to hold."""
+"""By how much less of the test samples a format may classify correctly and still be said to hold.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class FormatOutcome:
-    """What a run in some formats gave: accuracies and virtual times by epoch, and what its boards and links had to do.
+    """What a run in some formats gave: accuracies and virtual times by epoch, and what its boards
+    and links had to do.
 
-    Bytes of links are those of a sample, over all links, and on the fullest direction of one; those of memory are over
-    all boards. `failure` is why the run ended early, where it did; the others are then those of the epochs before.
+    Bytes of links are those of a sample, over all links, and on the fullest direction of one; those
+    of memory are over all boards. `failure` is why the run ended early, where it did; the others
+    are then those of the epochs before.
     """
 
     precision: Precision
@@ -41,7 +53,9 @@ class FormatOutcome:
 
     @property
     def accuracy(self) -> float:
-        """Share of test samples that are classified correctly in the end; NaN before the first epoch's end."""
+        """Share of test samples that are classified correctly in the end; NaN before the first
+        epoch's end.
+        """
         return self.accuracies[-1] if self.accuracies else float("nan")
 
     @property
@@ -52,23 +66,34 @@ class FormatOutcome:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
-        return {**dataclasses.asdict(self), "precision": str(self.precision), "accuracy": self.accuracy}
+        return {
+            **dataclasses.asdict(self),
+            "precision": str(self.precision),
+            "accuracy": self.accuracy,
+        }
 
 
-def train_formats(runs: Runs, process: Ranks, note: Callable[[str], None] = lambda _: None) -> list[FormatOutcome]:
-    """Train runs that differ in their precisions in this process, or go on with them; return their outcomes.
+def train_formats(
+    runs: Runs, process: Ranks, note: Callable[[str], None] = lambda _: None
+) -> list[FormatOutcome]:
+    """Train runs that differ in their precisions in this process, or go on with them; return their
+    outcomes.
 
-    One process trains them: a run that diverges leaves other ranks amid what they send. `note` is called with a line
-    after each epoch.
+    One process trains them: a run that diverges leaves other ranks amid what they send. `note` is
+    called with a line after each epoch.
 
     Raises:
         InputError: something in a configuration is invalid; a run that diverges is an outcome.
         StoppedRun: a signal has ended one of them at a checkpoint.
     """
     runs.check_outputs()
-    network, cluster = (None, None) if runs.first is None else (runs.first.network, runs.first.cluster)
+    network, cluster = (
+        (None, None) if runs.first is None else (runs.first.network, runs.first.cluster)
+    )
     starts = [*runs.starts()]  # all are planned before one is trained
-    planned = [(plan_run(config, network=network, cluster=cluster), start) for config, start in starts]
+    planned = [
+        (plan_run(config, network=network, cluster=cluster), start) for config, start in starts
+    ]
     return [_trained(plan, process, start, runs.series, note) for plan, start in planned]
 
 
@@ -78,7 +103,10 @@ def _trained(
     failure, precision, epochs = None, plan.config.precision, plan.config.epochs
 
     def on_epoch(result: EpochResult, *_: object) -> None:
-        note(f"{precision}: epoch {result.epoch + 1} of {epochs}, test accuracy {100 * result.test.accuracy:.2f} %")
+        note(
+            f"{precision}: epoch {result.epoch + 1} of {epochs}, test accuracy"
+            f" {100 * result.test.accuracy:.2f} %"
+        )
 
     with Training(plan, process, start, series=series) as training:
 
@@ -92,27 +120,39 @@ def _trained(
             failure = str(error)
         history, results = training.recorder.history, training.recorder.results({})
         samples = len(history) * training.data.n_train
-    accuracies, times_ps = (tuple(results.history[name].tolist()) for name in ("test_accuracy", "virtual_time_ps"))
-    return FormatOutcome(precision, accuracies, times_ps, results.images_per_s, *_bytes(results, samples), failure)
+    accuracies, times_ps = (
+        tuple(results.history[name].tolist()) for name in ("test_accuracy", "virtual_time_ps")
+    )
+    return FormatOutcome(
+        precision, accuracies, times_ps, results.images_per_s, *_bytes(results, samples), failure
+    )
 
 
 def _bytes(results: Results, samples: int) -> tuple[float, float, int]:
-    """Return the bytes of a sample over all links, and on the fullest direction of one, and the bytes in memory."""
+    """Return the bytes of a sample over all links, and on the fullest direction of one, and the
+    bytes in memory.
+    """
     by_direction = [
         sum(float(results.links[name][place]) for name in results.links if name.startswith("path"))
         for place in range(len(results.links.get("sender", ())))
     ]
-    memory = sum(int(np.sum(results.devices[name])) for name in _MEMORIES if name in results.devices)
+    memory = sum(
+        int(np.sum(results.devices[name])) for name in _MEMORIES if name in results.devices
+    )
     if not samples:
         return 0.0, 0.0, memory
     return sum(by_direction) / samples, max(by_direction, default=0.0) / samples, memory
 
 
 def narrowest(outcomes: Sequence[FormatOutcome]) -> FormatOutcome | None:
-    """Return the outcome of fewest bits that is within a point of the first one's accuracy; None if only that is."""
+    """Return the outcome of fewest bits that is within a point of the first one's accuracy; None if
+    only that is.
+    """
     first, *others = outcomes
     holding = [
-        outcome for outcome in others if outcome.failure is None and outcome.accuracy >= first.accuracy - _WITHIN
+        outcome
+        for outcome in others
+        if outcome.failure is None and outcome.accuracy >= first.accuracy - _WITHIN
     ]
     return min(holding, key=lambda outcome: (outcome.bits, -outcome.accuracy), default=None)
 
@@ -123,7 +163,12 @@ def draw_formats(outcomes: Sequence[FormatOutcome], title: str, picture: Any) ->
     axes = figure.subplots()
     for outcome in outcomes:
         times_ms = [time_ps / 1e9 for time_ps in outcome.times_ps]
-        axes.plot(times_ms, [100 * share for share in outcome.accuracies], "o-", label=str(outcome.precision))
+        axes.plot(
+            times_ms,
+            [100 * share for share in outcome.accuracies],
+            "o-",
+            label=str(outcome.precision),
+        )
     axes.set_xlabel("virtual time / ms")
     axes.set_ylabel("test accuracy / %")
     axes.set_title(title)

@@ -1,8 +1,9 @@
-"""The virtual times of a finished run under another cluster, beside its own, with the compressed sizes that it had.
+"""The virtual times of a finished run under another cluster, beside its own, with the compressed
+sizes that it had.
 
-Time does not change numbers where the pipeline drains at each update, so there the outcome is that of training under
-the other cluster. In a continuous pipeline, which samples use old weights follows from time; where others would, the
-times are right, and accuracy and loss would differ.
+Time does not change numbers where the pipeline drains at each update, so there the outcome is that
+of training under the other cluster. In a continuous pipeline, which samples use old weights follows
+from time; where others would, the times are right, and accuracy and loss would differ.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ _NOT_OF_TIME = (
 class Retiming:
     """A finished run, which took `own_ends_ps` as planned in `own`, timed under another cluster.
 
-    `own_ends_ps` and `epoch_ends_ps` are the virtual times from the start to the end of each epoch. `label` names the
-    other cluster; `notes` say what is assumed.
+    `own_ends_ps` and `epoch_ends_ps` are the virtual times from the start to the end of each epoch.
+    `label` names the other cluster; `notes` say what is assumed.
     """
 
     label: str
@@ -101,8 +102,13 @@ class Retiming:
 
     @property
     def same_staleness(self) -> bool:
-        """Whether each sample would use weights as old as in the run, so that time changes no numbers."""
-        return self.plan.config.schedule.drains or self.own.steady.staleness == self.plan.steady.staleness
+        """Whether each sample would use weights as old as in the run, so that time changes no
+        numbers.
+        """
+        return (
+            self.plan.config.schedule.drains
+            or self.own.steady.staleness == self.plan.steady.staleness
+        )
 
     @property
     def about_numbers(self) -> str:
@@ -118,7 +124,10 @@ class Retiming:
         also = sum(a != b for a, b in zip(before, after, strict=True)) - 1
         if also > 0:
             where += f" and others on {also} more"
-        changed = f"{after[device]} instead of {before[device]} of {plural(batch, 'sample')} use old weights {where}"
+        changed = (
+            f"{after[device]} instead of {before[device]} of {plural(batch, 'sample')} use old"
+            f" weights {where}"
+        )
         if before == after:
             changed = "EB of other samples uses old weights"
         return f"under {self.label} {changed}: accuracy and loss would differ; times are right"
@@ -126,14 +135,23 @@ class Retiming:
     def __repr__(self) -> str:
         return (
             f"<Retiming under {self.label}: {format_time_ps(self.own_virtual_time_ps)} ->"
-            f" {format_time_ps(self.virtual_time_ps)}, {self.images_per_s:.1f} {self.plan.network.sample_noun}s/s,"
-            f" limited by {self.steady.bottleneck.slowest.name}>"
+            f" {format_time_ps(self.virtual_time_ps)}, {self.images_per_s:.1f}"
+            f" {self.plan.network.sample_noun}s/s, limited by"
+            f" {self.steady.bottleneck.slowest.name}>"
         )
 
     def _repr_html_(self) -> str:
         rows = [
-            ["virtual time", format_time_ps(self.own_virtual_time_ps), format_time_ps(self.virtual_time_ps)],
-            [f"{self.plan.network.sample_noun}s/s", f"{self.own_images_per_s:.1f}", f"{self.images_per_s:.1f}"],
+            [
+                "virtual time",
+                format_time_ps(self.own_virtual_time_ps),
+                format_time_ps(self.virtual_time_ps),
+            ],
+            [
+                f"{self.plan.network.sample_noun}s/s",
+                f"{self.own_images_per_s:.1f}",
+                f"{self.images_per_s:.1f}",
+            ],
             ["speed-up", "", f"{self.speed_up:.3g}"],
             ["limited by", "", self.steady.bottleneck.slowest.name],
             ["accuracy and loss", "", "stay" if self.same_staleness else "would differ"],
@@ -148,7 +166,11 @@ def label_of(cluster: str, changes: Mapping[str, object] | None) -> str:
 
 
 def _stale_samples(plan: ChainPlan) -> tuple[int, ...]:
-    return () if plan.config.schedule.drains else tuple(late.stale_samples for late in plan.steady.staleness)
+    return (
+        ()
+        if plan.config.schedule.drains
+        else tuple(late.stale_samples for late in plan.steady.staleness)
+    )
 
 
 def retime(
@@ -165,13 +187,14 @@ def retime(
     Args:
         results: of the run.
         cluster: the other cluster; by default the run's own.
-        changes: changed values of keys of the run's own cluster, such as {"link.bandwidth_gbps": 250}.
+        changes: changed values of keys of the run's own cluster, such as {"link.bandwidth_gbps":
+            250}.
         label: what the other cluster is called; by default by its name.
         source: beginning of messages about the results, `blame` of those about changes.
 
     Raises:
-        InputError: the run is not finished, its network or cluster is not described, or it cannot be planned on the
-            other cluster.
+        InputError: the run is not finished, its network or cluster is not described, or it cannot
+            be planned on the other cluster.
     """
     _check_finished(results, source)
     described = _described(results, "cluster.toml", source)
@@ -179,23 +202,40 @@ def retime(
     if cluster is None:
         cluster = load_cluster(described, changes, blame=blame)
     elif changes:
-        raise InputError(f"`{blame}`: cannot be applied to a loaded cluster; give them to `load_cluster`")
+        raise InputError(
+            f"`{blame}`: cannot be applied to a loaded cluster; give them to `load_cluster`"
+        )
     own = _planned(results, own_cluster, source)
     plan = _planned(results, cluster, source)
     alike = own.mapping.devices == plan.mapping.devices and own.timing.blocks == plan.timing.blocks
     own_sizes, own_notes = _sizes(results, own)
     sizes, notes = (own_sizes, own_notes) if alike else _mean_ratios(own_sizes, own_notes)
     if results.exchange:
-        ratio = float(results.exchange["value_bytes"].sum() / results.exchange["compressed_bytes"].sum())
+        ratio = float(
+            results.exchange["value_bytes"].sum() / results.exchange["compressed_bytes"].sum()
+        )
         if plan.data_parallel.codec.compresses:
-            plan = dataclasses.replace(plan, data_parallel=dataclasses.replace(plan.data_parallel, ratio=ratio))
-    samples, ends = int(results.config["samples"]), tuple(results.history["virtual_time_ps"].tolist())
+            plan = dataclasses.replace(
+                plan, data_parallel=dataclasses.replace(plan.data_parallel, ratio=ratio)
+            )
+    samples, ends = (
+        int(results.config["samples"]),
+        tuple(results.history["virtual_time_ps"].tolist()),
+    )
     try:
         simulation = simulate(plan, samples, sizes=sizes)
-        retiming = Retiming(label or label_of(cluster.name, changes), own, ends, simulation, steady_state(plan))
-        notes = [*notes, *_about_own_times(retiming, results, own_sizes), *_about_sums(own, plan, alike)]
+        retiming = Retiming(
+            label or label_of(cluster.name, changes), own, ends, simulation, steady_state(plan)
+        )
+        notes = [
+            *notes,
+            *_about_own_times(retiming, results, own_sizes),
+            *_about_sums(own, plan, alike),
+        ]
     except OtherMessages as error:
-        raise InputError(f"{source}: has sizes of other messages than its run sends: {error}; train it again") from None
+        raise InputError(
+            f"{source}: has sizes of other messages than its run sends: {error}; train it again"
+        ) from None
     if sizes and not retiming.same_staleness:
         notes.append("gradients shrink as they did in the run, with the old weights that it used")
     if not plan.fits:
@@ -208,9 +248,15 @@ def _check_finished(results: Results, source: str) -> None:
     epochs, wanted = results.epochs, int(results.config["epochs"])
     if epochs < wanted:
         done = f"{epochs} of {wanted} epochs" if epochs else "no epoch"
-        raise InputError(f"{source}: the run is not finished: {done}; a finished run is needed, so train it to its end")
+        raise InputError(
+            f"{source}: the run is not finished: {done}; a finished run is needed, so train it to"
+            " its end"
+        )
     if not results.history["virtual_time_ps"][0]:
-        raise InputError(f"{source}: its first epoch took no virtual time, so that there is nothing to compare with")
+        raise InputError(
+            f"{source}: its first epoch took no virtual time, so that there is nothing to compare"
+            " with"
+        )
 
 
 def _described(results: Results, name: str, source: str) -> dict[str, Any]:
@@ -222,7 +268,8 @@ def _described(results: Results, name: str, source: str) -> dict[str, Any]:
         keys = {}
     if not keys:
         raise InputError(
-            f"{source}: does not describe its {name.removesuffix('.toml')}, so that it cannot be timed again"
+            f"{source}: does not describe its {name.removesuffix('.toml')}, so that it cannot be"
+            " timed again"
         )
     return keys
 
@@ -232,7 +279,8 @@ def _planned(results: Results, cluster: Cluster, source: str) -> ChainPlan:
     network = load_network(_described(results, "network.toml", source))
     try:
         config = settings_config(
-            {**_settings(results), "epochs": results.epochs}, results.descriptions.get("schedule.txt")
+            {**_settings(results), "epochs": results.epochs},
+            results.descriptions.get("schedule.txt"),
         )
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
@@ -243,8 +291,8 @@ def _planned(results: Results, cluster: Cluster, source: str) -> ChainPlan:
     plan = make_plan(named, 1, network=network, cluster=cluster, timing_only=True)
     if results.exchange and plan.data_parallel.replicas == 1:
         raise InputError(
-            f"{source}: does not say on how many devices it trained, as it was made without `devices` by an earlier"
-            " version; train it again"
+            f"{source}: does not say on how many devices it trained, as it was made without"
+            " `devices` by an earlier version; train it again"
         )
     return plan
 
@@ -252,8 +300,13 @@ def _planned(results: Results, cluster: Cluster, source: str) -> ChainPlan:
 def _settings(results: Results) -> dict[str, Any]:
     """Return the keys of a run that matter for its times; those with their defaults are left out."""
     defaults = settings_config({}).model_dump()
-    plain = {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in results.config.items()}
-    left_out: dict[str, tuple[object, ...]] = {key: (None, "", [], default) for key, default in defaults.items()}
+    plain = {
+        key: value.tolist() if isinstance(value, np.ndarray) else value
+        for key, value in results.config.items()
+    }
+    left_out: dict[str, tuple[object, ...]] = {
+        key: (None, "", [], default) for key, default in defaults.items()
+    }
     return {
         key: value
         for key, value in plain.items()
@@ -262,9 +315,13 @@ def _settings(results: Results) -> dict[str, Any]:
 
 
 def _sizes(results: Results, own: ChainPlan) -> tuple[Sequence[GivenSizes], list[str]]:
-    """Return the sizes of compressed messages in each epoch, () where those expected serve; and what is assumed."""
+    """Return the sizes of compressed messages in each epoch, () where those expected serve; and
+    what is assumed.
+    """
     data_parallel = own.data_parallel
-    if not data_parallel.codec.compresses or (data_parallel.replicas == 1 and not own.timing.blocks):
+    if not data_parallel.codec.compresses or (
+        data_parallel.replicas == 1 and not own.timing.blocks
+    ):
         return (), []
     if results.messages:
         return recorded_sizes(results.messages, results.epochs), []
@@ -274,28 +331,39 @@ def _sizes(results: Results, own: ChainPlan) -> tuple[Sequence[GivenSizes], list
     if not results.exchange:
         return (), [f"{earlier} to have the size that {data_parallel.codec} expects"]
     ratios = results.exchange["value_bytes"] / results.exchange["compressed_bytes"]
-    return [MeanRatio(float(ratio)) for ratio in ratios], [f"{earlier} to shrink by the mean ratio of each epoch"]
+    return [MeanRatio(float(ratio)) for ratio in ratios], [
+        f"{earlier} to shrink by the mean ratio of each epoch"
+    ]
 
 
-def _mean_ratios(sizes: Sequence[GivenSizes], notes: list[str]) -> tuple[Sequence[GivenSizes], list[str]]:
+def _mean_ratios(
+    sizes: Sequence[GivenSizes], notes: list[str]
+) -> tuple[Sequence[GivenSizes], list[str]]:
     """Return the sizes for devices that hold other slices, whose messages are others."""
     if not any(isinstance(epoch, RecordedSizes) for epoch in sizes):
         return sizes, notes
-    ratios = [MeanRatio(epoch.ratio) if isinstance(epoch, RecordedSizes) else epoch for epoch in sizes]
+    ratios = [
+        MeanRatio(epoch.ratio) if isinstance(epoch, RecordedSizes) else epoch for epoch in sizes
+    ]
     held = "devices hold other slices, or parameters for others, there"
     return ratios, [f"{held}: gradients are assumed to shrink by the mean ratio of each epoch"]
 
 
-def _about_own_times(retiming: Retiming, results: Results, sizes: Sequence[GivenSizes]) -> list[str]:
+def _about_own_times(
+    retiming: Retiming, results: Results, sizes: Sequence[GivenSizes]
+) -> list[str]:
     """Return a note where this version's time model differs from the one that the run had."""
     if any(isinstance(epoch, MeanRatio) for epoch in sizes):
         return []
-    [now_ps] = simulate(retiming.own.with_epochs(1), retiming.simulation.samples, sizes=sizes[:1]).epoch_ends_ps
+    [now_ps] = simulate(
+        retiming.own.with_epochs(1), retiming.simulation.samples, sizes=sizes[:1]
+    ).epoch_ends_ps
     if now_ps == retiming.own_ends_ps[0]:
         return []
     return [
         f"on its own cluster the run's first epoch took {retiming.own_ends_ps[0]} ps by emuchain"
-        f" {results.versions.get('emuchain', '?')}, and takes {now_ps} ps by this version's time model"
+        f" {results.versions.get('emuchain', '?')}, and takes {now_ps} ps by this version's time"
+        " model"
     ]
 
 
@@ -309,4 +377,6 @@ def _about_sums(own: ChainPlan, plan: ChainPlan, alike: bool) -> list[str]:
         or (data_parallel.exchange == "aggregator" and data_parallel.groups == 1)
     ):
         return []
-    return ["replicas would add up gradients in another order there, so that last digits would differ"]
+    return [
+        "replicas would add up gradients in another order there, so that last digits would differ"
+    ]

@@ -1,19 +1,23 @@
-"""1D against 2D: the same mapping with links between neighbours only, or between all devices that exchange data.
+"""1D against 2D: the same mapping with links between neighbours only, or between all devices that
+exchange data.
 
-FPDeep, section 4.2 and Figs. 9 and 10. A board has a fixed number of ports; a device divides them evenly among its
-links, and a link gets the smaller share of its two ends.
+FPDeep, section 4.2 and Figs. 9 and 10. A board has a fixed number of ports; a device divides them
+evenly among its links, and a link gets the smaller share of its two ends.
 
       1D                      2D, if layer A is on devices 0 and 1, layer B on 2 and 3
       0 --- 1 --- 2 --- 3      0 --> 1   sums of A;   1 --> 2, 1 --> 3   inputs of B;   2 --> 3   sums of B
 
-- 1D: links between neighbours in the chain. Data for devices further on are relayed, and sums formed on the way.
-- 2D: "the reduction operation of each DNN layer is centralized", here on the device that holds the layer's last slice,
-  where complete outputs are in the chain too. Each device of the layer sends its partial outputs there and receives
-  the output errors; that device sends each device of the next layer its input channels and receives their errors. A
-  tensor that bypasses a layer goes from the device where it is complete to the device that needs it.
+- 1D: links between neighbours in the chain. Data for devices further on are relayed, and sums
+  formed on the way.
+- 2D: "the reduction operation of each DNN layer is centralized", here on the device that holds the
+  layer's last slice, where complete outputs are in the chain too. Each device of the layer sends
+  its partial outputs there and receives the output errors; that device sends each device of the
+  next layer its input channels and receives their errors. A tensor that bypasses a layer goes from
+  the device where it is complete to the device that needs it.
 
-Beside them, a ring, a torus and a switch carry the data paths of the chain on their own routes (`timing/routes.py`). A
-board of a torus divides its ports among up to four links; all its ports lead to the switch.
+Beside them, a ring, a torus and a switch carry the data paths of the chain on their own routes
+(`timing/routes.py`). A board of a torus divides its ports among up to four links; all its ports
+lead to the switch.
 """
 
 from __future__ import annotations
@@ -49,9 +53,11 @@ class Ports:
 
 @dataclasses.dataclass(frozen=True)
 class Topology:
-    """The links of a mapping: traffic, the ports of a board, and the rate of the engines alone, in images a second.
+    """The links of a mapping: traffic, the ports of a board, and the rate of the engines alone, in
+    images a second.
 
-    A link may have no traffic. Where the devices are on a switch, it has their number, and a port for each of theirs.
+    A link may have no traffic. Where the devices are on a switch, it has their number, and a port
+    for each of theirs.
     """
 
     devices: int
@@ -65,10 +71,14 @@ class Topology:
 
     def link_ports(self, one: int, other: int) -> int:
         """Return the number of ports of the link between two devices."""
-        return self.ports.count // max(self.degree(device) for device in (one, other) if device < self.devices)
+        return self.ports.count // max(
+            self.degree(device) for device in (one, other) if device < self.devices
+        )
 
     def link_images_per_s(self, sender: int, receiver: int) -> float:
-        """Return the samples a second that a link carries in this direction; 0 if a board has more links than ports."""
+        """Return the samples a second that a link carries in this direction; 0 if a board has more
+        links than ports.
+        """
         bits = 8 * self.traffic[sender, receiver]
         if not bits:
             return math.inf
@@ -99,31 +109,44 @@ def chain_topology(mapping: Mapping, cluster: Cluster, ports: Ports) -> Topology
     traffic: Counter[tuple[int, int]] = Counter()
     for link in range(len(mapping.devices) - 1):
         for stream in streams(mapping, link, cluster.link.share, cluster.precision):
-            traffic[(link, link + 1) if stream.path.is_forward else (link + 1, link)] += stream.sample_bytes
+            traffic[(link, link + 1) if stream.path.is_forward else (link + 1, link)] += (
+                stream.sample_bytes
+            )
     return Topology(len(mapping.devices), traffic, ports, _compute_images_per_s(mapping, cluster))
 
 
 def other_topologies(mapping: Mapping, cluster: Cluster, ports: Ports) -> dict[str, Topology]:
-    """Return a ring, a torus as square as it can be, and a switch, by name: links for the data paths of the chain.
+    """Return a ring, a torus as square as it can be, and a switch, by name: links for the data
+    paths of the chain.
 
     Raises:
         InputError: a board has too few multipliers.
     """
     count, rate = len(mapping.devices), _compute_images_per_s(mapping, cluster)
-    carried = tuple(streams(mapping, link, cluster.link.share, cluster.precision) for link in range(count - 1))
-    kinds = {name: kind.among(count) for name, kind in topologies().items() if not isinstance(kind, Chain)}
+    carried = tuple(
+        streams(mapping, link, cluster.link.share, cluster.precision) for link in range(count - 1)
+    )
+    kinds = {
+        name: kind.among(count)
+        for name, kind in topologies().items()
+        if not isinstance(kind, Chain)
+    }
     return {
-        name: Topology(count, _routed(Routes(cluster, kind, mapping, (), carried)), ports, rate)
+        name: Topology(
+            count, _routed(Routes(cluster, kind, mapping.devices, (), carried)), ports, rate
+        )
         for name, kind in kinds.items()
     }
 
 
 def _routed(routes: Routes) -> Counter[tuple[int, int]]:
     """Return the traffic of streams on their routes; a switch has the number of the devices."""
-    devices, topology = range(len(routes.mapping.devices)), routes.topology
+    devices, topology = range(len(routes.devices)), routes.topology
     traffic: Counter[tuple[int, int]] = Counter()
     if not topology.has_ports:
-        traffic.update({hop: 0 for hop in itertools.permutations(devices, 2) if topology.hops(*hop) == 1})
+        traffic.update(
+            {hop: 0 for hop in itertools.permutations(devices, 2) if topology.hops(*hop) == 1}
+        )
     for sender, receiver in routes.carried:
         count = sum(stream.sample_bytes for stream in routes.streams((sender, receiver)))
         ends = [(sender, receiver)]
@@ -159,7 +182,9 @@ def direct_topology(mapping: Mapping, cluster: Cluster, ports: Ports) -> Topolog
             exchange(homes.get(layer.reads.number, 0), device, inputs, layer.needs_errors)
             exchange(device, home, outputs, True)
         made = {tensor.number for tensor in (layer.makes, *(step.makes for step in layer.sfu))}
-        for tensor in {tensor for step in layer.sfu for tensor in step.reads if tensor.number not in made}:
+        for tensor in {
+            tensor for step in layer.sfu for tensor in step.reads if tensor.number not in made
+        }:
             count = FP32.bytes_of(math.prod(tensor.shape))
             exchange(homes.get(tensor.number, 0), home, count, tensor.needs_errors)
         homes |= dict.fromkeys(made, home)
@@ -168,7 +193,7 @@ def direct_topology(mapping: Mapping, cluster: Cluster, ports: Ports) -> Topolog
 
 def _compute_images_per_s(mapping: Mapping, cluster: Cluster) -> float:
     """Return the rate of the slowest engine in images a second."""
-    return 1e12 / find_bottleneck(Timing.of(mapping, cluster)).engines_ps
+    return 1e12 / find_bottleneck(Timing.of(mapping, cluster)).times_ps["engines"]
 
 
 def draw_topologies(
@@ -178,7 +203,8 @@ def draw_topologies(
     noun: str = "image",
     flag: str = "--plot",
 ) -> None:
-    """Draw Fig. 10: the rates of the worst link in 1D and in 2D, and of the slowest engine, over the number of devices.
+    """Draw Fig. 10: the rates of the worst link in 1D and in 2D, and of the slowest engine, over
+    the number of devices.
 
     Raises:
         InputError: matplotlib is not installed, or the file cannot be written.
@@ -189,8 +215,21 @@ def draw_topologies(
     *widths, narrow = nested_widths(3)
     for index, (name, style) in enumerate((("1D", "o-"), ("2D", "s--"))):
         rates, width = [pair[index].worst_link_images_per_s for pair in pairs], widths[index]
-        axes.plot(devices, rates, style, label=f"worst link, {name}", linewidth=width, markersize=3 + width)
-    axes.plot(devices, [one.compute_images_per_s for one, _ in pairs], "k:", label="slowest engine", linewidth=narrow)
+        axes.plot(
+            devices,
+            rates,
+            style,
+            label=f"worst link, {name}",
+            linewidth=width,
+            markersize=3 + width,
+        )
+    axes.plot(
+        devices,
+        [one.compute_images_per_s for one, _ in pairs],
+        "k:",
+        label="slowest engine",
+        linewidth=narrow,
+    )
     axes.set(xlabel="devices", ylabel=f"{noun}s/s", yscale="log")
     whole_ticks(axes.xaxis)
     log_ticks(axes.yaxis)
@@ -200,10 +239,12 @@ def draw_topologies(
 
 
 def section(network: Network, first: str, last: str) -> Network:
-    """Return the layers from `first` to `last` as a network; the map that enters them replaces the images.
+    """Return the layers from `first` to `last` as a network; the map that enters them replaces the
+    images.
 
     Raises:
-        InputError: the network has no such layers in this order, or a shortcut or branch crosses an end.
+        InputError: the network has no such layers in this order, or a shortcut or branch crosses an
+            end.
     """
     where = f"`layers` = '{first}:{last}'"
     names = [layer.name for layer in network.layers]
@@ -216,10 +257,15 @@ def section(network: Network, first: str, last: str) -> Network:
     inside = network.layers[begin : end + 1]
     for name, crossing in ((first, inside[0].takes), (last, inside[-1].hands_on)):
         if len(crossing) > 1:
-            raise InputError(f"{where}: more than one map passes at {name}; begin and end where no branch is open")
+            raise InputError(
+                f"{where}: more than one map passes at {name}; begin and end where no branch is"
+                " open"
+            )
     entry = inside[0].reads
     layers = tuple(_moved(layer, index, entry) for index, layer in enumerate(inside))
-    return dataclasses.replace(network, name=f"{network.name} {first}:{last}", input=entry.shape, layers=layers)
+    return dataclasses.replace(
+        network, name=f"{network.name} {first}:{last}", input=entry.shape, layers=layers
+    )
 
 
 def _moved(layer: Layer, index: int, entry: Tensor) -> Layer:

@@ -1,7 +1,7 @@
 """`--what-if KEY=VALUE`: the same run with some keys changed, beside the run as configured.
 
-Keys are those of the cluster file (`link.bandwidth_gbps` on all links, `board.dsp` on all boards, …) and some of the
-configuration file. Values are validated as in the files.
+Keys are those of the cluster file (`link.bandwidth_gbps` on all links, `board.dsp` on all boards,
+…) and some of the configuration file. Values are validated as in the files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ class WhatIf:
     config: dict[str, object]
 
     def __str__(self) -> str:
-        return ", ".join(f"{key} = {value}" for key, value in {**self.cluster, **self.config}.items())
+        return ", ".join(
+            f"{key} = {value}" for key, value in {**self.cluster, **self.config}.items()
+        )
 
 
 def parse_what_if(texts: Sequence[str]) -> WhatIf:
@@ -58,17 +60,29 @@ class Compared:
 
 
 def compare_runs(
-    before: tuple[Simulation, SteadyState | None], after: tuple[Simulation, SteadyState | None], epoch_images: int
+    before: tuple[Simulation, SteadyState | None],
+    after: tuple[Simulation, SteadyState | None],
+    epoch_images: int,
 ) -> list[Compared]:
     """Return the main figures of two runs side by side."""
     figures = [main_figures(*run, epoch_images) for run in (before, after)]
-    return [Compared(name, figures[0].get(name), figures[1].get(name)) for name in {**figures[0], **figures[1]}]
+    return [
+        Compared(name, figures[0].get(name), figures[1].get(name))
+        for name in {**figures[0], **figures[1]}
+    ]
 
 
-def main_figures(simulation: Simulation, state: SteadyState | None, epoch_images: int) -> dict[str, float | None]:
-    """Return a run's main figures by name; names include units. Boards that take actions as a whole have no `state`."""
+def main_figures(
+    simulation: Simulation, state: SteadyState | None, epoch_images: int
+) -> dict[str, float | None]:
+    """Return a run's main figures by name; names include units. Boards that take actions as a whole
+    have no `state`.
+    """
     if state is None:
-        return {"virtual_time_ps": simulation.virtual_time_ps, "images_per_s": simulation.images_per_s}
+        return {
+            "virtual_time_ps": simulation.virtual_time_ps,
+            "images_per_s": simulation.images_per_s,
+        }
     convolutions = state.convolutions
     return {
         "virtual_time_ps": simulation.virtual_time_ps,

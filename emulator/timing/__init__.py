@@ -1,51 +1,48 @@
 """The virtual time of engines, links and memory ports, of rows and of actions, as pure functions."""
 
 from .board import ActionBoard, Message, StageLoads, Step, Wire, work_ps
-from .bottleneck import (
-    Bottleneck,
-    EngineLoad,
-    ExchangeLoad,
-    LinkLoad,
-    Load,
-    MemoryLoad,
-    TiedLoad,
-    engine_loads,
-    exchange_name,
-    find_bottleneck,
-    link_loads,
-    loads_of,
-    memory_loads,
-)
-from .crossing import UpdateWaits, Ways, hop
 from .device_clock import DeviceClock, SliceClock
 from .faulty import FaultyTiming
-from .pipeline import (
-    PipelineResult,
-    least_time_ps,
-    run_timeline,
-    schedule_of,
-    time_pipeline,
-    time_shape,
-    warm_ups_of,
-)
 from .roofs import (
     DRAWS,
     HIGHEST,
     LOWEST,
     TIMING_DRAWS,
+    Bottleneck,
+    EngineLoad,
     Floats,
+    LinkLoad,
+    Load,
     Parts,
     Roofs,
     Speed,
+    engine_loads,
+    exchange_name,
     factors,
+    find_bottleneck,
+    link_loads,
     load_parts,
+    loads_of,
+    memory_loads,
     middle,
     slows,
     varied_timing,
 )
-from .routes import Hop, Routes
+from .routes import Hop, Routes, UpdateWaits, Ways, hop, hop_name
 from .stage_clock import StageClock
-from .timeline import Sent, Timed, Timeline, timeline_of
+from .timeline import (
+    PipelineResult,
+    Sent,
+    Timed,
+    Timeline,
+    least_time_ps,
+    run_timeline,
+    schedule_of,
+    time_pipeline,
+    time_shape,
+    timeline_of,
+    warm_ups_of,
+)
 from .timing import Timing
 
 __all__ = [
@@ -57,13 +54,11 @@ __all__ = [
     "Bottleneck",
     "DeviceClock",
     "EngineLoad",
-    "ExchangeLoad",
     "FaultyTiming",
     "Floats",
     "Hop",
     "LinkLoad",
     "Load",
-    "MemoryLoad",
     "Message",
     "Parts",
     "PipelineResult",
@@ -75,7 +70,6 @@ __all__ = [
     "StageClock",
     "StageLoads",
     "Step",
-    "TiedLoad",
     "Timed",
     "Timeline",
     "Timing",
@@ -87,6 +81,7 @@ __all__ = [
     "factors",
     "find_bottleneck",
     "hop",
+    "hop_name",
     "least_time_ps",
     "link_loads",
     "load_parts",

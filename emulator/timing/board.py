@@ -1,7 +1,9 @@
-"""A board that takes actions as a whole: its tasks, when its engines are free, and when its messages arrive.
+"""A board that takes actions as a whole: its tasks, when its engines are free, and when its
+messages arrive.
 
-The tasks are a schedule's actions as boards take them: whom each waits for, and what it costs. Under `turns` all of
-them share one queue; under `split`, F, B and W have one each, and under `shared` one pool:
+The tasks are a schedule's actions as boards take them: whom each waits for, and what it costs.
+Under `turns` all of them share one queue; under `split`, F, B and W have one each, and under
+`shared` one pool:
 
     turns     F0 F1 B0 W0 F2 B1 W1
     split     F0 F1 F2                   three queues, each with engines of its own
@@ -9,9 +11,9 @@ them share one queue; under `split`, F, B and W have one each, and under `shared
                     W0 W1
     shared    F0 [F1 B0] [F2 W0 B1]      what runs together ends together
 
-A link carries one message at a time in each direction. The stages of a board (interleaved schedules) share engines and
-links. Faults may slow either. Both the timeline of a whole chain and the clock of a stage, which learns of messages as
-they come, ask here.
+A link carries one message at a time in each direction. The stages of a board (interleaved
+schedules) share engines and links. Faults may slow either. Both the timeline of a whole chain and
+the clock of a stage, which learns of messages as they come, ask here.
 """
 
 from __future__ import annotations
@@ -24,7 +26,18 @@ import numpy as np
 
 from ...comm import Observer, Served
 from ..common import InputError, plural
-from ..schedule import PASSES, Action, Backward, Engines, Kind, Machine, MicroBatch, Schedule, StageCosts, Transport
+from ..schedule import (
+    PASSES,
+    Action,
+    Backward,
+    Engines,
+    Kind,
+    Machine,
+    MicroBatch,
+    Schedule,
+    StageCosts,
+    Transport,
+)
 
 
 class Ran(NamedTuple):
@@ -35,7 +48,9 @@ class Ran(NamedTuple):
 
 
 class Message(NamedTuple):
-    """What a stage sends to another for a micro-batch: its time on the link in ps, and its bytes if these are known."""
+    """What a stage sends to another for a micro-batch: its time on the link in ps, and its bytes if
+    these are known.
+    """
 
     takes_ps: int
     size_bytes: int = 0
@@ -53,8 +68,8 @@ class Carried(NamedTuple):
 class StageLoads:
     """What the `count` stages of a chain take on a machine.
 
-    `costs` are those of a stage for a number of samples, without transfers. `message` is what a stage sends after F, or
-    after B, of a number of samples.
+    `costs` are those of a stage for a number of samples, without transfers. `message` is what a
+    stage sends after F, or after B, of a number of samples.
     """
 
     count: int
@@ -64,11 +79,14 @@ class StageLoads:
 
 
 Pace = Callable[[int, int, int], int]
-"""How long an action takes, from its start in ps, its first sample, and what it would take in ps."""
+"""How long an action takes, from its start in ps, its first sample, and what it would take in ps.
+"""
 
 
 WirePace = Callable[[int, int, Message], tuple[int, int]]
-"""How long a message takes and how much later it arrives, in ps, from its start in ps, its first sample, and itself."""
+"""How long a message takes and how much later it arrives, in ps, from its start in ps, its first
+sample, and itself.
+"""
 
 
 @dataclasses.dataclass
@@ -88,7 +106,9 @@ class Wire:
         if self.pace is not None:
             takes_ps, late_ps = self.pace(begin_ps, sample, message)
         self.free_ps = begin_ps + takes_ps
-        return Carried(begin_ps, self.free_ps, max(ran.end_ps, self.free_ps + self.latency_ps + late_ps))
+        return Carried(
+            begin_ps, self.free_ps, max(ran.end_ps, self.free_ps + self.latency_ps + late_ps)
+        )
 
     def has_carried(self, carried: Carried) -> None:
         """Tell the observer of a message that has been carried."""
@@ -112,7 +132,9 @@ class ActionBoard:
         return max(self._free_ps.values(), default=0)
 
     def run(self, kind: Kind, ready_ps: int, work_ps: int, sample: int) -> Ran:
-        """Run an action, whose first sample this is since the start of training, once its inputs are there."""
+        """Run an action, whose first sample this is since the start of training, once its inputs
+        are there.
+        """
         queue = "all" if self.machine.engines is Engines.TURNS else kind.value
         start_ps = max(ready_ps, self._free_ps.get(queue, 0))
         ran = Ran(start_ps, start_ps + self.takes_ps(start_ps, work_ps, sample))
@@ -142,7 +164,12 @@ class ActionBoard:
         """Return the training state."""
         wires = [wire.free_ps for wire in self.wires.values()]
         updated = [list(entry) for entry in self.updated_ps.items()]
-        return {"free_ps": dict(self._free_ps), "room_ps": self.room_ps, "updated_ps": updated, "wires": wires}
+        return {
+            "free_ps": dict(self._free_ps),
+            "room_ps": self.room_ps,
+            "updated_ps": updated,
+            "wires": wires,
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned."""
@@ -166,11 +193,12 @@ class Step(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A step of a device's program with all samples of a micro-batch, and its action in the schedule.
+    """A step of a device's program with all samples of a micro-batch, and its action in the
+    schedule.
 
-    `work_ps` is its time when nothing runs beside it. `source` is the step of the same stage whose result it needs,
-    `message` that of a neighbouring stage whose message it needs. `before` are steps of the same device that must be
-    done for other reasons.
+    `work_ps` is its time when nothing runs beside it. `source` is the step of the same stage whose
+    result it needs, `message` that of a neighbouring stage whose message it needs. `before` are
+    steps of the same device that must be done for other reasons.
     """
 
     action: Action
@@ -189,7 +217,9 @@ class Task(NamedTuple):
 
 
 class DeviceTasks(NamedTuple):
-    """A device's tasks in order, and of those that end with gradients the version that these are for."""
+    """A device's tasks in order, and of those that end with gradients the version that these are
+    for.
+    """
 
     tasks: list[Task]
     makes: dict[Step, int]
@@ -212,12 +242,16 @@ def tasks_of(schedule: Schedule, loads: StageLoads) -> list[DeviceTasks]:
     return [_device_tasks(schedule, device, programs[device], loads) for device in range(devices)]
 
 
-def _device_tasks(schedule: Schedule, device: int, program: Iterable[Action], loads: StageLoads) -> DeviceTasks:
+def _device_tasks(
+    schedule: Schedule, device: int, program: Iterable[Action], loads: StageLoads
+) -> DeviceTasks:
     where, machine = f"schedule {schedule.name}: device {device}", loads.machine
     chunks = loads.count // schedule.devices
     fold = dataclasses.replace(schedule.fold, chunks=chunks)
     micro_batches = schedule.micro_batches
-    done = {(kind, chunk): bytearray(len(micro_batches)) for kind in PASSES for chunk in range(chunks)}
+    done = {
+        (kind, chunk): bytearray(len(micro_batches)) for kind in PASSES for chunk in range(chunks)
+    }
     tasks: list[Task] = []
     waits = _Waits(where, machine)
     for action in program:
@@ -248,17 +282,20 @@ def _device_tasks(schedule: Schedule, device: int, program: Iterable[Action], lo
 
 
 class _Waits:
-    """What actions of a device wait for beside their inputs: room for features, and versions of the weights.
+    """What actions of a device wait for beside their inputs: room for features, and versions of the
+    weights.
 
-    F waits for the room of the features that are freed ahead of it, unless rows are streamed: room is then not kept by
-    whole micro-batches. F and B wait for the gradients in the version that they name, `makes` of which says which they
-    are; the update takes no time.
+    F waits for the room of the features that are freed ahead of it, unless rows are streamed: room
+    is then not kept by whole micro-batches. F and B wait for the gradients in the version that they
+    name, `makes` of which says which they are; the update takes no time.
     """
 
     def __init__(self, where: str, machine: Machine) -> None:
         self._where = where
         self._last = machine.frees_features
-        self._needs_room = machine.engines is not Engines.TURNS and machine.transport is not Transport.STREAMED
+        self._needs_room = (
+            machine.engines is not Engines.TURNS and machine.transport is not Transport.STREAMED
+        )
         self._freed: list[Step] = []
         self._gradients: list[Step] = []
         self.makes: dict[Step, int] = {}
@@ -289,8 +326,8 @@ class _Waits:
         if action.kind in self._waited and action.version is not None:
             if action.version >= len(self._made):
                 raise InputError(
-                    f"{self._where}: {action}: needs version {action.version} of the weights; the newest is"
-                    f" {len(self._made) - 1}"
+                    f"{self._where}: {action}: needs version {action.version} of the weights; the"
+                    f" newest is {len(self._made) - 1}"
                 )
             for version in range(self._waited[action.kind] + 1, action.version + 1):
                 before += self._made[version]

@@ -1,11 +1,12 @@
-"""The virtual time of one device: the arrival times of what it sends, as a function of those of what it takes in.
+"""The virtual time of one device: the arrival times of what it sends, as a function of those of
+what it takes in.
 
-A row starts when its engine is free and every input row that it needs has arrived; it leaves when it is done and its
-partial row has arrived. Samples go through an engine in order. Each action of a schedule is one function here. Whether
-numbers are also computed makes no difference.
+A row starts when its engine is free and every input row that it needs has arrived; it leaves when
+it is done and its partial row has arrived. Samples go through an engine in order. Each action of a
+schedule is one function here. Whether numbers are also computed makes no difference.
 
-A slice's engines are FIFO resources. Of a convolution whose kernel has three rows, and which adds to the sums that the
-slice before has made of other input channels (ICP):
+A slice's engines are FIFO resources. Of a convolution whose kernel has three rows, and which adds
+to the sums that the slice before has made of other input channels (ICP):
 
     inputs arrive      r0    r1    r2    r3
     engine                   [ o0 ][ o1 ][ o2 ]         o0 needs r0 and r1, o1 also r2
@@ -16,7 +17,7 @@ slice before has made of other input channels (ICP):
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -24,10 +25,10 @@ import numpy as np
 
 from ...comm import FifoResource, Observer, Times
 from ..cluster import Board, Engine
-from ..mapping import DataPath, DeviceStreams, Slice, SliceEngines, StreamKey, with_errors
+from ..mapping import DataPath, DeviceStreams, Slice, SliceEngines, StreamKey
 from ..network import Layer, Phase, SfuStep
 from ..schedule import SampleSpan, SpanStore
-from .crossing import Bursts
+from .routes import Bursts
 
 
 def engine_name(phase: Phase, part: Slice, device: int | None = None) -> str:
@@ -42,12 +43,13 @@ def port_name(device: int) -> str:
 
 
 class SliceClock:
-    """The engines of one slice, and their shares of the memory port, if some of the slice's data are off chip.
+    """The engines of one slice, and their shares of the memory port, if some of the slice's data
+    are off chip.
 
-    An engine starts a row when the port has moved what the row needs; the port starts on it when its inputs are there,
-    and those of all `block_rows` rows of its block. The slice carries out the SFU's steps `before_sending` on its own
-    outputs, and undoes them on their errors. Its update takes `states_ps` more, in which the port moves what the
-    optimiser keeps off chip.
+    An engine starts a row when the port has moved what the row needs; the port starts on it when
+    its inputs are there, and those of all `block_rows` rows of its block. The slice carries out the
+    SFU's steps `before_sending` on its own outputs, and undoes them on their errors. Its update
+    takes `states_ps` more, in which the port moves what the optimiser keeps off chip.
     """
 
     def __init__(
@@ -74,18 +76,22 @@ class SliceClock:
         self.pg_end_ps: Times = np.zeros(0, np.int64)
         self.learns = part.layer.learns and (part.layer.has_pg or part.is_last)
         self.ends_steps = self.learns or part.layer.frozen
-        """Whether an update waits for it: for its gradients, or, of what is frozen, for the samples to come back."""
+        """Whether an update waits for it: for its gradients, or, of what is frozen, for the samples
+        to come back.
+        """
         self._gradients_ps = 0
         self._rows, self._block_rows = part.layer.rows, block_rows
         self._recurs = part.layer.operation.recurs
         self._kept_errors: Times = np.zeros((0, 0), np.int64)
-        self.outputs = before_sending[-1].makes.number if before_sending else part.layer.makes.number
+        self.outputs = (
+            before_sending[-1].makes.number if before_sending else part.layer.makes.number
+        )
         """Number of the tensor whose rows leave the slice."""
         self._pooled = [step.rows for step in before_sending if step.rows is not None]
-        self._sfu = [
-            (tuple(tensor.number for tensor in step.reads), step.makes.number, step.rows)
-            for step in part.layer.sfu[len(before_sending) :]
-        ]
+        self._sfu = []
+        for step in part.layer.sfu[len(before_sending) :]:
+            reads = tuple(tensor.number for tensor in step.reads)
+            self._sfu.append((reads, step.makes.number, step.rows))
         self.update_ps = (board.update_ps(len(part.out_channels)) if self.learns else 0) + states_ps
 
     def engines(self) -> Iterator[tuple[Phase, FifoResource]]:
@@ -97,7 +103,9 @@ class SliceClock:
             yield Phase.PG, self.pg
 
     def _serve(self, phase: Phase, engine: FifoResource, ready: Times) -> tuple[Times, Times]:
-        """Return when rows leave an engine, and when each sample starts, on the memory port if the engine uses it."""
+        """Return when rows leave an engine, and when each sample starts, on the memory port if the
+        engine uses it.
+        """
         port = self.ports.get(phase)
         if self._block_rows > 1:
             ready = _in_blocks(ready, self._block_rows)
@@ -108,15 +116,20 @@ class SliceClock:
         return engine.serve(moved), port.first_starts(moved)
 
     def forward(self, x: Times, partial: Times | None, not_before_ps: Times | int) -> Times:
-        """Return when complete or partial output rows leave, given when input rows `x` and `partial` rows arrive."""
+        """Return when complete or partial output rows leave, given when input rows `x` and
+        `partial` rows arrive.
+        """
         ready = np.maximum(x, not_before_ps)[:, self._rows.fp]
         left, self.fp_start_ps = self._serve(Phase.FP, self.fp, ready)
         for rows in self._pooled:
             left = left[:, rows.forward]
+        # Adding partial sums takes no time: a row leaves with the later of both.
         return left if partial is None else np.maximum(left, partial)
 
     def output_errors(self, errors: Times) -> Times:
-        """Return when rows of output errors are there, given when those of what the slice sends arrive."""
+        """Return when rows of output errors are there, given when those of what the slice sends
+        arrive.
+        """
         for rows in reversed(self._pooled):
             errors = errors[:, rows.backward]
         return errors
@@ -128,7 +141,9 @@ class SliceClock:
             times[makes] = ready if rows is None else ready[:, rows.forward]
 
     def deactivate(self, times: dict[int, Times]) -> None:
-        """Replace the error times of the SFU's results by those of its inputs, each that of its last contribution."""
+        """Replace the error times of the SFU's results by those of its inputs, each that of its
+        last contribution.
+        """
         for reads, makes, rows in reversed(self._sfu):
             ready = times.pop(makes)
             if rows is not None:
@@ -137,7 +152,8 @@ class SliceClock:
                 times[tensor] = np.maximum(times[tensor], ready) if tensor in times else ready
 
     def error(self, dy: Times, partial: Times | None, not_before_ps: int) -> Times:
-        """Return when rows of input errors leave, given when output errors `dy` and `partial` input errors arrive.
+        """Return when rows of input errors leave, given when output errors `dy` and `partial` input
+        errors arrive.
 
         Without EB, no row waits for weights.
         """
@@ -145,24 +161,32 @@ class SliceClock:
             left = dy[:, self._rows.eb]
             self.eb_start_ps = left[:, 0]
         else:
-            left, self.eb_start_ps = self._serve(Phase.EB, self.eb, np.maximum(dy, not_before_ps)[:, self._rows.eb])
+            left, self.eb_start_ps = self._serve(
+                Phase.EB, self.eb, np.maximum(dy, not_before_ps)[:, self._rows.eb]
+            )
         self._kept_errors = left
         left = left[:, self._rows.eb_leaves]
         return left if partial is None else np.maximum(left, partial)
 
     def kept_errors(self, dy: Times) -> Times:
-        """Return when rows of errors are there for PG, after EB: output errors `dy`, or steps of a recurrent layer.
+        """Return when rows of errors are there for PG, after EB: output errors `dy`, or steps of a
+        recurrent layer.
 
         Where there is no PG, they are EB's own rows, if there is EB.
         """
-        return self._kept_errors if self.eb is not None and (self._recurs or self.pg is None) else dy
+        return (
+            self._kept_errors if self.eb is not None and (self._recurs or self.pg is None) else dy
+        )
 
     def gradient(self, dy: Times) -> None:
         """Serve each row of errors on PG; its activations have been in Act-RAM since FP.
 
-        Without PG, a sample ends with EB, or with word of its errors; what the SFU learns then takes no time.
+        Without PG, a sample ends with EB, or with word of its errors; what the SFU learns then
+        takes no time.
         """
-        self.pg_end_ps = dy[:, -1] if self.pg is None else self._serve(Phase.PG, self.pg, dy)[0][:, -1]
+        self.pg_end_ps = (
+            dy[:, -1] if self.pg is None else self._serve(Phase.PG, self.pg, dy)[0][:, -1]
+        )
         if self.ends_steps:
             self._gradients_ps = int(self.pg_end_ps[-1])
 
@@ -177,7 +201,9 @@ class SliceClock:
 
 
 def _in_blocks(ready: Times, size: int) -> Times:
-    """Return when the last row of each row's block of `size` is ready, and all before it; the last may be short."""
+    """Return when the last row of each row's block of `size` is ready, and all before it; the last
+    may be short.
+    """
     rows = ready.shape[1]
     last = np.minimum(np.arange(rows) // size * size + size, rows) - 1
     return np.maximum.accumulate(ready, axis=1)[:, last]
@@ -223,7 +249,8 @@ class Versions:
 
 
 class DeviceClock(Versions):
-    """The clocks of a device: its slices' engines, the streams on which it sends, and its versions of the weights.
+    """The clocks of a device: its slices' engines, the streams on which it sends, and its versions
+    of the weights.
 
     Args:
         streams: what the device takes in.
@@ -251,7 +278,9 @@ class DeviceClock(Versions):
 
     @property
     def updates_ps(self) -> list[int]:
-        """Times in ps that updates take once gradients are there: of each slice, then of each stored block."""
+        """Times in ps that updates take once gradients are there: of each slice, then of each
+        stored block.
+        """
         return [*(part.update_ps for part in self.slices), *self._stored_update_ps]
 
     def begin_epoch(self) -> None:
@@ -272,99 +301,112 @@ class DeviceClock(Versions):
         for resource in self.resources():
             resource.observer = observer
 
-    def forward(self, span: SampleSpan, arrived: Arrivals, not_before_ps: int) -> dict[StreamKey, Times]:
+    def forward(
+        self, span: SampleSpan, arrived: Arrivals, not_before_ps: int
+    ) -> dict[StreamKey, Times]:
         """Carry out F of a span of samples; return the arrival times of what is sent.
 
-        `arrived` has the streams `forward` and `parameters`. The weights are ready at `not_before_ps`.
+        `arrived` has the streams `forward` and `parameters`. The weights are ready at
+        `not_before_ps`.
         """
         streams, sent = self.streams, dict[StreamKey, Times]()
         if streams.is_chain_start:
             layer = streams.slices[0].layer
             held = {layer.reads.number: self._enter(span.samples, layer.input[1], not_before_ps)}
         else:
-            held = {key.number: arrived[key] for key in streams.forward if key.path is DataPath.ACTIVATIONS}
-        for part, clock, used in zip(streams.slices, self.slices, streams.parameters, strict=True):
-            layer = part.layer
+            held = {key.number: arrived[key] for key in streams.arriving}
+        for visit, clock, used in zip(streams.visits, self.slices, streams.parameters, strict=True):
+            layer = visit.part.layer
             x, partial = held[layer.reads.number], None
-            if not part.is_last:
-                self._send(sent, DataPath.ACTIVATIONS, {t.number: held[t.number] for t in layer.takes})
-            if not part.is_first:
-                partial = arrived[StreamKey(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number)]
+            self._send(sent, visit.passed, held)
+            if visit.partial is not None:
+                partial = arrived[visit.partial]
             ready: Times | int = not_before_ps
             for number in used:
                 ready = np.maximum(ready, arrived[StreamKey(DataPath.PARAMETERS, number)])
             rows = clock.forward(x, partial, ready)
-            if layer.operation.recurs and not part.is_first:
+            if layer.operation.recurs and visit.partial is not None:
                 self._gather(DataPath.STATES, layer, rows)
-            if part.is_last:
+            if visit.unfinished is None:
                 held[clock.outputs] = rows
                 clock.activate(held)
                 held = {tensor.number: held[tensor.number] for tensor in layer.hands_on}
             else:
-                self._send(sent, DataPath.PARTIAL_ACTIVATIONS, {layer.makes.number: rows})
+                sent[visit.unfinished] = self._over(visit.unfinished, rows)
+        # Weights stored for others leave as FP of the sample starts, ahead of its maps.
         started = self.slices[0].fp_start_ps[:, None]
-        self._send(sent, DataPath.PARAMETERS, dict.fromkeys(streams.stored, started))
+        stored = [StreamKey(DataPath.PARAMETERS, number) for number in streams.stored]
+        self._send(sent, stored, dict.fromkeys(streams.stored, started))
         if streams.is_chain_end:
             self._outputs.put(span, held[streams.slices[-1].layer.hands_on[0].number])
-        elif streams.slices[-1].is_last:
-            self._send(sent, DataPath.ACTIVATIONS, held)
+        self._send(sent, streams.leaving, held)
         return sent
 
-    def backward(self, span: SampleSpan, arrived: Arrivals, not_before_ps: int) -> dict[StreamKey, Times]:
-        """Carry out B of a span of samples, the last slice first; return the arrival times of what is sent.
+    def backward(
+        self, span: SampleSpan, arrived: Arrivals, not_before_ps: int
+    ) -> dict[StreamKey, Times]:
+        """Carry out B of a span of samples, the last slice first; return the arrival times of what
+        is sent.
 
         `arrived` has the streams `backward`. The times of output errors are kept for PG.
         """
         streams, sent = self.streams, dict[StreamKey, Times]()
-        errors = {key.number: arrived[key] for key in streams.backward if key.path is DataPath.INPUT_ERRORS}
+        errors = {key.number: arrived[key] for key in streams.errors_arriving}
         if streams.is_chain_end:
             [outputs] = self._outputs.read(span)
             layer = streams.slices[-1].layer
             errors[layer.hands_on[0].number] = outputs[:, ::-1] if layer.last_first else outputs
         output_errors = []
-        for part, clock in zip(reversed(streams.slices), reversed(self.slices), strict=True):
-            layer = part.layer
-            if part.is_last:
+        for visit, clock in zip(reversed(streams.visits), reversed(self.slices), strict=True):
+            layer = visit.part.layer
+            if visit.errors is None:
                 clock.deactivate(errors)
                 sent_errors = errors.pop(clock.outputs)
             else:
-                sent_errors = arrived[StreamKey(DataPath.OUTPUT_ERRORS, layer.makes.number)]
-            if not part.is_first:
-                self._send(sent, DataPath.OUTPUT_ERRORS, {layer.makes.number: sent_errors})
+                sent_errors = arrived[visit.errors]
+            if visit.returned is not None:
+                sent[visit.returned] = self._over(visit.returned, sent_errors)
             dy = clock.output_errors(sent_errors)
             reads = layer.reads.number
             errors[reads] = clock.error(dy, errors.get(reads), not_before_ps)
             kept = clock.kept_errors(dy)
             output_errors.append(kept)
             if layer.operation.recurs and layer.has_eb:
-                if not part.is_first:
+                if visit.returned is not None:
                     self._gather(DataPath.INPUT_ERRORS, layer, kept)
-                if not part.is_last:
+                if visit.errors is not None:
                     self._gather(DataPath.STATE_ERRORS, layer, kept)
-        if not streams.is_chain_start:
-            tensors = with_errors(streams.slices[0].layer.takes)
-            self._send(sent, DataPath.INPUT_ERRORS, {t.number: errors[t.number] for t in tensors})
+        self._send(sent, streams.errors_leaving, errors)
         self._output_errors.put(span, *reversed(output_errors))
         return sent
 
     def gradient(self, whole: SampleSpan) -> dict[StreamKey, Times]:
-        """Carry out W of a micro-batch; return the arrival times of gradients of parameters that others store."""
+        """Carry out W of a micro-batch; return the arrival times of gradients of parameters that
+        others store.
+        """
         sent = dict[StreamKey, Times]()
         kept = self._output_errors.read(whole)
         for clock, dy, used in zip(self.slices, kept, self.streams.parameters, strict=True):
             clock.gradient(dy)
-            self._send(sent, DataPath.PARAMETER_GRADIENTS, dict.fromkeys(used, clock.pg_end_ps[:, None]))
+            gradients = [StreamKey(DataPath.PARAMETER_GRADIENTS, number) for number in used]
+            self._send(sent, gradients, dict.fromkeys(used, clock.pg_end_ps[:, None]))
         return sent
 
     def gradients_ps(self, stored_ps: Sequence[int]) -> int:
-        """Return the time in ps when all gradients of a mini-batch are here; those of stored blocks at `stored_ps`."""
+        """Return the time in ps when all gradients of a mini-batch are here; those of stored blocks
+        at `stored_ps`.
+        """
         return max(*(part.gradients_ps for part in self.slices), *stored_ps, 0)
 
-    def update(self, stored_ps: Sequence[int] = (), exchanged_ps: int = 0, *, keeps: bool = False) -> None:
-        """Make the next version of the weights, ready once all slices and all stored parameters are updated.
+    def update(
+        self, stored_ps: Sequence[int] = (), exchanged_ps: int = 0, *, keeps: bool = False
+    ) -> None:
+        """Make the next version of the weights, ready once all slices and all stored parameters are
+        updated.
 
         Args:
-            stored_ps: for each block that the device stores, the time at which its gradients arrived.
+            stored_ps: for each block that the device stores, the time at which its gradients
+                arrived.
             exchanged_ps: time at which replicas had exchanged their gradients.
             keeps: whether the version before will be used again.
         """
@@ -383,29 +425,40 @@ class DeviceClock(Versions):
             self.links[key].shrink(share)
 
     def _enter(self, samples: int, rows: int, not_before_ps: int) -> Times:
-        """Return when samples enter the chain: one an interval, and none before the one ahead has its weights."""
+        """Return when samples enter the chain: one an interval, and none before the one ahead has
+        its weights.
+        """
         entries = self._next_entry_ps + self._interval_ps * np.arange(samples)
         entries[1:] += max(0, not_before_ps - int(entries[0]) - self._interval_ps)
         self._next_entry_ps = max(int(entries[-1]) + self._interval_ps, not_before_ps)
         return np.repeat(entries[:, None], rows, axis=1)
 
     def _gather(self, path: DataPath, layer: Layer, times: Times) -> None:
-        """Count what a cut recurrent layer's steps send; their rows' times have the gathering in them (`lockstep`)."""
+        """Count what a cut recurrent layer's steps send; their rows' times have the gathering in
+        them (`lockstep`).
+        """
         self.links[StreamKey(path, layer.makes.number)].serve(times)
 
-    def _send(self, sent: dict[StreamKey, Times], path: DataPath, rows: Mapping[int, Times]) -> None:
-        for number, times in rows.items():
-            key = StreamKey(path, number)
-            sent[key] = self._over(key, times)
+    def _send(
+        self, sent: dict[StreamKey, Times], keys: Iterable[StreamKey], rows: Mapping[int, Times]
+    ) -> None:
+        for key in keys:
+            sent[key] = self._over(key, rows[key.number])
 
     def _over(self, key: StreamKey, times: Times) -> Times:
         """Return when rows arrive; those whose route has no link for this device have arrived."""
         return self.links[key].serve(times) if key in self.links else times
 
     def state(self) -> dict[str, Any]:
-        """Return the state that training changes; to be called between epochs, when no sample is in flight."""
+        """Return the state that training changes; to be called between epochs, when no sample is in
+        flight.
+        """
         resources = {resource.name: resource.state() for resource in self.resources()}
-        return {"resources": resources, "next_entry_ps": self._next_entry_ps, "updated_ps": self.updated_ps}
+        return {
+            "resources": resources,
+            "next_entry_ps": self._next_entry_ps,
+            "updated_ps": self.updated_ps,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned."""

@@ -1,23 +1,34 @@
-"""The roofs of a plan's rate as functions of its constants: of what a sample takes, the part of each constant.
+"""What limits a chain: the time of a sample on every engine, link, memory port and exchange; roofs
+of its rate.
 
-On a fixed plan an engine's time is inverse to its clock, that of a link's direction to the bandwidth, that of a memory
-port to the memory's. So the rate with other constants is 1 / max_r (t_r / f_r) over all loads r with the time t_r and
-the factor f_r of their constant; 4,000 draws of the factors take milliseconds. The few loads that follow from several
-constants are sums: steps of recurrent layers cut over devices, which wait for links, and exchanges of gradients, which
-are linear near the constants as they are.
+Every engine, every direction of a link and every memory port takes a fixed time for each sample.
+Samples enter at the rate of the slowest of them, so throughput is the lowest of some roofs: that of
+the engines, that of the links (FPDeep, section 6.3.3 and Fig. 15), and that of off-chip memory.
+Replicas have another, their exchange of gradients: its time for a mini-batch over the samples. If
+the slowest were infinitely fast, the next slowest would set the rate.
 
-Draws of uncertain constants are the same in every process: one factor for a constant, by its range. A factor is
-log-normal, with the range's ends as 5th and 95th percentiles: constants scatter by shares of themselves, and a
-calibration's range is such an interval of their logarithms. So where one constant limits, the range of the answer is
-that of the constant. Of n draws, each n-th of the distribution has one (a Latin hypercube), which leaves little to
-chance. The order of a constant's draws follows from its key alone: plans with other constants, in other processes, meet
-the same draws.
+As functions of a plan's constants, roofs say of what a sample takes the part of each constant. An
+engine's time is inverse to its clock, that of a link's direction to the bandwidth, that of a memory
+port to the memory's. So the rate with other constants is 1 / max_r (t_r / f_r) over all loads r
+with the time t_r and the factor f_r of their constant; 4,000 draws of the factors take
+milliseconds. The few loads that follow from several constants are sums: steps of recurrent layers
+cut over devices, which wait for links, and exchanges of gradients, which are linear near the
+constants as they are.
+
+Draws of uncertain constants are the same in every process: one factor for a constant, by its range.
+A factor is log-normal, with the range's ends as 5th and 95th percentiles: constants scatter by
+shares of themselves, and a calibration's range is such an interval of their logarithms. So where
+one constant limits, the range of the answer is that of the constant. Of n draws, each n-th of the
+distribution has one (a Latin hypercube), which leaves little to chance. The order of a constant's
+draws follows from its key alone: plans with other constants, in other processes, meet the same
+draws.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import json
 import math
 import statistics
@@ -28,11 +39,23 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cluster import BANDWIDTH, CLOCK, LATENCY, MEMORY, Cluster, ConstantRange, varied
-from ..mapping import DataPath
+from ..cluster import (
+    BANDWIDTH,
+    CLOCK,
+    LATENCY,
+    MEMORY,
+    Cluster,
+    ConstantRange,
+    Engine,
+    OnBoard,
+    varied,
+)
+from ..common import gbps
+from ..mapping import Slice, SliceEngines, Stream
 from ..network import Phase
-from .bottleneck import EngineLoad, engine_loads, link_loads, loads_of, memory_loads
-from .timing import Timing, lockstep
+from .device_clock import engine_name, port_name
+from .routes import Hop, hop_name
+from .timing import Timing, lockstep, step_waits
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -45,9 +68,191 @@ _SLOWING = ("_ns", "_us")
 """How keys of times end, which slow what they are in; all others speed it up."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Load:
+    """What a sample takes of a resource of a chain: its time, and its bytes where it moves any.
+
+    `kind` is "engine", "link", "memory" (a device's port: all that engines read and write off chip)
+    or "exchange" (of gradients, averaged over a mini-batch). A link is that of the `device` that
+    sends. `capacity` is a link's bandwidth in Gb/s, or a port's in GB/s.
+    """
+
+    kind: str
+    name: str
+    device: int
+    sample_ps: int
+    sample_bytes: int = 0
+    capacity: float = 0.0
+
+    def demand(self, period_ps: float) -> float:
+        """Return the bandwidth that samples need which enter every `period_ps`, in the unit of
+        `capacity`.
+        """
+        return (
+            gbps(self.sample_bytes, period_ps)
+            if self.kind == "link"
+            else 1000 * self.sample_bytes / period_ps
+        )
+
+    def share(self, period_ps: float) -> float:
+        """Return the share of the capacity that samples need which enter every `period_ps`."""
+        return self.demand(period_ps) / self.capacity
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EngineLoad(Load):
+    """The load of FP, EB or PG of a slice; its capacity is a multiply-accumulate by each multiplier
+    in `cycle_ps`.
+    """
+
+    part: Slice
+    phase: Phase
+    engine: Engine
+    cycle_ps: int
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of a sample."""
+        return {Phase.FP: self.part.macs, Phase.EB: self.part.eb_macs, Phase.PG: self.part.pg_macs}[
+            self.phase
+        ]
+
+    @property
+    def title(self) -> str:
+        """Its name without the device."""
+        return engine_name(self.phase, self.part)
+
+    def share(self, period_ps: float) -> float:
+        """See `Load`."""
+        return self.macs / (self.engine.multipliers * (period_ps / self.cycle_ps))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LinkLoad(Load):
+    """The load of one direction of a link, with the streams that share it; of a switch's, it is a
+    part of a port's.
+    """
+
+    receiver: int
+    streams: tuple[Stream, ...]
+
+    @property
+    def hop(self) -> Hop:
+        """The board that sends and the one that receives."""
+        return self.device, self.receiver
+
+
+def exchange_name(device: int) -> str:
+    """Return the name of a device's exchange with other replicas."""
+    return f"exchange of gradients on device {device}"
+
+
+def engine_loads(timing: Timing) -> tuple[EngineLoad, ...]:
+    """Return the loads of all engines, in the order of the chain."""
+    return tuple(
+        EngineLoad(
+            kind="engine",
+            name=engine_name(phase, part, device),
+            device=device,
+            sample_ps=engine.sample_ps,
+            part=part,
+            phase=phase,
+            engine=engine,
+            cycle_ps=timing.cluster.board(device).period_ps,
+        )
+        for device, slices in enumerate(timing.mapping.devices)
+        for part, held in zip(slices, timing.engines[device], strict=True)
+        for phase, engine in zip(Phase, (held.fp, held.eb, held.pg), strict=True)
+        if engine is not None
+    )
+
+
+def link_loads(timing: Timing) -> tuple[LinkLoad, ...]:
+    """Return the loads of all links: between neighbours in the order of the chain, to the right,
+    then to the left.
+    """
+    return tuple(_link_load(timing, hop) for hop in timing.routes.carried)
+
+
+def _link_load(timing: Timing, hop: Hop) -> LinkLoad:
+    routes = timing.routes
+    link = routes.link_of(hop)
+    streams = () if isinstance(link, OnBoard) else routes.streams(hop)
+    paths = sorted({stream.path.value for stream in streams})
+    return LinkLoad(
+        kind="link",
+        name=f"{hop_name(hop)} (path{'s' * (len(paths) > 1)} {', '.join(map(str, paths))})",
+        device=hop[0],
+        sample_ps=routes.sample_ps(hop),
+        sample_bytes=sum(stream.sample_bytes for stream in streams),
+        capacity=routes.part(hop) * link.bandwidth_gbps,
+        receiver=hop[1],
+        streams=streams,
+    )
+
+
+def memory_loads(timing: Timing) -> tuple[Load, ...]:
+    """Return the loads of the memory ports of all devices that have data off chip, in the order of
+    the chain.
+    """
+    return tuple(
+        Load(
+            kind="memory",
+            name=port_name(device),
+            device=device,
+            sample_ps=timing.port_sample_ps(device),
+            sample_bytes=timing.port_bytes(device),
+            capacity=timing.cluster.board(device).off_chip_mbytes_per_s / 1000,
+        )
+        for device in range(len(timing.mapping.devices))
+        if timing.port_bytes(device)
+    )
+
+
+def loads_of(timing: Timing, exchanges: Sequence[Load] = ()) -> tuple[Load, ...]:
+    """Return all loads: of engines, links and memory ports, in the order of the chain, and the
+    given exchanges.
+    """
+    return (*engine_loads(timing), *link_loads(timing), *memory_loads(timing), *exchanges)
+
+
+_KINDS = {"engines": "engine", "links": "link", "exchanges": "exchange", "memory": "memory"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Bottleneck:
+    """The slowest load of a chain and the next slowest.
+
+    `ties` counts the other loads that take as long as the slowest; `times_ps` has the longest time
+    of "engines", "links", "exchanges" and "memory", 0 where there are none.
+    """
+
+    slowest: Load
+    behind: Load
+    ties: int
+    times_ps: Mapping[str, int]
+
+
+def find_bottleneck(timing: Timing, exchanges: Sequence[Load] = ()) -> Bottleneck:
+    """Return the slowest load of a chain and the next slowest, with the exchanges of replicas if
+    there are any.
+
+    Equally slow ones are in the order of the chain, engines before links before memory ports.
+    """
+    loads = sorted(loads_of(timing, exchanges), key=lambda load: -load.sample_ps)
+    slowest, behind = loads[:2]  # each slice has FP and PG
+    ties = sum(load.sample_ps == slowest.sample_ps for load in loads) - 1
+    times_ps = dict.fromkeys(_KINDS, 0)
+    for kinds, kind in _KINDS.items():
+        times_ps[kinds] = max((load.sample_ps for load in loads if load.kind == kind), default=0)
+    return Bottleneck(slowest, behind, ties, times_ps)
+
+
 @functools.cache
 def _ordered(count: int) -> Floats:
-    """Return ascending normal deviates, one of each `count`-th of the distribution; the 95th percentile is 1."""
+    """Return ascending normal deviates, one of each `count`-th of the distribution; the 95th
+    percentile is 1.
+    """
     normal = statistics.NormalDist()
     one = normal.inv_cdf(HIGHEST / 100)
     return np.array([normal.inv_cdf((place + 0.5) / count) / one for place in range(count)])
@@ -56,7 +261,9 @@ def _ordered(count: int) -> Floats:
 @functools.cache
 def _deviates(key: str, count: int) -> Floats:
     """Return the deviates of a constant's draws."""
-    return np.random.Generator(np.random.PCG64(zlib.crc32(key.encode()))).permutation(_ordered(count))
+    return np.random.Generator(np.random.PCG64(zlib.crc32(key.encode()))).permutation(
+        _ordered(count)
+    )
 
 
 def middle(entry: ConstantRange) -> float:
@@ -85,7 +292,8 @@ Parts = Mapping[Speed, float]
 
 @dataclasses.dataclass(frozen=True)
 class Roofs:
-    """The loads of a plan that may be the slowest for some constants: a row each, by the speeds in `speeds`.
+    """The loads of a plan that may be the slowest for some constants: a row each, by the speeds in
+    `speeds`.
 
     `replicas` chains take samples at the same time.
     """
@@ -99,7 +307,9 @@ class Roofs:
         """Return the roofs of loads, without those that never exceed another."""
         rows = list(loads)
         speeds = tuple(dict.fromkeys(speed for parts in rows for speed in parts))
-        whole = {tuple(float(parts.get(speed, 0)) for speed in speeds) for parts in rows}
+        whole = set()
+        for parts in rows:
+            whole.add(tuple(float(parts.get(speed, 0)) for speed in speeds))
         highest = sorted(whole, reverse=True)
         kept: list[tuple[float, ...]] = []
         for row in highest:  # what exceeds a row in all parts comes before it
@@ -116,7 +326,7 @@ class Roofs:
         """
         try:
             speeds, rows_ps, replicas = json.loads(text)
-            made = (tuple(ConstantRange(*entry) for entry in speed) for speed in speeds)
+            made = (tuple(itertools.starmap(ConstantRange, speed)) for speed in speeds)
             return cls(tuple(made), tuple(map(tuple, rows_ps)), replicas)
         except (TypeError, RecursionError) as error:
             raise ValueError(str(error)) from None
@@ -124,20 +334,26 @@ class Roofs:
     @property
     def text(self) -> str:
         """The roofs as one line of JSON, as files keep them."""
-        speeds = [[dataclasses.astuple(entry) for entry in speed] for speed in self.speeds]
+        speeds = [list(map(dataclasses.astuple, speed)) for speed in self.speeds]
         return json.dumps([speeds, self.rows_ps, self.replicas], separators=(",", ":"))
 
     def at_rate(self, rate: float) -> Roofs:
-        """Return roofs under which the rate is this with the constants as they are, and follows them as here."""
+        """Return roofs under which the rate is this with the constants as they are, and follows
+        them as here.
+        """
         return dataclasses.replace(self, replicas=rate * float(self.period_ps({})[0]) / 1e12)
 
     @property
     def constants(self) -> tuple[ConstantRange, ...]:
         """The constants that are not exact, each range once."""
-        return tuple(dict.fromkeys(entry for speed in self.speeds for entry in speed if not entry.is_exact))
+        return tuple(
+            dict.fromkeys(entry for speed in self.speeds for entry in speed if not entry.is_exact)
+        )
 
     def period_ps(self, given: Mapping[ConstantRange, Floats], count: int = 1) -> Floats:
-        """Return the time between two samples of a replica, in each of `count` draws of the factors of constants."""
+        """Return the time between two samples of a replica, in each of `count` draws of the factors
+        of constants.
+        """
         times = np.zeros((len(self.rows_ps), count))
         for column, speed in zip(np.array(self.rows_ps).T, self.speeds, strict=True):
             slowed = np.ones(count)
@@ -147,9 +363,15 @@ class Roofs:
             times += column[:, None] * slowed
         return times.max(axis=0)
 
-    def rates(self, given: Mapping[ConstantRange, Floats] | None = None, count: int = DRAWS) -> Floats:
-        """Return the rate in samples per second in each draw: of those `given`, or else of all constants' own."""
-        drawn = {entry: factors(entry, count) for entry in self.constants} if given is None else given
+    def rates(
+        self, given: Mapping[ConstantRange, Floats] | None = None, count: int = DRAWS
+    ) -> Floats:
+        """Return the rate in samples per second in each draw: of those `given`, or else of all
+        constants' own.
+        """
+        drawn = (
+            {entry: factors(entry, count) for entry in self.constants} if given is None else given
+        )
         return self.replicas * 1e12 / self.period_ps(drawn, count)
 
 
@@ -170,7 +392,11 @@ def load_parts(timing: Timing) -> Iterator[Parts]:
 
 
 def _stepping(
-    load: EngineLoad, clock: Speed, cluster: Cluster, wait: tuple[int, int], longest: tuple[int, int]
+    load: EngineLoad,
+    clock: Speed,
+    cluster: Cluster,
+    wait: tuple[int, int],
+    longest: tuple[int, int],
 ) -> Parts:
     """Return the parts of a recurrent layer's engine, each of whose rows waits for links."""
     (takes_ps, latency_ps), rows = wait, load.engine.rows
@@ -182,56 +408,57 @@ def _stepping(
 
 
 def _waits(timing: Timing) -> dict[tuple[int, Phase], tuple[tuple[int, int], ...]]:
-    """Return for FP and EB of recurrent layers on several devices how long a row waits for links, each way alone."""
+    """Return for FP and EB of recurrent layers on several devices how long a row waits for links,
+    each way alone.
+    """
     found: dict[tuple[int, Phase], tuple[tuple[int, int], ...]] = {}
     for layer in timing.mapping.network.layers:
         if not layer.operation.recurs:
             continue
-        holders = [
-            d for d, held in enumerate(timing.mapping.devices) if any(p.layer.index == layer.index for p in held)
-        ]
-        links, states = holders[:-1], layer.makes.number
+        holders = []
+        for device, held in enumerate(timing.mapping.devices):
+            if any(part.layer.index == layer.index for part in held):
+                holders.append(device)
+        links = holders[:-1]
         if not links:
             continue
         latency_ps = sum(timing.cluster.link_at(link).latency_ps for link in links)
-
-        def sweep_ps(path: DataPath, links: Sequence[int] = links, states: int = states) -> int:
-            return sum(timing.hop_ps(link, path, states) for link in links)
-
-        gathers = (sweep_ps(path) for path in (DataPath.PARTIAL_ACTIVATIONS, DataPath.STATES))
-        forward, backward, _ = Phase
-        found[layer.index, forward] = tuple((gather_ps, latency_ps) for gather_ps in gathers)
-        if not layer.has_eb:
-            continue
-        errors_ps = sweep_ps(DataPath.INPUT_ERRORS) + sweep_ps(DataPath.STATE_ERRORS)
-        found[layer.index, backward] = ((errors_ps, 2 * latency_ps),)
+        gathers_ps, errors_ps = step_waits(layer, links, timing.hop_ps)
+        found[layer.index, Phase.FP] = tuple((gather_ps, latency_ps) for gather_ps in gathers_ps)
+        if layer.has_eb:
+            found[layer.index, Phase.EB] = ((errors_ps, 2 * latency_ps),)
     return found
 
 
+def _at_period(held: SliceEngines, before_ps: int, now_ps: int) -> SliceEngines:
+    """Return the engines of a slice at another clock period, without waits of lockstep."""
+    changed = {}
+    for name in ("fp", "eb", "pg"):
+        engine = getattr(held, name)
+        if engine is not None:
+            row_ps = (engine.row_ps - engine.wait_ps) * now_ps // before_ps
+            changed[name] = dataclasses.replace(engine, wait_ps=0, row_ps=row_ps)
+    return dataclasses.replace(held, **changed)
+
+
 def with_constants(timing: Timing, cluster: Cluster) -> Timing:
-    """Return the timing of the same mapping and engines with a cluster's constants (`cluster.varied`)."""
-    engines = tuple(
-        tuple(
-            dataclasses.replace(
-                held,
-                **{
-                    name: dataclasses.replace(
-                        engine, wait_ps=0, row_ps=(engine.row_ps - engine.wait_ps) * now // before
-                    )
-                    for name in ("fp", "eb", "pg")
-                    if (engine := getattr(held, name)) is not None
-                },
-            )
-            for held in of_device
-        )
-        for device, of_device in enumerate(timing.engines)
-        for before, now in [(timing.cluster.board(device).period_ps, cluster.board(device).period_ps)]
-    )
+    """Return the timing of the same mapping and engines with a cluster's constants
+    (`cluster.varied`).
+    """
+    by_device = []
+    for device, of_device in enumerate(timing.engines):
+        before, now = timing.cluster.board(device).period_ps, cluster.board(device).period_ps
+        by_device.append(tuple(_at_period(held, before, now) for held in of_device))
+    engines = tuple(by_device)
     other = dataclasses.replace(timing, cluster=cluster, engines=engines)
-    other = dataclasses.replace(other, engines=lockstep(timing.mapping, cluster, engines, other.hop_ps))
-    return dataclasses.replace(other, interval_ps=max(1, *(load.sample_ps for load in loads_of(other))))
+    other = dataclasses.replace(
+        other, engines=lockstep(timing.mapping, cluster, engines, other.hop_ps)
+    )
+    return dataclasses.replace(
+        other, interval_ps=max(1, *(load.sample_ps for load in loads_of(other)))
+    )
 
 
 def varied_timing(timing: Timing, given: Mapping[ConstantRange, float]) -> Timing:
     """Return the timing of the same mapping and engines with factors of some constants."""
-    return with_constants(timing, varied(timing.cluster, lambda entry: given.get(entry, 1.0)))
+    return with_constants(timing, varied(timing.cluster, given))

@@ -1,13 +1,14 @@
 """The virtual time of a stage whose device takes actions as a whole, micro-batch by micro-batch.
 
-It stands in for `DeviceClock` where boards are not FPDeep's: an action starts when its board is free and all its
-messages are there, takes as long as its stage's costs say, and its message leaves when it is done (`stored`) or while
-it runs (`hidden`). All streams of an action are one message. An update takes no time of its own.
+It stands in for `DeviceClock` where boards are not FPDeep's: an action starts when its board is
+free and all its messages are there, takes as long as its stage's costs say, and its message leaves
+when it is done (`stored`) or while it runs (`hidden`). All streams of an action are one message. An
+update takes no time of its own.
 
-Messages say when they come, and the exchange with other replicas when weights are there, which may depend on what a
-codec saves. So the clock asks its board action by action. Where F and B share a pool, the end of one depends on
-messages that come while it runs, so on the whole chain; then it replays the timeline of the epoch, which every rank
-knows beforehand.
+Messages say when they come, and the exchange with other replicas when weights are there, which may
+depend on what a codec saves. So the clock asks its board action by action. Where F and B share a
+pool, the end of one depends on messages that come while it runs, so on the whole chain; then it
+replays the timeline of the epoch, which every rank knows beforehand.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from ..mapping import DeviceStreams, Stream, StreamKey
 from ..network import Phase
 from ..schedule import PASSES, Backward, Engines, Fold, Kind, Machine, SampleSpan, StageCosts
 from .board import ActionBoard, Ran, StageLoads, Step, work_ps
-from .crossing import Bursts
 from .device_clock import Versions
+from .routes import Bursts
 from .timeline import Timeline
 
 
@@ -46,7 +47,9 @@ class StageTimes(Protocol):
         """Return the bytes of a message with `samples` samples of some streams."""
 
     def memory_bytes(self, stage: int) -> tuple[tuple[int, int, int], int]:
-        """Return a stage's bytes of weights, gradients and features on chip, and all its bytes off chip."""
+        """Return a stage's bytes of weights, gradients and features on chip, and all its bytes off
+        chip.
+        """
 
     def port_bytes(self, stage: int, samples: int) -> int:
         """Return the bytes that such a micro-batch moves over the memory port."""
@@ -95,7 +98,9 @@ class StageClock(Versions):
         return self._passed + self._begun
 
     def begin_epoch(self, timeline: Timeline | None = None) -> None:
-        """Number versions anew: the newest is 0. `timeline` says when actions run, where that is known beforehand."""
+        """Number versions anew: the newest is 0. `timeline` says when actions run, where that is
+        known beforehand.
+        """
         self._number_anew(self.updated_ps)
         self._passed, self._begun, self._timeline = self.samples, 0, timeline
 
@@ -117,7 +122,9 @@ class StageClock(Versions):
     def backward(
         self, span: SampleSpan, arrived: Mapping[StreamKey, Times], not_before_ps: int
     ) -> dict[StreamKey, Times]:
-        """Carry out B of a span of samples, with its parameter gradients where the machine fuses both."""
+        """Carry out B of a span of samples, with its parameter gradients where the machine fuses
+        both.
+        """
         costs = self._loads.costs(self.streams.device, span.samples)
         self.busy_ps[Phase.EB] += costs.eb_ps
         if self._machine.backward is Backward.FUSED:
@@ -143,21 +150,30 @@ class StageClock(Versions):
     ) -> dict[StreamKey, Times]:
         index, board = span.micro_batch.index, self.board
         own_ps = 0 if kind.before is None else self._ended_ps.get((kind.before, index), 0)
+        # An action begins as a whole: with the last row of the last sample.
         ready_ps = max([not_before_ps, own_ps, *(int(times[-1, -1]) for times in arrived.values())])
         is_last = kind is self._machine.frees_features
         if self._timeline is None:
+            # On engines of its own F would run ahead of the room for features; in turns, the
+            # order of the program holds it back.
             if kind is Kind.FORWARD and self._machine.engines is Engines.SPLIT:
                 ready_ps = max(ready_ps, board.room_ps)
-            ran = board.run(kind, ready_ps, work_ps(costs, kind, self._machine), self._passed + span.first)
+            ran = board.run(
+                kind, ready_ps, work_ps(costs, kind, self._machine), self._passed + span.first
+            )
         else:
             step = Step(kind, index, self.streams.device)
+            # The timeline has served the boards before: here its times are read, and checked.
             ran = board.has_run(kind, self._timeline.ran[step])
-            assert ready_ps <= ran.start_ps, f"{step}: starts at {ran.start_ps} ps, ready at {ready_ps} ps"
+            assert ready_ps <= ran.start_ps, (
+                f"{step}: starts at {ran.start_ps} ps, ready at {ready_ps} ps"
+            )
         self._ended_ps[kind, index] = ran.end_ps
         if is_last:
             board.room_ps = max(board.room_ps, ran.end_ps)
             self._done_ps = max(self._done_ps, ran.end_ps)
             if span.ends:
+                # No action of the micro-batch follows; an epoch has any number of them.
                 for done in PASSES:
                     self._ended_ps.pop((done, index), None)
         return self._send(kind, span, ran)
@@ -166,35 +182,58 @@ class StageClock(Versions):
         streams = self._sent.get(kind, ())
         if not streams:
             return {}
-        arrives_ps, receiver, stage = ran.end_ps, self._neighbours[kind is Kind.BACKWARD], self.streams.device
+        arrives_ps, receiver, stage = (
+            ran.end_ps,
+            self._neighbours[kind is Kind.BACKWARD],
+            self.streams.device,
+        )
+        # Between stages of one board nothing travels.
         if receiver != self.board.number:
             wire = self.board.wires[receiver]
             if self._timeline is not None:
                 carried = self._timeline.carried[Step(kind, span.micro_batch.index, stage)]
             else:
-                message, sample = self._loads.message(kind, stage, span.samples), self._passed + span.first
+                message, sample = (
+                    self._loads.message(kind, stage, span.samples),
+                    self._passed + span.first,
+                )
                 carried = wire.carry(ran, message, self._machine.transport, sample)
             wire.has_carried(carried)
             arrives_ps = carried.arrival_ps
         for stream in streams:
             self.sent_rows[stream.key] += span.samples * stream.rows
-        return {stream.key: np.full((span.samples, stream.rows), arrives_ps, np.int64) for stream in streams}
+        return {
+            stream.key: np.full((span.samples, stream.rows), arrives_ps, np.int64)
+            for stream in streams
+        }
 
     def gradients_ps(self, stored_ps: Sequence[int]) -> int:
         """Return the time in ps when all gradients of a mini-batch are here."""
         return max([self._done_ps, *stored_ps])
 
-    def update(self, stored_ps: Sequence[int] = (), exchanged_ps: int = 0, *, keeps: bool = False) -> None:
-        """Make the next version of the weights; `keeps` says whether the version before will be used again."""
+    def update(
+        self, stored_ps: Sequence[int] = (), exchanged_ps: int = 0, *, keeps: bool = False
+    ) -> None:
+        """Make the next version of the weights; `keeps` says whether the version before will be
+        used again.
+        """
         self._make_version(max(self._done_ps, exchanged_ps, *stored_ps), keeps=keeps)
 
     def state(self) -> dict[str, Any]:
-        """Return the state that training changes; to be called between epochs, when no sample is in flight."""
+        """Return the state that training changes; to be called between epochs, when no sample is in
+        flight.
+        """
         busy_ps, sent_rows = [*self.busy_ps.values()], [*self.sent_rows.values()]
         counts = {"busy_ps": busy_ps, "sent_rows": sent_rows, "port_bytes": self.port_bytes}
         times = {"done_ps": self._done_ps, "updated_ps": self.updated_ps}
         tied = {burst.name: burst.state() for burst in self.bursts.values()}
-        return {**counts, **times, "samples": self.samples, "device": self.board.state(), "tied": tied}
+        return {
+            **counts,
+            **times,
+            "samples": self.samples,
+            "device": self.board.state(),
+            "tied": tied,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned, but for the board, which stages may share."""

@@ -1,8 +1,10 @@
-"""The timeline of a schedule: when each board runs which action, and when messages travel.
+"""The timeline of a schedule: when boards run actions and messages travel; its bubble, memory and
+critical path.
 
-Events are taken in order of time. A board has queues of actions; the first of a queue begins when the one before it has
-ended and all that it waits for is there. Boards keep what runs and what links carry last, so a timeline may follow on
-another. Where an engine is shared, actions that run together slow one another and end together.
+Events are taken in order of time. A board has queues of actions; the first of a queue begins when
+the one before it has ended and all that it waits for is there. Boards keep what runs and what links
+carry last, so a timeline may follow on another. Where an engine is shared, actions that run
+together slow one another and end together.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import functools
 import heapq
 import itertools
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -20,16 +23,42 @@ from numpy.typing import NDArray
 
 from ...kernels import serve
 from ..common import InputError
-from ..schedule import Engines, Fold, Kind, Schedule, StageCosts, Transport
-from .board import ActionBoard, Carried, DeviceTasks, Ran, StageLoads, Step, Task, tasks_of
-from .crossing import UpdateWaits
+from ..schedule import (
+    ClosedForm,
+    Engines,
+    Fold,
+    Kind,
+    Machine,
+    PipelineKind,
+    Schedule,
+    Shape,
+    StageCosts,
+    Transport,
+    warm_up,
+    weight_copies,
+)
+from .board import (
+    ActionBoard,
+    Carried,
+    DeviceTasks,
+    Message,
+    Ran,
+    StageLoads,
+    Step,
+    Task,
+    Wire,
+    tasks_of,
+    work_ps,
+)
+from .routes import UpdateWaits
 
 Rows = NDArray[np.int64]
 """Times in ps of each row, (samples, rows)."""
 
 
 class Timed(NamedTuple):
-    """An action in time, in ps; `released_by` is the step whose end or message let it start, None at the begin.
+    """An action in time, in ps; `released_by` is the step whose end or message let it start, None
+    at the begin.
 
     Where rows trickle in more slowly than they are worked on, it is the step that sends them.
     """
@@ -42,7 +71,9 @@ class Timed(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A step's message in time, in ps: on the link from `start_ps` to `end_ps`; all of it has come at `arrival_ps`."""
+    """A step's message in time, in ps: on the link from `start_ps` to `end_ps`; all of it has come
+    at `arrival_ps`.
+    """
 
     step: Step
     sender: int
@@ -67,7 +98,9 @@ class Timeline:
     @functools.cached_property
     def carried(self) -> Mapping[Step, Carried]:
         """When each step's message was on a link and has come, where it leaves the board."""
-        return {sent.step: Carried(sent.start_ps, sent.end_ps, sent.arrival_ps) for sent in self.sent}
+        return {
+            sent.step: Carried(sent.start_ps, sent.end_ps, sent.arrival_ps) for sent in self.sent
+        }
 
 
 def timeline_of(
@@ -83,17 +116,21 @@ def timeline_of(
         schedule: the schedule; its updates take no time of their own.
         loads: what the stages take.
         boards: the boards, which begin where an earlier timeline has left them.
-        passed: samples that they have done before, since the start of training; faults are counted from there.
+        passed: samples that they have done before, since the start of training; faults are counted
+            from there.
         waits: what updates wait for beside the gradients of their own stage, if anything.
 
     Raises:
-        InputError: the schedule is incomplete or deadlocks, with device and action; or the costs do not fit it.
+        InputError: the schedule is incomplete or deadlocks, with device and action; or the costs do
+            not fit it.
     """
     kind = _Streamed if loads.machine.transport is Transport.STREAMED else _Whole
     run = kind(tasks_of(schedule, loads), schedule.fold, loads, boards, passed, waits)
     stuck = run.work_off()
     if stuck:
-        where = "; ".join(f"device {task.device} waits at {task.action} for {run.missing(task)}" for task in stuck)
+        where = "; ".join(
+            f"device {task.device} waits at {task.action} for {run.missing(task)}" for task in stuck
+        )
         raise InputError(f"schedule {schedule.name}: deadlock: {where}")
     run.timed.sort(key=lambda timed: (timed.start_ps, timed.device, timed.end_ps))
     run.sent.sort(key=lambda sent: (sent.start_ps, sent.sender, sent.receiver))
@@ -132,7 +169,9 @@ class _Queue:
 
 
 class _Whole:
-    """A timeline in which messages travel as a whole: what ends in a moment has ended before anything starts in it."""
+    """A timeline in which messages travel as a whole: what ends in a moment has ended before
+    anything starts in it.
+    """
 
     def __init__(
         self,
@@ -145,19 +184,35 @@ class _Whole:
     ) -> None:
         self.timed: list[Timed] = []
         self.sent: list[Sent] = []
-        self._fold, self._loads, self._machine, self._boards, self._passed = fold, loads, loads.machine, boards, passed
+        self._fold, self._loads, self._machine, self._boards, self._passed = (
+            fold,
+            loads,
+            loads.machine,
+            boards,
+            passed,
+        )
         self._is_shared = loads.machine.engines is Engines.SHARED
         self._queues: list[list[_Queue]] = []
         for of_board, _ in tasks:
             queues: dict[Kind | None, _Queue] = collections.defaultdict(_Queue)
             for task in of_board:
-                queues[None if loads.machine.engines is Engines.TURNS else task.step.kind].tasks.append(task)
+                queues[
+                    None if loads.machine.engines is Engines.TURNS else task.step.kind
+                ].tasks.append(task)
             self._queues.append(list(queues.values()))
         self._waits = waits
-        self._makes = {} if waits is None else {step: made for _, makes in tasks for step, made in makes.items()}
-        self._left = collections.Counter((step.stage, version) for step, version in self._makes.items())
+        self._makes = (
+            {}
+            if waits is None
+            else {step: made for _, makes in tasks for step, made in makes.items()}
+        )
+        self._left = collections.Counter(
+            (step.stage, version) for step, version in self._makes.items()
+        )
         """Steps whose gradients are missing of a stage's version."""
-        self._ready_ps = {(stage, 0): ps for board in boards for stage, ps in board.updated_ps.items()}
+        self._ready_ps = {
+            (stage, 0): ps for board in boards for stage, ps in board.updated_ps.items()
+        }
         """When a stage's version is there, where updates wait for other devices."""
         self._begin_ps = [board.free_ps for board in boards]
         self._pool_ps = [0] * len(boards)  # the end of what runs in a shared pool
@@ -169,23 +224,30 @@ class _Whole:
         self._starts: list[tuple[int, int, int]] = []
         """Time, board and queue of what may start."""
         self._ends: list[tuple[int, int, int, int]] = []
-        """Time, a number in order of making, board and queue of what ends unless another joins it."""
+        """Time, a number in order of making, board and queue of what ends unless another joins it.
+        """
 
     def work_off(self) -> list[Task]:
-        """Run until nothing can start any more; return the tasks that are left at the head of queues."""
+        """Run until nothing can start any more; return the tasks that are left at the head of
+        queues.
+        """
         starts, ends = self._starts, self._ends
         for board in range(len(self._queues)):
             self._offer(board)
         while starts or ends:
             now = min(heap[0][0] for heap in (starts, ends) if heap)
-            # Ends before starts of the same moment: they free queues, and may add starts to this very moment.
+            # Ends before starts of the same moment: they free queues, and may add starts to this
+            # very moment.
             while ends and ends[0][0] == now:
                 _, _, board, place = heapq.heappop(ends)
                 self._end(board, self._queues[board][place], now)
             while starts and starts[0][0] == now:
                 _, board, place = heapq.heappop(starts)
                 queue = self._queues[board][place]
-                queue.running, queue.has_start = _Running(queue.tasks.popleft(), now, queue.released_by), False
+                queue.running, queue.has_start = (
+                    _Running(queue.tasks.popleft(), now, queue.released_by),
+                    False,
+                )
                 self._begin(board, place, now)
         return [queue.tasks[0] for queues in self._queues for queue in queues if queue.tasks]
 
@@ -198,7 +260,9 @@ class _Whole:
         return f"{late.kind.value}{late.micro_batch} of stage {late.stage}"
 
     def _offer(self, board: int) -> None:
-        """Note when the first tasks of a board's idle queues start, where all that they wait for is known."""
+        """Note when the first tasks of a board's idle queues start, where all that they wait for is
+        known.
+        """
         for place, queue in enumerate(self._queues[board]):
             if queue.tasks and queue.running is None and not queue.has_start:
                 start_ps = self._start_of(board, queue, queue.tasks[0])
@@ -207,7 +271,8 @@ class _Whole:
                     heapq.heappush(self._starts, (start_ps, board, place))
 
     def _start_of(self, board: int, queue: _Queue, task: Task) -> int | None:
-        """Return when a queue's first task starts, None if that is not known yet; note what releases it.
+        """Return when a queue's first task starts, None if that is not known yet; note what
+        releases it.
 
         That is what it waited for longest; where several came at once, the step before it.
         """
@@ -225,10 +290,12 @@ class _Whole:
             time_ps = known_ps.get(step)
             if time_ps is None:
                 return None
+            # `>=`: of what came in one moment the last entry counts, the queue's step before.
             if time_ps >= start_ps:
                 start_ps, queue.released_by = time_ps, step
         if self._waits is None:
             return start_ps
+        # Version 0 is there from the start; of later ones `_learn` says when.
         ready_ps = self._ready_ps.get((task.step.stage, task.version), None if task.version else 0)
         return None if ready_ps is None else max(start_ps, ready_ps)
 
@@ -239,10 +306,15 @@ class _Whole:
         assert running is not None
         task, sample = running.task, self._passed + running.task.micro_batch.begin
         if not self._is_shared:
-            self._push_end(board.run(task.step.kind, now, task.work_ps, sample).end_ps, number, place)
+            self._push_end(
+                board.run(task.step.kind, now, task.work_ps, sample).end_ps, number, place
+            )
             return
-        # One more puts off the end of all that run; `_end` passes over the earlier ends that were noted of them.
-        self._pool_ps[number] = max(self._pool_ps[number], now) + board.takes_ps(now, task.work_ps, sample)
+        # One more puts off the end of all that run; `_end` passes over the earlier ends that were
+        # noted of them.
+        self._pool_ps[number] = max(self._pool_ps[number], now) + board.takes_ps(
+            now, task.work_ps, sample
+        )
         for other, queue in enumerate(queues):
             if queue.running is not None:
                 self._push_end(self._pool_ps[number], number, other)
@@ -266,7 +338,9 @@ class _Whole:
         self._offer(number)
 
     def _learn(self, step: Step, now: int) -> None:
-        """Let updates that a step's gradients were missing for be made, where updates wait for other devices."""
+        """Let updates that a step's gradients were missing for be made, where updates wait for
+        other devices.
+        """
         if self._waits is None or step not in self._makes:
             return
         own = step.stage, self._makes[step]
@@ -281,13 +355,16 @@ class _Whole:
 
     def _send(self, task: Task, ran: Ran) -> None:
         """Send the message of a task that is done to the board of the stage that needs it."""
-        route = self._route(task.step)
+        route = self._routes.get((task.step.kind, task.step.stage))
         if route is None:
             return
         arrival_ps = ran.end_ps
         if route.sender != route.receiver:
             message = self._loads.message(task.step.kind, task.step.stage, task.micro_batch.samples)
-            wire, sample = self._boards[route.sender].wires[route.receiver], self._passed + task.micro_batch.begin
+            wire, sample = (
+                self._boards[route.sender].wires[route.receiver],
+                self._passed + task.micro_batch.begin,
+            )
             carried = wire.carry(ran, message, self._machine.transport, sample)
             self.sent.append(Sent(task.step, route.sender, route.receiver, *carried))
             arrival_ps = carried.arrival_ps
@@ -295,24 +372,24 @@ class _Whole:
         if route.sender != route.receiver:
             self._offer(route.receiver)
 
-    def _route(self, step: Step) -> _Route | None:
-        """Return the way of a step's message, None if it sends none."""
-        return self._routes.get((step.kind, step.stage))
-
     @functools.cached_property
     def _routes(self) -> Mapping[tuple[Kind, int], _Route]:
-        """By kind and stage, the ways of messages."""
+        """By kind and stage, the ways of messages, where one is sent."""
         device, stages = self._fold.device, range(self._loads.count)
         onwards = (((kind, stage), stage + on) for kind, on in _ONWARDS.items() for stage in stages)
-        return {sent: _Route(to, device(sent[1]), device(to)) for sent, to in onwards if to in stages}
+        return {
+            sent: _Route(to, device(sent[1]), device(to)) for sent, to in onwards if to in stages
+        }
 
 
 class _Streamed(_Whole):
-    """A timeline in which rows travel one by one: each is served as soon as it is there, by engine, then by link.
+    """A timeline in which rows travel one by one: each is served as soon as it is there, by engine,
+    then by link.
 
-    A micro-batch has samples of rows. A row of F waits for the same part of the features, one of B for the same part of
-    the errors; on the last stage, errors of a sample are there when all its rows are. W takes the errors that B takes.
-    When a step starts, those that it takes rows from have started, so the times of all its rows follow at once.
+    A micro-batch has samples of rows. A row of F waits for the same part of the features, one of B
+    for the same part of the errors; on the last stage, errors of a sample are there when all its
+    rows are. W takes the errors that B takes. When a step starts, those that it takes rows from
+    have started, so the times of all its rows follow at once.
 
     Raises:
         InputError: stages differ in the number of samples.
@@ -330,12 +407,16 @@ class _Streamed(_Whole):
         super().__init__(tasks, fold, loads, boards, passed, waits)
         counts = {loads.costs(stage, 1).samples for stage in range(loads.count)}
         if len(counts) > 1:
-            raise InputError("`samples`: all stages must have the same number of samples in a micro-batch")
+            raise InputError(
+                "`samples`: all stages must have the same number of samples in a micro-batch"
+            )
         [self._samples] = counts
         self._came_ps = {}
         self._rows_arrive: dict[Step, Rows] = {}
         self._kept: dict[Step, Rows] = {}
-        """For a started F when its rows are done, for a started B when its errors come, until B or W takes them."""
+        """For a started F when its rows are done, for a started B when its errors come, until B or
+        W takes them.
+        """
 
     def _begin(self, number: int, place: int, now: int) -> None:
         queue = self._queues[number][place]
@@ -346,6 +427,7 @@ class _Streamed(_Whole):
         row_ps = self._row_ps(task.work_ps, costs)
         done = serve(ready, row_ps, now)
         end = int(done[-1, -1])
+        # Longer than all its rows take in a row: they have trickled in, so the sender held it up.
         if end > now + ready.size * row_ps and task.message is not None:
             queue.running = queue.running._replace(released_by=task.message)
         self._push_end(end, number, place)
@@ -366,6 +448,7 @@ class _Streamed(_Whole):
             return kept
         ready: Rows = np.zeros((self._samples, rows), np.int64)
         if kept is not None:
+            # B of a sample needs F of all its rows, on the last stage, too, to which no errors come.
             ready = np.maximum(ready, kept[:, -1:])
         if task.message is not None:
             ready = np.maximum(ready, self._rows_arrive.pop(task.message))
@@ -373,7 +456,7 @@ class _Streamed(_Whole):
 
     def _stream(self, step: Step, done: Rows, row_ps: int) -> None:
         """Send the rows of a step, which are done at these times."""
-        route = self._route(step)
+        route = self._routes.get((step.kind, step.stage))
         if route is None:
             return
         stage, sender, receiver = route
@@ -386,10 +469,12 @@ class _Streamed(_Whole):
             left = serve(done, row_ps, wire.free_ps)
             wire.free_ps = int(left[-1, -1])
             come = left + wire.latency_ps
+            # `left` are ends: the first row was on the link a row before.
             carried = Carried(int(left[0, 0]) - row_ps, wire.free_ps, int(come[-1, -1]))
             self.sent.append(Sent(step, sender, receiver, *carried))
         rows, taken = done.shape[1], self._costs(stage).rows
-        # Stages differ in rows: one that the receiver takes is there with the sender's rows up to the same share.
+        # Stages differ in rows: one that the receiver takes is there with the sender's rows up to
+        # the same share.
         come = come[:, [-(-(row + 1) * rows // taken) - 1 for row in range(taken)]]
         self._rows_arrive[step] = come
         self._arrived_ps[step] = int(come[0, 0])
@@ -402,3 +487,223 @@ class _Streamed(_Whole):
 
     def _send(self, task: Task, ran: Ran) -> None:
         """Do nothing: rows have left as they were done."""
+
+
+def run_timeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> Timeline:
+    """Return the timeline of a schedule of equal micro-batches, on boards that begin at time zero.
+
+    Args:
+        schedule: the schedule; its updates take no time, and its micro-batches are alike.
+        costs: those of each stage.
+        machine: how devices and links work.
+
+    Raises:
+        InputError: the schedule is incomplete or deadlocks, with device and action; or the costs do
+            not fit it.
+    """
+
+    def message(kind: Kind, stage: int, samples: int) -> Message:
+        return Message(
+            costs[stage].transfer_ps if kind is Kind.FORWARD else costs[stage - 1].sent_errors_ps
+        )
+
+    devices = schedule.devices
+    neighbours = [
+        {(device + 1) % devices, (device - 1) % devices} - {device} for device in range(devices)
+    ]
+    boards = []
+    for sender, receivers in enumerate(neighbours):
+        wires = {receiver: Wire("", machine.latency_ps) for receiver in receivers}
+        boards.append(ActionBoard(sender, machine, wires))
+    return timeline_of(
+        schedule,
+        StageLoads(len(costs), machine, lambda stage, samples: costs[stage], message),
+        boards,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class PipelineResult:
+    """A mini-batch in time.
+
+    `bubble` is the idle share of all devices' time. By device: `features` is the most micro-batches
+    whose features are kept (a chunk's share of them where a device has several), `weight_copies`
+    the most versions of the weights, without their gradients, `busy_ps` the work. `send_peak` is
+    the rate at which a device must send to hide communication, in micro-batches' features (or
+    errors) per ps. `critical_path` are the actions that released one another, in order.
+    """
+
+    timed: Sequence[Timed]
+    sent: Sequence[Sent]
+    makespan_ps: int
+    bubble: Fraction
+    features: tuple[Fraction, ...]
+    weight_copies: tuple[int, ...]
+    busy_ps: tuple[int, ...]
+    send_peak: Fraction
+    critical_path: tuple[Timed, ...]
+
+    @property
+    def busy(self) -> tuple[Fraction, ...]:
+        """By device, the share of the time in which it works."""
+        return tuple(Fraction(busy_ps, self.makespan_ps) for busy_ps in self.busy_ps)
+
+
+def time_pipeline(
+    schedule: Schedule, costs: Sequence[StageCosts], machine: Machine
+) -> PipelineResult:
+    """Time a schedule, as `run_timeline` does, and return what follows.
+
+    Raises:
+        InputError: the schedule is incomplete or deadlocks, or the costs do not fit it.
+    """
+    timeline = run_timeline(schedule, costs, machine)
+    timed, sent = timeline.timed, timeline.sent
+    devices, batches = schedule.devices, len(schedule.micro_batches)
+    makespan = max(action.end_ps for action in timed)
+    by_device: list[list[Timed]] = [[] for _ in range(devices)]
+    for action in timed:
+        by_device[action.device].append(action)
+    fold, programs = schedule.fold, schedule.programs(range(devices))
+    busy = [0] * devices
+    for stage in range(fold.count):
+        busy[fold.device(stage)] += costs[stage].work_ps * batches
+    kept = (_kept(actions, machine.frees_features) for actions in by_device)
+    send_peak = max(_send_peak(costs, device, fold, machine) for device in range(devices))
+    copies = tuple(weight_copies(programs[device]) for device in range(devices))
+    return PipelineResult(
+        timed=timed,
+        sent=sent,
+        makespan_ps=makespan,
+        bubble=1 - Fraction(sum(busy), devices * makespan),
+        features=tuple(Fraction(count, fold.chunks) for count in kept),
+        weight_copies=copies,
+        busy_ps=tuple(busy),
+        send_peak=send_peak,
+        critical_path=_critical_path(timed),
+    )
+
+
+def schedule_of(kind: PipelineKind, shape: Shape) -> tuple[Schedule, ClosedForm | None]:
+    """Return the schedule that a kind makes for a shape, and the formula for its time.
+
+    Raises:
+        InputError: the shape asks for chunks or warm-ups, and this kind has none.
+    """
+    if shape.chunks > 1 and kind.chunks == 1:
+        raise InputError(
+            f"`chunks` = {shape.chunks}: {kind.name} has one stage on each device; try"
+            " `interleaved`"
+        )
+    if shape.warm_ups is not None and kind.warm_ups is None:
+        raise InputError(
+            f"`warm_up`: {kind.name} has a fixed order; kinds of 1F1B and FBP take a warm-up"
+        )
+    if shape.warm_ups is None:
+        shape = dataclasses.replace(shape, warm_ups=warm_ups_of(kind, shape))
+    epoch = dataclasses.replace(shape.epoch, batch=kind.mini_batch(shape))
+    return kind.schedule_of(epoch), kind.closed_form(shape)
+
+
+def time_shape(kind: PipelineKind, shape: Shape) -> PipelineResult:
+    """Time the schedule that a kind makes for a shape.
+
+    Raises:
+        InputError: as `schedule_of` and `time_pipeline`.
+    """
+    schedule, _ = schedule_of(kind, shape)
+    return time_pipeline(schedule, shape.costs, shape.machine)
+
+
+def warm_ups_of(kind: PipelineKind, shape: Shape) -> tuple[int, ...] | None:
+    """Return each device's warm-up forwards under a kind; None where it has none to choose."""
+    if kind.searches:
+        return smallest_warm_ups(shape)
+    return None if kind.warm_ups is None else kind.warm_ups(shape.devices)
+
+
+def least_time_ps(shape: Shape) -> int:
+    """Return a bound in ps that no order of actions is below, where messages are stored and B
+    includes PG.
+
+    max over stages i of the sum over j < i of (F_j + B_j + 2 SR_j), plus M (F_i + B_i): a stage
+    begins no sooner than the first micro-batch has come, and its last B has to go all the way back.
+    2 SR_j is features and errors.
+    """
+    best = ahead = 0
+    for costs in shape.costs:
+        best = max(best, ahead + shape.micro_batches * costs.work_ps)
+        ahead += (
+            costs.work_ps + costs.transfer_ps + costs.sent_errors_ps + 2 * shape.machine.latency_ps
+        )
+    return best
+
+
+def smallest_warm_ups(shape: Shape) -> tuple[int, ...]:
+    """Return the smallest warm-up forwards with which the mini-batch takes no longer than
+    `least_time_ps`.
+
+    Those tried are N-i+1 + ceil(k (N-i) / (N-1)), k from 0 on, up to N-i more; where none reaches
+    the bound, the smallest of those that come closest is returned. Each is run on the timeline
+    engine.
+    """
+    devices, bound = shape.devices, least_time_ps(shape)
+    best, best_ps = (1,) * devices, -1
+    for extra in range(devices + (devices - 1)):
+        ahead = range(devices - 1, -1, -1)
+        # `max`: a single device would divide by N - 1 = 0.
+        tried = tuple(behind + 1 + -(-extra * behind // max(devices - 1, 1)) for behind in ahead)
+        schedule = warm_up("1f1b-min", shape.epoch, tried)
+        end_ps = max(
+            timed.end_ps for timed in run_timeline(schedule, shape.costs, shape.machine).timed
+        )
+        if best_ps < 0 or end_ps < best_ps:
+            best, best_ps = tried, end_ps
+        if best_ps <= bound:
+            break
+    return best
+
+
+def _kept(timed: Sequence[Timed], last: Kind) -> int:
+    """Return the most micro-batches between the start of F and the end of the action that needs its
+    features last.
+
+    Of what ends and starts in one moment, the ends come first.
+    """
+    starts = sorted(action.start_ps for action in timed if action.step.kind is Kind.FORWARD)
+    ends = sorted(action.end_ps for action in timed if action.step.kind is last)
+    most = freed = 0
+    for begun, start_ps in enumerate(starts, 1):
+        while freed < len(ends) and ends[freed] <= start_ps:
+            freed += 1
+        most = max(most, begun - freed)
+    return most
+
+
+def _send_peak(costs: Sequence[StageCosts], device: int, fold: Fold, machine: Machine) -> Fraction:
+    """Return the rate at which a device must send what it computes while it computes it, in
+    messages per ps.
+
+    Of actions that take turns, each hides its own message. Where F and B run side by side, both
+    hide both.
+    """
+    peak, messages, work = Fraction(0), 0, 0
+    for stage in fold.stages(device):
+        work += costs[stage].work_ps
+        for kind, to in ((Kind.FORWARD, stage + 1), (Kind.BACKWARD, stage - 1)):
+            if 0 <= to < len(costs) and fold.device(to) != device:
+                messages += 1
+                alone = work_ps(costs[stage], kind, machine)
+                peak = max(peak, Fraction(1, alone)) if alone else peak
+    return peak if machine.engines is Engines.TURNS else Fraction(messages, work)
+
+
+def _critical_path(timed: Sequence[Timed]) -> tuple[Timed, ...]:
+    by_step: dict[Step, Timed] = {action.step: action for action in timed}
+    # Of actions that end last in one moment, that of the first device.
+    at: Timed | None = max(timed, key=lambda action: (action.end_ps, -action.device))
+    path: list[Timed] = []
+    while at is not None:
+        path.append(at)
+        at = by_step[at.released_by] if at.released_by is not None else None
+    return tuple(reversed(path))

@@ -1,15 +1,25 @@
-"""Sweeps: the rate of a network over ranges of any keys, most of all over the number of boards; best point and knee.
+"""Sweeps: the rate of a network over ranges of any keys, most of all over the number of boards;
+best point and knee.
 
-`space.py` makes the points, `measure.py` the figures of one, `run.py` all of them, in parallel, and a CSV file of those
-that are finished. `result.py` and `findings.py` say what comes out, `picture.py` draws it.
+`space.py` makes the points, `run.py` the figures of each, of all in parallel, and a CSV file of
+those that are finished. `result.py` and `findings.py` say what comes out, `picture.py` draws it.
 """
 
-from .choice import Choice, choose, standing
 from .findings import chosen_rows, findings, table_of
-from .measure import Measured, figures, measure
 from .picture import draw_sweep
-from .result import DEVICES, REPLICAS, Series, SweepResult, Target, find_target, knee, reaches
-from .run import Interrupted, Journal, run_space
+from .result import (
+    DEVICES,
+    REPLICAS,
+    Choice,
+    Series,
+    SweepResult,
+    Target,
+    choose,
+    find_target,
+    knee,
+    reaches,
+)
+from .run import Interrupted, Journal, Measured, figures, measure, run_space
 from .space import Point, Space, points_of, sweepable_keys
 
 __all__ = [
@@ -35,7 +45,6 @@ __all__ = [
     "points_of",
     "reaches",
     "run_space",
-    "standing",
     "sweepable_keys",
     "table_of",
 ]

@@ -1,4 +1,6 @@
-"""What a sweep says, in a few lines and as a table: best point and why, knee, where memory fits and rates fall."""
+"""What a sweep says, in a few lines and as a table: best point and why, knee, where memory fits and
+rates fall.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...common import percent, plural
-from ...view import at_values, range_lines
+from ...view import at_values, choice_text, range_lines
 from .result import FEWEST, Series, SweepResult, is_on_chip
 
 _MOST_COMPARED = 4
@@ -34,7 +36,9 @@ def findings(result: SweepResult) -> list[str]:
 
 
 def _target(result: SweepResult) -> list[str]:
-    """Return which point reaches the rate that was asked for, and what its links carry; nothing without such a rate."""
+    """Return which point reaches the rate that was asked for, and what its links carry; nothing
+    without such a rate.
+    """
     target = result.target
     if target is None:
         return []
@@ -53,18 +57,23 @@ def _target(result: SweepResult) -> list[str]:
 
 
 def _sure(result: SweepResult, best: dict[str, Any]) -> list[str]:
-    """Return the range of the best rate, and in what share of draws the choices stand; nothing without ranges."""
+    """Return the range of the best rate, and in what share of draws the choices stand; nothing
+    without ranges.
+    """
     choice, varied = result.choice, result.space.varied
     lines = [line.text for line in range_lines(result.best_range, rate_text)]
     if choice is None or len(result.rows) == 1:
         return lines
-    knee = "" if choice.knee_share is None else f"; the knee is there in {percent(choice.knee_share)} of them"
-    told = [where(row, varied) for row in (best, *choice.rivals[: _MOST_COMPARED - 1])]
+    knee = (
+        ""
+        if choice.knee_share is None
+        else f"; the knee is there in {percent(choice.knee_share)} of them"
+    )
+    named = [where(row, varied) for row in (best, *choice.rivals[: _MOST_COMPARED - 1])]
     more = len(choice.rivals) - _MOST_COMPARED + 1
-    rest = f" and {more} more" if more > 0 else ""
-    separated = "; " if any(", " in name for name in told) else ", "
-    alike = f"not distinguishable: {separated.join(told)}{rest}; " if choice.rivals else ""
-    return [*lines, f"choice: {alike}best in {percent(choice.best_share)} of draws{knee}"]
+    separator = "; " if any(", " in name for name in named) else ", "
+    named[-1] += f" and {more} more" if more > 0 else ""
+    return [*lines, choice_text(named, choice.best_share, separator=separator) + knee]
 
 
 def where(row: dict[str, Any], keys: Sequence[str]) -> str:
@@ -100,31 +109,45 @@ def _best(result: SweepResult, best: dict[str, Any]) -> str:
 def _logic(rows: Sequence[dict[str, Any]]) -> str:
     """Return a line about points whose boards have too few LUTs."""
     short = sum(row["fits_lut"] is False for row in rows)
-    return f"logic: too few look-up tables at {short} of {plural(len(rows), 'point')}; rates ignore this" * bool(short)
+    return (
+        f"logic: too few look-up tables at {short} of {plural(len(rows), 'point')}; rates ignore"
+        " this" * bool(short)
+    )
 
 
 def _schedules(result: SweepResult) -> str:
-    """Return how often the schedule that wins most is the fastest, and by how much, where schedules are compared."""
+    """Return how often the schedule that wins most is the fastest, and by how much, where schedules
+    are compared.
+    """
     others = [key for key in result.space.varied if key != "schedule"]
     if len(others) == len(result.space.varied):
         return ""
     rates: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in result.rows:
         if row["error"] is None:
-            rates.setdefault(tuple(row[key] for key in others), {})[row["schedule"]] = row["images_per_s"]
-    wins = Counter(max(rate_of, key=lambda name: rate_of[name]) for rate_of in rates.values() if len(rate_of) > 1)
+            rates.setdefault(tuple(row[key] for key in others), {})[row["schedule"]] = row[
+                "images_per_s"
+            ]
+    wins = Counter(
+        max(rate_of, key=lambda name: rate_of[name])
+        for rate_of in rates.values()
+        if len(rate_of) > 1
+    )
     if not wins:
         return ""
-    shares = {name: sum(rate_of.get(name, 0.0) / max(rate_of.values()) for rate_of in rates.values()) for name in wins}
+    shares = {
+        name: sum(rate_of.get(name, 0.0) / max(rate_of.values()) for rate_of in rates.values())
+        for name in wins
+    }
     winner = max(wins, key=lambda name: (wins[name], shares[name]))
     gains: dict[str, list[float]] = {}
     for rate_of in rates.values():
         for name in rate_of.keys() - {winner} if winner in rate_of else ():
             gains.setdefault(name, []).append(rate_of[winner] / rate_of[name])
     ranked = sorted(gains, key=lambda name: (max(gains[name]), name))
-    told = ", ".join(f"{_span(gains[name])} {name}'s" for name in ranked[:_MOST_COMPARED])
+    named = ", ".join(f"{_span(gains[name])} {name}'s" for name in ranked[:_MOST_COMPARED])
     often = f" in {wins[winner]} of {wins.total()} cases" if others else ""
-    return f"schedules: {winner} is the fastest{often}; its rate is {told}"
+    return f"schedules: {winner} is the fastest{often}; its rate is {named}"
 
 
 def _span(gains: Sequence[float]) -> str:
@@ -135,7 +158,9 @@ def _span(gains: Sequence[float]) -> str:
 def _lacking(row: dict[str, Any]) -> str:
     """Return what is not on chip, as text."""
     off_chip = [f"{row['off_chip_mib']:.1f} MiB are off chip"] * bool(row["off_chip_mib"])
-    return ", ".join([*off_chip, *[f"{row['missing_mib']:.1f} MiB are missing"] * (not row["fits"])])
+    return ", ".join(
+        [*off_chip, *[f"{row['missing_mib']:.1f} MiB are missing"] * (not row["fits"])]
+    )
 
 
 def _knee(series: Series, noun: str) -> str:
@@ -149,7 +174,10 @@ def _knee(series: Series, noun: str) -> str:
     addition = "each board" if along == "devices" else "each step"
     bend = f"{_amount(row, along)}, {_rate(row, noun)}; {_limit(before, part=True)} up to it"
     same = "" if limiting_kind(before) != limiting_kind(beyond) else ", too"
-    return f"knee: {bend}; beyond, {addition} adds less than half as much: {_limit(beyond, part=True)}{same}"
+    return (
+        f"knee: {bend}; beyond, {addition} adds less than half as much:"
+        f" {_limit(beyond, part=True)}{same}"
+    )
 
 
 def _commonest(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -159,7 +187,9 @@ def _commonest(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def limiting_kind(row: dict[str, Any]) -> str:
-    """Return what kind of resource holds a point back, whatever its cut; where that is not known, the slowest one's."""
+    """Return what kind of resource holds a point back, whatever its cut; where that is not known,
+    the slowest one's.
+    """
     return str(row["cause"] or row["bottleneck_kind"])
 
 
@@ -169,7 +199,9 @@ def limiting_words(kind: str) -> str:
 
 
 def _limit(row: dict[str, Any], *, part: bool = False) -> str:
-    """Return what limits a point, as text; of `part` of a line, of whose points it is one, the kind alone."""
+    """Return what limits a point, as text; of `part` of a line, of whose points it is one, the kind
+    alone.
+    """
     slowest, kind = row["bottleneck"], limiting_kind(row)
     if row["cause"] is None or (kind == row["bottleneck_kind"] and not part):
         return f"{slowest} limits"
@@ -188,10 +220,15 @@ def _memory(series: Series) -> str:
     whole = [row["devices"] for row in series.rows if is_on_chip(row)]
     if start is not None:
         before = series.rows[[row["devices"] for row in series.rows].index(start) - 1]
-        return f"memory: all is on chip from {_boards(start)} on; with {before['devices']}, {_lacking(before)}"
+        return (
+            f"memory: all is on chip from {_boards(start)} on; with {before['devices']},"
+            f" {_lacking(before)}"
+        )
     if whole:
         boards = f"{_ranges(whole)} board{'s' * (whole != [1])}"
-        return f"memory: all is on chip only with {boards}; with {last['devices']}, {_lacking(last)}"
+        return (
+            f"memory: all is on chip only with {boards}; with {last['devices']}, {_lacking(last)}"
+        )
     return f"memory: never all on chip; with {_boards(last['devices'])}, {_lacking(last)}"
 
 
@@ -208,17 +245,21 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 def _falls(result: SweepResult) -> str:
     """Return a line about the greatest fall of the rate with more boards."""
-    falls = [fall for series in result.series if series.along == "devices" for fall in series.falls()]
+    falls = [
+        fall for series in result.series if series.along == "devices" for fall in series.falls()
+    ]
     if not falls:
         return ""
     slower, better = min(falls, key=lambda fall: fall[0]["images_per_s"] / fall[1]["images_per_s"])
     others = [f"{key} = {slower[key]}" for key in result.space.varied if key != "devices"]
-    more = f"; so {'is' if len(falls) == 2 else 'are'} {len(falls) - 1} more" if len(falls) > 1 else ""
+    more = (
+        f"; so {'is' if len(falls) == 2 else 'are'} {len(falls) - 1} more" if len(falls) > 1 else ""
+    )
     at = f" at {', '.join(others)}" if others else ""
     are = "is" if slower["boards"] == 1 else "are"
     return (
-        f"not monotone: {_boards(slower['boards'])} ({_rate(slower, result.noun)}) {are} slower than {better['boards']}"
-        f" ({rate_text(better['images_per_s'])}){at}{more}"
+        f"not monotone: {_boards(slower['boards'])} ({_rate(slower, result.noun)}) {are} slower"
+        f" than {better['boards']} ({rate_text(better['images_per_s'])}){at}{more}"
     )
 
 
@@ -229,17 +270,25 @@ def _failures(rows: Sequence[dict[str, Any]]) -> str:
     return f"{len(failed)} of {plural(len(rows), 'point')} fail, the first: {failed[0]['error']}"
 
 
-def table_of(result: SweepResult, rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+def table_of(
+    result: SweepResult, rows: Sequence[dict[str, Any]]
+) -> tuple[list[str], list[list[str]]]:
     """Return the heads of the columns, and the cells of rows."""
     keys = [key for key in result.space.varied if key != "devices"]
     columns: dict[str, Callable[[dict[str, Any]], str]] = {"boards": lambda row: str(row["boards"])}
     columns |= {key.replace(".", ".\n"): functools.partial(_key_cell, key=key) for key in keys}
     columns[f"{result.noun}s/s"] = lambda row: rate_text(row["images_per_s"])
-    columns["eff. %"] = lambda row: "-" if row["efficiency"] is None else f"{100 * row['efficiency']:.1f}"
+    columns["eff. %"] = lambda row: (
+        "-" if row["efficiency"] is None else f"{100 * row['efficiency']:.1f}"
+    )
     if any(row["images_per_j"] is not None for row in rows):
-        columns[f"{result.noun}s/J"] = lambda row: "-" if row["images_per_j"] is None else f"{row['images_per_j']:.3g}"
+        columns[f"{result.noun}s/J"] = lambda row: (
+            "-" if row["images_per_j"] is None else f"{row['images_per_j']:.3g}"
+        )
     if any(row["off_chip_mib"] for row in rows):
-        columns["off chip\nMiB"] = lambda row: f"{row['off_chip_mib']:.1f}" if row["off_chip_mib"] else "-"
+        columns["off chip\nMiB"] = lambda row: (
+            f"{row['off_chip_mib']:.1f}" if row["off_chip_mib"] else "-"
+        )
     if any(row["fits"] is False for row in rows):
         columns["missing\nMiB"] = lambda row: "-" if row["fits"] else f"{row['missing_mib']:.1f}"
     if any(row["fits_lut"] is False for row in rows):
@@ -258,7 +307,9 @@ def _limit_cell(row: dict[str, Any]) -> str:
     return slowest if kind == row["bottleneck_kind"] else f"{kind}: {slowest}"
 
 
-def _cells(row: dict[str, Any], columns: Mapping[str, Callable[[dict[str, Any]], str]], keys: int) -> list[str]:
+def _cells(
+    row: dict[str, Any], columns: Mapping[str, Callable[[dict[str, Any]], str]], keys: int
+) -> list[str]:
     """Return the cells of a row; of one that fails, the keys and the reason."""
     if row["error"] is None:
         return [cell(row) for cell in columns.values()]
@@ -272,7 +323,9 @@ def _cells(row: dict[str, Any], columns: Mapping[str, Callable[[dict[str, Any]],
 
 
 def chosen_rows(result: SweepResult, most: int) -> list[dict[str, Any]]:
-    """Return all rows, or, where there are more than `most`, some of each series, or else the best of each series."""
+    """Return all rows, or, where there are more than `most`, some of each series, or else the best
+    of each series.
+    """
     if len(result.rows) <= most:
         return result.rows
     if not result.series:

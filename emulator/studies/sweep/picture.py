@@ -1,7 +1,8 @@
-"""A sweep as a picture: the rate over the number of boards, with what limits it in shape and colour.
+"""A sweep as a picture: the rate over the number of boards, with what limits it in shape and
+colour.
 
-A line for each combination of the other keys, with the band of its range. Points whose data have no place are hollow;
-the knee has a ring.
+A line for each combination of the other keys, with the band of its range. Points whose data have no
+place are hollow; the knee has a ring.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ _MARKS = {
     "exchange": ("D", "#cc79a7"),
     "draining": ("v", "#e69f00"),
 }
-"""Shape and colour by what limits; colours that people of any colour vision tell apart, and that print well."""
+"""Shape and colour by what limits; colours that people of any colour vision tell apart, and that
+print well.
+"""
 
 _OTHER_MARKS = (("P", "#000000"), ("X", "#56b4e9"), ("*", "#f0e442"))
 _LINES: tuple[LineStyle, ...] = ("-", "--", ":", "-.")
@@ -77,9 +80,19 @@ def _draw_lines(axes: Axes, result: SweepResult, marks: dict[str, tuple[str, str
     for series in result.series:
         for kind, (shape, colour) in marks.items():
             for fits, face in ((True, colour), (False, "white")):
-                held = [row for row in series.rows if limiting_kind(row) == kind and row["fits"] is fits]
+                held = [
+                    row for row in series.rows if limiting_kind(row) == kind and row["fits"] is fits
+                ]
                 shown = [row[along] for row in held], [row["images_per_s"] for row in held]
-                axes.plot(*shown, shape, color=colour, markerfacecolor=face, markersize=4, markeredgewidth=1, zorder=3)
+                axes.plot(
+                    *shown,
+                    shape,
+                    color=colour,
+                    markerfacecolor=face,
+                    markersize=4,
+                    markeredgewidth=1,
+                    zorder=3,
+                )
         _mark_knee(axes, series)
         _mark_memory(axes, series)
     _scale(axes, result)
@@ -90,33 +103,46 @@ def _draw_band(axes: Axes, series: Series) -> None:
     """Draw the range of each rate, from point to point."""
     rows = [row for row in series.rows if row.get("range_low") is not None]
     if rows:
-        low, high = ([row[key] for row in rows] for key in ("range_low", "range_high"))
+        low = [row["range_low"] for row in rows]
+        high = [row["range_high"] for row in rows]
         axes.fill_between([row[series.along] for row in rows], low, high, **_BAND)
 
 
 def _lines(result: SweepResult) -> list[tuple[list[Series], dict[str, Any]]]:
-    """Return the lines that can be told apart, each with its series and its style; the widest is at the back."""
+    """Return the lines that can be distinguished, each with its series and its style; the widest is
+    at the back.
+    """
     groups = coinciding([_columns(series) for series in result.series])
-    widths, greys = nested_widths(min(len(groups), len(_LINES))), _GREYS[-min(len(groups), len(_LINES)) :]
+    widths, greys = (
+        nested_widths(min(len(groups), len(_LINES))),
+        _GREYS[-min(len(groups), len(_LINES)) :],
+    )
     styles = itertools.cycle(zip(_LINES, widths, greys, strict=False))
     return [
-        ([result.series[place] for place in group], {"linestyle": line, "linewidth": width, "color": grey})
+        (
+            [result.series[place] for place in group],
+            {"linestyle": line, "linewidth": width, "color": grey},
+        )
         for group, (line, width, grey) in zip(groups, styles, strict=False)
     ]
 
 
 def _label(alike: Sequence[Series]) -> str:
     """Return what tells a line from others, as text: of several series, all that it stands for."""
-    differing = {key for key in alike[0].others if len({series.others[key] for series in alike}) > 1}
+    differing = {
+        key for key in alike[0].others if len({series.others[key] for series in alike}) > 1
+    }
     if len(differing) > 1:
         return " | ".join(_label([series]) for series in alike)
     return ", ".join(
-        f"{key} = {', '.join(dict.fromkeys(str(series.others[key]) for series in alike))}" for key in alike[0].others
+        f"{key} = {', '.join(dict.fromkeys(str(series.others[key]) for series in alike))}"
+        for key in alike[0].others
     )
 
 
 def _columns(series: Series) -> tuple[list[float], list[float]]:
-    return [row[series.along] for row in series.rows], [row["images_per_s"] for row in series.rows]
+    along = [row[series.along] for row in series.rows]
+    return along, [row["images_per_s"] for row in series.rows]
 
 
 def _one_chain(result: SweepResult) -> bool:
@@ -128,7 +154,15 @@ def _mark_knee(axes: Axes, series: Series) -> None:
     if row is None:
         return
     place = (row[series.along], row["images_per_s"])
-    axes.plot(*place, "o", color="black", markerfacecolor="none", markersize=11, markeredgewidth=1.2, zorder=4)
+    axes.plot(
+        *place,
+        "o",
+        color="black",
+        markerfacecolor="none",
+        markersize=11,
+        markeredgewidth=1.2,
+        zorder=4,
+    )
     axes.annotate(
         f"knee: {row[series.along]:g}",
         place,
@@ -156,7 +190,9 @@ def _mark_memory(axes: Axes, series: Series) -> None:
 
 
 def _scale(axes: Axes, result: SweepResult) -> None:
-    """Choose axes by the values: logarithmic where these double and double again, otherwise from zero."""
+    """Choose axes by the values: logarithmic where these double and double again, otherwise from
+    zero.
+    """
     amounts = sorted({row[series.along] for series in result.series for row in series.rows})
     spread = amounts[0] > 0 and statistics.median(amounts) < (amounts[0] + amounts[-1]) / 4
     if spread:
@@ -167,7 +203,9 @@ def _scale(axes: Axes, result: SweepResult) -> None:
         if len(amounts) <= 12:
             axes.set_xticks(amounts)
         return
-    axes.set_ylim(0, 1.12 * max(row["images_per_s"] for series in result.series for row in series.rows))
+    axes.set_ylim(
+        0, 1.12 * max(row["images_per_s"] for series in result.series for row in series.rows)
+    )
     axes.yaxis.set_major_formatter("{x:,.0f}" if axes.get_ylim()[1] >= 20 else "{x:g}")
     if all(isinstance(amount, int) for amount in amounts):
         whole_ticks(axes.xaxis)
@@ -177,19 +215,36 @@ def _draw_bars(axes: Axes, result: SweepResult, marks: dict[str, tuple[str, str]
     """Draw a bar for each point, where no key is a number."""
     names = []
     for place, row in enumerate(result.rows):
-        names.append("\n".join(one_line(str(row[key])) for key in result.space.varied) or one_line(str(row["network"])))
+        names.append(
+            "\n".join(one_line(str(row[key])) for key in result.space.varied)
+            or one_line(str(row["network"]))
+        )
         if row["error"] is None:
             _, colour = marks[limiting_kind(row)]
-            axes.bar(place, row["images_per_s"], 0.6, color=colour if row["fits"] else "white", edgecolor=colour)
+            axes.bar(
+                place,
+                row["images_per_s"],
+                0.6,
+                color=colour if row["fits"] else "white",
+                edgecolor=colour,
+            )
     axes.set_xticks(range(len(names)), names, fontsize="small")
 
 
 def _title(result: SweepResult) -> str:
     """Return the keys that do not vary, as text."""
     row = result.rows[0]
-    fixed = {key: row[key] for key in result.space.values if all(other[key] == row[key] for other in result.rows)}
-    network, cluster = (fixed.pop(key, f"{len(result.space.values[key])} {key}s") for key in ("network", "cluster"))
-    return ", ".join([f"{network} on {cluster}", *(f"{key} = {value}" for key, value in fixed.items())])
+    fixed = {
+        key: row[key]
+        for key in result.space.values
+        if all(other[key] == row[key] for other in result.rows)
+    }
+    network, cluster = (
+        fixed.pop(key, f"{len(result.space.values[key])} {key}s") for key in ("network", "cluster")
+    )
+    return ", ".join(
+        [f"{network} on {cluster}", *(f"{key} = {value}" for key, value in fixed.items())]
+    )
 
 
 def _add_legends(axes: Axes, result: SweepResult, marks: dict[str, tuple[str, str]]) -> None:
@@ -203,9 +258,22 @@ def _add_legends(axes: Axes, result: SweepResult, marks: dict[str, tuple[str, st
     ]
     if any(row["fits"] is False for row in result.rows):
         label = "hollow: does not fit, memory ignored"
-        handles.append(Line2D([], [], linestyle="none", marker="o", color=_GREY, markerfacecolor="white", label=label))
+        handles.append(
+            Line2D(
+                [],
+                [],
+                linestyle="none",
+                marker="o",
+                color=_GREY,
+                markerfacecolor="white",
+                label=label,
+            )
+        )
     if len(result.series) > 1:
-        handles += [Line2D([], [], label=_label(alike), **style) for alike, style in _lines(result)[:_MOST_LABELS]]
+        handles += [
+            Line2D([], [], label=_label(alike), **style)
+            for alike, style in _lines(result)[:_MOST_LABELS]
+        ]
     if any(row.get("range_low") is not None for row in result.rows) and result.series:
         handles.append(Patch(label="range, 90 %", **_BAND))
     axes.legend(handles=handles, fontsize="small", loc="best")

@@ -1,32 +1,300 @@
-"""All points of a sweep, in parallel; finished ones are kept in a CSV file, and a sweep resumes from there.
+"""The points of a sweep: the figures of each, of its plan and its steady state, and all of them in
+parallel; finished ones are kept in a CSV file, from which a sweep resumes.
 
-While it runs, rows are added as points finish; at the end all are put in order. Each row has the identity of its point
-in the column `point`, and a checksum of the row. A file with other points, or with a row that has changed, is left
-alone.
+While it runs, rows are added as points finish; at the end all are put in order. Each row has the
+identity of its point in the column `point`, and a checksum of the row. The identity is a digest of
+all that the figures depend on, so that a sweep goes on with its own points: the network and the
+cluster as read from their files, all keys, and emuchain: its version and its sources. A file with
+other points, or with a row that has changed, is left alone.
 """
 
 from __future__ import annotations
 
 import csv
+import dataclasses
+import functools
+import hashlib
 import io
 import pathlib
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
+
+import numpy as np
 
 from ....launch import Ranks, SingleProcess, WorkerLost, in_parallel, usable_cores
 from ...cluster import Gpu
 from ...common import NAMES, InputError, LineFile, as_cell, encoded, of_cell, plural, shown
+from ...config import settings_config
 from ...number import precision_of
-from ...plan import in_precision
+from ...plan import ChainPlan, PairPlan, in_precision, make_pair_plan, make_plan
+from ...run import (
+    SteadyState,
+    busy_shares,
+    is_waiting,
+    limiting_kind,
+    roofs_of,
+    slope_roofs,
+    steady_actions,
+    steady_state,
+)
+from ...timing import HIGHEST, LOWEST, Roofs
+from ...timing.pair import Resource
 from ...view import multiplier_texts
-from .measure import INTERNAL, Measured, figures, identities, measure, row_of
 from .result import SweepResult, find_target
 from .space import Point, Space, points_of
 
+_KINDS = {
+    Resource.GPU: "engine",
+    Resource.FPGA: "engine",
+    Resource.TO_FPGA: "link",
+    Resource.TO_GPU: "link",
+}
+_MIB = 2**20
+
+INTERNAL = "internal error"
+"""How the reason of a point begins that failed by a bug, and so is computed again when a sweep goes
+on.
+"""
+
+_ROOT = pathlib.Path(__file__).resolve().parents[3]
+_ROOMS = ("kernels", "comm", "emulator")
+_DIGITS = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """The figures of a point; where it fails, `error` is the reason and the others are None.
+
+    `boards` are those of all replicas. `efficiency` is the rate over that of perfect balance, where
+    all multipliers of all boards are always busy; of a GPU with an FPGA it is their utilisation, of
+    a GPU alone None. `images_per_j` is None where a board's power is unknown. `off_chip_mib` of a
+    chain are kept off chip; `missing_mib` have no place, which times ignore. `fits_lut` is whether
+    boards have the LUTs that engines and buffers need, None where that is not known. `second` would
+    limit if the bottleneck were infinitely fast; of a pair it is what is busy second longest.
+    `cause` is what holds a chain back whatever its cut (`run.Cause`), or waits. Of a chain of rows
+    there are the range of the rate, and the `roofs` that all draws of it follow
+    (`timing.Roofs.text`).
+    """
+
+    boards: int | None = None
+    images_per_s: float | None = None
+    efficiency: float | None = None
+    images_per_j: float | None = None
+    epoch_hours: float | None = None
+    fits: bool | None = None
+    missing_mib: float | None = None
+    off_chip_mib: float | None = None
+    fits_lut: bool | None = None
+    bottleneck: str | None = None
+    bottleneck_kind: str | None = None
+    second: str | None = None
+    second_kind: str | None = None
+    cause: str | None = None
+    error: str | None = None
+    range_low: float | None = None
+    range_high: float | None = None
+    roofs: str | None = None
+
+
+_OF_RANGES = ("range_low", "range_high", "roofs")
+
+
+def figures(ranged: bool) -> tuple[str, ...]:
+    """Return the names of a point's figures, with those of its range or without."""
+    names = (field.name for field in dataclasses.fields(Measured))
+    return tuple(name for name in names if ranged or name not in _OF_RANGES)
+
+
+def measure(task: tuple[Point, int, bool]) -> Measured:
+    """Return the figures of a point, with the hours of an epoch, and whether with its range.
+
+    Whatever goes wrong is the point's `error`, in one line.
+    """
+    point, epoch_images, ranged = task
+    if point.cluster is None:
+        return Measured(error=point.error)
+    try:
+        config = settings_config(point.settings)
+        if config.schedule.offload is not None:
+            pair = make_pair_plan(config, network=point.network, cluster=point.cluster)
+            of_point = _of_pair(pair, epoch_images)
+            return _with_range(of_point, slope_roofs(pair)) if ranged else of_point
+        plan = make_plan(config, 1, network=point.network, cluster=point.cluster, timing_only=True)
+        if plan.times_rows:
+            of_point = _figures(plan, steady_state(plan), epoch_images)
+            return _with_range(of_point, roofs_of(plan)) if ranged else of_point
+        of_point = _of_actions(plan, epoch_images)
+        return _with_range(of_point, slope_roofs(plan)) if ranged else of_point
+    except InputError as error:
+        return Measured(error=_line(str(error)))
+    except Exception as error:
+        return Measured(error=_line(f"{INTERNAL}: {type(error).__name__}: {error}"))
+
+
+def _figures(plan: ChainPlan, state: SteadyState, epoch_images: int) -> Measured:
+    boards = [plan.cluster.board(device) for device in range(plan.devices)]
+    macs = sum(load.macs for device in state.devices for load in device.engines)
+    slowest, behind = state.bottleneck.slowest, state.bottleneck.behind
+    return Measured(
+        boards=plan.nodes,
+        images_per_s=state.images_per_s,
+        efficiency=macs / (state.period_ps * sum(board.capacity for board in boards)),
+        images_per_j=None if state.joules_per_image is None else 1 / state.joules_per_image,
+        epoch_hours=state.epoch_hours(epoch_images),
+        fits=state.fits,
+        missing_mib=state.missing_bytes / _MIB,
+        off_chip_mib=sum(plan.off_chip_bytes) / _MIB,
+        fits_lut=plan.fits_lut,
+        bottleneck=slowest.name,
+        bottleneck_kind=slowest.kind,
+        second=behind.name,
+        second_kind=behind.kind,
+        cause=limiting_kind(plan, state),
+    )
+
+
+def _with_range(measured: Measured, roofs: Roofs) -> Measured:
+    """Return the figures of a point with the range of its rate, and what other draws of it follow."""
+    assert measured.images_per_s is not None
+    at_rate = roofs.at_rate(measured.images_per_s)
+    low = high = measured.images_per_s
+    if roofs.constants:
+        low, high = (
+            float(f"{end:.12g}") for end in np.percentile(at_rate.rates(), [LOWEST, HIGHEST])
+        )
+    return dataclasses.replace(measured, range_low=low, range_high=high, roofs=at_rate.text)
+
+
+def _of_actions(plan: ChainPlan, epoch_images: int) -> Measured:
+    """Return the figures of boards that take actions as a whole, once mini-batch follows on
+    mini-batch.
+    """
+    rate, usage = steady_actions(plan)
+    boards = [plan.cluster.board(device) for device in range(plan.devices)]
+    macs = sum(layer.training_macs for layer in plan.network.layers)
+    power = [board.power_w for board in boards]
+    slowest, *others = busy_shares(plan, usage)
+    second = others[0] if others else None
+    replicas = plan.data_parallel.replicas
+    return Measured(
+        boards=plan.nodes,
+        images_per_s=rate,
+        efficiency=rate / replicas * macs / (1e12 * sum(board.capacity for board in boards)),
+        images_per_j=rate / replicas / sum(watts or 0 for watts in power) if all(power) else None,
+        epoch_hours=epoch_images / rate / 3600,
+        fits=plan.fits,
+        missing_mib=0.0,
+        off_chip_mib=sum(plan.off_chip_bytes) / _MIB,
+        fits_lut=plan.fits_lut,
+        bottleneck=slowest.name,
+        bottleneck_kind=slowest.kind,
+        second=None if second is None else second.name,
+        second_kind=None if second is None else second.kind,
+        cause="waiting" if is_waiting(slowest.share) else slowest.kind,
+    )
+
+
+def _of_pair(plan: PairPlan, epoch_images: int) -> Measured:
+    """Return the figures of a GPU, alone or with an FPGA, whose mini-batches follow one another."""
+    power = [plan.cluster.board(device).power_w for device in range(plan.devices)]
+    slowest, *others = sorted(plan.times.busy.values(), key=lambda use: -use.busy_ps)
+    second = others[0].resource if others else None
+    return Measured(
+        boards=plan.devices,
+        images_per_s=plan.samples_per_s,
+        efficiency=plan.times.utilisation,
+        images_per_j=(
+            plan.samples_per_s / sum(watts or 0 for watts in power) if all(power) else None
+        ),
+        epoch_hours=epoch_images / plan.samples_per_s / 3600,
+        fits=True,
+        missing_mib=0.0,
+        off_chip_mib=0.0,
+        bottleneck=slowest.resource.value,
+        bottleneck_kind=_KINDS[slowest.resource],
+        second=None if second is None else second.value,
+        second_kind=None if second is None else _KINDS[second],
+    )
+
+
+def row_of(point: Point, measured: Measured, ranged: bool) -> dict[str, Any]:
+    """Return a point's keys and figures as one row, with those of its range or without."""
+    return {**point.keys, **{name: getattr(measured, name) for name in figures(ranged)}}
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def identities(points: list[Point], epoch_images: int) -> list[str]:
+    """Return the identity of each point, in their order."""
+    known: dict[int, str] = {}  # of networks and clusters, which many points share
+
+    def digest_of(value: object) -> str:
+        if id(value) not in known:
+            known[id(value)] = _digest(_canonical(value))
+        return known[id(value)]
+
+    return [
+        _digest(
+            (
+                _emuchain(),
+                epoch_images,
+                digest_of(point.network),
+                digest_of(point.cluster),
+                _canonical(point.settings),
+            )
+        )
+        for point in points
+    ]
+
+
+@functools.cache
+def _emuchain() -> str:
+    """Return a digest of emuchain's sources; the first names its version."""
+    # Sorted, as a file system lists names in any order; relative, as installations differ in place.
+    digest = hashlib.sha256()
+    for path in (
+        _ROOT / "__init__.py",
+        *sorted(path for room in _ROOMS for path in (_ROOT / room).rglob("*")),
+    ):
+        if path.suffix in (".py", ".toml"):
+            digest.update(f"{path.relative_to(_ROOT)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:_DIGITS]
+
+
+def _canonical(value: Any) -> Any:
+    """Return a value as nested tuples, the same for equal values in any process.
+
+    A function has its place in memory here: a schedule that exists in one process alone is never
+    taken up again.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = (
+            (field.name, _canonical(getattr(value, field.name)))
+            for field in dataclasses.fields(value)
+        )
+        return type(value).__qualname__, *fields
+    if isinstance(value, Mapping):
+        return tuple(sorted((str(key), _canonical(item)) for key, item in value.items()))
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_canonical, value))
+    if isinstance(value, (set, frozenset)):
+        # A set has another order in each process, as Python seeds the hashes of texts at random.
+        return tuple(sorted(repr(_canonical(item)) for item in value))
+    return repr(value)
+
+
 Announce = Callable[[int, int], AbstractContextManager[Callable[[], None]]]
-"""From the number of points, and of those that are there already, to what is called after each further one."""
+"""From the number of points, and of those that are there already, to what is called after each
+further one.
+"""
 
 _POINT = "point"
 _REMEDY = "`restart` starts it over, or name another file"
@@ -65,15 +333,22 @@ def run_space(
         announce: what reports progress.
         blame: beginning of messages about a value.
         ranged: whether to draw the ranges of rates, and how sure choices are.
-        target: a rate in samples per second, for which the point with the fewest boards is told.
+        target: a rate in samples per second, for which the point with the fewest boards is
+            reported.
 
     Raises:
-        InputError: a value is invalid, the file is that of another sweep or cannot be written, or a process died.
+        InputError: a value is invalid, the file is that of another sweep or cannot be written, or a
+            process died.
         Interrupted: by Ctrl-C; finished points are in the file.
     """
     points = points_of(space, blame)
+    # Identities take a digest of all sources, which only a file needs.
     known = identities(points, epoch_images) if csv is not None else [""] * len(points)
-    journal = None if csv is None else Journal(csv, [*space.values, *figures(ranged)], known, restart=restart)
+    journal = (
+        None
+        if csv is None
+        else Journal(csv, [*space.values, *figures(ranged)], known, restart=restart)
+    )
     measurements: list[Measured | None] = [None] * len(points)
     if journal is not None:
         measurements = [journal.done.get(point) for point in known]
@@ -81,7 +356,9 @@ def run_space(
     tasks = [(points[place], epoch_images, ranged) for place in missing]
     try:
         with announce(len(points), len(points) - len(missing)) as advance:
-            for number, measured in in_parallel(ranks or SingleProcess(), jobs or usable_cores(), measure, tasks):
+            for number, measured in in_parallel(
+                ranks or SingleProcess(), jobs or usable_cores(), measure, tasks
+            ):
                 place = missing[number]
                 measurements[place] = measured
                 if journal is not None:
@@ -95,7 +372,9 @@ def run_space(
         if journal is not None:
             journal.finish(rows, known)
     except KeyboardInterrupt:
-        raise Interrupted(sum(measured is not None for measured in measurements), len(measurements)) from None
+        raise Interrupted(
+            sum(measured is not None for measured in measurements), len(measurements)
+        ) from None
     except WorkerLost as error:
         raise InputError(str(error)) from None
     finally:
@@ -105,7 +384,9 @@ def run_space(
     noun = nouns.pop() if len(nouns) == 1 else "sample"
     roofs = [row.pop("roofs", None) for row in rows]
     reached = None if target is None else find_target(target, points, rows)
-    return SweepResult(space, rows, noun, roofs if ranged else None, _multiplier_texts(points), reached)
+    return SweepResult(
+        space, rows, noun, roofs if ranged else None, _multiplier_texts(points), reached
+    )
 
 
 def _multiplier_texts(points: Sequence[Point]) -> tuple[str, ...]:
@@ -120,12 +401,15 @@ def _multiplier_texts(points: Sequence[Point]) -> tuple[str, ...]:
         if any(isinstance(board, Gpu) for board in cluster.boards):
             continue
         with suppress(InputError, ValueError):  # points that fail say why
-            texts |= dict.fromkeys(multiplier_texts(in_precision(cluster, precision_of(given)).boards))
+            texts |= dict.fromkeys(
+                multiplier_texts(in_precision(cluster, precision_of(given)).boards)
+            )
     return tuple(texts)
 
 
 class Journal:
-    """The finished points of a sweep in a CSV file; `done` holds the figures of those that are there, by identity.
+    """The finished points of a sweep in a CSV file; `done` holds the figures of those that are
+    there, by identity.
 
     Args:
         path: the file, which need not exist.
@@ -134,11 +418,17 @@ class Journal:
         restart: whether to begin anew, whatever the file holds.
 
     Raises:
-        InputError: the file cannot be read or written, or is that of another sweep, or one that runs.
+        InputError: the file cannot be read or written, or is that of another sweep, or one that
+            runs.
     """
 
     def __init__(
-        self, path: pathlib.Path, keys: Sequence[str], points: Sequence[str], *, restart: bool = False
+        self,
+        path: pathlib.Path,
+        keys: Sequence[str],
+        points: Sequence[str],
+        *,
+        restart: bool = False,
     ) -> None:
         self._path, self._file = path, LineFile(path, "csv", "sweep.csv")
         self._columns = [*keys, _POINT]
@@ -193,10 +483,13 @@ class Journal:
         except FileNotFoundError:
             return ""
         except OSError as error:
-            raise InputError(f"{self._told}: cannot be read: {error.strerror}") from None
+            raise InputError(f"{self._setting}: cannot be read: {error.strerror}") from None
         head = ",".join(self._columns) + "\n"
         if not text.startswith(head) and not head.startswith(text):
-            raise InputError(f"{self._told}: belongs to another sweep, with other columns; {_REMEDY}")
+            raise InputError(
+                f"{self._setting}: belongs to another sweep, with other columns; {_REMEDY}"
+            )
+        # The file may end amid a row, or amid the head, where the sweep was ended while it wrote.
         return text[: text.rfind("\n") + 1]
 
     def _take(self, text: str, points: set[str]) -> None:
@@ -211,12 +504,17 @@ class Journal:
             others = sum(row[_POINT] not in points for row in rows)
             if others:
                 raise InputError(
-                    f"{self._told}: {others} of its {plural(len(rows), 'point')} are not of this sweep, or are of"
-                    f" another version of emuchain or other content of the files; {_REMEDY}"
+                    f"{self._setting}: {others} of its {plural(len(rows), 'point')} are not of this"
+                    " sweep, or are of another version of emuchain or other content of the files;"
+                    f" {_REMEDY}"
                 )
-            self.done = {row[_POINT]: _measured(row) for row in rows if not row["error"].startswith(INTERNAL)}
+            self.done = {
+                row[_POINT]: _measured(row) for row in rows if not row["error"].startswith(INTERNAL)
+            }
         except (ValueError, csv.Error):
-            raise InputError(f"{self._told}: is damaged, or was changed by hand; {_REMEDY}") from None
+            raise InputError(
+                f"{self._setting}: is damaged, or was changed by hand; {_REMEDY}"
+            ) from None
 
     def _row(self, cells: Sequence[str]) -> dict[str, str]:
         """Return a line's cells by column, and in the last the point alone.
@@ -230,7 +528,7 @@ class Journal:
         return dict(zip(self._columns, [*cells[:-1], point], strict=True))
 
     @property
-    def _told(self) -> str:
+    def _setting(self) -> str:
         return f"`csv` = {shown(self._path)}"
 
 

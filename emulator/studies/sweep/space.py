@@ -1,7 +1,8 @@
 """The points of a sweep: all combinations of the values of its keys.
 
-Values are validated here, once: a network, a cluster or a value that can never be right is refused before any point is
-computed. What does not fit together, such as more devices than channels, is a point that fails.
+Values are validated here, once: a network, a cluster or a value that can never be right is refused
+before any point is computed. What does not fit together, such as more devices than channels, is a
+point that fails.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _WITHOUT_TIME = (
     *RUN_ONLY_KEYS,
     *("data", "resize", "crop", "channels", "skip_broken", "test_share", "split_seed"),
     *("text_samples", "samples", "epochs", "micro_batch", "seed", "compress_weights"),
-    *("learning_rate", "momentum", "weight_decay", "learning_rate_steps", "learning_rate_factor"),
-    *("beta1", "beta2", "epsilon", "lr_schedule", "lr_step", "lr_decay", "lr_warm_up", "label_smoothing"),
+    *("learning_rate", "momentum", "weight_decay", "beta1", "beta2", "epsilon"),
+    *("lr_schedule", "lr_warm_up", "label_smoothing"),
 )
 """Keys of a run that do not change its steady state."""
 
@@ -34,13 +35,16 @@ _MOST_POINTS = 1_000_000
 
 
 def sweepable_keys() -> list[str]:
-    """Return the keys that a sweep may vary: those of a run that change its steady state, and those of its cluster."""
+    """Return the keys that a sweep may vary: those of a run that change its steady state, and those
+    of its cluster.
+    """
     return [*(key for key in Config.model_fields if key not in _WITHOUT_TIME), *changeable_keys()]
 
 
 @dataclasses.dataclass(frozen=True)
 class Space:
-    """The keys of a sweep, each with its values; `settings` are further keys of the run, the same at all points.
+    """The keys of a sweep, each with its values; `settings` are further keys of the run, the same
+    at all points.
 
     A value None of `devices` stands for one board, or for those that a schedule of pairs takes.
     """
@@ -50,9 +54,13 @@ class Space:
 
     @classmethod
     def of(
-        cls, values: Mapping[str, Any], settings: Mapping[str, Any] | None = None, blame: str = "command line"
+        cls,
+        values: Mapping[str, Any],
+        settings: Mapping[str, Any] | None = None,
+        blame: str = "command line",
     ) -> Space:
-        """Return the space of keys with a value or several; `network`, `cluster` and `devices` come first.
+        """Return the space of keys with a value or several; `network`, `cluster` and `devices` come
+        first.
 
         Raises:
             InputError: a key is unknown, or has no values.
@@ -62,10 +70,14 @@ class Space:
         for key in values:
             if key not in known:
                 hint = did_you_mean(key, known)
-                raise InputError(f"{blame}: `{key}` cannot be swept; {hint}keys: {', '.join(known)}")
+                raise InputError(
+                    f"{blame}: `{key}` cannot be swept; {hint}keys: {', '.join(known)}"
+                )
         listed = {key: _listed(value) for key, value in {**first, **values}.items()}
         for key in ("network", "cluster"):  # a name may be a number
-            listed[key] = tuple(str(value) if isinstance(value, int | float) else value for value in listed[key])
+            listed[key] = tuple(
+                str(value) if isinstance(value, int | float) else value for value in listed[key]
+            )
         for key, choices in listed.items():
             if not choices:
                 raise InputError(f"{blame}: `{key}` has no values")
@@ -75,8 +87,8 @@ class Space:
         if space.points > _MOST_POINTS:
             most = max(listed, key=lambda key: len(listed[key]))
             raise InputError(
-                f"{blame}: {plural(space.points, 'point')}, at most {_MOST_POINTS:,}; take fewer of the"
-                f" {len(listed[most]):,} values of `{most}`"
+                f"{blame}: {plural(space.points, 'point')}, at most {_MOST_POINTS:,}; take fewer of"
+                f" the {len(listed[most]):,} values of `{most}`"
             )
         return space
 
@@ -92,12 +104,18 @@ class Space:
 
     @functools.cached_property
     def along(self) -> str | None:
-        """The key of a picture's horizontal axis: `devices`, or else the first numeric key with several values."""
-        numeric = [key for key in self.varied if all(_is_number(value) for value in self.values[key])]
+        """The key of a picture's horizontal axis: `devices`, or else the first numeric key with
+        several values.
+        """
+        numeric = [
+            key for key in self.varied if all(_is_number(value) for value in self.values[key])
+        ]
         return "devices" if "devices" in numeric else next(iter(numeric), None)
 
     def combinations(self) -> Iterator[dict[str, Any]]:
-        """Yield all combinations of values, in order; the last key to change is the slowest, `along` is the fastest."""
+        """Yield all combinations of values, in order; the last key to change is the slowest,
+        `along` is the fastest.
+        """
         order = sorted(self.values, key=lambda key: key == self.along)
         for chosen in itertools.product(*(self.values[key] for key in order)):
             combination = dict(zip(order, chosen, strict=True))
@@ -106,7 +124,9 @@ class Space:
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """A point of a sweep: its values as rows show them, and what its plan is made of, or the reason why it has none."""
+    """A point of a sweep: its values as rows show them, and what its plan is made of, or the reason
+    why it has none.
+    """
 
     keys: dict[str, Any]
     network: Network
@@ -119,15 +139,24 @@ def points_of(space: Space, blame: str = "command line") -> list[Point]:
     """Return the points of a sweep, in order.
 
     Raises:
-        InputError: a network or cluster cannot be loaded, or a value is out of range whatever the others are.
+        InputError: a network or cluster cannot be loaded, or a value is out of range whatever the
+            others are.
     """
-    clusters, networks = _Clusters(blame, space.settings.get("changes") or {}), _Networks(space.settings)
+    clusters, networks = (
+        _Clusters(blame, space.settings.get("changes") or {}),
+        _Networks(space.settings),
+    )
     _check(space, clusters, blame)
     points = []
     for values in space.combinations():
-        network, changes = networks.found(values["network"], values.get("time_steps")), _changes(values)
+        network, changes = (
+            networks.found(values["network"], values.get("time_steps")),
+            _changes(values),
+        )
         cluster, error = clusters.changed(values["cluster"], changes)
-        values["devices"] = values["devices"] or _fewest_devices(values.get("schedule", space.settings.get("schedule")))
+        values["devices"] = values["devices"] or _fewest_devices(
+            values.get("schedule", space.settings.get("schedule"))
+        )
         own = {key: value for key, value in values.items() if key not in changes}
         names = {"network": network.name, "cluster": cluster.name if cluster else ""}
         keys = {key: label(value) for key, value in values.items()}
@@ -156,7 +185,9 @@ class _Networks:
 
     def _made(self, value: Any, time_steps: int | None) -> Network:
         reading = {field.name for field in dataclasses.fields(Reading)}
-        config = settings_config({key: given for key, given in self._settings.items() if key in reading})
+        config = settings_config(
+            {key: given for key, given in self._settings.items() if key in reading}
+        )
         return network_of(value, time_steps, self._settings.get("data"), Reading.of(config))
 
 
@@ -187,7 +218,10 @@ class _Clusters:
         if not isinstance(value, Cluster):
             return load_cluster(value, changes, blame=self._blame)
         if changes:
-            raise InputError(f"`{next(iter(changes))}`: cannot be changed in a loaded cluster; give it by its name")
+            raise InputError(
+                f"`{next(iter(changes))}`: cannot be changed in a loaded cluster; give it by its"
+                " name"
+            )
         return value
 
 

@@ -1,22 +1,27 @@
-"""A GPU and an FPGA that train recurrent layers together (FARNN): work, tasks, and their timeline. Pure functions."""
+"""A GPU and an FPGA that train recurrent layers together (FARNN): work, tasks, and their timeline.
+Pure functions.
+"""
 
-from .devices import Pair, check_gpu_memory, gpu_bytes, pair_of, standard_step_ps
-from .fpga import (
+from .devices import (
     Content,
     LayerNeeds,
+    Pair,
     PairKey,
     all_needs,
+    check_gpu_memory,
+    gpu_bytes,
     mvm_cycles,
     needs_as_json,
+    pair_of,
     pair_streams,
     pe_words,
+    standard_step_ps,
     step_cycles,
     streams_of,
     unheld_bytes,
     unsplit_cycles,
 )
-from .result import Busy, PairTimes, time_mini_batch, times_as_json
-from .tasks import Resource, Task, TimedTask
+from .tasks import Busy, PairTimes, Resource, Task, TimedTask, time_mini_batch, times_as_json
 from .work import Cell, OtherWork, Part, Phase, RecurrentWork, Workload, work_of, workload_of
 
 __all__ = [

@@ -1,10 +1,13 @@
-"""The work of a mini-batch: recurrent layers, and what the GPU does before, between and behind them."""
+"""The work of a mini-batch: recurrent layers, and what the GPU does before, between and behind
+them.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
 import math
+from collections.abc import Iterator
 
 from ...common import InputError
 from ...network import Layer, Network, Recurrent
@@ -46,9 +49,10 @@ class Phase(enum.Enum):
 class RecurrentWork:
     """A recurrent layer: `cells` cells, which take `inputs` values in each of `steps` time steps.
 
-    With a `projection`, its output and the state that it hands on have as many values, else `cells`. A bidirectional
-    layer has two `directions`, each with weights of its own; weights and multiply-accumulates are those of one. Where
-    other layers take its inputs, too, it `reads_again`: errors of these inputs have other parts.
+    With a `projection`, its output and the state that it hands on have as many values, else
+    `cells`. A bidirectional layer has two `directions`, each with weights of its own; weights and
+    multiply-accumulates are those of one. Where other layers take its inputs, too, it
+    `reads_again`: errors of these inputs have other parts.
     """
 
     name: str
@@ -127,9 +131,17 @@ class Workload:
         """The recurrent layers."""
         return tuple(part for part in self.parts if isinstance(part, RecurrentWork))
 
+    @property
+    def passes(self) -> Iterator[tuple[Phase, RecurrentWork | OtherWork]]:
+        """FW of all parts in their order, then BW from the last one on."""
+        yield from ((Phase.FORWARD, part) for part in self.parts)
+        yield from ((Phase.BACKWARD, part) for part in reversed(self.parts))
+
     def padded(self, factor: float) -> Workload:
         """Return the same parts with sequences padded to `factor` times their length."""
-        parts = (part.padded(factor) if isinstance(part, RecurrentWork) else part for part in self.parts)
+        parts = (
+            part.padded(factor) if isinstance(part, RecurrentWork) else part for part in self.parts
+        )
         return dataclasses.replace(self, parts=tuple(parts))
 
     def of_batch(self, batch: int) -> Workload:
@@ -138,7 +150,8 @@ class Workload:
 
 
 def workload_of(network: Network, batch: int) -> Workload:
-    """Return the work of a mini-batch of `batch` samples. Layers between two recurrent ones are one part.
+    """Return the work of a mini-batch of `batch` samples. Layers between two recurrent ones are one
+    part.
 
     Raises:
         InputError: the network has no recurrent layer.
@@ -154,13 +167,15 @@ def workload_of(network: Network, batch: int) -> Workload:
             others.append(layer)
     for head in network.heads:
         raise InputError(
-            f"`network` = {network.name!r}: {head.name} has the weights of {head.operation.tied}, and a pair of a GPU"
-            " and an FPGA trains no tied weights; leave `tied` out, or train on a chain, with a schedule such as 'sync'"
+            f"`network` = {network.name!r}: {head.name} has the weights of {head.operation.tied},"
+            " and a pair of a GPU and an FPGA trains no tied weights; leave `tied` out, or train"
+            " on a chain, with a schedule such as 'sync'"
         )
     if not parts:
         raise InputError(
-            f"`network` = {network.name!r}: has no recurrent layer, which a pair of a GPU and an FPGA is for; should"
-            " have an lstm or a gru, or `schedule` be one of a chain, such as 'sync'"
+            f"`network` = {network.name!r}: has no recurrent layer, which a pair of a GPU and an"
+            " FPGA is for; should have an lstm or a gru, or `schedule` be one of a chain, such as"
+            " 'sync'"
         )
     return Workload(network.name, (*parts, *_together(others)), batch)
 
@@ -187,4 +202,5 @@ def _together(layers: list[Layer]) -> list[OtherWork]:
     if not layers:
         return []
     name = layers[0].name + (f" to {layers[-1].name}" if len(layers) > 1 else "")
-    return [OtherWork(name, sum(layer.macs for layer in layers), sum(layer.parameters for layer in layers))]
+    macs = sum(layer.macs for layer in layers)
+    return [OtherWork(name, macs, sum(layer.parameters for layer in layers))]
