@@ -1,4 +1,5 @@
-"""Chains and replicas of devices, run for timing only (`simulate`) or with numerics (`train`), and the results.
+"""Chains and replicas of devices, run for timing only (`simulate`) or with numerics (`train`), and
+the results.
 
 Exports are listed in `__init__.pyi`; each name is imported at its first use.
 """

@@ -1,4 +1,6 @@
-"""This rank's part of the chain of devices, and its links to neighbouring ranks."""
+"""This rank's part of the chain of devices, its links to neighbouring ranks, and what carries
+messages on them.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import Awaited, Format, Gate, Mailbox, Message, Observer
+from ...comm import Awaited, Format, Gate, Mailbox, Message, Observer, Pump, Receiver, Sender, drain
+from ...comm.exchange import GradientFormat
 from ...kernels import Arena
 from ...kernels.codec import Codec, NoCodec
 from ..cluster import Link
 from ..device import LIMBS, Device, Epoch, NormSums, OnStep, Outlet, Ports, train_programs
-from ..mapping import BalancedParameters, DataPath, DeviceStreams, Mapping, Stream, StreamKey, TiedWeights
+from ..mapping import (
+    BalancedParameters,
+    DataPath,
+    DeviceStreams,
+    Mapping,
+    Stream,
+    StreamKey,
+    TiedWeights,
+)
 from ..schedule import Action, Engines, Fold, MicroBatch, Schedule
-from ..timing import ActionBoard, DeviceClock, FaultyTiming, StageClock, Timeline, Timing, timeline_of
-from .hosted import Carriers
+from ..timing import (
+    ActionBoard,
+    DeviceClock,
+    FaultyTiming,
+    StageClock,
+    Timeline,
+    Timing,
+    timeline_of,
+)
 from .placement import Placement
 
 if TYPE_CHECKING:  # without numbers, none of the kernels are imported
@@ -34,10 +52,12 @@ MakeNumerics = Callable[[DeviceStreams, Sequence[BalancedParameters], Arena], "D
 
 @dataclasses.dataclass(frozen=True)
 class Wiring:
-    """How messages travel: the ranks, their communicator (None in one process), and whether links are throttled.
+    """How messages travel: the ranks, their communicator (None in one process), and whether links
+    are throttled.
 
-    `placement` covers the devices of all replicas, one chain after another; this chain's `devices` begin at `first`.
-    By default it is alone, with one stage on each. `codec` compresses gradients of balanced parameters.
+    `placement` covers the devices of all replicas, one chain after another; this chain's `devices`
+    begin at `first`. By default it is alone, with one stage on each. `codec` compresses gradients
+    of balanced parameters.
     """
 
     placement: Placement
@@ -68,11 +88,62 @@ class Wiring:
 
 
 @dataclasses.dataclass
+class Carriers:
+    """The pumps and receivers of a rank's messages: MPI reads and writes their buffers until they
+    are closed.
+    """
+
+    pumps: list[Pump] = dataclasses.field(default_factory=list)
+    receivers: list[Receiver] = dataclasses.field(default_factory=list)
+
+    def connect(
+        self,
+        comm: Any,
+        rank: int,
+        ends: tuple[int, int],
+        tag: int,
+        form: Format | GradientFormat,
+        most: int,
+        mailbox: Mailbox,
+        arena: Arena,
+    ) -> Sender | Mailbox | None:
+        """Return where the sender puts a stream's messages, if it is on this rank; they arrive in
+        the mailbox.
+
+        `ends` are the ranks of sender and receiver; a message has at most `most` samples or bytes.
+        """
+        from_rank, to_rank = ends
+        if from_rank == to_rank:
+            return mailbox if rank == to_rank else None
+        if rank == to_rank:
+            inlet = Receiver(comm, from_rank, tag, form, most, mailbox, arena)
+            self.receivers.append(inlet)
+            self.pumps.append(inlet)
+        if rank != from_rank:
+            return None
+        outlet = Sender(comm, to_rank, tag, form, arena)
+        self.pumps.append(outlet)
+        return outlet
+
+    def drain(self) -> bool:
+        """Take what has arrived, for a run that has failed; return whether all that was sent from
+        here has left.
+        """
+        return drain(self.pumps)
+
+    def close(self) -> None:
+        """Cancel the receives that are still posted."""
+        for receiver in self.receivers:
+            receiver.close()
+
+
+@dataclasses.dataclass
 class Chain:
     """The stages of this rank, in chain order, and what carries their messages.
 
-    Each device has one stage, or several, as `fold` says of the whole chain. Maps and messages of micro-batches come
-    from the arena. Boards that take actions as a whole are all in `action_boards`, also those of other ranks.
+    Each device has one stage, or several, as `fold` says of the whole chain. Maps and messages of
+    micro-batches come from the arena. Boards that take actions as a whole are all in
+    `action_boards`, also those of other ranks.
     """
 
     fold: Fold
@@ -94,13 +165,19 @@ class Chain:
 
     @property
     def ends_here(self) -> bool:
-        """Whether the chain's last device is on this rank, or another that computes a part of the loss."""
+        """Whether the chain's last device is on this rank, or another that computes a part of the
+        loss.
+        """
         return any(device.clock.streams.has_loss for device in self.devices)
 
     def attach(
-        self, source: ImageSource | None, head: SoftmaxHead | None, lengths: NDArray[np.int64] | None = None
+        self,
+        source: ImageSource | None,
+        head: SoftmaxHead | None,
+        lengths: NDArray[np.int64] | None = None,
     ) -> None:
-        """Attach the image source and the head to the chain's first and last device, where these are on this rank.
+        """Attach the image source and the head to the chain's first and last device, where these
+        are on this rank.
 
         Slices that compute a part of the loss take the head's labels.
 
@@ -143,8 +220,14 @@ class Chain:
         return stages
 
     def timeline(self, schedule: Schedule) -> Timeline | None:
-        """Return when the actions of an epoch run, where F and B share a pool; None where devices find that out."""
-        if not self.action_boards or not self.devices or self.timing.loads.machine.engines is not Engines.SHARED:
+        """Return when the actions of an epoch run, where F and B share a pool; None where devices
+        find that out.
+        """
+        if (
+            not self.action_boards
+            or not self.devices
+            or self.timing.loads.machine.engines is not Engines.SHARED
+        ):
             return None
         clock = self.devices[0].clock
         assert isinstance(clock, StageClock)
@@ -152,7 +235,9 @@ class Chain:
         return timeline_of(schedule, self.timing.loads, self.action_boards, clock.samples, waits)
 
     def observe(self, observer: Observer) -> None:
-        """Call `observer` with what engines, links and exchanges of these devices serve from now on."""
+        """Call `observer` with what engines, links and exchanges of these devices serve from now
+        on.
+        """
         for device in self.devices:
             device.observe(observer)
 
@@ -164,7 +249,8 @@ def build_chain(
     faulty: FaultyTiming | None = None,
     carriers: Carriers | None = None,
 ) -> Chain:
-    """Make this rank's devices and connect them; without `make`, for timing only. `faulty` has faults that cost time.
+    """Make this rank's devices and connect them; without `make`, for timing only. `faulty` has
+    faults that cost time.
 
     `carriers` are those that all replicas share.
     """
@@ -177,7 +263,11 @@ def build_chain(
         if link not in inlets and link + 1 not in inlets:
             continue  # both its devices are on other ranks
         over = timing.cluster.link_at(link)
-        gates = {forward: Gate(over.bandwidth_mbps, over.latency_ps) for forward in (True, False) if wiring.throttled}
+        gates = {
+            forward: Gate(over.bandwidth_mbps, over.latency_ps)
+            for forward in (True, False)
+            if wiring.throttled
+        }
         chain.carriers.pumps.extend(gates.values())
         states = _states_across(timing.mapping, link)
         for stream in streams:
@@ -187,15 +277,22 @@ def build_chain(
                 form = Format(stream.message_channels, rows, stream.columns, with_data)
                 outlet = _connect(chain, wiring, key, link, sender, receiver, form, inlets)
                 if outlet is not None:
-                    # The throttle holds up what crosses a link; values that travel apart stand for nothing on it.
+                    # The throttle holds up what crosses a link; values that travel apart stand for
+                    # nothing on it.
                     gate = None if key.values else gates.get(key.path.is_forward)
-                    outlets[sender][key] = outlet if gate is None else _ThrottledOutlet(gate, outlet, stream, over)
+                    outlets[sender][key] = (
+                        outlet if gate is None else _ThrottledOutlet(gate, outlet, stream, over)
+                    )
     _connect_crossing(chain, wiring, make is not None, inlets, outlets)
     if faulty is not None:
         for board in chain.action_boards:
             faulty.board(board)
     for number in hosted:
-        clock = timing.stage_clock(number, chain.action_boards) if chain.action_boards else timing.clock(number)
+        clock = (
+            timing.stage_clock(number, chain.action_boards)
+            if chain.action_boards
+            else timing.clock(number)
+        )
         if faulty is not None and isinstance(clock, DeviceClock):
             faulty.clock(clock, timing)
         numerics = make(clock.streams, timing.blocks, chain.arena) if make else None
@@ -212,7 +309,9 @@ def _connect_crossing(
     inlets: dict[int, dict[StreamKey, Mailbox]],
     outlets: dict[int, dict[StreamKey, Outlet]],
 ) -> None:
-    """Connect the devices between which tables of tied weights, and sums of squares, pass: times, and numbers."""
+    """Connect the devices between which tables of tied weights, and sums of squares, pass: times,
+    and numbers.
+    """
     for crossing, forward in itertools.product(chain.timing.crossing, (True, False)):
         key = crossing.key(forward=forward)
         table = Format(LIMBS, 1, 1, with_data)
@@ -222,9 +321,12 @@ def _connect_crossing(
             sender, receiver = (link, link + 1) if forward else (link + 1, link)
             if sender not in outlets and receiver not in inlets:
                 continue
-            # Times of the first and the last row say when all arrive: rows follow one another (`timing/crossing.py`).
+            # Times of the first and the last row say when all arrive: rows follow one another
+            # (`timing/routes.py`).
             for of, form in ((key, Format(1, 2, 1, False)), (key._replace(values=True), table)):
-                outlet = _connect(chain, wiring, of, link, sender, receiver, form, inlets, most_samples=1)
+                outlet = _connect(
+                    chain, wiring, of, link, sender, receiver, form, inlets, most_samples=1
+                )
                 if outlet is not None:
                     outlets[sender][of] = outlet
 
@@ -252,33 +354,45 @@ def _connect(
     inlets: dict[int, dict[StreamKey, Mailbox]],
     most_samples: int | None = None,
 ) -> Outlet | None:
-    """Return the sender's outlet if it is on this rank; add the receiver's mailbox to `inlets` if that is."""
+    """Return the sender's outlet if it is on this rank; add the receiver's mailbox to `inlets` if
+    that is.
+    """
     from_rank, to_rank = wiring.host(sender), wiring.host(receiver)
     mailbox = Mailbox(None if from_rank == to_rank else _awaited(wiring, key, sender, receiver))
     if receiver in inlets:
         inlets[receiver][key] = mailbox
     ends, tag = (from_rank, to_rank), _tag(key, wiring.fold.chunk(link))
     most = wiring.most_samples if most_samples is None else most_samples
-    return chain.carriers.connect(wiring.comm, wiring.rank, ends, tag, form, most, mailbox, chain.arena)
+    return chain.carriers.connect(
+        wiring.comm, wiring.rank, ends, tag, form, most, mailbox, chain.arena
+    )
 
 
 def _awaited(wiring: Wiring, key: StreamKey, sender: int, receiver: int) -> Awaited:
-    """Return what a device waits for that takes from a stream; devices are counted over all replicas."""
+    """Return what a device waits for that takes from a stream; devices are counted over all
+    replicas.
+    """
     to, at = wiring.device(receiver), wiring.device(sender)
     what, rank = key.path.name.lower().replace("_", " "), wiring.host(sender)
-    return Awaited(f"path {key.path.value} ({what}) of device {at} on rank {rank}, for device {to}", rank)
+    return Awaited(
+        f"path {key.path.value} ({what}) of device {at} on rank {rank}, for device {to}", rank
+    )
 
 
 def _states_across(mapping: Mapping, link: int) -> int | None:
-    """Return the number of the outputs of the recurrent layer that a link's two devices share, if they do."""
+    """Return the number of the outputs of the recurrent layer that a link's two devices share, if
+    they do.
+    """
     left, right = mapping.devices[link][-1].layer, mapping.devices[link + 1][0].layer
     return right.makes.number if left.index == right.index and right.operation.recurs else None
 
 
 def _keys(stream: Stream, states: int | None, with_data: bool) -> list[tuple[StreamKey, bool]]:
-    """Return a stream's keys, and which have data: for balanced parameters, one for times and one for values.
+    """Return a stream's keys, and which have data: for balanced parameters, one for times and one
+    for values.
 
-    So do all streams between devices that share a recurrent layer, whose outputs are the tensor `states`.
+    So do all streams between devices that share a recurrent layer, whose outputs are the tensor
+    `states`.
     """
     values = stream.key._replace(values=True), with_data
     if stream.path.is_balanced:
@@ -296,5 +410,7 @@ def _is_gathered(stream: Stream, states: int | None) -> bool:
 
 
 def _tag(key: StreamKey, chunk: int) -> int:
-    """Return the MPI tag of a stream; two ranks share at most one link of each chunk, so it is unique between them."""
+    """Return the MPI tag of a stream; two ranks share at most one link of each chunk, so it is
+    unique between them.
+    """
     return ((chunk * _TENSORS + key.number) * (len(DataPath) + 1) + key.path) * 2 + key.values

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm.exchange import Traffic
 from ...kernels import Arena
 from ...launch import Ranks, SingleProcess
 from ..data import Dataset
@@ -32,7 +31,16 @@ from ..network import Layer
 from ..plan import ChainPlan, check_samples
 from ..schedule import MicroBatch
 from .replicas import build_replicas
-from .results import DeviceCounters, EpochResult, EpochSizes, Exchanged, StepReports, Usage, Weights, usage_of
+from .results import (
+    DeviceCounters,
+    EpochResult,
+    EpochSizes,
+    Exchanged,
+    StepReports,
+    Usage,
+    Weights,
+    usage_of,
+)
 from .segments import Leg, Position, Segment, replica_leg, soft_errors
 from .state import LayerState, deal_state, gathered_state
 from .trainer import Programs, Trainer
@@ -48,15 +56,21 @@ class _MakeNumerics:
     segment: Segment
     replica: int
 
-    def __call__(self, streams: DeviceStreams, blocks: Sequence[BalancedParameters], arena: Arena) -> DeviceNumerics:
+    def __call__(
+        self, streams: DeviceStreams, blocks: Sequence[BalancedParameters], arena: Arena
+    ) -> DeviceNumerics:
         start, seed = self.segment.plan.network.start, self.segment.plan.config.seed
         precision = self.segment.plan.config.precision
         formats = None if precision.is_single else MapFormats(precision, seed, arena)
         slices = [
-            numerics_of(part, start, seed, arena, formats, kept_channels(part, streams.device, blocks))
+            numerics_of(
+                part, start, seed, arena, formats, kept_channels(part, streams.device, blocks)
+            )
             for part in streams.slices
         ]
-        stored = {number: Bpram(blocks[number], start, seed, arena, formats) for number in streams.stored}
+        stored = {
+            number: Bpram(blocks[number], start, seed, arena, formats) for number in streams.stored
+        }
         if self.segment.plan.config.rtl_device == streams.device:
             from ..rtl import rtl_numerics  # which few runs need
 
@@ -77,9 +91,13 @@ class ChainTrainer(Trainer):
         plan = segment.plan
         check_samples(plan.config, plan.replicas, data.n_train)
         comms, make = (ranks.comm, ranks.exchange_comm), functools.partial(_MakeNumerics, segment)
-        self.replicas = build_replicas(segment, ranks.rank, ranks.size, comms, self.most_samples(plan), make)
+        self.replicas = build_replicas(
+            segment, ranks.rank, ranks.size, comms, self.most_samples(plan), make
+        )
         self._segment, self._exchanged = segment, Exchanged()
-        super().__init__(plan, data, ranks, self.replicas.carriers, self.replicas.chains, segment.start_ps)
+        super().__init__(
+            plan, data, ranks, self.replicas.carriers, self.replicas.chains, segment.start_ps
+        )
 
     @classmethod
     def of(cls, plan: ChainPlan, data: Dataset, ranks: Ranks) -> ChainTrainer:
@@ -104,17 +122,25 @@ class ChainTrainer(Trainer):
         for place, segment in enumerate(self._later):
             if (segment.begin, segment.start_ps) == (position, now_ps):
                 return ChainTrainer(self._later[place:], self._data, self.ranks)
-        return ChainTrainer([Segment(self.plan, self._samples, position, now_ps)], self._data, self.ranks)
+        return ChainTrainer(
+            [Segment(self.plan, self._samples, position, now_ps)], self._data, self.ranks
+        )
 
     def _handed_over(self, segments: Sequence[Segment]) -> ChainTrainer:
         """Return the trainer of the next segments, with the arrays and the history of this one."""
         self.close()
         after = ChainTrainer(segments, self._data, self.ranks)
         for layer in self.plan.network.layers:
-            for replica, (held, taken) in enumerate(zip(self.learnt(), after.learnt(), strict=True)):
+            for replica, (held, taken) in enumerate(
+                zip(self.learnt(), after.learnt(), strict=True)
+            ):
                 state = gathered_state(self.ranks, layer, held)
-                kinds = sorted({kind for arrays in state.values() for kind in arrays})  # before an update: values alone
-                deal_state(self.ranks, layer, taken, functools.partial(_of_state, state), kinds, replica)
+                kinds = sorted(
+                    {kind for arrays in state.values() for kind in arrays}
+                )  # before an update: values alone
+                deal_state(
+                    self.ranks, layer, taken, functools.partial(_of_state, state), kinds, replica
+                )
         after.so_far, after.history, after.started_s = self.so_far, self.history, self.started_s
         return after
 
@@ -127,7 +153,13 @@ class ChainTrainer(Trainer):
             ends.attach_training(chain, order[places], number)
             numbers = places + number * self._samples
             epoch = Epoch(
-                *(schedule.micro_batches, schedule.step_samples, sizes, rules.of_leg(leg.first), numbers),
+                *(
+                    schedule.micro_batches,
+                    schedule.step_samples,
+                    sizes,
+                    rules.of_leg(leg.first),
+                    numbers,
+                ),
                 chain.timeline(schedule),
             )
             own = schedule.programs([*chain.by_device])
@@ -142,17 +174,26 @@ class ChainTrainer(Trainer):
 
     def _totals(self) -> tuple[Exchanged, Counter[str]]:
         rounded = Counter[str]()
-        for numerics in (device.numerics for chain in self.replicas.chains for device in chain.devices):
+        for numerics in (
+            device.numerics for chain in self.replicas.chains for device in chain.devices
+        ):
             if numerics is not None:
                 rounded.update(numerics.take_rounded())
         return self.replicas.exchanged(), rounded
 
-    def _completed(self, result: EpochResult, totals: list[tuple[Exchanged, Counter[str]]]) -> EpochResult:
-        before, self._exchanged = self._exchanged, sum((exchanged for exchanged, _ in totals), Exchanged())
+    def _completed(
+        self, result: EpochResult, totals: list[tuple[Exchanged, Counter[str]]]
+    ) -> EpochResult:
+        before, self._exchanged = (
+            self._exchanged,
+            sum((exchanged for exchanged, _ in totals), Exchanged()),
+        )
         rounded = Counter[str]()
         for _, counts in totals:
             rounded.update(counts)
-        return dataclasses.replace(result, exchanged=self._exchanged.since(before), rounded=dict(rounded))
+        return dataclasses.replace(
+            result, exchanged=self._exchanged.since(before), rounded=dict(rounded)
+        )
 
     def usage(self) -> Usage:
         """See `Trainer`."""
@@ -162,11 +203,18 @@ class ChainTrainer(Trainer):
         if self.ranks.rank > 0:
             return Usage(0, (), ())
         counters = [counted for of_rank, _ in of_ranks for counted in of_rank]
-        return usage_of(timing, counters, self.plan.steady.in_flight, max(updated_ps for _, updated_ps in of_ranks))
+        return usage_of(
+            timing,
+            counters,
+            self.plan.steady.in_flight,
+            max(updated_ps for _, updated_ps in of_ranks),
+        )
 
     def _updated_ps(self) -> int:
         chains = self.replicas.chains
-        return max((device.clock.updated_ps for chain in chains for device in chain.devices), default=0)
+        return max(
+            (device.clock.updated_ps for chain in chains for device in chain.devices), default=0
+        )
 
     def now_ps(self, position: Position) -> int:
         """See `Trainer`."""
@@ -174,8 +222,7 @@ class ChainTrainer(Trainer):
 
     def clocks(self) -> dict[str, Any]:
         """See `Trainer`."""
-        traffic, spent_ps = dataclasses.asdict(self._exchanged.traffic), self._exchanged.spent_ps
-        before = {"exchanged": {"traffic": traffic, "spent_ps": spent_ps}} if self.ranks.rank == 0 else {}
+        before = {"exchanged": self._exchanged.plain()} if self.ranks.rank == 0 else {}
         return {**self.replicas.clocks(), **before}
 
     def residuals(self) -> Mapping[str, NDArray[np.float32]]:
@@ -185,8 +232,7 @@ class ChainTrainer(Trainer):
     def restore_clocks(self, state: Mapping[str, Any]) -> None:
         """See `Trainer`."""
         self.replicas.restore_clocks(state)
-        before = state["exchanged"]
-        self._exchanged = Exchanged(Traffic(**before["traffic"]), before["spent_ps"])
+        self._exchanged = Exchanged.of_plain(state["exchanged"])
 
 
 def _of_state(
@@ -196,7 +242,8 @@ def _of_state(
 
 
 def trained_mini_batches(plan: ChainPlan, data: Dataset) -> Reference:
-    """Train an epoch of a plan on a data set of whole mini-batches, from drawn biases, for RTL to be compared with.
+    """Train an epoch of a plan on a data set of whole mini-batches, from drawn biases, for RTL to
+    be compared with.
 
     Raises:
         InputError: the loss is not finite, or the data do not suit the plan.
@@ -229,7 +276,8 @@ def trained_mini_batches(plan: ChainPlan, data: Dataset) -> Reference:
 def _all_weights(trainer: ChainTrainer) -> Weights:
     """Return copies of all layers' weights, with the master copy of those that have one."""
     weights = {
-        layer: {name: array.copy() for name, array in arrays.items()} for layer, arrays in trainer.weights().items()
+        layer: {name: array.copy() for name, array in arrays.items()}
+        for layer, arrays in trainer.weights().items()
     }
     if trainer.plan.config.precision.has_copies:
         for layer in trainer.plan.network.layers:

@@ -1,6 +1,8 @@
-"""Training on all ranks, epoch after epoch: what each rank does, and what ranks other than 0 are sent for it.
+"""Training on all ranks, epoch after epoch: what each rank does, and what ranks other than 0 are
+sent for it.
 
-Separate from what rank 0 does besides (`training.py`), so that other ranks import only what they need.
+Separate from what rank 0 does besides (`training.py`), so that other ranks import only what they
+need.
 """
 
 from __future__ import annotations
@@ -32,9 +34,11 @@ OnEpoch = Callable[[EpochResult, Weights], None]
 
 @dataclasses.dataclass(frozen=True)
 class SharedData:
-    """A data set without the images that only rank 0 needs: test images and, with one chain, training images.
+    """A data set without the images that only rank 0 needs: test images and, with one chain,
+    training images.
 
-    Only a chain's first device reads images. The first chain's is on rank 0; those of other replicas may be elsewhere.
+    Only a chain's first device reads images. The first chain's is on rank 0; those of other
+    replicas may be elsewhere.
     """
 
     name: str
@@ -52,9 +56,14 @@ class SharedData:
     def of(cls, data: Dataset, replicas: int) -> SharedData:
         """Return the part of `data` that all ranks need to train `replicas` replicas."""
         images = data.train_images if replicas > 1 else None
-        labels, lengths = (data.train_labels, data.test_labels), (data.train_lengths, data.test_lengths)
+        labels, lengths = (
+            (data.train_labels, data.test_labels),
+            (data.train_lengths, data.test_lengths),
+        )
         shape = data.train_images.shape[1:]
-        return cls(data.name, images, *labels, shape, data.classes, data.symbols, *lengths, data.given)
+        return cls(
+            data.name, images, *labels, shape, data.classes, data.symbols, *lengths, data.given
+        )
 
     def dataset(self) -> Dataset:
         """Return the data set; omitted images are all 0 and take no memory."""
@@ -80,7 +89,9 @@ class SharedData:
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What ranks other than 0 need to take part in a run; `observer` is called on each with what it serves."""
+    """What ranks other than 0 need to take part in a run; `observer` is called on each with what it
+    serves.
+    """
 
     plan: Plan
     data: SharedData
@@ -112,17 +123,19 @@ def train(
     observer: Observer | None = None,
     checkpoints: RunCheckpoints | None = None,
 ) -> Sequence[EpochResult]:
-    """Train on all ranks together; return the history on rank 0, with the usage up to the last epoch.
+    """Train on all ranks together; return the history on rank 0, with the usage up to the last
+    epoch.
 
     Args:
         plan: the plan to train.
         data: training and test images; ranks without an end of a chain need only the labels.
         ranks: the ranks of the run.
         on_step: called on rank 0 for each mini-batch.
-        on_epoch: called on rank 0 for each epoch, with the weights of all layers if these are gathered, else {}.
+        on_epoch: called on rank 0 for each epoch, with the weights of all layers if these are
+            gathered, else {}.
         gather_weights: whether weights are gathered after each epoch; the same on all ranks.
-        observer: called with what engines, links and exchanges of the first replica's devices on this rank serve; of a
-            pair with nothing.
+        observer: called with what engines, links and exchanges of the first replica's devices on
+            this rank serve; of a pair with nothing.
         checkpoints: where the run begins, and what is kept of it on the way.
 
     Raises:
@@ -133,9 +146,52 @@ def train(
     ranks.share_processors(placement.by_rank(plan.work, ranks.size))
     ranks.on_object = _noting(on_step, ranks, len(step_sizes(data.n_train, plan.config.batch)))
     trainer = _hosted(plan, data, ranks, observer)
-    waits = checkpoints is not None and checkpoints.saves
-    with ranks.watch_progress(plan.config.stall_timeout), ranks.end_request.noting() if waits else nullcontext():
-        return _train_epochs(trainer, on_epoch, gather_weights, checkpoints)
+    waits, epochs = checkpoints is not None and checkpoints.saves, plan.config.epochs
+    with (
+        ranks.watch_progress(plan.config.stall_timeout),
+        ranks.end_request.noting() if waits else nullcontext(),
+    ):
+        ranks.running = ranks.size > 1
+        try:
+            trainer, at = (
+                (trainer, Position()) if checkpoints is None else checkpoints.begin(trainer)
+            )
+            ends = False
+            if at.epoch >= epochs:  # nothing is left; the last epoch is reported again
+                usage, weights = trainer.usage(), trainer.weights() if gather_weights else {}
+                trainer.history[-1:] = [
+                    dataclasses.replace(row, usage=usage) for row in trainer.history[-1:]
+                ]
+                for row in trainer.history[-1:]:
+                    on_epoch(row, weights)
+                ends = (
+                    checkpoints is not None
+                    and checkpoints.keeping.moves
+                    and checkpoints.reach(trainer, at)
+                )
+            while at.epoch < epochs and not ends:
+                trainer = trainer.at(at)
+                # A run that resumes amid an epoch has the legs before `at` behind it.
+                [leg, *later] = [leg for leg in trainer.legs if leg.first >= at.step]
+                trainer.train(at.epoch, leg)
+                if later:
+                    at = Position(at.epoch, leg.last)
+                else:
+                    result = trainer.finish(at.epoch)
+                    weights = trainer.weights() if gather_weights else {}
+                    if result is not None:
+                        trainer.history.append(result)
+                        with ranks.away():
+                            on_epoch(result, weights)
+                    at = Position(at.epoch + 1)
+                ends = checkpoints is not None and checkpoints.reach(trainer, at)
+        finally:
+            ranks.on_object = lambda _: None
+            if checkpoints is not None:
+                checkpoints.close()
+        ranks.running = False
+        trainer.close()
+    return trainer.history
 
 
 def _hosted(plan: Plan, data: Dataset, ranks: Ranks, observer: Observer | None) -> Trainer:
@@ -149,50 +205,13 @@ def _hosted(plan: Plan, data: Dataset, ranks: Ranks, observer: Observer | None) 
     return trainer
 
 
-def _train_epochs(
-    trainer: Trainer, on_epoch: OnEpoch, gather_weights: bool, checkpoints: RunCheckpoints | None
-) -> Sequence[EpochResult]:
-    """Train what is left of a run; return the history, on rank 0."""
-    ranks, epochs = trainer.ranks, trainer.plan.config.epochs
-    ranks.running = ranks.size > 1
-    try:
-        trainer, at = (trainer, Position()) if checkpoints is None else checkpoints.begin(trainer)
-        ends = False
-        if at.epoch >= epochs:  # nothing is left; the last epoch is reported again
-            usage, weights = trainer.usage(), trainer.weights() if gather_weights else {}
-            trainer.history[-1:] = [dataclasses.replace(row, usage=usage) for row in trainer.history[-1:]]
-            for row in trainer.history[-1:]:
-                on_epoch(row, weights)
-            ends = checkpoints is not None and checkpoints.keeping.moves and checkpoints.reach(trainer, at)
-        while at.epoch < epochs and not ends:
-            trainer = trainer.at(at)
-            [leg, *later] = [leg for leg in trainer.legs if leg.first >= at.step]
-            trainer.train(at.epoch, leg)
-            if later:
-                at = Position(at.epoch, leg.last)
-            else:
-                result = trainer.finish(at.epoch)
-                weights = trainer.weights() if gather_weights else {}
-                if result is not None:
-                    trainer.history.append(result)
-                    with ranks.away():
-                        on_epoch(result, weights)
-                at = Position(at.epoch + 1)
-            ends = checkpoints is not None and checkpoints.reach(trainer, at)
-    finally:
-        ranks.on_object = lambda _: None
-        if checkpoints is not None:
-            checkpoints.close()
-    ranks.running = False
-    trainer.close()
-    return trainer.history
-
-
 def _shared_segments(plan: ChainPlan, samples: int, ranks: Ranks) -> Sequence[Segment]:
     """Return the segments of a run on all ranks; rank 0 alone simulates where boards die."""
     if not plan.faults.deaths:
         return segments_of(plan, samples)
-    segments: Sequence[Segment] = ranks.share(segments_of(plan, samples) if ranks.rank == 0 else None)[0]
+    segments: Sequence[Segment] = ranks.share(
+        segments_of(plan, samples) if ranks.rank == 0 else None
+    )[0]
     return segments
 
 
@@ -200,7 +219,7 @@ def _noting(on_step: OnStep, ranks: Ranks, steps: int) -> OnStep:
     """Return `on_step`, with a note of each mini-batch for the case that a rank dies."""
 
     def noted(result: StepResult) -> None:
-        ranks.note(result.told(steps))
+        ranks.note(result.line(steps))
         on_step(result)
 
     return noted

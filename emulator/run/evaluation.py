@@ -16,7 +16,18 @@ from .placement import check_needs
 from .state import RunWeights, deal_weights
 
 _OF_DATA = (
-    *("data", "resize", "crop", "channels", "mean", "std", "augment", "skip_broken", "test_share", "split_seed"),
+    *(
+        "data",
+        "resize",
+        "crop",
+        "channels",
+        "mean",
+        "std",
+        "augment",
+        "skip_broken",
+        "test_share",
+        "split_seed",
+    ),
     *("text_samples", "samples", "test_samples", "seed", "batch", "micro_batch"),
 )
 """Keys of a run on which its test depends; the order of sums follows from `micro_batch`."""
@@ -26,8 +37,8 @@ _OF_DATA = (
 class Evaluation:
     """The test of a network's weights on the data set called `data`.
 
-    Of a text `ngrams` are the bits per character of the simplest models, as in a run's results. `note` says what was
-    done to the data, such as what was left out.
+    Of a text `ngrams` are the bits per character of the simplest models, as in a run's results.
+    `note` says what was done to the data, such as what was left out.
     """
 
     network: Network
@@ -62,10 +73,14 @@ class Evaluation:
         return f"<Evaluation of {self.network.name} on {samples} of {self.data}: {accuracy}>"
 
 
-def evaluate(run: RunWeights, data: Dataset | str | None = None, test_samples: int | None = None) -> Evaluation:
-    """Return the test of a run's weights, in this process; by default on the run's data, and as many test samples.
+def evaluate(
+    run: RunWeights, data: Dataset | str | None = None, test_samples: int | None = None
+) -> Evaluation:
+    """Return the test of a run's weights, in this process; by default on the run's data, and as
+    many test samples.
 
-    Images are normalised as in the run; where that has no `mean` and `std`, by the training images of the data.
+    Images are normalised as in the run; where that has no `mean` and `std`, by the training images
+    of the data.
 
     Raises:
         InputError: the data are missing, do not fit the network, or have no test.
@@ -76,7 +91,9 @@ def evaluate(run: RunWeights, data: Dataset | str | None = None, test_samples: i
     given = {key: value for key, value in overrides.items() if value is not None}
     how = {"schedule": "sync", "devices": 1, "memory": "ignored", "network": run.network.name}
     config = settings_config({**kept, **given, **how})
-    plan = make_plan(config.model_copy(update={"samples": None, "test_samples": None}), 1, network=run.network)
+    plan = make_plan(
+        config.model_copy(update={"samples": None, "test_samples": None}), 1, network=run.network
+    )
     if own is not None:
         check_data(plan, own)
     tests = training_data(plan) if own is None else own
@@ -93,4 +110,6 @@ def evaluate(run: RunWeights, data: Dataset | str | None = None, test_samples: i
     tested = trainer.evaluate()
     trainer.close()
     predicts_each = tests.symbols and run.network.result_steps > 1
-    return Evaluation(run.network, tests.name, tested, ngram_bits(tests) if predicts_each else None, tests.note)
+    return Evaluation(
+        run.network, tests.name, tested, ngram_bits(tests) if predicts_each else None, tests.note
+    )

@@ -1,4 +1,6 @@
-"""Training hosted on a GPU, alone or with an FPGA: the devices, the messages between them, and their times."""
+"""Training hosted on a GPU, alone or with an FPGA: the devices, the messages between them, and
+their times.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ from ..mapping import DeviceStreams, Slice
 from ..plan import PairPlan
 from ..schedule import MicroBatch
 from ..timing.pair import Content, PairKey, Resource, pair_streams
-from .hosted import Carriers
+from .chain import Carriers
 from .placement import Placement
 from .results import EpochResult, EpochSizes, ResourceUse, StepReports, Usage
 from .segments import Leg, Position
@@ -72,9 +74,14 @@ class PairDevices:
         return self.gpu is not None
 
     def attach(
-        self, source: ImageSource | None, head: SoftmaxHead | None, lengths: NDArray[np.int64] | None = None
+        self,
+        source: ImageSource | None,
+        head: SoftmaxHead | None,
+        lengths: NDArray[np.int64] | None = None,
     ) -> None:
-        """Attach source and head to the GPU, and the lengths of samples to both devices, where these are here."""
+        """Attach source and head to the GPU, and the lengths of samples to both devices, where
+        these are here.
+        """
         if self.gpu is not None:
             self.gpu.source, self.gpu.head, self.gpu.lengths = source, head, lengths
         if self.fpga is not None:
@@ -86,7 +93,10 @@ class PairDevices:
 
     def take_carried(self) -> CarriedBytes:
         """Return the bytes that have left devices of this rank since the last call."""
-        return sum((ports.take_sent_bytes() for ports in self.ports.values()), collections.Counter[PairKey]())
+        return sum(
+            (ports.take_sent_bytes() for ports in self.ports.values()),
+            collections.Counter[PairKey](),
+        )
 
 
 def build_pair(plan: PairPlan, ranks: Ranks) -> PairDevices:
@@ -99,12 +109,18 @@ def build_pair(plan: PairPlan, ranks: Ranks) -> PairDevices:
     steps = {layer.index: layer.input[1] for layer in plan.network.layers}
     for tag, (key, stream) in enumerate(streams.items()):
         sender, receiver = (_GPU, _FPGA) if stream.to_fpga else (_FPGA, _GPU)
-        columns, most = (1, 1) if stream.holds_weights else (steps[key.layer], plan.config.micro_batch)
+        columns, most = (
+            (1, 1) if stream.holds_weights else (steps[key.layer], plan.config.micro_batch)
+        )
         rank = placement.host(sender)
-        mailbox = Mailbox(Awaited(f"{'the GPU' if sender == _GPU else 'the FPGA'} on rank {rank}", rank))
+        mailbox = Mailbox(
+            Awaited(f"{'the GPU' if sender == _GPU else 'the FPGA'} on rank {rank}", rank)
+        )
         form = Format(stream.values, 1, columns, with_data=True)
         ends = rank, placement.host(receiver)
-        outlet = pair.carriers.connect(ranks.comm, ranks.rank, ends, tag, form, most, mailbox, pair.arena)
+        outlet = pair.carriers.connect(
+            ranks.comm, ranks.rank, ends, tag, form, most, mailbox, pair.arena
+        )
         inlets[receiver][key] = mailbox
         if outlet is not None:
             outlets[sender][key] = outlet
@@ -151,12 +167,18 @@ class PairTrainer(Trainer):
 
         self._ends[0].attach_training(self.devices, order[places], number)
         numbers = np.array(places) + number * self._samples
-        epoch = Epoch(schedule.micro_batches, schedule.step_samples, sizes, rules.of_leg(leg.first), numbers)
+        epoch = Epoch(
+            schedule.micro_batches, schedule.step_samples, sizes, rules.of_leg(leg.first), numbers
+        )
         programs: Programs = []
         if self.devices.gpu is not None:
-            programs.append(train_on_gpu(self.devices.gpu, schedule.programs([0])[0], epoch, on_update))
+            programs.append(
+                train_on_gpu(self.devices.gpu, schedule.programs([0])[0], epoch, on_update)
+            )
         if self.devices.fpga is not None:
-            programs.append(self.devices.fpga.train(schedule.programs([0])[0], schedule.micro_batches))
+            programs.append(
+                self.devices.fpga.train(schedule.programs([0])[0], schedule.micro_batches)
+            )
         return programs
 
     def _take_sent(self) -> CarriedBytes:
@@ -172,7 +194,10 @@ class PairTrainer(Trainer):
     def _completed(self, result: EpochResult, totals: list[None]) -> EpochResult:
         end_ps = self.now_ps(Position(result.epoch + 1))
         return dataclasses.replace(
-            result, virtual_time_ps=end_ps, usage=Usage(end_ps, (), ()), resources=self._resources(result.epoch + 1)
+            result,
+            virtual_time_ps=end_ps,
+            usage=Usage(end_ps, (), ()),
+            resources=self._resources(result.epoch + 1),
         )
 
     def usage(self) -> Usage:
@@ -199,11 +224,18 @@ class PairTrainer(Trainer):
         """See `Trainer`; times follow from the number of mini-batches, so there are only bytes."""
         if self.ranks.rank > 0:
             return {}
-        return {"carried": [(key.layer, key.direction, key.content.value, n) for key, n in self._carried.items()]}
+        return {
+            "carried": [
+                (key.layer, key.direction, key.content.value, n) for key, n in self._carried.items()
+            ]
+        }
 
     def restore_clocks(self, state: Mapping[str, Any]) -> None:
         """See `Trainer`."""
-        carried = {PairKey(layer, place, Content(what)): size for layer, place, what, size in state["carried"]}
+        carried = {
+            PairKey(layer, place, Content(what)): size
+            for layer, place, what, size in state["carried"]
+        }
         self._carried = collections.Counter(carried)
 
     def _resources(self, epochs: int) -> tuple[ResourceUse, ...]:

@@ -29,8 +29,7 @@ from ...kernels import Arena
 from ...kernels.number import FP32
 from ..plan import ChainPlan
 from ..timing import FaultyTiming
-from .chain import Chain, MakeNumerics, Wiring, build_chain
-from .hosted import Carriers
+from .chain import Carriers, Chain, MakeNumerics, Wiring, build_chain
 from .placement import Placement
 from .results import EpochSizes, Exchanged, GivenSizes, SentBy
 from .segments import Segment, nic_of
@@ -49,7 +48,9 @@ class Replicas:
         return [node.serve(steps) for node in self.aggregators.values()]
 
     def exchanged(self) -> Exchanged:
-        """Return what devices here have exchanged with other replicas so far, and the distribution of gradients."""
+        """Return what devices here have exchanged with other replicas so far, and the distribution
+        of gradients.
+        """
         total = Exchanged()
         for replica, chain in enumerate(self.chains):
             for device in chain.devices:
@@ -67,7 +68,10 @@ class Replicas:
             for device in chain.devices:
                 if isinstance(device.exchange, GradientExchange):
                     logs[SentBy(replica, device.number)] = device.exchange.nic.sizes
-                logs |= {SentBy(replica, device.number, block): log for block, log in device.balanced.sizes.items()}
+                logs |= {
+                    SentBy(replica, device.number, block): log
+                    for block, log in device.balanced.sizes.items()
+                }
         taken = {source: log.take() for source, log in logs.items()}
         return {source: sizes for source, sizes in taken.items() if len(sizes)}
 
@@ -79,22 +83,34 @@ class Replicas:
                     device.exchange.nic.given = given.bytes_of(SentBy(replica, device.number))
                 blocks = device.balanced.sizes
                 device.balanced.shares = {
-                    block: given.shares_of(SentBy(replica, device.number, block)) for block in blocks
+                    block: given.shares_of(SentBy(replica, device.number, block))
+                    for block in blocks
                 }
 
     def observe(self, observer: Observer) -> None:
-        """Call `observer` with what the first replica's engines, links and exchanges here serve from now on."""
+        """Call `observer` with what the first replica's engines, links and exchanges here serve
+        from now on.
+        """
         self.chains[0].observe(observer)
 
     def clocks(self) -> dict[str, Any]:
-        """Return the clocks and counters of what is here, by name; call only when no sample is in flight."""
-        clocks: dict[str, Any] = {f"aggregator {device}": node.state() for device, node in self.aggregators.items()}
+        """Return the clocks and counters of what is here, by name; call only when no sample is in
+        flight.
+        """
+        clocks: dict[str, Any] = {
+            f"aggregator {device}": node.state() for device, node in self.aggregators.items()
+        }
         for replica, chain in enumerate(self.chains):
-            clocks |= {f"replica {replica} device {device.number}": device.clocks() for device in chain.devices}
+            clocks |= {
+                f"replica {replica} device {device.number}": device.clocks()
+                for device in chain.devices
+            }
         return clocks
 
     def residuals(self) -> dict[str, NDArray[np.float32]]:
-        """Return what codecs have dropped of gradients sent from here, by replica, device and phase."""
+        """Return what codecs have dropped of gradients sent from here, by replica, device and
+        phase.
+        """
         return {
             f"{replica}/{device.number}/{phase}": row.values
             for replica, chain in enumerate(self.chains)
@@ -112,7 +128,9 @@ class Replicas:
             for board in chain.action_boards:  # those of other ranks, too
                 clock = state[f"replica {replica} device {board.number}"]["clock"]
                 board.restore(clock["device"])
-                if clock.get("next_ps"):  # of an older checkpoint: shared engines all rested until then
+                if clock.get(
+                    "next_ps"
+                ):  # of an older checkpoint: shared engines all rested until then
                     board.rest_from(clock["next_ps"])
             for device in chain.devices:
                 device.restore_clocks(state[f"replica {replica} device {device.number}"])
@@ -130,18 +148,30 @@ def build_replicas(
 ) -> Replicas:
     """Make this rank's devices of all replicas of a segment's plan, and connect them.
 
-    `comms` are the communicators of chains and of the exchange, None in one process; a message between devices has at
-    most `most` samples. `make` gives a replica's factory of numerics. Without it, for timing only; then, unless
-    `by_message`, exchanges are timed as a whole, all messages of the size that the codec expects.
+    `comms` are the communicators of chains and of the exchange, None in one process; a message
+    between devices has at most `most` samples. `make` gives a replica's factory of numerics.
+    Without it, for timing only; then, unless `by_message`, exchanges are timed as a whole, all
+    messages of the size that the codec expects.
     """
     plan, parallel = segment.plan, segment.plan.data_parallel
     placement = Placement.of(plan.work, ranks)
     throttled = make is not None and plan.config.throttle == "wall"
     replicas = Replicas([])
     for replica in range(parallel.replicas):
-        wiring = Wiring(placement, rank, comms[0], throttled, most, replica * plan.devices, parallel.codec, plan.fold)
+        wiring = Wiring(
+            placement,
+            rank,
+            comms[0],
+            throttled,
+            most,
+            replica * plan.devices,
+            parallel.codec,
+            plan.fold,
+        )
         faulty, numerics = _faulty(segment, replica), None if make is None else make(replica)
-        replicas.chains.append(build_chain(plan.timing, wiring, numerics, faulty, replicas.carriers))
+        replicas.chains.append(
+            build_chain(plan.timing, wiring, numerics, faulty, replicas.carriers)
+        )
     if parallel.replicas > 1:
         for device in plan.timing.exchanging:
             if not by_message:
@@ -157,7 +187,9 @@ def _faulty(segment: Segment, replica: int) -> FaultyTiming | None:
     plan = segment.plan
     if not plan.faults.slowing:
         return None
-    return FaultyTiming(plan.faults, plan.config.seed, replica * plan.devices, plan.fold, segment.begun(replica))
+    return FaultyTiming(
+        plan.faults, plan.config.seed, replica * plan.devices, plan.fold, segment.begun(replica)
+    )
 
 
 def _time_exchange(replicas: Replicas, plan: ChainPlan, device: int) -> None:
@@ -169,7 +201,9 @@ def _time_exchange(replicas: Replicas, plan: ChainPlan, device: int) -> None:
 
 
 class _Channels:
-    """Channels between all replicas' devices of one number, and their aggregator, which is on the first one's rank."""
+    """Channels between all replicas' devices of one number, and their aggregator, which is on the
+    first one's rank.
+    """
 
     def __init__(
         self,
@@ -192,10 +226,14 @@ class _Channels:
 
     def host(self, node: int) -> int:
         """Return the rank of a replica's device, or of the aggregator."""
-        return self._placement.host(node % self._plan.data_parallel.replicas * self._plan.devices + self._on_board)
+        return self._placement.host(
+            node % self._plan.data_parallel.replicas * self._plan.devices + self._on_board
+        )
 
     def __call__(self, phase: ExchangePhase, sender: int, receiver: int) -> Channel:
-        """Return the channel of a phase from one node to another; created at first use, at either end."""
+        """Return the channel of a phase from one node to another; created at first use, at either
+        end.
+        """
         key = phase, sender, receiver
         if key not in self._channels:
             self._channels[key] = self._make(*key)
@@ -204,7 +242,10 @@ class _Channels:
     def _make(self, phase: ExchangePhase, sender: int, receiver: int) -> Channel:
         from_rank, to_rank = self.host(sender), self.host(receiver)
         mailbox = Mailbox(
-            Awaited(f"gradients of device {self.device} of another replica on rank {from_rank}", from_rank)
+            Awaited(
+                f"gradients of device {self.device} of another replica on rank {from_rank}",
+                from_rank,
+            )
         )
         nodes = self._plan.data_parallel.replicas + 1  # with the aggregator
         tag = ((self.device * len(ExchangePhase) + phase) * nodes + sender) * nodes + receiver
@@ -216,7 +257,9 @@ class _Channels:
         return Channel(gated, mailbox if self.rank == to_rank else None)
 
     def _most_bytes(self, phase: ExchangePhase) -> int:
-        """Return the size of a phase's largest message: rings send blocks, others the whole row, some uncompressed."""
+        """Return the size of a phase's largest message: rings send blocks, others the whole row,
+        some uncompressed.
+        """
         parallel = self._plan.data_parallel
         ring_of = {
             ExchangePhase.GROUP: parallel.members,
@@ -226,7 +269,9 @@ class _Channels:
         return max(parallel.codec.largest_bytes(values), FP32.bytes_of(values))
 
     def _gated(self, sender: int, outlet: Outlet) -> Outlet:
-        """Return the outlet; with the throttle, one that delays messages as the sender's link would."""
+        """Return the outlet; with the throttle, one that delays messages as the sender's link
+        would.
+        """
         if not self._throttled:
             return outlet
         if sender not in self._gates:
@@ -248,14 +293,20 @@ class _GatedOutlet:
 
 
 def _connect(replicas: Replicas, segment: Segment, channels: _Channels, with_data: bool) -> None:
-    """Give the devices of one number their exchange, and add their aggregator if it is on this rank."""
+    """Give the devices of one number their exchange, and add their aggregator if it is on this
+    rank.
+    """
     parallel, interconnect = segment.plan.data_parallel, segment.plan.interconnect
     for replica, chain in enumerate(replicas.chains):
         for device in chain.devices:
             if device.number == channels.device:
                 nic = nic_of(segment, replica, device.number)
-                steps = exchange_steps(parallel, replica, nic, channels, channels.count if with_data else 0)
+                steps = exchange_steps(
+                    parallel, replica, nic, channels, channels.count if with_data else 0
+                )
                 device.exchange = GradientExchange(parallel, nic, steps)
     if parallel.exchange == "aggregator" and channels.host(parallel.aggregator) == channels.rank:
         nic = Nic(interconnect, parallel.codec)
-        replicas.aggregators[channels.device] = aggregator(parallel, nic, channels.count, with_data, channels)
+        replicas.aggregators[channels.device] = aggregator(
+            parallel, nic, channels.count, with_data, channels
+        )

@@ -1,8 +1,9 @@
-"""Segments of a run: the mini-batches that one plan trains, their legs, what ended them, and bits that flip in them.
+"""Segments of a run: the mini-batches that one plan trains, their legs, what ended them, and bits
+that flip in them.
 
-A leg lies between two checkpoints, at which the chain is empty. With `checkpoint_every`, a chain drains after that
-number of mini-batches, as it does at the end of an epoch. A run's numbers and its virtual time are therefore the same
-whether it is interrupted there or not.
+A leg lies between two checkpoints, at which the chain is empty. With `checkpoint_every`, a chain
+drains after that number of mini-batches, as it does at the end of an epoch. A run's numbers and its
+virtual time are therefore the same whether it is interrupted there or not.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ def legs_of(steps: int, every: int | None) -> list[Leg]:
 def replica_leg(
     plan: ChainPlan, replica: int, samples: int, leg: Leg, micro_batch: int | None = None
 ) -> tuple[NDArray[np.int64], Schedule]:
-    """Return the positions of a replica's samples in a leg of an epoch of `samples` samples, and their schedule."""
+    """Return the positions of a replica's samples in a leg of an epoch of `samples` samples, and
+    their schedule.
+    """
     whole = leg.samples_of(plan.config.batch, samples)
     places = plan.data_parallel.samples_of(replica, len(whole), plan.config.batch) + whole.start
     return places, plan.schedule(len(places), micro_batch)
@@ -63,7 +66,8 @@ def replica_leg(
 
 @dataclasses.dataclass(frozen=True)
 class Death:
-    """How a segment ended: the board that died, in the leg that begins at `at`, and how many boards are left.
+    """How a segment ended: the board that died, in the leg that begins at `at`, and how many boards
+    are left.
 
     Work of `lost_ps` is lost; the others go on at the virtual time `back_ps`.
     """
@@ -78,9 +82,11 @@ class Death:
 
 @dataclasses.dataclass(frozen=True)
 class Segment:
-    """What a plan trains: the mini-batches from `begin` to `end` of a run with `samples` samples in an epoch.
+    """What a plan trains: the mini-batches from `begin` to `end` of a run with `samples` samples in
+    an epoch.
 
-    Its clocks begin at 0 when the virtual time is `start_ps`. `death` is what ended it, unless it is the last one.
+    Its clocks begin at 0 when the virtual time is `start_ps`. `death` is what ended it, unless it
+    is the last one.
     """
 
     plan: ChainPlan
@@ -97,29 +103,43 @@ class Segment:
     @property
     def all_legs(self) -> list[Leg]:
         """The legs of each epoch."""
-        return legs_of(-(-self.samples // self.plan.config.batch), self.plan.config.checkpoint_every)
+        return legs_of(
+            -(-self.samples // self.plan.config.batch), self.plan.config.checkpoint_every
+        )
 
     def legs(self) -> list[tuple[int, Leg]]:
         """Return its legs, each with the number of its epoch."""
-        every = ((number, leg) for number in range(self.begin.epoch, self.end.epoch + 1) for leg in self.all_legs)
-        return [(number, leg) for number, leg in every if self.begin <= (number, leg.first) < self.end]
+        every = (
+            (number, leg)
+            for number in range(self.begin.epoch, self.end.epoch + 1)
+            for leg in self.all_legs
+        )
+        return [
+            (number, leg) for number, leg in every if self.begin <= (number, leg.first) < self.end
+        ]
 
     def begun(self, replica: int) -> Begun:
         """Return what a replica's chain has behind it where the clocks begin."""
         parallel, config, (epoch, step) = self.plan.data_parallel, self.plan.config, self.begin
-        samples = epoch * len(parallel.samples_of(replica, self.samples, config.batch)) if epoch else 0
-        samples += len(parallel.samples_of(replica, step * config.batch, config.batch)) if step else 0
+        samples = (
+            epoch * len(parallel.samples_of(replica, self.samples, config.batch)) if epoch else 0
+        )
+        samples += (
+            len(parallel.samples_of(replica, step * config.batch, config.batch)) if step else 0
+        )
         return Begun(samples, epoch * self.all_legs[-1].last + step, self.start_ps)
 
 
 class FaultyNic(Nic):
     """A NIC on which bits of the messages that it receives flip.
 
-    One that the codec then cannot read has zeros for values, as if its sender had added nothing. `steps` are the
-    mini-batches before the first one here.
+    One that the codec then cannot read has zeros for values, as if its sender had added nothing.
+    `steps` are the mini-batches before the first one here.
     """
 
-    def __init__(self, interconnect: Interconnect, codec: Codec, flipper: Flipper, stage: int, steps: int) -> None:
+    def __init__(
+        self, interconnect: Interconnect, codec: Codec, flipper: Flipper, stage: int, steps: int
+    ) -> None:
         super().__init__(interconnect, codec)
         self._flipper, self._stage = flipper, stage
         self._first, self._opened = steps << 32, 0
@@ -149,7 +169,9 @@ class FaultyNic(Nic):
         super().restore(traffic)
 
 
-def _flipper(plan: ChainPlan, target: FlipTarget, purpose: Purpose, board: int, at: int | None) -> Flipper:
+def _flipper(
+    plan: ChainPlan, target: FlipTarget, purpose: Purpose, board: int, at: int | None
+) -> Flipper:
     """Return what flips on a board; `at` is the board or link whose faults count."""
     seed = plan.config.seed if plan.faults.seed is None else plan.faults.seed
     faults = tuple(

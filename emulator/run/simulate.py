@@ -1,10 +1,12 @@
-"""Simulation: the same chain, schedule and clocks as in training, without numerics; of a pair, its mini-batches.
+"""Simulation: the same chain, schedule and clocks as in training, without numerics; of a pair, its
+mini-batches.
 
-A run has one segment unless boards die. A death ends a segment at the last checkpoint (the end of a leg) that the chain
-has reached by then; what it computed after that is lost. The next segment resumes from there, on a chain that is cut
-anew over the boards that are left, once these have noticed the death and are loaded. Times are known without numbers,
-so all segments are known before anything is trained. What faults cost in virtual time is the difference from the same
-run without any.
+A run has one segment unless boards die. A death ends a segment at the last checkpoint (the end of a
+leg) that the chain has reached by then; what it computed after that is lost. The next segment
+resumes from there, on a chain that is cut anew over the boards that are left, once these have
+noticed the death and are loaded. Times are known without numbers, so all segments are known before
+anything is trained. What faults cost in virtual time is the difference from the same run without
+any.
 """
 
 from __future__ import annotations
@@ -28,16 +30,20 @@ from .segments import Death, Leg, Position, Segment, replica_leg
 class TimedRun:
     """The chains of a segment, without numerics.
 
-    Where rows are streamed, times do not depend on the micro-batches, so these are as large as the mini-batch.
-    `observer` is called with what engines, links and exchanges of the first replica serve. With `by_message`, each
-    compressed message has a size of its own.
+    Where rows are streamed, times do not depend on the micro-batches, so these are as large as the
+    mini-batch. `observer` is called with what engines, links and exchanges of the first replica
+    serve. With `by_message`, each compressed message has a size of its own.
     """
 
-    def __init__(self, segment: Segment, observer: Observer | None = None, *, by_message: bool = False) -> None:
+    def __init__(
+        self, segment: Segment, observer: Observer | None = None, *, by_message: bool = False
+    ) -> None:
         plan = segment.plan
         self._segment = segment
         self._totals = step_sizes(segment.samples, plan.config.batch)
-        self._replicas = build_replicas(segment, 0, 1, (None, None), plan.batch, None, by_message=by_message)
+        self._replicas = build_replicas(
+            segment, 0, 1, (None, None), plan.batch, None, by_message=by_message
+        )
         if observer is not None:
             self._replicas.observe(observer)
         self._devices = [device for chain in self._replicas.chains for device in chain.devices]
@@ -47,12 +53,20 @@ class TimedRun:
         self._replicas.give_sizes(sizes)
 
     def leg(self, leg: Leg) -> int:
-        """Run a leg of an epoch; return the virtual time in ps at its end, since the start of training."""
+        """Run a leg of an epoch; return the virtual time in ps at its end, since the start of
+        training.
+        """
         plan, samples = self._segment.plan, self._segment.samples
         programs = self._replicas.serve(leg.last - leg.first)
         for replica, chain in enumerate(self._replicas.chains):
-            _, schedule = replica_leg(plan, replica, samples, leg, plan.batch if plan.times_rows else None)
-            of_leg = schedule.micro_batches, schedule.step_samples, self._totals[leg.first : leg.last]
+            _, schedule = replica_leg(
+                plan, replica, samples, leg, plan.batch if plan.times_rows else None
+            )
+            of_leg = (
+                schedule.micro_batches,
+                schedule.step_samples,
+                self._totals[leg.first : leg.last],
+            )
             epoch = Epoch(*of_leg, timeline=chain.timeline(schedule))
             programs += chain.train(schedule.programs(range(plan.devices)), epoch)
         run(programs)
@@ -60,25 +74,36 @@ class TimedRun:
 
     def usage(self) -> Usage:
         """Return what the first replica's devices and links have done so far in this segment."""
-        plan, updated_ps = self._segment.plan, max(device.clock.updated_ps for device in self._devices)
-        counters = [DeviceCounters.of(device.clock, plan.timing) for device in self._replicas.chains[0].devices]
+        plan, updated_ps = (
+            self._segment.plan,
+            max(device.clock.updated_ps for device in self._devices),
+        )
+        counters = [
+            DeviceCounters.of(device.clock, plan.timing)
+            for device in self._replicas.chains[0].devices
+        ]
         return usage_of(plan.timing, counters, plan.steady.in_flight, updated_ps)
 
     @property
     def exchange_ps(self) -> int:
-        """Time in ps that a device has spent on exchanges with other replicas, averaged over devices."""
+        """Time in ps that a device has spent on exchanges with other replicas, averaged over
+        devices.
+        """
         exchanges = (device.exchange for device in self._devices)
         spent_ps = sum(
-            exchange.spent_ps for exchange in exchanges if isinstance(exchange, TimedMember | GradientExchange)
+            exchange.spent_ps
+            for exchange in exchanges
+            if isinstance(exchange, TimedMember | GradientExchange)
         )
         return spent_ps // self._segment.plan.nodes
 
 
 def segments_of(plan: ChainPlan, samples: int) -> tuple[Segment, ...]:
-    """Return the segments of a run with `samples` samples in an epoch, in order; found by simulation if boards die.
+    """Return the segments of a run with `samples` samples in an epoch, in order; found by
+    simulation if boards die.
 
-    A board that dies after the end of the run changes nothing. Where no leg is finished between two deaths, the segment
-    between them has none.
+    A board that dies after the end of the run changes nothing. Where no leg is finished between two
+    deaths, the segment between them has none.
     """
     segments, deaths = [Segment(plan, samples)], plan.faults.in_order
     for death, after in zip(deaths, plan.survivors if deaths else (), strict=True):
@@ -97,7 +122,14 @@ def _ended(segment: Segment, death: BoardDeath, left: int) -> Death | None:
     for epoch, leg in segment.legs():
         end_ps = run.leg(leg)
         if end_ps > death.at_ps:
-            return Death(death, Position(epoch, leg.first), leg, left, max(0, death.at_ps - reached_ps), back_ps)
+            return Death(
+                death,
+                Position(epoch, leg.first),
+                leg,
+                left,
+                max(0, death.at_ps - reached_ps),
+                back_ps,
+            )
         reached_ps = end_ps
     return None
 
@@ -106,9 +138,10 @@ def _ended(segment: Segment, death: BoardDeath, left: int) -> Death | None:
 class Simulation:
     """A timing-only run of a plan.
 
-    `epoch_ends_ps` holds the virtual time from the start to the end of each epoch; `samples` is the number of samples
-    in an epoch. `exchange_ps` is the time that a device spent on exchanges with other replicas, averaged over devices.
-    If boards die, the run has several segments, and `usage` is that of the last one.
+    `epoch_ends_ps` holds the virtual time from the start to the end of each epoch; `samples` is the
+    number of samples in an epoch. `exchange_ps` is the time that a device spent on exchanges with
+    other replicas, averaged over devices. If boards die, the run has several segments, and `usage`
+    is that of the last one.
     """
 
     plan: ChainPlan
@@ -160,7 +193,9 @@ class Simulation:
 
 @dataclasses.dataclass(frozen=True)
 class PairSimulation:
-    """A timing-only run of a plan on a GPU, alone or with an FPGA; its mini-batches follow one another."""
+    """A timing-only run of a plan on a GPU, alone or with an FPGA; its mini-batches follow one
+    another.
+    """
 
     plan: PairPlan
 
@@ -197,14 +232,23 @@ class PairSimulation:
         return str(self.plan)
 
     def __repr__(self) -> str:
-        return f"<PairSimulation of {self._run} in {format_time_ps(self.virtual_time_ps)}, {self._rate}>"
+        return (
+            f"<PairSimulation of {self._run} in {format_time_ps(self.virtual_time_ps)},"
+            f" {self._rate}>"
+        )
 
     def _repr_html_(self) -> str:
         times = self.times
         rows = [
             [f"{self.plan.network.sample_noun}s", f"{len(self.epoch_ends_ps)} x {self.samples}"],
             ["virtual time", f"{format_time_ps(self.virtual_time_ps)} ({self.virtual_time_ps} ps)"],
-            ["mini-batch", f"{format_time_ps(times.mini_batch_ps)}, of it FW {format_time_ps(times.forward_ps)}"],
+            [
+                "mini-batch",
+                (
+                    f"{format_time_ps(times.mini_batch_ps)}, of it FW"
+                    f" {format_time_ps(times.forward_ps)}"
+                ),
+            ],
             ["rate", self._rate],
             *(
                 [resource.value, f"busy {percent(use.busy_ps / times.mini_batch_ps)}"]
@@ -223,7 +267,9 @@ class PairSimulation:
 
 
 class Trace(Protocol):
-    """A file with the spans of what devices and links serve in a run on chains; as a context manager it locks it."""
+    """A file with the spans of what devices and links serve in a run on chains; as a context
+    manager it locks it.
+    """
 
     def __enter__(self) -> Any:
         """Check that the file can be written, and keep others from writing it."""
@@ -259,8 +305,9 @@ def simulate(
 ) -> Simulation:
     """Run `plan.config.epochs` epochs of `samples` samples for timing only; write `trace`.
 
-    `observer` is called with what engines, links and exchanges of the first replica serve. `sizes` are those of
-    compressed messages, for each epoch; without them, messages have the size that the codec expects.
+    `observer` is called with what engines, links and exchanges of the first replica serve. `sizes`
+    are those of compressed messages, for each epoch; without them, messages have the size that the
+    codec expects.
 
     Raises:
         InputError: the trace has no sample of the run, or cannot be written.
@@ -270,6 +317,7 @@ def simulate(
     for segment in segments:
         timed = TimedRun(segment, both(observer, recorder), by_message=bool(sizes))
         for epoch, leg in segment.legs():
+            # Sizes are those of a whole epoch, which its first leg takes for all of them.
             if sizes and leg.first == 0:
                 timed.give_sizes(sizes[epoch])
             end_ps = timed.leg(leg)
@@ -282,9 +330,11 @@ def simulate(
 
 @dataclasses.dataclass(frozen=True)
 class FaultCosts:
-    """The virtual time in ps of a run without faults, with all, and with each alone that costs time.
+    """The virtual time in ps of a run without faults, with all, and with each alone that costs
+    time.
 
-    Each has its description. All boards that die count as one fault; `deaths` are those within the run.
+    Each has its description. All boards that die count as one fault; `deaths` are those within the
+    run.
     """
 
     without_ps: int
@@ -308,7 +358,9 @@ class FaultCosts:
         return [(what, alone_ps - self.without_ps) for what, alone_ps in self.alone_ps]
 
 
-def fault_costs(plan: ChainPlan, samples: int, with_ps: int, sizes: Sequence[GivenSizes] = ()) -> FaultCosts:
+def fault_costs(
+    plan: ChainPlan, samples: int, with_ps: int, sizes: Sequence[GivenSizes] = ()
+) -> FaultCosts:
     """Return what the faults of a plan cost in a run that took `with_ps`, by simulation.
 
     Args:
@@ -325,7 +377,9 @@ def fault_costs(plan: ChainPlan, samples: int, with_ps: int, sizes: Sequence[Giv
     if not faults.in_time:
         return FaultCosts(with_ps, with_ps, ())
     without_ps = time_ps(plan.with_faults(Faults()))
-    deaths = tuple(segment.death for segment in segments_of(plan, samples) if segment.death is not None)
+    deaths = tuple(
+        segment.death for segment in segments_of(plan, samples) if segment.death is not None
+    )
     kinds = [(str(fault), faults.alone(fault)) for fault in faults.slowing]
     if faults.deaths:
         kinds.append((" and ".join(map(str, faults.in_order)), faults.deaths_alone))

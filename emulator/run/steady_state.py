@@ -1,25 +1,29 @@
-"""Performance of a chain in its steady state: rates, operations, idle engines, demand on links, and what limits it.
+"""Performance of a chain in its steady state: rates, operations, idle engines, demand on links, and
+what limits it.
 
-- A *period* is the time between two samples in the steady state. Where the pipeline never drains (`fpdeep`) it is the
-  time of a sample on the slowest engine, link or exchange; where it does (`sync`), a mini-batch's mean time over its
-  samples.
-- *Operations* are counted as FPDeep counts them: a multiply and an add for each multiply-accumulate of FP, EB and PG,
-  so of a convolution 6 for each multiply-accumulate of forward propagation; also for the first layer, which has no EB
-  here.
-- *Idle* is the unused share of an engine's capacity in a period: 1 - multiply-accumulates / (multipliers x cycles).
-  A device's share weights its engines by multipliers.
-- The *demand* on a link's direction, or on a memory port, is its bytes for a sample over the period.
-- *Energy* is the boards' power for a period, and that of the bits that move over their memory ports where it is known.
+- A *period* is the time between two samples in the steady state. Where the pipeline never drains
+  (`fpdeep`) it is the time of a sample on the slowest engine, link or exchange; where it does
+  (`sync`), a mini-batch's mean time over its samples.
+- *Operations* are counted as FPDeep counts them: a multiply and an add for each multiply-accumulate
+  of FP, EB and PG, so of a convolution 6 for each multiply-accumulate of forward propagation; also
+  for the first layer, which has no EB here.
+- *Idle* is the unused share of an engine's capacity in a period: 1 - multiply-accumulates /
+  (multipliers x cycles). A device's share weights its engines by multipliers.
+- The *demand* on a link's direction, or on a memory port, is its bytes for a sample over the
+  period.
+- *Energy* is the boards' power for a period, and that of the bits that move over their memory ports
+  where it is known.
 
-What holds a chain's rate back is asked whatever its cut, since the slowest load is that of one cut, and cuts follow
-from links (`cause_of`):
+What holds a chain's rate back is asked whatever its cut, since the slowest load is that of one cut,
+and cuts follow from links (`cause_of`):
 
-- Narrow links keep the cut from boundaries at which engines would be less loaded. Then an engine may be the slowest of
-  all, and only faster links bring more.
+- Narrow links keep the cut from boundaries at which engines would be less loaded. Then an engine
+  may be the slowest of all, and only faster links bring more.
 - Memory ports do so, too: a cut that heeds them gives some engines more work.
 
-So cuts are compared that leave memory out. The time of a sample in the best of them, with the cluster's own links
-(`Plan.bound_ps`) and with links that take no time, says what memory and links cost.
+So cuts are compared that leave memory out. The time of a sample in the best of them, with the
+cluster's own links (`Plan.bound_ps`) and with links that take no time, says what memory and links
+cost.
 """
 
 from __future__ import annotations
@@ -28,20 +32,22 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from ..common import InputError, format_time_ps, gbps, gops, html_table, typed
+from ..common import InputError, format_time_ps, gops, html_table, typed
 from ..mapping import Mapping, partition, partition_with_memory
 from ..network import Layer
 from ..plan import ChainPlan, Plan, exchange_loads, planned_on
 from ..timing import (
     Bottleneck,
     EngineLoad,
-    ExchangeLoad,
+    Hop,
     LinkLoad,
-    MemoryLoad,
+    Load,
     Timing,
     engine_loads,
     find_bottleneck,
+    hop_name,
     link_loads,
     memory_loads,
 )
@@ -56,7 +62,9 @@ _ACTION_STEPS = 2, 6
 
 @dataclasses.dataclass(frozen=True)
 class Throughput:
-    """Operations of some layers per device that holds any of them, and per joule where the boards' power is known."""
+    """Operations of some layers per device that holds any of them, and per joule where the boards'
+    power is known.
+    """
 
     devices: int
     operations_per_image: int
@@ -65,63 +73,37 @@ class Throughput:
 
 
 @dataclasses.dataclass(frozen=True)
-class EngineUse:
-    """An engine's work for a sample, and its idle share."""
-
-    load: EngineLoad
-    idle_share: float
-
-
-@dataclasses.dataclass(frozen=True)
 class DeviceUse:
     """A device's engines, its operations per second over all its layers, and its idle share."""
 
     device: int
-    engines: tuple[EngineUse, ...]
+    engines: tuple[EngineLoad, ...]
     gops: float
     idle_share: float
     holds_convolutions: bool
 
 
 @dataclasses.dataclass(frozen=True)
-class LinkUse:
-    """The bandwidth that a direction of a link needs, and that it has."""
-
-    load: LinkLoad
-    demand_gbps: float
-    bandwidth_gbps: float
-
-
-@dataclasses.dataclass(frozen=True)
-class MemoryUse:
-    """The bandwidth that a device's memory port needs, and that it has."""
-
-    load: MemoryLoad
-    demand_gbytes_per_s: float
-    bandwidth_gbytes_per_s: float
-
-
-@dataclasses.dataclass(frozen=True)
 class SteadyState:
     """The steady state of a plan.
 
-    `convolutions` and `all_layers` are the throughput of these layers; the first is None in a network without
-    convolutions. The mean idle share is over the devices that hold convolutions, or over all if there are none.
-    `memory` has the devices with data off chip; `missing_bytes` of on-chip memory are missing, and times ignore them.
-    `joules_per_image` is None if the boards' power is not known. `noun` is what a sample is called: "image" or
-    "sample".
+    `convolutions` and `all_layers` are the throughput of these layers; the first is None in a
+    network without convolutions. The mean idle share is over the devices that hold convolutions, or
+    over all if there are none. `memory` has the devices with data off chip; `missing_bytes` of
+    on-chip memory are missing, and times ignore them. `joules_per_image` is None if the boards'
+    power is not known. `noun` is what a sample is called: "image" or "sample".
     """
 
     period_ps: float
     convolutions: Throughput | None
     all_layers: Throughput
     devices: tuple[DeviceUse, ...]
-    links: tuple[LinkUse, ...]
+    links: tuple[LinkLoad, ...]
     mean_idle_share: float
     fill_ps: int
     bottleneck: Bottleneck
     replicas: int
-    memory: tuple[MemoryUse, ...] = ()
+    memory: tuple[Load, ...] = ()
     missing_bytes: int = 0
     joules_per_image: float | None = None
     noun: str = "image"
@@ -143,15 +125,17 @@ class SteadyState:
 
     @property
     def link_places(self) -> list[int]:
-        """For each direction the place of its link: that between devices d and d + 1 is d, others come behind."""
-        pairs = [tuple(sorted((link.load.sender, link.load.receiver))) for link in self.links]
+        """For each direction the place of its link: that between devices d and d + 1 is d, others
+        come behind.
+        """
+        pairs = [tuple(sorted(link.hop)) for link in self.links]
         places = {pair: place for place, pair in enumerate(dict.fromkeys(pairs))}
         return [places[pair] for pair in pairs]
 
     @property
     def highest_demand_gbps(self) -> float:
         """Highest demand of all directions of all links; 0 without links."""
-        return max((link.demand_gbps for link in self.links), default=0.0)
+        return max((link.demand(self.period_ps) for link in self.links), default=0.0)
 
     def epoch_ps(self, images: int) -> int:
         """Return the time in ps of an epoch of `images` images at the steady rate."""
@@ -162,13 +146,19 @@ class SteadyState:
         return images * self.period_ps / (self.replicas * _HOUR_PS)
 
     def __repr__(self) -> str:
-        return f"<SteadyState: {self.images_per_s:.1f} {self.noun}s/s, limited by {self.bottleneck.slowest.name}>"
+        return (
+            f"<SteadyState: {self.images_per_s:.1f} {self.noun}s/s, limited by"
+            f" {self.bottleneck.slowest.name}>"
+        )
 
     def _repr_html_(self) -> str:
         bottleneck = self.bottleneck
         rows = [
             ["rate", f"{self.images_per_s:.1f} {self.noun}s/s"],
-            ["limited by", f"{bottleneck.slowest.name}, {format_time_ps(bottleneck.slowest.sample_ps)}/sample"],
+            [
+                "limited by",
+                f"{bottleneck.slowest.name}, {format_time_ps(bottleneck.slowest.sample_ps)}/sample",
+            ],
             ["next", f"{bottleneck.behind.name}, {format_time_ps(bottleneck.behind.sample_ps)}"],
             ["engines idle", f"{100 * self.mean_idle_share:.1f} %, the mean over devices"],
             ["GOPS for each FPGA", f"{self.all_layers.gops_per_fpga:.1f}"],
@@ -189,30 +179,14 @@ def steady_state(plan: Plan) -> SteadyState:
     assert isinstance(plan, ChainPlan)
     exchanges = exchange_loads(plan)
     period_ps = steady_period_ps(plan, exchanges)
-    uses: dict[int, list[EngineUse]] = {device: [] for device in range(plan.stage_count)}
+    engines: list[list[EngineLoad]] = [[] for _ in range(plan.stage_count)]
     for load in engine_loads(plan.timing):
-        cycles = period_ps / plan.cluster.board(load.device).period_ps
-        idle = 1 - load.macs / (load.engine.multipliers * cycles)
-        uses[load.device].append(EngineUse(load, idle))
-    devices = tuple(_device(plan, device, tuple(engines), period_ps) for device, engines in uses.items())
+        engines[load.device].append(load)
+    devices = tuple(
+        _device(plan, device, tuple(held), period_ps) for device, held in enumerate(engines)
+    )
     holders = [device.device for device in devices if device.holds_convolutions]
     busy = [device for device in devices if device.holds_convolutions or not holders]
-    links = tuple(
-        LinkUse(
-            load,
-            gbps(load.sample_bytes, period_ps),
-            load.part * plan.cluster.link_at(min(load.sender, load.receiver)).bandwidth_gbps,
-        )
-        for load in link_loads(plan.timing)
-    )
-    memory = tuple(
-        MemoryUse(
-            load,
-            1000 * load.sample_bytes / period_ps,
-            plan.cluster.board(load.device).off_chip_mbytes_per_s / 1000,
-        )
-        for load in memory_loads(plan.timing)
-    )
     layers = plan.network.layers
     convolutions = [layer for layer in layers if layer.convolves]
     return SteadyState(
@@ -220,12 +194,12 @@ def steady_state(plan: Plan) -> SteadyState:
         _throughput(plan, holders, convolutions, period_ps) if holders else None,
         _throughput(plan, range(plan.stage_count), layers, period_ps),
         devices,
-        links,
+        link_loads(plan.timing),
         sum(device.idle_share for device in busy) / len(busy),
         plan.steady.fill_ps,
         find_bottleneck(plan.timing, exchanges),
         plan.data_parallel.replicas,
-        memory,
+        memory_loads(plan.timing),
         plan.missing_bytes,
         _joules(plan, range(plan.devices), period_ps),
         plan.network.sample_noun,
@@ -233,28 +207,34 @@ def steady_state(plan: Plan) -> SteadyState:
 
 
 def _joules(plan: ChainPlan, devices: Iterable[int], period_ps: float) -> float | None:
-    """Return the energy of an image in J: of the boards, and of what moves over their memory ports; None if unknown."""
+    """Return the energy of an image in J: of the boards, and of what moves over their memory ports;
+    None if unknown.
+    """
     total = 0.0
     for device in devices:
         board, moved = plan.cluster.board(device), plan.timing.port_bytes(device)
         if board.power_w is None:
             return None
-        total += board.power_w * period_ps * 1e-12 + 8e-12 * moved * (board.off_chip_pj_per_bit or 0)
+        total += board.power_w * period_ps * 1e-12 + 8e-12 * moved * (
+            board.off_chip_pj_per_bit or 0
+        )
     return total
 
 
-def steady_period_ps(plan: ChainPlan, exchanges: Sequence[ExchangeLoad] = ()) -> float:
+def steady_period_ps(plan: ChainPlan, exchanges: Sequence[Load] = ()) -> float:
     """Return the time between two samples in the steady state, in one replica."""
     if not plan.config.schedule.drains:
         return max(plan.timing.interval_ps, max((load.sample_ps for load in exchanges), default=0))
-    # The first mini-batches enter an empty chain; later ones take the same time, or alternate between two times.
+    # The first mini-batches enter an empty chain; later ones take the same time, or alternate
+    # between two times.
     steps = plan.while_all_live.with_epochs(_FIRST_STEPS + _MEASURED_STEPS)
     ends_ps = simulate(steps, plan.config.batch).epoch_ends_ps
     return (ends_ps[-1] - ends_ps[_FIRST_STEPS - 1]) / (_MEASURED_STEPS * plan.batch)
 
 
 def steady_actions(plan: ChainPlan) -> tuple[float, Usage]:
-    """Return the steady rate of boards that take actions as a whole, of all replicas, and what was busy meanwhile.
+    """Return the steady rate of boards that take actions as a whole, of all replicas, and what was
+    busy meanwhile.
 
     It is that of the mini-batches between two runs' ends, as few of which as are steady.
     """
@@ -265,20 +245,26 @@ def steady_actions(plan: ChainPlan) -> tuple[float, Usage]:
 
 
 def steady_rate(plan: ChainPlan) -> float:
-    """Return the rate of a plan, of all replicas, once mini-batch follows on mini-batch: that of every answer."""
+    """Return the rate of a plan, of all replicas, once mini-batch follows on mini-batch: that of
+    every answer.
+    """
     return steady_state(plan).images_per_s if plan.times_rows else steady_actions(plan)[0]
 
 
-def _device(plan: ChainPlan, device: int, engines: tuple[EngineUse, ...], period_ps: float) -> DeviceUse:
+def _device(
+    plan: ChainPlan, device: int, engines: tuple[EngineLoad, ...], period_ps: float
+) -> DeviceUse:
     slices = plan.mapping.devices[device]
     cycles = period_ps / plan.cluster.board(device).period_ps
-    multipliers = sum(use.load.engine.multipliers for use in engines)
-    idle = 1 - sum(use.load.macs for use in engines) / (multipliers * cycles)
+    multipliers = sum(load.engine.multipliers for load in engines)
+    idle = 1 - sum(load.macs for load in engines) / (multipliers * cycles)
     rate = gops(sum(part.operations for part in slices), period_ps)
     return DeviceUse(device, engines, rate, idle, any(part.layer.convolves for part in slices))
 
 
-def _throughput(plan: ChainPlan, devices: Sequence[int], layers: Sequence[Layer], period_ps: float) -> Throughput:
+def _throughput(
+    plan: ChainPlan, devices: Sequence[int], layers: Sequence[Layer], period_ps: float
+) -> Throughput:
     operations = sum(layer.operations for layer in layers)
     rate = gops(operations, period_ps)
     joules = _joules(plan, devices, period_ps)
@@ -295,7 +281,9 @@ _MUCH, _SOME, _LITTLE = 1.5, 1.1, 1.05
 
 @dataclasses.dataclass(frozen=True)
 class WiderLinks:
-    """Links that keep no cut from being the best, and the steady rate that the chain has with them, cut anew."""
+    """Links that keep no cut from being the best, and the steady rate that the chain has with them,
+    cut anew.
+    """
 
     gbps: float
     images_per_s: float
@@ -307,9 +295,12 @@ class Cause:
 
     `kind` is one of:
 
-    - "draining" and "exchange": most of the time goes by as updates drain the chain, or in exchanges of replicas;
-    - "memory": with all data on chip the rate would be 1.5 times as high, or 1.05 times where links count, too;
-    - "link": with links that take no time, and memory left out, another cut would be 1.1 times as fast;
+    - "draining" and "exchange": most of the time goes by as updates drain the chain, or in
+      exchanges of replicas;
+    - "memory": with all data on chip the rate would be 1.5 times as high, or 1.05 times where links
+      count, too;
+    - "link": with links that take no time, and memory left out, another cut would be 1.1 times as
+      fast;
     - "engine": else.
 
     `wider` is known where links are the cause.
@@ -320,17 +311,60 @@ class Cause:
 
 
 def draining_share(plan: ChainPlan, state: SteadyState) -> float:
-    """Return the share of the time in which updates keep samples from entering; 0 where the chain never drains."""
-    return max(0.0, 1 - plan.timing.interval_ps / state.period_ps) if plan.config.schedule.drains else 0.0
+    """Return the share of the time in which updates keep samples from entering; 0 where the chain
+    never drains.
+    """
+    return (
+        max(0.0, 1 - plan.timing.interval_ps / state.period_ps)
+        if plan.config.schedule.drains
+        else 0.0
+    )
 
 
 def draining_limits(plan: ChainPlan, state: SteadyState) -> bool:
-    """Return whether it is draining that limits: it takes most of the time, and not by an exchange of gradients."""
-    return draining_share(plan, state) > _HALF and not isinstance(state.bottleneck.slowest, ExchangeLoad)
+    """Return whether it is draining that limits: it takes most of the time, and not by an exchange
+    of gradients.
+    """
+    return draining_share(plan, state) > _HALF and state.bottleneck.slowest.kind != "exchange"
+
+
+class BusyShare(NamedTuple):
+    """The share of the time in which a device, or a direction of a link, is busy; a link's `device`
+    sends.
+    """
+
+    share: float
+    name: str
+    kind: str
+    device: int
+
+
+def busy_shares(plan: ChainPlan, usage: Usage) -> list[BusyShare]:
+    """Return what is busy of boards that take actions as a whole, the busiest first, and devices
+    before links.
+
+    Stages of a device take turns on its multipliers, which each action has all of, and share its
+    links.
+    """
+    devices, links = [0.0] * plan.devices, dict[Hop, float]()
+    for stage in usage.devices:
+        devices[plan.fold.device(stage.device)] += sum(stage.busy.values())
+    for link in usage.links:
+        hop = plan.fold.device(link.sender), plan.fold.device(link.receiver)
+        if hop[0] != hop[1]:
+            links[hop] = links.get(hop, 0.0) + link.utilisation
+    shares = [
+        BusyShare(share, f"device {device}", "engine", device)
+        for device, share in enumerate(devices)
+    ]
+    shares += [BusyShare(share, hop_name(hop), "link", hop[0]) for hop, share in links.items()]
+    return sorted(shares, key=lambda busy: -busy.share)
 
 
 def is_waiting(busiest: float) -> bool:
-    """Return whether waits limit boards that take actions as a whole, of which the busiest is so for this share."""
+    """Return whether waits limit boards that take actions as a whole, of which the busiest is so
+    for this share.
+    """
     return busiest < _HALF
 
 
@@ -340,7 +374,9 @@ def limiting_kind(plan: ChainPlan, state: SteadyState) -> str:
 
 
 def cause_of(plan: ChainPlan, state: SteadyState) -> Cause:
-    """Return what holds a chain's rate back, with what wider links bring if it is links: that costs another plan."""
+    """Return what holds a chain's rate back, with what wider links bring if it is links: that costs
+    another plan.
+    """
     cuts = _Cuts(plan)
     kind = _kind(plan, state, cuts)
     return Cause(kind, cuts.wider_links() if kind == "link" and cuts.free is not None else None)
@@ -350,7 +386,7 @@ def _kind(plan: ChainPlan, state: SteadyState, cuts: _Cuts) -> str:
     if draining_limits(plan, state):
         return "draining"
     slowest = state.bottleneck.slowest
-    if isinstance(slowest, ExchangeLoad):
+    if slowest.kind == "exchange":
         return slowest.kind
     by_memory, by_links = cuts.memory_gain, cuts.links_gain
     if by_memory >= _MUCH or (by_memory > _LITTLE and by_links >= _SOME):
@@ -367,18 +403,24 @@ class _Cuts:
         self._plan = plan
         self._best_ps = plan.bound_ps or plan.timing.interval_ps
         if not plan.cluster.is_chain:  # whose best cut is not known: the plan's, without memory
-            roofs = find_bottleneck(plan.timing)
-            self._best_ps = max(roofs.engines_ps, roofs.links_ps)
+            times_ps = find_bottleneck(plan.timing).times_ps
+            self._best_ps = max(times_ps["engines"], times_ps["links"])
 
     @functools.cached_property
     def free(self) -> Mapping | None:
-        """The cut with links that take no time; None where there are none, or where cuts are not at all channels."""
+        """The cut with links that take no time; None where there are none, or where cuts are not at
+        all channels.
+        """
         plan = self._plan
         given = plan.config.stages == "layers" or plan.config.cut is not None
         if plan.stage_count == 1 or given or plan.network.last_first:
             return None
         chain = plan.network, plan.cluster.with_bandwidth(_FREE_MBPS), plan.stage_count
-        return partition(*chain) if plan.config.memory == "fpdeep" else partition_with_memory(*chain, None)
+        return (
+            partition(*chain)
+            if plan.config.memory == "fpdeep"
+            else partition_with_memory(*chain, None)
+        )
 
     @property
     def memory_gain(self) -> float:
@@ -391,17 +433,24 @@ class _Cuts:
         return 1.0 if self.free is None else self._best_ps / _server_ps(self.free)
 
     def wider_links(self) -> WiderLinks | None:
-        """Return the bandwidth, to two digits, with which links carry that cut, and the rate of a plan with it."""
+        """Return the bandwidth, to two digits, with which links carry that cut, and the rate of a
+        plan with it.
+        """
         assert self.free is not None
         plan, time_ps = self._plan, _server_ps(self.free)
         loads = link_loads(Timing.of(self.free, plan.cluster))
-        links = (plan.cluster.link_at(min(load.sender, load.receiver)) for load in loads)
-        needed = max(link.bandwidth_gbps * load.sample_ps / time_ps for link, load in zip(links, loads, strict=True))
+        links = (plan.cluster.link_at(min(load.hop)) for load in loads)
+        needed = max(
+            link.bandwidth_gbps * load.sample_ps / time_ps
+            for link, load in zip(links, loads, strict=True)
+        )
         needed *= plan.chunks  # the stages of a device share its links
         unit = 10.0 ** (math.floor(math.log10(needed)) - 1)
         gbps = min(MOST_MBPS / 1000, math.ceil(needed / unit) * unit)
         try:
-            other = planned_on(plan, plan.cluster.with_bandwidth(max(1, round(1000 * gbps) // plan.chunks)))
+            other = planned_on(
+                plan, plan.cluster.with_bandwidth(max(1, round(1000 * gbps) // plan.chunks))
+            )
         except InputError:
             return None
         return WiderLinks(gbps, steady_state(other).images_per_s)

@@ -1,23 +1,41 @@
-"""This rank's part of what trains, chain or pair: a leg of an epoch at a time, with a test after each epoch."""
+"""This rank's part of what trains, chain or pair: a leg of an epoch at a time, with a test after
+each epoch.
+
+Images or texts enter at the start of what a rank hosts, and labels at the end.
+"""
 
 from __future__ import annotations
 
 import abc
+import dataclasses
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...comm import Pump, run
 from ...comm.exchange import step_sizes
+from ...kernels import Arena
 from ...launch import Ranks
-from ..data import Dataset
-from ..device import Learnt, Rules, SliceNumerics, Tally, epoch_order
+from ..data import Dataset, Images
+from ..device import (
+    DeviceNumerics,
+    ImageSource,
+    Learnt,
+    Rules,
+    SliceNumerics,
+    SoftmaxHead,
+    Tally,
+    TextSource,
+    VocabularyHead,
+    epoch_order,
+)
+from ..network import Network
 from ..plan import Plan
-from ..schedule import cut_samples
-from .hosted import Carriers, Ends, Hosted
+from ..schedule import MicroBatch, cut_samples
+from .chain import Carriers
 from .results import EpochResult, EpochSizes, History, SoFar, StepReports, StepTable, Usage, Weights
 from .segments import Leg, Position, legs_of
 from .state import gathered_weights
@@ -28,15 +46,102 @@ _EVALUATION_ROUND = 4  # micro-batches for each rank
 Programs = list[Coroutine[Any, Any, None]]
 
 
+class Hosted(Protocol):
+    """This rank's part of a chain, or of a pair."""
+
+    arena: Arena
+
+    @property
+    def numerics(self) -> list[DeviceNumerics]:
+        """What holds the parameters of devices on this rank."""
+
+    @property
+    def starts_here(self) -> bool:
+        """Whether images enter on this rank."""
+
+    @property
+    def ends_here(self) -> bool:
+        """Whether losses are computed on this rank."""
+
+    def attach(
+        self,
+        source: ImageSource | None,
+        head: SoftmaxHead | None,
+        lengths: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Take the ends, and the time steps of each sample by its place in the epoch, where they
+        differ.
+        """
+
+    def evaluate(self, batches: Sequence[MicroBatch]) -> Programs:
+        """Return the programs of a test."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ends:
+    """Image sources and heads, for training and evaluation, where the ends are on this rank."""
+
+    train_source: ImageSource | None
+    test_source: ImageSource | None
+    train_head: SoftmaxHead | None
+    test_head: SoftmaxHead | None
+    train_lengths: NDArray[np.int64] | None = None
+    test_lengths: NDArray[np.int64] | None = None
+
+    @classmethod
+    def of(cls, chain: Hosted, data: Dataset, network: Network, smoothing: float = 0.0) -> Ends:
+        """Return the ends of a chain for a data set's images and labels.
+
+        Training labels are smoothed; losses of tests are those of the labels themselves.
+        """
+        normalisation = data.normalisation() if chain.starts_here and not data.symbols else None
+
+        def source(images: Images) -> ImageSource | None:
+            if normalisation is not None:
+                return ImageSource(images, normalisation, chain.arena, network.entry)
+            if not chain.starts_here:
+                return None
+            return TextSource(
+                np.asarray(images), chain.arena, network.entry, one_hot=not network.takes_symbols
+            )
+
+        def head(labels: NDArray[np.int64], smoothing: float = 0.0) -> SoftmaxHead | None:
+            if not chain.ends_here:
+                return None
+            is_parallel = network.layers[-1].vocabulary_parallel
+            return VocabularyHead(labels) if is_parallel else SoftmaxHead(labels, smoothing)
+
+        train, test = source(data.train_images), source(data.test_images)
+        heads = head(data.train_labels, smoothing), head(data.test_labels)
+        return cls(train, test, *heads, data.train_lengths, data.test_lengths)
+
+    def attach_training(self, chain: Hosted, order: NDArray[np.int64], epoch: int = 0) -> None:
+        """Attach the ends for training, with the images in this order, augmented as in this epoch."""
+        if self.train_source is not None:
+            self.train_source.epoch = epoch
+        for end in (self.train_source, self.train_head):
+            if end is not None:
+                end.order = order
+        lengths = None if self.train_lengths is None else self.train_lengths[order]
+        chain.attach(self.train_source, self.train_head, lengths)
+
+
 class Trainer(abc.ABC):
     """This rank's part of a run: what it hosts of each replica, and the data at the ends.
 
-    `so_far` has the epoch's legs before the next one, and `history` the finished epochs, both on rank 0. Training began
-    at `started_s` by `time.perf_counter`, as if it had never been interrupted.
+    `so_far` has the epoch's legs before the next one, and `history` the finished epochs, both on
+    rank 0. Training began at `started_s` by `time.perf_counter`, as if it had never been
+    interrupted.
     """
 
     def __init__(
-        self, plan: Plan, data: Dataset, ranks: Ranks, carriers: Carriers, hosted: Sequence[Hosted], from_ps: int = 0
+        self,
+        plan: Plan,
+        data: Dataset,
+        ranks: Ranks,
+        carriers: Carriers,
+        hosted: Sequence[Hosted],
+        from_ps: int = 0,
     ) -> None:
         config = plan.config
         self.plan, self.ranks = plan, ranks
@@ -44,8 +149,12 @@ class Trainer(abc.ABC):
         self._data, self._hosted, self._from_ps = data, hosted, from_ps
         self._samples, self._step_sizes = data.n_train, step_sizes(data.n_train, config.batch)
         self._carriers = ranks.transport = carriers
-        self._pumps: list[Pump] = [*carriers.pumps] if ranks.comm is None else [*carriers.pumps, ranks]
-        self._ends = [Ends.of(replica, data, plan.network, config.label_smoothing) for replica in hosted]
+        self._pumps: list[Pump] = (
+            [*carriers.pumps] if ranks.comm is None else [*carriers.pumps, ranks]
+        )
+        self._ends = [
+            Ends.of(replica, data, plan.network, config.label_smoothing) for replica in hosted
+        ]
         self._test_batches = cut_samples(data.n_test, max(data.n_test, 1), self.most_samples(plan))
         ranks.gather(None)  # all are ready
         self.started_s = time.perf_counter()
@@ -60,14 +169,15 @@ class Trainer(abc.ABC):
         """The legs of each epoch."""
         return legs_of(len(self._step_sizes), self.plan.config.checkpoint_every)
 
-    @np.errstate(over="ignore", invalid="ignore")  # divergence is detected by the loss
     def train(self, number: int, leg: Leg) -> None:
         """Train a leg of an epoch."""
         rules = self._rules(number)
         order = epoch_order(self.plan.config.seed, number, self._samples)
         flips = bool(self.plan.faults.flips)
         reports = StepReports(self.ranks, rules, leg.first, self._from_ps, flips=flips)
-        self._run(self._programs(number, leg, order, rules, reports))
+        programs = self._programs(number, leg, order, rules, reports)
+        with np.errstate(over="ignore", invalid="ignore"):  # divergence is detected by the loss
+            run(programs, self._pumps, self.ranks.settling, self.ranks.watchdog)
         for shares, sent in self.ranks.gather((reports.shares, self._take_sent())):
             self.so_far.add(shares, self._sizes_of(sent))
 
@@ -118,23 +228,31 @@ class Trainer(abc.ABC):
 
     @abc.abstractmethod
     def _completed(self, result: EpochResult, totals: list[Any]) -> EpochResult:
-        """Return an epoch's result with what the ranks' `_totals` and the devices add to it; on rank 0."""
+        """Return an epoch's result with what the ranks' `_totals` and the devices add to it; on
+        rank 0.
+        """
 
     @np.errstate(over="ignore", invalid="ignore")
     def evaluate(self) -> Tally:
-        """Test on the first replica, as all have the same weights; return what is known on this rank."""
+        """Test on the first replica, as all have the same weights; return what is known on this
+        rank.
+        """
         first, ends = self._hosted[0], self._ends[0]
         first.attach(ends.test_source, ends.test_head, ends.test_lengths)
         if not self._test_batches:
             return Tally()
-        # In rounds, so that a rank that is ahead does not fill its memory with maps that no device needs yet.
+        # In rounds, so that a rank that is ahead does not fill its memory with maps that no device
+        # needs yet.
         size = _EVALUATION_ROUND * self.ranks.size
         for begin in range(0, len(self._test_batches), size):
-            self._run(first.evaluate(self._test_batches[begin : begin + size]))
+            programs = first.evaluate(self._test_batches[begin : begin + size])
+            run(programs, self._pumps, self.ranks.settling, self.ranks.watchdog)
         return Tally() if ends.test_head is None else ends.test_head.step_done(0)
 
     def weights(self) -> Weights:
-        """Return all layers' weights (oc, ic, kh, kw), and the arrays of their SFUs, on rank 0; for all together."""
+        """Return all layers' weights (oc, ic, kh, kw), and the arrays of their SFUs, on rank 0; for
+        all together.
+        """
         return gathered_weights(self.ranks, self.plan.network, self.slices)
 
     @property
@@ -144,7 +262,10 @@ class Trainer(abc.ABC):
 
     def learnt(self) -> list[list[Learnt]]:
         """Return what holds parameters on this rank, by replica."""
-        return [[part for numerics in replica.numerics for part in numerics.learnt] for replica in self._hosted]
+        return [
+            [part for numerics in replica.numerics for part in numerics.learnt]
+            for replica in self._hosted
+        ]
 
     @abc.abstractmethod
     def usage(self) -> Usage:
@@ -161,10 +282,14 @@ class Trainer(abc.ABC):
 
     @abc.abstractmethod
     def begin_at(self, position: Position, now_ps: int) -> Trainer:
-        """Return the trainer whose clocks begin at 0 at a position and a virtual time; it has nothing of this one."""
+        """Return the trainer whose clocks begin at 0 at a position and a virtual time; it has
+        nothing of this one.
+        """
 
     def at(self, position: Position) -> Trainer:
-        """Return the trainer that trains on from a position, with all that this one has; mostly this one."""
+        """Return the trainer that trains on from a position, with all that this one has; mostly
+        this one.
+        """
         return self
 
     @abc.abstractmethod
@@ -185,6 +310,3 @@ class Trainer(abc.ABC):
 
     def _rules(self, number: int) -> Rules:
         return Rules(self.plan.config, number, len(self._step_sizes))
-
-    def _run(self, programs: Programs) -> None:
-        run(programs, self._pumps, self.ranks.settling, self.ranks.watchdog)

@@ -1,8 +1,8 @@
 """A run of training from its plan to its end, for the command line and for the Python face alike.
 
-A `Training` has the data, the files that are written, and where the run begins. Then all ranks train together: those of
-a launcher follow rank 0 (`lead`), those of a communicator have each a `Training` of their own (`prepared_on_all`,
-`ending_together`).
+A `Training` has the data, the files that are written, and where the run begins. Then all ranks
+train together: those of a launcher follow rank 0 (`lead`), those of a communicator have each a
+`Training` of their own (`prepared_on_all`, `ending_together`).
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ T = TypeVar("T")
 
 
 class Training:
-    """A run that is ready on this rank: plan, data, files, and where it begins. As a context manager it closes files.
+    """A run that is ready on this rank: plan, data, files, and where it begins. As a context
+    manager it closes files.
 
-    Only rank 0 writes. `start` is the run that goes on, `data` a loaded data set in place of the configuration's.
-    `gathers` says whether weights of all layers come together on rank 0 even without a results file; `trace` is that of
-    a chain; `series` is that of the runs to which this one belongs.
+    Only rank 0 writes. `start` is the run that goes on, `data` a loaded data set in place of the
+    configuration's. `gathers` says whether weights of all layers come together on rank 0 even
+    without a results file; `trace` is that of a chain; `series` is that of the runs to which this
+    one belongs.
 
     Raises:
         InputError: data, a file or the checkpoint do not suit the plan, or memory does not suffice.
@@ -56,7 +58,11 @@ class Training:
         config, self._gathers = plan.config, gathers or plan.config.out is not None
         leads = ranks.rank == 0
         with contextlib.ExitStack() as files:
-            out = files.enter_context(WholeFile(config.out)) if config.out is not None and leads else None
+            out = (
+                files.enter_context(WholeFile(config.out))
+                if config.out is not None and leads
+                else None
+            )
             if trace is not None and leads:
                 files.enter_context(trace)
             if data is not None:
@@ -66,7 +72,9 @@ class Training:
             self._check_device()
             check_needs(plan, self.data, ranks, gathers=self._gathers)
             log = files.enter_context(open_log(config.log if leads else None))
-            self._observer = None if trace is None else trace.recorder(self._chain("a trace"), self.data.n_train)
+            self._observer = (
+                None if trace is None else trace.recorder(self._chain("a trace"), self.data.n_train)
+            )
             self.recorder = Recorder(plan, self.data, ranks.describe(), out, log)
             self.checkpoints = checkpoints_of(plan, self.data, ranks, start, series, self._begin)
             files.callback(self.checkpoints.close)
@@ -77,13 +85,19 @@ class Training:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._files.__exit__(kind, error, trace)
 
     def _chain(self, what: str) -> ChainPlan:
         if not isinstance(self.plan, ChainPlan):
-            raise InputError(f"`schedule` = {self.plan.config.schedule.name!r}: {what} is of a chain; leave it out")
+            raise InputError(
+                f"`schedule` = {self.plan.config.schedule.name!r}: {what} is of a chain; leave"
+                " it out"
+            )
         return self.plan
 
     def _check_device(self) -> None:
@@ -91,12 +105,16 @@ class Training:
         if device is None:
             return
         if not isinstance(self.plan, ChainPlan):
-            raise InputError(f"`rtl_device` = {device}: a chain's device can be RTL; leave it out on a pair")
+            raise InputError(
+                f"`rtl_device` = {device}: a chain's device can be RTL; leave it out on a pair"
+            )
         from ..rtl import check_device
 
         check_device(self.plan)
 
-    def _begin(self, history: Sequence[EpochResult], steps: Sequence[StepResult], at: Position) -> None:
+    def _begin(
+        self, history: Sequence[EpochResult], steps: Sequence[StepResult], at: Position
+    ) -> None:
         """Take what a run has done that goes on."""
         self.recorder.begin(history, steps)
         self._on_resume(at)
@@ -104,7 +122,9 @@ class Training:
     def lead(self) -> None:
         """Make all ranks of a launcher follow, which wait for tasks; on rank 0."""
         data = SharedData.of(self.data, self.plan.replicas)
-        self._ranks.start(Task(self.plan, data, self._gathers, self._observer, self.checkpoints.keeping))
+        self._ranks.start(
+            Task(self.plan, data, self._gathers, self._observer, self.checkpoints.keeping)
+        )
 
     def run(
         self,
@@ -113,11 +133,13 @@ class Training:
         on_resume: Callable[[Position], None] = lambda _: None,
         observer: Observer | None = None,
     ) -> Sequence[EpochResult]:
-        """Train with all ranks, record what is done, and write the trace; return the history, on rank 0.
+        """Train with all ranks, record what is done, and write the trace; return the history, on
+        rank 0.
 
         Args:
             on_step: called on rank 0 for each mini-batch, once it is logged.
-            on_epoch: called on rank 0 for each epoch with the gathered weights, once it is recorded.
+            on_epoch: called on rank 0 for each epoch with the gathered weights, once it is
+                recorded.
             on_resume: called on rank 0 with the position from which a run goes on.
             observer: called with what devices of the first replica on this rank serve.
 
@@ -144,7 +166,11 @@ class Training:
             )
         if self._observer is not None:
             observers = self._ranks.gather(self._observer)
-            if self._trace is not None and self._ranks.rank == 0 and self.checkpoints.ended_at is None:
+            if (
+                self._trace is not None
+                and self._ranks.rank == 0
+                and self.checkpoints.ended_at is None
+            ):
                 self._trace.write(self._chain("a trace"), self.data.n_train, observers)
         if self.checkpoints.ended_at is not None:
             raise StoppedRun(self, self.checkpoints.ended_at)
@@ -156,15 +182,22 @@ class Training:
         if at.step == 0:
             return f"{at.epoch} of {plural(config.epochs, 'epoch')} done"
         steps = -(-self.data.n_train // config.batch)
-        return f"epoch {at.epoch + 1} of {config.epochs}, {at.step:,} of {plural(steps, 'mini-batch')} done"
+        return (
+            f"epoch {at.epoch + 1} of {config.epochs}, {at.step:,} of {plural(steps, 'mini-batch')}"
+            " done"
+        )
 
 
 class StoppedRun(Exception):
-    """A signal has ended a run at a checkpoint; `str` is a line about that, `status` the exit status."""
+    """A signal has ended a run at a checkpoint; `str` is a line about that, `status` the exit
+    status.
+    """
 
     def __init__(self, training: Training, ended: Ended) -> None:
         file = training.plan.config.checkpoint
-        super().__init__(f"stopped by {ended.signal.name}: {training.place(ended.at)}; {file} has all of it")
+        super().__init__(
+            f"stopped by {ended.signal.name}: {training.place(ended.at)}; {file} has all of it"
+        )
         self.status = ended.status
 
 
@@ -176,7 +209,11 @@ def prepared_on_all(ranks: Ranks, prepare: Callable[[], T]) -> T:
         made = prepare()
     except Exception as error:
         own = error
-    failures = [failure for failure in ranks.share(None if own is None else (str(own), _status_of(own))) if failure]
+    failures = [
+        failure
+        for failure in ranks.share(None if own is None else (str(own), _status_of(own)))
+        if failure
+    ]
     if not failures:
         return made
     ranks.free()
@@ -185,7 +222,8 @@ def prepared_on_all(ranks: Ranks, prepare: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def ending_together(ranks: Ranks) -> Iterator[None]:
-    """End the run on all ranks, which are inside, where it fails on one of them; raise on all of them.
+    """End the run on all ranks, which are inside, where it fails on one of them; raise on all of
+    them.
 
     Raises:
         InputError: as another rank does.
@@ -207,7 +245,9 @@ def ending_together(ranks: Ranks) -> Iterator[None]:
 
 
 def _stop_others(ranks: Ranks, error: Exception) -> None:
-    """Stop the other ranks, so that none waits for the rank that has failed: this one, or that of a `RankFailed`."""
+    """Stop the other ranks, so that none waits for the rank that has failed: this one, or that of a
+    `RankFailed`.
+    """
     status = error.status if isinstance(error, RankFailed) else _status_of(error)
     if ranks.rank == 0:
         ranks.stop_others(status, str(error))
@@ -222,4 +262,6 @@ def _status_of(error: Exception) -> int:
 
 def _failure(line: str, status: int) -> Exception:
     """Return the exception for a failure of another rank."""
-    return InputError(line) if status == INPUT_STATUS else RuntimeError(f"another rank failed: {line}")
+    return (
+        InputError(line) if status == INPUT_STATUS else RuntimeError(f"another rank failed: {line}")
+    )

@@ -1,8 +1,9 @@
-"""One run in several variants, such as seeds or formats: the files that each has of its own, and where each goes on.
+"""One run in several variants, such as seeds or formats: the files that each has of its own, and
+where each goes on.
 
-Variants are trained one after another; some have another run beside them, to compare with, which keeps only a
-checkpoint. All checkpoints of a series say so by a word that they have in common. What else lies under the name of one
-is replaced, as by a run that begins.
+Variants are trained one after another; some have another run beside them, to compare with, which
+keeps only a checkpoint. All checkpoints of a series say so by a word that they have in common. What
+else lies under the name of one is replaced, as by a run that begins.
 """
 
 from __future__ import annotations
@@ -29,11 +30,15 @@ ALONE: Mapping[str, Settings] = {"": {}}
 """The variants of a run that is the only one: its files have the names that are given."""
 
 CONTROL, WITHOUT_FLIPS = "control", "without-flips"
-"""What `train` trains once more to compare a run with: without codec, and where bits flip, without flips."""
+"""What `train` trains once more to compare a run with: without codec, and where bits flip, without
+flips.
+"""
 
 _SERIES_BYTES = 8
 MOST_SEEDS = 1000
-MOST_SEEDS_WHY = "the mean's standard error is then below a thirtieth of what one seed differs from another"
+MOST_SEEDS_WHY = (
+    "the mean's standard error is then below a thirtieth of what one seed differs from another"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +46,8 @@ class Runs:
     """The runs of one command, in order.
 
     Attributes:
-        base: the configuration of all, whose files have the names from which those of variants are made.
+        base: the configuration of all, whose files have the names from which those of variants are
+            made.
         configs: that of each, with files of its own.
         variants: their names, and the settings in which each differs.
         beside: what is trained beside each, by its name: its configuration, from that of the run.
@@ -64,7 +70,8 @@ class Runs:
             yield from (of_beside(config, name, change) for name, change in self.beside.items())
 
     def going_on(self) -> Runs:
-        """Return the same runs with what the first one's checkpoint says, if they resume; then that one must go on.
+        """Return the same runs with what the first one's checkpoint says, if they resume; then that
+        one must go on.
 
         All have at least as many epochs as it has done.
 
@@ -79,18 +86,24 @@ class Runs:
         config = first.config.model_copy(update={"epochs": max(first.config.epochs, first.epochs)})
         base = config.model_copy(update=_names_before(self.base, config, name))
         others = runs_of(base, self.variants).configs[1:]
-        return dataclasses.replace(self, base=base, configs=(config, *others), first=first, series=first.series)
+        return dataclasses.replace(
+            self, base=base, configs=(config, *others), first=first, series=first.series
+        )
 
     def starts(self) -> Iterator[tuple[Config, Resumed | None]]:
-        """Yield the configuration of each run when it is its turn, and where it goes on, if it does."""
+        """Yield the configuration of each run when it is its turn, and where it goes on, if it
+        does.
+        """
         for place, config in enumerate(self.configs):
             start = self.first if place == 0 else going_on(config, self.series)
             yield (config.model_copy(update={"resume": None}) if start is None else config), start
 
     def check_outputs(self) -> None:
-        """Check that the files of all runs can be written, and that no other process writes them now.
+        """Check that the files of all runs can be written, and that no other process writes them
+        now.
 
-        The names from which theirs are made are files', too: /dev/null-seed1 is not what is meant by /dev/null.
+        The names from which theirs are made are files', too: /dev/null-seed1 is not what is meant
+        by /dev/null.
 
         Raises:
             InputError: one cannot, or has a writer.
@@ -99,7 +112,9 @@ class Runs:
             Target(path, key, _FILES.get(key, "log.csv"), value)
         kind, folder = log_place(self.base.log or "csv")
         if kind == "tensorboard" and os.path.exists(folder) and not os.path.isdir(folder):
-            raise InputError(f"`log` = {self.base.log!r}: is no folder; give one, such as tensorboard:runs")
+            raise InputError(
+                f"`log` = {self.base.log!r}: is no folder; give one, such as tensorboard:runs"
+            )
         for config in self.all_configs:
             for key, path, value in _written(config):
                 WholeFile(path, key, _FILES.get(key, "log.csv"), value).close()
@@ -115,12 +130,16 @@ def runs_of(
     Raises:
         InputError: a name of a file is none from which others can be made.
     """
-    configs = [given.model_copy(update={**own, **_own_files(given, name)}) for name, own in variants.items()]
+    configs = [
+        given.model_copy(update={**own, **_own_files(given, name)})
+        for name, own in variants.items()
+    ]
     return Runs(given, tuple(configs), variants, beside or {})
 
 
 def seed_variants(config: Config, count: int) -> dict[str, dict[str, Any]]:
-    """Return in which settings the runs of `count` seeds differ, from the configured one on, by the names of variants.
+    """Return in which settings the runs of `count` seeds differ, from the configured one on, by the
+    names of variants.
 
     Raises:
         InputError: `count` is below 1 or above `MOST_SEEDS`, or a seed would reach 2^63.
@@ -128,18 +147,26 @@ def seed_variants(config: Config, count: int) -> dict[str, dict[str, Any]]:
     if not 1 <= count <= MOST_SEEDS:
         raise InputError(f"`seeds` = {count}: should be from 1 to {MOST_SEEDS:,}; {MOST_SEEDS_WHY}")
     if config.seed + count > 1 << 63:
-        raise InputError(f"`seeds` = {count}: from `seed` = {config.seed} on there are not as many below 2^63")
+        raise InputError(
+            f"`seeds` = {count}: from `seed` = {config.seed} on there are not as many below 2^63"
+        )
     return {f"seed{seed}": {"seed": seed} for seed in range(config.seed, config.seed + count)}
 
 
-def of_beside(config: Config, name: str, change: Callable[[Config], Config] = lambda config: config) -> Config:
-    """Return the configuration of what is trained beside a run: it has only a checkpoint of its own, if the run has."""
+def of_beside(
+    config: Config, name: str, change: Callable[[Config], Config] = lambda config: config
+) -> Config:
+    """Return the configuration of what is trained beside a run: it has only a checkpoint of its
+    own, if the run has.
+    """
     bare = change(config).model_copy(update={"out": None, "log": None})
     return bare.model_copy(update=_own_files(bare, name))
 
 
 def changes_beside(*, control: bool) -> Mapping[str, Callable[[Config], Config]]:
-    """Return what differs in the configurations of runs that may be trained beside one, by their names."""
+    """Return what differs in the configurations of runs that may be trained beside one, by their
+    names.
+    """
     return {WITHOUT_FLIPS: lambda config: config, **({CONTROL: control_config} if control else {})}
 
 
@@ -150,13 +177,22 @@ def control_config(config: Config) -> Config:
         InputError: there is no codec that it could do without.
     """
     if not (config.compress.compresses or config.compress_weights.compresses):
-        raise InputError("`--control`: trains once more without codec, but there is none; add `compress`")
-    without = {"compress": NoCodec(), "compress_weights": NoCodec(), "compress_ratio": None, "error_feedback": False}
+        raise InputError(
+            "`--control`: trains once more without codec, but there is none; add `compress`"
+        )
+    without = {
+        "compress": NoCodec(),
+        "compress_weights": NoCodec(),
+        "compress_ratio": None,
+        "error_feedback": False,
+    }
     return config.model_copy(update=without)
 
 
 def going_on(config: Config, series: str) -> Resumed | None:
-    """Return where a run of a series goes on after the first; None where it begins, as it has no checkpoint."""
+    """Return where a run of a series goes on after the first; None where it begins, as it has no
+    checkpoint.
+    """
     if config.resume is None or not os.path.exists(config.resume):
         return None
     from .state import resumed, series_of
@@ -198,12 +234,16 @@ def _own_name(path: str, variant: str, given: str, example: str) -> str:
     if os.path.isdir(path):
         raise InputError(f"{given}: is a folder; give a file, such as {example}")
     if pathlib.Path(path).name in ("", ".."):
-        raise InputError(f"{given}: does not end in a name, of which each run could have its own; try {example}")
+        raise InputError(
+            f"{given}: does not end in a name, of which each run could have its own; try {example}"
+        )
     return own_name(path, variant)
 
 
 def _names_before(given: Config, first: Config, variant: str) -> dict[str, Any]:
-    """Return the names of files from which those of a variant were made, as far as they are not given anew."""
+    """Return the names of files from which those of a variant were made, as far as they are not
+    given anew.
+    """
     names: dict[str, Any] = {}
     for key in (*_FILES, "log"):
         own = getattr(first, key)

@@ -1,8 +1,10 @@
-"""What a run leaves: counts and sizes, mini-batches and epochs, their history, tables of them, and the file of it all.
+"""What a run leaves: counts and sizes, mini-batches and epochs, their history, tables of them, and
+the file of it all.
 
-    usage, sizes -> steps -> history -> tables -> results -> results_file -> recorder
+    usage -> steps -> history -> schema -> results -> results_file -> recorder
 
-Exports are listed in `__init__.pyi`; each name is imported at its first use, because ranks other than 0 write no files.
+Exports are listed in `__init__.pyi`; each name is imported at its first use, because ranks other
+than 0 write no files.
 """
 
 import lazy_loader

@@ -1,13 +1,39 @@
-from .history import ROW, STEP, History, Pace, Spool
+from .history import MOST_COUNT, ROW, STEP, History, Pace, Piece, Spool
 from .recorder import Recorder, StepLog, open_log
 from .results import Results, SeedRuns, results_of, table_as_csv, versions
 from .results_file import read_results, write_results
-from .sizes import EpochSizes, GivenSizes, MeanRatio, OtherMessages, RecordedSizes, SentBy, recorded_sizes
-from .steps import Diverged, EpochResult, Exchanged, SoFar, StepReports, StepResult, StepTable, Weights
-from .tables import exchange_table, history_table, resource_table, rounding_table
-from .usage import PHASES, DeviceCounters, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage, usage_of
+from .schema import exchange_table, history_table, resource_table, rounding_table
+from .steps import (
+    Diverged,
+    EpochResult,
+    EpochSizes,
+    Exchanged,
+    GivenSizes,
+    MeanRatio,
+    OtherMessages,
+    RecordedSizes,
+    SentBy,
+    SoFar,
+    StepReports,
+    StepResult,
+    StepRow,
+    StepTable,
+    Weights,
+    recorded_sizes,
+)
+from .usage import (
+    PHASES,
+    DeviceCounters,
+    DeviceUsage,
+    LinkUsage,
+    MemoryUsage,
+    ResourceUse,
+    Usage,
+    usage_of,
+)
 
 __all__ = [
+    "MOST_COUNT",
     "PHASES",
     "ROW",
     "STEP",
@@ -24,6 +50,7 @@ __all__ = [
     "MemoryUsage",
     "OtherMessages",
     "Pace",
+    "Piece",
     "RecordedSizes",
     "Recorder",
     "ResourceUse",
@@ -35,6 +62,7 @@ __all__ = [
     "StepLog",
     "StepReports",
     "StepResult",
+    "StepRow",
     "StepTable",
     "Usage",
     "Weights",

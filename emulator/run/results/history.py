@@ -1,4 +1,5 @@
-"""The history of a run: finished epochs in spools, files without a name, so that memory does not grow with them.
+"""The history of a run: finished epochs in spools, files without a name, so that memory does not
+grow with them.
 
 A file that holds a long history is written at a `Pace` that takes a small share of the run.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import math
 import os
@@ -21,8 +23,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ...common import scratch_error
 from ...device import Tally
-from .sizes import EpochSizes
-from .steps import NOTHING, EpochResult, Exchanged, StepTable
+from .steps import NOTHING, UNUSED, EpochResult, EpochSizes, Exchanged, StepTable
 
 _KEPT_BYTES = 1 << 16
 """In memory; a spool that holds no more has no file."""
@@ -30,7 +31,9 @@ _READ_BYTES = 1 << 18
 
 
 class Spool:
-    """Records of one type in the order in which they were added. The file ends with the process, and has no name."""
+    """Records of one type in the order in which they were added. The file ends with the process,
+    and has no name.
+    """
 
     def __init__(self, dtype: DTypeLike) -> None:
         self.dtype = np.dtype(dtype)
@@ -118,7 +121,9 @@ class Pace:
         self._clock, self._next_s = clock, 0.0
 
     def due(self, history_bytes: int) -> bool:
-        """Return whether to write it now: always while the history is short, then for a twentieth of the time."""
+        """Return whether to write it now: always while the history is short, then for a twentieth
+        of the time.
+        """
         return history_bytes < LONG_BYTES or self._clock() >= self._next_s
 
     @contextlib.contextmanager
@@ -132,7 +137,13 @@ class Pace:
 
 _PIECE_EPOCHS, _PIECE_STEPS, _PIECE_BYTES = 4096, 16384, 1 << 18
 _TALLY = np.dtype(
-    [("samples", np.int64), ("loss", np.float64), ("correct", np.int64), ("steps", np.int64), ("step_loss", np.float64)]
+    [
+        ("samples", np.int64),
+        ("loss", np.float64),
+        ("correct", np.int64),
+        ("steps", np.int64),
+        ("step_loss", np.float64),
+    ]
 )
 ROW = np.dtype(
     [
@@ -141,14 +152,20 @@ ROW = np.dtype(
     ]
 )
 """What is kept of every epoch; `steps_end` is how many mini-batches there were up to its end."""
-STEP = np.dtype([("loss", np.float64), ("learning_rate", np.float64), ("virtual_time_ps", np.int64)])
+MOST_COUNT = 1 << 62
+"""Of what files hold: ps, bytes, rows; sums of two fit into 64 bits."""
+STEP = np.dtype(
+    [("loss", np.float64), ("learning_rate", np.float64), ("virtual_time_ps", np.int64)]
+)
 _Others = tuple[Exchanged, EpochSizes, Mapping[str, int]]
 _NO_OTHERS: _Others = (NOTHING, {}, {})
 
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-    """Some epochs in memory: a `ROW` each, a `STEP` for each of their mini-batches, what they exchanged, and sizes."""
+    """Some epochs in memory: a `ROW` each, a `STEP` for each of their mini-batches, what they
+    exchanged, and sizes.
+    """
 
     rows: NDArray[Any]
     steps: NDArray[Any]
@@ -156,19 +173,45 @@ class Piece:
     sizes: Sequence[EpochSizes]
     rounded: Sequence[Mapping[str, int]] = ()
 
-    @property
+    @functools.cached_property
     def counts(self) -> NDArray[np.int64]:
         """Mini-batches of each epoch."""
         before = self.rows["steps_end"][-1:] - len(self.steps)
         return np.diff(self.rows["steps_end"], prepend=before)
 
+    def epoch(self, place: int) -> EpochResult:
+        """Return one of the epochs, without the usage up to its end."""
+        epoch, rate, train, test, virtual_time_ps, host_time_s, _ = self.rows[place].item()
+        end = len(self.steps) + int(self.rows["steps_end"][place] - self.rows["steps_end"][-1])
+        steps = self.steps[end - int(self.counts[place]) : end]
+        return EpochResult(
+            *(
+                epoch,
+                rate,
+                Tally(*train),
+                Tally(*test),
+                virtual_time_ps,
+                host_time_s,
+                UNUSED,
+                self.exchanged[place],
+            ),
+            sizes=self.sizes[place],
+            steps=StepTable(**{name: steps[name] for name in STEP.names or ()}),
+            rounded=self.rounded[place],
+        )
+
 
 class History(MutableSequence[EpochResult]):
-    """Finished epochs in order. All but the last are without the usage up to their ends (`EpochResult.row`)."""
+    """Finished epochs in order. All but the last are without the usage up to their ends
+    (`EpochResult.row`).
+    """
 
     def __init__(self, epochs: Iterable[EpochResult] = ()) -> None:
         self.rows, self.steps = Spool(ROW), Spool(STEP)
-        self._others, self._others_end = Spool(np.uint8), Spool(np.int64)  # pickles, and where that of an epoch ends
+        self._others, self._others_end = (
+            Spool(np.uint8),
+            Spool(np.int64),
+        )  # pickles, and where that of an epoch ends
         self._last: EpochResult | None = None
         self.statistics: dict[str, None] | None = None
         """Names of what codecs count, if anything was exchanged."""
@@ -194,8 +237,12 @@ class History(MutableSequence[EpochResult]):
         """Yield all epochs in order, some at a time."""
         first = 0
         while first < len(self):
-            of_steps = self.rows.read(first, first + _PIECE_EPOCHS)["steps_end"] - self._steps_before(first)
-            of_others = self._others_end.read(first, first + _PIECE_EPOCHS) - self._others_before(first)
+            of_steps = self.rows.read(first, first + _PIECE_EPOCHS)[
+                "steps_end"
+            ] - self._steps_before(first)
+            of_others = self._others_end.read(first, first + _PIECE_EPOCHS) - self._others_before(
+                first
+            )
             fits = (of_steps <= _PIECE_STEPS) & (of_others <= _PIECE_BYTES)
             last = first + max(1, int(fits.sum()))
             yield self._piece(first, last)
@@ -228,27 +275,17 @@ class History(MutableSequence[EpochResult]):
     def __getitem__(self, place: int | slice) -> EpochResult | list[EpochResult]:
         """Return an epoch, or some."""
         places = range(len(self))[place]
-        return self._epoch(places) if isinstance(places, int) else [self._epoch(number) for number in places]
+        return (
+            self._epoch(places)
+            if isinstance(places, int)
+            else [self._epoch(number) for number in places]
+        )
 
     def _epoch(self, place: int) -> EpochResult:
-        assert self._last is not None
         if place == len(self) - 1:
+            assert self._last is not None
             return self._last
-        piece = self._piece(place, place + 1)
-        row = piece.rows[0]
-        return dataclasses.replace(
-            self._last.row(),
-            epoch=int(row["epoch"]),
-            learning_rate=float(row["learning_rate"]),
-            train=Tally(*row["train"].item()),
-            test=Tally(*row["test"].item()),
-            virtual_time_ps=int(row["virtual_time_ps"]),
-            host_time_s=float(row["host_time_s"]),
-            exchanged=piece.exchanged[0],
-            sizes=piece.sizes[0],
-            steps=StepTable(**{name: piece.steps[name] for name in STEP.names or ()}),
-            rounded=piece.rounded[0],
-        )
+        return self._piece(place, place + 1).epoch(0)
 
     @overload
     def __setitem__(self, place: int, epochs: EpochResult) -> None: ...
@@ -293,7 +330,9 @@ class History(MutableSequence[EpochResult]):
         self._others_end.add(np.array([len(self._others)]))
         tallies = dataclasses.astuple(epoch.train), dataclasses.astuple(epoch.test)
         times = epoch.virtual_time_ps, epoch.host_time_s
-        self.rows.add(np.array([(epoch.epoch, epoch.learning_rate, *tallies, *times, len(self.steps))], ROW))
+        self.rows.add(
+            np.array([(epoch.epoch, epoch.learning_rate, *tallies, *times, len(self.steps))], ROW)
+        )
         self._note([exchanged])
         self.is_rounded |= bool(epoch.rounded)
         self._last = epoch
@@ -301,7 +340,10 @@ class History(MutableSequence[EpochResult]):
     def _note(self, exchanged: Iterable[Exchanged]) -> None:
         for exchange in exchanged:
             if exchange.traffic.value_bytes:
-                self.statistics = {**(self.statistics or {}), **dict.fromkeys(exchange.traffic.statistics)}
+                self.statistics = {
+                    **(self.statistics or {}),
+                    **dict.fromkeys(exchange.traffic.statistics),
+                }
 
     def __eq__(self, other: object) -> bool:
         """Return whether the epochs are the same."""
@@ -317,7 +359,9 @@ def mean_loss(tallies: NDArray[Any]) -> NDArray[np.float64]:
 
 def accuracy(tallies: NDArray[Any]) -> NDArray[np.float64]:
     """Return `Tally.accuracy` of each."""
-    return _ratio(tallies["correct"], np.where(tallies["steps"], tallies["steps"], tallies["samples"]))
+    return _ratio(
+        tallies["correct"], np.where(tallies["steps"], tallies["steps"], tallies["samples"])
+    )
 
 
 def bits_per_step(tallies: NDArray[Any]) -> NDArray[np.float64]:
@@ -326,4 +370,6 @@ def bits_per_step(tallies: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _ratio(numerators: NDArray[Any], denominators: NDArray[np.int64]) -> NDArray[np.float64]:
-    return np.divide(numerators, denominators, out=np.full(len(numerators), np.nan), where=denominators != 0)
+    return np.divide(
+        numerators, denominators, out=np.full(len(numerators), np.nan), where=denominators != 0
+    )

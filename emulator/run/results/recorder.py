@@ -24,33 +24,29 @@ from ...plan import Plan
 from .history import History, Pace
 from .results import Results, fixed_results, results_of, versions
 from .results_file import fill_results
-from .steps import EpochResult, StepResult, StepShares, Weights, diverged
-from .tables import growing_of
+from .schema import growing_of
+from .steps import EpochResult, StepResult, StepRow, StepShares, Weights, diverged
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from .steps import EpochResult
-
-COLUMNS = ("epoch", "step", "loss", "learning_rate", "virtual_time_ps")
-"""Of a CSV log; epochs and steps are counted from 1, as in the results file."""
-
 
 class StepLog:
-    """Takes mini-batches in order, and epochs at their ends. As a context manager it closes itself. This one is none.
+    """Takes mini-batches in order, and epochs at their ends. As a context manager it closes itself.
+    This one is none.
 
-    `epoch` and `step` are counted from 0, `number` since the start of training.
+    Each has a `number` since the start of training.
     """
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+    def __exit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
         self.close()
 
-    def step(
-        self, epoch: int, step: int, number: int, *, loss: float, learning_rate: float, virtual_time_ps: int
-    ) -> None:
+    def step(self, row: StepRow, number: int) -> None:
         """Log a mini-batch."""
 
     def epoch(self, result: EpochResult, number: int) -> None:
@@ -69,13 +65,11 @@ class CsvLog(StepLog):
 
     def __init__(self, path: str) -> None:
         self._file = LineFile(path, "log", "log.csv", value=f"csv:{path}")
-        self._file.begin(",".join(COLUMNS) + "\n")
+        self._file.begin(",".join(StepRow._fields) + "\n")
 
-    def step(
-        self, epoch: int, step: int, number: int, *, loss: float, learning_rate: float, virtual_time_ps: int
-    ) -> None:
+    def step(self, row: StepRow, number: int) -> None:
         """See `StepLog`."""
-        self._file.add(f"{epoch + 1},{step + 1},{loss!r},{learning_rate!r},{virtual_time_ps}\n")
+        self._file.add(",".join(map(repr, row)) + "\n")
 
     def close(self) -> None:
         """See `StepLog`."""
@@ -85,11 +79,12 @@ class CsvLog(StepLog):
 class TensorboardLog(StepLog):
     """A file of events in a folder for TensorBoard, which may hold those of other runs.
 
-    Events are written where they arise, not by the thread of `tensorboardX.SummaryWriter`, whose failures would be
-    lost.
+    Events are written where they arise, not by the thread of `tensorboardX.SummaryWriter`, whose
+    failures would be lost.
 
     Raises:
-        InputError: the library of the events' form is not installed, or the file cannot be written; so do all methods.
+        InputError: the library of the events' form is not installed, or the file cannot be written;
+            so do all methods.
     """
 
     def __init__(self, folder: str) -> None:
@@ -98,8 +93,8 @@ class TensorboardLog(StepLog):
             from tensorboardX.proto import event_pb2, summary_pb2
         except ImportError:
             raise InputError(
-                "`log` = 'tensorboard': tensorboardX writes it, which is not installed; `pip install"
-                " 'emuchain[tensorboard]'`, or use `csv`"
+                "`log` = 'tensorboard': tensorboardX writes it, which is not installed; `pip"
+                " install 'emuchain[tensorboard]'`, or use `csv`"
             ) from None
         self._event, self._summary = event_pb2.Event, summary_pb2.Summary
         self._checksum = record_writer.masked_crc32c
@@ -110,17 +105,17 @@ class TensorboardLog(StepLog):
             self._file = open(os.path.join(folder, name), "xb", buffering=0)  # noqa: SIM115  # closed by `close`
         self._add(file_version="brain.Event:2")
 
-    def step(
-        self, epoch: int, step: int, number: int, *, loss: float, learning_rate: float, virtual_time_ps: int
-    ) -> None:
+    def step(self, row: StepRow, number: int) -> None:
         """See `StepLog`."""
-        values = {"train/loss": loss, "train/learning_rate": learning_rate, "time/virtual_s": virtual_time_ps * 1e-12}
-        self._add_values(values, number)
+        losses = {"train/loss": row.loss, "train/learning_rate": row.learning_rate}
+        self._add_values({**losses, "time/virtual_s": row.virtual_time_ps * 1e-12}, number)
 
     def epoch(self, result: EpochResult, number: int) -> None:
         """See `StepLog`."""
         if result.test.samples:
-            self._add_values({"test/loss": result.test.mean_loss, "test/accuracy": result.test.accuracy}, number)
+            self._add_values(
+                {"test/loss": result.test.mean_loss, "test/accuracy": result.test.accuracy}, number
+            )
 
     def close(self) -> None:
         """See `StepLog`."""
@@ -128,11 +123,15 @@ class TensorboardLog(StepLog):
             self._file.close()
 
     def _add_values(self, values: Mapping[str, float], number: int) -> None:
-        of_tags = [self._summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
+        of_tags = [
+            self._summary.Value(tag=tag, simple_value=value) for tag, value in values.items()
+        ]
         self._add(step=number, summary=self._summary(value=of_tags))
 
     def _add(self, **fields: Any) -> None:
-        """Write an event as a record of a TFRecord file; where there is no room for all of it, none stays."""
+        """Write an event as a record of a TFRecord file; where there is no room for all of it, none
+        stays.
+        """
         event = self._event(wall_time=time.time(), **fields).SerializeToString()
         length = struct.pack("<Q", len(event))
         left = memoryview(b"".join([length, self._checked(length), event, self._checked(event)]))
@@ -155,13 +154,14 @@ class TensorboardLog(StepLog):
         except (OSError, ValueError) as error:  # the latter: no file's name
             reason = getattr(error, "strerror", None) or error
             raise InputError(
-                f"`log` = {f'tensorboard:{self._folder}'!r}: cannot be written: {reason}; give another folder, or free"
-                " some room"
+                f"`log` = {f'tensorboard:{self._folder}'!r}: cannot be written: {reason}; give"
+                " another folder, or free some room"
             ) from None
 
 
 def open_log(said: str | None) -> StepLog:
-    """Return the log that the key `log` says: `csv`, `csv:FILE`, `tensorboard`, `tensorboard:FOLDER`, or none.
+    """Return the log that the key `log` says: `csv`, `csv:FILE`, `tensorboard`,
+    `tensorboard:FOLDER`, or none.
 
     Raises:
         InputError: it cannot be written.
@@ -173,12 +173,13 @@ def open_log(said: str | None) -> StepLog:
 
 
 class Recorder:
-    """Keeps the results of epochs, and the usage up to the last one. As a context manager it writes them at the end.
+    """Keeps the results of epochs, and the usage up to the last one. As a context manager it writes
+    them at the end.
 
     `mpi` is the MPI library's version, `out` the results file, if one is wanted.
 
-    `ngrams` are the bits per character of the simplest models, where the network predicts each character of a text.
-    Mini-batches go to `log`.
+    `ngrams` are the bits per character of the simplest models, where the network predicts each
+    character of a text. Mini-batches go to `log`.
     """
 
     def __init__(
@@ -197,7 +198,9 @@ class Recorder:
         self._unwritten: Weights | None = None
 
     def begin(self, history: Sequence[EpochResult], steps: Sequence[StepResult]) -> None:
-        """Take what a run has done that goes on: finished epochs, and mini-batches of the one that is not."""
+        """Take what a run has done that goes on: finished epochs, and mini-batches of the one that
+        is not.
+        """
         self.history[:] = []
         self.history.extend(history)
         for result in history:
@@ -208,17 +211,18 @@ class Recorder:
     def step(self, share: StepResult) -> None:
         """Log what a replica's share of a mini-batch completes."""
         for whole in self._shares.add(share):
-            loss, rate = whole.tally.mean_loss, whole.learning_rate
-            self._log_step(whole.epoch, whole.step, loss, rate, whole.virtual_time_ps)
+            row = StepRow(whole.epoch + 1, whole.step + 1, *whole.columns)
+            self._log.step(row, self._number(whole.epoch, row.step))
 
     def record(self, result: EpochResult, weights: Weights) -> None:
-        """Add an epoch, or replace the last one, log its last mini-batches, and write the results file if it is due.
+        """Add an epoch, or replace the last one, log its last mini-batches, and write the results
+        file if it is due.
 
         It is due after the last epoch, and before as `Pace` says.
 
         Raises:
-            InputError: a file cannot be written, or the last update made weights whose test is not finite, where no
-                bits flip; the file of the results holds the epochs before.
+            InputError: a file cannot be written, or the last update made weights whose test is not
+                finite, where no bits flip; the file of the results holds the epochs before.
         """
         loss, config = result.test.mean_loss, self._plan.config
         flips = any(fault.rate for fault in self._plan.faults.flips)
@@ -245,7 +249,9 @@ class Recorder:
             return
         run = self._plan, self._samples, self.history
         with self._pace.writing(), self._out.building() as file:
-            fill_results(file, fixed_results(*run, weights, self._versions), growing_of(*run, self.ngrams))
+            fill_results(
+                file, fixed_results(*run, weights, self._versions), growing_of(*run, self.ngrams)
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -259,27 +265,21 @@ class Recorder:
         """Log an epoch, and those of its mini-batches that are not logged yet."""
         table = result.steps
         for step in range(self._shares.end_epoch(result.epoch), len(table)):
-            loss, rate = float(table.loss[step]), float(table.learning_rate[step])
-            self._log_step(result.epoch, step, loss, rate, int(table.virtual_time_ps[step]))
+            row = StepRow(result.epoch + 1, step + 1, *table[step])
+            self._log.step(row, self._number(result.epoch, row.step))
         self._log.epoch(result, self._number(result.epoch, len(table)))
 
-    def _log_step(self, epoch: int, step: int, loss: float, learning_rate: float, virtual_time_ps: int) -> None:
-        self._log.step(
-            epoch,
-            step,
-            self._number(epoch, step + 1),
-            loss=loss,
-            learning_rate=learning_rate,
-            virtual_time_ps=virtual_time_ps,
-        )
-
     def _number(self, epoch: int, step: int) -> int:
-        """Return the number of a mini-batch since the start of training, from 1, as `step` is in its epoch."""
+        """Return the number of a mini-batch since the start of training, from 1, as `step` is in
+        its epoch.
+        """
         return epoch * len(self._sizes) + step
 
     def results(self, weights: Weights) -> Results:
         """Return the results of all epochs so far, with these weights."""
-        return results_of(self._plan, self._samples, self.history, weights, self._versions, self.ngrams)
+        return results_of(
+            self._plan, self._samples, self.history, weights, self._versions, self.ngrams
+        )
 
     @functools.cached_property
     def _versions(self) -> dict[str, str]:

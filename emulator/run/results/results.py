@@ -1,7 +1,8 @@
-"""Results of a run: configuration, history, usage of devices and links, weights (`results_file.py` writes them).
+"""Results of a run: configuration, history, usage of devices and links, weights (`results_file.py`
+writes them).
 
-JSON and CSV have their parts under the names that they have in Python. Of the same run with several seeds, there are
-the means of what they reach, with standard errors.
+JSON and CSV have their parts under the names that they have in Python. Of the same run with several
+seeds, there are the means of what they reach, with standard errors.
 """
 
 from __future__ import annotations
@@ -22,10 +23,8 @@ from ...data import NgramBits, is_text
 from ...plan import Plan, data_of
 from ...schedule import EditedKind
 from .history import ROW, History
-from .sizes import message_columns
-from .steps import EpochResult, Weights
-from .tables import (
-    GROWING,
+from .schema import (
+    TABLES,
     Table,
     device_table,
     epoch_steps,
@@ -35,22 +34,30 @@ from .tables import (
     resource_table,
     usage_from,
 )
+from .steps import EpochResult, Weights, message_columns
 from .usage import Usage
 
 
 def usage_as_dict(usage: Usage) -> dict[str, Any]:
     """Return usage as JSON's values."""
     links = [
-        {**dataclasses.asdict(link), "path_bytes": {path.value: size for path, size in link.path_bytes.items()}}
+        {
+            **dataclasses.asdict(link),
+            "path_bytes": {path.value: size for path, size in link.path_bytes.items()},
+        }
         for link in usage.links
     ]
     devices = [dataclasses.asdict(device) for device in usage.devices]
-    said: dict[str, Any] = plain({"virtual_time_ps": usage.virtual_time_ps, "devices": devices, "links": links})
+    said: dict[str, Any] = plain(
+        {"virtual_time_ps": usage.virtual_time_ps, "devices": devices, "links": links}
+    )
     return said
 
 
 def table_as_csv(table: Table) -> str:
-    """Return a table as CSV: a line with the names of its columns, and one for each row; NaN is left empty."""
+    """Return a table as CSV: a line with the names of its columns, and one for each row; NaN is
+    left empty.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     columns = plain(table)
@@ -61,7 +68,9 @@ def table_as_csv(table: Table) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Results:
-    """Content of a results file: tables by column, and the weights after the last epoch, if they were gathered."""
+    """Content of a results file: tables by column, and the weights after the last epoch, if they
+    were gathered.
+    """
 
     config: dict[str, Any]
     descriptions: dict[str, str]
@@ -93,7 +102,9 @@ class Results:
 
     @property
     def weight_arrays(self) -> dict[str, np.ndarray]:
-        """The weights without biases by layer; of recurrent layers, by layer and name, since they have several."""
+        """The weights without biases by layer; of recurrent layers, by layer and name, since they
+        have several.
+        """
         return {
             layer if name == "weight" else f"{layer} {name}": array
             for layer, arrays in self.weights.items()
@@ -103,10 +114,14 @@ class Results:
 
     @property
     def bits(self) -> tuple[float, NgramBits] | None:
-        """Bits per character of the test set after the last epoch, and of the simplest models; None without a text."""
+        """Bits per character of the test set after the last epoch, and of the simplest models; None
+        without a text.
+        """
         if not self.epochs or "test_bits" not in self.history:
             return None
-        test, unigram, bigram = (float(self.history[f"{model}_bits"][-1]) for model in ("test", "unigram", "bigram"))
+        test, unigram, bigram = (
+            float(self.history[f"{model}_bits"][-1]) for model in ("test", "unigram", "bigram")
+        )
         return test, NgramBits(unigram, bigram)
 
     @property
@@ -122,22 +137,42 @@ class Results:
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes of memory that were missing and that the times ignore; 0 where the file does not say it."""
+        """Bytes of memory that were missing and that the times ignore; 0 where the file does not
+        say it.
+        """
         return int(self.descriptions.get("missing_bytes", 0))
 
     @property
     def usage(self) -> Usage | None:
-        """Usage of devices and links; None before the first epoch, and of a pair, which has `resources`."""
-        return usage_from(self.devices, self.links, self.virtual_time_ps) if self.epochs and self.devices else None
+        """Usage of devices and links; None before the first epoch, and of a pair, which has
+        `resources`.
+        """
+        return (
+            usage_from(self.devices, self.links, self.virtual_time_ps)
+            if self.epochs and self.devices
+            else None
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `emuchain show --json` prints: JSON's values under the names that they have here.
+        """Return what `emuchain show --json` prints: JSON's values under the names that they have
+        here.
 
-        Tables are by column. Weights have only their shapes; sizes of single messages are left out. NaN is None.
+        Tables are by column. Weights have only their shapes; sizes of single messages are left out.
+        NaN is None.
         """
-        figures = ("epochs", "virtual_time_ps", "test_accuracy", "images_per_s", "sample_noun", "missing_bytes")
-        tables = ("history", "devices", "links", "exchange", "resources", "steps", "rounding")
-        shapes = {layer: {name: array.shape for name, array in part.items()} for layer, part in self.weights.items()}
+        figures = (
+            "epochs",
+            "virtual_time_ps",
+            "test_accuracy",
+            "images_per_s",
+            "sample_noun",
+            "missing_bytes",
+        )
+        tables = [name for name in TABLES if name != "messages"]
+        shapes = {
+            layer: {name: array.shape for name, array in part.items()}
+            for layer, part in self.weights.items()
+        }
         bits = None if self.bits is None else {"test": self.bits[0], **self.bits[1]._asdict()}
         usage = None if self.usage is None else usage_as_dict(self.usage)
         said: dict[str, Any] = plain(
@@ -159,8 +194,9 @@ class Results:
             return f"<Results of {self.config['network']}: no epoch finished>"
         epochs = f"{self.epochs} epoch{'s' * (self.epochs != 1)}"
         return (
-            f"<Results of {self.config['network']}: {epochs} in {format_time_ps(self.virtual_time_ps)},"
-            f" loss {self.history['train_loss'][-1]:.4f}, test accuracy {_percent(self.test_accuracy)}>"
+            f"<Results of {self.config['network']}: {epochs} in"
+            f" {format_time_ps(self.virtual_time_ps)}, loss {self.history['train_loss'][-1]:.4f},"
+            f" test accuracy {_percent(self.test_accuracy)}>"
         )
 
     def _repr_html_(self) -> str:
@@ -177,7 +213,8 @@ class Results:
         ]
         config = self.config
         title = (
-            f"{config['network']} on {plural(config['devices'], 'device')} ({config['cluster']}), {config['schedule']}"
+            f"{config['network']} on {plural(config['devices'], 'device')} ({config['cluster']}),"
+            f" {config['schedule']}"
         )
         columns = ["epoch", "loss", "accuracy", "test accuracy", "virtual time"]
         return html_table(f"Results of {title}", rows, columns)
@@ -195,13 +232,19 @@ def results_of(
     versions: Mapping[str, str],
     ngrams: NgramBits | None = None,
 ) -> Results:
-    """Return the results of a run of a plan with `samples` training images; open settings are filled in.
+    """Return the results of a run of a plan with `samples` training images; open settings are
+    filled in.
 
-    `ngrams` are the bits per character of the simplest models, to compare with those of a text's network.
+    `ngrams` are the bits per character of the simplest models, to compare with those of a text's
+    network.
     """
     growing = growing_of(plan, samples, history := History.of(history), ngrams).joined()
     results = fixed_results(plan, samples, history, weights, versions, ngrams)
-    tables = {group: getattr(results, group) | growing.get(group, {}) for group in GROWING}
+    tables = {
+        name: getattr(results, name) | growing.get(name, {})
+        for name, form in TABLES.items()
+        if form.grows
+    }
     return dataclasses.replace(results, **tables)
 
 
@@ -216,7 +259,9 @@ def fixed_results(
     """Return `results_of` without what grows with the history."""
     config = {
         **plan.config.model_dump(),
-        "devices": plan.config.devices or (plan.nodes if plan.config.schedule.replicates else plan.devices),
+        "devices": (
+            plan.config.devices or (plan.nodes if plan.config.schedule.replicates else plan.devices)
+        ),
         "data": data_of(plan),
         "samples": samples,
     }
@@ -235,7 +280,9 @@ def fixed_results(
     messages = message_columns(history[0].sizes, epoch_steps(plan, samples)) if history else {}
     resources = resource_table(history[-1].resources if history else ())
     tables = columns, device_table(usage), link_table(usage), weights
-    return Results(config, descriptions, dict(versions), *tables, messages=messages, resources=resources)
+    return Results(
+        config, descriptions, dict(versions), *tables, messages=messages, resources=resources
+    )
 
 
 def versions(mpi: str) -> dict[str, str]:
@@ -284,12 +331,20 @@ class SeedRuns:
 
     def curve(self, column: str) -> list[Mean]:
         """Return the means of a column of the history, such as "test_accuracy", by epoch."""
-        return [Mean.over(list(map(float, values))) for values in zip(*self._columns(column), strict=True)]
+        return [
+            Mean.over(list(map(float, values)))
+            for values in zip(*self._columns(column), strict=True)
+        ]
 
     def _columns(self, column: str) -> Sequence[Any]:
         return [run.history[column] for run in self.results]
 
     def __repr__(self) -> str:
         accuracy = self.test_accuracy
-        told = "" if accuracy is None else f", test accuracy {accuracy.times(100).shown(2)} %"
-        return f"<Runs of seeds {', '.join(map(str, self.seeds))}{told}, train loss {self.train_loss.shown(4)}>"
+        accuracy_text = (
+            "" if accuracy is None else f", test accuracy {accuracy.times(100).shown(2)} %"
+        )
+        return (
+            f"<Runs of seeds {', '.join(map(str, self.seeds))}{accuracy_text}, train loss"
+            f" {self.train_loss.shown(4)}>"
+        )

@@ -1,9 +1,10 @@
-"""Results files: HDF5, written whole through a file that tells a failed write afterwards, since HDF5 crashes there.
+"""Results files: HDF5, written whole through a file that tells a failed write afterwards, since
+HDF5 crashes there.
 
-What a file holds, its groups, is checked before any content is read, as plain arrays by path; and so is its seal. The
-seal is one digest of names, types, shapes and contents together, which shows a reader that nothing has changed. HDF5
-has a checksum of each chunk, which says nothing of attributes, of what is not in chunks, or of two chunks or data sets
-that have changed places.
+What a file holds, its groups, is checked before any content is read, as plain arrays by path; and
+so is its seal. The seal is one digest of names, types, shapes and contents together, which shows a
+reader that nothing has changed. HDF5 has a checksum of each chunk, which says nothing of
+attributes, of what is not in chunks, or of two chunks or data sets that have changed places.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 
 from ...common import (
     HDF5_HEAD,
+    NAMES,
     RESULTS,
     InputError,
     Note,
@@ -36,9 +38,16 @@ from ...common import (
     other_kind,
     unlike,
 )
-from .checked_results import Arrays, checked_results
+from ...config import of_today
+from .history import MOST_COUNT
 from .results import Results
-from .tables import Growing
+from .schema import TABLES, Growing, checked_table
+from .steps import Weights
+
+Arrays = Mapping[str, NDArray[Any]]
+"""Columns, texts and attributes by name."""
+
+_MARK = "\ufeff"  # which a text in UTF-8 may begin with
 
 
 class _Content(NamedTuple):
@@ -60,7 +69,9 @@ class Seal:
         plain = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
         before = self._contents.get(path)
         checksum = zlib.crc32(plain.data, 0 if before is None else before.checksum)
-        rows = values.shape if before is None else (before.shape[0] + len(values), *values.shape[1:])
+        rows = (
+            values.shape if before is None else (before.shape[0] + len(values), *values.shape[1:])
+        )
         self._contents[path] = _Content(values.dtype.str, rows, checksum)
 
     def digest(self) -> str:
@@ -72,17 +83,13 @@ class Seal:
 FORMAT, UNSEALED_FORMAT = 2, 1
 """The format of files with a digest, and that of earlier versions."""
 
-TABLES = ("history", "devices", "links", "exchange", "messages", "resources", "steps", "rounding")
-_LATER_TABLES = ("exchange", "messages", "resources", "steps", "rounding")
-"""Absent from files of earlier versions."""
-
 _GROUPS = ("config", "descriptions", "versions", "weights", *TABLES)
 _WITH_ATTRIBUTES = ("config", "versions")
 _MOST_MEMBERS = 100_000
 _PLAIN_KINDS = "biufSU"
 _LOCKED = (
-    "another program has it open for writing, and HDF5 has locked it; close it there, and try again (where that program"
-    " was killed, `h5clear --status {}` unlocks it)"
+    "another program has it open for writing, and HDF5 has locked it; close it there, and try again"
+    " (where that program was killed, `h5clear --status {}` unlocks it)"
 )
 
 
@@ -91,8 +98,11 @@ def as_array(value: Any) -> NDArray[Any]:
     return np.asarray(value)
 
 
-def read_arrays(path: pathlib.Path, blame: str, denial: str, most_bytes: int) -> dict[str, NDArray[Any]]:
-    """Return all attributes and data sets of a results file, by path; `most_bytes` of content at most.
+def read_arrays(
+    path: pathlib.Path, blame: str, denial: str, most_bytes: int
+) -> dict[str, NDArray[Any]]:
+    """Return all attributes and data sets of a results file, by path; `most_bytes` of content at
+    most.
 
     `blame` begins messages; `denial` is what another HDF5 file is not.
 
@@ -110,15 +120,26 @@ def read_arrays(path: pathlib.Path, blame: str, denial: str, most_bytes: int) ->
                 if kind == RESULTS:
                     other = escaped(repr(form.tolist()))[:20]
                     raise InputError(
-                        f"{blame}: a results file of another version of emuchain (format {other}, not {FORMAT}); read"
-                        " it with that version, or train again"
+                        f"{blame}: a results file of another version of emuchain (format {other},"
+                        f" not {FORMAT}); read it with that version, or train again"
                     )
                 raise unlike(kind, path, blame, denial)
             arrays = reader.read(file)
-            if form == FORMAT and reader.attribute(file, "digest").tobytes() != _digest(arrays).encode():
+            if (
+                form == FORMAT
+                and reader.attribute(file, "digest").tobytes() != _digest(arrays).encode()
+            ):
                 raise ValueError("its content is not what was written, by its digest")
             return arrays | {"@format": form}
-    except (OSError, KeyError, ValueError, RuntimeError, AttributeError, TypeError, MemoryError) as error:
+    except (
+        OSError,
+        KeyError,
+        ValueError,
+        RuntimeError,
+        AttributeError,
+        TypeError,
+        MemoryError,
+    ) as error:
         reason = " ".join(str(error).split())
         if "unable to lock file" in reason or "already open for write" in reason:
             raise InputError(f"{blame}: {_LOCKED.format(shlex.quote(str(path)))}") from None
@@ -128,8 +149,8 @@ def read_arrays(path: pathlib.Path, blame: str, denial: str, most_bytes: int) ->
 def damaged(reason: str, blame: str) -> InputError:
     """Return the error for a file that is not as emuchain wrote it; `blame` begins its message."""
     return InputError(
-        f"{blame}: not a readable results file, possibly damaged or truncated: {escaped(reason)}; take an earlier copy"
-        " of it, or train again"
+        f"{blame}: not a readable results file, possibly damaged or truncated: {escaped(reason)};"
+        " take an earlier copy of it, or train again"
     )
 
 
@@ -148,10 +169,12 @@ class _Reader:
         self._left, self._members = most_bytes, _MOST_MEMBERS
 
     def read(self, file: Any) -> dict[str, NDArray[Any]]:
-        """Return arrays by path; those of attributes have `@` before the name. A group is there as an empty array."""
+        """Return arrays by path; those of attributes have `@` before the name. A group is there as
+        an empty array.
+        """
         arrays: dict[str, NDArray[Any]] = {}
         for group in _GROUPS:
-            if group in _LATER_TABLES and group not in file:
+            if group in TABLES and TABLES[group].later and group not in file:
                 continue
             self._group(_member(file, group), group, arrays)
         return arrays
@@ -190,7 +213,9 @@ class _Reader:
         return value
 
     def _data(self, data: Any, path: str) -> NDArray[Any]:
-        """Return the content of a data set after checking that it is in the file, and not more than that can hold."""
+        """Return the content of a data set after checking that it is in the file, and not more than
+        that can hold.
+        """
         if data.dtype.kind not in _PLAIN_KINDS or data.ndim > 4 or data.shape is None:
             raise ValueError(f"{path} holds what no results hold: {data.dtype}")
         if data.is_virtual or data.external:
@@ -230,10 +255,152 @@ def results_from(arrays_by_path: dict[str, NDArray[Any]]) -> Results:
             if kind and not layer:
                 raise TypeError(f"weights/{kind} is not a group")
             if layer:
-                weights.setdefault(escaped(layer), {}).update({escaped(kind): array} if kind else {})
+                weights.setdefault(escaped(layer), {}).update(
+                    {escaped(kind): array} if kind else {}
+                )
         elif name:
-            groups[group][escaped(_name(name))] = _text(array) if group in TABLES and array.dtype.kind == "S" else array
-    return checked_results(groups, weights)
+            groups[group][escaped(_name(name))] = (
+                _text(array) if group in TABLES and array.dtype.kind == "S" else array
+            )
+    tables = {name: checked_table(name, groups[name]) for name in TABLES}
+    results = Results(
+        _config(groups["config"], len(tables["devices"].get("device", "1"))),
+        _descriptions(groups["descriptions"]),
+        {name: str(value) for name, value in _attributes(groups["versions"]).items()},
+        weights=_weights(weights),
+        **tables,
+    )
+    _check_times(results)
+    _check_places(results)
+    return results
+
+
+_NAMES = ("network", "cluster", "schedule", "data", "compress")
+_COUNTS = {"epochs": 1, "batch": 1, "samples": 1, "devices": 1, "replicas": 1, "seed": 0}
+"""Keys that are numbers, and the least of each."""
+
+_EARLIER = {"replicas": 1, "compress": "none"}
+"""What keys that files of earlier versions lack meant then; those files may leave `devices` open,
+too.
+"""
+
+
+def _weights(weights: Mapping[str, Arrays]) -> Weights:
+    for layer, arrays in weights.items():
+        for name, array in arrays.items():
+            if array.dtype != np.float32 or not array.ndim or not array.size:
+                raise ValueError(f"weights/{layer}/{name} is {array.dtype} {array.shape}")
+    return {layer: dict(arrays) for layer, arrays in weights.items()}
+
+
+def _attributes(group: Arrays) -> dict[str, Any]:
+    """Return attributes as numbers, truths, text, and lists of numbers."""
+    values: dict[str, Any] = {}
+    for key, value in group.items():
+        name = key.removeprefix("@")
+        if (
+            name == key
+            or value.ndim > 1
+            or value.dtype.kind not in ("biufU" if not value.ndim else "if")
+        ):
+            raise ValueError(f"{name} is {value.dtype} {value.shape}")
+        if value.dtype.kind == "f" and not np.isfinite(value).all():
+            raise ValueError(f"{name} is {value}")
+        values[name] = (
+            value
+            if value.ndim
+            else _printable(value.item())
+            if value.dtype.kind == "U"
+            else value.item()
+        )
+    return values
+
+
+def _printable(value: str) -> str:
+    """Return text as it is if it is printable, apart from bytes of a file's name that are no UTF-8;
+    else escaped.
+    """
+    return (
+        value
+        if value.encode("utf-8", NAMES).decode("utf-8", "ignore").isprintable()
+        else escaped(value)
+    )
+
+
+def _config(group: Arrays, devices: int) -> dict[str, Any]:
+    config = of_today({**_EARLIER, **_attributes(group)})
+    if config.get("devices", "") == "":
+        config["devices"] = max(1, devices)
+    for key in (*_NAMES, *_COUNTS):
+        if key not in config:
+            raise ValueError(f"the setting {key} is missing")
+        value, kind = config[key], str if key in _NAMES else int
+        if type(value) is not kind or (
+            isinstance(value, int) and not _COUNTS[key] <= value < 1 << 63
+        ):
+            raise ValueError(f"the setting {key} is {value!r}")
+    return config
+
+
+def _descriptions(group: Arrays) -> dict[str, str]:
+    for name, text in group.items():
+        if text.ndim or text.dtype.kind != "S":
+            raise ValueError(f"descriptions/{name} is {text.dtype} {text.shape}")
+    texts = {name: _described(text.item().decode()) for name, text in group.items()}
+    if not 0 <= int(texts.get("missing_bytes", 0)) <= MOST_COUNT:
+        raise ValueError(f"missing_bytes is {texts['missing_bytes']}")
+    return texts
+
+
+def _described(text: str) -> str:
+    """Return a file's text as it is, with its line ends and byte order mark, but for what a
+    terminal obeys.
+    """
+    mark = _MARK if text.startswith(_MARK) else ""
+    return mark + "\r\n".join(map(escaped, text.removeprefix(_MARK).split("\r\n")))
+
+
+def _check_times(results: Results) -> None:
+    """Check that epochs and mini-batches follow one another, as many as there must be."""
+    history, steps, epochs = results.history, results.steps, results.epochs
+    numbers = np.arange(1, epochs + 1)
+    if not (
+        np.array_equal(history["epoch"], numbers)
+        and (np.diff(history["virtual_time_ps"]) >= 0).all()
+    ):
+        raise ValueError("epochs do not follow one another")
+    if results.exchange and not np.array_equal(results.exchange["epoch"], numbers):
+        raise ValueError("exchange has other epochs than the history")
+    if results.rounding and not np.array_equal(results.rounding["epoch"], numbers):
+        raise ValueError("rounding has other epochs than the history")
+    count = -(-results.config["samples"] // results.config["batch"])
+    if steps and len(steps["epoch"]):
+        # As many rows as that are in the file: no count makes arrays larger than what was read.
+        rows = len(steps["epoch"])
+        fits = rows == epochs * count
+        if not (fits and np.array_equal(steps["epoch"], np.repeat(numbers, count))):
+            raise ValueError(f"steps has {rows} mini-batches of {epochs} epochs of {count}")
+        if not np.array_equal(steps["step"], np.tile(np.arange(1, count + 1), epochs)):
+            raise ValueError("mini-batches do not follow one another")
+    if results.messages and len(results.messages["compressed_bytes"]) != epochs * count:
+        raise ValueError(
+            f"messages has {len(results.messages['compressed_bytes'])} mini-batches, not"
+            f" {epochs * count}"
+        )
+
+
+def _check_places(results: Results) -> None:
+    """Check that devices are in order, and that links join two of them; which ones the topology
+    says.
+    """
+    devices, links = results.devices, results.links
+    count = len(devices["device"]) if devices else 0
+    if devices and not np.array_equal(devices["device"], np.arange(count)):
+        raise ValueError("devices do not follow one another")
+    if links and len(links["sender"]):
+        ends = np.array([links["sender"], links["receiver"]])
+        if ends.max() >= count or (ends[0] == ends[1]).any():
+            raise ValueError("links do not join two devices")
 
 
 def _name(column: str) -> str:
@@ -243,7 +410,9 @@ def _name(column: str) -> str:
 
 def _text(values: NDArray[Any]) -> NDArray[Any]:
     texts = np.char.decode(values, "utf-8")
-    return np.array([escaped(text) for text in texts.ravel().tolist()], np.str_).reshape(texts.shape)
+    return np.array([escaped(text) for text in texts.ravel().tolist()], np.str_).reshape(
+        texts.shape
+    )
 
 
 class LossyFile(io.RawIOBase):
@@ -265,7 +434,9 @@ class LossyFile(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """See `io.RawIOBase`."""
-        self._place = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._end}[whence]
+        self._place = (
+            offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._end}[whence]
+        )
         return self._place
 
     def tell(self) -> int:
@@ -307,7 +478,9 @@ _HDF5 = ("v110", "v110")
 """HDF5's formats: with checksums of objects, and without a tree for what is one chunk."""
 
 _CHUNK_BYTES, _CACHE_BYTES, _WHOLE_CHUNK_BYTES = 1 << 16, 1 << 18, 1 << 20
-"""Sizes of chunks of columns that grow, of what is kept of them in memory, and of chunks of what is written at once."""
+"""Sizes of chunks of columns that grow, of what is kept of them in memory, and of chunks of what is
+written at once.
+"""
 
 _DENIAL = "not a results file of emuchain"
 _MOST_PACKED, _SECONDS, _BYTES_PER_SECOND = 16, 10, 20_000_000
@@ -330,17 +503,17 @@ def fill_results(into: BinaryIO, results: Results, growing: Growing = _NOTHING_G
     Raises:
         OSError: it cannot be written.
     """
-    told = LossyFile(into)
+    lossy = LossyFile(into)
     try:
-        _fill(told, results, growing)
+        _fill(lossy, results, growing)
     finally:
-        told.check()  # whatever HDF5 says then
+        lossy.check()  # whatever HDF5 says then
 
 
-def _fill(told: LossyFile, results: Results, growing: Growing) -> None:
+def _fill(lossy: LossyFile, results: Results, growing: Growing) -> None:
     import h5py
 
-    with h5py.File(told, "w", libver=_HDF5, rdcc_nbytes=_CACHE_BYTES) as file:
+    with h5py.File(lossy, "w", libver=_HDF5, rdcc_nbytes=_CACHE_BYTES) as file:
         into = _Sealed(file)
         into.attributes("config", results.config)
         into.attributes("versions", results.versions)
@@ -350,14 +523,15 @@ def _fill(told: LossyFile, results: Results, growing: Growing) -> None:
             table = getattr(results, group)
             file.create_group(group)
             for name, column in table.items():
-                # Fixed-length strings: HDF5 may hang on reading variable-length ones from a damaged heap.
+                # Strings of fixed length: reading strings of variable length from a damaged heap
+                # can hang HDF5.
                 values = np.char.encode(column, "utf-8") if column.dtype.kind == "U" else column
                 into.rows(f"{group}/{name}", values, len(values))
         for piece in growing.pieces:
             for group, table in piece.items():
                 for name, values in table.items():
                     into.rows(f"{group}/{name}", values, growing.rows[group])
-            told.check()
+            lossy.check()
         file.create_group("weights")
         for layer, arrays in results.weights.items():
             for name, array in arrays.items():
@@ -378,8 +552,16 @@ class _Sealed:
 
         group = self._file.create_group(path)
         for name, value in values.items():
-            plain = "" if value is None else np.array(value, np.int64) if isinstance(value, tuple) else value
-            group.attrs[name] = np.array(encoded(plain), h5py.string_dtype()) if isinstance(plain, str) else plain
+            plain = (
+                ""
+                if value is None
+                else np.array(value, np.int64)
+                if isinstance(value, tuple)
+                else value
+            )
+            group.attrs[name] = (
+                np.array(encoded(plain), h5py.string_dtype()) if isinstance(plain, str) else plain
+            )
             self.seal.add(f"{path}/@{name}", as_array(plain))
 
     def whole(self, path: str, values: NDArray[Any]) -> None:
@@ -399,20 +581,25 @@ class _Sealed:
         self.seal.add(path, values)
 
     def _data_set(self, path: str, values: NDArray[Any], rows: int) -> Any:
-        """Return a new data set of `rows` rows like those of `values`; what has columns is compressed, too."""
+        """Return a new data set of `rows` rows like those of `values`; what has columns is
+        compressed, too.
+        """
         shape = (rows, *values.shape[1:])
         if not np.prod(shape):
             return self._file.create_dataset(path, shape, values.dtype)
         chunk = max(1, min(rows, _CHUNK_BYTES // values[:1].nbytes)), *values.shape[1:]
         packed = {"compression": "gzip", "shuffle": True} if values.ndim > 1 else {}
-        return self._file.create_dataset(path, shape, values.dtype, chunks=chunk, fletcher32=True, **packed)
+        return self._file.create_dataset(
+            path, shape, values.dtype, chunks=chunk, fletcher32=True, **packed
+        )
 
 
 def read_results(path: pathlib.Path, blame: str | None = None, denial: str = _DENIAL) -> Results:
-    """Return the content of a results file, which may come from anywhere: it is read in a process with limits.
+    """Return the content of a results file, which may come from anywhere: it is read in a process
+    with limits.
 
-    `blame` begins messages, by default the path; `denial` is what another file is not. Warns by a `Note` of a file of
-    an earlier version, whose damage is not always seen.
+    `blame` begins messages, by default the path; `denial` is what another file is not. Warns by a
+    `Note` of a file of an earlier version, whose damage is not always seen.
 
     Raises:
         InputError: no such file, not HDF5, damaged, or not a results file of emuchain.
@@ -422,7 +609,9 @@ def read_results(path: pathlib.Path, blame: str | None = None, denial: str = _DE
         with open_file(path) as file:
             head, size = file.read(len(HDF5_HEAD)), os.fstat(file.fileno()).st_size
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"{blame}: no such file; `emuchain train --out {path}` would write it") from None
+        raise InputError(
+            f"{blame}: no such file; `emuchain train --out {path}` would write it"
+        ) from None
     except (OSError, ValueError):
         head, size = b"", 0
     if head != HDF5_HEAD:
@@ -436,6 +625,9 @@ def read_results(path: pathlib.Path, blame: str | None = None, denial: str = _DE
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise damaged(" ".join(str(error).split()), blame) from None
     if arrays["@format"] == UNSEALED_FORMAT:
-        said = "is of an earlier version of emuchain, without a digest: damage to it is not always seen"
+        said = (
+            "is of an earlier version of emuchain, without a digest: damage to it is not always"
+            " seen"
+        )
         warnings.warn(f"{blame} {said}", Note, stacklevel=2)
     return results

@@ -17,7 +17,8 @@ PHASES = tuple(phase.value for phase in Phase)
 
 @dataclasses.dataclass(frozen=True)
 class DeviceCounters:
-    """Raw counters of one device: busy time times multipliers, and multipliers, of FP, EB and PG; rows sent.
+    """Raw counters of one device: busy time times multipliers, and multipliers, of FP, EB and PG;
+    rows sent.
 
     `port_bytes` have moved over its memory port.
     """
@@ -36,8 +37,18 @@ class DeviceCounters:
         if isinstance(clock, StageClock):
             count = timing.cluster.board(device).multipliers
             busy_ps = {phase: busy * count for phase, busy in clock.busy_ps.items()}
-            sent = {**clock.sent_rows, **{key: burst.served_rows for key, burst in clock.bursts.items()}}
-            return cls(device, _three(busy_ps), (count, count, count), sent, clock.updated_ps, clock.port_bytes)
+            sent = {
+                **clock.sent_rows,
+                **{key: burst.served_rows for key, burst in clock.bursts.items()},
+            }
+            return cls(
+                device,
+                _three(busy_ps),
+                (count, count, count),
+                sent,
+                clock.updated_ps,
+                clock.port_bytes,
+            )
         busy, multipliers = dict.fromkeys(Phase, 0), dict.fromkeys(Phase, 0)
         for part, engines in zip(clock.slices, timing.engines[device], strict=True):
             for (phase, resource), engine in zip(part.engines(), engines.built, strict=True):
@@ -80,9 +91,11 @@ class MemoryUsage:
 
 @dataclasses.dataclass(frozen=True)
 class DeviceUsage:
-    """One device: its slices, the busy share of FP, EB and PG weighted by multipliers, and its memory.
+    """One device: its slices, the busy share of FP, EB and PG weighted by multipliers, and its
+    memory.
 
-    `port_bytes` moved over the memory port, which took the share `port_utilisation` of its bandwidth.
+    `port_bytes` moved over the memory port, which took the share `port_utilisation` of its
+    bandwidth.
     """
 
     device: int
@@ -97,7 +110,9 @@ class DeviceUsage:
 
 @dataclasses.dataclass(frozen=True)
 class LinkUsage:
-    """One direction of one link: bytes of each data path, and the share of its bandwidth that they took."""
+    """One direction of one link: bytes of each data path, and the share of its bandwidth that they
+    took.
+    """
 
     sender: int
     receiver: int
@@ -107,7 +122,8 @@ class LinkUsage:
 
 @dataclasses.dataclass(frozen=True)
 class ResourceUse:
-    """A resource of a pair, up to now: its busy time, and of a link the bytes that it has really carried.
+    """A resource of a pair, up to now: its busy time, and of a link the bytes that it has really
+    carried.
 
     `longest` is the task that keeps it busy longest in a mini-batch.
     """
@@ -130,11 +146,14 @@ class Usage:
         return f"<Usage of {plural(len(self.devices), 'device')} in {self.virtual_time_ps} ps>"
 
 
-def usage_of(timing: Timing, counters: Sequence[DeviceCounters], in_flight: Sequence[int], total_ps: int) -> Usage:
+def usage_of(
+    timing: Timing, counters: Sequence[DeviceCounters], in_flight: Sequence[int], total_ps: int
+) -> Usage:
     """Return the usage of a chain from the counters of all its devices, in a run of `total_ps`."""
     by_number = {counted.device: counted for counted in counters}
     devices = tuple(
-        _device(timing, by_number[number], in_flight[number], total_ps) for number in range(len(timing.mapping.devices))
+        _device(timing, by_number[number], in_flight[number], total_ps)
+        for number in range(len(timing.mapping.devices))
     )
     tables = _crossing(timing)
     hops = dict.fromkeys([*timing.routes.carried, *tables])
@@ -145,7 +164,9 @@ def usage_of(timing: Timing, counters: Sequence[DeviceCounters], in_flight: Sequ
 def _crossing(timing: Timing) -> dict[Hop, list[tuple[int, Crossing, StreamKey]]]:
     """Return by link what crosses the chain before updates, with the device that sends it there."""
     tables: dict[Hop, list[tuple[int, Crossing, StreamKey]]] = {}
-    for device, table, forward in itertools.product(range(len(timing.mapping.devices)), timing.crossing, (True, False)):
+    for device, table, forward in itertools.product(
+        range(len(timing.mapping.devices)), timing.crossing, (True, False)
+    ):
         hop = timing.ways.hop(device, table, forward=forward)
         if hop is not None:
             tables.setdefault(hop, []).append((device, table, table.key(forward=forward)))
@@ -156,7 +177,9 @@ def _device(timing: Timing, counted: DeviceCounters, in_flight: int, total_ps: i
     number = counted.device
     busy = {
         phase: busy_ps / (multipliers * total_ps)
-        for phase, busy_ps, multipliers in zip(PHASES, counted.busy_ps, counted.multipliers, strict=True)
+        for phase, busy_ps, multipliers in zip(
+            PHASES, counted.busy_ps, counted.multipliers, strict=True
+        )
         if multipliers and total_ps
     }
     names = tuple(str(part) for part in timing.mapping.devices[number])
@@ -165,7 +188,9 @@ def _device(timing: Timing, counted: DeviceCounters, in_flight: int, total_ps: i
         utilisation = counted.port_bytes * 1_000_000 / board.off_chip_mbytes_per_s / total_ps
     memory = _memory(timing, number, in_flight)
     multipliers = board.multipliers if timing.stages is not None else sum(counted.multipliers)
-    return DeviceUsage(number, board.name, names, busy, multipliers, memory, counted.port_bytes, utilisation)
+    return DeviceUsage(
+        number, board.name, names, busy, multipliers, memory, counted.port_bytes, utilisation
+    )
 
 
 def _link(
@@ -184,7 +209,9 @@ def _link(
         sent = round(sent_rows * stream.row_bytes)
         if timing.stages is not None:
             sent = timing.stages.message_bytes([stream], round(sent_rows / stream.rows))
-            headers += over.headers(sent)  # as if it were one message: those of whole messages fill their packets
+            headers += over.headers(
+                sent
+            )  # as if it were one message: those of whole messages fill their packets
         else:
             headers += sent_rows * over.headers(stream.row_bytes)
         path_bytes[stream.path] = path_bytes.get(stream.path, 0) + sent

@@ -1,4 +1,5 @@
-"""The state of a run: whole layers, gathered and dealt out again; checkpoints, and how a run goes on; files of weights.
+"""The state of a run: whole layers, gathered and dealt out again; checkpoints, and how a run goes
+on; files of weights.
 
 Exports are listed in `__init__.pyi`; each name is imported at its first use.
 """

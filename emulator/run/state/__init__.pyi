@@ -1,7 +1,14 @@
 from .checkpoints import Ended, Keeping, Leader, RunCheckpoints
 from .layer_states import LayerState, deal_state, deal_weights, gathered_state, gathered_weights
 from .resume import Resumed, checkpoints_of, resumed, series_of
-from .weights_files import RunWeights, WeightsFile, read_run_weights, read_weights, run_weights_of, safetensors_image
+from .weights_files import (
+    RunWeights,
+    WeightsFile,
+    read_run_weights,
+    read_weights,
+    run_weights_of,
+    safetensors_image,
+)
 
 __all__ = [
     "Ended",

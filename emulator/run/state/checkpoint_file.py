@@ -1,4 +1,5 @@
-"""The file of a checkpoint: a ZIP archive of NumPy arrays, which `numpy.load` opens, and one JSON text.
+"""The file of a checkpoint: a ZIP archive of NumPy arrays, which `numpy.load` opens, and one JSON
+text.
 
     checkpoint.json                 what is not an array: configuration, position, clocks, history
     layers/LAYER/NAME/KIND.npy      a whole layer's arrays: LAYER is its number; KIND the value, or what updates
@@ -9,8 +10,8 @@
     history/NAME.npy                finished epochs, column by column
     history/steps/NAME.npy          their mini-batches
 
-Nothing is compressed, and the archive has a checksum of each member, so that damage is found. Arrays are checked
-against what is expected before they are read; Python objects are never read.
+Nothing is compressed, and the archive has a checksum of each member, so that damage is found.
+Arrays are checked against what is expected before they are read; Python objects are never read.
 """
 
 from __future__ import annotations
@@ -31,17 +32,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common import BROKEN_ZIP, CHECKPOINT, InputError, escaped, kind_of, unlike
+from ...config import of_today
 from ...network import Layer
+from ..results import MOST_COUNT
 from .layer_states import LayerState
-
-_MOST = 1 << 62  # ps, bytes, rows: sums of two fit into 64 bits
 
 
 def checked(form: Any, value: Any, name: str = "a value") -> Any:
     """Return a value after checking that it has the form of an example.
 
-    An object has all keys of the example, and may have others; the values of an empty one are whole numbers. A list has
-    its length, unless it is empty. Numbers are finite where those of the example are, and negative only where they are.
+    An object has all keys of the example, and may have others; the values of an empty one are whole
+    numbers. A list has its length, unless it is empty. Numbers are finite where those of the
+    example are, and negative only where they are.
 
     Raises:
         ValueError: it has another form; `name` begins the message.
@@ -77,20 +79,29 @@ def _number(form: float, value: Any, name: str) -> None:
         raise ValueError(f"{name} is {type(value).__name__}, not a number")
     if math.isnan(form) and not isinstance(value, int):
         return
-    if not (-_MOST if form < 0 else 0) <= value <= _MOST:
+    if not (-MOST_COUNT if form < 0 else 0) <= value <= MOST_COUNT:
         raise ValueError(f"{name} is out of range")
 
 
 FORMAT = 2
 _TEXT = "checkpoint.json"
 _MOST_TEXT = 1 << 30  # bytes; a header of thousands of devices has some megabytes
-_DAMAGE: tuple[type[Exception], ...] = (OSError, ValueError, KeyError, TypeError, EOFError, AttributeError)
+_DAMAGE: tuple[type[Exception], ...] = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    EOFError,
+    AttributeError,
+)
 _DAMAGE += (OverflowError, RecursionError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 _DAMAGE += (SyntaxError, tokenize.TokenError)  # of headers of arrays
 
 
 class _Unfinished(zipfile.ZipFile):
-    """An archive that is thrown away unless it is closed; the file may be closed before it, as where a disk is full."""
+    """An archive that is thrown away unless it is closed; the file may be closed before it, as
+    where a disk is full.
+    """
 
     def __del__(self) -> None:
         """Write nothing more."""
@@ -107,9 +118,19 @@ class CheckpointWriter:
         with self._archive.open(f"{name}.npy", "w", force_zip64=True) as member:
             np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
 
-    def pieces(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], pieces: Iterable[NDArray[Any]]) -> None:
+    def pieces(
+        self,
+        name: str,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+        pieces: Iterable[NDArray[Any]],
+    ) -> None:
         """Add an array whose rows come in pieces."""
-        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+        header = {
+            "descr": np.lib.format.dtype_to_descr(dtype),
+            "fortran_order": False,
+            "shape": shape,
+        }
         with self._archive.open(f"{name}.npy", "w", force_zip64=True) as member:
             np.lib.format.write_array_header_1_0(member, header)
             for piece in pieces:
@@ -122,9 +143,14 @@ class CheckpointWriter:
                 self.array(_place(layer, replica, name, kind), array)
 
     def finish(self, text: Mapping[str, Any], history: Iterable[Sequence[Any]]) -> None:
-        """Add the JSON text, with the rows of its last key `history` in pieces, and end the archive."""
+        """Add the JSON text, with the rows of its last key `history` in pieces, and end the
+        archive.
+        """
         begin = json.dumps({"format": FORMAT, **text}, default=_plain).removesuffix("}")
-        with self._archive.open(_TEXT, "w", force_zip64=True) as member, io.TextIOWrapper(member, "ascii") as file:
+        with (
+            self._archive.open(_TEXT, "w", force_zip64=True) as member,
+            io.TextIOWrapper(member, "ascii") as file,
+        ):
             file.write(f'{begin}, "history": [')
             for number, rows in enumerate(history):
                 file.write(", " * (number > 0) + json.dumps(rows, default=_plain)[1:-1])
@@ -133,7 +159,8 @@ class CheckpointWriter:
 
 
 class CheckpointReader:
-    """An open checkpoint; `text` is its JSON object. Messages begin with `blame`, by default the key `resume`.
+    """An open checkpoint; `text` is its JSON object. Messages begin with `blame`, by default the
+    key `resume`.
 
     Raises:
         InputError: there is no such file, or it is not a checkpoint, or damaged; so do all methods.
@@ -144,7 +171,9 @@ class CheckpointReader:
         try:
             kind = kind_of(path)
         except FileNotFoundError:
-            raise InputError(f"{self._blame}: no such file; a run with `checkpoint` = FILE writes one") from None
+            raise InputError(
+                f"{self._blame}: no such file; a run with `checkpoint` = FILE writes one"
+            ) from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise InputError(f"{self._blame}: cannot be read: {reason}") from None
@@ -160,11 +189,14 @@ class CheckpointReader:
             if _TEXT not in self._names or self._names[_TEXT].file_size > _MOST_TEXT:
                 raise ValueError(f"it has no {_TEXT}")
             self.text: dict[str, Any] = dict(json.loads(self._archive.read(_TEXT)))
+            if isinstance(self.text.get("config"), dict):
+                self.text["config"] = of_today(self.text["config"])
         form = self.text.get("format")
         if form != FORMAT:
             raise InputError(
-                f"{self._blame}: not a readable checkpoint, but one of another version of emuchain (format"
-                f" {escaped(repr(form))[:20]}, not {FORMAT}); go on from it with that version, or begin a new run"
+                f"{self._blame}: not a readable checkpoint, but one of another version of emuchain"
+                f" (format {escaped(repr(form))[:20]}, not {FORMAT}); go on from it with that"
+                " version, or begin a new run"
             )
 
     @contextlib.contextmanager
@@ -190,16 +222,28 @@ class CheckpointReader:
             with self._archive.open(info) as member:
                 version = np.lib.format.read_magic(member)
                 header = io.BytesIO(member.read(1 << 10))
-                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                read = (
+                    np.lib.format.read_array_header_1_0
+                    if version == (1, 0)
+                    else np.lib.format.read_array_header_2_0
+                )
                 has, by_columns, kind = read(header)
-                fits = len(has) == len(shape) and all(w in (None, have) for have, w in zip(has, shape, strict=True))
+                fits = len(has) == len(shape) and all(
+                    w in (None, have) for have, w in zip(has, shape, strict=True)
+                )
                 if not fits or kind != dtype or by_columns:
-                    raise ValueError(f"{name} is {kind} {has}, and {np.dtype(dtype)} {tuple(shape)} is needed")
+                    raise ValueError(
+                        f"{name} is {kind} {has}, and {np.dtype(dtype)} {tuple(shape)} is needed"
+                    )
             values = self._archive.read(info)  # its end is its checksum's, too
             count = int(np.prod(has))
-            return np.frombuffer(values, kind, count, len(values) - count * kind.itemsize).reshape(has)
+            return np.frombuffer(values, kind, count, len(values) - count * kind.itemsize).reshape(
+                has
+            )
 
-    def of_layer(self, layer: Layer, replica: int, name: str, kind: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    def of_layer(
+        self, layer: Layer, replica: int, name: str, kind: str, shape: tuple[int, ...]
+    ) -> NDArray[np.float32]:
         """Return one of a layer's arrays."""
         return self.array(_place(layer, replica, name, kind), np.float32, shape)
 
@@ -212,7 +256,10 @@ class CheckpointReader:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self.close()
 

@@ -1,20 +1,21 @@
-"""Checkpoints of a run: all ranks give what they keep, rank 0 writes it, and a later run begins with it.
+"""Checkpoints of a run: all ranks give what they keep, rank 0 writes it, and a later run begins
+with it.
 
-A checkpoint is taken where the chain is empty. Then there is one version of the weights, and no message under way: what
-is left are the layers' arrays, clocks and counters, and the history. The order of samples and dropout follow from the
-seed and the number of the epoch and the sample.
+A checkpoint is taken where the chain is empty. Then there is one version of the weights, and no
+message under way: what is left are the layers' arrays, clocks and counters, and the history. The
+order of samples and dropout follow from the seed and the number of the epoch and the sample.
 
     device 0   F F F . . . . B B B W W W U | F F F
     device 1     F F F . . B B B W W W U   |   F F
     device 2       F F F B B B W W W U     |     F
                                            ^ the chain is empty: a leg ends
 
-Of the history, the use of devices and links is left out: it follows from clocks and counters at the end of the next
-epoch.
+Of the history, the use of devices and links is left out: it follows from clocks and counters at the
+end of the next epoch.
 
-What codecs have dropped of gradients (`error_feedback`) is a row of values for each phase of a sender. Rows follow the
-gradients of a device, so they fit only where the network is cut and replicated as before. They travel one by one, so
-that no rank ever holds those of all senders.
+What codecs have dropped of gradients (`error_feedback`) is a row of values for each phase of a
+sender. Rows follow the gradients of a device, so they fit only where the network is cut and
+replicated as before. They travel one by one, so that no rank ever holds those of all senders.
 """
 
 from __future__ import annotations
@@ -31,24 +32,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....comm.exchange import BINS, Traffic
+from ....comm.exchange import BINS
 from ....launch import Ranks
 from ...common import InputError, WholeFile, escaped, plural
 from ...device import Tally
 from ...network import Network
 from ..results import (
+    MOST_COUNT,
     ROW,
     STEP,
     EpochResult,
     Exchanged,
     History,
     Pace,
+    Piece,
     ResourceUse,
     SentBy,
     SoFar,
     Spool,
     StepResult,
-    StepTable,
     Usage,
     Weights,
 )
@@ -101,34 +103,44 @@ def _member(name: str) -> str:
     return f"residuals/{name}"
 
 
-_EXCHANGED = {"traffic": dataclasses.asdict(Traffic()), "spent_ps": 0}
+_EXCHANGED = Exchanged().plain()
 _TALLY = dataclasses.astuple(Tally(loss=math.nan, step_loss=math.nan))
 _SHARE = (0, 0, _TALLY, 0, math.nan, 0)
-_WHOLE = ("epoch", "samples", "correct", "steps", "virtual_time_ps", "steps_end")
-_MOST = 1 << 62
 _USE = dataclasses.astuple(ResourceUse("", 0, 0, ""))
 
 
 def write_history(
     writer: CheckpointWriter, epochs: Sequence[EpochResult]
 ) -> tuple[Iterator[list[dict[str, Any]]], dict[str, Any]]:
-    """Add the arrays of finished epochs to a checkpoint; return its JSON key `history` in pieces, and other keys.
+    """Add the arrays of finished epochs to a checkpoint; return its JSON key `history` in pieces,
+    and other keys.
 
-    What every epoch has is in arrays, so that a checkpoint takes little longer after thousands of them.
+    What every epoch has is in arrays, so that a checkpoint takes little longer after thousands of
+    them.
     """
     history = History.of(epochs)
     _write_columns(writer, history.rows, "history")
     _write_columns(writer, history.steps, "history/steps")
     count = len(history)
     if history.statistics is not None:
-        histograms = ([exchange.histogram for exchange in piece.exchanged] for piece in history.pieces())
-        writer.pieces("history/histogram", np.dtype(np.int64), (count, 2, BINS), map(np.stack, histograms))
+        histograms = (
+            [exchange.histogram for exchange in piece.exchanged] for piece in history.pieces()
+        )
+        writer.pieces(
+            "history/histogram", np.dtype(np.int64), (count, 2, BINS), map(np.stack, histograms)
+        )
     sizes = next(history.pieces()).sizes[0] if history else {}
     for number, (source, first) in enumerate(sizes.items()):
         of_epochs = ([size[source] for size in piece.sizes] for piece in history.pieces())
-        writer.pieces(f"history/sizes/{number}", first.dtype, (count, *first.shape), map(np.stack, of_epochs))
+        writer.pieces(
+            f"history/sizes/{number}", first.dtype, (count, *first.shape), map(np.stack, of_epochs)
+        )
     resources = [dataclasses.astuple(use) for use in history[-1].resources] if history else []
-    rounded = [dict(counts) for piece in history.pieces() for counts in piece.rounded] if history.is_rounded else []
+    rounded = (
+        [dict(counts) for piece in history.pieces() for counts in piece.rounded]
+        if history.is_rounded
+        else []
+    )
     return _rows(history), {"history_sources": [*sizes], "resources": resources, "rounded": rounded}
 
 
@@ -137,16 +149,29 @@ def _rows(history: History) -> Iterator[list[dict[str, Any]]]:
         if history.statistics is None:
             yield [{}] * len(piece.rows)
         else:
-            yield [
-                {"traffic": dataclasses.asdict(exchange.traffic), "spent_ps": exchange.spent_ps}
-                for exchange in piece.exchanged
-            ]
+            yield [exchange.plain() for exchange in piece.exchanged]
 
 
 def _write_columns(writer: CheckpointWriter, records: Spool, place: str) -> None:
     for name, key in _columns(records.dtype, place):
         dtype = _field(np.empty(0, records.dtype), key).dtype
-        writer.pieces(name, dtype, (len(records),), (_field(piece, key) for piece in records.pieces()))
+        writer.pieces(
+            name, dtype, (len(records),), (_field(piece, key) for piece in records.pieces())
+        )
+
+
+def _read_columns(
+    reader: CheckpointReader, dtype: np.dtype[Any], place: str, count: int
+) -> NDArray[Any]:
+    """Return records of a type from their columns, which are all read before there is room for
+    them.
+    """
+    columns, none = [*_columns(dtype, place)], np.empty(0, dtype)
+    read = [reader.array(name, _field(none, key).dtype.type, (count,)) for name, key in columns]
+    records = np.empty(count, dtype)
+    for (_, key), values in zip(columns, read, strict=True):
+        _field(records, key)[:] = values
+    return records
 
 
 def _field(values: NDArray[Any], key: Sequence[str]) -> NDArray[Any]:
@@ -154,7 +179,9 @@ def _field(values: NDArray[Any], key: Sequence[str]) -> NDArray[Any]:
 
 
 def _columns(dtype: np.dtype[Any], place: str, *key: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the columns of a structured array: its name in a checkpoint, and the fields that lead to it."""
+    """Yield the columns of a structured array: its name in a checkpoint, and the fields that lead
+    to it.
+    """
     for name in dtype.names or ():
         if dtype[name].names:
             yield from _columns(dtype[name], f"{place}/{name}", *key, name)
@@ -168,56 +195,61 @@ def history_from(reader: CheckpointReader) -> Iterator[EpochResult]:
     Raises:
         InputError: they are damaged.
     """
-    kept, sources = checked([], reader.text["history"], "history"), _sources(reader.text["history_sources"])
+    kept, sources = (
+        checked([], reader.text["history"], "history"),
+        _sources(reader.text["history_sources"]),
+    )
     if not kept:
         return
     count = len(kept)
-    rows = np.zeros(count, ROW)
+    rows = _read_columns(reader, ROW, "history", count)
     for name, key in _columns(ROW, "history"):
         column = _field(rows, key)
-        column[:] = reader.array(name, column.dtype.type, (count,))
-        if name.endswith(_WHOLE) and not 0 <= column.min() <= column.max() <= _MOST:
+        if column.dtype.kind == "i" and not 0 <= column.min() <= column.max() <= MOST_COUNT:
             raise ValueError(f"{name} is out of range")
-    ends = rows["steps_end"]
-    counts = np.diff(ends, prepend=0)
-    if counts.min() < 0:
+    if np.diff(rows["steps_end"], prepend=0).min() < 0:
         raise ValueError("history/steps_end becomes less")
-    steps = {name: reader.array(f"history/steps/{name}", STEP[name].type, (ends[-1],)) for name in STEP.names or ()}
+    steps = _read_columns(reader, STEP, "history/steps", rows["steps_end"][-1])
     exchanged = [Exchanged()] * count
     if any(kept):
         of_epochs = [checked(_EXCHANGED, row, "history") for row in kept]
         histograms = reader.array("history/histogram", np.int64, (count, 2, BINS))
-        exchanged = [
-            Exchanged(Traffic(**row["traffic"]), int(row["spent_ps"]), histogram)
-            for row, histogram in zip(of_epochs, histograms, strict=True)
-        ]
-    sizes = [reader.array(f"history/sizes/{number}", np.int64, (count, None, 2)) for number in range(len(sources))]
-    uses = [ResourceUse(*checked(_USE, use, "resources")) for use in checked([], reader.text["resources"], "resources")]
-    rounded = [checked({}, counts, "rounded") for counts in checked([], reader.text.get("rounded", []), "rounded")]
+        exchanged = [Exchanged.of_plain(*both) for both in zip(of_epochs, histograms, strict=True)]
+    sizes = [
+        reader.array(f"history/sizes/{number}", np.int64, (count, None, 2))
+        for number in range(len(sources))
+    ]
+    uses = [
+        ResourceUse(*checked(_USE, use, "resources"))
+        for use in checked([], reader.text["resources"], "resources")
+    ]
+    rounded = [
+        checked({}, counts, "rounded")
+        for counts in checked([], reader.text.get("rounded", []), "rounded")
+    ]
     if rounded and len(rounded) != count:
         raise ValueError(f"rounded has {len(rounded)} epochs, not {count}")
-    for place, row in enumerate(rows):
-        yield EpochResult(
-            int(row["epoch"]),
-            float(row["learning_rate"]),
-            Tally(*row["train"].item()),
-            Tally(*row["test"].item()),
-            int(row["virtual_time_ps"]),
-            float(row["host_time_s"]),
-            Usage(int(row["virtual_time_ps"]), (), ()),
-            exchanged[place],
-            {source: column[place] for source, column in zip(sources, sizes, strict=True)},
-            tuple(uses) if place == count - 1 else (),
-            StepTable(**{name: column[ends[place] - counts[place] : ends[place]] for name, column in steps.items()}),
-            rounded[place] if rounded else {},
-        )
+    by_epoch = [
+        {source: column[place] for source, column in zip(sources, sizes, strict=True)}
+        for place in range(count)
+    ]
+    piece = Piece(rows, steps, exchanged, by_epoch, rounded or [{}] * count)
+    for place in range(count):
+        epoch = piece.epoch(place)
+        usage, own = Usage(epoch.virtual_time_ps, (), ()), tuple(uses) if place == count - 1 else ()
+        yield dataclasses.replace(epoch, usage=usage, resources=own)
 
 
 def so_far_text(writer: CheckpointWriter, so_far: SoFar) -> dict[str, Any]:
-    """Return the JSON keys of an epoch that is not finished, after adding its arrays to a checkpoint."""
+    """Return the JSON keys of an epoch that is not finished, after adding its arrays to a
+    checkpoint.
+    """
     for number, sizes in enumerate(so_far.sizes.values()):
         writer.array(f"sizes/{number}", sizes)
-    return {"shares": [dataclasses.astuple(share) for share in so_far.shares], "sources": [*so_far.sizes]}
+    return {
+        "shares": [dataclasses.astuple(share) for share in so_far.shares],
+        "sources": [*so_far.sizes],
+    }
 
 
 def so_far_from(reader: CheckpointReader) -> SoFar:
@@ -226,10 +258,15 @@ def so_far_from(reader: CheckpointReader) -> SoFar:
     Raises:
         InputError: it is damaged.
     """
-    rows = [checked(_SHARE, share, "shares") for share in checked([], reader.text["shares"], "shares")]
+    rows = [
+        checked(_SHARE, share, "shares") for share in checked([], reader.text["shares"], "shares")
+    ]
     shares = [StepResult(epoch, step, Tally(*tally), *rest) for epoch, step, tally, *rest in rows]
     sources = _sources(reader.text["sources"])
-    sizes = {source: reader.array(f"sizes/{number}", np.int64, (None, 2)) for number, source in enumerate(sources)}
+    sizes = {
+        source: reader.array(f"sizes/{number}", np.int64, (None, 2))
+        for number, source in enumerate(sources)
+    }
     return SoFar(shares, sizes)
 
 
@@ -241,11 +278,11 @@ def _sources(text: Sequence[Sequence[int]]) -> list[SentBy]:
 class Keeping:
     """What all ranks do about checkpoints; the same on each.
 
-    With `same_machine`, clocks and counters continue, too. Otherwise those of a run on other devices begin anew, and
-    virtual time continues from the checkpoint's. Where `replicas_differ`, as where bits flip, each has its own
-    parameters. With `given_weights`, a run begins with those of a file, but for layers that are `drawn`. From the end
-    of `epochs` on, each checkpoint is written; before, as `Pace` says. A run that `moves` goes on with another file
-    than it has read.
+    With `same_machine`, clocks and counters continue, too. Otherwise those of a run on other
+    devices begin anew, and virtual time continues from the checkpoint's. Where `replicas_differ`,
+    as where bits flip, each has its own parameters. With `given_weights`, a run begins with those
+    of a file, but for layers that are `drawn`. From the end of `epochs` on, each checkpoint is
+    written; before, as `Pace` says. A run that `moves` goes on with another file than it has read.
     """
 
     resumes: bool
@@ -263,11 +300,12 @@ OnBegin = Callable[[Sequence[EpochResult], Sequence[StepResult], Position], None
 
 @dataclasses.dataclass(frozen=True)
 class Leader:
-    """What rank 0 has: the checkpoint to begin with, the file for those to come, and what to write besides.
+    """What rank 0 has: the checkpoint to begin with, the file for those to come, and what to write
+    besides.
 
-    `kinds` are what is kept of each parameter: its value, and what the optimiser keeps. `on_begin` is called with the
-    finished epochs, what is known of the next one, and where training begins. `weights` are those that a run begins
-    with, if they are given.
+    `kinds` are what is kept of each parameter: its value, and what the optimiser keeps. `on_begin`
+    is called with the finished epochs, what is known of the next one, and where training begins.
+    `weights` are those that a run begins with, if they are given.
     """
 
     start: CheckpointReader | None
@@ -294,7 +332,9 @@ class Ended:
 class RunCheckpoints:
     """The checkpoints of one run, after each leg and after each epoch. Only rank 0 has a `leader`."""
 
-    def __init__(self, network: Network, ranks: Ranks, keeping: Keeping, leader: Leader | None = None) -> None:
+    def __init__(
+        self, network: Network, ranks: Ranks, keeping: Keeping, leader: Leader | None = None
+    ) -> None:
         self._network, self._ranks, self.keeping, self._leader = network, ranks, keeping, leader
         self._kinds, self._pace = () if leader is None else leader.kinds, Pace()
         self.ended_at: Ended | None = None
@@ -309,14 +349,20 @@ class RunCheckpoints:
         if not self.keeping.resumes:
             if self.keeping.given_weights:
                 weights = None if self._leader is None else self._leader.weights
-                deal_weights(self._ranks, self._network, trainer.learnt(), weights, self.keeping.drawn)
+                deal_weights(
+                    self._ranks, self._network, trainer.learnt(), weights, self.keeping.drawn
+                )
             return trainer, Position()
         reader = None if self._leader is None else self._leader.start
         text = None if reader is None else _of_all_ranks(reader)
         text_at, clocks, (began, began_ps), now_ps = self._ranks.share(text)[0]
         at, same_machine = Position(*text_at), self.keeping.same_machine
         self._check(_no_leg(trainer, at, Position(*began)))
-        trainer = trainer.begin_at(Position(*began), began_ps) if same_machine else trainer.begin_at(at, now_ps)
+        trainer = (
+            trainer.begin_at(Position(*began), began_ps)
+            if same_machine
+            else trainer.begin_at(at, now_ps)
+        )
         for layer in self._network.layers:
             for replica, learnt in enumerate(trainer.learnt()):
                 read = _nothing if reader is None else reader.of_layer
@@ -337,13 +383,17 @@ class RunCheckpoints:
         return trainer, at
 
     def reach(self, trainer: Trainer, position: Position) -> bool:
-        """Write a checkpoint, if there is a file for it, and it is due; return whether the run ends here."""
+        """Write a checkpoint, if there is a file for it, and it is due; return whether the run ends
+        here.
+        """
         if not self.keeping.saves:
             return False
         number = self._ranks.end_wanted()
         if number:
             self.ended_at = Ended(position, signal.Signals(number))
-        shared = self._ranks.share((self._pace.due(trainer.history.nbytes), trainer.now_ps(position)))
+        shared = self._ranks.share(
+            (self._pace.due(trainer.history.nbytes), trainer.now_ps(position))
+        )
         if number or position.epoch >= self.keeping.epochs or shared[0][0]:
             self._write(trainer, position, max(now_ps for _, now_ps in shared))
         return bool(number)
@@ -368,7 +418,12 @@ class RunCheckpoints:
                 text |= so_far_text(writer, trainer.so_far)
                 host_time_s = time.perf_counter() - trainer.started_s
                 writer.finish(
-                    {**self._leader.settings, "position": position, "virtual_time_ps": now_ps, "began": trainer.began}
+                    {
+                        **self._leader.settings,
+                        "position": position,
+                        "virtual_time_ps": now_ps,
+                        "began": trainer.began,
+                    }
                     | {"host_time_s": host_time_s, "clocks": clocks, **text},
                     rows,
                 )
@@ -376,7 +431,10 @@ class RunCheckpoints:
     def _check(self, wrong: str) -> None:
         """Raise InputError on all ranks if there is something wrong on any."""
         for said in filter(None, self._ranks.share(wrong)):
-            raise InputError(f"`resume`: the checkpoint is damaged: {said}; begin with an earlier one, or a new run")
+            raise InputError(
+                f"`resume`: the checkpoint is damaged: {said}; begin with an earlier one, or a"
+                " new run"
+            )
 
     def close(self) -> None:
         """Let others write the file."""
@@ -384,18 +442,26 @@ class RunCheckpoints:
             self._leader.target.close()
 
 
-def _of_all_ranks(reader: CheckpointReader) -> tuple[list[int], dict[str, Any], tuple[list[int], int], int]:
-    """Return what all ranks need: position, clocks, where and when these began, and the virtual time."""
+def _of_all_ranks(
+    reader: CheckpointReader,
+) -> tuple[list[int], dict[str, Any], tuple[list[int], int], int]:
+    """Return what all ranks need: position, clocks, where and when these began, and the virtual
+    time.
+    """
     with reader.reading():
         form = {"position": [0, 0], "virtual_time_ps": 0, "host_time_s": 0.0, "began": [[0, 0], 0]}
         text = checked(form, reader.text, "it")
         if text["position"][0] != len(text["history"]):
-            raise ValueError(f"its history has {len(text['history'])} epochs, not {text['position'][0]}")
+            raise ValueError(
+                f"its history has {len(text['history'])} epochs, not {text['position'][0]}"
+            )
         return text["position"], dict(text["clocks"]), text["began"], text["virtual_time_ps"]
 
 
 def _check_steps(trainer: Trainer, step: int) -> None:
-    """Raise ValueError unless finished epochs, and the one that is not, have as many mini-batches as they must."""
+    """Raise ValueError unless finished epochs, and the one that is not, have as many mini-batches
+    as they must.
+    """
     if len(trainer.so_far.shares) != step * len(trainer.learnt()):
         raise ValueError(f"it has {len(trainer.so_far.shares)} results of {step} mini-batches")
     if any(len(row.steps.loss) != trainer.legs[-1].last for row in trainer.history):
@@ -407,12 +473,17 @@ def _no_leg(trainer: Trainer, at: Position, began: Position) -> str:
     firsts = {leg.first for leg in trainer.legs}
     for position in (at, began):
         if position.step not in firsts or position > at:
-            return f"no checkpoint comes after {plural(position.step, 'mini-batch')} of epoch {position.epoch + 1}"
+            return (
+                f"no checkpoint comes after {plural(position.step, 'mini-batch')} of epoch"
+                f" {position.epoch + 1}"
+            )
     return ""
 
 
 def _restore_clocks(trainer: Trainer, clocks: dict[str, Any]) -> str:
-    """Let this rank's trainer go on with clocks, if it has any; return what is wrong with them, or nothing."""
+    """Let this rank's trainer go on with clocks, if it has any; return what is wrong with them, or
+    nothing.
+    """
     own = trainer.clocks()
     if not own:  # an idle rank, of more than there are devices
         return ""

@@ -1,7 +1,8 @@
-"""Whole layers, gathered from the devices that hold parts of them, and distributed again: weights alone, or all state.
+"""Whole layers, gathered from the devices that hold parts of them, and distributed again: weights
+alone, or all state.
 
-A layer's arrays do not depend on how it is cut: any mapping can resume from them. They travel layer by layer, so that
-no rank ever holds those of the whole network.
+A layer's arrays do not depend on how it is cut: any mapping can resume from them. They travel layer
+by layer, so that no rank ever holds those of the whole network.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from ...config import Config, Settings
 
 LayerState = dict[str, dict[str, NDArray[np.float32]]]
-"""A layer's arrays by name, and for each the value and what updates remember of it, such as the velocity."""
+"""A layer's arrays by name, and for each the value and what updates remember of it, such as the
+velocity.
+"""
 
 Read = Callable[[Layer, int, str, str, tuple[int, ...]], NDArray[np.float32]]
 """Function that returns one of a layer's arrays, from the replica, and its name, kind and shape."""
@@ -35,13 +38,17 @@ _WEIGHT, _BIAS = "weight", "bias"
 
 
 def kept_kinds(config: Config | Settings) -> tuple[str, ...]:
-    """Return what training keeps of each array that is learnt: its value, a master copy, and what updates remember."""
+    """Return what training keeps of each array that is learnt: its value, a master copy, and what
+    updates remember.
+    """
     master = (MASTER,) if config.precision.has_copies else ()
     return _VALUE, *master, *optimizer_kind(config.optimizer).states
 
 
 def gathered_weights(ranks: Ranks, network: Network, slices: Iterable[SliceNumerics]) -> Weights:
-    """Return all layers' weights (oc, ic, kh, kw), and the arrays of their SFUs, on rank 0, from all ranks' slices."""
+    """Return all layers' weights (oc, ic, kh, kw), and the arrays of their SFUs, on rank 0, from
+    all ranks' slices.
+    """
     held = [(part.part, part.weights(), part.arrays()) for part in slices]
     gathered: Weights = {}
     for part, weight, others in itertools.chain.from_iterable(ranks.gather(held)):
@@ -58,16 +65,23 @@ def gathered_weights(ranks: Ranks, network: Network, slices: Iterable[SliceNumer
     return gathered
 
 
-def gathered_state(ranks: Ranks, layer: Layer, learnt: Sequence[Learnt], *, whole: bool = True) -> LayerState:
+def gathered_state(
+    ranks: Ranks, layer: Layer, learnt: Sequence[Learnt], *, whole: bool = True
+) -> LayerState:
     """Return the arrays of a whole layer on rank 0, from all ranks' parts; elsewhere {}.
 
     Unless `whole`, only moving averages are taken, which replicas have of their own samples.
     """
     own = [holder for holder in learnt if holder.part.layer.index == layer.index]
-    parts = [(isinstance(holder, Bpram), holder.part, holder.state() if whole else _averages(holder)) for holder in own]
+    parts = [
+        (isinstance(holder, Bpram), holder.part, holder.state() if whole else _averages(holder))
+        for holder in own
+    ]
     whole_layer: LayerState = {}
     every = [rank_part for rank_parts in ranks.gather(parts) for rank_part in rank_parts]
-    for _, part, state in sorted(every, key=lambda entry: entry[0]):  # stored blocks have what counts, so come last
+    for _, part, state in sorted(
+        every, key=lambda entry: entry[0]
+    ):  # stored blocks have what counts, so come last
         for name, kinds in state.items():
             arrays = whole_layer.setdefault(name, {})
             for kind, array in kinds.items():
@@ -87,22 +101,29 @@ def deal_state(
     *,
     whole: bool = True,
 ) -> None:
-    """Restore all ranks' parts of a replica's layer from arrays that rank 0 reads; for all ranks together.
+    """Restore all ranks' parts of a replica's layer from arrays that rank 0 reads; for all ranks
+    together.
 
-    `kinds` are what is kept of each parameter; of moving averages, there is the value alone. Unless `whole`, only
-    averages are the replica's own, and parameters those of the first.
+    `kinds` are what is kept of each parameter; of moving averages, there is the value alone. Unless
+    `whole`, only averages are the replica's own, and parameters those of the first.
     """
     if layer.frozen:  # updates remember nothing of it
         kinds = [kind for kind in kinds if kind in (_VALUE, MASTER)]
     own = [holder for holder in learnt if holder.part.layer.index == layer.index]
-    wanted = ranks.gather([(holder.part, _shapes(holder.state()), {*holder.averages}) for holder in own])
+    wanted = ranks.gather(
+        [(holder.part, _shapes(holder.state()), {*holder.averages}) for holder in own]
+    )
     once = functools.cache(read)
 
     def answer(part: Slice, shapes: Mapping[str, tuple[int, ...]], averages: set[str]) -> State:
         state: LayerState = {}
         for name, shape in shapes.items():
             source = replica if whole or name in averages else 0
-            kept = (_VALUE,) if name in averages else [kind for kind in kinds if name == _WEIGHT or kind != MASTER]
+            kept = (
+                (_VALUE,)
+                if name in averages
+                else [kind for kind in kinds if name == _WEIGHT or kind != MASTER]
+            )
             for kind in kept:
                 array = once(layer, source, name, kind, _whole_shape(part, name, shape))
                 state.setdefault(name, {})[kind] = np.ascontiguousarray(array[_place(part, name)])
@@ -123,13 +144,18 @@ def deal_weights(
 ) -> None:
     """Make all replicas' parts begin with the weights that rank 0 has; for all ranks together.
 
-    Elsewhere `weights` are None. Layers that are `drawn` have theirs from the seed. Updates remember nothing yet.
+    Elsewhere `weights` are None. Layers that are `drawn` have theirs from the seed. Updates
+    remember nothing yet.
     """
 
     def read(layer: Layer, _: int, name: str, *__: object) -> NDArray[np.float32]:
         assert weights is not None
         arrays = weights[layer.name]
-        return joined_weights(layer, arrays) if name == _WEIGHT and layer.operation.recurs else arrays[name]
+        return (
+            joined_weights(layer, arrays)
+            if name == _WEIGHT and layer.operation.recurs
+            else arrays[name]
+        )
 
     for layer in (layer for layer in network.layers if layer.name not in drawn):
         for replica, own in enumerate(learnt):
@@ -152,7 +178,9 @@ def _whole_shape(part: Slice, name: str, shape: tuple[int, ...]) -> tuple[int, .
 
 
 def _is_cut(part: Slice, name: str) -> bool:
-    """Return whether parts have their own channels of an array; all others belong to the SFU, which is in one piece."""
+    """Return whether parts have their own channels of an array; all others belong to the SFU, which
+    is in one piece.
+    """
     return name == _WEIGHT or (name == _BIAS and part.layer.vocabulary_parallel)
 
 

@@ -1,4 +1,6 @@
-"""Settings of a run that resumes from a checkpoint: those it was written with, and which of them may change."""
+"""Settings of a run that resumes from a checkpoint: those it was written with, and which of them
+may change.
+"""
 
 from __future__ import annotations
 
@@ -35,18 +37,32 @@ _FREE = {
     "stall_timeout",
 }
 _OF_MACHINE = {
-    *("devices", "micro_batch", "checkpoint_every", "cluster", "changes", "balancing", "memory", "stages", "engines"),
+    *(
+        "devices",
+        "micro_batch",
+        "checkpoint_every",
+        "cluster",
+        "changes",
+        "balancing",
+        "memory",
+        "stages",
+        "engines",
+    ),
     "cut",
     *("transport", "precision", "warm_up", "chunks", "padding", "rows_at_once"),
 }
-"""Keys that change no numbers where the chain drains at each update: they say what trains, and how long it takes."""
+"""Keys that change no numbers where the chain drains at each update: they say what trains, and how
+long it takes.
+"""
 
 _IMAGES = 64  # that a fingerprint takes, besides all labels
 
 
 @dataclasses.dataclass(frozen=True)
 class Resumed:
-    """A run that goes on: its configuration, network and cluster, from a checkpoint and from what was given anew."""
+    """A run that goes on: its configuration, network and cluster, from a checkpoint and from what
+    was given anew.
+    """
 
     config: Config
     network: Network
@@ -62,41 +78,47 @@ class Resumed:
         return os.path.realpath(path) == os.path.realpath(self.config.resume or "")
 
     def check(self, plan: Plan, data: Dataset) -> bool:
-        """Check a plan and data against the checkpoint; return whether clocks go on, as the machine is the same.
+        """Check a plan and data against the checkpoint; return whether clocks go on, as the machine
+        is the same.
 
         Raises:
-            InputError: the data are others, or the schedule's numbers depend on a mapping that has changed.
+            InputError: the data are others, or the schedule's numbers depend on a mapping that has
+                changed.
         """
         text, config = self.reader.text, plan.config
         with self.reader.reading():
             if text["data"] != _fingerprint(data):
                 raise InputError(
-                    f"`resume` = {config.resume!r}: was written with other training data than {data.name}; give the"
-                    " same ones as `data`"
+                    f"`resume` = {config.resume!r}: was written with other training data than"
+                    f" {data.name}; give the same ones as `data`"
                 )
-            before = settings_config({**text["config"], "resume": config.resume}, text.get("schedule"))
+            before = settings_config(
+                {**text["config"], "resume": config.resume}, text.get("schedule")
+            )
             if text["faults"] != plan.faults_text:
                 raise InputError(
-                    f"`resume` = {config.resume!r}: was written with other faults; use the same faults, or begin a"
-                    " new run"
+                    f"`resume` = {config.resume!r}: was written with other faults; use the same"
+                    " faults, or begin a new run"
                 )
             clusters = (read_description(source) for source in (text["cluster"], plan.cluster.text))
             same = text["mapping"] == plan.mapping_text and next(clusters) == next(clusters)
             same &= all(getattr(before, key) == getattr(config, key) for key in _OF_MACHINE)
         if config.error_feedback and text["mapping"] != plan.mapping_text:
             raise InputError(
-                f"`resume` = {config.resume!r}: was written with another mapping, and what the codec has dropped of"
-                " gradients is kept by device; resume it with as many devices, and the cluster that wrote it"
+                f"`resume` = {config.resume!r}: was written with another mapping, and what the"
+                " codec has dropped of gradients is kept by device; resume it with as many"
+                " devices, and the cluster that wrote it"
             )
         if not same and plan.faults.deaths:
             raise InputError(
-                f"`resume` = {config.resume!r}: was written on another cluster, which numbers the boards that die;"
-                " resume it there"
+                f"`resume` = {config.resume!r}: was written on another cluster, which numbers the"
+                " boards that die; resume it there"
             )
         if not same and not config.schedule.drains:
             raise InputError(
-                f"`resume` = {config.resume!r}: was written with another mapping, on which the numbers of"
-                f" {config.schedule.name} depend; resume it with the emuchain and the cluster that wrote it"
+                f"`resume` = {config.resume!r}: was written with another mapping, on which the"
+                f" numbers of {config.schedule.name} depend; resume it with the emuchain and the"
+                " cluster that wrote it"
             )
         return same
 
@@ -104,20 +126,30 @@ class Resumed:
 def resumed(given: Config) -> Resumed:
     """Return the run with which a configuration goes on that names a checkpoint.
 
-    Keys that are not given are the checkpoint's. Network and schedule are those in the checkpoint, whatever their files
-    hold now.
+    Keys that are not given are the checkpoint's. Network and schedule are those in the checkpoint,
+    whatever their files hold now.
 
     Raises:
-        InputError: there is no such checkpoint, it is damaged, or a key is given that may not change.
+        InputError: there is no such checkpoint, it is damaged, or a key is given that may not
+            change.
     """
     assert given.resume is not None
     reader = CheckpointReader(given.resume)
     with reader.reading():
         kept = settings_config(dict(reader.text["config"]), reader.text.get("schedule"))
-        form = {"network": "", "cluster": "", "mapping": "", "faults": "", "data": "", "position": [0, 0]}
+        form = {
+            "network": "",
+            "cluster": "",
+            "mapping": "",
+            "faults": "",
+            "data": "",
+            "position": [0, 0],
+        }
         epochs, _ = checked(form, reader.text, "it")["position"]
         series = _series(reader)
-        of_network, of_cluster = (read_description(reader.text[name]) for name in ("network", "cluster"))
+        of_network, of_cluster = (
+            read_description(reader.text[name]) for name in ("network", "cluster")
+        )
     said, wrote = given.model_dump(), kept.model_dump()
     for key in sorted(given.model_fields_set - _FREE):
         value, before = said[key], wrote[key]
@@ -128,10 +160,11 @@ def resumed(given: Config) -> Resumed:
             f"`{key}` = {value!r}: the checkpoint {given.resume} was written with {before!r}{why};"
             " leave it out, or begin a new run"
         )
-    if kept.lr_schedule == "cosine" and "epochs" in given.model_fields_set and given.epochs != kept.epochs:
+    if kept.lr_schedule.ends and "epochs" in given.model_fields_set and given.epochs != kept.epochs:
         raise InputError(
-            f"`epochs` = {given.epochs}: the checkpoint {given.resume} was written with {kept.epochs}, over which the"
-            " learning rate follows a cosine; leave it out, or begin a new run"
+            f"`epochs` = {given.epochs}: the checkpoint {given.resume} was written with"
+            f" {kept.epochs}, over which the learning rate follows a cosine; leave it out, or begin"
+            " a new run"
         )
     changed = {key: getattr(given, key) for key in given.model_fields_set}
     others = "cluster" in changed and changed["cluster"] != kept.cluster
@@ -168,13 +201,14 @@ def checkpoints_of(
     series: str,
     on_begin: OnBegin = lambda *_: None,
 ) -> RunCheckpoints:
-    """Return the checkpoints of a run; their file is from now on this process' alone, where it is rank 0.
+    """Return the checkpoints of a run; their file is from now on this process' alone, where it is
+    rank 0.
 
     Each says to which `series` of runs it belongs.
 
     Raises:
-        InputError: plan or data are not those of the checkpoint that it resumes from, or its file cannot be written;
-            weights that it should begin with are not those of the network.
+        InputError: plan or data are not those of the checkpoint that it resumes from, or its file
+            cannot be written; weights that it should begin with are not those of the network.
     """
     config = plan.config
     same = start is None or start.check(plan, data)
@@ -182,14 +216,22 @@ def checkpoints_of(
     init = config.init if start is None else None
     drawn = drawn_layers(config, plan.network)
     saves, given = config.checkpoint is not None, init is not None
-    moves = config.checkpoint is not None and start is not None and not start.is_in(config.checkpoint)
+    moves = (
+        config.checkpoint is not None and start is not None and not start.is_in(config.checkpoint)
+    )
     keeping = Keeping(start is not None, saves, same, differ, given, config.epochs, drawn, moves)
     if ranks.rank > 0:
         return RunCheckpoints(plan.network, ranks, keeping)
     if start is not None and not plan.faults.flipping("weights"):
         check_tied_in(start.reader, plan.network, f"`resume` = {config.resume!r}")
-    weights = None if init is None else read_weights(init, plan.network, f"`init` = {init!r}", drawn)
-    target = None if config.checkpoint is None else WholeFile(config.checkpoint, "checkpoint", "run.ckpt")
+    weights = (
+        None if init is None else read_weights(init, plan.network, f"`init` = {init!r}", drawn)
+    )
+    target = (
+        None
+        if config.checkpoint is None
+        else WholeFile(config.checkpoint, "checkpoint", "run.ckpt")
+    )
     reader = None if start is None else start.reader
     settings = {**_settings(plan, data), "series": series}
     leader = Leader(reader, target, settings, kept_kinds(config), on_begin, weights)

@@ -1,4 +1,6 @@
-"""Weights of files (results, checkpoints, safetensors, ONNX), checked against the network, and into files."""
+"""Weights of files (results, checkpoints, safetensors, ONNX), checked against the network, and into
+files.
+"""
 
 from __future__ import annotations
 
@@ -40,29 +42,38 @@ from .checkpoint_file import CheckpointReader
 def fitted(given: Weights, network: Network, blame: str, drawn: Collection[str] = ()) -> Weights:
     """Return all arrays of a network, each as the network has it; `blame` begins messages.
 
-    Of layers that are `drawn` there are none, whatever is given; what is given of unknown layers may then be what they
-    stand for. A weight of fewer dimensions, such as the (outputs, inputs) of PyTorch's `Linear`, is one of the same
-    order.
+    Of layers that are `drawn` there are none, whatever is given; what is given of unknown layers
+    may then be what they stand for. A weight of fewer dimensions, such as the (outputs, inputs) of
+    PyTorch's `Linear`, is one of the same order.
 
     Raises:
-        InputError: an array is missing, has another shape or type, is not finite, or belongs to no layer.
+        InputError: an array is missing, has another shape or type, is not finite, or belongs to no
+            layer.
     """
     if not any(given.values()):
-        raise InputError(f"{blame}: holds no weights; results files have those of the last epoch that was finished")
+        raise InputError(
+            f"{blame}: holds no weights; results files have those of the last epoch that was"
+            " finished"
+        )
     wanted = [layer for layer in network.layers if layer.name not in drawn]
-    fits = {layer.name: _of_layer(given.get(layer.name, {}), layer, network, blame) for layer in wanted}
+    fits = {
+        layer.name: _of_layer(given.get(layer.name, {}), layer, network, blame) for layer in wanted
+    }
     for name in () if drawn else given:
         if name not in fits and given[name]:
             layers = ", ".join(fits)
             raise InputError(
-                f"{blame}: has weights of layer {_named(name)}, which {network.name} does not have; its layers are"
-                f" {layers if len(layers) < 100 else layers[:100] + '…'}"
+                f"{blame}: has weights of layer {_named(name)}, which {network.name} does not have;"
+                f" its layers are {layers if len(layers) < 100 else layers[:100] + '…'}"
             )
     return fits
 
 
-def _with_one_table(given: Weights, network: Network, blame: str, drawn: Collection[str] = ()) -> Weights:
-    """Return what `fitted` does, if layers that are tied, but those that are `drawn`, have one table each.
+def _with_one_table(
+    given: Weights, network: Network, blame: str, drawn: Collection[str] = ()
+) -> Weights:
+    """Return what `fitted` does, if layers that are tied, but those that are `drawn`, have one
+    table each.
 
     Raises:
         InputError: as of both.
@@ -73,29 +84,41 @@ def _with_one_table(given: Weights, network: Network, blame: str, drawn: Collect
     return fits
 
 
-def check_tied(network: Network, weight: Callable[[Layer], NDArray[np.float32]], blame: str) -> None:
-    """Check that layers that are tied have one table, which files hold twice; `blame` begins messages.
+def check_tied(
+    network: Network, weight: Callable[[Layer], NDArray[np.float32]], blame: str
+) -> None:
+    """Check that layers that are tied have one table, which files hold twice; `blame` begins
+    messages.
 
     Raises:
         InputError: two have tables that differ, which would be trained apart.
     """
     for head in network.heads:
         assert head.tied is not None
-        table, other = (weight(layer).reshape(layer.weight_shape[:2]) for layer in (head.tied, head))
+        table, other = (
+            weight(layer).reshape(layer.weight_shape[:2]) for layer in (head.tied, head)
+        )
         differ = int((other != table.T).sum())
         if differ:
             raise InputError(
-                f"{blame}: {head.name} has the weights of {head.tied.name}, but `weight` of both differ in {differ:,}"
-                f" of {plural(table.size, 'number')}; give both the same table, or a network that does not tie them"
+                f"{blame}: {head.name} has the weights of {head.tied.name}, but `weight` of both"
+                f" differ in {differ:,} of {plural(table.size, 'number')}; give both the same"
+                " table, or a network that does not tie them"
             )
 
 
 def check_tied_in(reader: CheckpointReader, network: Network, blame: str) -> None:
     """Check the layers of a checkpoint as `check_tied` does."""
-    check_tied(network, lambda layer: reader.of_layer(layer, 0, "weight", "value", layer.weight_shape), blame)
+    check_tied(
+        network,
+        lambda layer: reader.of_layer(layer, 0, "weight", "value", layer.weight_shape),
+        blame,
+    )
 
 
-def _of_layer(arrays: dict[str, np.ndarray], layer: Layer, network: Network, blame: str) -> dict[str, np.ndarray]:
+def _of_layer(
+    arrays: dict[str, np.ndarray], layer: Layer, network: Network, blame: str
+) -> dict[str, np.ndarray]:
     shapes = array_shapes(layer)
     where = f"layer {layer.name} of {network.name}"
     fits = {}
@@ -106,7 +129,10 @@ def _of_layer(arrays: dict[str, np.ndarray], layer: Layer, network: Network, bla
         array = arrays[name]
         flat = name == "weight" and array.shape == (shape[0], math.prod(shape[1:]))
         if array.shape != shape and not flat:
-            raise InputError(f"{blame}: `{name}` of {where} is {_sizes(array.shape)}; it should be {_sizes(shape)}")
+            raise InputError(
+                f"{blame}: `{name}` of {where} is {_sizes(array.shape)}; it should be"
+                f" {_sizes(shape)}"
+            )
         if array.dtype != np.float32:
             raise InputError(f"{blame}: `{name}` of {where} is {array.dtype}; it should be float32")
         if not np.isfinite(array).all():
@@ -114,7 +140,9 @@ def _of_layer(arrays: dict[str, np.ndarray], layer: Layer, network: Network, bla
         fits[name] = np.ascontiguousarray(array.reshape(shape))
     for name in arrays:
         if name not in shapes:
-            raise InputError(f"{blame}: has `{_named(name)}` of {where}, which has only {', '.join(shapes)}")
+            raise InputError(
+                f"{blame}: has `{_named(name)}` of {where}, which has only {', '.join(shapes)}"
+            )
     return fits
 
 
@@ -127,7 +155,8 @@ def _sizes(shape: tuple[int, ...]) -> str:
 
 
 def read_safetensors(path: str | os.PathLike[str], blame: str) -> Weights:
-    """Return the arrays of a file by layer and name, which the last dot of each key parts; `blame` begins messages.
+    """Return the arrays of a file by layer and name, which the last dot of each key parts; `blame`
+    begins messages.
 
     Raises:
         InputError: the file cannot be read, or is not a safetensors file.
@@ -163,7 +192,9 @@ def safetensors_image(weights: Weights, network: Network, blame: str) -> bytes:
 
 
 def _as_torch(layer: Layer, name: str, array: np.ndarray) -> np.ndarray:
-    """Return an array in PyTorch's layout: that of `Linear` is (outputs, inputs), channel after channel."""
+    """Return an array in PyTorch's layout: that of `Linear` is (outputs, inputs), channel after
+    channel.
+    """
     flat = name == "weight" and layer.operation.type == "fc"
     return np.ascontiguousarray(array.reshape(len(array), -1) if flat else array)
 
@@ -173,7 +204,8 @@ def _library(blame: str) -> tuple[Any, type[Exception]]:
         import safetensors.numpy
     except ImportError:
         raise InputError(
-            f"{blame}: safetensors files need the package safetensors: pip install 'emuchain[safetensors]'"
+            f"{blame}: safetensors files need the package safetensors: pip install"
+            " 'emuchain[safetensors]'"
         ) from None
     return safetensors.numpy, safetensors.SafetensorError
 
@@ -185,7 +217,8 @@ _KINDS = "a results file (.h5), a checkpoint (.ckpt), .safetensors or .onnx"
 
 @dataclasses.dataclass(frozen=True)
 class RunWeights:
-    """The weights of a run, with what it trained and how: the keys of its configuration, and its network.
+    """The weights of a run, with what it trained and how: the keys of its configuration, and its
+    network.
 
     It had trained `epochs`, and `steps` mini-batches of the next one.
     """
@@ -198,14 +231,17 @@ class RunWeights:
 
 
 def read_weights(path: str, network: Network, blame: str, drawn: Collection[str] = ()) -> Weights:
-    """Return the weights of a file for all layers of a network that are not `drawn`; `blame` begins messages.
+    """Return the weights of a file for all layers of a network that are not `drawn`; `blame` begins
+    messages.
 
     Raises:
         InputError: the file cannot be read, or its arrays are not those of the network.
     """
     kind = _kind(path, blame, _KINDS)
     if kind is None:
-        return _with_one_table(read_results(pathlib.Path(path), blame, f"not {_KINDS}").weights, network, blame, drawn)
+        return _with_one_table(
+            read_results(pathlib.Path(path), blame, f"not {_KINDS}").weights, network, blame, drawn
+        )
     if kind in (CHECKPOINT, BROKEN_ZIP):
         return _with_one_table(_of_checkpoint(path, blame).weights, network, blame, drawn)
     if kind == SAFETENSORS or path.lower().endswith(".safetensors"):
@@ -239,7 +275,9 @@ def _kind(path: str, blame: str, wanted: str) -> FileKind | None:
     except FileNotFoundError:
         raise InputError(f"{blame}: no such file; it should be {wanted}") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{blame}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise InputError(
+            f"{blame}: cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
 
 
 def _of_onnx(path: str, blame: str) -> Weights:
@@ -260,7 +298,9 @@ def run_weights_of(results: Results, blame: str = "results") -> RunWeights:
         keys = {name: _plain(value) for name, value in results.config.items()}
         network = load_network(read_description(text))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise InputError(f"{blame}: a results file that is damaged: {' '.join(str(error).split())[:200]}") from None
+        raise InputError(
+            f"{blame}: a results file that is damaged: {' '.join(str(error).split())[:200]}"
+        ) from None
     fits = fitted(results.weights, network, blame)
     if network.heads and not _faults_of(results, blame).flipping("weights"):
         check_tied(network, lambda layer: fits[layer.name]["weight"], blame)
@@ -276,7 +316,9 @@ def _faults_of(results: Results, blame: str) -> Faults:
 
 
 def _plain(value: Any) -> Any:
-    """Return a key's value as a configuration takes it; results have lists as arrays, and none as an empty text."""
+    """Return a key's value as a configuration takes it; results have lists as arrays, and none as
+    an empty text.
+    """
     return tuple(value.tolist()) if hasattr(value, "tolist") else None if value == "" else value
 
 
@@ -284,9 +326,13 @@ def _of_checkpoint(path: str, blame: str) -> RunWeights:
     with CheckpointReader(path, blame) as reader:
         with reader.reading():
             network = load_network(read_description(reader.text["network"]))
-            settings = settings_config(dict(reader.text["config"]), reader.text.get("schedule")).model_dump()
+            settings = settings_config(
+                dict(reader.text["config"]), reader.text.get("schedule")
+            ).model_dump()
             epochs, steps = map(int, reader.text["position"])
-            is_faulty = bool(network.heads and described_faults(reader.text["faults"], blame).flipping("weights"))
+            is_faulty = bool(
+                network.heads and described_faults(reader.text["faults"], blame).flipping("weights")
+            )
         if not is_faulty:
             check_tied_in(reader, network, blame)
         weights: Weights = {}
@@ -297,7 +343,10 @@ def _of_checkpoint(path: str, blame: str) -> RunWeights:
             if layer.has_weights:
                 whole = reader.of_layer(layer, 0, "weight", "value", layer.weight_shape)
                 own |= named_weights(layer, whole) if layer.operation.recurs else {"weight": whole}
-            own |= {name: reader.of_layer(layer, 0, name, "value", shape) for name, shape in others.items()}
+            own |= {
+                name: reader.of_layer(layer, 0, name, "value", shape)
+                for name, shape in others.items()
+            }
         return RunWeights(weights, settings, network, epochs, steps)
 
 
@@ -318,7 +367,10 @@ class WeightsFile:
 
     def __init__(self, out: str | os.PathLike[str]) -> None:
         self._blame = f"`out` = {os.fspath(out)!r}"
-        image = next((make for ending, make in _IMAGES.items() if os.fspath(out).lower().endswith(ending)), None)
+        image = next(
+            (make for ending, make in _IMAGES.items() if os.fspath(out).lower().endswith(ending)),
+            None,
+        )
         if image is None:
             raise InputError(f"{self._blame}: its name should end in {' or '.join(_IMAGES)}")
         self._image = image
@@ -334,7 +386,8 @@ class WeightsFile:
         """Write the weights of a run; return the bytes that they take.
 
         Raises:
-            InputError: the file cannot be written, a package is missing, or the form has no words for the network.
+            InputError: the file cannot be written, a package is missing, or the form has no words
+                for the network.
         """
         if self._image is onnx_image:  # where they have one table
             check_tied(run.network, lambda layer: run.weights[layer.name]["weight"], self._blame)
