@@ -1,4 +1,5 @@
-"""Shared basics: errors, units, types of keys with ranges, and the TOML files that come with emuchain.
+"""Shared basics: errors, units, types of keys with ranges, and the TOML files that come with
+emuchain.
 
 Exports are listed in `__init__.pyi`; each name is imported at its first use.
 """

@@ -19,7 +19,15 @@ from .file_kind import (
     unlike,
 )
 from .lock import own_folder
-from .machine import Room, check_start, free_room, host_room, parse_status, process_room, system_name
+from .machine import (
+    Room,
+    check_start,
+    free_room,
+    host_room,
+    parse_status,
+    process_room,
+    system_name,
+)
 from .messages import (
     BUG_STATUS,
     INPUT_STATUS,
@@ -88,7 +96,17 @@ from .types import (
     check_names,
     name_of,
 )
-from .validation import DESCRIBED, Model, model_of, read_description, read_toml, shown, toml_value, tomllib, validate
+from .validation import (
+    DESCRIBED,
+    Model,
+    model_of,
+    read_description,
+    read_toml,
+    shown,
+    toml_value,
+    tomllib,
+    validate,
+)
 from .whole_file import LineFile, Target, WholeFile, current_folder, toml_file, touched, write_whole
 
 __all__ = [

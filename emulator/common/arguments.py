@@ -1,4 +1,6 @@
-"""Arguments of public functions by their type hints: what is clear is converted, anything else is one line."""
+"""Arguments of public functions by their type hints: what is clear is converted, anything else is
+one line.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def typed(function: Function) -> Function:
     """Let a function take only what its type hints name; see `_converted` for what becomes that.
 
-    None stands for a default. Whoever calls it wrongly gets an InputError. What is `Any` or `Annotated` is left to it.
+    None stands for a default. Whoever calls it wrongly gets an InputError. What is `Any` or
+    `Annotated` is left to it.
     """
     signature = inspect.signature(function)
     hints = functools.cache(lambda: _hints(function))
@@ -30,7 +33,9 @@ def typed(function: Function) -> Function:
         try:
             bound = signature.bind(*args, **keys)
         except TypeError as error:
-            names = ", ".join(str(parameter).split(":")[0] for parameter in signature.parameters.values())
+            names = ", ".join(
+                str(parameter).split(":")[0] for parameter in signature.parameters.values()
+            )
             raise InputError(f"{function.__name__}: {error}; its arguments are {names}") from None
         for name, value in bound.arguments.items():
             parameter, hint = signature.parameters[name], hints()[name]
@@ -48,7 +53,9 @@ def typed(function: Function) -> Function:
 
 
 def native(value: Any) -> Any:
-    """Return NumPy's numbers and arrays as Python's, and paths as text, also those in lists, tuples and mappings."""
+    """Return NumPy's numbers and arrays as Python's, and paths as text, also those in lists, tuples
+    and mappings.
+    """
     if isinstance(value, np.floating):
         return float(str(value))  # 0.1, where single precision has 0.10000000149
     if isinstance(value, np.generic | np.ndarray):
@@ -61,14 +68,17 @@ def native(value: Any) -> Any:
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the types of a function's arguments; those of results may be known to type checkers alone."""
+    """Return the types of a function's arguments; those of results may be known to type checkers
+    alone.
+    """
     said = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
     arguments = types.SimpleNamespace(__annotations__=said)
     return typing.get_type_hints(arguments, function.__globals__, include_extras=True)
 
 
 def _converted(value: Any, hint: Any, name: str) -> Any:
-    """Return a value as a type hint has it: numbers and arrays of NumPy as Python's, and paths as text.
+    """Return a value as a type hint has it: numbers and arrays of NumPy as Python's, and paths as
+    text.
 
     Raises:
         InputError: it is nothing of that type.
@@ -76,7 +86,11 @@ def _converted(value: Any, hint: Any, name: str) -> Any:
     choices = _choices(hint)
     if Any in choices or typing.get_origin(hint) is Annotated:
         return value
-    made = value if isinstance(value, os.PathLike) and os.PathLike not in map(_kind, choices) else native(value)
+    made = (
+        value
+        if isinstance(value, os.PathLike) and os.PathLike not in map(_kind, choices)
+        else native(value)
+    )
     if isinstance(made, list) and tuple in map(_kind, choices):
         made = tuple(made)
     if not _fits_any(made, hint):
@@ -105,7 +119,9 @@ def _fits(value: Any, hint: Any) -> bool:
     if kind is tuple:
         parts = typing.get_args(hint)
         is_alike = isinstance(value, tuple) and len(value) == len(parts)
-        return is_alike and all(_fits_any(part, inner) for part, inner in zip(value, parts, strict=True))
+        return is_alike and all(
+            _fits_any(part, inner) for part, inner in zip(value, parts, strict=True)
+        )
     if kind in (int, float):
         return type(value) is int or (kind is float and type(value) is float)
     if kind in (bool, str):
@@ -147,7 +163,11 @@ def _spelt(hint: Any) -> str:
         return f"a tuple of {len(typing.get_args(hint))}"
     if kind in _WORDS:
         return _WORDS[kind]
-    return "a list" if issubclass(kind, Iterable) else f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
+    return (
+        "a list"
+        if issubclass(kind, Iterable)
+        else f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
+    )
 
 
 def described(value: Any) -> str:

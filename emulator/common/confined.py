@@ -1,6 +1,7 @@
-"""Untrusted files are read in a process with limits, where a crash or a hang of a library does no harm.
+"""Untrusted files are read in a process with limits, where a crash or a hang of a library does no
+harm.
 
-Beside it, where temporary files are, and what is told of those that cannot be written.
+Beside it, where temporary files are, and what is reported of those that cannot be written.
 """
 
 from __future__ import annotations
@@ -27,17 +28,19 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def confined(
-    read: Callable[[], Arrays], told: str, *, most_bytes: int, seconds: int, patience: int = 60
+    read: Callable[[], Arrays], blame: str, *, most_bytes: int, seconds: int, patience: int = 60
 ) -> dict[str, np.ndarray]:
-    """Return what `read` returns in a process with limits: `most_bytes` more memory, `seconds` of processor time.
+    """Return what `read` returns in a process with limits: `most_bytes` more memory, `seconds` of
+    processor time.
 
-    The time that passes tells nothing of a file, since other programs and disks may take most of it. It is limited to
-    `patience` times as many seconds, only so that nothing waits for ever.
+    The time that passes tells nothing of a file, since other programs and disks may take most of
+    it. It is limited to `patience` times as many seconds, only so that nothing waits for ever.
 
     Raises:
-        InputError: `read` raised it, or ended otherwise; `told` begins the line.
+        InputError: `read` raised it, or ended otherwise; `blame` begins the line.
     """
     receiving, sending = os.pipe2(os.O_CLOEXEC)
+    # A fork, since `read` may be a closure, which cannot be sent to another process.
     child = os.fork()
     if child == 0:
         try:
@@ -46,28 +49,35 @@ def confined(
             with os.fdopen(sending, "wb") as pipe:
                 _send(read, pipe)
         finally:
+            # Without exit handlers and buffers of the parent, which are its own to run and flush.
             os._exit(0)
+    # Otherwise the pipe would never end: the parent, too, could write into it.
     os.close(sending)
     with os.fdopen(receiving, "rb", buffering=0) as pipe:
         try:
             content = _receive(pipe, 2 * most_bytes, patience * seconds)
         finally:
             with contextlib.suppress(ProcessLookupError):
+                # In every case: a child that has closed its pipe may still run.
                 os.kill(child, signal.SIGKILL)
             _, status, usage = os.wait4(child, 0)
     if content is None:
         took_s = usage.ru_utime + usage.ru_stime
         raise InputError(
-            f"{told}: not read after {patience * seconds:,} s, in {took_s:.1f} s of processor time; the disk or the"
-            " machine is too busy: try again"
+            f"{blame}: not read after {patience * seconds:,} s, in {took_s:.1f} s of processor"
+            " time; the disk or the machine is too busy: try again"
         )
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
-        raise InputError(f"{told}: takes more than {seconds} s of processor time to read; it is damaged or malicious")
+        raise InputError(
+            f"{blame}: takes more than {seconds} s of processor time to read; it is damaged or"
+            " malicious"
+        )
+    # The first byte is "r" of a result, "e" of a refusal by `read`; a crash sends none.
     kind, rest = content[:1], content[1:]
     if kind == b"e":
         raise InputError(rest.decode("utf-8", "replace"))
     if kind != b"r":
-        raise InputError(f"{told}: crashes the library that reads it; it is damaged or malicious")
+        raise InputError(f"{blame}: crashes the library that reads it; it is damaged or malicious")
     with np.load(io.BytesIO(rest), allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}
 
@@ -75,7 +85,11 @@ def confined(
 def _send(read: Callable[[], Arrays], pipe: io.BufferedWriter) -> None:
     try:
         content = io.BytesIO()
-        np.savez(content, allow_pickle=False, **{name: np.asarray(array) for name, array in read().items()})
+        np.savez(
+            content,
+            allow_pickle=False,
+            **{name: np.asarray(array) for name, array in read().items()},
+        )
         pipe.write(b"r" + content.getbuffer())
     except InputError as error:
         pipe.write(b"e" + str(error).encode("utf-8", "replace"))
@@ -98,17 +112,22 @@ def _receive(pipe: io.FileIO, most_bytes: int, seconds: float) -> bytes | None:
 
 def _limit(most_bytes: int, seconds: int) -> None:
     """Limit this process, and discard what a library prints before it aborts."""
+    # Its traceback may go to a descriptor that is none of the three below.
     faulthandler.disable()
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         os.dup2(nowhere, number)
     with open("/proc/self/statm", encoding="ascii") as file:
         taken = int(file.read().split()[0]) * resource.getpagesize()
+    # A fork inherits handlers. Only death by this signal tells the parent that time ran out.
     signal.signal(signal.SIGXCPU, signal.SIG_DFL)
     for kind, soft, most in (
+        # No core file, and no byte into any regular file; a pipe is none.
         (resource.RLIMIT_CORE, 0, 0),
         (resource.RLIMIT_FSIZE, 0, 0),
+        # SIGXCPU comes at the soft limit, SIGKILL at the hard one.
         (resource.RLIMIT_CPU, seconds, seconds + 1),
+        # In addition to what the parent had mapped, which the child has mapped, too.
         (resource.RLIMIT_AS, taken + most_bytes, taken + most_bytes),
     ):
         _, hard = resource.getrlimit(kind)
@@ -146,5 +165,6 @@ def scratch_error(error: OSError) -> InputError:
     except OSError:
         place = "temporary files"
     return InputError(
-        f"{place}: cannot be written: {error.strerror or error}; free some room, or name another folder by TMPDIR"
+        f"{place}: cannot be written: {error.strerror or error}; free some room, or name another"
+        " folder by TMPDIR"
     )

@@ -1,6 +1,7 @@
 """What a file is, by its content: for readers that were given another kind than they take.
 
-What comes of it is for messages. Nothing here trusts a file: HDF5 is looked at in a process with limits.
+What comes of it is for messages. Nothing here trusts a file: HDF5 is looked at in a process with
+limits.
 """
 
 from __future__ import annotations
@@ -28,32 +29,49 @@ class FileKind(NamedTuple):
 
 RESULTS = FileKind(
     "a results file of emuchain",
-    "`emuchain show {}` prints it, `retime` and `report` take it, and `train --init {}` its weights",
+    "`emuchain show {}` prints it, `retime` and `report` take it, and `train --init {}` its"
+    " weights",
 )
 CHECKPOINT = FileKind(
     "a checkpoint of emuchain",
-    "`emuchain train --resume {}` resumes from it; `evaluate`, `export` and `train --init` take its weights",
+    "`emuchain train --resume {}` resumes from it; `evaluate`, `export` and `train --init` take its"
+    " weights",
 )
-SAFETENSORS = FileKind("a safetensors file", "`emuchain train NETWORK --init {}` begins with its weights")
-ONNX = FileKind("an ONNX file", "`emuchain network {}` shows it, and `train NETWORK --init {}` begins with its weights")
-BROKEN_ZIP = FileKind("a ZIP archive that is damaged or truncated", "take an earlier copy, or write it again")
+SAFETENSORS = FileKind(
+    "a safetensors file", "`emuchain train NETWORK --init {}` begins with its weights"
+)
+ONNX = FileKind(
+    "an ONNX file",
+    "`emuchain network {}` shows it, and `train NETWORK --init {}` begins with its weights",
+)
+BROKEN_ZIP = FileKind(
+    "a ZIP archive that is damaged or truncated", "take an earlier copy, or write it again"
+)
 _TORCH = FileKind(
     "a file of torch.save",
     "pickles may run code, and emuchain reads none: write its weights by"
-    " `safetensors.torch.save_file(model.state_dict(), 'w.safetensors')` or its model by `torch.onnx.export`, for"
-    " `train --init`",
+    " `safetensors.torch.save_file(model.state_dict(), 'w.safetensors')` or its model by"
+    " `torch.onnx.export`, for `train --init`",
 )
 _PICKLE = FileKind(
-    "a pickle", "it may run code, and emuchain reads none; write its arrays as .npz, .h5 or .safetensors"
+    "a pickle",
+    "it may run code, and emuchain reads none; write its arrays as .npz, .h5 or .safetensors",
 )
 _KERAS = FileKind("a Keras file", "write the model as ONNX (tf2onnx), for `train --init`")
 IMAGES = FileKind("an HDF5 file with images and labels", "`emuchain train --data {}` trains on it")
-_HDF5 = FileKind("an HDF5 file of another program", "`emuchain train --out run.h5` writes a results file")
-NPZ = FileKind("a NumPy archive", "with `images` and `labels` it is for `--data`; weights are taken from .safetensors")
+_HDF5 = FileKind(
+    "an HDF5 file of another program", "`emuchain train --out run.h5` writes a results file"
+)
+NPZ = FileKind(
+    "a NumPy archive",
+    "with `images` and `labels` it is for `--data`; weights are taken from .safetensors",
+)
 _NPY = FileKind("a NumPy array", "images and labels are taken from .npz, weights from .safetensors")
 _PACKED = FileKind("a compressed file", "unpack it first")
 _ZIP = FileKind("a ZIP archive of another program", "unpack it first")
-_EMPTY = FileKind("an empty file", "what should have written it has not; give another file, or write it again")
+_EMPTY = FileKind(
+    "an empty file", "what should have written it has not; give another file, or write it again"
+)
 _POINTER = FileKind("a pointer of Git LFS", "`git lfs pull` fetches the file itself")
 _PAGE = FileKind("a web page", "a download brought a page in place of the file; download it again")
 TEXT = FileKind("a text file")
@@ -138,7 +156,9 @@ def _confined_kind(path: str) -> FileKind:
 
     with contextlib.suppress(InputError):
         return kinds[int(confined(read, path, most_bytes=_MOST_BYTES, seconds=_SECONDS)["kind"])]
-    return FileKind("an HDF5 file that cannot be opened", "another program writes it, or it is damaged")
+    return FileKind(
+        "an HDF5 file that cannot be opened", "another program writes it, or it is damaged"
+    )
 
 
 def _kind_of_zip(file: BinaryIO) -> FileKind:

@@ -1,8 +1,9 @@
-"""A lock on what one process writes at a time: a file beside it, on which the kernel holds a lock for this process.
+"""A lock on what one process writes at a time: a file beside it, on which the kernel holds a lock
+for this process.
 
-The kernel drops it with the process, however that ends. The file only says who that is, and is always one that was
-made for it: nothing is written to what is there already, which may be a link to another file. What a killed process
-left is recognised by its content, and replaced.
+The kernel drops it with the process, however that ends. The file only says who that is, and is
+always one that was made for it: nothing is written to what is there already, which may be a link to
+another file. What a killed process left is recognised by its content, and replaced.
 """
 
 from __future__ import annotations
@@ -23,14 +24,17 @@ from .messages import InputError
 FOLDERS_LOCK = ".emuchain.lock"
 """The name of the lock of a folder, in it."""
 
+# Empty, too: a full disk, or a death before `_sign`, leaves a lock without its holder's name.
 _OURS = re.compile(rb"(process \d+ on [^\n]*\n)?")
 _MOST_BYTES = 500
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+# O_NOFOLLOW: a link in the lock's place is refused, so that nothing is written where it leads.
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Lock:
-    """A lock that this process holds from now until `release`; without one on file systems that have none.
+    """A lock that this process holds from now until `release`; without one on file systems that
+    have none.
 
     Args:
         path: the lock's file.
@@ -63,7 +67,9 @@ def own_folder(path: str | os.PathLike[str], key: str = "out") -> Iterator[pathl
         lock = Lock(folder / FOLDERS_LOCK, setting)
     except (OSError, ValueError) as error:  # the latter: no folder's name
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{setting}: cannot be written: {reason}; give a folder that can be written") from None
+        raise InputError(
+            f"{setting}: cannot be written: {reason}; give a folder that can be written"
+        ) from None
     try:
         yield folder
     finally:
@@ -78,9 +84,12 @@ def _take(path: pathlib.Path, setting: str) -> int | None:
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Who had it may have removed it after it was opened here: then others would lock another file.
+            # Who had it may have removed it after it was opened here: then others would lock
+            # another file.
             if not _is_at(path, lock):
                 continue
+            # Left by a killed process. It is removed while its lock is held, and made anew: what
+            # was there before is never written to.
             if not is_new:
                 path.unlink()
                 continue
@@ -94,6 +103,7 @@ def _take(path: pathlib.Path, setting: str) -> int | None:
                 path.unlink()
             return None
         else:
+            # `finally` closes every descriptor but the one that is handed on.
             lock, kept = -1, lock
             return kept
         finally:
@@ -114,16 +124,24 @@ def _open(path: pathlib.Path, setting: str) -> tuple[bool, int | None]:
     except FileNotFoundError:
         return False, None
     except OSError as error:
-        if error.errno not in (errno.ELOOP, errno.EISDIR, errno.ENXIO):  # a link, a folder, a socket
+        if error.errno not in (
+            errno.ELOOP,
+            errno.EISDIR,
+            errno.ENXIO,
+        ):  # a link, a folder, a socket
             raise
     else:
         status = os.fstat(lock)
-        if stat.S_ISREG(status.st_mode) and status.st_nlink <= 1 and _OURS.fullmatch(os.pread(lock, _MOST_BYTES, 0)):
+        if (
+            stat.S_ISREG(status.st_mode)
+            and status.st_nlink <= 1
+            and _OURS.fullmatch(os.pread(lock, _MOST_BYTES, 0))
+        ):
             return False, lock
         os.close(lock)
     raise InputError(
-        f"{setting}: cannot be locked: {path} should be the lock's file, but is another file, which is not touched;"
-        " move it away, or give another path"
+        f"{setting}: cannot be locked: {path} should be the lock's file, but is another file, which"
+        " is not touched; move it away, or give another path"
     )
 
 
@@ -144,6 +162,7 @@ def _owner() -> str:
 
 def _rival(lock: int) -> str:
     owner = os.pread(lock, _MOST_BYTES, 0).decode(errors="replace")
+    # flock belongs to an opened file, not to a process: a second lock of this process fails, too.
     if owner == _owner():
         return "this run writes another file there; give each file its own name"
     who = f" ({owner.strip()})" if owner.strip().isprintable() and owner else ""
@@ -153,6 +172,7 @@ def _rival(lock: int) -> str:
 def _release(owner: int, path: pathlib.Path, lock: int | None) -> None:
     if lock is not None and os.getpid() == owner:  # not in a process that was forked from it
         with contextlib.suppress(OSError):
+            # The name goes while the lock is held: after the close, the next lock may have it.
             if _is_at(path, lock):
                 path.unlink()
         os.close(lock)

@@ -1,6 +1,8 @@
-"""This machine, without a program that would tell: its system and processes, and how much memory may still be taken.
+"""This machine, without a program that would tell: its system and processes, and how much memory
+may still be taken.
 
-Memory is limited by the machine, by control groups (containers), and for this process by its own limits.
+Memory is limited by the machine, by control groups (containers), and for this process by its own
+limits.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from .messages import InputError
 from .quantities import format_bytes
 
 _LEAST_BYTES = {"v": 448 << 20, "d": 96 << 20}
-"""What is needed to start, by the letter of `ulimit`: address space, of which libraries take most, and data."""
+"""What is needed to start, by the letter of `ulimit`: address space, of which libraries take most,
+and data.
+"""
 _UNLIMITED = 1 << 60  # control groups of version 1 write a number like this where there is no limit
 
 
@@ -28,31 +32,40 @@ class Room(NamedTuple):
 
 
 def host_room(system: Path = Path("/")) -> Room:
-    """Return what all processes here may still take together, by the files of `system`, which are those of Linux.
+    """Return what all processes here may still take together, by the files of `system`, which are
+    those of Linux.
 
-    It is the least of what the machine has available, and of what is left below the limit of this process's control
-    group and of each above it. Files in the page cache can be dropped, so they do not count; swap space counts as room.
+    It is the least of what the machine has available, and of what is left below the limit of this
+    process's control group and of each above it. Files in the page cache can be dropped, so they do
+    not count; swap space counts as room.
     """
     meminfo = _sizes(system / "proc/meminfo")
     swap = meminfo.get("SwapFree", 0)
     rooms = [Room(meminfo.get("MemAvailable", _physical_bytes()) + swap, "this machine has")]
+    # The files of version 2, then of version 1, whose counts without `total_` leave out the groups
+    # below a group, although its usage has them.
     for folder in _groups(system):
         for limit, usage, total in (
             ("memory.max", "memory.current", ""),
             ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
         ):
+            # Without a limit, `memory.max` says "max", which is no number.
             most = _number(folder / limit)
             if most is None or most >= _UNLIMITED:
                 continue
             cached = _counts(folder / "memory.stat")
             dropped = cached.get(f"{total}inactive_file", 0) + cached.get(f"{total}active_file", 0)
+            # Where memory is freed between the two reads, the cache of the first may be more than
+            # all that the second finds in use.
             used = max(0, (_number(folder / usage) or 0) - dropped)
             rooms.append(Room(max(0, most - used) + swap, "this container (its control group) has"))
     return min(rooms)
 
 
 def process_room(system: Path = Path("/")) -> Room | None:
-    """Return what this process may still take by its own limits (`ulimit -v`, `ulimit -d`); None without any."""
+    """Return what this process may still take by its own limits (`ulimit -v`, `ulimit -d`); None
+    without any.
+    """
     return min(_own_rooms(system).values(), default=None)
 
 
@@ -62,6 +75,7 @@ def _own_rooms(system: Path) -> dict[str, Room]:
     with contextlib.suppress(OSError):
         limits = (system / "proc/self/limits").read_text()
         for name, used, flag in (("address space", "VmSize", "v"), ("data size", "VmData", "d")):
+            # "unlimited" is no number, and does not match.
             most = re.search(rf"^Max {name} +(\d+) ", limits, re.MULTILINE)
             if most is not None:
                 free = max(0, int(most[1]) - own.get(used, 0))
@@ -70,7 +84,8 @@ def _own_rooms(system: Path) -> dict[str, Room]:
 
 
 def check_start(system: Path = Path("/")) -> None:
-    """Check that limits of this process leave room for libraries, which otherwise fail in ways of their own.
+    """Check that limits of this process leave room for libraries, which otherwise fail in ways of
+    their own.
 
     Raises:
         InputError: they do not.
@@ -79,8 +94,9 @@ def check_start(system: Path = Path("/")) -> None:
         needed = _LEAST_BYTES[flag]
         if room.free_bytes < needed:
             raise InputError(
-                f"not enough memory: {room.limit} {format_bytes(room.free_bytes)} more, and emuchain needs"
-                f" {format_bytes(needed)} to start; raise that limit, as `ulimit -{flag} unlimited` does"
+                f"not enough memory: {room.limit} {format_bytes(room.free_bytes)} more, and"
+                f" emuchain needs {format_bytes(needed)} to start; raise that limit, as `ulimit"
+                f" -{flag} unlimited` does"
             )
 
 
@@ -105,10 +121,20 @@ def _from_mount(system: Path, mounts: str, controllers: str, path: str) -> Itera
         before, _, after = line.partition(" - ")
         root, point = before.split()[3:5]
         kind, _, options = after.split()[:3]
-        if not (kind == "cgroup2" if controllers == "" else kind == "cgroup" and "memory" in options.split(",")):
+        if not (
+            kind == "cgroup2"
+            if controllers == ""
+            else kind == "cgroup" and "memory" in options.split(",")
+        ):
             continue
         top = system / point.lstrip("/")
-        below = path.removeprefix(root.rstrip("/")) if (path + "/").startswith(root.rstrip("/") + "/") else "/"
+        below = (
+            path.removeprefix(root.rstrip("/"))
+            if (path + "/").startswith(root.rstrip("/") + "/")
+            else "/"
+        )
+        # In a namespace of its own, a process sees groups outside of it as /..: of those, only the
+        # mount is known.
         folder = top / below.strip("/") if ".." not in below.split("/") else top
         while folder != top:
             yield folder
@@ -120,13 +146,17 @@ def _sizes(path: Path) -> dict[str, int]:
     """Return what a file of /proc says in kB, in bytes."""
     with contextlib.suppress(OSError):
         lines = re.findall(r"^(\w+):\s+(\d+) kB$", path.read_text(errors="replace"), re.MULTILINE)
+        # The kernel writes kB, and means 1,024 bytes.
         return {name: 1024 * int(count) for name, count in lines}
     return {}
 
 
 def _counts(path: Path) -> dict[str, int]:
     with contextlib.suppress(OSError):
-        return {name: int(count) for name, count in re.findall(r"^(\w+) (\d+)$", path.read_text(), re.MULTILINE)}
+        return {
+            name: int(count)
+            for name, count in re.findall(r"^(\w+) (\d+)$", path.read_text(), re.MULTILINE)
+        }
     return {}
 
 
@@ -154,7 +184,17 @@ def parse_status(text: str) -> tuple[str, int]:
 
 
 def system_name() -> str:
-    """Return the system as `platform.platform` does, which runs `uname`: Linux-6.1.0-x86_64-with-glibc2.36."""
+    """Return the system as `platform.platform` does, which runs `uname`:
+    Linux-6.1.0-x86_64-with-glibc2.36.
+    """
     import platform
 
-    return "-".join([platform.system(), platform.release(), platform.machine(), "with", "".join(platform.libc_ver())])
+    return "-".join(
+        [
+            platform.system(),
+            platform.release(),
+            platform.machine(),
+            "with",
+            "".join(platform.libc_ver()),
+        ]
+    )

@@ -1,9 +1,10 @@
-"""What a user is told: errors that the user can fix, notes, and text of others, so written that it does no harm.
+"""What is reported to the user: errors that the user can fix, notes, and text of others, so written
+that it does no harm.
 
-An error is one line that names the file, the key, the value, and what would be valid. It may be raised anywhere below
-the command line and is caught in one place, `emulator.commands.cli.main`, which prints the line on rank 0 and ends
-every rank with exit status 2. Text of others may be written to a terminal, into such lines, cells of spreadsheets, HTML
-tables, and JSON.
+An error is one line that names the file, the key, the value, and what would be valid. It may be
+raised anywhere below the command line and is caught in one place, `emulator.commands.cli.main`,
+which prints the line on rank 0 and ends every rank with exit status 2. Text of others may be
+written to a terminal, into such lines, cells of spreadsheets, HTML tables, and JSON.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ INPUT_STATUS, BUG_STATUS = 2, 1
 
 
 class InputError(Exception):
-    """Invalid user input; `str(error)` is one line that says what is wrong, where, and what would be valid.
+    """Invalid user input; `str(error)` is one line that says what is wrong, where, and what would
+    be valid.
 
-    What it quotes of files and names is printable: a name may hold lines, and what a terminal obeys. Of very long
-    numbers and words it quotes the ends.
+    What it quotes of files and names is printable: a name may hold lines, and what a terminal
+    obeys. Of very long numbers and words it quotes the ends.
     """
 
     def __init__(self, message: object = "") -> None:
@@ -29,7 +31,9 @@ class InputError(Exception):
 
 
 class Note(UserWarning):
-    """What a user should know of an input that is taken; commands print it as one line, once for each `subject`."""
+    """What a user should know of an input that is taken; commands print it as one line, once for
+    each `subject`.
+    """
 
     def __init__(self, message: object = "", subject: str = "") -> None:
         super().__init__(_said(message))
@@ -47,14 +51,18 @@ _AS_TEXT = "'"
 _LONG = re.compile(r"\d{41,}|[^\s/'\"`]{261,}")
 
 NAMES = "surrogateescape"
-"""How Python keeps bytes of a file's name that are no UTF-8, as `errors` of what decodes or encodes."""
+"""How Python keeps bytes of a file's name that are no UTF-8, as `errors` of what decodes or
+encodes.
+"""
 
 
 def escaped(text: str) -> str:
     """Return text in which characters that a terminal obeys are spelled out; lines and tabs stay."""
     if text.isprintable():
         return text
-    return "\n".join(line if line.isprintable() else "".join(map(_spelt, line)) for line in text.split("\n"))
+    return "\n".join(
+        line if line.isprintable() else "".join(map(_spelt, line)) for line in text.split("\n")
+    )
 
 
 def one_line(text: str) -> str:
@@ -63,7 +71,9 @@ def one_line(text: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return text in which no number has more than 40 digits, and no word is longer than a file's name in quotes."""
+    """Return text in which no number has more than 40 digits, and no word is longer than a file's
+    name in quotes.
+    """
     return _LONG.sub(_cut, text)
 
 
@@ -74,10 +84,13 @@ def _cut(match: re.Match[str]) -> str:
 
 
 def as_cell(value: object) -> object:
-    """Return a value for a cell of CSV: text is one line, with a `'` before what a spreadsheet would compute."""
+    """Return a value for a cell of CSV: text is one line, with a `'` before what a spreadsheet
+    would compute.
+    """
     if not isinstance(value, str):
         return value
     text = one_line(value)
+    # "-1.5" begins like a formula, but a spreadsheet takes it for the number that it is.
     return _AS_TEXT + text if text.startswith(_FORMULAS) and not _is_number(text) else text
 
 
@@ -113,7 +126,9 @@ def html_table(title: str, rows: Sequence[Sequence[str]], columns: Sequence[str]
     def line(cells: Sequence[str], tag: str) -> str:
         first, *others = cells
         named = f"<th{left}>{escape(first)}</th>"
-        return f"<tr>{named}{''.join(f'<{tag}{right}>{escape(cell)}</{tag}>' for cell in others)}</tr>"
+        return (
+            f"<tr>{named}{''.join(f'<{tag}{right}>{escape(cell)}</{tag}>' for cell in others)}</tr>"
+        )
 
     head = line(columns, "th") if columns else ""
     body = "".join(line(row, "td") for row in rows)
@@ -121,7 +136,10 @@ def html_table(title: str, rows: Sequence[Sequence[str]], columns: Sequence[str]
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: NumPy's as Python's, arrays and tuples as lists, NaN and infinities as None."""
+    """Return a value as JSON has it: NumPy's as Python's, arrays and tuples as lists, NaN and
+    infinities as None.
+    """
+    # Known by their method, since --help loads this file, and is not to load NumPy.
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):

@@ -1,8 +1,10 @@
-"""The files that a command or a call names: what it writes is none of what it reads, and nothing is written twice.
+"""The files that a command or a call names: what it writes is none of what it reads, and nothing is
+written twice.
 
-Each setting that names files is declared with a role, `Reads` or `Writes`: keys of the configuration by annotations,
-flags by their types, arguments of `import emuchain` where its functions begin. Once all are known, and before any file
-is opened to be written, each output is compared with all else by device and inode, to which links lead.
+Each setting that names files is declared with a role, `Reads` or `Writes`: keys of the
+configuration by annotations, flags by their types, arguments of `import emuchain` where its
+functions begin. Once all are known, and before any file is opened to be written, each output is
+compared with all else by device and inode, to which links lead.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ def itself(value: str) -> Paths:
 
 @dataclasses.dataclass(frozen=True)
 class Reads:
-    """The role of a setting that names what is read: `what` it is, as text, and which files those are.
+    """The role of a setting that names what is read: `what` it is, as text, and which files those
+    are.
 
     `files` raises nothing but OSError, ValueError or InputError, which are left to who reads them.
     """
@@ -57,7 +60,9 @@ Role: TypeAlias = Reads | Writes
 
 
 def in_folder(pattern: str) -> Callable[[str], Paths]:
-    """Return which files a setting touches that names a folder, into which files are written whose names match."""
+    """Return which files a setting touches that names a folder, into which files are written whose
+    names match.
+    """
 
     def files(folder: str) -> Paths:
         yield folder
@@ -77,7 +82,9 @@ class _Named(NamedTuple):
 
     def __str__(self) -> str:
         name = "" if self.path is None else os.fspath(self.path)
-        return f"`{self.key}` = {self.value!r}" + ("" if name in os.path.normpath(self.value) else f" ({name})")
+        return f"`{self.key}` = {self.value!r}" + (
+            "" if name in os.path.normpath(self.value) else f" ({name})"
+        )
 
     def files(self) -> Iterator[tuple[_Place, _Named]]:
         """Yield all files that it names, as far as they can be known, each with its place."""
@@ -95,7 +102,9 @@ class NamedFiles:
         self._settings: list[_Named] = []
 
     def add(self, key: str, value: object, role: Role) -> None:
-        """Add what a setting names; a list or a tuple names several, and what is neither text nor a path names none."""
+        """Add what a setting names; a list or a tuple names several, and what is neither text nor a
+        path names none.
+        """
         if isinstance(value, list | tuple):
             for part in value:
                 self.add(key, part, role)
@@ -106,19 +115,23 @@ class NamedFiles:
         """Compare each output with all inputs and all other outputs.
 
         Raises:
-            InputError: two settings name the same file, and one of them would write it; or it can be no file's name.
+            InputError: two settings name the same file, and one of them would write it; or it can
+                be no file's name.
         """
         written: dict[_Place, _Named] = {}
         for setting in self._settings:
             if isinstance(setting.role, Writes):
                 if "\0" in setting.value:
-                    raise InputError(f"{setting}: holds a character 0, which no file's name may; give another path")
+                    raise InputError(
+                        f"{setting}: holds a character 0, which no file's name may; give another"
+                        " path"
+                    )
                 for place, named in setting.files():
                     other = written.setdefault(place, named)
                     if (other.key, other.value) != (named.key, named.value):
                         raise InputError(
-                            f"{named}: this run writes another file there, that of {other}; give each file a name of"
-                            " its own"
+                            f"{named}: this run writes another file there, that of {other}; give"
+                            " each file a name of its own"
                         )
         if not any(map(_is_of_a_file, written)):
             return  # what is read is there, and none of what will be written is
@@ -126,12 +139,18 @@ class NamedFiles:
             if isinstance(setting.role, Reads):
                 for place, named in setting.files():
                     output = written.get(place)
-                    if output is not None and (not isinstance(output.role, Writes) or output.role.goes_on != named.key):
-                        raise InputError(f"{output}: is {setting.role.what}, which {named} names; give another path")
+                    if output is not None and (
+                        not isinstance(output.role, Writes) or output.role.goes_on != named.key
+                    ):
+                        raise InputError(
+                            f"{output}: is {setting.role.what}, which {named} names; give another"
+                            " path"
+                        )
 
 
 def _place(path: str | os.PathLike[str]) -> _Place | None:
-    """Return what is the same for all paths of a file: its device and inode, or those of the folder where it would be.
+    """Return what is the same for all paths of a file: its device and inode, or those of the folder
+    where it would be.
 
     A folder is no file, and has none.
     """
@@ -145,7 +164,9 @@ def _place(path: str | os.PathLike[str]) -> _Place | None:
 
 
 def _new_place(path: str | os.PathLike[str]) -> _Place | None:
-    """Return the inode of the nearest folder that there is on the way to a file, and the names from there on."""
+    """Return the inode of the nearest folder that there is on the way to a file, and the names from
+    there on.
+    """
     with contextlib.suppress(OSError, ValueError):
         target = pathlib.Path(os.path.realpath(path))
         for folder in target.parents:
@@ -156,4 +177,5 @@ def _new_place(path: str | os.PathLike[str]) -> _Place | None:
 
 
 def _is_of_a_file(place: _Place) -> bool:
+    # Device and inode; the place of a file that is not there yet has names behind them.
     return len(place) == 2

@@ -1,4 +1,5 @@
-"""Quantities as text: numbers with units, means with their errors, and lists and ranges of values as users write them.
+"""Quantities as text: numbers with units, means with their errors, and lists and ranges of values
+as users write them.
 
 Lists and ranges: `1-64`, `1-64:4` with a step, `1,2,4,8`, `0.5-2:0.5`, `sync,fpdeep`.
 """
@@ -12,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 IMAGENET_IMAGES = 1_281_167
-"""Training images of ImageNet, the epoch that hours are given for unless another one is asked for."""
+"""Training images of ImageNet, the epoch that hours are given for unless another one is asked for.
+"""
 
 _TIME_UNITS = (("ps", 1), ("ns", 10**3), ("us", 10**6), ("ms", 10**9), ("s", 10**12))
 _BYTE_UNITS = (("B", 1), ("KiB", 2**10), ("MiB", 2**20), ("GiB", 2**30), ("TiB", 2**40))
@@ -20,10 +22,13 @@ _MINUTE = 60 * 10**12
 
 
 def format_time_ps(ps: int) -> str:
-    """Return a time in ps as text in a suitable unit, to three digits: `12.3 ms`; from two minutes `2 min 05 s`."""
+    """Return a time in ps as text in a suitable unit, to three digits: `12.3 ms`; from two minutes
+    `2 min 05 s`.
+    """
     if ps < 0:
         return "-" + format_time_ps(-ps)
     if ps >= 2 * _MINUTE:
+        # Rounded to whole seconds before it is divided, so that no text says 60 s.
         minutes, seconds = divmod((ps + 10**12 // 2) // 10**12, 60)
         if minutes < 120:
             return f"{minutes} min {seconds:02d} s"
@@ -33,7 +38,9 @@ def format_time_ps(ps: int) -> str:
 
 
 def format_bytes(count: int) -> str:
-    """Return a number of bytes as text in a suitable binary unit, to three digits: `512 B`, `1.50 MiB`."""
+    """Return a number of bytes as text in a suitable binary unit, to three digits: `512 B`, `1.50
+    MiB`.
+    """
     if count < 0:
         return "-" + format_bytes(-count)
     return _scaled(count, _BYTE_UNITS, 1024)
@@ -47,6 +54,7 @@ def _scaled(value: int, units: tuple[tuple[str, int], ...], step: int) -> str:
             break
     if size == 1:
         return f"{value} {unit}"
+    # Not 10, since 9.996 would be shown as 10.00, with a digit too many.
     if number < 9.995:
         return f"{number:.2f} {unit}"
     if number < 99.95:
@@ -93,7 +101,9 @@ def gbps(count: int, period_ps: float) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Mean:
-    """A mean over seeds, and its standard error; infinite with one seed, so that no difference counts."""
+    """A mean over seeds, and its standard error; infinite with one seed, so that no difference
+    counts.
+    """
 
     value: float
     error: float
@@ -128,6 +138,7 @@ class Mean:
 Value = int | float | str | bool
 
 _MOST_VALUES = 100_000
+# 15 digits before the point: as many as a float is sure to keep.
 _NUMBER = r"\d{1,15}(?:\.\d+)?"
 _RANGE = re.compile(rf"({_NUMBER})-({_NUMBER})(?::({_NUMBER}))?", re.ASCII)
 _SINGLE = re.compile(rf"{_NUMBER}(?:[eE][+-]?\d{{1,3}})?", re.ASCII)
@@ -157,7 +168,8 @@ def parse_values(text: str) -> tuple[Value, ...]:
 
 
 def parse_counts(text: str, noun: str, most: int = 999_999) -> tuple[int, ...]:
-    """Return a list of numbers of `of`, such as "devices", from 1 to `most`, in ascending order, each once.
+    """Return a list of numbers of `of`, such as "devices", from 1 to `most`, in ascending order,
+    each once.
 
     Raises:
         ValueError: the list has another form, or a number is out of range.
@@ -167,7 +179,9 @@ def parse_counts(text: str, noun: str, most: int = 999_999) -> tuple[int, ...]:
         values = parse_values(text)
     except ValueError as error:
         raise ValueError(f"{form}: {error}") from None
-    counts = tuple(value for value in values if isinstance(value, int) and not isinstance(value, bool))
+    counts = tuple(
+        value for value in values if isinstance(value, int) and not isinstance(value, bool)
+    )
     if len(counts) != len(values):
         raise ValueError(form)
     if not 1 <= counts[0] <= counts[-1] <= most:
@@ -192,9 +206,12 @@ def _range(item: str, first: str, last: str, step: str | None) -> Iterator[Value
     whole = all(part is None or part.isdigit() for part in (first, last, step))
     if not whole and step is None:
         raise ValueError(f"{item!r}: needs a step, as in {item}:0.5")
+    # In decimals, so that steps of 0.1 meet the end, and are the numbers that one would write.
     value, end, by = Decimal(first), Decimal(last), Decimal(step or 1)
     if value > end:
-        raise ValueError(f"{item!r}: runs downwards; write {last}-{first}{f':{step}' if step else ''}")
+        raise ValueError(
+            f"{item!r}: runs downwards; write {last}-{first}{f':{step}' if step else ''}"
+        )
     if not by:
         raise ValueError(f"{item!r}: a step of 0 never ends")
     while value <= end:

@@ -1,7 +1,8 @@
-"""Files that users name: by path, or by the name of one that comes with emuchain; and how they are read.
+"""Files that users name: by path, or by the name of one that comes with emuchain; and how they are
+read.
 
-What is read is a regular file of a size that can be meant, and nothing that would never end. Of a name that is
-misspelt, a hint says which was meant.
+What is read is a regular file of a size that can be meant, and nothing that would never end. Of a
+name that is misspelt, a hint says which was meant.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import os
 import pathlib
 import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import BinaryIO
 
 from ...kernels import offered_folders
@@ -23,6 +25,7 @@ from .quantities import format_bytes
 MOST_TOML_BYTES = 2**22
 MOST_TEXT_BYTES = 2**28
 _HEAD_BYTES = 4096
+# Not 09 to 0d, which lay out lines, and not 1b, with which colours of terminals begin.
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
@@ -46,7 +49,13 @@ def open_file(path: str | os.PathLike[str]) -> BinaryIO:
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
-            kind = "a folder" if stat.S_ISDIR(mode) else "a pipe" if stat.S_ISFIFO(mode) else "a device"
+            kind = (
+                "a folder"
+                if stat.S_ISDIR(mode)
+                else "a pipe"
+                if stat.S_ISFIFO(mode)
+                else "a device"
+            )
             raise OSError(errno.EINVAL, f"is {kind}; give a file", os.fspath(path))
         return open(descriptor, "rb")
     except BaseException:
@@ -61,8 +70,11 @@ def read_file(path: pathlib.Path, most_bytes: int = MOST_TEXT_BYTES) -> bytes:
         OSError: as `open_file`, or it holds more than `most_bytes`; `strerror` says why.
     """
     with open_file(path) as file:
+        # The size of the opened file: by now, the path may lead to another one.
         if os.fstat(file.fileno()).st_size > most_bytes:
-            raise OSError(errno.EFBIG, f"is larger than {format_bytes(most_bytes)}", os.fspath(path))
+            raise OSError(
+                errno.EFBIG, f"is larger than {format_bytes(most_bytes)}", os.fspath(path)
+            )
         return file.read()
 
 
@@ -77,7 +89,8 @@ def read_text(path: pathlib.Path, most_bytes: int = MOST_TEXT_BYTES) -> str:
 
 
 def read_exact_text(path: pathlib.Path, most_bytes: int = MOST_TEXT_BYTES) -> str:
-    """Return the content of a text file in UTF-8 with its own line ends and byte order mark, to keep it as it is.
+    """Return the content of a text file in UTF-8 with its own line ends and byte order mark, to
+    keep it as it is.
 
     Raises:
         OSError: as `read_file`.
@@ -92,16 +105,23 @@ def decoded(content: bytes) -> str:
     Raises:
         ValueError: they are in another encoding, or a `BinaryError` in none.
     """
-    if any(content.startswith(mark) for mark in _WIDE_MARKS) or re.match(rb"(?:[^\0]\0){2}|(?:\0[^\0]){2}", content):
+    # In UTF-16 without a byte order mark, every other byte of ASCII characters is 0; two
+    # characters tell.
+    if any(content.startswith(mark) for mark in _WIDE_MARKS) or re.match(
+        rb"(?:[^\0]\0){2}|(?:\0[^\0]){2}", content
+    ):
         raise ValueError("in UTF-16 or UTF-32; save it in UTF-8")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         if not looks_like_text(content):
-            raise BinaryError("not in UTF-8, nor a text at all, but a binary file; give another one") from None
+            raise BinaryError(
+                "not in UTF-8, nor a text at all, but a binary file; give another one"
+            ) from None
         line, column = place_in(content[: error.start].decode("utf-8", "replace"))
         raise ValueError(
-            f"not in UTF-8: byte 0x{content[error.start]:02x} at line {line}, column {column}; save it in UTF-8"
+            f"not in UTF-8: byte 0x{content[error.start]:02x} at line {line}, column {column}; save"
+            " it in UTF-8"
         ) from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
@@ -116,14 +136,22 @@ _MOST_LISTED, _MOST_CLOSE = 20, 3
 """More names than these hide what the line says."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a question about the known name that is closest, with a blank behind it; empty if none is close."""
-    close = difflib.get_close_matches(name, list(known), 1)
+def did_you_mean(
+    name: str, known: Iterable[str], former: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """Return a question about the known name that is closest, with a blank behind it; empty if none
+    is close.
+
+    A name that was known formerly is closest to what it is today.
+    """
+    close = [former[name]] if name in former else difflib.get_close_matches(name, list(known), 1)
     return f"did you mean `{close[0]}`? " if close else ""
 
 
 def listed(key: str, name: str, known: Sequence[str]) -> str:
-    """Return the known names; of many, those that are close to `name`, and the command that lists all of this key."""
+    """Return the known names; of many, those that are close to `name`, and the command that lists
+    all of this key.
+    """
     if len(known) <= _MOST_LISTED:
         return ", ".join(known)
     close = ", ".join(difflib.get_close_matches(name, known, _MOST_CLOSE))
@@ -131,7 +159,9 @@ def listed(key: str, name: str, known: Sequence[str]) -> str:
 
 
 def names(folder: str) -> list[str]:
-    """Return the names of the TOML files in a folder of the package `emuchain.emulator`, and in those of extensions."""
+    """Return the names of the TOML files in a folder of the package `emuchain.emulator`, and in
+    those of extensions.
+    """
     return sorted({path.stem for place in _folders(folder) for path in place.glob("*.toml")})
 
 
@@ -141,7 +171,8 @@ def _folders(folder: str) -> list[pathlib.Path]:
 
 
 def find(key: str, name: str, folder: str, endings: tuple[str, ...] = (".toml",)) -> pathlib.Path:
-    """Return the path of the TOML file `name` in `folder`, or `name` itself as a path if it has one of the `endings`.
+    """Return the path of the TOML file `name` in `folder`, or `name` itself as a path if it has one
+    of the `endings`.
 
     Endings may be in capitals.
 
@@ -150,10 +181,16 @@ def find(key: str, name: str, folder: str, endings: tuple[str, ...] = (".toml",)
     """
     known = names(folder)
     if name in known:
-        return next(place / f"{name}.toml" for place in _folders(folder) if (place / f"{name}.toml").is_file())
+        return next(
+            place / f"{name}.toml"
+            for place in _folders(folder)
+            if (place / f"{name}.toml").is_file()
+        )
     if name.lower().endswith(endings):
         return pathlib.Path(name)
     beside = [name + ending for ending in endings if os.path.isfile(name + ending)]
     hint = f"did you mean `{beside[0]}`? " if beside else did_you_mean(name, known)
     files = f"a {' or '.join(endings)} file"
-    raise InputError(f"`{key}` = {name!r}: {hint}known: {listed(key, name, known)}; or the path of {files}")
+    raise InputError(
+        f"`{key}` = {name!r}: {hint}known: {listed(key, name, known)}; or the path of {files}"
+    )

@@ -1,7 +1,8 @@
 """Types of keys with their ranges, which validation enforces (`validation.py`).
 
-Classes that describe user input are plain dataclasses, so that ranks that read no files need no validation library.
-Ranges are annotations: those of `annotated_types`, and markers that give pydantic their schema.
+Classes that describe user input are plain dataclasses, so that ranks that read no files need no
+validation library. Ranges are annotations: those of `annotated_types`, and markers that give
+pydantic their schema.
 """
 
 from __future__ import annotations
@@ -36,12 +37,20 @@ class _Before:
 
 def _as_pair(value: object) -> object:
     """Return one number as a pair, for rows and columns alike; TOML's lists become tuples."""
-    return (value, value) if isinstance(value, int) else tuple(value) if isinstance(value, list) else value
+    return (
+        (value, value)
+        if isinstance(value, int)
+        else tuple(value)
+        if isinstance(value, list)
+        else value
+    )
 
 
 def _as_names(value: object) -> object:
     """Return one name as a tuple of one; TOML's lists become tuples."""
-    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+    return (
+        (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+    )
 
 
 class _OneLine:

@@ -1,4 +1,6 @@
-"""Validation of TOML files and flags into frozen models; an error is one line with file, key and value."""
+"""Validation of TOML files and flags into frozen models; an error is one line with file, key and
+value.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import re
 import sys
 import typing
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pydantic
 
@@ -30,12 +32,20 @@ class Model(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True)
 
+    former: ClassVar[Mapping[str, str]] = {}
+    """Keys that it had once, each with that of today which says the same; messages name it."""
+
 
 def model_of(described: type, **keys: Any) -> type[Model]:
-    """Return a model with the fields of a dataclass, whose annotations give the ranges; `keys` are further fields."""
+    """Return a model with the fields of a dataclass, whose annotations give the ranges; `keys` are
+    further fields.
+    """
     hints = typing.get_type_hints(described, include_extras=True)
     fields: dict[str, Any] = {
-        field.name: (hints[field.name], ... if field.default is dataclasses.MISSING else field.default)
+        field.name: (
+            hints[field.name],
+            ... if field.default is dataclasses.MISSING else field.default,
+        )
         for field in dataclasses.fields(described)
     }
     first = {key: value for key, value in keys.items() if key == "type"}
@@ -51,9 +61,13 @@ class _Described:
         from pydantic_core import core_schema
 
         def make(said: Any) -> Any:
-            return source(**{field.name: getattr(said, field.name) for field in dataclasses.fields(source)})
+            return source(
+                **{field.name: getattr(said, field.name) for field in dataclasses.fields(source)}
+            )
 
-        return core_schema.no_info_after_validator_function(make, handler.generate_schema(model_of(source)))
+        return core_schema.no_info_after_validator_function(
+            make, handler.generate_schema(model_of(source))
+        )
 
 
 DESCRIBED = _Described()
@@ -109,7 +123,8 @@ def _toml_key(key: str) -> str:
 
 
 def read_description(text: str) -> dict[str, Any]:
-    """Return the keys of a description that a file of results holds: TOML, or JSON where it came from Python.
+    """Return the keys of a description that a file of results holds: TOML, or JSON where it came
+    from Python.
 
     Raises:
         ValueError: it is neither.
@@ -128,7 +143,9 @@ def _parsed(text: str) -> dict[str, Any]:
     """
     number = _LONG_NUMBER.search(text)
     if number is not None:
-        raise ValueError(f"A number of more than {_MOST_DIGITS:,} digits {_at(text, number.start())}")
+        raise ValueError(
+            f"A number of more than {_MOST_DIGITS:,} digits {_at(text, number.start())}"
+        )
     # Keys take time with the square of their dots.
     if any(part.count(".") > _MOST_DOTS for part in re.split("[=,\n]", text)):
         raise ValueError("nested too deeply")
@@ -146,7 +163,8 @@ def _at(text: str, place: int) -> str:
 
 
 def validate(model: type[ModelT], values: dict[str, Any], source: str) -> ModelT:
-    """Build `model` from `values`; `source` (a file name, or "command line") begins the message of an error.
+    """Build `model` from `values`; `source` (a file name, or "command line") begins the message of
+    an error.
 
     Raises:
         InputError: a key is unknown or missing, or a value has the wrong type or range.
@@ -161,20 +179,28 @@ def _first_problem(model: type[Model], error: pydantic.ValidationError) -> str:
     """Return one line about the first problem that pydantic found, in the terms of the file."""
     problems = error.errors(include_url=False)
     # A misspelt key is missing, too; its spelling is what helps.
-    problem = next((candidate for candidate in problems if candidate["type"] == "extra_forbidden"), problems[0])
+    problem = next(
+        (candidate for candidate in problems if candidate["type"] == "extra_forbidden"), problems[0]
+    )
     place = _place(problem["loc"])
     if problem["type"] == "extra_forbidden":
         *outer, key = problem["loc"]
         own = _keys_of(model, outer[-1]) if outer else {*model.model_fields}
         known = ", ".join(sorted(own)) if own else "see docs/configuration.md"
-        hint = did_you_mean(str(key), own or _all_keys(model) - {key})
+        hint = did_you_mean(str(key), own or _all_keys(model) - {key}, model.former)
         return f"unknown key `{place}` = {problem['input']!r}; {hint}known keys: {known}"
     if problem["type"] == "missing":
         return f"key `{place}` is missing"
+    if problem["type"] == "union_tag_invalid":
+        tag, kinds = problem["ctx"]["tag"], re.findall("'([^']*)'", problem["ctx"]["expected_tags"])
+        hint = did_you_mean(tag, kinds)
+        return f"`{place}` has the unknown type {tag!r}; {hint}known types: {', '.join(kinds)}"
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
     for bound in problem.get("ctx", {}).values():
         if isinstance(bound, float) and not 1e-4 <= abs(bound) < 1e16:
-            message = re.sub(r"(?<= )[\d.]+$", f"{bound:g}", message)  # pydantic writes out all zeros
+            message = re.sub(
+                r"(?<= )[\d.]+$", f"{bound:g}", message
+            )  # pydantic writes out all zeros
     if not place:
         return message
     return f"`{place}` = {problem['input']!r}: {message}"
@@ -188,7 +214,9 @@ def _all_keys(model: type[Model]) -> set[str]:
 
 
 def _keys_of(model: type[Model], kind: int | str) -> set[str]:
-    """Return the keys of a model's tables of a `type`, such as layers of kind "fc"; empty if there are none."""
+    """Return the keys of a model's tables of a `type`, such as layers of kind "fc"; empty if there
+    are none.
+    """
     tables = model.model_json_schema().get("$defs", {}).values()
     return {
         key
@@ -199,9 +227,13 @@ def _keys_of(model: type[Model], kind: int | str) -> set[str]:
 
 
 def _place(location: tuple[int | str, ...]) -> str:
-    """Return the TOML spelling of a pydantic location: ('layers', 3, 'conv', 'kernel') becomes layers[3].kernel."""
+    """Return the TOML spelling of a pydantic location: ('layers', 3, 'conv', 'kernel') becomes
+    layers[3].kernel.
+    """
     words = ""
-    for before, part, behind in zip((None, *location), location, (*location[1:], None), strict=False):
+    for before, part, behind in zip(
+        (None, *location), location, (*location[1:], None), strict=False
+    ):
         if isinstance(part, int):
             words += f"[{part}]"
         elif isinstance(before, int) and isinstance(behind, str):

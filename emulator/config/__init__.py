@@ -1,7 +1,7 @@
 """The configuration of a run, from its file and its flags.
 
-Exports are listed in `__init__.pyi`; each name is imported at its first use, because ranks that read no files need no
-validation library.
+Exports are listed in `__init__.pyi`; each name is imported at its first use, because ranks that
+read no files need no validation library.
 """
 
 import lazy_loader

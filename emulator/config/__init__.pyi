@@ -9,15 +9,20 @@ from .config import (
     load_config,
     name_files,
     parse_changes,
+    read_keys,
     role_of,
     settings_config,
 )
+from .groups import GROUPS
 from .keys import listed
+from .rates import FORMER, of_today, parse_rates
 from .roles import log_place
 from .settings import Settings, check_updates, learning_rate, optimizer_of
 
 __all__ = [
     "CHANGES",
+    "FORMER",
+    "GROUPS",
     "RUN_ONLY_KEYS",
     "Config",
     "Settings",
@@ -30,8 +35,11 @@ __all__ = [
     "load_config",
     "log_place",
     "name_files",
+    "of_today",
     "optimizer_of",
     "parse_changes",
+    "parse_rates",
+    "read_keys",
     "role_of",
     "roles",
     "settings_config",

@@ -1,7 +1,9 @@
-"""The configuration of a run: one model, each key of which is a key of the TOML file and a command-line flag.
+"""The configuration of a run: one model, each key of which is a key of the TOML file and a
+command-line flag.
 
-`--set KEY=VALUE` and `changes=` give values of any keys of a run and of its cluster, spelt as in their files. Keys of a
-run take their own places; those of a cluster (`cluster/changes.py`) become the key `changes` of the run.
+`--set KEY=VALUE` and `changes=` give values of any keys of a run and of its cluster, spelt as in
+their files. Keys of a run take their own places; those of a cluster (`cluster/changes.py`) become
+the key `changes` of the run.
 """
 
 from __future__ import annotations
@@ -36,9 +38,8 @@ from ..mapping import HandmadeCut
 from ..number import joined
 from ..schedule import ScheduleKind, edited_kind, schedules
 from . import roles
+from .groups import ungrouped
 from .keys import (
-    LEAST_SINGLE,
-    MOST_SINGLE,
     Augments,
     ChangesKey,
     CodecKey,
@@ -51,9 +52,11 @@ from .keys import (
     OptimizerKey,
     PositiveNumber,
     PrecisionKey,
+    RatesKey,
     ScheduleKey,
     Sizes,
 )
+from .rates import FORMER, MOST_SINGLE, RATE_SCHEDULES
 from .settings import Settings
 
 RUN_ONLY_KEYS = (
@@ -66,115 +69,177 @@ RUN_ONLY_KEYS = (
 class Config(Model):
     """Everything that a run depends on, apart from the files that it names."""
 
+    former = FORMER
+
     network: Annotated[str, roles.NETWORK] = pydantic.Field(
         "quick-cifar", description="a network of the zoo, or a TOML or ONNX file"
     )
     time_steps: Positive | None = pydantic.Field(
-        None, description="time steps of a network that takes sequences; default: as many as its `input` has rows"
+        None,
+        description=(
+            "time steps of a network that takes sequences; default: as many as its `input` has rows"
+        ),
     )
     data: Annotated[str | None, roles.DATA] = pydantic.Field(
         None,
-        description="`shapes` or `text` (built in); a folder with CIFAR-10 or MNIST, or with a folder of images for"
-        " each class; FILE.npz or FILE.h5, with `images` and `labels`; FILE.txt, a text in UTF-8; default: `text` for"
-        " a network that takes sequences, else `shapes`",
+        description=(
+            "`shapes` or `text` (built in); a folder with CIFAR-10 or MNIST, or with a folder of"
+            " images for each class; FILE.npz or FILE.h5, with `images` and `labels`; FILE.txt, a"
+            " text in UTF-8; default: `text` for a network that takes sequences, else `shapes`"
+        ),
     )
     resize: Sizes = pydantic.Field(
         (), description="resize images: one number is the shorter side, two are rows and columns"
     )
     crop: Sizes = pydantic.Field(
-        (), description="cut this size out of each image, from its centre: one number, or rows and columns"
+        (),
+        description=(
+            "cut this size out of each image, from its centre: one number, or rows and columns"
+        ),
     )
     channels: Literal["first", "last"] | None = pydantic.Field(
         None,
-        description="whether channels of arrays in a file come first, before rows and columns, or last; default: the"
-        " axis of length 1 or 3, if only one of them is that",
+        description=(
+            "whether channels of arrays in a file come first, before rows and columns, or last;"
+            " default: the axis of length 1 or 3, if only one of them is that"
+        ),
     )
     mean: Means = pydantic.Field(
         (),
-        description="mean of each channel, 0 to 1, for normalisation with `std`; default: that of the training images",
+        description=(
+            "mean of each channel, 0 to 1, for normalisation with `std`; default: that of the"
+            " training images"
+        ),
     )
-    std: Deviations = pydantic.Field((), description="standard deviation of each channel; see `mean`")
+    std: Deviations = pydantic.Field(
+        (), description="standard deviation of each channel; see `mean`"
+    )
     augment: Augments = pydantic.Field(
         (),
-        description="augmentation of training images, drawn by the seed: crop takes the window of `crop` at a random"
-        " place, or without `crop` pads by an eighth first; flip mirrors half of them",
+        description=(
+            "augmentation of training images, drawn by the seed: crop takes the window of `crop` at"
+            " a random place, or without `crop` pads by an eighth first; flip mirrors half of them"
+        ),
     )
     skip_broken: bool = pydantic.Field(
-        False, description="skip broken images of a folder; all images are read once before the start"
+        False,
+        description="skip broken images of a folder; all images are read once before the start",
     )
     test_share: Annotated[float, pydantic.Field(gt=0, lt=1)] = pydantic.Field(
-        0.1, description="share of each class used for testing, if a folder or file of images has no test part"
+        0.1,
+        description=(
+            "share of each class used for testing, if a folder or file of images has no test part"
+        ),
     )
     split_seed: Annotated[int, pydantic.Field(ge=0, lt=1 << 63)] = pydantic.Field(
         0, description="seed that chooses these images, and orders those of a folder"
     )
     text_samples: Literal["windows", "lines"] = pydantic.Field(
         "windows",
-        description="samples of a text: adjacent windows of one character per time step, or lines, padded at the end",
+        description=(
+            "samples of a text: adjacent windows of one character per time step, or lines, padded"
+            " at the end"
+        ),
     )
-    samples: Positive | None = pydantic.Field(None, description="use the first N training samples only")
-    test_samples: Positive | None = pydantic.Field(None, description="evaluate on the first N test samples only")
+    samples: Positive | None = pydantic.Field(
+        None, description="use the first N training samples only"
+    )
+    test_samples: Positive | None = pydantic.Field(
+        None, description="evaluate on the first N test samples only"
+    )
     epochs: Positive = pydantic.Field(1, description="passes over the training samples")
-    batch: Positive = pydantic.Field(64, description="samples of a mini-batch, after which weights are updated")
+    batch: Positive = pydantic.Field(
+        64, description="samples of a mini-batch, after which weights are updated"
+    )
     micro_batch: Positive = pydantic.Field(
         16,
-        description="samples computed in one block; changes neither the numbers nor, with split engines and streamed"
-        " rows, the virtual time",
+        description=(
+            "samples computed in one block; changes neither the numbers nor, with split engines and"
+            " streamed rows, the virtual time"
+        ),
     )
-    devices: Positive | None = pydantic.Field(None, description="emulated FPGAs; default: one for each rank")
+    devices: Positive | None = pydantic.Field(
+        None, description="emulated FPGAs; default: one for each rank"
+    )
     schedule: ScheduleKey = pydantic.Field(
         "fpdeep",
         validate_default=True,
-        description="the order of the devices' actions, such as sync, gpipe or 1f1b-as, or a file with one;"
-        " `emuchain schedule --list` has a line for each",
+        description=(
+            "the order of the devices' actions, such as sync, gpipe or 1f1b-as, or a file with one;"
+            " `emuchain schedule --list` has a line for each"
+        ),
         json_schema_extra={"choices": [*schedules()]},
     )
     warm_up: Annotated[str | None, NO_FILE] = pydantic.Field(
-        None, description="for 1F1B and FBP: forwards of stage i of N before its first backward, such as `2(N-i)+1`"
+        None,
+        description=(
+            "for 1F1B and FBP: forwards of stage i of N before its first backward, such as"
+            " `2(N-i)+1`"
+        ),
     )
-    chunks: Positive | None = pydantic.Field(None, description="for interleaved: stages per device; default: 2")
+    chunks: Positive | None = pydantic.Field(
+        None, description="for interleaved: stages per device; default: 2"
+    )
     stages: Literal["channels", "layers"] = pydantic.Field(
-        "channels", description="what the chain is cut into: slices of layers by channels, or whole layers"
+        "channels",
+        description="what the chain is cut into: slices of layers by channels, or whole layers",
     )
     cut: Annotated[CutKey | None, roles.CUT] = pydantic.Field(
         None,
-        description="a cut made by hand: FILE.toml, or as text what each board has, such as `conv1:conv3` or"
-        " `conv4[:30%]` (docs/tasks.md)",
+        description=(
+            "a cut made by hand: FILE.toml, or as text what each board has, such as `conv1:conv3`"
+            " or `conv4[:30%]` (docs/tasks.md)"
+        ),
     )
     engines: Literal["split", "shared", "turns"] | None = pydantic.Field(
         None,
-        description="what runs on a board at the same time: FP, EB and PG on separate engines, F and B on one shared"
-        " pool, or one action of the schedule at a time; default: the cluster's",
+        description=(
+            "what runs on a board at the same time: FP, EB and PG on separate engines, F and B on"
+            " one shared pool, or one action of the schedule at a time; default: the cluster's"
+        ),
     )
     transport: Literal["streamed", "stored", "hidden"] | None = pydantic.Field(
         None,
-        description="when a message leaves: row by row, after its action, or during it; default: the cluster's",
+        description=(
+            "when a message leaves: row by row, after its action, or during it; default: the"
+            " cluster's"
+        ),
     )
     precision: PrecisionKey = pydantic.Field(
         "fp32",
         validate_default=True,
-        description="format of activations, weights and errors, such as `bf16` or `mxfp8`; a table has one for each"
-        " kind of numbers, and how they are rounded (docs/numbers.md)",
+        description=(
+            "format of activations, weights and errors, such as `bf16` or `mxfp8`; a table has one"
+            " for each kind of numbers, and how they are rounded (docs/numbers.md)"
+        ),
     )
     replicas: Positive = pydantic.Field(1, description="number of chains that train data-parallel")
-    exchange: Literal["ring", "aggregator"] = pydantic.Field("ring", description="how replicas exchange gradients")
+    exchange: Literal["ring", "aggregator"] = pydantic.Field(
+        "ring", description="how replicas exchange gradients"
+    )
     groups: Positive = pydantic.Field(
         1, description="groups of replicas: each sums by a ring, then their leaders exchange"
     )
     compress: CodecKey = pydantic.Field(
         "none",
         validate_default=True,
-        description=f"codec for gradients in transit: {'; '.join(codec.spelling for codec in codecs())}",
+        description=(
+            f"codec for gradients in transit: {'; '.join(codec.spelling for codec in codecs())}"
+        ),
     )
     error_feedback: bool = pydantic.Field(
         False,
-        description="keep what the codec drops of a gradient that is exchanged with other replicas, and add it to the"
-        " next one",
+        description=(
+            "keep what the codec drops of a gradient that is exchanged with other replicas, and add"
+            " it to the next one"
+        ),
     )
     compress_weights: CodecKey = pydantic.Field(
         "none",
         validate_default=True,
-        description="codec applied to weights after each update, to see what its loss does to training",
+        description=(
+            "codec applied to weights after each update, to see what its loss does to training"
+        ),
     )
     compress_ratio: PositiveNumber | None = pydantic.Field(
         None, description="compression ratio of the codec, for simulate, which has no gradients"
@@ -184,43 +249,64 @@ class Config(Model):
     )
     changes: ChangesKey | None = pydantic.Field(
         None,
-        description='changed values of keys of the cluster, such as `{"link.bandwidth_gbps" = 250}`; as a flag'
-        " KEY=VALUE, for any key of the run, too",
+        description=(
+            'changed values of keys of the cluster, such as `{"link.bandwidth_gbps" = 250}`; as a'
+            " flag KEY=VALUE, for any key of the run, too"
+        ),
     )
     faults: Annotated[str | None, roles.FAULTS] = pydantic.Field(
-        None, description="a TOML file of faults to inject, in place of the cluster's; `none`: no faults"
+        None,
+        description="a TOML file of faults to inject, in place of the cluster's; `none`: no faults",
     )
     balancing: Literal["auto", "none"] = pydantic.Field(
-        "auto", description="auto: parameters that do not fit on their device are stored on others where that is faster"
+        "auto",
+        description=(
+            "auto: parameters that do not fit on their device are stored on others where that is"
+            " faster"
+        ),
     )
     memory: Literal["modelled", "ignored", "fpdeep"] = pydantic.Field(
         "modelled",
-        description="modelled: data off chip takes time at the memory port; ignored: memory is left out; fpdeep: data"
-        " off chip is free, and placed as in FPDeep",
+        description=(
+            "modelled: data off chip takes time at the memory port; ignored: memory is left out;"
+            " fpdeep: data off chip is free, and placed as in FPDeep"
+        ),
     )
     rows_at_once: Positive = pydantic.Field(
         64,
-        description="in networks with attention: rows of one pixel that wait for one another where weights, or keys and"
-        " values, are off chip, and are read once for all of them",
+        description=(
+            "in networks with attention: rows of one pixel that wait for one another where weights,"
+            " or keys and values, are off chip, and are read once for all of them"
+        ),
     )
     padding: Annotated[float, pydantic.Field(ge=1, le=1000, allow_inf_nan=False)] = pydantic.Field(
-        1.0, description="for the times of GPUs and pairs: length of padded sequences relative to the network's"
+        1.0,
+        description=(
+            "for the times of GPUs and pairs: length of padded sequences relative to the network's"
+        ),
     )
     seed: Annotated[int, pydantic.Field(ge=0, lt=1 << 63)] = pydantic.Field(
         1, description="seed of initial weights, order of samples, and dropout"
     )
     init: Annotated[str | None, roles.WEIGHTS] = pydantic.Field(
         None,
-        description="a file with the initial weights: a results file, a checkpoint, FILE.safetensors or FILE.onnx;"
-        " default: drawn by the seed",
+        description=(
+            "a file with the initial weights: a results file, a checkpoint, FILE.safetensors or"
+            " FILE.onnx; default: drawn by the seed"
+        ),
     )
     new_layers: Names = pydantic.Field(
         (),
-        description="with `init`: layers whose weights the seed draws all the same, such as a new last one; names, or"
-        " ranges FIRST:LAST",
+        description=(
+            "with `init`: layers whose weights the seed draws all the same, such as a new last one;"
+            " names, or ranges FIRST:LAST"
+        ),
     )
     freeze: Names = pydantic.Field(
-        (), description="layers that are not trained: names, or ranges FIRST:LAST in the order of the network"
+        (),
+        description=(
+            "layers that are not trained: names, or ranges FIRST:LAST in the order of the network"
+        ),
     )
     optimizer: OptimizerKey = pydantic.Field(
         "sgd",
@@ -237,72 +323,90 @@ class Config(Model):
     beta2: Annotated[NotNegativeNumber, pydantic.Field(lt=1)] = pydantic.Field(
         0.999, description="for adam and adamw: decay rate of the mean of their squares"
     )
-    epsilon: Annotated[float, pydantic.Field(ge=1e-30, le=MOST_SINGLE, allow_inf_nan=False)] = pydantic.Field(
-        1e-8, description="for adam and adamw: added to the root of that mean"
+    epsilon: Annotated[float, pydantic.Field(ge=1e-30, le=MOST_SINGLE, allow_inf_nan=False)] = (
+        pydantic.Field(1e-8, description="for adam and adamw: added to the root of that mean")
     )
     weight_decay: Annotated[NotNegativeNumber, pydantic.Field(le=MOST_SINGLE)] = pydantic.Field(
         0.0005,
-        description="this share of each weight is added to its gradient; adamw subtracts it from the weight itself",
+        description=(
+            "this share of each weight is added to its gradient; adamw subtracts it from the weight"
+            " itself"
+        ),
     )
-    clip_norm: Annotated[float, pydantic.Field(ge=1e-30, le=MOST_SINGLE, allow_inf_nan=False)] | None = pydantic.Field(
-        None, description="largest norm of the gradients of all parameters together; larger ones are scaled down to it"
+    clip_norm: (
+        Annotated[float, pydantic.Field(ge=1e-30, le=MOST_SINGLE, allow_inf_nan=False)] | None
+    ) = pydantic.Field(
+        None,
+        description=(
+            "largest norm of the gradients of all parameters together; larger ones are scaled down"
+            " to it"
+        ),
     )
-    lr_schedule: Literal["constant", "step", "cosine"] = pydantic.Field(
+    lr_schedule: RatesKey = pydantic.Field(
         "constant",
-        description="course of the learning rate after its warm-up; cosine: down to 0 at the end of training",
-    )
-    lr_step: Positive | None = pydantic.Field(
-        None, description="for step: mini-batches after which the learning rate is multiplied by `lr_decay`"
-    )
-    lr_decay: Annotated[float, pydantic.Field(ge=LEAST_SINGLE, le=1, allow_inf_nan=False)] = pydantic.Field(
-        0.1, description="factor of the learning rate; see `lr_step`"
+        validate_default=True,
+        description=(
+            "what becomes of the learning rate after its warm-up: `step:every=1000,factor=0.1`, in"
+            " mini-batches; `steps:at=10,20,factor=0.1`, after epochs; cosine, to 0 at the end of"
+            " training"
+        ),
+        json_schema_extra={"choices": [*RATE_SCHEDULES]},
     )
     lr_warm_up: Annotated[int, pydantic.Field(ge=0)] = pydantic.Field(
         0, description="mini-batches at the start over which the learning rate rises linearly"
-    )
-    learning_rate_steps: tuple[Positive, ...] = pydantic.Field(
-        (), description="epochs after which the learning rate is multiplied by `learning_rate_factor`"
-    )
-    learning_rate_factor: Factor = pydantic.Field(
-        0.1, description="factor of the learning rate; see `learning_rate_steps`"
     )
     label_smoothing: Annotated[NotNegativeNumber, pydantic.Field(lt=1)] = pydantic.Field(
         0.0, description="share of each training label that is spread evenly over all classes"
     )
     rtl_device: NotNegative | None = pydantic.Field(
-        None, description="a device of the chain that Verilator simulates as RTL, under sync (docs/rtl.md)"
+        None,
+        description=(
+            "a device of the chain that Verilator simulates as RTL, under sync (docs/rtl.md)"
+        ),
     )
     throttle: Literal["none", "wall"] = pydantic.Field(
         "none", description="wall: enforce the links' bandwidth and latency in real time"
     )
     stall_timeout: NotNegativeNumber = pydantic.Field(
-        60.0, description="seconds without progress on any rank after which the run ends, with status 3; 0: never"
+        60.0,
+        description=(
+            "seconds without progress on any rank after which the run ends, with status 3; 0: never"
+        ),
     )
-    out: Annotated[str | None, roles.OUTPUT] = pydantic.Field(None, description="the HDF5 file of the results")
+    out: Annotated[str | None, roles.OUTPUT] = pydantic.Field(
+        None, description="the HDF5 file of the results"
+    )
     checkpoint: Annotated[str | None, roles.NEXT_CHECKPOINT] = pydantic.Field(
         None,
-        description="a file from which the run can be resumed: written after each epoch, and when the run is stopped",
+        description=(
+            "a file from which the run can be resumed: written after each epoch, and when the run"
+            " is stopped"
+        ),
     )
     checkpoint_every: Positive | None = pydantic.Field(
         None,
-        description="mini-batches between checkpoints within an epoch; the chain drains there, with or without a file",
+        description=(
+            "mini-batches between checkpoints within an epoch; the chain drains there, with or"
+            " without a file"
+        ),
     )
     resume: Annotated[str | None, roles.CHECKPOINT] = pydantic.Field(
         None, description="the checkpoint to resume from; it holds all other settings"
     )
     log: Annotated[str | None, roles.LOG] = pydantic.Field(
         None,
-        description="loss, rate and virtual time of each mini-batch, as they come: `csv`, `csv:FILE` (log.csv),"
-        " `tensorboard` or `tensorboard:FOLDER` (runs)",
+        description=(
+            "loss, rate and virtual time of each mini-batch, as they come: `csv`, `csv:FILE`"
+            " (log.csv), `tensorboard` or `tensorboard:FOLDER` (runs)"
+        ),
     )
     progress: Literal["auto", "bar", "plain", "steps", "none"] = pydantic.Field(
-        "auto", description="auto: a live bar on a terminal, plain lines elsewhere; steps: a line for each mini-batch"
+        "auto",
+        description=(
+            "auto: a live bar on a terminal, plain lines elsewhere; steps: a line for each"
+            " mini-batch"
+        ),
     )
-
-    @pydantic.field_validator("learning_rate_steps", mode="before")
-    @classmethod
-    def _list(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
 
     @pydantic.field_validator("log")
     @classmethod
@@ -310,8 +414,6 @@ class Config(Model):
         if value is not None and value.partition(":")[0] not in ("csv", "tensorboard"):
             raise ValueError("should be csv, csv:FILE, tensorboard or tensorboard:FOLDER")
         return value
-
-    rate_in = Settings.rate_in
 
     def __reduce__(self) -> tuple[type[Settings], tuple[()], dict[str, object]]:
         """Pickle the values alone, so that other ranks need not import pydantic."""
@@ -321,14 +423,22 @@ class Config(Model):
 def role_of(key: str) -> Role:
     """Return which files a key of the configuration, or of a cluster, names."""
     field = Config.model_fields.get(key)
-    marks = () if field is None else (mark for mark in field.metadata if isinstance(mark, Reads | Writes))
+    marks = (
+        ()
+        if field is None
+        else (mark for mark in field.metadata if isinstance(mark, Reads | Writes))
+    )
     return next(iter(marks), NO_FILE)
 
 
 def name_files(files: NamedFiles, keys: Mapping[str, object]) -> None:
     """Add the files that some keys of the configuration name."""
     for key, value in keys.items():
-        files.add(key, value.file if isinstance(value, ScheduleKind | HandmadeCut) else value, role_of(key))
+        files.add(
+            key,
+            value.file if isinstance(value, ScheduleKind | HandmadeCut) else value,
+            role_of(key),
+        )
 
 
 @contextlib.contextmanager
@@ -343,6 +453,16 @@ def blaming(file: str | None, flags: dict[str, Any]) -> Iterator[None]:
         raise
 
 
+def read_keys(file: str) -> dict[str, Any]:
+    """Return the keys of a run in a TOML file, in tables or not; their values are not validated
+    yet.
+
+    Raises:
+        InputError: the file cannot be read, or a table or the place of a key is wrong.
+    """
+    return ungrouped(read_toml(pathlib.Path(file)), file)
+
+
 def load_config(file: str | None, flags: dict[str, Any]) -> Config:
     """Return the configuration from a TOML file, if one is given; flags override it.
 
@@ -351,12 +471,15 @@ def load_config(file: str | None, flags: dict[str, Any]) -> Config:
     """
     if file is None:
         return validate(Config, flags, "command line")
-    in_file = read_toml(pathlib.Path(file))
+    in_file = read_keys(file)
     validate(Config, in_file, file)
     if isinstance(flags.get("precision"), Mapping):
         flags = {**flags, "precision": joined(in_file.get("precision"), flags["precision"])}
     if "changes" in flags and isinstance(in_file.get("changes"), Mapping):
-        flags = {**flags, "changes": {**(validate(Config, in_file, file).changes or {}), **flags["changes"]}}
+        flags = {
+            **flags,
+            "changes": {**(validate(Config, in_file, file).changes or {}), **flags["changes"]},
+        }
     return validate(Config, {**in_file, **flags}, "command line")
 
 
@@ -407,11 +530,15 @@ def check_key(key: str, blame: str, run_keys: Iterable[str] | None = None) -> No
     Raises:
         InputError: it is none.
     """
-    of_run = [name for name in Config.model_fields if name != CHANGES] if run_keys is None else [*run_keys]
+    of_run = (
+        [name for name in Config.model_fields if name != CHANGES]
+        if run_keys is None
+        else [*run_keys]
+    )
     if key in of_run or (key.startswith(_TABLE) and _TABLE[:-1] in of_run) or is_settable(key):
         return
     known = [*of_run, *settable_keys()]
-    hint = did_you_mean(key, known)
+    hint = did_you_mean(key, known, FORMER)
     every = "docs/configuration.md has all keys" if hint else f"known keys: {', '.join(known)}"
     raise InputError(f"{blame}: unknown key `{key}`; {hint}{every}")
 
@@ -422,7 +549,8 @@ def is_of_run(key: str) -> bool:
 
 
 def in_place(settings: Mapping[str, Any], blame: str = "changes") -> dict[str, Any]:
-    """Return settings in which the changed keys of a run, if there are any in `changes`, have their own places.
+    """Return settings in which the changed keys of a run, if there are any in `changes`, have their
+    own places.
 
     Raises:
         InputError: a key is unknown, or has another value beside its changed one.
@@ -439,7 +567,9 @@ def in_place(settings: Mapping[str, Any], blame: str = "changes") -> dict[str, A
             placed["precision"] = {**table, key.removeprefix(_TABLE): value}
         elif is_of_run(key):
             if key in settings and settings[key] != value:
-                raise InputError(f"`{key}` = {settings[key]!r}: {blame} has {value!r}; give one of them")
+                raise InputError(
+                    f"`{key}` = {settings[key]!r}: {blame} has {value!r}; give one of them"
+                )
             placed[key] = value
     of_cluster = {key: value for key, value in changes.items() if not is_of_run(key)}
     return {**placed, CHANGES: of_cluster} if of_cluster else placed

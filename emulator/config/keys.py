@@ -18,11 +18,10 @@ from ..mapping import HandmadeCut
 from ..number import Precision, precision_of
 from ..schedule import ScheduleKind, edited_kind, is_schedule_file, schedules
 from . import roles
+from .rates import LEAST_SINGLE, MOST_SINGLE, RATE_SCHEDULES, RateSchedule, parse_rates
 
 NotNegativeNumber = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)]
 PositiveNumber = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
-LEAST_SINGLE, MOST_SINGLE = 1e-37, 1e38
-"""Bounds of what updates compute with in single precision, in which less is 0 and more is infinite."""
 Factor = Annotated[float, pydantic.Field(ge=LEAST_SINGLE, le=MOST_SINGLE, allow_inf_nan=False)]
 
 
@@ -31,13 +30,18 @@ _LEAST_STD = 1e-6  # of values from 0 to 1: a step between two bytes is 4e-3
 
 def _of_unit_values(value: float) -> float:
     if value > 1:
-        raise ValueError("should be at most 1, as values are from 0 to 1; divide what is of 0 to 255 by 255")
+        raise ValueError(
+            "should be at most 1, as values are from 0 to 1; divide what is of 0 to 255 by 255"
+        )
     return value
 
 
 def _of_deviation(value: float) -> float:
     if value < _LEAST_STD:
-        raise ValueError(f"should be at least {_LEAST_STD:g}: images are divided by it; of a constant channel, give 1")
+        raise ValueError(
+            f"should be at least {_LEAST_STD:g}: images are divided by it; of a constant channel,"
+            " give 1"
+        )
     return _of_unit_values(value)
 
 
@@ -45,15 +49,26 @@ class Listed:
     """A marker of tuples that are a value or a list in files, and text with commas in results."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        spelt = core_schema.plain_serializer_function_ser_schema(lambda values: ",".join(map(str, values)))
-        return core_schema.no_info_before_validator_function(listed, handler(source), serialization=spelt)
+        spelt = core_schema.plain_serializer_function_ser_schema(
+            lambda values: ",".join(map(str, values))
+        )
+        return core_schema.no_info_before_validator_function(
+            listed, handler(source), serialization=spelt
+        )
 
 
 def listed(value: object) -> object:
     """Return a value, a list, or text such as 0.5,0.4 as a tuple; anything else as it is."""
     if isinstance(value, str):
         return tuple(_number_or_word(word.strip()) for word in value.split(",")) if value else ()
-    return tuple(value) if isinstance(value, list) else (value,) if type(value) in (int, float) else value
+    return (
+        tuple(value)
+        if isinstance(value, list)
+        else (value,)
+        # Not by `isinstance`: to Python, a truth value is an int.
+        if type(value) in (int, float)
+        else value
+    )
 
 
 def _number_or_word(word: str) -> int | float | str:
@@ -63,15 +78,23 @@ def _number_or_word(word: str) -> int | float | str:
     return word
 
 
-Means = Annotated[tuple[Annotated[NotNegativeNumber, pydantic.AfterValidator(_of_unit_values)], ...], Listed()]
-Deviations = Annotated[tuple[Annotated[PositiveNumber, pydantic.AfterValidator(_of_deviation)], ...], Listed()]
+Means = Annotated[
+    tuple[Annotated[NotNegativeNumber, pydantic.AfterValidator(_of_unit_values)], ...], Listed()
+]
+Deviations = Annotated[
+    tuple[Annotated[PositiveNumber, pydantic.AfterValidator(_of_deviation)], ...], Listed()
+]
 Augments = Annotated[tuple[Literal["crop", "flip"], ...], Listed()]
 
 
 class _Spelt:
-    """A marker of values that are objects in Python and text in files, on the command line and in JSON."""
+    """A marker of values that are objects in Python and text in files, on the command line and in
+    JSON.
+    """
 
-    def __init__(self, kind: type, parse: Callable[[str], Any], spell: Callable[[Any], str]) -> None:
+    def __init__(
+        self, kind: type, parse: Callable[[str], Any], spell: Callable[[Any], str]
+    ) -> None:
         self._kind, self._parse, self._spell = kind, parse, spell
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
@@ -120,7 +143,9 @@ def _cluster_changes(said: object) -> dict[str, object]:
     changes = {}
     for key, value in said.items():
         nested = isinstance(value, Mapping) and "." not in key
-        changes.update({f"{key}.{name}": inner for name, inner in value.items()} if nested else {key: value})
+        changes.update(
+            {f"{key}.{name}": inner for name, inner in value.items()} if nested else {key: value}
+        )
     try:
         check_changes(changes, "changes")
     except InputError as error:
@@ -142,7 +167,9 @@ def _cut(said: object) -> HandmadeCut:
 
 
 class _Cut:
-    """A marker of cuts made by hand: a file's name, text, or a list of strings in files, and text elsewhere."""
+    """A marker of cuts made by hand: a file's name, text, or a list of strings in files, and text
+    elsewhere.
+    """
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         spelt = core_schema.plain_serializer_function_ser_schema(str)
@@ -164,12 +191,20 @@ def _optimizer(text: str) -> str:
     return text
 
 
+def _rates(text: str) -> RateSchedule:
+    _known(text.partition(":")[0], RATE_SCHEDULES)
+    return parse_rates(text)
+
+
 ChangesKey = Annotated[dict[str, object], _Changes()]
 CutKey = Annotated[HandmadeCut, _Cut()]
 CodecKey = Annotated[Codec, _Spelt(Codec, parse_codec, str)]
 OptimizerKey = Annotated[str, pydantic.AfterValidator(_optimizer), NO_FILE]
 PrecisionKey = Annotated[Precision, _Tabled()]
-ScheduleKey = Annotated[ScheduleKind, _Spelt(ScheduleKind, _schedule, lambda kind: kind.name), roles.SCHEDULE]
+RatesKey = Annotated[RateSchedule, _Spelt(RateSchedule, _rates, str)]
+ScheduleKey = Annotated[
+    ScheduleKind, _Spelt(ScheduleKind, _schedule, lambda kind: kind.name), roles.SCHEDULE
+]
 
 Names = Annotated[tuple[Annotated[str, pydantic.BeforeValidator(str)], ...], Listed()]
 Sizes = Annotated[tuple[Annotated[Positive, pydantic.Field(le=1 << 16)], ...], Listed()]

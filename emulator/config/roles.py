@@ -1,4 +1,6 @@
-"""Which files the keys of a configuration name, and settings of other commands that name the same kinds of files."""
+"""Which files the keys of a configuration name, and settings of other commands that name the same
+kinds of files.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def _weights(value: str) -> Paths:
 
 def _log(value: str) -> Paths:
     kind, where = log_place(value)
-    return touched(where) if kind == "csv" else itself(where)  # in a folder of events, each log is a new file
+    return (
+        touched(where) if kind == "csv" else itself(where)
+    )  # in a folder of events, each log is a new file
 
 
 def _listed_networks(value: str) -> Iterator[str]:

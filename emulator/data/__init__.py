@@ -1,4 +1,5 @@
-"""Data sets for training: published ones (fetched and loaded), `shapes` (drawn), the user's own (read during a run).
+"""Data sets for training: published ones (fetched and loaded), `shapes` (drawn), the user's own
+(read during a run).
 
 Exports are listed in `__init__.pyi`; each name is imported at its first use.
 """

@@ -1,7 +1,8 @@
-"""Images and labels as arrays of a file: the required form, the resulting data set, and the two formats that hold them.
+"""Images and labels as arrays of a file: the required form, the resulting data set, and the two
+formats that hold them.
 
-NumPy's archives are read without pickles, and with sizes that are checked before memory is taken. An HDF5 file is not
-trusted, either: no links, no storage in other files, no foreign filters.
+NumPy's archives are read without pickles, and with sizes that are checked before memory is taken.
+An HDF5 file is not trusted, either: no links, no storage in other files, no foreign filters.
 """
 
 from __future__ import annotations
@@ -26,7 +27,13 @@ from .files import check_regular, other_data, shown
 from .lazy import LazyImages
 from .reading import Preparation, Reading, Size, split
 
-IMAGES, LABELS, TEST_IMAGES, TEST_LABELS, CLASSES = "images", "labels", "test_images", "test_labels", "classes"
+IMAGES, LABELS, TEST_IMAGES, TEST_LABELS, CLASSES = (
+    "images",
+    "labels",
+    "test_images",
+    "test_labels",
+    "classes",
+)
 _FEW = (1, 3)  # channels that an axis is known by
 _MOST_NAMES_BYTES = 1 << 28  # of the names of classes
 
@@ -43,7 +50,9 @@ class Samples(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ArrayPictures:
-    """Pictures that are the items of an array: (N, rows, columns), with channels behind the number or at the end."""
+    """Pictures that are the items of an array: (N, rows, columns), with channels behind the number
+    or at the end.
+    """
 
     samples: Samples
     channels: int
@@ -51,26 +60,34 @@ class ArrayPictures:
     channels_last: bool = False
 
     @classmethod
-    def of(cls, samples: Samples, name: str, where: str, channels: str | None = None) -> ArrayPictures:
-        """Return the pictures of an array that is called `name`, whose `channels` come "first" or "last".
+    def of(
+        cls, samples: Samples, name: str, where: str, channels: str | None = None
+    ) -> ArrayPictures:
+        """Return the pictures of an array that is called `name`, whose `channels` come "first" or
+        "last".
 
         Raises:
-            InputError: its shape is not one of images; or it does not tell where channels are, and nor does `channels`.
+            InputError: its shape is not one of images; or it does not tell where channels are, and
+                nor does `channels`.
         """
         shape = tuple(samples.shape)
         if len(shape) not in (3, 4) or 0 in shape:
             raise InputError(
-                f"{where}: `{name}` has shape {shape}; should be (N, rows, columns), (N, rows, columns, channels) or"
-                " (N, channels, rows, columns)"
+                f"{where}: `{name}` has shape {shape}; should be (N, rows, columns), (N, rows,"
+                " columns, channels) or (N, channels, rows, columns)"
             )
         if len(shape) == 3:
             return cls(samples, 1, {(shape[1], shape[2]): name})
+        # Both axes could be channels, or neither.
         if channels is None and (shape[1] in _FEW) == (shape[3] in _FEW):
             (one, *map_of_one), (*map_of_other, other) = shape[1:], shape[1:]
-            ways = f"{one} of {map_of_one[0]}x{map_of_one[1]}, or last, {other} of {map_of_other[0]}x{map_of_other[1]}"
+            ways = (
+                f"{one} of {map_of_one[0]}x{map_of_one[1]}, or last, {other} of"
+                f" {map_of_other[0]}x{map_of_other[1]}"
+            )
             raise InputError(
-                f"{where}: `{name}` has shape {shape}: channels may come first, {ways}; say which by `channels`, as"
-                " --channels last"
+                f"{where}: `{name}` has shape {shape}: channels may come first, {ways}; say which"
+                " by `channels`, as --channels last"
             )
         last = channels == "last" if channels is not None else shape[3] in _FEW
         size = (shape[1], shape[2]) if last else (shape[2], shape[3])
@@ -89,7 +106,9 @@ class ArrayPictures:
 
 @dataclass(frozen=True, eq=False)
 class ArrayFile:
-    """What a file holds: names of arrays, and how to read images, labels and names of classes, all checked."""
+    """What a file holds: names of arrays, and how to read images, labels and names of classes, all
+    checked.
+    """
 
     path: str
     name: str
@@ -111,7 +130,10 @@ def load_arrays(file: ArrayFile, reading: Reading) -> Dataset:
     missing = [name for name in needed if name not in file.names]
     if missing:
         names_there = ", ".join(sorted(file.names)[:8]) or "nothing"
-        raise InputError(f"{file.path}: has no `{missing[0]}`, but {names_there}; `images` and `labels` are needed")
+        raise InputError(
+            f"{file.path}: has no `{missing[0]}`, but {names_there}; `images` and `labels` are"
+            " needed"
+        )
     names = file.classes() if CLASSES in file.names else None
     pictures, labels = _part(file, IMAGES, LABELS, reading.channels)
     classes = _classes(file.path, labels, names)
@@ -123,21 +145,30 @@ def load_arrays(file: ArrayFile, reading: Reading) -> Dataset:
             f"{plural(len(test), 'image')}, a share of {reading.test_share:g} of each class,"
             f" {'is' if len(test) == 1 else 'are'} the test set"
         )
-        images, test_images = (LazyImages(pictures, preparation, size, numbers) for numbers in (train, test))
+        images, test_images = (
+            LazyImages(pictures, preparation, size, numbers) for numbers in (train, test)
+        )
         notes = "; ".join([*file.notes, note])
         return Dataset(file.name, images, labels[train], test_images, labels[test], classes, notes)
     test_pictures, test_labels = _part(file, TEST_IMAGES, TEST_LABELS, reading.channels)
     _in_range(file.path, TEST_LABELS, test_labels, len(classes))
     test_size = preparation.size(test_pictures.sizes, file.path)
     if (test_size, test_pictures.channels) != (size, pictures.channels):
-        shapes = (f"{part.channels}x{s[0]}x{s[1]}" for part, s in ((pictures, size), (test_pictures, test_size)))
+        shapes = (
+            f"{part.channels}x{s[0]}x{s[1]}"
+            for part, s in ((pictures, size), (test_pictures, test_size))
+        )
         raise InputError(
-            f"{file.path}: `images` are {next(shapes)} and `test_images` {next(shapes)}; should be the same"
+            f"{file.path}: `images` are {next(shapes)} and `test_images` {next(shapes)}; should be"
+            " the same"
         )
     images, test_images = (
-        LazyImages(part, preparation, size, np.arange(len(part))) for part in (pictures, test_pictures)
+        LazyImages(part, preparation, size, np.arange(len(part)))
+        for part in (pictures, test_pictures)
     )
-    return Dataset(file.name, images, labels, test_images, test_labels, classes, "; ".join(file.notes))
+    return Dataset(
+        file.name, images, labels, test_images, test_labels, classes, "; ".join(file.notes)
+    )
 
 
 def check_type(where: str, name: str, dtype: np.dtype[Any]) -> None:
@@ -147,45 +178,64 @@ def check_type(where: str, name: str, dtype: np.dtype[Any]) -> None:
         InputError: another one is needed.
     """
     if dtype.hasobject or dtype.kind == "O":
-        raise InputError(f"{where}: `{name}` holds pickled objects, which are refused; save it as numbers")
+        raise InputError(
+            f"{where}: `{name}` holds pickled objects, which are refused; save it as numbers"
+        )
     if name in (IMAGES, TEST_IMAGES) and dtype != np.uint8:
         raise InputError(f"{where}: `{name}` is of {dtype}; should be uint8, from 0 to 255")
     if name in (LABELS, TEST_LABELS) and dtype.kind not in "iu":
-        raise InputError(f"{where}: `{name}` is of {dtype}; should be of whole numbers, such as int64")
+        raise InputError(
+            f"{where}: `{name}` is of {dtype}; should be of whole numbers, such as int64"
+        )
     if name == CLASSES and dtype.kind not in "US":
-        raise InputError(f"{where}: `{name}` is of {dtype}; should be of names, as numpy.array(['cat', 'dog'])")
+        raise InputError(
+            f"{where}: `{name}` is of {dtype}; should be of names, as numpy.array(['cat', 'dog'])"
+        )
 
 
-def _part(file: ArrayFile, images: str, labels: str, channels: str | None) -> tuple[ArrayPictures, NDArray[np.int64]]:
+def _part(
+    file: ArrayFile, images: str, labels: str, channels: str | None
+) -> tuple[ArrayPictures, NDArray[np.int64]]:
     pictures = ArrayPictures.of(file.images(images), images, file.path, channels)
     values = file.labels(labels)
     if values.shape not in ((len(pictures),), (len(pictures), 1)):
         raise InputError(
-            f"{file.path}: `{labels}` has shape {values.shape}; should be ({len(pictures)},), one an image"
+            f"{file.path}: `{labels}` has shape {values.shape}; should be ({len(pictures)},), one"
+            " an image"
         )
     wide = values.reshape(-1)
+    # As int64, such a label would be negative.
     if wide.dtype.kind == "u" and len(wide) and int(wide.max()) >= 1 << 63:
         raise InputError(f"{file.path}: `{labels}` has a label of {int(wide.max())}")
     return pictures, wide.astype(np.int64)
 
 
 def _classes(where: str, labels: NDArray[np.int64], names: list[str] | None) -> tuple[str, ...]:
-    """Return the names of the classes: those of the file, or the numbers up to the largest label, which all occur."""
+    """Return the names of the classes: those of the file, or the numbers up to the largest label,
+    which all occur.
+    """
     if names is not None:
         if not names:
-            raise InputError(f"{where}: `{CLASSES}` is empty; should have a name for each class, or be left out")
+            raise InputError(
+                f"{where}: `{CLASSES}` is empty; should have a name for each class, or be left out"
+            )
         _in_range(where, LABELS, labels, len(names))
         return tuple(names)
     most = len(np.unique(labels))
-    _in_range(where, LABELS, labels, most, " without gaps, since there is no array `classes` of names")
+    _in_range(
+        where, LABELS, labels, most, " without gaps, since there is no array `classes` of names"
+    )
     return tuple(map(str, range(most)))
 
 
-def _in_range(where: str, name: str, labels: NDArray[np.int64], classes: int, why: str = "") -> None:
+def _in_range(
+    where: str, name: str, labels: NDArray[np.int64], classes: int, why: str = ""
+) -> None:
     wrong = np.flatnonzero((labels < 0) | (labels >= classes))
     if len(wrong):
         raise InputError(
-            f"{where}: `{name}`: label {labels[wrong[0]]} found at place {wrong[0]}; should be 0 to {classes - 1}{why}"
+            f"{where}: `{name}`: label {labels[wrong[0]]} found at place {wrong[0]}; should be 0 to"
+            f" {classes - 1}{why}"
         )
 
 
@@ -198,7 +248,9 @@ _PIECE = 1 << 22
 
 @dataclass(frozen=True)
 class StoredImages:
-    """The images of an array that lies in a file as it is, in C order; each is read when it is asked for."""
+    """The images of an array that lies in a file as it is, in C order; each is read when it is
+    asked for.
+    """
 
     path: str
     offset: int
@@ -207,10 +259,13 @@ class StoredImages:
     def __getitem__(self, number: int) -> NDArray[np.uint8]:
         size = math.prod(self.shape[1:])
         try:
+            # Opened for each item, and read without a position: threads and forks share nothing.
             with open(self.path, "rb", buffering=0) as file:
                 data = os.pread(file.fileno(), size, self.offset + number * size)
         except OSError as error:
-            raise InputError(f"{shown(self.path)}: cannot be read ({error.strerror or error})") from None
+            raise InputError(
+                f"{shown(self.path)}: cannot be read ({error.strerror or error})"
+            ) from None
         if len(data) != size:
             raise InputError(f"{shown(self.path)}: has been cut off since the start")
         return np.frombuffer(data, np.uint8).reshape(self.shape[1:])
@@ -240,11 +295,20 @@ def load_npz(path: Path, reading: Reading) -> Dataset:
     try:
         with zipfile.ZipFile(path) as archive:
             return load_arrays(_Archive(path, archive).file(), reading)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        NotImplementedError,
+        RuntimeError,
+        ValueError,
+    ) as error:
         if not _is_archive(path):
             raise other_data(path, "not an archive of NumPy") from None
         reason = shown(" ".join(str(error).split())[:100])
-        raise InputError(f"{shown(path)}: not a whole archive of NumPy ({reason}); save it again") from None
+        raise InputError(
+            f"{shown(path)}: not a whole archive of NumPy ({reason}); save it again"
+        ) from None
 
 
 def _is_archive(path: Path) -> bool:
@@ -261,7 +325,11 @@ class _Archive:
         """Return what `load_arrays` asks for."""
         if len(self._archive.NameToInfo) < len(self._archive.infolist()):
             raise zipfile.BadZipFile("two of its arrays have one name")
-        names = {shown(name.removesuffix(".npy")) for name in self._archive.namelist() if name.endswith(".npy")}
+        names = {
+            shown(name.removesuffix(".npy"))
+            for name in self._archive.namelist()
+            if name.endswith(".npy")
+        }
         where, name = shown(self._path), shown(self._path.stem)
         return ArrayFile(where, name, names, self._images, self._array, self._classes, self._notes)
 
@@ -269,12 +337,16 @@ class _Archive:
         info, header = self._checked(name)
         if info.compress_type == zipfile.ZIP_STORED and not header.fortran:
             self._check_sum(info)
-            return StoredImages(str(self._path.resolve()), self._begin(info) + header.size, header.shape)
+            return StoredImages(
+                str(self._path.resolve()), self._begin(info) + header.size, header.shape
+            )
         self._notes.append(f"`{name}` takes {format_bytes(header.data_bytes)} of memory")
         return self._read(info, header, name)
 
     def _check_sum(self, info: zipfile.ZipInfo) -> None:
-        """Read a member once, to compare its checksum: of the pieces that are read later there is none."""
+        """Read a member once, to compare its checksum: of the pieces that are read later there is
+        none.
+        """
         with self._archive.open(info) as stream:
             while stream.read(_PIECE):
                 pass
@@ -286,27 +358,38 @@ class _Archive:
         info, header = self._checked(CLASSES)
         if header.data_bytes > _MOST_NAMES_BYTES or len(header.shape) != 1:
             said = f"shape {header.shape} and {format_bytes(header.data_bytes)}"
-            raise InputError(f"{shown(self._path)}: `{CLASSES}` has {said}; should be a list of names")
+            raise InputError(
+                f"{shown(self._path)}: `{CLASSES}` has {said}; should be a list of names"
+            )
         return [
             shown(name.decode("utf-8", "replace") if isinstance(name, bytes) else name)
             for name in self._read(info, header, CLASSES).tolist()
         ]
 
     def _checked(self, name: str) -> tuple[zipfile.ZipInfo, _Header]:
-        """Return where a member is and its header, checked against the size of the member and of the file."""
+        """Return where a member is and its header, checked against the size of the member and of
+        the file.
+        """
         info, where = self._archive.getinfo(f"{name}.npy"), shown(self._path)
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise InputError(f"{where}: `{name}` is compressed in a way that NumPy does not use; save it again")
+            raise InputError(
+                f"{where}: `{name}` is compressed in a way that NumPy does not use; save it again"
+            )
         with self._archive.open(info) as stream:
             header = _header(stream)
         check_type(where, name, header.dtype)
         said, there = header.size + header.data_bytes, self._path.stat().st_size
-        most = info.compress_size * _DEFLATE_MOST if info.compress_type == zipfile.ZIP_DEFLATED else info.compress_size
+        most = (
+            info.compress_size * _DEFLATE_MOST
+            if info.compress_type == zipfile.ZIP_DEFLATED
+            else info.compress_size
+        )
         if said != info.file_size or info.compress_size > there or said > most:
             raise InputError(
-                f"{where}: `{name}` of shape {header.shape} would take {format_bytes(said)}, but the archive, of"
-                f" {format_bytes(there)}, holds {format_bytes(min(info.file_size, most, there * _DEFLATE_MOST))} of it;"
-                " it is damaged"
+                f"{where}: `{name}` of shape {header.shape} would take {format_bytes(said)}, but"
+                f" the archive, of {format_bytes(there)}, holds"
+                f" {format_bytes(min(info.file_size, most, there * _DEFLATE_MOST))} of it; it is"
+                " damaged"
             )
         return info, header
 
@@ -317,7 +400,12 @@ class _Archive:
             local = file.read(_LOCAL_HEADER)
         if len(local) < _LOCAL_HEADER or local[:4] != b"PK\x03\x04":
             raise zipfile.BadZipFile("a member is not where the directory says")
-        begin = info.header_offset + _LOCAL_HEADER + sum(int.from_bytes(local[i : i + 2], "little") for i in (26, 28))
+        begin = (
+            info.header_offset
+            + _LOCAL_HEADER
+            # Lengths of the name and of the extra field, which may differ from the directory's.
+            + sum(int.from_bytes(local[i : i + 2], "little") for i in (26, 28))
+        )
         if begin + info.file_size > self._path.stat().st_size:
             raise zipfile.BadZipFile("a member extends beyond the end of the file")
         return begin
@@ -327,8 +415,9 @@ class _Archive:
         room = free_room()
         if header.data_bytes > room.free_bytes:
             raise InputError(
-                f"{shown(self._path)}: `{name}` would take {format_bytes(header.data_bytes)} of memory, and"
-                f" {room.limit} {format_bytes(room.free_bytes)}; save it with numpy.savez, and it is read in pieces"
+                f"{shown(self._path)}: `{name}` would take {format_bytes(header.data_bytes)} of"
+                f" memory, and {room.limit} {format_bytes(room.free_bytes)}; save it with"
+                " numpy.savez, and it is read in pieces"
             )
         data = np.empty(header.data_bytes, np.uint8)
         with self._archive.open(info) as stream:
@@ -343,7 +432,11 @@ class _Archive:
 
 def _header(stream: IO[bytes]) -> _Header:
     """Return the header of an array; it is parsed as a literal, and nothing in it is run."""
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    # Version 3 differs in names of fields, and arrays with fields are refused anyway.
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
     try:
         version = np.lib.format.read_magic(stream)
         shape, fortran, dtype = readers[version](stream)
@@ -366,7 +459,9 @@ _CACHE = 1 << 26  # bytes of chunks that are kept
 
 @dataclass(eq=False)
 class Hdf5Images:
-    """The images of an array in an HDF5 file; each is read when it is asked for, by any thread or process."""
+    """The images of an array in an HDF5 file; each is read when it is asked for, by any thread or
+    process.
+    """
 
     path: str
     name: str
@@ -383,11 +478,13 @@ class Hdf5Images:
         return image
 
     def __getstate__(self) -> dict[str, Any]:
+        # Objects of h5py cannot be pickled: each process opens the file itself.
         return {**self.__dict__, "_open": None}
 
 
 def load_hdf5(path: Path, reading: Reading) -> Dataset:
-    """Return the images of an HDF5 file with the arrays `images` and `labels`, and `test_images` and `test_labels`.
+    """Return the images of an HDF5 file with the arrays `images` and `labels`, and `test_images`
+    and `test_labels`.
 
     Raises:
         InputError: the file is damaged, leads elsewhere, or `load_arrays` refuses its content.
@@ -410,9 +507,14 @@ def load_hdf5(path: Path, reading: Reading) -> Dataset:
             return _class_names(path, _checked(path, file, CLASSES))
 
         known = (IMAGES, LABELS, TEST_IMAGES, TEST_LABELS, CLASSES)
-        names = [name for name in known if file.id.links.exists(name.encode())]  # without following links
+        names = [
+            name for name in known if file.id.links.exists(name.encode())
+        ]  # without following links
         others = [shown(name) for name in itertools.islice(file, 8)]
-        return load_arrays(ArrayFile(shown(path), shown(path.stem), names or others, images, labels, classes), reading)
+        return load_arrays(
+            ArrayFile(shown(path), shown(path.stem), names or others, images, labels, classes),
+            reading,
+        )
 
 
 @contextlib.contextmanager
@@ -421,15 +523,28 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except BlockingIOError:
-        raise InputError(f"{shown(path)}: another program is writing it; wait until that has closed it") from None
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, OverflowError, IndexError) as error:
+        raise InputError(
+            f"{shown(path)}: another program is writing it; wait until that has closed it"
+        ) from None
+    except (
+        OSError,
+        RuntimeError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        IndexError,
+    ) as error:
         if "already open for write" in str(error):
             raise InputError(
-                f"{shown(path)}: another program is writing it, or ended without closing it; wait for it, or"
-                " write the file again"
+                f"{shown(path)}: another program is writing it, or ended without closing it; wait"
+                " for it, or write the file again"
             ) from None
         reason = shown(" ".join(str(error).split())[:100])
-        raise InputError(f"{shown(path)}: not a readable HDF5 file, possibly damaged or cut off: {reason}") from None
+        raise InputError(
+            f"{shown(path)}: not a readable HDF5 file, possibly damaged or cut off: {reason}"
+        ) from None
 
 
 def _checked(path: Path, file: Any, name: str) -> Any:
@@ -438,17 +553,25 @@ def _checked(path: Path, file: Any, name: str) -> Any:
 
     where = shown(path)
     if not isinstance(file.get(name, getlink=True), h5py.HardLink):
-        raise InputError(f"{where}: `{name}` is a link, which is refused; it should be an array of the file itself")
+        raise InputError(
+            f"{where}: `{name}` is a link, which is refused; it should be an array of the file"
+            " itself"
+        )
     array = file[name]
     if not isinstance(array, h5py.Dataset):
         raise InputError(f"{where}: `{name}` is not an array")
     if array.external is not None or array.is_virtual:
-        raise InputError(f"{where}: `{name}` lies in other files, which is refused; copy it into this one")
+        raise InputError(
+            f"{where}: `{name}` lies in other files, which is refused; copy it into this one"
+        )
     if array.shape is None:
         raise InputError(f"{where}: `{name}` is empty")
-    if h5py.check_string_dtype(array.dtype) is not None and array.dtype.hasobject:  # damaged ones may hang HDF5
+    if (
+        h5py.check_string_dtype(array.dtype) is not None and array.dtype.hasobject
+    ):  # damaged ones may hang HDF5
         raise InputError(
-            f"{where}: `{name}` has strings of any length, which are refused; write them as numpy.array(…, 'S')"
+            f"{where}: `{name}` has strings of any length, which are refused; write them as"
+            " numpy.array(…, 'S')"
         )
     check_type(where, name, array.dtype)
     _check_storage(where, name, array, path.stat().st_size)
@@ -460,38 +583,50 @@ def _check_storage(where: str, name: str, array: Any, there: int) -> None:
     filters = [made.get_filter(number)[0] for number in range(made.get_nfilters())]
     unknown = [number for number in filters if number not in _FILTERS]
     if unknown:
-        raise InputError(f"{where}: `{name}` has filter {unknown[0]}; known are {', '.join(_FILTERS.values())}")
+        raise InputError(
+            f"{where}: `{name}` has filter {unknown[0]}; known are {', '.join(_FILTERS.values())}"
+        )
     chunk = math.prod(array.chunks or ()) * array.dtype.itemsize
     if chunk > _CHUNK_MOST:
         raise InputError(
-            f"{where}: `{name}` is in chunks of {format_bytes(chunk)}, each of which is read as a whole; write it in"
-            " chunks of an image"
+            f"{where}: `{name}` is in chunks of {format_bytes(chunk)}, each of which is read as a"
+            " whole; write it in chunks of an image"
         )
     size, stored = math.prod(array.shape) * array.dtype.itemsize, array.id.get_storage_size()
     held = stored * (_MOST_PACKED if filters else 1)
     if stored > there or held < size:
         raise InputError(
-            f"{where}: `{name}` of shape {array.shape} would take {format_bytes(size)}, but the file, of"
-            f" {format_bytes(there)}, holds {format_bytes(min(stored, there))} of it; it is damaged, or was not written"
-            " to its end"
+            f"{where}: `{name}` of shape {array.shape} would take {format_bytes(size)}, but the"
+            f" file, of {format_bytes(there)}, holds {format_bytes(min(stored, there))} of it; it"
+            " is damaged, or was not written to its end"
         )
     if array.chunks:
         _check_chunks(where, name, array)
 
 
 def _check_chunks(where: str, name: str, array: Any) -> None:
-    """Check that all chunks are there: others would be read as zeros, and bytes tell nothing where they are packed."""
-    needed = math.prod(-(-side // chunk) for side, chunk in zip(array.shape, array.chunks, strict=True))
+    """Check that all chunks are there: others would be read as zeros, and bytes tell nothing where
+    they are packed.
+    """
+    needed = math.prod(
+        -(-side // chunk) for side, chunk in zip(array.shape, array.chunks, strict=True)
+    )
     written = array.id.get_num_chunks()
     if written < needed:
         raise InputError(
-            f"{where}: `{name}` has {written:,} of its {needed:,} chunks, and what is missing would be read as zeros;"
-            " it was not written to its end: write it again"
+            f"{where}: `{name}` has {written:,} of its {needed:,} chunks, and what is missing would"
+            " be read as zeros; it was not written to its end: write it again"
         )
 
 
 def _class_names(path: Path, array: Any) -> list[str]:
     if array.ndim != 1 or array.nbytes > _MOST_NAMES_BYTES:
         size = format_bytes(array.nbytes)
-        raise InputError(f"{shown(path)}: `{CLASSES}` has shape {array.shape} and {size}; should be a list of names")
-    return [shown(name.decode("utf-8", "replace") if isinstance(name, bytes) else name) for name in array[()].tolist()]
+        raise InputError(
+            f"{shown(path)}: `{CLASSES}` has shape {array.shape} and {size}; should be a list of"
+            " names"
+        )
+    return [
+        shown(name.decode("utf-8", "replace") if isinstance(name, bytes) else name)
+        for name in array[()].tolist()
+    ]

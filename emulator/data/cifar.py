@@ -1,9 +1,11 @@
 """CIFAR-10 in its two official layouts: binary records, and pickles, which are not trusted.
 
-A pickle is a program, and a plain `pickle.load` runs whatever it says. Two measures prevent that here:
+A pickle is a program, and a plain `pickle.load` runs whatever it says. Two measures prevent that
+here:
 
 - the operations are scanned first, and only those that occur in the CIFAR-10 files are admitted;
-- the few functions that these files name are replaced by stand-ins, which build arrays of bytes and nothing else.
+- the few functions that these files name are replaced by stand-ins, which build arrays of bytes and
+  nothing else.
 """
 
 import io
@@ -33,20 +35,25 @@ _STORES = ("PUT", "BINPUT", "LONG_BINPUT")
 def unpickle(path: Path) -> dict[str, object]:
     """Return the dictionary in the pickle `path`, with its keys as str (bytes and str keys alike).
 
-    The only objects that can occur are None, numbers, bytes, str, tuples, lists, dictionaries and arrays of uint8.
-    Raises InputError when the file is damaged, is not a dictionary, or asks for anything else, which is never run.
+    The only objects that can occur are None, numbers, bytes, str, tuples, lists, dictionaries and
+    arrays of uint8. Raises InputError when the file is damaged, is not a dictionary, or asks for
+    anything else, which is never run.
     """
     data = read_file(path)
     try:
         _check_operations(data)
+        # Python 2 wrote the official files, and its strings of pixels are no text.
         return _named(_Unpickler(io.BytesIO(data), encoding="bytes").load())
     except _RefusedError as refused:
         raise InputError(
-            f"{path}: refused: the pickle asks for {str(refused)!a}, which CIFAR-10 files do not need"
+            f"{path}: refused: the pickle asks for {str(refused)!a}, which CIFAR-10 files do not"
+            " need"
         ) from None
     except Exception as error:  # a damaged pickle can fail in any way
         reason = " ".join(str(error).split())[:100] or type(error).__name__
-        raise InputError(f"{path}: not a whole CIFAR-10 pickle ({reason!a}); fetch it again") from None
+        raise InputError(
+            f"{path}: not a whole CIFAR-10 pickle ({reason!a}); fetch it again"
+        ) from None
 
 
 class _RefusedError(Exception):
@@ -58,14 +65,18 @@ def _named(content: object) -> dict[str, object]:
     if not isinstance(content, dict) or not all(isinstance(key, str | bytes) for key in content):
         raise TypeError("no dictionary with names as keys")
     names = [key.decode("latin1") if isinstance(key, bytes) else key for key in content]
-    values = [value.array if isinstance(value, _ArrayState) else value for value in content.values()]
+    values = [
+        value.array if isinstance(value, _ArrayState) else value for value in content.values()
+    ]
     return dict(zip(names, values, strict=True))
 
 
 def _check_operations(data: bytes) -> None:
-    """Refuse operations that are not admitted, sizes past the end of the file, and memo places that skip ahead.
+    """Refuse operations that are not admitted, sizes past the end of the file, and memo places that
+    skip ahead.
 
-    Memo places must be checked because the unpickler makes its memo as long as the largest place named.
+    Memo places must be checked because the unpickler makes its memo as long as the largest place
+    named.
     """
     for count, (operation, argument, _) in enumerate(pickletools.genops(data)):
         if operation.name not in _OPERATIONS:
@@ -75,7 +86,9 @@ def _check_operations(data: bytes) -> None:
 
 
 class _StandIn:
-    """An object without attributes to set, so that a pickle's BUILD cannot change it for the next file."""
+    """An object without attributes to set, so that a pickle's BUILD cannot change it for the next
+    file.
+    """
 
     __slots__ = ()
 
@@ -108,7 +121,11 @@ class _Dtype(_StandIn):
     def __call__(self, code: object, *_: object) -> _DtypeState:
         if code in ("u1", b"u1"):
             return _DtypeState()
-        raise _RefusedError(f"numpy.dtype({code!a:.40})" if isinstance(code, str | bytes) else "an unnamed numpy.dtype")
+        raise _RefusedError(
+            f"numpy.dtype({code!a:.40})"
+            if isinstance(code, str | bytes)
+            else "an unnamed numpy.dtype"
+        )
 
 
 class _ArrayState:
@@ -123,7 +140,9 @@ class _ArrayState:
         _, shape, dtype, fortran, data = state
         if not isinstance(dtype, _DtypeState) or not isinstance(data, bytes):
             raise _RefusedError("an array of something other than bytes")
-        self.array = np.ascontiguousarray(np.frombuffer(data, np.uint8).reshape(shape, order="F" if fortran else "C"))
+        self.array = np.ascontiguousarray(
+            np.frombuffer(data, np.uint8).reshape(shape, order="F" if fortran else "C")
+        )
 
 
 class _Reconstruct(_StandIn):
@@ -185,7 +204,9 @@ def load_binary(folder: Path) -> Dataset:
     Raises InputError when a file is missing, cut off, or holds an invalid label.
     """
     names = folder / "batches.meta.txt"
-    classes = _classes(names, read_file(names).decode("latin1").split()) if names.exists() else CLASSES
+    classes = (
+        _classes(names, read_file(names).decode("latin1").split()) if names.exists() else CLASSES
+    )
     paths = [folder / f"{name}.bin" for name in (*TRAIN, TEST)]
     return _dataset(paths, [_read_binary(path) for path in paths], classes)
 
@@ -202,7 +223,9 @@ def load_pickled(folder: Path) -> Dataset:
 
 
 def describe_binary(folder: Path) -> tuple[int, int, tuple[int, int, int], int]:
-    """Return (n_train, n_test, (c, h, w), n_classes) from the sizes of the files. Raises InputError."""
+    """Return (n_train, n_test, (c, h, w), n_classes) from the sizes of the files. Raises
+    InputError.
+    """
     paths = [folder / f"{name}.bin" for name in (*TRAIN, TEST)]
     counts = [_records(path, file_size(path)) for path in paths]
     _note(paths, counts)
@@ -226,13 +249,16 @@ def _dataset(paths: Sequence[Path], batches: Sequence[Batch], classes: tuple[str
 
 
 def _note(paths: Sequence[Path], counts: Sequence[int]) -> str:
-    """Return what to say about a set that is smaller than the official one, whose files are all of one size.
+    """Return what to say about a set that is smaller than the official one, whose files are all of
+    one size.
 
     Raises:
         InputError: one file alone is short, so the set was not copied to its end.
     """
     if _BATCH in counts and min(counts) < _BATCH:
-        path, count = next((path, count) for path, count in zip(paths, counts, strict=True) if count < _BATCH)
+        path, count = next(
+            (path, count) for path, count in zip(paths, counts, strict=True) if count < _BATCH
+        )
         raise InputError(
             f"{path}: cut off: {plural(count, 'image')} found, {_BATCH:,} expected, as in"
             f" {paths[counts.index(_BATCH)].name}; fetch it again"
@@ -263,11 +289,22 @@ def _records(path: Path, size: int) -> int:
 def _read_pickled(path: Path) -> Batch:
     content = unpickle(path)
     pixels, labels = content.get("data"), content.get("labels")
-    if not isinstance(pixels, np.ndarray) or pixels.ndim != 2 or pixels.shape[1] != _PIXELS or not len(pixels):
+    if (
+        not isinstance(pixels, np.ndarray)
+        or pixels.ndim != 2
+        or pixels.shape[1] != _PIXELS
+        or not len(pixels)
+    ):
         array = f"uint8 of shape {pixels.shape}" if isinstance(pixels, np.ndarray) else "no array"
         raise InputError(f"{path}: `data`: {array} found, uint8 of shape (n, {_PIXELS}) expected")
-    if not isinstance(labels, list) or len(labels) != len(pixels) or not all(type(label) is int for label in labels):
-        raise InputError(f"{path}: `labels`: a list of {len(pixels)} whole numbers expected, one for each image")
+    if (
+        not isinstance(labels, list)
+        or len(labels) != len(pixels)
+        or not all(type(label) is int for label in labels)
+    ):
+        raise InputError(
+            f"{path}: `labels`: a list of {len(pixels)} whole numbers expected, one for each image"
+        )
     return pixels, _labels(path, labels)
 
 

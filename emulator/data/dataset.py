@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from ..common import InputError, described, plural
 from .lazy import Images, LazyImages
 
-_BLOCK = 4096  # images summed at once, so that the squares of a large set are never in memory together
+_BLOCK = (
+    4096  # images summed at once, so that the squares of a large set are never in memory together
+)
 _BLOCK_BYTES = 1 << 24
 _READ_BYTES = 1 << 28  # pixels that are read from files to normalise all of them
 
@@ -22,13 +24,15 @@ _READ_BYTES = 1 << 28  # pixels that are read from files to normalise all of the
 class Dataset:
     """Images with labels, for training and for test.
 
-    Images are uint8 of shape (N, c, h, w), C-contiguous in memory, or read when they are needed (`LazyImages`); labels
-    are int64 of shape (N,), each in [0, len(classes)). `given` is a normalisation that holds in place of theirs.
-    `note` is one line the user should see (such as a split that is not the official one), or empty.
+    Images are uint8 of shape (N, c, h, w), C-contiguous in memory, or read when they are needed
+    (`LazyImages`); labels are int64 of shape (N,), each in [0, len(classes)). `given` is a
+    normalisation that holds in place of theirs. `note` is one line the user should see (such as a
+    split that is not the official one), or empty.
 
-    A text has `symbols` of them: images are their numbers, int32 of shape (N, 1, steps, 1), for which a network takes
-    a channel for each; labels are those of each step, (N, steps), or -1 where a step is padding. Where samples differ
-    in length, `train_lengths` and `test_lengths` are their steps, (N,).
+    A text has `symbols` of them: images are their numbers, int32 of shape (N, 1, steps, 1), for
+    which a network takes a channel for each; labels are those of each step, (N, steps), or -1 where
+    a step is padding. Where samples differ in length, `train_lengths` and `test_lengths` are their
+    steps, (N,).
     """
 
     name: str
@@ -44,7 +48,8 @@ class Dataset:
     given: "Normalisation | None" = None
 
     def checked(self) -> "Dataset":
-        """Return the set as training takes it: of whole numbers in another format, or another order in memory, too.
+        """Return the set as training takes it: of whole numbers in another format, or another order
+        in memory, too.
 
         Raises:
             InputError: an array has another type or shape, or a label is out of range.
@@ -53,13 +58,16 @@ class Dataset:
         parts.append(_Part("test", self.test_images, self.test_labels, self.test_lengths))
         kind: type[np.integer[Any]] = np.int32 if self.symbols else np.uint8
         if not isinstance(self.classes, tuple | list) or not self.classes:
-            raise InputError(f"`classes`: is {described(self.classes)}; should be the names of the classes, a tuple")
+            raise InputError(
+                f"`classes`: is {described(self.classes)}; should be the names of the classes, a"
+                " tuple"
+            )
         train, test = (part.checked(kind, len(self.classes), self.symbols) for part in parts)
         if train.images.shape[1:] != test.images.shape[1:] or not len(train.images):
             one, other = train.images.shape, test.images.shape
             raise InputError(
-                f"`train_images` has shape {one}, and `test_images` {other}; should be images of one shape, and some to"
-                " train on"
+                f"`train_images` has shape {one}, and `test_images` {other}; should be images of"
+                " one shape, and some to train on"
             )
         return dataclasses.replace(
             self,
@@ -94,7 +102,8 @@ class Dataset:
         return len(self.classes)
 
     def first(self, samples: int) -> "Dataset":
-        """Return the set with only its first `samples` training images (a view), and all test images.
+        """Return the set with only its first `samples` training images (a view), and all test
+        images.
 
         Raises InputError when `samples` is not in [1, n_train].
         """
@@ -113,14 +122,18 @@ class Dataset:
         )
 
     def test_first(self, samples: int) -> "Dataset":
-        """Return the set with only its first `samples` test images (a view), and all training images.
+        """Return the set with only its first `samples` test images (a view), and all training
+        images.
 
         Raises InputError when `samples` is not in [1, n_test].
         """
         if not 1 <= samples <= self.n_test:
             noun = "sample" if self.symbols else "image"
             give = f"give a number from 1 to {self.n_test}" if self.n_test else "leave it out"
-            raise InputError(f"`test_samples` = {samples}: but {self.name} has {self.n_test} test {noun}s; {give}")
+            raise InputError(
+                f"`test_samples` = {samples}: but {self.name} has {self.n_test} test {noun}s;"
+                f" {give}"
+            )
         lengths = None if self.test_lengths is None else self.test_lengths[:samples]
         return dataclasses.replace(
             self,
@@ -147,7 +160,9 @@ class Dataset:
         images = self.train_images
         if isinstance(images, LazyImages):
             count = min(len(images), max(1, _READ_BYTES // images.sample_bytes))
-            images = dataclasses.replace(images, numbers=images.numbers[np.arange(count) * len(images) // count])
+            images = dataclasses.replace(
+                images, numbers=images.numbers[np.arange(count) * len(images) // count]
+            )
         return Normalisation.of(images)
 
 
@@ -169,9 +184,14 @@ class _Part(NamedTuple):
         if not isinstance(images, LazyImages):
             images = self._whole("images", images, kind, symbols or 256)
             if images.ndim != 4 or 0 in images.shape[1:]:
-                raise self._refusal("images", images, "should be images (N, channels, rows, columns)")
+                raise self._refusal(
+                    "images", images, "should be images (N, channels, rows, columns)"
+                )
         each_step = np.ndim(self.labels) == 2
-        labels, count = self._whole("labels", self.labels, np.int64, classes, least=-1 if each_step else 0), len(images)
+        labels, count = (
+            self._whole("labels", self.labels, np.int64, classes, least=-1 if each_step else 0),
+            len(images),
+        )
         if labels.shape not in ((count,), (count, images.shape[2])):
             raise self._refusal("labels", labels, f"should be ({count},), one an image")
         lengths = self.lengths
@@ -181,16 +201,30 @@ class _Part(NamedTuple):
                 raise self._refusal("lengths", lengths, f"should be ({count},), one a sample")
         return self._replace(images=images, labels=labels, lengths=lengths)
 
-    def _whole(self, name: str, array: Any, kind: type[np.integer[Any]], below: int, *, least: int = 0) -> NDArray[Any]:
+    def _whole(
+        self, name: str, array: Any, kind: type[np.integer[Any]], below: int, *, least: int = 0
+    ) -> NDArray[Any]:
         """Return an array of whole numbers, from `least` to less than `below`, in another format."""
         where = f"`{self.name}_{name}`"
         if not isinstance(array, np.ndarray):
-            raise InputError(f"{where}: is {described(array)}; should be an array of {np.dtype(kind)}")
+            raise InputError(
+                f"{where}: is {described(array)}; should be an array of {np.dtype(kind)}"
+            )
         if array.dtype.kind not in "iu":
-            scaled = ": np.rint(255 * x).astype(np.uint8) of values from 0 to 1" if kind is np.uint8 else ""
-            raise InputError(f"{where}: is of {array.dtype}; should be whole numbers, of {np.dtype(kind)}{scaled}")
+            scaled = (
+                ": np.rint(255 * x).astype(np.uint8) of values from 0 to 1"
+                if kind is np.uint8
+                else ""
+            )
+            raise InputError(
+                f"{where}: is of {array.dtype}; should be whole numbers, of"
+                f" {np.dtype(kind)}{scaled}"
+            )
         if array.size and not least <= int(array.min()) <= int(array.max()) < below:
-            raise InputError(f"{where}: from {array.min()} to {array.max()}; should be from {least} to {below - 1}")
+            raise InputError(
+                f"{where}: from {array.min()} to {array.max()}; should be from {least} to"
+                f" {below - 1}"
+            )
         return np.ascontiguousarray(array, kind)
 
     def _refusal(self, name: str, array: NDArray[Any], should: str) -> InputError:
@@ -212,8 +246,8 @@ class Normalisation:
     def of(cls, images: Images) -> "Normalisation":
         """Return the mean and standard deviation of each channel of `images` (N, c, h, w).
 
-        The sums are integers, so the result does not depend on the order of summation: it is the same on every
-        machine. A channel whose pixels are all equal gets the standard deviation 1.
+        The sums are integers, so the result does not depend on the order of summation: it is the
+        same on every machine. A channel whose pixels are all equal gets the standard deviation 1.
         """
         channels, pixels = images.shape[1], images.shape[2] * images.shape[3]
         at_once = max(1, min(_BLOCK, _BLOCK_BYTES // (channels * pixels)))
@@ -222,10 +256,14 @@ class Normalisation:
             block = np.asarray(images[start : start + at_once])
             for c in range(channels):
                 sums[c] += int(block[:, c].sum(dtype=np.uint64))
-                squares[c] += int(np.square(block[:, c], dtype=np.uint16).sum(dtype=np.uint64))  # 255^2 fits 16 bits
+                squares[c] += int(
+                    np.square(block[:, c], dtype=np.uint16).sum(dtype=np.uint64)
+                )  # 255^2 fits 16 bits
         n = len(images) * pixels
         mean = [s / n for s in sums]
-        std = [math.sqrt((n * q - s * s) / (n * n)) or 1.0 for s, q in zip(sums, squares, strict=True)]
+        std = [
+            math.sqrt((n * q - s * s) / (n * n)) or 1.0 for s, q in zip(sums, squares, strict=True)
+        ]
         return cls(np.array(mean, np.float32), np.array(std, np.float32))
 
     def apply(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -249,9 +287,11 @@ _MOST_PIXELS = 1 << 27
 
 
 def preview_picture(data: Dataset, columns: int) -> NDArray[np.uint8]:
-    """Return a picture (h, w, 3) of the first `columns` training images of each class, one class per row.
+    """Return a picture (h, w, 3) of the first `columns` training images of each class, one class
+    per row.
 
-    Three channels are shown as red, green and blue; of any other number, the first channel is shown in grey.
+    Three channels are shown as red, green and blue; of any other number, the first channel is shown
+    in grey.
 
     Raises:
         InputError: the picture would be too large, or an image cannot be read.
@@ -261,13 +301,16 @@ def preview_picture(data: Dataset, columns: int) -> NDArray[np.uint8]:
     rows, across = scale * data.n_classes * (h + _GAP), scale * columns * (w + _GAP)
     if rows * across > _MOST_PIXELS:
         raise InputError(
-            f"`columns` = {columns}: a picture of {rows:,} x {across:,} pixels, since {data.name} has"
-            f" {plural(data.n_classes, 'class')} of {h}x{w}; give fewer, or a smaller `resize`"
+            f"`columns` = {columns}: a picture of {rows:,} x {across:,} pixels, since {data.name}"
+            f" has {plural(data.n_classes, 'class')} of {h}x{w}; give fewer, or a smaller `resize`"
         )
-    picture = np.full((data.n_classes * (h + _GAP) - _GAP, columns * (w + _GAP) - _GAP, 3), 255, np.uint8)
+    picture = np.full(
+        (data.n_classes * (h + _GAP) - _GAP, columns * (w + _GAP) - _GAP, 3), 255, np.uint8
+    )
     by_class = np.argsort(data.train_labels, kind="stable")
     begins, ends = (
-        np.searchsorted(data.train_labels[by_class], range(data.n_classes), side) for side in ("left", "right")
+        np.searchsorted(data.train_labels[by_class], range(data.n_classes), side)
+        for side in ("left", "right")
     )
     for k, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         for column, place in enumerate(by_class[begin : min(end, begin + columns)]):
@@ -282,10 +325,17 @@ def png(pixels: NDArray[np.uint8]) -> bytes:
     h, w, _ = pixels.shape
     unfiltered = np.zeros((h, 1), np.uint8)  # each row begins with the number of its filter
     rows = np.concatenate([unfiltered, pixels.reshape(h, 3 * w)], axis=1)
-    header = struct.pack(">IIBBBBB", w, h, 8, 2, 0, 0, 0)  # 8 bits, RGB, deflate, adaptive filters, no interlacing
+    header = struct.pack(
+        ">IIBBBBB", w, h, 8, 2, 0, 0, 0
+    )  # 8 bits, RGB, deflate, adaptive filters, no interlacing
     chunks = (b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes())), (b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, content) for kind, content in chunks)
 
 
 def _chunk(kind: bytes, content: bytes) -> bytes:
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+    return (
+        struct.pack(">I", len(content))
+        + kind
+        + content
+        + struct.pack(">I", zlib.crc32(kind + content))
+    )

@@ -1,7 +1,8 @@
 """The published data sets, with their addresses, sizes and checksums, and how they are fetched.
 
-A server is not trusted. The size of a transfer is known, and it ends in a time that is known, too. Archives have a
-known content; anything else is refused. Files are checked before they are used, and nothing is left of what fails.
+A server is not trusted. The size of a transfer is known, and it ends in a time that is known, too.
+Archives have a known content; anything else is refused. Files are checked before they are used, and
+nothing is left of what fails.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class _BrokeOff(TransferError):
 class Limits:
     """How long a transfer may take: until something comes (a piece of 4 KiB), and in all.
 
-    In all are `start_s`, and as long as the file takes at `least_bytes_per_s`. `tries` are those after the connection
-    broke off; each goes on where the last one ended.
+    In all are `start_s`, and as long as the file takes at `least_bytes_per_s`. `tries` are those
+    after the connection broke off; each goes on where the last one ended.
     """
 
     silent_s: float = 30.0
@@ -51,7 +52,9 @@ class Limits:
     tries: int = 5
 
 
-def download(url: str, name: str, size_bytes: int, file: BinaryIO, progress: Progress | None, limits: Limits) -> None:
+def download(
+    url: str, name: str, size_bytes: int, file: BinaryIO, progress: Progress | None, limits: Limits
+) -> None:
     """Fill an empty file with the `size_bytes` bytes at an address.
 
     Raises:
@@ -60,7 +63,15 @@ def download(url: str, name: str, size_bytes: int, file: BinaryIO, progress: Pro
     until_s = time.monotonic() + limits.start_s + size_bytes / limits.least_bytes_per_s
     for tries_left in reversed(range(limits.tries)):
         try:
-            _receive(_Transfer(url, file.tell(), size_bytes), name, size_bytes, file, progress, limits, until_s)
+            _receive(
+                _Transfer(url, file.tell(), size_bytes),
+                name,
+                size_bytes,
+                file,
+                progress,
+                limits,
+                until_s,
+            )
             return
         except _BrokeOff:
             if not tries_left:
@@ -77,10 +88,12 @@ def _receive(
     until_s: float,
 ) -> None:
     """Write what comes, from the place on at which the server begins."""
+    # A daemon: it may wait for ever in a library, and must not keep the process from ending.
     threading.Thread(target=transfer.run, name="emuchain-fetching", daemon=True).start()
     try:
         begin = transfer.next(limits.silent_s, until_s)
         assert isinstance(begin, int)
+        # A server without ranges begins at 0 again; what came before is cut off.
         file.seek(begin)
         file.truncate()
         while (piece := transfer.next(limits.silent_s, until_s)) is not None:
@@ -97,7 +110,9 @@ def _receive(
 
 
 class _Transfer:
-    """Receives in a thread of its own, which may wait for ever: for a name, for a header, for a piece."""
+    """Receives in a thread of its own, which may wait for ever: for a name, for a header, for a
+    piece.
+    """
 
     def __init__(self, url: str, have: int, size_bytes: int) -> None:
         self._url, self._have, self._size_bytes = url, have, size_bytes
@@ -139,6 +154,7 @@ class _Transfer:
     def _put(self, item: int | bytes | TransferError | None) -> bool:
         while not self.stopped.is_set():
             try:
+                # With a timeout: when the reader has stopped, nothing leaves the queue.
                 self._queue.put(item, timeout=1)
                 return True
             except queue.Full:
@@ -148,7 +164,9 @@ class _Transfer:
     def _items(self) -> Iterator[int | bytes]:
         import requests
 
-        headers = {"Accept-Encoding": "identity"}  # the bytes of the file itself, which the checksum is of
+        headers = {
+            "Accept-Encoding": "identity"
+        }  # the bytes of the file itself, which the checksum is of
         if self._have:
             headers["Range"] = f"bytes={self._have}-"
         # requests follows redirections to http and https alone.
@@ -156,13 +174,15 @@ class _Transfer:
             if not response.ok:
                 raise TransferError(f"the server answers {response.status_code} {response.reason}")
             begin = self._have if response.status_code == 206 else 0
-            if response.status_code == 206 and not response.headers.get("Content-Range", "").startswith(
-                f"bytes {begin}-"
-            ):
+            if response.status_code == 206 and not response.headers.get(
+                "Content-Range", ""
+            ).startswith(f"bytes {begin}-"):
                 raise TransferError("the server sent a part of the file that was not asked for")
             length = response.headers.get("Content-Length", "")
             if length.isdigit() and begin + int(length) != self._size_bytes:
-                raise TransferError(f"{begin + int(length):,} bytes are offered, {self._size_bytes:,} expected")
+                raise TransferError(
+                    f"{begin + int(length):,} bytes are offered, {self._size_bytes:,} expected"
+                )
             yield begin
             yield from response.iter_content(_PIECE)
 
@@ -187,12 +207,15 @@ class _Bounded:
         return content
 
 
-def unpack(archive: Path, folder: Path, members: Sequence[str], most_bytes: int = _MOST_BYTES) -> None:
-    """Unpack the tar archive `archive`, which must hold `members` as plain files in one folder, as `folder`.
+def unpack(
+    archive: Path, folder: Path, members: Sequence[str], most_bytes: int = _MOST_BYTES
+) -> None:
+    """Unpack the tar archive `archive`, which must hold `members` as plain files in one folder, as
+    `folder`.
 
-    No path, mode or link of the archive is followed: the files are written under the names in `members`, into a new
-    folder. `folder` appears only once it is complete. Raises InputError when the archive is damaged, lacks a member,
-    holds anything else, or more than `most_bytes` in all.
+    No path, mode or link of the archive is followed: the files are written under the names in
+    `members`, into a new folder. `folder` appears only once it is complete. Raises InputError when
+    the archive is damaged, lacks a member, holds anything else, or more than `most_bytes` in all.
     """
     import tarfile
 
@@ -203,14 +226,24 @@ def unpack(archive: Path, folder: Path, members: Sequence[str], most_bytes: int 
             packed = file.read(len(_GZIP)) == _GZIP
             file.seek(0)
             stream = cast(BinaryIO, gzip.GzipFile(fileobj=file)) if packed else file
-            with tarfile.open(fileobj=cast(BinaryIO, _Bounded(stream, most_bytes)), mode="r|") as tar:
+            # "r|" reads on without seeking, so that `_Bounded` counts each byte that is unpacked.
+            with tarfile.open(
+                fileobj=cast(BinaryIO, _Bounded(stream, most_bytes)), mode="r|"
+            ) as tar:
                 for entry in tar:
                     parent, _, name = entry.name.removeprefix("./").rpartition("/")
                     if entry.isdir() and entry.name.removeprefix("./").rstrip("/") == folder.name:
                         continue
                     content = tar.extractfile(entry) if entry.isfile() else None
-                    if content is None or parent != folder.name or name not in (*members, *_OPTIONAL):
-                        raise InputError(f"{archive}: refused: it holds {entry.name!a}, which does not belong there")
+                    if (
+                        content is None
+                        or parent != folder.name
+                        or name not in (*members, *_OPTIONAL)
+                    ):
+                        raise InputError(
+                            f"{archive}: refused: it holds {entry.name!a}, which does not belong"
+                            " there"
+                        )
                     with content, (part / name).open("wb") as into:
                         shutil.copyfileobj(content, into)
         missing = [member for member in members if not (part / member).exists()]
@@ -218,15 +251,21 @@ def unpack(archive: Path, folder: Path, members: Sequence[str], most_bytes: int 
             raise InputError(f"{archive}: {missing[0]} is not in it; remove it and fetch again")
         part.replace(folder)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        reason = " ".join(str(error).split())  # one line for each form of compression that was tried
-        raise InputError(f"{archive}: not a whole archive ({reason}); remove it and fetch again") from None
+        reason = " ".join(
+            str(error).split()
+        )  # one line for each form of compression that was tried
+        raise InputError(
+            f"{archive}: not a whole archive ({reason}); remove it and fetch again"
+        ) from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
 @dataclass(frozen=True)
 class Source:
-    """One file to fetch: its name below a mirror's address, its SHA-256 checksum in hexadecimal, and its size."""
+    """One file to fetch: its name below a mirror's address, its SHA-256 checksum in hexadecimal,
+    and its size.
+    """
 
     name: str
     sha256: str
@@ -237,7 +276,8 @@ class Source:
 class Collection:
     """A data set: its files, the mirrors to try in turn, and the folder to put it in.
 
-    With `members`, the only file is a tar archive, and these are the files of `folder` that it must hold.
+    With `members`, the only file is a tar archive, and these are the files of `folder` that it must
+    hold.
     """
 
     name: str
@@ -252,7 +292,9 @@ CIFAR10 = Collection(
     mirrors=("https://www.cs.toronto.edu/~kriz/",),
     files=(
         Source(
-            "cifar-10-binary.tar.gz", "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd", 170_052_171
+            "cifar-10-binary.tar.gz",
+            "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+            170_052_171,
         ),
     ),
     folder="cifar-10-batches-bin",
@@ -260,18 +302,31 @@ CIFAR10 = Collection(
 )
 MNIST = Collection(
     name="mnist",
-    mirrors=("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
+    mirrors=(
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "https://storage.googleapis.com/cvdf-datasets/mnist/",
+    ),
     files=(
         Source(
-            "train-images-idx3-ubyte.gz", "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609", 9_912_422
+            "train-images-idx3-ubyte.gz",
+            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            9_912_422,
         ),
         Source(
-            "train-labels-idx1-ubyte.gz", "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c", 28_881
+            "train-labels-idx1-ubyte.gz",
+            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            28_881,
         ),
         Source(
-            "t10k-images-idx3-ubyte.gz", "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6", 1_648_877
+            "t10k-images-idx3-ubyte.gz",
+            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            1_648_877,
         ),
-        Source("t10k-labels-idx1-ubyte.gz", "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", 4_542),
+        Source(
+            "t10k-labels-idx1-ubyte.gz",
+            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+            4_542,
+        ),
     ),
     folder="mnist",
 )
@@ -281,17 +336,22 @@ COLLECTIONS = (CIFAR10, MNIST)
 _CHUNK = 1 << 16
 
 
-def fetch_data(name: str, to: Path, *, mirrors: Sequence[str] | None = None, progress: Progress | None = None) -> Path:
-    """Fetch the data set `name` (cifar10 or mnist) into a folder below `to`, and return that folder.
+def fetch_data(
+    name: str, to: Path, *, mirrors: Sequence[str] | None = None, progress: Progress | None = None
+) -> Path:
+    """Fetch the data set `name` (cifar10 or mnist) into a folder below `to`, and return that
+    folder.
 
-    `mirrors` are base addresses tried in turn instead of the official ones. Files already complete are not fetched
-    again. Raises InputError, saying what to do, when `name` is unknown, no mirror delivers, or a file is wrong.
+    `mirrors` are base addresses tried in turn instead of the official ones. Files already complete
+    are not fetched again. Raises InputError, saying what to do, when `name` is unknown, no mirror
+    delivers, or a file is wrong.
     """
     for collection in COLLECTIONS:
         if collection.name == name:
             return fetch_collection(collection, to, mirrors=mirrors, progress=progress)
     raise InputError(
-        f"{name}: not a data set that can be fetched; choose from {', '.join(c.name for c in COLLECTIONS)}"
+        f"{name}: not a data set that can be fetched; choose from"
+        f" {', '.join(c.name for c in COLLECTIONS)}"
     )
 
 
@@ -314,11 +374,19 @@ def fetch_collection(
     try:
         with _made(place):
             for source in collection.files:
-                _fetch_file(source, place, tuple(mirrors or collection.mirrors), progress, limits or Limits())
+                _fetch_file(
+                    source,
+                    place,
+                    tuple(mirrors or collection.mirrors),
+                    progress,
+                    limits or Limits(),
+                )
             if collection.members:
                 unpack(place / collection.files[0].name, folder, collection.members)
     except OSError as error:
-        raise InputError(f"{error.filename or place}: cannot be written ({error.strerror or error})") from None
+        raise InputError(
+            f"{error.filename or place}: cannot be written ({error.strerror or error})"
+        ) from None
     return folder
 
 
@@ -336,14 +404,21 @@ def _made(place: Path) -> Iterator[None]:
         raise
 
 
-def _fetch_file(source: Source, place: Path, mirrors: Sequence[str], progress: Progress | None, limits: Limits) -> None:
-    """Fetch `source` into `place` from the first mirror that delivers it, unless it is there already."""
+def _fetch_file(
+    source: Source, place: Path, mirrors: Sequence[str], progress: Progress | None, limits: Limits
+) -> None:
+    """Fetch `source` into `place` from the first mirror that delivers it, unless it is there
+    already.
+    """
     final = place / source.name
     if final.exists():
         with open_file(final) as file:
             if _is_whole(file, source):
                 return
-        raise InputError(f"{final}: exists, but its SHA-256 checksum is not {source.sha256}; remove it and fetch again")
+        raise InputError(
+            f"{final}: exists, but its SHA-256 checksum is not {source.sha256}; remove it and fetch"
+            " again"
+        )
     if final.is_symlink():
         raise InputError(f"{final}: is a link to nowhere; remove it and fetch again")
     failures = []
@@ -354,12 +429,15 @@ def _fetch_file(source: Source, place: Path, mirrors: Sequence[str], progress: P
                 with whole.building() as file:
                     download(url, source.name, source.size_bytes, file, progress, limits)
                     if not _is_whole(file, source):
-                        raise TransferError(f"its checksum is not {source.sha256}, so it was deleted")
+                        raise TransferError(
+                            f"its checksum is not {source.sha256}, so it was deleted"
+                        )
                 return
             except TransferError as failure:
                 failures.append(f"{url}: {failure}")
     raise InputError(
-        f"{'; '.join(failures)}; run the command again, or put {source.name} into {place} by hand and run it again"
+        f"{'; '.join(failures)}; run the command again, or put {source.name} into {place} by hand"
+        " and run it again"
     )
 
 

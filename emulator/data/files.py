@@ -28,7 +28,8 @@ def check_regular(path: Path) -> None:
 
 
 def other_data(path: Path, denial: str) -> InputError:
-    """Return the error for a file that is not what its name says, by what it is; see `common.unlike`.
+    """Return the error for a file that is not what its name says, by what it is; see
+    `common.unlike`.
 
     Raises:
         OSError: it cannot be read.
@@ -42,7 +43,9 @@ def other_data(path: Path, denial: str) -> InputError:
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """Open `path` for reading, decompressed if its name ends in .gz; failures within the block become InputError."""
+    """Open `path` for reading, decompressed if its name ends in .gz; failures within the block
+    become InputError.
+    """
     try:
         with open_file(path) as file:
             yield cast(BinaryIO, gzip.GzipFile(fileobj=file)) if path.suffix == ".gz" else file
@@ -55,7 +58,9 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def read_at_most(stream: BinaryIO, size: int) -> bytes:
-    """Read up to `size` bytes; memory grows as bytes arrive, so a size from a damaged header does no harm."""
+    """Read up to `size` bytes; memory grows as bytes arrive, so a size from a damaged header does
+    no harm.
+    """
     chunks = []
     while size > 0 and (chunk := stream.read(min(size, _CHUNK))):
         chunks.append(chunk)

@@ -1,11 +1,13 @@
-"""A folder of images by class: a folder for each class, in `train` and `val` or `test`, or all together.
+"""A folder of images by class: a folder for each class, in `train` and `val` or `test`, or all
+together.
 
     ROOT/train/cat/1.png        ROOT/cat/1.png
          train/dog/2.jpg   or        dog/2.jpg
          val/cat/3.png
 
-Images are those of torchvision's `ImageFolder`, by the endings of their names and through links, but for names that
-begin with a dot and links that lead back to a folder above them. What is left out is counted by kind.
+Images are those of torchvision's `ImageFolder`, by the endings of their names and through links,
+but for names that begin with a dot and links that lead back to a folder above them. What is left
+out is counted by kind.
 """
 
 from __future__ import annotations
@@ -61,13 +63,17 @@ class LeftOut:
         """The kinds with their counts, the most frequent first."""
         kinds = sorted(self._counts.items(), key=lambda kind: (-kind[1], kind[0]))
         rest = sum(count for _, count in kinds[_KINDS_SHOWN:])
-        told = [f"{count:,} {kind}" for kind, count in kinds[:_KINDS_SHOWN]]
-        return ", ".join([*told, plural(rest, "other")] if rest else told)
+        counts = [f"{count:,} {kind}" for kind, count in kinds[:_KINDS_SHOWN]]
+        return ", ".join([*counts, plural(rest, "other")] if rest else counts)
 
     @property
     def notes(self) -> list[str]:
         """What to say, if there is anything."""
-        return [f"{plural(self._counts.total(), 'file')} left out: {self.kinds}"] if self._counts else []
+        return (
+            [f"{plural(self._counts.total(), 'file')} left out: {self.kinds}"]
+            if self._counts
+            else []
+        )
 
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
@@ -87,7 +93,8 @@ class Part(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """A folder's images to train on and to evaluate on, if these are apart; the classes; and what to say of them.
+    """A folder's images to train on and to evaluate on, if these are apart; the classes; and what
+    to say of them.
 
     `train_folder` is where the images to train on are.
     """
@@ -103,7 +110,8 @@ def list_folder(root: Path) -> Listing:
     """Return the images of a folder.
 
     Raises:
-        InputError: images stand beside folders of classes, a class is empty, or parts contradict each other.
+        InputError: images stand beside folders of classes, a class is empty, or parts contradict
+            each other.
         OSError: a folder cannot be read.
     """
     folders, left_out = _folders(root), LeftOut()
@@ -112,12 +120,17 @@ def list_folder(root: Path) -> Listing:
     if not parts:
         if folders and len(named) == len(folders):
             raise InputError(
-                f"{shown(root / folders[0])}: holds no folder for each class, so the labels of its images are unknown;"
-                f" put them into {shown(folders[0])}/CLASS/"
+                f"{shown(root / folders[0])}: holds no folder for each class, so the labels of its"
+                f" images are unknown; put them into {shown(folders[0])}/CLASS/"
             )
         _refuse_wrapped(root, folders)
         classes = _classes(root, left_out)
-        trained, evaluated, where, notes = _part(root, ".", classes, classes, left_out), None, root, list[str]()
+        trained, evaluated, where, notes = (
+            _part(root, ".", classes, classes, left_out),
+            None,
+            root,
+            list[str](),
+        )
     else:
         _refuse_mixture(root, folders, named, parts)
         by_part = _one_each(root, parts)
@@ -130,32 +143,40 @@ def list_folder(root: Path) -> Listing:
 
 
 def part_of(name: str) -> str | None:
-    """Return which part a folder is by its name, in any case and spelling: train, val or test; None for a class."""
+    """Return which part a folder is by its name, in any case and spelling: train, val or test; None
+    for a class.
+    """
     plain = re.sub(r"[\W_]+", "", name.lower())
     return next((part for part, spelt in _PARTS.items() if spelt.fullmatch(plain)), None)
 
 
 def _refuse_wrapped(root: Path, folders: Sequence[str]) -> None:
-    """Refuse a folder that holds nothing but the folder with the parts, which would be its only class."""
+    """Refuse a folder that holds nothing but the folder with the parts, which would be its only
+    class.
+    """
     if len(folders) == 1:
         inner = root / folders[0]
         if any(part_of(name) and _folders(inner / name) for name in _folders(inner)):
-            raise InputError(f"{shown(root)}: holds one folder, in which the parts are; give {shown(inner)}")
+            raise InputError(
+                f"{shown(root)}: holds one folder, in which the parts are; give {shown(inner)}"
+            )
 
 
-def _refuse_mixture(root: Path, folders: Sequence[str], named: dict[str, str], parts: dict[str, str]) -> None:
+def _refuse_mixture(
+    root: Path, folders: Sequence[str], named: dict[str, str], parts: dict[str, str]
+) -> None:
     others = [*(name for name in folders if name not in parts), *_images_in(root)]
     if not others:
         return
     beside = f"{shown(others[0])} is next to {' and '.join(map(shown, parts))}"
     if others[0] in named:
         raise InputError(
-            f"{shown(root)}: a mixture: {beside}, but has no folder for each class, so that its labels are unknown;"
-            " move it away"
+            f"{shown(root)}: a mixture: {beside}, but has no folder for each class, so that its"
+            " labels are unknown; move it away"
         )
     raise InputError(
-        f"{shown(root)}: a mixture: {beside}; give a folder with only `train` and `val` or `test`, or with a folder"
-        " for each class"
+        f"{shown(root)}: a mixture: {beside}; give a folder with only `train` and `val` or `test`,"
+        " or with a folder for each class"
     )
 
 
@@ -165,12 +186,15 @@ def _one_each(root: Path, parts: dict[str, str]) -> dict[str, str]:
     for name, part in parts.items():
         if part in by_part:
             raise InputError(
-                f"{shown(root)}: {shown(by_part[part])} and {shown(name)} are both `{part}` by their names; leave one"
+                f"{shown(root)}: {shown(by_part[part])} and {shown(name)} are both `{part}` by"
+                " their names; leave one"
             )
         by_part[part] = name
     if _TRAIN not in by_part:
         name = shown(next(iter(parts)))
-        raise InputError(f"{shown(root)}: has `{name}`, but no `train` with a folder for each class next to it")
+        raise InputError(
+            f"{shown(root)}: has `{name}`, but no `train` with a folder for each class next to it"
+        )
     return by_part
 
 
@@ -184,7 +208,9 @@ def _evaluated(
         strange = next((label for label in own if label not in known), None)
         if strange is not None:
             train = shown(by_part[_TRAIN])
-            raise InputError(f"{shown(root / name / strange)}: a class that `{train}` does not have")
+            raise InputError(
+                f"{shown(root / name / strange)}: a class that `{train}` does not have"
+            )
         part = _part(root, name, own, classes, left_out)
         if evaluated is None:
             evaluated, first = part, shown(name)
@@ -199,8 +225,8 @@ def _classes(folder: Path, left_out: LeftOut) -> list[str]:
     classes, images = _folders(folder), _images_in(folder)
     if classes and images:
         raise InputError(
-            f"{shown(folder)}: a mixture of images ({shown(images[0])}) and folders of classes ({shown(classes[0])});"
-            " put each image into the folder of its class"
+            f"{shown(folder)}: a mixture of images ({shown(images[0])}) and folders of classes"
+            f" ({shown(classes[0])}); put each image into the folder of its class"
         )
     if not classes:
         raise InputError(f"{shown(folder)}: has no folders; each class is a folder with its images")
@@ -220,7 +246,9 @@ def _count_strays(folder: Path, left_out: LeftOut) -> None:
                     left_out.add_kind("in hidden folders", hidden)
 
 
-def _part(root: Path, part: str, folders: Sequence[str], classes: Sequence[str], left_out: LeftOut) -> Part:
+def _part(
+    root: Path, part: str, folders: Sequence[str], classes: Sequence[str], left_out: LeftOut
+) -> Part:
     """Return all images of some classes, at any depth, in the order of their names."""
     listed, numbers = Part([], []), {name: number for number, name in enumerate(classes)}
     for folder in folders:
@@ -229,8 +257,8 @@ def _part(root: Path, part: str, folders: Sequence[str], classes: Sequence[str],
         if not files:
             but = f", but {beside.kinds}" if beside.notes else ""
             raise InputError(
-                f"{shown(root / part / folder)}: an empty class: no images ({', '.join(SUFFIXES)}) in it{but}; remove"
-                " it"
+                f"{shown(root / part / folder)}: an empty class: no images ({', '.join(SUFFIXES)})"
+                f" in it{but}; remove it"
             )
         left_out.join(beside)
         listed.files.extend(sorted(files))
@@ -239,7 +267,9 @@ def _part(root: Path, part: str, folders: Sequence[str], classes: Sequence[str],
 
 
 def _images_below(root: str, top: str, left_out: LeftOut) -> list[str]:
-    """Return the images at any depth below a folder of the root, through links, but none that leads back above it."""
+    """Return the images at any depth below a folder of the root, through links, but none that leads
+    back above it.
+    """
     ways = (f"{root}/{folder}" for folder in (".", *map(str, Path(top).parents)))
     images, waiting, visited = list[str](), [(top, frozenset(map(_identity, ways)))], 0
     while waiting:
@@ -250,7 +280,10 @@ def _images_below(root: str, top: str, left_out: LeftOut) -> list[str]:
             left_out.add_kind("links back to a folder above")
             continue
         if visited > _MOST_FOLDERS:
-            raise InputError(f"{shown(f'{root}/{top}')}: links lead to the same folders again and again; remove some")
+            raise InputError(
+                f"{shown(f'{root}/{top}')}: links lead to the same folders again and again; remove"
+                " some"
+            )
         with os.scandir(path) as entries:
             for entry in entries:
                 name = f"{folder}/{entry.name}"
@@ -277,14 +310,16 @@ def _refuse_parts_within(path: str, folders: Sequence[str]) -> None:
     if _TRAIN in parts and len(parts) > 1:
         names = " and ".join(shown(os.path.basename(name)) for name in parts.values())
         raise InputError(
-            f"{shown(path)}: has parts ({names}) within a class; put the folders of classes into those of the parts, as"
-            " train/CLASS/ and test/CLASS/"
+            f"{shown(path)}: has parts ({names}) within a class; put the folders of classes into"
+            " those of the parts, as train/CLASS/ and test/CLASS/"
         )
 
 
 def _images_in(folder: Path) -> list[str]:
     with os.scandir(folder) as entries:
-        return sorted(entry.name for entry in entries if _is_image(entry.name) and not is_folder(entry))
+        return sorted(
+            entry.name for entry in entries if _is_image(entry.name) and not is_folder(entry)
+        )
 
 
 def _is_image(name: str) -> bool:
@@ -301,7 +336,9 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
 def _folders(root: Path) -> list[str]:
     """Return the names of the folders in a folder, in order."""
     with os.scandir(root) as entries:
-        return sorted(entry.name for entry in entries if not entry.name.startswith(".") and is_folder(entry))
+        return sorted(
+            entry.name for entry in entries if not entry.name.startswith(".") and is_folder(entry)
+        )
 
 
 _THREADS = 2
@@ -328,7 +365,8 @@ class FilePictures:
             raise _refusal(path, broken) from None
         if pixels.shape[:2] not in self.sizes:
             raise InputError(
-                f"{shown(path)}: has changed since the start: it is {'x'.join(map(str, pixels.shape[:2]))}"
+                f"{shown(path)}: has changed since the start: it is"
+                f" {'x'.join(map(str, pixels.shape[:2]))}"
             )
         return pixels
 
@@ -337,7 +375,8 @@ def load_folder(root: Path, reading: Reading) -> Dataset:
     """Return the images below a folder; they are read when they are needed.
 
     Raises:
-        InputError: images stand beside folders of classes, a class is empty, an image is broken, sizes differ.
+        InputError: images stand beside folders of classes, a class is empty, an image is broken,
+            sizes differ.
     """
     trained, evaluated, classes, train_folder, notes = list_folder(root)
     parts = [trained] if evaluated is None else [trained, evaluated]
@@ -347,10 +386,18 @@ def load_folder(root: Path, reading: Reading) -> Dataset:
     all_images = plural(len(headers) + len(broken), "image")
     for part in checked:
         if not part.kept.files:
-            raise _nothing_left(root if evaluated is None else root / next(iter(part.broken)).split("/")[0], part)
+            raise _nothing_left(
+                root if evaluated is None else root / next(iter(part.broken)).split("/")[0], part
+            )
     if broken:
-        are = "cannot be read and are" if any(error.is_whole for error in broken.values()) else "are broken and"
-        notes.append(f"{len(broken):,} of {all_images} {are} left out, such as {shown(next(iter(broken)))}")
+        are = (
+            "cannot be read and are"
+            if any(error.is_whole for error in broken.values())
+            else "are broken and"
+        )
+        notes.append(
+            f"{len(broken):,} of {all_images} {are} left out, such as {shown(next(iter(broken)))}"
+        )
     turned = sum(header.orientation > 1 for header in headers)
     if turned:
         notes.append(f"{turned:,} of {all_images} turned as EXIF says")
@@ -358,11 +405,15 @@ def load_folder(root: Path, reading: Reading) -> Dataset:
     sizes: dict[Size, str] = {}
     for name, header in zip(files, headers, strict=True):
         sizes.setdefault(header.size, shown(name))
-    pictures = FilePictures(root, tuple(files), 1 if all(header.grey for header in headers) else 3, sizes)
+    pictures = FilePictures(
+        root, tuple(files), 1 if all(header.grey for header in headers) else 3, sizes
+    )
     labels = np.array([label for part in checked for label in part.kept.labels], np.int64)
     _no_empty_class(train_folder, np.array(checked[0].kept.labels), classes)
     if evaluated is None:
-        train, test = split(labels, len(classes), reading.test_share, reading.split_seed, shown(root))
+        train, test = split(
+            labels, len(classes), reading.test_share, reading.split_seed, shown(root)
+        )
         notes.append(
             f"{plural(len(test), 'image')}, a share of {reading.test_share:g} of each"
             f" class, {'is' if len(test) == 1 else 'are'} the test set"
@@ -372,7 +423,9 @@ def load_folder(root: Path, reading: Reading) -> Dataset:
     preparation = Preparation(reading.resize, reading.crop_size)
     size = preparation.size(sizes, shown(root))
     train, test = shuffled(train, reading.split_seed), shuffled(test, reading.split_seed)
-    images, test_images = (LazyImages(pictures, preparation, size, numbers) for numbers in (train, test))
+    images, test_images = (
+        LazyImages(pictures, preparation, size, numbers) for numbers in (train, test)
+    )
     name, note = shown(root.resolve().name), "; ".join(notes)
     return Dataset(name, images, labels[train], test_images, labels[test], classes, note)
 
@@ -418,8 +471,9 @@ def _checked(root: Path, part: Part, skip_broken: bool) -> _Checked:
 def _refusal(path: Path, broken: BrokenError) -> InputError:
     what = "an image of a kind that is not read" if broken.is_whole else "a broken image"
     return InputError(
-        f"{shown(path)}: {what}: {broken}; {'change' if broken.is_whole else 'repair'} or remove it, or give"
-        " --skip-broken, which reads all images once before the start and leaves out broken ones"
+        f"{shown(path)}: {what}: {broken}; {'change' if broken.is_whole else 'repair'} or remove"
+        " it, or give --skip-broken, which reads all images once before the start and leaves out"
+        " broken ones"
     )
 
 
@@ -427,11 +481,15 @@ def _nothing_left(folder: Path, part: _Checked) -> InputError:
     """Return the error for a folder of which no image can be read."""
     (name, error), count = next(iter(part.broken.items())), plural(len(part.broken), "image")
     return InputError(
-        f"{shown(folder)}: nothing is left: of {count} none can be read, such as {shown(name)} ({error}); give others"
+        f"{shown(folder)}: nothing is left: of {count} none can be read, such as {shown(name)}"
+        f" ({error}); give others"
     )
 
 
 def _no_empty_class(folder: Path, labels: NDArray[np.int64], classes: tuple[str, ...]) -> None:
     """Check that training images of each class are left."""
     for number in np.flatnonzero(np.bincount(labels, minlength=len(classes)) == 0):
-        raise InputError(f"{shown(folder / classes[number])}: an empty class: all of its images are broken; remove it")
+        raise InputError(
+            f"{shown(folder / classes[number])}: an empty class: all of its images are broken;"
+            " remove it"
+        )

@@ -1,4 +1,6 @@
-"""Images that are read when they are needed, and never all at once; in the background, a few blocks ahead of a run."""
+"""Images that are read when they are needed, and never all at once; in the background, a few blocks
+ahead of a run.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,11 @@ class Pictures(Protocol):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LazyImages:
-    """Samples made of pictures: those with `numbers`, in this order; with `seed`, augmentation is drawn.
+    """Samples made of pictures: those with `numbers`, in this order; with `seed`, augmentation is
+    drawn.
 
-    A slice of them is another `LazyImages`; a number, or an array of them, reads: (c, h, w), or (n, c, h, w).
+    A slice of them is another `LazyImages`; a number, or an array of them, reads: (c, h, w), or (n,
+    c, h, w).
     """
 
     pictures: Pictures
@@ -93,6 +97,7 @@ class LazyImages:
         out = np.empty((len(places), *self.shape[1:]), np.uint8)
         draws = None
         if epoch is not None and self.seed is not None and self.preparation.augment:
+            # For all pictures, by number: what one gets does not depend on the others read here.
             draws = draws_of(self.seed, epoch, len(self.pictures))
         for pixels, number in zip(out, self.numbers[places].tolist(), strict=True):
             draw = None if draws is None else tuple(draws[number].tolist())
@@ -118,13 +123,17 @@ class ReadAhead:
         self._epoch: int | None = None
         self._blocks: dict[int, Future[NDArray[np.uint8]]] = {}
 
-    def take(self, order: NDArray[np.int64], epoch: int | None, span: slice, out: NDArray[np.uint8]) -> None:
-        """Copy the samples `order[span]` of an epoch into `out` (n, c, h, w), and begin to read those behind them.
+    def take(
+        self, order: NDArray[np.int64], epoch: int | None, span: slice, out: NDArray[np.uint8]
+    ) -> None:
+        """Copy the samples `order[span]` of an epoch into `out` (n, c, h, w), and begin to read
+        those behind them.
 
         Raises:
             InputError: an image cannot be read.
         """
         if order is not self._order or epoch != self._epoch:
+            # Blocks of another order are of no use: all go, up to the one of the largest number.
             self._drop(len(self._blocks) and max(self._blocks) + 1)
             self._order, self._epoch = order, epoch
         first, last = span.start // self._block, (span.stop - 1) // self._block

@@ -1,8 +1,9 @@
-"""The accuracy of a linear classifier: `python -m emuchain.emulator.data.linear [--data shapes|DIR]`.
+"""The accuracy of a linear classifier: `python -m emuchain.emulator.data.linear [--data
+shapes|DIR]`.
 
-A convolutional network must exceed it to have learnt anything that needs its convolutions. It is softmax regression on
-normalised pixels, by SGD with momentum and a learning rate that falls to zero. NumPy is imported where it is used, once
-`main` has said how many threads it may have.
+A convolutional network must exceed it to have learnt anything that needs its convolutions. It is
+softmax regression on normalised pixels, by SGD with momentum and a learning rate that falls to
+zero. NumPy is imported where it is used, once `main` has said how many threads it may have.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _DECAY = 1e-3
 
 
 def linear_accuracy(data: Dataset, steps: int = _STEPS) -> tuple[float, float]:
-    """Return training and test accuracy, in [0, 1], of softmax regression after `steps` mini-batches of 100 images."""
+    """Return training and test accuracy, in [0, 1], of softmax regression after `steps`
+    mini-batches of 100 images.
+    """
     import numpy as np
 
     normalisation = data.normalisation()
@@ -40,11 +43,15 @@ def linear_accuracy(data: Dataset, steps: int = _STEPS) -> tuple[float, float]:
 
     def features(images: NDArray[np.uint8]) -> NDArray[np.float32]:
         flat = normalisation.apply(images).reshape(len(images), inputs)
+        # A column of ones, whose weights are the biases.
         return np.concatenate([flat, np.ones((len(images), 1), np.float32)], axis=1)
 
     def accuracy(images: Images, labels: NDArray[np.int64]) -> float:
         blocks = range(0, len(images), 1000)
-        hits = [(features(images[i : i + 1000]) @ weights).argmax(1) == labels[i : i + 1000] for i in blocks]
+        hits = [
+            (features(images[i : i + 1000]) @ weights).argmax(1) == labels[i : i + 1000]
+            for i in blocks
+        ]
         return float(np.concatenate(hits).mean())
 
     random = np.random.default_rng(0)
@@ -52,21 +59,33 @@ def linear_accuracy(data: Dataset, steps: int = _STEPS) -> tuple[float, float]:
         chosen = random.integers(data.n_train, size=_BATCH)
         x = features(data.train_images[chosen])
         scores = x @ weights
+        # The largest exponent is 0, so that none overflows.
         errors = np.exp(scores - scores.max(axis=1, keepdims=True))
         errors /= errors.sum(axis=1, keepdims=True)
+        # Softmax with cross-entropy: the error is the probability, less 1 at the label.
         errors[np.arange(_BATCH), data.train_labels[chosen]] -= 1
         rate = np.float32(_RATE * (1 - step / steps))
         velocity *= np.float32(_MOMENTUM)
         velocity -= rate * (x.T @ errors / np.float32(_BATCH) + np.float32(_DECAY) * weights)
         weights += velocity
-    return accuracy(data.train_images, data.train_labels), accuracy(data.test_images, data.test_labels)
+    return accuracy(data.train_images, data.train_labels), accuracy(
+        data.test_images, data.test_labels
+    )
 
 
 @click.command()
-@click.option("--data", "where", default="shapes", show_default=True, help="`shapes`, or a directory with a data set.")
+@click.option(
+    "--data",
+    "where",
+    default="shapes",
+    show_default=True,
+    help="`shapes`, or a directory with a data set.",
+)
 def main(where: str) -> None:
     """Train a linear classifier and print its accuracy."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy loads: more threads only slow such small products
+    os.environ.setdefault(
+        "OMP_NUM_THREADS", "1"
+    )  # read when NumPy loads: more threads only slow such small products
     from .load import load_data
 
     try:

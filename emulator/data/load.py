@@ -1,4 +1,5 @@
-"""Finding a data set: `shapes` or `text`, a directory in one of the known layouts, or a file of a known kind.
+"""Finding a data set: `shapes` or `text`, a directory in one of the known layouts, or a file of a
+known kind.
 
 For data in layouts that are not read, the error says what to give in their place.
 """
@@ -44,28 +45,45 @@ _KINDS = (
         "an archive",
         "unpack it, and give the folder",
     ),
-    _Kind((".parquet", ".arrow"), "a table of Hugging Face or Arrow", f"write its columns with {_ARRAYS}"),
+    _Kind(
+        (".parquet", ".arrow"),
+        "a table of Hugging Face or Arrow",
+        f"write its columns with {_ARRAYS}",
+    ),
     _Kind((".npy",), "a single array of NumPy", f"put arrays together: {_ARRAYS}"),
     _Kind((".mat",), "a file of MATLAB", f"read it with scipy.io.loadmat, and write {_ARRAYS}"),
     _Kind((".pt", ".pth", ".pkl", ".pickle"), "a pickle, which could run code", f"write {_ARRAYS}"),
-    _Kind((".tfrecord", ".tfrecords", ".rec", ".lmdb", ".mdb"), "a container of records", f"write {_ARRAYS}"),
-    _Kind((".csv", ".tsv", ".json", ".jsonl", ".xml"), "a table or a list", f"give {_BY_CLASS}, or write {_ARRAYS}"),
+    _Kind(
+        (".tfrecord", ".tfrecords", ".rec", ".lmdb", ".mdb"),
+        "a container of records",
+        f"write {_ARRAYS}",
+    ),
+    _Kind(
+        (".csv", ".tsv", ".json", ".jsonl", ".xml"),
+        "a table or a list",
+        f"give {_BY_CLASS}, or write {_ARRAYS}",
+    ),
     _Kind(SUFFIXES, "a single image", "give the folder that has a folder of images for each class"),
 )
 _PARTS_OF_SETS = ("-ubyte", "-ubyte.gz", "data_batch_", "test_batch", "batches.meta")
 
 
 def advice_on_file(path: Path) -> str | None:
-    """Return what a file is that is not read, and what to give in its place; None if that is not known."""
+    """Return what a file is that is not read, and what to give in its place; None if that is not
+    known.
+    """
     name = path.name.lower()
     if "ilsvrc2012_img_val" in name:
         return (
-            "ImageNet's validation images, without their classes; unpack them into a folder for each class, and give"
-            " the folder with `train` and `val`"
+            "ImageNet's validation images, without their classes; unpack them into a folder for"
+            " each class, and give the folder with `train` and `val`"
         )
     if path.suffix in ("", ".bin") and (said := _of_set(*next(_listed(path.parent)))) is not None:
         return f"one file of a data set: {said}"
-    if any(name.endswith(mark) if mark.startswith("-") else name.startswith(mark) for mark in _PARTS_OF_SETS):
+    if any(
+        name.endswith(mark) if mark.startswith("-") else name.startswith(mark)
+        for mark in _PARTS_OF_SETS
+    ):
         return f"one file of a data set; give its folder, {shown(path.parent)}"
     kind = _kind_of(name)
     return None if kind is None else f"{kind.what}; {kind.instead}"
@@ -81,7 +99,12 @@ def advice_on_folder(root: Path) -> str | None:
         said = _of_set(folder, names)
         if said is not None:
             return said
-    if any(_kind_of(name.lower()) is _KINDS[-1] for folder, names in listed for name in names if folder != root):
+    if any(
+        _kind_of(name.lower()) is _KINDS[-1]
+        for folder, names in listed
+        for name in names
+        if folder != root
+    ):
         return None
     for folder, names in listed:
         for name in sorted(name for name in names if not name.startswith(".")):
@@ -92,7 +115,8 @@ def advice_on_folder(root: Path) -> str | None:
                 return f"holds {shown(name)}, {kind.what}; {kind.instead}"
             if kind is not None:
                 return (
-                    f"has images ({shown(name)}), but no folder for each class; put each into the folder of its class"
+                    f"has images ({shown(name)}), but no folder for each class; put each into the"
+                    " folder of its class"
                 )
     return None
 
@@ -101,14 +125,19 @@ def _of_set(folder: Path, names: set[str]) -> str | None:
     """Return what is said of a published set in a layout that is not read."""
     if {"train", "test", "meta"} <= names or {"train.bin", "test.bin"} <= names:
         return (
-            f"{shown(folder.name)} is CIFAR-100, which is not read, but CIFAR-10 is; read `data` (uint8, reshaped to"
-            f" -1,3,32,32) and `fine_labels` of both files, and write numpy.savez('own.npz', images=…, labels=…,"
-            " test_images=…, test_labels=…)"
+            f"{shown(folder.name)} is CIFAR-100, which is not read, but CIFAR-10 is; read `data`"
+            " (uint8, reshaped to -1,3,32,32) and `fine_labels` of both files, and write"
+            " numpy.savez('own.npz', images=…, labels=…, test_images=…, test_labels=…)"
         )
     if names & {"dataset_info.json", "dataset_dict.json", "state.json"}:
-        return f"{shown(folder.name)} is a data set of Hugging Face; write its columns with {_ARRAYS}"
+        return (
+            f"{shown(folder.name)} is a data set of Hugging Face; write its columns with {_ARRAYS}"
+        )
     if {"training.pt", "test.pt"} <= names:
-        return f"{shown(folder.name)} holds MNIST as pickles of PyTorch; give the folder `raw` beside it"
+        return (
+            f"{shown(folder.name)} holds MNIST as pickles of PyTorch; give the folder `raw`"
+            " beside it"
+        )
     return None
 
 
@@ -152,9 +181,16 @@ _OF_CIFAR = ("data_batch_*", "test_batch*", "batches.meta*")
 _OF_MNIST = ("train-images*", "train-labels*", "t10k-images*", "t10k-labels*")
 _LAYOUTS = (
     _Layout(
-        "CIFAR-10", ("cifar-10-batches-bin",), cifar.is_binary, cifar.load_binary, cifar.describe_binary, _OF_CIFAR
+        "CIFAR-10",
+        ("cifar-10-batches-bin",),
+        cifar.is_binary,
+        cifar.load_binary,
+        cifar.describe_binary,
+        _OF_CIFAR,
     ),
-    _Layout("CIFAR-10", ("cifar-10-batches-py",), cifar.is_pickled, cifar.load_pickled, None, _OF_CIFAR),
+    _Layout(
+        "CIFAR-10", ("cifar-10-batches-py",), cifar.is_pickled, cifar.load_pickled, None, _OF_CIFAR
+    ),
     _Layout(
         "MNIST",
         ("mnist", "MNIST/raw", "MNIST", "raw"),
@@ -165,8 +201,9 @@ _LAYOUTS = (
     ),
 )
 _UNDERSTOOD = (
-    "CIFAR-10 binary (data_batch_1.bin ... or cifar-10-batches-bin/), CIFAR-10 pickled (data_batch_1 ... or"
-    " cifar-10-batches-py/), MNIST (train-images-idx3-ubyte[.gz] ... or mnist/), or a folder of images for each class"
+    "CIFAR-10 binary (data_batch_1.bin ... or cifar-10-batches-bin/), CIFAR-10 pickled"
+    " (data_batch_1 ... or cifar-10-batches-py/), MNIST (train-images-idx3-ubyte[.gz] ... or"
+    " mnist/), or a folder of images for each class"
 )
 _Loader = Callable[[Path, Reading], Dataset]
 
@@ -201,14 +238,16 @@ def load_data(
     reading: Reading | None = None,
     enough: tuple[int | None, int | None] = (None, None),
 ) -> Dataset:
-    """Return the data set `shapes` or `text`, or that in the directory or file `where` (`./shapes` is a directory).
+    """Return the data set `shapes` or `text`, or that in the directory or file `where` (`./shapes`
+    is a directory).
 
-    A file is a text, whose name ends in .txt, or has images: .npz, .h5, .hdf5. Samples of texts, `text` too, are
-    windows of `steps` characters, or `lines`. `reading` says how images are read. `enough` says how many training and
-    test samples will be used, None for all: no more are drawn, but files are read whole.
+    A file is a text, whose name ends in .txt, or has images: .npz, .h5, .hdf5. Samples of texts,
+    `text` too, are windows of `steps` characters, or `lines`. `reading` says how images are read.
+    `enough` says how many training and test samples will be used, None for all: no more are drawn,
+    but files are read whole.
 
-    Raises InputError when there is no such directory, when it holds no known layout, and when a file in it is missing,
-    cut off or otherwise damaged.
+    Raises InputError when there is no such directory, when it holds no known layout, and when a
+    file in it is missing, cut off or otherwise damaged.
     """
     where, reading = os.fspath(where), reading or Reading()
     for name, number in (("steps", steps), ("enough", enough[0]), ("enough", enough[1])):
@@ -219,7 +258,9 @@ def load_data(
         return text.load_text(where, steps, lines=lines)
     reading.check()
     if where == "shapes":
-        return _prepared(shapes.draw(*map(_at_most, (shapes.N_TRAIN, shapes.N_TEST), enough)), reading)
+        return _prepared(
+            shapes.draw(*map(_at_most, (shapes.N_TRAIN, shapes.N_TEST), enough)), reading
+        )
     folder, layout = _find(where)
     if isinstance(layout, _Layout):
         return _prepared(layout.load(folder), reading)
@@ -234,7 +275,8 @@ def _at_most(available: int, wanted: int | None) -> int:
 def describe_data(
     where: str, steps: int = STEPS, *, lines: bool = False, reading: Reading | None = None
 ) -> Description:
-    """Return (n_train, n_test, (c, h, w), n_classes) of `load_data(…)`, if possible from sizes and headers alone.
+    """Return (n_train, n_test, (c, h, w), n_classes) of `load_data(…)`, if possible from sizes and
+    headers alone.
 
     Raises InputError as `load_data` does, for the files that it reads.
     """
@@ -250,7 +292,8 @@ def describe_data(
 
 
 def data_files(where: str) -> Iterator[str | Path]:
-    """Yield the files of which `load_data` reads a data set; of a folder of images, each that may be one.
+    """Yield the files of which `load_data` reads a data set; of a folder of images, each that may
+    be one.
 
     Raises InputError and OSError where there is no data set.
     """
@@ -288,9 +331,12 @@ def _prepared(data: Dataset, reading: Reading) -> Dataset:
     if reading.mean:
         if len(reading.mean) != channels:
             raise InputError(
-                f"`mean`: {len(reading.mean)} numbers, but images have {plural(channels, 'channel')}; give as many"
+                f"`mean`: {len(reading.mean)} numbers, but images have"
+                f" {plural(channels, 'channel')}; give as many"
             )
-        given = Normalisation(*(255 * np.array(values, np.float32) for values in (reading.mean, reading.std)))
+        given = Normalisation(
+            *(255 * np.array(values, np.float32) for values in (reading.mean, reading.std))
+        )
     preparation = Preparation(reading.resize, reading.crop_size, reading.augment)
 
     def prepared(images: Images, name: str, seed: int | None) -> Images:
@@ -306,7 +352,10 @@ def _prepared(data: Dataset, reading: Reading) -> Dataset:
 
     train = prepared(data.train_images, "a training", reading.seed)
     return dataclasses.replace(
-        data, train_images=train, test_images=prepared(data.test_images, "a test", None), given=given
+        data,
+        train_images=train,
+        test_images=prepared(data.test_images, "a test", None),
+        given=given,
     )
 
 
@@ -316,20 +365,28 @@ def _about(where: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"{shown(error.filename or where)}: cannot be read ({error.strerror or error})") from None
+        raise InputError(
+            f"{shown(error.filename or where)}: cannot be read ({error.strerror or error})"
+        ) from None
 
 
 def _find(where: str) -> tuple[Path, _Layout | _Loader]:
-    """Return the folder that holds a data set, `where` itself or one below it, and its layout; or a file's loader."""
+    """Return the folder that holds a data set, `where` itself or one below it, and its layout; or a
+    file's loader.
+    """
     try:
         return _look_in(Path(where))
     except OSError as error:
-        raise InputError(f"{shown(where)}: cannot be read ({error.strerror}); give a readable directory") from None
+        raise InputError(
+            f"{shown(where)}: cannot be read ({error.strerror}); give a readable directory"
+        ) from None
 
 
 def _look_in(root: Path) -> tuple[Path, _Layout | _Loader]:
     if not os.path.exists(root):
-        raise InputError(f"{root}: no such directory; give `shapes`, `text`, or a directory with a data set")
+        raise InputError(
+            f"{root}: no such directory; give `shapes`, `text`, or a directory with a data set"
+        )
     if root.suffix.lower() in _FILES and not root.is_dir():
         return root, _FILES[root.suffix.lower()]
     if not root.is_dir():
@@ -339,8 +396,8 @@ def _look_in(root: Path) -> tuple[Path, _Layout | _Loader]:
         if kind_of(root) is not TEXT:
             raise other_data(root, f"no data set, whose name ends in .txt, {' or '.join(_FILES)}")
         raise InputError(
-            f"{root}: is a file; give the directory it is in, or a text, whose name ends in .txt, or images, in a file"
-            f" whose name ends in {' or '.join(_FILES)}"
+            f"{root}: is a file; give the directory it is in, or a text, whose name ends in .txt,"
+            f" or images, in a file whose name ends in {' or '.join(_FILES)}"
         )
     here = [(root, layout) for layout in _LAYOUTS if layout.recognise(root)]
     below = [

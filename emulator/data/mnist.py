@@ -20,26 +20,35 @@ _DEFLATE_MOST = 1032  # bytes that one compressed byte can stand for
 
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
-    """Return the array of `dimensions` dimensions in `path` (plain, or gzip if its name ends in .gz).
+    """Return the array of `dimensions` dimensions in `path` (plain, or gzip if its name ends in
+    .gz).
 
-    Raises InputError when the file is missing, cut off, too long, or not an idx file of `dimensions` dimensions.
+    Raises InputError when the file is missing, cut off, too long, or not an idx file of
+    `dimensions` dimensions.
     """
     with opened(path) as stream:
         shape = _header(path, stream, dimensions)
         expected, room = math.prod(shape), free_room()
-        if path.suffix == ".gz" and room.free_bytes < expected <= _DEFLATE_MOST * path.stat().st_size:
+        if (
+            path.suffix == ".gz"
+            and room.free_bytes < expected <= _DEFLATE_MOST * path.stat().st_size
+        ):
             raise InputError(
-                f"{path}: its {'x'.join(map(str, shape))} values would take {format_bytes(expected)} of memory, and"
-                f" {room.limit} {format_bytes(room.free_bytes)}"
+                f"{path}: its {'x'.join(map(str, shape))} values would take"
+                f" {format_bytes(expected)} of memory, and {room.limit}"
+                f" {format_bytes(room.free_bytes)}"
             )
         body = read_at_most(stream, expected + 1)
     if len(body) != expected:
         raise _wrong_size(path, shape, len(body))
-    return np.frombuffer(body, np.uint8).reshape(shape).copy()  # a copy, since frombuffer's result is read-only
+    return (
+        np.frombuffer(body, np.uint8).reshape(shape).copy()
+    )  # a copy, since frombuffer's result is read-only
 
 
 def idx_shape(path: Path, dimensions: int) -> tuple[int, ...]:
-    """Return the shape in the header of `path`; of the rest, only the size of a plain file is looked at.
+    """Return the shape in the header of `path`; of the rest, only the size of a plain file is
+    looked at.
 
     Raises InputError as `read_idx`.
     """
@@ -59,14 +68,18 @@ def _start(dimensions: int) -> int:
 def _wrong_size(path: Path, shape: tuple[int, ...], body: int) -> InputError:
     start, expected, sizes = _start(len(shape)), math.prod(shape), "x".join(map(str, shape))
     said = f"cut off: {start + body} bytes" if body < expected else "too long: more bytes"
-    return InputError(f"{path}: {said} found, {start + expected} expected for the {sizes} its header names")
+    return InputError(
+        f"{path}: {said} found, {start + expected} expected for the {sizes} its header names"
+    )
 
 
 def _header(path: Path, stream: BinaryIO, dimensions: int) -> tuple[int, ...]:
     size = _start(dimensions)
     header = read_at_most(stream, size)
     if len(header) < size:
-        raise InputError(f"{path}: cut off: {len(header)} bytes found, an idx header of {size} expected")
+        raise InputError(
+            f"{path}: cut off: {len(header)} bytes found, an idx header of {size} expected"
+        )
     magic, *shape = struct.unpack(f">{1 + dimensions}I", header)
     expected = _UNSIGNED_BYTE << 8 | dimensions
     if magic != expected:
@@ -82,7 +95,9 @@ def _header(path: Path, stream: BinaryIO, dimensions: int) -> tuple[int, ...]:
 CLASSES = tuple("0123456789")
 _TRAIN, _TEST = "train", "t10k"
 _TEST_SHARE = 5  # every fifth image is for test, if one set of files must serve for both
-_NOTE = "only MNIST's t10k files are present: every fifth image is for testing, the others for training"
+_NOTE = (
+    "only MNIST's t10k files are present: every fifth image is for testing, the others for training"
+)
 
 
 class _Files(NamedTuple):
@@ -96,7 +111,8 @@ def is_mnist(folder: Path) -> bool:
 
 
 def load_mnist(folder: Path) -> Dataset:
-    """Load MNIST from `folder`: images (N, 1, 28, 28). With the t10k files alone, one image in five is for test.
+    """Load MNIST from `folder`: images (N, 1, 28, 28). With the t10k files alone, one image in five
+    is for test.
 
     Raises InputError when a file is missing, damaged, or does not fit the others.
     """
@@ -104,7 +120,9 @@ def load_mnist(folder: Path) -> Dataset:
     if _only_test(folder):
         n = len(test_images)
         if n < _TEST_SHARE:
-            raise InputError(f"{folder}: {plural(n, 'image')} found, at least {_TEST_SHARE} needed to split them")
+            raise InputError(
+                f"{folder}: {plural(n, 'image')} found, at least {_TEST_SHARE} needed to split them"
+            )
         test = np.arange(n) % _TEST_SHARE == _TEST_SHARE - 1
         parts = test_images[~test], test_labels[~test], test_images[test], test_labels[test]
         return Dataset("mnist-t10k", *parts, CLASSES, _NOTE)
@@ -114,7 +132,9 @@ def load_mnist(folder: Path) -> Dataset:
 
 
 def describe_mnist(folder: Path) -> tuple[int, int, tuple[int, int, int], int]:
-    """Return (n_train, n_test, (c, h, w), n_classes) from the headers of the image files. Raises InputError."""
+    """Return (n_train, n_test, (c, h, w), n_classes) from the headers of the image files. Raises
+    InputError.
+    """
     n_test, h, w = idx_shape(_files(folder, _TEST).images, 3)
     if _only_test(folder):
         n, n_test = n_test, n_test // _TEST_SHARE
@@ -144,14 +164,22 @@ def _read(folder: Path, part: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]
     files = _files(folder, part)
     images, labels = read_idx(files.images, 3), read_idx(files.labels, 1)
     if len(images) != len(labels):
-        raise InputError(f"{files.labels}: {len(labels)} labels found, {len(images)} expected, one for each image")
+        raise InputError(
+            f"{files.labels}: {len(labels)} labels found, {len(images)} expected, one for each"
+            " image"
+        )
     wrong = np.flatnonzero(labels >= len(CLASSES))
     if len(wrong):
-        raise InputError(f"{files.labels}: label {labels[wrong[0]]} found at place {wrong[0]}, 0 to 9 expected")
+        raise InputError(
+            f"{files.labels}: label {labels[wrong[0]]} found at place {wrong[0]}, 0 to 9 expected"
+        )
     return images[:, None], labels.astype(np.int64)
 
 
 def _same_size(folder: Path, train: tuple[int, ...], test: tuple[int, ...]) -> None:
     if train != test:
         sizes = ["x".join(map(str, size)) for size in (train, test)]
-        raise InputError(f"{folder}: training images are {sizes[0]} and test images {sizes[1]}; both must be the same")
+        raise InputError(
+            f"{folder}: training images are {sizes[0]} and test images {sizes[1]}; both must be the"
+            " same"
+        )

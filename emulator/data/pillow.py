@@ -19,11 +19,16 @@ _COLOUR = {"P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr", "LAB", "HS
 _DEEP_FORMATS = {"PNG", "PPM"}  # whose mode `I` has 16 bits; that of others has 32
 MOST_PIXELS = 1 << 26  # of a picture: 200 MB in colour
 _ORIENTATION = 0x112  # EXIF's tag: 1 to 8
-_TEXTS_WITH_EXIF = (b"Raw profile type exif\0", b"XML:com.adobe.xmp\0")  # their names, of PNG's texts
+_TEXTS_WITH_EXIF = (
+    b"Raw profile type exif\0",
+    b"XML:com.adobe.xmp\0",
+)  # their names, of PNG's texts
 
 
 class BrokenError(Exception):
-    """A picture cannot be read; the message says why, and `is_whole` that it is of a kind that is not read at all."""
+    """A picture cannot be read; the message says why, and `is_whole` that it is of a kind that is
+    not read at all.
+    """
 
     def __init__(self, reason: str, *, is_whole: bool = False) -> None:
         super().__init__(reason)
@@ -48,7 +53,9 @@ def pillow() -> Any:
     try:
         from PIL import Image
     except ImportError:
-        raise InputError("images in files need Pillow; install the extra `images`: pip install Pillow") from None
+        raise InputError(
+            "images in files need Pillow; install the extra `images`: pip install Pillow"
+        ) from None
     warnings.filterwarnings("ignore", module=r"PIL\b")
     warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
     return Image
@@ -74,9 +81,11 @@ def header_of(path: Path) -> Header:
 
 
 def pixels_of(path: Path, channels: int) -> NDArray[np.uint8]:
-    """Return a picture (rows, columns, channels), in grey or, with 3 channels, in colour, as its orientation says.
+    """Return a picture (rows, columns, channels), in grey or, with 3 channels, in colour, as its
+    orientation says.
 
-    Grey of 16 bits is scaled to 8: 0 to 65,535 become 0 to 255. Of colours of 16 bits, Pillow takes the upper 8.
+    Grey of 16 bits is scaled to 8: 0 to 65,535 become 0 to 255. Of colours of 16 bits, Pillow takes
+    the upper 8.
 
     Raises:
         BrokenError: it is not a picture that can be read.
@@ -100,10 +109,15 @@ def pixels_of(path: Path, channels: int) -> NDArray[np.uint8]:
 def _checked(picture: Any) -> Header:
     columns, rows = picture.size
     if rows * columns > MOST_PIXELS:
-        raise BrokenError(f"{rows:,} x {columns:,} pixels, more than the {MOST_PIXELS:,} that are read")
+        raise BrokenError(
+            f"{rows:,} x {columns:,} pixels, more than the {MOST_PIXELS:,} that are read"
+        )
     is_deep = _is_deep(picture)
     if not is_deep and picture.mode not in _GREY | _COLOUR:
-        raise BrokenError(f"mode {picture.mode}, with more than 16 bits a channel; save it with 8 or 16", is_whole=True)
+        raise BrokenError(
+            f"mode {picture.mode}, with more than 16 bits a channel; save it with 8 or 16",
+            is_whole=True,
+        )
     return Header((rows, columns), is_deep or picture.mode in _GREY)
 
 
@@ -114,7 +128,9 @@ def _is_deep(picture: Any) -> bool:
 
 
 def _orientation(picture: Any) -> int:
-    """Return how a picture is to be turned; 1, as it is, where EXIF says nothing, or nothing that can be read."""
+    """Return how a picture is to be turned; 1, as it is, where EXIF says nothing, or nothing that
+    can be read.
+    """
     try:
         orientation = picture.getexif().get(_ORIENTATION)
     except Exception:  # of what is damaged
@@ -123,7 +139,9 @@ def _orientation(picture: Any) -> int:
 
 
 def _has_exif(path: Path) -> bool:
-    """Return whether a PNG file has EXIF, which may stand behind its pixels; Pillow would read them all to tell."""
+    """Return whether a PNG file has EXIF, which may stand behind its pixels; Pillow would read them
+    all to tell.
+    """
     with open(path, "rb") as file:
         place = file.seek(8)
         while len(chunk := file.read(32)) >= 8:

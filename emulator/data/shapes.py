@@ -1,12 +1,14 @@
-"""`shapes`: a procedurally drawn set of 32x32 colour images in ten classes, which needs no download.
+"""`shapes`: a procedurally drawn set of 32x32 colour images in ten classes, which needs no
+download.
 
-Each image has one shape, at a random place and size, in a random colour on a random background with a gradient and
-noise. Whether the shape is lighter or darker than its background is random in each channel. So the mean image of every
-class is the same grey, and a linear classifier on pixels learns next to nothing; a small convolutional network does
-well.
+Each image has one shape, at a random place and size, in a random colour on a random background with
+a gradient and noise. Whether the shape is lighter or darker than its background is random in each
+channel. So the mean image of every class is the same grey, and a linear classifier on pixels learns
+next to nothing; a small convolutional network does well.
 
-Everything is integer arithmetic on a counter-based hash (splitmix64): image i is a function of its number alone, the
-same under every NumPy version and on every machine, and a smaller set is the beginning of a larger one.
+Everything is integer arithmetic on a counter-based hash (splitmix64): image i is a function of its
+number alone, the same under every NumPy version and on every machine, and a smaller set is the
+beginning of a larger one.
 """
 
 import collections
@@ -41,7 +43,8 @@ def _far(x: Ints, y: Ints) -> Ints:
     return np.maximum(abs(x), abs(y))
 
 
-# Each takes coordinates from the centre (x to the right, y down) and the half-size r, in half pixels.
+# Each takes coordinates from the centre (x to the right, y down) and the half-size r, in half
+# pixels.
 _DRAW: tuple[tuple[str, Callable[[Ints, Ints, Ints], Mask]], ...] = (
     ("disc", lambda x, y, r: x * x + y * y <= r * r),
     ("ring", lambda x, y, r: (x * x + y * y <= r * r) & (9 * (x * x + y * y) >= 4 * r * r)),
@@ -58,14 +61,18 @@ CLASSES = tuple(name for name, _ in _DRAW)
 
 
 def draw(train: int = N_TRAIN, test: int = N_TEST) -> Dataset:
-    """Draw `train` training and `test` test images (3, 32, 32); every ten of them hold each class once."""
+    """Draw `train` training and `test` test images (3, 32, 32); every ten of them hold each class
+    once.
+    """
     train_images, train_labels = _images(0, train)
     test_images, test_labels = _images(_TEST_START, test)
     return Dataset("shapes", train_images, train_labels, test_images, test_labels, CLASSES)
 
 
 def splitmix64(counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return 64 random bits for each counter (Steele, Lea and Flood, 2014); products wrap, as the method requires."""
+    """Return 64 random bits for each counter (Steele, Lea and Flood, 2014); products wrap, as the
+    method requires.
+    """
     z = (counters + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -85,6 +92,7 @@ def _images(start: int, count: int) -> tuple[NDArray[np.uint8], NDArray[np.int64
         _draw_block(keys, labels[block], memory.noise, images[block])
 
     with ThreadPoolExecutor(_THREADS) as threads:
+        # Taken one by one and dropped, so that what a thread raises is raised here.
         collections.deque(threads.map(draw, range(0, count, _BLOCK)), maxlen=0)
     return images, labels
 
@@ -93,17 +101,27 @@ def _labels(start: int, count: int) -> NDArray[np.int64]:
     """Return the labels: a random order of the ten classes for every ten images."""
     tens = -(-count // 10)
     numbers = np.arange(start, start + 10 * tens, dtype=np.uint64)
-    return np.argsort(splitmix64(~numbers).reshape(tens, 10), axis=1).reshape(-1)[:count].astype(np.int64)
+    return (
+        # The complement is the number of no image: labels and images draw from other counters.
+        np.argsort(splitmix64(~numbers).reshape(tens, 10), axis=1)
+        .reshape(-1)[:count]
+        .astype(np.int64)
+    )
 
 
 def _uniform(keys: NDArray[np.uint64], number: int, low: int, high: int) -> Ints:
     """Return random number `number` of every key: an integer in [low, high], of shape (n, 1, 1)."""
+    # 32 bits as a fraction of 2^32, times the count of values, without a remainder.
     bits = splitmix64(keys + np.uint64(number)) >> np.uint64(32)
-    return ((bits * np.uint64(high - low + 1)) >> np.uint64(32)).astype(np.int64)[:, None, None] + low
+    return ((bits * np.uint64(high - low + 1)) >> np.uint64(32)).astype(np.int64)[
+        :, None, None
+    ] + low
 
 
 class _Noise:
-    """The noise of a block's pixels, in the same memory for each block, since allocating takes longer."""
+    """The noise of a block's pixels, in the same memory for each block, since allocating takes
+    longer.
+    """
 
     def __init__(self) -> None:
         self._bits = np.empty((_BLOCK, _SIDE * _SIDE), np.uint64)
@@ -115,27 +133,38 @@ class _Noise:
         bits, spare = self._bits[: len(keys)], self._spare[: len(keys)]
         np.add(keys[:, None], pixels + np.uint64(1), out=bits)
         bits *= np.uint64(0x9E3779B97F4A7C15)
+        # The last step of splitmix64 has no product; with a factor of 1 it is one of the loop.
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
             np.right_shift(bits, np.uint64(shift), out=spare)
             bits ^= spare
             bits *= np.uint64(factor)
 
     def grain(self, channel: int, count: int) -> NDArray[np.int16]:
-        """Return the departures of a channel's pixels from their colour, (count, 32, 32): remainders of its bits."""
+        """Return the departures of a channel's pixels from their colour, (count, 32, 32):
+        remainders of its bits.
+        """
         bits, spare = self._bits[:count], self._spare[:count]
         np.right_shift(bits, np.uint64(16 * channel), out=spare)
-        quotients = spare // np.uint64(2 * _NOISE + 1)  # NumPy has vector code for this, but not for the remainder
+        quotients = spare // np.uint64(
+            2 * _NOISE + 1
+        )  # NumPy has vector code for this, but not for the remainder
         quotients *= np.uint64(2 * _NOISE + 1)
         spare -= quotients
         return spare.astype(np.int16).reshape(count, _SIDE, _SIDE) - np.int16(_NOISE)
 
 
-def _draw_block(keys: NDArray[np.uint64], labels: NDArray[np.int64], noise: _Noise, images: NDArray[np.uint8]) -> None:
+def _draw_block(
+    keys: NDArray[np.uint64], labels: NDArray[np.int64], noise: _Noise, images: NDArray[np.uint8]
+) -> None:
     """Draw the images of the given keys and labels into `images` (n, 3, 32, 32)."""
     r = _uniform(keys, 0, *_HALF_SIZE)
     grid = np.arange(1, 2 * _SIDE, 2, dtype=np.int32)  # pixel centres, in half pixels
-    x = grid[None, None, :] - (r + _uniform(keys, 1, 0, 1 << 16) * (2 * _SIDE - 2 * r) // (1 << 16)).astype(np.int32)
-    y = grid[None, :, None] - (r + _uniform(keys, 2, 0, 1 << 16) * (2 * _SIDE - 2 * r) // (1 << 16)).astype(np.int32)
+    x = grid[None, None, :] - (
+        r + _uniform(keys, 1, 0, 1 << 16) * (2 * _SIDE - 2 * r) // (1 << 16)
+    ).astype(np.int32)
+    y = grid[None, :, None] - (
+        r + _uniform(keys, 2, 0, 1 << 16) * (2 * _SIDE - 2 * r) // (1 << 16)
+    ).astype(np.int32)
     r = r.astype(np.int32)
     mask = np.empty((len(keys), _SIDE, _SIDE), np.int16)
     for k, (_, shape) in enumerate(_DRAW):
@@ -143,7 +172,9 @@ def _draw_block(keys: NDArray[np.uint64], labels: NDArray[np.int64], noise: _Noi
         mask[of_class] = shape(x[of_class], y[of_class], r[of_class])
 
     slope_x, slope_y = _uniform(keys, 3, -_SLOPE, _SLOPE), _uniform(keys, 4, -_SLOPE, _SLOPE)
-    gradient = (slope_x * (grid[None, None, :] - _SIDE) + slope_y * (grid[None, :, None] - _SIDE)) // _SIDE
+    gradient = (
+        slope_x * (grid[None, None, :] - _SIDE) + slope_y * (grid[None, :, None] - _SIDE)
+    ) // _SIDE
     gradient = gradient.astype(np.int16)
     noise.draw(keys)
     for c in range(3):

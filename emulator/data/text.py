@@ -1,11 +1,12 @@
 """Text, character by character: any UTF-8 file, as windows or as lines.
 
-A sample is a row of symbols, and the label of each is the symbol after it. Symbols are the characters of the text in
-the order of their code points. The last tenth of the text is the test.
+A sample is a row of symbols, and the label of each is the symbol after it. Symbols are the
+characters of the text in the order of their code points. The last tenth of the text is the test.
 
-`text`: sentences drawn from a small grammar, which need no download. Verbs agree with their subject, even if a clause
-stands between them: this takes more memory than the letter before. As for `shapes`, all is integer arithmetic on a
-counter-based hash, so the text is the same on every machine.
+`text`: sentences drawn from a small grammar, which need no download. Verbs agree with their
+subject, even if a clause stands between them: this takes more memory than the letter before. As for
+`shapes`, all is integer arithmetic on a counter-based hash, so the text is the same on every
+machine.
 
 For comparison, n-grams are the simplest models of a text.
 """
@@ -31,9 +32,27 @@ CHARACTERS = 200_000
 
 _SEED = 1 << 40  # of the hash's counters, away from those of images
 _ADJECTIVES = ("small", "large", "fast", "slow", "early", "late", "quiet", "narrow")
-_NOUNS = ("board", "link", "engine", "buffer", "row", "layer", "sample", "device", "window", "kernel")
+_NOUNS = (
+    "board",
+    "link",
+    "engine",
+    "buffer",
+    "row",
+    "layer",
+    "sample",
+    "device",
+    "window",
+    "kernel",
+)
 _VERBS = ("send", "take", "keep", "hold", "count", "read", "move", "need", "follow", "join")
-_PLACES = ("on the left", "on the right", "at the end", "in the middle", "behind the port", "in memory")
+_PLACES = (
+    "on the left",
+    "on the right",
+    "at the end",
+    "in the middle",
+    "behind the port",
+    "in memory",
+)
 _LINKS = ("and", "but", "while", "so")
 
 
@@ -100,10 +119,14 @@ IGNORED = -1
 _TEST_SHARE = 10  # the last tenth of the characters is for test
 
 Symbols = NDArray[np.int32]
-_Samples = tuple[Symbols, NDArray[np.int64], NDArray[np.int64]]  # symbols (n, steps), labels (n, steps), lengths (n,)
+_Samples = tuple[
+    Symbols, NDArray[np.int64], NDArray[np.int64]
+]  # symbols (n, steps), labels (n, steps), lengths (n,)
 
 _MOST_BYTES = 2**30
-_BYTES_OF_A_CHARACTER = 16  # of its symbol, 4, of its label, 8, and of one of both while they are made
+_BYTES_OF_A_CHARACTER = (
+    16  # of its symbol, 4, of its label, 8, and of one of both while they are made
+)
 
 
 def is_text(where: str) -> bool:
@@ -123,9 +146,13 @@ def read_text(where: str) -> str:
     try:
         content = read_file(path, _MOST_BYTES)
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file; give a text in UTF-8, or `{SENTENCES}`, which is built in") from None
+        raise InputError(
+            f"{path}: no such file; give a text in UTF-8, or `{SENTENCES}`, which is built in"
+        ) from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{where!r}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+        raise InputError(
+            f"{where!r}: cannot be read ({getattr(error, 'strerror', None) or error})"
+        ) from None
     try:
         text = content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -133,11 +160,13 @@ def read_text(where: str) -> str:
             raise other_data(path, "not a text") from None
         byte = content[error.start]
         raise InputError(
-            f"{path}: not UTF-8: byte 0x{byte:02x} at offset {error.start:,}; save the text as UTF-8"
+            f"{path}: not UTF-8: byte 0x{byte:02x} at offset {error.start:,}; save the text as"
+            " UTF-8"
         ) from None
     if "\0" in text:
         raise InputError(
-            f"{path}: not a text, or not written to its end: byte 0x00 at offset {content.index(0):,}; write it again"
+            f"{path}: not a text, or not written to its end: byte 0x00 at offset"
+            f" {content.index(0):,}; write it again"
         )
     if not text:
         raise InputError(f"{path}: empty; a text has characters to learn from")
@@ -150,27 +179,33 @@ def symbol_count(where: str) -> int:
 
 
 def load_text(where: str, steps: int, *, lines: bool = False) -> Dataset:
-    """Return a text as samples of `steps` characters: windows side by side, or lines, which are padded at the end.
+    """Return a text as samples of `steps` characters: windows side by side, or lines, which are
+    padded at the end.
 
-    A line ends with its line feed, which is a label and no input; of one that is longer, each `steps` characters are a
-    sample. Raises InputError as `read_text` does, and for a text that is too short for a sample of each part.
+    A line ends with its line feed, which is a label and no input; of one that is longer, each
+    `steps` characters are a sample. Raises InputError as `read_text` does, and for a text that is
+    too short for a sample of each part.
     """
     text = read_text(where)
     size_bytes, room = _BYTES_OF_A_CHARACTER * len(text), free_room()
     if size_bytes > room.free_bytes:
         raise InputError(
-            f"{where}: {len(text):,} characters would take about {format_bytes(size_bytes)} of memory, and {room.limit}"
-            f" {format_bytes(room.free_bytes)}; give a shorter text"
+            f"{where}: {len(text):,} characters would take about {format_bytes(size_bytes)} of"
+            f" memory, and {room.limit} {format_bytes(room.free_bytes)}; give a shorter text"
         )
     classes = tuple(sorted(set(text)))
-    numbers = np.searchsorted([ord(symbol) for symbol in classes], _code_points(text)).astype(np.int32)
+    numbers = np.searchsorted([ord(symbol) for symbol in classes], _code_points(text)).astype(
+        np.int32
+    )
     cut = len(text) - len(text) // _TEST_SHARE
     if lines:
         cut = text.rfind("\n", 0, cut) + 1
         ends = np.flatnonzero(_code_points(text) == ord("\n"))
         pieces = [_line_pieces(begin, end, steps) for begin, end in _lines(ends, len(text))]
         places = [place for piece in pieces for place in piece]
-        train, test = ([place for place in places if (place[0] < cut) is first] for first in (True, False))
+        train, test = (
+            [place for place in places if (place[0] < cut) is first] for first in (True, False)
+        )
     else:
         train, test = (_windows(begin, end, steps) for begin, end in ((0, cut), (cut, len(text))))
     if not train or not test:
@@ -178,7 +213,8 @@ def load_text(where: str, steps: int, *, lines: bool = False) -> Dataset:
         if lines:
             needed = "there should be whole lines before and among them"
         raise InputError(
-            f"{where}: {len(text):,} characters, of which the last {100 // _TEST_SHARE} % are the test; {needed}"
+            f"{where}: {len(text):,} characters, of which the last {100 // _TEST_SHARE} % are the"
+            f" test; {needed}"
         )
     (symbols, labels, lengths), (test_symbols, test_labels, test_lengths) = (
         _samples(numbers, part, steps) for part in (train, test)
@@ -194,12 +230,16 @@ def _code_points(text: str) -> NDArray[np.uint32]:
 
 
 def _windows(begin: int, end: int, steps: int) -> list[tuple[int, int]]:
-    """Return begin and length of each window between two places, all of whose labels lie there, too."""
+    """Return begin and length of each window between two places, all of whose labels lie there,
+    too.
+    """
     return [(first, steps) for first in range(begin, end - steps, steps)]
 
 
 def _lines(ends: NDArray[np.int64], characters: int) -> list[tuple[int, int]]:
-    """Return begin and end of each line; its end is the place of its line feed, or its last character's."""
+    """Return begin and end of each line; its end is the place of its line feed, or its last
+    character's.
+    """
     begins = [0, *(ends + 1).tolist()]
     return list(zip(begins, [*ends.tolist(), characters - 1], strict=True))
 
@@ -227,10 +267,12 @@ class NgramBits(NamedTuple):
 
 
 def ngram_bits(data: Dataset) -> NgramBits:
-    """Return the mean cross-entropy, in bits, of the test's labels under models that count the training labels.
+    """Return the mean cross-entropy, in bits, of the test's labels under models that count the
+    training labels.
 
-    The unigram model goes by how often a symbol is, the bigram model by how often it follows the one before it. One is
-    added to every count (Laplace's rule), so that what never occurred has a probability.
+    The unigram model goes by how often a symbol is, the bigram model by how often it follows the
+    one before it. One is added to every count (Laplace's rule), so that what never occurred has a
+    probability.
     """
     before, symbols = _followed(data.train_images, data.train_labels)
     test_before, test_symbols = _followed(data.test_images, data.test_labels)
@@ -240,10 +282,14 @@ def ngram_bits(data: Dataset) -> NgramBits:
     test_codes = test_before * data.symbols + test_symbols
     places = np.minimum(np.searchsorted(codes, test_codes), len(codes) - 1)
     pairs = np.where(codes[places] == test_codes, counts[places], 0) + 1
-    return NgramBits(_bits(single[test_symbols] / single.sum()), _bits(pairs / followed[test_before]))
+    return NgramBits(
+        _bits(single[test_symbols] / single.sum()), _bits(pairs / followed[test_before])
+    )
 
 
-def _followed(images: Images, labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _followed(
+    images: Images, labels: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return all symbols that have a label, and their labels."""
     counts = labels >= 0
     return np.asarray(images)[:, 0, :, 0][counts].astype(np.int64), labels[counts]

@@ -39,10 +39,18 @@ def _tuple(value: Any) -> Any:
 class FaultsDescription(Model):
     """The `[faults]` table; without a seed, faults have that of the run."""
 
-    boards: Annotated[tuple[Annotated[BoardFault, DESCRIBED], ...], pydantic.BeforeValidator(_tuple)] = ()
-    links: Annotated[tuple[Annotated[LinkFault, DESCRIBED], ...], pydantic.BeforeValidator(_tuple)] = ()
-    flips: Annotated[tuple[Annotated[FlipFault, DESCRIBED], ...], pydantic.BeforeValidator(_tuple)] = ()
-    deaths: Annotated[tuple[Annotated[BoardDeath, DESCRIBED], ...], pydantic.BeforeValidator(_tuple)] = ()
+    boards: Annotated[
+        tuple[Annotated[BoardFault, DESCRIBED], ...], pydantic.BeforeValidator(_tuple)
+    ] = ()
+    links: Annotated[
+        tuple[Annotated[LinkFault, DESCRIBED], ...], pydantic.BeforeValidator(_tuple)
+    ] = ()
+    flips: Annotated[
+        tuple[Annotated[FlipFault, DESCRIBED], ...], pydantic.BeforeValidator(_tuple)
+    ] = ()
+    deaths: Annotated[
+        tuple[Annotated[BoardDeath, DESCRIBED], ...], pydantic.BeforeValidator(_tuple)
+    ] = ()
     seed: Annotated[int, pydantic.Field(ge=0, lt=1 << 63)] | None = None
     compare: bool = True
 
@@ -69,7 +77,9 @@ def described_faults(text: str, source: str) -> Faults:
     except ValueError as error:
         raise InputError(f"{source}: does not describe its faults: {error}") from None
     return validate(
-        FaultsDescription, described if isinstance(described, dict) else {"faults": described}, source
+        FaultsDescription,
+        described if isinstance(described, dict) else {"faults": described},
+        source,
     ).faults
 
 

@@ -1,8 +1,8 @@
 """Faults as data: which board or link is hurt, how, and over which span; and boards that die.
 
-Samples of a span are those that a chain takes in, counted from 0 at the start of training. A row is inside a span of
-time if its start is. Where a board dies, the others notice it, are cut anew, loaded, and resume from the last
-checkpoint.
+Samples of a span are those that a chain takes in, counted from 0 at the start of training. A row is
+inside a span of time if its start is. Where a board dies, the others notice it, are cut anew,
+loaded, and resume from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -42,9 +42,14 @@ class Span:
 
     def __post_init__(self) -> None:
         if self.to_sample is not None and self.to_sample <= self.from_sample:
-            raise ValueError(f"`to_sample` = {self.to_sample}: should be after `from_sample` = {self.from_sample}")
+            raise ValueError(
+                f"`to_sample` = {self.to_sample}: should be after `from_sample` ="
+                f" {self.from_sample}"
+            )
         if self.to_us is not None and self.to_us <= self.from_us:
-            raise ValueError(f"`to_us` = {self.to_us:g}: should be after `from_us` = {self.from_us:g}")
+            raise ValueError(
+                f"`to_us` = {self.to_us:g}: should be after `from_us` = {self.from_us:g}"
+            )
 
     @property
     def bounds_ps(self) -> tuple[int, int | None]:
@@ -77,8 +82,8 @@ class Span:
 class BoardDeath:
     """A board that dies at a virtual time and stays dead.
 
-    All others stop: what they have computed since the last checkpoint is lost. They notice it `detect_us` later, and
-    have their new slices, configured and loaded, `reload_us` after that.
+    All others stop: what they have computed since the last checkpoint is lost. They notice it
+    `detect_us` later, and have their new slices, configured and loaded, `reload_us` after that.
     """
 
     board: NotNegative
@@ -143,8 +148,9 @@ class BoardFault(Span):
 class LinkFault(Span):
     """The link between boards `link` and `link + 1`, in both directions.
 
-    Rows take `factor` times as long and arrive `latency_ns` later. Packets of `packet_bytes` are lost with the
-    probability `loss`; each lost one is sent again after `timeout_ns`, by default two latencies of the link.
+    Rows take `factor` times as long and arrive `latency_ns` later. Packets of `packet_bytes` are
+    lost with the probability `loss`; each lost one is sent again after `timeout_ns`, by default two
+    latencies of the link.
     """
 
     link: NotNegative
@@ -157,7 +163,10 @@ class LinkFault(Span):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.timeout_ns is not None and not self.loss:
-            raise ValueError(f"`timeout_ns` = {self.timeout_ns:g}: applies to lost packets; add `loss`, such as 0.01")
+            raise ValueError(
+                f"`timeout_ns` = {self.timeout_ns:g}: applies to lost packets; add `loss`, such as"
+                " 0.01"
+            )
 
     @property
     def latency_ps(self) -> int:
@@ -173,10 +182,12 @@ class LinkFault(Span):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FlipFault:
-    """Bits that flip, each with the probability `rate`, from bit `lowest_bit` to `highest_bit` of a float32.
+    """Bits that flip, each with the probability `rate`, from bit `lowest_bit` to `highest_bit` of a
+    float32.
 
-    Of weights after each update, of activations as a slice's FP takes them in, of messages between the chain's boards,
-    or of the bytes in which replicas exchange gradients. Without `board` or `link`, on all.
+    Of weights after each update, of activations as a slice's FP takes them in, of messages between
+    the chain's boards, or of the bytes in which replicas exchange gradients. Without `board` or
+    `link`, on all.
     """
 
     of: FlipTarget
@@ -192,9 +203,14 @@ class FlipFault:
         if self.board is not None and self.of == "messages":
             raise ValueError(f"`board` = {self.board}: messages are on a link; should be `link`")
         if self.of == "gradients" and (self.lowest_bit, self.highest_bit) != (0, 31):
-            raise ValueError("`lowest_bit` and `highest_bit` are of float32, and gradients flip as bytes in transit")
+            raise ValueError(
+                "`lowest_bit` and `highest_bit` are of float32, and gradients flip as bytes in"
+                " transit"
+            )
         if self.highest_bit < self.lowest_bit:
-            raise ValueError(f"`highest_bit` = {self.highest_bit}: is below `lowest_bit` = {self.lowest_bit}")
+            raise ValueError(
+                f"`highest_bit` = {self.highest_bit}: is below `lowest_bit` = {self.lowest_bit}"
+            )
 
     def __str__(self) -> str:
         where = f"link {self.link}" if self.link is not None else "all links"
@@ -207,7 +223,8 @@ class FlipFault:
 class Faults:
     """All faults of a run; `seed` is the run's where the file gives none.
 
-    With `compare`, a run that trains with flips is trained once more without, for what they cost in accuracy.
+    With `compare`, a run that trains with flips is trained once more without, for what they cost in
+    accuracy.
     """
 
     boards: tuple[BoardFault, ...] = ()
@@ -250,8 +267,14 @@ class Faults:
         return tuple((place, fault) for place, fault in enumerate(self.links) if fault.link == link)
 
     def flipping(self, target: FlipTarget) -> tuple[tuple[int, FlipFault], ...]:
-        """Return the flips of a kind, each with its place in `flips`, on which its bits depend; none at rate 0."""
-        return tuple((place, fault) for place, fault in enumerate(self.flips) if fault.of == target and fault.rate)
+        """Return the flips of a kind, each with its place in `flips`, on which its bits depend;
+        none at rate 0.
+        """
+        return tuple(
+            (place, fault)
+            for place, fault in enumerate(self.flips)
+            if fault.of == target and fault.rate
+        )
 
     @property
     def without_flips(self) -> Faults:
@@ -264,7 +287,8 @@ class Faults:
         return Faults(deaths=self.deaths, seed=self.seed)
 
     def alone(self, fault: BoardFault | LinkFault) -> Faults:
-        """Return these faults with one that slows something down, alone; what another one draws does not change.
+        """Return these faults with one that slows something down, alone; what another one draws
+        does not change.
 
         All others in `links` lose nothing, and keep the place of this one.
         """
@@ -279,9 +303,15 @@ class Faults:
         What hurts a link hurts the one that has taken its place.
         """
         board_of = {board: number for number, board in enumerate(alive)}
-        link_of = {link: number for number, links in enumerate(joined_links(alive)) for link in links}
-        boards = tuple(_renamed(fault, board=board_of) for fault in self.boards if fault.board in board_of)
-        links = tuple(_renamed(fault, link=link_of) for fault in self.links if fault.link in link_of)
+        link_of = {
+            link: number for number, links in enumerate(joined_links(alive)) for link in links
+        }
+        boards = tuple(
+            _renamed(fault, board=board_of) for fault in self.boards if fault.board in board_of
+        )
+        links = tuple(
+            _renamed(fault, link=link_of) for fault in self.links if fault.link in link_of
+        )
         flips = tuple(
             _renamed(fault, board=board_of, link=link_of)
             for fault in self.flips

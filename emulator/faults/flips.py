@@ -1,4 +1,6 @@
-"""Random streams of faults, each of one event: its seed, fault, place, and sample or mini-batch; and bit flips."""
+"""Random streams of faults, each of one event: its seed, fault, place, and sample or mini-batch;
+and bit flips.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ class Purpose(enum.IntEnum):
     GRADIENTS = 5
 
 
-def stream(seed: int, purpose: Purpose, fault: int, board: int, part: int, number: int) -> np.random.Generator:
+def stream(
+    seed: int, purpose: Purpose, fault: int, board: int, part: int, number: int
+) -> np.random.Generator:
     """Return the random stream of one event.
 
     Args:
@@ -32,8 +36,12 @@ def stream(seed: int, purpose: Purpose, fault: int, board: int, part: int, numbe
         part: what on that board: a layer or a data path.
         number: which time: sample, mini-batch or message.
     """
+    # Philox counts up in the first word of its counter, which no event exhausts; the other words
+    # keep the streams of events apart.
     key = np.array([seed, purpose << 32 | fault], np.uint64)
-    return np.random.Generator(np.random.Philox(key=key, counter=np.array([0, number, part, board], np.uint64)))
+    return np.random.Generator(
+        np.random.Philox(key=key, counter=np.array([0, number, part, board], np.uint64))
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,11 +72,14 @@ class Flipper:
             if len(at):
                 hit = values.copy() if hit is values else hit
                 masks = np.left_shift(np.uint32(1), (bit + fault.lowest_bit).astype(np.uint32))
+                # Of several bits of one value, `hit[at] ^= masks` would flip only the last.
                 np.bitwise_xor.at(hit.reshape(-1).view(np.uint32), at, masks)
         return hit
 
     def samples(self, values: NDArray[np.float32], part: int, first: int) -> NDArray[np.float32]:
-        """Return maps (samples, …) with some bits flipped, each sample by its number, from `first` on."""
+        """Return maps (samples, …) with some bits flipped, each sample by its number, from `first`
+        on.
+        """
         hit = values
         for place in range(len(values)):
             own = values[place]
@@ -79,7 +90,9 @@ class Flipper:
         return hit
 
     def payload(self, payload: NDArray[np.uint8], part: int, number: int) -> NDArray[np.uint8]:
-        """Return the bytes of a message with some bits flipped, of all bits: a copy, or `payload` where none flips."""
+        """Return the bytes of a message with some bits flipped, of all bits: a copy, or `payload`
+        where none flips.
+        """
         hit = payload
         for place, fault in self.faults:
             at, bit = self._drawn(place, fault, payload.size, 8, part, number)
@@ -92,6 +105,10 @@ class Flipper:
         self, place: int, fault: FlipFault, count: int, width: int, part: int, number: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the values that are hit, and in each a bit of `width`."""
-        drawn, bits = stream(self.seed, self.purpose, place, self.board, part, number), count * width
+        drawn, bits = (
+            stream(self.seed, self.purpose, place, self.board, part, number),
+            count * width,
+        )
+        # How many, then which: as one draw for each bit would have it, with far fewer draws.
         chosen = drawn.choice(bits, drawn.binomial(bits, fault.rate), replace=False, shuffle=False)
         return chosen // width, chosen % width

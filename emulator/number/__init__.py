@@ -1,6 +1,18 @@
-"""Which number formats a run has where: activations, weights, errors, gradients, master weights, and states."""
+"""Which number formats a run has where: activations, weights, errors, gradients, master weights,
+and states.
+"""
 
-from .precision import KINDS, SINGLE, Precision, Storage, joined, joint_class, named_format, narrowest, precision_of
+from .precision import (
+    KINDS,
+    SINGLE,
+    Precision,
+    Storage,
+    joined,
+    joint_class,
+    named_format,
+    narrowest,
+    precision_of,
+)
 
 __all__ = [
     "KINDS",

@@ -1,7 +1,9 @@
-"""The formats of a run's numbers, how they are rounded, what boards store in which, and which multipliers they need.
+"""The formats of a run's numbers, how they are rounded, what boards store in which, and which
+multipliers they need.
 
-Complete maps are narrow, sums are wide: what a layer hands on is rounded to its format once, on the device that has it
-whole, and partial sums stay in single precision. So a run's numbers do not depend on how its network is cut.
+Complete maps are narrow, sums are wide: what a layer hands on is rounded to its format once, on the
+device that has it whole, and partial sums stay in single precision. So a run's numbers do not
+depend on how its network is cut.
 
 | kind | what is rounded, and where |
 |---|---|
@@ -12,12 +14,14 @@ whole, and partial sums stay in single precision. So a run's numbers do not depe
 | master | the weights that updates change, from which those of FP and EB are rounded |
 | states | what updates remember: velocities and moments |
 
-`accumulate` is the format of sums: fp32; bf16 and fp16, rounded after each product; int32 of fixed point.
+`accumulate` is the format of sums: fp32; bf16 and fp16, rounded after each product; int32 of fixed
+point.
 
-A multiplier, of one of the classes of `MULTIPLIERS`, has one format for both of its operands, so a product takes the
-narrowest class that holds both. Floats do not hold all integers of as many bits: an integer of 8 bits has more digits
-than FP8's significand, and FP8's range is more than an integer's of 8 bits. So these two meet in `half`, whose
-significand has 8 bits in BF16 and 11 in FP16.
+A multiplier, of one of the classes of `MULTIPLIERS`, has one format for both of its operands, so a
+product takes the narrowest class that holds both. Floats do not hold all integers of as many bits:
+an integer of 8 bits has more digits than FP8's significand, and FP8's range is more than an
+integer's of 8 bits. So these two meet in `half`, whose significand has 8 bits in BF16 and 11 in
+FP16.
 
     fp32 <- half <- fp8  <- int4         a class holds exactly what those hold from which arrows come
                  <- int8 <- int4
@@ -54,7 +58,10 @@ HELD: Mapping[str, tuple[str, ...]] = {
 
 
 def narrowest(classes: Collection[str], *needed: str) -> str | None:
-    """Return the narrowest of some classes that holds the values of all that are needed; None if none does."""
+    """Return the narrowest of some classes that holds the values of all that are needed; None if
+    none does.
+    """
+    # MULTIPLIERS runs from the widest class to the narrowest.
     able = [kind for kind in MULTIPLIERS if kind in classes and {*needed} <= {kind, *HELD[kind]}]
     return able[-1] if able else None
 
@@ -68,11 +75,12 @@ def joint_class(one: str, other: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Storage:
-    """The formats of a board's memories: of maps, of partial sums, and of each array that a parameter takes.
+    """The formats of a board's memories: of maps, of partial sums, and of each array that a
+    parameter takes.
 
-    Of a weight's `arrays`, engines read the first; the second is its gradient; then come a master copy, if updates
-    change one (`has_copies`), what they remember, and what error feedback keeps. A bias, and what an SFU learns, take
-    `bias_arrays` in the format of `biases`.
+    Of a weight's `arrays`, engines read the first; the second is its gradient; then come a master
+    copy, if updates change one (`has_copies`), what they remember, and what error feedback keeps. A
+    bias, and what an SFU learns, take `bias_arrays` in the format of `biases`.
     """
 
     activations: NumberFormat = FP32
@@ -89,7 +97,9 @@ class Storage:
         return cls(number, number, number, (number,) * copies, copies, number)
 
     def with_residuals(self, count: int) -> Storage:
-        """Return the storage with `count` more arrays of each parameter in fp32, in which gradients are exchanged."""
+        """Return the storage with `count` more arrays of each parameter in fp32, in which gradients
+        are exchanged.
+        """
         arrays = (*self.arrays, *(FP32,) * count)
         return dataclasses.replace(self, arrays=arrays, bias_arrays=self.bias_arrays + count)
 
@@ -116,6 +126,7 @@ class Storage:
     @property
     def states(self) -> tuple[NumberFormat, ...]:
         """The formats of what is kept of a weight beside itself, its gradient and its master copy."""
+        # weights | gradients | master, if has_copies | states, and residuals of error feedback
         return self.arrays[2 + self.has_copies :]
 
     def weight_bytes(self, weights: Lines) -> int:
@@ -135,7 +146,9 @@ _MOST_LOSS_SCALE = 2**24
 
 @dataclasses.dataclass(frozen=True)
 class Precision:
-    """The format of each kind, how it is rounded, and by how much errors are scaled up (`loss_scale`)."""
+    """The format of each kind, how it is rounded, and by how much errors are scaled up
+    (`loss_scale`).
+    """
 
     activations: NumberFormat = FP32
     weights: NumberFormat = FP32
@@ -175,39 +188,63 @@ class Precision:
 
     @property
     def has_copies(self) -> bool:
-        """Whether weights that engines read are a copy of those that updates change, in a format of their own."""
+        """Whether weights that engines read are a copy of those that updates change, in a format of
+        their own.
+        """
         return self.weights != self.master
 
     @property
     def multipliers(self) -> tuple[str, str, str]:
-        """The classes of multipliers of FP, EB and PG: each engine's is the narrowest that holds both its operands."""
+        """The classes of multipliers of FP, EB and PG: each engine's is the narrowest that holds
+        both its operands.
+        """
         activations, weights, errors = (self.format(kind).multiplier for kind in _NARROW)
-        return joint_class(activations, weights), joint_class(errors, weights), joint_class(activations, errors)
+        return (
+            joint_class(activations, weights),
+            joint_class(errors, weights),
+            joint_class(activations, errors),
+        )
 
     def storage(self, states: int) -> Storage:
-        """Return the formats of memories, with this number of states of each parameter beside its gradient."""
+        """Return the formats of memories, with this number of states of each parameter beside its
+        gradient.
+        """
         master = (self.master,) if self.has_copies else ()
         arrays = self.weights, self.sums, *master, *(self.states,) * states
-        return Storage(self.activations, self.errors, self.sums, arrays, 2 + states, has_copies=self.has_copies)
+        return Storage(
+            self.activations, self.errors, self.sums, arrays, 2 + states, has_copies=self.has_copies
+        )
 
     @property
     def sums(self) -> NumberFormat:
-        """The format of partial sums, and of gradients until they are whole; int32 takes as many bits as fp32."""
+        """The format of partial sums, and of gradients until they are whole; int32 takes as many
+        bits as fp32.
+        """
         return _SUMS[self.accumulate]
 
     def __str__(self) -> str:
-        """Return it as text that `precision_of` reads: `mxfp8 master=bf16 rounding.weights=stochastic`."""
+        """Return it as text that `precision_of` reads: `mxfp8 master=bf16
+        rounding.weights=stochastic`.
+        """
         one = self.one or FP32
         base = Precision.all_in(one)
         words = [one.name] if self.one or self == base else []
-        words += [f"{kind}={self.format(kind).name}" for kind in KINDS if self.format(kind) != base.format(kind)]
+        words += [
+            f"{kind}={self.format(kind).name}"
+            for kind in KINDS
+            if self.format(kind) != base.format(kind)
+        ]
         if self.scale != base.scale:
             words.append(f"scale={self.scale}")
         if len({*self.rounding}) == 1 and self.rounding != base.rounding:
             words.append(f"rounding={self.rounding[0].name.lower()}")
         elif self.rounding != base.rounding:
             of_kinds = zip(KINDS, self.rounding, base.rounding, strict=True)
-            words += [f"rounding.{kind}={own.name.lower()}" for kind, own, usual in of_kinds if own is not usual]
+            words += [
+                f"rounding.{kind}={own.name.lower()}"
+                for kind, own, usual in of_kinds
+                if own is not usual
+            ]
         if self.accumulate != base.accumulate:
             words.append(f"accumulate={self.accumulate}")
         if self.loss_scale != base.loss_scale:
@@ -220,7 +257,8 @@ SINGLE = Precision()
 
 
 def precision_of(given: object) -> Precision:
-    """Return a precision from what the key `precision` may be: a format's name, a table, or such a table as text.
+    """Return a precision from what the key `precision` may be: a format's name, a table, or such a
+    table as text.
 
     Raises:
         ValueError: it is neither; the message says what would be right.
@@ -232,7 +270,10 @@ def precision_of(given: object) -> Precision:
     if isinstance(given, str):
         given = _table(given)
     if not isinstance(given, Mapping):
-        raise ValueError("should be a format such as 'bf16', or a table such as { format = 'mxfp8', master = 'bf16' }")
+        raise ValueError(
+            "should be a format such as 'bf16', or a table such as { format = 'mxfp8', master ="
+            " 'bf16' }"
+        )
     table = dict(given)
     known = "format", *KINDS, "accumulate", "rounding", "scale", "loss_scale"
     for key in table:
@@ -272,7 +313,10 @@ def _table(text: str) -> dict[str, object]:
 
 
 def joined(before: object, table: Mapping[str, object]) -> object:
-    """Return what the key `precision` is once some keys of its table are given anew; `before` is what it was."""
+    """Return what the key `precision` is once some keys of its table are given anew; `before` is
+    what it was.
+    """
+    # A new format is a new precision: what the old one said of single kinds goes with it.
     if "format" in table or before is None:
         return table
     known = before if isinstance(before, Mapping) else _table(str(before))
@@ -322,8 +366,8 @@ def _choice(key: str, value: object, choices: tuple[str, ...]) -> str:
 def _accumulator(value: object) -> str:
     if re.fullmatch(r"dot:[0-9]+|kulisch", str(value)):
         raise ValueError(
-            f"accumulate = {value!r}: sums of blocks of products would depend on where layers are cut; should be"
-            f" {either([*map(repr, _SUMS)])}"
+            f"accumulate = {value!r}: sums of blocks of products would depend on where layers are"
+            f" cut; should be {either([*map(repr, _SUMS)])}"
         )
     return _choice("accumulate", value, tuple(_SUMS))
 
@@ -334,12 +378,20 @@ def _roundings(given: object) -> tuple[Rounding, ...]:
     for kind in table:
         _choice("rounding", kind, KINDS)
     return tuple(
-        Rounding[_choice(f"rounding of {kind}", table.get(kind, "even"), tuple(names)).upper()] for kind in KINDS
+        Rounding[_choice(f"rounding of {kind}", table.get(kind, "even"), tuple(names)).upper()]
+        for kind in KINDS
     )
 
 
 def _loss_scale(value: object) -> int:
-    whole = int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value == int(value) else 0
+    whole = 0
+    if isinstance(value, float):
+        whole = int(value) if value.is_integer() else 0  # an infinity is none, and no NaN
+    elif isinstance(value, int) and not isinstance(value, bool):
+        whole = value
+    # A power of two changes exponents alone, where other factors would round digits off.
     if not 1 <= whole <= _MOST_LOSS_SCALE or whole & (whole - 1):
-        raise ValueError(f"loss_scale = {value!r}: should be a power of two, 1 to {_MOST_LOSS_SCALE}")
+        raise ValueError(
+            f"loss_scale = {value!r}: should be a power of two, 1 to {_MOST_LOSS_SCALE}"
+        )
     return whole
