@@ -1,4 +1,5 @@
-"""The command line: a module for each command, those of design in a folder of their own, and `frame`.
+"""The command line: a module for each command, those of design in a folder of their own, and
+`frame`.
 
 The face is what commands of other rooms are made of.
 """

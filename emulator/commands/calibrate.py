@@ -1,8 +1,10 @@
-"""`emuchain calibrate`: constants of links and boards, with their ranges, from measurements of one's own hardware."""
+"""`emuchain calibrate`: constants of links and boards, with their ranges, from measurements of
+one's own hardware.
+"""
 
 from __future__ import annotations
 
-import json
+import functools
 import pathlib
 import shlex
 from collections.abc import Callable, Sequence
@@ -10,44 +12,66 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .. import view
 from ..common import InputError, percent, plural
 from ..config import roles
+from .frame.command import FileGroup, Result, json_option
 from .frame.kernels import resume_collector, starting
-from .frame.named import PATH, PICTURE, WORD, FileGroup, Named
+from .frame.named import PATH, PICTURE, Named, count_option, word_option
+from .frame.output import tell_notes
 
 if TYPE_CHECKING:
-    from ..calibrate import BoardCalibration, BoardFit, Constant, Evidence, Fitness, LinkCalibration, ProfileFit
+    from ..calibrate import (
+        BoardCalibration,
+        BoardFit,
+        Constant,
+        Evidence,
+        Fitness,
+        LinkCalibration,
+        ProfileFit,
+    )
 
 _COLUMNS = ["constant", "value", "low", "high", "unit", "runs"]
 
 
 @click.group("calibrate", cls=FileGroup)
 def calibrate() -> None:
-    """Fit constants of links and boards to measurements, with ranges that hold 90 % of further runs."""
+    """Fit constants of links and boards to measurements, with ranges that hold 90 % of further
+    runs.
+    """
     resume_collector()
 
 
 def _measured(default: str | None) -> Callable[[Any], Any]:
     """Return what both commands take: files, the board's type, rows, and where to write."""
     options = [
-        click.argument("files", metavar="FILE...", nargs=-1, required=True, type=Named(roles.MEASUREMENTS, PATH)),
+        click.argument(
+            "files",
+            metavar="FILE...",
+            nargs=-1,
+            required=True,
+            type=Named(roles.MEASUREMENTS, PATH),
+        ),
         click.option(
             "--type",
             "kind",
             type=Named(roles.BOARD),
-            **({"required": True} if default is None else {"default": default, "show_default": True}),
+            **(
+                {"required": True}
+                if default is None
+                else {"default": default, "show_default": True}
+            ),
             metavar="WORD",
             help="The board: one that comes with emuchain, or a TOML file.",
         ),
-        click.option(
+        word_option(
             "--only",
-            type=WORD,
+            "COLUMN=VALUE",
+            "Take the rows with this value, such as board=520N; may be given several times.",
             multiple=True,
-            metavar="COLUMN=VALUE",
-            help="Take the rows with this value, such as board=520N; may be given several times.",
         ),
         click.option("-o", "--out", type=PICTURE, metavar="FILE.toml", help="Write this file."),
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+        json_option(),
     ]
 
     def add(command: Any) -> Any:
@@ -60,127 +84,148 @@ def _measured(default: str | None) -> Callable[[Any], Any]:
 
 @calibrate.command("link")
 @_measured("vc709")
-@click.option(
-    "--from-bytes", type=click.IntRange(min=0), default=0, metavar="N", help="Leave out messages below N bytes."
-)
+@count_option("--from-bytes", "Leave out messages below N bytes.", least=0, default=0)
 @click.option(
     "--line-gbps",
     type=float,
     metavar="X",
-    help="Rate of the line, which no measurement is above.  [default: that of all transceivers of the board]",
+    help=(
+        "Rate of the line, which no measurement is above.  [default: that of all transceivers of"
+        " the board]"
+    ),
 )
-@click.option(
+@word_option(
     "--b-eff-version",
-    type=WORD,
-    metavar="X",
-    help="Version of b_eff, where files do not say it; a loop has two messages before 1.3.",
+    "X",
+    "Version of b_eff, where files do not say it; a loop has two messages before 1.3.",
 )
 @click.option("--plot", type=PICTURE, metavar="FILE.png", help="Draw the fit.")
 def calibrate_link(
-    files: Sequence[pathlib.Path], kind: str, only: Sequence[str], out: pathlib.Path | None, as_json: bool, **how: Any
-) -> None:
+    files: Sequence[pathlib.Path],
+    kind: str,
+    only: Sequence[str],
+    out: pathlib.Path | None,
+    **how: Any,
+) -> Result:
     """Fit latency and bandwidth of a link to the times of messages, and write a cluster with it.
 
-    A FILE is CSV, with units in its header (message_bytes with message_ns, or transfer_s and loop_length), or what HPCC
-    FPGA's b_eff has printed.
+    A FILE is CSV, with units in its header (message_bytes with message_ns, or transfer_s and
+    loop_length), or what HPCC FPGA's b_eff has printed.
     """
     with starting():
         from ..calibrate import calibrate_link as run
 
     done = run(files, type=kind, only=_only(only), out=out, **how)
-    if as_json:
-        print(json.dumps(done.as_json(), indent=2))
-        return
-    _print_link(done, out)
+    return Result(lambda: _print_link(done, out), done.as_json)
 
 
 @calibrate.command("board")
 @_measured(None)
 def calibrate_board(
-    files: Sequence[pathlib.Path], kind: str, only: Sequence[str], out: pathlib.Path | None, as_json: bool
-) -> None:
-    """Fit memory bandwidth and efficiency of a board to STREAM and GEMM, or make a profile of measured layers.
+    files: Sequence[pathlib.Path], kind: str, only: Sequence[str], out: pathlib.Path | None
+) -> Result:
+    """Fit memory bandwidth and efficiency of a board to STREAM and GEMM, or make a profile of
+    measured layers.
 
-    A FILE is CSV with units in its header (function, best_mbytes_per_s; matrix_size, best_s or gflops; clock_mhz,
-    dsp_used of a bitstream; network, layer, phase, samples, us or cycles), or what HPCC FPGA has printed.
+    A FILE is CSV with units in its header (function, best_mbytes_per_s; matrix_size, best_s or
+    gflops; clock_mhz, dsp_used of a bitstream; network, layer, phase, samples, us or cycles), or
+    what HPCC FPGA has printed.
     """
     with starting():
         from ..calibrate import ProfileFit
         from ..calibrate import calibrate_board as run
 
     done = run(files, kind, only=_only(only), out=out)
-    if as_json:
-        print(json.dumps(done.as_json(), indent=2))
-    elif isinstance(done.fit, ProfileFit):
-        _print_profile(done, done.fit, out)
-    else:
-        _print_board(done, done.fit, out)
+    if isinstance(done.fit, ProfileFit):
+        return Result(functools.partial(_print_profile, done, done.fit, out), done.as_json)
+    return Result(functools.partial(_print_board, done, done.fit, out), done.as_json)
 
 
 def _only(given: Sequence[str]) -> dict[str, str]:
     for text in given:
         if "=" not in text:
             raise InputError(f"`--only` = {text!r}: should be COLUMN=VALUE, such as board=520N")
-    return {column.strip().lower(): value.strip() for column, _, value in (text.partition("=") for text in given)}
+    return {
+        column.strip().lower(): value.strip()
+        for column, _, value in (text.partition("=") for text in given)
+    }
 
 
 def _print_link(done: LinkCalibration, out: pathlib.Path | None) -> None:
-    from ..view import next_line, print_answer
-
     bandwidth, latency = done.constants
     start = done.fit.model.start_s
     rate = f"{bandwidth.value:,.4g} Gb/s ({_range(bandwidth)})"
-    print_answer(
+    view.print_answer(
         [
             f"link: {rate}, latency {latency.value:,.4g} ns ({_range(latency)})",
             _rows_line(done.fit.evidence, done.fit.fitness),
             *_left_out_lines(done.fit.fitness, done.fit.evidence),
-            *([f"start of kernels: {start * 1e6:,.4g} us, once a loop; it goes into no file"] if start else []),
+            *(
+                [f"start of kernels: {start * 1e6:,.4g} us, once a loop; it goes into no file"]
+                if start
+                else []
+            ),
             *_written(out),
-            next_line(f"emuchain plan quick-cifar --devices 4 --cluster {shlex.quote(str(out or 'cluster.toml'))}"),
+            view.next_line(
+                f"emuchain plan quick-cifar --devices 4 --cluster {_file(out, 'cluster.toml')}"
+            ),
         ]
     )
     _print_rest(done.constants, done.left_open, done.warnings)
 
 
 def _print_board(done: BoardCalibration, fit: BoardFit, out: pathlib.Path | None) -> None:
-    from ..view import next_line, print_answer, table
-
-    told = [f"{constant.key} {constant.value:,.4g} ({_range(constant)})" for constant in done.constants]
-    print_answer(
+    constants = [
+        f"{constant.key} {constant.value:,.4g} ({_range(constant)})" for constant in done.constants
+    ]
+    view.print_answer(
         [
-            f"{fit.board}: {', '.join(told)}",
+            f"{fit.board}: {', '.join(constants)}",
             _rows_line(fit.evidence, fit.fitness) if fit.fitness else f"1 report: {fit.evidence}",
             *_left_out_lines(fit.fitness, fit.evidence),
             *_written(out),
-            next_line(f"emuchain calibrate link FILE --type {shlex.quote(str(out or 'board.toml'))} -o cluster.toml"),
+            view.next_line(
+                f"emuchain calibrate link FILE --type {_file(out, 'board.toml')} -o cluster.toml"
+            ),
         ]
     )
     if fit.measured:
         rows = [
-            [thing.what, *(f"{rate:,.5g}" for rate in (thing.value, *thing.range[:2])), str(len(thing.rates))]
+            [
+                thing.what,
+                *(f"{rate:,.5g}" for rate in (thing.value, *thing.range[:2])),
+                str(len(thing.rates)),
+            ]
             for thing in fit.measured
         ]
         title = "Measured, of one FPGA: GB/s, and 10^9 MACs/s"
-        table(title, ["what", "mean", "low", "high", "rows"], rows, names=["what"])
+        view.table(title, ["what", "mean", "low", "high", "rows"], rows, names=["what"])
     _print_rest(done.constants, done.left_open, done.warnings)
 
 
 def _print_profile(done: BoardCalibration, fit: ProfileFit, out: pathlib.Path | None) -> None:
-    from ..view import next_line, print_answer
-
     layers = len({time.layer for time in fit.times})
-    scatter = "" if fit.rms is None else f"; rows are {percent(fit.rms)} (rms) from the mean of their time"
-    profile = shlex.quote(str(out or "profile.toml"))
-    print_answer(
+    scatter = (
+        ""
+        if fit.rms is None
+        else f"; rows are {percent(fit.rms)} (rms) from the mean of their time"
+    )
+    profile = _file(out, "profile.toml")
+    view.print_answer(
         [
             f"{fit.network} on {fit.device}: a profile of {plural(layers, 'layer')}{scatter}",
             f"{plural(fit.evidence.rows, 'row')}, {plural(fit.evidence.runs, 'run')}",
             *_written(out),
-            next_line(f"emuchain explore {shlex.quote(fit.network)} --profile {profile} --cluster FILE"),
+            view.next_line(
+                f"emuchain explore {shlex.quote(fit.network)} --profile {profile} --cluster FILE"
+            ),
         ]
     )
     _print_rest((), (), done.warnings)
+
+
+def _file(out: pathlib.Path | None, example: str) -> str:
+    return shlex.quote(str(out or example))
 
 
 def _range(constant: Constant) -> str:
@@ -189,8 +234,9 @@ def _range(constant: Constant) -> str:
 
 def _rows_line(evidence: Evidence, fitness: Fitness) -> str:
     return (
-        f"{plural(evidence.rows, 'row')}, {plural(evidence.runs, 'run')}: rms {100 * fitness.rms:.2f} %; worst row"
-        f" {100 * fitness.worst_error:+.2f} % ({fitness.worst})"
+        f"{plural(evidence.rows, 'row')}, {plural(evidence.runs, 'run')}: rms"
+        f" {100 * fitness.rms:.2f} %; worst row {100 * fitness.worst_error:+.2f} %"
+        f" ({fitness.worst})"
     )
 
 
@@ -202,8 +248,9 @@ def _left_out_lines(fitness: Fitness | None, evidence: Evidence) -> list[str]:
         return ["leave one run out: not possible with one run"]
     some = f", each of {left.runs} of {evidence.runs:,}" if left.runs < evidence.runs else ""
     return [
-        f"leave one run out{some}: {100 * left.mean:.2f} % off on average, {100 * left.largest:.2f} % at most; ranges"
-        f" hold {percent(left.held)} of the rows, {100 * left.half_width:.1f} % to either side"
+        f"leave one run out{some}: {100 * left.mean:.2f} % off on average, {100 * left.largest:.2f}"
+        f" % at most; ranges hold {percent(left.held)} of the rows, {100 * left.half_width:.1f} %"
+        " to either side"
     ]
 
 
@@ -211,11 +258,12 @@ def _written(out: pathlib.Path | None) -> list[str]:
     return ["nothing written: `-o FILE.toml` does"] if out is None else [f"written: {out}"]
 
 
-def _print_rest(constants: Sequence[Constant], left_open: Sequence[str], warnings: Sequence[str]) -> None:
-    """Print what the data leave open, the constants, and what a user should know, on standard error."""
-    from ..view import say, table
-    from .frame.output import tell_notes
-
+def _print_rest(
+    constants: Sequence[Constant], left_open: Sequence[str], warnings: Sequence[str]
+) -> None:
+    """Print what the data leave open, the constants, and what a user should know, on standard
+    error.
+    """
     if constants:
         rows = [
             [
@@ -228,10 +276,15 @@ def _print_rest(constants: Sequence[Constant], left_open: Sequence[str], warning
             ]
             for constant in constants
         ]
-        table("Constants, with ranges that hold 90 % of further runs", _COLUMNS, rows, names=["constant", "unit"])
+        view.table(
+            "Constants, with ranges that hold 90 % of further runs",
+            _COLUMNS,
+            rows,
+            names=["constant", "unit"],
+        )
     if left_open:
         print()
-        say("These data cannot tell apart:")
+        view.say("These data cannot tell apart:")
         for sentence in left_open:
-            say(f"- {sentence}")
+            view.say(f"- {sentence}")
     tell_notes(warnings)

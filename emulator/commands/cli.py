@@ -1,8 +1,9 @@
-"""The command line: `emuchain train | launch | simulate | sweep | timeline | show | report | retime | study |
-schedule | network | explore | plan | rtl | validate | calibrate | data | bench`.
+"""The command line: `emuchain train | launch | simulate | sweep | timeline | show | report |
+retime | study | schedule | network | explore | plan | rtl | validate | calibrate | data | bench`.
 
-Every error that the user can correct ends here as one line, from rank 0, and exit status 2 on every rank. Rank 0 alone
-reads the arguments (`command_line.py`); the others do the tasks that it sends, and import only what these need.
+Every error that the user can correct ends here as one line, from rank 0, and exit status 2 on every
+rank. Rank 0 alone reads the arguments (`command_line.py`); the others do the tasks that it sends,
+and import only what these need.
 """
 
 from __future__ import annotations
@@ -52,14 +53,20 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         session.fail(f"emuchain: error: {error}", INPUT_STATUS)
     except MemoryError as error:
         why = str(error) or "more was requested than is available"
-        session.fail(f"emuchain: error: not enough memory: {why}; take fewer samples, or a smaller batch", INPUT_STATUS)
+        session.fail(
+            f"emuchain: error: not enough memory: {why}; take fewer samples, or a smaller batch",
+            INPUT_STATUS,
+        )
     except KeyboardInterrupt:
         session.fail("emuchain: interrupted", 130)
     except Terminated as ended:
         session.terminate(ended)
     except (Exception, SystemExit) as error:
         if getattr(error, "errno", None) == errno.ENOMEM:
-            session.fail("emuchain: error: not enough memory: the system gives no more; see `ulimit -a`", INPUT_STATUS)
+            session.fail(
+                "emuchain: error: not enough memory: the system gives no more; see `ulimit -a`",
+                INPUT_STATUS,
+            )
         unwritten = output.failure(error)
         if unwritten is not None:
             session.fail(*unwritten)

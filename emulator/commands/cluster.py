@@ -1,4 +1,6 @@
-"""`emuchain cluster`: the boards and clusters that come with emuchain, and the constants of one, with their ranges."""
+"""`emuchain cluster`: the boards and clusters that come with emuchain, and the constants of one,
+with their ranges.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from ..common import InputError
+from .frame.command import SET, FileCommand, set_option, set_words
 from .frame.kernels import starting
-from .frame.named import CLUSTER, SET, FileCommand, set_option, set_words
+from .frame.named import CLUSTER, switch
 
 if TYPE_CHECKING:
     from ..cluster import Cluster, ConstantRange
@@ -24,14 +27,15 @@ _NO_CONSTANTS = ("type", "name", "source", "kind", "count", "uncertainty")
 
 @click.command(cls=FileCommand)
 @click.argument("name", type=CLUSTER, required=False)
-@click.option("--toml", "as_toml", is_flag=True, help="Print its TOML description.")
-@click.option("--json", "as_json", is_flag=True, help="Print its constants as one JSON object.")
+@switch("--toml", "Print its TOML description.", "as_toml")
+@switch("--json", "Print its constants as one JSON object.", "as_json")
 @set_option
 def cluster(name: str | None, as_toml: bool, as_json: bool, changes: dict[str, object]) -> None:
-    """Show a cluster's boards, links and constants, or list the clusters and boards that come with emuchain.
+    """Show a cluster's boards, links and constants, or list the clusters and boards that come with
+    emuchain.
 
-    NAME is a cluster or a board of the list, or a TOML file of a cluster. Between `low` and `high` a constant lies in
-    nine of ten cases.
+    NAME is a cluster or a board of the list, or a TOML file of a cluster. Between `low` and `high`
+    a constant lies in nine of ten cases.
     """
     if name is None and (as_toml or as_json or changes):
         raise click.UsageError("--toml, --json and --set need the NAME of a cluster")
@@ -43,7 +47,9 @@ def cluster(name: str | None, as_toml: bool, as_json: bool, changes: dict[str, o
         return
     if name in board_types() and name not in clusters():
         if changes:
-            raise InputError(f"--set {next(iter(changes))}: {name} is a board; give a cluster, or its TOML file")
+            raise InputError(
+                f"--set {next(iter(changes))}: {name} is a board; give a cluster, or its TOML file"
+            )
         _show_board(name, as_toml=as_toml, as_json=as_json)
         return
     loaded = load_cluster(name, changes, blame=SET)
@@ -56,12 +62,16 @@ def cluster(name: str | None, as_toml: bool, as_json: bool, changes: dict[str, o
 
 
 def _as_toml(loaded: Cluster) -> str:
-    """Return a cluster's TOML description: that of its file, or with changed keys a line for each of its tables."""
+    """Return a cluster's TOML description: that of its file, or with changed keys a line for each
+    of its tables.
+    """
     from ..common import decoded, read_description, toml_value
 
     if not loaded.text.startswith("{"):
         return decoded(loaded.text.encode())
-    return "".join(f"{key} = {toml_value(value)}\n" for key, value in read_description(loaded.text).items())
+    return "".join(
+        f"{key} = {toml_value(value)}\n" for key, value in read_description(loaded.text).items()
+    )
 
 
 def _list_all() -> None:
@@ -73,7 +83,10 @@ def _list_all() -> None:
     known = clusters()
     print_answer(
         [
-            f"{len(known)} clusters and {len(board_types())} boards come with emuchain; your own are TOML files",
+            (
+                f"{len(known)} clusters and {len(board_types())} boards come with emuchain; your"
+                " own are TOML files"
+            ),
             next_line("emuchain cluster vc709"),
         ]
     )
@@ -81,13 +94,31 @@ def _list_all() -> None:
     for name in known:
         loaded = load_cluster(name)
         boards = ", ".join(dict.fromkeys(board.name for board in loaded.boards))
-        rows.append([name, boards, f"{loaded.link.bandwidth_gbps:g}", format_time_ps(loaded.link.latency_ps)])
-    table("Clusters", ["name", "boards", "Gb/s", "latency"], rows, left=("boards",), names=("name",))
+        rows.append(
+            [
+                name,
+                boards,
+                f"{loaded.link.bandwidth_gbps:g}",
+                format_time_ps(loaded.link.latency_ps),
+            ]
+        )
+    table(
+        "Clusters", ["name", "boards", "Gb/s", "latency"], rows, left=("boards",), names=("name",)
+    )
     rows = []
     for kind in board_types():
         keys = board_keys(kind)
-        cells = (keys.get(key) for key in ("clock_mhz", "dsp", "on_chip_memory_kbit", "off_chip_gbytes_per_s"))
-        rows.append([kind, *("-" if cell is None else f"{cell:,}" for cell in cells), keys.get("source", "")])
+        cells = (
+            keys.get(key)
+            for key in ("clock_mhz", "dsp", "on_chip_memory_kbit", "off_chip_gbytes_per_s")
+        )
+        rows.append(
+            [
+                kind,
+                *("-" if cell is None else f"{cell:,}" for cell in cells),
+                keys.get("source", ""),
+            ]
+        )
     columns = ["board", "MHz", "DSPs", "on chip, kbit", "off chip, GB/s", "source"]
     table("Boards", columns, rows, left=("source",), names=("board",))
 
@@ -104,11 +135,16 @@ def _show(name: str, loaded: Cluster, changes: dict[str, object]) -> None:
     print_answer(
         [
             f"{loaded.name}: {_kind(loaded)}{', '.join(boards)}",
-            *(f"board {board.name}: {board.multipliers:,} multipliers in single precision" for board in _fpgas(loaded)),
-            f"links: {link.bandwidth_gbps:g} Gb/s and {format_time_ps(link.latency_ps)} to each neighbour"
-            + ("" if loaded.is_chain else f", {loaded.topology.name}"),
-            f"between replicas: {replicas.bandwidth_mbps / 1000:g} Gb/s and {format_time_ps(replicas.latency_ps)},"
-            f" {replicas.topology.name}",
+            *(
+                f"board {board.name}: {board.multipliers:,} multipliers in single precision"
+                for board in _fpgas(loaded)
+            ),
+            f"links: {link.bandwidth_gbps:g} Gb/s and {format_time_ps(link.latency_ps)} to each"
+            " neighbour" + ("" if loaded.is_chain else f", {loaded.topology.name}"),
+            (
+                f"between replicas: {replicas.bandwidth_mbps / 1000:g} Gb/s and"
+                f" {format_time_ps(replicas.latency_ps)}, {replicas.topology.name}"
+            ),
             f"uncertain: {plural(uncertain, 'constant')} of {len(constants)}",
             next_line(_next(name, loaded, changes)),
         ]
@@ -125,7 +161,14 @@ def _next(name: str, loaded: Cluster, changes: dict[str, object]) -> str:
         words = ["plan", "vgg16-cifar", "--devices", "8"]
     elif fpgas:
         holds_lstm = fpgas[0].pe_array is None or fpgas[0].pe_array.units >= LSTM_UNITS
-        words = ["simulate", "lstm-rows" if holds_lstm else "gru-rows", "--schedule", "farnn", "--devices", "2"]
+        words = [
+            "simulate",
+            "lstm-rows" if holds_lstm else "gru-rows",
+            "--schedule",
+            "farnn",
+            "--devices",
+            "2",
+        ]
     else:
         words = ["simulate", "lstm-rows", "--schedule", "gpu-standard", "--devices", "1"]
     return shlex.join(["emuchain", *words, "--cluster", name, *set_words(changes)])
@@ -150,11 +193,20 @@ def _show_board(kind: str, *, as_toml: bool, as_json: bool) -> None:
         print("".join(map(read_text, board_files(kind))), end="")
         return
     keys = board_keys(kind)
-    alone = {"name": kind, "boards": [{"type": kind}], "links": {"bandwidth_gbps": 1, "latency_ns": 0}}
+    alone = {
+        "name": kind,
+        "boards": [{"type": kind}],
+        "links": {"bandwidth_gbps": 1, "latency_ns": 0},
+    }
     loaded = load_cluster(alone)
     constants = list(_of_table(loaded.boards[0].name, "board", keys, loaded, 0))
     if as_json:
-        print(json.dumps({"board": kind, "constants": [_entry(*constant) for constant in constants]}, indent=2))
+        print(
+            json.dumps(
+                {"board": kind, "constants": [_entry(*constant) for constant in constants]},
+                indent=2,
+            )
+        )
         return
     print_answer(
         [
@@ -175,10 +227,22 @@ def _constants_table(title: str, constants: Sequence[_Constant]) -> None:
     for where, key, value, constant in constants:
         low, high, kind, source = "", "", "", ""
         if constant is not None and not constant.is_exact:
-            low, high, kind = f"{constant.low * value:,.6g}", f"{constant.high * value:,.6g}", constant.kind
+            low, high, kind = (
+                f"{constant.low * value:,.6g}",
+                f"{constant.high * value:,.6g}",
+                constant.kind,
+            )
             source = constant.source
         rows.append(
-            [where, key, f"{value:,}" if isinstance(value, int | float) else str(value), low, high, kind, source]
+            [
+                where,
+                key,
+                f"{value:,}" if isinstance(value, int | float) else str(value),
+                low,
+                high,
+                kind,
+                source,
+            ]
         )
     columns = ["of", "constant", "value", "low", "high", "class", "from"]
     table(f"Constants of {title}", columns, rows, left=("from",), names=("of", "constant", "class"))
@@ -209,21 +273,36 @@ def _constants(name: str, loaded: Cluster, changes: dict[str, object]) -> Iterat
         yield from _of_table(kind, kind, described.get(kind, {}), loaded, 0)
 
 
-def _of_table(title: str, kind: str, table: Mapping[str, Any], loaded: Cluster, device: int) -> Iterator[_Constant]:
+def _of_table(
+    title: str, kind: str, table: Mapping[str, Any], loaded: Cluster, device: int
+) -> Iterator[_Constant]:
     for key, value in table.items():
         if key not in _NO_CONSTANTS:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            yield title, f"{kind}.{key}", value, loaded.range_of(f"{kind}.{key}", device) if is_number else None
+            yield (
+                title,
+                f"{kind}.{key}",
+                value,
+                loaded.range_of(f"{kind}.{key}", device) if is_number else None,
+            )
 
 
 def _as_json(name: str, loaded: Cluster, changes: dict[str, object]) -> dict[str, Any]:
     constants = [_entry(*constant) for constant in _constants(name, loaded, changes)]
-    return {"cluster": loaded.name, "boards": [board.name for board in loaded.boards], "constants": constants}
+    return {
+        "cluster": loaded.name,
+        "boards": [board.name for board in loaded.boards],
+        "constants": constants,
+    }
 
 
 def _entry(where: str, key: str, value: Any, constant: ConstantRange | None) -> dict[str, Any]:
     entry: dict[str, Any] = {"of": where, "key": key, "value": value}
     if constant is not None:
-        entry |= {"low": constant.low * value, "high": constant.high * value, "class": constant.kind}
+        entry |= {
+            "low": constant.low * value,
+            "high": constant.high * value,
+            "class": constant.kind,
+        }
         entry["from"] = constant.source
     return entry

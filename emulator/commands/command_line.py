@@ -1,4 +1,5 @@
-"""The commands with their arguments and flags: those of this file, and those that other files define.
+"""The commands with their arguments and flags: those of this file, and those that other files
+define.
 
 What a command needs is imported when it is called. `SECTIONS` lists all by what they are for.
 """
@@ -22,7 +23,16 @@ from ...kernels import offered
 from ..common import IMAGENET_IMAGES, InputError, check_start
 from .design.sweep import is_range, sweep_devices
 from .frame import output
-from .frame.flags import RUNS, PlanningCommand, TrainingCommand, full_option, range_option, traced, with_precision
+from .frame.command import FileGroup, Result, json_option, plot_option, set_option
+from .frame.flags import (
+    RUNS,
+    PlanningCommand,
+    TrainingCommand,
+    full_option,
+    range_option,
+    traced,
+    with_precision,
+)
 from .frame.kernels import starting
 from .frame.named import (
     NETWORK,
@@ -31,12 +41,12 @@ from .frame.named import (
     SCHEDULE,
     WAVES,
     WHAT_IF,
-    WORD,
-    FileGroup,
     NumberOfSeeds,
     cluster_option,
+    count_option,
     profile_option,
-    set_option,
+    switch,
+    word_option,
 )
 from .frame.session import Session
 
@@ -46,7 +56,8 @@ if TYPE_CHECKING:
 
 
 _NO_INT = re.compile(
-    r"'(?P<said>[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\d{1,3}(?:,\d{3})+)(?:[eE][+-]?\d{1,2})?)' is not a valid integer",
+    r"'(?P<said>[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\d{1,3}(?:,\d{3})+)(?:[eE][+-]?\d{1,2})?)' is not a"
+    r" valid integer",
     re.ASCII,
 )
 _DEFINES = re.compile(r"^@click\.(command|group)\(", re.MULTILINE)
@@ -69,11 +80,19 @@ class CommandGroup(FileGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the first words name; the name of one in a group says where it is."""
-        groups = [(name, command) for name, command in self.commands.items() if isinstance(command, click.Group)]
+        """Return the command that the first words name; the name of one in a group says where it
+        is.
+        """
+        groups = [
+            (name, command)
+            for name, command in self.commands.items()
+            if isinstance(command, click.Group)
+        ]
         for name, group in groups:
             if args[0] in group.commands and args[0] not in self.commands:
-                raise click.UsageError(f"No such command '{args[0]}'. Did you mean '{name} {args[0]}'?", ctx)
+                raise click.UsageError(
+                    f"No such command '{args[0]}'. Did you mean '{name} {args[0]}'?", ctx
+                )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -101,7 +120,9 @@ def run(arguments: Sequence[str], session: Session) -> int:
     stdout = sys.stdout
     try:
         with output.notes():
-            status = commands.main(list(arguments), prog_name="emuchain", standalone_mode=False, obj=session)
+            status = commands.main(
+                list(arguments), prog_name="emuchain", standalone_mode=False, obj=session
+            )
     except click.exceptions.NoArgsIsHelpError as error:
         print(error.format_message())
         return 2
@@ -120,7 +141,9 @@ def run(arguments: Sequence[str], session: Session) -> int:
 
 
 def _explained(error: click.ClickException) -> click.ClickException:
-    """Return an error that says of a whole number in another spelling, such as 1e9, how it is written."""
+    """Return an error that says of a whole number in another spelling, such as 1e9, how it is
+    written.
+    """
     match = _NO_INT.match(error.message)
     if match is None or not isinstance(error, click.BadParameter) or error.param is None:
         return error
@@ -131,13 +154,17 @@ def _explained(error: click.ClickException) -> click.ClickException:
         error.param.type.convert(str(value), error.param, error.ctx)
     except click.BadParameter as other:
         return other
-    return click.BadParameter(f"'{match['said']}' must be written as {value}.", error.ctx, error.param)
+    return click.BadParameter(
+        f"'{match['said']}' must be written as {value}.", error.ctx, error.param
+    )
 
 
 def defined_commands() -> list[click.Command]:
-    """Return the commands that files define, here or below, and in the commands.py of other rooms; and extensions'.
+    """Return the commands that files define, here or below, and in the commands.py of other rooms;
+    and extensions'.
 
-    A file that defines commands has click's decorators, and is quick to import; others are not imported.
+    A file that defines commands has click's decorators, and is quick to import; others are not
+    imported.
     """
     own, root = pathlib.Path(__file__), pathlib.Path(__file__).parents[2]
     modules = []
@@ -147,7 +174,9 @@ def defined_commands() -> list[click.Command]:
             modules.append(importlib.import_module(".".join([__package__.split(".")[0], *names])))
     things = [*(value for module in modules for value in vars(module).values()), *offered()]
     values = [value for value in things if isinstance(value, click.Command)]
-    below = [sub for value in values if isinstance(value, click.Group) for sub in value.commands.values()]
+    below = [
+        sub for value in values if isinstance(value, click.Group) for sub in value.commands.values()
+    ]
     return [value for value in values if value not in below]
 
 
@@ -162,7 +191,9 @@ def commands() -> None:
 
 
 class TrainCommand(TrainingCommand):
-    """The command `train`: one run, or one with each of some seeds, perhaps with a control beside it."""
+    """The command `train`: one run, or one with each of some seeds, perhaps with a control beside
+    it.
+    """
 
     takes_ranks = True
 
@@ -180,9 +211,12 @@ class TrainCommand(TrainingCommand):
     "--seeds",
     type=NumberOfSeeds(min=1),
     metavar="N",
-    help="Train once with each of N seeds from --seed on; say mean and standard error. Each has files of its own.",
+    help=(
+        "Train once with each of N seeds from --seed on; say mean and standard error. Each has"
+        " files of its own."
+    ),
 )
-@click.option("--control", is_flag=True, help="Train once more without codec, and say what the codec changes.")
+@switch("--control", "Train once more without codec, and say what the codec changes.")
 @full_option
 @traced
 @click.pass_obj
@@ -199,14 +233,13 @@ def train(
 ) -> None:
     """Train a network on the chain: real numbers, virtual time.
 
-    NETWORK comes with emuchain, or is a TOML or ONNX file. Every key of CONFIG.toml has its flag, and a flag
-    overrides the file.
+    NETWORK comes with emuchain, or is a TOML or ONNX file. Every key of CONFIG.toml has its flag,
+    and a flag overrides the file.
     """
     ranks = session.join_watched()
     with starting():
         from ..run import StoppedRun
-        from .seeds import train_seeds
-        from .train import run_training, show_stopped
+        from .train import run_training, show_stopped, train_seeds
 
     try:
         if seeds is None:
@@ -214,7 +247,9 @@ def train(
         else:
             train_seeds(ranks, runs, config_file, flags, {"full": full, **trace}, control=control)
     except StoppedRun as stopped:
-        several = [] if seeds is None else ["--seeds", str(seeds), "--seed", str(runs.configs[0].seed)]
+        several = (
+            [] if seeds is None else ["--seeds", str(seeds), "--seed", str(runs.configs[0].seed)]
+        )
         show_stopped(stopped, runs, ["train", *several, *(["--control"] if control else [])])
         session.end(stopped.status)
 
@@ -225,17 +260,19 @@ def train(
     type=WHAT_IF,
     multiple=True,
     metavar="KEY=VALUE",
-    help="Compare with another value: link.bandwidth_gbps=250, board.dsp, devices, …; may be repeated.",
+    help=(
+        "Compare with another value: link.bandwidth_gbps=250, board.dsp, devices, …; may be"
+        " repeated."
+    ),
 )
-@click.option(
+@count_option(
     "--epoch-images",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Images of an epoch in the steady state.  [default: those of the data set; in JSON ImageNet's 1281167]",
+    "Images of an epoch in the steady state.  [default: those of the data set; in JSON ImageNet's"
+    " 1281167]",
 )
 @profile_option("FILE.toml", "Measured times of layers, on boards that take actions as a whole.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--plot", type=OUTPUT, metavar="FILE.png", help="Draw how busy engines and links are.")
+@json_option()
+@plot_option("Draw how busy engines and links are.")
 @full_option
 @range_option
 @traced
@@ -247,16 +284,15 @@ def simulate(
     what_if: tuple[str, ...],
     epoch_images: int | None,
     profile: str | None,
-    as_json: bool,
-    plot: str | None,
     full: bool,
     ranged: bool,
     **trace: str | None,
-) -> int:
+) -> Result | int:
     """Simulate the virtual time of a run, and the use of its devices and links, without training.
 
-    NETWORK comes with emuchain, or is a TOML or ONNX file. Takes the keys of `train`, and agrees with it to the
-    picosecond. With --samples, no data is needed. With several numbers of --devices, prints what `sweep` finds.
+    NETWORK comes with emuchain, or is a TOML or ONNX file. Takes the keys of `train`, and agrees
+    with it to the picosecond. With --samples, no data is needed. With several numbers of --devices,
+    prints what `sweep` finds.
     """
     if is_range(flags):
         traces = {f"--{key.replace('_', '-')}": value for key, value in trace.items()}
@@ -265,8 +301,6 @@ def simulate(
             session,
             config_file,
             flags,
-            plot=plot,
-            as_json=as_json,
             full=full,
             ranged=ranged,
             epoch_images=epoch_images or IMAGENET_IMAGES,
@@ -275,20 +309,13 @@ def simulate(
     with starting():
         from .design.simulate import run_simulation
 
-    run_simulation(config_file, flags, what_if, epoch_images, as_json, full, trace, plot, ranged, profile)
-    return 0
+    return run_simulation(config_file, flags, what_if, epoch_images, full, trace, ranged, profile)
 
 
 @commands.command(cls=PlanningCommand)
-@click.option(
-    "--samples-shown", type=WORD, metavar="FIRST-LAST", help="Samples to show, counted from 0.  [default: 0-7]"
-)
-@click.option(
-    "--width", type=click.IntRange(40, 10_000), metavar="N", help="Columns.  [default: the terminal's, or 80]"
-)
-@click.option(
-    "--all-lanes", is_flag=True, help="One line per engine and stream, instead of FP, EB and PG of each device."
-)
+@word_option("--samples-shown", "FIRST-LAST", "Samples to show, counted from 0.  [default: 0-7]")
+@count_option("--width", "Columns.  [default: the terminal's, or 80]", least=40, most=10_000)
+@switch("--all-lanes", "One line per engine and stream, instead of FP, EB and PG of each device.")
 @click.option("--plot", type=OUTPUT, metavar="FILE.svg", help="Draw the chart, as SVG, PDF or PNG.")
 def timeline(
     config_file: str | None,
@@ -300,7 +327,8 @@ def timeline(
 ) -> None:
     """Show a chart of what the devices do with the first samples, and when.
 
-    NETWORK comes with emuchain, or is a TOML or ONNX file. Only as many samples are simulated as the chart needs.
+    NETWORK comes with emuchain, or is a TOML or ONNX file. Only as many samples are simulated as
+    the chart needs.
     """
     with starting():
         from .design.timeline import show_timeline
@@ -308,17 +336,19 @@ def timeline(
     show_timeline(config_file, flags, samples_shown, width, all_lanes, plot)
 
 
-@commands.command(cls=PlanningCommand, meant=dict.fromkeys(("--forward", "--backward", "--plot"), "emuchain pipeline"))
-@click.option("--steps", type=click.IntRange(min=1), metavar="K", help="Mini-batches to print.  [default: 2; CSV: 1]")
-@click.option(
-    "--micro-batches",
-    type=click.IntRange(min=1),
-    metavar="M",
-    help="Print only the order of M micro-batches a mini-batch on --devices, without a network.",
+@commands.command(
+    cls=PlanningCommand,
+    meant=dict.fromkeys(("--forward", "--backward", "--plot"), "emuchain pipeline"),
 )
-@click.option("--list", "lists", is_flag=True, help="List all schedules, a line for each.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print a mini-batch as CSV, as PyTorch's schedules read it.")
-@click.option("--text", "as_text", is_flag=True, help="With --check, print the file's schedule as text.")
+@count_option("--steps", "Mini-batches to print.  [default: 2; CSV: 1]", metavar="K")
+@count_option(
+    "--micro-batches",
+    "Print only the order of M micro-batches a mini-batch on --devices, without a network.",
+    metavar="M",
+)
+@switch("--list", "List all schedules, a line for each.", "lists")
+@switch("--csv", "Print a mini-batch as CSV, as PyTorch's schedules read it.", "as_csv")
+@switch("--text", "With --check, print the file's schedule as text.", "as_text")
 @click.option(
     "--check",
     type=SCHEDULE,
@@ -340,10 +370,24 @@ def schedule(
     NETWORK comes with emuchain, or is a TOML or ONNX file.
     """
     with starting():
-        from .design.schedule import check_schedule, list_schedules, order_of, print_schedule, run_schedule
+        from .design.schedule import (
+            check_schedule,
+            list_schedules,
+            order_of,
+            print_schedule,
+            run_schedule,
+        )
 
     if lists:
-        if config_file is not None or flags or steps or micro_batches or as_csv or as_text or check is not None:
+        if (
+            config_file is not None
+            or flags
+            or steps
+            or micro_batches
+            or as_csv
+            or as_text
+            or check is not None
+        ):
             raise click.UsageError("--list takes nothing else")
         list_schedules()
         return
@@ -351,7 +395,9 @@ def schedule(
         raise click.UsageError("--csv and --text: give one of them")
     if check is not None:
         if config_file is not None or flags or steps is not None or micro_batches is not None:
-            raise click.UsageError("--check takes a file, and --csv or --text; leave out everything else")
+            raise click.UsageError(
+                "--check takes a file, and --csv or --text; leave out everything else"
+            )
         check_schedule(check, "csv" if as_csv else "text" if as_text else None)
         return
     steps = steps or (1 if as_csv else 2)
@@ -363,14 +409,11 @@ def schedule(
 
 
 @commands.command(cls=PlanningCommand, sweeps=True)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option()
+@plot_option("Draw each device's multipliers, block RAM and look-up tables by layer.")
 @click.option(
-    "--plot",
-    type=OUTPUT,
-    metavar="FILE.png",
-    help="Draw each device's multipliers, block RAM and look-up tables by layer.",
+    "--save", type=OUTPUT, metavar="FILE.toml", help="Write the cut, to edit and give as --cut."
 )
-@click.option("--save", type=OUTPUT, metavar="FILE.toml", help="Write the cut, to edit and give as --cut.")
 @full_option
 @range_option
 @click.pass_obj
@@ -378,80 +421,78 @@ def plan(
     session: Session,
     config_file: str | None,
     flags: dict[str, Any],
-    as_json: bool,
-    plot: str | None,
     full: bool,
     ranged: bool,
     save: str | None,
-) -> int:
-    """Show NETWORK's layout on a cluster: slices, engines, resources, memory, links, and what limits the rate.
+) -> Result | int:
+    """Show NETWORK's layout on a cluster: slices, engines, resources, memory, links, and what
+    limits the rate.
 
-    NETWORK comes with emuchain, or is a TOML or ONNX file. Takes the keys of `train`. With several numbers of
-    --devices, prints what `sweep` finds.
+    NETWORK comes with emuchain, or is a TOML or ONNX file. Takes the keys of `train`. With several
+    numbers of --devices, prints what `sweep` finds.
     """
     if is_range(flags):
-        alone = {"--save": save}
         return sweep_devices(
-            session, config_file, flags, plot=plot, as_json=as_json, full=full, ranged=ranged, alone=alone
+            session, config_file, flags, full=full, ranged=ranged, alone={"--save": save}
         )
     with starting():
         from .design.plan import show_plan
 
-    show_plan((config_file, flags, as_json, full, ranged), plot, save)
-    return 0
+    return show_plan(config_file, flags, save, full=full, ranged=ranged)
 
 
 @commands.command()
 @click.argument("network", type=NETWORK)
 @cluster_option("vc709")
-@click.option("--devices", type=click.IntRange(min=1), default=1, metavar="N", help="Number of FPGAs.  [default: 1]")
-@click.option("--out", type=RTL, required=True, metavar="DIR", help="The folder for the SystemVerilog files.")
-@click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Samples of a mini-batch.  [default: 2]")
-@click.option("--learning-rate", type=float, metavar="X", help="Learning rate of the update.  [default: 0.01]")
+@count_option("--devices", "Number of FPGAs.  [default: 1]", default=1)
+@click.option(
+    "--out", type=RTL, required=True, metavar="DIR", help="The folder for the SystemVerilog files."
+)
+@count_option("--batch", "Samples of a mini-batch.  [default: 2]")
+@click.option(
+    "--learning-rate", type=float, metavar="X", help="Learning rate of the update.  [default: 0.01]"
+)
 @with_precision
 @set_option
-@click.option("--seed", type=int, metavar="N", help="Seed of weights, and of what a simulation draws.  [default: 0]")
 @click.option(
-    "--fma-latency",
-    type=click.IntRange(0, 16),
-    default=0,
+    "--seed",
+    type=int,
     metavar="N",
-    help="Latency of a multiply-add in cycles; with 0, rows take as long as in the time model.  [default: 0]",
+    help="Seed of weights, and of what a simulation draws.  [default: 0]",
 )
-@click.option("--simulate", is_flag=True, help="Train two mini-batches with Verilator, and compare bits and cycles.")
-@click.option("--waves", type=WAVES, metavar="FILE.vcd", help="Write the simulation's waveforms, one file per device.")
+@count_option(
+    "--fma-latency",
+    "Latency of a multiply-add in cycles; with 0, rows take as long as in the time model. "
+    " [default: 0]",
+    least=0,
+    most=16,
+    default=0,
+)
+@switch("--simulate", "Train two mini-batches with Verilator, and compare bits and cycles.")
 @click.option(
-    "--synthesise", is_flag=True, help="Synthesise with Yosys and compare its resources with the plan's; takes minutes."
+    "--waves",
+    type=WAVES,
+    metavar="FILE.vcd",
+    help="Write the simulation's waveforms, one file per device.",
 )
-def rtl(out: str, fma_latency: int, simulate: bool, waves: str | None, synthesise: bool, **flags: Any) -> int:
+@switch(
+    "--synthesise",
+    "Synthesise with Yosys and compare its resources with the plan's; takes minutes.",
+)
+def rtl(
+    out: str, fma_latency: int, simulate: bool, waves: str | None, synthesise: bool, **flags: Any
+) -> int:
     """Write SystemVerilog for each device of NETWORK's plan, and simulate it against the emulator.
 
-    NETWORK comes with emuchain, or is a TOML or ONNX file. Its layers may be conv, fc, relu, max-pool and softmax. The
-    schedule is sync. A simulation needs Verilator and a C++ compiler; it fails if a single bit or cycle is wrong.
+    NETWORK comes with emuchain, or is a TOML or ONNX file. Its layers may be conv, fc, relu,
+    max-pool and softmax. The schedule is sync. A simulation needs Verilator and a C++ compiler; it
+    fails if a single bit or cycle is wrong.
     """
     given = {key: value for key, value in flags.items() if value not in (None, {})}
     with starting():
         from .rtl import write_rtl
 
     return write_rtl(given, out, fma_latency, simulate, waves, synthesise)
-
-
-@commands.command()
-@click.argument("name", type=NETWORK, required=False)
-@click.option("--toml", "as_toml", is_flag=True, help="Print its TOML description.")
-@click.option("--out", type=OUTPUT, metavar="FILE.toml", help="Write its TOML description.")
-@click.option("--json", "as_json", is_flag=True, help="Print its operator graph as one JSON object.")
-def network(name: str | None, as_toml: bool, out: str | None, as_json: bool) -> None:
-    """Describe a network, or list those that come with emuchain.
-
-    NAME is one of these, or a TOML or ONNX file.
-    """
-    if name is None and (as_toml or as_json or out is not None):
-        raise click.UsageError("--toml, --out and --json need the NAME of a network")
-    with starting():
-        from .network import print_network
-
-    print_network(name, as_toml=as_toml, as_json=as_json, out=out)
 
 
 for command in defined_commands():

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..common import InputError, own_folder, plural, write_whole
+from .frame.command import FileGroup
 from .frame.kernels import resume_collector
-from .frame.named import DATA, FETCHED, PICTURE, WORD, FileGroup
+from .frame.named import DATA, FETCHED, PICTURE, switch, word_option
 
 if TYPE_CHECKING:
     from ..data import Dataset, Progress
@@ -32,12 +33,14 @@ _where = click.option(
 )
 
 _IMAGE_FLAGS = {
-    "resize": click.option("--resize", type=WORD, metavar="A,B", help="Resize: the shorter side, or rows,columns."),
-    "crop": click.option("--crop", type=WORD, metavar="A,B", help="Cut this size out of the centre."),
+    "resize": word_option("--resize", "A,B", "Resize: the shorter side, or rows,columns."),
+    "crop": word_option("--crop", "A,B", "Cut this size out of the centre."),
     "channels": click.option(
-        "--channels", type=click.Choice(["first", "last"]), help="Whether channels of arrays come first or last."
+        "--channels",
+        type=click.Choice(["first", "last"]),
+        help="Whether channels of arrays come first or last.",
     ),
-    "skip_broken": click.option("--skip-broken", is_flag=True, help="Skip broken images."),
+    "skip_broken": switch("--skip-broken", "Skip broken images."),
 }
 
 
@@ -66,7 +69,7 @@ def data() -> None:
 @data.command()
 @click.argument("name", type=click.Choice(["cifar10", "mnist"]))
 @click.option("--to", type=FETCHED, required=True, metavar="DIR", help="Directory to put it in.")
-@click.option("--mirror", type=WORD, metavar="URL", help="Address to fetch the files from instead of the official one.")
+@word_option("--mirror", "URL", "Address to fetch the files from instead of the official one.")
 def fetch(name: str, to: Path, mirror: str | None) -> None:
     """Fetch a published data set; sizes and checksums are known, and nothing is left of a failure."""
     from ..data import fetch_data
@@ -124,14 +127,21 @@ def _show(lines: Mapping[str, str]) -> None:
 @_where
 @_of_images
 @click.option("--out", type=PICTURE, required=True, metavar="FILE.png", help="Picture to write.")
-@click.option("--columns", type=click.IntRange(1, 100), default=12, show_default=True, help="Images of each class.")
+@click.option(
+    "--columns",
+    type=click.IntRange(1, 100),
+    default=12,
+    show_default=True,
+    help="Images of each class.",
+)
 def preview(where: str, out: Path, columns: int, **flags: Any) -> None:
     """Draw the first training images of each class, one class a row."""
     from ..data import is_text, png, preview_picture
 
     if is_text(where):
         raise InputError(
-            f"`data` = {where!r}: is a text; only images can be drawn, and `emuchain data info` shows texts"
+            f"`data` = {where!r}: is a text; only images can be drawn, and `emuchain data info`"
+            " shows texts"
         )
     drawn = _loaded(where, flags)
     write_whole(out, png(preview_picture(drawn, columns)), example="shapes.png")
@@ -151,10 +161,22 @@ def reported() -> Iterator[Progress]:
 @contextmanager
 def _bars() -> Iterator[Progress]:
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        TaskID,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
     from rich.progress import Progress as Bars
 
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+    )
     tasks: dict[str, TaskID] = {}
     with Bars(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bars:
 
@@ -174,7 +196,11 @@ def _lines() -> Progress:
         quarter = 100 * done // total // _STEP if total else 0
         if quarter > quarters.get(name, -1):
             quarters[name] = quarter
-            size = f"{done / _MEGA:.1f} of {total / _MEGA:.1f} MB" if total else f"{done / _MEGA:.1f} MB"
+            size = (
+                f"{done / _MEGA:.1f} of {total / _MEGA:.1f} MB"
+                if total
+                else f"{done / _MEGA:.1f} MB"
+            )
             print(f"{name}: {size}", file=sys.stderr, flush=True)
 
     return progress

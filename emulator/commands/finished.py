@@ -1,4 +1,6 @@
-"""`emuchain show`, `evaluate`, `export`, `retime` and `report`: commands on the files of finished runs."""
+"""`emuchain show`, `evaluate`, `export`, `retime` and `report`: commands on the files of finished
+runs.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..common import InputError
+from .. import view
+from ..common import InputError, format_bytes, format_time_ps, plural
+from .frame.command import SET, FileCommand, Result, attributes, json_option
 from .frame.flags import full_option
 from .frame.kernels import load as load_kernels
 from .frame.kernels import starting
-from .frame.named import DATA, OUTPUT, PRINTED, RUN, SET, WHAT_IF, FileCommand, cluster_option
+from .frame.named import DATA, OUTPUT, PRINTED, RUN, WHAT_IF, cluster_option, count_option, switch
 from .frame.output import tell
 
 if TYPE_CHECKING:
@@ -30,19 +34,23 @@ class SeedCount(click.ParamType):
 
     name = "seeds"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
         """Return the number, or the word."""
         if value == "apart" or isinstance(value, int):
             return value
         if re.fullmatch(r"[1-9]\d{0,5}", value, re.ASCII):
             return int(value)
-        self.fail(f"{value!r} is neither a number of seeds, such as 3, nor the word apart", param, ctx)
+        self.fail(
+            f"{value!r} is neither a number of seeds, such as 3, nor the word apart", param, ctx
+        )
 
 
 @click.command(cls=FileCommand)
 @click.argument("file", type=RUN, metavar="RUN.h5")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: configuration, history, usage, ….")
-@click.option("--csv", "as_csv", is_flag=True, help="Print the history as CSV, a line for each epoch.")
+@switch("--json", "Print one JSON object: configuration, history, usage, ….", "as_json")
+@switch("--csv", "Print the history as CSV, a line for each epoch.", "as_csv")
 @full_option
 def show(file: str, as_json: bool, as_csv: bool, full: bool) -> None:
     """Print a results file as tables."""
@@ -61,43 +69,39 @@ def show(file: str, as_json: bool, as_csv: bool, full: bool) -> None:
 
 @click.command(cls=FileCommand)
 @click.argument("file", type=RUN, metavar="RUN.h5|RUN.ckpt")
-@click.option("--data", type=DATA, metavar="WORD", help="Data to test on, as for `train`.  [default: the run's]")
 @click.option(
-    "--test-samples",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Use the first N test samples only.  [default: the run's]",
+    "--data",
+    type=DATA,
+    metavar="WORD",
+    help="Data to test on, as for `train`.  [default: the run's]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def evaluate(file: str, data: str | None, test_samples: int | None, as_json: bool) -> None:
+@count_option("--test-samples", "Use the first N test samples only.  [default: the run's]")
+@json_option()
+def evaluate(file: str, data: str | None, test_samples: int | None) -> Result:
     """Test the weights of a results file or a checkpoint: loss and accuracy."""
     with starting():
         from ..run import evaluate as test
         from ..run import read_run_weights
-        from ..view import print_answer
 
     run = read_run_weights(file)
     load_kernels(tell)
     made = test(run, data, test_samples)
-    if as_json:
-        print(json.dumps(_tested_as_json(file, run, made), indent=2))
-    else:
-        print_answer(_tested(file, run, made))
+    return Result(
+        lambda: view.print_answer(_tested(file, run, made)),
+        lambda: _tested_as_json(file, run, made),
+    )
 
 
-def _tested(file: str, run: RunWeights, made: Evaluation) -> list[Line]:
-    from ..common import plural
-    from ..view import Line, bits_line
-
+def _tested(file: str, run: RunWeights, made: Evaluation) -> list[str | Line]:
     tested = made.tested
     samples = plural(tested.samples, f"test {made.network.sample_noun}")
     steps = f" and {plural(run.steps, 'mini-batch')}" if run.steps else ""
     return [
-        Line(f"test accuracy {100 * tested.accuracy:.2f} %, test loss {tested.mean_loss:.4f}"),
-        *([] if made.ngrams is None else [bits_line(tested.bits_per_step, made.ngrams)]),
-        Line(f"weights: {file}, {made.network.name} after {plural(run.epochs, 'epoch')}{steps}"),
-        Line(f"data: {made.data}, {samples}"),
-        *([Line(f"note: {made.note}")] if made.note else []),
+        f"test accuracy {100 * tested.accuracy:.2f} %, test loss {tested.mean_loss:.4f}",
+        *([] if made.ngrams is None else [view.bits_line(tested.bits_per_step, made.ngrams)]),
+        f"weights: {file}, {made.network.name} after {plural(run.epochs, 'epoch')}{steps}",
+        f"data: {made.data}, {samples}",
+        *([f"note: {made.note}"] if made.note else []),
     ]
 
 
@@ -123,28 +127,29 @@ def _tested_as_json(file: str, run: RunWeights, made: Evaluation) -> dict[str, A
 def export(file: str, out: str) -> None:
     """Write the weights of a results file or a checkpoint for other programs.
 
-    FILE.onnx has the network with its weights, FILE.safetensors only the weights. `train --init` takes both.
+    FILE.onnx has the network with its weights, FILE.safetensors only the weights. `train --init`
+    takes both.
     """
     with starting():
         from ..run import WeightsFile, read_run_weights
-        from ..view import print_answer
 
-    with WeightsFile(out) as whole:  # before the run is read, which takes longer than to refuse a name
+    with WeightsFile(
+        out
+    ) as whole:  # before the run is read, which takes longer than to refuse a name
         run = read_run_weights(file)
         size = whole.write(run)
-    print_answer(_exported(run, out, size))
+    view.print_answer(_exported(run, out, size))
 
 
-def _exported(run: RunWeights, out: str, size: int) -> list[Line]:
-    from ..common import format_bytes, plural
-    from ..view import Line, next_line
-
+def _exported(run: RunWeights, out: str, size: int) -> list[str | Line]:
     arrays = [array for layer in run.weights.values() for array in layer.values()]
     values = sum(array.size for array in arrays)
     return [
-        Line(f"{out}: {run.network.name} after {plural(run.epochs, 'epoch')}, {format_bytes(size)}"),
-        Line(f"{plural(len(arrays), 'array')}, {plural(values, 'value')}, float32"),
-        next_line(shlex.join(["emuchain", "train", str(run.settings["network"]), "--init", out])),
+        f"{out}: {run.network.name} after {plural(run.epochs, 'epoch')}, {format_bytes(size)}",
+        f"{plural(len(arrays), 'array')}, {plural(values, 'value')}, float32",
+        view.next_line(
+            shlex.join(["emuchain", "train", str(run.settings["network"]), "--init", out])
+        ),
     ]
 
 
@@ -160,11 +165,12 @@ def _exported(run: RunWeights, out: str, size: int) -> list[Line]:
     metavar="KEY=VALUE",
     help="Change a key of the cluster: link.bandwidth_gbps=250, board.dsp, …; may be repeated.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def retime(file: str, cluster: str | None, what_if: tuple[str, ...], as_json: bool) -> None:
+@json_option()
+def retime(file: str, cluster: str | None, what_if: tuple[str, ...]) -> Result:
     """Re-time a finished run on another cluster, without training.
 
-    Uses the compressed sizes that the run recorded, and says whether its accuracy would have been different.
+    Uses the compressed sizes that the run recorded, and says whether its accuracy would have been
+    different.
     """
     with starting():
         from ..cluster import load_cluster
@@ -175,37 +181,49 @@ def retime(file: str, cluster: str | None, what_if: tuple[str, ...], as_json: bo
     alternative = parse_what_if(what_if)
     for key, value in alternative.config.items():
         if key == "cluster":
-            raise InputError(f"--what-if cluster={value}: `--cluster {value}` names another cluster")
+            raise InputError(
+                f"--what-if cluster={value}: `--cluster {value}` names another cluster"
+            )
         raise InputError(
-            f"--what-if {key}={value}: a finished run keeps its {key}, on which its numbers depend; `emuchain retime`"
-            " changes only keys of the cluster, such as link.bandwidth_gbps or board.dsp"
+            f"--what-if {key}={value}: a finished run keeps its {key}, on which its numbers depend;"
+            " `emuchain retime` changes only keys of the cluster, such as link.bandwidth_gbps or"
+            " board.dsp"
         )
     results = read_results(pathlib.Path(file))
     own = str(results.config.get("cluster", "its own cluster"))
-    other = None if cluster is None else load_cluster(cluster, alternative.cluster, blame="--what-if")
+    other = (
+        None if cluster is None else load_cluster(cluster, alternative.cluster, blame="--what-if")
+    )
     changes = alternative.cluster if cluster is None else None
     label = label_of(cluster or own, alternative.cluster)
     retiming = retimed(results, other, changes, label=label, source=file, blame="--what-if")
-    if as_json:
-        print(json.dumps({"file": file, "own_cluster": own, **_retiming_as_json(retiming)}, indent=2))
-    else:
-        _print_retiming(retiming, own)
+    return Result(
+        lambda: _print_retiming(retiming, own),
+        lambda: {"file": file, "own_cluster": own, **_retiming_as_json(retiming)},
+    )
 
 
 def _print_retiming(retiming: Retiming, own: str) -> None:
-    from ..common import format_time_ps
     from ..run import cause_of
-    from ..view import limit_lines, say, table
 
-    before_ps, after_ps, plan = retiming.own_virtual_time_ps, retiming.virtual_time_ps, retiming.plan
-    print(f"under {retiming.label}: virtual time {format_time_ps(before_ps)} -> {format_time_ps(after_ps)}", end="")
+    before_ps, after_ps, plan = (
+        retiming.own_virtual_time_ps,
+        retiming.virtual_time_ps,
+        retiming.plan,
+    )
+    print(
+        f"under {retiming.label}: virtual time {format_time_ps(before_ps)} ->"
+        f" {format_time_ps(after_ps)}",
+        end="",
+    )
     print(f" ({before_ps} -> {after_ps} ps)")
     noun = plan.network.sample_noun
     print(
-        f"{noun}s/s: {retiming.own_images_per_s:.1f} -> {retiming.images_per_s:.1f}; speed-up {retiming.speed_up:.3g}"
+        f"{noun}s/s: {retiming.own_images_per_s:.1f} -> {retiming.images_per_s:.1f}; speed-up"
+        f" {retiming.speed_up:.3g}"
     )
-    for line in limit_lines(plan, retiming.steady, cause_of(plan, retiming.steady)):
-        say(line.text)
+    for line in view.limit_lines(plan, retiming.steady, cause_of(plan, retiming.steady)):
+        view.say(line.text)
     print(retiming.about_numbers)
     for note in retiming.notes:
         print(f"note: {note}")
@@ -214,7 +232,9 @@ def _print_retiming(retiming: Retiming, own: str) -> None:
         f"the run: {retiming.own.title} ({own}), {config.schedule.name}, batch"
         f" {config.batch}, {retiming.simulation.samples} {noun}s an epoch"
     )
-    epochs = zip(_durations_ps(retiming.own_ends_ps), _durations_ps(retiming.epoch_ends_ps), strict=True)
+    epochs = zip(
+        _durations_ps(retiming.own_ends_ps), _durations_ps(retiming.epoch_ends_ps), strict=True
+    )
     rows = [
         [
             str(epoch),
@@ -225,7 +245,7 @@ def _print_retiming(retiming: Retiming, own: str) -> None:
         ]
         for epoch, (was_ps, is_ps) in enumerate(epochs, 1)
     ]
-    table("Epochs", ["epoch", "took", "takes", f"{noun}s/s", "speed-up"], rows)
+    view.table("Epochs", ["epoch", "took", "takes", f"{noun}s/s", "speed-up"], rows)
 
 
 def _durations_ps(ends_ps: Sequence[int]) -> list[int]:
@@ -239,24 +259,29 @@ def _rate(retiming: Retiming, epoch_ps: int) -> float:
 
 def _retiming_as_json(retiming: Retiming) -> dict[str, Any]:
     from ..run import cause_of
-    from ..view import steady_state_as_json
 
+    figures = (
+        "virtual_time_ps",
+        "own_virtual_time_ps",
+        "speed_up",
+        "images_per_s",
+        "own_images_per_s",
+    )
     return {
         "cluster": retiming.label,
-        "virtual_time_ps": retiming.virtual_time_ps,
-        "own_virtual_time_ps": retiming.own_virtual_time_ps,
-        "speed_up": retiming.speed_up,
-        "images_per_s": retiming.images_per_s,
-        "own_images_per_s": retiming.own_images_per_s,
+        **attributes(retiming, *figures),
         "epoch_ends_ps": list(retiming.epoch_ends_ps),
         "own_epoch_ends_ps": list(retiming.own_ends_ps),
         "exchange_ps": retiming.simulation.exchange_ps,
-        "same_staleness": retiming.same_staleness,
-        "stale_samples": list(retiming.stale_samples),
-        "own_stale_samples": list(retiming.own_stale_samples),
-        "about_numbers": retiming.about_numbers,
-        "notes": list(retiming.notes),
-        "steady": steady_state_as_json(
+        **attributes(
+            retiming,
+            "same_staleness",
+            "stale_samples",
+            "own_stale_samples",
+            "about_numbers",
+            "notes",
+        ),
+        "steady": view.steady_state_as_json(
             retiming.steady, retiming.simulation.samples, cause_of(retiming.plan, retiming.steady)
         ),
     }
@@ -271,15 +296,22 @@ def _retiming_as_json(retiming: Retiming) -> dict[str, Any]:
     metavar="FILE.html",
     help="File to write.  [default: report.html; none with --figures or --json]",
 )
-@click.option("--figures", type=PRINTED, metavar="DIR", help="Draw the charts there for print, as PDF and SVG.")
+@click.option(
+    "--figures",
+    type=PRINTED,
+    metavar="DIR",
+    help="Draw the charts there for print, as PDF and SVG.",
+)
 @click.option(
     "--seeds",
     type=SeedCount(),
     metavar="N|apart",
     help="Check that each run has N seeds, or show seeds one by one.  [default: their mean]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the numbers of the page's table as one JSON object.")
-def report(files: tuple[str, ...], out: str | None, figures: pathlib.Path | None, seeds: Any, as_json: bool) -> None:
+@switch("--json", "Print the numbers of the page's table as one JSON object.", "as_json")
+def report(
+    files: tuple[str, ...], out: str | None, figures: pathlib.Path | None, seeds: Any, as_json: bool
+) -> None:
     """Write an HTML page of one results file, or of several side by side.
 
     Files that differ only in their seeds are one run: the mean, with a band of its standard error.
@@ -305,8 +337,6 @@ def report(files: tuple[str, ...], out: str | None, figures: pathlib.Path | None
 
 
 def _counted(report: Report) -> str:
-    from ..common import plural
-
     runs, groups = len(report.runs), len(report.groups)
     seeds = f", {runs} files of several seeds" if runs > groups else ""
     return f"{plural(groups, 'run')}{seeds}"

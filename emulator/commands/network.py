@@ -1,49 +1,76 @@
-"""`emuchain network`: networks as tables, their descriptions as TOML, and their operator graphs as JSON."""
+"""`emuchain network`: networks as tables, their descriptions as TOML, and their operator graphs as
+JSON.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import shlex
+from typing import TYPE_CHECKING, Any
 
+import click
+
+from .. import view
 from ..common import decoded, percent, plural, toml_file, write_whole
-from ..network import Network, load_network, operator_graph, zoo
-from ..view import layer_rows, next_line, print_answer, table
+from .frame.command import FileCommand
+from .frame.kernels import starting
+from .frame.named import NETWORK, OUTPUT, switch
 from .frame.output import tell_notes
 
+if TYPE_CHECKING:
+    from ..network import Network
 
-def print_network(name: str | None, *, as_toml: bool, as_json: bool, out: str | None) -> None:
-    """Print a network in the form that is asked for, or write its description; without a name, list all.
 
-    Raises:
-        InputError: there is no such network, or the file cannot be written.
+@click.command(cls=FileCommand)
+@click.argument("name", type=NETWORK, required=False)
+@switch("--toml", "Print its TOML description.", "as_toml")
+@click.option("--out", type=OUTPUT, metavar="FILE.toml", help="Write its TOML description.")
+@switch("--json", "Print its operator graph as one JSON object.", "as_json")
+def network(name: str | None, as_toml: bool, out: str | None, as_json: bool) -> None:
+    """Describe a network, or list those that come with emuchain.
+
+    NAME is one of these, or a TOML or ONNX file.
     """
+    if name is None and (as_toml or as_json or out is not None):
+        raise click.UsageError("--toml, --out and --json need the NAME of a network")
+    with starting():
+        from ..network import load_network
+
     if name is None:
-        list_networks()
+        _list_networks()
     elif as_json:
-        graph_as_json(name)
+        print(json.dumps(_graph_as_json(load_network(name)), indent=2))
     elif as_toml or out is not None:
         describe_network(name, out)
     else:
         show_network(name)
 
 
-def list_networks() -> None:
+def _list_networks() -> None:
     """Print a table of the networks that come with emuchain."""
+    from ..network import load_network, zoo
+
     rows = []
-    print_answer(
+    view.print_answer(
         [
             f"{len(zoo())} networks come with emuchain; your own are TOML or ONNX files",
-            next_line("emuchain network vgg16-cifar"),
+            view.next_line("emuchain network vgg16-cifar"),
         ]
     )
     for known in zoo():
         loaded = load_network(known)
         size = "x".join(map(str, loaded.input))
         rows.append(
-            [known, size, str(len(loaded.layers)), f"{loaded.macs / 1e6:,.1f}", f"{loaded.parameters / 1e6:.2f} M"]
+            [
+                known,
+                size,
+                str(len(loaded.layers)),
+                f"{loaded.macs / 1e6:,.1f}",
+                f"{loaded.parameters / 1e6:.2f} M",
+            ]
         )
-    table("Networks", ["name", "input", "layers", "MMAC", "parameters"], rows, names=("name",))
+    view.table("Networks", ["name", "input", "layers", "MMAC", "parameters"], rows, names=("name",))
 
 
 def show_network(name: str) -> None:
@@ -52,22 +79,27 @@ def show_network(name: str) -> None:
     Raises:
         InputError: there is no such network.
     """
+    from ..network import load_network
+
     loaded = load_network(name)
     most_work = max(loaded.layers, key=lambda layer: layer.macs)
     most_weights = max(loaded.layers, key=lambda layer: math.prod(layer.weight_shape))
     weights = math.prod(most_weights.weight_shape)
-    print_answer(
+    view.print_answer(
         [
-            f"{loaded.name}: {plural(loaded.parameters, 'parameter')} in {plural(len(loaded.layers), 'layer')}",
+            (
+                f"{loaded.name}: {plural(loaded.parameters, 'parameter')} in"
+                f" {plural(len(loaded.layers), 'layer')}"
+            ),
             f"work: {loaded.macs / 1e6:,.2f} million multiply-accumulates (MMAC) a forward pass",
             _inputs(loaded),
             *([f"note: {loaded.note}"] if loaded.note else []),
             f"most work: {most_work.name}, {percent(most_work.macs / loaded.macs)}",
             f"most weights: {most_weights.name}, {percent(weights / loaded.parameters)}",
-            next_line(shlex.join(["emuchain", "plan", name, "--devices", "8"])),
+            view.next_line(shlex.join(["emuchain", "plan", name, "--devices", "8"])),
         ]
     )
-    layer_rows(loaded)
+    view.layer_rows(loaded)
 
 
 def _inputs(network: Network) -> str:
@@ -79,27 +111,28 @@ def _inputs(network: Network) -> str:
     return f"{said} in {plural(network.classes, 'class')}{repetition}"
 
 
-def graph_as_json(name: str) -> None:
-    """Print a network's operator graph as JSON: operators with their operations per sample, edges with their shapes.
-
-    Raises:
-        InputError: there is no such network.
+def _graph_as_json(network: Network) -> dict[str, Any]:
+    """Return a network's operator graph: operators with their operations per sample, edges with
+    their shapes.
     """
-    network = load_network(name)
+    from ..network import operator_graph
+
     graph = operator_graph(network)
     operators = [
         {"layer": operator.layer, "phase": operator.phase.value, "operations": operator.operations}
         for operator in graph.operators
     ]
-    edges = [{"from": str(edge.source), "to": str(edge.target), "shape": edge.shape} for edge in graph.edges]
-    graph_json = {
+    edges = [
+        {"from": str(edge.source), "to": str(edge.target), "shape": edge.shape}
+        for edge in graph.edges
+    ]
+    return {
         "network": network.name,
         "parameters": network.parameters,
         "operations": graph.operations,
         "operators": operators,
         "edges": edges,
     }
-    print(json.dumps(graph_json, indent=2))
 
 
 def describe_network(name: str, out: str | None) -> None:
@@ -108,6 +141,8 @@ def describe_network(name: str, out: str | None) -> None:
     Raises:
         InputError: there is no such network, or the file cannot be written.
     """
+    from ..network import load_network
+
     loaded = load_network(name)
     tell_notes([loaded.note])
     text = decoded(loaded.text.encode())

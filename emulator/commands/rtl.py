@@ -9,7 +9,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..cluster import Resources
-from ..common import InputError, WholeFile, format_time_ps, own_folder, plural, scratch_folder, validate
+from ..common import (
+    InputError,
+    WholeFile,
+    format_time_ps,
+    own_folder,
+    plural,
+    scratch_folder,
+    validate,
+)
 from ..config import Config
 from ..plan import make_plan
 from ..rtl import (
@@ -36,9 +44,15 @@ _BATCH = 2
 
 
 def write_rtl(
-    flags: dict[str, Any], out: str, latency: int, simulate: bool, waves: str | None, synthesise: bool = False
+    flags: dict[str, Any],
+    out: str,
+    latency: int,
+    simulate: bool,
+    waves: str | None,
+    synthesise: bool = False,
 ) -> int:
-    """Write the RTL of a plan into the folder `out`; simulate and synthesise it where asked. Return the exit status.
+    """Write the RTL of a plan into the folder `out`; simulate and synthesise it where asked. Return
+    the exit status.
 
     Raises:
         InputError: the network has no RTL or does not fit, or a tool is missing.
@@ -55,7 +69,9 @@ def write_rtl(
     yosys = find_yosys() if synthesise else None
     with contextlib.ExitStack() as files, phases("working out the plan and its RTL") as show:
         rtl = Rtl.of(make_plan(validate(Config, settings, "command line"), 1), latency)
-        names = [] if waves is None else [waves_file(waves, device.number) for device in rtl.devices]
+        names = (
+            [] if waves is None else [waves_file(waves, device.number) for device in rtl.devices]
+        )
         to = [files.enter_context(WholeFile(name, "waves", "run.vcd")) for name in names]
         tops = rtl.write(files.enter_context(own_folder(out)))
         if tools is not None:
@@ -72,7 +88,9 @@ def write_rtl(
     return 0 if tools is None or result.is_right else 1
 
 
-def _synthesised(rtl: Rtl, tops: list[pathlib.Path], yosys: str, show: Any) -> list[DeviceResources]:
+def _synthesised(
+    rtl: Rtl, tops: list[pathlib.Path], yosys: str, show: Any
+) -> list[DeviceResources]:
     taken = []
     for device, top in enumerate(tops):
         show(f"synthesising device {device} of {len(tops)} with Yosys")
@@ -90,7 +108,12 @@ def _simulated(
         libraries = build_models(rtl, tops, tools, folder, waves=bool(waves))
         built_s = time.perf_counter() - begun
         show(f"training {plural(MINI_BATCHES, 'mini-batch')} on them")
-        return simulate_rtl(rtl, libraries, trained_mini_batches(rtl.plan, drawn_images(rtl.plan)), waves), built_s
+        return (
+            simulate_rtl(
+                rtl, libraries, trained_mini_batches(rtl.plan, drawn_images(rtl.plan)), waves
+            ),
+            built_s,
+        )
 
 
 def _written(rtl: Rtl, out: str) -> list[Line]:
@@ -103,30 +126,49 @@ def _written(rtl: Rtl, out: str) -> list[Line]:
         for phase, engine in (("FP", design.fp), ("EB", design.eb), ("PG", design.pg))
         if engine is not None and engine.every > 1
     ]
-    lines = [Line(f"{what}: {plural(len(rtl.devices), 'device')} and {len(sources())} modules in {out}")]
+    lines = [
+        Line(f"{what}: {plural(len(rtl.devices), 'device')} and {len(sources())} modules in {out}")
+    ]
     if slowed:
         lines.append(Line(f"slower, since too few sums hide the latency: {', '.join(slowed)}"))
     return lines
 
 
-def _answer(rtl: Rtl, result: RtlResult, built_s: float, waves: Sequence[pathlib.Path]) -> list[Line]:
+def _answer(
+    rtl: Rtl, result: RtlResult, built_s: float, waves: Sequence[pathlib.Path]
+) -> list[Line]:
     wrong = {name: count for name, count in result.wrong.items() if count}
     late = [engine for engine in result.engines if not engine.is_right]
     rows = sum(len(engine.done) for engine in result.engines)
-    trained = f"{plural(len(result.updated_ps), 'mini-batch')} of {plural(rtl.plan.config.batch, 'sample')}"
+    trained = (
+        f"{plural(len(result.updated_ps), 'mini-batch')} of"
+        f" {plural(rtl.plan.config.batch, 'sample')}"
+    )
     if wrong:
         listed = ", ".join(f"{count:,} of {name}" for name, count in wrong.items())
         bits = f"weights: after {trained} they DIFFER from those of training: {listed}"
     else:
-        bits = f"weights: after {trained} all {result.values:,} are bit-identical to `emuchain train`'s"
+        bits = (
+            f"weights: after {trained} all {result.values:,} are bit-identical to `emuchain"
+            " train`'s"
+        )
     if late:
         first = late[0]
-        cycles = f"rows: NOT in the expected cycles: {', '.join(engine.name for engine in late)}; {_first_wrong(first)}"
+        cycles = (
+            f"rows: NOT in the expected cycles: {', '.join(engine.name for engine in late)};"
+            f" {_first_wrong(first)}"
+        )
     else:
         cycles = f"rows: all {rows:,} in the cycle that the time model gives for the RTL's pipeline"
-    updated = f"updated after {_times(result.updated_ps)}; in the time model after {_times(result.modelled_ps)}"
+    updated = (
+        f"updated after {_times(result.updated_ps)}; in the time model after"
+        f" {_times(result.modelled_ps)}"
+    )
     rate = result.cycles / result.seconds
-    speed = f"built in {built_s:.1f} s; simulated {result.cycles:,} device cycles, {rate:,.0f} per second"
+    speed = (
+        f"built in {built_s:.1f} s; simulated {result.cycles:,} device cycles, {rate:,.0f} per"
+        " second"
+    )
     lines = [Line(bits), Line(cycles), Line(updated), Line(speed)]
     if waves:
         lines.append(Line(f"waves: {', '.join(map(str, waves))}"))
@@ -156,15 +198,27 @@ def _print_rows(result: RtlResult) -> None:
         ]
         for engine in result.engines
     ]
-    columns = ["engine", "rows", "tiles", "cycles a row", "pipeline", "later than the model, cycles"]
+    columns = [
+        "engine",
+        "rows",
+        "tiles",
+        "cycles a row",
+        "pipeline",
+        "later than the model, cycles",
+    ]
     table("Rows", columns, rows, names=("engine",))
 
 
 def _taken(resources: DeviceResources) -> Line:
     counts = zip(
-        ("DSPs", "LUTs", "FFs", "banks of block RAM"), _counts(resources.built), _counts(resources.planned), strict=True
+        ("DSPs", "LUTs", "FFs", "banks of block RAM"),
+        _counts(resources.built),
+        _counts(resources.planned),
+        strict=True,
     )
-    said = ", ".join(f"{built:,} {name} where the plan has {planned:,}" for name, built, planned in counts)
+    said = ", ".join(
+        f"{built:,} {name} where the plan has {planned:,}" for name, built, planned in counts
+    )
     return Line(f"device {resources.device} takes {said}")
 
 
@@ -183,13 +237,17 @@ def _print_resources(taken: list[DeviceResources]) -> None:
         times = [f"x{built / planned:.1f}" if planned else "-" for built, planned in pairs]
         rows.append([str(device.device), "all, times the plan", *times, *["-"] * 4])
     kinds = ["DSP", "LUT", "FF", "BRAM"]
-    table("Resources", ["device", "part", *kinds, *(f"plan {kind}" for kind in kinds)], rows, names=("part",))
+    table(
+        "Resources",
+        ["device", "part", *kinds, *(f"plan {kind}" for kind in kinds)],
+        rows,
+        names=("part",),
+    )
 
 
 def _cells(built: Resources, planned: Resources | None) -> list[str]:
-    return [f"{count:,}" for count in _counts(built)] + (
-        [f"{count:,}" for count in _counts(planned)] if planned else ["-"] * 4
-    )
+    cells = [f"{count:,}" for count in _counts(built)]
+    return cells + ([f"{count:,}" for count in _counts(planned)] if planned else ["-"] * 4)
 
 
 def _range(least: int, most: int) -> str:

@@ -7,28 +7,11 @@ import pathlib
 
 import numpy as np
 
+from .. import view
 from ..common import format_time_ps, number, percent, plural
 from ..config import Config
 from ..number import KINDS
 from ..run import Results, Usage, read_results, table_as_csv
-from ..view import (
-    Line,
-    bits_line,
-    command_line,
-    device_rows,
-    epoch_rows,
-    exchange_rows,
-    ignored,
-    link_rows,
-    memory_verdict,
-    next_line,
-    outcome_line,
-    print_answer,
-    resource_rows,
-    rounding_rows,
-    say,
-    table,
-)
 
 
 def show_results(file: str, full: bool) -> None:
@@ -38,26 +21,26 @@ def show_results(file: str, full: bool) -> None:
         InputError: the file cannot be read, or lacks what a results file has.
     """
     results = read_results(pathlib.Path(file))
-    print_answer(_answer(results))
+    view.print_answer(_answer(results))
     _history(results)
     usage = results.usage
     if usage is not None:
-        device_rows(usage, full)
-        if usage.links:
-            link_rows(usage, full)
+        view.usage_rows(usage, full)
     if results.resources:
-        resource_rows(results.resources, results.virtual_time_ps)
+        view.resource_rows(results.resources, results.virtual_time_ps)
     if results.exchange:
-        exchange_rows(results.exchange, results.history["virtual_time_ps"])
+        view.exchange_rows(results.exchange, results.history["virtual_time_ps"])
     if results.rounding and results.epochs:
-        rounding_rows(results.rounding, KINDS)
+        view.rounding_rows(results.rounding, KINDS)
     if results.weights:
         _weights(results)
     print()
     versions = results.versions
     shown = ("emuchain", "python", "numpy", "numba")
-    say("versions: " + ", ".join(f"{name} {versions[name]}" for name in shown if name in versions))
-    say(f"mpi: {versions.get('mpi', 'unknown')}; on {versions.get('platform', 'unknown')}")
+    view.say(
+        "versions: " + ", ".join(f"{name} {versions[name]}" for name in shown if name in versions)
+    )
+    view.say(f"mpi: {versions.get('mpi', 'unknown')}; on {versions.get('platform', 'unknown')}")
 
 
 def print_json(file: str) -> None:
@@ -78,44 +61,63 @@ def print_csv(file: str) -> None:
     print(table_as_csv(read_results(pathlib.Path(file)).history), end="")
 
 
-def _answer(results: Results) -> list[Line]:
+def _answer(results: Results) -> list[view.Line]:
     config, usage, missing = results.config, results.usage, results.missing_bytes
     replicas = f"{config['replicas']} times " if config.get("replicas", 1) > 1 else ""
     title = f"{config['network']} on {replicas}{plural(config['devices'], 'device')}"
-    codec = f", gradients by {config['compress']}" if config.get("compress", "none") != "none" else ""
+    codec = (
+        f", gradients by {config['compress']}" if config.get("compress", "none") != "none" else ""
+    )
     how = f"{config['schedule']}, batch {config['batch']}, seed {config['seed']}{codec}"
     samples = plural(config["samples"], results.sample_noun)
-    lines = [Line(f"{how}, data {config['data']} ({samples}), cluster {config['cluster']}")]
+    lines = [view.Line(f"{how}, data {config['data']} ({samples}), cluster {config['cluster']}")]
     keys = ("cluster", "schedule", "batch", "devices", "samples")
-    differing = {key: config[key] for key in keys if config[key] != Config.model_fields[key].default}
+    differing = {
+        key: config[key] for key in keys if config[key] != Config.model_fields[key].default
+    }
     to_try = {"network": config["network"], **differing}
-    tail = [*lines, next_line(command_line("simulate", None, to_try))]
+    tail = [*lines, view.next_line(view.command_line("simulate", None, to_try))]
     if not results.epochs:
-        return [Line(f"{title}: no epoch was finished"), *tail]
+        return [view.Line(f"{title}: no epoch was finished"), *tail]
     last, history = results.epochs - 1, results.history
     host_s = history["host_time_s"][last]
     return [
-        Line(f"{title}: {number(results.images_per_s)} {results.sample_noun}s/s{ignored(missing)}"),
-        outcome_line(results.epochs, history["train_loss"][last], results.test_accuracy),
-        *([] if results.bits is None else [bits_line(*results.bits)]),
-        Line(f"time: {format_time_ps(results.virtual_time_ps)} on the cluster; {host_s:.1f} s on the host"),
+        view.Line(
+            f"{title}: {number(results.images_per_s)}"
+            f" {results.sample_noun}s/s{view.ignored(missing)}"
+        ),
+        view.outcome_line(results.epochs, history["train_loss"][last], results.test_accuracy),
+        *([] if results.bits is None else [view.bits_line(*results.bits)]),
+        view.Line(
+            f"time: {format_time_ps(results.virtual_time_ps)} on the cluster; {host_s:.1f} s on the"
+            " host"
+        ),
         *(_busiest_resource(results) if usage is None else _busiest(usage, missing)),
         *tail,
     ]
 
 
-def _busiest_resource(results: Results) -> list[Line]:
+def _busiest_resource(results: Results) -> list[view.Line]:
     """Return which resource of a pair is busy longest."""
     table = results.resources
     if not table:
         return []
     place = int(np.argmax(table["busy_ps"]))
     share = percent(int(table["busy_ps"][place]) / max(1, results.virtual_time_ps))
-    return [Line(f"busiest: {table['resource'][place]}, {share} of the time; longest: {table['longest'][place]}")]
+    return [
+        view.Line(
+            f"busiest: {table['resource'][place]}, {share} of the time; longest:"
+            f" {table['longest'][place]}"
+        )
+    ]
 
 
-def _busiest(usage: Usage, missing: int) -> list[Line]:
-    busy = [(share, phase, device.device) for device in usage.devices for phase, share in device.busy.items()]
+def _busiest(usage: Usage, missing: int) -> list[view.Line]:
+    busy = [
+        (share, phase, device.device)
+        for device in usage.devices
+        for phase, share in device.busy.items()
+    ]
     share, phase, device = max(busy)
     text = f"busiest: {phase} of device {device}, {percent(share)} of the time"
     port = max(usage.devices, key=lambda device: device.port_utilisation)
@@ -124,22 +126,45 @@ def _busiest(usage: Usage, missing: int) -> list[Line]:
     if usage.links:
         link = max(usage.links, key=lambda link: link.utilisation)
         text += f"; link {link.sender} -> {link.receiver}, {percent(link.utilisation)}"
-    return [Line(text), Line(memory_verdict(missing, [device.memory.off_chip for device in usage.devices]))]
+    return [
+        view.Line(text),
+        view.Line(
+            view.memory_verdict(missing, [device.memory.off_chip for device in usage.devices])
+        ),
+    ]
 
 
 def _history(results: Results) -> None:
-    rows = epoch_rows(results.history)
-    columns = ["epoch", "rate", "loss", "accuracy", "test loss", "test accuracy", "virtual time", "host time"]
-    table("History" if rows else "History: no epoch was finished", columns, rows)
+    rows = view.epoch_rows(results.history)
+    columns = [
+        "epoch",
+        "rate",
+        "loss",
+        "accuracy",
+        "test loss",
+        "test accuracy",
+        "virtual time",
+        "host time",
+    ]
+    view.table("History" if rows else "History: no epoch was finished", columns, rows)
 
 
 def _weights(results: Results) -> None:
     rows = []
     with_bias = {
-        layer for layer, arrays in results.weights.items() if any(array.startswith("bias") for array in arrays)
+        layer
+        for layer, arrays in results.weights.items()
+        if any(array.startswith("bias") for array in arrays)
     }
     for name, weight in results.weight_arrays.items():
         biased = name in with_bias or name.rpartition(" ")[0] in with_bias
         norm = float(np.sqrt(np.square(weight, dtype=np.float64).mean()))
-        rows.append([name, "x".join(map(str, weight.shape)), f"{norm:.5f}", "yes" if biased else "no"])
-    table("Weights", ["layer", "oc x ic x kh x kw", "root mean square", "bias"], rows, names=("layer",))
+        rows.append(
+            [name, "x".join(map(str, weight.shape)), f"{norm:.5f}", "yes" if biased else "no"]
+        )
+    view.table(
+        "Weights",
+        ["layer", "oc x ic x kh x kw", "root mean square", "bias"],
+        rows,
+        names=("layer",),
+    )

@@ -1,6 +1,9 @@
-"""`emuchain train`: training on all ranks, with progress, tables and an answer; on a chain or on a pair.
+"""`emuchain train`: training on all ranks, with progress, tables and an answer; on a chain or on a
+pair.
 
 With `--control`, the same run without codec follows; so may other runs beside one that has ended.
+With `--seeds N`, the same run with several seeds, and the means of what they reach, with standard
+errors.
 """
 
 from __future__ import annotations
@@ -9,14 +12,23 @@ import contextlib
 import dataclasses
 import functools
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ...launch import Ranks
-from ..common import InputError, an, format_time_ps, number, plural
+from ..common import InputError, Mean, an, format_time_ps, number, plural
 from ..config import RUN_ONLY_KEYS, Config, blaming
 from ..number import KINDS
-from ..plan import ChainPlan, PairPlan, Plan, configured_network, idle_settings, long_plan, long_work, plan_run
+from ..plan import (
+    ChainPlan,
+    PairPlan,
+    Plan,
+    configured_network,
+    idle_settings,
+    long_plan,
+    long_work,
+    plan_run,
+)
 from ..run import (
     CONTROL,
     WITHOUT_FLIPS,
@@ -52,10 +64,8 @@ from ..view import (
     command_line,
     cost_rows,
     death_lines,
-    device_rows,
     exchange_rows,
     limit_lines,
-    link_rows,
     make_progress,
     memory_line,
     next_changes,
@@ -67,13 +77,18 @@ from ..view import (
     rate_line,
     resource_rows,
     rounding_rows,
+    say,
     stage_lines,
+    table,
     time_cost_line,
+    usage_rows,
     weights_line,
     wide_lines,
 )
 from .frame.kernels import load as load_kernels
-from .frame.output import phases, tell_notes, tell_warning
+from .frame.output import phases, tell, tell_notes, tell_warning
+
+_MOST_NAMED = 10
 
 
 def run_training(
@@ -86,7 +101,8 @@ def run_training(
     *,
     control: bool = False,
 ) -> None:
-    """Train as configured on all ranks, show progress, tables and an answer, and write results; for rank 0.
+    """Train as configured on all ranks, show progress, tables and an answer, and write results; for
+    rank 0.
 
     `trace` has the flags of a trace. With `control`, a run without codec follows.
 
@@ -98,7 +114,9 @@ def run_training(
     traced = _trace_of(config, trace)
     if control:
         runs.check_outputs()
-    shown = trained(ranks, runs, config, start, traced, lambda: blaming(config_file, {**flags, **trace}))
+    blame = functools.partial(blaming, config_file, {**flags, **trace})
+    with prepared_run(ranks, runs, config, start, traced, blame) as shown:
+        shown.training.run(shown.step, shown.epoch, shown.resume)
     shown.tables(full)
     if traced is not None:
         print(traced.written)
@@ -109,15 +127,16 @@ def run_training(
     print_answer([*first, *shown.answer(), next_line(shown.to_try(config_file, flags))])
 
 
-def trained(
+@contextlib.contextmanager
+def prepared_run(
     ranks: Ranks,
     runs: Runs,
     config: Config,
     start: Resumed | None,
     traced: TraceRequest | None,
     blame: Callable[[], contextlib.AbstractContextManager[None]],
-) -> Shown:
-    """Train as configured on all ranks, show progress, and write results; for rank 0.
+) -> Iterator[Shown]:
+    """Get all ranks ready to train as configured, and say so; yield what shows the run, on rank 0.
 
     Args:
         ranks: all of them.
@@ -129,7 +148,6 @@ def trained(
 
     Raises:
         InputError: the configuration or the data are invalid, or a file cannot be written.
-        StoppedRun: a signal has ended the run at a checkpoint.
     """
     with contextlib.ExitStack() as files:
         with blame():
@@ -141,7 +159,9 @@ def trained(
             plan = plan_run(config, ranks.size, network=network, cluster=cluster)
             if runs.first is None and isinstance(plan, ChainPlan):
                 tell_notes(idle_settings(plan))
-            training = files.enter_context(Training(plan, ranks, start, trace=traced, series=runs.series))
+            training = files.enter_context(
+                Training(plan, ranks, start, trace=traced, series=runs.series)
+            )
         with make_progress(config.progress) as progress:
             ranks.in_turn(functools.partial(load_kernels, progress.note))
             shown = (_PairShown if isinstance(plan, PairPlan) else _ChainShown)(training, progress)
@@ -150,8 +170,7 @@ def trained(
             tell_warning(warning)
             progress.note(shown.announcement(ranks.size))
             progress.start(training.data.n_train * config.epochs, config.epochs)
-            training.run(shown.step, shown.epoch, shown.resume)
-    return shown
+            yield shown
 
 
 def show_stopped(stopped: StoppedRun, runs: Runs, words: Sequence[str]) -> None:
@@ -170,8 +189,8 @@ def _trace_of(config: Config, trace: Mapping[str, str | None]) -> TraceRequest |
         return TraceRequest.of(**trace)
     for flag, value in trace.items():
         if value is not None:
-            told = "of a pair, `emuchain simulate --trace` writes it, with the same times"
-            raise InputError(f"`--{flag.replace('_', '-')}`: {told}")
+            reason = "of a pair, `emuchain simulate --trace` writes it, with the same times"
+            raise InputError(f"`--{flag.replace('_', '-')}`: {reason}")
     return None
 
 
@@ -202,7 +221,9 @@ class Shown:
         samples = plural(data.n_train, plan.network.sample_noun)
         note = "".join(f"; {note}" for note in self._notes() if note)
         where = f"{plan.title} in {hosts(ranks, plan.nodes)}"
-        return f"{where}, {config.schedule.name}, batch {config.batch}, {data.name}: {samples}{note}"
+        return (
+            f"{where}, {config.schedule.name}, batch {config.batch}, {data.name}: {samples}{note}"
+        )
 
     def _notes(self) -> list[str]:
         return [self._data.note]
@@ -217,14 +238,24 @@ class Shown:
         tally = result.tally
         self._samples_done += tally.samples
         self._progress.step(
-            self._samples_done, result.epoch + 1, tally.mean_loss, tally.accuracy, result.virtual_time_ps
+            self._samples_done,
+            result.epoch + 1,
+            tally.mean_loss,
+            tally.accuracy,
+            result.virtual_time_ps,
         )
 
     def epoch(self, result: EpochResult, _: Weights) -> None:
         """Show a finished epoch, whose results are in their file."""
         accuracy = result.test.accuracy if result.test.samples else None
         self._progress.epoch(
-            EpochRow(result.epoch + 1, result.train.mean_loss, accuracy, result.virtual_time_ps, result.host_time_s)
+            EpochRow(
+                result.epoch + 1,
+                result.train.mean_loss,
+                accuracy,
+                result.virtual_time_ps,
+                result.host_time_s,
+            )
         )
 
     def tables(self, full: bool) -> None:
@@ -236,16 +267,24 @@ class Shown:
 
     def answer(self) -> list[Line]:
         """Return the lines at the end: rate, accuracy, times, limit and memory."""
-        history, ngrams, noun = self.history, self.training.recorder.ngrams, self.training.plan.network.sample_noun
+        history, ngrams, noun = (
+            self.history,
+            self.training.recorder.ngrams,
+            self.training.plan.network.sample_noun,
+        )
         last, samples = history[-1], self._data.n_train * len(history)
         per_sample_ps = round(1e12 * last.host_time_s / samples)
         return [
             self.rate_line,
-            outcome_line(len(history), last.train.mean_loss, last.test.accuracy if last.test.samples else None),
+            outcome_line(
+                len(history),
+                last.train.mean_loss,
+                last.test.accuracy if last.test.samples else None,
+            ),
             *([] if ngrams is None else [bits_line(last.test.bits_per_step, ngrams)]),
             Line(
-                f"time: {format_time_ps(last.virtual_time_ps)} on the {self.place}; {last.host_time_s:.1f} s here,"
-                f" {format_time_ps(per_sample_ps)} {an(noun)}"
+                f"time: {format_time_ps(last.virtual_time_ps)} on the {self.place};"
+                f" {last.host_time_s:.1f} s here, {format_time_ps(per_sample_ps)} {an(noun)}"
             ),
             *self._limits(),
         ]
@@ -266,7 +305,9 @@ class Shown:
         """Return the command to try next: a look at the results, or a simulation."""
         if self._config.out is not None:
             return shlex.join(["emuchain", "show", self._config.out])
-        return self._simulation(config_file, {key: value for key, value in flags.items() if key not in RUN_ONLY_KEYS})
+        return self._simulation(
+            config_file, {key: value for key, value in flags.items() if key not in RUN_ONLY_KEYS}
+        )
 
     def _simulation(self, config_file: str | None, flags: dict[str, Any]) -> str:
         raise NotImplementedError
@@ -286,9 +327,7 @@ class _ChainShown(Shown):
     def tables(self, full: bool) -> None:
         """See `Shown`."""
         usage = self.history[-1].usage
-        device_rows(usage, full)
-        if usage.links:
-            link_rows(usage, full)
+        usage_rows(usage, full)
         exchange = exchange_table(self.history, self._chain.nodes)
         if exchange:
             exchange_rows(exchange, history_table(self.history)["virtual_time_ps"])
@@ -310,12 +349,21 @@ class _ChainShown(Shown):
         return lines
 
     def _accuracy_without_flips(self, ranks: Ranks) -> float | None:
-        """Train on all ranks once more, without flips; return the test accuracy, None with nothing to compare."""
+        """Train on all ranks once more, without flips; return the test accuracy, None with nothing
+        to compare.
+        """
         faults = self._chain.faults
-        if not faults.compare or not any(flips.rate for flips in faults.flips) or not self._data.n_test:
+        if (
+            not faults.compare
+            or not any(flips.rate for flips in faults.flips)
+            or not self._data.n_test
+        ):
             return None
         other = self._chain.with_faults(faults.without_flips)
-        config, phase = of_beside(self._config, WITHOUT_FLIPS), "training once more without flips, to compare"
+        config, phase = (
+            of_beside(self._config, WITHOUT_FLIPS),
+            "training once more without flips, to compare",
+        )
 
         def planned(config: Config) -> ChainPlan:
             return dataclasses.replace(other, config=config)
@@ -340,13 +388,20 @@ class _ChainShown(Shown):
             limits = stage_lines(plan, self.history[-1].usage)
         else:
             limits = [*limit_lines(plan, self._steady, self._cause), *wide_lines(plan)]
-        return [*limits, memory_line(plan, plan.missing_bytes), weights_line(plan), *order_line(plan)]
+        return [
+            *limits,
+            memory_line(plan, plan.missing_bytes),
+            weights_line(plan),
+            *order_line(plan),
+        ]
 
     def _simulation(self, config_file: str | None, flags: dict[str, Any]) -> str:
         flags["devices"] = self._config.devices or self._chain.nodes
         if self._cause is None:
             return command_line("simulate", config_file, other_schedule(self._chain, flags))
-        return command_line("simulate", config_file, {**flags, **next_changes(self._chain, self._cause)})
+        return command_line(
+            "simulate", config_file, {**flags, **next_changes(self._chain, self._cause)}
+        )
 
 
 class _PairShown(Shown):
@@ -365,7 +420,9 @@ class _PairShown(Shown):
         resource_rows(resource_table(last.resources), last.virtual_time_ps)
 
     def _rate(self, samples_per_s: float) -> Line:
-        return Line(f"{self._pair.title}: {number(samples_per_s)} {self._pair.network.sample_noun}s/s")
+        return Line(
+            f"{self._pair.title}: {number(samples_per_s)} {self._pair.network.sample_noun}s/s"
+        )
 
     def _limits(self) -> list[Line]:
         memory = [] if self._pair.memory is None else [Line(f"memory: {self._pair.memory}")]
@@ -384,7 +441,9 @@ def train_control(training: Training, ranks: Ranks) -> EpochResult:
         return plan_run(config, ranks.size, network=plan.network, cluster=plan.cluster)
 
     config = of_beside(plan.config, CONTROL, control_config)
-    return train_beside(training, config, without, ranks, "training once more without codec, to compare")
+    return train_beside(
+        training, config, without, ranks, "training once more without codec, to compare"
+    )
 
 
 def train_beside(
@@ -407,8 +466,13 @@ def train_beside(
         StoppedRun: a signal has ended it at a checkpoint.
     """
     resumed = going_on(config, training.series)
-    plan = planned(config.model_copy(update={"resume": None}) if resumed is None else resumed.config)
-    with phases(phase), Training(plan, ranks, resumed, data=training.data, series=training.series) as again:
+    plan = planned(
+        config.model_copy(update={"resume": None}) if resumed is None else resumed.config
+    )
+    with (
+        phases(phase),
+        Training(plan, ranks, resumed, data=training.data, series=training.series) as again,
+    ):
         again.lead()
         return again.run()[-1]
 
@@ -431,12 +495,134 @@ def _codec_change(ended: EpochResult, control: EpochResult) -> str:
 
 def _control_line(ended: EpochResult, control: EpochResult) -> Line:
     tested = f"test accuracy {100 * control.test.accuracy:.2f} %, " if control.test.samples else ""
-    times = f"{format_time_ps(control.virtual_time_ps)} on the cluster, {format_time_ps(ended.virtual_time_ps)} with it"
+    times = (
+        f"{format_time_ps(control.virtual_time_ps)} on the cluster,"
+        f" {format_time_ps(ended.virtual_time_ps)} with it"
+    )
     return Line(f"control without codec: {tested}train loss {control.train.mean_loss:.4f}; {times}")
 
 
 def _codecs(config: Config) -> str:
     feedback = " with error feedback" if config.error_feedback else ""
     gradients = [f"gradients by {config.compress}{feedback}"] if config.compress.compresses else []
-    weights = [f"weights by {config.compress_weights}"] if config.compress_weights.compresses else []
+    weights = (
+        [f"weights by {config.compress_weights}"] if config.compress_weights.compresses else []
+    )
     return ", ".join(gradients + weights)
+
+
+class _Seed(NamedTuple):
+    """A seed's run: its configuration, its last epoch, and that of its control if it has one."""
+
+    config: Config
+    epoch: EpochResult
+    control: EpochResult | None
+
+
+def train_seeds(
+    ranks: Ranks,
+    runs: Runs,
+    config_file: str | None,
+    flags: dict[str, Any],
+    alone: Mapping[str, object],
+    *,
+    control: bool = False,
+) -> None:
+    """Train once with each seed, each as a run of its own; for rank 0.
+
+    `alone` has the flags that are for one run. With `control`, a run without codec follows each.
+
+    Raises:
+        InputError: the configuration or the data are invalid, or a flag is for one run.
+        StoppedRun: a signal has ended one of them at a checkpoint.
+    """
+    for flag, value in alone.items():
+        if value:
+            raise InputError(f"`--{flag.replace('_', '-')}`: is for one run; leave `--seeds` out")
+    runs.check_outputs()
+    ended = []
+    for place, (config, start) in enumerate(runs.starts(), 1):
+        tell(f"seed {config.seed}: {place} of {len(runs.configs)}")
+        with prepared_run(
+            ranks, runs, config, start, None, functools.partial(blaming, config_file, flags)
+        ) as shown:
+            shown.training.run(shown.step, shown.epoch, shown.resume)
+        without = train_control(shown.training, ranks) if control else None
+        ended.append(_Seed(config, shown.history[-1], without))
+        rate = shown.rate_line
+    print_answer([*_seeds_answer(ended), rate, next_line(_to_try(ended, config_file, flags))])
+    _print_seeds(ended)
+
+
+def _seeds_answer(ended: Sequence[_Seed]) -> list[Line]:
+    seeds, epochs = [str(run.config.seed) for run in ended], plural(ended[0].config.epochs, "epoch")
+    named = ", ".join(seeds) if len(seeds) <= _MOST_NAMED else f"{seeds[0]} to {seeds[-1]}"
+    lines = [
+        Line(f"{_reached([run.epoch for run in ended])} after {epochs}"),
+        Line(f"mean ± standard error of {plural(len(ended), 'seed')}: {named}"),
+    ]
+    controls = [run.control for run in ended if run.control is not None]
+    if not controls:
+        return lines
+    pairs = list(zip((run.epoch for run in ended), controls, strict=True))
+    if controls[0].test.samples:
+        change = Mean.over(
+            [100 * (run.test.accuracy - without.test.accuracy) for run, without in pairs]
+        )
+        change_text = f"test accuracy by {_signed(change, 2)} points"
+    else:
+        change = Mean.over(
+            [run.train.mean_loss - without.train.mean_loss for run, without in pairs]
+        )
+        change_text = f"train loss by {_signed(change, 4)}"
+    return [
+        Line(f"codec changes {change_text}, seed by seed"),
+        *lines,
+        Line(f"without codec: {_reached(controls)}"),
+    ]
+
+
+def _reached(epochs: Sequence[EpochResult]) -> str:
+    """Return the mean test accuracy, where there was a test, and the mean loss."""
+    loss = f"train loss {Mean.over([epoch.train.mean_loss for epoch in epochs]).shown(4)}"
+    if not epochs[0].test.samples:
+        return loss
+    return (
+        f"test accuracy {Mean.over([100 * epoch.test.accuracy for epoch in epochs]).shown(2)} %,"
+        f" {loss}"
+    )
+
+
+def _signed(change: Mean, digits: int) -> str:
+    return ("" if change.value < 0 else "+") + change.shown(digits)
+
+
+def _to_try(ended: Sequence[_Seed], config_file: str | None, flags: dict[str, Any]) -> str:
+    """Return the command to try next: a report of the results, or the same with results."""
+    files = [run.config.out for run in ended if run.config.out is not None]
+    if files:
+        return shlex.join(["emuchain", "report", *files])
+    return command_line("train", config_file, {**flags, "seeds": len(ended), "out": "run.h5"})
+
+
+def _print_seeds(ended: Sequence[_Seed]) -> None:
+    rows = [
+        [
+            str(run.config.seed),
+            f"{100 * run.epoch.test.accuracy:.2f} %" if run.epoch.test.samples else "-",
+            f"{run.epoch.train.mean_loss:.4f}",
+            *([] if run.control is None else [f"{100 * run.control.test.accuracy:.2f} %"]),
+            format_time_ps(run.epoch.virtual_time_ps),
+            run.config.out or "-",
+        ]
+        for run in ended
+    ]
+    control = [] if ended[0].control is None else ["without codec"]
+    table(
+        "Seeds",
+        ["seed", "test accuracy", "train loss", *control, "virtual time", "results"],
+        rows,
+        left=("results",),
+    )
+    if ended[0].config.out is not None:
+        say("each results file is that of a run of its seed alone")

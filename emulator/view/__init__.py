@@ -1,4 +1,5 @@
-"""What shows things: spans as traces, charts and pictures; answers, tables, JSON, progress; the page of a report.
+"""What shows things: spans as traces, charts and pictures; answers, tables, JSON, progress; the
+page of a report.
 
 Exports are listed in `__init__.pyi`; each name is imported at its first use.
 """

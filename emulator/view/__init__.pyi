@@ -2,6 +2,7 @@ from .answer import (
     Line,
     at_values,
     bits_line,
+    choice_text,
     class_words,
     epoch_line,
     logic_lines,
@@ -18,30 +19,68 @@ from .answer import (
     weights_line,
     wide_lines,
 )
-from .layout import draw_layout, layout_as_json
-from .limits import command_line, cut_setting, limit_lines, next_changes, other_schedule, wider_links
-from .picture import coinciding, log_ticks, nested_widths, new_figure, picture_file, save_figure, whole_ticks
+from .layout import draw_layout, layout_as_json, stages_as_json
+from .limits import (
+    command_line,
+    cut_setting,
+    limit_lines,
+    next_changes,
+    order_line,
+    other_schedule,
+    stage_lines,
+    wider_links,
+)
+from .picture import (
+    coinciding,
+    log_ticks,
+    nested_widths,
+    new_figure,
+    picture_file,
+    save_figure,
+    whole_ticks,
+)
 from .progress import EpochRow, Progress, make_progress, point_progress
-from .simulation import accuracy_cost_line, cost_rows, costs_as_json, death_lines, simulation_as_json, time_cost_line
-from .stages import order_line, stage_lines, stage_rows, stages_as_json
-from .steady import cause_as_json, draw_steady_state, print_steady_state, print_steady_tables, steady_state_as_json
-from .table import most_loaded, table
+from .simulation import (
+    accuracy_cost_line,
+    cause_as_json,
+    cost_rows,
+    costs_as_json,
+    death_lines,
+    draw_steady_state,
+    print_steady_state,
+    print_steady_tables,
+    simulation_as_json,
+    steady_state_as_json,
+    time_cost_line,
+)
 from .tables import (
-    device_rows,
     epoch_rows,
     exchange_rows,
     layer_rows,
-    link_rows,
+    most_loaded,
     resource_rows,
     rounding_rows,
     slice_names,
+    stage_rows,
+    table,
+    usage_rows,
 )
 from .terminal import ignored, mebibytes, say, screen_width, terminal_width, time_and_ps
 from .timeline.actions import LEGEND, ActionRun, PipelineDrawing
-from .timeline.chart import draw_chart, gantt, gantt_lines
 from .timeline.rows import LaneKind, Level, RowRun
 from .timeline.samples import DEFAULT_WINDOW, RunSamples, SpanRecorder, Window
-from .timeline.spans import Chart, ChartLine, Flow, Lane, Look, Span, Timeline
+from .timeline.spans import (
+    Chart,
+    ChartLine,
+    Flow,
+    Lane,
+    Look,
+    Span,
+    Timeline,
+    draw_chart,
+    gantt,
+    gantt_lines,
+)
 from .timeline.tasks import pair_chart, pair_timeline
 from .timeline.trace import TraceRequest, pair_trace, recorded_run, trace_file, write_trace
 
@@ -71,6 +110,7 @@ __all__ = [
     "at_values",
     "bits_line",
     "cause_as_json",
+    "choice_text",
     "class_words",
     "coinciding",
     "command_line",
@@ -78,7 +118,6 @@ __all__ = [
     "costs_as_json",
     "cut_setting",
     "death_lines",
-    "device_rows",
     "draw_chart",
     "draw_layout",
     "draw_steady_state",
@@ -91,7 +130,6 @@ __all__ = [
     "layer_rows",
     "layout_as_json",
     "limit_lines",
-    "link_rows",
     "log_ticks",
     "logic_lines",
     "lut_words",
@@ -136,6 +174,7 @@ __all__ = [
     "time_cost_line",
     "title_of",
     "trace_file",
+    "usage_rows",
     "weights_line",
     "whole_ticks",
     "wide_lines",

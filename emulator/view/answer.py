@@ -1,7 +1,9 @@
-"""The first screen of a command: at most eight lines that answer the question, before any table; and how sure it is.
+"""The first screen of a command: at most eight lines that answer the question, before any table;
+and how sure it is.
 
-Beside these stand the lines of the range (from where to where, on what grounds, what to measure first) and those of
-what boards multiply with; where formats are narrow, one says what on links stays in single precision.
+Beside these stand the lines of the range (from where to where, on what grounds, what to measure
+first) and those of what boards multiply with; where formats are narrow, one says what on links
+stays in single precision.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _NEXT = "next: "
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A line of an answer; an optional one is left out where there is no room, in which one `beside` takes none."""
+    """A line of an answer; an optional one is left out where there is no room, in which one
+    `beside` takes none.
+    """
 
     text: str
     optional: bool = False
@@ -43,7 +47,8 @@ def print_answer(lines: Sequence[Line | str]) -> None:
 
 
 def first_screen(lines: Sequence[Line], width: int) -> list[str]:
-    """Return the lines wrapped to `width`, without the last optional ones where they would be more than eight.
+    """Return the lines wrapped to `width`, without the last optional ones where they would be more
+    than eight.
 
     A command to be pasted is never wrapped.
     """
@@ -83,23 +88,29 @@ def rate_line(plan: ChainPlan, images_per_s: float, missing_bytes: int, values: 
     return Line(f"{title_of(plan)}: {rate}{';' if missing_bytes and values else ''}{values}")
 
 
-def epoch_line(plan: ChainPlan, samples: int, time_ps: int, missing_bytes: int, *, optional: bool = False) -> Line:
+def epoch_line(
+    plan: ChainPlan, samples: int, time_ps: int, missing_bytes: int, *, optional: bool = False
+) -> Line:
     """Return the line with the time for an epoch of `samples` samples."""
     counted = plural(samples, plan.network.sample_noun)
     return Line(f"epoch of {counted}: {format_time_ps(time_ps)}{ignored(missing_bytes)}", optional)
 
 
 def outcome_line(epochs: int, train_loss: float, test_accuracy: float | None) -> Line:
-    """Return how well a network has been trained; `test_accuracy` is a fraction, or None if nothing was tested."""
+    """Return how well a network has been trained; `test_accuracy` is a fraction, or None if nothing
+    was tested.
+    """
     tested = "" if test_accuracy is None else f"test accuracy {100 * test_accuracy:.2f} %, "
     return Line(f"{tested}train loss {train_loss:.4f} after {epochs:,} epoch{'s' * (epochs != 1)}")
 
 
 def bits_line(test: float, ngrams: NgramBits) -> Line:
-    """Return the bits per character of a network on the test part of a text, and those of the simplest models."""
+    """Return the bits per character of a network on the test part of a text, and those of the
+    simplest models.
+    """
     return Line(
-        f"bits per character: {test:.3f}; unigram model {ngrams.unigram:.3f}, bigram model {ngrams.bigram:.3f} (add-one"
-        " smoothing)"
+        f"bits per character: {test:.3f}; unigram model {ngrams.unigram:.3f}, bigram model"
+        f" {ngrams.bigram:.3f} (add-one smoothing)"
     )
 
 
@@ -107,11 +118,18 @@ def memory_line(plan: ChainPlan, missing_bytes: int) -> Line:
     """Return the verdict whether all has a place in memory."""
     balanced = sum(plan.cluster.storage.weight_bytes(block.weights) for block in plan.timing.blocks)
     costs = _memory_costs(plan) if balanced or any(plan.off_chip_bytes) else ""
-    return Line(memory_verdict(missing_bytes, plan.off_chip_bytes, balanced) + ("" if missing_bytes else costs))
+    return Line(
+        memory_verdict(missing_bytes, plan.off_chip_bytes, balanced)
+        + ("" if missing_bytes else costs)
+    )
 
 
-def memory_verdict(missing_bytes: int, off_chip_bytes: Sequence[int], balanced_bytes: int = 0) -> str:
-    """Return whether all has a place, and what is off chip on which of the boards, and on other boards."""
+def memory_verdict(
+    missing_bytes: int, off_chip_bytes: Sequence[int], balanced_bytes: int = 0
+) -> str:
+    """Return whether all has a place, and what is off chip on which of the boards, and on other
+    boards.
+    """
     if missing_bytes:
         return f"memory: does not fit, {mebibytes(missing_bytes)} missing; times ignore this"
     said = [f"{format_bytes(balanced_bytes)} of it on other boards"] if balanced_bytes else []
@@ -123,7 +141,9 @@ def memory_verdict(missing_bytes: int, off_chip_bytes: Sequence[int], balanced_b
 
 
 def _memory_costs(plan: ChainPlan) -> str:
-    """Return the rate that no placement of data can beat, after a semicolon; empty if that is the rate reached."""
+    """Return the rate that no placement of data can beat, after a semicolon; empty if that is the
+    rate reached.
+    """
     exchange_ps = max((load.sample_ps for load in exchange_loads(plan)), default=1)
     bound, reached = (
         number(plan.data_parallel.replicas * 1e12 / max(exchange_ps, ps))
@@ -142,14 +162,24 @@ def weights_line(plan: ChainPlan) -> Line:
     stale = [staleness.stale_samples for staleness in plan.steady.staleness]
     late = max(max(staleness.forward) for staleness in plan.steady.staleness)
     if not late:
-        return Line(f"weights: every sample uses the newest weights ({schedule.name}, batch {plan.batch})")
+        return Line(
+            f"weights: every sample uses the newest weights ({schedule.name}, batch {plan.batch})"
+        )
     range_of = f"{min(stale)} to {max(stale)}" if min(stale) != max(stale) else str(stale[0])
     ages = f"{late:,} updates" if late > 1 else "one update"
     use = "uses" if range_of == "1" else "use"
-    return Line(f"weights: {range_of} of {plural(plan.batch, 'sample')} in a mini-batch {use} weights up to {ages} old")
+    return Line(
+        f"weights: {range_of} of {plural(plan.batch, 'sample')} in a mini-batch {use} weights up to"
+        f" {ages} old"
+    )
 
 
-_GROUPS = {"board.off_chip": "memory", "board.memory": "memory", "link.": "links", "network.": "network"}
+_GROUPS = {
+    "board.off_chip": "memory",
+    "board.memory": "memory",
+    "link.": "links",
+    "network.": "network",
+}
 """What constants are of, by how their keys begin; other constants of boards are of engines."""
 _CLASS_WORDS = {
     "assumed": "assumed",
@@ -162,27 +192,49 @@ _ALL = 0.995
 
 
 def range_lines(answer: AnswerRange | None, shown: Callable[[float], str] = number) -> list[Line]:
-    """Return the lines of a range; none without one. `shown` writes a rate, or what is written in its place."""
+    """Return the lines of a range; none without one. `shown` writes a rate, or what is written in
+    its place.
+    """
     if answer is None:
         return []
     low, high = shown(answer.low), shown(answer.high)
-    timed = f", by {answer.draws} draws of the timing" if answer.by_timing and answer.classes else ""
+    timed = (
+        f", by {answer.draws} draws of the timing" if answer.by_timing and answer.classes else ""
+    )
     grounds = class_words(answer.classes)
     lines = [f"range: 90 % from {low} to {high}{timed}{'; ' if grounds else ''}{grounds}"]
     if answer.first is not None and answer.first[1] > 0:
         key, share = answer.first
-        lines.append(f"measure first: {key} ({'all' if share >= _ALL else percent(share)} of the width)")
+        lines.append(
+            f"measure first: {key} ({'all' if share >= _ALL else percent(share)} of the width)"
+        )
     return [Line(text, beside=True) for text in lines]
 
 
-def at_values(answer: AnswerRange | None) -> str:
-    """Return at which values of the constants an answer stands that has a range, with a blank before it.
+def choice_text(
+    names: Sequence[str], best_share: float, best: str = "best", separator: str = ", "
+) -> str:
+    """Return in what share of draws the first of some names is the `best`, and which others it
+    cannot be distinguished from.
+    """
+    alike = f"not distinguishable: {separator.join(names)}; " if len(names) > 1 else ""
+    return f"choice: {alike}{best} in {percent(best_share)} of draws"
 
-    It is that of the values in files, and no middle of its range: what a data sheet promises is seldom reached.
+
+def at_values(answer: AnswerRange | None) -> str:
+    """Return at which values of the constants an answer stands that has a range, with a blank
+    before it.
+
+    It is that of the values in files, and no middle of its range: what a data sheet promises is
+    seldom reached.
     """
     if answer is None or answer.low == answer.high:
         return ""
-    return " at measured values" if {*answer.classes.values()} == {"measured"} else " at data-sheet values"
+    return (
+        " at measured values"
+        if {*answer.classes.values()} == {"measured"}
+        else " at data-sheet values"
+    )
 
 
 def class_words(classes: Mapping[str, str]) -> str:
@@ -193,11 +245,14 @@ def class_words(classes: Mapping[str, str]) -> str:
         group = next((name for begin, name in _GROUPS.items() if key.startswith(begin)), "engines")
         groups[group] = min(kind, groups.get(group, kind), key=order.index)
     sequence = [*dict.fromkeys(_GROUPS.values()), "engines"]
-    return ", ".join(f"{group} {_CLASS_WORDS[groups[group]]}" for group in sequence if group in groups)
+    return ", ".join(
+        f"{group} {_CLASS_WORDS[groups[group]]}" for group in sequence if group in groups
+    )
 
 
 def logic_lines(plan: ChainPlan) -> list[Line]:
-    """Return whether LUTs are too few, which times ignore, and a line on the multipliers of each kind of board.
+    """Return whether LUTs are too few, which times ignore, and a line on the multipliers of each
+    kind of board.
 
     They take no room of the first screen.
     """
@@ -208,7 +263,9 @@ def logic_lines(plan: ChainPlan) -> list[Line]:
 
 
 def multiplier_texts(boards: Iterable[Board]) -> list[str]:
-    """Return a line for each kind of FPGA: multipliers of a DSP, on what grounds, and what real ones take."""
+    """Return a line for each kind of FPGA: multipliers of a DSP, on what grounds, and what real
+    ones take.
+    """
     kinds = dict.fromkeys(board for board in boards if isinstance(board, Fpga))
     return [*dict.fromkeys(map(_of_board, kinds))]
 
@@ -216,9 +273,13 @@ def multiplier_texts(boards: Iterable[Board]) -> list[str]:
 def _of_board(board: Fpga) -> str:
     kind = board.dsp_type or "DSP"
     rates = [*dict.fromkeys(board.shared.rates)]
-    counted = ", ".join(f"{_count(rate.per_dsp)} {rate.kind} on a {kind}, {rate.lut} LUTs each" for rate in rates)
+    counted = ", ".join(
+        f"{_count(rate.per_dsp)} {rate.kind} on a {kind}, {rate.lut} LUTs each" for rate in rates
+    )
     caveats = [text for rate in rates if (text := _caveat(board, rate, alone=len(rates) == 1))]
-    return "; ".join([f"multipliers of {board.name}: {counted}, {_grounds(board, rates)}", *caveats])
+    return "; ".join(
+        [f"multipliers of {board.name}: {counted}, {_grounds(board, rates)}", *caveats]
+    )
 
 
 def _count(per_dsp: Fraction) -> str:
@@ -236,7 +297,9 @@ def _grounds(board: Fpga, rates: list[MultiplierRate]) -> str:
 
 
 def _caveat(board: Fpga, rate: MultiplierRate, *, alone: bool) -> str:
-    """Return what a real multiply-accumulate takes, where it is more than is counted; empty where it is not."""
+    """Return what a real multiply-accumulate takes, where it is more than is counted; empty where
+    it is not.
+    """
     known = DSP_TYPES[board.dsp_type] if board.dsp_type else None
     if known is None:
         return "" if board.rates or rate.kind != "fp32" else "a real one takes 2 to 3 DSP48"
@@ -252,7 +315,11 @@ def _caveat(board: Fpga, rate: MultiplierRate, *, alone: bool) -> str:
     most = board.lut // real.lut
     if real.fewest_dsp:
         most = min(most, board.usable_dsps // real.fewest_dsp)
-    return f"{text}: at most {most:,} on the board, not {board.multipliers:,}" if most < board.multipliers else text
+    return (
+        f"{text}: at most {most:,} on the board, not {board.multipliers:,}"
+        if most < board.multipliers
+        else text
+    )
 
 
 def lut_words(plan: ChainPlan) -> str:
@@ -272,7 +339,9 @@ _PATH_WORDS = {
 
 
 def wide_lines(plan: ChainPlan) -> list[Line]:
-    """Return which share of the fullest direction's bytes stays in fp32, and why; nothing if all does."""
+    """Return which share of the fullest direction's bytes stays in fp32, and why; nothing if all
+    does.
+    """
     if plan.config.precision.is_single or plan.stages is not None:
         return []
     routes = plan.timing.routes

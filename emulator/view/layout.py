@@ -1,4 +1,6 @@
-"""A mapping and its layout on boards: as JSON, whose keys name units, and as a picture like FPDeep's Fig. 14."""
+"""A mapping, its layout on boards or its stages as JSON, whose keys name units; a picture like
+FPDeep's Fig. 14.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Any
 from ..cluster import Board, Engine
 from ..common import gbps
 from ..mapping import BalancedParameters, OffChip, Slice, SliceEngines
-from ..plan import DeviceLayout, Layout, SliceLayout
+from ..plan import DeviceLayout, Layout, PlannedStages, SliceLayout
 from ..run import SteadyState
 from ..timing import Timing
 from .picture import new_figure, save_figure, whole_ticks
@@ -22,24 +24,26 @@ def layout_as_json(layout: Layout, state: SteadyState, smallest: int | None) -> 
 
     `smallest` is the least number of devices that fits, if this cluster does not.
     """
-    balancing, convolutions = layout.balancing, state.convolutions
+    convolutions = state.convolutions
+    devices = [_device_json(layout, device, state.period_ps) for device in layout.devices]
+    links = [
+        {
+            "left_device": link.link,
+            "right_device": link.other,
+            "forward_bytes_per_sample": link.forward_bytes,
+            "backward_bytes_per_sample": link.backward_bytes,
+            "forward_gbps": gbps(link.forward_bytes, state.period_ps),
+            "backward_gbps": gbps(link.backward_bytes, state.period_ps),
+            "balanced_parameter_bytes_per_sample": link.balanced_bytes,
+        }
+        for link in layout.links
+    ]
     return {
         "network": layout.network.name,
         "cluster": layout.cluster.name,
-        "devices": [_device_json(layout, device, state.period_ps) for device in layout.devices],
-        "links": [
-            {
-                "left_device": link.link,
-                "right_device": link.other,
-                "forward_bytes_per_sample": link.forward_bytes,
-                "backward_bytes_per_sample": link.backward_bytes,
-                "forward_gbps": gbps(link.forward_bytes, state.period_ps),
-                "backward_gbps": gbps(link.backward_bytes, state.period_ps),
-                "balanced_parameter_bytes_per_sample": link.balanced_bytes,
-            }
-            for link in layout.links
-        ],
-        "balanced_parameters": [block_as_json(block) for block in balancing.blocks],
+        "devices": devices,
+        "links": links,
+        "balanced_parameters": [*map(block_as_json, layout.balancing.blocks)],
         "interval_ps": layout.interval_ps,
         "images_per_s": state.images_per_s,
         "gops_per_fpga": state.all_layers.gops_per_fpga,
@@ -50,7 +54,9 @@ def layout_as_json(layout: Layout, state: SteadyState, smallest: int | None) -> 
         "exceeded_on_devices": layout.exceeded(),
         "shortfall_bytes": layout.missing_bytes,
         "off_chip_bytes": layout.off_chip_bytes,
-        "smallest_cluster_devices": smallest if layout.off_chip_bytes or not layout.fits else len(layout.devices),
+        "smallest_cluster_devices": smallest
+        if layout.off_chip_bytes or not layout.fits
+        else len(layout.devices),
     }
 
 
@@ -79,12 +85,13 @@ def _device_json(layout: Layout, device: DeviceLayout, period_ps: float) -> dict
 def _slice_json(held: SliceLayout, board: Board) -> dict[str, Any]:
     engines = engines_by_phase(held.engines)
     memory = held.memory
+    cycles = {
+        phase: engine.sample_ps // board.period_ps for phase, engine in engines.items() if engine
+    }
     return {
         **slice_as_json(held.part, held.engines),
         "multipliers": {phase: engine.multipliers for phase, engine in engines.items()},
-        "cycles_per_sample": {
-            phase: engine.sample_ps // board.period_ps for phase, engine in engines.items() if engine
-        },
+        "cycles_per_sample": cycles,
         "dsp_count": held.resources.dsp,
         "lut_count": held.resources.lut,
         "ff_count": held.resources.ff,
@@ -101,28 +108,31 @@ def _slice_json(held: SliceLayout, board: Board) -> dict[str, Any]:
 
 
 def mapping_as_json(timing: Timing) -> dict[str, Any]:
-    """Return the devices of a chain with their slices, and balanced parameters: all that times of rows follow from.
+    """Return the devices of a chain with their slices, and balanced parameters: all that times of
+    rows follow from.
 
-    Boards that take actions as a whole have no tiles, and what of their data is off chip is said by stage.
+    Boards that take actions as a whole have no tiles, and what of their data is off chip is said by
+    stage.
     """
-    return {
-        "devices": [
-            {
-                "device": device,
-                "board": timing.cluster.board(device).name,
-                "slices": _slices(timing, device),
-            }
-            for device in range(len(timing.mapping.devices))
-        ],
-        "balanced_parameters": [block_as_json(block) for block in timing.blocks],
-    }
+    devices = [
+        {
+            "device": device,
+            "board": timing.cluster.board(device).name,
+            "slices": _slices(timing, device),
+        }
+        for device in range(len(timing.mapping.devices))
+    ]
+    return {"devices": devices, "balanced_parameters": [*map(block_as_json, timing.blocks)]}
 
 
 def _slices(timing: Timing, device: int) -> list[dict[str, Any]]:
     if timing.stages is not None:
         return [_place(part) for part in timing.mapping.devices[device]]
     held = zip(timing.engines[device], timing.slices_off_chip(device), strict=True)
-    return [{**slice_as_json(part, engines), **off_chip_as_json(off_chip)} for engines, (part, off_chip) in held]
+    return [
+        {**slice_as_json(part, engines), **off_chip_as_json(off_chip)}
+        for engines, (part, off_chip) in held
+    ]
 
 
 def _place(part: Slice) -> dict[str, Any]:
@@ -140,12 +150,16 @@ def slice_as_json(part: Slice, engines: SliceEngines) -> dict[str, Any]:
     return {
         **_place(part),
         "tile_multipliers": tile,
-        "tiles": {phase: engine.multipliers // tile for phase, engine in engines_by_phase(engines).items()},
+        "tiles": {
+            phase: engine.multipliers // tile for phase, engine in engines_by_phase(engines).items()
+        },
     }
 
 
 def engines_by_phase(engines: SliceEngines) -> dict[str, Engine]:
-    """Return a slice's engines by the keys that JSON has for them; a layer that takes images has no `eb`."""
+    """Return a slice's engines by the keys that JSON has for them; a layer that takes images has no
+    `eb`.
+    """
     by_phase = {"fp": engines.fp, "eb": engines.eb, "pg": engines.pg}
     return {phase: engine for phase, engine in by_phase.items() if engine is not None}
 
@@ -167,6 +181,34 @@ def block_as_json(block: BalancedParameters) -> dict[str, Any]:
     }
 
 
+def stages_as_json(stages: PlannedStages) -> dict[str, Any]:
+    """Return machine and stages; times and bytes are those of a micro-batch."""
+    planned = [stages.stage(stage, stages.samples) for stage in range(len(stages.mapping.devices))]
+    return {
+        "engines": stages.machine.engines.value,
+        "transport": stages.machine.transport.value,
+        "backward": stages.machine.backward.value,
+        "chunks": stages.fold.chunks,
+        "micro_batch": stages.samples,
+        "stages": [
+            {
+                "forward_ps": stage.costs.forward_ps,
+                "backward_ps": stage.costs.backward_ps,
+                "pg_ps": stage.costs.pg_ps,
+                "feature_bytes": stage.costs.feature_bytes,
+                "parameter_bytes": stage.costs.parameter_bytes,
+                "kept_samples": kept,
+                "weight_copies": copies,
+                "on_chip_bytes": stage.on_chip_bytes,
+                "off_chip_bytes": stage.off_chip_bytes,
+            }
+            for stage, kept, copies in zip(
+                planned, stages.kept_samples, stages.weight_copies, strict=True
+            )
+        ],
+    }
+
+
 def draw_layout(layout: Layout, path: str | os.PathLike[str], flag: str = "--plot") -> None:
     """Write the picture to `path`, whose extension sets the format.
 
@@ -176,7 +218,9 @@ def draw_layout(layout: Layout, path: str | os.PathLike[str], flag: str = "--plo
     figure = new_figure(min(24.0, 0.35 * len(layout.devices) + 6), 8, flag, layout="constrained")
     from matplotlib import colormaps
 
-    figure.suptitle(f"{layout.network.name} on {len(layout.devices)} x {layout.devices[0].board.name}")
+    figure.suptitle(
+        f"{layout.network.name} on {len(layout.devices)} x {layout.devices[0].board.name}"
+    )
     layers = [layer.name for layer in layout.network.layers]
     colours = colormaps["turbo"]
     for axes, (title, kind) in zip(figure.subplots(3, 1, sharex=True), _KINDS.items(), strict=True):
@@ -184,7 +228,9 @@ def draw_layout(layout: Layout, path: str | os.PathLike[str], flag: str = "--plo
             of_board = device.board.limits[kind]
             if not of_board:
                 continue
-            parts = [(held.part.layer.name, getattr(held.resources, kind)) for held in device.slices]
+            parts = [
+                (held.part.layer.name, getattr(held.resources, kind)) for held in device.slices
+            ]
             bottom = 0.0
             for name, count in [*parts, ("BPRAM, BGB", getattr(device.stored, kind))]:
                 if not count:
@@ -197,6 +243,10 @@ def draw_layout(layout: Layout, path: str | os.PathLike[str], flag: str = "--plo
         axes.set_ylabel(f"{title}, %")
     axes.set_xlabel("device")
     whole_ticks(axes.xaxis)
-    shown = {label: bar for axes in figure.axes for bar, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    shown = {
+        label: bar
+        for axes in figure.axes
+        for bar, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
     figure.legend(shown.values(), shown.keys(), loc="outside right upper", fontsize="small")
     save_figure(figure, path, flag, dpi=120)

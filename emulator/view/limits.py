@@ -1,8 +1,9 @@
-"""What limits a run, the rates that lifting it would give, and what to try next, as a command to be pasted."""
+"""What limits a run, the rates that lifting it would give, and what to try next, as a command to be
+pasted.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from collections.abc import Iterator, Mapping
 
@@ -10,15 +11,29 @@ from ..cluster import Cluster
 from ..common import either, format_time_ps, number, percent, toml_value
 from ..mapping import can_take, cut_channels
 from ..plan import ChainPlan
-from ..run import Cause, SteadyState, draining_limits, draining_share
-from ..schedule import Transport
+from ..run import (
+    Cause,
+    SteadyState,
+    Usage,
+    busy_shares,
+    draining_limits,
+    draining_share,
+    is_waiting,
+)
+from ..schedule import Engines, Transport, pipelines
 from .answer import Line
 from .terminal import ignored
 
 
 def limit_lines(plan: ChainPlan, state: SteadyState, cause: Cause) -> list[Line]:
-    """Return what limits the rate, and the rates that lifting it would give, all of the steady state."""
-    slowest, note, share = _slowest(state, cause), ignored(state.missing_bytes), draining_share(plan, state)
+    """Return what limits the rate, and the rates that lifting it would give, all of the steady
+    state.
+    """
+    slowest, note, share = (
+        _slowest(state, cause),
+        ignored(state.missing_bytes),
+        draining_share(plan, state),
+    )
     wider = [Line(text) for text in wider_links(state, cause)]
     if share > 0:
         full = number(state.replicas * 1e12 / plan.timing.interval_ps)
@@ -36,41 +51,63 @@ def limit_lines(plan: ChainPlan, state: SteadyState, cause: Cause) -> list[Line]
         f"If {kind} were free, with this cut: {number(rate)} {state.noun}s/s{note}"
         for kind, rate in rates_without(state).items()
     ]
-    return [*lines, *(Line(text, optional=place > 0 or bool(wider)) for place, text in enumerate(free))]
+    return [
+        *lines,
+        *(Line(text, optional=place > 0 or bool(wider)) for place, text in enumerate(free)),
+    ]
 
 
 def _slowest(state: SteadyState, cause: Cause) -> str:
     bottleneck = state.bottleneck
-    ties = f" ({bottleneck.ties:,} other{'s' * (bottleneck.ties > 1)} equally slow)" if bottleneck.ties else ""
+    ties = (
+        f" ({bottleneck.ties:,} other{'s' * (bottleneck.ties > 1)} equally slow)"
+        if bottleneck.ties
+        else ""
+    )
     duration = format_time_ps(bottleneck.slowest.sample_ps)
     return f"{bottleneck.slowest.name}, {duration}/sample{ties}{cut_setting(state, cause)}"
 
 
 def cut_setting(state: SteadyState, cause: Cause) -> str:
-    """Return what sets the cut where that is not what is slowest in it, after a comma; else nothing."""
+    """Return what sets the cut where that is not what is slowest in it, after a comma; else
+    nothing.
+    """
     sets = {"link": "links set", "memory": "memory sets"}.get(cause.kind)
-    return "" if sets is None or cause.kind == state.bottleneck.slowest.kind else f", in a cut that {sets}"
+    return (
+        ""
+        if sets is None or cause.kind == state.bottleneck.slowest.kind
+        else f", in a cut that {sets}"
+    )
 
 
 def wider_links(state: SteadyState, cause: Cause) -> list[str]:
-    """Return a line with the rate with wider links and a new cut, where links are the cause; else none."""
+    """Return a line with the rate with wider links and a new cut, where links are the cause; else
+    none.
+    """
     wider = cause.wider
     if wider is None:
         return []
-    brings = f"steady {number(wider.images_per_s)} {state.noun}s/s with a new cut, now {number(state.images_per_s)}"
+    brings = (
+        f"steady {number(wider.images_per_s)} {state.noun}s/s with a new cut, now"
+        f" {number(state.images_per_s)}"
+    )
     return [f"If links had {wider.gbps:g} Gb/s: {brings}{ignored(state.missing_bytes)}"]
 
 
 def _if_free(state: SteadyState) -> list[str]:
-    """Return a line with the rates if engines, links, … took no time, the highest first; none if there is one kind.
+    """Return a line with the rates if engines, links, … took no time, the highest first; none if
+    there is one kind.
 
     They are those of this cut. Where several kinds are equally slow, the line says that.
     """
-    times = kinds_of(state)
+    times = state.bottleneck.times_ps
     tied = [kind for kind, time_ps in times.items() if time_ps == max(times.values())]
     if len(tied) > 1:
         *firsts, last = tied
-        return [f"With this cut, {', '.join(firsts)} and {last} limit equally: lifting only one of them gains nothing"]
+        return [
+            f"With this cut, {', '.join(firsts)} and {last} limit equally: lifting only one of them"
+            " gains nothing"
+        ]
     kinds: dict[str, list[str]] = {}
     for kind, rate in rates_without(state).items():
         kinds.setdefault(number(rate), []).append(kind)
@@ -82,29 +119,89 @@ def _if_free(state: SteadyState) -> list[str]:
 
 
 def rates_without(state: SteadyState) -> dict[str, float]:
-    """Return the rates that would be reached if all of a kind (engines, links, …) took no time, highest first."""
-    slowest = kinds_of(state)
+    """Return the rates that would be reached if all of a kind (engines, links, …) took no time,
+    highest first.
+    """
+    slowest = state.bottleneck.times_ps
     rates = {}
-    for kind in slowest:
-        left_ps = max((ps for other, ps in slowest.items() if other != kind), default=0)
+    for kind in filter(slowest.get, slowest):
+        left_ps = max(time_ps for other, time_ps in slowest.items() if other != kind)
         if left_ps:
             rates[kind] = state.replicas * 1e12 / left_ps
     return dict(sorted(rates.items(), key=lambda entry: -entry[1]))
 
 
-def kinds_of(state: SteadyState) -> dict[str, int]:
-    """Return the slowest time of a sample in ps by the kind of what takes it, where there is any."""
-    fields = dataclasses.fields(state.bottleneck)
-    times = {f.name.removesuffix("_ps"): getattr(state.bottleneck, f.name) for f in fields if f.name.endswith("_ps")}
-    return {kind: time_ps for kind, time_ps in times.items() if time_ps}
+_ENGINES = {
+    Engines.TURNS: "one action at a time",
+    Engines.SHARED: "F and B share a pool",
+    Engines.SPLIT: "F, B and W side by side",
+}
+
+
+def stage_lines(plan: ChainPlan, usage: Usage) -> list[Line]:
+    """Return what limits a run, its busiest stage or link, or waits where none is busy for half of
+    the time.
+    """
+    stages, uses = plan.stages, busy_shares(plan, usage)
+    assert stages is not None
+    machine, samples = stages.machine, stages.samples
+    said = {use: f"{use.name}, busy for {percent(use.share)} of the time" for use in uses}
+    busiest = next(use for use in uses if use.kind == "engine")
+    work_ps = {
+        stage: stages.costs(stage, samples).work_ps for stage in plan.fold.stages(busiest.device)
+    }
+    stage = max(work_ps, key=lambda number: work_ps[number])
+    costs = stages.costs(stage, samples)
+    said[busiest] += (
+        f"; stage {stage} takes F {format_time_ps(costs.forward_ps)}, B"
+        f" {format_time_ps(costs.backward_ps)} a"
+        f" micro-batch of {samples}"
+        f"{'; its memory port is the cause' if stages.stage(stage, samples).bound_by_memory else ''}"
+    )
+    link = [use for use in uses if use.kind == "link"][:1]
+    texts = [said[use] for use in uses if use is busiest or use in link]
+    if is_waiting(uses[0].share):
+        texts.insert(
+            0,
+            f"waits in the order of {plan.config.schedule.name}: nothing is busy for half of the"
+            " time",
+        )
+    first, *others = texts
+    lines = [
+        Line(f"limit: {first}"),
+        *(Line(f"then: {text}", optional=place > 0) for place, text in enumerate(others)),
+    ]
+    waits = (
+        "messages leave when an action is done"
+        if machine.transport is Transport.STORED
+        else "messages are hidden"
+    )
+    return [*lines, Line(f"machine: {_ENGINES[machine.engines]}; {waits}", optional=True)]
+
+
+def order_line(plan: ChainPlan) -> list[Line]:
+    """Return a line where a schedule's order costs nothing, because rows are streamed from engines
+    of their own.
+    """
+    meant = pipelines().get(plan.config.schedule.name)
+    if not plan.times_rows or meant is None:
+        return []
+    engines = meant.machine.engines.value
+    return [
+        Line(
+            f"order: no effect, since rows stream from split engines; {plan.config.schedule.name}"
+            f" is meant for `--engines {engines}`"
+        )
+    ]
 
 
 def next_changes(plan: ChainPlan, cause: Cause) -> dict[str, object]:
     """Return the flags of `simulate` that would lift what limits, with their values.
 
-    More boards where engines limit and more boards are faster, faster links where links do or keep more boards from
-    being faster, a faster clock where neither helps, larger mini-batches where exchanges limit, and a schedule that
-    does not drain where draining does, or instead of a schedule from a file, which has one size.
+    More boards where engines limit and more boards are faster, faster links where links do or keep
+    more boards from being faster, a faster clock where neither helps, larger mini-batches where
+    exchanges limit, and a schedule that does not drain where draining does, or instead of a
+    schedule from a file, which has one size.
     """
     config, replicates = plan.config, plan.config.schedule.replicates
     if config.schedule.file is not None and cause.wider is None:
@@ -146,12 +243,16 @@ def _more_devices(plan: ChainPlan) -> dict[str, object]:
 
 
 def _may_be_faster(plan: ChainPlan, devices: int, cluster: Cluster) -> bool:
-    """Return whether some boards, whatever their memory, take a sample in less time than the plan's."""
+    """Return whether some boards, whatever their memory, take a sample in less time than the
+    plan's.
+    """
     return can_take(plan.network, cluster, devices, plan.timing.interval_ps - 1)
 
 
 def command_line(command: str, config_file: str | None, flags: Mapping[str, object]) -> str:
-    """Return a command of emuchain with a configuration's file or, of the flags, the network as its first word."""
+    """Return a command of emuchain with a configuration's file or, of the flags, the network as its
+    first word.
+    """
     words = ["emuchain", command]
     first = config_file or flags.get("network")
     if first is not None:
@@ -168,7 +269,10 @@ def _by_flag(flags: Mapping[str, object]) -> Iterator[tuple[str, object]]:
         if key == "changes" and isinstance(value, Mapping):
             yield from (("set", f"{name}={toml_value(changed)}") for name, changed in value.items())
         elif isinstance(value, Mapping):
-            yield from ((key if name == "format" else f"{key}.{name}", of_key) for name, of_key in value.items())
+            yield from (
+                (key if name == "format" else f"{key}.{name}", of_key)
+                for name, of_key in value.items()
+            )
         else:
             yield key, value
 

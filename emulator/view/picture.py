@@ -25,8 +25,11 @@ _ALIKE = 2e-3
 _STEP, _WIDEST = 1.6, 3.5
 
 
-def new_figure(width: float, height: float, flag: str, layout: Literal["tight", "constrained"] = "tight") -> Figure:
-    """Return an empty figure of `width` x `height` inches; an error names `flag` as what asked for it.
+def new_figure(
+    width: float, height: float, flag: str, layout: Literal["tight", "constrained"] = "tight"
+) -> Figure:
+    """Return an empty figure of `width` x `height` inches; an error names `flag` as what asked for
+    it.
 
     Raises:
         InputError: matplotlib is not installed.
@@ -39,28 +42,38 @@ def new_figure(width: float, height: float, flag: str, layout: Literal["tight", 
     return Figure(figsize=(width, height), layout=layout)
 
 
-def picture_file(path: str | os.PathLike[str] | None, flag: str) -> AbstractContextManager[WholeFile | None]:
+def picture_file(
+    path: str | os.PathLike[str] | None, flag: str
+) -> AbstractContextManager[WholeFile | None]:
     """Return the file of a picture, if one is wanted, before the work whose outcome it shows.
 
     Raises:
-        InputError: matplotlib is not installed, the format is unknown, or the file cannot be written.
+        InputError: matplotlib is not installed, the format is unknown, or the file cannot be
+            written.
     """
     if path is None:
         return contextlib.nullcontext()
     known = new_figure(1, 1, flag).canvas.get_supported_filetypes()
     path = pathlib.Path(path)
     if path.suffix.removeprefix(".").lower() not in known:
-        raise InputError(f"`{flag}` {path}: the end of a picture's name is one of .{', .'.join(sorted(known))}")
+        raise InputError(
+            f"`{flag}` {path}: the end of a picture's name is one of .{', .'.join(sorted(known))}"
+        )
     return WholeFile(path, flag, f"picture{path.suffix}")
 
 
 def save_figure(
-    figure: Figure, path: str | os.PathLike[str], flag: str, dpi: int = 110, creator: str | None = None
+    figure: Figure,
+    path: str | os.PathLike[str],
+    flag: str,
+    dpi: int = 110,
+    creator: str | None = None,
 ) -> None:
-    """Write a figure to `path`, whose extension sets the format; an error names `flag` as what asked for it.
+    """Write a figure to `path`, whose extension sets the format; an error names `flag` as what
+    asked for it.
 
-    The same figure gives the same file again, as SVG and PDF have no date; they name their `creator`. Characters that
-    cannot be drawn, which names of files may have, are spelled out.
+    The same figure gives the same file again, as SVG and PDF have no date; they name their
+    `creator`. Characters that cannot be drawn, which names of files may have, are spelled out.
 
     Raises:
         InputError: the file cannot be written, or the format is unknown.
@@ -79,24 +92,34 @@ def save_figure(
             text.set(text=escaped(text.get_text()), parse_math=False, usetex=False)
         with (
             warnings.catch_warnings(),
-            rc_context({"svg.hashsalt": "emuchain", "text.parse_math": False, "text.usetex": False}),
+            rc_context(
+                {"svg.hashsalt": "emuchain", "text.parse_math": False, "text.usetex": False}
+            ),
         ):
-            warnings.filterwarnings("ignore", "Glyph ")  # of a name: boxes stand for letters that the font lacks
+            warnings.filterwarnings(
+                "ignore", "Glyph "
+            )  # of a name: boxes stand for letters that the font lacks
             form = kind.removeprefix(".") or None
             made = {"Creator": creator} if creator else {}
-            figure.savefig(content, format=form, dpi=dpi, metadata={dated: None, **made} if dated else None)
+            figure.savefig(
+                content, format=form, dpi=dpi, metadata={dated: None, **made} if dated else None
+            )
     except ValueError as error:
         raise InputError(f"`{flag}` = '{path}': cannot be written: {error}") from None
     write_whole(path, content.getvalue(), flag, f"picture{kind}")
 
 
 def coinciding(curves: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[list[int]]:
-    """Return the places of curves, each with x and y, in groups that cannot be told apart in a picture."""
+    """Return the places of curves, each with x and y, in groups that cannot be distinguished in a
+    picture.
+    """
     groups: list[list[int]] = []
     for place, (x, y) in enumerate(curves):
         for group in groups:
             x0, y0 = curves[group[0]]
-            if [*x] == [*x0] and all(math.isclose(a, b, rel_tol=_ALIKE) for a, b in zip(y, y0, strict=True)):
+            if [*x] == [*x0] and all(
+                math.isclose(a, b, rel_tol=_ALIKE) for a, b in zip(y, y0, strict=True)
+            ):
                 group.append(place)
                 break
         else:
@@ -105,7 +128,9 @@ def coinciding(curves: Sequence[tuple[Sequence[float], Sequence[float]]]) -> lis
 
 
 def nested_widths(count: int) -> list[float]:
-    """Return the widths of lines, the widest first: where lines meet, those drawn before show on both sides."""
+    """Return the widths of lines, the widest first: where lines meet, those drawn before show on
+    both sides.
+    """
     step = min(_STEP, _WIDEST / max(1, count - 1))
     return [1 + step * (count - 1 - place) for place in range(count)]
 
@@ -128,7 +153,11 @@ def log_ticks(axis: Axis) -> None:
         if len(shown) >= _FEWEST_TICKS:
             break
     else:
-        shown = [float(tick) for tick in MaxNLocator(5).tick_values(low, high) if low <= tick <= high and tick > 0]
+        shown = [
+            float(tick)
+            for tick in MaxNLocator(5).tick_values(low, high)
+            if low <= tick <= high and tick > 0
+        ]
     axis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
     axis.set_minor_locator(NullLocator())
     axis.set_ticks(shown)

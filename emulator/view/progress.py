@@ -1,4 +1,6 @@
-"""Progress of a long run, which rank 0 alone prints, and of a sweep: a bar on a terminal, elsewhere lines."""
+"""Progress of a long run, which rank 0 alone prints, and of a sweep: a bar on a terminal, elsewhere
+lines.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ class EpochRow:
 
 
 class Progress:
-    """Receives a run's progress: `start`, then `step` and `epoch`, `note` at any time, and `close` at the end.
+    """Receives a run's progress: `start`, then `step` and `epoch`, `note` at any time, and `close`
+    at the end.
 
     As a context manager it closes itself. This base class prints nothing.
     """
@@ -49,9 +52,16 @@ class Progress:
         """Begin a run that trains on `total_samples` samples over all of its `epochs`."""
 
     def step(
-        self, samples_done: int, epoch: int, loss: float | None, accuracy: float | None, virtual_time_ps: int
+        self,
+        samples_done: int,
+        epoch: int,
+        loss: float | None,
+        accuracy: float | None,
+        virtual_time_ps: int,
     ) -> None:
-        """Report a mini-batch: `samples_done` since the start, `epoch` (from 1), and the latest loss and accuracy."""
+        """Report a mini-batch: `samples_done` since the start, `epoch` (from 1), and the latest
+        loss and accuracy.
+        """
 
     def epoch(self, row: EpochRow) -> None:
         """Report a finished epoch."""
@@ -66,7 +76,10 @@ class Progress:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -79,7 +92,10 @@ class PlainProgress(Progress):
     """Lines for files and pipes: about one every `interval` seconds, and one for each epoch."""
 
     def __init__(
-        self, stream: TextIO | None = None, interval: float = _INTERVAL_S, clock: Callable[[], float] = time.monotonic
+        self,
+        stream: TextIO | None = None,
+        interval: float = _INTERVAL_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream = sys.stdout if stream is None else stream
         self._interval = interval
@@ -94,14 +110,23 @@ class PlainProgress(Progress):
         self._started = self._spoken = self._clock()
 
     def step(
-        self, samples_done: int, epoch: int, loss: float | None, accuracy: float | None, virtual_time_ps: int
+        self,
+        samples_done: int,
+        epoch: int,
+        loss: float | None,
+        accuracy: float | None,
+        virtual_time_ps: int,
     ) -> None:
         now = self._clock()
         if now - self._spoken < self._interval:
             return
         self._spoken = now
         rate = samples_done / (now - self._started) if now > self._started else 0.0
-        parts = [f"epoch {epoch}/{self._epochs}", f"{samples_done}/{self._total} samples", f"{rate:.0f} samples/s"]
+        parts = [
+            f"epoch {epoch}/{self._epochs}",
+            f"{samples_done}/{self._total} samples",
+            f"{rate:.0f} samples/s",
+        ]
         parts += _figures(loss, accuracy, virtual_time_ps)
         if rate > 0:
             parts.append(f"{_clock_time((self._total - samples_done) / rate)} left")
@@ -131,9 +156,13 @@ class LiveProgress(Progress):
     ) -> None:
         from rich.console import Console
 
-        # A rank's output is a pipe even if a terminal shows it in the end, hence force_terminal and the width.
+        # A rank's output is a pipe even if a terminal shows it in the end, hence force_terminal and
+        # the width.
         self._console = Console(
-            file=stream, force_terminal=True, width=terminal_width() if width is None else width, highlight=False
+            file=stream,
+            force_terminal=True,
+            width=terminal_width() if width is None else width,
+            highlight=False,
         )
         self._redraw_s = redraw_s
         self._clock = clock
@@ -150,7 +179,9 @@ class LiveProgress(Progress):
         # Redrawn in `step`, not by a thread: a rank has one core and computes on it.
         self._bar = progress.Progress(
             progress.TextColumn("{task.description}"),
-            progress.BarColumn(bar_width=max(_SHORTEST_BAR, min(_LONGEST_BAR, self._console.width - _WORDS_WIDTH))),
+            progress.BarColumn(
+                bar_width=max(_SHORTEST_BAR, min(_LONGEST_BAR, self._console.width - _WORDS_WIDTH))
+            ),
             progress.TextColumn("{task.percentage:>3.0f} %"),
             progress.TextColumn("{task.fields[figures]}"),
             progress.TimeRemainingColumn(compact=True),
@@ -162,7 +193,12 @@ class LiveProgress(Progress):
         self._bar.start()
 
     def step(
-        self, samples_done: int, epoch: int, loss: float | None, accuracy: float | None, virtual_time_ps: int
+        self,
+        samples_done: int,
+        epoch: int,
+        loss: float | None,
+        accuracy: float | None,
+        virtual_time_ps: int,
     ) -> None:
         if self._bar is None or self._task is None:
             return
@@ -192,7 +228,9 @@ class LiveProgress(Progress):
 
 
 def make_progress(mode: ProgressMode, rank: int = 0) -> Progress:
-    """Return the progress for `mode` on `rank`; `auto` draws a bar if output ends on a terminal, else prints lines."""
+    """Return the progress for `mode` on `rank`; `auto` draws a bar if output ends on a terminal,
+    else prints lines.
+    """
     if rank != 0 or mode == "none":
         return SilentProgress()
     if mode == "bar" or (mode == "auto" and is_terminal()):
@@ -228,7 +266,9 @@ def _clock_time(seconds: float) -> str:
 def point_progress(
     title: str, total: int, done: int = 0, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Callable[[], None]]:
-    """Report the progress of `total` points, of which `done` are there already; the body gets what to call for each."""
+    """Report the progress of `total` points, of which `done` are there already; the body gets what
+    to call for each.
+    """
     if is_terminal(2):
         with _bar(title, total, done, clock) as advance:
             yield advance
@@ -246,13 +286,19 @@ def _lines(title: str, total: int, done: int, clock: Callable[[], float]) -> Cal
         if now - spoken >= _EVERY_S:
             spoken = now
             left_s = (total - done) * (now - started) / (done - before)
-            print(f"{title}: {done} of {plural(total, 'point')}, {left_s:.0f} s left", file=sys.stderr, flush=True)
+            print(
+                f"{title}: {done} of {plural(total, 'point')}, {left_s:.0f} s left",
+                file=sys.stderr,
+                flush=True,
+            )
 
     return advance
 
 
 @contextlib.contextmanager
-def _bar(title: str, total: int, done: int, clock: Callable[[], float]) -> Iterator[Callable[[], None]]:
+def _bar(
+    title: str, total: int, done: int, clock: Callable[[], float]
+) -> Iterator[Callable[[], None]]:
     from rich import progress
     from rich.console import Console
 

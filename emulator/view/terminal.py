@@ -1,9 +1,11 @@
-"""Text on the terminal, if any, that shows what rank 0 prints: its width, and lines that are wrapped to it.
+"""Text on the terminal, if any, that shows what rank 0 prints: its width, and lines that are
+wrapped to it.
 
-Under an MPI launcher a rank's own standard output is no evidence: MPICH gives every rank a pipe even on a terminal, and
-Open MPI gives every rank a pseudo-terminal even when its own output goes to a file. The evidence is the standard output
-of the launcher, which is an ancestor of the rank's process. Where it cannot be found (not Linux, a launcher on another
-host, srun's ranks), no terminal is assumed.
+Under an MPI launcher a rank's own standard output is no evidence: MPICH gives every rank a pipe
+even on a terminal, and Open MPI gives every rank a pseudo-terminal even when its own output goes to
+a file. The evidence is the standard output of the launcher, which is an ancestor of the rank's
+process. Where it cannot be found (not Linux, a launcher on another host, srun's ranks), no terminal
+is assumed.
 """
 
 from __future__ import annotations
@@ -40,12 +42,16 @@ _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def screen_width() -> int:
-    """Return the columns that text may take: those of the terminal, or 80 where output goes elsewhere."""
+    """Return the columns that text may take: those of the terminal, or 80 where output goes
+    elsewhere.
+    """
     return terminal_width() if is_terminal() else _PIPE_WIDTH
 
 
 def is_terminal(descriptor: Literal[1, 2] = 1) -> bool:
-    """Return whether standard output (1) or error (2) of this process, if it is rank 0, ends on a terminal."""
+    """Return whether standard output (1) or error (2) of this process, if it is rank 0, ends on a
+    terminal.
+    """
     stream = sys.stdout if descriptor == 1 else sys.stderr
     if not launched(os.environ):
         return stream.isatty()
@@ -80,10 +86,12 @@ def launched(environment: Mapping[str, str]) -> bool:
 
 
 def outermost_launcher(pid: int, read_status: Callable[[int], str]) -> int | None:
-    """Return the process that started the rank `pid`, if any: the topmost of the launchers nearest above it.
+    """Return the process that started the rank `pid`, if any: the topmost of the launchers nearest
+    above it.
 
-    Other processes may stand between the rank and its launcher (`mpiexec -n 4 bash -c "..."`), but a second launcher
-    further up does not count: it has given the first one its output, as it would give any rank.
+    Other processes may stand between the rank and its launcher (`mpiexec -n 4 bash -c "..."`), but
+    a second launcher further up does not count: it has given the first one its output, as it would
+    give any rank.
     """
     # shell <- mpiexec <- hydra_pmi_proxy <- bash <- rank      read from right to left: bash is passed over, the
     #          ^ returned                                      proxy and mpiexec match, the shell ends the search
@@ -118,7 +126,9 @@ def _read_status(pid: int) -> str:
 
 
 def _may_reach_launcher(descriptor: int) -> bool:
-    """Return whether this process's own output may go to its launcher: output redirected to a file does not."""
+    """Return whether this process's own output may go to its launcher: output redirected to a file
+    does not.
+    """
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
 
@@ -131,7 +141,9 @@ def say(text: str) -> None:
 def wrapped(text: str, width: int) -> list[str]:
     """Return the lines of `text`, none wider than `width` unless a word is."""
     whole = _WHOLE.sub(lambda match: match[0].replace(" ", _NO_BREAK), text)
-    lines = textwrap.wrap(whole, width, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.wrap(
+        whole, width, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
+    )
     return [line.replace(_NO_BREAK, " ") for line in lines]
 
 
@@ -141,7 +153,9 @@ def time_and_ps(time_ps: int) -> str:
 
 
 def ignored(missing_bytes: int) -> str:
-    """Return what follows a rate that ignores missing memory, with a semicolon; empty where none is missing."""
+    """Return what follows a rate that ignores missing memory, with a semicolon; empty where none is
+    missing.
+    """
     return f"; memory ignored, {mebibytes(missing_bytes)} too much" if missing_bytes else ""
 
 

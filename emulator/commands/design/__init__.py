@@ -1,4 +1,6 @@
-"""Commands that answer before anything is trained: layouts and times, sweeps, the best cut, schedules, studies.
+"""Commands that answer before anything is trained: layouts and times, sweeps, the best cut,
+schedules, studies.
 
-Of most, one file has what is computed and printed; `command_line` has the flags of those that take a configuration.
+Of most, one file has what is computed and printed; `command_line` has the flags of those that take
+a configuration.
 """

@@ -1,52 +1,63 @@
-"""`emuchain explore`: cut, schedule and micro-batch of a pipeline for a network on unequal devices."""
+"""`emuchain explore`: cut, schedule and micro-batch of a pipeline for a network on unequal devices.
+
+What is known of the devices makes a question, and the exploration that answers it is shown as text
+(an answer, the steps, the stages and the candidates), or as one JSON object.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import itertools
-import json
 import os
 import pathlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from ....kernels.number import number_format
-from ...common import InputError, plural
+from ... import view
+from ...common import InputError, format_bytes, format_time_ps, number, percent, plural
+from ..frame.command import CHANGES, SET, FileCommand, Result, attributes, json_option, set_option
 from ..frame.flags import range_option
 from ..frame.kernels import starting
 from ..frame.named import (
-    CHANGES,
     NETWORK,
     OPTIMIZER,
-    SET,
-    WORD,
-    FileCommand,
     cluster_option,
+    count_option,
     profile_option,
-    set_option,
+    switch,
+    word_option,
 )
 from ..frame.output import tell
 
 if TYPE_CHECKING:
     from ....comm import Topology
-    from ...cluster import Cluster, ConstantRange
-    from ...explore import Question, Wires
+    from ...cluster import ConstantRange, Factors
+    from ...explore import Candidate, Exploration, Question
     from ...profile import Stages
-    from ...schedule import Engines, Machine, PipelineKind, Transport
+    from ...run import RankedRanges
+    from ...schedule import Machine, PipelineKind
 
 _MOST_DEVICES = 64
 _MOST_ACTIONS = 200_000
 _ACTION_S, _LONG_S = 2e-3, 120
-"""Time that each micro-batch on a device takes, with all bandwidths that are tried; and time before a warning."""
+"""Time that each micro-batch on a device takes, with all bandwidths that are tried; and time before
+a warning.
+"""
 _SCHEDULES = {
     "hidden": ("1f1b-as", "fbp-as", "gpipe", "zero-bubble"),
     "stored": ("1f1b-sno", "1f1b-so", "gpipe", "zero-bubble"),
 }
 """The schedules of BaPipe, GPipe's and ZB-H1, by the transport that devices have."""
-_OF_NETWORK = ("network.bandwidth_gbps", "network.latency_us", "network.packet_stack_ns", "network.sum_gbytes_per_s")
+_OF_NETWORK = (
+    "network.bandwidth_gbps",
+    "network.latency_us",
+    "network.packet_stack_ns",
+    "network.sum_gbytes_per_s",
+)
 _USUAL = {"precision": "fp32", "optimizer": "sgd"}
 """Defaults of flags that a run takes, too."""
 
@@ -64,31 +75,27 @@ def _format_name(name: str) -> str:
 @click.argument("network", type=NETWORK, required=False)
 @cluster_option(required=True)
 @profile_option("FILE", "Measured times: a TOML file, or PipeDream's graph.txt.")
-@click.option(
+@count_option(
     "--devices",
-    type=click.IntRange(1, _MOST_DEVICES),
-    metavar="N",
-    help="Devices of the chain.  [default: as many as the cluster lists]",
+    "Devices of the chain.  [default: as many as the cluster lists]",
+    most=_MOST_DEVICES,
 )
-@click.option(
-    "--batch", type=click.IntRange(min=1), default=128, show_default=True, metavar="N", help="Samples of a mini-batch."
-)
-@click.option(
+@count_option("--batch", "Samples of a mini-batch.", default=128, show_default=True)
+@word_option(
     "--micro-batch",
-    type=WORD,
+    "N|search",
+    "Samples of a micro-batch; search tries the powers of two, or profiled sizes, that divide"
+    " --batch.",
     default="search",
     show_default=True,
-    metavar="N|search",
-    help="Samples of a micro-batch; search tries the powers of two, or profiled sizes, that divide --batch.",
 )
-@click.option(
+@word_option(
     "--precision",
-    type=WORD,
-    metavar="NAME",
+    "NAME",
+    "Format of all values, such as fp16.",
     default="fp32",
     show_default=True,
     callback=lambda ctx, option, name: _format_name(name),
-    help="Format of all values, such as fp16.",
 )
 @click.option(
     "--optimizer",
@@ -106,38 +113,49 @@ def _format_name(name: str) -> str:
 @click.option(
     "--transport",
     type=click.Choice(["hidden", "stored"]),
-    help="Send messages while they are computed, or after.  [default: the cluster's, or hidden; stored with a profile]",
+    help=(
+        "Send messages while they are computed, or after.  [default: the cluster's, or hidden;"
+        " stored with a profile]"
+    ),
 )
-@click.option("--whole-layers", is_flag=True, help="Cut between layers only.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@switch("--whole-layers", "Cut between layers only.")
+@json_option()
 @range_option
 @set_option
-def explore(network: str | None, as_json: bool, ranged: bool, **flags: Any) -> None:
-    """Find the fastest cut, schedule and micro-batch to train NETWORK on a chain of devices, which may differ.
+def explore(network: str | None, ranged: bool, **flags: Any) -> Result:
+    """Find the fastest cut, schedule and micro-batch to train NETWORK on a chain of devices, which
+    may differ.
 
-    Follows BaPipe: profile, cut between layers, coarse or within layers, memory; then schedules and micro-batches, each
-    timed and compared with data parallelism. NETWORK may be left out if a profile describes it.
+    Follows BaPipe: profile, cut between layers, coarse or within layers, memory; then schedules and
+    micro-batches, each timed and compared with data parallelism. NETWORK may be left out if a
+    profile describes it.
     """
     with starting():
         from ...explore import explore as best_of
-        from ...studies import explored
-        from .exploration import exploration_as_json, print_exploration
+        from ...run import explored_ranges
 
-    chain, question_on = _questions(network, flags)
-    devices, question = chain.devices, question_on(chain)
+    explored = (
+        _of_boards(network, flags) if flags["profile"] is None else _of_profile(network, flags)
+    )
+    devices, question = explored.devices, explored.question({})
     _heed_work(question)
     exploration = best_of(question)
-    sure = None
-    if ranged:
-        sure = explored(question, exploration, chain.constants, lambda given: question_on(chain.varied(given)))
-    if as_json:
-        print(json.dumps(exploration_as_json(devices, question, exploration, sure), indent=2))
-    else:
-        named = {"cluster": flags["cluster"], "devices": question.stages_of(exploration.winner.samples).devices}
-        others = {key: flags[key] for key, usual in _USUAL.items() if flags[key] != usual}
-        others |= {CHANGES: flags[CHANGES]} if flags[CHANGES] else {}
-        run = {"network": network, **named, **others} if flags["profile"] is None else None
-        print_exploration(devices, question, exploration, run, sure)
+    sure = (
+        explored_ranges(question, exploration, explored.constants, explored.question)
+        if ranged
+        else None
+    )
+    named = {
+        "cluster": flags["cluster"],
+        "devices": question.stages_of(exploration.winner.samples).devices,
+    }
+    others = {key: flags[key] for key, usual in _USUAL.items() if flags[key] != usual}
+    others |= {CHANGES: flags[CHANGES]} if flags[CHANGES] else {}
+    run = {"network": network, **named, **others} if flags["profile"] is None else None
+    return Result(
+        lambda: _print_exploration(devices, question, exploration, run, sure),
+        lambda: _exploration_as_json(devices, question, exploration, sure),
+    )
 
 
 def _heed_work(question: Question) -> None:
@@ -152,32 +170,30 @@ def _heed_work(question: Question) -> None:
     counts = [question.batch // samples for samples in question.micro_batches]
     most = _MOST_ACTIONS // devices
     if max(counts) > most:
-        size = f"micro-batches of {plural(min(question.micro_batches), 'sample')} on {plural(devices, 'device')}"
+        size = (
+            f"micro-batches of {plural(min(question.micro_batches), 'sample')} on"
+            f" {plural(devices, 'device')}"
+        )
         raise InputError(
-            f"`batch` = {question.batch}: {max(counts):,} {size}, at most {most:,}; give fewer samples, or larger"
-            " micro-batches by --micro-batch"
+            f"`batch` = {question.batch}: {max(counts):,} {size}, at most {most:,}; give fewer"
+            " samples, or larger micro-batches by --micro-batch"
         )
     seconds = _ACTION_S * devices * sum(counts)
     if seconds > _LONG_S:
-        tell(f"emuchain: warning: exploring {sum(counts):,} micro-batches takes about {duration(seconds)}; see --batch")
+        tell(
+            f"emuchain: warning: exploring {sum(counts):,} micro-batches takes about"
+            f" {duration(seconds)}; see --batch"
+        )
 
 
-class _Chain(NamedTuple):
-    """What is known of the devices: kinds, wires, stages by the samples of a micro-batch, sizes to try, machines.
-
-    Without `engines`, they can do all that a schedule asks for. `constants` have ranges; `varied` is the chain with
-    factors of these.
+class _Explored(NamedTuple):
+    """The kinds of a chain's devices, constants that have ranges, and what is explored with factors
+    of these.
     """
 
     kinds: tuple[str, ...]
-    wires: Wires
-    stages_of: Callable[[int], Stages]
-    sizes: tuple[int, ...]
-    transport: Transport
-    source: str
     constants: tuple[ConstantRange, ...]
-    varied: Callable[[Mapping[ConstantRange, float]], _Chain]
-    engines: str | None = None
+    question: Callable[[Factors], Question]
 
     @property
     def devices(self) -> str:
@@ -186,60 +202,48 @@ class _Chain(NamedTuple):
         return ", ".join(f"{count} {kind}" for kind, count in alike)
 
 
-def _questions(network: str | None, flags: dict[str, Any]) -> tuple[_Chain, Callable[[_Chain], Question]]:
-    """Return what is known of the devices, and what is explored on them.
-
-    Raises:
-        InputError: a name, a file or a value is invalid.
+def _sizes(flags: Mapping[str, Any], tried: tuple[int, ...], source: str) -> tuple[int, ...]:
+    """Return the samples of a micro-batch to try: those asked for, or of those that a source has
+    the divisors.
     """
-    from ...explore import Question
-    from ...schedule import Transport
-
-    chain = _of_boards(network, flags) if flags["profile"] is None else _of_profile(network, flags)
-    transport = Transport(flags["transport"]) if flags["transport"] else chain.transport
-    engines = flags["engines"] or chain.engines
-    sizes = _sizes(chain, flags["batch"], flags["micro_batch"])
-
-    def question_on(known: _Chain) -> Question:
-        stages_of = functools.cache(known.stages_of)
-        return Question(
-            *(stages_of, known.wires, flags["batch"], sizes, _schedules(transport, engines), flags["whole_layers"]),
-            weights_together=flags["profile"] is not None,
-        )
-
-    return chain, question_on
-
-
-def _sizes(chain: _Chain, batch: int, micro_batch: str) -> tuple[int, ...]:
+    batch, micro_batch = flags["batch"], flags["micro_batch"]
     if micro_batch == "search":
-        fitting = tuple(size for size in chain.sizes if batch % size == 0)
+        fitting = tuple(size for size in tried if batch % size == 0)
         if fitting:
             return fitting
-        known = ", ".join(map(str, chain.sizes))
-        raise InputError(f"`batch` = {batch}: must be a multiple of a micro-batch of {chain.source}: {known}")
+        known = ", ".join(map(str, tried))
+        raise InputError(
+            f"`batch` = {batch}: must be a multiple of a micro-batch of {source}: {known}"
+        )
     if not micro_batch.isdecimal() or not int(micro_batch) or batch % int(micro_batch):
-        raise InputError(f"`micro_batch` = {micro_batch!r}: must be `search`, or a divisor of `batch` = {batch}")
+        raise InputError(
+            f"`micro_batch` = {micro_batch!r}: must be `search`, or a divisor of `batch` = {batch}"
+        )
     return (int(micro_batch),)
 
 
-def _schedules(transport: Transport, engines: str | None) -> tuple[tuple[PipelineKind, Machine], ...]:
-    """Return the kinds of schedules that the devices can do, each with its machine."""
-    from ...schedule import Engines, pipeline_kind
+def _schedules(
+    flags: Mapping[str, Any], usual: str, usual_engines: str | None = None
+) -> tuple[tuple[PipelineKind, Machine], ...]:
+    """Return the kinds of schedules that the devices can do, each with its machine; the usual one
+    where none is asked.
 
-    names = _SCHEDULES[transport.value]
-    kinds = [pipeline_kind(name) for name in names]
+    Without engines, devices can do all that a schedule asks for.
+    """
+    from ...schedule import Transport, pipeline_kind
+
+    transport, engines = Transport(flags["transport"] or usual), flags["engines"] or usual_engines
+    kinds = map(pipeline_kind, _SCHEDULES[transport.value])
     pairs = [(kind, dataclasses.replace(kind.machine, transport=transport)) for kind in kinds]
-    return tuple((kind, machine) for kind, machine in pairs if engines in (None, machine.engines.value)) or _none(
-        transport, Engines(engines)
+    able = tuple(
+        (kind, machine) for kind, machine in pairs if engines in (None, machine.engines.value)
     )
-
-
-def _none(transport: Transport, engines: Engines) -> NoReturn:
-    raise InputError(f"`engines` = {engines.value!r}: no schedule supports it with `transport` = {transport.value!r}")
-
-
-def _devices(given: int | None, listed: int) -> int:
-    return listed if given is None else given
+    if not able:
+        raise InputError(
+            f"`engines` = {engines!r}: no schedule supports it with `transport` ="
+            f" {transport.value!r}"
+        )
+    return able
 
 
 def _check_topology(topology: Topology, devices: int) -> None:
@@ -250,68 +254,73 @@ def _check_topology(topology: Topology, devices: int) -> None:
     """
     if topology.has_ports and devices > 1:
         raise InputError(
-            f"`links.topology` = {topology.name!r}: what shares a port depends on the cut that is sought; should be"
-            " 'chain', 'ring' or 'torus'"
+            f"`links.topology` = {topology.name!r}: what shares a port depends on the cut that is"
+            " sought; should be 'chain', 'ring' or 'torus'"
         )
 
 
-def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
+def _of_boards(network: str | None, flags: dict[str, Any]) -> _Explored:
     from ....kernels.optimizers import optimizer_kind
     from ...cluster import BANDWIDTH, CLOCK, LATENCY, MEMORY, load_cluster, varied
-    from ...explore import Wires, micro_batches_of
+    from ...explore import Question, Wires, micro_batches_of
     from ...mapping import COPIES
     from ...number import Precision
     from ...plan import in_precision, network_of
     from ...profile import BoardStages
-    from ...schedule import Transport
 
     if network is None:
         raise InputError("NETWORK is missing; it can be left out only with `--profile`")
     number = number_format(flags["precision"])
     loaded, cluster = (
         network_of(network),
-        in_precision(load_cluster(flags["cluster"], flags["changes"], blame=SET), Precision.all_in(number)),
+        in_precision(
+            load_cluster(flags["cluster"], flags["changes"], blame=SET), Precision.all_in(number)
+        ),
     )
-    devices = _devices(flags["devices"], len(cluster.boards))
+    devices = flags["devices"] or len(cluster.boards)
     _check_topology(cluster.laid_on(devices), devices)
     copies = COPIES + optimizer_kind(flags["optimizer"]).states_beside_lgb
 
-    constants = [cluster.range_of(key, device) for device in range(devices) for key in (*CLOCK, MEMORY)]
+    constants = [
+        cluster.range_of(key, device) for device in range(devices) for key in (*CLOCK, MEMORY)
+    ]
     keys = [BANDWIDTH, LATENCY, *([] if cluster.own_interconnect is None else _OF_NETWORK)]
     constants += [cluster.range_of(key) for key in keys if devices > 1]
-    sizes = micro_batches_of(flags["batch"])
-    said = cluster.transport in _SCHEDULES
-    transport = Transport(cluster.transport) if said else Transport.HIDDEN
-    engines = None if cluster.engines == "split" else cluster.engines
+    usual = cluster.transport if cluster.transport in _SCHEDULES else "hidden"
+    sizes = _sizes(flags, micro_batches_of(flags["batch"]), loaded.name)
+    schedules = _schedules(flags, usual, None if cluster.engines == "split" else cluster.engines)
 
-    def chain_on(cluster: Cluster) -> _Chain:
-        boards = [cluster.board(device) for device in range(devices)]
-        links = tuple(cluster.link_at(link) for link in range(devices - 1))
-        wires = Wires(links, cluster.between_replicas(devices, 1), cluster.topology_of(devices))
+    def question(given: Factors) -> Question:
+        there = varied(cluster, given) if given else cluster
+        boards = [there.board(device) for device in range(devices)]
+        links = tuple(there.link_at(link) for link in range(devices - 1))
+        wires = Wires(links, there.between_replicas(devices, 1), there.topology_of(devices))
 
+        @functools.cache
         def stages_of(samples: int) -> Stages:
             return BoardStages(loaded, boards, samples, number, copies)
 
-        kinds = tuple(board.name for board in boards)
-        named = kinds, wires, stages_of, sizes, transport, loaded.name, tuple(dict.fromkeys(constants))
-        return _Chain(*named, lambda given: chain_on(varied(cluster, lambda entry: given.get(entry, 1.0))), engines)
+        known = stages_of, wires, flags["batch"], sizes, schedules, flags["whole_layers"]
+        return Question(*known, weights_together=False)
 
-    return chain_on(cluster)
+    kinds = tuple(cluster.board(device).name for device in range(devices))
+    return _Explored(kinds, tuple(dict.fromkeys(constants)), question)
 
 
-def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
+def _of_profile(network: str | None, flags: dict[str, Any]) -> _Explored:
     from ....comm import TopologyError
     from ....kernels.optimizers import optimizer_kind
     from ...cluster import BANDWIDTH, LATENCY, find_range, load_named, varied_link
-    from ...explore import Wires
+    from ...explore import Question, Wires
     from ...plan import network_of
     from ...profile import ProfileStages, load_graph, load_profile
-    from ...schedule import Transport
 
     path, chain = pathlib.Path(flags["profile"]), load_named(flags["cluster"])
     if os.path.isdir(path):
-        raise InputError(f"`profile` = {flags['profile']!r}: is a folder; should be a TOML file or a graph.txt")
-    devices = _devices(flags["devices"], len(chain.kinds))
+        raise InputError(
+            f"`profile` = {flags['profile']!r}: is a folder; should be a TOML file or a graph.txt"
+        )
+    devices = flags["devices"] or len(chain.kinds)
     kinds = tuple(chain.kind(device) for device in range(devices))
     known = None if network is None else network_of(network)
     if path.suffix == ".toml":
@@ -320,7 +329,8 @@ def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
         samples = flags["micro_batch"]
         if not samples.isdecimal() or not int(samples):
             raise InputError(
-                f"{path}: does not state its micro-batch; give the one it was measured with as `--micro-batch N`"
+                f"{path}: does not state its micro-batch; give the one it was measured with as"
+                " `--micro-batch N`"
             )
         profile = load_graph(path, int(samples), tuple(dict.fromkeys(kinds)))
     _check_topology(chain.topology, devices)
@@ -333,17 +343,309 @@ def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
     states = optimizer_kind(flags["optimizer"]).states_beside_lgb
     kept = dataclasses.replace(profile, parameter_copies=profile.parameter_copies + states)
 
+    constants = tuple(find_range(key, ()) for key in (BANDWIDTH, LATENCY) if devices > 1)
+    sizes, schedules = (
+        _sizes(flags, profile.micro_batches, profile.name),
+        _schedules(flags, "stored"),
+    )
+
+    @functools.cache
     def stages_of(samples: int) -> Stages:
         return ProfileStages(kept, kinds, samples, known)
 
-    constants = tuple(find_range(key, ()) for key in (BANDWIDTH, LATENCY) if devices > 1)
+    def question(given: Factors) -> Question:
+        links = tuple(varied_link(link, given, ()) for link in wires.links)
+        there = dataclasses.replace(wires, links=links)
+        return Question(stages_of, there, flags["batch"], sizes, schedules, flags["whole_layers"])
 
-    def chain_with(given: Mapping[ConstantRange, float]) -> _Chain:
-        def factor(entry: ConstantRange) -> float:
-            return given.get(entry, 1.0)
+    return _Explored(kinds, constants, question)
 
-        links = tuple(varied_link(link, factor, ()) for link in wires.links)
-        named = kinds, dataclasses.replace(wires, links=links), stages_of, profile.micro_batches
-        return _Chain(*named, Transport.STORED, profile.name, constants, chain_with)
 
-    return chain_with({})
+def _print_exploration(
+    devices: str,
+    question: Question,
+    exploration: Exploration,
+    run: dict[str, object] | None,
+    sure: RankedRanges | None,
+) -> None:
+    """Print the answer, each step with its reason, the stages of the winner, and the candidates.
+
+    `run` are the flags of a simulation of these boards, None where there are only profiles. `sure`
+    says how sure the answer is, None without ranges.
+    """
+    values = view.at_values(None if sure is None else sure.best)
+    first, *others = _answer(devices, question, exploration, values)
+    view.print_answer(
+        [first, *_sure(sure, exploration), *others, *_next(question, exploration, run)]
+    )
+    cut = exploration.best_cut
+    print(f"\nSteps to the cut of {cut.name}:" if cut is not None else "")
+    steps = cut.partition.steps if cut is not None and cut.partition is not None else ()
+    for place, step in enumerate(steps, 1):
+        view.say(f"{place}. {step.name}: {step.reason}")
+    view.say(f"{len(steps) + 1}. schedule: {_choice(exploration)}")
+    _print_stages(question, exploration.winner)
+    _print_candidates(exploration)
+
+
+def _sure(sure: RankedRanges | None, exploration: Exploration) -> list[view.Line]:
+    """Return the range of the winner's rate, and in what share of draws it wins; nothing without
+    ranges.
+    """
+    if sure is None:
+        return []
+    lines = view.range_lines(sure.best)
+    if exploration.runner_up is None:
+        return lines
+    choice = view.choice_text([exploration.winner.name, *sure.rivals], sure.best_share)
+    return [*lines, view.Line(choice, beside=True)]
+
+
+def _answer(
+    devices: str, question: Question, exploration: Exploration, values: str
+) -> list[view.Line]:
+    winner, stages = exploration.winner, question.stages_of(exploration.winner.samples)
+    lines = [
+        view.Line(
+            f"{winner.name}, {_micro_batches(winner)}: {stages.name} on {devices}: {_time(winner)}"
+            f" for a mini-batch of {question.batch:,}, {_rate(question, winner)}{values}"
+        ),
+        view.Line(f"limit: {winner.limit}, {_limit_ps(winner)}"),
+        view.Line(f"runner-up: {_runner_up(exploration)}"),
+        view.Line(f"changes: {_turn(question, exploration)}"),
+    ]
+    every = (
+        "all work spread over all devices"
+        if question.bounds_work(winner)
+        else _every_cut(question, winner)
+    )
+    gap = (
+        f"gap: {percent(exploration.gap)} above {format_time_ps(exploration.bound_ps)}, a bound for"
+        f" {every}"
+    )
+    lines.append(view.Line(gap, optional=True))
+    return lines
+
+
+def _next(
+    question: Question, exploration: Exploration, run: dict[str, object] | None
+) -> list[view.Line]:
+    """Return the command that simulates the winner, which takes the same time there, if there is
+    one.
+    """
+    from ...schedule import Engines, Transport
+
+    winner = exploration.winner
+    if run is None:
+        return []
+    flags = {
+        **run,
+        "batch": question.batch,
+        "samples": question.batch,
+        "micro_batch": winner.samples,
+    }
+    machine = question.machine_of(winner)
+    if machine is not None:
+        flags |= {
+            "schedule": winner.name,
+            "engines": machine.engines.value,
+            "transport": machine.transport.value,
+        }
+        if question.whole_layers:
+            flags["stages"] = "layers"
+    elif len({*winner.dealt}) == 1 and len({*question.stages_of(winner.samples).kinds}) == 1:
+        flags |= {"devices": 1, "replicas": len(winner.dealt), "schedule": "gpipe"}
+        flags |= {"engines": Engines.TURNS.value, "transport": Transport.HIDDEN.value}
+    else:
+        return []  # a run deals equally many samples to boards of one kind
+    return [view.next_line(view.command_line("simulate", None, flags))]
+
+
+def _every_cut(question: Question, winner: Candidate) -> str:
+    where = "every cut between layers" if question.whole_layers else "every cut"
+    return (
+        f"{where} and every synchronous schedule of {plural(winner.micro_batches, 'micro-batch')}"
+    )
+
+
+def _micro_batches(candidate: Candidate) -> str:
+    return f"micro-batches of {plural(candidate.samples, 'sample')}"
+
+
+def _time(candidate: Candidate) -> str:
+    return candidate.why_not if candidate.time_ps is None else format_time_ps(candidate.time_ps)
+
+
+def _rate(question: Question, candidate: Candidate) -> str:
+    assert candidate.time_ps is not None
+    return f"{number(question.batch * 1e12 / candidate.time_ps)} samples/s"
+
+
+def _limit_ps(winner: Candidate) -> str:
+    if winner.partition is None:
+        return format_time_ps(max(winner.compute_ps, winner.exchange_ps))
+    if winner.timeline is not None and winner.tied_ps > winner.timeline.makespan_ps:
+        return format_time_ps(winner.tied_ps)
+    costs = winner.partition.costs
+    work_ps = max(cost.work_ps for cost in costs)
+    transfer_ps = max((cost.transfer_ps for cost in costs[:-1]), default=0)
+    slowest = max(work_ps, transfer_ps)
+    return f"{format_time_ps(slowest)} a micro-batch"
+
+
+def _runner_up(exploration: Exploration) -> str:
+    other = exploration.runner_up
+    if other is None or exploration.margin is None:
+        return "none that fits"
+    said = f"{other.name}, {_micro_batches(other)}: {_time(other)}"
+    if other.time_ps != exploration.winner.time_ps:
+        return f"{said}, {100 * exploration.margin:.2f} % longer"
+    return f"{said}, equally long; {exploration.winner.name} sends less at a time, or stores less"
+
+
+def _turn(question: Question, exploration: Exploration) -> str:
+    from ...explore import FURTHEST
+
+    if exploration.turn is not None:
+        turn = exploration.turn
+        return f"at {turn.parameter} = {turn.value:g} {turn.winner} wins"
+    if not question.wires.links:
+        return "one device has no links"
+    gbps = min(link.bandwidth_gbps for link in question.wires.links)
+    return (
+        f"the winner is the same for link.bandwidth_gbps from {gbps / FURTHEST:.3g} to"
+        f" {gbps * FURTHEST:.3g}"
+    )
+
+
+def _choice(exploration: Exploration) -> str:
+    tried = [f"{best.name} {_time(best)}" for best in _best_of_names(exploration)]
+    return f"{exploration.winner.name} is the fastest of {', '.join(tried)}"
+
+
+def _best_of_names(exploration: Exploration) -> list[Candidate]:
+    """Return the best candidate of each name."""
+    best: dict[str, Candidate] = {}
+    for candidate in exploration.candidates:
+        best.setdefault(candidate.name, candidate)
+    return list(best.values())
+
+
+def _print_stages(question: Question, winner: Candidate) -> None:
+    stages = question.stages_of(winner.samples)
+    if winner.partition is None or winner.timeline is None:
+        rows = [
+            [str(n), kind, str(count)]
+            for n, (kind, count) in enumerate(zip(stages.kinds, winner.dealt, strict=True))
+        ]
+        view.table("Devices", ["device", "on", "micro-batches"], rows, names=("on",))
+        return
+    rows = [
+        [
+            str(number),
+            stage["on"],
+            stage["layers"],
+            *(format_time_ps(stage[key]) for key in ("forward_ps", "backward_ps", "transfer_ps")),
+            *(format_bytes(stage[key]) for key in ("feature_bytes", "parameter_bytes")),
+        ]
+        for number, stage in enumerate(_stages_as_json(question, winner))
+    ]
+    rows[-1][5] = ""  # nothing is sent behind the last one
+    columns = ["stage", "on", "layers", "F", "B", "SR", "features kept", "parameters"]
+    view.table(
+        f"Stages of {winner.name}, times of a micro-batch",
+        columns,
+        rows,
+        left=("layers",),
+        names=("on",),
+    )
+
+
+def _print_candidates(exploration: Exploration) -> None:
+    rows = []
+    for best in _best_of_names(exploration):
+        bubble = "" if best.timeline is None else percent(float(best.timeline.bubble))
+        excess = (
+            ""
+            if best.time_ps is None
+            else f"{100 * (best.time_ps / (exploration.winner.time_ps or 1) - 1):.2f} %"
+        )
+        rows.append([best.name, str(best.samples), _time(best), excess, bubble, best.limit])
+    columns = ["schedule", "micro-batch", "mini-batch", "more", "bubble", "limit"]
+    view.table(
+        "Candidates, each with its best micro-batch",
+        columns,
+        rows,
+        left=("mini-batch", "limit"),
+        names=("schedule",),
+    )
+
+
+def _exploration_as_json(
+    devices: str, question: Question, exploration: Exploration, sure: RankedRanges | None
+) -> dict[str, Any]:
+    """Return an exploration as one JSON object; times in ps."""
+    winner, cut = exploration.winner, exploration.best_cut
+    return {
+        "network": question.stages_of(winner.samples).name,
+        "devices": devices,
+        "batch": question.batch,
+        "winner": _candidate(question, winner),
+        "runner_up": (
+            None if exploration.runner_up is None else _candidate(question, exploration.runner_up)
+        ),
+        **attributes(exploration, "margin", "bound_ps", "gap"),
+        "turn": exploration.turn and dataclasses.asdict(exploration.turn),
+        "steps": [
+            {"step": step.name, "reason": step.reason}
+            for step in (cut.partition.steps if cut and cut.partition else ())
+        ],
+        "candidates": [_candidate(question, candidate) for candidate in exploration.candidates],
+        **({} if sure is None else sure.to_dict()),
+    }
+
+
+def _candidate(question: Question, candidate: Candidate) -> dict[str, Any]:
+    from ...explore import DATA_PARALLEL
+
+    said: dict[str, Any] = {
+        "schedule": candidate.name,
+        "micro_batch": candidate.samples,
+        "micro_batches": candidate.micro_batches,
+        "time_ps": candidate.time_ps,
+        "why_not": candidate.why_not or None,
+        "limit": candidate.limit or None,
+    }
+    if candidate.name == DATA_PARALLEL:
+        return {
+            **said,
+            "micro_batches_by_device": list(candidate.dealt),
+            **attributes(candidate, "compute_ps", "exchange_ps"),
+        }
+    if candidate.timeline is None:
+        return said
+    bubble = float(candidate.timeline.bubble)
+    stages = _stages_as_json(question, candidate)
+    return {**said, "bubble": bubble, "tied_ps": candidate.tied_ps, "stages": stages}
+
+
+def _stages_as_json(question: Question, candidate: Candidate) -> list[dict[str, Any]]:
+    """Return the stages of a pipeline that fits."""
+    stages, cut, timeline = (
+        question.stages_of(candidate.samples),
+        candidate.partition,
+        candidate.timeline,
+    )
+    assert cut is not None and timeline is not None
+    return [
+        {
+            "on": kind,
+            "layers": stages.said(begin, end),
+            **attributes(costs, "forward_ps", "backward_ps", "transfer_ps"),
+            "feature_bytes": int(kept * costs.feature_bytes),
+            "parameter_bytes": costs.parameter_bytes,
+        }
+        for kind, (begin, end), costs, kept in zip(
+            stages.kinds, cut.cut.spans, cut.costs, timeline.features, strict=True
+        )
+    ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -13,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ... import view
 from ...common import InputError, percent, plural
+from ..frame.command import FileCommand, Result, json_option
 from ..frame.kernels import pause_collector, starting
-from ..frame.named import ORDER, OUTPUT, WORD, FileCommand
+from ..frame.named import ORDER, OUTPUT, count_option, word_option
 from ..frame.output import tell_warning
 
 if TYPE_CHECKING:
@@ -30,7 +31,12 @@ _DIGITS = 12
 """Of a time, ahead of the decimal point and behind it."""
 _MOST_ACTIONS = 200_000
 _ROWS = 8
-_MEANT = {"--devices": "--stages", "--ranks": "--stages", "--batch": "--micro-batches", "--bandwidth": "--transfer"}
+_MEANT = {
+    "--devices": "--stages",
+    "--ranks": "--stages",
+    "--batch": "--micro-batches",
+    "--bandwidth": "--transfer",
+}
 
 
 @click.command(cls=FileCommand, meant={**_MEANT, "--csv": "emuchain schedule --csv"})
@@ -39,65 +45,72 @@ _MEANT = {"--devices": "--stages", "--ranks": "--stages", "--batch": "--micro-ba
     type=ORDER,
     required=True,
     metavar="NAME|FILE",
-    help="1f1b-as, fbp-as, 1f1b-sno, 1f1b-so, 1f1b-min, gpipe, interleaved, zero-bubble, pipedream, 2bw, or a file.",
+    help=(
+        "1f1b-as, fbp-as, 1f1b-sno, 1f1b-so, 1f1b-min, gpipe, interleaved, zero-bubble, pipedream,"
+        " 2bw, or a file."
+    ),
 )
-@click.option("--stages", type=click.IntRange(1, 1024), metavar="N", help="Devices of the chain; a file says how many.")
-@click.option(
-    "--micro-batches",
-    type=click.IntRange(min=1),
-    metavar="M",
-    help="Micro-batches of a mini-batch; a file says how many.",
+@count_option("--stages", "Devices of the chain; a file says how many.", most=1024)
+@count_option(
+    "--micro-batches", "Micro-batches of a mini-batch; a file says how many.", metavar="M"
 )
-@click.option("--forward", type=WORD, required=True, metavar="F", help="Time of F on a device, in any unit.")
-@click.option("--backward", type=WORD, required=True, metavar="B", help="Time of B, including the parameter gradients.")
-@click.option(
-    "--gradient", type=WORD, metavar="W", help="Time of W, the part of B for parameter gradients.  [default: half]"
+@word_option("--forward", "F", "Time of F on a device, in any unit.", required=True)
+@word_option("--backward", "B", "Time of B, including the parameter gradients.", required=True)
+@word_option(
+    "--gradient", "W", "Time of W, the part of B for parameter gradients.  [default: half]"
 )
-@click.option(
-    "--transfer", type=WORD, default="0", show_default=True, metavar="SR", help="Time of a message between devices."
+@word_option(
+    "--transfer", "SR", "Time of a message between devices.", default="0", show_default=True
 )
-@click.option(
+@word_option(
     "--latency",
-    type=WORD,
+    "L",
+    "Latency added to each message; the link is free meanwhile.",
     default="0",
     show_default=True,
-    metavar="L",
-    help="Latency added to each message; the link is free meanwhile.",
 )
 @click.option(
     "--engines",
     type=click.Choice(["split", "shared", "turns"]),
-    help="What runs on a device at the same time: F and B on separate engines, on one pool, or in turns.",
+    help=(
+        "What runs on a device at the same time: F and B on separate engines, on one pool, or in"
+        " turns."
+    ),
 )
 @click.option(
     "--transport",
     type=click.Choice(["stored", "hidden", "streamed"]),
     help="Send a message after its action, while that is computed, or row by row.",
 )
-@click.option(
-    "--rows", type=click.IntRange(1, 4096), metavar="R", help="Rows of a micro-batch, if streamed.  [default: 8]"
-)
+@count_option("--rows", "Rows of a micro-batch, if streamed.  [default: 8]", most=4096, metavar="R")
 @click.option(
     "--fused/--not-fused",
     default=None,
     help="Whether B includes W, so that errors leave after both.  [default: as published]",
 )
-@click.option(
-    "--warm-up", type=WORD, metavar="EXPR", help="Warm-up forwards of stage i, counted from 1, such as `2(N-i)+1`."
+@word_option(
+    "--warm-up", "EXPR", "Warm-up forwards of stage i, counted from 1, such as `2(N-i)+1`."
 )
-@click.option("--chunks", type=click.IntRange(1, 1024), metavar="V", help="Stages per device, for `interleaved`.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@count_option("--chunks", "Stages per device, for `interleaved`.", most=1024, metavar="V")
+@json_option()
 @click.option(
-    "--plot", type=OUTPUT, metavar="FILE", help="Draw the timeline, as .svg, .pdf or .png.  [needs matplotlib]"
+    "--plot",
+    type=OUTPUT,
+    metavar="FILE",
+    help="Draw the timeline, as .svg, .pdf or .png.  [needs matplotlib]",
 )
 @click.option(
-    "--trace", type=OUTPUT, metavar="FILE.json", help="Write the timeline as a trace for https://ui.perfetto.dev."
+    "--trace",
+    type=OUTPUT,
+    metavar="FILE.json",
+    help="Write the timeline as a trace for https://ui.perfetto.dev.",
 )
-def pipeline(as_json: bool, plot: str | None, trace: str | None, **flags: Any) -> None:
+def pipeline(plot: str | None, trace: str | None, **flags: Any) -> Result:
     """Time a pipeline schedule: mini-batch, bubble, memory by stage, and a drawing.
 
-    Each time is one value for all stages, or a list such as 10,12,9: of F, B and W one for each stage, of SR one for
-    each link. Engines and transport default to those that the schedule was published for.
+    Each time is one value for all stages, or a list such as 10,12,9: of F, B and W one for each
+    stage, of SR one for each link. Engines and transport default to those that the schedule was
+    published for.
     """
     with starting():
         from ...view import picture_file, trace_file
@@ -107,13 +120,12 @@ def pipeline(as_json: bool, plot: str | None, trace: str | None, **flags: Any) -
     with traced or contextlib.nullcontext(), picture_file(plot, "--plot") as picture:
         run = _Run(flags)
         run.write(picture, traced)
-    if as_json:
-        print(json.dumps(run.as_json(), indent=2))
-    else:
-        run.print()
-        for done, path in (("drawn in", plot), ("trace in", trace)):
-            if path is not None:
-                print(f"{done} {path}")
+    written = [
+        f"{done} {path}"
+        for done, path in (("drawn in", plot), ("trace in", trace))
+        if path is not None
+    ]
+    return Result(lambda: run.print(written), run.as_json)
 
 
 class _Run:
@@ -121,14 +133,13 @@ class _Run:
 
     def __init__(self, flags: Mapping[str, Any]) -> None:
         from ...timing import schedule_of, time_pipeline
-        from ...view import PipelineDrawing
 
         self.kind, flags = _sized(flags)
         self.shape, self.scale = _shape_of(self.kind, flags)
         _heed_work(self.kind, self.shape)
         schedule, self.form = schedule_of(self.kind, self.shape)
         self.result = time_pipeline(schedule, self.shape.costs, self.shape.machine)
-        self.drawing = PipelineDrawing(self.shape, self.result, self.scale)
+        self.drawing = view.PipelineDrawing(self.shape, self.result, self.scale)
         self.plain_ps = _plain_1f1b_ps(self.kind, self.shape)
         self.to_try = _to_try(flags, self.shape, self.scale, plain=self._plain_is_faster)
 
@@ -139,15 +150,11 @@ class _Run:
             InputError: a file cannot be written.
         """
         if plot is not None:
-            from ...view import draw_chart
-
             title = f"{self.kind.name}, N = {self.shape.devices}, M = {self.shape.micro_batches}"
             title += f": time {_shown(self.time)}, bubble {percent(float(self.result.bubble))}"
-            draw_chart(self.drawing.chart(title), plot)
+            view.draw_chart(self.drawing.chart(title), plot)
         if trace is not None:
-            from ...view import write_trace
-
-            write_trace(trace, self.drawing.timeline())
+            view.write_trace(trace, self.drawing.timeline())
 
     @property
     def _plain_is_faster(self) -> bool:
@@ -181,7 +188,9 @@ class _Run:
             "features": [_plain(feature) for feature in result.features],
             "weight_copies": list(result.weight_copies),
             "send_peak": _plain(result.send_peak * self.scale),
-            "plain_1f1b": None if self.plain_ps is None else _plain(Fraction(self.plain_ps, self.scale)),
+            "plain_1f1b": (
+                None if self.plain_ps is None else _plain(Fraction(self.plain_ps, self.scale))
+            ),
             "formula": None if self.formula is None else _plain(self.formula),
             "formula_holds": None if self.formula is None else self.formula == self.time,
             "critical_path": [self._name(timed) for timed in result.critical_path],
@@ -193,26 +202,35 @@ class _Run:
         chunk = stage // self.shape.devices
         return f"{timed.device}{kind.value}{micro_batch}" + (f"c{chunk}" if chunk else "")
 
-    def print(self) -> None:
-        """Print the answer, a table by stage, and a drawing."""
-        from ...view import LEGEND, gantt_lines, next_line, print_answer, screen_width, table
-
+    def print(self, written: Sequence[str]) -> None:
+        """Print the answer, a table by stage, a drawing, and what was written into files."""
         result, shape = self.result, self.shape
         machine = shape.machine
         backward = "B includes W" if machine.backward.value == "fused" else "W apart from B"
         path = result.critical_path
-        print_answer(
+        view.print_answer(
             [
-                f"{self.kind.name}, {plural(shape.devices, 'stage')}, {plural(shape.micro_batches, 'micro-batch')}:"
-                f" a mini-batch takes {_shown(self.time)}, bubble {percent(float(result.bubble))}",
+                (
+                    f"{self.kind.name}, {plural(shape.devices, 'stage')},"
+                    f" {plural(shape.micro_batches, 'micro-batch')}: a mini-batch takes"
+                    f" {_shown(self.time)}, bubble {percent(float(result.bubble))}"
+                ),
                 *self._busiest(),
                 self._formula_line(),
                 *self._order_lines(),
-                f"machine: {machine.engines.value} engines, {machine.transport.value} transport, {backward}",
-                f"send peak: features of {_shown(result.send_peak * self.scale)} micro-batches in a unit of time",
-                f"critical path: {plural(len(path), 'action')}, from device {path[0].device} to"
-                f" device {path[-1].device}",
-                next_line(self.to_try),
+                (
+                    f"machine: {machine.engines.value} engines, {machine.transport.value}"
+                    f" transport, {backward}"
+                ),
+                (
+                    f"send peak: features of {_shown(result.send_peak * self.scale)} micro-batches"
+                    " in a unit of time"
+                ),
+                (
+                    f"critical path: {plural(len(path), 'action')}, from device {path[0].device} to"
+                    f" device {path[-1].device}"
+                ),
+                view.next_line(self.to_try),
             ]
         )
         columns = ["stage", "features kept", "weight copies", "busy"]
@@ -224,11 +242,14 @@ class _Run:
                 zip(result.features, result.weight_copies, result.busy, strict=True)
             )
         ]
-        table("By stage: features in micro-batches", columns, rows)
+        view.table("By stage: features in micro-batches", columns, rows)
         print()
-        for line in gantt_lines(self.drawing.chart(), screen_width()):
+        for line in (
+            *view.gantt_lines(self.drawing.chart(), view.screen_width()),
+            view.LEGEND,
+            *written,
+        ):
             print(line)
-        print(LEGEND)
 
     def _order_lines(self) -> list[str]:
         """Return a line where the order is one for stages that are equal, and these are not."""
@@ -237,9 +258,16 @@ class _Run:
         if self.plain_ps is None:
             return ["order: that of equal stages; on stages that differ another may be faster"]
         apart = ", W apart," if self.shape.machine.backward.value == "split" else ""
-        said = f"order: that of equal stages; {_PLAIN}{apart} takes {_shown(Fraction(self.plain_ps, self.scale))} here"
+        said = (
+            f"order: that of equal stages; {_PLAIN}{apart} takes"
+            f" {_shown(Fraction(self.plain_ps, self.scale))} here"
+        )
         return [
-            f"{said}, {percent(1 - self.plain_ps / self.result.makespan_ps)} less" if self._plain_is_faster else said
+            (
+                f"{said}, {percent(1 - self.plain_ps / self.result.makespan_ps)} less"
+                if self._plain_is_faster
+                else said
+            )
         ]
 
     def _busiest(self) -> list[str]:
@@ -249,7 +277,8 @@ class _Run:
             return []
         most = max(busy)
         return [
-            f"busiest: device {busy.index(most)}, for {percent(float(most))} of the time; the bubble is of all devices"
+            f"busiest: device {busy.index(most)}, for {percent(float(most))} of the time; the"
+            " bubble is of all devices"
         ]
 
     def _formula_line(self) -> str:
@@ -261,7 +290,8 @@ class _Run:
 
 
 def _sized(flags: Mapping[str, Any]) -> tuple[PipelineKind, Mapping[str, Any]]:
-    """Return the kind of schedule, and the flags with the devices, micro-batches and chunks of a schedule from a file.
+    """Return the kind of schedule, and the flags with the devices, micro-batches and chunks of a
+    schedule from a file.
 
     Raises:
         InputError: the schedule is not known, or flags say other than its file.
@@ -273,14 +303,22 @@ def _sized(flags: Mapping[str, Any]) -> tuple[PipelineKind, Mapping[str, Any]]:
     if name in pipelines() or not is_schedule_file(name):
         for flag in ("stages", "micro_batches"):
             if flags[flag] is None:
-                raise click.MissingParameter(param_hint=f"'--{flag.replace('_', '-')}'", param_type="option")
+                raise click.MissingParameter(
+                    param_hint=f"'--{flag.replace('_', '-')}'", param_type="option"
+                )
         return pipeline_kind(name), flags
     kind = edited_kind(name)
     order = kind.order
-    own = {"stages": order.devices, "micro_batches": order.micro_batches * order.steps, "chunks": order.chunks}
+    own = {
+        "stages": order.devices,
+        "micro_batches": order.micro_batches * order.steps,
+        "chunks": order.chunks,
+    }
     for flag, count in own.items():
         if flags[flag] not in (None, count):
-            raise InputError(f"`{flag}` = {flags[flag]}: `schedule` = {name!r} has {count}; leave it out")
+            raise InputError(
+                f"`{flag}` = {flags[flag]}: `schedule` = {name!r} has {count}; leave it out"
+            )
     return kind, {**flags, **own}
 
 
@@ -300,16 +338,22 @@ def _shape_of(kind: PipelineKind, flags: Mapping[str, Any]) -> tuple[Shape, int]
     if micro_batches > most:
         of_rows = f" of {rows} rows" if rows > _ROWS else ""
         raise InputError(
-            f"`micro_batches` = {micro_batches}:{of_rows} on {plural(stages * chunks, 'stage')} at most {most}"
+            f"`micro_batches` = {micro_batches}:{of_rows} on {plural(stages * chunks, 'stage')} at"
+            f" most {most}"
         )
     columns = _times(flags, Fold(stages, chunks, kind.in_v))
     latency = _number(flags["latency"], "latency")
-    # Times are exact: the unit of time is as many ps as make all of them, and those of rows, whole numbers.
-    scale = rows * math.lcm(latency.denominator, *(time.denominator for column in columns for time in column))
+    # Times are exact: the unit of time is as many ps as make all of them, and those of rows, whole
+    # numbers.
+    scale = rows * math.lcm(
+        latency.denominator, *(time.denominator for column in columns for time in column)
+    )
     in_ps = ([int(time * scale) for time in column] for column in columns)
     costs = tuple(StageCosts(f, b, w, sr, rows=rows) for f, b, w, sr in zip(*in_ps, strict=True))
     machine = dataclasses.replace(machine, latency_ps=int(latency * scale))
-    forwards = None if flags["warm_up"] is None else warm_ups(flags["warm_up"], stages, micro_batches)
+    forwards = (
+        None if flags["warm_up"] is None else warm_ups(flags["warm_up"], stages, micro_batches)
+    )
     return Shape(stages, micro_batches, costs, machine, chunks, forwards), scale
 
 
@@ -331,7 +375,10 @@ def _rows(machine: Machine, rows: int | None) -> int:
     if machine.transport.value == "streamed":
         return rows or _ROWS
     if rows is not None:
-        raise InputError(f"`rows` = {rows}: messages are {machine.transport.value}; rows need `--transport streamed`")
+        raise InputError(
+            f"`rows` = {rows}: messages are {machine.transport.value}; rows need `--transport"
+            " streamed`"
+        )
     return 1
 
 
@@ -348,12 +395,16 @@ def _times(flags: Mapping[str, Any], fold: Fold) -> Sequence[Sequence[Fraction]]
     for stage, (part, whole) in enumerate(zip(gradient, backward, strict=True)):
         if part > whole:
             at = f" (stage {stage})" if "," in flags["gradient"] + flags["backward"] else ""
-            raise InputError(f"`gradient` = {flags['gradient']}: is part of `backward` = {flags['backward']}{at}")
+            raise InputError(
+                f"`gradient` = {flags['gradient']}: is part of `backward` = {flags['backward']}{at}"
+            )
     return forward, backward, gradient, _by_link(flags["transfer"], fold.count)
 
 
 def _by_stage(flags: Mapping[str, Any], name: str, fold: Fold) -> list[Fraction]:
-    """Return the time of each stage: of one value, or one for each device, each chunk has an equal part."""
+    """Return the time of each stage: of one value, or one for each device, each chunk has an equal
+    part.
+    """
     times, devices, chunks = _list(flags[name], name), fold.devices, fold.chunks
     if len(times) not in (1, devices, fold.count):
         places = (
@@ -362,7 +413,8 @@ def _by_stage(flags: Mapping[str, Any], name: str, fold: Fold) -> list[Fraction]
             else f"{plural(devices, 'device')}, or of {plural(fold.count, 'stage')}"
         )
         raise InputError(
-            f"`{name}` = {flags[name]!r}: has {plural(len(times), 'value')}; must be one, or one for each of {places}"
+            f"`{name}` = {flags[name]!r}: has {plural(len(times), 'value')}; must be one, or one"
+            f" for each of {places}"
         )
     if len(times) == fold.count and len(times) > 1:
         return times
@@ -375,8 +427,8 @@ def _by_link(text: str, stages: int) -> list[Fraction]:
     times = _list(text, "transfer")
     if len(times) not in (1, stages - 1, stages):
         raise InputError(
-            f"`transfer` = {text!r}: has {plural(len(times), 'value')}; must be one, or one for each"
-            f" link of {plural(stages, 'stage')}"
+            f"`transfer` = {text!r}: has {plural(len(times), 'value')}; must be one, or one for"
+            f" each link of {plural(stages, 'stage')}"
         )
     if len(times) == 1:
         return times * stages
@@ -391,8 +443,8 @@ def _number(text: str, name: str) -> Fraction:
     value = Fraction(text.strip()) if _NUMBER.fullmatch(text.strip()) else Fraction(-1)
     if not 0 <= value < 10**_DIGITS or (value * 10**_DIGITS).denominator > 1:
         raise InputError(
-            f"`{name}` = {text!r}: must be a number that is not negative, such as 3, 2.5 or 2e-3, of at most {_DIGITS}"
-            f" digits ahead of the decimal point and {_DIGITS} behind it"
+            f"`{name}` = {text!r}: must be a number that is not negative, such as 3, 2.5 or 2e-3,"
+            f" of at most {_DIGITS} digits ahead of the decimal point and {_DIGITS} behind it"
         )
     return value
 
@@ -405,11 +457,15 @@ def _heed_work(kind: PipelineKind, shape: Shape) -> None:
         from ...plan import long_timing
 
         times = f" with up to {tried:,} warm-ups" if tried > 1 else ""
-        tell_warning(long_timing(f"timing {kind.name} of {actions:,} actions{times}", actions * tried))
+        tell_warning(
+            long_timing(f"timing {kind.name} of {actions:,} actions{times}", actions * tried)
+        )
 
 
 def _plain_1f1b_ps(kind: PipelineKind, shape: Shape) -> int | None:
-    """Return the time of plain 1F1B on the same machine, where that has the work of an order of equal stages."""
+    """Return the time of plain 1F1B on the same machine, where that has the work of an order of
+    equal stages.
+    """
     if not kind.equal_stages or not kind.drains or shape.uniform or shape.chunks > 1:
         return None
     from ...schedule import pipeline_kind
@@ -419,21 +475,35 @@ def _plain_1f1b_ps(kind: PipelineKind, shape: Shape) -> int | None:
 
 
 def _to_try(flags: Mapping[str, Any], shape: Shape, scale: int, *, plain: bool) -> str:
-    """Return the command that times another schedule on the same stages, each on a device of its own if they differ.
+    """Return the command that times another schedule on the same stages, each on a device of its
+    own if they differ.
 
     With `plain` it is that of 1F1B on the same machine.
     """
     other = "1f1b-min" if flags["schedule"] != "1f1b-min" else "zero-bubble"
-    names: tuple[str, ...] = ("stages", "micro_batches", "forward", "backward", "transfer", "latency")
+    names: tuple[str, ...] = (
+        "stages",
+        "micro_batches",
+        "forward",
+        "backward",
+        "transfer",
+        "latency",
+    )
     if plain:
         machine = shape.machine
         fused = "fused" if machine.backward.value == "fused" else "not-fused"
-        other = f"{_PLAIN} --{fused} --engines {machine.engines.value} --transport {machine.transport.value}"
+        other = (
+            f"{_PLAIN} --{fused} --engines {machine.engines.value} --transport"
+            f" {machine.transport.value}"
+        )
         names += ("gradient",) if flags["gradient"] is not None else ()
     if shape.chunks > 1 and not shape.uniform:
-        times = {"forward": [cost.forward_ps for cost in shape.costs], "backward": [e.backward_ps for e in shape.costs]}
+        forward_ps = [cost.forward_ps for cost in shape.costs]
+        backward_ps = [cost.backward_ps for cost in shape.costs]
+        times = {"forward": forward_ps, "backward": backward_ps}
         by_stage = {
-            name: ",".join(f"{_plain(Fraction(time, scale))}" for time in values) for name, values in times.items()
+            name: ",".join(f"{_plain(Fraction(time, scale))}" for time in values)
+            for name, values in times.items()
         }
         flags = {**flags, **by_stage, "stages": len(shape.costs)}
     given = (f"--{name.replace('_', '-')} {flags[name]}" for name in names if flags[name] != "0")

@@ -1,4 +1,5 @@
-"""`emuchain plan`: a network's layout on a cluster, as an answer with tables, as JSON, and as a picture.
+"""`emuchain plan`: a network's layout on a cluster, as an answer with tables, as JSON, and as a
+picture.
 
 A cut made by hand is shown beside the automatic one; `--save` writes the cut as a file to edit.
 """
@@ -6,13 +7,14 @@ A cut made by hand is shown beside the automatic one; `--save` writes the cut as
 from __future__ import annotations
 
 import contextlib
-import json
+import dataclasses
 import shlex
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ....kernels.number import FP16, FP32, NumberFormat
+from ... import view
 from ...common import (
     InputError,
     WholeFile,
@@ -25,7 +27,7 @@ from ...common import (
     plural,
     toml_file,
 )
-from ...config import Config, blaming, load_config
+from ...config import blaming, load_config
 from ...mapping import HandmadeCut, cut_channels, storage_of, weight_lines
 from ...number import Storage
 from ...plan import (
@@ -41,33 +43,7 @@ from ...plan import (
     smallest_cluster,
 )
 from ...run import SteadyState, cause_of, rate_range, steady_actions, steady_rate, steady_state
-from ...view import (
-    Line,
-    at_values,
-    cause_as_json,
-    command_line,
-    epoch_line,
-    ignored,
-    layout_as_json,
-    limit_lines,
-    logic_lines,
-    mebibytes,
-    memory_line,
-    most_loaded,
-    next_changes,
-    next_line,
-    picture_file,
-    print_answer,
-    range_lines,
-    rate_line,
-    say,
-    stage_lines,
-    stage_rows,
-    stages_as_json,
-    table,
-    weights_line,
-    wide_lines,
-)
+from ..frame.command import Result, is_drawn
 from ..frame.output import phases, tell_notes
 from .pair import plan_pair
 
@@ -76,7 +52,9 @@ _LARGER_BOARDS = "u280"
 _SAMPLES = 1000
 """Of a simulation to try."""
 _PLANS = 3
-"""What the search for the smallest cluster that needs no memory off chip takes beside the plan, in plans."""
+"""What the search for the smallest cluster that needs no memory off chip takes beside the plan, in
+plans.
+"""
 
 _SPELT = {
     "dsp": "multipliers (DSPs)",
@@ -86,122 +64,142 @@ _SPELT = {
 }
 
 
-class _Shown(NamedTuple):
-    """What was given to show a plan, and how it is shown."""
+class _Asked(NamedTuple):
+    """What was given to show a plan, and how it is shown: with all devices and links, with its
+    range.
+    """
 
     config_file: str | None
     flags: dict[str, Any]
-    as_json: bool
     full: bool
     ranged: bool
 
     def command(self, name: str, more: dict[str, object]) -> str:
         """Return a command to try, with further flags."""
-        return command_line(name, self.config_file, {**self.flags, **more})
+        return view.command_line(name, self.config_file, {**self.flags, **more})
 
 
-def show_plan(shown: tuple[str | None, dict[str, Any], bool, bool, bool], plot: str | None, save: str | None) -> None:
-    """Lay a network out on a cluster and print an answer with tables, or JSON.
+def show_plan(
+    config_file: str | None, flags: dict[str, Any], save: str | None, *, full: bool, ranged: bool
+) -> Result:
+    """Lay a network out on a cluster, and write the cut into the file `save`, if one is given.
 
-    Args:
-        shown: the file of a configuration, if there is any, and flags; whether as JSON, with all devices and links, and
-            how sure the answer is.
-        plot: a file into which the layout is drawn.
-        save: a file into which the cut is written.
+    The picture is that of the layout. It says how sure the answer is if it is `ranged`.
 
     Raises:
-        InputError: the network or cluster is unknown, there are too many devices, or a board is too small.
+        InputError: the network or cluster is unknown, there are too many devices, or a board is too
+            small.
     """
-    how = _Shown(*shown)
-    with blaming(how.config_file, how.flags):
-        config = load_config(how.config_file, how.flags)
+    how = _Asked(config_file, flags, full, ranged)
+    with blaming(config_file, flags):
+        config = load_config(config_file, flags)
         if config.schedule.offload is not None:
             if save is not None:
                 raise InputError(f"`--save` = {save!r}: a pair is not cut; leave it out")
-            plan_pair(config, how.flags, how.as_json, plot, how.ranged)
-            return
+            return plan_pair(config, flags, ranged)
         saved = None if save is None else toml_file(save, "--save", "cut.toml")
-        with saved or contextlib.nullcontext(), picture_file(plot, "--plot") as picture:
-            plan = _show(config, how, picture)
+        devices = plural(config.devices or 1, "device")
+        with (
+            saved or contextlib.nullcontext(),
+            phases(f"mapping {config.network} on {devices}, and its steady pipeline") as show,
+        ):
+            network = configured_network(config)
+            tell_notes([long_plan(config, network, _PLANS)])
+            plan = make_plan(config, 1, network=network, timing_only=True)
+            tell_notes(idle_settings(plan))
+            beside = None
+            if config.cut is not None:
+                show("mapping it automatically, to compare")
+                beside = CutComparison.of(plan)
+            result = (
+                _layout(plan, beside, how, show) if plan.times_rows else _stages(plan, beside, how)
+            )
             if saved is not None:
                 save_cut(plan, saved)
-    if save is not None and not how.as_json:
-        say(f"cut in {save}; `--cut {shlex.quote(save)}` takes it, edited or not")
+
+    def shown() -> None:
+        result.show()
+        if save is not None:
+            view.say(f"cut in {save}; `--cut {shlex.quote(save)}` takes it, edited or not")
+
+    return dataclasses.replace(result, show=shown)
 
 
-def _show(config: Config, how: _Shown, picture: WholeFile | None) -> ChainPlan:
-    """Do what `show_plan` says on a chain; return the plan."""
-    with phases(
-        f"mapping {config.network} on {plural(config.devices or 1, 'device')}, and its steady pipeline"
-    ) as show:
-        network = configured_network(config)
-        tell_notes([long_plan(config, network, _PLANS)])
-        plan = make_plan(config, 1, network=network, timing_only=True)
-        tell_notes(idle_settings(plan))
-        beside = None
-        if config.cut is not None:
-            show("mapping it automatically, to compare")
-            beside = CutComparison.of(plan)
-        if not plan.times_rows:
-            _show_stages(plan, how, picture, beside)
-            return plan
-        show(f"laying out {plural(plan.devices, 'device')}")
-        layout, state = plan.layout(), steady_state(plan)
-        sure = rate_range(plan, state.images_per_s) if how.ranged else None
-        missing, smallest = plan.missing_bytes, None
-        if layout.off_chip_bytes or missing:
-            show(f"looking for the fewest boards that hold {plan.network.name}")
-            smallest = smallest_cluster(plan.network, plan.cluster, plan.devices)
-    if picture is not None:
-        from ...view import draw_layout
+def _layout(
+    plan: ChainPlan, beside: CutComparison | None, how: _Asked, show: Callable[[str], None]
+) -> Result:
+    """Return the layout of a plan; `show` names what is done meanwhile."""
+    show(f"laying out {plural(plan.devices, 'device')}")
+    layout, state = plan.layout(), steady_state(plan)
+    sure = rate_range(plan, state.images_per_s) if how.ranged else None
+    missing, smallest = plan.missing_bytes, None
+    if layout.off_chip_bytes or missing:
+        show(f"looking for the fewest boards that hold {plan.network.name}")
+        smallest = smallest_cluster(plan.network, plan.cluster, plan.devices)
 
-        draw_layout(layout, picture)
-    if how.as_json:
-        verdict = {"fits": not missing, "missing_bytes": missing, "stale_samples": plan.stale_samples}
-        verdict |= {"fits_lut": plan.fits_lut}
-        cause = cause_as_json(cause_of(plan, state))
-        said = {**({} if sure is None else sure.to_dict()), **cut_as_json(plan, beside)}
-        print(
-            json.dumps(
-                {**layout_as_json(layout, state, smallest), "cause": cause, **verdict, **said},
-                indent=2,
-            )
-        )
-        return plan
-    first, *others = _answer(plan, layout, state, smallest, how, at_values(sure))
-    compared = [] if beside is None else [beside.line(plan.network.sample_noun)]
-    print_answer([first, *compared, *range_lines(sure), *others])
-    _print(layout, state, how.full)
-    if missing:
-        say(_remedies(plan))
-    return plan
+    def shown() -> None:
+        first, *others = _answer(plan, layout, state, smallest, how, view.at_values(sure))
+        view.print_answer([first, *_beside_lines(plan, beside), *view.range_lines(sure), *others])
+        _print(layout, state, how.full)
+        if missing:
+            view.say(_remedies(plan))
+
+    def as_json() -> dict[str, Any]:
+        verdict = {
+            "fits": not missing,
+            "missing_bytes": missing,
+            "stale_samples": plan.stale_samples,
+        }
+        verdict |= {"fits_lut": plan.fits_lut, **({} if sure is None else sure.to_dict())}
+        cause = view.cause_as_json(cause_of(plan, state))
+        return {
+            **view.layout_as_json(layout, state, smallest),
+            "cause": cause,
+            **verdict,
+            **cut_as_json(plan, beside),
+        }
+
+    return Result(shown, as_json, lambda picture: view.draw_layout(layout, picture))
 
 
-def _show_stages(plan: ChainPlan, how: _Shown, picture: WholeFile | None, beside: CutComparison | None) -> None:
-    """Print the stages of boards that take actions as a whole."""
+def _stages(plan: ChainPlan, beside: CutComparison | None, how: _Asked) -> Result:
+    """Return the stages of boards that take actions as a whole; they have no picture."""
     assert plan.stages is not None
-    if picture is not None:
+    if is_drawn():
         plan.needs_rows("`--plot`")
+    stages = plan.stages
     rate, usage = steady_actions(plan)
     sure = rate_range(plan, rate) if how.ranged else None
-    if how.as_json:
-        said = {"mapping": str(plan.mapping).splitlines(), **stages_as_json(plan.stages), "fits_lut": plan.fits_lut}
+
+    def shown() -> None:
+        view.print_answer(
+            [
+                view.rate_line(plan, rate, 0, view.at_values(sure)),
+                *_beside_lines(plan, beside),
+                *view.range_lines(sure),
+                *view.stage_lines(plan, usage),
+                view.memory_line(plan, 0),
+                view.weights_line(plan),
+                *view.logic_lines(plan),
+                view.next_line(how.command("simulate", {"samples": _SAMPLES})),
+            ]
+        )
+        view.stage_rows(plan)
+
+    def as_json() -> dict[str, Any]:
+        said = {
+            "mapping": str(plan.mapping).splitlines(),
+            **view.stages_as_json(stages),
+            "fits_lut": plan.fits_lut,
+        }
         said |= {"images_per_s": rate, **cut_as_json(plan, beside)}
-        print(json.dumps({**said, **({} if sure is None else sure.to_dict())}, indent=2))
-        return
-    print_answer(
-        [
-            rate_line(plan, rate, 0, at_values(sure)),
-            *([] if beside is None else [beside.line(plan.network.sample_noun)]),
-            *range_lines(sure),
-            *stage_lines(plan, usage),
-            memory_line(plan, 0),
-            weights_line(plan),
-            *logic_lines(plan),
-            next_line(how.command("simulate", {"samples": _SAMPLES})),
-        ]
-    )
-    stage_rows(plan)
+        return {**said, **({} if sure is None else sure.to_dict())}
+
+    return Result(shown, as_json)
+
+
+def _beside_lines(plan: ChainPlan, beside: CutComparison | None) -> list[view.Line]:
+    return [] if beside is None else [beside.line(plan.network.sample_noun)]
 
 
 def _answer(
@@ -209,26 +207,36 @@ def _answer(
     layout: Layout,
     state: SteadyState,
     smallest: int | None,
-    how: _Shown,
+    how: _Asked,
     values: str,
-) -> list[Line]:
+) -> list[view.Line]:
     cause, images, missing = cause_of(plan, state), plan.network.epoch_images, state.missing_bytes
     if missing:
-        larger = {"devices": smallest} if smallest else {"devices": plan.devices, "cluster": _LARGER_BOARDS}
+        larger = (
+            {"devices": smallest}
+            if smallest
+            else {"devices": plan.devices, "cluster": _LARGER_BOARDS}
+        )
         to_try = how.command("plan", {**larger, "cut": None})
     else:
-        changes = next_changes(plan, cause)
-        command, samples = ("simulate", {"samples": _SAMPLES}) if "what_if" in changes else ("plan", {})
+        changes = view.next_changes(plan, cause)
+        command, samples = (
+            ("simulate", {"samples": _SAMPLES}) if "what_if" in changes else ("plan", {})
+        )
         to_try = how.command(command, {**samples, **changes})
     return [
-        rate_line(plan, state.images_per_s, missing, values),
-        *([] if images is None else [epoch_line(plan, images, state.epoch_ps(images), missing)]),
-        *limit_lines(plan, state, cause),
-        *wide_lines(plan),
+        view.rate_line(plan, state.images_per_s, missing, values),
+        *(
+            []
+            if images is None
+            else [view.epoch_line(plan, images, state.epoch_ps(images), missing)]
+        ),
+        *view.limit_lines(plan, state, cause),
+        *view.wide_lines(plan),
         _verdict(plan, layout, missing, smallest),
-        weights_line(plan),
-        *logic_lines(plan),
-        next_line(to_try),
+        view.weights_line(plan),
+        *view.logic_lines(plan),
+        view.next_line(to_try),
     ]
 
 
@@ -236,16 +244,25 @@ def _boards_that_hold(count: int) -> str:
     return f"{plural(count, 'board')} hold{'s' * (count == 1)}"
 
 
-def _verdict(plan: ChainPlan, layout: Layout, missing: int, smallest: int | None) -> Line:
+def _verdict(plan: ChainPlan, layout: Layout, missing: int, smallest: int | None) -> view.Line:
     if missing:
         short = sum(device.missing_bytes > 0 for device in layout.devices)
-        enough = f"{_boards_that_hold(smallest)} it on chip" if smallest else "nor would it fit 1,024 boards"
+        enough = (
+            f"{_boards_that_hold(smallest)} it on chip"
+            if smallest
+            else "nor would it fit 1,024 boards"
+        )
         where = f" on {short} of {plural(len(layout.devices), 'device')}"
-        return Line(f"memory: does not fit, {mebibytes(missing)} missing{where}; {enough}")
+        return view.Line(
+            f"memory: does not fit, {view.mebibytes(missing)} missing{where}; {enough}"
+        )
     exceeded = {kind: devices for kind, devices in layout.exceeded().items() if kind in _SPELT}
-    over = [f"too few {_SPELT[kind]} on {plural(len(devices), 'device')}" for kind, devices in exceeded.items()]
+    over = [
+        f"too few {_SPELT[kind]} on {plural(len(devices), 'device')}"
+        for kind, devices in exceeded.items()
+    ]
     hold = [f"{_boards_that_hold(smallest)} all on chip"] if smallest else []
-    return Line("; ".join([memory_line(plan, missing).text, *hold, *over]))
+    return view.Line("; ".join([view.memory_line(plan, missing).text, *hold, *over]))
 
 
 def _print(layout: Layout, state: SteadyState, full: bool) -> None:
@@ -254,11 +271,15 @@ def _print(layout: Layout, state: SteadyState, full: bool) -> None:
         return max(device.slowest.sample_ps / layout.interval_ps, *shares)
 
     _print_slices(layout, full)
-    title, devices = most_loaded("Devices", "devices", layout.devices, load, full)
+    title, devices = view.most_loaded("Devices", "devices", layout.devices, load, full)
     _print_devices(layout, title, devices)
     if layout.links:
-        title, links = most_loaded(
-            "Links", "links", layout.links, lambda link: max(link.forward_bytes, link.backward_bytes), full
+        title, links = view.most_loaded(
+            "Links",
+            "links",
+            layout.links,
+            lambda link: max(link.forward_bytes, link.backward_bytes),
+            full,
         )
         rows = [
             [
@@ -269,21 +290,28 @@ def _print(layout: Layout, state: SteadyState, full: bool) -> None:
             ]
             for link in links
         ]
-        table(title, ["link", "right, Gb/s", "left, Gb/s", "balanced parameters per sample, each way"], rows)
+        view.table(
+            title,
+            ["link", "right, Gb/s", "left, Gb/s", "balanced parameters per sample, each way"],
+            rows,
+        )
     _print_balanced(layout, full)
     _print_off_chip(layout, state, full)
     print()
-    note = ignored(state.missing_bytes)
-    say(f"a sample enters every {format_time_ps(layout.interval_ps)}{note}")
-    say(f"all layers: {state.all_layers.gops_per_fpga:,.0f} GOPS{note}; for each FPGA")
+    note = view.ignored(state.missing_bytes)
+    view.say(f"a sample enters every {format_time_ps(layout.interval_ps)}{note}")
+    view.say(f"all layers: {state.all_layers.gops_per_fpga:,.0f} GOPS{note}; for each FPGA")
     if state.convolutions is not None:
-        say(f"convolutions: {state.convolutions.gops_per_fpga:,.0f} GOPS{note}; for each FPGA that holds any")
-    say(f"the fullest device holds {format_bytes(layout.storage_bytes)} on chip")
+        view.say(
+            f"convolutions: {state.convolutions.gops_per_fpga:,.0f} GOPS{note}; for each FPGA that"
+            " holds any"
+        )
+    view.say(f"the fullest device holds {format_bytes(layout.storage_bytes)} on chip")
 
 
 def _print_slices(layout: Layout, full: bool) -> None:
     held = [(device, slice_layout) for device in layout.devices for slice_layout in device.slices]
-    title, shown = most_loaded(
+    title, shown = view.most_loaded(
         "Slices",
         "slices",
         held,
@@ -293,7 +321,7 @@ def _print_slices(layout: Layout, full: bool) -> None:
     columns = ["device", "slice", "FP", "EB", "PG", "parameters", "activations", "line buffers"]
     off_chip = any(slice_layout.off_chip_bytes for _, slice_layout in shown)
     rows = [_slice_row(device, slice_layout, off_chip) for device, slice_layout in shown]
-    table(title, [*columns, *(["off chip"] * off_chip)], rows, names=("slice",))
+    view.table(title, [*columns, *(["off chip"] * off_chip)], rows, names=("slice",))
 
 
 def _slice_row(device: DeviceLayout, held: SliceLayout, off_chip: bool) -> list[str]:
@@ -322,10 +350,18 @@ def _print_devices(layout: Layout, title: str, devices: Sequence[DeviceLayout]) 
         ]
         for device in devices
     ]
-    columns = ["device", *(["board"] if differ else []), "slowest engine", "of the interval", "samples in flight"]
-    table(title, columns, rows, names=("board", "slowest engine"))
+    columns = [
+        "device",
+        *(["board"] if differ else []),
+        "slowest engine",
+        "of the interval",
+        "samples in flight",
+    ]
+    view.table(title, columns, rows, names=("board", "slowest engine"))
     columns = ["device", "DSP", "LUT", "FF", "BRAM", "on chip", "of block RAM", "stored for others"]
-    table("Resources of these devices", columns, [_resource_row(layout, device) for device in devices])
+    view.table(
+        "Resources of these devices", columns, [_resource_row(layout, device) for device in devices]
+    )
 
 
 def _resource_row(layout: Layout, device: DeviceLayout) -> list[str]:
@@ -349,12 +385,21 @@ def _print_balanced(layout: Layout, full: bool) -> None:
         return
     shown = blocks if full else blocks[:_MOST_BLOCKS_SHOWN]
     rows = [
-        [str(block), str(block.user_device), str(block.store_device), format_bytes(block.parameter_bytes)]
+        [
+            str(block),
+            str(block.user_device),
+            str(block.store_device),
+            format_bytes(block.parameter_bytes),
+        ]
         for block in shown
     ]
-    left_out = f": {len(shown)} of {len(blocks)} blocks; --full shows all" if len(shown) < len(blocks) else ""
+    left_out = (
+        f": {len(shown)} of {len(blocks)} blocks; --full shows all"
+        if len(shown) < len(blocks)
+        else ""
+    )
     columns = ["channels", "used on", "stored on", "parameters"]
-    table(f"Balanced parameters{left_out}", columns, rows, names=("channels",))
+    view.table(f"Balanced parameters{left_out}", columns, rows, names=("channels",))
 
 
 def _print_off_chip(layout: Layout, state: SteadyState, full: bool) -> None:
@@ -362,13 +407,20 @@ def _print_off_chip(layout: Layout, state: SteadyState, full: bool) -> None:
     held = [device for device in layout.devices if device.off_chip_bytes]
     if not held:
         return
-    title, shown = most_loaded("Off-chip memory", "devices", held, lambda device: device.port_bytes, full)
+    title, shown = view.most_loaded(
+        "Off-chip memory", "devices", held, lambda device: device.port_bytes, full
+    )
     rows = []
     for device in shown:
-        needed, there = 1000 * device.port_bytes / state.period_ps, device.board.off_chip_gbytes_per_s
+        needed, there = (
+            1000 * device.port_bytes / state.period_ps,
+            device.board.off_chip_gbytes_per_s,
+        )
         storage = layout.cluster.storage
         parameters = sum(
-            storage_of(part.part, storage).weight_bytes(weight_lines(part.part, part.off_chip.channels))
+            storage_of(part.part, storage).weight_bytes(
+                weight_lines(part.part, part.off_chip.channels)
+            )
             for part in device.slices
         )
         rows.append(
@@ -382,8 +434,15 @@ def _print_off_chip(layout: Layout, state: SteadyState, full: bool) -> None:
             ]
         )
     free = ", which costs no time here" if any(device.port_ps == 0 for device in held) else ""
-    columns = ["device", "parameters, gradients", "activations", "moved per sample", "GB/s", "the board's GB/s"]
-    table(f"{title}{free}", columns, rows)
+    columns = [
+        "device",
+        "parameters, gradients",
+        "activations",
+        "moved per sample",
+        "GB/s",
+        "the board's GB/s",
+    ]
+    view.table(f"{title}{free}", columns, rows)
 
 
 def _remedies(plan: ChainPlan) -> str:
@@ -391,13 +450,15 @@ def _remedies(plan: ChainPlan) -> str:
 
     def missing(in_flight: Sequence[int], number: NumberFormat) -> str:
         storage = Storage.all_in(number, plan.cluster.parameter_copies)
-        short = sum(place_on_chip(plan.mapping, plan.cluster, in_flight, storage)[1].shortfall_bytes)
+        short = sum(
+            place_on_chip(plan.mapping, plan.cluster, in_flight, storage)[1].shortfall_bytes
+        )
         return format_bytes(short) if short else "nothing"
 
     held, one = plan.steady.in_flight, [1] * plan.devices
     return (
-        f"missing with values of 2 bytes: {missing(held, FP16)}; with one sample in flight: {missing(one, FP32)};"
-        f" with both: {missing(one, FP16)}"
+        f"missing with values of 2 bytes: {missing(held, FP16)}; with one sample in flight:"
+        f" {missing(one, FP32)}; with both: {missing(one, FP16)}"
     )
 
 
@@ -410,21 +471,28 @@ def save_cut(plan: ChainPlan, file: WholeFile) -> None:
     file.write(encoded(cut_file(plan)))
     again = HandmadeCut.of(str(file.path))
     if again.mapping(plan.network).devices != plan.mapping.devices:
-        raise InputError(f"{again.blame}: is another cut than the one that was saved there; save it again")
+        raise InputError(
+            f"{again.blame}: is another cut than the one that was saved there; save it again"
+        )
 
 
 def cut_file(plan: ChainPlan) -> str:
     """Return the content of the file of a plan's cut."""
     counts = ", ".join(f"{layer.name} {cut_channels(layer)}" for layer in plan.network.layers)
     about = (
-        f"{plan.network.name} over {plural(plan.stage_count, 'board')}, in the order of the chain. One has layers,"
-        f" such as `conv1:conv3`, or channels, such as `conv4[0:20]` or `conv4[:30%]`, of these: {counts}."
+        f"{plan.network.name} over {plural(plan.stage_count, 'board')}, in the order of the chain."
+        " One has layers, such as `conv1:conv3`, or channels, such as `conv4[0:20]` or"
+        f" `conv4[:30%]`, of these: {counts}."
     )
-    return "\n".join([*textwrap.wrap(about, 100, initial_indent="# ", subsequent_indent="# "), plan.cut.toml()])
+    return "\n".join(
+        [*textwrap.wrap(about, 100, initial_indent="# ", subsequent_indent="# "), plan.cut.toml()]
+    )
 
 
 class CutComparison(NamedTuple):
-    """The rate of a cut made by hand, and of the automatic one, or why there is none; in samples per second."""
+    """The rate of a cut made by hand, and of the automatic one, or why there is none; in samples
+    per second.
+    """
 
     rate: float
     automatic: float | None
@@ -434,18 +502,22 @@ class CutComparison(NamedTuple):
     def of(cls, plan: ChainPlan) -> CutComparison:
         """Return what the automatic cut of the same run reaches."""
         try:
-            automatic = make_plan(plan.config.model_copy(update=_automatic_keys(plan)), 1, timing_only=True)
+            automatic = make_plan(
+                plan.config.model_copy(update=_automatic_keys(plan)), 1, timing_only=True
+            )
         except InputError as error:
             return cls(steady_rate(plan), None, str(error))
         return cls(steady_rate(plan), steady_rate(automatic), "")
 
-    def line(self, noun: str) -> Line:
+    def line(self, noun: str) -> view.Line:
         """Return the comparison as a line."""
         if self.automatic is None:
-            return Line(f"automatic cut: none; {self.failure}")
+            return view.Line(f"automatic cut: none; {self.failure}")
         ratio = self.rate / self.automatic
-        compared = "as fast as this one" if ratio == 1 else f"this one is {number(ratio)} times as fast"
-        return Line(f"automatic cut: {number(self.automatic)} {noun}s/s; {compared}")
+        compared = (
+            "as fast as this one" if ratio == 1 else f"this one is {number(ratio)} times as fast"
+        )
+        return view.Line(f"automatic cut: {number(self.automatic)} {noun}s/s; {compared}")
 
 
 def _automatic_keys(plan: ChainPlan) -> dict[str, object]:
@@ -457,4 +529,7 @@ def cut_as_json(plan: ChainPlan, beside: CutComparison | None) -> dict[str, Any]
     """Return a plan's cut, and the rate of the automatic one beside one made by hand."""
     if beside is None:
         return {"cut": list(map(" ".join, plan.cut.boards))}
-    return {"cut": list(map(" ".join, plan.cut.boards)), "automatic": {"images_per_s": beside.automatic}}
+    return {
+        "cut": list(map(" ".join, plan.cut.boards)),
+        "automatic": {"images_per_s": beside.automatic},
+    }

@@ -9,7 +9,16 @@ from typing import Any
 from ...common import InputError, escaped, plural
 from ...config import blaming, load_config
 from ...plan import asked_chunks, long_timing, make_plan, warm_ups_of
-from ...schedule import EpochShape, Schedule, check_complete, dry_run, read_schedule, schedules, to_csv, to_text
+from ...schedule import (
+    EpochShape,
+    Schedule,
+    check_complete,
+    dry_run,
+    read_schedule,
+    schedules,
+    to_csv,
+    to_text,
+)
 from ...view import next_line, print_answer, table
 from ..frame.output import tell_warning
 
@@ -24,12 +33,17 @@ def list_schedules() -> None:
     kinds = schedules()
     print_answer(
         [
-            f"{plural(len(kinds), 'schedule')}; your own is a file or a Python function: docs/schedules.md",
+            (
+                f"{plural(len(kinds), 'schedule')}; your own is a file or a Python function:"
+                " docs/schedules.md"
+            ),
             next_line("emuchain schedule --schedule gpipe --devices 3 --batch 4 --micro-batch 2"),
         ]
     )
     rows = [[kind.name, kind.summary] for kind in kinds.values()]
-    table("Schedules", ["schedule", "what it does"], rows, left=("what it does",), names=("schedule",))
+    table(
+        "Schedules", ["schedule", "what it does"], rows, left=("what it does",), names=("schedule",)
+    )
 
 
 def run_schedule(config_file: str | None, flags: dict[str, Any], steps: int) -> Schedule:
@@ -48,16 +62,21 @@ def run_schedule(config_file: str | None, flags: dict[str, Any], steps: int) -> 
     return plan.schedule(steps * plan.batch)
 
 
-def order_of(config_file: str | None, flags: dict[str, Any], micro_batches: int, steps: int) -> Schedule:
-    """Return the order of a kind of schedule, of mini-batches of `micro_batches` micro-batches, without a network.
+def order_of(
+    config_file: str | None, flags: dict[str, Any], micro_batches: int, steps: int
+) -> Schedule:
+    """Return the order of a kind of schedule, of mini-batches of `micro_batches` micro-batches,
+    without a network.
 
     Raises:
-        InputError: a flag is missing or has no part in it, or the schedule cannot be made for this shape.
+        InputError: a flag is missing or has no part in it, or the schedule cannot be made for this
+            shape.
     """
     others = [*([] if config_file is None else [config_file]), *(flags.keys() - set(_OF_ORDERS))]
     if others:
         raise InputError(
-            f"`micro_batches` = {micro_batches}: prints an order without a network, so {min(others)} has no effect"
+            f"`micro_batches` = {micro_batches}: prints an order without a network, so"
+            f" {min(others)} has no effect"
         )
     for key in ("schedule", "devices"):
         if key not in flags:
@@ -65,7 +84,9 @@ def order_of(config_file: str | None, flags: dict[str, Any], micro_batches: int,
     config = load_config(None, flags)
     kind, devices = config.schedule, config.devices or 1
     if not kind.aligned or kind.replicates or kind.offload is not None:
-        raise InputError(f"`schedule` = {kind.name!r}: has no order without a network; leave out --micro-batches")
+        raise InputError(
+            f"`schedule` = {kind.name!r}: has no order without a network; leave out --micro-batches"
+        )
     chunks = asked_chunks(config)
     if devices * chunks * micro_batches * steps > _MOST_ACTIONS:
         raise InputError(
@@ -74,7 +95,9 @@ def order_of(config_file: str | None, flags: dict[str, Any], micro_batches: int,
             f" {_MOST_ACTIONS // (devices * chunks * steps)}"
         )
     forwards = warm_ups_of(config, devices, micro_batches)
-    epoch = EpochShape(devices, steps * micro_batches, micro_batches, 1, chunks=chunks, warm_ups=forwards)
+    epoch = EpochShape(
+        devices, steps * micro_batches, micro_batches, 1, chunks=chunks, warm_ups=forwards
+    )
     actions = kind.schedule_of(epoch)
     dry_run(actions, aligned=True)
     return actions
@@ -90,13 +113,17 @@ def print_schedule(schedule: Schedule, as_csv: bool) -> None:
 
 
 def check_schedule(file: str, form: str | None = None) -> None:
-    """Parse the schedule in `file`, which is text or CSV, and dry-run it; then print it as `text` or `csv`, if asked.
+    """Parse the schedule in `file`, which is text or CSV, and dry-run it; then print it as `text`
+    or `csv`, if asked.
 
     Raises:
-        InputError: the file cannot be read or parsed, the schedule fails the dry run, or cannot be written so.
+        InputError: the file cannot be read or parsed, the schedule fails the dry run, or cannot be
+            written so.
     """
     warning = (
-        long_timing(f"checking {file}", os.path.getsize(file) / _BYTES_OF_ACTION) if os.path.isfile(file) else None
+        long_timing(f"checking {file}", os.path.getsize(file) / _BYTES_OF_ACTION)
+        if os.path.isfile(file)
+        else None
     )
     tell_warning(warning)
     schedule = read_schedule(file)

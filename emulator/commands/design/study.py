@@ -1,45 +1,49 @@
 """`emuchain study`: studies of the papers' questions on any network, without a run.
 
-`compare` and `topology` compare FPDeep with other ways to train on the same boards.
+`compare` and `topology` compare FPDeep with other ways to train on the same boards, `exchange`
+times the exchange of a network's gradients, by the number of workers.
 """
 
 from __future__ import annotations
 
-import json
-import pathlib
+import dataclasses
+import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...common import InputError, plural
-from ..frame.flags import range_option
-from ..frame.kernels import starting
-from ..frame.named import (
-    NETWORK,
-    PICTURE,
+from ....kernels.number import FP32
+from ... import view
+from ...common import InputError, format_time_ps, number, plural
+from ..frame.command import (
     SET,
-    WORD,
-    Counts,
     FileGroup,
-    Rate,
-    cluster_option,
+    Result,
+    attributes,
+    json_option,
+    plot_option,
     set_option,
     set_words,
 )
-from ..frame.output import phases
-from .exchange import exchange
+from ..frame.flags import range_option
+from ..frame.kernels import starting
+from ..frame.named import NETWORK, Rate, cluster_option, counts, word_option
+from ..frame.output import phases, tell
 
 if TYPE_CHECKING:
     from ...cluster import Cluster
     from ...network import Network
-    from ...studies import Comparison, MethodRanges, Outcome, Topology
-    from ...view import Line
+    from ...run import RankedRanges
+    from ...studies import Comparison, ExchangeTimes, Outcome, Topology
 
 
 _CLUSTER = "vc709"
 _CHAIN, _DIRECT = "chain (1D)", "direct links (2D)"
+_MOST_WORKERS = 1024
+_MOST_RATIO = 16
+"""Greatest compression ratio: 32 bits over a tag of 2."""
 
 
 @click.group("study", cls=FileGroup)
@@ -50,12 +54,12 @@ def study() -> None:
 def _options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in (
-            click.option("--plot", type=PICTURE, metavar="FILE.png", help="Draw a picture."),
-            click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+            plot_option("Draw a picture."),
+            json_option(),
+            word_option("--layers", "FIRST:LAST", "Only these layers, such as conv3_1:conv5_3."),
             click.option(
-                "--layers", type=WORD, metavar="FIRST:LAST", help="Only these layers, such as conv3_1:conv5_3."
+                "--devices", type=counts(), default=devices, show_default=True, metavar="N,N-N,..."
             ),
-            click.option("--devices", type=Counts(), default=devices, show_default=True, metavar="N,N-N,..."),
             set_option,
             cluster_option(default=_CLUSTER, show_default=True),
             click.argument("network", type=NETWORK),
@@ -68,7 +72,13 @@ def _options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @study.command()
 @_options("2-16")
-@click.option("--batch", type=click.IntRange(min=1), default=128, show_default=True, help="Samples of a mini-batch.")
+@click.option(
+    "--batch",
+    type=click.IntRange(min=1),
+    default=128,
+    show_default=True,
+    help="Samples of a mini-batch.",
+)
 @range_option
 def compare(
     network: str,
@@ -77,44 +87,44 @@ def compare(
     layers: str | None,
     batch: int,
     ranged: bool,
-    as_json: bool,
-    plot: pathlib.Path | None,
     changes: dict[str, object],
-) -> None:
+) -> Result:
     """Compare data, layer, model and hybrid parallelism on the same boards.
 
-    FLOP utilisation, storage, communication footprint and bandwidth of an iteration, over the number of devices, and
-    the ranks of the methods.
+    FLOP utilisation, storage, communication footprint and bandwidth of an iteration, over the
+    number of devices, and the ranks of the methods.
     """
     with starting():
         from ...plan import check_batch
         from ...studies import Workload, draw_comparison, method_ranges
         from ...studies import compare_methods as run
-        from ...view import picture_file
 
     loaded, boards = _load(network, cluster, layers, changes)
     check_batch(batch, loaded)
-    with picture_file(plot, "--plot") as picture:
-        with phases(f"mapping {loaded.name} in four ways on up to {plural(devices[-1], 'device')}"):
-            comparison = run(Workload(loaded, boards, batch), devices)
-            sure = method_ranges(comparison) if ranged else None
-        if picture is not None:
-            draw_comparison(comparison, picture)
-    if as_json:
-        print(json.dumps({**_comparison_as_json(comparison), **({} if sure is None else sure.to_dict())}, indent=2))
-    else:
-        _print_comparison(comparison, sure, _to_try(network, cluster, devices, changes))
+    with phases(f"mapping {loaded.name} in four ways on up to {plural(devices[-1], 'device')}"):
+        comparison = run(Workload(loaded, boards, batch), devices)
+        sure = method_ranges(comparison) if ranged else None
+    return Result(
+        lambda: _print_comparison(comparison, sure, _to_try(network, cluster, devices, changes)),
+        lambda: {**_comparison_as_json(comparison), **_ranges_as_json(comparison, sure)},
+        lambda picture: draw_comparison(comparison, picture),
+    )
 
 
 @study.command()
 @_options("2-16")
-@click.option("--ports", type=click.IntRange(min=1), default=10, show_default=True, help="Ports of a board.")
+@click.option(
+    "--ports", type=click.IntRange(min=1), default=10, show_default=True, help="Ports of a board."
+)
 @click.option(
     "--port-gbps",
     type=Rate(),
     default=13.1,
     show_default=True,
-    help="Bandwidth of a port in each direction; 13.1 is the maximum of a Virtex-7's GTH (Xilinx DS180).",
+    help=(
+        "Bandwidth of a port in each direction; 13.1 is the maximum of a Virtex-7's GTH (Xilinx"
+        " DS180)."
+    ),
 )
 def topology(
     network: str,
@@ -123,47 +133,75 @@ def topology(
     layers: str | None,
     ports: int,
     port_gbps: float,
-    as_json: bool,
-    plot: pathlib.Path | None,
     changes: dict[str, object],
-) -> None:
-    """Compare a chain of boards (1D) with direct links between all boards that exchange data (2D), and others.
+) -> Result:
+    """Compare a chain of boards (1D) with direct links between all boards that exchange data (2D),
+    and others.
 
-    These are the ring, the torus and the switch that `topology` in a cluster's `[links]` may name. The mapping is the
-    same; a board divides its ports among its links.
+    These are the ring, the torus and the switch that `topology` in a cluster's `[links]` may name.
+    The mapping is the same; a board divides its ports among its links.
     """
     with starting():
         from ...mapping import partition
-        from ...studies import Ports, chain_topology, direct_topology, draw_topologies, other_topologies
-        from ...view import picture_file
+        from ...studies import (
+            Ports,
+            chain_topology,
+            direct_topology,
+            draw_topologies,
+            other_topologies,
+        )
 
     loaded, boards = _load(network, cluster, layers, changes)
     having = Ports(ports, port_gbps)
     title = f"{loaded.name} on {boards.name}, {ports} ports of {port_gbps:g} Gb/s"
-    with picture_file(plot, "--plot") as picture:
-        with phases(f"mapping {loaded.name} on up to {plural(devices[-1], 'device')}"):
-            mappings = [partition(loaded, boards, count) for count in devices]
-            pairs = [(chain_topology(m, boards, having), direct_topology(m, boards, having)) for m in mappings]
-            others = [other_topologies(mapping, boards, having) for mapping in mappings]
-        if picture is not None:
-            draw_topologies(title, pairs, picture, loaded.sample_noun)
-    if as_json:
-        kinds = [{"1d": one, "2d": two, **laid} for (one, two), laid in zip(pairs, others, strict=True)]
-        as_dicts = [{kind: _topology_as_json(links) for kind, links in each.items()} for each in kinds]
-        said = {"network": loaded.name, "cluster": boards.name, "ports": ports, "port_gbps": port_gbps}
-        print(json.dumps({**said, "topologies": as_dicts}, indent=2))
-    else:
-        kinds = [{_CHAIN: one, _DIRECT: two, **laid} for (one, two), laid in zip(pairs, others, strict=True)]
-        _print_topologies(title, kinds, loaded.sample_noun, _to_try(network, cluster, devices, changes))
+    with phases(f"mapping {loaded.name} on up to {plural(devices[-1], 'device')}"):
+        mappings = [partition(loaded, boards, count) for count in devices]
+        pairs = [
+            (chain_topology(m, boards, having), direct_topology(m, boards, having))
+            for m in mappings
+        ]
+        others = [other_topologies(mapping, boards, having) for mapping in mappings]
+
+    def named(chain: str, direct: str) -> list[dict[str, Topology]]:
+        return [
+            {chain: one, direct: two, **laid}
+            for (one, two), laid in zip(pairs, others, strict=True)
+        ]
+
+    def as_json() -> dict[str, Any]:
+        kinds = [
+            {name: _topology_as_json(links) for name, links in laid.items()}
+            for laid in named("1d", "2d")
+        ]
+        said = {
+            "network": loaded.name,
+            "cluster": boards.name,
+            "ports": ports,
+            "port_gbps": port_gbps,
+        }
+        return {**said, "topologies": kinds}
+
+    to_try, noun = _to_try(network, cluster, devices, changes), loaded.sample_noun
+    return Result(
+        lambda: _print_topologies(title, named(_CHAIN, _DIRECT), noun, to_try),
+        as_json,
+        lambda picture: draw_topologies(title, pairs, picture, noun),
+    )
 
 
-def _to_try(network: str, cluster: str, devices: tuple[int, ...], changes: dict[str, object]) -> str:
+def _to_try(
+    network: str, cluster: str, devices: tuple[int, ...], changes: dict[str, object]
+) -> str:
     """Return the command that shows the layout on the most devices that were compared."""
     on = [] if cluster == _CLUSTER else ["--cluster", cluster]
-    return shlex.join(["emuchain", "plan", network, *on, *set_words(changes), "--devices", str(devices[-1])])
+    return shlex.join(
+        ["emuchain", "plan", network, *on, *set_words(changes), "--devices", str(devices[-1])]
+    )
 
 
-def _load(network: str, cluster: str, layers: str | None, changes: dict[str, object]) -> tuple[Network, Cluster]:
+def _load(
+    network: str, cluster: str, layers: str | None, changes: dict[str, object]
+) -> tuple[Network, Cluster]:
     from ...cluster import load_cluster
     from ...plan import network_of
     from ...studies import section
@@ -172,41 +210,65 @@ def _load(network: str, cluster: str, layers: str | None, changes: dict[str, obj
     if layers is not None:
         first, colon, last = layers.partition(":")
         if not colon:
-            raise InputError(f"`layers` = {layers!r}: must be FIRST:LAST, two names of layers of {loaded.name}")
+            raise InputError(
+                f"`layers` = {layers!r}: must be FIRST:LAST, two names of layers of {loaded.name}"
+            )
         loaded = section(loaded, first, last)
     return loaded, load_cluster(cluster, changes, blame=SET)
 
 
-def _sure(sure: MethodRanges | None) -> list[Line]:
-    """Return the ranges of the methods' FLOP utilisation, and in what share of draws the best is the best."""
-    from ...common import number, percent
-    from ...view import Line, class_words, range_lines
+def _sure(comparison: Comparison, sure: RankedRanges | None) -> list[view.Line]:
+    """Return the ranges of the methods' FLOP utilisation, and in what share of draws the best is
+    the best.
+    """
+    from ...studies import Method
 
     if sure is None:
         return []
+    words = {name: Method[name].value.split()[0] for name in sure.ranges}
     spans = [
-        f"{method.value.split()[0]} {number(100 * of.low)} to {number(100 * of.high)}"
-        for method, of in sure.ranges.items()
+        f"{words[name]} {number(100 * span.low)} to {number(100 * span.high)}"
+        for name, span in sure.ranges.items()
     ]
-    first, *others = range_lines(sure.ranges[sure.best])
-    names = ", ".join(method.value.split()[0] for method in (sure.best, *sure.rivals))
-    alike = f"not distinguishable: {names}; " if sure.rivals else ""
-    grounds = class_words(sure.ranges[sure.best].classes)
-    first = Line(f"range: 90 % of FLOP utilisation on {sure.devices}, %: {', '.join(spans)}; {grounds}", beside=True)
-    choice = Line(
-        f"choice: {alike}{sure.best.value.split()[0]} best in {percent(sure.best_share)} of draws", beside=True
+    _, *others = view.range_lines(sure.best)
+    best, *_ = words.values()
+    grounds = view.class_words(sure.best.classes)
+    ranges = (
+        f"range: 90 % of FLOP utilisation on {comparison.compared_devices}, %: {', '.join(spans)};"
+        f" {grounds}"
     )
-    return [first, *others, choice]
+    choice = view.choice_text(
+        [best, *(words[name] for name in sure.rivals)], sure.best_share, f"{best} best"
+    )
+    return [view.Line(ranges, beside=True), *others, view.Line(choice, beside=True)]
 
 
-def _print_comparison(comparison: Comparison, sure: MethodRanges | None, to_try: str) -> None:
-    from ...common import number
+def _ranges_as_json(comparison: Comparison, sure: RankedRanges | None) -> dict[str, Any]:
+    if sure is None:
+        return {}
+    values = sure.to_dict()
+    what = {
+        "of": (
+            f"flop_utilisation of {next(iter(sure.ranges))} on {comparison.compared_devices}"
+            " devices"
+        )
+    }
+    ends = {name: each.to_dict()["range"] for name, each in sure.ranges.items()}
+    confidence = values.pop("confidence")
+    return {
+        **values,
+        "range": {**what, **values["range"]},
+        "ranges": ends,
+        "confidence": confidence,
+    }
+
+
+def _print_comparison(comparison: Comparison, sure: RankedRanges | None, to_try: str) -> None:
     from ...studies import METRICS, Method, Metric
-    from ...view import at_values, next_line, print_answer, table
 
     outcomes = comparison.outcomes
-    first, *others = _best_first(comparison, at_values(None if sure is None else sure.ranges[sure.best]))
-    print_answer([first, *_sure(sure), *others, next_line(to_try)])
+    first, *others = _best_first(comparison, view.at_values(None if sure is None else sure.best))
+    view.print_answer([first, *_sure(comparison, sure), *others, view.next_line(to_try)])
     devices = sorted({count for by_count in outcomes.values() for count in by_count})
     for metric in METRICS:
 
@@ -215,7 +277,11 @@ def _print_comparison(comparison: Comparison, sure: MethodRanges | None, to_try:
             return number(metric.shown(outcome)) if outcome else "-"
 
         rows = [[str(count), *(shown(method, count) for method in Method)] for count in devices]
-        table(f"{metric.name} / {metric.unit}", ["devices", *(method.value for method in Method)], rows)
+        view.table(
+            f"{metric.name} / {metric.unit}",
+            ["devices", *(method.value for method in Method)],
+            rows,
+        )
     common = comparison.common_devices
     ranks = comparison.ranks(common) if common else {}
     rows = [
@@ -229,36 +295,43 @@ def _print_comparison(comparison: Comparison, sure: MethodRanges | None, to_try:
     ]
     title = "Methods"
     if common:
-        title += f": ranks from 1 (worst) to 4, by the mean over {', '.join(map(str, common))} devices"
-    columns = ["method", "divides", "most devices", *(("parallel", *(m.name for m in METRICS)) if common else ())]
-    table(title, columns, rows, left=("divides",), names=("method",))
+        title += (
+            f": ranks from 1 (worst) to 4, by the mean over {', '.join(map(str, common))} devices"
+        )
+    columns = [
+        "method",
+        "divides",
+        "most devices",
+        *(("parallel", *(m.name for m in METRICS)) if common else ()),
+    ]
+    view.table(title, columns, rows, left=("divides",), names=("method",))
 
 
 def _best_first(comparison: Comparison, at: str) -> list[str]:
-    """Return for each metric the methods on the most devices that all of them can use, the best first.
+    """Return for each metric the methods on the most devices that all of them can use, the best
+    first.
 
     `at` says at which values of constants.
     """
-    from ...common import number
     from ...studies import METRICS, Method
 
-    workload, outcomes = comparison.workload, comparison.outcomes
-    most = comparison.most_devices
+    workload, most = comparison.workload, comparison.most_devices
     ordered = sorted(Method, key=lambda method: -most[method])
     title = f"{workload.network.name} on {workload.cluster.name}, batch {workload.batch}"
     lines = [
         f"{title}: four ways{at}, the best first",
         f"most devices: {', '.join(f'{method.value} {most[method]:,}' for method in ordered)}",
     ]
-    counts = comparison.common_devices or (min(map(min, filter(None, outcomes.values()))),)
-    having = {method: by_count[counts[-1]] for method, by_count in outcomes.items() if counts[-1] in by_count}
     for metric in METRICS:
         sign = -1 if metric.more_is_better else 1
-        values = {method: metric.shown(outcome) for method, outcome in having.items()}
+        values = {method: metric.shown(outcome) for method, outcome in comparison.compared.items()}
         shown = [
-            f"{m.value.split()[0]} {number(v)}" for m, v in sorted(values.items(), key=lambda entry: sign * entry[1])
+            f"{m.value.split()[0]} {number(v)}"
+            for m, v in sorted(values.items(), key=lambda entry: sign * entry[1])
         ]
-        lines.append(f"{metric.name} on {counts[-1]}, {metric.unit}: {', '.join(shown)}")
+        lines.append(
+            f"{metric.name} on {comparison.compared_devices}, {metric.unit}: {', '.join(shown)}"
+        )
     return lines
 
 
@@ -269,7 +342,10 @@ def _comparison_as_json(comparison: Comparison) -> dict[str, Any]:
 
     def ranks(devices: Sequence[int]) -> dict[str, Any]:
         rank_of = comparison.ranks(devices)
-        return {"devices": list(devices), **{k: {m.name: r for m, r in by.items()} for k, by in rank_of.items()}}
+        return {
+            "devices": list(devices),
+            **{k: {m.name: r for m, r in by.items()} for k, by in rank_of.items()},
+        }
 
     return {
         "network": workload.network.name,
@@ -280,7 +356,9 @@ def _comparison_as_json(comparison: Comparison) -> dict[str, Any]:
                 "name": method.value,
                 "divides": sorted(method.dimensions),
                 "most_devices": comparison.most_devices[method],
-                "outcomes": [_outcome_as_json(outcome) for outcome in comparison.outcomes[method].values()],
+                "outcomes": [
+                    _outcome_as_json(outcome) for outcome in comparison.outcomes[method].values()
+                ],
             }
             for method in Method
         },
@@ -290,22 +368,15 @@ def _comparison_as_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def _outcome_as_json(outcome: Outcome) -> dict[str, Any]:
-    return {
-        "devices": outcome.devices,
-        "iteration_ps": outcome.iteration_ps,
-        "flop_utilisation": outcome.flop_utilisation,
-        "storage_bytes": list(outcome.storage_bytes),
-        "total_storage_bytes": outcome.total_storage_bytes,
-        "largest_storage_bytes": outcome.largest_storage_bytes,
-        "footprint_bytes": outcome.footprint_bytes,
-        "bandwidth_gbps": outcome.bandwidth_gbps,
-    }
+    first = attributes(outcome, "devices", "iteration_ps", "flop_utilisation", "storage_bytes")
+    last = attributes(
+        outcome, "total_storage_bytes", "largest_storage_bytes", "footprint_bytes", "bandwidth_gbps"
+    )
+    return first | last
 
 
 def _reach(kind: str, links: Topology, noun: str) -> str:
     """Return the rate that a topology allows, and what limits it."""
-    from ...common import number
-
     worst = links.bottleneck
     if worst is None:
         return f"{kind}: {number(links.images_per_s)} {noun}s/s, no links"
@@ -314,32 +385,47 @@ def _reach(kind: str, links: Topology, noun: str) -> str:
     return f"{kind}: {number(links.images_per_s)} {noun}s/s, limited by {limit}; {link}"
 
 
-def _print_topologies(title: str, kinds: Sequence[Mapping[str, Topology]], noun: str, to_try: str) -> None:
-    from ...view import next_line, print_answer, table
-
-    print_answer(
+def _print_topologies(
+    title: str, kinds: Sequence[Mapping[str, Topology]], noun: str, to_try: str
+) -> None:
+    view.print_answer(
         [
             f"{title}, {plural(kinds[-1][_CHAIN].devices, 'device')}",
             *(_reach(kind, links, noun) for kind, links in kinds[-1].items()),
             "memory is not checked; `emuchain plan` checks it",
-            next_line(to_try),
+            view.next_line(to_try),
         ]
     )
-    columns = ["devices", "engines", "worst link", "degree", "ports per link", f"{noun}s/s of that link"]
+    columns = [
+        "devices",
+        "engines",
+        "worst link",
+        "degree",
+        "ports per link",
+        f"{noun}s/s of that link",
+    ]
     for kind in kinds[-1]:
         rows = [_row(links[kind]) for links in kinds]
-        table(f"{kind[0].upper()}{kind[1:]}: {noun}s/s of the slowest engine and of the worst link", columns, rows)
+        view.table(
+            f"{kind[0].upper()}{kind[1:]}: {noun}s/s of the slowest engine and of the worst link",
+            columns,
+            rows,
+        )
 
 
 def _row(links: Topology) -> list[str]:
-    from ...common import number
-
     worst = links.bottleneck
     first = [f"{links.devices:,}", number(links.compute_images_per_s)]
     if worst is None:
         return [*first, *["-"] * 4]
     degree, ports = _degree(links, worst), links.link_ports(*worst)
-    return [*first, _ends(links, worst), str(degree), str(ports), number(links.worst_link_images_per_s)]
+    return [
+        *first,
+        _ends(links, worst),
+        str(degree),
+        str(ports),
+        number(links.worst_link_images_per_s),
+    ]
 
 
 def _ends(links: Topology, worst: tuple[int, int]) -> str:
@@ -376,4 +462,134 @@ def _topology_as_json(links: Topology) -> dict[str, Any]:
     }
 
 
-study.add_command(exchange)
+@study.command()
+@click.argument("network", type=NETWORK)
+@click.option(
+    "--workers",
+    type=counts("workers", _MOST_WORKERS),
+    default="4,8,16,64,256,1024",
+    show_default=True,
+    metavar="N,N-N,...",
+)
+@cluster_option(default="titan-xp-10gbe", show_default=True)
+@click.option(
+    "--compress-ratio",
+    "ratio",
+    type=float,
+    default=8.0,
+    show_default=True,
+    help="Compression ratio, in the rows with compression.",
+)
+@plot_option("Draw a picture.")
+@json_option()
+@set_option
+def exchange(
+    network: str, workers: tuple[int, ...], cluster: str, ratio: float, changes: dict[str, object]
+) -> Result:
+    """Print how long workers take to exchange NETWORK's gradients: by a ring, an aggregator, and
+    hierarchies.
+
+    By the timing model, for up to 1,024 workers, with and without compression in the network
+    interface.
+    """
+    with starting():
+        from ...cluster import load_cluster
+        from ...plan import network_of
+        from ...studies import draw_exchanges, exchange_times
+
+    if not (math.isfinite(ratio) and 1 <= ratio <= _MOST_RATIO):
+        given = f"`--compress-ratio` = {ratio:g}"
+        raise InputError(
+            f"{given}: must be from 1 to {_MOST_RATIO}, as a value keeps a tag of 2 bits"
+        )
+    loaded, boards = network_of(network), load_cluster(cluster, changes, blame=SET)
+    _note_idle(cluster, changes, boards)
+    gradient_bytes = FP32.bytes_of(loaded.parameters)
+    title = f"{loaded.name}, {gradient_bytes / 1e6:,.1f} MB of gradients, on {boards.name}"
+    rows = []
+    with phases(f"exchanges among up to {plural(workers[-1], 'worker')}"):
+        for count in workers:
+            rows += [
+                exchange_times(boards.interconnect, loaded.parameters, count, assumed)
+                for assumed in (None, ratio)
+            ]
+    to_try = ["emuchain", "simulate", network, "--cluster", cluster, *set_words(changes)]
+    to_try += ["--schedule", "data-parallel-ring", "--devices", str(workers[0])]
+    to_try += ["--batch", str(16 * workers[0]), "--samples", str(64 * workers[0])]
+    said = {"network": loaded.name, "cluster": boards.name, "gradient_bytes": gradient_bytes}
+    return Result(
+        lambda: _print_exchanges(title, rows, shlex.join(to_try)),
+        lambda: {**said, "exchanges": [dataclasses.asdict(row) for row in rows]},
+        lambda picture: draw_exchanges(title, rows, picture),
+    )
+
+
+def _note_idle(cluster: str, changes: Mapping[str, object], boards: Cluster) -> None:
+    """Tell of each changed key without which the interconnect, and so the exchange, is what it is
+    with all.
+    """
+    from ...cluster import load_cluster
+
+    for key in changes:
+        without = load_cluster(
+            cluster, {other: value for other, value in changes.items() if other != key}
+        )
+        if without.interconnect == boards.interconnect:
+            own = "links" if boards.own_interconnect is None else "network"
+            tell(
+                f"emuchain: note: {SET} {key}: has no effect; an exchange takes what it does by"
+                f" keys of `{own}` alone"
+            )
+
+
+def _fastest(row: ExchangeTimes, how: str) -> str:
+    """Return the ways to exchange among some workers, the fastest first."""
+    times = {
+        "ring": row.ring_ps,
+        "aggregator": row.aggregator_ps,
+        "rings and an aggregator": row.rings_under_aggregator_ps,
+        "rings and a ring": row.rings_of_rings_ps,
+    }
+    shown = [
+        f"{way} {format_time_ps(times[way])}" for way in sorted(times, key=lambda way: times[way])
+    ]
+    return f"{plural(row.workers, 'worker')}{how}: {', '.join(shown)}"
+
+
+def _print_exchanges(title: str, rows: Sequence[ExchangeTimes], to_try: str) -> None:
+    plain, compressed = rows[-2:]
+    fastest = [
+        _fastest(plain, ""),
+        _fastest(compressed, f", compressed {compressed.ratio:g} times"),
+    ]
+    view.print_answer([title, *fastest, view.next_line(to_try)])
+    shown = [
+        [
+            str(row.workers),
+            "-" if row.ratio is None else f"{row.ratio:g}",
+            format_time_ps(row.ring_ps),
+            format_time_ps(row.aggregator_ps),
+            f"{row.groups}x{row.workers // row.groups}",
+            format_time_ps(row.rings_under_aggregator_ps),
+            format_time_ps(row.rings_of_rings_ps),
+        ]
+        for row in rows
+    ]
+    columns = [
+        "workers",
+        "ratio",
+        "ring",
+        "aggregator",
+        "groups",
+        "rings, aggregator",
+        "rings, ring",
+    ]
+    view.table("Time of an exchange", columns, shown)
+    print()
+    view.say(
+        "A ring sends two gradients over each link regardless of the number of workers, so its time"
+        " grows only with latency; an aggregator's time grows with the workers. Hierarchies sum by"
+        " rings within groups, then by an aggregator or a ring between groups: they send more, in"
+        " fewer steps. Gradients are compressed, weights are not; where links are faster than the"
+        " compression engines of the network interface, compression takes longer than it saves."
+    )

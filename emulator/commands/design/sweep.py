@@ -1,9 +1,10 @@
-"""`emuchain sweep`: a network's rate over ranges of any keys, most of all over the number of boards."""
+"""`emuchain sweep`: a network's rate over ranges of any keys, most of all over the number of
+boards.
+"""
 
 from __future__ import annotations
 
 import functools
-import json
 import pathlib
 import sys
 from collections.abc import Mapping
@@ -11,11 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...common import IMAGENET_IMAGES, InputError, NamedFiles, plural
+from ... import view
+from ...common import IMAGENET_IMAGES, InputError, NamedFiles, parse_values, plural
 from ...config import roles
+from ..frame.command import (
+    CHANGES,
+    SET,
+    FileCommand,
+    Restart,
+    Result,
+    json_option,
+    plot_option,
+    set_option,
+    with_changes,
+)
 from ..frame.flags import range_option, write_groups, write_others
 from ..frame.kernels import starting
-from ..frame.named import CHANGES, PICTURE, SET, FileCommand, Named, Rate, Restart, Values, set_option, set_value
+from ..frame.named import PICTURE, Named, Rate, ValueList, count_option, switch
 from ..frame.output import tell
 
 if TYPE_CHECKING:
@@ -32,7 +45,9 @@ _HELP = {"devices": "emulated FPGAs of a chain; default: 1, or a pair's own"}
 
 
 class SweepCommand(FileCommand):
-    """A command with a flag for each key that can be swept; its function gets those given as `swept`."""
+    """A command with a flag for each key that can be swept; its function gets those given as
+    `swept`.
+    """
 
     takes_ranks = True
 
@@ -43,10 +58,14 @@ class SweepCommand(FileCommand):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the flags of keys group by group, then the command's own."""
-        records = {key: record for key, flag in self._keys.items() if (record := flag.get_help_record(ctx))}
+        records = {
+            key: record for key, flag in self._keys.items() if (record := flag.get_help_record(ctx))
+        }
         write_groups(formatter, records)
         keyed = [*self._keys.values()]
-        write_others(formatter, ctx, [param for param in self.get_params(ctx) if param not in keyed], records)
+        write_others(
+            formatter, ctx, [param for param in self.get_params(ctx) if param not in keyed], records
+        )
 
     @functools.cached_property
     def _keys(self) -> dict[str, click.Option]:
@@ -60,7 +79,7 @@ class SweepCommand(FileCommand):
                 continue
             keys[key] = click.Option(
                 [f"--{key.replace('_', '-') if field else key}", _parameter(key)],
-                type=Values(role_of(key)),
+                type=ValueList(parse_values, role_of(key)),
                 metavar="VALUES",
                 help=_HELP.get(key, (field.description or "").replace("`", "")) if field else None,
                 hidden=field is None,
@@ -68,36 +87,30 @@ class SweepCommand(FileCommand):
         return keys
 
     def prepare(self, ctx: click.Context) -> None:
-        """See `FileCommand`; the function gets the keys that are given."""
+        """See `FileCommand`; the function gets the keys that are given, and others of `--set`, the
+        same at all points.
+
+        Raises:
+            InputError: a key of `--set` is unknown, or has a flag with other values.
+        """
+        from ...config import in_place
+
         given = {key: ctx.params.pop(_parameter(key)) for key in self._keys}
         swept = {key: values for key, values in given.items() if values is not None}
-        ctx.params["swept"], ctx.params["settings"] = self._changed(ctx, swept)
+        ctx.params["swept"], settings = with_changes(
+            ctx, ctx.params.pop(CHANGES), self._keys, swept
+        )
+        if "network" in settings:
+            raise InputError(
+                f"{SET} network={settings['network']}: NETWORK is the command's argument"
+            )
+        ctx.params["settings"] = in_place({CHANGES: settings}, SET)
         super().prepare(ctx)
 
     def restart(self, ctx: click.Context) -> Restart:
         """See `FileCommand`: points that are in the file are not computed again."""
         csv = ctx.params["csv"]
         return Restart(None if csv is None else str(csv), less=("--restart",))
-
-    def _changed(self, ctx: click.Context, swept: dict[str, tuple[Any, ...]]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the swept keys with those of `--set`, and its other keys of a run, the same at all points.
-
-        Raises:
-            InputError: a key is unknown, or has a flag with other values.
-        """
-        from ...config import in_place, parse_changes
-
-        settings = {}
-        for key, value in parse_changes(ctx.params.pop(CHANGES)).items():
-            if key == "network":
-                raise InputError(f"{SET} network={value}: NETWORK is the command's argument")
-            if key not in self._keys:
-                settings[key] = value
-                continue
-            values = set_value(ctx, self._keys[key], value)
-            if swept.setdefault(key, values) != values:
-                raise InputError(f"`{key}` = {swept[key]!r}: {SET} has {values!r}; give one of them")
-        return swept, in_place({CHANGES: settings}, SET)
 
     def check(self, ctx: click.Context, files: NamedFiles) -> None:
         """See `FileCommand`; several values name several files."""
@@ -111,46 +124,51 @@ def _parameter(key: str) -> str:
     return f"key_{key.replace('.', '__')}"
 
 
-@click.command(cls=SweepCommand, epilog="Keys of boards, links and the like: docs/configuration.md, a cluster.")
+@click.command(
+    cls=SweepCommand, epilog="Keys of boards, links and the like: docs/configuration.md, a cluster."
+)
 @click.argument("network", type=Named(roles.NETWORKS))
 @click.option(
     "--target",
     type=Rate(),
     metavar="RATE",
-    help="Say which point reaches RATE samples/s with the fewest boards, replicas included; without --devices and"
-    " --replicas, of 1 to 64 boards in 1 to 8 replicas.",
+    help=(
+        "Say which point reaches RATE samples/s with the fewest boards, replicas included; without"
+        " --devices and --replicas, of 1 to 64 boards in 1 to 8 replicas."
+    ),
 )
-@click.option("--plot", type=PICTURE, metavar="FILE.png", help="Draw the rate.")
+@plot_option("Draw the rate.")
 @click.option(
     "--csv",
     type=PICTURE,
     metavar="FILE.csv",
     help="Write all points; an interrupted sweep resumes from this file.",
 )
-@click.option("--restart", is_flag=True, help="Start the CSV file over.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--full", is_flag=True, help=f"Print all points, not only {_MOST_ROWS}.")
+@switch("--restart", "Start the CSV file over.")
+@json_option()
+@switch("--full", f"Print all points, not only {_MOST_ROWS}.")
 @range_option
 @set_option
-@click.option(
-    "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of processes.  [default: one for each core]"
-)
-@click.option(
+@count_option("--jobs", "Number of processes.  [default: one for each core]")
+@count_option(
     "--epoch-images",
-    type=click.IntRange(min=1),
+    f"Images of an epoch.  [default: ImageNet's {IMAGENET_IMAGES}]",
     default=IMAGENET_IMAGES,
-    metavar="N",
-    help=f"Images of an epoch.  [default: ImageNet's {IMAGENET_IMAGES}]",
 )
 @click.pass_obj
 def sweep(
-    session: Session, network: str, swept: dict[str, tuple[Any, ...]], settings: dict[str, Any], **how: Any
-) -> int:
+    session: Session,
+    network: str,
+    swept: dict[str, tuple[Any, ...]],
+    settings: dict[str, Any],
+    **how: Any,
+) -> Result | int:
     """Find how the rate of NETWORK depends on the number of boards, or on any other keys.
 
-    Keys take lists and ranges: --devices 1-64, 1-64:4 (every fourth), 1,2,4,8; --schedule sync,fpdeep. Several keys
-    give all combinations. Keys of the cluster are written as --link.KEY, --board.KEY, --resources.KEY and
-    --network.KEY, such as --link.bandwidth_gbps 10,40,100. NETWORK may be a list, too.
+    Keys take lists and ranges: --devices 1-64, 1-64:4 (every fourth), 1,2,4,8; --schedule
+    sync,fpdeep. Several keys give all combinations. Keys of the cluster are written as --link.KEY,
+    --board.KEY, --resources.KEY and --network.KEY, such as --link.bandwidth_gbps 10,40,100. NETWORK
+    may be a list, too.
 
     Under mpiexec, the ranks but the first compute.
     """
@@ -161,7 +179,9 @@ def sweep(
 
 
 def with_numbers_of_boards(values: Mapping[str, Any], target: float | None) -> dict[str, Any]:
-    """Return the values of a sweep, with those of boards and replicas that are tried for a target if none are given."""
+    """Return the values of a sweep, with those of boards and replicas that are tried for a target
+    if none are given.
+    """
     from ...studies.sweep import DEVICES, REPLICAS
 
     if target is None or {"devices", "replicas"} & values.keys():
@@ -174,74 +194,62 @@ def run_sweep(
     settings: Mapping[str, Any] | None = None,
     *,
     ranks: Ranks | None = None,
-    plot: pathlib.Path | None = None,
-    csv: pathlib.Path | None = None,
-    restart: bool = False,
-    as_json: bool = False,
-    full: bool = False,
-    ranged: bool = True,
     jobs: int | None = None,
+    csv: pathlib.Path | None = None,
+    full: bool = False,
     epoch_images: int = IMAGENET_IMAGES,
-    target: float | None = None,
-) -> int:
-    """Compute a sweep and print what it says and its rows; return the exit status.
+    **how: Any,
+) -> Result | int:
+    """Compute a sweep; return what it says and its rows, or the exit status where it is
+    interrupted.
 
     Args:
-        values: keys with a value or several each, such as {"network": "vgg16", "devices": range(1, 9)}.
+        values: keys with a value or several each, such as {"network": "vgg16", "devices": range(1,
+            9)}.
         settings: further keys of the run, the same at all points.
         ranks: where there are several, the others compute.
-        plot: draw a picture into this file.
-        csv: keep the rows in this file, and resume from those that it holds.
-        restart: begin that file anew.
-        as_json: print one JSON object.
-        full: print all rows.
-        ranged: say how sure rates and choices are.
         jobs: number of processes; by default one for each core.
+        csv: keep the rows in this file, and resume from those that it holds.
+        full: print all rows.
         epoch_images: images of an epoch.
-        target: a rate in samples per second, for which the point with the fewest boards is told.
+        how: see `run_space`.
 
     Raises:
         InputError: a value is invalid, all points fail, or a file cannot be written.
     """
     with starting():
         from ...studies.sweep import Interrupted, Space, draw_sweep, run_space
-        from ...view import picture_file, point_progress
 
     if jobs is not None and ranks is not None and ranks.size > 1:
         raise InputError(f"`jobs` = {jobs}: under mpiexec the ranks compute; leave it out")
     space = Space.of(values, settings)
     if space.points > _MANY_POINTS:
         tell(f"preparing {plural(space.points, 'point')} …")
-    announce = functools.partial(point_progress, "sweep")
-    with picture_file(plot, "--plot") as picture:
-        try:
-            result = run_space(
-                space,
-                epoch_images,
-                ranks=ranks,
-                jobs=jobs,
-                csv=csv,
-                restart=restart,
-                announce=announce,
-                ranged=ranged,
-                target=target,
-            )
-        except Interrupted as interrupted:
-            kept = f"; they are kept in {csv}, from which the same command resumes" if csv is not None else ""
-            told = f"emuchain: interrupted after {interrupted.done} of {interrupted.total} points{kept}"
-            print(told, file=sys.stderr, flush=True)
-            return _INTERRUPTED_STATUS
-        if result.best is None:
-            count = len(result.rows)
-            told = f"all {count} points fail, the first: " if count > 1 else ""
-            raise InputError(f"{told}{result.rows[0]['error']}")
-        if picture is not None:
-            draw_sweep(result, picture)
-    if as_json:
-        print(json.dumps(_as_json(result), indent=2))
-    else:
-        _print(result, full)
-    return 0
+    announce = functools.partial(view.point_progress, "sweep")
+    try:
+        result = run_space(
+            space, epoch_images, ranks=ranks, jobs=jobs, csv=csv, announce=announce, **how
+        )
+    except Interrupted as interrupted:
+        kept = (
+            f"; they are kept in {csv}, from which the same command resumes"
+            if csv is not None
+            else ""
+        )
+        message = (
+            f"emuchain: interrupted after {interrupted.done} of {interrupted.total} points{kept}"
+        )
+        print(message, file=sys.stderr, flush=True)
+        return _INTERRUPTED_STATUS
+    if result.best is None:
+        count = len(result.rows)
+        message = f"all {count} points fail, the first: " if count > 1 else ""
+        raise InputError(f"{message}{result.rows[0]['error']}")
+    return Result(
+        lambda: _print(result, full),
+        lambda: _as_json(result),
+        lambda picture: draw_sweep(result, picture),
+    )
 
 
 def _as_json(result: SweepResult) -> dict[str, Any]:
@@ -275,28 +283,33 @@ def _firsts(result: SweepResult, key: str) -> list[dict[str, Any]]:
 
 def _title(result: SweepResult) -> str:
     row, varied = result.rows[0], result.space.varied
-    return " on ".join(f"{key}s below" if key in varied else str(row[key]) for key in ("network", "cluster"))
+    return " on ".join(
+        f"{key}s below" if key in varied else str(row[key]) for key in ("network", "cluster")
+    )
 
 
 def _print(result: SweepResult, full: bool) -> None:
     from ...studies.sweep import chosen_rows, findings, table_of
-    from ...view import say, table
 
     for line in findings(result):
         print(line)
     for text in result.multipliers[:_MOST_BOARDS]:
-        say(text)
+        view.say(text)
     if (left := len(result.multipliers) - _MOST_BOARDS) > 0:
-        say(f"multipliers of {plural(left, 'more kind')} of boards: see `emuchain plan`")
+        view.say(f"multipliers of {plural(left, 'more kind')} of boards: see `emuchain plan`")
     rows = result.rows if full else chosen_rows(result, _MOST_ROWS)
-    if result.target is not None and result.target.row is not None and result.target.row not in rows:
+    if (
+        result.target is not None
+        and result.target.row is not None
+        and result.target.row not in rows
+    ):
         rows = [dict(result.target.row), *rows]
     columns, cells = table_of(result, rows)
-    table(_title(result), columns, cells, left=("limited by",))
+    view.table(_title(result), columns, cells, left=("limited by",))
     if len(rows) < len(result.rows):
         print(
             f"{len(rows)} of {plural(len(result.rows), 'point')}; `--full` prints all, `--csv FILE`"
-            f" writes all with all figures"
+            " writes all with all figures"
         )
 
 
@@ -310,14 +323,12 @@ def sweep_devices(
     config_file: str | None,
     flags: dict[str, Any],
     *,
-    plot: str | None,
-    as_json: bool,
     full: bool,
     ranged: bool = True,
     epoch_images: int = IMAGENET_IMAGES,
     alone: Mapping[str, object] | None = None,
-) -> int:
-    """Sweep a configuration over the numbers of `--devices`, as `emuchain sweep` does; return the exit status.
+) -> Result | int:
+    """Sweep a configuration over the numbers of `--devices`, as `emuchain sweep` does.
 
     `alone` has the values of options that need one number of devices, by their names.
 
@@ -326,16 +337,22 @@ def sweep_devices(
     """
     for option, value in (alone or {}).items():
         if value:
-            raise InputError(f"`{option}`: cannot be combined with several numbers of `--devices`; give one number")
+            raise InputError(
+                f"`{option}`: cannot be combined with several numbers of `--devices`; give one"
+                " number"
+            )
     with starting():
-        from ...common import read_toml
-        from ...config import blaming, load_config
+        from ...config import blaming, load_config, read_keys
 
-    devices, others = flags["devices"], {key: value for key, value in flags.items() if key != "devices"}
+    devices, others = (
+        flags["devices"],
+        {key: value for key, value in flags.items() if key != "devices"},
+    )
     with blaming(config_file, others):
         config = load_config(config_file, others)
-        in_file = {} if config_file is None else read_toml(pathlib.Path(config_file))
-        # As given, not as validated: the points' processes validate them again, and a codec is no plain value.
+        in_file = {} if config_file is None else read_keys(config_file)
+        # As given, not as validated: the points' processes validate them again, and a codec is no
+        # plain value.
         settings = {**in_file, **others}
         values = {"network": config.network, "cluster": config.cluster, "devices": devices}
         if config.changes:
@@ -344,8 +361,6 @@ def sweep_devices(
             values,
             {key: value for key, value in settings.items() if key not in values},
             ranks=session.join(),
-            plot=None if plot is None else pathlib.Path(plot),
-            as_json=as_json,
             full=full,
             ranged=ranged,
             epoch_images=epoch_images,

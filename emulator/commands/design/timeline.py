@@ -1,26 +1,16 @@
-"""`emuchain timeline`: a chart of a chain's first samples, or of a pair's mini-batch, as text and as a picture."""
+"""`emuchain timeline`: a chart of a chain's first samples, or of a pair's mini-batch, as text and
+as a picture.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from ... import view
 from ...common import InputError, WholeFile, format_time_ps
 from ...config import Config, blaming, load_config
 from ...plan import ChainPlan, configured_network, long_plan, long_work, make_pair_plan, make_plan
 from ...run import simulate, steady_actions, steady_state
-from ...view import (
-    Chart,
-    RunSamples,
-    Window,
-    draw_chart,
-    gantt,
-    pair_chart,
-    picture_file,
-    rate_line,
-    recorded_run,
-    stage_lines,
-    terminal_width,
-)
 from ..frame.output import tell_notes, tell_warning
 
 _PIPE_WIDTH = 80
@@ -36,16 +26,18 @@ def show_timeline(
     all_lanes: bool,
     plot: str | None,
 ) -> None:
-    """Simulate a run for long enough and print the chart of the shown samples; draw it too, if asked for.
+    """Simulate a run for long enough and print the chart of the shown samples; draw it too, if
+    asked for.
 
     Raises:
-        InputError: the configuration is invalid, the run has none of the samples, or the picture cannot be written.
+        InputError: the configuration is invalid, the run has none of the samples, or the picture
+            cannot be written.
     """
-    window = Window.parse(shown or _SHOWN, "samples_shown")
+    window = view.Window.parse(shown or _SHOWN, "samples_shown")
     if window.last > _LAST_SAMPLE:
         raise InputError(f"`samples_shown` = '{window}': must be samples 0 to {_LAST_SAMPLE:,}")
-    columns = width or terminal_width(_PIPE_WIDTH)
-    with picture_file(plot, "plot") as picture:
+    columns = width or view.terminal_width(_PIPE_WIDTH)
+    with view.picture_file(plot, "plot") as picture:
         with blaming(config_file, flags):
             config = load_config(config_file, flags)
             if config.schedule.offload is not None:
@@ -61,53 +53,75 @@ def show_timeline(
 
 
 def _show_pair(
-    config: Config, width: int, picture: WholeFile | None, *, samples_shown: str | None, all_lanes: bool
+    config: Config,
+    width: int,
+    picture: WholeFile | None,
+    *,
+    samples_shown: str | None,
+    all_lanes: bool,
 ) -> None:
     """Print the chart of a mini-batch on a GPU, alone or with an FPGA; draw it too, if asked for.
 
     Raises:
-        InputError: a value does not suit a pair, samples or lanes are asked for, or the picture cannot be written.
+        InputError: a value does not suit a pair, samples or lanes are asked for, or the picture
+            cannot be written.
     """
     for flag, given in (("samples-shown", samples_shown), ("all-lanes", all_lanes or None)):
         if given is not None:
-            raise InputError(f"`--{flag}`: the timeline of a pair has the tasks of a mini-batch; leave it out")
+            raise InputError(
+                f"`--{flag}`: the timeline of a pair has the tasks of a mini-batch; leave it out"
+            )
     plan = make_pair_plan(config)
-    chart = pair_chart(plan.times, f"{plan.title}, {config.schedule.name}")
+    chart = view.pair_chart(plan.times, f"{plan.title}, {config.schedule.name}")
     _print(chart, width, picture, [plan.answer[0], f"{config.schedule.name}: {plan.answer[1]}"])
 
 
-def _print(chart: Chart, width: int, picture: WholeFile | None, above: list[str]) -> None:
-    """Draw a chart, if there is a file for it, and then print it, for what is printed may not be read to its end."""
+def _print(chart: view.Chart, width: int, picture: WholeFile | None, above: list[str]) -> None:
+    """Draw a chart, if there is a file for it, and then print it, for what is printed may not be
+    read to its end.
+    """
     if picture is not None:
-        draw_chart(chart, picture, "plot")
-    for line in [*above, *gantt(chart, width)]:
+        view.draw_chart(chart, picture, "plot")
+    for line in [*above, *view.gantt(chart, width)]:
         print(line)
     if picture is not None:
         print(f"drawn in {picture.path}")
 
 
-def _chart(plan: ChainPlan, window: Window, all_lanes: bool) -> tuple[Chart, Window]:
-    """Return the chart of a window, from a run that ends no sooner than the samples that meet those of the window."""
+def _chart(plan: ChainPlan, window: view.Window, all_lanes: bool) -> tuple[view.Chart, view.Window]:
+    """Return the chart of a window, from a run that ends no sooner than the samples that meet those
+    of the window.
+    """
     meeting = max(plan.steady.in_flight if plan.stages is None else plan.stages.kept_samples)
     batches = -(-(window.last + 1 + meeting) // plan.batch)
     once = plan.with_epochs(1)
     samples = min(plan.config.samples or batches * plan.config.batch, batches * plan.config.batch)
     warning = long_work(once.config, plan.network, samples, numbers=False)
     tell_warning(warning)
-    first = RunSamples.of(once, samples)
+    first = view.RunSamples.of(once, samples)
     shown = window.within(first.number, "samples_shown")
-    run = recorded_run(first, shown.around(meeting).within(first.number, "samples_shown"))
+    run = view.recorded_run(first, shown.around(meeting).within(first.number, "samples_shown"))
     recorder = run.recorder()
     simulate(once, samples, recorder)
     return run.chart([recorder], shown, all_lanes=all_lanes), shown
 
 
 def _answer(plan: ChainPlan) -> list[str]:
-    """Return how long the pipeline takes to fill, and how often a sample leaves it then; for actions, what limits."""
+    """Return how long the pipeline takes to fill, and how often a sample leaves it then; for
+    actions, what limits.
+    """
     if not plan.times_rows:
         rate, usage = steady_actions(plan)
-        return [line.text for line in (rate_line(plan, rate, 0), *stage_lines(plan, usage)) if not line.optional]
+        return [
+            line.text
+            for line in (view.rate_line(plan, rate, 0), *view.stage_lines(plan, usage))
+            if not line.optional
+        ]
     filled = f"pipeline full after {format_time_ps(plan.steady.fill_ps)}"
     every = f"a sample every {format_time_ps(round(steady_state(plan).period_ps))}"
     drains = plan.config.schedule.drains
-    return [f"{filled}; {every} on average, as it drains at each update" if drains else f"{filled}, then {every}"]
+    return [
+        f"{filled}; {every} on average, as it drains at each update"
+        if drains
+        else f"{filled}, then {every}"
+    ]

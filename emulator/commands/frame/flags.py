@@ -1,4 +1,6 @@
-"""A command's first argument, and the configuration's keys as flags, made on demand: their model is slow to import."""
+"""A command's first argument, and the configuration's keys as flags, made on demand: their model is
+slow to import.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ...common import InputError, NamedFiles, did_you_mean, listed
-from ...config import roles
+from ...config import GROUPS, roles
+from .command import CHANGES, SET, FileCommand, Restart, with_changes
 from .kernels import starting
-from .named import (
-    CHANGES,
-    OUTPUT,
-    SET,
-    WORD,
-    CountOrRange,
-    FileCommand,
-    Named,
-    NameOrFile,
-    NameWithKeys,
-    Restart,
-    set_value,
-)
+from .named import OUTPUT, WORD, CountOrRange, Named, NameOrFile, NameWithKeys
 
 if TYPE_CHECKING:
     from ...config import Config
@@ -41,14 +32,17 @@ _SHOWS_ALL = "emuchain.help-all"
 
 
 class Subject(NamedTuple):
-    """A network, or the file of a configuration; the other one is None, and so are both without a word."""
+    """A network, or the file of a configuration; the other one is None, and so are both without a
+    word.
+    """
 
     network: str | None = None
     config_file: str | None = None
 
 
 def subject_of(word: str | None) -> Subject:
-    """Return what `word` names: a network that comes with emuchain, an ONNX file, or a TOML file, by its keys.
+    """Return what `word` names: a network that comes with emuchain, an ONNX file, or a TOML file,
+    by its keys.
 
     Raises:
         InputError: it names none of these, or is a file that cannot be read.
@@ -71,29 +65,19 @@ def subject_of(word: str | None) -> Subject:
     return Subject(config_file=word)
 
 
-GROUPS = {
-    "Network and data": (
-        *("network", "time_steps", "data", "samples", "test_samples", "resize", "crop", "channels", "mean", "std"),
-        *("augment", "skip_broken", "test_share", "split_seed", "text_samples"),
-    ),
-    "Training": (
-        *("epochs", "batch", "micro_batch", "optimizer", "learning_rate", "momentum", "beta1", "beta2", "epsilon"),
-        *("weight_decay", "clip_norm", "lr_schedule", "lr_step", "lr_decay", "lr_warm_up", "learning_rate_steps"),
-        *("learning_rate_factor", "label_smoothing", "seed", "init", "new_layers", "freeze"),
-    ),
-    "Chain and schedule": (
-        *("devices", "schedule", "warm_up", "chunks", "stages", "cut", "balancing", "replicas", "exchange", "groups"),
-        *("compress", "error_feedback", "compress_weights", "compress_ratio"),
-    ),
-    "Cluster and time": (
-        *("cluster", "changes", "faults", "engines", "transport", "precision", "memory", "rows_at_once", "padding"),
-        *("rtl_device", "throttle"),
-    ),
-    "Run and results": (*("out", "checkpoint", "checkpoint_every", "resume", "log", "progress", "stall_timeout"),),
-}
-"""The keys of a configuration by what they are about, as `--help` shows their flags."""
 USUAL = {
-    *("network", "data", "samples", "epochs", "batch", "optimizer", "learning_rate", "devices", "schedule", "replicas"),
+    *(
+        "network",
+        "data",
+        "samples",
+        "epochs",
+        "batch",
+        "optimizer",
+        "learning_rate",
+        "devices",
+        "schedule",
+        "replicas",
+    ),
     *("compress", "cluster", "changes", "out", "checkpoint", "resume"),
 }
 """The keys whose flags `--help` shows; `--help-all` shows all."""
@@ -123,15 +107,19 @@ range_option = click.option(
     callback=lambda ctx, option, value: value != "none",
     help="Show between what values answers lie in 90 % of cases; none: do not.  [default: 90]",
 )
-full_option = click.option("--full", is_flag=True, help="Show all devices and links, not only the most loaded ones.")
+full_option = click.option(
+    "--full", is_flag=True, help="Show all devices and links, not only the most loaded ones."
+)
 
 
 def write_groups(formatter: click.HelpFormatter, records: Mapping[str, tuple[str, str]]) -> None:
-    """Write the flags of keys, each with its help, group by group."""
-    for title, keys in GROUPS.items():
+    """Write the flags of keys, each with its help, group by group, as the tables of a file are
+    called.
+    """
+    for group, keys in GROUPS.items():
         shown = [records[key] for key in keys if key in records]
         if shown:
-            with formatter.section(title):
+            with formatter.section(f"[{group}]"):
                 formatter.write_dl(shown)
 
 
@@ -149,7 +137,8 @@ def write_others(
 class ConfiguredCommand(FileCommand):
     """A command that takes a network or a configuration file, and a flag for each key.
 
-    Its function gets `config_file`, and the dictionary `flags` of the flags that are set; a network is one of them.
+    Its function gets `config_file`, and the dictionary `flags` of the flags that are set; a network
+    is one of them.
     """
 
     sweeps = False
@@ -162,7 +151,9 @@ class ConfiguredCommand(FileCommand):
 
     @functools.cached_property
     def _subject(self) -> click.Argument:
-        return click.Argument(["subject"], metavar="[NETWORK|CONFIG.toml]", required=False, type=WORD)
+        return click.Argument(
+            ["subject"], metavar="[NETWORK|CONFIG.toml]", required=False, type=WORD
+        )
 
     @functools.cached_property
     def _flags(self) -> dict[str, click.Option]:
@@ -181,14 +172,23 @@ class ConfiguredCommand(FileCommand):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the flags of keys group by group, the usual ones or all, then the command's own."""
         shows_all = bool(ctx.meta.get(_SHOWS_ALL))
-        records = {key: record for key, flag in self._flags.items() if (record := flag.get_help_record(ctx))}
-        write_groups(formatter, records if shows_all else {key: records[key] for key in records if key in USUAL})
+        records = {
+            key: record
+            for key, flag in self._flags.items()
+            if (record := flag.get_help_record(ctx))
+        }
+        write_groups(
+            formatter,
+            records if shows_all else {key: records[key] for key in records if key in USUAL},
+        )
         tabled = [record for flag in self._precision_flags if (record := flag.get_help_record(ctx))]
         if shows_all and tabled:
             with formatter.section("Formats of numbers"):
                 formatter.write_dl(tabled)
         keyed = [*self._flags.values(), *self._precision_flags]
-        write_others(formatter, ctx, [param for param in self.get_params(ctx) if param not in keyed], records)
+        write_others(
+            formatter, ctx, [param for param in self.get_params(ctx) if param not in keyed], records
+        )
 
     @functools.cached_property
     def _help_all(self) -> click.Option:
@@ -201,7 +201,12 @@ class ConfiguredCommand(FileCommand):
                 ctx.exit()
 
         return click.Option(
-            ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=show, help="Show every option."
+            ["--help-all"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=show,
+            help="Show every option.",
         )
 
     def config_keys(self) -> list[str]:
@@ -214,35 +219,35 @@ class ConfiguredCommand(FileCommand):
         """See `FileCommand`; the function gets the flags that are set as `flags`.
 
         Raises:
-            InputError: the first argument names neither a network nor a file that can be read.
+            InputError: the first argument names neither a network nor a file that can be read, or
+                `--set` has an unknown key, or one that has a flag with another value.
         """
+        from ...config import in_place
+
         values = {key: ctx.params.pop(key) for key in self._flags}
-        table = {f"precision_{name}": ctx.params.pop(f"precision_{name}") for name in PRECISION_KEYS}
+        table = {
+            f"precision_{name}": ctx.params.pop(f"precision_{name}") for name in PRECISION_KEYS
+        }
         if isinstance(values["devices"], tuple) and not self.sweeps:
             raise click.UsageError(
-                f"--devices: {self.name} takes one number; `emuchain sweep NETWORK --devices 1-64` takes ranges", ctx
+                f"--devices: {self.name} takes one number; `emuchain sweep NETWORK --devices 1-64`"
+                " takes ranges",
+                ctx,
             )
         flags = {key: value for key, value in values.items() if value not in (None, ())}
-        flags = self._changed(ctx, _with_table({**flags, **table}))
+        tabled = _with_table({**flags, **table})
+        # Words are read as those of their flags; other values are TOML, as in a file.
+        placed, changes = with_changes(
+            ctx, tabled.pop(CHANGES, ()), self._flags, tabled, words=True
+        )
+        flags = in_place({**placed, CHANGES: changes}, SET)
         network, ctx.params["config_file"] = subject_of(ctx.params.pop("subject"))
         if network is not None and flags.setdefault("network", network) != network:
-            raise click.UsageError(f"{network} and --network {flags['network']}: give one network", ctx)
+            raise click.UsageError(
+                f"{network} and --network {flags['network']}: give one network", ctx
+            )
         ctx.params["flags"] = flags
         super().prepare(ctx)
-
-    def _changed(self, ctx: click.Context, flags: dict[str, Any]) -> dict[str, Any]:
-        """Return flags with the keys of a run that `--set` has; words are read as those of their flags.
-
-        Raises:
-            InputError: a key is unknown, or has a flag with another value.
-        """
-        from ...config import in_place, parse_changes
-
-        changes = parse_changes(flags.pop(CHANGES, ()))
-        for key, value in changes.items():
-            if isinstance(value, str) and key in self._flags:
-                changes[key] = set_value(ctx, self._flags[key], value)
-        return in_place({**flags, CHANGES: changes}, SET)
 
     def check(self, ctx: click.Context, files: NamedFiles) -> None:
         """See `FileCommand`; the configuration with its flags names files, too."""
@@ -251,7 +256,11 @@ class ConfiguredCommand(FileCommand):
         file, flags = ctx.params["config_file"], ctx.params["flags"]
         files.add("CONFIG.toml", file, roles.CONFIGURATION)
         with blaming(file, flags):
-            of_one = {key: value for key, value in flags.items() if not isinstance(value, tuple) or key != "devices"}
+            of_one = {
+                key: value
+                for key, value in flags.items()
+                if not isinstance(value, tuple) or key != "devices"
+            }
             for config in self.configs(ctx, load_config(file, of_one)):
                 name_files(files, dict(config))
             super().check(ctx, files)
@@ -286,14 +295,18 @@ def _with_table(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_precision(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the flags of formats to a command, whose function gets them as `precision`, a name, a table or None."""
+    """Add the flags of formats to a command, whose function gets them as `precision`, a name, a
+    table or None.
+    """
 
     @functools.wraps(command)
     def tabled(*arguments: Any, **flags: Any) -> Any:
         return command(*arguments, **_with_table(flags))
 
     options = getattr(tabled, "__click_params__", [])
-    usual = click.Option(["--precision"], type=WORD, metavar="NAME", help="Format of numbers.  [default: fp32]")
+    usual = click.Option(
+        ["--precision"], type=WORD, metavar="NAME", help="Format of numbers.  [default: fp32]"
+    )
     tabled.__click_params__ = [*map(_precision_flag, reversed(PRECISION_KEYS)), usual, *options]  # type: ignore[attr-defined]  # as click does
     return tabled
 
@@ -303,7 +316,9 @@ RUNS = "emuchain.runs"
 
 
 class TrainingCommand(ConfiguredCommand):
-    """A `ConfiguredCommand` that trains, perhaps in several variants, which are then in its context."""
+    """A `ConfiguredCommand` that trains, perhaps in several variants, which are then in its
+    context.
+    """
 
     def configs(self, ctx: click.Context, given: Config) -> Iterable[Config]:
         """See `ConfiguredCommand`."""
@@ -357,9 +372,16 @@ class PlanningCommand(ConfiguredCommand):
 
 
 def traced(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the flags of a trace to a command, whose function gets them as `trace`, `trace_level` and `trace_samples`."""
+    """Add the flags of a trace to a command, whose function gets them as `trace`, `trace_level` and
+    `trace_samples`.
+    """
     options = [
-        click.option("--trace", type=OUTPUT, metavar="FILE.json", help="Write a timeline for https://ui.perfetto.dev."),
+        click.option(
+            "--trace",
+            type=OUTPUT,
+            metavar="FILE.json",
+            help="Write a timeline for https://ui.perfetto.dev.",
+        ),
         click.option(
             "--trace-level",
             type=click.Choice(["sample", "row"]),
@@ -382,8 +404,10 @@ def _flag(key: str) -> click.Option:
 
     field = Config.model_fields[key]
     if key == CHANGES:
-        told = (field.description or "").replace("`", "")
-        return click.Option([SET, "--changes", key], type=WORD, multiple=True, metavar="KEY=VALUE", help=told)
+        description = (field.description or "").replace("`", "")
+        return click.Option(
+            [SET, "--changes", key], type=WORD, multiple=True, metavar="KEY=VALUE", help=description
+        )
     extra = field.json_schema_extra
     if isinstance(extra, dict) and "choices" in extra:
         names = typing.cast(list[str], extra["choices"])
@@ -398,7 +422,7 @@ def _flag(key: str) -> click.Option:
         default=None,
         metavar="NAME|FILE" if key == "schedule" else _metavar(kind),
         help=f"{(field.description or '').replace('`', '')}{default}",
-        callback=_numbers if key == "learning_rate_steps" else _listed if kind is list else None,
+        callback=_listed if kind is list else None,
     )
 
 
@@ -428,16 +452,6 @@ def _metavar(kind: Any) -> str | None:
         if kind is bool or isinstance(kind, click.Choice)
         else {int: "N", float: "X", list: "A,B"}.get(kind, "WORD")
     )
-
-
-def _numbers(_: Any, __: Any, value: str | None) -> tuple[int, ...] | None:
-    """Parse a list of epochs such as 10,20."""
-    if value is None:
-        return None
-    try:
-        return tuple(int(number) for number in value.split(","))
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is not a list of epochs such as 10,20") from None
 
 
 def _listed(_: Any, __: Any, value: str | None) -> object:

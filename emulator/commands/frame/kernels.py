@@ -1,4 +1,6 @@
-"""The start of a command: imports, with the garbage collector paused, and kernels that can be loaded and stored."""
+"""The start of a command: imports, with the garbage collector paused, and kernels that can be
+loaded and stored.
+"""
 
 from __future__ import annotations
 
@@ -37,18 +39,25 @@ def starting() -> Iterator[None]:
 
 @functools.cache
 def _settle(cache: str | None, form_name: str | None) -> None:
-    """Check, once for these settings, that compiled code can be stored, and that the configured form exists."""
+    """Check, once for these settings, that compiled code can be stored, and that the configured
+    form exists.
+    """
     from ....kernels.jit import store
 
     in_the_way = store.file_in_the_way()
     if in_the_way is not None:
-        raise InputError(f"{store.SETTING} = {cache!r}: {in_the_way} is a file; name a folder for compiled code")
+        raise InputError(
+            f"{store.SETTING} = {cache!r}: {in_the_way} is a file; name a folder for compiled code"
+        )
     try:
         place = store.where()
     except OSError as error:
         raise InputError(str(error)) from None
     if store.is_temporary(place):
-        print(f"emuchain: compiled code is kept in {place}; {store.SETTING} names a better place", file=sys.stderr)
+        print(
+            f"emuchain: compiled code is kept in {place}; {store.SETTING} names a better place",
+            file=sys.stderr,
+        )
     if form_name:
         try:
             from ....kernels import form  # noqa: F401 - it checks the variable when imported
@@ -57,26 +66,33 @@ def _settle(cache: str | None, form_name: str | None) -> None:
 
 
 def load(say: Callable[[str], None]) -> None:
-    """Load all kernels; if they are not compiled yet, compile them and report it through `say`, and how far that is."""
+    """Load all kernels; if they are not compiled yet, compile them and report it through `say`, and
+    how far that is.
+    """
     from ....kernels.warm import compile_together, usable_cores
 
-    told_s = begun_s = time.monotonic()
-    whole_cpu_s = told_cpu_s = 0.0
+    reported_s = begun_s = time.monotonic()
+    whole_cpu_s = reported_cpu_s = 0.0
 
     def tell(left_cpu_s: float) -> None:
-        nonlocal told_s, begun_s, whole_cpu_s, told_cpu_s
+        nonlocal reported_s, begun_s, whole_cpu_s, reported_cpu_s
         now_s = time.monotonic()
         if not whole_cpu_s:
             begun_s, whole_cpu_s = now_s, left_cpu_s
             many = f", on {cores} cores" if (cores := usable_cores()) > 1 else ""
-            say(f"compiling kernels, once for this machine: about {left_cpu_s:.0f} s of processor time{many} ...")
-        elif left_cpu_s == told_cpu_s or (left_cpu_s and now_s - told_s < _EVERY_S):
+            say(
+                f"compiling kernels, once for this machine: about {left_cpu_s:.0f} s of processor"
+                f" time{many} ..."
+            )
+        elif left_cpu_s == reported_cpu_s or (left_cpu_s and now_s - reported_s < _EVERY_S):
             return
         else:
             done = 1 - left_cpu_s / whole_cpu_s
-            left = f", about {(now_s - begun_s) * (1 / done - 1):.0f} s left" if 0 < done < 1 else ""
+            left = (
+                f", about {(now_s - begun_s) * (1 / done - 1):.0f} s left" if 0 < done < 1 else ""
+            )
             say(f"compiling kernels: {100 * done:.0f} % done{left}")
-        told_s, told_cpu_s = now_s, left_cpu_s
+        reported_s, reported_cpu_s = now_s, left_cpu_s
 
     compile_together(tell)
 

@@ -1,21 +1,16 @@
-"""Types of arguments and flags (files, ranges, lists); commands that compare what they write with all else first.
-
-`--set KEY=VALUE` is here, too: any key of a run or its cluster, as its own flag or its file would set it.
-"""
+"""Types of arguments and flags: files in their roles, numbers, ranges, lists."""
 
 from __future__ import annotations
 
 import math
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from ...common import NO_FILE, InputError, NamedFiles, Paths, Reads, Role, Writes, did_you_mean, in_folder
+from ...common import NO_FILE, Paths, Reads, Role, Writes, in_folder, parse_counts
 from ...config import roles
 
 
@@ -31,7 +26,9 @@ class Named(click.ParamType):
 
 
 class OneOf(click.ParamType):
-    """The type of a flag that is one of the names that extensions have, perhaps with keys: imported when needed."""
+    """The type of a flag that is one of the names that extensions have, perhaps with keys: imported
+    when needed.
+    """
 
     def __init__(self, name: str, known: Callable[[], Iterable[str]]) -> None:
         self.name, self._known = name, known
@@ -45,7 +42,9 @@ class OneOf(click.ParamType):
 
 
 class NameWithKeys(click.Choice[str]):
-    """The type of a flag that is one of some names, perhaps with keys of its own behind it: `NAME:KEY=VALUE`."""
+    """The type of a flag that is one of some names, perhaps with keys of its own behind it:
+    `NAME:KEY=VALUE`.
+    """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the text, whose keys the configuration checks."""
@@ -82,9 +81,15 @@ WORD = Named(NO_FILE)
 
 PATH = click.Path(path_type=pathlib.Path)
 OUTPUT, PICTURE = Named(roles.OUTPUT), Named(roles.OUTPUT, PATH)
-NETWORK, CLUSTER, DATA, RUN = (Named(role) for role in (roles.NETWORK, roles.CLUSTER, roles.DATA, roles.RUN))
+NETWORK, CLUSTER, DATA, RUN = (
+    Named(role) for role in (roles.NETWORK, roles.CLUSTER, roles.DATA, roles.RUN)
+)
 HOSTS = Named(Reads("a host file"))
-PROFILE, SCHEDULE, ORDER = Named(Reads("a profile")), Named(Reads("a schedule")), Named(roles.SCHEDULE)
+PROFILE, SCHEDULE, ORDER = (
+    Named(Reads("a profile")),
+    Named(Reads("a schedule")),
+    Named(roles.SCHEDULE),
+)
 
 
 def _what_if(text: str) -> Paths:
@@ -109,12 +114,39 @@ WAVES = Named(Writes(_waves))
 RTL, FIGURES = Named(Writes(in_folder("*.sv"))), Named(Writes(in_folder("*.png")), PATH)
 PRINTED = Named(roles.PRINTED, PATH)
 FETCHED = Named(Writes(in_folder("*.part")), PATH)
-RUNS = Named(Reads("a results file", _results_in), click.Path(path_type=pathlib.Path, exists=True, file_okay=False))
+RUNS = Named(
+    Reads("a results file", _results_in),
+    click.Path(path_type=pathlib.Path, exists=True, file_okay=False),
+)
+
+
+def switch(flag: str, what: str, name: str | None = None) -> Callable[[Any], Any]:
+    """Return a flag without a value; its help says `what` it does, and a function gets it by
+    `name`, if not its own.
+    """
+    return click.option(flag, *([] if name is None else [name]), is_flag=True, help=what)
+
+
+def count_option(
+    flag: str, what: str, *, least: int = 1, most: int | None = None, metavar: str = "N", **how: Any
+) -> Callable[[Any], Any]:
+    """Return a flag that takes a whole number from `least` to `most`."""
+    return click.option(flag, type=click.IntRange(least, most), metavar=metavar, help=what, **how)
+
+
+def word_option(flag: str, metavar: str, what: str, **how: Any) -> Callable[[Any], Any]:
+    """Return a flag with text that names no file."""
+    return click.option(flag, type=WORD, metavar=metavar, help=what, **how)
 
 
 def cluster_option(otherwise: str = "", **how: Any) -> Callable[[Any], Any]:
-    """Return the flag for a cluster; its help says in the end which one it is `otherwise`, without the flag."""
-    said = f"A cluster that comes with emuchain, or a TOML file.{otherwise and f'  [default: {otherwise}]'}"
+    """Return the flag for a cluster; its help says in the end which one it is `otherwise`, without
+    the flag.
+    """
+    said = (
+        "A cluster that comes with emuchain, or a TOML"
+        f" file.{otherwise and f'  [default: {otherwise}]'}"
+    )
     return click.option("--cluster", type=CLUSTER, metavar="WORD", help=said, **how)
 
 
@@ -123,184 +155,33 @@ def profile_option(metavar: str, what: str) -> Callable[[Any], Any]:
     return click.option("--profile", type=PROFILE, metavar=metavar, help=what)
 
 
-SET = "--set"
-CHANGES = "changes"
-"""The name by which a function gets the changed keys of a cluster."""
-
-
-def set_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the flag `--set` to a command, whose function gets the changed keys of its cluster as `changes`."""
-    told = "Set any key of the cluster, such as link.bandwidth_gbps=250, or one that has a flag here; may be repeated."
-    return click.option(SET, CHANGES, type=click.UNPROCESSED, multiple=True, metavar="KEY=VALUE", help=told)(command)
-
-
-def set_parameters(ctx: click.Context, parameters: list[click.Parameter]) -> None:
-    """Give the parameters of a command the values that `--set` has for them; leave keys of the cluster.
-
-    Raises:
-        InputError: a key is unknown, is none of this command, or its flag has another value.
-    """
-    from ...config import is_of_run, parse_changes
-
-    by_key = {(parameter.name or "").replace("precision_", "precision."): parameter for parameter in parameters}
-    changes = parse_changes(ctx.params[CHANGES])
-    for key in [key for key in changes if is_of_run(key)]:
-        parameter, value = by_key.get(key), changes.pop(key)
-        if parameter is None or parameter.name is None:
-            keys = [key for key in by_key if is_of_run(key)]
-            raise InputError(
-                f"{SET} {key}: `{ctx.command_path}` has no such key of a run; {did_you_mean(key, keys)}it has"
-                f" {', '.join(keys)}, and those of the cluster"
-            )
-        given = ctx.params[parameter.name]
-        ctx.params[parameter.name] = set_value(ctx, parameter, value)
-        is_given = ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
-        if is_given and given != ctx.params[parameter.name]:
-            raise InputError(f"`{key}` = {given!r}: {SET} has {ctx.params[parameter.name]!r}; give one of them")
-    ctx.params[CHANGES] = changes
-
-
-def set_value(ctx: click.Context, parameter: click.Parameter, value: object) -> Any:
-    """Return a value of `--set` as the parameter's own flag has it."""
-    from ...common import toml_value
-
-    return parameter.process_value(ctx, value if isinstance(value, str) else toml_value(value))
-
-
-def set_words(changes: Mapping[str, object]) -> list[str]:
-    """Return the words of a command line that set these keys."""
-    from ...common import toml_value
-
-    return [word for key, value in changes.items() for word in (SET, f"{key}={toml_value(value)}")]
-
-
-USUAL_FLAGS = {
-    **dict.fromkeys(("--lr", "--learningrate", "--step-size"), "--learning-rate"),
-    **dict.fromkeys(("--batch-size", "--minibatch", "--mini-batch", "--bs"), "--batch"),
-    **dict.fromkeys(("--micro-batch-size", "--microbatch"), "--micro-batch"),
-    **dict.fromkeys(("--gpus", "--boards", "--nodes", "--fpgas", "--num-devices", "--n-devices"), "--devices"),
-    **dict.fromkeys(("--wd", "--decay"), "--weight-decay"),
-    **dict.fromkeys(("--num-epochs", "--n-epochs"), "--epochs"),
-    **dict.fromkeys(("--dataset", "--data-dir", "--data-path"), "--data"),
-    **dict.fromkeys(("--dtype", "--format", "--amp"), "--precision"),
-    **dict.fromkeys(("--optim", "--opt"), "--optimizer"),
-    **dict.fromkeys(("--output", "--save-to"), "--out"),
-    **dict.fromkeys(("--board", "--platform"), "--cluster"),
-    **dict.fromkeys(("--codec", "--compression"), "--compress"),
-    "--random-seed": "--seed",
-    "--topology": "--set links.topology=NAME",
-    **dict.fromkeys(("--bandwidth", "--link-bandwidth"), "--set link.bandwidth_gbps=RATE"),
-    **dict.fromkeys(("--latency", "--link-latency"), "--set link.latency_ns=TIME"),
-    **dict.fromkeys(("--clock", "--clock-mhz", "--frequency"), "--set board.clock_mhz=RATE"),
-}
-"""What flags of other programs, and keys of a cluster, are called where a command has what they say."""
-
-
-class Restart(NamedTuple):
-    """How a command is started again after it has died: once `file` is there, with the words `more`, and goes on.
-
-    Words in `less` are for the first start alone. Without a file it begins again.
-    """
-
-    file: str | None = None
-    more: tuple[str, ...] = ()
-    less: tuple[str, ...] = ()
-
-
-class FileCommand(click.Command):
-    """A command that checks the files of its arguments and flags before its function is called.
-
-    All commands of emuchain are of this class. An argument or flag that is text has the type `Named`, or another one
-    with a `role`. `meant` are flags that it does not have, with what to give instead.
-    """
-
-    takes_ranks = False
-    """Whether several ranks share its work; otherwise it is one process."""
-
-    def __init__(self, *args: Any, meant: Mapping[str, str] = MappingProxyType({}), **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._meant = meant
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """See click; of a flag that the command does not have, say what is meant."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            meant = self._meant.get(error.option_name) or self._usual(ctx, error.option_name)
-            if meant is None:
-                raise
-            message = f"No such option '{error.option_name}'. Did you mean {meant!r}?"
-            raise click.NoSuchOption(error.option_name, message, ctx=error.ctx) from None
-
-    def _usual(self, ctx: click.Context, flag: str) -> str | None:
-        """Return what a flag that other programs have is called here, if the command has it."""
-        meant = USUAL_FLAGS.get(flag, "")
-        known = {name for param in self.get_params(ctx) for name in param.opts}
-        return meant if meant.partition(" ")[0] in known else None
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Call the function.
-
-        Raises:
-            InputError: an output is an input, too, or another output.
-        """
-        self.prepare(ctx)
-        self.check(ctx, NamedFiles())
-        return super().invoke(ctx)
-
-    def prepare(self, ctx: click.Context) -> None:
-        """Turn the arguments and flags into those of the function.
-
-        Raises:
-            InputError: one of them is wrong.
-        """
-        if isinstance(ctx.params.get(CHANGES), tuple):
-            set_parameters(ctx, self.get_params(ctx))
-
-    def check(self, ctx: click.Context, files: NamedFiles) -> None:
-        """Add all files, and check them.
-
-        Raises:
-            InputError: an output is an input, too, or another output.
-        """
-        for param in self.get_params(ctx):
-            files.add(setting_of(param), ctx.params.get(param.name or ""), getattr(param.type, "role", NO_FILE))
-        files.check()
-
-    def restart(self, ctx: click.Context) -> Restart | None:
-        """Return how `emuchain launch` starts the command again, once it has been checked; None where that may not."""
-        return Restart()
-
-
-def setting_of(param: click.Parameter) -> str:
-    """Return the name of an argument or flag in messages."""
-    flags = [name for name in param.opts if name.startswith("--")]
-    return flags[0].removeprefix("--").replace("-", "_") if flags else param.name or ""
-
-
-class FileGroup(click.Group):
-    """A group of such commands."""
-
-    command_class = FileCommand
-    group_class = type
-
-
-_SEVERAL, _THOUSANDS = re.compile(r"\d+(\s*[,-]\s*\d+)+", re.ASCII), re.compile(r"\d{1,3}(,\d{3})+", re.ASCII)
+_SEVERAL, _THOUSANDS = (
+    re.compile(r"\d+(\s*[,-]\s*\d+)+", re.ASCII),
+    re.compile(r"\d{1,3}(,\d{3})+", re.ASCII),
+)
 
 
 class NumberOfSeeds(click.IntRange):
-    """A number of seeds; what lists them is told how to give them."""
+    """A number of seeds; what lists them is shown how to give them."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number."""
         if not _SEVERAL.fullmatch(str(value)) or _THOUSANDS.fullmatch(str(value)):
             return int(super().convert(value, param, ctx))
         seeds = self._listed(str(value))
-        how = f"`--seed {seeds[0]} --seeds {len(seeds)}`" if seeds else "such as `--seed 5 --seeds 3`"
-        self.fail(f"{value!r} is no number: --seed sets the first seed, and --seeds says how many: {how}", param, ctx)
+        how = (
+            f"`--seed {seeds[0]} --seeds {len(seeds)}`" if seeds else "such as `--seed 5 --seeds 3`"
+        )
+        self.fail(
+            f"{value!r} is no number: --seed sets the first seed, and --seeds says how many: {how}",
+            param,
+            ctx,
+        )
 
     def _listed(self, text: str) -> Sequence[int]:
-        """Return seeds that follow one another, which a list or a range names; none where it names others."""
+        """Return seeds that follow one another, which a list or a range names; none where it names
+        others.
+        """
         parts = [part.strip() for part in text.replace("-", ",").split(",")]
         if not all(part.isdecimal() for part in parts):
             return ()
@@ -317,7 +198,9 @@ class Rate(click.FloatRange):
     def __init__(self) -> None:
         super().__init__(min=0, min_open=True)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         """Return the number."""
         rate = float(super().convert(value, param, ctx))
         if not math.isfinite(rate):
@@ -325,24 +208,27 @@ class Rate(click.FloatRange):
         return rate
 
 
-class Counts(click.ParamType):
-    """Numbers of `of`, such as "devices": 2,4,8 or 2-8 or 2-64:4, or all mixed; a tuple in ascending order."""
+class ValueList(click.ParamType):
+    """Values that `parse` reads from a text; a tuple. Words among them name files in a `role`."""
 
-    name = "counts"
+    name = "values"
 
-    def __init__(self, noun: str = "devices", most: int = _LARGEST) -> None:
-        self._noun, self._most = noun, most
+    def __init__(self, parse: Callable[[str], tuple[Any, ...]], role: Role = NO_FILE) -> None:
+        self._parse, self.role = parse, role
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the numbers in ascending order, each once."""
+        """Return the values, each once: numbers in ascending order, words in the order given."""
         if isinstance(value, tuple):
             return value
-        from ...common import parse_counts
-
         try:
-            return parse_counts(value, self._noun, self._most)
+            return self._parse(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+def counts(noun: str = "devices", most: int = _LARGEST) -> ValueList:
+    """Return the type of numbers of what the noun says: 2,4,8 or 2-8 or 2-64:4, or all mixed."""
+    return ValueList(lambda text: parse_counts(text, noun, most))
 
 
 class CountOrRange(click.ParamType):
@@ -355,25 +241,5 @@ class CountOrRange(click.ParamType):
         try:
             return int(value)
         except (TypeError, ValueError):
-            counts = Counts().convert(value, param, ctx)
-        return counts[0] if len(counts) == 1 else counts
-
-
-class Values(click.ParamType):
-    """Values of any key: numbers and ranges of numbers, or words, which name files in a `role`; a tuple."""
-
-    name = "values"
-
-    def __init__(self, role: Role = NO_FILE) -> None:
-        self.role = role
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return numbers in ascending order, words in the order given, each once."""
-        if isinstance(value, tuple):
-            return value
-        from ...common import parse_values
-
-        try:
-            return parse_values(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+            several = counts().convert(value, param, ctx)
+        return several[0] if len(several) == 1 else several

@@ -1,4 +1,6 @@
-"""What commands print: text that a terminal does not obey, phases of long ones, and how they end where they cannot."""
+"""What commands print: text that a terminal does not obey, phases of long ones, and how they end
+where they cannot.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ PIPE_STATUS = 128 + int(signal.SIGPIPE)
 
 
 def check() -> None:
-    """Check that there is a standard output, before a file takes its place; input and error may be closed.
+    """Check that there is a standard output, before a file takes its place; input and error may be
+    closed.
 
     It takes names of files with bytes that are no text, as it does by itself where the locale is C.
 
@@ -39,7 +42,9 @@ def check() -> None:
         # They stay open until the process ends.
         sys.stdin, sys.stdout, sys.stderr = (
             stream or os.fdopen(number, mode)
-            for number, (stream, mode) in enumerate(((sys.stdin, "r"), (sys.stdout, "w"), (sys.stderr, "w")))
+            for number, (stream, mode) in enumerate(
+                ((sys.stdin, "r"), (sys.stdout, "w"), (sys.stderr, "w"))
+            )
         )
     if 1 in closed:
         raise InputError("standard output is closed; redirect it to /dev/null if it is not wanted")
@@ -79,16 +84,23 @@ def finish() -> None:
 
 
 def failure(error: BaseException | None) -> tuple[str, int] | None:
-    """Return the line and the exit status of a command whose output cannot be written, or None after another error.
+    """Return the line and the exit status of a command whose output cannot be written, or None
+    after another error.
 
-    `error` may be what rich or click raise instead: they exit with 1 where a pipe is read no further.
+    `error` may be what rich or click raise instead: they exit with 1 where a pipe is read no
+    further.
 
-    There is no line where a reader such as `head` has seen enough. What is held back is dropped. Files are written by
-    `WholeFile`, whose failures are input errors: what fails without a name is standard output.
+    There is no line where a reader such as `head` has seen enough. What is held back is dropped.
+    Files are written by `WholeFile`, whose failures are input errors: what fails without a name is
+    standard output.
     """
     while isinstance(error, SystemExit):
         error = error.__context__
-    if not isinstance(error, OSError) or error.filename is not None or error.errno not in _UNWRITABLE:
+    if (
+        not isinstance(error, OSError)
+        or error.filename is not None
+        or error.errno not in _UNWRITABLE
+    ):
         return None
     _drop(1)
     if isinstance(error, BrokenPipeError):
@@ -98,10 +110,12 @@ def failure(error: BaseException | None) -> tuple[str, int] | None:
 
 @contextlib.contextmanager
 def notes() -> Iterator[None]:
-    """Print notes on what commands are given as lines of their own; of several on one subject, the first."""
+    """Print notes on what commands are given as lines of their own; of several on one subject, the
+    first.
+    """
     with warnings.catch_warnings():
         show_others = warnings.showwarning
-        told: set[str] = set()
+        reported: set[str] = set()
 
         def show(
             message: Warning | str,
@@ -112,8 +126,8 @@ def notes() -> Iterator[None]:
             line: str | None = None,
         ) -> None:
             if isinstance(message, Note):
-                tell_notes([str(message)] if message.subject not in told else ())
-                told.add(message.subject)
+                tell_notes([str(message)] if message.subject not in reported else ())
+                reported.add(message.subject)
             else:
                 show_others(message, category, filename, lineno, file, line)
 
@@ -129,13 +143,15 @@ def tell_notes(lines: Iterable[str | None]) -> None:
 
 
 def tell_warning(line: str | None) -> None:
-    """Print what is told before work that takes long, if there is a line."""
+    """Print what is reported before work that takes long, if there is a line."""
     if line is not None:
         tell(f"emuchain: warning: {line}")
 
 
 def tell(line: str) -> None:
-    """Print a line on standard error, if that is possible, with what a terminal would obey as text, and no novel."""
+    """Print a line on standard error, if that is possible, with what a terminal would obey as text,
+    and no novel.
+    """
     text = escaped(line)
     if len(text) > _LONGEST_LINE:
         text = f"{text[:1000]} ... {text[-900:]}"
@@ -163,7 +179,9 @@ def _is_open(number: int) -> bool:
 
 @contextmanager
 def phases(first: str) -> Iterator[Callable[[str], None]]:
-    """Show a spinner with the phase `first`, and yield a function that names the next; silent without a terminal."""
+    """Show a spinner with the phase `first`, and yield a function that names the next; silent
+    without a terminal.
+    """
     if not sys.stderr.isatty():
         yield lambda phase: None
         return

@@ -1,4 +1,6 @@
-"""The ranks of a run: how they start, and how they end, with one line from rank 0 and one exit status."""
+"""The ranks of a run: how they start, and how they end, with one line from rank 0 and one exit
+status.
+"""
 
 from __future__ import annotations
 
@@ -38,23 +40,31 @@ from ...common import BUG_STATUS, InputError, check_start
 from . import output
 
 _TIMEOUT_S, _INTERRUPT_TIMEOUT_S = 30.0, 5.0
-"""How long ranks wait for one another at the end: some may be in an operation that cannot be interrupted."""
+"""How long ranks wait for one another at the end: some may be in an operation that cannot be
+interrupted.
+"""
 _FIRST_WORD_S = 0.3
-"""How long a rank that ends all lets rank 0 say why, which may have the same reason, where there is no guard."""
+"""How long a rank that ends all lets rank 0 say why, which may have the same reason, where there is
+no guard.
+"""
 
 
 class Session:
     """The ranks of this run, once this process has joined them, and how to leave them.
 
-    `rank` is that of this process among those that a launcher has started, None without one; a command that does not
-    `take_ranks` leaves them alone, and is rank 0's.
+    `rank` is that of this process among those that a launcher has started, None without one; a
+    command that does not `take_ranks` leaves them alone, and is rank 0's.
     """
 
-    def __init__(self, end_request: EndRequest | None = None, arguments: Sequence[str] = ()) -> None:
+    def __init__(
+        self, end_request: EndRequest | None = None, arguments: Sequence[str] = ()
+    ) -> None:
         self.end_request = end_request or EndRequest()
         self.rank = launcher_rank()
         self._trains = arguments[:1] == ["train"]
-        takes_ranks = arguments[:1] in (["train"], ["sweep"]) and not {"-h", "--help"} & {*arguments}
+        takes_ranks = arguments[:1] in (["train"], ["sweep"]) and not {"-h", "--help"} & {
+            *arguments
+        }
         self._is_awaited = self.rank is not None and takes_ranks
         self._ranks: Ranks | None = None
         self._watch: Watch | None = None
@@ -66,7 +76,8 @@ class Session:
         return bool(self.rank)
 
     def introduce(self) -> None:
-        """Make this process known to the guard of its host, where others await it, before all that takes time.
+        """Make this process known to the guard of its host, where others await it, before all that
+        takes time.
 
         A rank that has nothing to do exits.
 
@@ -88,7 +99,8 @@ class Session:
                 raise InputError(str(error)) from None
 
     def join(self) -> Ranks:
-        """Return the ranks of this run: those of the launcher that started this process, or this process alone.
+        """Return the ranks of this run: those of the launcher that started this process, or this
+        process alone.
 
         Alone is also a command that takes no ranks, under a launcher.
 
@@ -108,7 +120,9 @@ class Session:
         return self._ranks
 
     def join_watched(self) -> Ranks:
-        """Return the ranks of this run, of which the guard takes care, and which end on SIGTERM, SIGUSR1 and SIGHUP."""
+        """Return the ranks of this run, of which the guard takes care, and which end on SIGTERM,
+        SIGUSR1 and SIGHUP.
+        """
         ranks = self.join()
         ranks.end_request.listen()
         ranks.watch()
@@ -145,7 +159,8 @@ class Session:
     def fail(self, line: str, status: int) -> NoReturn:
         """Print `line` on rank 0, and end every rank.
 
-        While the others only wait for tasks, they leave MPI in order. During a run, the rank that fails stops them.
+        While the others only wait for tasks, they leave MPI in order. During a run, the rank that
+        fails stops them.
         """
         self._begin_to_end()
         if self._is_awaited and self._ranks is None:
@@ -156,7 +171,9 @@ class Session:
         self.end(status)
 
     def terminate(self, ended: Terminated) -> NoReturn:
-        """End by a signal; a launcher sends it to the others, too, when a rank has died or is stopped."""
+        """End by a signal; a launcher sends it to the others, too, when a rank has died or is
+        stopped.
+        """
         if self._ranks is not None and self._ranks.ends:
             self._begin_to_end()
             self._ranks.abort(ended.status, first=False)
@@ -194,7 +211,8 @@ class Session:
         _leave(ranks, status)
 
     def _end_at_once(self, line: str, status: int) -> NoReturn:
-        """End the run, wherever this process is, in place of all that is told and put in order otherwise.
+        """End the run, wherever this process is, in place of all that is reported and put in order
+        otherwise.
 
         Open MPI's launcher ends all ranks with the first that exits.
         """
@@ -208,13 +226,17 @@ class Session:
         os._exit(status)
 
     def _begin_to_end(self) -> None:
-        """Ignore further signals, which reach ranks one by one: an order to stop may have been quicker."""
+        """Ignore further signals, which reach ranks one by one: an order to stop may have been
+        quicker.
+        """
         if isinstance(self._ranks, MpiRanks):
             for number in ENDING:
                 signal.signal(number, signal.SIG_IGN)
 
     def _say(self, line: str, status: int) -> None:
-        """Print a line, past Open MPI's launcher if that is about to end the run: it then passes on nothing."""
+        """Print a line, past Open MPI's launcher if that is about to end the run: it then passes on
+        nothing.
+        """
         with contextlib.suppress(OSError):
             sys.stdout.flush()
         self._has_said = True
@@ -226,7 +248,8 @@ class Session:
 
 
 def _leave(ranks: Ranks, status: int) -> NoReturn:
-    """Exit together with the other ranks, through C's `exit`, since Python's exit would wait for threads.
+    """Exit together with the other ranks, through C's `exit`, since Python's exit would wait for
+    threads.
 
     MPICH tells its launcher in C's `exit` that this rank has left MPI.
     """

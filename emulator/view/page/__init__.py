@@ -1,11 +1,12 @@
-"""The report: one HTML page of one run or several, with charts, that needs no network (docs/report.md)."""
+"""The report: one HTML page of one run or several, with charts, that needs no network
+(docs/report.md).
+"""
 
-from .comparison import comparison_as_json
 from .drawn import draw_figures
-from .group import Group, alone, check_seeds, grouped
+from .outcome import comparison_as_json
 from .parts import MOST_CURVES, Chart, Figure, Page, RunPart, Section, Table
 from .report import Report, Source, make_page, make_report, render
-from .source import Run
+from .source import Group, Run, alone, check_seeds, grouped
 
 __all__ = [
     "MOST_CURVES",

@@ -1,7 +1,8 @@
-"""The charts of a page as figures for print: a PDF and an SVG of a column's width for each, always the same.
+"""The charts of a page as figures for print: a PDF and an SVG of a column's width for each, always
+the same.
 
-First what all figures share (size and type, the page's colours, legends), then charts of boards and links, then those
-of learning; `_DRAWN` says which draws what.
+First what all figures share (size and type, the page's colours, legends), then charts of boards and
+links, then those of learning; `_DRAWN` says which draws what.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ...common import InputError, own_folder
 from ..picture import coinciding, log_ticks, nested_widths, new_figure, save_figure, whole_ticks
@@ -35,7 +38,8 @@ def draw_figures(page: Page, folder: pathlib.Path) -> list[pathlib.Path]:
     Figures of an earlier report are replaced; the same page gives the same files.
 
     Raises:
-        InputError: matplotlib is not installed, a file cannot be written, or one of this name is no such figure.
+        InputError: matplotlib is not installed, a file cannot be written, or one of this name is no
+            such figure.
     """
     colours, drawn = page_colours(), []
     charts = dict(_named(page))
@@ -64,7 +68,10 @@ def _named(page: Page) -> Iterator[tuple[str, Chart]]:
         own = name if counts[name] == 1 else f"{name}-{place}"
         for section in part.sections:
             for chart in section.charts:
-                yield _kind_name(chart) if len(page.runs) == 1 else f"{own}-{_kind_name(chart)}", chart
+                yield (
+                    _kind_name(chart) if len(page.runs) == 1 else f"{own}-{_kind_name(chart)}",
+                    chart,
+                )
 
 
 def _kind_name(chart: Chart) -> str:
@@ -75,7 +82,9 @@ def _kind_name(chart: Chart) -> str:
 
 
 def _height(chart: Chart) -> float:
-    """Return how high a figure is, over the usual height: more where it has many devices, or a long legend."""
+    """Return how high a figure is, over the usual height: more where it has many devices, or a long
+    legend.
+    """
     if chart.kind == "gantt":
         return max(1.0, 0.5 + chart.data["devices"] / 12)
     if chart.kind == "curves":
@@ -96,8 +105,8 @@ def _check_own(path: pathlib.Path) -> None:
         raise InputError(f"`{FLAG}`: {path}: cannot be read: {error.strerror}") from None
     if not is_own:
         raise InputError(
-            f"`{FLAG}`: {path}: is there already, and no figure of `{_MADE_BY}`, so it is not replaced; move it away,"
-            " or give another folder"
+            f"`{FLAG}`: {path}: is there already, and no figure of `{_MADE_BY}`, so it is not"
+            " replaced; move it away, or give another folder"
         )
 
 
@@ -130,7 +139,8 @@ _IN_A_LINE = 40
 
 @contextlib.contextmanager
 def column_figure(height: float = 1) -> Iterator[tuple[Figure, Axes]]:
-    """Yield a figure of a column's width with axes, `height` times as high as usual, in the same style everywhere.
+    """Yield a figure of a column's width with axes, `height` times as high as usual, in the same
+    style everywhere.
 
     Raises:
         InputError: matplotlib is not installed.
@@ -155,7 +165,14 @@ def legend_below(axes: Axes) -> None:
     figure = axes.get_figure()
     if names and figure is not None:
         columns = legend_columns(names)
-        figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, columnspacing=1.2)
+        figure.legend(
+            handles,
+            names,
+            loc="outside lower center",
+            ncols=columns,
+            frameon=False,
+            columnspacing=1.2,
+        )
 
 
 def legend_columns(names: Sequence[str]) -> int:
@@ -170,7 +187,9 @@ def times(values: Sequence[float | None], scale: float) -> list[float]:
 
 def time_unit(longest_ps: float) -> tuple[str, int]:
     """Return the largest unit of which a time has at least two, and its length in ps."""
-    return next((unit for unit in reversed(TIME_UNITS_PS.items()) if longest_ps >= 2 * unit[1]), ("ps", 1))
+    return next(
+        (unit for unit in reversed(TIME_UNITS_PS.items()) if longest_ps >= 2 * unit[1]), ("ps", 1)
+    )
 
 
 _MIB = 2**20
@@ -190,7 +209,9 @@ def draw_heat(axes: Axes, data: dict[str, Any], colours: Colours) -> None:
         if cell["share"] is not None:
             shares[columns.index(cell["of"])][cell["device"]] = 100 * cell["share"]
     shades = LinearSegmentedColormap.from_list("busy", ["#ffffff", colours["kind-FP"]])
-    mesh = axes.pcolormesh(shares, cmap=shades, vmin=0, vmax=100, edgecolors="#dfe3e8", linewidth=0.3, rasterized=False)
+    mesh = axes.pcolormesh(
+        shares, cmap=shades, vmin=0, vmax=100, edgecolors="#dfe3e8", linewidth=0.3, rasterized=False
+    )
     if devices <= _FEW_DEVICES // 2:
         for row, line in enumerate(shares):
             for device, share in enumerate(line):
@@ -198,7 +219,8 @@ def draw_heat(axes: Axes, data: dict[str, Any], colours: Colours) -> None:
                 ink = "#ffffff" if share > 60 else "#1b2430"
                 axes.text(device + 0.5, row + 0.5, shown, ha="center", va="center", color=ink)
     step = max(1, math.ceil(devices / _FEW_DEVICES))
-    axes.set_xticks([device + 0.5 for device in range(0, devices, step)], [str(d) for d in range(0, devices, step)])
+    numbers = np.arange(0, devices, step)
+    axes.set_xticks(numbers + 0.5, [*map(str, numbers)])
     axes.set_yticks([row + 0.5 for row in range(len(columns))], columns)
     axes.tick_params(length=0)
     axes.invert_yaxis()
@@ -209,12 +231,15 @@ def draw_heat(axes: Axes, data: dict[str, Any], colours: Colours) -> None:
 
 
 def draw_roofs(axes: Axes, data: dict[str, Any], colours: Colours) -> None:
-    """Draw the rates that engines, links and exchanges allow, on a logarithmic axis, and those reached."""
+    """Draw the rates that engines, links and exchanges allow, on a logarithmic axis, and those
+    reached.
+    """
     kinds = data["kinds"]
     shapes = {"FP": "o", "EB": "s", "PG": "D", "link": "^"}
     apart = 0.56 / max(1, len(kinds) - 1)
     for place, kind in enumerate(kinds):
         points = [point for point in data["points"] if point["kind"] == kind]
+        # Engines of a device stand side by side; links, halfway between two devices, have room.
         beside = [0 if point["device"] % 1 else place * apart - 0.28 for point in points]
         axes.scatter(
             [point["device"] + shift for point, shift in zip(points, beside, strict=True)],
@@ -227,7 +252,9 @@ def draw_roofs(axes: Axes, data: dict[str, Any], colours: Colours) -> None:
         )
     axes.axhline(data["steady"], color=colours[LIMIT], linewidth=0.8, label="steady state")
     if data["reached"] is not None:
-        axes.axhline(data["reached"], color=colours[LIMIT], linewidth=0.8, linestyle="--", label="reached")
+        axes.axhline(
+            data["reached"], color=colours[LIMIT], linewidth=0.8, linestyle="--", label="reached"
+        )
     axes.set_yscale("log")
     axes.margins(y=0.1)
     log_ticks(axes.yaxis)
@@ -240,10 +267,15 @@ def draw_roofs(axes: Axes, data: dict[str, Any], colours: Colours) -> None:
 
 def draw_demand(axes: Axes, data: dict[str, Any], colours: Colours) -> None:
     """Draw the demand on links, a bar for each direction, against their bandwidth."""
-    for is_right, name, colour in ((True, "to the right", "link-right"), (False, "to the left", "link-left")):
+    for is_right, name, colour in (
+        (True, "to the right", "link-right"),
+        (False, "to the left", "link-left"),
+    ):
         bars = [bar for bar in data["bars"] if bar["right"] is is_right]
         places = [bar["link"] + (-0.2 if is_right else 0.2) for bar in bars]
-        axes.bar(places, [bar["demand"] for bar in bars], width=0.38, color=colours[colour], label=name)
+        axes.bar(
+            places, [bar["demand"] for bar in bars], width=0.38, color=colours[colour], label=name
+        )
     most = max(bar["demand"] for bar in data["bars"])
     limits = [(bar["link"], bar["bandwidth"]) for bar in data["bars"] if bar["right"]]
     _limit(axes, limits, most, "bandwidth", "Gb/s", colours)
@@ -262,7 +294,14 @@ def draw_memory(axes: Axes, data: dict[str, Any], colours: Colours) -> None:
     below = [0.0] * len(devices)
     for part in data["parts"]:
         sizes = [device["bytes"].get(part["name"], 0) / _MIB for device in data["devices"]]
-        axes.bar(devices, sizes, bottom=below, width=0.72, color=colours[part["colour"]], label=part["name"])
+        axes.bar(
+            devices,
+            sizes,
+            bottom=below,
+            width=0.72,
+            color=colours[part["colour"]],
+            label=part["name"],
+        )
         below = [before + size for before, size in zip(below, sizes, strict=True)]
     limits = [(device["device"], device["board"] / _MIB) for device in data["devices"]]
     _limit(axes, limits, max(below), "board", "MiB", colours)
@@ -273,7 +312,9 @@ def draw_memory(axes: Axes, data: dict[str, Any], colours: Colours) -> None:
     legend_below(axes)
 
 
-def _limit(axes: Axes, limits: list[tuple[int, float]], most: float, name: str, unit: str, colours: Colours) -> None:
+def _limit(
+    axes: Axes, limits: list[tuple[int, float]], most: float, name: str, unit: str, colours: Colours
+) -> None:
     """Draw each bar's limit above it, or write the lowest limit as text where all are far above."""
     least = min(limit for _, limit in limits)
     if most < _FAR * least:
@@ -282,11 +323,15 @@ def _limit(axes: Axes, limits: list[tuple[int, float]], most: float, name: str, 
         return
     for place, (where, limit) in enumerate(limits):
         label = "" if place else name
-        axes.hlines(limit, where - 0.45, where + 0.45, color=colours[LIMIT], linewidth=0.9, label=label)
+        axes.hlines(
+            limit, where - 0.45, where + 0.45, color=colours[LIMIT], linewidth=0.9, label=label
+        )
 
 
 def draw_gantt(axes: Axes, data: dict[str, Any], colours: Colours) -> None:
-    """Draw bars of engines over time: a band for each device, in it a lane for each kind, and in that each slice."""
+    """Draw bars of engines over time: a band for each device, in it a lane for each kind, and in
+    that each slice.
+    """
     unit, unit_ps = time_unit(data["window_ps"])
     kinds, lanes = data["kinds"], data["lanes"]
     alike = {(lane["device"], lane["kind"]): 0 for lane in lanes}
@@ -304,21 +349,32 @@ def draw_gantt(axes: Axes, data: dict[str, Any], colours: Colours) -> None:
                 if (number % 2 == 1) is is_odd
             ]
             colour = colours.get(f"kind-{lane['kind']}", colours["other"])
-            axes.broken_barh(spans, (low, share), facecolors=colour, alpha=0.5 if is_odd else 0.95, linewidth=0)
+            axes.broken_barh(
+                spans, (low, share), facecolors=colour, alpha=0.5 if is_odd else 0.95, linewidth=0
+            )
     for kind in kinds:
-        axes.broken_barh([], (0, 0), facecolors=colours.get(f"kind-{kind}", colours["other"]), label=kind)
+        axes.broken_barh(
+            [], (0, 0), facecolors=colours.get(f"kind-{kind}", colours["other"]), label=kind
+        )
     axes.set_xlim(0, data["window_ps"] / unit_ps)
     axes.set_ylim(data["devices"], 0)
     step = max(1, math.ceil(data["devices"] / _FEW_DEVICES))
-    numbers = range(0, data["devices"], step)
-    axes.set_yticks([number + 0.5 for number in numbers], [str(number) for number in numbers])
+    numbers = np.arange(0, data["devices"], step)
+    axes.set_yticks(numbers + 0.5, [*map(str, numbers)])
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel(f"virtual time, {unit}")
     axes.set_ylabel("device")
     legend_below(axes)
 
 
-_SYMBOLS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D", "cross": "P", "star": "*"}
+_SYMBOLS = {
+    "circle": "o",
+    "square": "s",
+    "triangle": "^",
+    "diamond": "D",
+    "cross": "P",
+    "star": "*",
+}
 _MANY_EPOCHS = 40
 _MARKS = 8
 _SEEN_SHARE = 0.02
@@ -326,14 +382,20 @@ _MOST_POWERS = 8
 
 
 def draw_curves(axes: Axes, data: dict[str, Any], colours: Colours) -> None:
-    """Draw lines over epochs or virtual time; of several seeds the mean, in a band of ± its standard error."""
+    """Draw lines over epochs or virtual time; of several seeds the mean, in a band of ± its
+    standard error.
+    """
     is_share, by_time = data["measure"] == "accuracy", data["over"] == "virtual_time_ps"
     curves, scale = data["curves"], 100 if is_share else 1
     unit, unit_ps = time_unit(max(max(curve["x"]) for curve in curves)) if by_time else ("", 1)
     is_alone = any(curve["dashed"] for curve in curves)
-    # Curves that cannot be told apart are drawn within one another, so that each shows.
+    # Curves that cannot be distinguished are drawn within one another, so that each shows.
     alike = coinciding([(curve["x"], times(curve["y"], 1)) for curve in curves])
-    widths = {place: width for group in alike for place, width in zip(group, nested_widths(len(group)), strict=True)}
+    widths = {
+        place: width
+        for group in alike
+        for place, width in zip(group, nested_widths(len(group)), strict=True)
+    }
     for place, curve in enumerate(curves):
         colour, xs = colours[curve["colour"]], [x / unit_ps for x in curve["x"]]
         if "seeds" in curve:
@@ -365,7 +427,9 @@ def draw_curves(axes: Axes, data: dict[str, Any], colours: Colours) -> None:
 
 
 def _marked(count: int, place: int, curves: int) -> int | tuple[int, int]:
-    """Return at which points of a line its marks are: at all, or where there are many at some, beside other lines'."""
+    """Return at which points of a line its marks are: at all, or where there are many at some,
+    beside other lines'.
+    """
     every = math.ceil(count / _MARKS)
     return 1 if count <= _MANY_EPOCHS else (place * every // curves, every)
 
@@ -373,7 +437,12 @@ def _marked(count: int, place: int, curves: int) -> int | tuple[int, int]:
 def draw_histogram(axes: Axes, data: dict[str, Any], colours: Colours) -> None:
     """Draw shares of powers of two."""
     shares = [[100 * share for share in curve["shares"]] for curve in data["curves"]]
-    seen = [data["least"] + i for curve in shares for i, share in enumerate(curve) if share > _SEEN_SHARE]
+    seen = [
+        data["least"] + i
+        for curve in shares
+        for i, share in enumerate(curve)
+        if share > _SEEN_SHARE
+    ]
     first, last = min(seen, default=-1) - 1, max(seen, default=0) + 2
     if data["bound"] is not None:
         first, last = min(first, data["bound"] - 1), max(last, data["bound"] + 2)
@@ -383,7 +452,9 @@ def draw_histogram(axes: Axes, data: dict[str, Any], colours: Colours) -> None:
         how: dict[str, Any] = {"fill": True, "alpha": 0.6} if is_last else {"linewidth": 1.1}
         axes.stairs(values, edges, color=colours[curve["colour"]], label=curve["name"], **how)
     if data["bound"] is not None:
-        axes.axvline(data["bound"], color=colours[LIMIT], linestyle="--", linewidth=0.8, label="error bound")
+        axes.axvline(
+            data["bound"], color=colours[LIMIT], linestyle="--", linewidth=0.8, label="error bound"
+        )
     axes.set_xlim(first, last)
     axes.set_xlabel(f"magnitude of a {data['of']}, log scale")
     axes.set_ylabel("share, %")
@@ -399,8 +470,17 @@ def draw_widths(axes: Axes, data: dict[str, Any], colours: Colours) -> None:
     numbers = [epoch["epoch"] for epoch in data["epochs"]]
     below = [0.0] * len(numbers)
     for place, bits in enumerate(data["widths"]):
-        shares = [100 * epoch["values"][place] / max(1, sum(epoch["values"])) for epoch in data["epochs"]]
-        axes.bar(numbers, shares, bottom=below, color=colours[f"width-{bits}"], label=f"{bits} bits", width=0.8)
+        shares = [
+            100 * epoch["values"][place] / max(1, sum(epoch["values"])) for epoch in data["epochs"]
+        ]
+        axes.bar(
+            numbers,
+            shares,
+            bottom=below,
+            color=colours[f"width-{bits}"],
+            label=f"{bits} bits",
+            width=0.8,
+        )
         below = [before + share for before, share in zip(below, shares, strict=True)]
     axes.set_xlabel("epoch")
     axes.set_ylabel("values, %")

@@ -1,7 +1,8 @@
-"""Learning: how all runs converge, and of one how large its gradients are and what the codec makes of them.
+"""Learning: how all runs converge, and of one how large its gradients are and what the codec makes
+of them.
 
-Accuracy and loss are over epochs and over virtual time; of seeds the mean, with a band. Without exchanged gradients,
-the section on them is one on weights.
+Accuracy and loss are over epochs and over virtual time; of seeds the mean, with a band. Without
+exchanged gradients, the section on them is one on weights.
 """
 
 from __future__ import annotations
@@ -20,16 +21,37 @@ from ....kernels.codec import Inceptionn
 from ....kernels.inceptionn import WIDTHS
 from ...common import Mean, percent
 from ..tables import epoch_rows, exchange_table
-from .group import Group
-from .parts import Chart, CurveMark, Key, Section, Table, finite, power_of_two, share_text, time_text, with_micro
-from .source import Run, codec_ratio
+from .parts import (
+    Chart,
+    CurveMark,
+    Key,
+    Section,
+    Table,
+    finite,
+    power_of_two,
+    share_text,
+    time_text,
+    with_micro,
+)
+from .source import Group, Run, codec_ratio
 
 _MEASURES = {"accuracy": "Accuracy", "loss": "Loss"}
-_COLUMNS = ["epoch", "learning rate", "loss", "accuracy", "test loss", "test accuracy", "virtual time", "host time"]
+_COLUMNS = [
+    "epoch",
+    "learning rate",
+    "loss",
+    "accuracy",
+    "test loss",
+    "test accuracy",
+    "virtual time",
+    "host time",
+]
 
 
 def convergence(groups: Sequence[Group]) -> Section | None:
-    """Return the section; None if no run has finished an epoch. One run is drawn with its training curves."""
+    """Return the section; None if no run has finished an epoch. One run is drawn with its training
+    curves.
+    """
     shown = [(place, group) for place, group in enumerate(groups) if group.epochs]
     if not shown:
         return None
@@ -38,7 +60,11 @@ def convergence(groups: Sequence[Group]) -> Section | None:
     kinds = ("train", "test") if is_alone else ("test",)
     for measure, title in _MEASURES.items():
         for over, axis in (("epoch", "epochs"), ("virtual_time_ps", "virtual time")):
-            curves = [_learning_curve(group, place, kind, measure, over) for place, group in shown for kind in kinds]
+            curves = [
+                _learning_curve(group, place, kind, measure, over)
+                for place, group in shown
+                for kind in kinds
+            ]
             data = {"over": over, "measure": measure, "curves": curves}
             heading = title if is_alone else f"Test {title.lower()}"
             charts.append(Chart("curves", f"{heading} over {axis}", data, is_wide=False))
@@ -92,16 +118,31 @@ def _said(groups: Sequence[Group]) -> str:
     for group in groups:
         most = max(run.results.epochs for run in group.runs)
         if group.epochs < most:
-            said.append(f"Of {group.name}, {group.epochs} of {most} epochs are shown, which all seeds have finished. ")
-    return "".join(said) + "Virtual time is that of the emulated cluster; evaluation takes none of it."
+            said.append(
+                f"Of {group.name}, {group.epochs} of {most} epochs are shown, which all seeds have"
+                " finished. "
+            )
+    return (
+        "".join(said) + "Virtual time is that of the emulated cluster; evaluation takes none of it."
+    )
 
 
 def _history(group: Group, is_alone: bool) -> Table:
     title = "Every epoch" if is_alone else f"Every epoch of {group.name}"
     if not group.has_seeds:
-        rows = [[*row[:6], with_micro(row[6]), row[7]] for row in epoch_rows(group.first.results.history)]
+        rows = [
+            [*row[:6], with_micro(row[6]), row[7]]
+            for row in epoch_rows(group.first.results.history)
+        ]
         return Table(title, _COLUMNS, rows)
-    names = ("train_loss", "train_accuracy", "test_loss", "test_accuracy", "virtual_time_ps", "host_time_s")
+    names = (
+        "train_loss",
+        "train_accuracy",
+        "test_loss",
+        "test_accuracy",
+        "virtual_time_ps",
+        "host_time_s",
+    )
     curves = zip(*(group.curve(name) for name in names), strict=True)
     history = group.first.results.history
     rows = [
@@ -136,7 +177,10 @@ def gradients(run: Run) -> Section | None:
     said, charts = "", []
     codec = str(run.results.config["compress"])
     if codec != "none":
-        said += f"With {codec}, {percent(1 / ratio)} (1 / {ratio:.2f}) of the bytes of gradients crossed the network. "
+        said += (
+            f"With {codec}, {percent(1 / ratio)} (1 / {ratio:.2f}) of the bytes of gradients"
+            " crossed the network. "
+        )
     if "histogram" in exchange:
         charts.append(_distribution(run))
         said += _distribution_said(run)
@@ -155,7 +199,13 @@ def _distribution(run: Run) -> Chart:
         curves.insert(0, _curve(f"epoch {epochs[0]}", "gradient-first", counts[0]))
     data = {"curves": curves, "bound": _error_bound(run), "least": LEAST_EXPONENT, "of": "gradient"}
     legend = tuple(Key(curve["name"], curve["colour"]) for curve in curves)
-    return Chart("histogram", "Distribution of gradients: share in % of each power of two", data, legend, is_wide=False)
+    return Chart(
+        "histogram",
+        "Distribution of gradients: share in % of each power of two",
+        data,
+        legend,
+        is_wide=False,
+    )
 
 
 def _distribution_said(run: Run) -> str:
@@ -207,20 +257,29 @@ def _weight_section(run: Run) -> Section | None:
     columns = ["layer", "oc × ic × kh × kw", "weights", "root mean square", "largest"]
     return Section(
         "Weights",
-        f"{counts.sum():,} weights after the last epoch. Gradients are recorded where replicas exchange them.",
+        f"{counts.sum():,} weights after the last epoch. Gradients are recorded where replicas"
+        " exchange them.",
         (Chart("histogram", "Distribution of weights: share in % of each power of two", data),),
         (Table("Every layer", columns, rows, ("layer",)),),
     )
 
 
 def _curve(name: str, colour: str, counts: Counts) -> dict[str, Any]:
-    """Return a histogram's shares by power of two, both signs together; zeros are left out, but count."""
+    """Return a histogram's shares by power of two, both signs together; zeros are left out, but
+    count.
+    """
     both = counts.sum(axis=0)
-    return {"name": name, "colour": colour, "shares": [float(share) for share in both[1:] / max(1, both.sum())]}
+    return {
+        "name": name,
+        "colour": colour,
+        "shares": [float(share) for share in both[1:] / max(1, both.sum())],
+    }
 
 
 def _error_bound(run: Run) -> int | None:
-    """Return the exponent of INCEPTIONN's error bound, if that is the codec and the histogram reaches it."""
+    """Return the exponent of INCEPTIONN's error bound, if that is the codec and the histogram
+    reaches it.
+    """
     codec = run.plan.config.compress if run.plan else None
     bound = codec.error_bound_exponent if isinstance(codec, Inceptionn) else LEAST_EXPONENT
     return bound if bound > LEAST_EXPONENT else None

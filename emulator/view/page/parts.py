@@ -1,4 +1,6 @@
-"""What a page is made of: sections of text, charts and tables, as plain data, and how numbers are written in them."""
+"""What a page is made of: sections of text, charts and tables, as plain data, and how numbers are
+written in them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ from typing import Any, Literal
 
 from ...common import Mean, format_time_ps, percent
 
-TIME_UNITS_PS = {"ps": 1, "ns": 10**3, "µs": 10**6, "ms": 10**9, "s": 10**12, "min": 6 * 10**13, "h": 36 * 10**14}
+TIME_UNITS_PS = {
+    "ps": 1,
+    "ns": 10**3,
+    "µs": 10**6,
+    "ms": 10**9,
+    "s": 10**12,
+    "min": 6 * 10**13,
+    "h": 36 * 10**14,
+}
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -31,9 +41,11 @@ MOST_CURVES = 12
 
 @dataclasses.dataclass(frozen=True)
 class CurveMark:
-    """How a run's curve is drawn: its colour, and in greys the shape of its points with the dashes of its line.
+    """How a run's curve is drawn: its colour, and in greys the shape of its points with the dashes
+    of its line.
 
-    `colour` is a CSS variable, `symbol` a name of Observable Plot, `path` the same shape around (13, 5) in SVG's words.
+    `colour` is a CSS variable, `symbol` a name of Observable Plot, `path` the same shape around
+    (13, 5) in SVG's words.
     """
 
     colour: str
@@ -62,7 +74,9 @@ _DASHES = ("", "6 3")
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """An entry of a legend: a name, the CSS variable of its colour, and the mark that it stands for."""
+    """An entry of a legend: a name, the CSS variable of its colour, and the mark that it stands
+    for.
+    """
 
     name: str
     colour: str
@@ -78,7 +92,9 @@ class Key:
 
 @dataclasses.dataclass(frozen=True)
 class Chart:
-    """A chart: `kind` names what draws `data` (static/*.js); `title` says what it shows, with units."""
+    """A chart: `kind` names what draws `data` (static/*.js); `title` says what it shows, with
+    units.
+    """
 
     kind: str
     title: str
@@ -91,7 +107,8 @@ class Chart:
 class Table:
     """A table of text, with a note on it; the columns named in `left` are left-aligned.
 
-    `marks` are those of rows that stand for curves; rows in `below` are parts of the one before them.
+    `marks` are those of rows that stand for curves; rows in `below` are parts of the one before
+    them.
     """
 
     title: str
@@ -113,7 +130,9 @@ class Text:
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """A section: its title, what it says in a sentence or two, and what shows it; `legend` is that of all charts."""
+    """A section: its title, what it says in a sentence or two, and what shows it; `legend` is that
+    of all charts.
+    """
 
     title: str
     said: str
@@ -130,7 +149,9 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class RunPart:
-    """What a page says about a run: its name, what ran on what, what came of it; `note`: of which seed the rest is."""
+    """What a page says about a run: its name, what ran on what, what came of it; `note`: of which
+    seed the rest is.
+    """
 
     name: str
     title: str
@@ -143,7 +164,9 @@ class RunPart:
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """A page: its title, the answer, what compares the runs, a part for each of them, and what its terms mean."""
+    """A page: its title, the answer, what compares the runs, a part for each of them, and what its
+    terms mean.
+    """
 
     title: str
     headline: str
@@ -171,7 +194,11 @@ def power_of_two(exponent: int) -> str:
 
 def rate(samples_per_s: float, noun: str) -> str:
     """Return a rate as text, with its unit; `noun` is what a sample is called."""
-    return f"{samples_per_s:,.0f} {noun}s/s" if samples_per_s >= 100 else f"{samples_per_s:.3g} {noun}s/s"
+    return (
+        f"{samples_per_s:,.0f} {noun}s/s"
+        if samples_per_s >= 100
+        else f"{samples_per_s:.3g} {noun}s/s"
+    )
 
 
 def finite(value: float) -> float | None:
@@ -180,20 +207,32 @@ def finite(value: float) -> float | None:
 
 
 def share_text(share: Mean) -> str:
-    """Return a share as text in percent, with its standard error over seeds, if there are several; "–" for NaN."""
+    """Return a share as text in percent, with its standard error over seeds, if there are several;
+    "–" for NaN.
+    """
     if math.isnan(share.value):
         return "–"
-    return percent(share.value) if math.isinf(share.error) else f"{100 * share.value:.1f} ± {100 * share.error:.1f} %"
+    return (
+        percent(share.value)
+        if math.isinf(share.error)
+        else f"{100 * share.value:.1f} ± {100 * share.error:.1f} %"
+    )
 
 
 def time_text(ps: Mean) -> str:
-    """Return a time in ps as text, with its standard error over seeds, if that can be seen; "–" for NaN."""
+    """Return a time in ps as text, with its standard error over seeds, if that can be seen; "–" for
+    NaN.
+    """
     if math.isnan(ps.value):
         return "–"
     text = time(round(ps.value))
     number, *units = text.split()
     if len(units) > 1:  # minutes and seconds, or hours and minutes
-        return text if math.isinf(ps.error) or ps.error < 10**12 else f"{text} ± {time(round(ps.error))}"
+        return (
+            text
+            if math.isinf(ps.error) or ps.error < 10**12
+            else f"{text} ± {time(round(ps.error))}"
+        )
     error = ps.error / TIME_UNITS_PS[units[0]]
     digits = len(number.partition(".")[2])
     if math.isinf(error) or error < 0.5 * 10**-digits:

@@ -16,26 +16,36 @@ from typing import Any, Literal
 from .... import __version__
 from ...common import InputError, WholeFile, encoded, escaped, format_bytes
 from ...run import Results, read_results
-from .answer import devices_of, figures, headline, settings
-from .boards import links, memory, utilisation
-from .comparison import comparing_headline, comparison, comparison_as_json
+from .boards import links, memory, roofs, timeline, utilisation
 from .drawn import draw_figures
-from .group import Group, alone, check_seeds, grouped
 from .learning import convergence, gradients
-from .pace import roofs, timeline
+from .outcome import (
+    comparing_headline,
+    comparison,
+    comparison_as_json,
+    devices_of,
+    figures,
+    headline,
+    settings,
+)
 from .parts import MOST_CURVES, Key, Page, RunPart, Section
-from .source import Run
+from .source import Group, Run, alone, check_seeds, grouped
 
 _OF_A_RUN = (roofs, utilisation, links, memory, gradients, timeline, settings)
 
-_TERMS = "FP is forward propagation, EB error back-propagation, PG the computation of parameter gradients."
+_TERMS = (
+    "FP is forward propagation, EB error back-propagation, PG the computation of parameter"
+    " gradients."
+)
 
 _FOLDER = pathlib.Path(__file__).parent
 _LIBRARIES = ("d3", "plot")
 
 
 def make_page(groups: Sequence[Group]) -> Page:
-    """Return the page of runs in groups, the answer first; those of a group differ only in their seeds."""
+    """Return the page of runs in groups, the answer first; those of a group differ only in their
+    seeds.
+    """
     parts = tuple(_part(group, place) for place, group in enumerate(groups))
     curves = convergence(groups)
     shared = () if curves is None else (curves,)
@@ -44,7 +54,9 @@ def make_page(groups: Sequence[Group]) -> Page:
         return Page(parts[0].title, parts[0].headline, tables, shared, parts, __version__, _TERMS)
     networks = list(dict.fromkeys(group.first.network for group in groups))
     title = f"{len(groups)} runs of {', '.join(networks[:3])}{' …' if len(networks) > 3 else ''}"
-    return Page(title, comparing_headline(groups), comparison(groups), shared, parts, __version__, _TERMS)
+    return Page(
+        title, comparing_headline(groups), comparison(groups), shared, parts, __version__, _TERMS
+    )
 
 
 def _part(group: Group, place: int) -> RunPart:
@@ -95,7 +107,9 @@ def _script() -> str:
     """Return all scripts as one function; what they share comes first, what starts them last."""
     names = sorted(path.name for path in (_FOLDER / "static").glob("*.js"))
     names.sort(key=lambda name: (name != "base.js", name == "draw.js"))
-    return '(() => {\n"use strict";\n' + "\n".join(_text(f"static/{name}") for name in names) + "})();"
+    return (
+        '(() => {\n"use strict";\n' + "\n".join(_text(f"static/{name}") for name in names) + "})();"
+    )
 
 
 def _library(name: str) -> str:
@@ -114,7 +128,9 @@ Source = Results | str | os.PathLike[str]
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What was made of some runs: `size` is that of the page, if one was written, `drawn` are the figures' files."""
+    """What was made of some runs: `size` is that of the page, if one was written, `drawn` are the
+    figures' files.
+    """
 
     runs: tuple[Run, ...]
     groups: tuple[Group, ...]
@@ -134,7 +150,8 @@ def make_report(
     figures: str | os.PathLike[str] | None,
     seeds: int | Literal["apart"] | None,
 ) -> Report:
-    """Return the report of some runs; those that differ only in their seeds are one, by the means over these.
+    """Return the report of some runs; those that differ only in their seeds are one, by the means
+    over these.
 
     Args:
         sources: the runs.
@@ -143,15 +160,18 @@ def make_report(
         seeds: how many each run must have, or `apart` to show them one by one.
 
     Raises:
-        InputError: a file cannot be read, is there twice, or is one too many; a run has other seeds than it must; or
-            a file cannot be written.
+        InputError: a file cannot be read, is there twice, or is one too many; a run has other seeds
+            than it must; or a file cannot be written.
     """
     if seeds == "apart":
         _check_count(len(sources), "results files")
-    # Before any file is read: what cannot be written is told before the work.
+    # Before any file is read: what cannot be written is reported before the work.
     page_file = None if out is None else WholeFile(out, example="report.html")
     try:
-        runs = tuple(Run.of(name, _results(source)) for name, source in zip(_names(sources), sources, strict=True))
+        runs = tuple(
+            Run.of(name, _results(source))
+            for name, source in zip(_names(sources), sources, strict=True)
+        )
         _check_distinct(sources, runs)
         groups = tuple(alone(runs) if seeds == "apart" else grouped(runs))
         _check_count(len(groups), "runs")
@@ -167,7 +187,9 @@ def make_report(
             page_file.close()
     drawn = () if figures is None else tuple(draw_figures(page, pathlib.Path(figures)))
     named = zip(runs, sources, strict=True)
-    files = {run.name: os.fspath(source) for run, source in named if not isinstance(source, Results)}
+    files = {
+        run.name: os.fspath(source) for run, source in named if not isinstance(source, Results)
+    }
     return Report(runs, groups, files, size, drawn)
 
 
@@ -181,7 +203,9 @@ def _check_count(count: int, noun: str) -> None:
 
 
 def _names(sources: Sequence[Source]) -> list[str]:
-    """Return short names of runs: the stems of their files, or their paths where stems are alike, or their places."""
+    """Return short names of runs: the stems of their files, or their paths where stems are alike,
+    or their places.
+    """
     stems = [
         f"run {place}" if isinstance(source, Results) else pathlib.Path(source).stem
         for place, source in enumerate(sources, 1)

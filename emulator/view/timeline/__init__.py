@@ -2,9 +2,9 @@
 
     samples  the window of a run's samples that is shown, and what an observer keeps of them
     rows     \
-    actions   > three adapters -> spans -> trace, for Perfetto
-    tasks    /                          -> chart, as text or as a picture
+    actions   > three adapters -> spans, and their chart as text or as a picture
+    tasks    /                      -> trace, for Perfetto
 
-The adapters are for rows on engines, for whole actions, and for the tasks of a GPU with an FPGA. The face is that of
-`view`.
+The adapters are for rows on engines, for whole actions, and for the tasks of a GPU with an FPGA.
+The face is that of `view`.
 """

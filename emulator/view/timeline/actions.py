@@ -1,4 +1,6 @@
-"""Whole actions as spans: lanes and looks, a pipeline in time, and a run of boards that take actions as a whole."""
+"""Whole actions as spans: lanes and looks, a pipeline in time, and a run of boards that take
+actions as a whole.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ from ...timing import PipelineResult, Step, exchange_name
 from .samples import Kept, RunSamples, SpanRecorder, Window, kept_by
 from .spans import Chart, ChartLine, Flow, Lane, Look, Span, Style, Timeline, lines_by_device
 
-_MARKS = {Kind.FORWARD: string.digits, Kind.BACKWARD: string.ascii_lowercase, Kind.GRADIENT: string.ascii_uppercase}
+_MARKS = {
+    Kind.FORWARD: string.digits,
+    Kind.BACKWARD: string.ascii_lowercase,
+    Kind.GRADIENT: string.ascii_uppercase,
+}
 _COLOURS = {Kind.FORWARD: "#56b4e9", Kind.BACKWARD: "#f0a830", Kind.GRADIENT: "#52b788"}
 _IDLE = "#eeeeee"
 _PALEST = 0.4
@@ -29,7 +35,9 @@ LEGEND = "F: digits 0-9, B: letters a-z, W: A-Z, each by micro-batch in turn; do
 
 
 class ActionLanes:
-    """The lanes of devices: a queue for all actions, or one for each kind, and links below the device that sends."""
+    """The lanes of devices: a queue for all actions, or one for each kind, and links below the
+    device that sends.
+    """
 
     # Engines take turns:                      engines are split:
     #   device 0  F, B   [F0][F1]   [B0]         device 0  F   [F0][F1]
@@ -37,8 +45,17 @@ class ActionLanes:
     #   device 1  F, B       [F0][B0]                      0 -> 1 [F0][F1]
     #             1 -> 0             [B0]        ...
 
-    def __init__(self, devices: int, kinds: Collection[Kind], engines: Engines, links: Collection[tuple[int, int]]):
-        self.turns, self.kinds = engines is Engines.TURNS, [kind for kind in PASSES if kind in kinds]
+    def __init__(
+        self,
+        devices: int,
+        kinds: Collection[Kind],
+        engines: Engines,
+        links: Collection[tuple[int, int]],
+    ):
+        self.turns, self.kinds = (
+            engines is Engines.TURNS,
+            [kind for kind in PASSES if kind in kinds],
+        )
         together = ", ".join(kind.value for kind in self.kinds)
         self.queues: dict[tuple[int, Kind], Lane] = {}
         self.links: dict[tuple[int, int], Lane] = {}
@@ -59,7 +76,10 @@ class ActionLanes:
         """Yield a line for each queue of each device."""
         spans_of = by_lane(spans)
         lanes = [lane for lane in self.all if lane not in self.links.values()]
-        lines = ((lane.device, "" if self.turns else lane.title, spans_of.get(lane, ())) for lane in lanes)
+        lines = (
+            (lane.device, "" if self.turns else lane.title, spans_of.get(lane, ()))
+            for lane in lanes
+        )
         return lines_by_device(lines, "device {device} {what}")
 
 
@@ -118,18 +138,27 @@ class PipelineDrawing:
         by_step = {timed.step: timed for timed in result.timed}
         messages, flows = list[Span](), list[Flow]()
         for sent in result.sent:
-            link, onwards = lanes.links[sent.sender, sent.receiver], 1 if sent.step.kind is Kind.FORWARD else -1
+            link, onwards = (
+                lanes.links[sent.sender, sent.receiver],
+                1 if sent.step.kind is Kind.FORWARD else -1,
+            )
             args = {"arrival": self._plain(sent.arrival_ps)}
             messages.append(self._span(link, sent.step, sent.start_ps, sent.end_ps, args))
             taker = by_step[sent.step._replace(stage=sent.step.stage + onwards)]
-            flows.append(Flow(link, sent.start_ps, lanes.queues[taker.device, taker.step.kind], taker.start_ps))
+            flows.append(
+                Flow(
+                    link, sent.start_ps, lanes.queues[taker.device, taker.step.kind], taker.start_ps
+                )
+            )
         devices = [f"device {device}" for device in range(self.shape.devices)]
         return Timeline(devices, lanes.all, [*self._described(), *messages], flows, self.unit_ps)
 
     def chart(self, title: str = "") -> Chart:
         """Return the chart of all actions."""
         end_ps = self.result.makespan_ps
-        times_ps = (time_ps for timed in self.result.timed for time_ps in (timed.start_ps, timed.end_ps))
+        times_ps = (
+            time_ps for timed in self.result.timed for time_ps in (timed.start_ps, timed.end_ps)
+        )
         return Chart(
             tuple(self._lanes.lines(self._undescribed)),
             begin_ps=0,
@@ -154,7 +183,15 @@ class PipelineDrawing:
         """All actions as a chart shows them, which has no words for one."""
         queues = self._lanes.queues
         return [
-            Span(queues[device, step.kind], start_ps, end_ps, "", step.kind.value, {}, self._look(step))
+            Span(
+                queues[device, step.kind],
+                start_ps,
+                end_ps,
+                "",
+                step.kind.value,
+                {},
+                self._look(step),
+            )
             for step, device, start_ps, end_ps, _ in self.result.timed
         ]
 
@@ -163,18 +200,26 @@ class PipelineDrawing:
         spans = []
         for timed in self.result.timed:
             lane = self._lanes.queues[timed.device, timed.step.kind]
-            args = {"released_by": None if timed.released_by is None else step_name(timed.released_by)}
+            args = {
+                "released_by": None if timed.released_by is None else step_name(timed.released_by)
+            }
             spans.append(self._span(lane, timed.step, timed.start_ps, timed.end_ps, args))
         return spans
 
-    def _span(self, lane: Lane, step: Step, start_ps: int, end_ps: int, args: Mapping[str, Any]) -> Span:
+    def _span(
+        self, lane: Lane, step: Step, start_ps: int, end_ps: int, args: Mapping[str, Any]
+    ) -> Span:
         where = {"micro_batch": step.micro_batch, "stage": step.stage}
         times = {"start": self._plain(start_ps), "end": self._plain(end_ps)}
         args = {**where, **times, **args}
-        return Span(lane, start_ps, end_ps, step_name(step), step.kind.value, args, self._look(step))
+        return Span(
+            lane, start_ps, end_ps, step_name(step), step.kind.value, args, self._look(step)
+        )
 
     def _look(self, step: Step) -> Look:
-        return action_look(step.kind, step.micro_batch, step.stage // self.shape.devices, self.shape.chunks)
+        return action_look(
+            step.kind, step.micro_batch, step.stage // self.shape.devices, self.shape.chunks
+        )
 
     def _plain(self, time_ps: int) -> int | float:
         value = Fraction(time_ps, self.unit_ps)
@@ -198,13 +243,17 @@ class ActionRun:
     window: Window
 
     def recorder(self) -> SpanRecorder:
-        """Return the observer of the run: queues serve actions, and links their messages, in the order of programs."""
+        """Return the observer of the run: queues serve actions, and links their messages, in the
+        order of programs.
+        """
         steps = dict.fromkeys(self._exchanges, self.samples.steps(self.window))
         return SpanRecorder({**self._works, **steps})
 
     @functools.cached_property
     def _works(self) -> Mapping[str, Mapping[int, _Work]]:
-        """For each queue and link, the work of the window by its number among all that the resource serves."""
+        """For each queue and link, the work of the window by its number among all that the resource
+        serves.
+        """
         plan, schedule, length = self.samples.plan, self.samples.schedule, self.samples.samples
         epochs = range(self.window.first // length, self.window.last // length + 1)
         works: dict[str, dict[int, _Work]] = {}
@@ -220,19 +269,25 @@ class ActionRun:
                     samples = range(epoch * length + span.first, epoch * length + span.slice.stop)
                     if samples.start <= self.window.last and samples.stop > self.window.first:
                         work = _Work(action, stage, epoch + 1, samples)
-                        shown += [(resource, epoch, served[resource], work) for resource in resources]
+                        shown += [
+                            (resource, epoch, served[resource], work) for resource in resources
+                        ]
                 served.update(resources)
-            # Each epoch repeats the program, so in epoch e a resource has served e times all of it before.
+            # Each epoch repeats the program, so in epoch e a resource has served e times all of it
+            # before.
             for resource, epoch, number, work in shown:
                 works.setdefault(resource, {})[epoch * served[resource] + number] = work
         return works
 
     def _resources(self, kind: Kind, stage: int) -> Iterator[tuple[str, Lane]]:
-        """Yield what serves an action of a stage: a queue of its device, and the link that its message takes."""
+        """Yield what serves an action of a stage: a queue of its device, and the link that its
+        message takes.
+        """
         plan, device = self.samples.plan, self.samples.plan.fold.device(stage)
         if kind in self._lanes.kinds:
             yield f"{kind.value} of device {device}", self._lanes.queues[device, kind]
-        # F is sent to the stage behind, B to the one before; W stays, and so does what the ends of the pipeline make.
+        # F is sent to the stage behind, B to the one before; W stays, and so does what the ends of
+        # the pipeline make.
         taker = stage + {Kind.FORWARD: 1, Kind.BACKWARD: -1}.get(kind, 0)
         receiver = plan.fold.device(taker) if 0 <= taker < plan.stage_count else device
         if receiver != device:
@@ -243,10 +298,16 @@ class ActionRun:
         plan = self.samples.plan
         assert plan.stages is not None
         machine, devices = plan.stages.machine, plan.devices
-        kinds = [kind for kind in PASSES if kind is not Kind.GRADIENT or machine.backward is Backward.SPLIT]
+        kinds = [
+            kind
+            for kind in PASSES
+            if kind is not Kind.GRADIENT or machine.backward is Backward.SPLIT
+        ]
         fold, stages = plan.fold, range(plan.stage_count - 1)
         pairs = ((fold.device(stage), fold.device(stage + 1)) for stage in stages)
-        links = {link for one, other in pairs if one != other for link in ((one, other), (other, one))}
+        links = {
+            link for one, other in pairs if one != other for link in ((one, other), (other, one))
+        }
         return ActionLanes(devices, kinds, machine.engines, links)
 
     @functools.cached_property
@@ -255,7 +316,10 @@ class ActionRun:
         plan = self.samples.plan
         stages = range(plan.stage_count if plan.data_parallel.replicas > 1 else 0)
         ahead = {stage: f"stage {stage}: " if plan.chunks > 1 else "" for stage in stages}
-        return {exchange_name(n): Lane(plan.fold.device(n), f"{ahead[n]}exchange of gradients") for n in stages}
+        return {
+            exchange_name(n): Lane(plan.fold.device(n), f"{ahead[n]}exchange of gradients")
+            for n in stages
+        }
 
     @property
     def lanes(self) -> list[Lane]:
@@ -263,19 +327,30 @@ class ActionRun:
         return sorted([*self._lanes.all, *self._exchanges.values()], key=lambda lane: lane.device)
 
     def timeline(self, recorders: Collection[SpanRecorder], level: object = None) -> Timeline:
-        """Return actions, messages and exchanges, and arrows from a message to the action that takes it."""
+        """Return actions, messages and exchanges, and arrows from a message to the action that
+        takes it.
+        """
         works = [(span, work) for span, work in self._recorded(recorders) if work is not None]
-        spans = sorted((span for span, _ in self._recorded(recorders)), key=lambda span: span.start_ps)
+        spans = sorted(
+            (span for span, _ in self._recorded(recorders)), key=lambda span: span.start_ps
+        )
         return Timeline(self.samples.devices, self.lanes, spans, self._flows(works))
 
-    def chart(self, recorders: Collection[SpanRecorder], shown: Window, *, all_lanes: bool) -> Chart:
-        """Return the chart of the time in which the shown samples are worked on, with all that runs then.
+    def chart(
+        self, recorders: Collection[SpanRecorder], shown: Window, *, all_lanes: bool
+    ) -> Chart:
+        """Return the chart of the time in which the shown samples are worked on, with all that runs
+        then.
 
         `all_lanes` gives each lane a line of its own, links and exchanges too.
         """
         recorded = self._recorded(recorders)
         spans, numbers = [span for span, _ in recorded], shown.numbers
-        worked = [s for s, w in recorded if w and w.samples.start < numbers.stop and w.samples.stop > numbers.start]
+        worked = [
+            s
+            for s, w in recorded
+            if w and w.samples.start < numbers.stop and w.samples.stop > numbers.start
+        ]
         kinds, chunks = self._lanes.kinds, self.samples.plan.chunks
         return Chart(
             tuple(self._lane_lines(spans) if all_lanes else self._lanes.lines(spans)),
@@ -292,7 +367,9 @@ class ActionRun:
         for device, lanes in itertools.groupby(self.lanes, key=lambda lane: lane.device):
             yield ChartLine(self.samples.devices[device], "", None)
             for lane in lanes:
-                yield ChartLine(f"  {lane.title}", f"{lane.title}, device {device}", spans_of.get(lane, ()))
+                yield ChartLine(
+                    f"  {lane.title}", f"{lane.title}, device {device}", spans_of.get(lane, ())
+                )
 
     def _recorded(self, recorders: Collection[SpanRecorder]) -> list[tuple[Span, _Work | None]]:
         """Return the spans that the recorders of all ranks have kept, with the work that they are."""
@@ -306,7 +383,18 @@ class ActionRun:
                 args = {**self.samples.step_args(step), **_times(times)}
                 look = Look("=", "grey")
                 recorded.append(
-                    (Span(lane, times.start_ps, times.end_ps, f"mini-batch {step}", "exchange", args, look), None)
+                    (
+                        Span(
+                            lane,
+                            times.start_ps,
+                            times.end_ps,
+                            f"mini-batch {step}",
+                            "exchange",
+                            args,
+                            look,
+                        ),
+                        None,
+                    )
                 )
         return recorded
 
@@ -315,30 +403,49 @@ class ActionRun:
         lane = dict(self._resources(action.kind, work.stage))[resource]
         micro_batch = self.samples.schedule.micro_batches[action.index]
         args = {
-            **{"epoch": work.epoch, "mini_batch": micro_batch.step, "micro_batch": action.index, "stage": work.stage},
+            **{
+                "epoch": work.epoch,
+                "mini_batch": micro_batch.step,
+                "micro_batch": action.index,
+                "stage": work.stage,
+            },
             **{"first_sample": work.samples.start, "last_sample": work.samples.stop - 1},
             **({} if action.version is None else {"version": action.version}),
             **_times(times),
         }
         if resource.startswith("link"):
             assert plan.stages is not None
-            sent = plan.timing.sent(work.stage - (action.kind is Kind.BACKWARD), forward=action.kind is Kind.FORWARD)
+            sent = plan.timing.sent(
+                work.stage - (action.kind is Kind.BACKWARD), forward=action.kind is Kind.FORWARD
+            )
             args["bytes"] = plan.stages.message_bytes(sent, len(work.samples))
         look = action_look(action.kind, action.index, action.chunk, plan.chunks)
         label = step_name(Step(action.kind, action.index, work.stage))
         return Span(lane, times.start_ps, times.end_ps, label, action.kind.value, args, look)
 
     def _flows(self, works: Sequence[tuple[Span, _Work]]) -> Iterator[Flow]:
-        """Yield the arrows from messages to the actions that take them, those of the first of their samples first."""
-        queues, takers = set(self._lanes.queues.values()), dict[tuple[Kind, int, int], list[tuple[Span, _Work]]]()
+        """Yield the arrows from messages to the actions that take them, those of the first of their
+        samples first.
+        """
+        queues, takers = (
+            set(self._lanes.queues.values()),
+            dict[tuple[Kind, int, int], list[tuple[Span, _Work]]](),
+        )
         for span, work in works:
             if span.lane in queues:
-                takers.setdefault((work.action.kind, work.action.index, work.stage), []).append((span, work))
+                takers.setdefault((work.action.kind, work.action.index, work.stage), []).append(
+                    (span, work)
+                )
         for span, work in works:
             if span.lane not in queues:
                 onwards = 1 if work.action.kind is Kind.FORWARD else -1
-                for target, taken in takers.get((work.action.kind, work.action.index, work.stage + onwards), ()):
-                    if taken.samples.start < work.samples.stop and work.samples.start < taken.samples.stop:
+                for target, taken in takers.get(
+                    (work.action.kind, work.action.index, work.stage + onwards), ()
+                ):
+                    if (
+                        taken.samples.start < work.samples.stop
+                        and work.samples.start < taken.samples.stop
+                    ):
                         yield Flow(span.lane, span.start_ps, target.lane, target.start_ps)
 
 

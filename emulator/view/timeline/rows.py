@@ -1,6 +1,8 @@
-"""Rows on engines: a lane for each engine, stream, memory port and exchange of a chain, and what each has served.
+"""Rows on engines: a lane for each engine, stream, memory port and exchange of a chain, and what
+each has served.
 
-A run of them is shown as spans of samples or of single rows, as charts, and as flows, which follow the data.
+A run of them is shown as spans of samples or of single rows, as charts, and as flows, which follow
+the data.
 """
 
 from __future__ import annotations
@@ -51,12 +53,13 @@ ENGINES = {Phase.FP: LaneKind.FP, Phase.EB: LaneKind.EB, Phase.PG: LaneKind.PG}
 
 @dataclasses.dataclass(frozen=True)
 class RowLane(Lane):
-    """The lane of one resource, on the device that it belongs to; a link's stream belongs to the stage that sends.
+    """The lane of one resource, on the device that it belongs to; a link's stream belongs to the
+    stage that sends.
 
-    What it serves is numbered: samples, or mini-batches on the lane of an exchange. `item_bytes` is the size of one of
-    these, or of one of its rows on a link; None where nothing travels. What is sent arrives `latency_ps` after it has
-    left, on the stage `receiver`. With `last_first`, the rows of a sample come from the last on: errors where time runs
-    backwards.
+    What it serves is numbered: samples, or mini-batches on the lane of an exchange. `item_bytes` is
+    the size of one of these, or of one of its rows on a link; None where nothing travels. What is
+    sent arrives `latency_ps` after it has left, on the stage `receiver`. With `last_first`, the
+    rows of a sample come from the last on: errors where time runs backwards.
     """
 
     resource: str
@@ -75,10 +78,12 @@ class RowLane(Lane):
 
 
 def lanes_of(plan: ChainPlan) -> tuple[RowLane, ...]:
-    """Return the lanes of a plan's chain, of the first replica if there are several, device by device.
+    """Return the lanes of a plan's chain, of the first replica if there are several, device by
+    device.
 
-    Engines come first, slice by slice; then what else serves on the board itself, its memory port; the links; and
-    the exchange with other replicas. A device with several stages has those of each in turn.
+    Engines come first, slice by slice; then what else serves on the board itself, its memory port;
+    the links; and the exchange with other replicas. A device with several stages has those of each
+    in turn.
     """
     stages = (stage for device in range(plan.devices) for stage in plan.fold.stages(device))
     return tuple(lane for stage in stages for lane in _stage_lanes(plan, stage))
@@ -91,7 +96,9 @@ def _stage_lanes(plan: ChainPlan, stage: int) -> Iterator[RowLane]:
     device, several = plan.fold.device(stage), plan.chunks > 1
 
     def title(name: str) -> str:
-        """Return a resource's name without its device; links of devices with several stages are named after these."""
+        """Return a resource's name without its device; links of devices with several stages are
+        named after these.
+        """
         named = name.replace(f" on device {stage}", "").replace(f" of device {stage}", "")
         return named.replace("link ", "stages ") if several else named
 
@@ -105,7 +112,9 @@ def _stage_lanes(plan: ChainPlan, stage: int) -> Iterator[RowLane]:
             port = ports.get(name)
             size = None if port is None else port.sample_bytes // port.rows
             backwards = last_first and port is not None and port.phase is not Phase.FP
-            yield RowLane(device, title(name), name, LaneKind.MEMORY, stage, None, size, 0, backwards)
+            yield RowLane(
+                device, title(name), name, LaneKind.MEMORY, stage, None, size, 0, backwards
+            )
     for key, resource in clock.links.items():
         link = stage - (not key.path.is_forward)
         [stream] = (stream for stream in plan.timing.links[link] if stream.key == key)
@@ -122,10 +131,11 @@ def _stage_lanes(plan: ChainPlan, stage: int) -> Iterator[RowLane]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows of a sample, or of a mini-batch's exchange, on a lane: when each was ready and when it left, in ps.
+    """The rows of a sample, or of a mini-batch's exchange, on a lane: when each was ready and when
+    it left, in ps.
 
-    Each row took `row_ps`; between rows the lane may have been idle. `row` is the number of the row where these are
-    but one of several. `share` of their full bytes was sent.
+    Each row took `row_ps`; between rows the lane may have been idle. `row` is the number of the row
+    where these are but one of several. `share` of their full bytes was sent.
     """
 
     lane: RowLane
@@ -169,7 +179,9 @@ class Rows:
         starts = self.left_ps - self.row_ps
         # A row that starts later than the one before has left begins another piece.
         breaks = np.flatnonzero(starts[1:] > self.left_ps[:-1])
-        return np.column_stack([starts[np.r_[0, breaks + 1]], self.left_ps[np.r_[breaks, len(starts) - 1]]])
+        return np.column_stack(
+            [starts[np.r_[0, breaks + 1]], self.left_ps[np.r_[breaks, len(starts) - 1]]]
+        )
 
     def at(self, level: Level) -> Iterator[Rows]:
         """Yield the rows of a level: all together, or each of them."""
@@ -179,7 +191,9 @@ class Rows:
         rows = len(self.left_ps)
         for place in range(rows):
             one, row = slice(place, place + 1), rows - 1 - place if self.lane.last_first else place
-            yield dataclasses.replace(self, ready_ps=self.ready_ps[one], left_ps=self.left_ps[one], row=row)
+            yield dataclasses.replace(
+                self, ready_ps=self.ready_ps[one], left_ps=self.left_ps[one], row=row
+            )
 
 
 _MARKS = string.digits + string.ascii_lowercase + string.ascii_uppercase
@@ -211,25 +225,27 @@ class RowRun:
         Samples go through each resource in order, so the n-th that it serves is sample n.
         """
         steps = self.samples.steps(self.window)
-        return SpanRecorder({ln.resource: self.window.numbers if ln.counts_samples else steps for ln in self.lanes})
+        return SpanRecorder(
+            {ln.resource: self.window.numbers if ln.counts_samples else steps for ln in self.lanes}
+        )
 
     def rows(self, recorders: Collection[SpanRecorder]) -> RecordedRows:
         """Return what the recorders of all ranks have kept, lane by lane and in order."""
-        kept = kept_by(recorders)
-        rows = {
-            lane.resource: tuple(
-                Rows(lane, number, *spans) for number, spans in sorted(kept.get(lane.resource, {}).items())
-            )
-            for lane in self.lanes
-        }
+        kept, rows = kept_by(recorders), {}
+        for lane in self.lanes:
+            served = sorted(kept.get(lane.resource, {}).items())
+            rows[lane.resource] = tuple(Rows(lane, number, *spans) for number, spans in served)
         return RecordedRows(self, rows)
 
     def timeline(self, recorders: Collection[SpanRecorder], level: Level) -> Timeline:
         """Return the spans of samples, or of their rows, and the flows between them."""
         return self.rows(recorders).timeline(level)
 
-    def chart(self, recorders: Collection[SpanRecorder], shown: Window, *, all_lanes: bool) -> Chart:
-        """Return the chart of the time in which the shown samples are worked on, with all that runs then.
+    def chart(
+        self, recorders: Collection[SpanRecorder], shown: Window, *, all_lanes: bool
+    ) -> Chart:
+        """Return the chart of the time in which the shown samples are worked on, with all that runs
+        then.
 
         `all_lanes` gives each lane a line of its own, rather than FP, EB and PG of each device.
         """
@@ -250,11 +266,17 @@ class RecordedRows:
 
     def timeline(self, level: Level) -> Timeline:
         """Return the spans of samples, or of their rows, and the flows between them."""
-        return Timeline(self.run.samples.devices, self.run.lanes, self._spans(level), self._flows(level))
+        return Timeline(
+            self.run.samples.devices, self.run.lanes, self._spans(level), self._flows(level)
+        )
 
     def chart(self, shown: Window, *, all_lanes: bool) -> Chart:
-        """Return the chart of the time in which the shown samples are worked on, as `RowRun.chart` does."""
-        worked = [rows for rows in self.all if rows.lane.counts_samples and rows.number in shown.numbers]
+        """Return the chart of the time in which the shown samples are worked on, as `RowRun.chart`
+        does.
+        """
+        worked = [
+            rows for rows in self.all if rows.lane.counts_samples and rows.number in shown.numbers
+        ]
         return Chart(
             tuple(self._lane_lines() if all_lanes else self._phase_lines()),
             begin_ps=min(rows.start_ps for rows in worked),
@@ -285,10 +307,21 @@ class RecordedRows:
         }
         label = f"{'sample' if lane.counts_samples else 'mini-batch'} {number}"
         label += "" if rows.row is None else f", row {rows.row}"
-        return Span(lane, rows.start_ps, rows.end_ps, label, lane.kind.value, args, _look(rows), rows.pieces_ps)
+        return Span(
+            lane,
+            rows.start_ps,
+            rows.end_ps,
+            label,
+            lane.kind.value,
+            args,
+            _look(rows),
+            rows.pieces_ps,
+        )
 
     def _origin(self, rows: Rows) -> dict[str, int]:
-        """Return the sample of rows, its place in the run, and the version of the weights, where these matter."""
+        """Return the sample of rows, its place in the run, and the version of the weights, where
+        these matter.
+        """
         if not rows.lane.counts_samples:
             return self.run.samples.step_args(rows.number)
         origin = {"sample": rows.number, **self.run.samples.place(rows.number)._asdict()}
@@ -304,19 +337,26 @@ class RecordedRows:
         return used.backward if lane.kind is LaneKind.EB or path in ERROR_PATHS else None
 
     def _flows(self, level: Level) -> Iterator[Flow]:
-        """Yield the flows of a level; each enters when its target begins, or when it arrives, if that has begun."""
+        """Yield the flows of a level; each enters when its target begins, or when it arrives, if
+        that has begun.
+        """
         for source, target in self.feeds(level):
             enters_ps = max(target.start_ps, source.arrival_ps)
             yield Flow(source.lane, source.start_ps, target.lane, enters_ps)
 
     def feeds(self, level: Level) -> Iterator[tuple[Rows, Rows]]:
-        """Yield what leaves on a stream with the first work that was ready no earlier than it arrived."""
+        """Yield what leaves on a stream with the first work that was ready no earlier than it
+        arrived.
+        """
         # link 0 -> 1   [row 0][row 1]
         #                    \      \        each arrives latency_ps after it has left; what was ready
         # FP of 1       [...] [row 0] [row 1]   before cannot have needed it, so the arrow goes to the next
         plan = self.run.samples.plan
         clocks = [plan.timing.clock(stage) for stage in range(plan.stage_count)]
-        by_number = {name: {rows.number: rows for rows in served} for name, served in self.by_resource.items()}
+        by_number = {
+            name: {rows.number: rows for rows in served}
+            for name, served in self.by_resource.items()
+        }
         for lane in self.run.lanes:
             if lane.kind is not LaneKind.LINK or lane.key is None:
                 continue
@@ -344,7 +384,9 @@ class RecordedRows:
             yield ChartLine(self.run.samples.devices[device], "", None)
             for lane in lanes:
                 title = lane.title.partition(" (")[0]
-                yield ChartLine(f"  {title[:_MOST_TITLE]}", f"{title}, device {device}", self._drawn([lane]))
+                yield ChartLine(
+                    f"  {title[:_MOST_TITLE]}", f"{title}, device {device}", self._drawn([lane])
+                )
 
     def _drawn(self, lanes: Sequence[RowLane]) -> list[Span]:
         """Return the spans of lanes, those of the first samples first."""
@@ -355,11 +397,15 @@ class RecordedRows:
 def _look(rows: Rows) -> Look:
     if not rows.lane.counts_samples:
         return Look("=", "grey")
-    return Look(_MARKS[rows.number % len(_MARKS)], _COLOURS[rows.number % len(_COLOURS)], str(rows.number))
+    return Look(
+        _MARKS[rows.number % len(_MARKS)], _COLOURS[rows.number % len(_COLOURS)], str(rows.number)
+    )
 
 
 def _feeds(sent: Rows, targets: Sequence[Rows], level: Level) -> Iterator[tuple[Rows, Rows]]:
-    """Yield what a sample's rows feed: the first of the targets that something is ready in, once they have arrived."""
+    """Yield what a sample's rows feed: the first of the targets that something is ready in, once
+    they have arrived.
+    """
     waiting = [collections.deque(target.at(level)) for target in targets]
     for source in sent.at(level):
         for rows in waiting:
@@ -377,13 +423,16 @@ def fed_by(clock: DeviceClock, key: StreamKey) -> list[str]:
     """
     parts = list(zip(clock.streams.slices, clock.slices, clock.streams.parameters, strict=True))
     names: list[str] = []
-    # Maps come from the left and meet the first slice first, errors from the right and meet the last.
+    # Maps come from the left and meet the first slice first, errors from the right and meet the
+    # last.
     for part, engines, used in parts if key.path.is_forward else reversed(parts):
         layer, number = part.layer, key.number
         read = number == layer.reads.number
         made = number in (layer.makes.number, *(step.makes.number for step in layer.sfu))
         forward = {
-            DataPath.ACTIVATIONS: read or any(number == tensor.number for step in layer.sfu for tensor in step.reads),
+            DataPath.ACTIVATIONS: (
+                read or any(number == tensor.number for step in layer.sfu for tensor in step.reads)
+            ),
             DataPath.PARTIAL_ACTIVATIONS: made,
             DataPath.PARAMETERS: number in used,
         }

@@ -1,4 +1,6 @@
-"""The samples that a timeline shows: their window, the place of each in the run, and what an observer keeps of them."""
+"""The samples that a timeline shows: their window, the place of each in the run, and what an
+observer keeps of them.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class Window:
         """
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", text.strip())
         if match is None:
-            raise InputError(f"`{key}` = {text!r}: is not a range of samples, counted from 0, such as 0-63")
+            raise InputError(
+                f"`{key}` = {text!r}: is not a range of samples, counted from 0, such as 0-63"
+            )
         return cls.of(int(match[1]), int(match[2] or match[1]), key)
 
     @classmethod
@@ -42,7 +46,10 @@ class Window:
             InputError: the window is empty.
         """
         if not 0 <= first <= last:
-            raise InputError(f"`{key}` = '{first}-{last}': holds no sample; the first number is at most the second")
+            raise InputError(
+                f"`{key}` = '{first}-{last}': holds no sample; the first number is at most the"
+                " second"
+            )
         return cls(first, last)
 
     def within(self, samples: int, key: str) -> Window:
@@ -56,7 +63,9 @@ class Window:
         return Window(self.first, min(self.last, samples - 1))
 
     def around(self, samples: int) -> Window:
-        """Return the window with `samples` more samples on either side; before the first there is none."""
+        """Return the window with `samples` more samples on either side; before the first there is
+        none.
+        """
         return Window(max(0, self.first - samples), self.last + samples)
 
     @property
@@ -72,7 +81,9 @@ DEFAULT_WINDOW = Window(0, 63)
 
 
 class Place(NamedTuple):
-    """The place of a sample: its epoch, counted from 1, and its mini-batch and micro-batch in the epoch, from 0."""
+    """The place of a sample: its epoch, counted from 1, and its mini-batch and micro-batch in the
+    epoch, from 0.
+    """
 
     epoch: int
     mini_batch: int
@@ -80,7 +91,9 @@ class Place(NamedTuple):
 
 
 class Versions(NamedTuple):
-    """The version of the weights, numbered in each epoch from 0, that a stage uses in FP and EB of a sample."""
+    """The version of the weights, numbered in each epoch from 0, that a stage uses in FP and EB of
+    a sample.
+    """
 
     forward: int | None
     backward: int | None
@@ -110,7 +123,9 @@ class RunSamples:
     def devices(self) -> tuple[str, ...]:
         """The names of devices, with their boards."""
         cluster = self.plan.cluster
-        return tuple(f"device {device} ({cluster.board(device).name})" for device in range(self.plan.devices))
+        return tuple(
+            f"device {device} ({cluster.board(device).name})" for device in range(self.plan.devices)
+        )
 
     @functools.cached_property
     def schedule(self) -> Schedule:
@@ -121,29 +136,38 @@ class RunSamples:
         """Return the place of a sample, counted since the start of the run."""
         epoch, at = divmod(sample, self.samples)
         blocks = self.schedule.micro_batches
-        block = blocks[bisect.bisect_right(blocks, at, key=lambda micro_batch: micro_batch.begin) - 1]
+        block = blocks[
+            bisect.bisect_right(blocks, at, key=lambda micro_batch: micro_batch.begin) - 1
+        ]
         return Place(epoch + 1, block.step, block.index)
 
     def steps(self, window: Window) -> range:
         """Return the mini-batches of a window's samples, counted since the start of the run."""
         first, last = (self.place(sample) for sample in (window.first, window.last))
-        begin, end = ((place.epoch - 1) * self.schedule.steps + place.mini_batch for place in (first, last))
+        begin, end = (
+            (place.epoch - 1) * self.schedule.steps + place.mini_batch for place in (first, last)
+        )
         return range(begin, end + 1)
 
     def step_args(self, step: int) -> dict[str, int]:
-        """Return the epoch, from 1, and the mini-batch in it, from 0, of a mini-batch since the start of the run."""
+        """Return the epoch, from 1, and the mini-batch in it, from 0, of a mini-batch since the
+        start of the run.
+        """
         epoch, mini_batch = divmod(step, self.schedule.steps)
         return {"epoch": epoch + 1, "mini_batch": mini_batch}
 
     def versions(self, samples: range) -> list[Mapping[int, Versions]]:
-        """Return, for each stage, the versions that it uses for these samples, counted since the start of the run."""
+        """Return, for each stage, the versions that it uses for these samples, counted since the
+        start of the run.
+        """
         within = {sample % self.samples for sample in samples}
         used: list[dict[Kind, dict[int, int | None]]] = [
             {Kind.FORWARD: {}, Kind.BACKWARD: {}} for _ in range(self.plan.stage_count)
         ]
         devices = range(self.plan.devices)
         for device, program in self.schedule.programs(devices).items():
-            # Programs are as long as an epoch, and windows are mostly at its beginning: stop once all are found.
+            # Programs are as long as an epoch, and windows are mostly at its beginning: stop once
+            # all are found.
             missing = 2 * len(within) * self.plan.chunks
             for action in program:
                 versions = used[action.chunk * len(devices) + device].get(action.kind)
@@ -155,15 +179,20 @@ class RunSamples:
                 if not missing:
                     break
         return [
-            {n: Versions(*(versions[n % self.samples] for versions in kinds.values())) for n in samples}
+            {
+                n: Versions(*(versions[n % self.samples] for versions in kinds.values()))
+                for n in samples
+            }
             for kinds in used
         ]
 
 
 class Kept(NamedTuple):
-    """The rows of a sample on a resource: when they were ready and when they left, in ps, and the time of each.
+    """The rows of a sample on a resource: when they were ready and when they left, in ps, and the
+    time of each.
 
-    They had this share of their full bytes. A whole action, a message or an exchange counts as one row.
+    They had this share of their full bytes. A whole action, a message or an exchange counts as one
+    row.
     """
 
     ready_ps: Times
@@ -183,10 +212,14 @@ class Kept(NamedTuple):
 
 
 class SpanRecorder:
-    """An observer of a run that keeps what resources serve: of each the `wanted` numbers, counted in its order."""
+    """An observer of a run that keeps what resources serve: of each the `wanted` numbers, counted
+    in its order.
+    """
 
     def __init__(self, wanted: Mapping[str, Collection[int]]) -> None:
-        self._wanted = {resource: (min(kept), max(kept), kept) for resource, kept in wanted.items() if kept}
+        self._wanted = {
+            resource: (min(kept), max(kept), kept) for resource, kept in wanted.items() if kept
+        }
         self._served = dict.fromkeys(self._wanted, 0)
         self.kept: dict[str, dict[int, Kept]] = {}
 
@@ -198,7 +231,10 @@ class SpanRecorder:
         end = self._served[served.resource] = first + len(served.left_ps)
         for number in range(max(first, least), min(end, most + 1)):
             if number in wanted:
-                ready_ps, left_ps = served.ready_ps[number - first].copy(), served.left_ps[number - first].copy()
+                ready_ps, left_ps = (
+                    served.ready_ps[number - first].copy(),
+                    served.left_ps[number - first].copy(),
+                )
                 rows = Kept(ready_ps, left_ps, served.row_ps, served.share)
                 self.kept.setdefault(served.resource, {})[number] = rows
 

@@ -1,4 +1,6 @@
-"""The tasks of a GPU, alone or with an FPGA, as spans: a lane for each device and each direction of the link."""
+"""The tasks of a GPU, alone or with an FPGA, as spans: a lane for each device and each direction of
+the link.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,17 @@ _STYLE = Style(9.0, 0.0, 2.9, bar=0.8, edge=0.4, dpi=150)
 
 
 def pair_timeline(plan: PairPlan) -> Timeline:
-    """Return the tasks of a mini-batch, what links carry meanwhile, and arrows from tasks to those that wait for them.
+    """Return the tasks of a mini-batch, what links carry meanwhile, and arrows from tasks to those
+    that wait for them.
 
     While a link carries values of steps, it has a span of their name.
     """
     times = plan.times
     boards = [board.name for board in (plan.pair.gpu, plan.pair.fpga) if board is not None]
     devices = [f"device {device} ({board})" for device, board in enumerate(boards)]
-    return Timeline(devices, [_lane(resource) for resource in times.busy], _spans(times), _flows(times))
+    return Timeline(
+        devices, [_lane(resource) for resource in times.busy], _spans(times), _flows(times)
+    )
 
 
 def pair_chart(times: PairTimes, title: str) -> Chart:
@@ -48,8 +53,12 @@ def pair_chart(times: PairTimes, title: str) -> Chart:
     parts = {timed.task.part for timed in times.timed}
     shown = {part: drawn for part, drawn in _DRAWN.items() if part in parts}
     meant = ", ".join(f"{mark} {part.value}" for part, (mark, _) in shown.items())
+    lines = []
+    for lane in map(_lane, times.busy):
+        of_lane = [span for span in spans if span.lane == lane]
+        lines.append(ChartLine(lane.title, lane.title, of_lane))
     return Chart(
-        [ChartLine(lane.title, lane.title, [s for s in spans if s.lane == lane]) for lane in map(_lane, times.busy)],
+        lines,
         begin_ps=0,
         end_ps=times.mini_batch_ps,
         axis="ms; hatched: BW, GC and WU",
@@ -89,7 +98,9 @@ def _span(timed: TimedTask, resource: Resource, busy_ps: int) -> Span:
         "busy_ps": busy_ps,
     }
     lane = _lane(resource)
-    return Span(lane, timed.start_ps, timed.end_ps, task.name, task.part.value, args, look, busy_ps=busy_ps)
+    return Span(
+        lane, timed.start_ps, timed.end_ps, task.name, task.part.value, args, look, busy_ps=busy_ps
+    )
 
 
 def _flows(times: PairTimes) -> Iterator[Flow]:

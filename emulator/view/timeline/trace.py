@@ -1,7 +1,8 @@
-"""A trace: what a user asks for with `--trace`, and a timeline in Chrome's trace event format, as Perfetto opens it.
+"""A trace: what a user asks for with `--trace`, and a timeline in Chrome's trace event format, as
+Perfetto opens it.
 
-In https://ui.perfetto.dev a device is a process, and a lane a thread. Times are in µs, as the format says; arguments
-have them exactly.
+In https://ui.perfetto.dev a device is a process, and a lane a thread. Times are in µs, as the
+format says; arguments have them exactly.
 """
 
 from __future__ import annotations
@@ -26,14 +27,16 @@ Event = dict[str, Any]
 
 
 def write_trace(path: str | os.PathLike[str], timeline: Timeline) -> None:
-    """Write a timeline's spans, and the flows between them, to a file, which is put in place when it is whole.
+    """Write a timeline's spans, and the flows between them, to a file, which is put in place when
+    it is whole.
 
     Raises:
         InputError: the file cannot be written.
     """
     out = path if isinstance(path, WholeFile) else trace_file(path)
     with out, out.building() as file:
-        # Without `displayTimeUnit`: where it is ns, some versions of Perfetto take all times for ns.
+        # Without `displayTimeUnit`: where it is ns, some versions of Perfetto take all times for
+        # ns.
         file.write(b'{"traceEvents": [\n')
         for number, event in enumerate(events_of(timeline)):
             file.write(((",\n" if number else "") + json.dumps(event)).encode())
@@ -50,8 +53,13 @@ def trace_file(path: str | os.PathLike[str]) -> WholeFile:
 
 
 def events_of(timeline: Timeline) -> Iterator[Event]:
-    """Yield all events of a trace: names, slices, and flows, each as a start and an end with the same id."""
-    threads = {lane: {"pid": lane.device + 1, "tid": number} for number, lane in enumerate(timeline.lanes, 1)}
+    """Yield all events of a trace: names, slices, and flows, each as a start and an end with the
+    same id.
+    """
+    threads = {
+        lane: {"pid": lane.device + 1, "tid": number}
+        for number, lane in enumerate(timeline.lanes, 1)
+    }
     for device, name in enumerate(timeline.devices):  # process 0 is that of the operating system
         yield from _named({"pid": device + 1}, "process", name, device + 1)
     for lane, thread in threads.items():
@@ -81,10 +89,23 @@ def _slice(span: Span, thread: Event, micro_ps: int) -> Event:
     }
 
 
-def _arrow(flow: Flow, number: int, threads: Mapping[Lane, Event], micro_ps: int) -> Iterator[Event]:
+def _arrow(
+    flow: Flow, number: int, threads: Mapping[Lane, Event], micro_ps: int
+) -> Iterator[Event]:
     same = {"id": number, "name": "feeds", "cat": "flow"}
-    yield {"ph": "s", **threads[flow.source], "ts": micros(_shown_ps(flow.leaves_ps, micro_ps)), **same}
-    yield {"ph": "f", "bp": "e", **threads[flow.target], "ts": micros(_shown_ps(flow.enters_ps, micro_ps)), **same}
+    yield {
+        "ph": "s",
+        **threads[flow.source],
+        "ts": micros(_shown_ps(flow.leaves_ps, micro_ps)),
+        **same,
+    }
+    yield {
+        "ph": "f",
+        "bp": "e",
+        **threads[flow.target],
+        "ts": micros(_shown_ps(flow.enters_ps, micro_ps)),
+        **same,
+    }
 
 
 def _shown_ps(time_ps: int, micro_ps: int) -> int:
@@ -93,10 +114,11 @@ def _shown_ps(time_ps: int, micro_ps: int) -> int:
 
 
 def micros(time_ps: int) -> float:
-    """Return a time in µs from which 1000 µs are never cut to one nanosecond less, as Perfetto would.
+    """Return a time in µs from which 1000 µs are never cut to one nanosecond less, as Perfetto
+    would.
 
-    It keeps nanoseconds and cuts what is below; 4.035 µs times 1000 is 4034.999 in floating point. A slice that
-    begins where the one before ends must not begin before it.
+    It keeps nanoseconds and cuts what is below; 4.035 µs times 1000 is 4034.999 in floating point.
+    A slice that begins where the one before ends must not begin before it.
     """
     time_us = time_ps / 1_000_000
     while int(time_us * 1000) < time_ps // 1000:
@@ -113,8 +135,12 @@ class RecordedRun(Protocol):
     def timeline(self, recorders: Collection[SpanRecorder], level: Level) -> Timeline:
         """Return what the recorders of all ranks have kept."""
 
-    def chart(self, recorders: Collection[SpanRecorder], shown: Window, *, all_lanes: bool) -> Chart:
-        """Return the chart of the time in which the shown samples are worked on, with all that runs then."""
+    def chart(
+        self, recorders: Collection[SpanRecorder], shown: Window, *, all_lanes: bool
+    ) -> Chart:
+        """Return the chart of the time in which the shown samples are worked on, with all that runs
+        then.
+        """
 
 
 def recorded_run(samples: RunSamples, window: Window) -> RecordedRun:
@@ -140,12 +166,16 @@ class TraceRequest:
         """Return the request of a file, a level and a window, or None without a file.
 
         Raises:
-            InputError: there is no such level, the window is empty, or a level or a window is given without a file.
+            InputError: there is no such level, the window is empty, or a level or a window is given
+                without a file.
         """
         if trace is None:
             for key, value in (("trace_level", trace_level), ("trace_samples", trace_samples)):
                 if value is not None:
-                    raise InputError(f"`{key}` = {value!r}: there is no trace; give `trace`, a file such as run.json")
+                    raise InputError(
+                        f"`{key}` = {value!r}: there is no trace; give `trace`, a file such as"
+                        " run.json"
+                    )
             return None
         return cls(pathlib.Path(trace), _level(trace_level), _window(trace_samples))
 
@@ -175,11 +205,15 @@ class TraceRequest:
         """Return the observer of a run with `samples` samples in an epoch, over all replicas.
 
         Raises:
-            InputError: the run has no sample of the window, no rows where these are asked for, or boards that die.
+            InputError: the run has no sample of the window, no rows where these are asked for, or
+                boards that die.
         """
         plan.needs_all_alive("a trace")
         if self.level is Level.ROW and not plan.times_rows:
-            raise InputError("`trace_level` = 'row': these boards take actions as a whole, without rows; leave it out")
+            raise InputError(
+                "`trace_level` = 'row': these boards take actions as a whole, without rows; leave"
+                " it out"
+            )
         return self._run(plan, samples).recorder()
 
     def write(self, plan: ChainPlan, samples: int, recorders: Sequence[SpanRecorder]) -> None:
@@ -196,7 +230,9 @@ class TraceRequest:
 
 
 def pair_trace(
-    trace: str | os.PathLike[str] | None = None, trace_level: str | None = None, trace_samples: object = None
+    trace: str | os.PathLike[str] | None = None,
+    trace_level: str | None = None,
+    trace_samples: object = None,
 ) -> WholeFile | None:
     """Return the file of a pair's trace, which is that of a mini-batch; None without one.
 
@@ -205,7 +241,10 @@ def pair_trace(
     """
     for key, value in (("trace_level", trace_level), ("trace_samples", trace_samples)):
         if value is not None:
-            raise InputError(f"`{key}` = {value!r}: the trace of a pair has the tasks of a mini-batch; leave it out")
+            raise InputError(
+                f"`{key}` = {value!r}: the trace of a pair has the tasks of a mini-batch; leave"
+                " it out"
+            )
     return None if trace is None else trace_file(trace)
 
 

@@ -1,4 +1,4 @@
-// The vertical axis and the marks of bars with a limit above each; where all limits are far away, they are told in words.
+// The vertical axis and the marks of bars with a limit above each; where all limits are far away, they are given in words.
 function limited(bars, unit, height, limit, text, marks) {
   const highest = d3.max(bars, (d) => d[height]);
   const least = d3.min(bars, (d) => d[limit]);
