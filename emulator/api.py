@@ -1,7 +1,8 @@
 """The functions of `import emuchain`: the same as the command line's, on the same plans.
 
-Networks and clusters are given as names, file paths, mappings with the keys of such files, or objects from
-`load_network` and `load_cluster`. Further settings are the keys of the configuration (docs/configuration.md).
+Networks and clusters are given as names, file paths, mappings with the keys of such files, or
+objects from `load_network` and `load_cluster`. Further settings are the keys of the configuration
+(docs/configuration.md).
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ from .run import (
     Training,
     Weights,
     ending_together,
-    pair_range,
     prepared_on_all,
     run_range,
     runs_of,
     seed_variants,
+    steady_rate,
 )
 from .run import rate_range as range_of_plan
 from .run import simulate as run_simulation
@@ -93,7 +94,8 @@ def plan(
     changes: Mapping[str, object] | None = None,
     **settings: Any,
 ) -> Plan:
-    """Return the plan of a run: mapping, times, schedule, memory. Nothing is trained or simulated yet.
+    """Return the plan of a run: mapping, times, schedule, memory. Nothing is trained or simulated
+    yet.
 
     A schedule of a GPU, alone or with an FPGA, gives a `PairPlan`, every other one a `ChainPlan`.
 
@@ -101,7 +103,8 @@ def plan(
         network: the network to train.
         cluster: the cluster to run on.
         ranks: number of processes; each hosts a device if `devices` is not given.
-        changes: changed values of any keys of the run or its cluster, such as {"link.bandwidth_gbps": 250}.
+        changes: changed values of any keys of the run or its cluster, such as
+            {"link.bandwidth_gbps": 250}.
         **settings: keys of the configuration, such as devices=15, batch=64, schedule="sync".
 
     Raises:
@@ -128,57 +131,81 @@ def sweep(
     target: float | None = None,
     **settings: Any,
 ) -> SweepResult:
-    """Return the rates of all combinations of values: `.rows`, a list of dictionaries, and `.best`, one of them.
+    """Return the rates of all combinations of values: `.rows`, a list of dictionaries, and `.best`,
+    one of them.
 
-    Every argument that describes the run may be one value or several. A point that fails is a row whose `error` says
-    why.
+    Every argument that describes the run may be one value or several. A point that fails is a row
+    whose `error` says why.
 
     Args:
         network: the network or networks to train.
         cluster: the cluster or clusters to run on.
-        devices: numbers of boards of a chain, such as range(1, 65); by default one, or a pair's own.
+        devices: numbers of boards of a chain, such as range(1, 65); by default one, or a pair's
+            own.
         changes: changed values of any keys of the run or its cluster, one or several each, such as
             {"link.bandwidth_gbps": [10, 40, 100]}.
         epoch_images: images of an epoch, for its hours.
         jobs: number of processes; by default one for each core.
         csv: a file for the rows; points that it holds are not computed again.
         restart: whether to start that file over.
-        ranged: whether rows have ranges, and the result says how sure its choices are (`choice`, `best_range`).
-        target: a rate in samples per second; `.target.row` is then the row that reaches it with the fewest boards.
-        **settings: further keys of the configuration that change times, such as batch=[32, 64], schedule="sync".
+        ranged: whether rows have ranges, and the result says how sure its choices are (`choice`,
+            `best_range`).
+        target: a rate in samples per second; `.target.row` is then the row that reaches it with the
+            fewest boards.
+        **settings: further keys of the configuration that change times, such as batch=[32, 64],
+            schedule="sync".
 
     Raises:
         InputError: a key is unknown, a value is out of range, or the file is that of another sweep.
     """
     from .studies.sweep import Space, run_space
 
-    for name, least, number in (("epoch_images", 1, epoch_images), ("jobs", 1, jobs), ("target", 0, target)):
+    for name, least, number in (
+        ("epoch_images", 1, epoch_images),
+        ("jobs", 1, jobs),
+        ("target", 0, target),
+    ):
         if number is not None and not least <= number < math.inf:
             raise InputError(f"`{name}` = {number}: should be a number, at least {least}")
-    values = {"network": network, "cluster": cluster, "devices": devices, **settings, **(changes or {})}
+    values = {
+        "network": network,
+        "cluster": cluster,
+        "devices": devices,
+        **settings,
+        **(changes or {}),
+    }
     path = None if csv is None else pathlib.Path(csv)
     space = Space.of(values, blame="sweep")
     check_files(space.values, csv=csv)
     return run_space(
-        space, epoch_images, jobs=jobs, csv=path, restart=restart, blame="sweep", ranged=ranged, target=target
+        space,
+        epoch_images,
+        jobs=jobs,
+        csv=path,
+        restart=restart,
+        blame="sweep",
+        ranged=ranged,
+        target=target,
     )
 
 
 @typed
 def rate_range(run: Plan | Simulation | PairSimulation) -> AnswerRange:
-    """Return between what rates a plan or a simulation lies in nine of ten cases, as the ranges of its constants say.
+    """Return between what rates a plan or a simulation lies in nine of ten cases, as the ranges of
+    its constants say.
 
     `low` and `high` are in samples per second, `classes` and `share_of_width` by constant.
 
     Args:
-        run: from `plan`, whose rate is the steady one, or from `simulate`, with filling and draining.
+        run: from `plan`, whose rate is the steady one, or from `simulate`, with filling and
+            draining.
     """
     if isinstance(run, PairPlan):
-        return pair_range(run).times(run.samples_per_s)
+        return range_of_plan(run, run.samples_per_s)
     if isinstance(run, Simulation | PairSimulation):
         return run_range(run)
     assert isinstance(run, ChainPlan)
-    return range_of_plan(run)
+    return range_of_plan(run, steady_rate(run))
 
 
 @overload
@@ -222,10 +249,11 @@ def simulate(
     trace_samples: tuple[int, int] | None = None,
     **settings: Any,
 ) -> Simulation | PairSimulation:
-    """Return a run's virtual time and its usage of devices and links, equal to those of `train` to the picosecond.
+    """Return a run's virtual time and its usage of devices and links, equal to those of `train` to
+    the picosecond.
 
-    For a GPU, alone or with an FPGA, it is that of mini-batches of tasks; a trace has the tasks of one mini-batch,
-    and there is no observer.
+    For a GPU, alone or with an FPGA, it is that of mini-batches of tasks; a trace has the tasks of
+    one mini-batch, and there is no observer.
 
     Args:
         network: the network to train, or a plan.
@@ -300,25 +328,34 @@ def train(
     Args:
         network: the network to train, or a plan.
         cluster: the cluster to run on; unused with a plan.
-        comm: an mpi4py communicator, all of whose ranks make this same call; without it, one process trains.
+        comm: an mpi4py communicator, all of whose ranks make this same call; without it, one
+            process trains.
         data: a data set, or a value of the configuration key `data`.
         on_epoch: called on rank 0 after each epoch, with its result and the weights of all layers.
-        observer: called with what engines, links and exchanges of the first replica's devices in this process serve.
+        observer: called with what engines, links and exchanges of the first replica's devices in
+            this process serve.
         trace, trace_level, trace_samples: as for `simulate`; of all devices, in one file.
-        seeds: number of runs, with seeds from `seed` on; each writes its own files, such as run-seed1.h5, and all
-            results are returned with their means.
-        **settings: as for `plan`, `changes` included; with `out`, the results are also written to a file; with
-            `checkpoint`, a file from which another call resumes, given as `resume`, with all other settings unchanged
-            or left out.
+        seeds: number of runs, with seeds from `seed` on; each writes its own files, such as
+            run-seed1.h5, and all results are returned with their means.
+        **settings: as for `plan`, `changes` included; with `out`, the results are also written to a
+            file; with `checkpoint`, a file from which another call resumes, given as `resume`, with
+            all other settings unchanged or left out.
 
     Raises:
-        InputError: a setting is unknown, out of range, or contradicts another one, or training diverged; on all ranks.
+        InputError: a setting is unknown, out of range, or contradicts another one, or training
+            diverged; on all ranks.
     """
     network, cluster, settings = named_in_place(network, cluster, settings)
     if seeds is not None and (isinstance(network, Plan) or trace is not None):
-        raise InputError("`seeds`: trains several times; give the network and its settings, without a plan or trace")
+        raise InputError(
+            "`seeds`: trains several times; give the network and its settings, without a plan or"
+            " trace"
+        )
     if comm is not None and not hasattr(comm, "Clone"):
-        raise InputError(f"`comm`: is {described(comm)}; should be a communicator of mpi4py, such as MPI.COMM_WORLD")
+        raise InputError(
+            f"`comm`: is {described(comm)}; should be a communicator of mpi4py, such as"
+            " MPI.COMM_WORLD"
+        )
     traced = TraceRequest.of(trace, trace_level, trace_samples)
     loaded = data.checked() if isinstance(data, Dataset) else None
     if data is not None and not isinstance(data, Dataset):
@@ -341,6 +378,7 @@ def train(
         return runs().starts()
 
     def prepare(ranks: Ranks) -> Training:
+        # Not before: under `prepared_on_all`, an error in the settings ends all ranks, and not one.
         config, start = next(starts())
         first = runs().first
         if first is not None:
@@ -350,8 +388,12 @@ def train(
         else:
             planned = configured_plan(network, cluster, config, ranks=ranks.size)
         if isinstance(planned, PairPlan) and traced is not None:
-            raise InputError("`trace`: of a pair, `emuchain.simulate` writes it, with the same times")
-        return Training(planned, ranks, start, data=loaded, trace=traced, gathers=True, series=runs().series)
+            raise InputError(
+                "`trace`: of a pair, `emuchain.simulate` writes it, with the same times"
+            )
+        return Training(
+            planned, ranks, start, data=loaded, trace=traced, gathers=True, series=runs().series
+        )
 
     results = [_trained(comm, prepare, on_epoch, observer) for _ in range(max(1, seeds or 1))]
     return results[0] if seeds is None else SeedRuns(tuple(results))
@@ -363,7 +405,10 @@ def _trained(
     on_epoch: Callable[[EpochResult, Weights], None],
     observer: Observer | None,
 ) -> Results:
-    """Train what `prepare` makes ready on all ranks of a communicator, or in this process; return the results."""
+    """Train what `prepare` makes ready on all ranks of a communicator, or in this process; return
+    the results.
+    """
+    # A communicator of its own: messages of a run never meet those of the caller.
     ranks: Ranks = SingleProcess() if comm is None else MpiRanks(comm.Clone())
     weights, files = dict[str, Any](), contextlib.ExitStack()
 
@@ -380,9 +425,13 @@ def _trained(
     return made
 
 
-def _simulated_pair(plan: PairPlan, observer: Observer | None, trace: WholeFile | None) -> PairSimulation:
+def _simulated_pair(
+    plan: PairPlan, observer: Observer | None, trace: WholeFile | None
+) -> PairSimulation:
     if observer is not None:
-        raise InputError("`observer`: a pair has tasks and no rows of samples; `times` of its plan has them")
+        raise InputError(
+            "`observer`: a pair has tasks and no rows of samples; `times` of its plan has them"
+        )
     with trace or contextlib.nullcontext():
         _ = plan.samples  # all that can be wrong is found here
         if trace is not None:
@@ -392,11 +441,12 @@ def _simulated_pair(plan: PairPlan, observer: Observer | None, trace: WholeFile 
 
 @typed
 def register(thing: Any) -> None:
-    """Add an extension to this process, as if it came with emuchain. Under `mpiexec` every rank calls it.
+    """Add an extension to this process, as if it came with emuchain. Under `mpiexec` every rank
+    calls it.
 
     Args:
-        thing: a subclass of `Codec`, `Optimizer`, `Topology`, `Operation` or `Unit`, or a schedule's kind, a number
-            format or an activation; or a module that has some of these.
+        thing: a subclass of `Codec`, `Optimizer`, `Topology` or `Operation`, or a schedule's kind,
+            a number format or an activation; or a module that has some of these.
 
     Raises:
         InputError: it is none of them, or its name is taken.
@@ -406,11 +456,11 @@ def register(thing: Any) -> None:
     from ..kernels.layers.activations import Activation, activations
     from ..kernels.number import NumberFormat, number_formats
     from ..kernels.optimizers import Optimizer, optimizers
-    from .device.sfu import Unit, units
     from .network import Operation, operation_types
     from .schedule import ScheduleKind, schedules
 
-    classes, values = (Codec, Optimizer, Topology, Operation, Unit), (ScheduleKind, NumberFormat, Activation)
+    classes = Codec, Optimizer, Topology, Operation
+    values = ScheduleKind, NumberFormat, Activation
 
     def extends(value: object) -> bool:
         return issubclass(value, classes) if isinstance(value, type) else isinstance(value, values)
@@ -418,12 +468,14 @@ def register(thing: Any) -> None:
     if not any(map(extends, defined_in(thing) if isinstance(thing, types.ModuleType) else [thing])):
         known = ", ".join(kind.__name__ for kind in (*classes, *values))
         raise InputError(
-            f"`thing` = {described(thing)}: is no extension; should be a subclass or a value of one of {known}, or a"
-            " module with some"
+            f"`thing` = {described(thing)}: is no extension; should be a subclass or a value of one"
+            f" of {known}, or a module with some"
         )
     add_extension(thing)
     try:
-        for look_up in (activations, codecs, number_formats, operation_types, optimizers, schedules, topologies, units):
+        known_kinds = activations, codecs, number_formats, operation_types, optimizers
+        # Looked up at once: a name that is taken is refused here, and not by a later run.
+        for look_up in (*known_kinds, schedules, topologies):
             look_up()
     except ExtensionError as error:
         withdraw(thing)

@@ -1,4 +1,6 @@
-"""Arguments of the functions of `import emuchain`: files that they name, and the configuration and plan that follow."""
+"""Arguments of the functions of `import emuchain`: files that they name, and the configuration and
+plan that follow.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +19,28 @@ _NETWORK, _CLUSTER = "quick-cifar", "vc709"
 
 AnyNetwork = str | os.PathLike[str] | Mapping[str, Any] | Network
 AnyCluster = str | os.PathLike[str] | Mapping[str, Any] | Cluster
-OfPairs: TypeAlias = Literal["farnn", "farnn-no-overlap", "farnn-all-fpga", "gpu-standard", "gpu-persistent"]
+OfPairs: TypeAlias = Literal[
+    "farnn", "farnn-no-overlap", "farnn-all-fpga", "gpu-standard", "gpu-persistent"
+]
 
 
-def new_plan(network: AnyNetwork, cluster: AnyCluster, settings: dict[str, Any], *, ranks: int = 1) -> Plan:
+def new_plan(
+    network: AnyNetwork, cluster: AnyCluster, settings: dict[str, Any], *, ranks: int = 1
+) -> Plan:
     """Return the plan of a network on a cluster under these settings (`named_in_place`).
 
     Raises:
         InputError: a setting is unknown, out of range, or contradicts another one.
     """
     check_files(given_keys(network, cluster, settings))
-    return configured_plan(network, cluster, given_settings(network, cluster, settings), ranks=ranks)
+    return configured_plan(
+        network, cluster, given_settings(network, cluster, settings), ranks=ranks
+    )
 
 
-def configured_plan(network: AnyNetwork, cluster: AnyCluster, config: Config, *, ranks: int = 1) -> Plan:
+def configured_plan(
+    network: AnyNetwork, cluster: AnyCluster, config: Config, *, ranks: int = 1
+) -> Plan:
     """Return the plan of a network on a cluster under a configuration (`given_settings`).
 
     Raises:
@@ -41,7 +51,8 @@ def configured_plan(network: AnyNetwork, cluster: AnyCluster, config: Config, *,
         cluster = load_cluster(cluster, config.changes)
     elif config.changes:
         raise InputError(
-            "`changes`: cannot be applied to a loaded cluster; give them to `load_cluster`, or the cluster by its name"
+            "`changes`: cannot be applied to a loaded cluster; give them to `load_cluster`, or the"
+            " cluster by its name"
         )
     return plan_run(config, ranks, network=network, cluster=cluster)
 
@@ -49,16 +60,22 @@ def configured_plan(network: AnyNetwork, cluster: AnyCluster, config: Config, *,
 def named_in_place(
     network: AnyNetwork | Plan, cluster: AnyCluster, settings: Mapping[str, Any]
 ) -> tuple[Any, Any, dict[str, Any]]:
-    """Return network, cluster and settings with the keys that `changes` has of a run in their places.
+    """Return network, cluster and settings with the keys that `changes` has of a run in their
+    places.
 
     Raises:
         InputError: a changed key is unknown, or given beside its changed value.
     """
-    placed = in_place({key: value for key, value in settings.items() if value is not None or key != CHANGES})
+    placed = in_place(
+        # `changes=None` is the default of the functions, and no value of a configuration.
+        {key: value for key, value in settings.items() if value is not None or key != CHANGES}
+    )
     return placed.pop("network", network), placed.pop("cluster", cluster), placed
 
 
-def plan_of(network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str, Any], ranks: int = 1) -> Plan:
+def plan_of(
+    network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str, Any], ranks: int = 1
+) -> Plan:
     """Return a plan that is given in a network's place, or that of these settings.
 
     Raises:
@@ -72,7 +89,8 @@ def plan_of(network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str,
 
 
 def check_files(*of_runs: Mapping[str, object], **written: object) -> None:
-    """Check what a call names: the values of keys of its runs, and files to write, by the names of their arguments.
+    """Check what a call names: the values of keys of its runs, and files to write, by the names of
+    their arguments.
 
     Raises:
         InputError: an output is an input, too, or another output.
@@ -85,14 +103,18 @@ def check_files(*of_runs: Mapping[str, object], **written: object) -> None:
     files.check()
 
 
-def given_keys(network: AnyNetwork | Plan, cluster: AnyCluster, settings: Mapping[str, object]) -> Mapping[str, object]:
+def given_keys(
+    network: AnyNetwork | Plan, cluster: AnyCluster, settings: Mapping[str, object]
+) -> Mapping[str, object]:
     """Return all keys that a call gives, or those of a plan that is given in a network's place."""
     if isinstance(network, Plan):
         return {**dict(network.config), **settings}
     return {"network": network, "cluster": cluster, **settings}
 
 
-def given_settings(network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str, Any]) -> Config:
+def given_settings(
+    network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str, Any]
+) -> Config:
     """Return the settings of a run that are not left at their defaults."""
     if isinstance(network, Plan):
         return network.config
@@ -102,7 +124,9 @@ def given_settings(network: AnyNetwork | Plan, cluster: AnyCluster, settings: di
 
 
 def _named(network: AnyNetwork, cluster: AnyCluster) -> dict[str, Any]:
-    """Return what a configuration calls a network and a cluster: as they were named, or by the name that they have."""
+    """Return what a configuration calls a network and a cluster: as they were named, or by the name
+    that they have.
+    """
 
     def name(given: AnyNetwork | AnyCluster) -> object:
         if isinstance(given, str | os.PathLike):

@@ -1,4 +1,5 @@
-"""Functions of `import emuchain` on finished runs: results are read, tested, exported, timed again, and reported.
+"""Functions of `import emuchain` on finished runs: results are read, tested, exported, timed again,
+and reported.
 
 A run is given as its results, or as the path of their file.
 """
@@ -15,7 +16,15 @@ from .cluster import Cluster, load_cluster
 from .common import InputError, NamedFiles, typed
 from .config import roles
 from .data import Dataset
-from .run import Evaluation, Results, RunWeights, WeightsFile, read_results, read_run_weights, run_weights_of
+from .run import (
+    Evaluation,
+    Results,
+    RunWeights,
+    WeightsFile,
+    read_results,
+    read_run_weights,
+    run_weights_of,
+)
 from .run import evaluate as evaluate_weights
 from .studies import Retiming, label_of
 from .studies import retime as retime_results
@@ -41,7 +50,8 @@ def evaluate(
     *,
     test_samples: int | None = None,
 ) -> Evaluation:
-    """Return loss and accuracy of a run's weights, as `emuchain evaluate`; on the run's data, its last epoch's.
+    """Return loss and accuracy of a run's weights, as `emuchain evaluate`; on the run's data, its
+    last epoch's.
 
     Args:
         run: the run's results, or the path of a results file or a checkpoint.
@@ -51,7 +61,9 @@ def evaluate(
     Raises:
         InputError: the file or the data cannot be read, do not fit each other, or have no test.
     """
-    named = data.checked() if isinstance(data, Dataset) else None if data is None else os.fspath(data)
+    named = (
+        data.checked() if isinstance(data, Dataset) else None if data is None else os.fspath(data)
+    )
     return evaluate_weights(_weights_of(run), named, test_samples)
 
 
@@ -61,10 +73,12 @@ def export(run: RunOfWeights, out: str | os.PathLike[str]) -> None:
 
     Args:
         run: the run's results, or the path of a results file or a checkpoint.
-        out: a file whose name ends in .safetensors, for only the weights, or in .onnx, for the network, too.
+        out: a file whose name ends in .safetensors, for only the weights, or in .onnx, for the
+            network, too.
 
     Raises:
-        InputError: the run cannot be read, the file cannot be written, or the network cannot be in such a file.
+        InputError: the run cannot be read, the file cannot be written, or the network cannot be in
+            such a file.
     """
     files = NamedFiles()
     files.add("run", run, roles.RUN)
@@ -81,7 +95,8 @@ def retime(
     *,
     changes: Mapping[str, object] | None = None,
 ) -> Retiming:
-    """Return the virtual times of a finished run under another cluster, with the compressed sizes that it had.
+    """Return the virtual times of a finished run under another cluster, with the compressed sizes
+    that it had.
 
     Args:
         run: its results, or the path of its results file.
@@ -106,16 +121,19 @@ def report(
     figures: str | os.PathLike[str] | None = None,
     seeds: int | Literal["apart"] | None = None,
 ) -> dict[str, Any]:
-    """Return the numbers of runs side by side, as `emuchain report --json`; write a page, or figures, where asked.
+    """Return the numbers of runs side by side, as `emuchain report --json`; write a page, or
+    figures, where asked.
 
     Args:
-        runs: results, or paths of results files; those that differ only in their seeds are one run, with means.
+        runs: results, or paths of results files; those that differ only in their seeds are one run,
+            with means.
         out: a file for the page, such as report.html.
         figures: a folder for the charts, as PDF and SVG.
         seeds: how many each run must have, or "apart" to show them one by one.
 
     Raises:
-        InputError: a file cannot be read or written, a run is there twice, or has other seeds than it must.
+        InputError: a file cannot be read or written, a run is there twice, or has other seeds than
+            it must.
     """
     from .view.page import make_report
 
@@ -134,5 +152,7 @@ def _weights_of(run: Run) -> RunWeights:
     if isinstance(run, Results):
         return run_weights_of(run)
     if not isinstance(run, str | os.PathLike):
-        raise InputError(f"`run`: is {type(run).__name__}; it should be results, or the path of a file")
+        raise InputError(
+            f"`run`: is {type(run).__name__}; it should be results, or the path of a file"
+        )
     return read_run_weights(os.fspath(run))

@@ -1,4 +1,6 @@
-"""What tests of the benchmarks share: running commands, reading their page, and looking at processes."""
+"""What tests of the benchmarks share: running commands, reading their page, and looking at
+processes.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from emuchain.emulator.bench import sides
+from emuchain.benchmarks.frame import is_installed
 from emuchain.emulator.commands.cli import main
 
-README = (Path(__file__).parents[3] / "benchmarks" / "README.md").read_text(encoding="utf-8")
+README = (Path(__file__).parents[2] / "benchmarks" / "README.md").read_text(encoding="utf-8")
 
-NEEDS_TORCH = pytest.mark.skipif(not sides.torch_is_installed(), reason="PyTorch, the peer, is not installed")
+NEEDS_TORCH = pytest.mark.skipif(
+    not is_installed("torch"), reason="PyTorch, the peer, is not installed"
+)
 
 
 def run_main(*arguments: str) -> int:
@@ -26,10 +30,18 @@ def run_main(*arguments: str) -> int:
 
 
 def keys_of(heading: str) -> set[str]:
-    """The keys that benchmarks/README.md explains in the first column of the table with that heading."""
-    rows = re.search(rf"^\| {re.escape(heading)} \| meaning \|\n\|---\|---\|\n((?:\|.*\n?)+)", README, re.MULTILINE)
+    """The keys that benchmarks/README.md explains in the first column of the table with that
+    heading.
+    """
+    rows = re.search(
+        rf"^\| {re.escape(heading)} \| meaning \|\n\|---\|---\|\n((?:\|.*\n?)+)",
+        README,
+        re.MULTILINE,
+    )
     assert rows is not None
-    return {key for row in rows[1].splitlines() for key in re.findall(r"`(\w+)`", row.split(" | ")[0])}
+    return {
+        key for row in rows[1].splitlines() for key in re.findall(r"`(\w+)`", row.split(" | ")[0])
+    }
 
 
 def is_there(pid: int) -> bool:

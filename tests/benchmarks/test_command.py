@@ -23,9 +23,14 @@ from .helpers import run_main
     ],
 )
 def test_bad_input_is_one_line(
-    arguments: list[str], words: list[str], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    arguments: list[str],
+    words: list[str],
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("EMUCHAIN_KERNEL_FORM", "")  # as if unset; what the flag puts there goes with the test
+    monkeypatch.setenv(
+        "EMUCHAIN_KERNEL_FORM", ""
+    )  # as if unset; what the flag puts there goes with the test
     assert run_main(*arguments) == 2
     said = capfd.readouterr()
     (line,) = said.err.splitlines()
@@ -34,7 +39,9 @@ def test_bad_input_is_one_line(
     assert said.out == ""
 
 
-def test_forms_that_contradict(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_forms_that_contradict(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     from emuchain.kernels.form import FORM, FORMS
 
     other = next(name for name in FORMS if name != FORM.name)
@@ -46,7 +53,9 @@ def test_forms_that_contradict(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Ca
     assert FORM.name in capfd.readouterr().err
 
 
-def test_a_launcher_is_refused(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("emuchain.emulator.commands.bench.launcher_rank", lambda: 0)
+def test_a_launcher_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("emuchain.benchmarks.commands.launcher_rank", lambda: 0)
     assert run_main("chain") == 2
     assert "launcher" in capfd.readouterr().err

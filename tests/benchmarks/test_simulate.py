@@ -9,16 +9,17 @@ import pytest
 from click import Context
 from click.testing import CliRunner
 
-from emuchain.emulator.bench import simulate as bench
-from emuchain.emulator.bench.simulate import simulation_sheet
+from emuchain.benchmarks import simulate as bench
 from emuchain.emulator.commands.command_line import commands
+from emuchain.emulator.config import load_config
+from emuchain.emulator.plan import make_plan
 
 SMALL = (("quick-cifar", 1, 8), ("quick-cifar", 3, 8))
 
 
-def test_rows_on_one_device_are_those_of_its_engines(plan_of) -> None:
+def test_rows_on_one_device_are_those_of_its_engines() -> None:
     """FP and PG take a layer's output rows, EB its input rows, a fully connected layer one each."""
-    plan = plan_of(network="quick-cifar", devices=1, batch=2)
+    plan = make_plan(load_config(None, {"network": "quick-cifar", "devices": 1, "batch": 2}), 1)
     expected = 0
     for layer in plan.network.layers:
         rows_in, rows_out = (layer.input[1], layer.output[1]) if layer.convolves else (1, 1)
@@ -27,10 +28,12 @@ def test_rows_on_one_device_are_those_of_its_engines(plan_of) -> None:
 
 
 def test_costs_are_counted_for_each_row_and_device() -> None:
-    cost = bench.Cost("n", devices=4, samples=10, sample_rows=50, plan_seconds=0.2, run_seconds=0.001)
+    cost = bench.Cost(
+        "n", devices=4, samples=10, sample_rows=50, plan_seconds=0.2, run_seconds=0.001
+    )
     assert cost.device_plan_ms == pytest.approx(50)
     assert cost.row_ns == pytest.approx(2000)
-    [cells] = simulation_sheet([cost]).rows
+    [cells] = bench.sheet([cost]).rows
     assert cells == ("n", "4", "10", "50", "0.20 s", "50.00 ms", "0.00 s", "2000.0 ns")
 
 
@@ -73,7 +76,9 @@ def test_the_curves_commands_are_of_emuchain() -> None:
     for boards, words in bench.CURVE:
         name, *rest = words.split()
         given = dict(itertools.pairwise(rest))
-        counted = int(given.get("--devices", given.get("--stages", 2))) * int(given.get("--replicas", 1))
+        counted = int(given.get("--devices", given.get("--stages", 2))) * int(
+            given.get("--replicas", 1)
+        )
         assert counted == boards
         command = commands.commands[name]
         known = {option for each in command.get_params(Context(command)) for option in each.opts}
@@ -81,7 +86,9 @@ def test_the_curves_commands_are_of_emuchain() -> None:
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("part", ["--cluster farnn", "lstm-5x1024 --devices 16 ", "--stages 64 ", "--stages 1024 "])
+@pytest.mark.parametrize(
+    "part", ["--cluster farnn", "lstm-5x1024 --devices 16 ", "--stages 64 ", "--stages 1024 "]
+)
 def test_the_curves_commands_succeed(part: str) -> None:
     """The smallest of each kind, and the largest pipeline; other tests simulate VGG-16."""
     [command] = [line for _, line in bench.CURVE if part in line]

@@ -1,31 +1,27 @@
-"""The quantisers' speed for each named format and rounding, beside ml_dtypes, PyTorch and microxcaling.
+"""The quantisers' speed for each named format and rounding, beside ml_dtypes, PyTorch and
+microxcaling.
 
 Each side runs on one thread, interleaved, and rounds an array of its own in place. Ours counts what
-saturates and what becomes zero, as training does, and draws its random numbers. Peers convert to the narrow format and
-back, to nearest, and where there is a block, ml_dtypes converts its elements alone, without scales. microxcaling keeps
-float32, as we do, in new memory. Peers are measured where they are installed.
+saturates and what becomes zero, as training does, and draws its random numbers. Peers convert to
+the narrow format and back, to nearest, and where there is a block, ml_dtypes converts its elements
+alone, without scales. microxcaling keeps float32, as we do, in new memory. Peers are measured where
+they are installed.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
-import importlib.metadata
-import importlib.util
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...kernels.number import BlockGrid, FloatGrid, Grid, Rounding, number_formats
-from ...kernels.quantise import Draws, PhiloxStream, on_blocks, on_grid
-from .figures import Pace, Sheet, as_ratio, interleaved, median_ratio
-from .sides import load_torch
-
-Floats = NDArray[np.float32]
-Call = Callable[[], object]
+from ..kernels.number import BlockGrid, FloatGrid, Grid, Rounding, number_formats
+from ..kernels.quantise import Draws, PhiloxStream, on_blocks, on_grid
+from . import frame
+from .frame import Call, Floats, Pace, Report, Sheet
 
 PEERS = {"ml_dtypes": "ml_dtypes", "torch": "torch", "microxcaling": "mx"}
 """Packages, and the modules in them."""
@@ -33,7 +29,9 @@ NEED_TORCH = {"torch", "microxcaling"}
 BARS = {"ml_dtypes": 3.0, "microxcaling": 10.0}
 """What our speed over theirs must reach."""
 CHANNELS = 64
-_TOLERANCE = 1e-3  # of all numbers; microxcaling's logarithm, of single precision, may miss a block's scale
+_TOLERANCE = (
+    1e-3  # of all numbers; microxcaling's logarithm, of single precision, may miss a block's scale
+)
 
 _KINDS = {
     "bf16": "bfloat16",
@@ -55,17 +53,18 @@ _ELEMENTS = {
 }
 """An element, as microxcaling calls it."""
 
-PRECISION_NOTES = (
-    "GB of float32 read a second, one thread; medians. Ratio: our speed over theirs, round by round. Peers round to"
-    " nearest alone; ml_dtypes converts the elements of blocks without their scales. Bars:"
-    f" {BARS['ml_dtypes']:g} times ml_dtypes, {BARS['microxcaling']:g} times microxcaling."
-    " Not measured: {missing}."
+NOTES = (
+    "GB of float32 read a second, one thread; medians. Ratio: our speed over theirs, round by"
+    " round. Peers round to nearest alone; ml_dtypes converts the elements of blocks without their"
+    f" scales. Bars: {BARS['ml_dtypes']:g} times ml_dtypes, {BARS['microxcaling']:g} times"
+    " microxcaling. Not measured: {missing}."
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A format under a rounding: GB of float32 read a second, and our speed over each peer's; medians.
+    """A format under a rounding: GB of float32 read a second, and our speed over each peer's;
+    medians.
 
     None: the peer is not installed, or has no such format or rounding.
     """
@@ -88,17 +87,22 @@ class Row:
         return all(measured) if measured else None
 
 
-def versions() -> dict[str, str | None]:
-    """Return the peers' versions; None for a peer that is not installed."""
-    here = {name: importlib.util.find_spec(module) is not None for name, module in PEERS.items()}
-    return {name: _version(name) if is_here else None for name, is_here in here.items()}
-
-
-def _version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:  # a checkout on the path
-        return "unknown"
+def report(mebibytes: int, pace: Pace, *, no_torch: bool) -> Report:
+    """Measure the quantisers on `mebibytes` of values, beside the peers that are installed; with
+    `no_torch`, without those that need PyTorch.
+    """
+    host, peers = frame.describe_host(None), frame.peer_versions(PEERS)
+    measured = [
+        name for name, version in peers.items() if version and not (no_torch and name in NEED_TORCH)
+    ]
+    frame.tell("measuring quantisers …")
+    rows = list(measure(mebibytes << 18, pace, measured))
+    fields = {"peers": peers, "mebibytes": mebibytes, "runs": pace.rounds}
+    fields["rows"] = [frame.fields_of(row, "meets_bar") for row in rows]
+    notes = NOTES.format(
+        missing=", ".join(name for name in peers if name not in measured) or "nothing"
+    )
+    return Report(host, fields, answer(rows), [sheet(rows, mebibytes)], notes)
 
 
 def formats() -> dict[str, Grid]:
@@ -116,13 +120,22 @@ def measure(count: int, pace: Pace, peers: Sequence[str]) -> Iterator[Row]:
     Raises:
         ArithmeticError: our results differ from a peer's.
     """
-    x = np.random.Generator(np.random.Philox(key=1)).standard_normal((-(-count // CHANNELS), CHANNELS), np.float32)
+    x = frame.random_numbers().standard_normal((-(-count // CHANNELS), CHANNELS), np.float32)
     for name, grid in formats().items():
         for rounding in Rounding:
             sides = {"": _ours(x, grid, rounding)}
             if rounding is Rounding.EVEN:
-                sides |= {peer: call for peer in peers if (call := _SIDES[peer](x, name, grid)) is not None}
-            yield row_of(name, rounding, x.nbytes, dict(zip(sides, interleaved([*sides.values()], pace), strict=True)))
+                sides |= {
+                    peer: call
+                    for peer in peers
+                    if (call := _SIDES[peer](x, name, grid)) is not None
+                }
+            yield row_of(
+                name,
+                rounding,
+                x.nbytes,
+                dict(zip(sides, frame.interleaved([*sides.values()], pace), strict=True)),
+            )
 
 
 def row_of(name: str, rounding: Rounding, size: int, timings: dict[str, list[float]]) -> Row:
@@ -131,7 +144,7 @@ def row_of(name: str, rounding: Rounding, size: int, timings: dict[str, list[flo
     for peer, seconds in timings.items():
         figures[f"{peer}_gbps".lstrip("_")] = size / statistics.median(seconds) / 1e9
         if peer:
-            figures[f"{peer}_ratio"] = median_ratio(seconds, ours)
+            figures[f"{peer}_ratio"] = frame.median_ratio(seconds, ours)
     return Row(name, rounding.name.lower(), **figures)
 
 
@@ -161,12 +174,17 @@ def _by_ml_dtypes(x: Floats, name: str, grid: Grid) -> Call | None:
         np.copyto(values, narrow, casting="unsafe")
 
     convert()
-    _check("ml_dtypes", name, rounded(x, grid.element if isinstance(grid, BlockGrid) else grid, Rounding.EVEN), values)
+    _check(
+        "ml_dtypes",
+        name,
+        rounded(x, grid.element if isinstance(grid, BlockGrid) else grid, Rounding.EVEN),
+        values,
+    )
     return convert
 
 
 def _by_torch(x: Floats, name: str, grid: Grid) -> Call | None:
-    torch: Any = load_torch()
+    torch: Any = frame.load_torch()
     kind = None if isinstance(grid, BlockGrid) else getattr(torch, _KINDS.get(name, ""), None)
     if kind is None:
         return None
@@ -185,10 +203,12 @@ def _by_microxcaling(x: Floats, name: str, grid: Grid) -> Call | None:
     library: Any = importlib.import_module("mx.mx_ops")
     if not isinstance(grid, BlockGrid):
         return None
-    values, element = load_torch().from_numpy(x), _ELEMENTS[_KINDS.get(name, "")]
+    values, element = frame.load_torch().from_numpy(x), _ELEMENTS[_KINDS.get(name, "")]
 
     def quantise() -> Any:
-        return library._quantize_mx(values, 8, element, axes=[-1], block_size=grid.size, round="even")
+        return library._quantize_mx(
+            values, 8, element, axes=[-1], block_size=grid.size, round="even"
+        )
 
     floor = dataclasses.replace(grid, floor=True)
     _check("microxcaling", name, rounded(x, floor, Rounding.EVEN), quantise().numpy(), _TOLERANCE)
@@ -203,13 +223,15 @@ _SIDES: dict[str, Callable[[Floats, str, Grid], Call | None]] = {
 
 
 def _check(peer: str, name: str, ours: Floats, theirs: Floats, tolerance: float = 0) -> None:
-    """Raise ArithmeticError if more results differ than are allowed: speed with wrong results means nothing."""
+    """Raise ArithmeticError if more results differ than are allowed: speed with wrong results means
+    nothing.
+    """
     share = float(np.mean(ours != theirs))
     if share > tolerance:
         raise ArithmeticError(f"{name}: {share:.1e} of all numbers differ from those of {peer}")
 
 
-def precision_answer(rows: Sequence[Row]) -> list[str]:
+def answer(rows: Sequence[Row]) -> list[str]:
     """Return the range of our speeds by rounding, and which bars are missed."""
     lines = [f"{len(rows)} formats and roundings were measured"]
     for rounding in dict.fromkeys(row.rounding for row in rows):
@@ -222,22 +244,25 @@ def precision_answer(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def precision_sheet(rows: Sequence[Row], mebibytes: int) -> Sheet:
+def sheet(rows: Sequence[Row], mebibytes: int) -> Sheet:
     """Return a table with a row for each format and rounding."""
-    columns = ("format", "rounding", "ours", *(cell for peer in PEERS for cell in (peer, "ratio")), "bars")
-    cells = tuple(
+    return frame.sheet_of(
+        f"Precision: {mebibytes} MiB of float32, maps of {CHANNELS} channels",
+        2,
+        rows,
+        ("format", lambda row: row.format),
+        ("rounding", lambda row: row.rounding),
+        ("ours", lambda row: f"{row.gbps:.2f} GB/s"),
+        *(column for peer in PEERS for column in _columns(peer)),
         (
-            row.format,
-            row.rounding,
-            f"{row.gbps:.2f} GB/s",
-            *(cell for peer in PEERS for cell in _cells(row, peer)),
-            "-" if row.meets_bar is None else "met" if row.meets_bar else "missed",
-        )
-        for row in rows
+            "bars",
+            lambda row: "-" if row.meets_bar is None else "met" if row.meets_bar else "missed",
+        ),
     )
-    return Sheet(f"Precision: {mebibytes} MiB of float32, maps of {CHANNELS} channels", columns, cells, 2)
 
 
-def _cells(row: Row, peer: str) -> tuple[str, str]:
-    speed = getattr(row, f"{peer}_gbps")
-    return "-" if speed is None else f"{speed:.2f}", as_ratio(getattr(row, f"{peer}_ratio"))
+def _columns(peer: str) -> tuple[tuple[str, Callable[[Row], str]], ...]:
+    return (
+        (peer, lambda row: frame.as_ratio(getattr(row, f"{peer}_gbps"))),
+        ("ratio", lambda row: frame.as_ratio(getattr(row, f"{peer}_ratio"))),
+    )

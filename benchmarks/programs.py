@@ -1,8 +1,14 @@
-"""Plain PyTorch training of one of our networks, for `bench chain`: a program that trains until it is ended.
+"""Programs that take turns with the chain in `bench chain`, each of which runs until it is ended.
 
-    python -m emuchain.emulator.bench.torch_training NETWORK BATCH THREADS
+    python -m emuchain.benchmarks.programs torch NETWORK BATCH THREADS
+    python -m emuchain.benchmarks.programs peak NETWORK BATCH PROCESSES
 
-Layers, data set, loss and optimiser are the chain's; modules are PyTorch's own, with contiguous NCHW float32 arrays.
+`torch` is plain PyTorch training of one of our networks. Layers, data set, loss and optimiser are
+the chain's; modules are PyTorch's own, with contiguous NCHW float32 arrays.
+
+`peak` is the multiply-adds of that training and nothing else, at the peak of all cores: the
+operations of FP, EB and PG of a mini-batch, in equal parts in each process, then a line as from
+training. No training on these cores is faster, as cores have at that moment what the others leave.
 """
 
 from __future__ import annotations
@@ -10,15 +16,18 @@ from __future__ import annotations
 import functools
 import importlib
 import itertools
+import multiprocessing
 import operator
+import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..data import load_data
-from ..network import Layer, Network, load_network
+from ..emulator.data import describe_data, load_data
+from ..emulator.network import Layer, Network, load_network
 
 LEARNING_RATE, MOMENTUM, WEIGHT_DECAY = 0.001, 0.9, 0.0005
 
@@ -39,7 +48,9 @@ def model(network: Network) -> Any:
 
 
 class _Step(NamedTuple):
-    """A module, and the numbers of the tensors that it reads and makes; a join has its function instead."""
+    """A module, and the numbers of the tensors that it reads and makes; a join has its function
+    instead.
+    """
 
     module: Any
     reads: tuple[int, ...]
@@ -48,10 +59,16 @@ class _Step(NamedTuple):
 
 def _steps(nn: Any, layer: Layer) -> Iterator[_Step]:
     modules = layer.operation.torch(nn, layer.input)
-    yield _Step(modules[0] if len(modules) == 1 else nn.Sequential(*modules), (layer.reads.number,), layer.makes.number)
+    yield _Step(
+        modules[0] if len(modules) == 1 else nn.Sequential(*modules),
+        (layer.reads.number,),
+        layer.makes.number,
+    )
     for step in layer.sfu:
         reads = tuple(tensor.number for tensor in step.reads)
-        yield _Step(_JOINS.get(step.operation.type) or step.operation.torch(nn), reads, step.makes.number)
+        yield _Step(
+            _JOINS.get(step.operation.type) or step.operation.torch(nn), reads, step.makes.number
+        )
 
 
 def _added(*maps: Any) -> Any:
@@ -72,7 +89,9 @@ def _graph(nn: Any, steps: Sequence[_Step]) -> Any:
     class Graph(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.steps = nn.ModuleList(step.module for step in steps if step.module not in _JOINS.values())
+            self.steps = nn.ModuleList(
+                step.module for step in steps if step.module not in _JOINS.values()
+            )
 
         def forward(self, images: Any) -> Any:
             known = {0: images}
@@ -85,13 +104,15 @@ def _graph(nn: Any, steps: Sequence[_Step]) -> Any:
     return Graph()
 
 
-def train(name: str, batch: int, threads: int, steps: int | None = None) -> None:
+def train_with_torch(name: str, batch: int, threads: int, steps: int | None = None) -> None:
     """Train for `steps` mini-batches, or without end if None; print a line for each."""
     torch = importlib.import_module("torch")
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     network = model(load_network(name))
-    optimiser = torch.optim.SGD(network.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
+    optimiser = torch.optim.SGD(
+        network.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY
+    )
     data = load_data("shapes")
     normalisation = data.normalisation()
     random = np.random.default_rng(1)
@@ -109,5 +130,35 @@ def train(name: str, batch: int, threads: int, steps: int | None = None) -> None
         print(f"{(step + 1) * batch}/{data.n_train} samples  loss {loss.item():.4f}", flush=True)
 
 
+def flop_of_sample(network: Network) -> int:
+    """Return the floating-point operations of FP, EB and PG of a sample."""
+    return 2 * sum(layer.training_macs for layer in network.layers)
+
+
+def multiply_as_training(name: str, batch: int, processes: int, steps: int | None = None) -> None:
+    """Run `steps` mini-batches' multiply-adds, or without end if None; print a line for each."""
+    from ..kernels.llvm import (
+        FLOP_OF_ROUND,
+        multiply_add,
+    )  # here, as PyTorch's memory is measured without them
+
+    samples = describe_data("shapes")[0]
+    rounds = max(1, flop_of_sample(load_network(name)) * batch // (processes * FLOP_OF_ROUND))
+    multiply_add(1)  # compiled here, once for all
+    with multiprocessing.get_context("fork").Pool(processes, _pin) as pool:
+        for step in itertools.count() if steps is None else range(steps):
+            pool.map(multiply_add, [rounds] * processes, chunksize=1)
+            print(f"{(step + 1) * batch}/{samples} samples", flush=True)
+
+
+def _pin() -> None:
+    """Stay on a core of its own, and leave it to the program to end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    cores = sorted(os.sched_getaffinity(0))
+    number = multiprocessing.current_process()._identity[0] - 1
+    os.sched_setaffinity(0, {cores[number % len(cores)]})
+
+
 if __name__ == "__main__":
-    train(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    program = {"torch": train_with_torch, "peak": multiply_as_training}[sys.argv[1]]
+    program(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

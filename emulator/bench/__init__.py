@@ -1,1 +1,0 @@
-"""Benchmarks of kernels, chain, simulation and codec on this machine, compared with their peers."""
