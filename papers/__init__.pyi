@@ -1,8 +1,16 @@
-from . import changed, sensitivity, tables
-from .changed import ChangedResults, changed_results, parse_changes
-from .claim import Claim, Class, load_claims, papers
-from .run import Result, Verdict, draw_pictures, judge, select, validate
-from .sensitivity import Blind, Sensitivity, blind_predictions, constants_of, freedoms_of, sensitivities
+from . import sensitivity, tables
+from .claim import Claim, Class, constants_of, freedoms_of, load_claims, papers
+from .pictures import draw_pictures
+from .run import Result, Verdict, judge, select, validate
+from .sensitivity import (
+    Blind,
+    ChangedResults,
+    Sensitivity,
+    blind_predictions,
+    changed_results,
+    parse_changes,
+    sensitivities,
+)
 
 __all__ = [
     "Blind",
@@ -13,7 +21,6 @@ __all__ = [
     "Sensitivity",
     "Verdict",
     "blind_predictions",
-    "changed",
     "changed_results",
     "constants_of",
     "draw_pictures",

@@ -1,4 +1,19 @@
-"""A paper's claims, as data: PAPER/claims.toml; what a measure of one returns; files of runs that some are measured on.
+"""A paper's constants, tables and claims, as data: PAPER/claims.toml; what a measure returns; files
+of runs.
+
+[[constant]]                               # what the paper's text leaves open: see `Constant`
+key = "board.dsp_share"
+default = 0.833
+values = [0.80, 0.833, 0.86]               # plausible ones, with the reason
+why = "roughly 80 %"
+fitted_to = "the mean of Table 6's GOPS"   # if it was
+
+[[choice]]                                 # the same of what is no number: see `Choice`
+key = "network.blocking"
+alternatives = { in-turn = true, at-once = false }
+why = "Algorithm 1 lists a send and then a receive"
+
+[figures]                                  # published tables that measures take as they are
 
 [[claim]]
 id = "fpdeep-t6-vgg16-gops"
@@ -9,8 +24,8 @@ quantity = "performance per FPGA"
 value = 1197                               # as published
 unit = "GOPS"
 setting = "FPDeep, VGG-16, 15 FPGAs"
-measure = "gops('vgg16')"                  # a formula (run.py); or MEASURES of the paper's files have the id
-how = "mean of 15"                         # the note of a formula of constants alone
+measure = "throughput.gops('vgg16')"       # a formula (run.py)
+how = "mean of 15"                         # a note on it, where its function has none
 expect = { near = 1197, tolerance = 0.05 } # of the measure; or `not_run`: why there is none
 null = 1200                                # what a guess without the model gives, where one is known
 same_as = "fpdeep-..."                     # the same claim, or the order of which this is a place: counted once
@@ -26,13 +41,14 @@ import functools
 import json
 import pathlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 import pydantic
 
 from ..emulator.common import InputError, Model, did_you_mean, read_text, read_toml, validate
 from ..emulator.common import validate as checked
+from .constants import Choice, Constant, Freedom
 
 _FOLDER = pathlib.Path(__file__).parent
 
@@ -41,7 +57,8 @@ Value = Any
 
 
 class Expect(Model):
-    """The expected value of a measure: one key besides `tolerance` and `points`. It applies to each number of a list.
+    """The expected value of a measure: one key besides `tolerance` and `points`. It applies to each
+    number of a list.
 
     `tolerance` is a share of `near`; `points`, which takes precedence, is in the unit of the value.
     """
@@ -59,20 +76,27 @@ class Expect(Model):
     @pydantic.model_validator(mode="after")
     def _one(self) -> Expect:
         if len(self.said) != 1:
-            raise ValueError("must have exactly one of near, equals, at_least, at_most, above, below, between")
+            raise ValueError(
+                "must have exactly one of near, equals, at_least, at_most, above, below, between"
+            )
         return self
 
     @property
     def said(self) -> dict[str, Value]:
         """The key that is set, with its value."""
-        return {key: value for key, value in self if key not in ("tolerance", "points") and value is not None}
+        return {
+            key: value
+            for key, value in self
+            if key not in ("tolerance", "points") and value is not None
+        }
 
 
 class Missed(Model):
     """What keeps a row from being confirmed: one key, which says what.
 
-    `mendable`: what would have to be modelled, measured or trained. `inconsistent`: two places of the paper, or of what
-    it names, that exclude each other. `undecidable`: what the paper leaves out.
+    `mendable`: what would have to be modelled, measured or trained. `inconsistent`: two places of
+    the paper, or of what it names, that exclude each other. `undecidable`: what the paper leaves
+    out.
     """
 
     mendable: str | None = None
@@ -93,17 +117,27 @@ class Missed(Model):
     @property
     def text(self) -> str:
         """The kind and what it says, as text."""
-        said = " against ".join(self.inconsistent) if self.inconsistent else self.mendable or self.undecidable
+        said = (
+            " against ".join(self.inconsistent)
+            if self.inconsistent
+            else self.mendable or self.undecidable
+        )
         return f"{self.kind}: {said}"
 
 
 class Class(enum.Enum):
-    """What a row's verdict is worth: whether it could have come out otherwise, and what it rests on."""
+    """What a row's verdict is worth: whether it could have come out otherwise, and what it rests
+    on.
+    """
 
     PREDICTION = "prediction"
-    """Could have come out otherwise; no constant in it was set by it or by its like, and none decides its verdict."""
+    """Could have come out otherwise; no constant in it was set by it or by its like, and none
+    decides its verdict.
+    """
     FITTED = "fitted"
-    """Hangs on a constant or a choice that was set by it or by its like, or that turns it within a plausible range."""
+    """Hangs on a constant or a choice that was set by it or by its like, or that turns it within a
+    plausible range.
+    """
     IDENTITY = "identity"
     """Follows from a formula alone."""
     ECHO = "echo"
@@ -113,10 +147,12 @@ class Class(enum.Enum):
 
 
 class Claim(Model):
-    """One statement of a paper, with the expected value of its measure, or the reason why it has none.
+    """One statement of a paper, with the expected value of its measure, or the reason why it has
+    none.
 
-    `null` is what a guess gives that knows nothing of the model: where it is good, too, the verdict shows nothing.
-    `same_as` names the row that makes the same claim, or the order in which this one is a place.
+    `null` is what a guess gives that knows nothing of the model: where it is good, too, the verdict
+    shows nothing. `same_as` names the row that makes the same claim, or the order in which this one
+    is a place.
     """
 
     id: str
@@ -147,7 +183,18 @@ class Claim(Model):
         return self
 
 
+class Picture(Model):
+    """Bars, published and ours: for each panel by its label the claims by the names of their bars."""
+
+    name: str
+    panels: dict[str, dict[str, str]]
+
+
 class _Claims(Model):
+    constant: list[Constant] = pydantic.Field(default_factory=list)
+    choice: list[Choice] = pydantic.Field(default_factory=list)
+    figures: dict[str, Any] = pydantic.Field(default_factory=dict)
+    picture: list[Picture] = pydantic.Field(default_factory=list)
     claim: list[Claim]
 
     @pydantic.model_validator(mode="after")
@@ -158,7 +205,9 @@ class _Claims(Model):
                 raise ValueError(f"{name}: the id of {count} claims")
         for claim in self.claim:
             if claim.same_as is not None and claim.same_as not in counts.keys() - {claim.id}:
-                raise ValueError(f"{claim.id}: `same_as` = {claim.same_as!r} is no other claim's id")
+                raise ValueError(
+                    f"{claim.id}: `same_as` = {claim.same_as!r} is no other claim's id"
+                )
         return self
 
 
@@ -168,17 +217,58 @@ def papers() -> list[str]:
 
 
 @functools.cache
+def _load(paper: str) -> _Claims:
+    """Return a paper's file.
+
+    Raises:
+        InputError: there is no such paper.
+    """
+    if paper not in papers():
+        raise InputError(
+            f"`paper` = {paper!r}: {did_you_mean(paper, papers())}known: {', '.join(papers())}"
+        )
+    path = _FOLDER / paper / "claims.toml"
+    return checked(_Claims, read_toml(path), str(path))
+
+
+@functools.cache
 def load_claims(paper: str) -> dict[str, Claim]:
     """Return a paper's claims by their ids.
 
     Raises:
         InputError: there is no such paper.
     """
-    if paper not in papers():
-        raise InputError(f"`paper` = {paper!r}: {did_you_mean(paper, papers())}known: {', '.join(papers())}")
-    path = _FOLDER / paper / "claims.toml"
-    claims = checked(_Claims, read_toml(path), str(path)).claim
-    return {claim.id: claim for claim in claims}
+    return {claim.id: claim for claim in _load(paper).claim}
+
+
+def constants_of(paper: str) -> Sequence[Constant]:
+    """Return the constants of a paper."""
+    return _load(paper).constant
+
+
+def freedoms_of(paper: str) -> Sequence[Freedom]:
+    """Return the degrees of freedom of a paper: its constants, then its choices."""
+    return (*constants_of(paper), *_load(paper).choice)
+
+
+def constant(paper: str, key: str) -> Constant:
+    """Return a constant of a paper by its key."""
+    return next(constant for constant in constants_of(paper) if constant.key == key)
+
+
+def choice(paper: str, key: str) -> Choice:
+    """Return a choice of a paper by its key."""
+    return next(choice for choice in _load(paper).choice if choice.key == key)
+
+
+def pictures_of(paper: str) -> Sequence[Picture]:
+    """Return the bars that a paper's file describes."""
+    return _load(paper).picture
+
+
+def figures(paper: str, name: str) -> Any:
+    """Return a published table of a paper."""
+    return _load(paper).figures[name]
 
 
 @dataclasses.dataclass(frozen=True)

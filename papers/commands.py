@@ -1,4 +1,6 @@
-"""`emuchain validate PAPER`: a paper's published figures compared with ours. The command line finds this file."""
+"""`emuchain validate PAPER`: a paper's published figures compared with ours. The command line finds
+this file.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,16 @@ _MOST_NAMED = 3
 @click.command(cls=FileCommand)
 @click.argument("paper", type=WORD)
 @click.option(
-    "--only", type=WORD, default="", metavar="PREFIX", help="Only claims whose ids begin with PREFIX: fpdeep-t6, or t6."
+    "--only",
+    type=WORD,
+    default="",
+    metavar="PREFIX",
+    help="Only claims whose ids begin with PREFIX: fpdeep-t6, or t6.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of all claims.")
-@click.option("--markdown", is_flag=True, help="Print the tables in Markdown, as in docs/validation*.md.")
+@click.option(
+    "--markdown", is_flag=True, help="Print the tables in Markdown, as in docs/validation*.md."
+)
 @click.option("--pictures", type=FIGURES, metavar="DIR", help="Draw the paper's figures there.")
 @click.option(
     "--runs",
@@ -37,7 +45,9 @@ _MOST_NAMED = 3
 @click.option(
     "--sensitivity",
     is_flag=True,
-    help="Which verdicts change within the plausible ranges of constants and choices; takes minutes.",
+    help=(
+        "Which verdicts change within the plausible ranges of constants and choices; takes minutes."
+    ),
 )
 @click.option(
     "--set",
@@ -59,8 +69,8 @@ def validate(
 ) -> None:
     """Run a paper's claims: published, ours, deviation, verdict.
 
-    PAPER is fpdeep, inceptionn, bapipe or farnn; or hardware: boards and GPUs that no paper of these measures; or
-    deepbench: recurrent layers on GPUs.
+    PAPER is fpdeep, inceptionn, bapipe or farnn; or hardware: boards and GPUs that no paper of
+    these measures; or deepbench: recurrent layers on GPUs.
 
     The exit status is 0 whatever the verdicts.
     """
@@ -68,7 +78,9 @@ def validate(
         from . import draw_pictures, parse_changes, select, tables
 
     if settings and (sensitivity or pictures is not None):
-        raise click.UsageError(f"--set and --{'sensitivity' if sensitivity else 'pictures'}: give one of them")
+        raise click.UsageError(
+            f"--set and --{'sensitivity' if sensitivity else 'pictures'}: give one of them"
+        )
     claims = select(paper, only)
     if settings:
         _print_changed(paper, claims, parse_changes(paper, settings), as_json, markdown)
@@ -99,7 +111,11 @@ def _run(paper: str, claims: Sequence[Claim]) -> list[Result]:
         return claim.id if claim else ""
 
     with click.progressbar(
-        claims, label="measuring", file=sys.stderr, item_show_func=named, hidden=not sys.stderr.isatty()
+        claims,
+        label="measuring",
+        file=sys.stderr,
+        item_show_func=named,
+        hidden=not sys.stderr.isatty(),
     ) as shown:
         return list(run(paper, shown))
 
@@ -130,7 +146,9 @@ def _print_sensitivity(paper: str, claims: Sequence[Claim], as_json: bool, markd
     )
     named, *_ = tables.CONSTANT_COLUMNS
     shown = tables.constant_rows(rows)
-    table("constants and choices", tables.CONSTANT_COLUMNS, shown, left=("fitted to",), names=[named])
+    table(
+        "constants and choices", tables.CONSTANT_COLUMNS, shown, left=("fitted to",), names=[named]
+    )
     if turning:
         claim, *words = tables.TURNING_COLUMNS
         table("verdicts that change", tables.TURNING_COLUMNS, turning, left=words, names=[claim])
@@ -140,28 +158,45 @@ def _print_sensitivity(paper: str, claims: Sequence[Claim], as_json: bool, markd
 
 
 def _print_changed(
-    paper: str, claims: Sequence[Claim], changes: Mapping[str, object], as_json: bool, markdown: bool
+    paper: str,
+    claims: Sequence[Claim],
+    changes: Mapping[str, object],
+    as_json: bool,
+    markdown: bool,
 ) -> None:
     from ..emulator.view import next_line, point_progress, print_answer, table
-    from . import changed as changed_tables
     from . import changed_results, freedoms_of, tables
+    from . import sensitivity as changed_tables
 
     freedoms = freedoms_of(paper)
-    changed = changed_results(paper, claims, changes, functools.partial(point_progress, "measuring"))
+    changed = changed_results(
+        paper, claims, changes, functools.partial(point_progress, "measuring")
+    )
     if as_json:
         print(json.dumps(changed_tables.changed_as_json(changed, freedoms), indent=2))
         return
     if markdown:
         print("\n".join(changed_tables.changed_markdown(changed, freedoms)))
         return
-    lines = [*changed_tables.answer(changed, freedoms), tables.headline(changed.after), tables.others(changed.after)]
+    lines = [
+        *changed_tables.changed_answer(changed, freedoms),
+        tables.headline(changed.after),
+        tables.others(changed.after),
+    ]
     print_answer([*lines, next_line(f"emuchain validate {paper} --sensitivity")])
     columns = changed_tables.CHANGE_COLUMNS
-    table("changed constants", columns, changed_tables.change_rows(changed, freedoms), names=("constant",))
+    table(
+        "changed constants",
+        columns,
+        changed_tables.change_rows(changed, freedoms),
+        names=("constant",),
+    )
     if changed.turning:
         claim, *words = changed_tables.TURNED_COLUMNS
         rows = changed_tables.turned_rows(changed)
-        table("verdicts that change", changed_tables.TURNED_COLUMNS, rows, left=words, names=[claim])
+        table(
+            "verdicts that change", changed_tables.TURNED_COLUMNS, rows, left=words, names=[claim]
+        )
     _print_claims(paper, changed.after, f", with {changed_tables.changes_text(changes, freedoms)}")
 
 
@@ -171,7 +206,10 @@ def _print_tables(paper: str, results: Sequence[Result]) -> None:
 
     ran = [result for result in results if result.is_run]
     unconfirmed = [result.claim for result in ran if not result.is_confirmed and result.is_counted]
-    differing = [claim.id for claim in sorted(unconfirmed, key=lambda claim: claim.row_class is not Class.PREDICTION)]
+    differing = [
+        claim.id
+        for claim in sorted(unconfirmed, key=lambda claim: claim.row_class is not Class.PREDICTION)
+    ]
     shown = ", ".join(differing[:_MOST_NAMED]) + (" …" if len(differing) > _MOST_NAMED else "")
     missed = tables.missed_line(results)
     print_answer(
@@ -181,7 +219,9 @@ def _print_tables(paper: str, results: Sequence[Result]) -> None:
             *([missed] if missed else []),
             f"not confirmed: {shown}" if differing else "all claims that were run are confirmed",
             next_line(
-                f"emuchain validate {paper} --only {differing[0]}" if differing else f"emuchain validate {paper} --json"
+                f"emuchain validate {paper} --only {differing[0]}"
+                if differing
+                else f"emuchain validate {paper} --json"
             ),
         ]
     )
@@ -195,10 +235,17 @@ def _print_claims(paper: str, results: Sequence[Result], changed: str = "") -> N
 
     ran = [result for result in results if result.is_run]
     if ran:
-        table(f"verdicts by class{changed}", tables.CLASS_COLUMNS, tables.class_rows(results), names=("class",))
+        table(
+            f"verdicts by class{changed}",
+            tables.CLASS_COLUMNS,
+            tables.class_rows(results),
+            names=("class",),
+        )
     *columns, _ = tables.COLUMNS
     for row_class in Class:
-        of_class = [tables.cells(result)[:-1] for result in ran if result.claim.row_class is row_class]
+        of_class = [
+            tables.cells(result)[:-1] for result in ran if result.claim.row_class is row_class
+        ]
         if of_class:
             rows = [[claim, *map(_cut, others)] for claim, *others in of_class]
             words = ("published", "ours", "verdict")
@@ -211,7 +258,9 @@ def _print_claims(paper: str, results: Sequence[Result], changed: str = "") -> N
             )
     print()
     for why, alike in tables.by_explanation(results, confirmed=False).items():
-        measured = [f"{result.claim.id}{f' ({result.how})' if result.how else ''}" for result in alike]
+        measured = [
+            f"{result.claim.id}{f' ({result.how})' if result.how else ''}" for result in alike
+        ]
         say(f"{'; '.join(measured)}: {why}")
     for reason, left_out in tables.by_reason(results).items():
         more = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""

@@ -1,8 +1,9 @@
-"""The constants and choices that a paper's measures rest on, and other values of them, in force for a while.
+"""The constants and choices that a paper's measures rest on, and other values of them, in force for
+a while.
 
-Measures take their clusters from here, and what they calculate once is kept for the values in force (`kept`). So they
-can be asked what they would be with other values, without knowing of it; and what a measure has not read (`reading`)
-cannot change it.
+Measures take their clusters from here, and what they calculate once is kept for the values in force
+(`kept`). So they can be asked what they would be with other values, without knowing of it; and what
+a measure has not read (`reading`) cannot change it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import Generic, ParamSpec, TypeVar
+from typing import ClassVar, Generic, ParamSpec, TypeVar
 
 from ..emulator.cluster import Cluster, is_settable, load_cluster
 from ..emulator.common import Note
@@ -30,6 +31,7 @@ _OF_CLUSTERS = "a cluster's"  # stands for all keys that clusters have
 class _Keyed:
     """What has a key."""
 
+    __pydantic_config__: ClassVar = {"strict": False, "extra": "forbid"}  # of tables in a file
     key: str
 
     @property
@@ -42,12 +44,13 @@ class _Keyed:
 class Constant(_Keyed):
     """A key of a cluster's file, and values of it that are plausible, with the reason.
 
-    `default` is the value of all other commands. `fitted_to` says by which rows it was set; empty if by none.
+    `default` is the value of all other commands. `fitted_to` says by which rows it was set; empty
+    if by none.
     """
 
     key: str
-    default: float
-    values: tuple[float, ...]
+    default: int | float
+    values: tuple[int | float, ...]
     why: str
     fitted_to: str = ""
 
@@ -63,10 +66,11 @@ class Constant(_Keyed):
 
 @dataclasses.dataclass(frozen=True)
 class Choice(_Keyed):
-    """What a paper leaves open and is no number: plausible alternatives by name, the default first, with the reason.
+    """What a paper leaves open and is no number: plausible alternatives by name, the default first,
+    with the reason.
 
-    `alternatives` gives what is in force for a name. `fitted_to` says knowing which rows the default was chosen; empty
-    if knowing none.
+    `alternatives` gives what is in force for a name. `fitted_to` says knowing which rows the
+    default was chosen; empty if knowing none.
     """
 
     key: str
@@ -101,6 +105,7 @@ Freedom = Constant | Choice
 @contextlib.contextmanager
 def in_force(changes: Mapping[str, object]) -> Iterator[None]:
     """Let measures use other values of a cluster's keys."""
+    # In one order, as the changes are part of the keys by which `kept` finds results.
     token = _IN_FORCE.set(tuple(sorted(changes.items())))
     try:
         yield
@@ -117,7 +122,11 @@ def beside(changes: Mapping[str, object]) -> contextlib.AbstractContextManager[N
 def reading() -> Iterator[Callable[[Freedom], bool]]:
     """Yield what says whether a constant or a choice has been read in the body."""
     with _noting() as read:
-        yield lambda freedom: freedom.key in read or (is_settable(freedom.key) and _OF_CLUSTERS in read)
+        yield (
+            lambda freedom: (
+                freedom.key in read or (is_settable(freedom.key) and _OF_CLUSTERS in read)
+            )
+        )
 
 
 @contextlib.contextmanager
@@ -129,6 +138,7 @@ def _noting() -> Iterator[set[str]]:
         yield read
     finally:
         _READ.reset(token)
+        # Who reads around this body has read the same keys.
         _note(read)
 
 
@@ -156,16 +166,20 @@ def _value(freedom: Freedom) -> object:
 
 
 def cluster_changes(**more: object) -> dict[str, object]:
-    """Return those changes in force that clusters have, and `more`, whose names have `__` in place of the dot."""
+    """Return those changes in force that clusters have, and `more`, whose names have `__` in place
+    of the dot.
+    """
     _note([_OF_CLUSTERS])
     changes = {key: value for key, value in _IN_FORCE.get() if is_settable(key)}
     return changes | {key.replace("__", "."): value for key, value in more.items()}
 
 
 def cluster_of(name: str, **more: object) -> Cluster:
-    """Return a cluster that comes with emuchain, with those changes in force that clusters have, and `more`.
+    """Return a cluster that comes with emuchain, with those changes in force that clusters have,
+    and `more`.
 
-    Rows suppose what no hardware has, such as links that take no time; that is no note to whom they are shown.
+    Rows suppose what no hardware has, such as links that take no time; that is no note to whom they
+    are shown.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Note)
@@ -173,7 +187,9 @@ def cluster_of(name: str, **more: object) -> Cluster:
 
 
 class kept(Generic[Parameters, Kept]):  # a decorator
-    """A function whose results are kept by its arguments and the changes in force, and what was read for them."""
+    """A function whose results are kept by its arguments and the changes in force, and what was
+    read for them.
+    """
 
     def __init__(self, function: Callable[Parameters, Kept]) -> None:
         self._function = function
@@ -186,6 +202,7 @@ class kept(Generic[Parameters, Kept]):  # a decorator
             with _noting() as read:
                 self._results[place] = self._function(*args, **keys), read
         result, read = self._results[place]
+        # Also for a result that was kept: sensitivities ask which constants a measure has read.
         _note(read)
         return result
 

@@ -1,13 +1,17 @@
-"""All claims of a paper, measured and judged one by one; and the formulas that measure some of them.
+"""All claims of a paper, measured and judged one by one; and the formulas that measure some of
+them.
 
 A formula is arithmetic over a paper's constants, and its functions with arguments; no code is run.
 
     measure = "2 * applications.CARD_LANES / applications.XEON_LANES"
     measure = "board('vcu118', 'on_chip_memory_kbit') / 1024"
-    measure = "deviation(3, 'dh0', 'dx')"
+    measure = "equations.deviation(3, 'dh0', 'dx')"
+    how = "FARNN-13P; FARNN-9P has {synthetic.speed_up('9P', 1600):.2f}"
 
-`FILE.NAME` is a constant in capitals of a file in the paper's folder. Functions are `min`, `max`, `ceil`, `floor`,
-`sqrt`, `board` (a key of a board's file), and those that the paper's files list in `FUNCTIONS`.
+`FILE.NAME` is a constant in capitals of a file in the paper's folder, and `FILE.function(...)`
+calls one of its public functions; `.name` after a call or an index is a field. Others are `min`,
+`max`, `ceil`, `floor`, `sqrt`, and `board` (a key of a board's file). Braces in `how` hold formulas
+with a format.
 """
 
 from __future__ import annotations
@@ -17,20 +21,20 @@ import contextlib
 import dataclasses
 import enum
 import functools
-import importlib
 import math
 import operator
-import pathlib
+import string
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 from ..emulator.cluster import board_keys
-from ..emulator.common import InputError, own_folder
+from ..emulator.common import InputError
 from ..kernels import modules
 from .claim import Claim, Expect, Measure, Measured, NoEvidence, Value, load_claims
 from .constants import Constant, in_force, in_use
 
+# Higher powers of integers, as 9 ** 9 ** 9, could take all memory.
 _LARGEST_POWER = 64
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
@@ -63,7 +67,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Formulas:
-    """What the formulas of a paper may name: constants of its files, and functions."""
+    """What the formulas of a paper may name: constants and functions of its files, and functions of
+    all papers.
+    """
 
     files: Mapping[str, ModuleType]
     functions: Mapping[str, Callable[..., Any]]
@@ -71,11 +77,10 @@ class Formulas:
     @classmethod
     def of_files(cls, files: Sequence[ModuleType]) -> Formulas:
         """Return those of a paper's files."""
-        own = {name: function for file in files for name, function in getattr(file, "FUNCTIONS", {}).items()}
-        return cls({file.__name__.rpartition(".")[2]: file for file in files}, {**_FUNCTIONS, **own})
+        return cls({file.__name__.rpartition(".")[2]: file for file in files}, dict(_FUNCTIONS))
 
     def measure(self, formula: str, how: str = "") -> Measured:
-        """Return the value of a formula; `how` is the note of one that is no call of a paper's function.
+        """Return the value of a formula; `how` is the note of one whose function has none.
 
         Raises:
             InputError: it is no formula, or names what the paper does not have.
@@ -84,7 +89,15 @@ class Formulas:
             value = self._value(ast.parse(formula, mode="eval").body)
         except (SyntaxError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
             raise InputError(f"`measure` = {formula!r}: {error}") from None
-        return value if isinstance(value, Measured) else Measured(value, how)
+        return value if isinstance(value, Measured) else Measured(value, self._note(how))
+
+    def _note(self, how: str) -> str:
+        """Return a note, with the values of the formulas in its braces."""
+        parts = string.Formatter().parse(how)
+        return "".join(
+            text + (format(self.measure(formula).ours, form or "") if formula else "")
+            for text, formula, form, _ in parts
+        )
 
     def _value(self, node: ast.expr) -> Any:
         match node:
@@ -99,16 +112,39 @@ class Formulas:
                 if isinstance(sign, ast.Pow) and abs(other) > _LARGEST_POWER:
                     raise TypeError(f"powers go to {_LARGEST_POWER}")
                 return _OPERATORS[type(sign)](one, other)
-            case ast.Compare(left=left, ops=[sign], comparators=[right]) if type(sign) in _OPERATORS:
+            case ast.Compare(left=left, ops=[sign], comparators=[right]) if (
+                type(sign) in _OPERATORS
+            ):
                 return _OPERATORS[type(sign)](self._number(left), self._number(right))
             case ast.Attribute(value=ast.Name(id=file), attr=name) if name.isupper():
                 value = getattr(self.files[file], name)
                 return in_use(value) if isinstance(value, Constant) else value
+            case ast.Attribute(value=ast.Call() | ast.Subscript() as whole, attr=name) if (
+                # No private names: by way of `__class__` a formula could reach all of Python.
+                not name.startswith("_")
+            ):
+                return getattr(self._value(whole), name)
             case ast.Subscript(value=whole, slice=key):
                 return self._value(whole)[self._value(key)]
-            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in self.functions:
+            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if (
+                name in self.functions
+            ):
                 return self.functions[name](*map(self._value, arguments))
-        raise TypeError(f"{ast.unparse(node)!r} is no number, operator, constant or function of a formula")
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=file), attr=name), args=arguments, keywords=[]
+            ):
+                return self._function(file, name)(*map(self._value, arguments))
+        raise TypeError(
+            f"{ast.unparse(node)!r} is no number, operator, constant or function of a formula"
+        )
+
+    def _function(self, file: str, name: str) -> Callable[..., Any]:
+        """Return a public function of a file, not one that it imports."""
+        function = getattr(self.files[file], name)
+        is_own = getattr(function, "__module__", None) == self.files[file].__name__
+        if name.startswith("_") or not is_own or isinstance(function, type):
+            raise TypeError(f"{file}.{name} is no function of a formula")
+        return function
 
     def _number(self, node: ast.expr) -> Any:
         value = self._value(node)
@@ -116,9 +152,6 @@ class Formulas:
             raise TypeError(f"{ast.unparse(node)!r} is no number")
         return value
 
-
-Draw = Callable[[pathlib.Path], None]
-"""Draws a figure into a file; raises NoEvidence where there is nothing to draw."""
 
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "at_least": lambda ours, bound: ours >= bound,
@@ -129,7 +162,9 @@ _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 
 
 class Verdict(enum.Enum):
-    """The outcome of a claim: values are within a tolerance or off; all other claims hold or do not."""
+    """The outcome of a claim: values are within a tolerance or off; all other claims hold or do
+    not.
+    """
 
     WITHIN = "within"
     OFF = "off"
@@ -144,7 +179,9 @@ class Verdict(enum.Enum):
 
 
 def judge(expect: Expect, ours: Value) -> tuple[Verdict, float | None]:
-    """Return the verdict, and for values the deviation as a share: the largest of a list, with its sign."""
+    """Return the verdict, and for values the deviation as a share: the largest of a list, with its
+    sign.
+    """
     ((key, wanted),) = expect.said.items()
     if key == "near" and expect.points is not None:
         good = _apart(_as_list(wanted), _as_list(ours)) <= expect.points
@@ -155,9 +192,14 @@ def judge(expect: Expect, ours: Value) -> tuple[Verdict, float | None]:
     if key == "equals":
         good = ours == wanted
     elif key == "between":
-        good = bool(_as_list(ours)) and all(wanted[0] <= number <= wanted[1] for number in _as_list(ours))
+        # `all` of nothing is true, but an empty measure confirms nothing.
+        good = bool(_as_list(ours)) and all(
+            wanted[0] <= number <= wanted[1] for number in _as_list(ours)
+        )
     else:
-        good = bool(_as_list(ours)) and all(_COMPARISONS[key](number, wanted) for number in _as_list(ours))
+        good = bool(_as_list(ours)) and all(
+            _COMPARISONS[key](number, wanted) for number in _as_list(ours)
+        )
     return (Verdict.HOLDS if good else Verdict.FAILS), None
 
 
@@ -169,7 +211,9 @@ def _apart(wanted: list[float], ours: list[float]) -> float:
     """Return the largest difference, in the unit of both; infinite if lengths differ."""
     if len(wanted) != len(ours):
         return math.inf
-    return max((abs(mine - theirs) for mine, theirs in zip(ours, wanted, strict=True)), default=math.inf)
+    return max(
+        (abs(mine - theirs) for mine, theirs in zip(ours, wanted, strict=True)), default=math.inf
+    )
 
 
 def _deviation(wanted: list[float], ours: list[float]) -> float:
@@ -183,11 +227,9 @@ def _deviation(wanted: list[float], ours: list[float]) -> float:
 
 @functools.cache
 def measures(paper: str) -> Mapping[str, Measure]:
-    """Return a paper's measures by the ids of its claims: `MEASURES` of each module in its folder, and formulas."""
-    topics = modules(f"{__package__}.{paper}")
-    coded = {name: measure for topic in topics for name, measure in getattr(topic, "MEASURES", {}).items()}
-    formulas = Formulas.of_files(topics)
-    return coded | {
+    """Return a paper's measures by the ids of its claims."""
+    formulas = Formulas.of_files(modules(f"{__package__}.{paper}"))
+    return {
         name: functools.partial(formulas.measure, claim.measure, claim.how)
         for name, claim in load_claims(paper).items()
         if claim.measure is not None
@@ -196,7 +238,8 @@ def measures(paper: str) -> Mapping[str, Measure]:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """A claim, its measured value, how (or why not), the deviation as a share (for values only), and the verdict.
+    """A claim, its measured value, how (or why not), the deviation as a share (for values only),
+    and the verdict.
 
     `guess_is_good` says whether the claim's `null` would be confirmed, too; None without one.
     """
@@ -233,57 +276,45 @@ def select(paper: str, prefix: str = "") -> list[Claim]:
     claims = load_claims(paper)
     chosen = [c for name, c in claims.items() if name.startswith((prefix, f"{paper}-{prefix}"))]
     if not chosen:
-        raise InputError(f"`--only` {prefix}: no claim id of {paper} begins with it; the first is {next(iter(claims))}")
+        raise InputError(
+            f"`--only` {prefix}: no claim id of {paper} begins with it; the first is"
+            f" {next(iter(claims))}"
+        )
     return chosen
 
 
-def draw_pictures(paper: str, folder: pathlib.Path, runs: pathlib.Path | None) -> list[pathlib.Path]:
-    """Draw a paper's figures from our results; return their paths.
-
-    `runs` is a folder with results of training, for figures that show convergence.
-
-    Raises:
-        InputError: matplotlib is not installed, `runs` has no results, or a file cannot be written.
-    """
-    drawn = []
-    with own_folder(folder, "--pictures"):
-        for name, draw in _figures(paper, runs).items():
-            path = folder / f"{name}.png"
-            with contextlib.suppress(NoEvidence):
-                draw(path)
-                drawn.append(path)
-    return drawn
-
-
-def _figures(paper: str, runs: pathlib.Path | None) -> Mapping[str, Draw]:
-    """Return what draws a paper's figures, by their names; those of training only where there are runs."""
-    pictures = importlib.import_module(f"{__package__}.{paper}.pictures")
-    figures: dict[str, Draw] = dict(pictures.FIGURES)
-    if runs is not None:
-        of_runs = getattr(pictures, "FIGURES_OF_RUNS", {})
-        figures |= {name: functools.partial(draw, runs) for name, draw in of_runs.items()}
-    return figures
-
-
-def validate(paper: str, claims: Iterable[Claim], changes: Mapping[str, object] | None = None) -> Iterator[Result]:
+def validate(
+    paper: str, claims: Iterable[Claim], changes: Mapping[str, object] | None = None
+) -> Iterator[Result]:
     """Yield the results of a paper's claims, each measured and judged on demand.
 
-    `changes` are other values of the constants that its measures rest on, by their keys: {"board.dsp_share": 0.85}.
+    `changes` are other values of the constants that its measures rest on, by their keys:
+    {"board.dsp_share": 0.85}.
     """
     for claim in claims:
         with in_force(changes) if changes else contextlib.nullcontext():
             result = _result(paper, claim)
+        # Outside of the context: a constant is changed for a measure, not for who reads the result.
         yield result
 
 
 def _result(paper: str, claim: Claim) -> Result:
     """Return the result of a claim, with the constants in force."""
     if claim.expect is None:
-        return Result(claim, None, claim.not_run or "", None, Verdict.NOT_RUN)
+        return judged(claim, None, claim.not_run or "")
     try:
         measured = measures(paper)[claim.id]()
     except NoEvidence as error:
-        return Result(claim, None, str(error), None, Verdict.NOT_RUN)
-    verdict, deviation = judge(claim.expect, measured.ours)
+        return judged(claim, None, str(error))
+    return judged(claim, measured.ours, measured.how)
+
+
+def judged(claim: Claim, ours: Value, how: str) -> Result:
+    """Return the result of a claim whose measure is `ours`; None if it was not run, and `how` says
+    why.
+    """
+    if claim.expect is None or ours is None:
+        return Result(claim, None, how, None, Verdict.NOT_RUN)
+    verdict, deviation = judge(claim.expect, ours)
     guess = None if claim.null is None else judge(claim.expect, claim.null)[0].is_good
-    return Result(claim, measured.ours, measured.how, deviation, verdict, guess)
+    return Result(claim, ours, how, deviation, verdict, guess)

@@ -1,7 +1,8 @@
 """Table V of BaPipe: the largest GNMT-L that fits on GPUs of 16 GiB.
 
-A stage has `parameter_bytes` for each of its parameters, and the features of as many batches of 32 as its schedule
-keeps, `feature_mbytes` for each LSTM layer. Features that a schedule keeps are those of the timeline engine.
+A stage has `parameter_bytes` for each of its parameters, and the features of as many batches of 32
+as its schedule keeps, `feature_mbytes` for each LSTM layer. Features that a schedule keeps are
+those of the timeline engine.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from collections.abc import Callable, Sequence
 from ...emulator.schedule import Machine, Shape, StageCosts, pipeline_kind
 from ...emulator.timing import time_shape
 from ...kernels.number import FP32
-from ..claim import Measure, Measured
+from ..claim import Measured, constant
 from ..constants import in_use, kept
-from .constants import FEATURE_MBYTES, PARAMETER_BYTES
-from .gpus import MEMORY_BYTES, stage_work_ps
+from .gpus import FEATURE_MBYTES, MEMORY_BYTES, stage_work_ps
 from .layers import ChainLayer, gnmt, parameters, straight_stages
 
+PARAMETER_BYTES = constant("bapipe", "gpus.parameter_bytes")
 GPUS = (1, 2, 4, 8)
 FITTED, PUBLISHED_LAYERS = 32, (32, 42, 60, 74, 118, 158)
 _SCHEDULES = {"gpipe": "gpipe", "bapipe": "1f1b-sno"}
@@ -37,17 +38,26 @@ def kept_batches(schedule: str, stages: int) -> tuple[int, ...]:
 
 
 def layer_bytes(layer: ChainLayer, batches: int, weight_copies: int = 1) -> float:
-    """Return the memory of a layer, which keeps features of some batches and more than one copy of its weights."""
+    """Return the memory of a layer, which keeps features of some batches and more than one copy of
+    its weights.
+    """
     of_parameter = in_use(PARAMETER_BYTES) + (weight_copies - 1) * FP32.bytes_of(1)
-    return of_parameter * layer.parameters + batches * layer.lstm_layers * in_use(FEATURE_MBYTES) * 1e6
+    return (
+        of_parameter * layer.parameters + batches * layer.lstm_layers * in_use(FEATURE_MBYTES) * 1e6
+    )
 
 
 def fits(layers: Sequence[ChainLayer], batches: Sequence[int]) -> bool:
-    """Return whether there is a cut into stages that all fit; a stage takes as many layers as it can."""
+    """Return whether there is a cut into stages that all fit; a stage takes as many layers as it
+    can.
+    """
     first = 0
     for batch_count in batches:
         used = 0.0
-        while first < len(layers) and (used := used + layer_bytes(layers[first], batch_count)) <= MEMORY_BYTES:
+        while (
+            first < len(layers)
+            and (used := used + layer_bytes(layers[first], batch_count)) <= MEMORY_BYTES
+        ):
             first += 1
     return first == len(layers)
 
@@ -58,10 +68,11 @@ def fits_with_pipedream(layers: Sequence[ChainLayer], stages: int) -> bool:
     Stage i keeps N-i+1 batches, and as many copies of its weights.
     """
     ends = straight_stages(len(layers), stages, stage_work_ps(layers))
-    return all(
-        sum(layer_bytes(layer, stages - stage, stages - stage) for layer in layers[begin:end]) <= MEMORY_BYTES
-        for stage, (begin, end) in enumerate(itertools.pairwise((0, *ends)))
-    )
+    for stage, (begin, end) in enumerate(itertools.pairwise((0, *ends))):
+        kept = stages - stage
+        if sum(layer_bytes(layer, kept, kept) for layer in layers[begin:end]) > MEMORY_BYTES:
+            return False
+    return True
 
 
 def _largest(fitting: Callable[[Sequence[ChainLayer]], bool]) -> int:
@@ -86,37 +97,29 @@ def largest(method: str, stages: int) -> int:
     return _largest(lambda layers: fits(layers, kept_batches(_SCHEDULES[method], stages)))
 
 
-def _row(method: str, stages: int) -> Measured:
-    layers = largest(method, stages)
-    return Measured([layers, parameters(layers) / 1e6])
-
-
-def _ratio(other: str) -> Measured:
-    ours, theirs = (parameters(largest(method, 8)) for method in ("bapipe", other))
-    return Measured(ours / theirs, f"{ours / 1e6:.0f} M over {theirs / 1e6:.0f} M parameters")
-
-
-def _formula() -> Measured:
+def formula() -> Measured:
+    """Measure our parameters over those of the published formula."""
     ratios = [parameters(layers) / 1e6 / (10.4938 * layers + 109.82) for layers in PUBLISHED_LAYERS]
     said = ", ".join(f"{parameters(layers) / 1e6:.1f}" for layers in PUBLISHED_LAYERS)
-    return Measured(ratios, f"of our layers over the formula; {said} M; GNMT-8 {parameters(8) / 1e6:.2f} M")
+    return Measured(
+        ratios, f"of our layers over the formula; {said} M; GNMT-8 {parameters(8) / 1e6:.2f} M"
+    )
 
 
-def _order() -> Measured:
-    """Count the orders that do not hold: BaPipe > GPipe, GPipe > PipeDream, PipeDream = DP, on 2, 4 and 8 GPUs."""
+def order() -> Measured:
+    """Count the orders that do not hold: BaPipe > GPipe, GPipe > PipeDream, PipeDream = DP, on 2, 4
+    and 8 GPUs.
+    """
     wrong = 0
     for stages in GPUS[1:]:
-        bapipe, gpipe, pipedream, dp = (largest(method, stages) for method in ("bapipe", "gpipe", "pipedream", "dp"))
+        bapipe, gpipe, pipedream, dp = (
+            largest(method, stages) for method in ("bapipe", "gpipe", "pipedream", "dp")
+        )
         wrong += (bapipe <= gpipe) + (gpipe <= pipedream) + (pipedream != dp)
     return Measured(wrong, "orders that do not hold, of 9")
 
 
-def _flat() -> Measured:
-    ratios = [largest(method, 8) / largest(method, 1) for method in ("dp", "pipedream")]
-    return Measured(ratios, "layers on 8 GPUs over those on one: DP, PipeDream")
-
-
-def _schedule() -> Measured:
+def schedule() -> Measured:
     """Choose the schedule of synchronous execution with the largest model on 8 GPUs."""
 
     def most(schedule: str) -> int:
@@ -124,18 +127,6 @@ def _schedule() -> Measured:
 
     layer_counts = {schedule: most(schedule) for schedule in ("1f1b-so", "1f1b-sno")}
     said = ", ".join(f"{schedule} {layers} layers" for schedule, layers in layer_counts.items())
-    return Measured(max(layer_counts, key=lambda schedule: layer_counts[schedule]), f"on 8 GPUs: {said}")
-
-
-def _rule() -> Measured:
-    return Measured([micro_batches(stages) // stages for stages in GPUS[1:]], "M over N")
-
-
-FUNCTIONS = {"largest": _row, "parameters_over": _ratio}
-MEASURES: dict[str, Measure] = {
-    "bapipe-t5-param-formula": _formula,
-    "bapipe-t5-order": _order,
-    "bapipe-t5-pipedream-flat": _flat,
-    "bapipe-t5-schedule": _schedule,
-    "bapipe-t5-m-rule": _rule,
-}
+    return Measured(
+        max(layer_counts, key=lambda schedule: layer_counts[schedule]), f"on 8 GPUs: {said}"
+    )

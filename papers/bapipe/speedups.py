@@ -1,15 +1,16 @@
-"""Table III of BaPipe: throughput over that of data parallelism, for VGG-16, ResNet-50 and GNMT-8 on 4 and 8 GPUs."""
+"""Table III of BaPipe: throughput over that of data parallelism, for VGG-16, ResNet-50 and GNMT-8
+on 4 and 8 GPUs.
+"""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..claim import Measure, Measured
+from ..claim import Measured, figures
 from ..constants import kept
 from . import gpus
-from .gpus import BASE, GPUS
+from .gpus import GPUS
 from .layers import ChainLayer
 
 
@@ -21,21 +22,12 @@ class Row(NamedTuple):
     batch: int
 
 
-BAPIPE = {
-    ("vgg16", 4): Row("1f1b-so", 32, 32),
-    ("vgg16", 8): Row("1f1b-sno", 64, 64),
-    ("resnet50", 4): Row("1f1b-so", 32, 32),
-    ("resnet50", 8): Row("1f1b-sno", 64, 32),
-    ("gnmt8", 4): Row("1f1b-so", 32, 64),
-    ("gnmt8", 8): Row("1f1b-so", 64, 64),
-}
-"""ResNet-50's are not printed: those of VGG-16, with a B that its features leave room for."""
-GPIPE = {
-    ("vgg16", 4): Row("gpipe", 8, 32),
-    ("vgg16", 8): Row("gpipe", 8, 32),
-    ("gnmt8", 4): Row("gpipe", 8, 64),
-    ("gnmt8", 8): Row("gpipe", 12, 64),
-}
+def _rows(method: str) -> dict[tuple[str, int], Row]:
+    """Return Table III's rows of a method by network and GPUs."""
+    return {(network, gpus): Row(*row) for network, gpus, *row in figures("bapipe", method)}
+
+
+BAPIPE, GPIPE = _rows("bapipe"), _rows("gpipe")
 PIPELINED = ("vgg16", "gnmt8")
 
 
@@ -47,7 +39,11 @@ def _over_dp(network: str, devices: int, samples_per_ps: float) -> float:
 def pipeline_speedup(network: str, devices: int, row: Row) -> float:
     """Return the speed-up of a row's pipeline over DP; 0 if it does not fit."""
     candidate = gpus.pipeline(network, devices, *row)
-    return _over_dp(network, devices, row.micro_batches * row.batch / candidate.time_ps) if candidate.time_ps else 0
+    return (
+        _over_dp(network, devices, row.micro_batches * row.batch / candidate.time_ps)
+        if candidate.time_ps
+        else 0
+    )
 
 
 @kept
@@ -67,19 +63,21 @@ def gpipe_speedup(network: str, devices: int) -> float:
 @kept
 def pipedream_speedup(network: str, devices: int, batch: int | None = None) -> float:
     """Return PipeDream's speed-up; by default with the batch of the baseline."""
-    return _over_dp(network, devices, gpus.pipedream_samples_per_ps(network, devices, batch or gpus.base(network)))
+    return _over_dp(
+        network,
+        devices,
+        gpus.pipedream_samples_per_ps(network, devices, batch or gpus.base(network)),
+    )
 
 
 def bound(devices: int, micro_batches: int | None = None) -> float:
-    """Return the speed-up of VGG-16 that no pipeline exceeds: equal stages, free messages, and DP as published."""
-    ideal = devices / gpus.work_ps(gpus.layers_of("vgg16")) / gpus.dp_samples_per_ps("vgg16", devices)
+    """Return the speed-up of VGG-16 that no pipeline exceeds: equal stages, free messages, and DP
+    as published.
+    """
+    ideal = (
+        devices / gpus.work_ps(gpus.layers_of("vgg16")) / gpus.dp_samples_per_ps("vgg16", devices)
+    )
     return ideal if micro_batches is None else ideal * micro_batches / (micro_batches + devices - 1)
-
-
-def _dp(devices: int) -> Measured:
-    share = gpus.dp_samples_per_ps("vgg16", devices, BASE // 2) / gpus.dp_samples_per_ps("vgg16", devices)
-    samples = gpus.all_reduce_samples(0.62 if devices == 4 else 0.55)
-    return Measured(share, f"the published figure is an all-reduce of {samples:.0f} samples' computation")
 
 
 def stages_of(network: str, devices: int) -> list[Sequence[ChainLayer]]:
@@ -91,23 +89,29 @@ def _stages(network: str, devices: int) -> str:
     return ", ".join(part[-1].name for part in stages_of(network, devices))
 
 
-def _bapipe(network: str, devices: int) -> Measured:
+def bapipe(network: str, devices: int) -> Measured:
+    """Measure a row of BaPipe."""
     row = BAPIPE[network, devices]
     how = f"stages end in {_stages(network, devices)}"
     if network == "resnet50":
         how = f"DP; the pipeline has {pipeline_speedup(network, devices, row):.2f}"
     elif network == "vgg16":
         most, bubble = bound(devices), bound(devices, row.micro_batches)
-        how += f"; no pipeline exceeds {bubble:.2f} with M = {row.micro_batches}, {most:.2f} with any M"
+        how += (
+            f"; no pipeline exceeds {bubble:.2f} with M = {row.micro_batches}, {most:.2f} with"
+            " any M"
+        )
     return Measured(bapipe_speedup(network, devices), how)
 
 
-def _gpipe(network: str, devices: int) -> Measured:
+def gpipe(network: str, devices: int) -> Measured:
+    """Measure a row of GPipe."""
     how = "BaPipe's stages" if network in PIPELINED else "as BaPipe, whose partition it uses"
     return Measured(gpipe_speedup(network, devices), how)
 
 
-def _pipedream(network: str, devices: int, batch: int | None = None) -> Measured:
+def pipedream(network: str, devices: int, batch: int | None = None) -> Measured:
+    """Measure a row of PipeDream."""
     batch = batch or gpus.base(network)
     layers = gpus.layers_of(network)
     replicated = gpus.pipedream_parts(network, devices, batch)
@@ -115,22 +119,28 @@ def _pipedream(network: str, devices: int, batch: int | None = None) -> Measured
     return Measured(pipedream_speedup(network, devices, batch), f"GPUs of each stage: {stages}")
 
 
-def _order() -> Measured:
+def order() -> Measured:
     """Measure BaPipe's speed-up over the better of PipeDream's and GPipe's."""
     ratios = {
-        f"{network} on {devices}": bapipe_speedup(network, devices)
-        / max(pipedream_speedup(network, devices), gpipe_speedup(network, devices))
+        f"{network} on {devices}": (
+            bapipe_speedup(network, devices)
+            / max(pipedream_speedup(network, devices), gpipe_speedup(network, devices))
+        )
         for network, devices in BAPIPE
     }
     return Measured(list(ratios.values()), f"over the better of both: {', '.join(ratios)}")
 
 
-def _most_over_dp() -> Measured:
-    speedups = {f"{network} on {devices}": bapipe_speedup(network, devices) for network, devices in BAPIPE}
+def most_over_dp() -> Measured:
+    """Measure BaPipe's largest speed-up over DP."""
+    speedups = {
+        f"{network} on {devices}": bapipe_speedup(network, devices) for network, devices in BAPIPE
+    }
     return Measured(max(speedups.values()), f"{max(speedups, key=lambda row: speedups[row])}")
 
 
-def _most_over_pipelines() -> Measured:
+def most_over_pipelines() -> Measured:
+    """Measure BaPipe's largest speed-up over another pipeline."""
     ratios = [
         bapipe_speedup(*row) / other_speedup(*row)
         for row in BAPIPE
@@ -139,65 +149,41 @@ def _most_over_pipelines() -> Measured:
     return Measured(max(ratios), "over PipeDream or GPipe")
 
 
-def _smaller_batch() -> Measured:
-    """Measure the throughput with half the batch: DP and PipeDream, VGG-16."""
-    dp = [gpus.dp_samples_per_ps("vgg16", n, BASE // 2) / gpus.dp_samples_per_ps("vgg16", n) for n in GPUS]
-    pipedream = [pipedream_speedup("vgg16", n, BASE // 2) / pipedream_speedup("vgg16", n) for n in GPUS]
-    return Measured([*dp, *pipedream], "VGG-16, B = 32 over 64: DP on 4 and 8, PipeDream on 4 and 8")
-
-
-def _traffic() -> Measured:
-    """Measure the bytes of features and errors of a pipeline over those of gradients in DP, of all links."""
+def traffic() -> Measured:
+    """Measure the bytes of features and errors of a pipeline over those of gradients in DP, of all
+    links.
+    """
     ratios, samples = [], gpus.base("resnet50")
     for devices in GPUS:
         stages = stages_of("resnet50", devices)
+        # Twice: features go forwards, and as many errors backwards.
         messages = 2 * devices * samples * sum(part[-1].sent_bytes for part in stages[:-1])
         ratios.append(messages / (devices * gpus.ring_bytes(gpus.layers_of("resnet50"), devices)))
     return Measured(ratios, f"all links, as many samples: 4 and 8 GPUs, {samples} samples a GPU")
 
 
-def _schedules() -> Measured:
-    """Choose the schedule of each row, as the explorer does: the faster one that fits, with the row's M and B."""
+def schedules() -> Measured:
+    """Choose the schedule of each row, as the explorer does: the faster one that fits, with the
+    row's M and B.
+    """
     chosen, said = [], []
     for (network, devices), row in BAPIPE.items():
         if network not in PIPELINED:
             continue
-        tried = [gpus.pipeline(network, devices, name, *row[1:]) for name in ("1f1b-so", "1f1b-sno")]
+        tried = [
+            gpus.pipeline(network, devices, name, *row[1:]) for name in ("1f1b-so", "1f1b-sno")
+        ]
         chosen.append(min(tried, key=lambda candidate: candidate.rank).name)
         over_dp = [
-            f"{_over_dp(network, devices, row.micro_batches * row.batch / candidate.time_ps):.2f}"
-            if candidate.time_ps
-            else "-"
+            (
+                f"{_over_dp(network, devices, row.micro_batches * row.batch / candidate.time_ps):.2f}"
+                if candidate.time_ps
+                else "-"
+            )
             for candidate in tried
         ]
         said.append(f"{network} on {devices} {' and '.join(over_dp)}")
     return Measured(chosen, f"speed-ups with 1F1B-SO and 1F1B-SNO: {', '.join(said)}")
 
 
-_COLUMNS = {"gpipe": _gpipe, "bapipe": _bapipe}
-
-MEASURES: dict[str, Measure] = {
-    **{f"bapipe-t3-vgg16-{devices}-dp-b32": functools.partial(_dp, devices) for devices in GPUS},
-    **{
-        f"bapipe-t3-vgg16-{devices}-pipedream-b{batch}": functools.partial(_pipedream, "vgg16", devices, batch)
-        for devices in GPUS
-        for batch in (BASE // 2, BASE)
-    },
-    **{
-        f"bapipe-t3-{network}-{devices}-pipedream": functools.partial(_pipedream, network, devices)
-        for network in ("resnet50", "gnmt8")
-        for devices in GPUS
-    },
-    **{
-        f"bapipe-t3-{network}-{devices}-{column}": functools.partial(measure, network, devices)
-        for network, devices in BAPIPE
-        for column, measure in _COLUMNS.items()
-    },
-    "bapipe-abs-speedup": _most_over_dp,
-    "bapipe-t3-max-dp": _most_over_dp,
-    "bapipe-t3-max-pipe": _most_over_pipelines,
-    "bapipe-t3-bapipe-order": _order,
-    "bapipe-t3-b-trend": _smaller_batch,
-    "bapipe-t3-dp-best-resnet": _traffic,
-    "bapipe-t3-schedule-choice": _schedules,
-}
+_COLUMNS = {"gpipe": gpipe, "bapipe": bapipe}

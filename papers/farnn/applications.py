@@ -1,21 +1,21 @@
-"""FARNN's applications and platforms: Deep Speech 2, RNN-T (sections 6.4, 6.5), energy (6.6), devices (6.1, 6.7, 6.8).
+"""FARNN's applications and platforms: Deep Speech 2, RNN-T (sections 6.4, 6.5), energy (6.6),
+devices (6.1, 6.7, 6.8).
 
-What is not recurrent of Deep Speech 2, `Others` in Fig. 11, has no published time and is left out. RNN-T's encoder is
-timed; of the rest its published share is taken. Power is the published one of one row for all of them. The platforms
-are the devices, half the PCIe lanes, and a Versal beside a V100.
+What is not recurrent of Deep Speech 2, `Others` in Fig. 11, has no published time and is left out.
+RNN-T's encoder is timed; of the rest its published share is taken. Power is the published one of
+one row for all of them. The platforms are the devices, half the PCIe lanes, and a Versal beside a
+V100.
 """
 
 from __future__ import annotations
 
 import itertools
 
-from ...emulator.cluster import Gpu, board_keys
+from ...emulator.cluster import Gpu
 from ...emulator.timing.pair import Cell, Workload
-from ..claim import Measure, Measured
+from ..claim import Measured, constant
 from ..constants import beside, in_use
 from . import runs
-from .chains import array
-from .constants import ENCODER_SHARE, PCIE_GBPS, RNNT_STEPS
 from .runs import (
     FARNN,
     cluster,
@@ -28,9 +28,13 @@ from .runs import (
     time_ps,
     v100_ratio,
 )
+from .subtasks import array
 
+ENCODER_SHARE = constant("farnn", "rnnt.encoder_share")
+PCIE_GBPS = constant("farnn", "link.bandwidth_gbps")
 POWER = 1.27
-"""Power of GPU and FPGA over the GPU's alone: 27 % more (DS2 LSTM, batch 1). No board's is given."""
+"""Power of GPU and FPGA over the GPU's alone: 27 % more (DS2 LSTM, batch 1). No board's is given.
+"""
 
 
 def ds2_standard_ratio(batch: int, cell: Cell) -> float:
@@ -42,7 +46,9 @@ def ds2_standard_ratio(batch: int, cell: Cell) -> float:
 def ds2_time_ratio(batch: int, cell: Cell = Cell.LSTM) -> float:
     """Return FARNN-9P's time of Deep Speech 2 over that of the better of cuDNN's forms."""
     workload = deep_speech(cell, batch)
-    return time_ps(workload, FARNN["9P", cell]) / min(standard_ps(workload), persistent_ps(workload))
+    return time_ps(workload, FARNN["9P", cell]) / min(
+        standard_ps(workload), persistent_ps(workload)
+    )
 
 
 def rnnt_time_ratio(batch: int) -> float:
@@ -51,22 +57,22 @@ def rnnt_time_ratio(batch: int) -> float:
     return 1 - share + share / encoder_speed_up("9P", batch)
 
 
-def _ds2_energy() -> Measured:
-    ratio = ds2_time_ratio(1)
-    return Measured(100 * (1 - POWER * ratio), f"{POWER} x the power for {ratio:.3f} of the time")
-
-
-def _delay_product(batch: int) -> Measured:
-    ratio = rnnt_time_ratio(batch)
-    return Measured(100 * (1 - POWER * ratio**2), f"{POWER} x the power, as DS2's, for {ratio:.3f} of the time")
-
-
-def _large_batch() -> Measured:
-    """Measure the energy over that of one form, cuDNN-Std, which the paper compares with at larger batches."""
-    ratios = [[ds2_standard_ratio(batch, cell) for batch in DS2_BATCHES] for cell in Cell]
+def large_batch() -> Measured:
+    """Measure the energy over that of one form, cuDNN-Std, which the paper compares with at larger
+    batches.
+    """
+    ratios = []
+    for cell in Cell:
+        ratios.append([ds2_standard_ratio(batch, cell) for batch in DS2_BATCHES])
     ratios.append([rnnt_time_ratio(batch) for batch in RNNT_BATCHES])
-    growths = [POWER * (after - before) for series in ratios for before, after in itertools.pairwise(series)]
-    return Measured(growths, "growth of energy over cuDNN-Std's: DS2 LSTM and GRU, batch 1, 2, 4; RNN-T to 8")
+    growths = [
+        POWER * (after - before)
+        for series in ratios
+        for before, after in itertools.pairwise(series)
+    ]
+    return Measured(
+        growths, "growth of energy over cuDNN-Std's: DS2 LSTM and GRU, batch 1, 2, 4; RNN-T to 8"
+    )
 
 
 DS2_BATCHES = (1, 2, 4)
@@ -74,19 +80,16 @@ RNNT_BATCHES = (1, 2, 4, 8)
 ENCODERS = {"9P": runs.LARGE_9P, "13P": FARNN["13P", Cell.LSTM]}
 
 
-def ds2_reduction(build: str, cell: Cell, batch: int) -> float:
-    """Return by how much less time FARNN takes than cuDNN-Std, in percent."""
+def ds2_reduction(build: str, cell: Cell | str, batch: int, form: str = runs.STANDARD) -> float:
+    """Return by how much less time FARNN takes than cuDNN, by default its standard form, in
+    percent.
+    """
     workload = deep_speech(cell, batch)
-    return reduction(time_ps(workload, FARNN[build, cell]), standard_ps(workload))
+    return reduction(time_ps(workload, FARNN[build, Cell(cell)]), time_ps(workload, "p100", form))
 
 
-def _ds2(cells: str) -> Measured:
-    cell = Cell(cells)
-    persistent = reduction(time_ps(deep_speech(cell, 2), FARNN["13P", cell]), persistent_ps(deep_speech(cell, 2)))
-    return Measured(ds2_reduction("13P", cell, 2), f"against cuDNN-Std; against cuDNN-PD {persistent:.1f} %")
-
-
-def _ds2_batches() -> Measured:
+def ds2_batches() -> Measured:
+    """Measure Deep Speech 2's speed-up over the better of cuDNN's forms, by batch."""
     gains = []
     for cell in Cell:
         for batch in DS2_BATCHES:
@@ -96,35 +99,29 @@ def _ds2_batches() -> Measured:
     return Measured(gains, "FARNN-13P over the better of both: LSTM, then GRU, batch 1, 2, 4")
 
 
-def _ds2_gru_4() -> Measured:
-    workload = deep_speech(Cell.GRU, 4)
-    return Measured(standard_ps(workload) / time_ps(workload, FARNN["9P", Cell.GRU]), "FARNN-9P over cuDNN-Std")
-
-
 def encoder_speed_up(build: str, batch: int = 1) -> float:
     """Return the encoder's speed-up over cuDNN-Std."""
     return standard_ps(encoder(batch)) / time_ps(encoder(batch), ENCODERS[build])
 
 
-def _encoder(build: str) -> Measured:
-    return Measured(encoder_speed_up(build), f"{round(in_use(RNNT_STEPS)):,} steps, of which the paper says nothing")
-
-
 def total_reduction(build: str) -> float:
-    """Return by how much less time all of RNN-T takes, in percent, with the encoder's published share."""
+    """Return by how much less time all of RNN-T takes, in percent, with the encoder's published
+    share.
+    """
     return 100 * in_use(ENCODER_SHARE) * (1 - 1 / encoder_speed_up(build))
 
 
-def _total(build: str) -> Measured:
-    return Measured(total_reduction(build), f"{in_use(ENCODER_SHARE):.3g} of the time is the encoder's")
-
-
-def _batches(build: str, most: int) -> Measured:
+def encoder_batches(build: str, most: int) -> Measured:
+    """Measure the encoder's speed-up over cuDNN-Std, by batch."""
     batches = [batch for batch in RNNT_BATCHES if batch <= most]
     speed_ups = [encoder_speed_up(build, batch) for batch in batches]
-    longer = ", ".join(f"{deepbench_ps(encoder(b)) / time_ps(encoder(b), ENCODERS[build]):.3g}" for b in batches)
+    longer = ", ".join(
+        f"{deepbench_ps(encoder(b)) / time_ps(encoder(b), ENCODERS[build]):.3g}" for b in batches
+    )
     shown = ", ".join(map(str, batches))
-    return Measured(speed_ups, f"encoder over cuDNN-Std: batch {shown}; with phases as DeepBench's, {longer}")
+    return Measured(
+        speed_ups, f"encoder over cuDNN-Std: batch {shown}; with phases as DeepBench's, {longer}"
+    )
 
 
 XEON_LANES, CARD_LANES = 48, 16
@@ -137,33 +134,34 @@ def halved_ps(workload: Workload, cluster: str) -> int:
         return time_ps(workload, cluster)
 
 
-def _halved() -> Measured:
-    growths = {}
-    for build in ("9P", "13P"):
-        workload, cluster = deep_speech(Cell.LSTM, 2), FARNN[build, Cell.LSTM]
-        growths[build] = 100 * (halved_ps(workload, cluster) / time_ps(workload, cluster) - 1)
-    return Measured(growths["9P"], f"FARNN-9P, batch 2; FARNN-13P {growths['13P']:.0f} %")
+def halved_growth(build: str) -> float:
+    """Return by how much more time Deep Speech 2 takes with half the link's bandwidth, in percent."""
+    workload, cluster = deep_speech(Cell.LSTM, 2), FARNN[build, Cell.LSTM]
+    return 100 * (halved_ps(workload, cluster) / time_ps(workload, cluster) - 1)
 
 
-def _halved_gain() -> Measured:
+def halved_reduction(build: str) -> float:
+    """Return by how much less time it takes then than the better of cuDNN's forms, in percent."""
     workload = deep_speech(Cell.LSTM, 2)
     best = min(standard_ps(workload), persistent_ps(workload))
-    gains = {build: reduction(halved_ps(workload, FARNN[build, Cell.LSTM]), best) for build in ("9P", "13P")}
-    return Measured(gains["9P"], f"FARNN-9P, batch 2; FARNN-13P {gains['13P']:.0f} %")
+    return reduction(halved_ps(workload, FARNN[build, Cell.LSTM]), best)
 
 
 def versal_gains() -> dict[str, float]:
-    """Return by how much less time FARNN-VS takes than a V100, in percent: all of RNN-T, DS2's recurrent layers.
+    """Return by how much less time FARNN-VS takes than a V100, in percent: all of RNN-T, DS2's
+    recurrent layers.
 
-    Of cuDNN's forms the better one counts. RNN-T's other parts take the P100 its published share, and the V100 less by
-    the memory bandwidths, as all that it does.
+    Of cuDNN's forms the better one counts. RNN-T's other parts take the P100 its published share,
+    and the V100 less by the memory bandwidths, as all that it does.
     """
     gains = {}
     for cell in Cell:
         for batch in DS2_BATCHES:
             workload = deep_speech(cell, batch)
             best = min(standard_ps(workload, "v100"), persistent_ps(workload, "v100"))
-            gains[f"{workload.name}, batch {batch}"] = reduction(time_ps(workload, FARNN["VS", cell]), best)
+            gains[f"{workload.name}, batch {batch}"] = reduction(
+                time_ps(workload, FARNN["VS", cell]), best
+            )
     share = in_use(ENCODER_SHARE)
     for batch in RNNT_BATCHES:
         workload = encoder(batch)
@@ -177,54 +175,30 @@ def versal_gains() -> dict[str, float]:
 RNNT_NAME = "rnnt"
 
 
-def _versal() -> Measured:
+def versal() -> Measured:
+    """Measure the largest reduction of all of RNN-T's time by FARNN-VS."""
     gains = versal_gains()
     whole = {name: gain for name, gain in gains.items() if name.startswith(RNNT_NAME)}
     best = max(whole, key=lambda name: whole[name])
     most = max(gain for name, gain in gains.items() if name not in whole)
-    return Measured(whole[best], f"all of {best}; DS2's recurrent layers alone, at most {most:.0f} %")
+    return Measured(
+        whole[best], f"all of {best}; DS2's recurrent layers alone, at most {most:.0f} %"
+    )
 
 
-def _pes() -> Measured:
-    ratios = [array(FARNN["VS", cell]).pes / array(FARNN["13P", cell]).pes for cell in Cell]
-    return Measured(ratios, "PEs of a unit: LSTM, GRU")
-
-
-def _assumptions() -> Measured:
+def assumptions() -> Measured:
+    """Return FARNN-VS's GPU, and whether link and activations are as on FARNN-13P."""
     versal, base = cluster("farnn-vs"), cluster("farnn-13p")
     gpu = versal.board(0)
     assert isinstance(gpu, Gpu)
-    same = versal.link == base.link, array("farnn-vs").activation_cycles == array("farnn-13p").activation_cycles
+    same = (
+        versal.link == base.link,
+        array("farnn-vs").activation_cycles == array("farnn-13p").activation_cycles,
+    )
     return Measured([gpu.name, *same], "GPU; the same link and activations as FARNN-13P")
 
 
-def _devices() -> Measured:
+def devices() -> Measured:
+    """Return the names of FARNN-9P's devices."""
     pair = cluster("farnn-9p")
     return Measured([pair.board(0).name, pair.board(1).name], "clusters/farnn-9p.toml")
-
-
-def _logic() -> Measured:
-    ours, base = board_keys("farnn-vs-lstm"), board_keys("farnn-13p-lstm")
-    return Measured([ours[key] / base[key] for key in ("lut", "on_chip_memory_kbit")], "boards' files: LUTs, memory")
-
-
-FUNCTIONS = {
-    "encoder": _encoder,
-    "ds2": _ds2,
-    "total_of_rnnt": _total,
-    "encoder_batches": _batches,
-    "delay_product": _delay_product,
-}
-MEASURES: dict[str, Measure] = {
-    "farnn-ds2-batch4": _ds2_batches,
-    "farnn-ds2-gru-b4": _ds2_gru_4,
-    "farnn-energy-ds2": _ds2_energy,
-    "farnn-energy-large-batch": _large_batch,
-    "farnn-platform": _devices,
-    "farnn-pcie-x8-slow": _halved,
-    "farnn-pcie-x8-gain": _halved_gain,
-    "farnn-vs-pes": _pes,
-    "farnn-versal-logic": _logic,
-    "farnn-vs-assumptions": _assumptions,
-    "farnn-vs-v100": _versal,
-}

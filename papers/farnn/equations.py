@@ -1,11 +1,13 @@
-"""FARNN's equations (1) to (3) and those of sections 3, 4.3 and 5.2, in float64, against the kernels."""
+"""FARNN's equations (1) to (3) and those of sections 3, 4.3 and 5.2, in float64, against the
+kernels.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ...kernels.recurrent import lstm_backward, lstm_forward, sigmoid, tanh
-from ..claim import Measure, Measured
+from ..claim import Measured
 from ..constants import kept
 
 _SAMPLES, _INPUTS, _CELLS, _SEED = 2, 5, 4, 1
@@ -35,6 +37,7 @@ def given(steps: int) -> Arrays:
 
 
 def _sigma(x: np.ndarray) -> np.ndarray:
+    # As printed: in float64 exp overflows only beyond 709.
     return np.exp(x) / (np.exp(x) + 1)
 
 
@@ -43,7 +46,9 @@ def _tanh(x: np.ndarray) -> np.ndarray:
 
 
 def published(arrays: Arrays) -> Arrays:
-    """Return what the paper's equations give in float64: outputs, states, and all errors and gradients."""
+    """Return what the paper's equations give in float64: outputs, states, and all errors and
+    gradients.
+    """
     exact = {name: value.astype(np.float64) for name, value in arrays.items()}
     steps, h, c = exact["x"].shape[1], exact["h0"], exact["c0"]
     saved, outputs = [], []
@@ -56,7 +61,11 @@ def published(arrays: Arrays) -> Arrays:
         h = o * _tanh(c)
         outputs.append(h)
     results = {"y": np.stack(outputs, 1), "h": h, "c": c}
-    results |= {"dx": np.zeros_like(exact["x"]), "dw": np.zeros_like(exact["w"]), "dr": np.zeros_like(exact["r"])}
+    results |= {
+        "dx": np.zeros_like(exact["x"]),
+        "dw": np.zeros_like(exact["w"]),
+        "dr": np.zeros_like(exact["r"]),
+    }
     results["gates"] = np.zeros(4 * _CELLS)
     dh, dc = exact["dh"], exact["dc"]
     for t in reversed(range(steps)):
@@ -84,63 +93,84 @@ def computed(arrays: Arrays) -> Arrays:
     keys = ("x", "w", "r", "b_w", "b_r", "h0", "c0")
     y, h, c, saved = lstm_forward(*(arrays[key] for key in keys))
     back = lstm_backward(saved, arrays["dy"], dh=arrays["dh"], dc=arrays["dc"])
-    results = {"y": y, "h": h, "c": c, "dx": back.dx, "dw": back.dw, "dr": back.dr, "gates": back.db_w}
+    results = {
+        "y": y,
+        "h": h,
+        "c": c,
+        "dx": back.dx,
+        "dw": back.dw,
+        "dr": back.dr,
+        "gates": back.db_w,
+    }
     return {**results, "dh0": back.dh0, "dc0": back.dc0}
 
 
 @kept
 def deviations(steps: int) -> dict[str, float]:
-    """Return the largest deviation of each array, as a share of its largest value; of gates' errors, of each gate."""
+    """Return the largest deviation of each array, as a share of its largest value; of gates'
+    errors, of each gate.
+    """
     arrays = given(steps)
     theirs, ours = published(arrays), computed(arrays)
     for place, gate in enumerate(_GATES):
         rows = slice(place * _CELLS, (place + 1) * _CELLS)
         theirs[gate], ours[gate] = theirs["gates"][rows], ours["gates"][rows]
-    return {name: float(np.abs(ours[name] - theirs[name]).max() / np.abs(theirs[name]).max()) for name in theirs}
+    return {
+        name: float(np.abs(ours[name] - theirs[name]).max() / np.abs(theirs[name]).max())
+        for name in theirs
+    }
 
 
-def _deviation(steps: int, *names: str) -> Measured:
+def deviation(steps: int, *names: str) -> Measured:
+    """Measure the largest deviation of some arrays after a number of steps."""
     shares = deviations(steps)
     said = "one step" if steps == 1 else f"{steps} steps"
-    return Measured(max(shares[name] for name in names), f"kernels against float64, {said}: {', '.join(names)}")
-
-
-def _sum_of_errors() -> Measured:
-    """Give the error of h to y instead: nothing may change."""
-    arrays = given(1)
-    moved = {**arrays, "dy": arrays["dy"] + arrays["dh"][:, None], "dh": np.zeros_like(arrays["dh"])}
-    before, after = computed(arrays), computed(moved)
-    names = ("dx", "dw", "dr", "dh0", "dc0")
     return Measured(
-        float(max(np.abs(before[name] - after[name]).max() for name in names)), "errors of h given as errors of y"
+        max(shares[name] for name in names), f"kernels against float64, {said}: {', '.join(names)}"
     )
 
 
-def _activations() -> Measured:
+def sum_of_errors() -> Measured:
+    """Give the error of h to y instead: nothing may change."""
+    arrays = given(1)
+    moved = {
+        **arrays,
+        "dy": arrays["dy"] + arrays["dh"][:, None],
+        "dh": np.zeros_like(arrays["dh"]),
+    }
+    before, after = computed(arrays), computed(moved)
+    names = ("dx", "dw", "dr", "dh0", "dc0")
+    return Measured(
+        float(max(np.abs(before[name] - after[name]).max() for name in names)),
+        "errors of h given as errors of y",
+    )
+
+
+def activations() -> Measured:
+    """Measure the largest difference of the kernels' activations from the formulas."""
     x = np.linspace(-80, 80, 3201, dtype=np.float32)
     exact = x.astype(np.float64)
     apart = np.abs(sigmoid(x) - _sigma(exact)).max(), np.abs(tanh(x) - _tanh(exact)).max()
-    return Measured(float(max(apart)), "kernels against the formulas in float64, -80 to 80; beyond, they are clamped")
+    return Measured(
+        float(max(apart)),
+        "kernels against the formulas in float64, -80 to 80; beyond, they are clamped",
+    )
 
 
-def _derivatives() -> Measured:
+def derivatives() -> Measured:
     """Measure the formulas of derivatives against differences."""
     x, width = np.linspace(-4, 4, 81), 1e-5
     differences = []
     for function, slope in ((_sigma, _sigma(x) * (1 - _sigma(x))), (_tanh, 1 - _tanh(x) ** 2)):
-        differences.append(np.abs((function(x + width) - function(x - width)) / (2 * width) - slope).max())
+        differences.append(
+            np.abs((function(x + width) - function(x - width)) / (2 * width) - slope).max()
+        )
     return Measured(float(max(differences)), "formulas against central differences")
 
 
-def _single_precision() -> Measured:
+def single_precision() -> Measured:
+    """Measure the largest deviation of any array after three steps."""
     shares = deviations(3)
-    return Measured(max(shares.values()), "float32 kernels against float64: all outputs, errors and gradients")
-
-
-FUNCTIONS = {"deviation": _deviation}
-MEASURES: dict[str, Measure] = {
-    "farnn-eq-bw-hhat": _sum_of_errors,
-    "farnn-eq-sigmoid": _activations,
-    "farnn-eq-derivs": _derivatives,
-    "farnn-fp32": _single_precision,
-}
+    return Measured(
+        max(shares.values()), "float32 kernels against float64: all outputs, errors and gradients"
+    )

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING
 
 from ...emulator.timing.pair import Cell, PairTimes, Part
 from ...emulator.view import draw_chart, new_figure, pair_chart, save_figure
-from ..run import Draw
+from ..pictures import Draw
 from . import runs, synthetic
-from .applications import DS2_BATCHES, ENCODERS, POWER, RNNT_BATCHES, ds2_time_ratio, rnnt_time_ratio, versal_gains
+from .applications import (
+    DS2_BATCHES,
+    ENCODERS,
+    POWER,
+    RNNT_BATCHES,
+    ds2_time_ratio,
+    rnnt_time_ratio,
+    versal_gains,
+)
 from .runs import FARNN
 
 if TYPE_CHECKING:
@@ -21,7 +29,10 @@ Bars = Mapping[str, Sequence[PairTimes]]
 
 _WIDTH, _HEIGHT = 9, 3.6
 _SERIES = ("cuDNN-Std", "cuDNN-PD", "FARNN-9P", "FARNN-13P")
-_FORWARD, _BACKWARD = ("#bbbbbb", "#8fb3d9", "#7bc6a4", "#f2b56b"), ("#777777", "#3b76af", "#2d8f68", "#d5862a")
+_FORWARD, _BACKWARD = (
+    ("#bbbbbb", "#8fb3d9", "#7bc6a4", "#f2b56b"),
+    ("#777777", "#3b76af", "#2d8f68", "#d5862a"),
+)
 
 
 def _four(cell: Cell, **keys: int) -> list[PairTimes]:
@@ -66,7 +77,12 @@ def draw_throughput(path: pathlib.Path) -> None:
     figure = new_figure(_WIDTH / 2, _HEIGHT, "--pictures")
     axes = figure.subplots()
     for part, name in ((Part.INPUTS, "I-MVM"), (Part.STEPS, "R-MVM")):
-        axes.plot(batches, [synthetic.gpu_tflops(batch, part) for batch in batches], marker="o", label=name)
+        axes.plot(
+            batches,
+            [synthetic.gpu_tflops(batch, part) for batch in batches],
+            marker="o",
+            label=name,
+        )
     axes.set_xscale("log", base=2)
     axes.set_xticks(batches, [*map(str, batches)])
     axes.set_xlabel("batch")
@@ -78,7 +94,9 @@ def draw_throughput(path: pathlib.Path) -> None:
 def draw_timeline(path: pathlib.Path) -> None:
     """Draw Fig. 6: tasks and transfers of three layers."""
     run = runs.timed(runs.synthetic(Cell.LSTM, steps=400, layers=3), FARNN["9P", Cell.LSTM])
-    draw_chart(pair_chart(run, "three layers of LSTM-1024, 400 steps, FARNN-9P"), path, "--pictures")
+    draw_chart(
+        pair_chart(run, "three layers of LSTM-1024, 400 steps, FARNN-9P"), path, "--pictures"
+    )
 
 
 def draw_cells(path: pathlib.Path) -> None:
@@ -90,13 +108,15 @@ def draw_cells(path: pathlib.Path) -> None:
 
 def draw_lengths(path: pathlib.Path) -> None:
     """Draw Fig. 8: lengths of sequences."""
-    lstm, gru = ({f"{steps:,}": _four(cell, steps=steps) for steps in synthetic.LENGTHS} for cell in Cell)
+    lstm = {f"{steps:,}": _four(Cell.LSTM, steps=steps) for steps in synthetic.LENGTHS}
+    gru = {f"{steps:,}": _four(Cell.GRU, steps=steps) for steps in synthetic.LENGTHS}
     _both(path, lstm, gru, "steps")
 
 
 def draw_batches(path: pathlib.Path) -> None:
     """Draw Fig. 9: sizes of mini-batches."""
-    lstm, gru = ({str(batch): _four(cell, batch=batch) for batch in synthetic.BATCHES} for cell in Cell)
+    lstm = {str(batch): _four(Cell.LSTM, batch=batch) for batch in synthetic.BATCHES}
+    gru = {str(batch): _four(Cell.GRU, batch=batch) for batch in synthetic.BATCHES}
     _both(path, lstm, gru, "batch")
 
 
@@ -106,10 +126,10 @@ def draw_configurations(path: pathlib.Path) -> None:
     axes = figure.subplots()
     workload = runs.synthetic(Cell.LSTM, steps=synthetic.FIG_10_STEPS)
     schedules = ("farnn", "farnn-no-overlap", "farnn-all-fpga")
-    groups = {
-        f"FARNN-{build}": [runs.timed(workload, FARNN[build, Cell.LSTM], name) for name in schedules]
-        for build in ("9P", "13P")
-    }
+    groups = {}
+    for build in ("9P", "13P"):
+        cluster = FARNN[build, Cell.LSTM]
+        groups[f"FARNN-{build}"] = [runs.timed(workload, cluster, name) for name in schedules]
     _stacked(axes, groups, schedules, "LSTM, 800 steps: time over FARNN's")
     axes.legend(fontsize=7)
     save_figure(figure, path, "--pictures")
@@ -122,7 +142,9 @@ def draw_deep_speech(path: pathlib.Path) -> None:
         bars = {}
         for batch in DS2_BATCHES:
             workload = runs.deep_speech(cell, batch)
-            alone = [runs.timed(workload, "p100", form) for form in (runs.STANDARD, runs.PERSISTENT_FORM)]
+            alone = [
+                runs.timed(workload, "p100", form) for form in (runs.STANDARD, runs.PERSISTENT_FORM)
+            ]
             pairs = [runs.timed(workload, FARNN[build, cell]) for build in ("9P", "13P")]
             bars[str(batch)] = [*alone, *pairs]
         return bars
@@ -134,13 +156,11 @@ def draw_encoder(path: pathlib.Path) -> None:
     """Draw Fig. 12: RNN-T's encoder."""
     figure = new_figure(_WIDTH / 2, _HEIGHT, "--pictures")
     axes = figure.subplots()
-    bars = {
-        str(batch): [
-            runs.timed(runs.encoder(batch), "p100", runs.STANDARD),
-            *(runs.timed(runs.encoder(batch), cluster) for cluster in ENCODERS.values()),
-        ]
-        for batch in RNNT_BATCHES
-    }
+    bars = {}
+    for batch in RNNT_BATCHES:
+        encoder = runs.encoder(batch)
+        pairs = [runs.timed(encoder, cluster) for cluster in ENCODERS.values()]
+        bars[str(batch)] = [runs.timed(encoder, "p100", runs.STANDARD), *pairs]
     _stacked(axes, bars, ("cuDNN-Std", "FARNN-9P", "FARNN-13P"), "encoder: time over cuDNN-Std's")
     axes.set_xlabel("batch", fontsize=7)
     axes.legend(fontsize=7)
@@ -148,13 +168,17 @@ def draw_encoder(path: pathlib.Path) -> None:
 
 
 def draw_energy(path: pathlib.Path) -> None:
-    """Draw Fig. 13: power, energy and energy-delay product over the GPU's, with the published power of one row."""
+    """Draw Fig. 13: power, energy and energy-delay product over the GPU's, with the published power
+    of one row.
+    """
     ratios = {f"DS2 LSTM, batch {batch}": ds2_time_ratio(batch) for batch in DS2_BATCHES}
     ratios |= {f"DS2 GRU, batch {batch}": ds2_time_ratio(batch, Cell.GRU) for batch in DS2_BATCHES}
     ratios |= {f"RNN-T, batch {batch}": rnnt_time_ratio(batch) for batch in RNNT_BATCHES}
     figure = new_figure(_WIDTH, _HEIGHT, "--pictures")
     axes = figure.subplots()
-    for column, (name, power) in enumerate((("power", 0), ("energy", 1), ("energy-delay product", 2))):
+    for column, (name, power) in enumerate(
+        (("power", 0), ("energy", 1), ("energy-delay product", 2))
+    ):
         left = [place + 0.27 * (column - 1) for place in range(len(ratios))]
         axes.bar(left, [POWER * ratio**power for ratio in ratios.values()], 0.27, label=name)
     axes.axhline(1, color="0.3", linewidth=0.8)

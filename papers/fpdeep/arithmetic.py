@@ -1,7 +1,7 @@
 """Equations (1) to (4) of FPDeep, and EB and PG as in sections 4.3, 5.4 and 5.5, on small arrays.
 
-The equations are written out in NumPy with 64-bit floats and compared with the kernels that train; the measure is the
-largest difference over the largest value.
+The equations are written out in NumPy with 64-bit floats and compared with the kernels that train;
+the measure is the largest difference over the largest value.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...emulator.network import load_network
-from ..claim import Measure, Measured
+from ..claim import Measured
 
 Array = NDArray[np.float64]
 
@@ -59,7 +59,7 @@ def _pairs() -> Iterator[tuple[int, int]]:
     return ((out, into) for out in range(_OUTS) for into in range(_INS))
 
 
-def _equation_1() -> Measured:
+def equation_1() -> Measured:
     """Check A[b][l][c] = sum over p of A[b][l-1][p] * Pa[b][l][c][p]."""
     from ...kernels import conv
 
@@ -68,11 +68,16 @@ def _equation_1() -> Measured:
     for b in range(_SAMPLES):
         for c, p in _pairs():
             formula[b, c] += _convolve(padded[b, p], pa[c, p])
-    return Measured(_apart(conv.forward(_float32(a), _float32(pa), stride=(1, 1), pad=(_PAD, _PAD)), formula), _HOW)
+    return Measured(
+        _apart(conv.forward(_float32(a), _float32(pa), stride=(1, 1), pad=(_PAD, _PAD)), formula),
+        _HOW,
+    )
 
 
 def _error_formula(channels: range) -> Array:
-    """Return the input errors from some output channels only: parameters rotated by 180 degrees, with full padding."""
+    """Return the input errors from some output channels only: parameters rotated by 180 degrees,
+    with full padding.
+    """
     a, pa, e = _arrays()
     padded, formula = _padded(e, _KERNEL - 1 - _PAD), np.zeros_like(a)
     for b in range(_SAMPLES):
@@ -82,9 +87,12 @@ def _error_formula(channels: range) -> Array:
     return formula
 
 
-def _equation_2() -> Measured:
+def equation_2() -> Measured:
     """Check E[b][l][c] = sum over p of E[b][l+1][p] * Pa[b][l+1][p][c], rotated."""
-    return Measured(_apart(_kernel_error(range(_OUTS)), _error_formula(range(_OUTS))), f"{_HOW}; parameters of l + 1")
+    return Measured(
+        _apart(_kernel_error(range(_OUTS)), _error_formula(range(_OUTS))),
+        f"{_HOW}; parameters of l + 1",
+    )
 
 
 def _kernel_error(channels: range) -> NDArray[np.float32]:
@@ -92,13 +100,20 @@ def _kernel_error(channels: range) -> NDArray[np.float32]:
 
     a, pa, e = _arrays()
     some = slice(channels.start, channels.stop)
-    return conv.error(_float32(e[:, some]), _float32(pa[some]), a.shape, stride=(1, 1), pad=(_PAD, _PAD))
+    return conv.error(
+        _float32(e[:, some]), _float32(pa[some]), a.shape, stride=(1, 1), pad=(_PAD, _PAD)
+    )
 
 
-def _two_steps() -> Measured:
-    """Check EB in two steps: (1) convolve each output channel's errors with its parameters; (2) sum the results."""
+def two_steps() -> Measured:
+    """Check EB in two steps: (1) convolve each output channel's errors with its parameters; (2) sum
+    the results.
+    """
     summed = np.sum([_kernel_error(range(p, p + 1)) for p in range(_OUTS)], axis=0)
-    return Measured(_apart(_kernel_error(range(_OUTS)), summed.astype(np.float64)), f"{_OUTS} channels one by one")
+    return Measured(
+        _apart(_kernel_error(range(_OUTS)), summed.astype(np.float64)),
+        f"{_OUTS} channels one by one",
+    )
 
 
 def _kernel_gradient() -> NDArray[np.float32]:
@@ -108,7 +123,7 @@ def _kernel_gradient() -> NDArray[np.float32]:
     return conv.gradient(_float32(a), _float32(e), pa.shape, stride=(1, 1), pad=(_PAD, _PAD))
 
 
-def _equation_3() -> Measured:
+def equation_3() -> Measured:
     """Check dP[b][l][p][q] = A[b][l-1][q] * E[b][l][p], summed over the samples."""
     a, pa, e = _arrays()
     padded, formula = _padded(a, _PAD), np.zeros_like(pa)
@@ -118,8 +133,10 @@ def _equation_3() -> Measured:
     return Measured(_apart(_kernel_gradient(), formula), _HOW)
 
 
-def _split() -> Measured:
-    """Check PG of a pair of channels as W x W convolutions of K x K: each error times the window under it."""
+def split() -> Measured:
+    """Check PG of a pair of channels as W x W convolutions of K x K: each error times the window
+    under it.
+    """
     a, pa, e = _arrays()
     padded, formula = _padded(a, _PAD), np.zeros_like(pa)
     for b in range(_SAMPLES):
@@ -127,57 +144,62 @@ def _split() -> Measured:
             for c in range(_COLUMNS):
                 window = padded[b, :, r : r + _KERNEL, c : c + _KERNEL]
                 formula += e[b, :, r, c][:, None, None, None] * window
-    return Measured(_apart(_kernel_gradient(), formula), f"{_ROWS * _COLUMNS} small convolutions a pair")
+    return Measured(
+        _apart(_kernel_gradient(), formula), f"{_ROWS * _COLUMNS} small convolutions a pair"
+    )
 
 
-def _equation_4() -> Measured:
-    """Check Pa[b+1] = dP[b] + Pa[b]; dP includes minus the learning rate and the mean over the samples."""
+def equation_4() -> Measured:
+    """Check Pa[b+1] = dP[b] + Pa[b]; dP includes minus the learning rate and the mean over the
+    samples.
+    """
     from ...kernels.optimizers import sgd
 
     _, pa, _ = _arrays()
     gradient, rate = _kernel_gradient(), 0.125
     value, velocity = _float32(pa), np.zeros(pa.shape, np.float32)
-    sgd.update(value, gradient, velocity, count=_SAMPLES, learning_rate=rate, momentum=0.0, weight_decay=0.0)
-    return Measured(_apart(value, pa - rate * gradient.astype(np.float64) / _SAMPLES), "learning rate 1/8, no momentum")
+    sgd.update(
+        value,
+        gradient,
+        velocity,
+        count=_SAMPLES,
+        learning_rate=rate,
+        momentum=0.0,
+        weight_decay=0.0,
+    )
+    return Measured(
+        _apart(value, pa - rate * gradient.astype(np.float64) / _SAMPLES),
+        "learning rate 1/8, no momentum",
+    )
 
 
-def _two_layers() -> list[int]:
+def two_layers() -> list[int]:
     """Return the sides of the maps of Fig. 11: two convolutions of 3x3 on 7x7."""
     conv = {"type": "conv", "channels": 1, "kernel": 3}
     layers = [conv, conv, {"type": "fc", "features": 1}, {"type": "softmax"}]
-    first, second, *_ = load_network({"name": "Fig. 11", "input": [1, 7, 7], "layers": layers}).layers
+    first, second, *_ = load_network(
+        {"name": "Fig. 11", "input": [1, 7, 7], "layers": layers}
+    ).layers
     return [first.input[1], second.input[1], second.output[1]]
 
 
-def _error_sides(layer: int) -> Measured:
+def error_sides(layer: int) -> Measured:
     """Measure the sides of a layer's errors in EB: in, padded, and out of the kernel."""
     from ...kernels import conv
 
-    sides = _two_layers()
+    sides = two_layers()
     before, after = sides[layer - 1], sides[layer]
     errors, weights = np.ones((1, 1, after, after), np.float32), np.ones((1, 1, 3, 3), np.float32)
     input_errors = conv.error(errors, weights, (1, 1, before, before), stride=(1, 1), pad=(0, 0))
     # Nine products where the window lies within the errors; with full padding, one at each corner.
-    assert input_errors.max() == 9 and input_errors[0, 0, 0, 0] == 1, "full padding: corners take one product"
+    assert input_errors.max() == 9 and input_errors[0, 0, 0, 0] == 1, (
+        "full padding: corners take one product"
+    )
     return Measured([after, input_errors.shape[2] + 3 - 1, input_errors.shape[2]])
 
 
-def _forward_sides() -> Measured:
-    return Measured(_two_layers())
-
-
-def _precision() -> Measured:
-    return Measured(str(_kernel_gradient().dtype), "of the kernels' results; the links carry 4 bytes a value")
-
-
-FUNCTIONS = {"error_sides": _error_sides}
-MEASURES: dict[str, Measure] = {
-    "fpdeep-eq1-fp": _equation_1,
-    "fpdeep-eq2-eb": _equation_2,
-    "fpdeep-eq3-pg": _equation_3,
-    "fpdeep-eq4-update": _equation_4,
-    "fpdeep-eb-steps": _two_steps,
-    "fpdeep-pg-split": _split,
-    "fpdeep-fig11-fp-sizes": _forward_sides,
-    "fpdeep-t6-precision": _precision,
-}
+def precision() -> Measured:
+    """Return the type of the kernels' results."""
+    return Measured(
+        str(_kernel_gradient().dtype), "of the kernels' results; the links carry 4 bytes a value"
+    )

@@ -1,10 +1,13 @@
-"""Engines (FPDeep, sections 5.3 to 5.5 and 6.3.3): tiles, cycles a pixel, PG; whole engines; data paths.
+"""Engines (FPDeep, sections 5.3 to 5.5 and 6.3.3): tiles, cycles a pixel, PG; whole engines; data
+paths.
 
-The six data paths of FPDeep's section 5.1, and networks with branches (section 3.2, Fig. 3 (C)): paths 1 to 4 are
-checked on all links between two devices that share a layer: 60 FPGAs, three networks.
+The six data paths of FPDeep's section 5.1, and networks with branches (section 3.2, Fig. 3 (C)):
+paths 1 to 4 are checked on all links between two devices that share a layer: 60 FPGAs, three
+networks.
 
-Whole convolution engines (sections 5.3 and 5.4 to the letter) are those of AlexNet on 15 boards that have them. The
-number of CEs, P, is taken from the time of a row: the fewest with which a pixel takes no more cycles.
+Whole convolution engines (sections 5.3 and 5.4 to the letter) are those of AlexNet on 15 boards
+that have them. The number of CEs, P, is taken from the time of a row: the fewest with which a pixel
+takes no more cycles.
 """
 
 from __future__ import annotations
@@ -27,17 +30,20 @@ from ...emulator.mapping import (
 )
 from ...emulator.network import Layer
 from ...emulator.timing import Timing
-from ..claim import Measure, Measured
+from ..claim import Measured
 from ..constants import cluster_of, kept
 from .evidence import DEVICES, NETWORKS, cluster, layout, network, timing
 
 _MANY = 60
 _PATHS = [path for path in DataPath if not path.is_of_states]
-_FORWARD, _BACKWARD = ([path.value for path in _PATHS if path.is_forward is forward] for forward in (True, False))
+_FORWARD = [path.value for path in _PATHS if path.is_forward]
+_BACKWARD = [path.value for path in _PATHS if not path.is_forward]
 
 
 def _shared_links() -> list[tuple[Slice, tuple[Stream, ...]]]:
-    """Return the slice to the right and the streams of each link within a layer cut by input channels."""
+    """Return the slice to the right and the streams of each link within a layer cut by input
+    channels.
+    """
     shared = []
     for name in NETWORKS:
         devices, links = timing(name, _MANY).mapping.devices, timing(name, _MANY).links
@@ -47,8 +53,10 @@ def _shared_links() -> list[tuple[Slice, tuple[Stream, ...]]]:
     return shared
 
 
-def _channels_on(number: int) -> Measured:
-    """Count the links on which a path does not carry the inputs of devices further on, or the outputs, as it has to."""
+def channels_on(number: int) -> Measured:
+    """Count the links on which a path does not carry the inputs of devices further on, or the
+    outputs, as it has to.
+    """
     path, links = DataPath(number), _shared_links()
     is_of_inputs = path in (DataPath.ACTIVATIONS, DataPath.INPUT_ERRORS)
     wrong = 0
@@ -60,33 +68,44 @@ def _channels_on(number: int) -> Measured:
     return Measured(wrong, f"links that carry something else, of {len(links)} within layers")
 
 
-def _number() -> Measured:
+def number() -> Measured:
+    """Count the data paths."""
     return Measured(len(_PATHS), f"{_FORWARD} run forwards, {_BACKWARD} backwards")
 
 
-def _pairs() -> Measured:
+def pairs() -> Measured:
+    """Return the data paths by their direction."""
     return Measured([_FORWARD, _BACKWARD])
 
 
-def _passing(name: str) -> Measured:
+def passing(name: str) -> Measured:
     """Measure the largest number of maps on path 1 of a link."""
     mapping = partition(network(name), cluster(), 6)
-    maps = [sum(stream.path is DataPath.ACTIVATIONS for stream in streams(mapping, link)) for link in range(5)]
-    return Measured(max(maps), f"{name} on 6 FPGAs, maps on path 1 of each link: {', '.join(map(str, maps))}")
+    maps = []
+    for link in range(5):
+        paths = [stream.path for stream in streams(mapping, link)]
+        maps.append(paths.count(DataPath.ACTIVATIONS))
+    return Measured(
+        max(maps), f"{name} on 6 FPGAs, maps on path 1 of each link: {', '.join(map(str, maps))}"
+    )
 
 
-def _extra_modules() -> Measured:
+def extra_modules() -> Measured:
+    """Return the modules that networks with branches need."""
     modules, names = set(), {"add": "add", "concat": "concatenate"}
     for name in ("resnet8-cifar", "inception-cifar"):
         for layer in network(name).layers:
-            modules |= {names[step.operation.type] for step in layer.sfu if step.operation.type in names}
+            modules |= {
+                names[step.operation.type] for step in layer.sfu if step.operation.type in names
+            }
             modules |= {"bypass"} if layer.bypass else set()
     return Measured(sorted(modules), "in resnet8-cifar and inception-cifar")
 
 
-def _knobs() -> Measured:
-    named = ("bandwidth", "latency")
-    keys = [key for key in changeable_keys() if key.startswith(tuple(f"link.{knob}" for knob in named))]
+def knobs() -> Measured:
+    """Return what can be changed of a link."""
+    named = ("link.bandwidth", "link.latency")
+    keys = [key for key in changeable_keys() if key.startswith(named)]
     return Measured(keys, "keys of --what-if")
 
 
@@ -94,7 +113,9 @@ _PHASES = ("fp", "eb", "pg")
 
 
 def _engines(*phases: str) -> Iterator[tuple[Slice, Engine]]:
-    """Yield the slices of all convolutions with their engines for `phases`, three networks on 15 FPGAs."""
+    """Yield the slices of all convolutions with their engines for `phases`, three networks on 15
+    FPGAs.
+    """
     for name in NETWORKS:
         timed = timing(name)
         for parts, held in zip(timed.mapping.devices, timed.engines, strict=True):
@@ -111,32 +132,48 @@ def _tile(layer: Layer) -> int:
     return layer.kernel[0] * layer.kernel[1]
 
 
-def _rounding() -> Measured:
+def rounding() -> Measured:
     """Count the engines whose number of multipliers is not a multiple of K x K."""
     remainders = [engine.multipliers % _tile(part.layer) for part, engine in _engines(*_PHASES)]
     return Measured(sum(map(bool, remainders)), f"engines, of {len(remainders)}")
 
 
-def _macs_per_tile() -> Measured:
-    """Measure a tile's multiply-accumulates in a cycle over K x K; below 1 where a row's last cycle is not full."""
+def macs_per_tile() -> Measured:
+    """Measure a tile's multiply-accumulates in a cycle over K x K; below 1 where a row's last cycle
+    is not full.
+    """
     ratios = []
     for part, engine in _engines("fp"):
         tiles = engine.multipliers // _tile(part.layer)
-        ratios.append(part.macs / (engine.sample_ps / cluster().board(0).period_ps) / tiles / _tile(part.layer))
+        ratios.append(
+            part.macs
+            / (engine.sample_ps / cluster().board(0).period_ps)
+            / tiles
+            / _tile(part.layer)
+        )
     return Measured([sum(ratios) / len(ratios), max(ratios)], "over K x K: mean, most")
 
 
-def _pixel_cycles(phase: str) -> Measured:
-    """Measure the cycles of a pixel over OC / P, where P is the engine's tiles over its input channels."""
+def pixel_cycles(phase: str) -> Measured:
+    """Measure the cycles of a pixel over OC / P, where P is the engine's tiles over its input
+    channels.
+    """
     ratios = []
     for part, engine in _engines(phase):
         columns = part.layer.output[2] if phase == "fp" else part.layer.input[2]
         parallel = engine.multipliers / _tile(part.layer) / len(part.in_channels)  # P
-        ratios.append(engine.row_ps / cluster().board(0).period_ps / columns / (len(part.out_channels) / parallel))
-    return Measured([sum(ratios) / len(ratios), max(ratios)], "over OC / P with P = tiles / S: mean, most")
+        ratios.append(
+            engine.row_ps
+            / cluster().board(0).period_ps
+            / columns
+            / (len(part.out_channels) / parallel)
+        )
+    return Measured(
+        [sum(ratios) / len(ratios), max(ratios)], "over OC / P with P = tiles / S: mean, most"
+    )
 
 
-def _pg_operations() -> Measured:
+def pg_operations() -> Measured:
     """Measure PG's multiplier-cycles for a pair of channels over K x K x W x W."""
     ratios = []
     for name in NETWORKS:
@@ -149,22 +186,30 @@ def _pg_operations() -> Measured:
     return Measured([min(ratios), max(ratios)], "least, most of all convolutions")
 
 
-def _pg_filters() -> Measured:
+def pg_filters() -> Measured:
+    """Measure the largest filter of PG."""
     layers = [layer for name in NETWORKS for layer in network(name).layers if layer.convolves]
     kernels = sorted({layer.kernel[0] for layer in layers})
-    return Measured(max(layer.output[1] for layer in layers), f"FP's and EB's kernels: {', '.join(map(str, kernels))}")
-
-
-def _pg_like() -> Measured:
-    """Count the layers whose PG has other tiles than FP or EB."""
-    layers = [layer for name in NETWORKS for layer in network(name).layers]
     return Measured(
-        sum(len({d.tile for d in channel_works(layer)}) != 1 for layer in layers), f"of {len(layers)} layers"
+        max(layer.output[1] for layer in layers),
+        f"FP's and EB's kernels: {', '.join(map(str, kernels))}",
     )
 
 
-def _modules() -> Measured:
-    """List the modules that every device with convolutions has, and count the devices that lack one."""
+def pg_like() -> Measured:
+    """Count the layers whose PG has other tiles than FP or EB."""
+    layers = [layer for name in NETWORKS for layer in network(name).layers]
+    differing = 0
+    for layer in layers:
+        tiles = {work.tile for work in channel_works(layer)}
+        differing += len(tiles) != 1
+    return Measured(differing, f"of {len(layers)} layers")
+
+
+def modules() -> Measured:
+    """List the modules that every device with convolutions has, and count the devices that lack
+    one.
+    """
     lacking = dict.fromkeys((*(phase.upper() for phase in _PHASES), "memory", "interconnect"), 0)
     count = 0
     for name in NETWORKS:
@@ -176,16 +221,21 @@ def _modules() -> Measured:
             count += 1
             for phase in _PHASES:
                 engines = (getattr(timed.engines[device][number], phase) for number in parts)
-                lacking[phase.upper()] += not any(engine is not None and engine.multipliers for engine in engines)
+                lacking[phase.upper()] += not any(
+                    engine is not None and engine.multipliers for engine in engines
+                )
             memories = (held.slices[number].memory for number in parts)
-            lacking["memory"] += not all(m.act_ram.bytes and m.lpram.bytes and m.lgb.bytes for m in memories)
+            lacking["memory"] += not all(
+                m.act_ram.bytes and m.lpram.bytes and m.lgb.bytes for m in memories
+            )
             lacking["interconnect"] += not any(timed.links[max(0, device - 1) : device + 1])
     said = ", ".join(f"{module} on {many}" for module, many in lacking.items() if many)
     how = f"{count} FPGAs with convolutions, three networks on 15; lacking: {said or 'none'}"
     return Measured([module for module, many in lacking.items() if not many], how)
 
 
-def _transceivers() -> Measured:
+def transceivers() -> Measured:
+    """Measure the most transceivers of any board."""
     boards = map(board_keys, board_types())
     counts = {board["name"]: board.get("transceivers", 0) for board in boards}
     best = max(counts, key=lambda name: counts[name])
@@ -218,41 +268,66 @@ def _timing(name: str, devices: int) -> Timing:
 def _whole_engines(phase: str) -> Iterator[_Engine]:
     """Yield FP or EB of all slices of convolutions."""
     timing = _timing("alexnet", DEVICES)
-    for device, (parts, held) in enumerate(zip(timing.mapping.devices, timing.engines, strict=True)):
+    for device, (parts, held) in enumerate(
+        zip(timing.mapping.devices, timing.engines, strict=True)
+    ):
         period_ps = timing.cluster.board(device).period_ps
         for part, engines in zip(parts, held, strict=True):
             engine = engines.fp if phase == "fp" else engines.eb
             if engine is not None and part.layer.convolves:
-                kernel, shape = part.layer.kernel, part.layer.output if phase == "fp" else part.layer.input
-                tiles, cycles = engine.multipliers / (kernel[0] * kernel[1]), engine.row_ps / period_ps
-                yield _Engine(tiles, len(part.in_channels), len(part.out_channels), cycles / shape[2])
+                kernel, shape = (
+                    part.layer.kernel,
+                    part.layer.output if phase == "fp" else part.layer.input,
+                )
+                tiles, cycles = (
+                    engine.multipliers / (kernel[0] * kernel[1]),
+                    engine.row_ps / period_ps,
+                )
+                yield _Engine(
+                    tiles, len(part.in_channels), len(part.out_channels), cycles / shape[2]
+                )
 
 
-def _tiles_over_inputs(phase: str) -> Measured:
+def tiles_over_inputs(phase: str) -> Measured:
     """Measure an engine's tiles for each of P over S: least, most."""
     ratios = [engine.tiles / engine.engines / engine.inputs for engine in _whole_engines(phase)]
-    return Measured([min(ratios), max(ratios)], f"tiles over P S, of {len(ratios)} engines: least, most")
+    return Measured(
+        [min(ratios), max(ratios)], f"tiles over P S, of {len(ratios)} engines: least, most"
+    )
 
 
-def _broadcast() -> Measured:
+def broadcast() -> Measured:
+    """Measure the tiles of each of S CEs over P in EB."""
     ratios = [engine.tiles / engine.inputs / engine.engines for engine in _whole_engines("eb")]
-    return Measured([min(ratios), max(ratios)], f"tiles of each of S CEs over P, of {len(ratios)} engines: least, most")
+    return Measured(
+        [min(ratios), max(ratios)],
+        f"tiles of each of S CEs over P, of {len(ratios)} engines: least, most",
+    )
 
 
-def _rate() -> Measured:
+def rate() -> Measured:
     """Measure the output channels that a CE makes in a cycle; below 1 where P does not divide OC."""
-    rates = [engine.outputs / engine.pixel_cycles / engine.engines for engine in _whole_engines("fp")]
-    return Measured([sum(rates) / len(rates), max(rates)], "output channels of a CE in a cycle: mean, most")
+    rates = [
+        engine.outputs / engine.pixel_cycles / engine.engines for engine in _whole_engines("fp")
+    ]
+    return Measured(
+        [sum(rates) / len(rates), max(rates)], "output channels of a CE in a cycle: mean, most"
+    )
 
 
-def _whole() -> Measured:
-    """Measure the share of FP engines with whole P, and how many boards the networks need for such engines."""
+def whole() -> Measured:
+    """Measure the share of FP engines with whole P, and how many boards the networks need for such
+    engines.
+    """
     counts = [engine.tiles / engine.inputs for engine in _whole_engines("fp")]
-    idle = 100 * idle_share(_timing("alexnet", DEVICES).mapping, _timing("alexnet", DEVICES).cluster)
+    idle = 100 * idle_share(
+        _timing("alexnet", DEVICES).mapping, _timing("alexnet", DEVICES).cluster
+    )
     fewest = ", ".join(f"{name} {_fewest_devices(name)}" for name in NETWORKS)
     return Measured(
         sum(count.is_integer() for count in counts) / len(counts),
-        f"share of {len(counts)} FP engines with whole P, AlexNet on 15, idle {idle:.0f} %; fewest FPGAs: {fewest}",
+        f"share of {len(counts)} FP engines with whole P, AlexNet on 15, idle {idle:.0f} %; fewest"
+        f" FPGAs: {fewest}",
     )
 
 
@@ -265,27 +340,3 @@ def _fewest_devices(name: str) -> int | None:
             continue
         return devices
     return None
-
-
-FUNCTIONS = {
-    "channels_on": _channels_on,
-    "passing": _passing,
-    "pixel_cycles": _pixel_cycles,
-    "tiles_over_inputs": _tiles_over_inputs,
-}
-MEASURES: dict[str, Measure] = {
-    "fpdeep-dsp-rounding": _rounding,
-    "fpdeep-fp-macs-per-tile": _macs_per_tile,
-    "fpdeep-pg-ops-same": _pg_operations,
-    "fpdeep-pg-filter-size": _pg_filters,
-    "fpdeep-pg-ce-like": _pg_like,
-    "fpdeep-modules": _modules,
-    "fpdeep-trx-highend": _transceivers,
-    "fpdeep-six-datapaths": _number,
-    "fpdeep-interconnect-pairs": _pairs,
-    "fpdeep-ext-modules": _extra_modules,
-    "fpdeep-sim-params": _knobs,
-    "fpdeep-fp-num-ce": _whole,
-    "fpdeep-fp-ce-rate": _rate,
-    "fpdeep-eb-broadcast": _broadcast,
-}

@@ -1,6 +1,7 @@
 """Evidence for measures, calculated once: the paper's networks on its cluster.
 
-All measures use one set of constants: the cluster `vc709` and its board (boards/vc709.toml), and the settings below.
+All measures use one set of constants: the cluster `vc709` and its board (boards/vc709.toml), and
+the settings below.
 """
 
 from __future__ import annotations
@@ -10,21 +11,30 @@ from typing import Any
 
 from ...emulator.cluster import Cluster
 from ...emulator.config import Config
-from ...emulator.mapping import Mapping, Slice, channel_works, idle_share, partition, partition_with_memory
+from ...emulator.mapping import (
+    Mapping,
+    Slice,
+    channel_works,
+    idle_share,
+    partition,
+    partition_with_memory,
+)
 from ...emulator.network import Network, load_network
 from ...emulator.network.operations.conv import Conv
 from ...emulator.plan import ChainPlan, Layout, lay_out_on_chip, make_plan
 from ...emulator.run import SteadyState, Throughput, steady_state
 from ...emulator.studies import Comparison, Workload, compare_methods
 from ...emulator.timing import Bottleneck, Timing, find_bottleneck
+from ..claim import choice
 from ..constants import chosen, cluster_of, kept
-from .constants import CONV2, FC_BOARD
 
+CONV2 = choice("fpdeep", "alexnet.conv2")
+FC_BOARD = choice("fpdeep", "mapping.fc_board")
 NETWORKS = ("alexnet", "vgg16", "vgg19")
 """The paper's names of its networks."""
 ZOO = {"alexnet": "alexnet-darknet", "alexnet-krizhevsky": "alexnet"}
-"""The network of the zoo for a name, if it has another name there. FPDeep trained with Darknet (section 6.4),
-whose AlexNet pools with padding; Krizhevsky's is shown beside it."""
+"""The network of the zoo for a name, if it has another name there. FPDeep trained with Darknet
+(section 6.4), whose AlexNet pools with padding; Krizhevsky's is shown beside it."""
 DEVICES = 15
 """FPDeep, section 6.3.1."""
 LINK_GBPS, WIDE_LINK_GBPS = 150, 250
@@ -72,17 +82,19 @@ def cluster(link_gbps: float = LINK_GBPS) -> Cluster:
 def mapping(name: str, devices: int = DEVICES, link_gbps: float = LINK_GBPS) -> Mapping:
     """Return the partition of a network, which heeds links."""
     if devices > DEVICES and chosen(FC_BOARD) == "shared":
-        return partition_with_memory(network(name, devices), cluster(link_gbps), devices, memory=None)
+        return partition_with_memory(
+            network(name, devices), cluster(link_gbps), devices, memory=None
+        )
     return partition(network(name, devices), cluster(link_gbps), devices)
 
 
 def operations(mapped: Mapping) -> dict[int, int]:
     """Return the multiply-accumulates of FP, EB and PG of each device that holds convolutions."""
-    return {
-        device: sum(part.macs * len(channel_works(part.layer)) for part in held)
-        for device, held in enumerate(mapped.devices)
-        if device not in mapped.off_chip_devices
-    }
+    macs = {}
+    for device, held in enumerate(mapped.devices):
+        if device not in mapped.off_chip_devices:
+            macs[device] = sum(part.macs * len(channel_works(part.layer)) for part in held)
+    return macs
 
 
 def slices(name: str, devices: int = DEVICES) -> list[tuple[int, Slice]]:
@@ -105,23 +117,29 @@ def bottleneck(name: str, devices: int, link_gbps: float = LINK_GBPS) -> Bottlen
 
 @kept
 def idle_percent(name: str, devices: int, link_gbps: float = FREE_GBPS) -> float:
-    """Return the idle time of multipliers that engines took, in percent: the mean over devices with convolutions.
+    """Return the idle time of multipliers that engines took, in percent: the mean over devices with
+    convolutions.
 
-    Section 6.3.3 gives the reason for it: multipliers of an engine come in multiples of K * K. So neither what engines
-    leave of a board is counted, nor what a cut costs that spares a link.
+    Section 6.3.3 gives the reason for it: multipliers of an engine come in multiples of K * K. So
+    neither what engines leave of a board is counted, nor what a cut costs that spares a link.
     """
     return 100 * idle_share(mapping(name, devices, link_gbps), cluster(link_gbps))
 
 
 @kept
 def unused_percent(name: str, devices: int) -> float:
-    """Return the idle time of all multipliers that engines may take, in percent, with the paper's links.
+    """Return the idle time of all multipliers that engines may take, in percent, with the paper's
+    links.
 
-    No engine is built faster than the slowest one, so that a device with little work leaves multipliers unused.
+    No engine is built faster than the slowest one, so that a device with little work leaves
+    multipliers unused.
     """
-    slowest_ps = bottleneck(name, devices).engines_ps
+    slowest_ps = bottleneck(name, devices).times_ps["engines"]
     idle = [
-        1 - macs * cluster().board(device).period_ps / (cluster().board(device).multipliers * slowest_ps)
+        1
+        - macs
+        * cluster().board(device).period_ps
+        / (cluster().board(device).multipliers * slowest_ps)
         for device, macs in operations(mapping(name, devices)).items()
     ]
     return 100 * sum(idle) / len(idle)
@@ -129,7 +147,11 @@ def unused_percent(name: str, devices: int) -> float:
 
 @kept
 def plan(
-    name: str, devices: int = DEVICES, batch: int = 64, schedule: str = "fpdeep", latency_ns: float | None = None
+    name: str,
+    devices: int = DEVICES,
+    batch: int = 64,
+    schedule: str = "fpdeep",
+    latency_ns: float | None = None,
 ) -> ChainPlan:
     """Return the plan, as `emuchain simulate` makes it."""
     settings: dict[str, Any] = {

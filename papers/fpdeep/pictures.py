@@ -13,7 +13,7 @@ from ...emulator.common import InputError, Mean
 from ...emulator.run import Results, read_results
 from ...emulator.studies import draw_comparison, draw_topologies
 from ...emulator.view import draw_layout, new_figure, save_figure, whole_ticks
-from ..run import Draw
+from ..pictures import Draw
 from . import methods, scaling
 from .evidence import IMAGES, LINK_GBPS, NETWORKS, bottleneck, comparison, idle_percent, layout
 
@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SIZES = tuple(range(5, 101, 5))
-_SAME = ("schedule", "devices", "batch", "samples", "test_samples", "epochs", "learning_rate", "memory")
+_SAME = (
+    "schedule",
+    "devices",
+    "batch",
+    "samples",
+    "test_samples",
+    "epochs",
+    "learning_rate",
+    "memory",
+)
 """What runs that differ by seed have in common."""
 
 _FLAG = "--pictures"
@@ -46,20 +55,35 @@ def draw_network(name: str, path: pathlib.Path) -> None:
 
 
 def draw_scaling(path: pathlib.Path) -> None:
-    """Draw Fig. 15: for each network the two roofs, idle stages, and epochs an hour, over the number of FPGAs.
+    """Draw Fig. 15: for each network the two roofs, idle stages, and epochs an hour, over the
+    number of FPGAs.
 
     Raises:
         InputError: matplotlib is not installed, or the file cannot be written.
     """
     figure = new_figure(11, 8.4, _FLAG)
-    for name, (roofs, idle, epochs) in zip(NETWORKS, figure.subplots(len(NETWORKS), 3), strict=True):
+    for name, (roofs, idle, epochs) in zip(
+        NETWORKS, figure.subplots(len(NETWORKS), 3), strict=True
+    ):
         limits = [bottleneck(name, devices) for devices in SIZES]
-        roofs.plot(SIZES, [1e12 / limit.engines_ps for limit in limits], "o-", markersize=3, label="engines")
-        roofs.plot(
-            SIZES, [1e12 / limit.links_ps for limit in limits], "s--", markersize=3, label=f"links, {LINK_GBPS} Gb/s"
-        )
+        for kinds, marks, label in (
+            ("engines", "o-", "engines"),
+            ("links", "s--", f"links, {LINK_GBPS} Gb/s"),
+        ):
+            roofs.plot(
+                SIZES,
+                [1e12 / limit.times_ps[kinds] for limit in limits],
+                marks,
+                markersize=3,
+                label=label,
+            )
         roofs.axvline(scaling.linear_limit(name), color="grey", linewidth=0.8)
-        roofs.set(xlabel="FPGAs", ylabel="images/s", title=name, ylim=(0, 1.5e12 / limits[-1].engines_ps))
+        roofs.set(
+            xlabel="FPGAs",
+            ylabel="images/s",
+            title=name,
+            ylim=(0, 1.5e12 / limits[-1].times_ps["engines"]),
+        )
         idle.plot(SIZES, [idle_percent(name, devices) for devices in SIZES], "o-", markersize=3)
         idle.set(xlabel="FPGAs", ylabel="idle stages / %", ylim=(0, 5))
         rates = [scaling.images_per_s(name, devices) for devices in SIZES]
@@ -73,12 +97,15 @@ def draw_scaling(path: pathlib.Path) -> None:
 
 
 def draw_convergence(runs: pathlib.Path, path: pathlib.Path) -> None:
-    """Draw Fig. 16: test accuracy over epochs, a panel for each network, a curve for runs that differ by seed alone.
+    """Draw Fig. 16: test accuracy over epochs, a panel for each network, a curve for runs that
+    differ by seed alone.
 
-    Of several seeds, the mean with bars of one standard error; of runs that are not finished, nothing.
+    Of several seeds, the mean with bars of one standard error; of runs that are not finished,
+    nothing.
 
     Raises:
-        InputError: `runs` has no results, matplotlib is not installed, or the file cannot be written.
+        InputError: `runs` has no results, matplotlib is not installed, or the file cannot be
+            written.
     """
     records = [read_results(file) for file in sorted(runs.glob("*.h5"))]
     records = [record for record in records if record.epochs >= record.config["epochs"]]
@@ -100,9 +127,10 @@ def _draw_runs(axes: Axes, name: str, records: Sequence[Results]) -> None:
         accuracies = 100 * np.array([record.history["test_accuracy"] for record in seeds])
         means = [Mean.over(column.tolist()) for column in accuracies.T]
         label = f"{schedule}, {devices} FPGAs" + (f", {len(seeds)} seeds" if len(seeds) > 1 else "")
+        heights = [mean.value for mean in means]
         axes.errorbar(
             seeds[0].history["epoch"],
-            [mean.value for mean in means],
+            heights,
             [mean.error for mean in means] if len(seeds) > 1 else None,
             fmt="o-",
             markersize=3,
@@ -120,5 +148,7 @@ FIGURES: dict[str, Draw] = {
     **{f"fig14-{name}": functools.partial(draw_network, name) for name in NETWORKS},
     "fig15": draw_scaling,
 }
-FIGURES_OF_RUNS: dict[str, Callable[[pathlib.Path, pathlib.Path], None]] = {"fig16": draw_convergence}
+FIGURES_OF_RUNS: dict[str, Callable[[pathlib.Path, pathlib.Path], None]] = {
+    "fig16": draw_convergence
+}
 """Those that show a folder of training runs."""

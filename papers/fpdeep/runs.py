@@ -11,7 +11,8 @@
 
 `scripts/convergence` makes such runs, `scripts/evidence --fpdeep` collects them.
 
-Convergence with slightly unaligned weights (FPDeep, sections 4.4 and 6.4, Fig. 16), from training runs (runs.py).
+Convergence with slightly unaligned weights (FPDeep, sections 4.4 and 6.4, Fig. 16), from training
+runs (runs.py).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Annotated, Literal
 import pydantic
 
 from ...emulator.common import Mean, Model
-from ..claim import Measure, Measured, NoEvidence, read_run_file
+from ..claim import Measured, NoEvidence, read_run_file
 
 FILE = pathlib.Path(__file__).parent / "runs.json"
 SCHEDULES = ("sync", "fpdeep")
@@ -58,7 +59,12 @@ class Run(Model):
 
     @pydantic.model_validator(mode="after")
     def _complete(self) -> Run:
-        if not len(self.test_accuracy) == len(self.train_loss) == len(self.virtual_time_ps) == self.epochs:
+        if (
+            not len(self.test_accuracy)
+            == len(self.train_loss)
+            == len(self.virtual_time_ps)
+            == self.epochs
+        ):
             raise ValueError(f"must have figures of {self.epochs} epochs")
         return self
 
@@ -84,7 +90,9 @@ def all_runs() -> list[Run]:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """`fpdeep` against `sync` after the last epoch: runs that differ by schedule and seed alone, over common seeds."""
+    """`fpdeep` against `sync` after the last epoch: runs that differ by schedule and seed alone,
+    over common seeds.
+    """
 
     network: str
     batch: int
@@ -92,7 +100,9 @@ class Comparison:
     sync_percent: Mean
     fpdeep_percent: Mean
     apart_points: Mean
-    """Accuracy of `fpdeep` less that of `sync`, seed by seed: both have the same first weights and order of samples."""
+    """Accuracy of `fpdeep` less that of `sync`, seed by seed: both have the same first weights and
+    order of samples.
+    """
     seeds: int
 
     @property
@@ -107,9 +117,9 @@ class Comparison:
 
     def __str__(self) -> str:
         return (
-            f"{self.network}, {self.old_weights} of {self.batch}: {self.fpdeep_percent.shown(2)} % against "
-            f"{self.sync_percent.shown(2)} % ({self.apart_points.value:+.2f} ± {self.apart_points.error:.2f} points, "
-            f"{self.seeds} seeds)"
+            f"{self.network}, {self.old_weights} of {self.batch}: {self.fpdeep_percent.shown(2)} %"
+            f" against {self.sync_percent.shown(2)} % ({self.apart_points.value:+.2f} ±"
+            f" {self.apart_points.error:.2f} points, {self.seeds} seeds)"
         )
 
 
@@ -118,7 +128,9 @@ def by_settings(runs: Iterable[Run]) -> list[dict[str, dict[int, Run]]]:
     groups: dict[tuple[object, ...], dict[str, dict[int, Run]]] = {}
     for run in runs:
         settings = tuple(getattr(run, name) for name in SETTINGS)
-        groups.setdefault(settings, {schedule: {} for schedule in SCHEDULES})[run.schedule][run.seed] = run
+        groups.setdefault(settings, {schedule: {} for schedule in SCHEDULES})[run.schedule][
+            run.seed
+        ] = run
     return list(groups.values())
 
 
@@ -129,8 +141,16 @@ def seed_pairs(by_schedule: Mapping[str, Mapping[int, Run]]) -> list[tuple[Run, 
 
 
 def apart_points(pairs: Iterable[tuple[Run, Run]], epoch: int = -1) -> list[float]:
-    """Return the accuracy of `fpdeep` less that of `sync` after an epoch, the last by default, of each seed."""
-    return [100 * (fpdeep.test_accuracy[epoch] - sync.test_accuracy[epoch]) for sync, fpdeep in pairs]
+    """Return the accuracy of `fpdeep` less that of `sync` after an epoch, the last by default, of
+    each seed.
+    """
+    return [
+        100 * (fpdeep.test_accuracy[epoch] - sync.test_accuracy[epoch]) for sync, fpdeep in pairs
+    ]
+
+
+def _last_percent(runs: Iterable[Run]) -> Mean:
+    return Mean.over([100 * run.test_accuracy[-1] for run in runs])
 
 
 def comparisons(runs: Iterable[Run]) -> list[Comparison]:
@@ -143,26 +163,27 @@ def comparisons(runs: Iterable[Run]) -> list[Comparison]:
     for pairs in map(seed_pairs, by_settings(runs)):
         if len(pairs) < 2:
             continue
-        sync, fpdeep = (Mean.over([100 * run.test_accuracy[-1] for run in side]) for side in zip(*pairs, strict=True))
+        sync, fpdeep = map(_last_percent, zip(*pairs, strict=True))
         _, late = pairs[0]
         settings = late.network, late.batch, late.old_weights
-        compared.append(Comparison(*settings, sync, fpdeep, Mean.over(apart_points(pairs)), len(pairs)))
+        compared.append(
+            Comparison(*settings, sync, fpdeep, Mean.over(apart_points(pairs)), len(pairs))
+        )
     if not compared:
         raise NoEvidence(f"No network was trained with two seeds on both schedules ({FILE.name}).")
     return compared
 
 
-def _unaligned() -> Measured:
+def unaligned() -> Measured:
     """Count the networks that differ where as few samples use old weights as in the paper."""
     compared = comparisons(all_runs())
     slight = [comparison for comparison in compared if comparison.is_slight]
     if not slight:
-        raise NoEvidence(f"No network was trained with at most 5 of 1,000 samples on old weights ({FILE.name}).")
+        raise NoEvidence(
+            f"No network was trained with at most 5 of 1,000 samples on old weights ({FILE.name})."
+        )
     others = [comparison for comparison in compared if not comparison.is_slight]
     how = f"networks that differ by more than the standard error: {'; '.join(map(str, slight))}"
     if others:
         how += f"; with more old weights: {'; '.join(map(str, others))}"
     return Measured(sum(comparison.differs for comparison in slight), how)
-
-
-MEASURES: dict[str, Measure] = {"fpdeep-unaligned-convergence": _unaligned}

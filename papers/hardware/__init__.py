@@ -1,4 +1,6 @@
-"""Measured hardware that no paper of ours touches: FPGA boards and links (HPCC FPGA), pipelines on GPUs, large models.
+"""Measured hardware that no paper of ours touches: FPGA boards and links (HPCC FPGA), pipelines on
+GPUs, large models.
 
-Constants are fitted to some of the rows, by `emuchain calibrate` where it can; all other rows are predicted with them.
+Constants are fitted to some of the rows, by `emuchain calibrate` where it can; all other rows are
+predicted with them.
 """

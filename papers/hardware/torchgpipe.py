@@ -1,11 +1,14 @@
-"""Torchgpipe's speed benchmarks on up to eight Tesla P40: GPipe's schedule on stages cut by hand, timed by emuchain.
+"""Torchgpipe's speed benchmarks on up to eight Tesla P40: GPipe's schedule on stages cut by hand,
+timed by emuchain.
 
-A layer is the multiply-accumulates and the values that it produces, of one image, in the order in which torchgpipe
-numbers and cuts layers: of ResNet-101 and U-Net one module a layer, of AmoebaNet-D one cell. It takes a time for each
-multiply-accumulate and one for each value; its backward pass takes twice as long, and with checkpointing its forward
-pass is computed again, but for the last micro-batch. Both constants are fitted to ResNet-101 on one and on two GPUs.
+A layer is the multiply-accumulates and the values that it produces, of one image, in the order in
+which torchgpipe numbers and cuts layers: of ResNet-101 and U-Net one module a layer, of AmoebaNet-D
+one cell. It takes a time for each multiply-accumulate and one for each value; its backward pass
+takes twice as long, and with checkpointing its forward pass is computed again, but for the last
+micro-batch. Both constants are fitted to ResNet-101 on one and on two GPUs.
 
-Sources: benchmarks/models of torchgpipe at commit a471026; docs/benchmarks.rst and benchmarks/*/main.py at fe52c4d.
+Sources: benchmarks/models of torchgpipe at commit a471026; docs/benchmarks.rst and
+benchmarks/*/main.py at fe52c4d.
 """
 
 from __future__ import annotations
@@ -13,15 +16,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from ...emulator.common import plural
 from ...emulator.schedule import Shape, StageCosts, pipeline_kind
 from ...emulator.timing import time_shape
-from ..claim import Measured
+from ..claim import Measured, constant, figures
 from ..constants import in_use, kept
-from .constants import ELEMENT_FS, MAC_FS
+
+MAC_FS = constant("hardware", "p40.mac_fs")
+ELEMENT_FS = constant("hardware", "p40.element_fs")
 
 Size = tuple[int, int]
 
@@ -66,7 +71,9 @@ def resnet_101() -> tuple[Cost, ...]:
 
 
 def _bottleneck(inputs: int, planes: int, rows: int, out: int, widens: bool) -> Iterator[Cost]:
-    """Yield a block's 11 layers; where it widens the map, the addition includes a convolution and its norm."""
+    """Yield a block's 11 layers; where it widens the map, the addition includes a convolution and
+    its norm.
+    """
     last = _square(planes, 4 * planes, 1, out)
     added = _map(4 * planes, (out, out))
     yield Cost()
@@ -159,20 +166,30 @@ def _operation(name: str, channels: int, rows: int, out: int) -> Cost:
         return _map(channels, after)
     if name == "conv":
         return _relu_conv_norm(channels, channels, rows)
-    total = _map(channels, before) + _conv(channels, quarter, (1, 1), before) + _map(quarter, before, 2)
+    total = (
+        _map(channels, before) + _conv(channels, quarter, (1, 1), before) + _map(quarter, before, 2)
+    )
     for kernel in [(1, 7), (7, 1)] if name == "wide" else [(3, 3)]:
         total += _conv(quarter, quarter, kernel, after) + _map(quarter, after, 2)
     return total + _conv(quarter, channels, (1, 1), after) + _map(channels, after)
 
 
 def _relu_conv_norm(inputs: int, outputs: int, rows: int) -> Cost:
-    return _map(inputs, (rows, rows)) + _square(inputs, outputs, 1, rows) + _map(outputs, (rows, rows))
+    return (
+        _map(inputs, (rows, rows)) + _square(inputs, outputs, 1, rows) + _map(outputs, (rows, rows))
+    )
 
 
 def _factorised(inputs: int, outputs: int, rows: int) -> Cost:
-    """Return two convolutions that take every other pixel, one of them of a shifted copy, joined, and a norm."""
+    """Return two convolutions that take every other pixel, one of them of a shifted copy, joined,
+    and a norm.
+    """
     half = rows // 2
-    return _map(inputs, (rows, rows), 2) + _square(inputs, outputs, 1, half) + _map(outputs, (half, half), 2)
+    return (
+        _map(inputs, (rows, rows), 2)
+        + _square(inputs, outputs, 1, half)
+        + _map(outputs, (half, half), 2)
+    )
 
 
 _BACKWARD = 2
@@ -181,16 +198,22 @@ _BACKWARD = 2
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
-    """A run: layers of each stage, micro-batches, and whether forward passes are computed again; `never` on one GPU."""
+    """A run: layers of each stage, micro-batches, and whether forward passes are computed again;
+    `never` on one GPU.
+    """
 
-    cut: tuple[int, ...]
+    cut: Sequence[int]
     micro_batches: int
     checkpoint: str = "except_last"
 
     @property
     def backward(self) -> Fraction:
         """Mean time of a micro-batch's backward pass, in forward passes."""
-        again = {"never": Fraction(0), "always": Fraction(1), "except_last": 1 - Fraction(1, self.micro_batches)}
+        again = {
+            "never": Fraction(0),
+            "always": Fraction(1),
+            "except_last": 1 - Fraction(1, self.micro_batches),
+        }
         return _BACKWARD + again[self.checkpoint]
 
 
@@ -199,33 +222,9 @@ NETWORKS: Mapping[str, Callable[[], tuple[Cost, ...]]] = {
     "unet": unet,
     "amoebanet-d": amoebanet_d,
 }
-BENCHMARKS = {
-    "resnet-101": {
-        "baseline": Benchmark((370,), 1, "never"),
-        "pipeline-1": Benchmark((370,), 2),
-        "pipeline-2": Benchmark((135, 235), 1667),
-        "pipeline-4": Benchmark((44, 92, 124, 110), 256),
-        "pipeline-8": Benchmark((26, 22, 33, 44, 44, 66, 66, 69), 150),
-    },
-    "unet": {
-        "baseline": Benchmark((241,), 1, "never"),
-        "pipeline-1": Benchmark((241,), 2),
-        "pipeline-2": Benchmark((104, 137), 32),
-        "pipeline-4": Benchmark((30, 66, 84, 61), 16),
-        "pipeline-8": Benchmark((16, 27, 31, 44, 22, 57, 27, 17), 40),
-    },
-    "amoebanet-d": {
-        "n=2, m=1": Benchmark((7, 17), 1, "always"),
-        "n=2, m=4": Benchmark((9, 15), 4),
-        "n=2, m=32": Benchmark((9, 15), 32),
-        "n=4, m=1": Benchmark((3, 4, 5, 12), 1, "always"),
-        "n=4, m=4": Benchmark((3, 6, 7, 8), 4),
-        "n=4, m=32": Benchmark((3, 6, 7, 8), 32),
-        "n=8, m=1": Benchmark((2, 2, 2, 2, 2, 3, 4, 7), 1, "always"),
-        "n=8, m=4": Benchmark((2, 2, 2, 3, 3, 4, 4, 4), 4),
-        "n=8, m=32": Benchmark((2, 2, 2, 3, 3, 4, 4, 4), 32),
-    },
-}
+BENCHMARKS: dict[str, dict[str, Benchmark]] = {}
+for network, runs in figures("hardware", "torchgpipe").items():
+    BENCHMARKS[network] = {run: Benchmark(**keys) for run, keys in runs.items()}
 
 
 @kept
@@ -238,7 +237,10 @@ def images_per_s(network: str, run: str) -> float:
         costs.append(StageCosts(round(forward), round(forward * benchmark.backward)))
         first += count
     kind = pipeline_kind("gpipe")
-    result = time_shape(kind, Shape(len(costs), benchmark.micro_batches, tuple(costs), kind.machine))
+    result = time_shape(
+        kind, Shape(len(costs), benchmark.micro_batches, tuple(costs), kind.machine)
+    )
+    # Costs are in fs, which the engine takes for its ps: 1e15 of them are a second.
     return benchmark.micro_batches * 1e15 / result.makespan_ps
 
 
@@ -254,8 +256,7 @@ def rate(network: str, run: str) -> Measured:
 
 
 def speed_up(network: str, run: str, base: str) -> Measured:
-    """Return a benchmark's rate over that of another one, in which the network's own efficiency cancels."""
+    """Return a benchmark's rate over that of another one, in which the network's own efficiency
+    cancels.
+    """
     return Measured(images_per_s(network, run) / images_per_s(network, base), f"over {base}")
-
-
-FUNCTIONS = {"rate": rate, "speed_up": speed_up}

@@ -1,6 +1,8 @@
-"""The NIC of sections VI and VII-C: a packet's way through it; times on the cluster `titan-xp-10gbe`.
+"""The NIC of sections VI and VII-C: a packet's way through it; times on the cluster
+`titan-xp-10gbe`.
 
-The engines' units (section VI-A, Figs. 9 and 10), of the plain Python engines that the codec is checked against.
+The engines' units (section VI-A, Figs. 9 and 10), of the plain Python engines that the codec is
+checked against.
 """
 
 from __future__ import annotations
@@ -19,36 +21,44 @@ from ...emulator.cluster import load_cluster
 from ...kernels import CodecError, inceptionn
 from ...kernels.codec import Inceptionn
 from ...kernels.inceptionn import hardware
-from ...kernels.number import FP32
-from ..claim import Measure, Measured
+from ..claim import Measured
 from .codec import EXPONENT, Floats, numbers
 from .evidence import cluster_network
 
 _VALUES = 1600
 
 
-def _blocks_in() -> Measured:
+def blocks_in() -> Measured:
     """Count the payloads of 32 bits in a compression unit's output."""
     unit = hardware.compression_unit([0x3F80_0000] * hardware.VALUES, EXPONENT, "bound")
-    return Measured((unit.length - hardware.TAG_BITS) // 32, "payloads of 32 bits that a unit makes at once")
+    return Measured(
+        (unit.length - hardware.TAG_BITS) // 32, "payloads of 32 bits that a unit makes at once"
+    )
 
 
-def _blocks_out() -> Measured:
+def blocks_out() -> Measured:
+    """Count the values that a decompression unit makes."""
     words = hardware.decompression_unit(0, hardware.tag_decoder(0))
     return Measured(len(words), "values that a unit makes of 16 bits of tags")
 
 
-def _shifter() -> Measured:
-    """Join eight vectors of 0, 8 or 32 ones in all combinations; measure the range of lengths, count wrong results."""
+def shifter() -> Measured:
+    """Join eight vectors of 0, 8 or 32 ones in all combinations; measure the range of lengths,
+    count wrong results.
+    """
     lengths, wrong = [], 0
     for widths in itertools.product((0, 8, 32), repeat=hardware.VALUES):
-        whole = hardware.shifter_tree([hardware.Vector((1 << width) - 1, width) for width in widths])
+        whole = hardware.shifter_tree(
+            [hardware.Vector((1 << width) - 1, width) for width in widths]
+        )
         lengths.append(whole.length)
         wrong += whole != hardware.Vector((1 << sum(widths)) - 1, sum(widths))
-    return Measured([min(lengths), max(lengths), wrong], f"bits, least and most; wrong of {len(lengths)}")
+    return Measured(
+        [min(lengths), max(lengths), wrong], f"bits, least and most; wrong of {len(lengths)}"
+    )
 
 
-def _same_bytes() -> Measured:
+def same_bytes() -> Measured:
     """Check that all bursts but the last are full, and that the bytes are the codec's."""
     values = numbers()[:_VALUES]
     made = inceptionn.compress(values, EXPONENT)
@@ -62,19 +72,29 @@ def _same_bytes() -> Measured:
     return Measured([sent == -(-8 * len(made) // hardware.BUS_BITS), same], how)
 
 
-def _refill() -> Measured:
-    """Count the values that the Burst Buffer's engine restores wrongly; measure its cycles over bursts in or out."""
+def refill() -> Measured:
+    """Count the values that the Burst Buffer's engine restores wrongly; measure its cycles over
+    bursts in or out.
+    """
     values = numbers()[:_VALUES]
     made = inceptionn.compress(values, EXPONENT)
     back, cycles = hardware.decompress(made.tobytes(), values.size)
-    wrong = int(np.count_nonzero(back.view(np.uint32) != inceptionn.decompress(made, values.size).view(np.uint32)))
+    wrong = int(
+        np.count_nonzero(
+            back.view(np.uint32) != inceptionn.decompress(made, values.size).view(np.uint32)
+        )
+    )
     bursts = max(-(-8 * len(made) // hardware.BUS_BITS), values.size // hardware.VALUES)
-    return Measured([wrong, round(cycles / bursts, 2)], "wrong values; cycles over bursts, taken or given")
+    return Measured(
+        [wrong, round(cycles / bursts, 2)], "wrong values; cycles over bursts, taken or given"
+    )
 
 
-def _burst_buffer() -> Measured:
+def burst_buffer() -> Measured:
     """Find the least Burst Buffer, in bits, that decompresses random values and the worst case."""
-    worst = np.concatenate([[0.25], np.zeros(hardware.VALUES - 1), np.ones(20 * hardware.VALUES)]).astype(np.float32)
+    worst = np.concatenate(
+        [[0.25], np.zeros(hardware.VALUES - 1), np.ones(20 * hardware.VALUES)]
+    ).astype(np.float32)
     gradients = numbers()[np.abs(numbers()) < 1][:_VALUES]
     needed = {
         "random": _least_buffer(numbers()[:_VALUES]),
@@ -82,7 +102,8 @@ def _burst_buffer() -> Measured:
         "gradients below 1": _least_buffer(gradients),
     }
     return Measured(
-        max(needed.values()), f"bits needed: {', '.join(f'{kind} {bits}' for kind, bits in needed.items())}"
+        max(needed.values()),
+        f"bits needed: {', '.join(f'{kind} {bits}' for kind, bits in needed.items())}",
     )
 
 
@@ -126,15 +147,21 @@ def _order(flow: NicFlow) -> list[str]:
     return [stage.value for stage in sorted(flow, key=lambda stage: flow[stage][0].cycle)]
 
 
-def _flow_out() -> Measured:
+def flow_out() -> Measured:
     """Find the order of the stages; check that only packets with the ToS are changed on their way."""
-    sent = [payload_of(_way_out(tos)[NicStage.MAC], _HEADER_BYTES) for tos in (ORDINARY_TOS, COMPRESSIBLE_TOS)]
+    sent = [
+        payload_of(_way_out(tos)[NicStage.MAC], _HEADER_BYTES)
+        for tos in (ORDINARY_TOS, COMPRESSIBLE_TOS)
+    ]
     bypassed = sent[0] == _values().tobytes() != sent[1]
-    how = f"a packet of {_values().nbytes} bytes, {len(sent[1])} compressed; of another ToS it bypasses the engine"
+    how = (
+        f"a packet of {_values().nbytes} bytes, {len(sent[1])} compressed; of another ToS it"
+        " bypasses the engine"
+    )
     return Measured([*_order(_way_out(COMPRESSIBLE_TOS)), bypassed], how)
 
 
-def _flow_in() -> Measured:
+def flow_in() -> Measured:
     """Find the order of the stages; check that the engine begins when the whole packet is there."""
     flow = _way_in(COMPRESSIBLE_TOS)
     first, last = flow[NicStage.ENGINE][0].cycle, flow[NicStage.MAC][-1].cycle
@@ -142,77 +169,71 @@ def _flow_in() -> Measured:
     return Measured([*_order(flow), first > last], how)
 
 
-def _marked() -> Measured:
-    """Check that a gradient is sent as it is by default, and compressed where its message is marked."""
+def marked() -> Measured:
+    """Check that a gradient is sent as it is by default, and compressed where its message is
+    marked.
+    """
     gradient = Gradient(_values().size, _values())
     plain, marked = (
-        Nic(cluster_network(), Inceptionn(EXPONENT)).pack(gradient, tos) for tos in (ORDINARY_TOS, COMPRESSIBLE_TOS)
+        Nic(cluster_network(), Inceptionn(EXPONENT)).pack(gradient, tos)
+        for tos in (ORDINARY_TOS, COMPRESSIBLE_TOS)
     )
-    sizes = [0 if message.payload is None else message.payload.nbytes for message in (plain, marked)]
+    sizes = [
+        0 if message.payload is None else message.payload.nbytes for message in (plain, marked)
+    ]
     made = len(Inceptionn(EXPONENT).compress(_values()))
-    return Measured([sizes[0] == _values().nbytes, sizes[1] == made], f"{sizes[0]} bytes unmarked, {sizes[1]} marked")
+    return Measured(
+        [sizes[0] == _values().nbytes, sizes[1] == made],
+        f"{sizes[0]} bytes unmarked, {sizes[1]} marked",
+    )
 
 
-def _board() -> Measured:
+def board() -> Measured:
+    """Return the NIC's board, and the rate of its link."""
     cluster = load_cluster("titan-xp-10gbe")
-    return Measured([cluster.board(0).name, cluster.interconnect.bandwidth_mbps / 1000], "board, Gb/s")
+    return Measured(
+        [cluster.board(0).name, cluster.interconnect.bandwidth_mbps / 1000], "board, Gb/s"
+    )
 
 
-def _burst_bytes() -> float:
+def burst_bytes() -> float:
+    """Return the bytes that the engine takes in a cycle."""
     engines = cluster_network().engines
     return _MANY / (engines.time_ps(_MANY, 0) / engines.clock_period_ps)
 
 
-def _burst() -> Measured:
-    return Measured(8 * _burst_bytes(), "bits that the engine takes in a cycle")
-
-
-def _floats() -> Measured:
-    return Measured(_burst_bytes() / FP32.bytes_of(1), "values that the engine takes in a cycle")
-
-
-def _frequency() -> Measured:
+def frequency() -> Measured:
+    """Measure the engines' clock in MHz."""
     engines = cluster_network().engines
     gbps = 8000 * _MANY / engines.time_ps(_MANY, 0)
-    return Measured(1e6 / engines.clock_period_ps, f"of a cluster's file; with 256 bits, {gbps:.1f} Gb/s")
+    return Measured(
+        1e6 / engines.clock_period_ps, f"of a cluster's file; with 256 bits, {gbps:.1f} Gb/s"
+    )
 
 
-def _no_slowdown() -> Measured:
-    """Measure the time of an incompressible message through the engines over that of one that bypasses them."""
+def no_slowdown() -> Measured:
+    """Measure the time of an incompressible message through the engines over that of one that
+    bypasses them.
+    """
     interconnect = cluster_network()
     bytes_ = 1000 * interconnect.packet_bytes
-    return Measured(interconnect.transfer_ps(bytes_, bytes_) / interconnect.transfer_ps(bytes_), "time of 1000 packets")
+    return Measured(
+        interconnect.transfer_ps(bytes_, bytes_) / interconnect.transfer_ps(bytes_),
+        "time of 1000 packets",
+    )
 
 
-def _headers() -> Measured:
+def headers() -> Measured:
     """Measure the bytes on the wire of a packet whose payload is compressed to nothing."""
     interconnect = cluster_network()
     at_once = dataclasses.replace(interconnect.engines, clock_period_ps=0)
     wire = dataclasses.replace(interconnect, packet_stack_ps=0, engines=at_once)
     return Measured(
-        wire.transfer_ps(interconnect.packet_bytes, 0) * interconnect.bandwidth_mbps / 8e6, "bytes, of 1,538"
+        wire.transfer_ps(interconnect.packet_bytes, 0) * interconnect.bandwidth_mbps / 8e6,
+        "bytes, of 1,538",
     )
 
 
-def _tos() -> Measured:
+def tos() -> Measured:
+    """Return the ToS of packets that are compressed."""
     return Measured(f"0x{COMPRESSIBLE_TOS:02x}", "comm/interconnect.py")
-
-
-MEASURES: dict[str, Measure] = {
-    "inceptionn-nic-board": _board,
-    "inceptionn-nic-flow-out": _flow_out,
-    "inceptionn-nic-flow-in": _flow_in,
-    "inceptionn-mpi-comp-api": _marked,
-    "inceptionn-burst-width": _burst,
-    "inceptionn-burst-floats": _floats,
-    "inceptionn-header-bypass": _headers,
-    "inceptionn-tos-value": _tos,
-    "inceptionn-freq": _frequency,
-    "inceptionn-no-slowdown": _no_slowdown,
-    "inceptionn-cb-count": _blocks_in,
-    "inceptionn-db-count": _blocks_out,
-    "inceptionn-shifter": _shifter,
-    "inceptionn-alignment": _same_bytes,
-    "inceptionn-bb-refill": _refill,
-    "inceptionn-burst-buffer": _burst_buffer,
-}

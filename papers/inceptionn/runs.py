@@ -11,8 +11,9 @@
 
 `widths` and `histograms` may be left out. `scripts/gradients` makes such runs.
 
-Accuracies over seeds: means with standard errors, and what can be told from them. A difference counts where it exceeds
-the standard errors of both means. With one seed the standard error is not known, and taken as infinite: nothing counts.
+Accuracies over seeds: means with standard errors, and what can be distinguished from them. A
+difference counts where it exceeds the standard errors of both means. With one seed the standard
+error is not known, and taken as infinite: nothing counts.
 """
 
 from __future__ import annotations
@@ -53,7 +54,11 @@ class Run(Model):
     @property
     def accuracy(self) -> float:
         """Test accuracy at the schedule's end, 0 to 1."""
-        return self.test_accuracy[self.epochs - 1] if len(self.test_accuracy) >= self.epochs else CHANCE
+        return (
+            self.test_accuracy[self.epochs - 1]
+            if len(self.test_accuracy) >= self.epochs
+            else CHANCE
+        )
 
     @property
     def learns(self) -> bool:
@@ -99,14 +104,17 @@ def runs_of(network: str, gradients: str = "none", weights: str = "none") -> lis
 
 
 def learning_runs_of(network: str, gradients: str = "none") -> list[Run]:
-    """Return the runs of a network with this codec of gradients that learn: their gradients are those of training.
+    """Return the runs of a network with this codec of gradients that learn: their gradients are
+    those of training.
 
     Raises:
         NoEvidence: there are none.
     """
     learning = [run for run in runs_of(network, gradients) if run.learns]
     if not learning:
-        raise NoEvidence(f"{network} did not learn with {gradients}: no run ends above {200 * CHANCE:g} %.")
+        raise NoEvidence(
+            f"{network} did not learn with {gradients}: no run ends above {200 * CHANCE:g} %."
+        )
     return learning
 
 
@@ -123,7 +131,9 @@ class Loss:
         return self.points > self.error
 
     def is_surely(self, bound: float) -> bool | None:
-        """Return whether at most `bound` points are lost; None if the standard errors leave it open."""
+        """Return whether at most `bound` points are lost; None if the standard errors leave it
+        open.
+        """
         return self.points < bound if abs(self.points - bound) > self.error else None
 
     def __str__(self) -> str:
@@ -140,12 +150,14 @@ def accuracy(network: str, gradients: str = "none", weights: str = "none", later
 
 
 def lost(network: str, plain: Sequence[Run], lossy: Sequence[Run], later: int = 0) -> Loss:
-    """Return the accuracy that lossy runs lose against plain ones, over the seeds of both, `later` epochs later.
+    """Return the accuracy that lossy runs lose against plain ones, over the seeds of both, `later`
+    epochs later.
 
     Raises:
         NoEvidence: no seed is in both.
     """
-    of_plain, of_lossy = ({run.seed: run for run in runs} for runs in (plain, lossy))
+    of_plain = {run.seed: run for run in plain}
+    of_lossy = {run.seed: run for run in lossy}
     seeds = of_plain.keys() & of_lossy.keys()
     if not seeds:
         raise NoEvidence(f"No seed of {network} was run with and without a codec.")
@@ -160,9 +172,11 @@ def _percent(run: Run, later: int = 0) -> float:
 
 
 def decide(losses: Mapping[str, Loss], bound: float, missing: Sequence[str] = ()) -> None:
-    """Check that the seeds tell whether each loses at most `bound` points: all surely do, or one surely does not.
+    """Check that the seeds tell whether each loses at most `bound` points: all surely do, or one
+    surely does not.
 
-    `missing` are reasons why others have no evidence; they do not matter where one loses more for sure.
+    `missing` are reasons why others have no evidence; they do not matter where one loses more for
+    sure.
 
     Raises:
         NoEvidence: it is left open.
@@ -174,7 +188,8 @@ def decide(losses: Mapping[str, Loss], bound: float, missing: Sequence[str] = ()
         raise NoEvidence(" ".join(missing))
     if None in sure:
         raise NoEvidence(
-            f"Whether it is more than {bound:g} points is within the seeds' standard errors: {shown(losses)}."
+            f"Whether it is more than {bound:g} points is within the seeds' standard errors:"
+            f" {shown(losses)}."
         )
 
 

@@ -1,8 +1,8 @@
 """Training under compression: Figs. 4, 5, 13 and 14, Table III; from measured runs (runs.py).
 
-ImageNet is out of reach, so the convolutional networks have small stand-ins on CIFAR-10. Accuracies are those with the
-default codec, whose errors stay below the bound; widths and ratios are those of the paper's plain rule by range, if
-no other one is in force, of runs that learn.
+ImageNet is out of reach, so the convolutional networks have small stand-ins on CIFAR-10. Accuracies
+are those with the default codec, whose errors stay below the bound; widths and ratios are those of
+the paper's plain rule by range, if no other one is in force, of runs that learn.
 """
 
 from __future__ import annotations
@@ -14,13 +14,18 @@ from typing import TypeVar
 
 from ...comm.exchange import BINS, LEAST_EXPONENT
 from ...emulator.common import Mean
-from ..claim import Measure, Measured, NoEvidence
+from ..claim import Measured, NoEvidence, choice
 from ..constants import chosen
-from .constants import RULE
 from .evidence import NETWORKS
 from .runs import Loss, accuracy, decide, learning_runs_of, lost, runs_of, shown
 
-STAND_INS = {"alexnet": "quick-cifar", "hdc": "hdc", "resnet50": "resnet8-cifar", "vgg16": "vgg11-cifar"}
+RULE = choice("inceptionn", "codec.rule")
+STAND_INS = {
+    "alexnet": "quick-cifar",
+    "hdc": "hdc",
+    "resnet50": "resnet8-cifar",
+    "vgg16": "vgg11-cifar",
+}
 CUT = ("alexnet", "hdc", "resnet50")
 """Networks that were also trained with truncated gradients and weights."""
 EXPONENTS = (-10, -8, -6)
@@ -57,11 +62,15 @@ def by_network(measure: Callable[[str], Figures]) -> tuple[dict[str, Figures], l
 
 
 def _with_evidence(measure: Callable[[str], Figures]) -> tuple[dict[str, Figures], str]:
-    """Return the measure of each stand-in that has evidence, and a note that names them, and the others."""
+    """Return the measure of each stand-in that has evidence, and a note that names them, and the
+    others.
+    """
     measures, missing = by_network(measure)
     if not measures:
         raise NoEvidence(" ".join(missing))
-    return measures, "; ".join([", ".join(measures), *(reason.removesuffix(".") for reason in missing)])
+    return measures, "; ".join(
+        [", ".join(measures), *(reason.removesuffix(".") for reason in missing)]
+    )
 
 
 def _coded(codec: str | None, exponent: int) -> str:
@@ -70,10 +79,12 @@ def _coded(codec: str | None, exponent: int) -> str:
 
 
 def widths(name: str, exponent: int, codec: str | None = None) -> list[float]:
-    """Return the shares of values of 2, 10, 18 and 34 bits in percent, the mean over epochs and all seeds.
+    """Return the shares of values of 2, 10, 18 and 34 bits in percent, the mean over epochs and all
+    seeds.
 
     Raises:
-        NoEvidence: no seed learns, so that these are not gradients of training, or runs have no widths.
+        NoEvidence: no seed learns, so that these are not gradients of training, or runs have no
+            widths.
     """
     gradients = _coded(codec, exponent)
     learning_runs_of(STAND_INS[name], gradients)
@@ -84,8 +95,12 @@ def widths(name: str, exponent: int, codec: str | None = None) -> list[float]:
 
 
 def plain_widths(name: str, exponent: int) -> list[float]:
-    """Return `widths` under the rule by range for gradients of training without a codec, before they are summed."""
-    histograms = [histogram for run in learning_runs_of(STAND_INS[name]) for histogram in run.histograms]
+    """Return `widths` under the rule by range for gradients of training without a codec, before
+    they are summed.
+    """
+    histograms = [
+        histogram for run in learning_runs_of(STAND_INS[name]) for histogram in run.histograms
+    ]
     if not histograms:
         raise NoEvidence(f"The runs of {STAND_INS[name]} have no histograms.")
     shares = [range_widths(signs, exponent) for signs in histograms]
@@ -93,11 +108,13 @@ def plain_widths(name: str, exponent: int) -> list[float]:
 
 
 def range_widths(signs: Sequence[Sequence[int]], exponent: int) -> list[float]:
-    """Return the shares of 2, 10, 18 and 34 bits in percent, by the rule of range, of a histogram of both signs.
+    """Return the shares of 2, 10, 18 and 34 bits in percent, by the rule of range, of a histogram
+    of both signs.
 
     Its bins are those of comm/exchange/nic.py.
     """
     counts = [sum(both) for both in zip(*signs, strict=True)]
+    # Bin 0 has the zeros, so that values from 2^e on begin at bin 1 + e - LEAST_EXPONENT.
     smallest, middle = (1 + power - LEAST_EXPONENT for power in (exponent, -(-exponent // 2)))
     parts = counts[:smallest], counts[smallest:middle], counts[middle:-1], counts[-1:]
     return [100 * sum(part) / sum(counts) for part in parts]
@@ -111,30 +128,39 @@ def ratio(name: str, exponent: int, codec: str | None = None) -> float:
 def ratio_over_seeds(name: str, exponent: int, codec: str | None = None) -> Mean:
     """Return the mean of the seeds' compression ratios, each over all epochs."""
     learning = learning_runs_of(STAND_INS[name], _coded(codec, exponent))
-    seeds = [[100 * statistics.mean(shares) for shares in zip(*run.widths, strict=True)] for run in learning]
-    return Mean.over([_ratio_of(shares) for shares in seeds])
+    ratios = []
+    for run in learning:
+        percent = [100 * statistics.mean(shares) for shares in zip(*run.widths, strict=True)]
+        ratios.append(_ratio_of(percent))
+    return Mean.over(ratios)
 
 
 def _ratio_of(percent: list[float]) -> float:
+    # 32 bits over the mean width, whose shares are in percent.
     return 3200 / sum(share * bits for share, bits in zip(percent, (2, 10, 18, 34), strict=True))
 
 
 def extra_epochs(name: str) -> int:
-    """Return the extra epochs until a bound of 2^-10 is within half a point of no codec, in means over the seeds.
+    """Return the extra epochs until a bound of 2^-10 is within half a point of no codec, in means
+    over the seeds.
 
     If it never is, return one more than were tried.
     """
     later = range(MORE_EPOCHS + 1)
-    return next((e for e in later if loss(name, "inceptionn:-10", later=e).points <= WITHIN), len(later))
+    return next(
+        (e for e in later if loss(name, "inceptionn:-10", later=e).points <= WITHIN), len(later)
+    )
 
 
 def stages(name: str) -> list[list[int]]:
-    """Return histograms of gradients, both signs together, early, midway and at the end of training without a codec."""
+    """Return histograms of gradients, both signs together, early, midway and at the end of training
+    without a codec.
+    """
     histograms = learning_runs_of(STAND_INS[name])[0].histograms
     if not histograms:
         raise NoEvidence(f"The runs of {STAND_INS[name]} have no histograms.")
     chosen = (histograms[0], histograms[len(histograms) // 2], histograms[-1])
-    return [[sum(both) for both in zip(*signs, strict=True)] for signs in chosen]
+    return [list(map(sum, zip(*signs, strict=True))) for signs in chosen]
 
 
 def _as_text(name: str, measure: Callable[[str], list[float]]) -> str:
@@ -144,14 +170,18 @@ def _as_text(name: str, measure: Callable[[str], list[float]]) -> str:
         return "no run that learns"
 
 
-def _table_3(name: str, exponent: int) -> Measured:
+def table_3(name: str, exponent: int) -> Measured:
+    """Measure a row of Table III."""
     by_bound = _as_text(name, partial(widths, exponent=exponent, codec="inceptionn"))
     plain = _as_text(name, partial(plain_widths, exponent=exponent))
-    how = f"{STAND_INS[name]}; by the bound {by_bound}; by the range, of training without a codec {plain}"
+    how = (
+        f"{STAND_INS[name]}; by the bound {by_bound}; by the range, of training without a codec"
+        f" {plain}"
+    )
     return Measured(widths(name, exponent), how)
 
 
-def _weights_or_gradients() -> Measured:
+def weights_or_gradients() -> Measured:
     """Count the pairs in which truncated weights do not lose more than truncated gradients.
 
     Raises:
@@ -168,48 +198,63 @@ def _weights_or_gradients() -> Measured:
     }
     surely_less = [lost_more.is_surely(0) for lost_more in losses.values()]
     if None in surely_less and True not in surely_less:
-        raise NoEvidence(f"Which of both loses more is within the seeds' standard errors: {shown(losses)}.")
+        raise NoEvidence(
+            f"Which of both loses more is within the seeds' standard errors: {shown(losses)}."
+        )
     how = f"of {len(losses)} pairs, weights do not lose more; points more: {shown(losses)}"
     return Measured(surely_less.count(True), how)
 
 
-def _weights_of_complex() -> Measured:
+def weights_of_complex() -> Measured:
+    """Measure what a complex network loses with truncated weights."""
     losses = {STAND_INS["alexnet"]: loss("alexnet", weights="truncate:24")}
     [lost_accuracy] = losses.values()
     if lost_accuracy.is_surely(10) is None:
-        raise NoEvidence(f"Whether it is more than 10 points is within the seeds' standard errors: {shown(losses)}.")
+        raise NoEvidence(
+            "Whether it is more than 10 points is within the seeds' standard errors:"
+            f" {shown(losses)}."
+        )
     return Measured(lost_accuracy.points, f"points, 24 bits of weights: {shown(losses)}")
 
 
-def _range() -> Measured:
+def large_gradients() -> Measured:
     """Count the gradients of magnitude 1 or more."""
     counts = stages("alexnet")
-    small = ", ".join(f"{100 * (1 - sum(histogram[BINS - 11 :]) / sum(histogram)):.1f}" for histogram in counts)
+    # The last bin is that of 1 and more; ten before it begin at 2^-10.
+    small = ", ".join(
+        f"{100 * (1 - sum(histogram[BINS - 11 :]) / sum(histogram)):.1f}" for histogram in counts
+    )
     how = f"gradients of 1 and more, early, middle, final; below 2^-10: {small} %"
     return Measured([histogram[BINS - 1] for histogram in counts], how)
 
 
 def _losses(gradients: str, bound: float, later: int = 0) -> tuple[dict[str, Loss], str]:
-    """Return what each network loses, where the seeds tell whether it is at most `bound`, and a note."""
+    """Return what each network loses, where the seeds tell whether it is at most `bound`, and a
+    note.
+    """
     losses, missing = by_network(partial(loss, gradients=gradients, later=later))
     decide(losses, bound, missing)
     return losses, "; ".join([f"points: {shown(losses)}", *missing])
 
 
-def _extra_epochs() -> Measured:
+def epochs_needed() -> Measured:
+    """Measure the extra epochs that each network needs."""
     losses, how = _losses("inceptionn:-10", WITHIN, MORE_EPOCHS)
     tried = {STAND_INS[name]: extra_epochs(name) for name in NETWORKS if STAND_INS[name] in losses}
     return Measured(
-        list(tried.values()), f"until within half a point: {shown(tried)}; {MORE_EPOCHS} epochs later {how}"
+        list(tried.values()),
+        f"until within half a point: {shown(tried)}; {MORE_EPOCHS} epochs later {how}",
     )
 
 
-def _drop() -> Measured:
+def drop() -> Measured:
+    """Measure the most accuracy lost at a bound of 2^-10 without extra epochs."""
     losses, how = _losses("inceptionn:-10", 1.5)
     return Measured(max(lost_accuracy.points for lost_accuracy in losses.values()), how)
 
 
-def _loss_at_6() -> Measured:
+def loss_at_6() -> Measured:
+    """Measure the accuracy lost at a bound of 2^-6."""
     losses, how = _losses("inceptionn:-6", 2)
     return Measured([lost_accuracy.points for lost_accuracy in losses.values()], how)
 
@@ -218,7 +263,7 @@ def _cut(name: str) -> dict[str, Loss]:
     return {f"{STAND_INS[name]} {bits}b": loss(name, f"truncate:{bits}") for bits in TRUNCATED}
 
 
-def _stand_truncation() -> Measured:
+def stand_truncation() -> Measured:
     """Find the networks that lose no more than 5 points under any truncation of gradients."""
     standing: list[str] = []
     all_losses: dict[str, Loss] = {}
@@ -226,14 +271,18 @@ def _stand_truncation() -> Measured:
         losses = _cut(name)
         decide(losses, _STANDS)
         all_losses |= losses
-        standing += [name] * all(lost_accuracy.points <= _STANDS for lost_accuracy in losses.values())
+        standing += [name] * all(
+            lost_accuracy.points <= _STANDS for lost_accuracy in losses.values()
+        )
     return Measured(standing, f"stand it; points lost: {shown(all_losses)}")
 
 
-def _worst_of_resnet() -> Measured:
+def worst_of_resnet() -> Measured:
+    """Measure the most that truncation costs ResNet's stand-in."""
     losses, whole = _cut("resnet50"), accuracy(STAND_INS["resnet50"])
     return Measured(
-        max(lost_accuracy.points for lost_accuracy in losses.values()), f"points, of {whole} %: {shown(losses)}"
+        max(lost_accuracy.points for lost_accuracy in losses.values()),
+        f"points, of {whole} %: {shown(losses)}",
     )
 
 
@@ -242,51 +291,40 @@ def _by_bound(exponent: int) -> str:
     return f"by the bound {', '.join(f'{mean_ratio:.1f}' for mean_ratio in ratios.values())}"
 
 
-def _largest_ratio() -> Measured:
+def largest_ratio() -> Measured:
+    """Measure the largest compression ratio."""
     ratios, who = _with_evidence(lambda name: max(ratio(name, exponent) for exponent in EXPONENTS))
     return Measured(max(ratios.values()), f"of 2^-10, 2^-8, 2^-6: {who}")
 
 
-def _ratios_at_6() -> Measured:
+def ratios_at_6() -> Measured:
+    """Measure the compression ratios at a bound of 2^-6."""
     ratios, who = _with_evidence(partial(ratio, exponent=-6))
     return Measured(list(ratios.values()), f"{who}; {_by_bound(-6)}")
 
 
-def _ratio_range() -> Measured:
+def ratio_range() -> Measured:
+    """Measure the least and the largest ratio at a bound of 2^-10."""
     ratios, who = _with_evidence(partial(ratio, exponent=-10))
     return Measured([min(ratios.values()), max(ratios.values())], f"{who}; {_by_bound(-10)}")
 
 
-def _ratio_rises() -> Measured:
+def ratio_rises() -> Measured:
+    """Count the networks whose ratio falls with a larger bound."""
     ratios, who = _with_evidence(lambda name: [ratio(name, exponent) for exponent in EXPONENTS])
-    return Measured(sum(row != sorted(row) for row in ratios.values()), f"networks whose ratio falls: {who}")
+    return Measured(
+        sum(row != sorted(row) for row in ratios.values()), f"networks whose ratio falls: {who}"
+    )
 
 
-def _two_bits() -> Measured:
+def two_bits() -> Measured:
+    """Measure the shares of values of two bits at a bound of 2^-6."""
     shares_by_network, who = _with_evidence(partial(widths, exponent=-6))
     return Measured([shares[0] for shares in shares_by_network.values()], who)
 
 
-def _two_bits_range() -> Measured:
+def two_bits_range() -> Measured:
+    """Measure the least and the largest of these shares at a bound of 2^-10."""
     shares_by_network, who = _with_evidence(partial(widths, exponent=-10))
     shares = [shares[0] for shares in shares_by_network.values()]
     return Measured([min(shares), max(shares)], who)
-
-
-FUNCTIONS = {"table_3": _table_3}
-MEASURES: dict[str, Measure] = {
-    "inceptionn-fig4-trunc-g-vs-w": _weights_or_gradients,
-    "inceptionn-fig4-w-complex": _weights_of_complex,
-    "inceptionn-fig5-range": _range,
-    "inceptionn-acc-extra-epochs": _extra_epochs,
-    "inceptionn-acc-drop-without": _drop,
-    "inceptionn-fig14-resnet-drop": _worst_of_resnet,
-    "inceptionn-fig14-trunc-hdc-only": _stand_truncation,
-    "inceptionn-fig14-inc-max": _largest_ratio,
-    "inceptionn-fig14-inc-2-6": _ratios_at_6,
-    "inceptionn-fig14-acc-2-6": _loss_at_6,
-    "inceptionn-fig14-ratio-bound": _ratio_rises,
-    "inceptionn-t3-2bit-90": _two_bits,
-    "inceptionn-t3-2bit-range": _two_bits_range,
-    "inceptionn-ratio-2-10": _ratio_range,
-}
