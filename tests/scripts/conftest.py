@@ -40,8 +40,12 @@ def run_script() -> RunScript:
         name: str, *words: object, cwd: Path, text: str = "", status: int = 0
     ) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, str(SCRIPTS / name), *map(str, words)]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, input=text, timeout=300)
-        assert done.returncode == status, f"{name}: status {done.returncode}\n{done.stdout}\n{done.stderr}"
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=cwd, input=text, timeout=300
+        )
+        assert done.returncode == status, (
+            f"{name}: status {done.returncode}\n{done.stdout}\n{done.stderr}"
+        )
         return done
 
     return run

@@ -18,7 +18,9 @@ def patterns(load: Any, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return script
 
 
-@pytest.mark.parametrize("first", [ZERO, TINY, SMALL, ONE, INFINITE, ZERO | NEGATIVE, SMALL | NEGATIVE, ONE | NEGATIVE])
+@pytest.mark.parametrize(
+    "first", [ZERO, TINY, SMALL, ONE, INFINITE, ZERO | NEGATIVE, SMALL | NEGATIVE, ONE | NEGATIVE]
+)
 @pytest.mark.parametrize("exponent", [-10, -6, -20, 0])
 def test_blocks_hold(patterns: ModuleType, first: int, exponent: int) -> None:
     counts, error = patterns.check(first, exponent)
@@ -28,7 +30,7 @@ def test_blocks_hold(patterns: ModuleType, first: int, exponent: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "breaks", "told"),
+    ("first", "breaks", "message"),
     [
         (SMALL, lambda back: back * np.float32(2), "an error of"),
         (SMALL, lambda back: -back, "a sign|an error of"),
@@ -36,11 +38,11 @@ def test_blocks_hold(patterns: ModuleType, first: int, exponent: int) -> None:
     ],
 )
 def test_a_broken_codec_is_found(
-    patterns: ModuleType, monkeypatch: pytest.MonkeyPatch, first: int, breaks: Any, told: str
+    patterns: ModuleType, monkeypatch: pytest.MonkeyPatch, first: int, breaks: Any, message: str
 ) -> None:
     whole = patterns.decompress
     monkeypatch.setattr(patterns, "decompress", lambda buffer, count: breaks(whole(buffer, count)))
-    with pytest.raises(AssertionError, match=told):
+    with pytest.raises(AssertionError, match=message):
         patterns.check(first, -10)
 
 

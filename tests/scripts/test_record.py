@@ -33,7 +33,9 @@ def recorded(script: ModuleType, out: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_recording_can_be_repeated_and_holds_times_and_bits(record: ModuleType, tmp_path: Path) -> None:
+def test_a_recording_can_be_repeated_and_holds_times_and_bits(
+    record: ModuleType, tmp_path: Path
+) -> None:
     first, second = (recorded(record, tmp_path / name) for name in ("first.json", "second.json"))
     assert list(record.differences(first, second)) == []
     [training] = [of for name, of in first.items() if name.startswith("train")]
@@ -56,7 +58,7 @@ def test_another_seed_gives_other_bits_in_the_same_time(record: ModuleType) -> N
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "message"),
     [
         ({"a": [1, 2]}, {"a": [1, 3]}, ["/a[1]: 2 before, 3 after"]),
         ({"a": 1, "b": 2}, {"a": 1}, ["/b: only before"]),
@@ -67,8 +69,8 @@ def test_another_seed_gives_other_bits_in_the_same_time(record: ModuleType) -> N
         ({"a": "x"}, {"a": "x"}, []),
     ],
 )
-def test_differences(record: ModuleType, before: Any, after: Any, told: list[str]) -> None:
-    assert list(record.differences(before, after)) == told
+def test_differences(record: ModuleType, before: Any, after: Any, message: list[str]) -> None:
+    assert list(record.differences(before, after)) == message
 
 
 def test_compare_ends_with_status_1_where_anything_differs(run_script: Any, tmp_path: Path) -> None:

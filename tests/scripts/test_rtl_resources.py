@@ -39,9 +39,13 @@ def built() -> dict[str, tuple[str, Resources]]:
     return rows
 
 
-def test_devices_are_the_sums_of_their_parts(built: dict[str, tuple[str, Resources]], script: Any) -> None:
+def test_devices_are_the_sums_of_their_parts(
+    built: dict[str, tuple[str, Resources]], script: Any
+) -> None:
     for device in range(script.DEVICES):
-        parts = [found for name, (_, found) in built.items() if name.startswith(f"device {device}: ")]
+        parts = [
+            found for name, (_, found) in built.items() if name.startswith(f"device {device}: ")
+        ]
         assert len(parts) == 6
         assert sum(parts, Resources()) == built[f"device {device}"][1]
 
@@ -52,7 +56,9 @@ def test_the_plan_and_the_ratios_are_right(
     (tmp_path / "tiny.toml").write_text(script.NETWORK, encoding="utf-8")
     (tmp_path / "small.toml").write_text(script.CLUSTER, encoding="utf-8")
     files = str(tmp_path / "tiny.toml"), str(tmp_path / "small.toml")
-    plan = emuchain.plan(*files, devices=script.DEVICES, schedule="sync", batch=2, samples=2, micro_batch=2)
+    plan = emuchain.plan(
+        *files, devices=script.DEVICES, schedule="sync", batch=2, samples=2, micro_batch=2
+    )
     board = script.load_cluster("vc709").boards[0]
     planned = {f"tile of {taps}": board.engine_resources([taps])[0] for taps in script.TILES}
     for device, layout in enumerate(plan.layout().devices):
@@ -67,4 +73,6 @@ def test_the_plan_and_the_ratios_are_right(
 def test_a_row_says_how_many_times_the_plan(script: Any) -> None:
     planned = Resources(lut=10, ff=0, bram_banks=3, dsp=2)
     found = dataclasses.replace(planned, lut=25, ff=7)
-    assert script.row("x", found, planned) == "| x | 2 | 25 | 7 | 3 | 2 | 10 | 0 | 3 | 1.0 | 2.5 | - |"
+    assert (
+        script.row("x", found, planned) == "| x | 2 | 25 | 7 | 3 | 2 | 10 | 0 | 3 | 1.0 | 2.5 | - |"
+    )

@@ -43,25 +43,51 @@ def test_a_run_with_the_codec_goes_on(load: Any) -> None:
 def test_gradients_in_pytorch(run_script: Any, small_cifar: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     words = [small_cifar, "--network", "resnet8-cifar", "--batch", 4, "--steps", 2]
-    head, first, second, *means = run_script("torch-gradients", *words, cwd=tmp_path).stdout.splitlines()
+    head, first, second, *means = run_script(
+        "torch-gradients", *words, cwd=tmp_path
+    ).stdout.splitlines()
     assert head.split()[:2] == ["step", "loss"]
     for number, line in enumerate((first, second), start=1):
         step, loss, *shares = line.replace("%", "").split()
         assert int(step) == number and 0 < float(loss) < 50
         assert list(map(float, shares)) == sorted(map(float, shares))
     assert [line.partition(":")[0] for line in means] == ["2^-10", "2^-8", "2^-6"]
-    for wrong, told in (
+    for wrong, message in (
         (["--network", "vgg11"], "resnet50, resnet8-cifar are"),
         (["--network", "resnet51"], "did you mean `resnet50`"),
     ):
-        assert told in run_script("torch-gradients", small_cifar, *wrong, cwd=tmp_path, status=2).stderr
+        assert (
+            message
+            in run_script("torch-gradients", small_cifar, *wrong, cwd=tmp_path, status=2).stderr
+        )
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.slow
 def test_gradients_and_evidence(run_script: Any, small_cifar: Path, tmp_path: Path) -> None:
-    words = ["--network", "quick-cifar", "--data", small_cifar, "--samples", 40, "--test-samples", 20, "--epochs", 3]
-    words += ["--batch", 20, "--learning-rate", 0.01, "--seeds", "1,2", "--widths", "--runs", tmp_path / "runs"]
+    words = [
+        "--network",
+        "quick-cifar",
+        "--data",
+        small_cifar,
+        "--samples",
+        40,
+        "--test-samples",
+        20,
+        "--epochs",
+        3,
+    ]
+    words += [
+        "--batch",
+        20,
+        "--learning-rate",
+        0.01,
+        "--seeds",
+        "1,2",
+        "--widths",
+        "--runs",
+        tmp_path / "runs",
+    ]
     printed = run_script("gradients", *words, cwd=tmp_path).stdout
     files = sorted((tmp_path / "runs").glob("*.h5"))
     assert len(files) == 7 + 7
@@ -75,7 +101,9 @@ def test_gradients_and_evidence(run_script: Any, small_cifar: Path, tmp_path: Pa
 
     before = {path: path.stat().st_mtime_ns for path in files}
     run_script("gradients", *words, cwd=tmp_path)
-    assert {path: path.stat().st_mtime_ns for path in files} == before, "complete runs are not repeated"
+    assert {path: path.stat().st_mtime_ns for path in files} == before, (
+        "complete runs are not repeated"
+    )
 
     made = run_script("evidence", tmp_path / "runs", cwd=tmp_path).stdout
     runs = Runs.model_validate_json(made).runs
@@ -86,11 +114,15 @@ def test_gradients_and_evidence(run_script: Any, small_cifar: Path, tmp_path: Pa
     assert len(json.loads(made)["runs"][0]["histograms"]) == 3
     other = json.dumps({**json.loads(made)["runs"][0], "network": "hdc"})
     (tmp_path / "known.json").write_text(f'{{"runs": [{other}]}}')
-    more = run_script("evidence", tmp_path / "runs", "--add-to", tmp_path / "known.json", cwd=tmp_path).stdout
+    more = run_script(
+        "evidence", tmp_path / "runs", "--add-to", tmp_path / "known.json", cwd=tmp_path
+    ).stdout
     assert json.loads(more)["runs"] == [json.loads(other), *json.loads(made)["runs"]]
 
     tables = run_script("evidence", "--tables", cwd=tmp_path, text=made).stdout
-    [none] = (line for line in tables.splitlines() if line.startswith("| quick-cifar | none | none |"))
+    [none] = (
+        line for line in tables.splitlines() if line.startswith("| quick-cifar | none | none |")
+    )
     first, second = (100 * run.test_accuracy[2] for run in runs if run.gradients == "none")
     assert none.split(" | ")[4] == "2"
     assert none.split(" | ")[5].startswith(f"{(first + second) / 2:.2f}")
@@ -109,7 +141,10 @@ def test_runs_are_added_to_those_that_are_known(load: Any) -> None:
     base = {"network": "hdc", "gradients": "none", "weights": "none", "epochs": 1}
     known = [{**base, "seed": seed, "test_accuracy": [0.5]} for seed in (1, 2)]
     found = [{**base, "seed": seed, "test_accuracy": [0.6]} for seed in (3, 2)]
-    assert [(run["seed"], run["test_accuracy"][0]) for run in evidence.merged(known, found, evidence.order)] == [
+    assert [
+        (run["seed"], run["test_accuracy"][0])
+        for run in evidence.merged(known, found, evidence.order)
+    ] == [
         (1, 0.5),
         (2, 0.6),
         (3, 0.6),
@@ -131,7 +166,19 @@ def test_the_documents_tables_are_of_the_runs_that_come_with_emuchain(
 @pytest.mark.slow
 @pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)
 def test_convergence(mpiexec: Any, run_script: Any, small_cifar: Path, tmp_path: Path) -> None:
-    words = [small_cifar, "--epochs", 2, "--samples", 60, "--test-samples", 20, "--batch", 20, "--devices", 3]
+    words = [
+        small_cifar,
+        "--epochs",
+        2,
+        "--samples",
+        60,
+        "--test-samples",
+        20,
+        "--batch",
+        20,
+        "--devices",
+        3,
+    ]
     words += ["--ranks", 2, "--runs", tmp_path / "runs", "--out", tmp_path / "curves.png"]
     printed = run_script("convergence", *words, cwd=tmp_path).stdout
     found = {}
@@ -156,9 +203,32 @@ def test_convergence(mpiexec: Any, run_script: Any, small_cifar: Path, tmp_path:
 @pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)
-def test_convergence_over_seeds(mpiexec: Any, run_script: Any, small_cifar: Path, tmp_path: Path) -> None:
-    words = [small_cifar, "--epochs", 1, "--samples", 40, "--test-samples", 20, "--batch", 20, "--devices", 2]
-    words += ["--ranks", 1, "--seeds", 3, "--runs", tmp_path / "runs", "--out", tmp_path / "curves.png"]
+def test_convergence_over_seeds(
+    mpiexec: Any, run_script: Any, small_cifar: Path, tmp_path: Path
+) -> None:
+    words = [
+        small_cifar,
+        "--epochs",
+        1,
+        "--samples",
+        40,
+        "--test-samples",
+        20,
+        "--batch",
+        20,
+        "--devices",
+        2,
+    ]
+    words += [
+        "--ranks",
+        1,
+        "--seeds",
+        3,
+        "--runs",
+        tmp_path / "runs",
+        "--out",
+        tmp_path / "curves.png",
+    ]
     printed = run_script("convergence", *words, cwd=tmp_path).stdout
     by_schedule: dict[str, list[float]] = {"sync": [], "fpdeep": []}
     for schedule, seed in itertools.product(by_schedule, (1, 2, 3)):
@@ -173,13 +243,16 @@ def test_convergence_over_seeds(mpiexec: Any, run_script: Any, small_cifar: Path
     error = statistics.stdev(apart) / 3**0.5
     counts = "more than" if abs(statistics.mean(apart)) > error else "within"
     assert (
-        f"fpdeep less sync: {statistics.mean(apart):+.2f} ± {error:.2f} points, {counts} the standard error" in printed
+        f"fpdeep less sync: {statistics.mean(apart):+.2f} ± {error:.2f} points, {counts} the"
+        " standard error" in printed
     )
 
     made = run_script("evidence", "--fpdeep", tmp_path / "runs", cwd=tmp_path).stdout
     (tmp_path / "runs.json").write_text(made, encoding="utf-8")
     runs = read_runs(tmp_path / "runs.json")
-    assert [(run.schedule, run.seed) for run in runs] == [(s, n) for s in ("sync", "fpdeep") for n in (1, 2, 3)]
+    assert [(run.schedule, run.seed) for run in runs] == [
+        (s, n) for s in ("sync", "fpdeep") for n in (1, 2, 3)
+    ]
     assert [100 * run.test_accuracy[0] for run in runs[:3]] == pytest.approx(accuracies)
     assert all(run.old_weights == 0 for run in runs[:3])
     assert all(run.old_weights > 0 for run in runs[3:])
@@ -200,14 +273,31 @@ def write_mnist(folder: Path, count: int) -> None:
 def test_recurrent(run_script: Any, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     write_mnist(tmp_path, 30)
-    words = [tmp_path, "--epochs", 1, "--samples", 20, "--test-samples", 5, "--batch", 4, "--seeds", 2]
+    words = [
+        tmp_path,
+        "--epochs",
+        1,
+        "--samples",
+        20,
+        "--test-samples",
+        5,
+        "--batch",
+        4,
+        "--seeds",
+        2,
+    ]
     words += ["--runs", tmp_path / "runs", "--out", tmp_path / "curves.png"]
     printed = run_script("recurrent", *words, cwd=tmp_path).stdout
     head, *rows, drawn = printed.splitlines()
     assert head == "lstm-rows, batch 4, 1 epoch" and drawn.startswith("drawn in ")
     accuracies = []
-    for schedule, row in zip(("gpu-standard", "gpu-persistent", "farnn", "fpdeep"), rows, strict=True):
-        runs = [emuchain.results(path) for path in sorted((tmp_path / "runs").glob(f"lstm-rows-{schedule}-*.h5"))]
+    for schedule, row in zip(
+        ("gpu-standard", "gpu-persistent", "farnn", "fpdeep"), rows, strict=True
+    ):
+        runs = [
+            emuchain.results(path)
+            for path in sorted((tmp_path / "runs").glob(f"lstm-rows-{schedule}-*.h5"))
+        ]
         assert [run.config["seed"] for run in runs] == [1, 2]
         mean = 100 * statistics.mean(run.test_accuracy for run in runs)
         assert f" {runs[0].virtual_time_ps / 1e12:.3f} s  test accuracy {mean:.2f} ± " in row
@@ -236,9 +326,14 @@ def test_evidence_of_convergence(run_script: Any, tmp_path: Path) -> None:
     stale = max(of.stale_samples for of in emuchain.plan(devices=3, batch=20).steady.staleness)
     assert [run.old_weights for run in runs] == [stale, stale]
     rows = run_script("evidence", "--tables", cwd=tmp_path, text=made).stdout.splitlines()
-    assert rows[2] == f"| quick-cifar | 0/2 | {stale} of 20 | 1 |  |  | 0.2650 ± 0.0050 | 26.50 ± 0.50 % |  |"
+    assert (
+        rows[2]
+        == f"| quick-cifar | 0/2 | {stale} of 20 | 1 |  |  | 0.2650 ± 0.0050 | 26.50 ± 0.50 % |  |"
+    )
     write_run(tmp_path / "run3.h5", 3, 2)
-    more = run_script("evidence", "--fpdeep", tmp_path, "--add-to", tmp_path / "runs.json", cwd=tmp_path).stdout
+    more = run_script(
+        "evidence", "--fpdeep", tmp_path, "--add-to", tmp_path / "runs.json", cwd=tmp_path
+    ).stdout
     assert [run["seed"] for run in json.loads(more)["runs"]] == [1, 2, 3], "each once"
 
 
@@ -248,4 +343,6 @@ def test_convergence_is_compared_seed_by_seed(run_script: Any, tmp_path: Path) -
             write_run(tmp_path / f"{schedule}{seed}.h5", seed, 2, schedule)
     made = run_script("evidence", "--fpdeep", tmp_path, cwd=tmp_path).stdout
     row = run_script("evidence", "--tables", cwd=tmp_path, text=made).stdout.splitlines()[3]
-    assert row.endswith("| 26.50 ± 0.50 % | 0.2650 ± 0.0050 | 26.50 ± 0.50 % | 0.00 ± 0.00 points |")
+    assert row.endswith(
+        "| 26.50 ± 0.50 % | 0.2650 ± 0.0050 | 26.50 ± 0.50 % | 0.00 ± 0.00 points |"
+    )

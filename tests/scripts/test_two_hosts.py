@@ -13,7 +13,12 @@ def has_namespaces() -> bool:
     """Whether processes may get namespaces of their own here."""
     if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "unshare", "nsenter", "setpriv"))):
         return False
-    return subprocess.run(["unshare", "--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "true"]).returncode == 0
+    return (
+        subprocess.run(
+            ["unshare", "--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "true"]
+        ).returncode
+        == 0
+    )
 
 
 pytestmark = [

@@ -1,4 +1,6 @@
-"""Limits of processor time and memory for what is attacked: what takes more has begun work that it did not estimate."""
+"""Limits of processor time and memory for what is attacked: what takes more has begun work that it
+did not estimate.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""`scripts/attack/fuzz`: a small count for each reader, and that it finds what may not happen."""
+"""`tests/attack/fuzz`: a small count for each reader, and that it finds what may not happen."""
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import os
 import pathlib
 import random
@@ -14,19 +12,13 @@ import pytest
 
 from emuchain.emulator.common import InputError
 
-FUZZ = pathlib.Path(__file__).resolve().parent.parent.parent / "scripts" / "attack" / "fuzz"
+from .conftest import Load
 
 
 @pytest.fixture
-def fuzz(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+def fuzz(load: Load) -> types.ModuleType:
     """The script as a module."""
-    monkeypatch.syspath_prepend(str(FUZZ.parent))
-    loader = importlib.machinery.SourceFileLoader("fuzz", str(FUZZ))
-    spec = importlib.util.spec_from_loader("fuzz", loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+    return load("fuzz")
 
 
 READERS = [
@@ -85,19 +77,28 @@ def trip(_: pathlib.Path) -> None:
     ],
 )  # fmt: skip
 def test_outcomes(
-    fuzz: types.ModuleType, tmp_path: pathlib.Path, read: Callable[[pathlib.Path], object], said: str
+    fuzz: types.ModuleType,
+    tmp_path: pathlib.Path,
+    read: Callable[[pathlib.Path], object],
+    said: str,
 ) -> None:
     assert fuzz.attempts(fuzz.Reader([], ".txt", read), [b"a", b"b"], tmp_path) == [said] * 2
 
 
 @pytest.mark.parametrize("reader", ["init", "checkpoint", "journal"])
-def test_damage_is_never_silent(fuzz: types.ModuleType, capsys: pytest.CaptureFixture[str], reader: str) -> None:
+def test_damage_is_never_silent(
+    fuzz: types.ModuleType, capsys: pytest.CaptureFixture[str], reader: str
+) -> None:
     assert fuzz.main([reader, "--damage", "--count", "4", "--seed", "7"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in lines] == [f"{reader}, seed 7, {kind}" for kind in fuzz.DAMAGE]
+    assert [line.split(":")[0] for line in lines] == [
+        f"{reader}, seed 7, {kind}" for kind in fuzz.DAMAGE
+    ]
 
 
-def test_what_is_read_otherwise_is_silent_damage(fuzz: types.ModuleType, tmp_path: pathlib.Path) -> None:
+def test_what_is_read_otherwise_is_silent_damage(
+    fuzz: types.ModuleType, tmp_path: pathlib.Path
+) -> None:
     reader = fuzz.Reader([], ".txt", pathlib.Path.read_bytes)
     assert fuzz.attempts(reader, [b"a", b"b"], tmp_path, b"a") == ["ok", "silent"]
 

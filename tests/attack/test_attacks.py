@@ -1,4 +1,6 @@
-"""`scripts/attack/names`, `same-files` and `planted`: a part of each, and that they find what may not happen."""
+"""`tests/attack/names`, `same-files` and `planted`: a part of each, and that they find what may not
+happen.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +12,23 @@ import types
 
 import pytest
 
-from .conftest import SCRIPTS, Load
-
-ATTACK = SCRIPTS / "attack"
+from .conftest import ATTACK, Load
 
 
 @pytest.fixture
-def names(load: Load, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+def names(load: Load) -> types.ModuleType:
     """The script as a module."""
-    monkeypatch.syspath_prepend(str(ATTACK))
-    return load("attack/names")
+    return load("names")
 
 
 @pytest.mark.parametrize(
     ("script", "only"),
-    [("names", "a layer"), ("same-files", "pipeline"), ("same-files", "launch -- train --seeds"), ("planted", "show")],
+    [
+        ("names", "a layer"),
+        ("same-files", "pipeline"),
+        ("same-files", "launch -- train --seeds"),
+        ("planted", "show"),
+    ],
 )
 def test_nothing_ends_as_none_may(script: str, only: str, tmp_path: pathlib.Path) -> None:
     pytest.importorskip("onnx")
@@ -68,7 +72,9 @@ def test_files_in_which_a_name_is_more_than_text(
     assert name in names._judged(0, 0, "said\n", forms, is_plain=False)
 
 
-@pytest.mark.parametrize("said", ["\x1b[31m", "a\rb", "\x9b1m", "emuchain: internal error: x", "Traceback"])
+@pytest.mark.parametrize(
+    "said", ["\x1b[31m", "a\rb", "\x9b1m", "emuchain: internal error: x", "Traceback"]
+)
 def test_what_may_not_be_printed(
     names: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
@@ -76,7 +82,9 @@ def test_what_may_not_be_printed(
     assert names._judged(0, 0, said, {}, is_plain=False) not in ("taken", "refused")
 
 
-def test_what_a_name_has_run(names: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_name_has_run(
+    names: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     pathlib.Path("ran").touch()
     assert names._judged(0, 0, "", {}, is_plain=False) == "ran"
@@ -85,12 +93,17 @@ def test_what_a_name_has_run(names: types.ModuleType, tmp_path: pathlib.Path, mo
 @pytest.fixture
 def limits(load: Load) -> types.ModuleType:
     """The module of limits."""
-    return load("attack/limits.py")
+    return load("limits.py")
 
 
-def test_what_takes_too_long_is_ended(limits: types.ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_takes_too_long_is_ended(
+    limits: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "CALL_CPU_S", 0.1)
-    with pytest.raises(TimeoutError, match="takes more than 0.1 s of processor time"), limits.limited():
+    with (
+        pytest.raises(TimeoutError, match="takes more than 0.1 s of processor time"),
+        limits.limited(),
+    ):
         while True:
             pass
 

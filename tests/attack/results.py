@@ -1,10 +1,13 @@
-"""Results files of small runs, well-formed HDF5 that is not what emuchain writes, and the commands that take them."""
+"""Results files of small runs, well-formed HDF5 that is not what emuchain writes, and the commands
+that take them.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import io
+import json
 import pathlib
 import random
 import tempfile
@@ -17,10 +20,17 @@ import h5py
 import numpy as np
 
 from emuchain.emulator.commands import finished
+from emuchain.emulator.commands.frame.command import Result
 
 RUNS: list[dict[str, Any]] = [
     {"network": checkpoints.TINY, "schedule": "sync", "devices": 2},
-    {"network": checkpoints.TINY, "schedule": "fpdeep", "replicas": 2, "devices": 2, "compress": "inceptionn:-10"},
+    {
+        "network": checkpoints.TINY,
+        "schedule": "fpdeep",
+        "replicas": 2,
+        "devices": 2,
+        "compress": "inceptionn:-10",
+    },
     {"network": "lstm-rows", "schedule": "farnn", "cluster": "farnn-9p"},
 ]
 _SETTINGS = {"samples": 16, "test_samples": 4, "batch": 4, "epochs": 2}
@@ -44,7 +54,21 @@ _VALUES = [
     -np.inf,
     np.nan,
 ]
-_WORDS = ["", "x", "none", "1", "sync", "nan", "-1", "é", "\x1b[2J", "a\nb", "../../etc/passwd", "[" * 3000, "9" * 5000]
+_WORDS = [
+    "",
+    "x",
+    "none",
+    "1",
+    "sync",
+    "nan",
+    "-1",
+    "é",
+    "\x1b[2J",
+    "a\nb",
+    "../../etc/passwd",
+    "[" * 3000,
+    "9" * 5000,
+]
 _WORDS += [
     "quick-cifar",
     "vc709",
@@ -57,12 +81,64 @@ _WORDS += [
     "data-parallel-ring",
 ]
 _TYPES = [
-    *("i1", "i2", "i4", "i8", ">i8", "u1", "u4", "u8", "f2", "f4", ">f4", "f8", "c8", "?", "S3", "V4"),
-    *(h5py.string_dtype(), h5py.vlen_dtype("i4"), h5py.ref_dtype, h5py.regionref_dtype, h5py.enum_dtype({"a": 1})),
-    *(np.dtype([("a", "i4"), ("b", "f8")]), np.dtype("(3,)f4"), h5py.opaque_dtype(np.dtype("M8[s]"))),
+    *(
+        "i1",
+        "i2",
+        "i4",
+        "i8",
+        ">i8",
+        "u1",
+        "u4",
+        "u8",
+        "f2",
+        "f4",
+        ">f4",
+        "f8",
+        "c8",
+        "?",
+        "S3",
+        "V4",
+    ),
+    *(
+        h5py.string_dtype(),
+        h5py.vlen_dtype("i4"),
+        h5py.ref_dtype,
+        h5py.regionref_dtype,
+        h5py.enum_dtype({"a": 1}),
+    ),
+    *(
+        np.dtype([("a", "i4"), ("b", "f8")]),
+        np.dtype("(3,)f4"),
+        h5py.opaque_dtype(np.dtype("M8[s]")),
+    ),
 ]
-_SHAPES = [(), (0,), (1,), (2,), (3, 2), (0, 3), (1, 1, 1, 1, 1), (10**6,), (2**40,), (2**31, 2**31), (4, 4, 4)]
-_NAMES = ["x", "weight", "epoch", "network", "format", "a" * 1000, "\x1b[2J", "a.b", "é", " ", "made_bytes", "digest"]
+_SHAPES = [
+    (),
+    (0,),
+    (1,),
+    (2,),
+    (3, 2),
+    (0, 3),
+    (1, 1, 1, 1, 1),
+    (10**6,),
+    (2**40,),
+    (2**31, 2**31),
+    (4, 4, 4),
+]
+_NAMES = [
+    "x",
+    "weight",
+    "epoch",
+    "network",
+    "format",
+    "a" * 1000,
+    "\x1b[2J",
+    "a.b",
+    "é",
+    " ",
+    "made_bytes",
+    "digest",
+]
 
 
 @functools.cache
@@ -79,8 +155,12 @@ def examples() -> list[bytes]:
     return contents
 
 
-def damaged(example: bytes, chance: random.Random, bytes_changed: Callable[[bytes, random.Random], bytes]) -> bytes:
-    """Return a results file with changed bytes, or one of another structure, which no digest covers."""
+def damaged(
+    example: bytes, chance: random.Random, bytes_changed: Callable[[bytes, random.Random], bytes]
+) -> bytes:
+    """Return a results file with changed bytes, or one of another structure, which no digest
+    covers.
+    """
     if not chance.randrange(8):
         return bytes_changed(example, chance)
     image = io.BytesIO(example)
@@ -98,7 +178,9 @@ def damaged(example: bytes, chance: random.Random, bytes_changed: Callable[[byte
 def _any(file: Any, chance: random.Random, *, groups: bool = False) -> Any:
     """Return a data set, or a group, too."""
     items: list[Any] = []
-    file.visititems(lambda _, item: items.append(item) if groups or hasattr(item, "shape") else None)
+    file.visititems(
+        lambda _, item: items.append(item) if groups or hasattr(item, "shape") else None
+    )
     return chance.choice(items)
 
 
@@ -113,7 +195,9 @@ def _other_values(file: Any, chance: random.Random) -> None:
     data = _any(file, chance)
     values = np.array(data[()])
     if values.dtype.kind == "S":
-        values = np.array([chance.choice(_WORDS).encode() for _ in range(values.size)]).reshape(values.shape)
+        values = np.array([chance.choice(_WORDS).encode() for _ in range(values.size)]).reshape(
+            values.shape
+        )
     elif values.size:
         flat = values.reshape(-1).copy()
         value = np.array(chance.choice(_VALUES)).astype(values.dtype)
@@ -141,12 +225,19 @@ def _other_shape(file: Any, chance: random.Random) -> None:
     elif kind == 1 and values.ndim:
         _replace(data, data=np.concatenate([values] * chance.randint(2, 5)))
     elif kind == 2:
-        _replace(data, data=values.reshape(chance.choice([(-1,), (1, -1), (-1, 1), (1, 1, -1), values.shape[::-1]])))
+        _replace(
+            data,
+            data=values.reshape(
+                chance.choice([(-1,), (1, -1), (-1, 1), (1, 1, -1), values.shape[::-1]])
+            ),
+        )
     elif kind == 3 and values.ndim:
         _replace(data, data=values[::-1] if chance.randrange(2) else np.roll(values, 1, axis=0))
     else:
         shape = chance.choice(_SHAPES)
-        chunks = tuple(min(64, size) or 1 for size in shape) if chance.randrange(2) and shape else None
+        chunks = (
+            tuple(min(64, size) or 1 for size in shape) if chance.randrange(2) and shape else None
+        )
         packed = {"compression": "gzip"} if chunks else {}
         _replace(
             data,
@@ -219,7 +310,11 @@ def _added(file: Any, chance: random.Random) -> None:
 
 
 def _other_setting(file: Any, chance: random.Random) -> None:
-    holder = file[chance.choice(("config", "config", "config", "versions"))] if chance.randrange(12) else file
+    holder = (
+        file[chance.choice(("config", "config", "config", "versions"))]
+        if chance.randrange(12)
+        else file
+    )
     name = chance.choice([*holder.attrs])
     kind = chance.randrange(8)
     if kind == 0:
@@ -231,7 +326,9 @@ def _other_setting(file: Any, chance: random.Random) -> None:
     elif kind == 3:
         holder.attrs.create(name, h5py.Empty("f4"))
     elif kind == 4:
-        holder.attrs.create(name, file.ref if chance.randrange(2) else np.array(["a", "b"], h5py.string_dtype()))
+        holder.attrs.create(
+            name, file.ref if chance.randrange(2) else np.array(["a", "b"], h5py.string_dtype())
+        )
     elif kind == 5:
         other = chance.choice([*holder.attrs])
         holder.attrs[name], holder.attrs[other] = holder.attrs[other], holder.attrs[name]
@@ -244,21 +341,39 @@ def _other_description(file: Any, chance: random.Random) -> None:
     text = data[()].decode()
     kind = chance.randrange(4)
     if kind == 0:
-        text = chance.choice([*_WORDS, "{}", "[]", '{"name": ' * 500, '{"layers": 3}', "layers = 3\n", "\0"])
+        text = chance.choice(
+            [*_WORDS, "{}", "[]", '{"name": ' * 500, '{"layers": 3}', "layers = 3\n", "\0"]
+        )
     elif kind == 1:
         at = chance.randrange(len(text) + 1)
-        text = text[:at] + chance.choice([*_WORDS, "0", "9", "-", "1e30"]) + text[at + chance.randrange(4) :]
+        text = (
+            text[:at]
+            + chance.choice([*_WORDS, "0", "9", "-", "1e30"])
+            + text[at + chance.randrange(4) :]
+        )
     elif kind == 2:
         text = text[: chance.randrange(len(text) + 1)]
     else:
         text = "".join(
-            chance.choice("0123456789") if character.isdigit() and not chance.randrange(9) else character
+            (
+                chance.choice("0123456789")
+                if character.isdigit() and not chance.randrange(9)
+                else character
+            )
             for character in text
         )
     _replace(data, data=np.bytes_(text.encode()))
 
 
-_CHANGES = [_other_values, _other_values, _other_type, _other_shape, _other_setting, _other_setting, _other_description]
+_CHANGES = [
+    _other_values,
+    _other_values,
+    _other_type,
+    _other_shape,
+    _other_setting,
+    _other_setting,
+    _other_description,
+]
 _CHANGES += [_removed, _exchanged, _renamed, _linked, _other_kind, _added]
 
 
@@ -266,7 +381,10 @@ def printed(command: click.Command, *arguments: Any) -> str:
     """Return what a command prints, whose function gets these arguments."""
     assert command.callback is not None
     with contextlib.redirect_stdout(io.StringIO()) as said:
-        command.callback(*arguments)
+        result = command.callback(*arguments)
+        if isinstance(result, Result):
+            result.show()
+            print(json.dumps(result.as_json()))
     return said.getvalue()
 
 
@@ -284,7 +402,7 @@ def report(path: pathlib.Path) -> bytes:
 
 def retime(path: pathlib.Path) -> str:
     """Return what `emuchain retime` prints, under a cluster with slower links."""
-    return printed(finished.retime, str(path), None, ["link.bandwidth_gbps=10"], True)
+    return printed(finished.retime, str(path), None, ("link.bandwidth_gbps=10",))
 
 
 def export(path: pathlib.Path) -> bytes:
@@ -296,7 +414,7 @@ def export(path: pathlib.Path) -> bytes:
 
 def evaluate(path: pathlib.Path) -> str:
     """Return what `emuchain evaluate` prints."""
-    return printed(finished.evaluate, str(path), None, None, True)
+    return printed(finished.evaluate, str(path), None, None)
 
 
 def init(path: pathlib.Path) -> list[bytes]:
@@ -309,4 +427,6 @@ def init(path: pathlib.Path) -> list[bytes]:
 
 
 OF_ANY_RUN, OF_CHAINS, OF_WEIGHTS = (show, report), (retime,), (export, evaluate, init)
-"""Commands that take results of any run, those of chains alone, and those of chains and their checkpoints."""
+"""Commands that take results of any run, those of chains alone, and those of chains and their
+checkpoints.
+"""

@@ -1,4 +1,6 @@
-"""Runs with checkpoints that are killed at random moments, resumed, and compared with runs that were left alone."""
+"""Runs with checkpoints that are killed at random moments, resumed, and compared with runs that
+were left alone.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ layers = [
   { type = "softmax" },
 ]
 """
-COMMON = "batch = 16\nsamples = 1600\ntest_samples = 20\nepochs = 4\ndevices = 3\ncheckpoint_every = 7\n"
+COMMON = (
+    "batch = 16\nsamples = 1600\ntest_samples = 20\nepochs = 4\ndevices = 3\ncheckpoint_every = 7\n"
+)
 VARIANTS = {
     "sync": 'schedule = "sync"\n',
     "fpdeep": 'schedule = "fpdeep"\n',
@@ -42,11 +46,14 @@ VARIANTS = {
 }
 FLAGS = {"seeds": ("--seeds", "2")}
 NAMES = {"seeds": ("-seed1", "-seed2")}
-"""Variants of several runs: their flags, and what the names of each run's files have in addition."""
+"""Variants of several runs: their flags, and what the names of each run's files have in addition.
+"""
 
 
 class Case(NamedTuple):
-    """How a run ended that was killed: ranks of each start, kills, how often it went on from a file, what is wrong."""
+    """How a run ended that was killed: ranks of each start, kills, how often it went on from a
+    file, what is wrong.
+    """
 
     ranks: list[int]
     kills: int
@@ -63,7 +70,9 @@ class Attack:
         self._chance = random.Random(f"{seed} {variant} {mpi}")
         (folder / "tiny.toml").write_text(NETWORK)
         self._settings = folder / "settings.toml"
-        self._settings.write_text(f'network = "{folder}/tiny.toml"\nprogress = "none"\n{COMMON}{VARIANTS[variant]}')
+        self._settings.write_text(
+            f'network = "{folder}/tiny.toml"\nprogress = "none"\n{COMMON}{VARIANTS[variant]}'
+        )
         self._expected = folder / "unbroken.h5"
         status, self._whole_s, said = self._run(
             MOST_RANKS, ["train", self._settings, *self._flags, "--out", self._expected]
@@ -72,14 +81,20 @@ class Attack:
             raise SystemExit(f"{variant} under {mpi}: the unbroken run ends with {status}: {said}")
 
     def _run(self, ranks: int, arguments: Sequence[str | Path]) -> tuple[int, float, str]:
-        """Run to the end; return the status, the seconds since the ranks were there, and what was said."""
+        """Run to the end; return the status, the seconds since the ranks were there, and what was
+        said.
+        """
         with tempfile.TemporaryFile("w+") as said:
             job = Job(self._environment, ranks, [str(argument) for argument in arguments], said)
             job.ranks()
             begin_s = time.monotonic()
             wrong = job.end(MOST_S, set())
             said.seek(0)
-            return job.process.returncode or bool(wrong), time.monotonic() - begin_s, "; ".join(wrong) + said.read()
+            return (
+                job.process.returncode or bool(wrong),
+                time.monotonic() - begin_s,
+                "; ".join(wrong) + said.read(),
+            )
 
     def _killed(self, ranks: int, arguments: Sequence[str | Path]) -> tuple[bool, list[str]]:
         """Kill a rank at a random moment; return whether it was there still, and what is wrong."""
@@ -100,7 +115,9 @@ class Attack:
             return hit and job.process.returncode != 0, wrong
 
     def case(self, most_kills: int) -> Case:
-        """Kill a run once or more often, let it end, and compare its results file with that of the unbroken run."""
+        """Kill a run once or more often, let it end, and compare its results file with that of the
+        unbroken run.
+        """
         out, file = self._folder / "run.h5", self._folder / "run.ckpt"
         begin = ["train", self._settings, *self._flags, "--out", out, "--checkpoint", file]
         again, first = ["train", *self._flags, "--resume", file], self._own(file)[0]
@@ -113,7 +130,9 @@ class Attack:
                 goes_on = first.exists()
                 hit, left = self._killed(ranks[-1], again if goes_on else begin)
                 kills, resumes, wrong, ended = kills + hit, resumes + goes_on, wrong + left, not hit
-                ranks.append(self._chance.choice([n for n in range(1, MOST_RANKS + 1) if n != ranks[-1]]))
+                ranks.append(
+                    self._chance.choice([n for n in range(1, MOST_RANKS + 1) if n != ranks[-1]])
+                )
         if ended:
             ranks.pop()
         else:
@@ -121,7 +140,9 @@ class Attack:
             status, _, said = self._run(ranks[-1], again if first.exists() else begin)
             wrong += [f"status {status}: {said.strip()[-300:]}"] if status else []
         pairs = zip(self._own(self._expected), self._own(out), strict=True)
-        return Case(ranks, kills, resumes, wrong or [line for pair in pairs for line in different(*pair)])
+        return Case(
+            ranks, kills, resumes, wrong or [line for pair in pairs for line in different(*pair)]
+        )
 
     def _own(self, file: Path) -> list[Path]:
         """Return the files that the runs have of their own, made of one name."""
@@ -141,7 +162,15 @@ def different(expected: Path, actual: Path) -> list[str]:
         }
         | {
             f"{table}/{name}": column
-            for table in ("history", "devices", "links", "exchange", "messages", "resources", "steps")
+            for table in (
+                "history",
+                "devices",
+                "links",
+                "exchange",
+                "messages",
+                "resources",
+                "steps",
+            )
             for name, column in getattr(results, table).items()
             if name != "host_time_s"
         }
@@ -158,7 +187,12 @@ def different(expected: Path, actual: Path) -> list[str]:
 
 
 def attack_checkpoints(
-    mpis: Sequence[str], variants: Sequence[str], count: int, most_kills: int, seed: int, first_s: float
+    mpis: Sequence[str],
+    variants: Sequence[str],
+    count: int,
+    most_kills: int,
+    seed: int,
+    first_s: float,
 ) -> Iterator[tuple[str, bool]]:
     """Yield lines to print, and whether something is wrong: one for each case, and then a table."""
     total: dict[tuple[str, str], list[int]] = collections.defaultdict(lambda: [0] * 5)
@@ -169,17 +203,24 @@ def attack_checkpoints(
                 for place in range(count):
                     case = attack.case(most_kills)
                     row = total[variant, mpi]
-                    for column, value in enumerate((1, case.kills, case.resumes, not case.resumes, not case.wrong)):
+                    for column, value in enumerate(
+                        (1, case.kills, case.resumes, not case.resumes, not case.wrong)
+                    ):
                         row[column] += value
                     verdict = "; ".join(case.wrong) or "equal"
                     ranks = ", ".join(map(str, case.ranks))
                     yield (
-                        f"{variant} {mpi} {place + 1}: ranks {ranks}; kills {case.kills}, resumed {case.resumes}:"
-                        f" {verdict}",
+                        (
+                            f"{variant} {mpi} {place + 1}: ranks {ranks}; kills {case.kills},"
+                            f" resumed {case.resumes}: {verdict}"
+                        ),
                         bool(case.wrong),
                     )
     yield "", False
-    yield f"{'variant':<10}{'MPI':<9}{'runs':>6}{'kills':>7}{'resumed':>9}{'restarted':>11}{'equal':>7}", False
+    yield (
+        f"{'variant':<10}{'MPI':<9}{'runs':>6}{'kills':>7}{'resumed':>9}{'restarted':>11}{'equal':>7}",
+        False,
+    )
     for (variant, mpi), row in total.items():
         yield f"{variant:<10}{mpi:<9}" + "".join(map("{:>{}}".format, row, (6, 7, 9, 11, 7))), False
     sums = [sum(column) for column in zip(*total.values(), strict=True)]

@@ -1,4 +1,6 @@
-"""Runs of emuchain under a launcher, whose ranks are attacked; only what was started here gets signals."""
+"""Runs of emuchain under a launcher, whose ranks are attacked; only what was started here gets
+signals.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ import psutil
 from limits import limit_process
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-ENVIRONMENTS = {"mpich": ("EMUCHAIN_TEST_MPICH", ".venv"), "openmpi": ("EMUCHAIN_TEST_OPENMPI", ".venv-openmpi")}
+ENVIRONMENTS = {
+    "mpich": ("EMUCHAIN_TEST_MPICH", ".venv"),
+    "openmpi": ("EMUCHAIN_TEST_OPENMPI", ".venv-openmpi"),
+}
 MARK = "EMUCHAIN_ATTACK_MARK"
 SETTINGS = {
     "OMP_NUM_THREADS": "1",
@@ -42,11 +47,17 @@ def environment_of(mpi: str) -> Path:
 class Job:
     """A launcher with its ranks; all that it starts has a mark in its environment.
 
-    The process is mpiexec (`launcher`), `emuchain launch` (`run`), or the command in one process (`alone`).
+    The process is mpiexec (`launcher`), `emuchain launch` (`run`), or the command in one process
+    (`alone`).
     """
 
     def __init__(
-        self, environment: Path, ranks: int, arguments: Sequence[str], said: IO[str], process: str = "launcher"
+        self,
+        environment: Path,
+        ranks: int,
+        arguments: Sequence[str],
+        said: IO[str],
+        process: str = "launcher",
     ) -> None:
         binaries, self._ranks, self._mark = environment / "bin", ranks, uuid.uuid4().hex
         command = [str(binaries / "python"), "-m", "emuchain"]
@@ -86,7 +97,10 @@ class Job:
         processes = []
         for process in psutil.process_iter():
             try:
-                if process.environ().get(MARK) == self._mark and process.status() != psutil.STATUS_ZOMBIE:
+                if (
+                    process.environ().get(MARK) == self._mark
+                    and process.status() != psutil.STATUS_ZOMBIE
+                ):
                     processes.append(process)
             except psutil.Error:
                 continue
@@ -94,10 +108,16 @@ class Job:
 
     def guarded(self) -> bool:
         """Return whether a guard watches the ranks."""
-        return any("guard.py" in " ".join(process.cmdline()) for process in self.left() if process.is_running())
+        return any(
+            "guard.py" in " ".join(process.cmdline())
+            for process in self.left()
+            if process.is_running()
+        )
 
     def end(self, most_s: float, shared: set[str]) -> list[str]:
-        """Wait for the end, then end what is left; return what is wrong. `shared` must be gone by then."""
+        """Wait for the end, then end what is left; return what is wrong. `shared` must be gone by
+        then.
+        """
         wrong = []
         try:
             self.process.wait(most_s)
@@ -127,7 +147,9 @@ def ranks_below(launcher: int) -> dict[int, psutil.Process]:
             continue
         rank = environment.get("PMI_RANK", environment.get("PMIX_RANK", ""))
         if rank.isdigit() and "emuchain" in arguments:
-            ranks.setdefault(int(rank), process)  # what it forks looks the same, until it is another program
+            ranks.setdefault(
+                int(rank), process
+            )  # what it forks looks the same, until it is another program
     return ranks
 
 

@@ -1,4 +1,6 @@
-"""HDF5 files of images of which some chunks were never written, of all forms; and whether they are taken for whole."""
+"""HDF5 files of images of which some chunks were never written, of all forms; and whether they are
+taken for whole.
+"""
 
 from __future__ import annotations
 
@@ -35,23 +37,41 @@ def half_written(_: bytes, chance: random.Random, __: object) -> bytes:
 def made(chance: random.Random, missing: int) -> bytes:
     """Return a file without `missing` of its chunks, or as many as it has."""
     file = io.BytesIO()
-    classes, size = chance.randint(2, 4), [chance.randint(1, 9) for _ in range(chance.choice((2, 3)))]
+    classes, size = (
+        chance.randint(2, 4),
+        [chance.randint(1, 9) for _ in range(chance.choice((2, 3)))],
+    )
     with h5py.File(file, "w", libver=chance.choice(("earliest", "latest"))) as into:
         arrays, chunks = {}, []
         for name in _PARTS if chance.randrange(2) else _PARTS[:2]:
-            count = classes * chance.randint(2, 9) if name.endswith("images") else len(arrays[name[:-6] + "images"])
+            count = (
+                classes * chance.randint(2, 9)
+                if name.endswith("images")
+                else len(arrays[name[:-6] + "images"])
+            )
             shape = (count, *size) if name.endswith("images") else (count,)
             sides = tuple(chance.randint(1, side) for side in shape)
-            most = tuple(chance.choice((None, side)) for side in shape) if chance.randrange(2) else None
+            most = (
+                tuple(chance.choice((None, side)) for side in shape)
+                if chance.randrange(2)
+                else None
+            )
             dtype = np.uint8 if name.endswith("images") else np.int64
             packing = chance.choice(_PACKINGS)
-            arrays[name] = into.create_dataset(name, shape, dtype, chunks=sides, maxshape=most, **packing)
-            spans = ([slice(at, at + by) for at in range(0, side, by)] for side, by in zip(shape, sides, strict=True))
+            arrays[name] = into.create_dataset(
+                name, shape, dtype, chunks=sides, maxshape=most, **packing
+            )
+            spans = (
+                [slice(at, at + by) for at in range(0, side, by)]
+                for side, by in zip(shape, sides, strict=True)
+            )
             chunks += [(name, place) for place in itertools.product(*spans)]
         left = chance.sample(range(len(chunks)), max(1, len(chunks) - missing))
         for name, place in (chunks[number] for number in left):
             values = (
-                np.arange(len(arrays[name])) % classes if arrays[name].ndim == 1 else np.full(arrays[name].shape, 7)
+                np.arange(len(arrays[name])) % classes
+                if arrays[name].ndim == 1
+                else np.full(arrays[name].shape, 7)
             )
             arrays[name][place] = values[place]
         into.attrs[_MARK] = len(chunks) - len(left)

@@ -20,10 +20,11 @@ Change = Callable[[bytes, random.Random], bytes]
 
 
 class Reader(NamedTuple):
-    """Examples of valid input; the end of a file's name; and functions that read such a file, and that damage it.
+    """Examples of valid input; the end of a file's name; and functions that read such a file, and
+    that damage it.
 
-    What `read` returns shows whether two files are read alike. `change` takes one that changes bytes, besides; without
-    it, that is used alone.
+    What `read` returns shows whether two files are read alike. `change` takes one that changes
+    bytes, besides; without it, that is used alone.
     """
 
     examples: list[bytes]
@@ -43,9 +44,14 @@ def config() -> Reader:
     """Runs' settings."""
     from emuchain.emulator.config import load_config
 
-    text = b'network = "quick-cifar"\nschedule = "sync"\nbatch = 32\nsamples = 320\nlearning_rate_steps = [3, 5]\n'
+    text = (
+        b'network = "quick-cifar"\nschedule = "sync"\nbatch = 32\nsamples = 320\nlr_schedule ='
+        b' "steps:at=3,5"\n'
+    )
     return Reader(
-        [text, b"devices = 4\ncompress = 'inceptionn:-10'\n"], ".toml", lambda path: load_config(str(path), {})
+        [text, b"devices = 4\ncompress = 'inceptionn:-10'\n"],
+        ".toml",
+        lambda path: load_config(str(path), {}),
     )
 
 
@@ -70,7 +76,11 @@ def schedule() -> Reader:
 
     order = order_of(None, {"schedule": "1f1b-so", "devices": 3}, 4, 2)
     one = order_of(None, {"schedule": "1f1b-so", "devices": 3}, 4, 1)
-    return Reader([to_text(order).encode(), to_csv(one).encode()], ".txt", lambda path: check_schedule(str(path)))
+    return Reader(
+        [to_text(order).encode(), to_csv(one).encode()],
+        ".txt",
+        lambda path: check_schedule(str(path)),
+    )
 
 
 def checkpoint() -> Reader:
@@ -125,7 +135,7 @@ def codec() -> Reader:
     def read(path: pathlib.Path) -> None:
         load_config(None, {"compress": path.read_bytes().decode("utf-8", "surrogateescape")})
 
-    return Reader([b"inceptionn:-10", b"truncate:16", b"topk:0.01", b"none"], ".txt", read)
+    return Reader([b"inceptionn:-10", b"bf16", b"topk:0.01", b"none"], ".txt", read)
 
 
 def faults() -> Reader:
@@ -228,10 +238,21 @@ def safetensors() -> Reader:
     from emuchain.emulator.network import load_network
     from emuchain.emulator.run import read_weights
 
-    layers = [{"type": "conv", "channels": 4, "kernel": 3}, {"type": "fc", "features": 3}, {"type": "softmax"}]
+    layers = [
+        {"type": "conv", "channels": 4, "kernel": 3},
+        {"type": "fc", "features": 3},
+        {"type": "softmax"},
+    ]
     network = load_network({"name": "small", "input": [3, 6, 6], "layers": layers})
-    arrays = {"conv1.weight": (4, 3, 3, 3), "conv1.bias": (4,), "fc1.weight": (3, 4, 4, 4), "fc1.bias": (3,)}
-    packed = safetensors.numpy.save({name: np.zeros(shape, np.float32) for name, shape in arrays.items()})
+    arrays = {
+        "conv1.weight": (4, 3, 3, 3),
+        "conv1.bias": (4,),
+        "fc1.weight": (3, 4, 4, 4),
+        "fc1.bias": (3,),
+    }
+    packed = safetensors.numpy.save(
+        {name: np.zeros(shape, np.float32) for name, shape in arrays.items()}
+    )
     return Reader([packed], ".safetensors", lambda path: read_weights(str(path), network, "it"))
 
 
@@ -239,7 +260,9 @@ def journal() -> Reader:
     """Journals of sweeps, which a sweep takes up again."""
     from emuchain.emulator.studies.sweep import Space, run_space
 
-    space = Space.of({"network": "quick-cifar", "devices": [1, 2, 400], "link.bandwidth_gbps": [1, 40]})
+    space = Space.of(
+        {"network": "quick-cifar", "devices": [1, 2, 400], "link.bandwidth_gbps": [1, 40]}
+    )
 
     def read(path: pathlib.Path) -> list[dict[str, object]]:
         return run_space(space, 1000, csv=path, jobs=1).rows

@@ -1,4 +1,6 @@
-"""The commands and functions of emuchain with the settings by which they name files, and valid inputs of each kind."""
+"""The commands and functions of emuchain with the settings by which they name files, and valid
+inputs of each kind.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ from limits import limited
 from emuchain.emulator.commands.cli import main as emuchain_main
 from emuchain.emulator.commands.command_line import commands
 from emuchain.emulator.commands.frame import named
+from emuchain.emulator.commands.frame.command import setting_of
 from emuchain.emulator.commands.frame.flags import ConfiguredCommand
 from emuchain.emulator.common import NO_FILE, InputError, Reads, Role, Writes
 from emuchain.emulator.config import Config, role_of, roles
@@ -29,7 +32,10 @@ layers = [
 TEXTS = {
     "net.toml": NETWORK,
     "board.toml": 'name = "ours"\nclock_mhz = 200\ndsp = 900\non_chip_memory_kbit = 16000\n',
-    "cluster.toml": 'name = "mine"\n[[boards]]\ntype = "board.toml"\n[links]\nbandwidth_gbps = 10\nlatency_ns = 100\n',
+    "cluster.toml": (
+        'name = "mine"\n[[boards]]\ntype = "board.toml"\n[links]\nbandwidth_gbps = 10\nlatency_ns ='
+        " 100\n"
+    ),
     "faults.toml": "[[faults.boards]]\nboard = 0\nfactor = 2.5\n",
     "config.toml": 'network = "net.toml"\ndata = "d.h5"\nbatch = 20\nprogress = "none"\n',
     "hosts": "localhost:2\n",
@@ -44,7 +50,11 @@ class Input(NamedTuple):
     file: str
 
 
-_NETWORKS = [Input("net.toml", "net.toml"), Input("net.onnx", "net.onnx"), Input("net.onnx", "net.weights")]
+_NETWORKS = [
+    Input("net.toml", "net.toml"),
+    Input("net.onnx", "net.onnx"),
+    Input("net.onnx", "net.weights"),
+]
 _CLUSTERS = [Input("cluster.toml", "cluster.toml"), Input("cluster.toml", "board.toml")]
 INPUTS: dict[Role, list[Input]] = {
     roles.NETWORK: _NETWORKS,
@@ -63,15 +73,33 @@ INPUTS: dict[Role, list[Input]] = {
     ],
     named.HOSTS.role: [Input("hosts", "hosts")],
     roles.CHECKPOINT: [Input("run.ckpt", "run.ckpt"), Input("run.ckpt", "d.h5")],
-    roles.CONFIGURATION: [Input("config.toml", name) for name in ("config.toml", "net.toml", "d.h5")],
+    roles.CONFIGURATION: [
+        Input("config.toml", name) for name in ("config.toml", "net.toml", "d.h5")
+    ],
     roles.RUN: [Input(name, name) for name in ("run.h5", "run.ckpt")],
     named.RUNS.role: [Input("runs", "runs/run.h5")],
-    named.WHAT_IF.role: [*(Input(f"cluster={v}", f) for v, f in _CLUSTERS), Input("network=net.toml", "net.toml")],
+    named.WHAT_IF.role: [
+        *(Input(f"cluster={v}", f) for v, f in _CLUSTERS),
+        Input("network=net.toml", "net.toml"),
+    ],
 }
-"""What is named by settings of each role, and the files behind it. The checkpoint's run had d.h5."""
+"""What is named by settings of each role, and the files behind it. The checkpoint's run had d.h5.
+"""
 
-NEEDED = {"schedule": "gpipe", "stages": "2", "micro_batches": "2", "forward": "1", "backward": "1", "paper": "fpdeep"}
-FILLED = {roles.NETWORK: "net.toml", roles.NETWORKS: "net.toml", roles.RUN: "run.h5", named.RTL.role: "rtl"}
+NEEDED = {
+    "schedule": "gpipe",
+    "stages": "2",
+    "micro_batches": "2",
+    "forward": "1",
+    "backward": "1",
+    "paper": "fpdeep",
+}
+FILLED = {
+    roles.NETWORK: "net.toml",
+    roles.NETWORKS: "net.toml",
+    roles.RUN: "run.h5",
+    named.RTL.role: "rtl",
+}
 """Values of settings that a command cannot do without, by name or role."""
 
 
@@ -94,11 +122,15 @@ def make_inputs(folder: pathlib.Path) -> None:
     for part in ("train/a", "train/b", "val/a", "val/b"):
         (folder / "pictures" / part).mkdir(parents=True)
         for number in range(2):
-            Image.fromarray(images[number].transpose(1, 2, 0)).save(folder / "pictures" / part / f"{number}.png")
+            Image.fromarray(images[number].transpose(1, 2, 0)).save(
+                folder / "pictures" / part / f"{number}.png"
+            )
     cifar, mnist = folder / "cifar" / "cifar-10-batches-bin", folder / "mnist"
     cifar.mkdir(parents=True)
     for name in (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"):
-        (cifar / f"{name}.bin").write_bytes(b"".join(bytes([label]) + bytes(3072) for label in range(10)))
+        (cifar / f"{name}.bin").write_bytes(
+            b"".join(bytes([label]) + bytes(3072) for label in range(10))
+        )
     mnist.mkdir()
     for part in ("train", "t10k"):
         for kind, shape in (("images-idx3", (10, 28, 28)), ("labels-idx1", (10,))):
@@ -109,11 +141,19 @@ def make_inputs(folder: pathlib.Path) -> None:
     shutil.copy("run.h5", "runs")
     emuchain.export("run.h5", "w.safetensors")
     emuchain.export("run.h5", "net.onnx")
-    onnx.save(onnx.load("net.onnx"), "net.onnx", save_as_external_data=True, location="net.weights", size_threshold=0)
+    onnx.save(
+        onnx.load("net.onnx"),
+        "net.onnx",
+        save_as_external_data=True,
+        location="net.weights",
+        size_threshold=0,
+    )
 
 
 class Setting(NamedTuple):
-    """A setting with its role, and how a value of it is given; names of files become those of a `variant` of runs."""
+    """A setting with its role, and how a value of it is given; names of files become those of a
+    `variant` of runs.
+    """
 
     name: str
     role: Role
@@ -122,7 +162,9 @@ class Setting(NamedTuple):
 
 
 class Surface(NamedTuple):
-    """A command or a function: its settings, and what calls it with values and returns its line, None without one."""
+    """A command or a function: its settings, and what calls it with values and returns its line,
+    None without one.
+    """
 
     name: str
     settings: list[Setting]
@@ -138,11 +180,15 @@ def all_commands() -> Iterator[Surface]:
     for names, command in leaves(commands, ()):
         context = click.Context(command)
         params = {param.name or "": param for param in command.get_params(context)}
-        settings = [Setting(named.setting_of(param), role_in(param), _as(name)) for name, param in params.items()]
+        settings = [
+            Setting(setting_of(param), role_in(param), _as(name)) for name, param in params.items()
+        ]
         if isinstance(command, ConfiguredCommand):
             settings.append(Setting("CONFIG.toml", roles.CONFIGURATION, _as("subject")))
         yield Surface(
-            " ".join(names), [setting for setting in settings if setting.role != NO_FILE], _command(names, params)
+            " ".join(names),
+            [setting for setting in settings if setting.role != NO_FILE],
+            _command(names, params),
         )
     yield from _started()
 
@@ -164,20 +210,30 @@ def _started() -> Iterator[Surface]:
     hosts = Setting("hosts", named.HOSTS.role, _as("hosts"))
     for flags, (variant, expanded) in _VARIANTS.items():
         settings = [
-            Setting(named.setting_of(param), role_in(param), _as(name), variant if name in expanded else "")
+            Setting(
+                setting_of(param), role_in(param), _as(name), variant if name in expanded else ""
+            )
             for name, param in params.items()
             if role_in(param) not in (NO_FILE, roles.CHECKPOINT)
         ]
         if flags:
-            own = [setting for setting in settings if setting.variant or isinstance(setting.role, Reads)]
+            own = [
+                setting
+                for setting in settings
+                if setting.variant or isinstance(setting.role, Reads)
+            ]
             yield Surface(f"train {flags}", own, _command(("train", *flags.split()), params))
         writes = [setting for setting in settings if isinstance(setting.role, Writes)]
         if "--seeds" in flags:
             writes = [setting for setting in writes if setting.variant]  # a trace is for one run
-        yield Surface(f"launch -- train {flags}".strip(), [hosts, *writes], _launched(flags.split(), params))
+        yield Surface(
+            f"launch -- train {flags}".strip(), [hosts, *writes], _launched(flags.split(), params)
+        )
 
 
-def _launched(flags: Sequence[str], params: Mapping[str, click.Parameter]) -> Callable[[Mapping[str, str]], str | None]:
+def _launched(
+    flags: Sequence[str], params: Mapping[str, click.Parameter]
+) -> Callable[[Mapping[str, str]], str | None]:
     def call(values: Mapping[str, str]) -> str | None:
         words = words_of(("train", *flags), params, values)
         status, said = run_command([*_LAUNCH, values.get("hosts", "hosts"), "--", *words])
@@ -186,7 +242,9 @@ def _launched(flags: Sequence[str], params: Mapping[str, click.Parameter]) -> Ca
     return call
 
 
-def leaves(group: click.Group, names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+def leaves(
+    group: click.Group, names: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     """Yield all commands below a group, with their names."""
     for name, command in group.commands.items():
         if isinstance(command, click.Group):
@@ -216,7 +274,9 @@ def _command(
     return call
 
 
-def words_of(names: tuple[str, ...], params: Mapping[str, click.Parameter], values: Mapping[str, str]) -> list[str]:
+def words_of(
+    names: tuple[str, ...], params: Mapping[str, click.Parameter], values: Mapping[str, str]
+) -> list[str]:
     """Return the words of a command with values of its parameters, and of those that it needs."""
     words = list(names)
     for name, param in params.items():
@@ -238,7 +298,9 @@ def run_command(words: list[str]) -> tuple[object, str]:
 
 
 def _needed(name: str, param: click.Parameter, values: Mapping[str, str]) -> str | None:
-    """Return the value of a setting that a command needs, or that a pair of outputs has nothing else to work on."""
+    """Return the value of a setting that a command needs, or that a pair of outputs has nothing
+    else to work on.
+    """
     if not param.required and not (name == "name" and "out" in values):
         return None
     return NEEDED.get(name) or FILLED.get(role_in(param), "out.png")

@@ -36,12 +36,16 @@ def vision(name: str, **keys: Any) -> Callable[[], nn.Module]:
 
 def tied() -> nn.Module:
     """Two layers of one parameter."""
-    made = nn.Sequential(nn.Flatten(), nn.Linear(192, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 32))
+    made = nn.Sequential(
+        nn.Flatten(), nn.Linear(192, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 32)
+    )
     made[5].weight = made[3].weight
     return made.append(nn.Linear(32, CLASSES))
 
 
-def cnn(*middle: nn.Module, channels: int = 8, first: int = 8, size: int = 8) -> Callable[[], nn.Module]:
+def cnn(
+    *middle: nn.Module, channels: int = 8, first: int = 8, size: int = 8
+) -> Callable[[], nn.Module]:
     """A convolution on 8x8 images, the modules in question, and a classifier."""
     ends = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, CLASSES)
     return lambda: nn.Sequential(nn.Conv2d(3, first, 3, padding=1), *middle, *ends)
@@ -61,7 +65,9 @@ def lenet() -> nn.Module:
     )
 
 
-def recurrent(kind: type[Any], *, last: bool = True, features: int = 16, **keys: Any) -> Callable[[], nn.Module]:
+def recurrent(
+    kind: type[Any], *, last: bool = True, features: int = 16, **keys: Any
+) -> Callable[[], nn.Module]:
     """A recurrent classifier of rows of images of one channel."""
     directions = 2 if keys.get("bidirectional") else 1
 
@@ -75,7 +81,9 @@ def recurrent(kind: type[Any], *, last: bool = True, features: int = 16, **keys:
             return self.fc(state[-1])
         return self.fc(y[:, -1] if keys.get("batch_first") else y[-1])
 
-    return lambda: Of(forward, rnn=kind(28, features, **keys), fc=nn.Linear(directions * features, CLASSES))
+    return lambda: Of(
+        forward, rnn=kind(28, features, **keys), fc=nn.Linear(directions * features, CLASSES)
+    )
 
 
 def sequence(kind: type[Any], **keys: Any) -> Callable[[], nn.Module]:
@@ -90,22 +98,46 @@ def sequence(kind: type[Any], **keys: Any) -> Callable[[], nn.Module]:
 SMALL, GREY, WIDE = (3, 8, 8), (1, 28, 28), (3, 64, 64)
 
 VISION: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
-    **{name: (vision(name), (3, 224, 224)) for name in ("alexnet", "vgg11", "vgg11_bn", "vgg13", "vgg13_bn")},
+    **{
+        name: (vision(name), (3, 224, 224))
+        for name in ("alexnet", "vgg11", "vgg11_bn", "vgg13", "vgg13_bn")
+    },
     **{name: (vision(name), (3, 224, 224)) for name in ("vgg16", "vgg16_bn", "vgg19", "vgg19_bn")},
-    **{name: (vision(name), WIDE) for name in ("resnet18", "resnet34", "resnet50", "wide_resnet50_2")},
-    **{name: (vision(name), WIDE) for name in ("resnext50_32x4d", "densenet121", "squeezenet1_0", "squeezenet1_1")},
+    **{
+        name: (vision(name), WIDE)
+        for name in ("resnet18", "resnet34", "resnet50", "wide_resnet50_2")
+    },
+    **{
+        name: (vision(name), WIDE)
+        for name in ("resnext50_32x4d", "densenet121", "squeezenet1_0", "squeezenet1_1")
+    },
     "googlenet": (vision("googlenet", init_weights=False, aux_logits=False), WIDE),
     "inception_v3": (vision("inception_v3", init_weights=False, aux_logits=False), (3, 75, 75)),
-    **{name: (vision(name), WIDE) for name in ("mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large")},
-    **{name: (vision(name), WIDE) for name in ("shufflenet_v2_x0_5", "mnasnet0_5", "mnasnet1_0", "efficientnet_b0")},
-    **{name: (vision(name), WIDE) for name in ("efficientnet_v2_s", "regnet_x_400mf", "regnet_y_400mf")},
+    **{
+        name: (vision(name), WIDE)
+        for name in ("mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large")
+    },
+    **{
+        name: (vision(name), WIDE)
+        for name in ("shufflenet_v2_x0_5", "mnasnet0_5", "mnasnet1_0", "efficientnet_b0")
+    },
+    **{
+        name: (vision(name), WIDE)
+        for name in ("efficientnet_v2_s", "regnet_x_400mf", "regnet_y_400mf")
+    },
     **{name: (vision(name), WIDE) for name in ("convnext_tiny", "swin_t")},
     "vit_b_16": (vision("vit_b_16", image_size=64), WIDE),
 }
 
 OWN: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
-    "mlp": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, CLASSES)), GREY),
-    "mlp-of-rows": (lambda: nn.Sequential(nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, CLASSES)), (784,)),
+    "mlp": (
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, CLASSES)),
+        GREY,
+    ),
+    "mlp-of-rows": (
+        lambda: nn.Sequential(nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, CLASSES)),
+        (784,),
+    ),
     "mlp-batch-norm": (
         lambda: nn.Sequential(
             *(nn.Flatten(), nn.Linear(192, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.3)),
@@ -120,7 +152,9 @@ OWN: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     ),
     "nhwc-flatten": (
         lambda: Of(
-            lambda self, x: self.fc(torch.relu(self.conv(x)).permute(0, 2, 3, 1).reshape(x.shape[0], -1)),
+            lambda self, x: self.fc(
+                torch.relu(self.conv(x)).permute(0, 2, 3, 1).reshape(x.shape[0], -1)
+            ),
             conv=nn.Conv2d(3, 8, 3),
             fc=nn.Linear(288, CLASSES),
         ),
@@ -145,7 +179,10 @@ OWN: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
         ),
         SMALL,
     ),
-    "encoder": (head(nn.Conv2d(8, 16, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(256, CLASSES)), SMALL),
+    "encoder": (
+        head(nn.Conv2d(8, 16, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(256, CLASSES)),
+        SMALL,
+    ),
     "unet": (
         lambda: Of(
             lambda self, x: self.end(self.both(self.down(x)).mean((2, 3))),
@@ -180,14 +217,23 @@ OWN: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "dilated": (cnn(nn.ReLU(), nn.Conv2d(8, 8, 3, padding=2, dilation=2)), SMALL),
     "dilated-1x1": (cnn(nn.ReLU(), nn.Conv2d(8, 8, 1, dilation=3)), SMALL),
     "grouped": (cnn(nn.ReLU(), nn.Conv2d(8, 12, 3, groups=4), channels=12), SMALL),
-    "depthwise": (cnn(nn.ReLU(), nn.Conv2d(8, 8, 3, groups=8, bias=False), nn.Conv2d(8, 8, 1)), SMALL),
+    "depthwise": (
+        cnn(nn.ReLU(), nn.Conv2d(8, 8, 3, groups=8, bias=False), nn.Conv2d(8, 8, 1)),
+        SMALL,
+    ),
     "clamp": (
-        lambda: Of(lambda self, x: self.net(x).clamp(min=0) @ self.w, net=cnn()(), w=nn.Parameter(torch.randn(10, 10))),
+        lambda: Of(
+            lambda self, x: self.net(x).clamp(min=0) @ self.w,
+            net=cnn()(),
+            w=nn.Parameter(torch.randn(10, 10)),
+        ),
         SMALL,
     ),
     "maximum": (
         lambda: Of(
-            lambda self, x: self.fc(torch.maximum(self.net(x), torch.zeros(1))), net=cnn()(), fc=nn.Linear(10, 10)
+            lambda self, x: self.fc(torch.maximum(self.net(x), torch.zeros(1))),
+            net=cnn()(),
+            fc=nn.Linear(10, 10),
         ),
         SMALL,
     ),
@@ -209,13 +255,21 @@ OWN: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "max-pool-ceil-odd": (cnn(nn.MaxPool2d(3, 2, ceil_mode=True)), SMALL),
     "average-pool": (cnn(nn.AvgPool2d(3, 2, 1, count_include_pad=False)), SMALL),
     "max-pool-dilated": (cnn(nn.MaxPool2d(2, 1, dilation=2)), SMALL),
-    "adaptive-average": (head(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32, CLASSES)), SMALL),
-    "adaptive-average-uneven": (head(nn.AdaptiveAvgPool2d(3), nn.Flatten(), nn.Linear(72, CLASSES)), SMALL),
+    "adaptive-average": (
+        head(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32, CLASSES)),
+        SMALL,
+    ),
+    "adaptive-average-uneven": (
+        head(nn.AdaptiveAvgPool2d(3), nn.Flatten(), nn.Linear(72, CLASSES)),
+        SMALL,
+    ),
     "adaptive-max": (head(nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(8, CLASSES)), SMALL),
     "adaptive-max-2": (head(nn.AdaptiveMaxPool2d(2), nn.Flatten(), nn.Linear(32, CLASSES)), SMALL),
     "flatten-mean": (
         lambda: Of(
-            lambda self, x: self.fc(self.conv(x).flatten(2).mean(2)), conv=nn.Conv2d(3, 8, 3), fc=nn.Linear(8, CLASSES)
+            lambda self, x: self.fc(self.conv(x).flatten(2).mean(2)),
+            conv=nn.Conv2d(3, 8, 3),
+            fc=nn.Linear(8, CLASSES),
         ),
         SMALL,
     ),
@@ -230,13 +284,17 @@ OWN: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     ),
     "mean-twice": (
         lambda: Of(
-            lambda self, x: self.fc(self.conv(x).mean(-1).mean(-1)), conv=nn.Conv2d(3, 8, 3), fc=nn.Linear(8, CLASSES)
+            lambda self, x: self.fc(self.conv(x).mean(-1).mean(-1)),
+            conv=nn.Conv2d(3, 8, 3),
+            fc=nn.Linear(8, CLASSES),
         ),
         SMALL,
     ),
     "max-of-maps": (
         lambda: Of(
-            lambda self, x: self.fc(self.conv(x).amax((2, 3))), conv=nn.Conv2d(3, 8, 3), fc=nn.Linear(8, CLASSES)
+            lambda self, x: self.fc(self.conv(x).amax((2, 3))),
+            conv=nn.Conv2d(3, 8, 3),
+            fc=nn.Linear(8, CLASSES),
         ),
         SMALL,
     ),
@@ -249,14 +307,19 @@ OWN: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
         ),
         SMALL,
     ),
-    "same": (cnn(nn.Conv2d(8, 8, 3, padding="same"), nn.ReLU(), nn.Conv2d(8, 8, 5, padding="same")), SMALL),
+    "same": (
+        cnn(nn.Conv2d(8, 8, 3, padding="same"), nn.ReLU(), nn.Conv2d(8, 8, 5, padding="same")),
+        SMALL,
+    ),
     "same-even": (cnn(nn.Conv2d(8, 8, 4, padding="same")), SMALL),
     "zero-pad": (cnn(nn.ZeroPad2d(1), nn.Conv2d(8, 8, 3)), SMALL),
     "zero-pad-pool": (cnn(nn.ZeroPad2d(1), nn.AvgPool2d(4)), SMALL),
     "zero-pad-max": (cnn(nn.ReLU(), nn.ZeroPad2d(1), nn.MaxPool2d(3, 2)), SMALL),
     "zero-pad-uneven": (cnn(nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(8, 8, 3, 2)), SMALL),
     "zero-pad-images": (
-        lambda: nn.Sequential(nn.ZeroPad2d(2), nn.Conv2d(3, 8, 5), nn.Flatten(), nn.Linear(512, CLASSES)),
+        lambda: nn.Sequential(
+            nn.ZeroPad2d(2), nn.Conv2d(3, 8, 5), nn.Flatten(), nn.Linear(512, CLASSES)
+        ),
         SMALL,
     ),
     "reflect": (cnn(nn.ReflectionPad2d(1), nn.Conv2d(8, 8, 3)), SMALL),
@@ -315,7 +378,12 @@ OWN: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "zero-biases": (
         lambda: zeros(
             nn.Sequential(
-                nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 32), nn.ReLU(), nn.Linear(32, CLASSES)
+                nn.Conv2d(3, 8, 3),
+                nn.ReLU(),
+                nn.Flatten(),
+                nn.Linear(288, 32),
+                nn.ReLU(),
+                nn.Linear(32, CLASSES),
             )
         ),
         SMALL,
@@ -338,7 +406,8 @@ OWN: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     ),
     "einsum": (
         lambda: Of(
-            lambda self, x: torch.einsum("bi,oi->bo", x.flatten(1), self.w), w=nn.Parameter(torch.randn(CLASSES, 192))
+            lambda self, x: torch.einsum("bi,oi->bo", x.flatten(1), self.w),
+            w=nn.Parameter(torch.randn(CLASSES, 192)),
         ),
         SMALL,
     ),
@@ -359,9 +428,14 @@ OWN: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
         ),
         GREY,
     ),
-    "softmax-end": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, CLASSES), nn.LogSoftmax(1)), SMALL),
+    "softmax-end": (
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, CLASSES), nn.LogSoftmax(1)),
+        SMALL,
+    ),
     "log-softmax-in-forward": (
-        lambda: Of(lambda self, x: torch.log_softmax(self.fc(x.flatten(1)), -1), fc=nn.Linear(192, CLASSES)),
+        lambda: Of(
+            lambda self, x: torch.log_softmax(self.fc(x.flatten(1)), -1), fc=nn.Linear(192, CLASSES)
+        ),
         SMALL,
     ),
 }

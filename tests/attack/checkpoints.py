@@ -1,4 +1,6 @@
-"""Checkpoints of small runs, damaged in their members and in their text, with checksums that are right again."""
+"""Checkpoints of small runs, damaged in their members and in their text, with checksums that are
+right again.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,14 @@ TINY = {
         {"type": "softmax"},
     ],
 }
-SETTINGS = {"samples": 16, "test_samples": 4, "batch": 4, "devices": 2, "epochs": 2, "checkpoint_every": 1}
+SETTINGS = {
+    "samples": 16,
+    "test_samples": 4,
+    "batch": 4,
+    "devices": 2,
+    "epochs": 2,
+    "checkpoint_every": 1,
+}
 VARIANTS: list[dict[str, Any]] = [
     {"schedule": "sync"},
     {"schedule": "1f1b-so", "engines": "turns"},
@@ -50,9 +59,41 @@ _ODD = [
     "1",
     "\x1b[2J",
 ]
-_ODD += ["\ud800", "a\nb", "../../x", [], {}, [[]], [1, 2, 3], {"a": 1}, [None] * 3, "9" * 5000, "none", "[" * 3000]
-_SHAPES = ["(2**62,)", "(99999999999,)", "(-1,)", "(3, -3)", "()", "(0,)", "(4,)", "(1, 2, 3)", "(2.5,)", "('a',)"]
-_SHAPES += ["(4294967296, 4294967296)", "(18446744073709551617,)", "(True,)", "[4]", "None", "(" * 200, "1," * 300]
+_ODD += [
+    "\ud800",
+    "a\nb",
+    "../../x",
+    [],
+    {},
+    [[]],
+    [1, 2, 3],
+    {"a": 1},
+    [None] * 3,
+    "9" * 5000,
+    "none",
+    "[" * 3000,
+]
+_SHAPES = [
+    "(2**62,)",
+    "(99999999999,)",
+    "(-1,)",
+    "(3, -3)",
+    "()",
+    "(0,)",
+    "(4,)",
+    "(1, 2, 3)",
+    "(2.5,)",
+    "('a',)",
+]
+_SHAPES += [
+    "(4294967296, 4294967296)",
+    "(18446744073709551617,)",
+    "(True,)",
+    "[4]",
+    "None",
+    "(" * 200,
+    "1," * 300,
+]
 _KINDS = [
     "'<f4'",
     "'>f4'",
@@ -112,7 +153,9 @@ def resume(path: pathlib.Path) -> list[bytes]:
     config = start.config.model_copy(update={"out": None, "checkpoint": None, "log": None})
     plan = make_plan(config, 1, network=start.network, cluster=start.cluster)
     identity = repr(
-        plan.config.model_dump(exclude={"seed", "resume", *(key for settings in VARIANTS for key in settings)})
+        plan.config.model_dump(
+            exclude={"seed", "resume", *(key for settings in VARIANTS for key in settings)}
+        )
     )
     data, ranks = _drawn.get(identity) or training_data(plan), SingleProcess()
     _drawn.setdefault(identity, data)
@@ -123,11 +166,16 @@ def resume(path: pathlib.Path) -> list[bytes]:
         checkpoints=checkpoints_of(plan, data, ranks, start, start.series),
     )
     learnt = [array.tobytes() for arrays in weights[-1].values() for array in arrays.values()]
-    rows = [(epoch.train, epoch.test, epoch.virtual_time_ps, epoch.exchanged.traffic) for epoch in history]
+    rows = [
+        (epoch.train, epoch.test, epoch.virtual_time_ps, epoch.exchanged.traffic)
+        for epoch in history
+    ]
     return [*learnt, repr(rows).encode()]
 
 
-def damaged(example: bytes, chance: random.Random, bytes_changed: Callable[[bytes, random.Random], bytes]) -> bytes:
+def damaged(
+    example: bytes, chance: random.Random, bytes_changed: Callable[[bytes, random.Random], bytes]
+) -> bytes:
     """Return a checkpoint with changed bytes, or with changed members whose checksums are right."""
     if not chance.randrange(5):
         return bytes_changed(example, chance)
@@ -148,25 +196,36 @@ def damaged(example: bytes, chance: random.Random, bytes_changed: Callable[[byte
         elif _TEXT in members:
             members[_TEXT] = _other_text(members[_TEXT], chance)
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED if chance.randrange(20) else zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(
+        file, "w", zipfile.ZIP_STORED if chance.randrange(20) else zipfile.ZIP_DEFLATED
+    ) as archive:
         for name, content in members.items():
             archive.writestr(name, content)
     return file.getvalue()
 
 
 def _other_header(array: bytes, chance: random.Random) -> bytes:
-    """Return an array's bytes after a header that says another type or shape, at times of another version."""
+    """Return an array's bytes after a header that says another type or shape, at times of another
+    version.
+    """
     size = 10 + int.from_bytes(array[8:10], "little")
     header = array[10:size].decode("latin-1")
     kind, shape = header.partition("'shape':")[0], chance.choice(_SHAPES)
     if chance.randrange(2):
         kind, shape = (
-            f"{{'descr': {chance.choice(_KINDS)}, 'fortran_order': {chance.choice(['False', 'True'])}, ",
+            (
+                f"{{'descr': {chance.choice(_KINDS)}, 'fortran_order':"
+                f" {chance.choice(['False', 'True'])}, "
+            ),
             "(4,)",
         )
     said = f"{kind}'shape': {shape}, }}\n".encode()
     wide = not chance.randrange(8)
-    begin = b"\x93NUMPY" + (b"\2\0" if wide else b"\1\0") + len(said).to_bytes(4 if wide else 2, "little")
+    begin = (
+        b"\x93NUMPY"
+        + (b"\2\0" if wide else b"\1\0")
+        + len(said).to_bytes(4 if wide else 2, "little")
+    )
     return begin + said + array[size:]
 
 
@@ -190,7 +249,9 @@ def _other_text(text: bytes, chance: random.Random) -> bytes:
     elif kind == 1 and isinstance(at, int | float):
         holder[key] = at * chance.choice([-1, 2, 0, 10**6, 2**70, 0.5]) + chance.choice([0, 1, -1])
     elif kind == 2:
-        holder[key] = chance.choice(chance.choice([[*holder.values()] if isinstance(holder, dict) else holder, _ODD]))
+        holder[key] = chance.choice(
+            chance.choice([[*holder.values()] if isinstance(holder, dict) else holder, _ODD])
+        )
     else:
         holder[key] = chance.choice(_ODD)
     return json.dumps(root).encode()

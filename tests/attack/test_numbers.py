@@ -1,10 +1,7 @@
-"""`scripts/attack/numbers`: absurd numbers for a few commands, and that it finds what may not happen."""
+"""`tests/attack/numbers`: absurd numbers for a few commands, and that it finds what may not happen."""
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
-import pathlib
 import sys
 import time
 import types
@@ -13,23 +10,20 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-NUMBERS = pathlib.Path(__file__).resolve().parent.parent.parent / "scripts" / "attack" / "numbers"
+from .conftest import Load
 
 
 @pytest.fixture
-def numbers(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+def numbers(load: Load, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     """The script as a module, which imports nothing ahead."""
-    loader = importlib.machinery.SourceFileLoader("numbers_script", str(NUMBERS))
-    spec = importlib.util.spec_from_loader("numbers_script", loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "numbers_script", module)
-    loader.exec_module(module)
+    module = load("numbers")
     monkeypatch.setattr(module, "_import_all", lambda: None)
     return module
 
 
-def test_commands_end_as_they_may(numbers: types.ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_end_as_they_may(
+    numbers: types.ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["--only", "pipeline --schedule interleaved", "--numbers", "1000000000,nan"]
     assert numbers.main(words) == 0
     [said] = capsys.readouterr().out.splitlines()
@@ -79,7 +73,10 @@ def refuse_at_length(_: Sequence[str]) -> None:
     ],
 )
 def test_what_may_not_happen_is_found(
-    numbers: types.ModuleType, monkeypatch: pytest.MonkeyPatch, command: Callable[[Sequence[str]], None], how: str
+    numbers: types.ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    command: Callable[[Sequence[str]], None],
+    how: str,
 ) -> None:
     monkeypatch.setattr("emuchain.emulator.commands.cli.main", command)
     monkeypatch.setattr(numbers, "SECONDS", 10 if command is eat else 1)
@@ -103,7 +100,11 @@ def test_each_flag_gets_each_number(numbers: types.ModuleType) -> None:
     assert len(found) == 2 * len(flags)
 
 
-@pytest.mark.parametrize("only", ["order-20000.csv --forward", "columns-500000", "launch -n 100000"])
-def test_files_of_absurd_sizes(numbers: types.ModuleType, capsys: pytest.CaptureFixture[str], only: str) -> None:
+@pytest.mark.parametrize(
+    "only", ["order-20000.csv --forward", "columns-500000", "launch -n 100000"]
+)
+def test_files_of_absurd_sizes(
+    numbers: types.ModuleType, capsys: pytest.CaptureFixture[str], only: str
+) -> None:
     assert numbers.main(["--only", only]) == 0
     assert "1 commands: 1 " in capsys.readouterr().out

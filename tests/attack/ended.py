@@ -1,4 +1,6 @@
-"""Runs that signals end: at which moment, and what of them, must make no difference to how they end."""
+"""Runs that signals end: at which moment, and what of them, must make no difference to how they
+end.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,19 @@ from jobs import Job, environment_of, ranks_below, shared_by
 
 MOST_S = 10.0
 TARGETS = "rank", "launcher", "group", "run", "alone"
-"""What gets the signal: a rank; mpiexec; its process group, as by Ctrl-C; `emuchain launch`; one process alone."""
+"""What gets the signal: a rank; mpiexec; its process group, as by Ctrl-C; `emuchain launch`; one
+process alone.
+"""
 SIGNALS = "INT", "TERM", "USR1", "HUP"
 _LOOK_S = 0.1
 
 
 class Case(NamedTuple):
-    """How a run ended: what is wrong, whether the signal came before emuchain's first line, and what it said.
+    """How a run ended: what is wrong, whether the signal came before emuchain's first line, and
+    what it said.
 
-    The launcher itself `crashed` where SIGSEGV ended it, as Open MPI's at times when it is told to end.
+    The launcher itself `crashed` where SIGSEGV ended it, as Open MPI's at times when it is asked to
+    end.
     """
 
     wrong: list[str]
@@ -37,7 +43,12 @@ class Case(NamedTuple):
 
 
 def attack_by_signals(
-    mpi: str, target: str, name: str, ranks: int, moments_s: Sequence[float], arguments: Sequence[str]
+    mpi: str,
+    target: str,
+    name: str,
+    ranks: int,
+    moments_s: Sequence[float],
+    arguments: Sequence[str],
 ) -> Iterator[tuple[str, Case | None]]:
     """Yield a line on each run, and how it ended; None for one that had ended before its moment."""
     number = getattr(signal, f"SIG{name}")
@@ -49,12 +60,21 @@ def attack_by_signals(
         if case is None:
             yield f"{where}: had ended", None
             continue
-        verdict = "; ".join(case.wrong) or ("before emuchain's first line" if case.is_early else "as it should")
-        yield f"{where}: {verdict}; status {case.status} in {case.end_s:.1f} s; {' / '.join(case.lines)}", case
+        verdict = "; ".join(case.wrong) or (
+            "before emuchain's first line" if case.is_early else "as it should"
+        )
+        yield (
+            (
+                f"{where}: {verdict}; status {case.status} in {case.end_s:.1f} s;"
+                f" {' / '.join(case.lines)}"
+            ),
+            case,
+        )
 
 
 HEAD = (
-    f"{'MPI':<9}{'to':<10}{'signal':<8}{'runs':>5}{'early':>7}{'one line':>10}{'crashed':>9}{'wrong':>7}{'slowest':>9}"
+    f"{'MPI':<9}{'to':<10}{'signal':<8}{'runs':>5}{'early':>7}{'one line':>10}"
+    f"{'crashed':>9}{'wrong':>7}{'slowest':>9}"
 )
 """The head of a table with a row for each MPI, target and signal."""
 
@@ -63,10 +83,15 @@ def row(mpi: str, target: str, name: str, cases: Sequence[Case]) -> str:
     """Return the row that says how these runs ended, and how long the slowest took."""
     early, crashed, wrong = (
         sum(map(bool, flags))
-        for flags in zip(*((case.is_early, case.crashed, case.wrong) for case in cases), strict=True)
+        for flags in zip(
+            *((case.is_early, case.crashed, case.wrong) for case in cases), strict=True
+        )
     )
-    told, slowest_s = sum(len(case.lines) == 1 for case in cases), max(case.end_s for case in cases)
-    counts = f"{len(cases):>5}{early:>7}{told:>10}{crashed:>9}{wrong:>7}{slowest_s:>7.1f} s"
+    message, slowest_s = (
+        sum(len(case.lines) == 1 for case in cases),
+        max(case.end_s for case in cases),
+    )
+    counts = f"{len(cases):>5}{early:>7}{message:>10}{crashed:>9}{wrong:>7}{slowest_s:>7.1f} s"
     return f"{mpi:<9}{target:<10}SIG{name:<5}{counts}"
 
 
@@ -82,13 +107,25 @@ def _attack(
 ) -> Case | None:
     with tempfile.TemporaryFile("w+") as said:
         begin_s = time.monotonic()
-        job = Job(environment, ranks, arguments, said, target if target in ("run", "alone") else "launcher")
+        job = Job(
+            environment,
+            ranks,
+            arguments,
+            said,
+            target if target in ("run", "alone") else "launcher",
+        )
         time.sleep(max(0.0, begin_s + moment_s - time.monotonic()))
         hit = job.rank(rank) if target == "rank" else psutil.Process(job.process.pid)
         shared = shared_by(job.left())
-        begun = [hit] if target not in ("launcher", "group") else list(ranks_below(job.process.pid).values())
+        begun = (
+            [hit]
+            if target not in ("launcher", "group")
+            else list(ranks_below(job.process.pid).values())
+        )
         has_begun = (
-            hit is not None and len(begun) >= (ranks if begun != [hit] else 1) and all(map(_takes_signals, begun))
+            hit is not None
+            and len(begun) >= (ranks if begun != [hit] else 1)
+            and all(map(_takes_signals, begun))
         )
         begin_s = time.monotonic()
         if hit is None or not _send(hit, number, to_group=target == "group"):
@@ -99,7 +136,10 @@ def _attack(
         wrong = job.end(max(0.0, MOST_S - end_s), files)
         said.seek(0)
         text = said.read()
-    status, lines = job.process.returncode, [line for line in text.splitlines() if line.startswith("emuchain: ")]
+    status, lines = (
+        job.process.returncode,
+        [line for line in text.splitlines() if line.startswith("emuchain: ")],
+    )
     if status == 0 and not lines:
         return None
     expected = _statuses(mpi, target, number)
@@ -144,7 +184,9 @@ def _takes_signals(process: psutil.Process) -> bool:
 
 
 def _files_until_end(job: Job, until_s: float, files: set[str]) -> set[str]:
-    """Wait for the end of a run; return the files in shared memory that its processes had on the way."""
+    """Wait for the end of a run; return the files in shared memory that its processes had on the
+    way.
+    """
     while time.monotonic() < until_s:
         try:
             job.process.wait(_LOOK_S)

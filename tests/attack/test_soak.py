@@ -1,4 +1,4 @@
-"""`scripts/attack/soak`: what it starts, and what it says of it."""
+"""`tests/attack/soak`: what it starts, and what it says of it."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parent.parent.parent / "scripts" / "attack" / "soak"
+SCRIPT = Path(__file__).resolve().with_name("soak")
 
 
 @pytest.mark.exhaustive  # of a tool; what it looks for has tests of its own
@@ -17,11 +17,26 @@ SCRIPT = Path(__file__).resolve().parent.parent.parent / "scripts" / "attack" / 
 def test_a_short_soak(mpiexec):
     """It ends by itself; how far it comes depends on the machine."""
     environment = {**os.environ, "EMUCHAIN_TEST_MPICH": str(mpiexec.launcher.parent.parent)}
-    command = [sys.executable, SCRIPT, "--ranks", "2", "--minutes", "0.2", "--every", "3", "--most", "1000"]
+    command = [
+        sys.executable,
+        SCRIPT,
+        "--ranks",
+        "2",
+        "--minutes",
+        "0.2",
+        "--every",
+        "3",
+        "--most",
+        "1000",
+    ]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
     *samples, last = done.stdout.splitlines()
-    memory = [line for line in samples if re.fullmatch(r" *[\d.]+ min: +[\d,]+ epochs, [\d.]+, [\d.]+ MiB", line)]
+    memory = [
+        line
+        for line in samples
+        if re.fullmatch(r" *[\d.]+ min: +[\d,]+ epochs, [\d.]+, [\d.]+ MiB", line)
+    ]
     assert memory == samples[: len(memory)]
     assert memory
     assert re.search(r"KiB an epoch, slope|too short", samples[len(memory)])

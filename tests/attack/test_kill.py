@@ -1,4 +1,4 @@
-"""`scripts/attack/kill`: what it starts, kills and judges."""
+"""`tests/attack/kill`: what it starts, kills and judges."""
 
 import os
 import subprocess
@@ -9,8 +9,20 @@ import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
-SCRIPT = Path(__file__).resolve().parent.parent.parent / "scripts" / "attack" / "kill"
-TRAIN = ["train", "--samples", "640", "--test-samples", "4", "--epochs", "50", "--batch", "16", "--progress", "none"]
+SCRIPT = Path(__file__).resolve().with_name("kill")
+TRAIN = [
+    "train",
+    "--samples",
+    "640",
+    "--test-samples",
+    "4",
+    "--epochs",
+    "50",
+    "--batch",
+    "16",
+    "--progress",
+    "none",
+]
 
 
 def test_killed_runs_end_as_they_should(mpiexec):
@@ -30,7 +42,9 @@ def test_killed_runs_end_as_they_should(mpiexec):
         "--to",
         "4",
     ]
-    done = subprocess.run([*command, "--", *TRAIN], env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [*command, "--", *TRAIN], env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 runs, 0 of them failed the check" in done.stdout
 
@@ -38,7 +52,17 @@ def test_killed_runs_end_as_they_should(mpiexec):
 def test_killed_runs_go_on_from_their_checkpoints(mpiexec):
     variable = {"mpich": "EMUCHAIN_TEST_MPICH", "openmpi": "EMUCHAIN_TEST_OPENMPI"}[mpiexec.name]
     environment = {**os.environ, variable: str(mpiexec.launcher.parent.parent)}
-    command = [sys.executable, SCRIPT, "--checkpoint", "--mpi", mpiexec.name, "--kills", "1", "--from", "1"]
+    command = [
+        sys.executable,
+        SCRIPT,
+        "--checkpoint",
+        "--mpi",
+        mpiexec.name,
+        "--kills",
+        "1",
+        "--from",
+        "1",
+    ]
     command += ["--variant", "fpdeep", "--variant", "ring", "--seed", "3"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -51,11 +75,27 @@ def test_runs_that_signals_end(mpiexec):
     """At three moments after the start, each to a rank and to `emuchain launch`."""
     variable = {"mpich": "EMUCHAIN_TEST_MPICH", "openmpi": "EMUCHAIN_TEST_OPENMPI"}[mpiexec.name]
     environment = {**os.environ, variable: str(mpiexec.launcher.parent.parent)}
-    command = [sys.executable, SCRIPT, "--ends", "--mpi", mpiexec.name, "--every", "0.4", "--from", "0.2", "--to", "1"]
+    command = [
+        sys.executable,
+        SCRIPT,
+        "--ends",
+        "--mpi",
+        mpiexec.name,
+        "--every",
+        "0.4",
+        "--from",
+        "0.2",
+        "--to",
+        "1",
+    ]
     command += ["--target", "rank", "--target", "run", "--signal", "INT", "--signal", "TERM"]
-    done = subprocess.run([*command, "--", *TRAIN], env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [*command, "--", *TRAIN], env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [line.split() for line in done.stdout.splitlines()[-4:]]
     assert [row[:4] + row[6:8] for row in rows] == [
-        [mpiexec.name, target, signal, "3", "0", "0"] for target in ("rank", "run") for signal in ("SIGINT", "SIGTERM")
+        [mpiexec.name, target, signal, "3", "0", "0"]
+        for target in ("rank", "run")
+        for signal in ("SIGINT", "SIGTERM")
     ]

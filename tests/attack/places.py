@@ -21,8 +21,20 @@ def _toml(text: str) -> str:
     return json.dumps(text).replace("\\udcff", "?").replace("\x7f", "")
 
 
-PLAN = ["plan", "simulate", "timeline", "study compare", "study topology", "study exchange", "explore"]
-ON = [["--devices", "2"], ["--devices", "2", "--samples", "4", "--trace", "t.json"], ["--devices", "2"]]
+PLAN = [
+    "plan",
+    "simulate",
+    "timeline",
+    "study compare",
+    "study topology",
+    "study exchange",
+    "explore",
+]
+ON = [
+    ["--devices", "2"],
+    ["--devices", "2", "--samples", "4", "--trace", "t.json"],
+    ["--devices", "2"],
+]
 ON += [["--devices", "2"], ["--devices", "2"], ["--workers", "4"], ["--devices", "2"]]
 TRAIN = ["train", "--data", "d.h5", "--batch", "20", "--progress", "plain", "--out", "new.h5"]
 
@@ -39,7 +51,11 @@ def _of_a_network(file: str, *more: str) -> Iterator[list[str]]:
 
 
 def _of_results(file: str) -> Iterator[list[str]]:
-    yield from (["show", file, "--full"], ["report", file, "--out", "r.html"], ["retime", file, "--cluster", "vc709"])
+    yield from (
+        ["show", file, "--full"],
+        ["report", file, "--out", "r.html"],
+        ["retime", file, "--cluster", "vc709"],
+    )
     yield from (["evaluate", file], ["export", file, "new.onnx"], ["network", "new.onnx"])
 
 
@@ -86,7 +102,9 @@ def settings(text: str) -> Iterator[list[str]]:
     ):
         pathlib.Path("named.toml").write_text(f"{line}\nsamples = 20\n")
         yield from ([command, "named.toml"] for command in ("train", "plan"))
-    pathlib.Path("named.toml").write_text(f"[[faults.flips]]\nof = {_toml(text)}\nrate = 1e-6\n{_toml(text)} = 2\n")
+    pathlib.Path("named.toml").write_text(
+        f"[[faults.flips]]\nof = {_toml(text)}\nrate = 1e-6\n{_toml(text)} = 2\n"
+    )
     yield ["plan", "net.toml", "--faults", "named.toml"]
 
 
@@ -100,7 +118,12 @@ def classes(text: str) -> Iterator[list[str]]:
     pathlib.Path("named/train/b", file_named(text) + ".gif").write_bytes(b"GIF89a")
     shutil.copy("d.h5", "named.h5")
     with h5py.File("named.h5", "a") as file:
-        file["classes"] = [text.encode("utf-8", "surrogateescape").replace(b"\0", b""), b"b", b"c", b"d"]
+        file["classes"] = [
+            text.encode("utf-8", "surrogateescape").replace(b"\0", b""),
+            b"b",
+            b"c",
+            b"d",
+        ]
     shutil.copy("d.h5", file_named(text) + ".h5")
     for data in ("named", "named.h5", file_named(text) + ".h5"):
         yield ["data", "info", "--data", data]
@@ -129,8 +152,14 @@ def models(text: str) -> Iterator[list[str]]:
         else:
             model.producer_name = model.producer_version = text
         onnx.save(model, "named.onnx")
-        yield from (["network", "named.onnx"], ["plan", "named.onnx"], ["rtl", "named.onnx", "--out", "rtl"])
-    pathlib.Path("named.safetensors").write_bytes(safetensors.numpy.save({text: np.zeros(3, np.float32)}))
+        yield from (
+            ["network", "named.onnx"],
+            ["plan", "named.onnx"],
+            ["rtl", "named.onnx", "--out", "rtl"],
+        )
+    pathlib.Path("named.safetensors").write_bytes(
+        safetensors.numpy.save({text: np.zeros(3, np.float32)})
+    )
     yield [*TRAIN, "net.toml", "--init", "named.safetensors"]
 
 
@@ -161,7 +190,10 @@ def other_texts(text: str) -> Iterator[list[str]]:
     yield ["sweep", "net.toml", "--devices", "1-2", "--csv", "given.rows"]
     for said in (f"0F0,{cell}\n", f"{cell}\n", f"device 0: {cell}\n"):
         pathlib.Path("named.txt").write_text(said, encoding="utf-8")
-        yield from (["schedule", "--check", "named.txt"], ["explore", "--cluster", "vc709", "--profile", "named.txt"])
+        yield from (
+            ["schedule", "--check", "named.txt"],
+            ["explore", "--cluster", "vc709", "--profile", "named.txt"],
+        )
     pathlib.Path("named.txt").write_text((cell + " to be or not to be\n") * 50, encoding="utf-8")
     yield from (
         ["data", "info", "--data", "named.txt"],
