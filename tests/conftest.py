@@ -25,19 +25,25 @@ from .choice import Choice
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Each MPI: the variable that names its environment, and the environment that scripts/test makes for it.
+# Each MPI: the variable that names its environment, and the environment that scripts/test makes for
+# it.
 FLAVOURS = {
     "mpich": ("EMUCHAIN_TEST_MPICH", ".venv"),
     "openmpi": ("EMUCHAIN_TEST_OPENMPI", ".venv-openmpi"),
 }
 
-# Shells start what runs in the background without interrupts, `nohup` without hang-ups, and processes pass that on:
+# Shells start what runs in the background without interrupts, `nohup` without hang-ups, and
+# processes pass that on:
 # tests send some.
-for ignored, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+for ignored, usual in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
     if signal.getsignal(ignored) is signal.SIG_IGN:
         signal.signal(ignored, usual)
 
-# Nothing here may depend on how long something takes; and what one machine finds, every machine finds in CI.
+# Nothing here may depend on how long something takes; and what one machine finds, every machine
+# finds in CI.
 hypothesis.settings.register_profile(
     "emuchain",
     deadline=None,
@@ -50,7 +56,9 @@ hypothesis.settings.load_profile("emuchain")
 
 @dataclass(frozen=True)
 class Mpiexec:
-    """Starts ranks under one MPI: `mpiexec(4, ["-c", "print(1)"])` runs `python -c "print(1)"` on four ranks."""
+    """Starts ranks under one MPI: `mpiexec(4, ["-c", "print(1)"])` runs `python -c "print(1)"` on
+    four ranks.
+    """
 
     name: str
     version: str
@@ -71,12 +79,20 @@ class Mpiexec:
     ) -> subprocess.CompletedProcess[str]:
         """Run `python ARGS` on `n` ranks and return how they ended, with what they printed.
 
-        The test fails when the launcher ends with another status than `status` (None: any) or not within `timeout`
-        seconds; no rank outlives the call. `env` is added to the environment. `stdout` is a descriptor that takes
-        the standard output, which is then not returned.
+        The test fails when the launcher ends with another status than `status` (None: any) or not
+        within `timeout` seconds; no rank outlives the call. `env` is added to the environment.
+        `stdout` is a descriptor that takes the standard output, which is then not returned.
         """
-        command = [str(self.launcher), *launcher_args, "-n", str(n), str(self.python), *map(os.fspath, args)]
-        # Files, not pipes: a rank that outlives its launcher would keep a pipe open, and reading it would never end.
+        command = [
+            str(self.launcher),
+            *launcher_args,
+            "-n",
+            str(n),
+            str(self.python),
+            *map(os.fspath, args),
+        ]
+        # Files, not pipes: a rank that outlives its launcher would keep a pipe open, and reading it
+        # would never end.
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
             process = subprocess.Popen(
                 command,
@@ -100,9 +116,14 @@ class Mpiexec:
                 texts.append(stream.read())
         finished = subprocess.CompletedProcess(command, process.returncode, *texts)
         if late:
-            pytest.fail(f"{self.name}: not done after {timeout:g} s{_told(finished)}", pytrace=False)
+            pytest.fail(
+                f"{self.name}: not done after {timeout:g} s{_output_of(finished)}", pytrace=False
+            )
         if status is not None and finished.returncode != status:
-            pytest.fail(f"{self.name}: status {finished.returncode}, not {status}{_told(finished)}", pytrace=False)
+            pytest.fail(
+                f"{self.name}: status {finished.returncode}, not {status}{_output_of(finished)}",
+                pytrace=False,
+            )
         return finished
 
 
@@ -124,7 +145,8 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     """End a launcher and everything below it, if it still runs."""
     if process.poll() is not None:
         return
-    # Open MPI's ranks have process groups of their own, so the launcher's group alone would leave them behind.
+    # Open MPI's ranks have process groups of their own, so the launcher's group alone would leave
+    # them behind.
     try:
         below = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
@@ -141,9 +163,12 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def _told(finished: "subprocess.CompletedProcess[str]") -> str:
+def _output_of(finished: "subprocess.CompletedProcess[str]") -> str:
     text = "\n" + " ".join(finished.args)
-    for title, content in (("standard output", finished.stdout), ("standard error", finished.stderr)):
+    for title, content in (
+        ("standard output", finished.stdout),
+        ("standard error", finished.stderr),
+    ):
         if content.strip():
             text += f"\n--- {title}\n{content.rstrip()}"
     return text
@@ -182,7 +207,9 @@ _found = {name: _find(name) for name in FLAVOURS}
 
 
 _NEEDED = ("torch", "onnx", "pyslang")
-"""Packages without which some tests are skipped, unless EMUCHAIN_REQUIRE_ and the package's name is 1."""
+"""Packages without which some tests are skipped, unless EMUCHAIN_REQUIRE_ and the package's name
+is 1.
+"""
 
 
 def _version(package: str) -> str | None:
@@ -194,7 +221,9 @@ def _version(package: str) -> str | None:
 
 def _find_chromium() -> Path | None:
     """Chromium, if it is there with Playwright, which drives it."""
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    found = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
     return Path(found) if found and _version("playwright") else None
 
 
@@ -207,11 +236,15 @@ def _inside_ranks(config: pytest.Config) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Where a package or program must be there, no test is skipped that needs it. Tests inside ranks need none."""
+    """Where a package or program must be there, no test is skipped that needs it. Tests inside
+    ranks need none.
+    """
     if _inside_ranks(config):
         return
     if os.environ.get("EMUCHAIN_REQUIRE_CHROMIUM") == "1" and _find_chromium() is None:
-        raise pytest.UsageError("EMUCHAIN_REQUIRE_CHROMIUM=1, but Chromium and playwright are not both installed")
+        raise pytest.UsageError(
+            "EMUCHAIN_REQUIRE_CHROMIUM=1, but Chromium and playwright are not both installed"
+        )
     for package in _NEEDED:
         variable = f"EMUCHAIN_REQUIRE_{package.upper()}"
         if os.environ.get(variable) == "1" and _version(package) is None:
@@ -225,7 +258,21 @@ def pytest_report_header() -> list[str]:
         for name, found in _found.items()
     )
     packages = [f"{package}: {_version(package) or 'not installed'}" for package in _NEEDED]
-    return [f"mpi: {launchers}", *packages, f"chromium: {_find_chromium() or 'not found, or without playwright'}"]
+    return [
+        f"mpi: {launchers}",
+        *packages,
+        f"chromium: {_find_chromium() or 'not found, or without playwright'}",
+    ]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def extensions_of_papers() -> None:
+    """Codecs of the papers take part; what keys of a run say of codecs is settled before."""
+    import emuchain.emulator.config.config  # noqa: F401
+    from emuchain.kernels import register
+    from emuchain.papers.inceptionn.truncation import Truncation
+
+    register(Truncation)
 
 
 @pytest.fixture(scope="session")
@@ -239,20 +286,24 @@ def chromium() -> Path:
 
 @pytest.fixture(scope="module", params=FLAVOURS)
 def mpiexec(request: pytest.FixtureRequest) -> Mpiexec:
-    """Starts ranks, see `Mpiexec`; a test that takes it runs once under MPICH and once under Open MPI."""
+    """Starts ranks, see `Mpiexec`; a test that takes it runs once under MPICH and once under Open
+    MPI.
+    """
     name = request.param
     found = _found[name]
     if found is None:
         variable, directory = FLAVOURS[name]
-        told = f"no {name}: neither {variable} nor {directory} leads to its mpiexec"
+        reason = f"no {name}: neither {variable} nor {directory} leads to its mpiexec"
         if os.environ.get("EMUCHAIN_REQUIRE_MPI") == "1":
-            pytest.fail(told, pytrace=False)
-        pytest.skip(told)
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
     return found
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Inside ranks, leave out the files that have no tests for them: every rank would import them all."""
+    """Inside ranks, leave out the files that have no tests for them: every rank would import them
+    all.
+    """
     other = collection_path.suffix == ".py" and collection_path.name != INSIDE_RANKS
     return True if other and _inside_ranks(config) else None
 
@@ -265,14 +316,21 @@ def _drawn(name: str, of: int) -> int:
 def _is_drawn(item: pytest.Item) -> bool:
     """Return whether a test runs of those of which one in N does: `sampled(N)`, drawn by its name."""
     sampled = item.get_closest_marker("sampled")
-    return sampled is None or _drawn(f"{item.path.relative_to(ROOT)}::{item.name}", sampled.args[0]) == 0
+    return (
+        sampled is None
+        or _drawn(f"{item.path.relative_to(ROOT)}::{item.name}", sampled.args[0]) == 0
+    )
 
 
 def _runs_under(item: pytest.Item) -> bool:
-    """Return whether a test that starts ranks runs under this MPI: by its own choice, for its subject, or as drawn."""
+    """Return whether a test that starts ranks runs under this MPI: by its own choice, for its
+    subject, or as drawn.
+    """
     mpi = item.callspec.params["mpiexec"]  # type: ignore[attr-defined]  # of tests that are functions
     chosen = any("mpiexec" in str(mark.args[0]) for mark in item.iter_markers("parametrize"))
-    subject = item.get_closest_marker("each_mpi") or (ROOT / "tests" / "launch") in item.path.parents
+    subject = (
+        item.get_closest_marker("each_mpi") or (ROOT / "tests" / "launch") in item.path.parents
+    )
     if chosen or subject or None in _found.values():
         return True
     name = f"{item.path.relative_to(ROOT)}::{item.originalname}"  # type: ignore[attr-defined]
@@ -280,13 +338,15 @@ def _runs_under(item: pytest.Item) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that start ranks, so that `-m "not launches"` leaves them out; inside ranks, run no others.
+    """Mark the tests that start ranks, so that `-m "not launches"` leaves them out; inside ranks,
+    run no others.
 
-    Where both MPIs are found, a test that starts ranks runs under one of them, drawn by its name; under the other it is
-    marked `exhaustive`. Where the MPI is the subject (`each_mpi`, and all of tests/launch) it runs under both.
-    A test that is not for ranks would run on each of them, and could start launchers within launchers.
-    Of expensive files, those that this commit does not draw are exhaustive, too (choice.py). Files that take longest
-    come first, so that workers that run files side by side (xdist) end together.
+    Where both MPIs are found, a test that starts ranks runs under one of them, drawn by its name;
+    under the other it is marked `exhaustive`. Where the MPI is the subject (`each_mpi`, and all of
+    tests/launch) it runs under both. A test that is not for ranks would run on each of them, and
+    could start launchers within launchers. Of expensive files, those that this commit does not draw
+    are exhaustive, too (choice.py). Files that take longest come first, so that workers that run
+    files side by side (xdist) end together.
     """
     choice = Choice(ROOT)
     for item in items:
@@ -297,9 +357,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if not _is_drawn(item) or choice.leaves_out(_file_of(item.nodeid), item.name):
             item.add_marker(pytest.mark.exhaustive)
         if item.get_closest_marker("mpi") and item.path.name != INSIDE_RANKS:
-            raise pytest.UsageError(f"{item.nodeid} is marked `mpi`: such tests are in files called {INSIDE_RANKS}")
+            raise pytest.UsageError(
+                f"{item.nodeid} is marked `mpi`: such tests are in files called {INSIDE_RANKS}"
+            )
     if _inside_ranks(config):
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("mpi") is None])
+        config.hook.pytest_deselected(
+            items=[item for item in items if item.get_closest_marker("mpi") is None]
+        )
         items[:] = [item for item in items if item.get_closest_marker("mpi") is not None]
     items.sort(key=lambda item: -choice.duration_s(_file_of(item.nodeid)))
 
@@ -324,8 +388,14 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write durations, if asked to, in the process that has the reports of all workers."""
     if session.config.getoption("--record-durations") and "PYTEST_XDIST_WORKER" not in os.environ:
-        taken = {file: round(seconds, 1) for file, seconds in sorted(_durations_s.items()) if seconds >= 1}
-        (ROOT / "tests" / "durations.json").write_text(json.dumps(taken, indent=0) + "\n", encoding="utf-8")
+        taken = {
+            file: round(seconds, 1)
+            for file, seconds in sorted(_durations_s.items())
+            if seconds >= 1
+        }
+        (ROOT / "tests" / "durations.json").write_text(
+            json.dumps(taken, indent=0) + "\n", encoding="utf-8"
+        )
 
 
 OneLine = Callable[["pytest.ExceptionInfo[Exception] | str"], str]
@@ -333,7 +403,9 @@ OneLine = Callable[["pytest.ExceptionInfo[Exception] | str"], str]
 
 @pytest.fixture(scope="session")
 def one_line() -> OneLine:
-    """Returns the message of an error, or of a run's standard error, and fails where it is more than one line."""
+    """Returns the message of an error, or of a run's standard error, and fails where it is more
+    than one line.
+    """
 
     def check(error: "pytest.ExceptionInfo[Exception] | str") -> str:
         if not isinstance(error, str):
@@ -351,7 +423,9 @@ def one_line() -> OneLine:
 
 @pytest.fixture(scope="session")
 def small_cifar(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in CIFAR-10's binary layout with 330 training and 40 test images of the built-in set."""
+    """A folder in CIFAR-10's binary layout with 330 training and 40 test images of the built-in
+    set.
+    """
     from emuchain.emulator.data import shapes
 
     drawn = shapes.draw(train=330, test=40)
@@ -359,7 +433,9 @@ def small_cifar(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder.mkdir()
 
     def records(images: np.ndarray, labels: np.ndarray) -> bytes:
-        return np.concatenate([labels[:, None].astype(np.uint8), images.reshape(len(images), -1)], axis=1).tobytes()
+        return np.concatenate(
+            [labels[:, None].astype(np.uint8), images.reshape(len(images), -1)], axis=1
+        ).tobytes()
 
     for batch in range(5):
         part = slice(batch * 66, (batch + 1) * 66)

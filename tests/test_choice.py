@@ -28,13 +28,19 @@ def test_what_a_change_is_of(changed: str, expected: bool) -> None:
 
 
 def test_files_beside_the_rooms() -> None:
+    assert has_changed("tests/test_startup.py", {"tests/test_startup.py"})
+    assert not has_changed(
+        "tests/test_startup.py", {"tests/durations.json", "emulator/run/results.py"}
+    )
     assert has_changed("tests/docs/test_commands.py", {"docs/tour.md"})
     assert not has_changed("tests/docs/test_commands.py", {"emulator/run/results.py"})
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A repository with an expensive file of tests and one that is not, all of which passed at its first commit."""
+    """A repository with an expensive file of tests and one that is not, all of which passed at its
+    first commit.
+    """
     (tmp_path / "tests" / "room").mkdir(parents=True)
     (tmp_path / "room").mkdir()
     durations = {"tests/room/test_long.py": 100.0, "tests/room/test_short.py": 1.0}
@@ -49,7 +55,9 @@ def checkout(tmp_path: Path) -> Path:
 def git(folder: Path, *words: str) -> str:
     """What git prints."""
     author = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
-    return subprocess.run(["git", *author, *words], cwd=folder, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        ["git", *author, *words], cwd=folder, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def commit(folder: Path, message: str) -> None:
@@ -72,7 +80,9 @@ def test_commits_in_a_row_draw_other_tests(checkout: Path) -> None:
     assert len(set().union(*runs)) > 50
 
 
-@pytest.mark.parametrize("path", ["room/code.py", "tests/room/test_long.py", "tests/room/helpers.py"])
+@pytest.mark.parametrize(
+    "path", ["room/code.py", "tests/room/test_long.py", "tests/room/helpers.py"]
+)
 def test_a_change_runs_the_tests_of_its_room(checkout: Path, path: str) -> None:
     (checkout / path).write_text("changed")
     commit(checkout, "change")

@@ -1,4 +1,6 @@
-"""A package of its own adds an extension of each kind, by its entry point: nothing of emuchain names it."""
+"""A package of its own adds an extension of each kind, by its entry point: nothing of emuchain
+names it.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,16 @@ SOURCE = Path(__file__).parent / "extension"
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of installed packages with the example: its modules, and what an installer writes beside them."""
+    """A folder of installed packages with the example: its modules, and what an installer writes
+    beside them.
+    """
     folder = tmp_path_factory.mktemp("site")
     shutil.copytree(SOURCE / "emuchain_example", folder / "emuchain_example")
     described = folder / "emuchain_example-1.0.dist-info"
     described.mkdir()
-    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: emuchain-example\nVersion: 1.0\n")
+    (described / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: emuchain-example\nVersion: 1.0\n"
+    )
     (described / "entry_points.txt").write_text("[emuchain]\nexample = emuchain_example\n")
     return folder
 
@@ -44,10 +50,16 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def run(site: Path, tmp_path: Path) -> Run:
     """Runs a command of emuchain beside the installed example, or another folder of packages."""
 
-    def command(*words: str, packages: Path = site, status: int = 0) -> subprocess.CompletedProcess[str]:
+    def command(
+        *words: str, packages: Path = site, status: int = 0
+    ) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "PYTHONPATH": str(packages), "COLUMNS": "80"}
         done = subprocess.run(
-            python_command("emuchain", *words), env=environment, cwd=tmp_path, capture_output=True, text=True
+            python_command("emuchain", *words),
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == status, done.stderr
         return done
@@ -59,11 +71,22 @@ TRAIN = ("train", "example-net", "--data", "shapes", "--samples", "64", "--test-
 
 
 def test_every_kind_of_extension_takes_part(run: Run) -> None:
-    """Network, operation, unit, cluster, board, topology with its shape, optimiser with its key, format, schedule."""
+    """Network, operation, unit, cluster, board, topology with its shape, optimiser with its key,
+    format, schedule.
+    """
     own = ("--schedule", "one-each", "--precision", "fp12", "--optimizer", "slow-signum:beta3=0.99")
-    done = run(*TRAIN, "--cluster", "example-mesh", "--devices", "6", *own, "--learning-rate", "0.001")
+    done = run(
+        *TRAIN, "--cluster", "example-mesh", "--devices", "6", *own, "--learning-rate", "0.001"
+    )
     assert "example-net on 6 x Example" in done.stdout
-    replicas = ("--replicas", "4", "--compress", "halves", "--set", "network.topology=mesh:shape=2x2")
+    replicas = (
+        "--replicas",
+        "4",
+        "--compress",
+        "halves",
+        "--set",
+        "network.topology=mesh:shape=2x2",
+    )
     assert "halves" in run(*TRAIN, "--devices", "4", *replicas).stdout
     assert run("hello", "you").stdout == "hello you\n"
     assert "hello" in run("--help").stdout
@@ -93,12 +116,24 @@ def test_it_compiles_no_kernel_of_ours(run: Run, site: Path) -> None:
             ("--optimizer", "slow-signum:beta4=1"),
             "'beta4=1' of `slow-signum:beta4=1` should be KEY=VALUE, with one of beta3",
         ),
-        (("--optimizer", "slow-signum:beta3=fast"), "`beta3` of `slow-signum:beta3=fast` should be a finite number"),
-        (("--optimizer", "slow-signum:beta3=nan"), "`beta3` of `slow-signum:beta3=nan` should be a finite number"),
+        (
+            ("--optimizer", "slow-signum:beta3=fast"),
+            "`beta3` of `slow-signum:beta3=fast` should be a finite number",
+        ),
+        (
+            ("--optimizer", "slow-signum:beta3=nan"),
+            "`beta3` of `slow-signum:beta3=nan` should be a finite number",
+        ),
         (("--optimizer", "slow-signum:"), "'' of `slow-signum:` should be KEY=VALUE"),
         (("--optimizer", "slow-signom"), "slow-signum"),
-        (("--set", "links.topology=mesh:shape=2x2", "--devices", "6"), "a mesh of 2 x 2 has 4 places for 6 boards"),
-        (("--set", "links.topology=mesh:shape=big", "--devices", "6"), "should be whole numbers above 0, such as 4x6"),
+        (
+            ("--set", "links.topology=mesh:shape=2x2", "--devices", "6"),
+            "a mesh of 2 x 2 has 4 places for 6 boards",
+        ),
+        (
+            ("--set", "links.topology=mesh:shape=big", "--devices", "6"),
+            "should be whole numbers above 0, such as 4x6",
+        ),
     ],
 )
 def test_keys_that_an_extension_does_not_take(run: Run, words: tuple[str, ...], said: str) -> None:
@@ -129,9 +164,17 @@ def test_a_key_without_a_value_of_its_own_is_asked_for() -> None:
         scale: float = 1.0
 
     kinds = {"needs": Needs}
-    assert extensions.spelled("needs:start=3,scale=0.5", kinds, ["rate"]) == (Needs, {"start": 3, "scale": 0.5})
-    for text, written in (("needs", "needs:start=..."), ("needs:scale=2", "needs:scale=2,start=...")):
-        with pytest.raises(ValueError, match=f"`{text}` needs `start`: write `{re.escape(written)}`"):
+    assert extensions.spelled("needs:start=3,scale=0.5", kinds, ["rate"]) == (
+        Needs,
+        {"start": 3, "scale": 0.5},
+    )
+    for text, written in (
+        ("needs", "needs:start=..."),
+        ("needs:scale=2", "needs:scale=2,start=..."),
+    ):
+        with pytest.raises(
+            ValueError, match=f"`{text}` needs `start`: write `{re.escape(written)}`"
+        ):
             extensions.spelled(text, kinds, ["rate"])
 
 
@@ -152,7 +195,9 @@ BROKEN: Mapping[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("text", "said"), BROKEN.values(), ids=BROKEN)
-def test_an_extension_that_is_broken_is_named(run: Run, tmp_path: Path, text: str, said: str) -> None:
+def test_an_extension_that_is_broken_is_named(
+    run: Run, tmp_path: Path, text: str, said: str
+) -> None:
     folder = tmp_path / "packages"
     described = folder / "broken-2.0.dist-info"
     described.mkdir(parents=True)
@@ -194,7 +239,12 @@ def test_what_is_registered_takes_part() -> None:
         emuchain.register(Twice)
         assert optimizers()["twice"] is Twice
         assert parse_optimizer("twice") == (Twice, {})
-        keys: dict[str, Any] = {"data": "shapes", "samples": 128, "test_samples": 16, "weight_decay": 0}
+        keys: dict[str, Any] = {
+            "data": "shapes",
+            "samples": 128,
+            "test_samples": 16,
+            "weight_decay": 0,
+        }
         twice = emuchain.train("quick-cifar", optimizer="twice", **keys)
         sgd = emuchain.train("quick-cifar", learning_rate=0.02, momentum=0, **keys)
         for layer, arrays in sgd.weights.items():
@@ -202,15 +252,16 @@ def test_what_is_registered_takes_part() -> None:
                 np.testing.assert_allclose(twice.weights[layer][name], array, rtol=1e-4, atol=1e-6)
         assert len(codecs()) == len({*codecs()})
     finally:
-        extensions._registered.clear()
-        for clear in extensions._caches:
-            clear()
+        extensions.withdraw(Twice)
     assert "twice" not in optimizers()
 
 
 @pytest.mark.parametrize("thing", [3, "twice", int, np, object(), Path("codec.py")])
 def test_what_is_no_extension_is_not_registered(thing: object) -> None:
-    with pytest.raises(emuchain.InputError, match="is no extension; should be a subclass or a value of one of Codec"):
+    with pytest.raises(
+        emuchain.InputError,
+        match="is no extension; should be a subclass or a value of one of Codec",
+    ):
         emuchain.register(thing)
 
 

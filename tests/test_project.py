@@ -51,7 +51,9 @@ def test_the_citation_has_the_papers_of_the_readme() -> None:
 
 
 def test_checks_run_under_each_python_that_is_named(settings: configparser.ConfigParser) -> None:
-    versions = re.findall(r"^Programming Language :: Python :: (3\.\d+)$", settings["metadata"]["classifiers"], re.M)
+    versions = re.findall(
+        r"^Programming Language :: Python :: (3\.\d+)$", settings["metadata"]["classifiers"], re.M
+    )
     assert versions == workflow()["jobs"]["test"]["strategy"]["matrix"]["python"]
     assert settings["options"]["python_requires"] == f">={versions[0]}"
 
@@ -62,11 +64,15 @@ def test_checks_call_what_there_is() -> None:
     assert called == {"./scripts/test", "./scripts/test-wheel", "python"}
     assert all((ROOT / command).stat().st_mode & 0o111 for command in called - {"python"})
     assert {step["uses"] for step in steps if "uses" in step}
-    assert all(re.fullmatch(r"actions/[\w-]+@v\d+", step["uses"]) for step in steps if "uses" in step)
+    assert all(
+        re.fullmatch(r"actions/[\w-]+@v\d+", step["uses"]) for step in steps if "uses" in step
+    )
 
 
 @pytest.mark.parametrize("recipe", ["Dockerfile", "apptainer.def"])
-def test_containers_install_extras_that_there_are(settings: configparser.ConfigParser, recipe: str) -> None:
+def test_containers_install_extras_that_there_are(
+    settings: configparser.ConfigParser, recipe: str
+) -> None:
     [extras] = re.findall(r"\.whl\)\[([\w,-]+)\]", text_of(recipe))
     assert set(extras.split(",")) <= set(settings["options.extras_require"])
     [python] = set(re.findall(r"^(?:FROM|From:) python:(3\.\d+)-slim-\w+", text_of(recipe), re.M))
@@ -75,6 +81,8 @@ def test_containers_install_extras_that_there_are(settings: configparser.ConfigP
 
 def test_the_sdist_takes_in_what_is_not_of_the_package() -> None:
     """`scripts/test-wheel` builds one, and compares it with the checkout."""
-    grafted = {line.split()[1] for line in text_of("MANIFEST.in").splitlines() if line.startswith("graft ")}
+    grafted = {
+        line.split()[1] for line in text_of("MANIFEST.in").splitlines() if line.startswith("graft ")
+    }
     assert grafted >= {"docs", "scripts", "tests"}
     assert all((ROOT / folder).is_dir() for folder in grafted)

@@ -1,4 +1,6 @@
-"""The rooms: who imports whom, read from the sources. One direction, no circles, and nothing deeper than a face."""
+"""The rooms: who imports whom, read from the sources. One direction, no circles, and nothing deeper
+than a face.
+"""
 
 import ast
 import graphlib
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FLOORS = ["kernels", "comm", "launch", "emulator", "papers"]
+FLOORS = ["kernels", "comm", "launch", "emulator", "benchmarks", "papers"]
 """From the lowest up."""
 
 ORDER = [
@@ -18,13 +20,17 @@ ORDER = [
     *("emulator.mapping", "emulator.schedule", "emulator.timing"),
     *("emulator.profile", "emulator.explore"),
     *("emulator.config", "emulator.plan", "emulator.device", "emulator.rtl", "emulator.run"),
-    *("emulator.view", "emulator.calibrate", "emulator.studies", "emulator.bench"),
-    *("emulator", "emulator.commands", "papers"),
+    *("emulator.view", "emulator.calibrate", "emulator.studies"),
+    *("emulator", "emulator.commands", "benchmarks", "papers"),
 ]
-"""Rooms, each of which imports only from those before it. `emulator` itself is the functions of `import emuchain`."""
+"""Rooms, each of which imports only from those before it. `emulator` itself is the functions of
+`import emuchain`.
+"""
 
-EXTENSION_FOLDERS = {"kernels.layers", "kernels.optimizers", "emulator.network.operations", "emulator.bench"}
-"""Each file is one layer, optimiser, operation or benchmark, and is imported as such: there is no list to add it to."""
+EXTENSION_FOLDERS = {"kernels.layers", "kernels.optimizers", "emulator.network.operations"}
+"""Each file is one layer, optimiser or operation, and is imported as such: there is no list to add
+it to.
+"""
 
 ENTRANCES = {
     "kernels.form": "imports LLVM, which most runs do without",
@@ -33,7 +39,8 @@ ENTRANCES = {
     "kernels.inceptionn.hardware": "the engines in plain Python, which only `validate` asks for",
     "emulator.run.epochs": "what ranks import that follow rank 0",
 }
-"""Modules that faces leave out, for the reason given; others may import them where they are used."""
+"""Modules that faces leave out, for the reason given; others may import them where they are used.
+"""
 
 
 def modules() -> dict[str, Path]:
@@ -64,7 +71,9 @@ EXPORTED = {package: exported_by(package) for package in PACKAGES}
 
 
 def imports_of(name: str, path: Path) -> set[str]:
-    """Return what a module imports of emuchain, anywhere: packages, where their faces export it, otherwise modules."""
+    """Return what a module imports of emuchain, anywhere: packages, where their faces export it,
+    otherwise modules.
+    """
     package = name if name in PACKAGES else name.rpartition(".")[0]
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -75,7 +84,9 @@ def imports_of(name: str, path: Path) -> set[str]:
         target = ".".join([*base, *([node.module] if node.module else [])])
         for alias in node.names:
             inner = f"{target}.{alias.name}"
-            found.add(inner if inner in MODULES and alias.name not in EXPORTED.get(target, ()) else target)
+            found.add(
+                inner if inner in MODULES and alias.name not in EXPORTED.get(target, ()) else target
+            )
     return found & MODULES.keys()
 
 
@@ -118,7 +129,9 @@ def test_no_circles() -> None:
     for name, targets in IMPORTS.items():
         rooms[room_of(name)] |= {room_of(target) for target in targets} - {room_of(name)}
     assert set(graphlib.TopologicalSorter(rooms).static_order()) >= set(rooms)
-    graphlib.TopologicalSorter({name: targets - {name} for name, targets in IMPORTS.items()}).prepare()
+    graphlib.TopologicalSorter(
+        {name: targets - {name} for name, targets in IMPORTS.items()}
+    ).prepare()
     folders: dict[str, set[str]] = defaultdict(set)
     for name, targets in IMPORTS.items():
         own = folder_of(name)
@@ -154,11 +167,15 @@ def test_every_room_says_what_it_is_for() -> None:
 
 def test_imports_are_relative() -> None:
     absolute = {
-        name for name, path in MODULES.items() if re.search(r"^ *(from|import) emuchain", path.read_text("utf-8"), re.M)
+        name
+        for name, path in MODULES.items()
+        if re.search(r"^ *(from|import) emuchain", path.read_text("utf-8"), re.M)
     }
     assert absolute == set()
 
 
 def test_only_launch_imports_mpi4py() -> None:
-    importers = {name for name, path in MODULES.items() if "from mpi4py" in path.read_text(encoding="utf-8")}
+    importers = {
+        name for name, path in MODULES.items() if "from mpi4py" in path.read_text(encoding="utf-8")
+    }
     assert importers and {room_of(name) for name in importers} == {"launch"}

@@ -18,15 +18,21 @@ from emuchain.kernels import warm
 from emuchain.kernels.jit import store
 
 ROOT = Path(__file__).resolve().parent.parent
-ONE_MPI = pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)  # to compile takes long, under any MPI
+ONE_MPI = pytest.mark.parametrize(
+    "mpiexec", ["mpich"], indirect=True
+)  # to compile takes long, under any MPI
 COMPILING = "compiling kernels, once for this machine"
 SHORT = ["train", "--samples", "16", "--test-samples", "4", "--batch", "16"]
 
 
-def python(*arguments: str, status: int | None = 0, **variables: str) -> subprocess.CompletedProcess[str]:
+def python(
+    *arguments: str, status: int | None = 0, **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Run Python with some environment variables set, and this package in reach."""
     environment = {**os.environ, **variables}
-    done = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=300
+    )
     assert status is None or done.returncode == status, done.stdout + done.stderr
     return done
 
@@ -43,11 +49,15 @@ except SystemExit:
 """
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["data", "--help"], ["bench", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["data", "--help"], ["bench", "--help"]]
+)
 def test_help_is_quick(arguments: list[str]) -> None:
     _, _, imported = python("-c", MODULES, *arguments).stdout.partition("imported: ")
     assert "click" in imported.split()
-    assert not {"numba", "llvmlite", "numpy", "pydantic", "mpi4py", "h5py"} & set(imported.split())
+    assert not {"numba", "llvmlite", "numpy", "pydantic", "mpi4py", "h5py", "psutil"} & set(
+        imported.split()
+    )
 
 
 # Each rank writes what it did to a file in the directory that the first argument names.
@@ -77,7 +87,10 @@ main(sys.argv[1:])
 
 def reported(folder: Path) -> list[dict]:
     """What each rank has written."""
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(len(list(folder.glob("*.json"))))]
+    return [
+        json.loads((folder / f"{rank}.json").read_text())
+        for rank in range(len(list(folder.glob("*.json"))))
+    ]
 
 
 def test_other_ranks_import_and_read_no_more_than_they_need(mpiexec, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # a fixture
@@ -88,7 +101,7 @@ def test_other_ranks_import_and_read_no_more_than_they_need(mpiexec, tmp_path: P
     assert len(others) == 2
     for rank in others:
         assert rank["loads"] == 0
-        assert not {"h5py", "rich", "click", "requests"} & set(rank["modules"])
+        assert not {"h5py", "rich", "click", "requests", "psutil"} & set(rank["modules"])
 
 
 LISTING = """
@@ -102,7 +115,9 @@ main(sys.argv[1:])
 """
 
 
-def test_a_warm_start_does_without_numba_and_other_ranks_without_pydantic(mpiexec, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # a fixture
+def test_a_warm_start_does_without_numba_and_other_ranks_without_pydantic(
+    mpiexec, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]  # a fixture
     warm.compile_all()
     mpiexec(3, ["-c", LISTING, tmp_path, *SHORT])
     first, *others = (set((tmp_path / f"{rank}.txt").read_text().split()) for rank in range(3))
@@ -123,7 +138,9 @@ def test_shared_data_is_small_and_makes_a_data_set() -> None:
     assert np.array_equal(again.train_labels, data.train_labels)
     assert np.array_equal(again.test_labels, data.test_labels)
     assert not any(again.train_images.strides)
-    shared = SharedData.of(data, 2).dataset()  # of two replicas, the other one's images are read elsewhere
+    shared = SharedData.of(
+        data, 2
+    ).dataset()  # of two replicas, the other one's images are read elsewhere
     assert np.array_equal(shared.train_images, data.train_images)
     assert not any(shared.test_images.strides)
 
@@ -148,7 +165,9 @@ def test_where_no_kernel_is_needed_forms_do_not_matter(arguments: list[str]) -> 
 
 
 def test_an_unknown_form_on_ranks(mpiexec, one_line: Callable[..., str]) -> None:  # type: ignore[no-untyped-def]  # a fixture
-    finished = mpiexec(4, ["-m", "emuchain", "train"], status=2, env={"EMUCHAIN_KERNEL_FORM": "avx3"})
+    finished = mpiexec(
+        4, ["-m", "emuchain", "train"], status=2, env={"EMUCHAIN_KERNEL_FORM": "avx3"}
+    )
     assert "EMUCHAIN_KERNEL_FORM = 'avx3'" in one_line(finished.stderr)
     assert finished.stdout == ""
 
@@ -170,7 +189,9 @@ main(sys.argv[2:])
 
 @pytest.mark.each_mpi
 @pytest.mark.parametrize("victim", [0, 2])
-def test_a_rank_that_fails_on_its_way_ends_all(mpiexec, victim: int, one_line: Callable[..., str]) -> None:  # type: ignore[no-untyped-def]  # a fixture
+def test_a_rank_that_fails_on_its_way_ends_all(
+    mpiexec, victim: int, one_line: Callable[..., str]
+) -> None:  # type: ignore[no-untyped-def]  # a fixture
     finished = mpiexec(3, ["-c", FAILING, str(victim), *SHORT], status=1)
     assert "internal error: ValueError: so it goes" in one_line(finished.stderr)
 
@@ -198,7 +219,9 @@ def test_processes_that_start_together_with_an_empty_cache(tmp_path: Path) -> No
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", SERVE]
     started = [
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         for _ in range(4)
     ]
     ended = [process.communicate(timeout=300) for process in started]
@@ -209,7 +232,7 @@ def test_processes_that_start_together_with_an_empty_cache(tmp_path: Path) -> No
 
 @pytest.mark.slow
 @ONE_MPI
-def test_a_cache_is_filled_once_and_people_are_told(mpiexec, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # a fixture
+def test_a_cache_is_filled_once_and_people_are_informed(mpiexec, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # a fixture
     leave_out_few(tmp_path / "cache")
     cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     for run, compiles in (("cold", True), ("warm", False)):
@@ -222,7 +245,8 @@ def test_a_cache_is_filled_once_and_people_are_told(mpiexec, tmp_path: Path) -> 
         assert [rank["compiled"] for rank in others] == [0] * 3
 
 
-# A package that cannot be written to. For root, permissions mean nothing as long as it may override them.
+# A package that cannot be written to. For root, permissions mean nothing as long as it may override
+# them.
 WITHOUT_POWERS = """
 import os, sys
 powers = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
@@ -233,11 +257,13 @@ os.execvp(arguments[0], arguments)
 
 @pytest.fixture
 def read_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Mapping[str, str]:
-    """The environment for a copy of the package, and a home, that cannot be written to; and its own `tmp`."""
+    """The environment for a copy of the package, and a home, that cannot be written to; and its own
+    `tmp`.
+    """
     if os.geteuid() == 0 and shutil.which("setpriv") is None:
         pytest.skip("root, and no setpriv to give up its power over files")
     package, home, temporary = tmp_path / "place" / "emuchain", tmp_path / "home", tmp_path / "tmp"
-    for part in ("comm", "emulator", "kernels", "launch", "papers"):
+    for part in ("benchmarks", "comm", "emulator", "kernels", "launch", "papers"):
         shutil.copytree(ROOT / part, package / part, ignore=shutil.ignore_patterns("__pycache__"))
     for file in ROOT.glob("__*__.py*"):
         shutil.copy(file, package)
@@ -291,14 +317,18 @@ def test_where_temporary_files_are_not_safe(
 
 
 def leave_out_few(folder: Path) -> None:
-    """Put all compiled code but that of a few kernels into a folder, so that ranks have little to compile."""
+    """Put all compiled code but that of a few kernels into a folder, so that ranks have little to
+    compile.
+    """
     warm.compile_all()
-    shutil.copytree(store.where(), folder, ignore=shutil.ignore_patterns("*.layers.activations.*", "*.fifo.*"))
+    shutil.copytree(
+        store.where(), folder, ignore=shutil.ignore_patterns("*.layers.activations.*", "*.fifo.*")
+    )
     folder.chmod(0o700)
 
 
-# With an empty cache, ranks do what they do with one that lacks a few kernels, for a hundred processor seconds: three
-# wait for the one that compiles all.
+# With an empty cache, ranks do what they do with one that lacks a few kernels, for a hundred
+# processor seconds: three wait for the one that compiles all.
 @pytest.mark.slow
 @pytest.mark.parametrize("empty", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 @ONE_MPI
@@ -308,7 +338,9 @@ def test_ranks_share_temporary_files(  # type: ignore[no-untyped-def]  # a fixtu
     place = tmp_path / "tmp" / f"emuchain-{os.getuid()}"
     if not empty:
         leave_out_few(place)
-    finished = mpiexec(4, ["-c", WITHOUT_POWERS, "-m", "emuchain", *SHORT], timeout=400, env=read_only)
+    finished = mpiexec(
+        4, ["-c", WITHOUT_POWERS, "-m", "emuchain", *SHORT], timeout=400, env=read_only
+    )
     assert finished.stdout.count(COMPILING) == 1
     assert [place] == [*(tmp_path / "tmp").glob("emuchain-*")]
     assert str(place) in one_line(finished.stderr)
@@ -316,13 +348,19 @@ def test_ranks_share_temporary_files(  # type: ignore[no-untyped-def]  # a fixtu
     assert any(place.rglob("*contract*"))
 
 
-def test_compiling_is_announced_with_a_time_and_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiling_is_announced_with_a_time_and_shows_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from emuchain.emulator.commands.frame import kernels
 
     now_s, said = iter([0.0, 0.0, 2.0, 6.0, 7.0, 30.0]), list[str]()
     monkeypatch.setattr(kernels.time, "monotonic", lambda: next(now_s))
     monkeypatch.setattr(warm, "usable_cores", lambda: 2)
-    monkeypatch.setattr(warm, "compile_together", lambda say: [say(left_s) for left_s in (40.0, 36.0, 30.0, 16.0, 0.0)])
+    monkeypatch.setattr(
+        warm,
+        "compile_together",
+        lambda say: [say(left_s) for left_s in (40.0, 36.0, 30.0, 16.0, 0.0)],
+    )
     kernels.load(said.append)
     assert said == [
         f"{COMPILING}: about 40 s of processor time, on 2 cores ...",

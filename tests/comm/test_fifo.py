@@ -1,4 +1,6 @@
-"""FIFO resources against the recurrence written out in plain Python; their observers, and their state."""
+"""FIFO resources against the recurrence written out in plain Python; their observers, and their
+state.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def ready_times(draw: st.DrawFn) -> list[list[int]]:
 
 
 def plain(ready: list[list[int]], row_ps: int, latency_ps: int) -> list[list[int]]:
-    """A row is taken when it is ready and the one before has left; it arrives a latency after it has left."""
+    """A row is taken when it is ready and the one before has left; it arrives a latency after it
+    has left.
+    """
     free, arrivals = 0, []
     for sample in ready:
         arrivals.append([])
@@ -47,11 +51,19 @@ def test_recurrence(ready: list[list[int]], row_ps: int, latency_ps: int) -> Non
 
 
 @given(ready_times(), DURATIONS, DURATIONS, st.data())
-def test_cuts_change_no_time(ready: list[list[int]], row_ps: int, latency_ps: int, data: st.DataObject) -> None:
+def test_cuts_change_no_time(
+    ready: list[list[int]], row_ps: int, latency_ps: int, data: st.DataObject
+) -> None:
     times = np.array(ready)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(times)), max_size=4)))
-    whole, split = FifoResource("whole", row_ps, latency_ps), FifoResource("split", row_ps, latency_ps)
-    parts = [split.serve(times[low:high]) for low, high in zip([0, *cuts], [*cuts, len(times)], strict=True)]
+    whole, split = (
+        FifoResource("whole", row_ps, latency_ps),
+        FifoResource("split", row_ps, latency_ps),
+    )
+    parts = [
+        split.serve(times[low:high])
+        for low, high in zip([0, *cuts], [*cuts, len(times)], strict=True)
+    ]
     assert np.concatenate(parts).tolist() == whole.serve(times).tolist()
     assert (split.free_ps, split.busy_ps) == (whole.free_ps, whole.busy_ps)
 
@@ -67,7 +79,9 @@ def test_busy_time_is_rows_times_their_time_and_fits_into_the_time_that_passed(
 
 
 @given(ready_times(), st.integers(1, 10**9))
-def test_rows_are_a_rows_time_apart_and_none_leaves_early(ready: list[list[int]], row_ps: int) -> None:
+def test_rows_are_a_rows_time_apart_and_none_leaves_early(
+    ready: list[list[int]], row_ps: int
+) -> None:
     left = FifoResource("engine", row_ps).serve(np.array(ready))
     assert (np.diff(left.ravel()) >= row_ps).all()
     assert (left >= np.array(ready) + row_ps).all()
@@ -104,11 +118,14 @@ def test_rows_with_a_share_of_their_bytes() -> None:
 
 
 @given(st.lists(st.tuples(ready_times(), SHARES), max_size=4), DURATIONS, DURATIONS)
-def test_an_observer_is_told_what_is_served_and_changes_nothing(
+def test_an_observer_gets_what_is_served_and_changes_nothing(
     turns: list[tuple[list[list[int]], float]], row_ps: int, latency_ps: int
 ) -> None:
     reports: list[Served] = []
-    observed, unobserved = FifoResource("link", row_ps, latency_ps), FifoResource("link", row_ps, latency_ps)
+    observed, unobserved = (
+        FifoResource("link", row_ps, latency_ps),
+        FifoResource("link", row_ps, latency_ps),
+    )
     observed.observer = reports.append
     for ready, share in turns:
         found = []
@@ -126,7 +143,7 @@ def test_an_observer_is_told_what_is_served_and_changes_nothing(
     assert counters(observed) == counters(unobserved)
 
 
-def test_what_an_observer_is_told_by_hand() -> None:
+def test_what_an_observer_gets_by_hand() -> None:
     """Rows leave before they arrive; a row that waits was ready long before it left."""
     reports: list[Served] = []
     resource = FifoResource("from 0 to 1", 10, latency_ps=1000)
@@ -146,13 +163,18 @@ def test_what_an_observer_is_told_by_hand() -> None:
 def test_a_restored_resource_goes_on_as_the_one_before(
     before: list[list[int]], after: list[list[int]], share: float, row_ps: int, latency_ps: int
 ) -> None:
-    first, second = FifoResource("link", row_ps, latency_ps), FifoResource("link", row_ps, latency_ps)
+    first, second = (
+        FifoResource("link", row_ps, latency_ps),
+        FifoResource("link", row_ps, latency_ps),
+    )
     first.shrink(share)
     first.serve(np.array(before))
     state = first.state()
     expected = first.serve(np.array(after)).tolist()
     second.restore(state)
-    assert second.state() == state  # a state does not change with the resource that it was taken from
+    assert (
+        second.state() == state
+    )  # a state does not change with the resource that it was taken from
     assert second.serve(np.array(after)).tolist() == expected
     assert counters(second) == counters(first)
     first.shrink(0.5)

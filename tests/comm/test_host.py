@@ -74,9 +74,13 @@ def test_messages_keep_their_order(indices: list[int], before: int) -> None:
     assert found == indices
 
 
-@given(st.integers(1, 12).flatmap(lambda devices: st.permutations(range(devices))), st.integers(1, 6))
+@given(
+    st.integers(1, 12).flatmap(lambda devices: st.permutations(range(devices))), st.integers(1, 6)
+)
 def test_a_chain_of_devices_in_any_order(order: list[int], messages: int) -> None:
-    """Each adds one to what its left neighbour sends; the order in which they start does not matter."""
+    """Each adds one to what its left neighbour sends; the order in which they start does not
+    matter.
+    """
     devices = len(order)
     mailboxes = [Mailbox() for _ in range(devices + 1)]
 
@@ -113,7 +117,9 @@ def test_ping_pong() -> None:
 
 @given(st.integers(0, 5), st.integers(0, 5))
 def test_others_go_first(messages: int, waits: int) -> None:
-    """A device that lets others go first goes on when all who have mail have used it; where none has, at once."""
+    """A device that lets others go first goes on when all who have mail have used it; where none
+    has, at once.
+    """
     mailbox, seen = Mailbox(), list[str]()
 
     async def patient() -> None:

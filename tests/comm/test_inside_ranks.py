@@ -1,4 +1,5 @@
-"""Messages, exchanges and ranks over MPI: these tests run on the ranks themselves, and each assertion on every rank.
+"""Messages, exchanges and ranks over MPI: these tests run on the ranks themselves, and each
+assertion on every rank.
 
 mpiexec -n 4 python -m pytest --with-mpi tests
 """
@@ -43,8 +44,14 @@ def ranks() -> Iterator[MpiRanks]:
 
 def message(rank: int, first: int, samples: int) -> Message:
     """What a rank sends: numbers that tell sender, sample and place."""
-    times = 1000 * rank + np.arange(first * 4, (first + samples) * 4, dtype=np.int64).reshape(samples, 4)
-    data = (10_000 * rank + 60 * first + np.arange(samples * 60)).reshape(samples, 4, 5, 3).astype(np.float32)
+    times = 1000 * rank + np.arange(first * 4, (first + samples) * 4, dtype=np.int64).reshape(
+        samples, 4
+    )
+    data = (
+        (10_000 * rank + 60 * first + np.arange(samples * 60))
+        .reshape(samples, 4, 5, 3)
+        .astype(np.float32)
+    )
     return Message(first, times, data)
 
 
@@ -73,7 +80,9 @@ def test_streams_arrive_whole_and_in_order(ranks: MpiRanks) -> None:
 
 def test_every_rank_hears_of_all(ranks: MpiRanks) -> None:
     assert ranks.share(ranks.rank**2) == [rank**2 for rank in range(ranks.size)]
-    assert ranks.gather(-ranks.rank) == ([] if ranks.rank else [-rank for rank in range(ranks.size)])
+    assert ranks.gather(-ranks.rank) == (
+        [] if ranks.rank else [-rank for rank in range(ranks.size)]
+    )
 
 
 def test_all_settle_together(ranks: MpiRanks) -> None:
@@ -84,7 +93,9 @@ def test_all_settle_together(ranks: MpiRanks) -> None:
 
     run([work()], [ranks], ranks.settling)
     everyone = ranks.share((begun[0], time.monotonic()))
-    assert max(begin for begin, _ in everyone) <= min(end for _, end in everyone), "a rank left before all had begun"
+    assert max(begin for begin, _ in everyone) <= min(end for _, end in everyone), (
+        "a rank left before all had begun"
+    )
 
 
 def test_the_first_rank_of_a_machine_goes_first(ranks: MpiRanks) -> None:
@@ -111,9 +122,16 @@ def gradient_of(rank: int, count: int) -> np.ndarray:
 @pytest.mark.parametrize("exchange", ["ring", "aggregator"])
 @pytest.mark.parametrize("codec", ["none", "truncate:16", "inceptionn:-10", "topk:0.25"])
 @pytest.mark.parametrize("count", [1, 100, 4097])
-def test_replicas_on_ranks_get_the_same_sum(ranks: MpiRanks, exchange: str, codec: str, count: int) -> None:
+def test_replicas_on_ranks_get_the_same_sum(
+    ranks: MpiRanks, exchange: str, codec: str, count: int
+) -> None:
     of = DataParallel(ranks.size, 1, exchange, parse_codec(codec))  # type: ignore[arg-type]  # one of both words
-    wire, arena, pumps, receivers = Interconnect(10_000, 1000), Arena(), list[Pump](), list[Receiver]()
+    wire, arena, pumps, receivers = (
+        Interconnect(10_000, 1000),
+        Arena(),
+        list[Pump](),
+        list[Receiver](),
+    )
     made: dict[tuple[ExchangePhase, int, int], Channel] = {}
 
     def channels(phase: ExchangePhase, sender: int, receiver: int) -> Channel:
@@ -124,11 +142,21 @@ def test_replicas_on_ranks_get_the_same_sum(ranks: MpiRanks, exchange: str, code
             here, there = sender % ranks.size == ranks.rank, receiver % ranks.size == ranks.rank
             outlet: object = mailbox if here and there else None
             if here and not there:
-                outlet = Sender(ranks.exchange_comm, receiver % ranks.size, tag, GradientFormat(), arena)
+                outlet = Sender(
+                    ranks.exchange_comm, receiver % ranks.size, tag, GradientFormat(), arena
+                )
                 pumps.append(outlet)
             if there and not here:
                 most = max(of.codec.largest_bytes(count), 4 * count)
-                inlet = Receiver(ranks.exchange_comm, sender % ranks.size, tag, GradientFormat(), most, mailbox, arena)
+                inlet = Receiver(
+                    ranks.exchange_comm,
+                    sender % ranks.size,
+                    tag,
+                    GradientFormat(),
+                    most,
+                    mailbox,
+                    arena,
+                )
                 receivers.append(inlet)
                 pumps.append(inlet)
             made[key] = Channel(outlet, mailbox)

@@ -43,7 +43,8 @@ BYTES = st.integers(0, 10**8)
 def test_by_hand() -> None:
     # 10,000 bytes are 7 packets; with 630 bytes of overhead 85,040 bits at 10 per ns.
     assert ETHERNET.transfer_ps(10_000) == 8_504_000
-    # Compressed to 1,000 bytes, 13,040 bits are left, 1,304 ns; the stack's 7 packets of 500 ns take longer.
+    # Compressed to 1,000 bytes, 13,040 bits are left, 1,304 ns; the stack's 7 packets of 500 ns
+    # take longer.
     assert ETHERNET.transfer_ps(10_000, 1000) == 3_500_000
     assert ETHERNET.transfer_ps(10_000, 6000) == (6000 + 630) * 800
     assert ETHERNET.sum_ps(10_000) == 1_180_000
@@ -51,13 +52,16 @@ def test_by_hand() -> None:
 
 
 def test_engines_take_a_burst_a_cycle() -> None:
-    # 80 values are 10 bursts of 256 bits in; all of them incompressible, groups of 272 bits are 11 bursts.
+    # 80 values are 10 bursts of 256 bits in; all of them incompressible, groups of 272 bits are 11
+    # bursts.
     engines = NicEngines()
     assert engines.time_ps(320, 20) == 100_000
     assert engines.time_ps(320, 340) == 110_000
     assert engines.time_ps(321, 20) == 110_000
     fast = Interconnect(bandwidth_mbps=100_000, latency_ps=0)
-    assert fast.transfer_ps(3200, 200) == 1_000_000  # the engines' 25.6 Gb/s; the wire alone would take 16 ns
+    assert (
+        fast.transfer_ps(3200, 200) == 1_000_000
+    )  # the engines' 25.6 Gb/s; the wire alone would take 16 ns
     assert fast.transfer_ps(3200) == 256_000  # not compressed: past the engines
 
 
@@ -68,7 +72,8 @@ def test_compression_leaves_packets_and_stack(
     packets = -(-message_bytes // interconnect.packet_bytes)
     wire_bytes = packets * interconnect.packet_overhead_bytes + compressed_bytes
     less, taken, more = (
-        interconnect.transfer_ps(message_bytes, of) for of in (0, compressed_bytes, compressed_bytes + 1)
+        interconnect.transfer_ps(message_bytes, of)
+        for of in (0, compressed_bytes, compressed_bytes + 1)
     )
     assert taken >= packets * interconnect.packet_stack_ps
     assert taken * interconnect.bandwidth_mbps >= 8_000_000 * wire_bytes
@@ -76,18 +81,26 @@ def test_compression_leaves_packets_and_stack(
 
 
 @given(interconnects(), BYTES)
-def test_engines_never_slow_down_a_wire_that_is_slower(interconnect: Interconnect, message_bytes: int) -> None:
+def test_engines_never_slow_down_a_wire_that_is_slower(
+    interconnect: Interconnect, message_bytes: int
+) -> None:
     slow = dataclasses.replace(interconnect, bandwidth_mbps=1, engines=NicEngines())
     assert slow.transfer_ps(message_bytes, message_bytes) == slow.transfer_ps(message_bytes)
 
 
 @given(interconnects(), st.lists(st.tuples(BYTES, BYTES), min_size=1, max_size=5))
-def test_arrays_are_messages_one_by_one(interconnect: Interconnect, messages: list[tuple[int, int]]) -> None:
+def test_arrays_are_messages_one_by_one(
+    interconnect: Interconnect, messages: list[tuple[int, int]]
+) -> None:
     sizes, compressed_sizes = np.array(messages).T
     each = [interconnect.transfer_ps(size, compressed) for size, compressed in messages]
     assert interconnect.transfer_ps(sizes, compressed_sizes).tolist() == each
-    assert interconnect.transfer_ps(sizes).tolist() == [interconnect.transfer_ps(size) for size, _ in messages]
-    assert interconnect.sum_ps(sizes).tolist() == [interconnect.sum_ps(size) for size, _ in messages]
+    assert interconnect.transfer_ps(sizes).tolist() == [
+        interconnect.transfer_ps(size) for size, _ in messages
+    ]
+    assert interconnect.sum_ps(sizes).tolist() == [
+        interconnect.sum_ps(size) for size, _ in messages
+    ]
     assert all(type(time) is int for time in each)
 
 

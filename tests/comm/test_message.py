@@ -13,13 +13,31 @@ from emuchain.kernels import ALIGNMENT, Arena
 SIZES = st.integers(1, 5)
 
 
-@given(st.integers(0, 2**62), SIZES, SIZES, SIZES, SIZES, st.booleans(), st.integers(0, 5), st.integers(0, 2**32 - 1))
+@given(
+    st.integers(0, 2**62),
+    SIZES,
+    SIZES,
+    SIZES,
+    SIZES,
+    st.booleans(),
+    st.integers(0, 5),
+    st.integers(0, 2**32 - 1),
+)
 def test_round_trip(
-    index: int, samples: int, rows: int, columns: int, channels: int, with_data: bool, more: int, seed: int
+    index: int,
+    samples: int,
+    rows: int,
+    columns: int,
+    channels: int,
+    with_data: bool,
+    more: int,
+    seed: int,
 ) -> None:
     random = np.random.default_rng(seed)
     times = random.integers(0, 2**62, (samples, rows))
-    bits = random.integers(0, 2**32, (samples, rows, columns, channels), np.uint32)  # not-a-numbers too
+    bits = random.integers(
+        0, 2**32, (samples, rows, columns, channels), np.uint32
+    )  # not-a-numbers too
     data = bits.view(np.float32) if with_data else None
     form = Format(channels, rows, columns, with_data)
 
@@ -107,14 +125,18 @@ def test_buffers_are_used_again_when_their_message_is_gone() -> None:
 @given(st.integers(1, 6), st.lists(st.integers(1, 5), max_size=3), st.booleans())
 def test_a_split_message_can_be_joined(samples: int, cuts: list[int], with_data: bool) -> None:
     times = np.arange(samples * 2).reshape(samples, 2)
-    data = np.arange(samples * 12, dtype=np.float32).reshape(samples, 2, 2, 3) if with_data else None
+    data = (
+        np.arange(samples * 12, dtype=np.float32).reshape(samples, 2, 2, 3) if with_data else None
+    )
     rest, parts = Message(100, times, data), []
     for cut in cuts:
         if cut < len(rest.times):
             part, rest = split(rest, cut)
             assert len(part.times) == cut
             parts.append(part)
-    assert [part.first for part in parts] == [100 + sum(len(p.times) for p in parts[:n]) for n in range(len(parts))]
+    assert [part.first for part in parts] == [
+        100 + sum(len(p.times) for p in parts[:n]) for n in range(len(parts))
+    ]
     whole = join_messages([*parts, rest], Arena())
     assert whole.first == 100
     assert (whole.times == times).all()

@@ -1,15 +1,27 @@
-"""A packet's way through the NIC: order of the stages, what bypasses the engines, and when they begin."""
+"""A packet's way through the NIC: order of the stages, what bypasses the engines, and when they
+begin.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from emuchain.comm import COMPRESSIBLE_TOS, NicBurst, NicStage, egress, ingress, packet_header, payload_of
+from emuchain.comm import (
+    COMPRESSIBLE_TOS,
+    NicBurst,
+    NicStage,
+    egress,
+    ingress,
+    packet_header,
+    payload_of,
+)
 from emuchain.kernels.inceptionn import compress, decompress
 
 EXPONENT, HEAD_BYTES = -10, 64
-VALUES = (0.1 * np.random.Generator(np.random.Philox(key=4)).standard_normal(362)).astype(np.float32)
+VALUES = (0.1 * np.random.Generator(np.random.Philox(key=4)).standard_normal(362)).astype(
+    np.float32
+)
 OUT = [NicStage.DMA, NicStage.ENGINE, NicStage.FIFO, NicStage.MAC]
 IN = [NicStage.MAC, NicStage.FIFO, NicStage.ENGINE, NicStage.DMA]
 
@@ -41,11 +53,17 @@ def test_a_marked_payload_is_the_codecs() -> None:
 
 def test_other_packets_and_all_headers_bypass_the_engines() -> None:
     out, back = both_ways(0)
-    assert payload_of(out[NicStage.MAC], HEAD_BYTES) == payload_of(back[NicStage.DMA], HEAD_BYTES) == VALUES.tobytes()
+    assert (
+        payload_of(out[NicStage.MAC], HEAD_BYTES)
+        == payload_of(back[NicStage.DMA], HEAD_BYTES)
+        == VALUES.tobytes()
+    )
     for tos in (0, COMPRESSIBLE_TOS):
         out, back = both_ways(tos)
         for end in (out[NicStage.MAC], back[NicStage.DMA]):
-            assert b"".join(burst.data for burst in end[: HEAD_BYTES // 32]) == packet_header(tos, HEAD_BYTES)
+            assert b"".join(burst.data for burst in end[: HEAD_BYTES // 32]) == packet_header(
+                tos, HEAD_BYTES
+            )
 
 
 def test_decompression_waits_for_the_whole_packet_and_compression_does_not() -> None:
@@ -57,4 +75,8 @@ def test_decompression_waits_for_the_whole_packet_and_compression_does_not() -> 
 
 def test_a_packet_without_payload() -> None:
     out, back = both_ways(COMPRESSIBLE_TOS, VALUES[:0])
-    assert payload_of(out[NicStage.MAC], HEAD_BYTES) == payload_of(back[NicStage.DMA], HEAD_BYTES) == b""
+    assert (
+        payload_of(out[NicStage.MAC], HEAD_BYTES)
+        == payload_of(back[NicStage.DMA], HEAD_BYTES)
+        == b""
+    )

@@ -96,7 +96,10 @@ def test_bandwidth(mbps: int) -> None:
     assert gate.poll()
 
 
-@given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), max_size=20), st.integers(0, 1000))
+@given(
+    st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), max_size=20),
+    st.integers(0, 1000),
+)
 def test_recurrence(messages: list[tuple[int, int]], latency_us: int) -> None:
     """Messages are (microseconds since the one before, bytes)."""
     clock, log = Clock(), []

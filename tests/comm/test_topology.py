@@ -1,4 +1,6 @@
-"""Every topology: routes and hops, and what the times of an exchange take for granted. By hand for a chain."""
+"""Every topology: routes and hops, and what the times of an exchange take for granted. By hand for
+a chain.
+"""
 
 from collections import Counter
 from itertools import pairwise
@@ -9,7 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.comm import Chain, Cycle, Interconnect, Switch, Topology, TopologyError, Torus, squarest, topologies
+from emuchain.comm import (
+    Chain,
+    Cycle,
+    Interconnect,
+    Switch,
+    Topology,
+    TopologyError,
+    Torus,
+    squarest,
+    topologies,
+)
 from emuchain.comm.exchange import broadcast_rounds
 
 ALL = pytest.mark.parametrize("name", [*topologies()])
@@ -17,7 +29,9 @@ NODES = st.integers(2, 60)
 
 
 def among(name: str, nodes: int) -> Topology:
-    """Return a topology by its name, for a number of nodes, which is drawn again where it cannot have as many."""
+    """Return a topology by its name, for a number of nodes, which is drawn again where it cannot
+    have as many.
+    """
     hypothesis.assume(topologies()[name].problem(nodes) is None)
     return Interconnect(1, 1, topology=topologies()[name]).among(nodes).topology
 
@@ -69,17 +83,27 @@ def test_a_torus_is_walked_in_single_hops(rows: int, columns: int) -> None:
 @given(nodes=NODES, ends=st.tuples(st.integers(0, 59), st.integers(0, 59)))
 def test_a_ring_takes_the_shorter_way(nodes: int, ends: tuple[int, int]) -> None:
     sender, receiver = (end % nodes for end in ends)
-    assert Cycle(nodes).hops(sender, receiver) == min((receiver - sender) % nodes, (sender - receiver) % nodes)
+    assert Cycle(nodes).hops(sender, receiver) == min(
+        (receiver - sender) % nodes, (sender - receiver) % nodes
+    )
 
 
 def test_a_shape_has_as_many_places_as_there_are_nodes() -> None:
     with pytest.raises(TopologyError, match="a torus of 4 x 6 has 24 places"):
         Torus(shape=(4, 6)).among(23)
-    assert [squarest(nodes) for nodes in (1, 7, 12, 16, 24)] == [(1, 1), (1, 7), (3, 4), (4, 4), (4, 6)]
+    assert [squarest(nodes) for nodes in (1, 7, 12, 16, 24)] == [
+        (1, 1),
+        (1, 7),
+        (3, 4),
+        (4, 4),
+        (4, 6),
+    ]
 
 
 def test_groups_of_a_ring_are_folded() -> None:
-    """All nodes of a ring, and leaders all round it, are in their own order; a part of it is a chain."""
+    """All nodes of a ring, and leaders all round it, are in their own order; a part of it is a
+    chain.
+    """
     cycle = Cycle(6)
     assert cycle.ring_places(6).tolist() == [0, 1, 2, 3, 4, 5]
     assert cycle.ring_places(3, [0, 2, 4]).tolist() == [0, 1, 2]

@@ -2,13 +2,16 @@
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOMS = ("kernels", "comm", "launch", "emulator", "papers")
+ROOMS = ("kernels", "comm", "launch", "emulator", "benchmarks", "papers")
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-PAGES = sorted(str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")))
+PAGES = sorted(
+    str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))
+)
 
 _PIECE = re.compile(
     r"^<!-- not run by the tests: (?P<reason>.+?) -->$"
@@ -18,10 +21,16 @@ _PIECE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 
+_DIFFERENCE = re.compile(
+    r"^In `(?P<file>[\w./-]+)`:\n\n```diff\n(?P<lines>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+
 
 @dataclass
 class Block:
-    """A fenced block of commands or Python, the files that stand before it, and the lines that it should print."""
+    """A fenced block of commands or Python, the files that stand before it, and the lines that it
+    should print.
+    """
 
     page: str
     line: int
@@ -39,7 +48,11 @@ def text_of(page: str) -> str:
 
 def blocks_of(page: str) -> list[Block]:
     """Return the blocks of code of a page, in order."""
-    text = text_of(page)
+    return blocks_in(text_of(page), page)
+
+
+def blocks_in(text: str, page: str) -> list[Block]:
+    """Return the blocks of code of a page's text, in order."""
     blocks: list[Block] = []
     files: dict[str, str] = {}
     skipped = None
@@ -59,12 +72,48 @@ def blocks_of(page: str) -> list[Block]:
 
 def extensions_of(page: str) -> dict[str, str]:
     """Return the contents of the page's files that belong into the package, by their paths."""
-    files = {name: content for block in blocks_of(page) for name, content in block.files.items()}
-    return {name: content for name, content in files.items() if name.partition("/")[0] in ROOMS and "/" in name}
+    return extensions_in(blocks_of(page))
+
+
+def extensions_in(blocks: Iterable[Block]) -> dict[str, str]:
+    """Return the contents of files before blocks that belong into the package, by their paths."""
+    files = {name: content for block in blocks for name, content in block.files.items()}
+    return {
+        name: content
+        for name, content in files.items()
+        if name.partition("/")[0] in ROOMS and "/" in name
+    }
+
+
+def recipes() -> dict[str, str]:
+    """Return the recipes of CONTRIBUTING.md, each with its text, by their headings."""
+    _, _, text = text_of("CONTRIBUTING.md").partition("\n## Extensions\n")
+    parts = re.split(r"^### (.+)\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def apply_differences(text: str, root: Path) -> list[str]:
+    """Change files below a folder as the differences in a text say; return their names.
+
+    Lines with - become those with + that follow; + alone is added to the end.
+    """
+    for match in _DIFFERENCE.finditer(text):
+        file = root / match["file"]
+        content = file.read_text(encoding="utf-8")
+        for old, new in re.findall(r"((?:^-.*\n)*)((?:^\+.*\n)+)", match["lines"], re.MULTILINE):
+            before, after = (
+                "\n".join(line[1:] for line in lines.splitlines()) for lines in (old, new)
+            )
+            assert before in content, f"{match['file']}: has no {before!r}"
+            content = content.replace(before, after) if before else f"{content}\n{after}\n"
+        file.write_text(content, encoding="utf-8")
+    return [match["file"] for match in _DIFFERENCE.finditer(text)]
 
 
 def extended_package(folder: Path, extensions: dict[str, str]) -> None:
-    """Make a copy of the package in a folder, of links to its files, and put files of a page into it."""
+    """Make a copy of the package in a folder, of links to its files, and put files of a page into
+    it.
+    """
     package = folder / "emuchain"
     package.mkdir()
     for path in ROOT.iterdir():
@@ -78,5 +127,8 @@ def extended_package(folder: Path, extensions: dict[str, str]) -> None:
             for name in names:
                 (copy / name).symlink_to(Path(inside, name))
     for name, content in extensions.items():
-        with (package / name).open("x") as file:  # not "w", which would follow a link and change a file of ours
+        (package / name).parent.mkdir(exist_ok=True)
+        with (package / name).open(
+            "x"
+        ) as file:  # not "w", which would follow a link and change a file of ours
             file.write(content)

@@ -1,4 +1,6 @@
-"""benchmarks/: every data file says how it was made, the page links it, and the page's means are those of its rows."""
+"""benchmarks/: every data file says how it was made, the page links it, and the page's means are
+those of its rows.
+"""
 
 import csv
 import math
@@ -40,17 +42,23 @@ def test_a_file_says_how_it_was_made(name: str) -> None:
     assert lines[: len(head)] == head, "comments stand above the rows"
     assert any(line.startswith("# Host: ") for line in head)
     assert any(line.startswith("# Command: ") for line in head)
-    assert all(None not in row and None not in row.values() for row in rows_of(name)), "each row has each column"
+    assert all(None not in row and None not in row.values() for row in rows_of(name)), (
+        "each row has each column"
+    )
 
 
 def test_the_summary_and_the_page_have_the_means_of_the_kernels() -> None:
     summary = {
-        (row["form"], row["list"], row["phase"]): row["ratio_geometric_mean"] for row in rows_of("kernels-summary.csv")
+        (row["form"], row["list"], row["phase"]): row["ratio_geometric_mean"]
+        for row in rows_of("kernels-summary.csv")
     }
     ratios = means("kernels.csv", "form", "list", "phase")
     assert {key: float(mean) for key, mean in summary.items()} == pytest.approx(ratios, abs=0.02)
     for name in {key[1] for key in summary}:
-        cells = [" / ".join(summary[form, name, phase] for phase in PHASES) for form in ("avx512", "avx2")]
+        cells = [
+            " / ".join(summary[form, name, phase] for phase in PHASES)
+            for form in ("avx512", "avx2")
+        ]
         assert f"| `{name}` | {cells[0]} | {cells[1]} |" in text_of(PAGE).splitlines()
 
 
@@ -63,7 +71,9 @@ def test_the_page_has_the_means_of_the_recurrent_layers() -> None:
         )
         shown = {"avx512": "AVX-512", "avx2": "AVX2"}[form]
         cells = re.search(
-            rf"^\| {kind.upper()} \| {shown} \| ([\d.]+) \(.*\) \| ([\d.]+) \(", text_of(PAGE), re.MULTILINE
+            rf"^\| {kind.upper()} \| {shown} \| ([\d.]+) \(.*\) \| ([\d.]+) \(",
+            text_of(PAGE),
+            re.MULTILINE,
         )
         assert cells is not None
         assert (float(cells[1]), float(cells[2])) == pytest.approx((few, many), abs=0.01)

@@ -1,4 +1,6 @@
-"""The commands of README.md and docs/ run, and print what is shown; so does the Python of docs/python.md."""
+"""The commands of README.md and docs/ run, and print what is shown; so does the Python of
+docs/python.md.
+"""
 
 import contextlib
 import os
@@ -16,8 +18,11 @@ COMMAND_TIMEOUT_S = 240
 WITH_CODE = [page for page in PAGES if any(block.skipped is None for block in blocks_of(page))]
 
 
-def run_shell(commands: str, folder: Path, binaries: Path, packages: Path) -> subprocess.CompletedProcess[str]:
-    """Run commands as a person would, the environment's programs first; nothing of them outlives the call.
+def run_shell(
+    commands: str, folder: Path, binaries: Path, packages: Path
+) -> subprocess.CompletedProcess[str]:
+    """Run commands as a person would, the environment's programs first; nothing of them outlives
+    the call.
 
     `packages` may have a copy of emuchain with extensions.
     """
@@ -51,14 +56,19 @@ def run_shell(commands: str, folder: Path, binaries: Path, packages: Path) -> su
 def check_shell(block: Block, folder: Path, binaries: Path, packages: Path) -> str:
     """Run a block of commands; return what it printed."""
     finished = run_shell(block.code, folder, binaries, packages)
-    told = f"{block.page}:{block.line}\n{block.code}--- printed\n{finished.stdout}--- and\n{finished.stderr}"
-    assert finished.returncode == 0, f"status {finished.returncode}: {told}"
-    assert "Traceback" not in finished.stdout + finished.stderr, told
+    report = (
+        f"{block.page}:{block.line}\n{block.code}--- printed\n{finished.stdout}---"
+        f" and\n{finished.stderr}"
+    )
+    assert finished.returncode == 0, f"status {finished.returncode}: {report}"
+    assert "Traceback" not in finished.stdout + finished.stderr, report
     return finished.stdout
 
 
 def check_python(block: Block, names: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> str:
-    """Run a block of Python after those before it, which have left these names; return what it printed."""
+    """Run a block of Python after those before it, which have left these names; return what it
+    printed.
+    """
     exec(compile("\n" * (block.line - 1) + block.code, block.page, "exec"), names)
     return capsys.readouterr().out
 
@@ -71,7 +81,9 @@ SAMPLED = pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)
-@pytest.mark.parametrize("page", [page if page in ALWAYS else pytest.param(page, marks=SAMPLED) for page in WITH_CODE])
+@pytest.mark.parametrize(
+    "page", [page if page in ALWAYS else pytest.param(page, marks=SAMPLED) for page in WITH_CODE]
+)
 def test_code_runs_as_shown(
     mpiexec: Any,
     tmp_path: Path,
@@ -97,9 +109,17 @@ def test_code_runs_as_shown(
         else:
             printed = check_shell(block, tmp_path, mpiexec.launcher.parent, packages)
         for line in block.lines:
-            assert line in printed.splitlines(), f"{page}:{block.line}: {line!r} is not printed:\n{printed}"
+            assert line in printed.splitlines(), (
+                f"{page}:{block.line}: {line!r} is not printed:\n{printed}"
+            )
 
 
 def test_pages_with_code() -> None:
     """All of these have some; a page that loses its code to a changed fence would go unnoticed."""
-    assert set(WITH_CODE) >= {"README.md", "CONTRIBUTING.md", "docs/tour.md", "docs/python.md", "docs/configuration.md"}
+    assert set(WITH_CODE) >= {
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/tour.md",
+        "docs/python.md",
+        "docs/configuration.md",
+    }

@@ -1,4 +1,6 @@
-"""The tables of keys in docs/configuration.md: they say what the models of runs, networks and clusters accept."""
+"""The tables of keys in docs/configuration.md: they say what the models of runs, networks and
+clusters accept.
+"""
 
 import re
 from typing import Any
@@ -16,7 +18,7 @@ from emuchain.emulator.cluster.description import (
     WithLinks,
 )
 from emuchain.emulator.common import Model, model_of
-from emuchain.emulator.config import Config
+from emuchain.emulator.config import GROUPS, Config
 from emuchain.emulator.faults import BoardDeath, BoardFault, FaultsDescription, FlipFault, LinkFault
 from emuchain.emulator.network import operation_types
 from emuchain.emulator.network.description import Description, node_model
@@ -25,10 +27,12 @@ from emuchain.emulator.profile import DeviceTable, LayerTable, ProfileDescriptio
 from .pages import text_of
 
 PAGE = "docs/configuration.md"
-_TABLE = re.compile(r"^<!-- keys of (?P<models>[\w, -]+) -->\n\n(?P<rows>(?:^\|.*\n)+)", re.MULTILINE)
+_TABLE = re.compile(
+    r"^<!-- keys of (?P<models>[\w, \[\]-]+) -->\n\n(?P<rows>(?:^\|.*\n)+)", re.MULTILINE
+)
 
 MODELS: dict[str, type[Model]] = {
-    "a run": Config,
+    **{f"[{group}]": Config for group in GROUPS},
     "a network": Description,
     "a cluster": WithLinks,
     "an FPGA board": model_of(FpgaDescription),
@@ -59,7 +63,8 @@ def tables() -> dict[str, list[list[str]]]:
     """Return the tables of keys: for the words above each its rows, without the head."""
     return {
         match["models"]: [
-            [cell.strip() for cell in row.strip("|").split(" | ")] for row in match["rows"].splitlines()[2:]
+            [cell.strip() for cell in row.strip("|").split(" | ")]
+            for row in match["rows"].splitlines()[2:]
         ]
         for match in _TABLE.finditer(text_of(PAGE))
     }
@@ -73,7 +78,9 @@ def kind_of(schema: dict[str, Any]) -> str:
         return "table"
     if "additionalProperties" in schema:
         return "table of tables"
-    choices = schema.get("enum", schema.get("choices", [schema["const"]] if "const" in schema else []))
+    choices = schema.get(
+        "enum", schema.get("choices", [schema["const"]] if "const" in schema else [])
+    )
     if choices:
         return " or ".join(f'`"{value}"`' for value in choices)
     if schema["type"] == "array":
@@ -81,7 +88,11 @@ def kind_of(schema: dict[str, Any]) -> str:
             items = schema["items"]
             if items == {"type": "string"}:
                 return "string, or array of string"
-            return "array of tables" if "$ref" in items or "oneOf" in items else f"array of {kind_of(items)}"
+            return (
+                "array of tables"
+                if "$ref" in items or "oneOf" in items
+                else f"array of {kind_of(items)}"
+            )
         item = kind_of(schema["prefixItems"][0])
         count = len(schema["prefixItems"])
         return f"{item}, or an array of two" if count == 2 else f"array of {count}: {item}"
@@ -117,10 +128,17 @@ def default_of(name: str, schema: dict[str, Any], model_schema: dict[str, Any]) 
 
 
 def rows_of(model: type[Model]) -> dict[str, list[str]]:
-    """Return the cells of each key: its name, type and default, and its meaning where the model says it."""
+    """Return the cells of each key: its name, type and default, and its meaning where the model
+    says it.
+    """
     schema = model.model_json_schema()
     return {
-        key: [f"`{key}`", kind_of(of), default_of(key, of, schema), *([of["description"]] if model is Config else [])]
+        key: [
+            f"`{key}`",
+            kind_of(of),
+            default_of(key, of, schema),
+            *([of["description"]] if model is Config else []),
+        ]
         for key, of in schema["properties"].items()
     }
 
@@ -132,17 +150,25 @@ def common_rows() -> list[list[str]]:
 
 
 def expected_rows(models: str) -> list[list[str]]:
-    """Return the rows of the table with these words above it; of operations of one table, their types together."""
+    """Return the rows of the table with these words above it; of operations of one table, their
+    types together.
+    """
     if models == COMMON:
         return common_rows()
     first, *others = models.split(", ")
     rows = rows_of(MODELS[first])
+    if MODELS[first] is Config:
+        rows = {key: rows[key] for key in GROUPS[first.strip("[]")]}
     for other in others:
         found = rows_of(MODELS[other])
         rows["type"][1] += f" or {found['type'][1]}"
         found["type"] = rows["type"]
-        assert found == rows, f"{first} and {other} have other keys, and so need tables of their own"
-    return [row for row in rows.values() if first not in operation_types() or row not in common_rows()]
+        assert found == rows, (
+            f"{first} and {other} have other keys, and so need tables of their own"
+        )
+    return [
+        row for row in rows.values() if first not in operation_types() or row not in common_rows()
+    ]
 
 
 @pytest.mark.parametrize("models", tables())

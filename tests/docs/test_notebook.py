@@ -23,13 +23,18 @@ def notebook() -> Any:
 def test_outputs_are_stripped() -> None:
     cells = [cell for cell in notebook().cells if cell.cell_type == "code"]
     assert len(cells) == 8
-    assert [cell.id for cell in cells if cell.outputs or cell.execution_count or cell.metadata] == []
+    assert [
+        cell.id for cell in cells if cell.outputs or cell.execution_count or cell.metadata
+    ] == []
     assert set(notebook().metadata) == {"kernelspec", "language_info"}
 
 
 def shown(cell: Any, kind: str) -> str:
     """What a cell shows in a form such as text/plain; what it prints."""
-    data = [output["text"] if "text" in output else output["data"].get(kind, "") for output in cell.outputs]
+    data = [
+        output["text"] if "text" in output else output["data"].get(kind, "")
+        for output in cell.outputs
+    ]
     return "".join(data)
 
 

@@ -1,4 +1,5 @@
-"""The documentation's site: its navigation holds every page, its reference every name, and links lead somewhere.
+"""The documentation's site: its navigation holds every page, its reference every name, and links
+lead somewhere.
 
 `scripts/test` builds it, and any broken link fails the build.
 """
@@ -47,7 +48,9 @@ def test_every_page_is_in_the_navigation(hooks: ModuleType) -> None:
     settings = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader)
     found = list(places(settings["nav"]))
     assert len(found) == len(set(found))
-    assert set(found) == {hooks.place_of(page) for page in (*PAGES, "benchmarks/README.md", hooks.NOTEBOOK)}
+    assert set(found) == {
+        hooks.place_of(page) for page in (*PAGES, "benchmarks/README.md", hooks.NOTEBOOK)
+    }
     assert settings["docs_dir"] == "docs"
 
 
@@ -69,7 +72,11 @@ REPOSITORY = "https://example.org/emuchain"
         ("python.md", "[a](../CONTRIBUTING.md#c)", "[a](contributing.md#c)"),
         ("python.md", "[a](running.md)", "[a](running.md)"),
         ("python.md", "[a](tutorial.ipynb)", "[a](tutorial.md)"),
-        ("python.md", "[`a`](../emulator/api.py)", f"[`a`]({REPOSITORY}/blob/HEAD/emulator/api.py)"),
+        (
+            "python.md",
+            "[`a`](../emulator/api.py)",
+            f"[`a`]({REPOSITORY}/blob/HEAD/emulator/api.py)",
+        ),
         ("contributing.md", "[a](emulator/plan)", f"[a]({REPOSITORY}/blob/HEAD/emulator/plan)"),
         ("python.md", "[a](nowhere.md)", "[a](nowhere.md)"),
         ("python.md", "[a](https://example.org)", "[a](https://example.org)"),

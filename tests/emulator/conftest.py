@@ -1,4 +1,6 @@
-"""What tests of the emulator share: plans from keys, small boards, training in this process, bits of weights."""
+"""What tests of the emulator share: plans from keys, small boards, training in this process, bits
+of weights.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -58,7 +60,9 @@ def plan_of() -> PlanOf:
 
 @pytest.fixture(scope="session")
 def trained() -> Train:
-    """Trains a plan in this process, with an observer if one is given, on the data set that its configuration names."""
+    """Trains a plan in this process, with an observer if one is given, on the data set that its
+    configuration names.
+    """
 
     def run(plan: ChainPlan, observer: Observer | None = None) -> Trained:
         weights: Weights = {}
@@ -81,7 +85,9 @@ def bits() -> Bits:
 
     def of(weights: Weights) -> dict[str, bytes]:
         return {
-            f"{layer}/{name}": array.tobytes() for layer, arrays in weights.items() for name, array in arrays.items()
+            f"{layer}/{name}": array.tobytes()
+            for layer, arrays in weights.items()
+            for name, array in arrays.items()
         }
 
     return of

@@ -1,4 +1,6 @@
-"""`emuchain.evaluate` and `emuchain.export`: the same as the commands, of files and of results in memory."""
+"""`emuchain.evaluate` and `emuchain.export`: the same as the commands, of files and of results in
+memory.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def test_all_sources_have_the_numbers_of_the_last_epoch(run: tuple[emuchain.Resu
         assert found.bits is None
 
 
-def test_the_numbers_of_the_command(run: tuple[emuchain.Results, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_numbers_of_the_command(
+    run: tuple[emuchain.Results, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     results, folder = run
     with pytest.raises(SystemExit):
         main(["evaluate", str(folder / "run.h5"), "--test-samples", "7", "--json"])
@@ -43,16 +47,18 @@ def test_the_numbers_of_the_command(run: tuple[emuchain.Results, Path], capsys: 
     found = emuchain.evaluate(results, test_samples=7)
     for key in ("test_loss", "test_accuracy", "test_samples"):
         assert printed[key] == getattr(found, key)
-    assert repr(found) == (
-        f"<Evaluation of quick-cifar on 7 test images of shapes: accuracy {100 * found.test_accuracy:.2f} %,"
-        f" loss {found.test_loss:.4f}>"
+    assert (
+        repr(found) == "<Evaluation of quick-cifar on 7 test images of shapes: accuracy"
+        f" {100 * found.test_accuracy:.2f} %, loss {found.test_loss:.4f}>"
     )
 
 
 def test_a_data_set(run: tuple[emuchain.Results, Path], small_cifar: Path) -> None:
     results, _ = run
     data = emuchain.load_data(str(small_cifar))
-    named, held = (emuchain.evaluate(results, of, test_samples=9) for of in (small_cifar, data.first(40)))
+    named, held = (
+        emuchain.evaluate(results, of, test_samples=9) for of in (small_cifar, data.first(40))
+    )
     assert named == held
     assert named.test_samples == 9
     assert named.data == "cifar10" != emuchain.evaluate(results, test_samples=9).data
@@ -75,7 +81,9 @@ def test_export(run: tuple[emuchain.Results, Path], tmp_path: Path, bits: Bits) 
     for source in (results, folder / "run.h5", str(folder / "run.ckpt")):
         out = tmp_path / f"{len(written)}.safetensors"
         emuchain.export(source, out)
-        assert bits(read_weights(str(out), load_network("quick-cifar"), "here")) == bits(results.weights)
+        assert bits(read_weights(str(out), load_network("quick-cifar"), "here")) == bits(
+            results.weights
+        )
         written.append(out.read_bytes())
     with pytest.raises(SystemExit):
         main(["export", str(folder / "run.h5"), str(tmp_path / "c.safetensors")])
@@ -83,21 +91,34 @@ def test_export(run: tuple[emuchain.Results, Path], tmp_path: Path, bits: Bits) 
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "message"),
     [
         (lambda folder, _: emuchain.evaluate(folder / "none.h5"), "no such file"),
-        (lambda folder, _: emuchain.evaluate(5), "`run`: is int; it should be results, or the path of a file"),
+        (
+            lambda folder, _: emuchain.evaluate(5),
+            "`run`: is int; it should be results, or the path of a file",
+        ),
         (lambda folder, run: emuchain.evaluate(run, test_samples=0), "`test_samples` = 0"),
         (lambda folder, run: emuchain.evaluate(run, "nowhere"), "`data` = 'nowhere'"),
-        (lambda folder, run: emuchain.export(run, folder / "w.bin"), "should end in .safetensors or .onnx"),
-        (lambda folder, run: emuchain.export(folder / "none.h5", folder / "w.safetensors"), "no such file"),
+        (
+            lambda folder, run: emuchain.export(run, folder / "w.bin"),
+            "should end in .safetensors or .onnx",
+        ),
+        (
+            lambda folder, run: emuchain.export(folder / "none.h5", folder / "w.safetensors"),
+            "no such file",
+        ),
         (lambda folder, run: emuchain.export(run, folder / "no" / "w.safetensors"), "`out` = "),
     ],
 )
 def test_one_line_of_what_is_wrong(
-    run: tuple[emuchain.Results, Path], tmp_path: Path, one_line: Any, call: Callable[..., Any], told: str
+    run: tuple[emuchain.Results, Path],
+    tmp_path: Path,
+    one_line: Any,
+    call: Callable[..., Any],
+    message: str,
 ) -> None:
     with pytest.raises(emuchain.InputError) as error:
         call(tmp_path, run[0])
-    assert told in one_line(error)
+    assert message in one_line(error)
     assert not [path for path in tmp_path.rglob("*") if path.suffix in (".bin", ".safetensors")]

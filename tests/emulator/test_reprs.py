@@ -42,8 +42,12 @@ def test_plan(plan: emuchain.Plan) -> None:
 
 def test_plan_of_replicas_that_drain() -> None:
     plan = emuchain.plan("quick-cifar", "vc709", devices=2, replicas=4, schedule="sync")
-    assert f", at most {4e12 / plan.timing.interval_ps:.1f} images/s, limited by FP of " in repr(plan)
-    slow = emuchain.plan("vgg16-cifar", "titan-xp-10gbe", devices=4, schedule="data-parallel-ring", memory="ignored")
+    assert f", at most {4e12 / plan.timing.interval_ps:.1f} images/s, limited by FP of " in repr(
+        plan
+    )
+    slow = emuchain.plan(
+        "vgg16-cifar", "titan-xp-10gbe", devices=4, schedule="data-parallel-ring", memory="ignored"
+    )
     assert ", limited by exchange of gradients on device 0" in repr(slow)
     found = cells(slow._repr_html_())
     assert found["limited by"][0].startswith("exchange of gradients on device 0, ")
@@ -55,14 +59,18 @@ def test_plan_that_fits(plan: emuchain.Plan) -> None:
     assert "missing on chip" in repr(plan)
     assert "missing on chip" not in repr(small)
     assert cells(small._repr_html_())["memory"] == ["fits on chip"]
-    assert cells(emuchain.plan("vgg16-cifar", devices=15)._repr_html_())["memory"][0].endswith(" off chip")
+    assert cells(emuchain.plan("vgg16-cifar", devices=15)._repr_html_())["memory"][0].endswith(
+        " off chip"
+    )
 
 
 def test_simulation_and_steady_state(plan: emuchain.Plan) -> None:
     simulation, state = emuchain.simulate(plan), emuchain.steady_state(plan)
     found = cells(simulation._repr_html_())
     assert found["virtual time"][0].endswith(f"({simulation.virtual_time_ps} ps)")
-    assert found["rate, filling and draining included"] == [f"{simulation.images_per_s:.1f} images/s"]
+    assert found["rate, filling and draining included"] == [
+        f"{simulation.images_per_s:.1f} images/s"
+    ]
     assert found["busiest link"][0].endswith(" %")
     steady = cells(state._repr_html_())
     assert steady["rate"] == ["9491.3 images/s"]
@@ -85,19 +93,26 @@ def test_results() -> None:
     results = emuchain.train("quick-cifar", test_samples=8, **keys)
     loss, accuracy = results.history["train_loss"][-1], results.test_accuracy
     time = format_time_ps(results.virtual_time_ps)
-    assert repr(results) == (
-        f"<Results of quick-cifar: 2 epochs in {time}, loss {loss:.4f}, test accuracy {100 * accuracy:.1f} %>"
+    assert (
+        repr(results)
+        == f"<Results of quick-cifar: 2 epochs in {time}, loss {loss:.4f}, test accuracy"
+        f" {100 * accuracy:.1f} %>"
     )
     epochs = cells(results._repr_html_())
     assert [*epochs] == ["epoch", "1", "2"]
     assert epochs["2"] == [
         f"{loss:.4f}", f"{100 * results.history['train_accuracy'][-1]:.1f} %", f"{100 * accuracy:.1f} %", time,
     ]  # fmt: skip
-    killed = dataclasses.replace(results, history={name: column[:1] for name, column in results.history.items()})
+    killed = dataclasses.replace(
+        results, history={name: column[:1] for name, column in results.history.items()}
+    )
     assert repr(killed).startswith("<Results of quick-cifar: 1 epoch in ")
     untested = {**results.history, "test_accuracy": np.full(2, np.nan)}
     assert repr(dataclasses.replace(results, history=untested)).endswith("test accuracy unknown>")
-    assert repr(dataclasses.replace(results, history={})) == "<Results of quick-cifar: no epoch finished>"
+    assert (
+        repr(dataclasses.replace(results, history={}))
+        == "<Results of quick-cifar: no epoch finished>"
+    )
     assert [*cells(dataclasses.replace(results, history={})._repr_html_())] == ["epoch"]
 
 
@@ -105,6 +120,9 @@ def test_retiming() -> None:
     results = emuchain.train("quick-cifar", samples=32, batch=16, test_samples=8, devices=2)
     slower = emuchain.retime(results, changes={"link.bandwidth_gbps": 0.001})
     found = cells(slower._repr_html_())
-    assert found["virtual time"] == [format_time_ps(results.virtual_time_ps), format_time_ps(slower.virtual_time_ps)]
+    assert found["virtual time"] == [
+        format_time_ps(results.virtual_time_ps),
+        format_time_ps(slower.virtual_time_ps),
+    ]
     assert found["accuracy and loss"] == ["", "stay" if slower.same_staleness else "would differ"]
     assert found["limited by"][1].startswith("link ")

@@ -18,6 +18,8 @@ def printed_in_every_form(program: str) -> dict[str, str]:
     def printed(form: str) -> str:
         environment = {**os.environ, SETTING: form}
         words = [sys.executable, "-c", program]
-        return subprocess.run(words, env=environment, cwd=_ROOT, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            words, env=environment, cwd=_ROOT, capture_output=True, text=True, check=True
+        ).stdout
 
     return {form: printed(form) for form in FORMS}

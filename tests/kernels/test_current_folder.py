@@ -21,9 +21,28 @@ from emuchain.kernels.current_folder import _BOOT, SEARCH_PATHS, clean_environme
 from emuchain.kernels.jit import compiled
 
 MODULES = (
-    *("numpy", "emuchain", "sitecustomize", "usercustomize", "runpy", "mpi4py/__init__", "h5py", "numba", "llvmlite"),
+    *(
+        "numpy",
+        "emuchain",
+        "sitecustomize",
+        "usercustomize",
+        "runpy",
+        "mpi4py/__init__",
+        "h5py",
+        "numba",
+        "llvmlite",
+    ),
     *("conftest", "concurrent", "multiprocessing/__init__", "mpl_toolkits", "PIL/__init__"),
-    *("pydantic/__init__", "click", "rich/__init__", "lazy_loader", "matplotlib/__init__", "yaml", "json", "platform"),
+    *(
+        "pydantic/__init__",
+        "click",
+        "rich/__init__",
+        "lazy_loader",
+        "matplotlib/__init__",
+        "yaml",
+        "json",
+        "platform",
+    ),
 )
 PROGRAMS = (
     "mpiexec",
@@ -48,7 +67,18 @@ name = "small"
 input = [3, 32, 32]
 layers = [{type = "conv", channels = 2, kernel = 3, stride = 4}, {type = "fc", features = 10}, {type = "softmax"}]
 """
-SHORT = ["train", "n.toml", "--samples", "32", "--test-samples", "4", "--batch", "16", "--progress", "none"]
+SHORT = [
+    "train",
+    "n.toml",
+    "--samples",
+    "32",
+    "--test-samples",
+    "4",
+    "--batch",
+    "16",
+    "--progress",
+    "none",
+]
 
 
 class Planted:
@@ -77,7 +107,13 @@ class Planted:
         path = os.pathsep.join([".", "", os.environ["PATH"]])
         environment = {**os.environ, "PATH": path, **variables}
         return subprocess.run(
-            command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+            command,
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
         )
 
 
@@ -112,13 +148,18 @@ def test_ranks_that_a_command_starts(planted: Planted, mpiexec) -> None:  # type
         ["rtl", "n.toml", "--out", "rtl"],
     ],
 )
-@pytest.mark.parametrize("folders", [("",), ("", "{kept}"), (".", "{kept}"), ("../there", "{kept}", "")])
+@pytest.mark.parametrize(
+    "folders", [("",), ("", "{kept}"), (".", "{kept}"), ("../there", "{kept}", "")]
+)
 @pytest.mark.parametrize("program", ["module", "script"])
-def test_commands_and_their_workers(planted: Planted, program: str, folders: tuple[str, ...], words: list[str]) -> None:
-    """In workers, at pictures, where Python asks the system what it is, and where tools are looked for.
+def test_commands_and_their_workers(
+    planted: Planted, program: str, folders: tuple[str, ...], words: list[str]
+) -> None:
+    """In workers, at pictures, where Python asks the system what it is, and where tools are looked
+    for.
 
-    An empty entry of PYTHONPATH is the current folder: `PYTHONPATH=$PYTHONPATH:/mine` makes one. What Python itself
-    imports from there, ahead of emuchain, is not ours to leave out.
+    An empty entry of PYTHONPATH is the current folder: `PYTHONPATH=$PYTHONPATH:/mine` makes one.
+    What Python itself imports from there, ahead of emuchain, is not ours to leave out.
     """
     for name in ("runpy.py", "emuchain.py", "sitecustomize.py", "usercustomize.py"):
         (planted.folder / name).unlink()
@@ -142,10 +183,14 @@ def test_the_warming_of_kernels(planted: Planted, monkeypatch: pytest.MonkeyPatc
 
 
 def test_python_with_the_current_folder_in_its_way(planted: Planted) -> None:
-    """`python -m emuchain` finds `runpy` and `emuchain` there first, which are Python's; then nothing more."""
+    """`python -m emuchain` finds `runpy` and `emuchain` there first, which are Python's; then
+    nothing more.
+    """
     for name in ("runpy.py", "emuchain.py"):
         (planted.folder / name).unlink()
-    done = planted.run(sys.executable, "-m", "emuchain", *SHORT, PYTHONPATH=os.pathsep.join(python_path()))
+    done = planted.run(
+        sys.executable, "-m", "emuchain", *SHORT, PYTHONPATH=os.pathsep.join(python_path())
+    )
     assert done.returncode == 0, done.stderr
     assert planted.obeyed == ""
 
@@ -181,12 +226,16 @@ def test_search_paths_keep_absolute_folders(given: str, safe: str) -> None:
 
 
 def test_an_empty_search_path_is_none_at_all() -> None:
-    """To the system, an empty one of libraries may be the current folder; an empty PATH is that of no programs."""
+    """To the system, an empty one of libraries may be the current folder; an empty PATH is that of
+    no programs.
+    """
     empty = dict.fromkeys(SEARCH_PATHS, ".:")
     assert safe_environment(empty) == {"PATH": ""}
 
 
-def test_programs_are_found_in_absolute_folders(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_are_found_in_absolute_folders(
+    planted: Planted, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(planted.folder)
     monkeypatch.setenv("PATH", f".::there:{os.defpath}:")
     assert find_program("sh") == shutil.which("sh", path=os.defpath)
@@ -210,7 +259,9 @@ def as_before() -> Iterator[None]:
 
 def test_a_command_cleans_its_own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     with as_before():
-        os.environ.update(PATH=f":{os.defpath}", PYTHONPATH=f":sub:{os.sep}kept", LD_LIBRARY_PATH=":", HOME="home")
+        os.environ.update(
+            PATH=f":{os.defpath}", PYTHONPATH=f":sub:{os.sep}kept", LD_LIBRARY_PATH=":", HOME="home"
+        )
         clean_environment()
         assert (os.environ["PATH"], os.environ["PYTHONPATH"]) == (os.defpath, f"{os.sep}kept")
         assert ("LD_LIBRARY_PATH" in os.environ, os.environ["HOME"]) == (False, "home")
@@ -230,9 +281,14 @@ def test_a_command_cleans_its_own_environment(monkeypatch: pytest.MonkeyPatch) -
 def test_where_modules_are_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: str, named: str, left: list[str]
 ) -> None:
-    """Not where relative entries of PYTHONPATH say, unless it names the folder by its whole path, too."""
+    """Not where relative entries of PYTHONPATH say, unless it names the folder by its whole path,
+    too.
+    """
     monkeypatch.chdir(tmp_path)
-    named, own = named.format(there=tmp_path), [str(tmp_path) if started == "-m" else os.path.dirname(started)]
+    named, own = (
+        named.format(there=tmp_path),
+        [str(tmp_path) if started == "-m" else os.path.dirname(started)],
+    )
     monkeypatch.setattr(sys, "argv", [started])
     with as_before():
         os.environ["PYTHONPATH"] = named
@@ -245,7 +301,9 @@ def test_where_modules_are_looked_for(
         assert sys.path == [*(folder.format(there=tmp_path) for folder in left), *python]
 
 
-def test_files_of_settings_are_left_behind(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_settings_are_left_behind(
+    planted: Planted, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(planted.folder)
     with away_from("ucx.conf"):
         assert not Path("ucx.conf").exists()
@@ -256,7 +314,9 @@ def test_files_of_settings_are_left_behind(planted: Planted, monkeypatch: pytest
     assert Path.cwd() == planted.folder
 
 
-@pytest.mark.parametrize("settings", ["- a list, with which Numba fails\n", "opt: 0\ncpu_name: nonsense\n"])
+@pytest.mark.parametrize(
+    "settings", ["- a list, with which Numba fails\n", "opt: 0\ncpu_name: nonsense\n"]
+)
 def test_kernels_are_compiled_without_settings_of_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str
 ) -> None:
@@ -278,17 +338,25 @@ def _sum(values: np.ndarray) -> int:  # a kernel
 
 def python_path() -> list[str]:
     """The folders that the user put on Python's path, of which none is the planted one."""
-    return [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(folder)]
+    return [
+        folder
+        for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        if os.path.isabs(folder)
+    ]
 
 
 def test_the_scripts_folder_holds_no_module() -> None:
-    """The console script's own folder is what Python searches first for it: of an absolute program, not of a person."""
+    """The console script's own folder is what Python searches first for it: of an absolute program,
+    not of a person.
+    """
     scripts = Path(sysconfig.get_path("scripts"))
     assert not [path for path in scripts.glob("*.py") if path.stem in MODULES]
 
 
 def test_what_a_child_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The start of a helper takes the cleaned environment, and the command without the current folder."""
+    """The start of a helper takes the cleaned environment, and the command without the current
+    folder.
+    """
     taken: list[tuple[list[str], dict[str, str]]] = []
 
     def note(command: list[str], **how: Callable[..., object]) -> None:
@@ -316,7 +384,9 @@ def test_kernels_are_compiled_in_a_folder_that_is_gone(tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cold")}
-    done = subprocess.run([sys.executable, "-c", COMPILE], cwd=folder, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILE], cwd=folder, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 

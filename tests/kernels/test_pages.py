@@ -1,4 +1,6 @@
-"""Memory in huge pages: arrays lie side by side on cache lines, apart from one another, and keep what is written."""
+"""Memory in huge pages: arrays lie side by side on cache lines, apart from one another, and keep
+what is written.
+"""
 
 import numpy as np
 from hypothesis import given

@@ -24,7 +24,9 @@ def listening():
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 138), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 138), (signal.SIGHUP, 129)]
+)
 def test_a_signal_ends_a_run_that_does_not_ask(listening, number, status):
     with pytest.raises(Terminated) as ended:
         os.kill(os.getpid(), number)
@@ -46,13 +48,13 @@ def test_a_launcher_may_interrupt_by_another_signal(listening):
     assert listening.end_request.noted == 0
 
 
-def test_who_wants_to_know_is_told_of_a_signal_that_is_noted(listening):
-    told = []
-    request = EndRequest(told.append)
+def test_who_wants_to_know_is_notified_of_a_signal_that_is_noted(listening):
+    message = []
+    request = EndRequest(message.append)
     request.listen()  # in place of the fixture's, which puts handlers back
     with request.noting():
         os.kill(os.getpid(), signal.SIGTERM)
-    assert told == [signal.SIGTERM]
+    assert message == [signal.SIGTERM]
 
 
 def test_nothing_is_noted_at_first():
@@ -67,7 +69,9 @@ def test_a_signal_to_one_rank_ends_all(mpiexec, one_line, tmp_path, rank):
 
 @pytest.fixture
 def taking():
-    """A request that has taken signals, as a command does at first, and the numbers of those that ended it."""
+    """A request that has taken signals, as a command does at first, and the numbers of those that
+    ended it.
+    """
     before = {number: signal.getsignal(number) for number in ENDING}
     request, ended = EndRequest(), []
 

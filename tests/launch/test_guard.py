@@ -33,7 +33,19 @@ def dying(self, message):
 Sender.put = dying
 main(arguments)
 """
-TRAIN = ["train", "--samples", "640", "--test-samples", "8", "--batch", "16", "--epochs", "20", "--progress", "none"]
+TRAIN = [
+    "train",
+    "--samples",
+    "640",
+    "--test-samples",
+    "8",
+    "--batch",
+    "16",
+    "--epochs",
+    "20",
+    "--progress",
+    "none",
+]
 
 
 def left_of(mark: str) -> list[psutil.Process]:
@@ -41,7 +53,10 @@ def left_of(mark: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get("EMUCHAIN_TEST_MARK") == mark and process.status() != psutil.STATUS_ZOMBIE:
+            if (
+                process.environ().get("EMUCHAIN_TEST_MARK") == mark
+                and process.status() != psutil.STATUS_ZOMBIE
+            ):
                 found.append(process)
         except psutil.Error:
             continue
@@ -59,10 +74,13 @@ def assert_nothing_is_left(mark: str, folder: Path) -> None:
     assert [path for path in shared if Path(path).exists()] == []
 
 
-# Launchers kill the other ranks, too; on a busy machine before the guard has seen which one was first.
+# Launchers kill the other ranks, too; on a busy machine before the guard has seen which one was
+# first.
 @pytest.mark.alone
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize(("rank", "signal_name"), [(0, "SIGKILL"), (2, "SIGKILL"), (0, "SIGSEGV"), (2, "SIGSEGV")])
+@pytest.mark.parametrize(
+    ("rank", "signal_name"), [(0, "SIGKILL"), (2, "SIGKILL"), (0, "SIGSEGV"), (2, "SIGSEGV")]
+)
 def test_a_dead_rank_is_named(mpiexec, one_line, tmp_path, rank, signal_name):
     mark = uuid.uuid4().hex
     program = ["-c", DYING, tmp_path, str(rank), signal_name, "400", *TRAIN]
@@ -74,7 +92,8 @@ def test_a_dead_rank_is_named(mpiexec, one_line, tmp_path, rank, signal_name):
     assert_nothing_is_left(mark, tmp_path)
 
 
-# Before they join MPI: rank 1 waits until the others are known to the guard, and dies, known or not.
+# Before they join MPI: rank 1 waits until the others are known to the guard, and dies, known or
+# not.
 STARTING = """
 import os, signal, sys, time
 from pathlib import Path
@@ -94,7 +113,9 @@ time.sleep(60)
 @pytest.mark.alone
 def test_a_rank_that_dies_before_it_is_in_mpi(mpiexec, one_line, tmp_path):
     done = mpiexec(3, ["-c", STARTING, tmp_path, "known"], status=None)
-    assert re.fullmatch(r"emuchain: error: rank 1, known (was killed by SIGKILL|died)", one_line(done.stderr))
+    assert re.fullmatch(
+        r"emuchain: error: rank 1, known (was killed by SIGKILL|died)", one_line(done.stderr)
+    )
 
 
 @pytest.mark.alone
@@ -102,7 +123,9 @@ def test_a_rank_that_dies_before_the_guard_knows_it(mpiexec, one_line, tmp_path)
     """The launcher ends the others, and which of them all was the first the guard cannot know."""
     done = mpiexec(3, ["-c", STARTING, tmp_path, "unknown"], status=None)
     line = one_line(done.stderr)
-    assert re.fullmatch(r"emuchain: error: rank (0 or 1|1|1 or 2) on \S+ died while the run started", line)
+    assert re.fullmatch(
+        r"emuchain: error: rank (0 or 1|1|1 or 2) on \S+ died while the run started", line
+    )
 
 
 DYING_IN_MPI = """
@@ -126,9 +149,14 @@ main(sys.argv[2:])
 @pytest.mark.alone
 def test_a_rank_that_dies_as_soon_as_it_is_in_mpi(mpiexec, one_line, tmp_path):
     mark = uuid.uuid4().hex
-    done = mpiexec(3, ["-c", DYING_IN_MPI, tmp_path, *TRAIN], status=None, env={"EMUCHAIN_TEST_MARK": mark})
+    done = mpiexec(
+        3, ["-c", DYING_IN_MPI, tmp_path, *TRAIN], status=None, env={"EMUCHAIN_TEST_MARK": mark}
+    )
     # On a busy machine the launcher may have ended all before the guard is awake.
-    line = r"emuchain: error: rank (0 or )?1( or 2)? on \S+ (was killed by SIGKILL|died|died while the run started)"
+    line = (
+        r"emuchain: error: rank (0 or )?1( or 2)? on \S+ (was killed by SIGKILL|died|died while the"
+        r" run started)"
+    )
     assert re.fullmatch(line, one_line(done.stderr))
     assert_nothing_is_left(mark, tmp_path)
 
@@ -139,7 +167,12 @@ def test_help_of_train_is_not_taken_for_a_death(mpiexec):
 
 
 def test_ranks_that_end_as_they_should_are_not_named(mpiexec):
-    lines = ["from emuchain.launch import join", "ranks = join()", "ranks.watch()", "ranks.dismiss(0)"]
+    lines = [
+        "from emuchain.launch import join",
+        "ranks = join()",
+        "ranks.watch()",
+        "ranks.dismiss(0)",
+    ]
     program = "; ".join([*lines, "ranks.leave_together()"])
     assert "emuchain" not in mpiexec(3, ["-c", program]).stderr
 
@@ -155,9 +188,14 @@ def test_of_several_hosts_deaths_the_first_is_named():
     assert first_of([Death(crashed, 1.0), Death(killed, 2.0)]).line == crashed
 
 
-@pytest.mark.parametrize("how", ["was killed by SIGTERM", "ended with status 9", "was killed by SIGKILL after SIGTERM"])
+@pytest.mark.parametrize(
+    "how", ["was killed by SIGTERM", "ended with status 9", "was killed by SIGKILL after SIGTERM"]
+)
 def test_a_death_that_only_follows_is_named_alone(how):
-    killed, followed = Death("rank 1 on b was killed by SIGKILL", 2.0), Death(f"rank 0 on a {how}", 1.0)
+    killed, followed = (
+        Death("rank 1 on b was killed by SIGKILL", 2.0),
+        Death(f"rank 0 on a {how}", 1.0),
+    )
     assert first_of([followed, killed]) == killed
     assert first_of([followed]) == followed
 
@@ -170,7 +208,9 @@ def test_a_reported_death_keeps_its_age():
 
 
 def test_a_file_that_is_about_to_be_mapped_is_known():
-    """UCX makes one of 4 MiB for each of MPICH's ranks, fills it, maps it, and removes it: a kill may come between."""
+    """UCX makes one of 4 MiB for each of MPICH's ranks, fills it, maps it, and removes it: a kill
+    may come between.
+    """
     path = Path(f"/dev/shm/ucx_shm_posix_{os.getpid():x}")
     with open(path, "w"):
         try:
@@ -180,7 +220,8 @@ def test_a_file_that_is_about_to_be_mapped_is_known():
     assert shared_by(os.getpid()) == set()
 
 
-# Two ranks of one parent, as under a launcher: a signal has reached both, and each says why the run ends.
+# Two ranks of one parent, as under a launcher: a signal has reached both, and each says why the run
+# ends.
 BOTH_SAY = """
 import os, sys
 from emuchain.launch.watch import introduce
@@ -198,10 +239,14 @@ watches[0].leave()
 """
 
 
-@pytest.mark.parametrize("told", ["after", "at once"])
-def test_a_run_that_a_signal_ends_is_told_of_once(told):
+@pytest.mark.parametrize("expected_text", ["after", "at once"])
+def test_a_run_that_a_signal_ends_is_reported_of_once(expected_text):
     """Whether the guard hears the rank that ends at once first, or rank 0."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "OMPI", "PRTE"))}
-    program = [sys.executable, "-c", BOTH_SAY, told]
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PMI", "OMPI", "PRTE"))
+    }
+    program = [sys.executable, "-c", BOTH_SAY, expected_text]
     done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "emuchain: interrupted\n")

@@ -1,4 +1,6 @@
-"""Guards of several hosts, which are launchers on this one here: of all deaths one line tells, with the last step."""
+"""Guards of several hosts, which are launchers on this one here: of all deaths one line tells, with
+the last step.
+"""
 
 import os
 import resource
@@ -36,7 +38,9 @@ def start() -> Iterator[Start]:
     """Start a rank under a launcher of this name, with these connections to other guards."""
     started = []
 
-    def start_one(launcher: str, rank: int, *lines: socket.socket, **more: Any) -> subprocess.Popen[str]:
+    def start_one(
+        launcher: str, rank: int, *lines: socket.socket, **more: Any
+    ) -> subprocess.Popen[str]:
         fds = [line.fileno() for line in lines]
         process = subprocess.Popen(
             [sys.executable, "-c", RANK, str(rank), *map(str, fds)],
@@ -44,7 +48,11 @@ def start() -> Iterator[Start]:
                 "PATH": "",
                 "PYTHONPATH": ":".join(sys.path),
                 "PMIX_NAMESPACE": f"{launcher}-{id(started)}",
-                **{name: value for name, value in os.environ.items() if name.startswith("OMPI_COMM_WORLD_")},
+                **{
+                    name: value
+                    for name, value in os.environ.items()
+                    if name.startswith("OMPI_COMM_WORLD_")
+                },
             },
             pass_fds=fds,
             stdin=subprocess.PIPE,
@@ -82,7 +90,10 @@ def test_the_first_guard_tells_of_a_death_on_another_host_with_the_last_step(sta
     first, second = start_two(start)
     do(first, "watch.note('step 7')")
     second.kill()
-    assert said(first, second) == "emuchain: error: rank 1 was killed by SIGKILL; last step done: step 7\n"
+    assert (
+        said(first, second)
+        == "emuchain: error: rank 1 was killed by SIGKILL; last step done: step 7\n"
+    )
 
 
 @pytest.mark.parametrize("again", range(3))
@@ -177,7 +188,13 @@ for each in MPI.COMM_WORLD.gather((len(Watch.lines), heard)) or []:
 
 def test_the_first_rank_of_each_guard_is_connected_with_that_of_rank_0(mpiexec: Any) -> None:
     printed = mpiexec(5, ["-c", MEETING]).stdout
-    assert printed.splitlines() == ["(2, [1, 4])", "(1, None)", "(0, None)", "(0, None)", "(1, None)"]
+    assert printed.splitlines() == [
+        "(2, [1, 4])",
+        "(1, None)",
+        "(0, None)",
+        "(0, None)",
+        "(1, None)",
+    ]
 
 
 def test_a_stranger_at_the_meeting_is_turned_away() -> None:
@@ -195,21 +212,34 @@ def test_a_stranger_at_the_meeting_is_turned_away() -> None:
     [
         ({}, {}),
         ({"OMPI_COMM_WORLD_LOCAL_SIZE": "4", "OMPI_COMM_WORLD_SIZE": "4"}, {}),
-        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "2", "OMPI_COMM_WORLD_SIZE": "4"}, {"OMPI_MCA_opal_abort_delay": "2"}),
+        (
+            {"OMPI_COMM_WORLD_LOCAL_SIZE": "2", "OMPI_COMM_WORLD_SIZE": "4"},
+            {"OMPI_MCA_opal_abort_delay": "2"},
+        ),
     ],
 )
-def test_on_several_hosts_open_mpi_waits_before_it_ends_a_rank(given: dict[str, str], expected: dict[str, str]) -> None:
-    assert launch.library_settings(given) == {**expected, "UCX_DEBUG_SIGNO": "0"}  # SIGHUP is for this run
+def test_on_several_hosts_open_mpi_waits_before_it_ends_a_rank(
+    given: dict[str, str], expected: dict[str, str]
+) -> None:
+    assert launch.library_settings(given) == {
+        **expected,
+        "UCX_DEBUG_SIGNO": "0",
+    }  # SIGHUP is for this run
 
 
 @pytest.mark.parametrize("most_bytes", [64 << 10, 100])
-def test_a_limit_on_the_size_of_files(start: Start, monkeypatch: pytest.MonkeyPatch, most_bytes: int) -> None:
-    """The guard's page takes 256 bytes for each rank here; where not even that is allowed, ranks do without a guard."""
+def test_a_limit_on_the_size_of_files(
+    start: Start, monkeypatch: pytest.MonkeyPatch, most_bytes: int
+) -> None:
+    """The guard's page takes 256 bytes for each rank here; where not even that is allowed, ranks do
+    without a guard.
+    """
     monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2")
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     limit = (most_bytes, most_bytes)
     ranks = [
-        start("one", rank, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit)) for rank in range(2)
+        start("one", rank, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
+        for rank in range(2)
     ]
     do(ranks[0], "watch.note('step 7')")
     ranks[1].kill()
@@ -217,4 +247,7 @@ def test_a_limit_on_the_size_of_files(start: Start, monkeypatch: pytest.MonkeyPa
         ranks[0].kill()
         assert said(*ranks) == ""
     else:
-        assert said(*ranks) == "emuchain: error: rank 1 was killed by SIGKILL; last step done: step 7\n"
+        assert (
+            said(*ranks)
+            == "emuchain: error: rank 1 was killed by SIGKILL; last step done: step 7\n"
+        )

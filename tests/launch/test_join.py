@@ -1,4 +1,6 @@
-"""Joining ranks: an error where processes were started that cannot find one another; tasks, and turns."""
+"""Joining ranks: an error where processes were started that cannot find one another; tasks, and
+turns.
+"""
 
 import os
 import resource
@@ -7,9 +9,22 @@ from types import SimpleNamespace
 
 import pytest
 
-from emuchain.launch import LaunchError, SingleProcess, check_shared_memory, join, launcher_rank, left_over
+from emuchain.launch import (
+    LaunchError,
+    SingleProcess,
+    check_shared_memory,
+    join,
+    launcher_rank,
+    left_over,
+)
 
-VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+VARIABLES = (
+    "PMI_RANK",
+    "PMIX_RANK",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "SLURM_STEP_NUM_TASKS",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -36,19 +51,26 @@ def test_the_launcher_of_another_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     monkeypatch.setattr("emuchain.launch.launch.is_installed", lambda name: name == "mpich")
     with socket.create_server(("127.0.0.1", 0)) as server:  # as the launcher has
-        monkeypatch.setenv("PMIX_SERVER_URI41", f"prterun-host-1@0.0;tcp4://127.0.0.1:{server.getsockname()[1]}")
+        monkeypatch.setenv(
+            "PMIX_SERVER_URI41", f"prterun-host-1@0.0;tcp4://127.0.0.1:{server.getsockname()[1]}"
+        )
         with pytest.raises(LaunchError, match="Open MPI's mpiexec, but MPICH is installed"):
             join()
 
 
 def test_settings_that_a_launcher_has_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They reach all that a rank starts, in which no launcher is behind them: it is a process of its own."""
+    """They reach all that a rank starts, in which no launcher is behind them: it is a process of
+    its own.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
         gone = server.getsockname()[1]
     with open(os.devnull) as file:
         for setting, more in (
             ("OMPI_COMM_WORLD_RANK", {}),
-            ("OMPI_COMM_WORLD_RANK", {"PMIX_SERVER_URI41": f"prterun-host-1@0.0;tcp4://127.0.0.1:{gone}"}),
+            (
+                "OMPI_COMM_WORLD_RANK",
+                {"PMIX_SERVER_URI41": f"prterun-host-1@0.0;tcp4://127.0.0.1:{gone}"},
+            ),
             ("PMIX_RANK", {"SLURM_PROCID": "1"}),
             ("PMI_RANK", {"PMI_FD": "999999", "PMI_SIZE": "2"}),
             ("PMI_RANK", {"PMI_FD": str(file.fileno())}),
@@ -70,33 +92,48 @@ def test_a_connection_to_the_launcher_is_one(monkeypatch: pytest.MonkeyPatch) ->
         assert left_over() is None
 
 
-def test_small_shared_memory_is_told_before_mpich_takes_any(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_shared_memory_is_reported_before_mpich_takes_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """MPICH takes 5.14 MiB a rank, and crashes where there is less; Docker gives 64 MiB."""
-    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_frsize=4096, f_blocks=64 << 8, f_bavail=20 << 8))
+    monkeypatch.setattr(
+        os, "statvfs", lambda _: SimpleNamespace(f_frsize=4096, f_blocks=64 << 8, f_bavail=20 << 8)
+    )
     ranks = {"PMI_RANK": "0", "MPI_LOCALNRANKS": "12"}
-    with pytest.raises(LaunchError, match=r"74 MiB of shared memory for 12 ranks, and /dev/shm has 64 MiB: .*--shm-s"):
+    with pytest.raises(
+        LaunchError,
+        match=r"74 MiB of shared memory for 12 ranks, and /dev/shm has 64 MiB: .*--shm-s",
+    ):
         check_shared_memory(is_first=False, environment=ranks)
-    with pytest.raises(LaunchError, match=r"26 MiB of shared memory for 4 ranks.* has 20 MiB free: .*--shm-size=26m"):
+    with pytest.raises(
+        LaunchError,
+        match=r"26 MiB of shared memory for 4 ranks.* has 20 MiB free: .*--shm-size=26m",
+    ):
         check_shared_memory(is_first=True, environment={**ranks, "MPI_LOCALNRANKS": "4"})
     check_shared_memory(is_first=False, environment={**ranks, "MPI_LOCALNRANKS": "4"})
     check_shared_memory(is_first=True, environment={**ranks, "MPI_LOCALNRANKS": "1"})
-    check_shared_memory(is_first=True, environment={"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_LOCAL_SIZE": "12"})
+    check_shared_memory(
+        is_first=True, environment={"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_LOCAL_SIZE": "12"}
+    )
 
 
-def test_a_limit_on_files_is_told_before_mpich_makes_any(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_on_files_is_reported_before_mpich_makes_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (128 << 10, 1 << 30))
     with pytest.raises(LaunchError, match=r"\(`ulimit -f`\) is 128 KiB: raise it"):
-        check_shared_memory(is_first=False, folder="/nowhere", environment={"PMI_RANK": "1", "MPI_LOCALNRANKS": "2"})
+        check_shared_memory(
+            is_first=False, folder="/nowhere", environment={"PMI_RANK": "1", "MPI_LOCALNRANKS": "2"}
+        )
 
 
 def test_ranks_know_one_another_and_rank_0_hears_from_all(mpiexec) -> None:  # type: ignore[no-untyped-def]  # a fixture
     """Every rank knows all others; rank 0 gets what each rank sends to it."""
     program = (
-        "from emuchain.launch import join; ranks = join(); heard = []; ranks.on_object = heard.append; "
-        "ranks.send_to_root(ranks.rank); shared = ranks.share(ranks.rank); "
-        "assert shared == [0, 1, 2], shared; ranks.share(None); "
-        "ranks.poll(); assert ranks.rank or sorted(heard) == [0, 1, 2], heard; "
-        "print('heard') if ranks.rank == 0 else None"
+        "from emuchain.launch import join; ranks = join(); heard = []; ranks.on_object ="
+        " heard.append; ranks.send_to_root(ranks.rank); shared = ranks.share(ranks.rank); assert"
+        " shared == [0, 1, 2], shared; ranks.share(None); ranks.poll(); assert ranks.rank or"
+        " sorted(heard) == [0, 1, 2], heard; print('heard') if ranks.rank == 0 else None"
     )
     assert mpiexec(3, ["-c", program]).stdout.strip() == "heard"
 

@@ -16,7 +16,9 @@ def test_ranks_are_one_world(mpiexec):
 
 
 def test_ranks_are_not_pinned(mpiexec):
-    program = "import os; from mpi4py import MPI; print(f'<{len(os.sched_getaffinity(0))}>', flush=True)"
+    program = (
+        "import os; from mpi4py import MPI; print(f'<{len(os.sched_getaffinity(0))}>', flush=True)"
+    )
     finished = mpiexec(2, ["-c", program])
     assert finished.stdout.count(f"<{len(psutil.Process().cpu_affinity())}>") == 2
 
@@ -28,12 +30,18 @@ def test_status_of_the_ranks_is_the_launchers(mpiexec):
 
 def test_other_status_fails_with_output(mpiexec):
     with pytest.raises(pytest.fail.Exception, match=r"(?s)status 3, not 0.*so it goes"):
-        mpiexec(2, ["-c", "import sys; from mpi4py import MPI; print('so it goes', flush=True); sys.exit(3)"])
+        mpiexec(
+            2,
+            [
+                "-c",
+                "import sys; from mpi4py import MPI; print('so it goes', flush=True); sys.exit(3)",
+            ],
+        )
 
 
 def test_late_ranks_are_ended(mpiexec, tmp_path):
-    # One rank dies and the others wait for it forever. Ranks that have not left their number when the time is over
-    # cannot be checked.
+    # One rank dies and the others wait for it forever. Ranks that have not left their number when
+    # the time is over cannot be checked.
     program = (
         "import os, pathlib, sys; from mpi4py import MPI; world = MPI.COMM_WORLD\n"
         "pathlib.Path(sys.argv[1], str(os.getpid())).touch()\n"
@@ -44,5 +52,7 @@ def test_late_ranks_are_ended(mpiexec, tmp_path):
         mpiexec(4, ["-c", program, tmp_path], timeout=3)
     for path in tmp_path.iterdir():
         number = int(path.name)
-        gone = not psutil.pid_exists(number) or psutil.Process(number).status() == psutil.STATUS_ZOMBIE
+        gone = (
+            not psutil.pid_exists(number) or psutil.Process(number).status() == psutil.STATUS_ZOMBIE
+        )
         assert gone, f"rank {number} still runs"

@@ -38,7 +38,9 @@ def test_every_task_has_its_result(jobs: int) -> None:
 
 
 def test_one_process_works_in_order() -> None:
-    assert [place for place, _ in in_parallel(SingleProcess(), 1, square, range(9))] == list(range(9))
+    assert [place for place, _ in in_parallel(SingleProcess(), 1, square, range(9))] == list(
+        range(9)
+    )
 
 
 def test_no_tasks() -> None:
@@ -46,7 +48,9 @@ def test_no_tasks() -> None:
 
 
 def test_workers_leave_interrupts_alone() -> None:
-    assert dict(in_parallel(SingleProcess(), 2, ignores_interrupts, range(3))) == dict.fromkeys(range(3), True)
+    assert dict(in_parallel(SingleProcess(), 2, ignores_interrupts, range(3))) == dict.fromkeys(
+        range(3), True
+    )
     assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 
 
@@ -94,7 +98,11 @@ def of(number):
 
 def test_other_ranks_work(mpiexec: Any, tmp_path: Path) -> None:
     (tmp_path / "work.py").write_text(WORK)
-    lines = [line for line in mpiexec(3, ["-c", PROGRAM, tmp_path]).stdout.splitlines() if line.startswith("found")]
+    lines = [
+        line
+        for line in mpiexec(3, ["-c", PROGRAM, tmp_path]).stdout.splitlines()
+        if line.startswith("found")
+    ]
     assert len(lines) == 2
     for line in lines:
         assert line.startswith(f"found {[(n, n**2) for n in range(10)]} ")

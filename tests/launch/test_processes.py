@@ -59,7 +59,9 @@ print(os.getpriority(os.PRIO_PROCESS, 0) - rank._niceness, of_session[-1] if of_
 
 @pytest.mark.parametrize(("cores", "nicer"), [(1, 1), (2, 0)])
 @pytest.mark.parametrize("leads", [True, False])
-def test_only_ranks_of_a_host_with_too_few_processors_are_nicer(cores: int, nicer: int, leads: bool) -> None:
+def test_only_ranks_of_a_host_with_too_few_processors_are_nicer(
+    cores: int, nicer: int, leads: bool
+) -> None:
     """Niceness counts within a session; a rank that leads one sets that of the session, too.
 
     The file is empty for processes that Linux puts in no session's group.
@@ -67,7 +69,11 @@ def test_only_ranks_of_a_host_with_too_few_processors_are_nicer(cores: int, nice
     if os.getpriority(os.PRIO_PROCESS, 0) > 18:
         pytest.skip("this process has the greatest niceness already")
     done = subprocess.run(
-        [sys.executable, "-c", RANK, str(cores)], start_new_session=leads, capture_output=True, text=True, check=True
+        [sys.executable, "-c", RANK, str(cores)],
+        start_new_session=leads,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     own, of_session = done.stdout.split()
     assert int(own) == nicer

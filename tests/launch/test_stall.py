@@ -20,12 +20,17 @@ PEERS = Peers(0, ["rank 0 on a", "rank 1 on b (device 1)", "rank 2 on b", "rank 
 
 
 def test_the_line_blames_those_that_do_not_answer():
-    waiting = {2: Answer([FROM_3, FROM_1], 5.0), 0: Answer([ALL_RANKS], 7.0), 3: Answer([FROM_3], 1.0)}
+    waiting = {
+        2: Answer([FROM_3, FROM_1], 5.0),
+        0: Answer([ALL_RANKS], 7.0),
+        3: Answer([FROM_3], 1.0),
+    }
     line = stall_line(PEERS, waiting, {1}, 7.2, "epoch 1, step 3 of 5")
     assert re.fullmatch(
         r"emuchain: error: no progress for 7 s: rank 1 on b \(device 1\) does not answer;"
         r" since \d\d:\d\d:\d\d rank 0 waits for all ranks to get as far;"
-        r" since \d\d:\d\d:\d\d rank 2 waits for path 1 \(activations\) of device 1 on rank 1, for device 2;"
+        r" since \d\d:\d\d:\d\d rank 2 waits for path 1 \(activations\) of device 1 on rank 1, for"
+        r" device 2;"
         r" last step done: epoch 1, step 3 of 5",
         line,
     )
@@ -58,8 +63,13 @@ def test_a_stopped_rank_ends_the_run(mpiexec, one_line, tmp_path, rank):
     # MPICH's launcher may give the status of the rank that it had to kill.
     assert done.returncode in ((STALL_STATUS, 9) if mpiexec.name == "mpich" else (STALL_STATUS,))
     line = one_line(done.stderr)
-    waits = rf"since [\d:]+ rank \d waits for path \d \([a-z ]+\) of device {rank} on rank {rank}, for device \d"
+    waits = (
+        rf"since [\d:]+ rank \d waits for path \d \([a-z ]+\) of device {rank} on rank {rank}, for"
+        r" device \d"
+    )
     assert re.match(
-        rf"emuchain: error: no progress for \d+ s: rank {rank} on \S+ \(device {rank}\) is stopped; {waits}", line
+        rf"emuchain: error: no progress for \d+ s: rank {rank} on \S+ \(device {rank}\) is stopped;"
+        rf" {waits}",
+        line,
     )
     assert_nothing_is_left(mark, tmp_path)

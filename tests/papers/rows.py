@@ -22,7 +22,11 @@ class Rows:
 
     def of(self, row_class: Class) -> list[str]:
         """Return the rows of a class that are run."""
-        return [name for name, claim in self.claims.items() if claim.expect and claim.row_class is row_class]
+        return [
+            name
+            for name, claim in self.claims.items()
+            if claim.expect and claim.row_class is row_class
+        ]
 
     def named(self, rows: str) -> list[str]:
         """Return the ids of rows that are named without the paper."""
@@ -38,10 +42,15 @@ class Rows:
     def measured(self, names: Iterable[str]) -> dict[str, Result]:
         """Measure rows afresh."""
         self.forget()
-        return {found.claim.id: found for found in validate(self.paper, [self.claims[name] for name in names])}
+        return {
+            found.claim.id: found
+            for found in validate(self.paper, [self.claims[name] for name in names])
+        }
 
     def moved_by(self, freedoms: Iterable[Freedom], names: Sequence[str]) -> set[str]:
-        """Return which rows have another value where a constant is at an end of its range, or a choice is another."""
+        """Return which rows have another value where a constant is at an end of its range, or a
+        choice is another.
+        """
         before, moved = self.measured(names), set()
         for freedom in freedoms:
             for value in (freedom.values[0], freedom.values[-1]):
@@ -51,7 +60,9 @@ class Rows:
         return moved
 
     def check_noticed(self, fault: Callable[[pytest.MonkeyPatch], None], rows: str) -> None:
-        """Check that a planted fault changes rows, named without the paper, by more than half a per cent."""
+        """Check that a planted fault changes rows, named without the paper, by more than half a per
+        cent.
+        """
         names = self.named(rows)
         sound = self.measured(names)
         with pytest.MonkeyPatch.context() as patch:

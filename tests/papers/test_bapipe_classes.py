@@ -1,4 +1,6 @@
-"""The classes of BaPipe's rows: predictions notice planted faults and depend on no fitted constant; fitted rows do."""
+"""The classes of BaPipe's rows: predictions notice planted faults and depend on no fitted constant;
+fitted rows do.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from emuchain.papers import Class, load_claims
-from emuchain.papers.bapipe import boards, gpus, largest, layers, speedups
-from emuchain.papers.bapipe.constants import CONSTANTS
+from emuchain.papers import Class, constants_of, load_claims
+from emuchain.papers.bapipe import explorer, gpus, largest, layers, speedups
 from emuchain.papers.constants import Constant, in_force
 
 from .rows import Rows
@@ -17,6 +18,7 @@ from .rows import Rows
 pytestmark = pytest.mark.sampled(4)
 
 CLAIMS = load_claims("bapipe")
+CONSTANTS = constants_of("bapipe")
 FITTED = [constant for constant in CONSTANTS if constant.fitted_to]
 Fault = Callable[[pytest.MonkeyPatch], None]
 
@@ -30,7 +32,11 @@ def of_layers(**changes: int) -> Fault:
         def changed(network: str) -> tuple[gpus.ChainLayer, ...]:
             return tuple(
                 dataclasses.replace(
-                    layer, **{key: getattr(layer, key) * percent // 100 for key, percent in changes.items()}
+                    layer,
+                    **{
+                        key: getattr(layer, key) * percent // 100
+                        for key, percent in changes.items()
+                    },
                 )
                 for layer in layers_of(network)
             )
@@ -57,7 +63,7 @@ def all_bytes_stashed(patch: pytest.MonkeyPatch) -> None:
 
 def quick_memory(patch: pytest.MonkeyPatch) -> None:
     """DDR that is never a limit."""
-    patch.setattr(boards, "DDR_GBYTES_PER_S", 4000)
+    patch.setattr(explorer, "DDR_GBYTES_PER_S", 4000)
 
 
 FAULTS: dict[Fault, str] = {
@@ -76,7 +82,7 @@ FAULTS: dict[Fault, str] = {
 """A fault, and the predictions that must notice it."""
 
 
-ROWS = Rows("bapipe", CLAIMS, (boards, gpus, largest, layers, speedups))
+ROWS = Rows("bapipe", CLAIMS, (explorer, gpus, largest, layers, speedups))
 run_rows, named, forget, measured = ROWS.of, ROWS.named, ROWS.forget, ROWS.measured
 
 
@@ -91,8 +97,12 @@ def test_every_prediction_has_a_planted_fault() -> None:
     assert sorted(planted) == sorted(run_rows(Class.PREDICTION))
 
 
-@pytest.mark.parametrize(("fault", "rows"), [pytest.param(*each, id=each[1].split()[0]) for each in FAULTS.items()])
-def test_predictions_notice_a_fault(fault: Fault, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("fault", "rows"), [pytest.param(*each, id=each[1].split()[0]) for each in FAULTS.items()]
+)
+def test_predictions_notice_a_fault(
+    fault: Fault, rows: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sound = measured(named(rows))
     fault(monkeypatch)
     broken = measured(named(rows))
@@ -108,7 +118,9 @@ def test_predictions_do_not_hang_on_fitted_constants(constant: Constant) -> None
     for value in (min(constant.values), max(constant.values)):
         with in_force({constant.key: value}):
             after = measured(names)
-        assert [name for name in names if before[name].verdict is not after[name].verdict] == [], value
+        assert [name for name in names if before[name].verdict is not after[name].verdict] == [], (
+            value
+        )
 
 
 def test_fitted_rows_hang_on_constants() -> None:

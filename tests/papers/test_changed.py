@@ -50,7 +50,9 @@ def test_the_verdicts_are_those_of_the_sensitivity() -> None:
 
 def test_from_python() -> None:
     claims = [load_claims("fpdeep")["fpdeep-t6-alexnet-gops"]]
-    [default], [other] = (list(validate("fpdeep", claims, changes)) for changes in (None, {"board.dsp_share": 0.86}))
+    [default], [other] = (
+        list(validate("fpdeep", claims, changes)) for changes in (None, {"board.dsp_share": 0.86})
+    )
     assert (default.verdict.value, other.verdict.value) == ("within", "off")
     results = validate("fpdeep", claims * 2, {"board.dsp_share": 0.86})
     next(results)
@@ -61,13 +63,15 @@ def test_the_answer_comes_first() -> None:
     lines = printed("fpdeep", "--only", "t6-alexnet", "--set", "dsp_share=0.86").splitlines()
     text = " ".join(" ".join(lines).split())
     assert text.startswith(
-        "2 of 3 verdicts change with board.dsp_share = 0.86; 3 measures differ from those with the defaults"
-        " no longer good: fpdeep-t6-alexnet-gops, fpdeep-t6-alexnet-gopsj predictions: "
+        "2 of 3 verdicts change with board.dsp_share = 0.86; 3 measures differ from those with the"
+        " defaults no longer good: fpdeep-t6-alexnet-gops, fpdeep-t6-alexnet-gopsj predictions: "
     )
     assert "verdicts that change" in lines
     assert "fpdeep, fitted: published and measured, with board.dsp_share = 0.86" in lines
     assert "is outside what is plausible" not in text
-    text = " ".join(printed("fpdeep", "--only", "t6-alexnet", "--set", "board.dsp_share=0.5").split())
+    text = " ".join(
+        printed("fpdeep", "--only", "t6-alexnet", "--set", "board.dsp_share=0.5").split()
+    )
     assert "board.dsp_share = 0.5 is outside what is plausible, 0.8 to 0.86" in text
 
 
@@ -87,7 +91,10 @@ def test_json_and_markdown() -> None:
         )
         assert (row["verdict"], row["ours"]) == (now[row["id"]]["verdict"], now[row["id"]]["ours"])
     markdown = printed(*words, "--markdown")
-    assert "verdicts change with board.gemm_efficiency = 0.95, rnnt.steps = 300; " in markdown.splitlines()[0]
+    assert (
+        "verdicts change with board.gemm_efficiency = 0.95, rnnt.steps = 300; "
+        in markdown.splitlines()[0]
+    )
     assert "| rnnt.steps | 548 | 300 | 274 to 1600 |" in markdown
 
 
@@ -95,7 +102,9 @@ def test_json_and_markdown() -> None:
 def test_every_choice_can_be_made_by_name(paper: str) -> None:
     for choice in freedoms_of(paper)[len(constants_of(paper)) :]:
         for value in choice.values:
-            assert parse_changes(paper, [f"{choice.name}={choice.text(value)}"]) == {choice.key: value}
+            assert parse_changes(paper, [f"{choice.name}={choice.text(value)}"]) == {
+                choice.key: value
+            }
 
 
 @pytest.mark.parametrize("paper", papers())
@@ -108,9 +117,13 @@ def test_names_of_constants_and_choices_are_unique(paper: str) -> None:
 def test_every_constant_can_be_set(paper: str) -> None:
     constants = constants_of(paper)
     given = [f"{constant.key}={constant.values[0]}" for constant in constants]
-    assert parse_changes(paper, given) == {constant.key: constant.values[0] for constant in constants}
+    assert parse_changes(paper, given) == {
+        constant.key: constant.values[0] for constant in constants
+    }
     by_name = [f"{constant.name} = {constant.values[-1]}" for constant in constants]
-    assert parse_changes(paper, by_name) == {constant.key: constant.values[-1] for constant in constants}
+    assert parse_changes(paper, by_name) == {
+        constant.key: constant.values[-1] for constant in constants
+    }
 
 
 @pytest.mark.parametrize(
@@ -118,11 +131,17 @@ def test_every_constant_can_be_set(paper: str) -> None:
     [
         (
             ["dsp_shar=0.8"],
-            "--set dsp_shar=0.8: fpdeep has no constant `dsp_shar`; did you mean `dsp_share`? its constants",
+            (
+                "--set dsp_shar=0.8: fpdeep has no constant `dsp_shar`; did you mean `dsp_share`?"
+                " its constants"
+            ),
         ),
         (["dsp_share"], "--set dsp_share: expected CONSTANT=VALUE, such as dsp_share=0.833"),
         (["dsp_share=0.8", "board.dsp_share=0.9"], "`board.dsp_share` is given twice"),
-        (["dsp_share=many"], "`board.dsp_share` should be a number from 0.008 to 86; plausible are 0.8 to 0.86"),
+        (
+            ["dsp_share=many"],
+            "`board.dsp_share` should be a number from 0.008 to 86; plausible are 0.8 to 0.86",
+        ),
         (["dsp_share=nan"], "should be a number"),
         (["dsp_share=-1"], "should be a number"),
         (["dsp_share=1e9"], "should be a number"),
@@ -130,7 +149,12 @@ def test_every_constant_can_be_set(paper: str) -> None:
     ],
 )
 def test_bad_input(settings: Sequence[str], message: str) -> None:
-    words = ["fpdeep", "--only", "t6-alexnet-gops", *(word for setting in settings for word in ("--set", setting))]
+    words = [
+        "fpdeep",
+        "--only",
+        "t6-alexnet-gops",
+        *(word for setting in settings for word in ("--set", setting)),
+    ]
     error = CliRunner().invoke(command, words).exception
     assert isinstance(error, InputError)
     assert message in str(error) and "\n" not in str(error)

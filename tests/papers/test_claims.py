@@ -1,4 +1,6 @@
-"""Each row of each paper's claims is measured and judged; its class, its measure and its formula go together."""
+"""Each row of each paper's claims is measured and judged; its class, its measure and its formula go
+together.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,18 @@ from emuchain.papers import Claim, Class, load_claims, papers, validate
 from emuchain.papers.bapipe import schedules
 from emuchain.papers.claim import Measured
 from emuchain.papers.constants import in_force
-from emuchain.papers.farnn import constants, runs
+from emuchain.papers.farnn import applications, runs
 from emuchain.papers.run import Formulas, measures
 
 ROOT = Path(__file__).resolve().parents[2]
-COUNTS = {"bapipe": 131, "deepbench": 19, "farnn": 150, "fpdeep": 221, "hardware": 59, "inceptionn": 224}
+COUNTS = {
+    "bapipe": 131,
+    "deepbench": 19,
+    "farnn": 150,
+    "fpdeep": 221,
+    "hardware": 59,
+    "inceptionn": 224,
+}
 SLOW = re.compile(
     "fpdeep-(fp-num-ce|abs-linear|batch-|unaligned-|latency-|linear-|intro-linear|epochs|partition-poly|idle-)"
 )
@@ -43,20 +52,33 @@ def test_rows_are_confirmed_or_explained(paper: str, claim: Claim) -> None:
     [result] = validate(paper, [claim])
     if result.is_run:
         assert result.verdict.is_good or claim.explanation, result
-        assert (claim.missed is None) is result.verdict.is_good, "what a missed row comes from is said"
+        assert (claim.missed is None) is result.verdict.is_good, (
+            "what a missed row comes from is said"
+        )
     else:
         assert result.how, "what is missing is said"
 
 
 def is_of_constants(claim: Claim) -> bool:
     """Whether a row's measure is a formula that calls nothing of its paper."""
-    calls = [node for node in ast.walk(ast.parse(claim.measure or "f()")) if isinstance(node, ast.Call)]
-    return {ast.unparse(call.func) for call in calls} <= {"min", "max", "ceil", "floor", "sqrt", "board"}
+    calls = [
+        node for node in ast.walk(ast.parse(claim.measure or "f()")) if isinstance(node, ast.Call)
+    ]
+    return {ast.unparse(call.func) for call in calls} <= {
+        "min",
+        "max",
+        "ceil",
+        "floor",
+        "sqrt",
+        "board",
+    }
 
 
 @pytest.mark.parametrize("paper", papers())
 def test_no_prediction_is_a_formula_of_constants(paper: str) -> None:
-    of_constants = {claim.row_class for claim in load_claims(paper).values() if is_of_constants(claim)}
+    of_constants = {
+        claim.row_class for claim in load_claims(paper).values() if is_of_constants(claim)
+    }
     assert of_constants <= {Class.IDENTITY, Class.ECHO, Class.STRUCTURE}
 
 
@@ -72,7 +94,7 @@ def test_every_claim_has_a_measure_or_a_reason(paper: str) -> None:
 
 @pytest.fixture
 def formulas() -> Formulas:
-    made = Formulas.of_files([runs, constants])
+    made = Formulas.of_files([runs, applications])
     made.functions["twice"] = lambda value: Measured(2 * value, "twice")  # type: ignore[index]
     return made
 
@@ -86,7 +108,7 @@ def formulas() -> Formulas:
         ("runs.DS2_STEPS", 548),
         ("runs.RNNT['cells'] - runs.PADDING[1]", 2047.0),
         ("board('vcu118', 'dsp') / 2", 3420.0),
-        ("100 * constants.ENCODER_SHARE", 65.0),
+        ("100 * applications.ENCODER_SHARE", 65.0),
         ("twice(4)", 8),
     ],
 )
@@ -95,16 +117,40 @@ def test_formulas_by_hand(formula: str, value: Any, formulas: Formulas) -> None:
 
 
 def test_a_formula_takes_constants_in_force(formulas: Formulas) -> None:
-    with in_force({constants.ENCODER_SHARE.key: 0.5}):
-        assert formulas.measure("constants.ENCODER_SHARE").ours == 0.5
+    with in_force({applications.ENCODER_SHARE.key: 0.5}):
+        assert formulas.measure("applications.ENCODER_SHARE").ours == 0.5
 
 
 @pytest.mark.parametrize(
     "formula",
     [
-        *("", "1 +", "x", "1 / 0", "9 ** 9 ** 9", "'a' * 9", "[1] + [2]", "twice", "twice(4) + 1", "min(*runs.CELLS)"),
-        *("runs.time_ps", "runs.__name__", "runs.NONE", "nowhere.STEPS", "runs.PADDING[3]", "runs.STEPS.real"),
-        *("__import__('os')", "open('/etc/passwd')", "(lambda: 1)()", "[x for x in [1]]", "runs.load_cluster('p100')"),
+        *(
+            "",
+            "1 +",
+            "x",
+            "1 / 0",
+            "9 ** 9 ** 9",
+            "'a' * 9",
+            "[1] + [2]",
+            "twice",
+            "twice(4) + 1",
+            "min(*runs.CELLS)",
+        ),
+        *(
+            "runs.time_ps",
+            "runs.__name__",
+            "runs.NONE",
+            "nowhere.STEPS",
+            "runs.PADDING[3]",
+            "runs.STEPS.real",
+        ),
+        *(
+            "__import__('os')",
+            "open('/etc/passwd')",
+            "(lambda: 1)()",
+            "[x for x in [1]]",
+            "runs.load_cluster('p100')",
+        ),
         *("f'{runs.STEPS}'", "1 if 1 else 2", "(x := 1)", "board(kind='p100', key='dsp')", "None"),
     ],
 )

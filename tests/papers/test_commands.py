@@ -33,7 +33,9 @@ def test_tables() -> None:
     text = printed("--only", "t6-alexnet")
     words = " ".join(text.split())
     assert re.search(r"fpdeep-t6-alexnet-hours 0.17 h 0.1\d+ [+-]\d+.\d % off", words)
-    assert re.search(r"fpdeep-t6-alexnet-gops 1157 GOPS 1\d+ [+-]\d+.\d % within, no better than a guess", words)
+    assert re.search(
+        r"fpdeep-t6-alexnet-gops 1157 GOPS 1\d+ [+-]\d+.\d % within, no better than a guess", words
+    )
     assert "fpdeep, fitted: published and measured" in words
     assert words.startswith("predictions: ")
     assert re.search(r"other classes: .*fitted \d of \d; 0 not run", words)
@@ -49,10 +51,19 @@ def test_deviations_are_explained_and_claims_not_run_have_a_reason() -> None:
 def test_json() -> None:
     [found] = json.loads(printed("--only", "t6-vgg16-gops", "--json"))[:1]
     assert found["id"] == "fpdeep-t6-vgg16-gops"
-    assert (found["value"], found["unit"], found["expect"]) == (1197, "GOPS", {"near": 1197, "tolerance": 0.05})
+    assert (found["value"], found["unit"], found["expect"]) == (
+        1197,
+        "GOPS",
+        {"near": 1197, "tolerance": 0.05},
+    )
     assert found["ours"] == pytest.approx(1197 * (1 + found["deviation"]))
     assert found["verdict"] == ("within" if abs(found["deviation"]) <= 0.05 else "off")
-    assert (found["class"], found["null"], found["guess_is_good"], found["confirmed"]) == ("fitted", 1191, True, False)
+    assert (found["class"], found["null"], found["guess_is_good"], found["confirmed"]) == (
+        "fitted",
+        1191,
+        True,
+        False,
+    )
     assert {"where", "kind", "quantity", "setting", "not_run", "explanation", "how"} <= found.keys()
     [idle] = json.loads(printed("--only", "symbols", "--json"))
     assert (idle["verdict"], idle["ours"], idle["expect"]) == ("not run", None, None)
@@ -92,7 +103,10 @@ def test_scaling_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def write_run(path: Path, plan: ChainPlan) -> None:
     """Write the results of two epochs."""
     empty = results_of(plan, samples=100, history=[], weights={}, versions={"emuchain": "0"})
-    history = {name: np.zeros(2, np.int64 if name.endswith("_ps") else np.float64) for name in empty.history}
+    history = {
+        name: np.zeros(2, np.int64 if name.endswith("_ps") else np.float64)
+        for name in empty.history
+    }
     history |= {"epoch": np.array([1, 2]), "test_accuracy": np.array([0.5, 0.6])}
     write_results(path, dataclasses.replace(empty, history=history))
 

@@ -1,7 +1,10 @@
-"""DeepBench: rows as its README has them, the model by hand, constants by their fit, guesses, and planted faults."""
+"""DeepBench: rows as its README has them, the model by hand, constants by their fit, guesses, and
+planted faults.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,17 +12,17 @@ import pytest
 
 from emuchain.emulator.common import InputError
 from emuchain.emulator.timing.pair import Cell
-from emuchain.papers import Class, draw_pictures, load_claims, tables, validate
+from emuchain.papers import Class, constants_of, draw_pictures, load_claims, tables, validate
 from emuchain.papers.constants import in_force
-from emuchain.papers.deepbench import constants, model, table
-from emuchain.papers.deepbench.constants import CONSTANTS, EFFICIENCY, LATENCY_US
+from emuchain.papers.deepbench import model
+from emuchain.papers.deepbench.model import EFFICIENCY, LATENCY_US
 
 from .rows import Rows
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = load_claims("deepbench")
 ROWS = Rows("deepbench", CLAIMS, (model,))
-P100 = table.training("p100")
+P100 = model.training("p100")
 
 
 def test_the_document_has_current_values() -> None:
@@ -27,19 +30,21 @@ def test_the_document_has_current_values() -> None:
     results = list(validate("deepbench", CLAIMS.values()))
     assert [row for row in tables.markdown_tables(results) if row not in lines] == []
     text = " ".join(" ".join(lines).split())
-    assert f"{tables.headline(results)} {tables.others(results)}" in text[: text.index("## ")], "the answer comes first"
+    assert f"{tables.headline(results)} {tables.others(results)}" in text[: text.index("## ")], (
+        "the answer comes first"
+    )
 
 
 def test_a_row_of_the_readme() -> None:
     """5.56 ms for 25 steps, forward at 10.91 TFLOPS: 8 x 1,024 x 1,024 x 128 operations a step."""
-    row = table.rows()["v100-lstm-1024-128"]
+    row = model.rows()["v100-lstm-1024-128"]
     forward = 8 * 1024**2 * 128 / 10.91e6
     assert row.step_us == pytest.approx((forward, 5560 / 25 - forward))
-    assert table.rows()["p100-lstm-1536-8"].step_us == (157, 174)
+    assert model.rows()["p100-lstm-1536-8"].step_us == (157, 174)
 
 
 def test_claims_are_those_of_the_table() -> None:
-    for name, row in table.rows().items():
+    for name, row in model.rows().items():
         claim = CLAIMS[f"deepbench-{name}"]
         value = claim.value if isinstance(claim.value, list) else [claim.value]
         assert value == [round(time_us, 1) for time_us in row.step_us]
@@ -48,22 +53,33 @@ def test_claims_are_those_of_the_table() -> None:
 
 
 def test_a_row_without_a_time_is_refused() -> None:
-    keys = "gpu precision mode cell cells batch steps forward_us backward_us total_ms forward_tflops source".split()
-    fields = dict(zip(keys, ["p100", "float", "training", "lstm", "512", "16", "25", *[""] * 5], strict=True))
+    keys = (
+        "gpu precision mode cell cells batch steps forward_us backward_us total_ms forward_tflops"
+        " source".split()
+    )
+    fields = dict(
+        zip(keys, ["p100", "float", "training", "lstm", "512", "16", "25", *[""] * 5], strict=True)
+    )
     with pytest.raises(InputError, match="should have `forward_us`"):
-        table._row(fields)
+        model._row(fields)
 
 
 def test_a_product_by_hand() -> None:
-    """4,096 outputs in tiles of 128 x 32 take one wave of 32; 1,024 take eight, each in seven parts of the depth."""
+    """4,096 outputs in tiles of 128 x 32 take one wave of 32; 1,024 take eight, each in seven parts
+    of the depth.
+    """
     rate = 9.3e6 / 56 * EFFICIENCY.default
-    assert model.product_us("p100", "float", 4096, 16, 1024) == pytest.approx(2 * 128 * 32 * 1024 / rate)
-    assert model.product_us("p100", "float", 1024, 16, 4096) == pytest.approx(2 * 128 * 32 * 586 / rate)
+    assert model.product_us("p100", "float", 4096, 16, 1024) == pytest.approx(
+        2 * 128 * 32 * 1024 / rate
+    )
+    assert model.product_us("p100", "float", 1024, 16, 4096) == pytest.approx(
+        2 * 128 * 32 * 586 / rate
+    )
 
 
 def test_a_step_by_hand() -> None:
     """GRU-2816 on a V100 is bound by R's traffic: 3 x 2,816 x 2,816 values of two bytes."""
-    layer = table.RecurrentLayer(Cell.GRU, 2816, 32, 1500)
+    layer = model.RecurrentLayer(Cell.GRU, 2816, 32, 1500)
     weights, values = 3 * 2816**2 * 2 / 900e3, 12 * 2816 * 32 * 2 / 900e3
     for backward in (False, True):
         ours = model.step_us("v100", "mixed", layer, backward=backward)
@@ -81,9 +97,10 @@ def test_constants_are_what_the_p100_fits() -> None:
     ends = sorted(model.fitted_latency_us([row]) for row in P100)
     assert LATENCY_US.values == pytest.approx([ends[0], LATENCY_US.default, ends[1]], abs=0.06)
     with in_force({EFFICIENCY.key: 1}):
-        whole = model.product_tflops(5124, 9124, 2560).ours
+        sides = 5124, 9124, 2560
+        whole = 2 * math.prod(sides) / model.product_us("p100", "float", *sides) / 1e6
     assert EFFICIENCY.default == pytest.approx(8.21 / whole, abs=0.0005)
-    assert all(constant.fitted_to for constant in CONSTANTS)
+    assert all(constant.fitted_to for constant in constants_of("deepbench"))
 
 
 def test_errors_by_hand() -> None:
@@ -97,7 +114,9 @@ def test_errors_by_hand() -> None:
 
 def no_latency(patch: pytest.MonkeyPatch) -> None:
     """Steps that do not wait."""
-    patch.setattr(model, "in_use", lambda constant: 0 if constant is LATENCY_US else constant.default)
+    patch.setattr(
+        model, "in_use", lambda constant: 0 if constant is LATENCY_US else constant.default
+    )
 
 
 def idle_multiprocessors(patch: pytest.MonkeyPatch) -> None:
@@ -115,8 +134,11 @@ def fast_board(patch: pytest.MonkeyPatch) -> None:
 FAULTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (
         no_latency,
-        "v100-lstm-1024-128 titan-xp-lstm-1024-128 titan-x-pascal-lstm-1024-128 titan-x-pascal-gru-2816-32"
-        " titan-xp-inference-gru-2560-2 gtx-1080-ti-inference-lstm-256-4",
+        (
+            "v100-lstm-1024-128 titan-xp-lstm-1024-128 titan-x-pascal-lstm-1024-128"
+            " titan-x-pascal-gru-2816-32 titan-xp-inference-gru-2560-2"
+            " gtx-1080-ti-inference-lstm-256-4"
+        ),
     ),
     (idle_multiprocessors, "v100-error"),
     (fast_board, "p100-standard-form"),
@@ -136,19 +158,24 @@ def test_rows_notice_faults(fault: Callable[[pytest.MonkeyPatch], None], rows: s
 def test_predictions_do_not_turn_with_constants() -> None:
     names = ROWS.of(Class.PREDICTION)
     before = ROWS.measured(names)
-    for constant in CONSTANTS:
+    for constant in constants_of("deepbench"):
         for value in constant.values:
             with in_force({constant.key: value}):
                 after = ROWS.measured(names)
-            assert [name for name in names if before[name].verdict is not after[name].verdict] == [], value
+            assert [
+                name for name in names if before[name].verdict is not after[name].verdict
+            ] == [], value
 
 
 def test_sheets_are_those_of_the_boards() -> None:
     from emuchain.emulator.cluster import board_keys
 
     for name in ("p100", "v100"):
-        keys, sheet = board_keys(name), constants.DATA_SHEETS[name]
-        assert (keys["peak_tflops"], keys["memory_gbytes_per_s"]) == (sheet.tflops["float"], sheet.memory_gbytes_per_s)
+        keys, sheet = board_keys(name), model.DATA_SHEETS[name]
+        assert (keys["peak_tflops"], keys["memory_gbytes_per_s"]) == (
+            sheet.tflops["float"],
+            sheet.memory_gbytes_per_s,
+        )
 
 
 def test_pictures(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""FARNN's claims: all are there, the document has current values, and measures agree with what is done by hand."""
+"""FARNN's claims: all are there, the document has current values, and measures agree with what is
+done by hand.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,25 @@ from click.testing import CliRunner
 
 from emuchain.emulator.cluster import Gpu, load_cluster
 from emuchain.emulator.timing.pair import Cell
-from emuchain.papers import Class, Result, draw_pictures, load_claims, tables, validate
+from emuchain.papers import (
+    Class,
+    Result,
+    constants_of,
+    draw_pictures,
+    load_claims,
+    tables,
+    validate,
+)
 from emuchain.papers.commands import validate as command
 from emuchain.papers.constants import in_force, in_use
-from emuchain.papers.deepbench.model import step_us
-from emuchain.papers.deepbench.table import RecurrentLayer
+from emuchain.papers.deepbench.model import RecurrentLayer, step_us
 from emuchain.papers.farnn import applications, equations, runs, synthetic
-from emuchain.papers.farnn.constants import CONSTANTS, PCIE_GBPS, RECURRENT_US
+from emuchain.papers.farnn.applications import PCIE_GBPS
+from emuchain.papers.farnn.runs import RECURRENT_US
 from emuchain.papers.tables import by_class, markdown_tables
 
 ROOT = Path(__file__).resolve().parents[2]
-CLAIMS = load_claims("farnn")
+CLAIMS, CONSTANTS = load_claims("farnn"), constants_of("farnn")
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +42,16 @@ def results() -> list[Result]:
 
 def test_the_document_has_current_values(results: list[Result]) -> None:
     lines = (ROOT / "docs" / "validation-farnn.md").read_text(encoding="utf-8").splitlines()
-    equal = [*equations.MEASURES, *(n for n, c in CLAIMS.items() if (c.measure or "").startswith("deviation("))]
+    equal = [
+        name for name, claim in CLAIMS.items() if (claim.measure or "").startswith("equations.")
+    ]
     rounding = tuple(f"| {name} |" for name in equal)  # last digits depend on the machine's sums
     rows = [row for row in markdown_tables(results) if not row.startswith(rounding)]
     assert [row for row in rows if row not in lines] == []
     text = " ".join(" ".join(lines).split())
-    assert f"{tables.headline(results)} {tables.others(results)}" in text[: text.index("## ")], "the answer comes first"
+    assert f"{tables.headline(results)} {tables.others(results)}" in text[: text.index("## ")], (
+        "the answer comes first"
+    )
     assert all(re.search(rf"\b{name}\b", text) for name in CLAIMS)
     found = by_class(results)[Class.PREDICTION]
     tour = " ".join((ROOT / "docs" / "tour.md").read_text(encoding="utf-8").split())
@@ -76,7 +90,9 @@ def test_defaults_are_those_of_the_clusters() -> None:
     shipped = load_cluster("v100").board(0)
     scaled = runs.cluster("v100").board(0)
     assert isinstance(shipped, Gpu) and isinstance(scaled, Gpu)
-    assert scaled.persistent_gbytes_per_s == pytest.approx(shipped.persistent_gbytes_per_s, rel=0.002)
+    assert scaled.persistent_gbytes_per_s == pytest.approx(
+        shipped.persistent_gbytes_per_s, rel=0.002
+    )
     assert scaled.recurrent_ps == pytest.approx(shipped.recurrent_ps, rel=0.002)
 
 
@@ -112,7 +128,9 @@ def test_equations_notice_a_wrong_gate() -> None:
 
 
 def test_padding_by_order_statistics() -> None:
-    """The largest of two and of four values spread normally are 0.564 and 1.029 deviations above the mean."""
+    """The largest of two and of four values spread normally are 0.564 and 1.029 deviations above
+    the mean.
+    """
     draws = np.random.default_rng(1).normal(size=(200_000, 4))
     two, four = draws[:, :2].max(1).mean(), draws.max(1).mean()
     assert runs.PADDING[2] - 1 == pytest.approx((runs.PADDING[4] - 1) * two / four, abs=0.002)
@@ -126,8 +144,12 @@ def test_shares_of_rnnt() -> None:
 def test_on_the_screen_and_as_json() -> None:
     printed = CliRunner().invoke(command, ["farnn", "--only", "fig9-farnn"])
     assert printed.exit_code == 0
-    assert printed.stdout.startswith("predictions: 1 of 1 confirmed (1 of 1 figures are within tolerance)\n")
-    [row] = json.loads(CliRunner().invoke(command, ["farnn", "--only", "fig9-util-b1", "--json"]).stdout)
+    assert printed.stdout.startswith(
+        "predictions: 1 of 1 confirmed (1 of 1 figures are within tolerance)\n"
+    )
+    [row] = json.loads(
+        CliRunner().invoke(command, ["farnn", "--only", "fig9-util-b1", "--json"]).stdout
+    )
     assert (row["class"], row["verdict"]) == ("fitted", "within")
 
 
@@ -141,13 +163,19 @@ def test_pictures(tmp_path: Path) -> None:
 
 
 def test_what_batches_require_of_a_phase() -> None:
-    """RNN-T's rows, 23 % longer at batch 4 and 27 % at 8; Fig. 9, at most 12 % at 4, which the explanation says."""
+    """RNN-T's rows, 23 % longer at batch 4 and 27 % at 8; Fig. 9, at most 12 % at 4, which the
+    explanation says.
+    """
 
     def gains(growth: float) -> tuple[float, float, float]:
         with in_force({RECURRENT_US.key: growth * RECURRENT_US.default}):
             workload = runs.synthetic(Cell.LSTM, batch=4)
             fig_9 = runs.standard_ps(workload) / runs.time_ps(workload, "farnn-9p")
-            return fig_9, applications.encoder_speed_up("9P", 4), applications.encoder_speed_up("13P", 8)
+            return (
+                fig_9,
+                applications.encoder_speed_up("9P", 4),
+                applications.encoder_speed_up("13P", 8),
+            )
 
     assert gains(1.115)[0] < 1 < gains(1.125)[0]
     assert gains(1.22)[1] < 1 < gains(1.235)[1]
@@ -160,4 +188,6 @@ def test_phases_of_deepbench_by_hand() -> None:
     layer = RecurrentLayer(Cell.LSTM, 1024, 2, 1)
     both_us = sum(step_us("p100", "float", layer, backward=backward) for backward in (False, True))
     steps_ps = runs.deepbench_ps(workload) - runs.standard_ps(workload)
-    assert steps_ps / 1e6 / runs.STEPS == pytest.approx(both_us - 2 * RECURRENT_US.default, rel=1e-5)
+    assert steps_ps / 1e6 / runs.STEPS == pytest.approx(
+        both_us - 2 * RECURRENT_US.default, rel=1e-5
+    )

@@ -1,4 +1,6 @@
-"""Classes of FPDeep's rows: predictions notice planted faults and do not depend on fitted constants; fitted rows do."""
+"""Classes of FPDeep's rows: predictions notice planted faults and do not depend on fitted
+constants; fitted rows do.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Any
 import pytest
 
 from emuchain.emulator.cluster import load_cluster
-from emuchain.emulator.studies import methods as parallelism
+from emuchain.emulator.studies import comparison as parallelism
 from emuchain.papers import Class, Result, constants, load_claims, validate
 from emuchain.papers.fpdeep import evidence, methods, runs, scaling
 from emuchain.papers.fpdeep.runs import FILE, read_runs
@@ -27,7 +29,9 @@ def changed(**keys: float) -> Fault:
         def all_changes(**more: object) -> dict[str, object]:
             return {**constants.cluster_changes(**more), **changes}
 
-        patch.setattr(evidence, "cluster_of", lambda name, **more: load_cluster(name, all_changes(**more)))
+        patch.setattr(
+            evidence, "cluster_of", lambda name, **more: load_cluster(name, all_changes(**more))
+        )
 
     return plant
 
@@ -63,19 +67,24 @@ def vgg16_for_vgg19(patch: pytest.MonkeyPatch) -> None:
 def two_points_behind_sync(patch: pytest.MonkeyPatch) -> None:
     def behind(run: runs.Run) -> runs.Run:
         accuracies = [accuracy - 0.02 for accuracy in run.test_accuracy]
-        return run.model_copy(update={"test_accuracy": accuracies}) if run.schedule == "fpdeep" else run
+        return (
+            run.model_copy(update={"test_accuracy": accuracies})
+            if run.schedule == "fpdeep"
+            else run
+        )
 
     known = list(map(behind, read_runs(FILE)))
     patch.setattr(runs, "all_runs", lambda: known)
 
 
 FAULTS: Mapping[Fault, str] = {
-    changed(board_on_chip_memory_kbit=10_000_000, board_bram=300_000): (
-        "conv-onchip-only bram-fpgas bram-util-15 eq10-bram alexnet-no-balancing"
-    ),
+    changed(
+        board_on_chip_memory_kbit=10_000_000, board_bram=300_000
+    ): "conv-onchip-only bram-fpgas bram-util-15 eq10-bram alexnet-no-balancing",
     changed(board_off_chip_gbytes_per_s=300): "excess-weights-neighbour",
     changed(link_bandwidth_gbps=10_000): (
-        "t5-dp-flop-util t5-lp-flop-util t5-mp-flop-util t5-fpdeep-flop-util order-flop-util param-transfer-no-tighten"
+        "t5-dp-flop-util t5-lp-flop-util t5-mp-flop-util t5-fpdeep-flop-util order-flop-util"
+        " param-transfer-no-tighten"
     ),
     changed(board_dsp=600): "idle-under-5 idle-over-30",
     changed(link_latency_ns=1e6): "fine-storage-less unaligned-samples",
@@ -103,7 +112,9 @@ def run_rows(row_class: Class) -> list[str]:
 def measured(names: list[str]) -> dict[str, Result]:
     """Measure rows afresh."""
     forget()
-    return {result.claim.id: result for result in validate("fpdeep", [CLAIMS[name] for name in names])}
+    return {
+        result.claim.id: result for result in validate("fpdeep", [CLAIMS[name] for name in names])
+    }
 
 
 def forget() -> None:
@@ -139,7 +150,9 @@ def _case(fault: Fault, rows: str) -> Any:
 
 
 @pytest.mark.parametrize(("fault", "rows"), [_case(*each) for each in FAULTS.items()])
-def test_predictions_notice_a_fault(fault: Fault, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_predictions_notice_a_fault(
+    fault: Fault, rows: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sound = measured(named(rows))
     fault(monkeypatch)
     broken = measured(named(rows))
@@ -155,7 +168,9 @@ CONSTANTS: list[dict[str, Any]] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fitted", CONSTANTS)
-def test_predictions_do_not_hang_on_fitted_constants(fitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_predictions_do_not_hang_on_fitted_constants(
+    fitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = run_rows(Class.PREDICTION)
     before = measured(names)
     changed(**fitted)(monkeypatch)
@@ -164,7 +179,13 @@ def test_predictions_do_not_hang_on_fitted_constants(fitted: dict[str, Any], mon
 
 
 def test_fitted_rows_hang_on_fitted_constants(monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = ("fpdeep-linear", "fpdeep-abs-linear", "fpdeep-intro-linear", "fpdeep-epochs", "fpdeep-bottleneck")
+    slow = (
+        "fpdeep-linear",
+        "fpdeep-abs-linear",
+        "fpdeep-intro-linear",
+        "fpdeep-epochs",
+        "fpdeep-bottleneck",
+    )
     names = [name for name in run_rows(Class.FITTED) if not name.startswith(slow)]
     before = measured(names)
     changed(**CONSTANTS[0])(monkeypatch)
@@ -174,11 +195,21 @@ def test_fitted_rows_hang_on_fitted_constants(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_row_that_is_said_twice_has_the_verdict_of_the_other() -> None:
-    exempt = "fpdeep-linear-limit-alexnet"  # a value within tolerance of 83, where the other row wants 83 at least
-    twice = [claim for claim in CLAIMS.values() if claim.same_as and claim.id != exempt and not _is_place(claim.id)]
+    exempt = (  # a value within tolerance of 83, where the other row wants 83 at least
+        "fpdeep-linear-limit-alexnet"
+    )
+    twice = [
+        claim
+        for claim in CLAIMS.values()
+        if claim.same_as and claim.id != exempt and not _is_place(claim.id)
+    ]
     found = measured([*(c.id for c in twice), *(c.same_as for c in twice if c.same_as)])
     assert len(twice) > 3
-    assert [c.id for c in twice if found[c.id].verdict.is_good is not found[str(c.same_as)].verdict.is_good] == []
+    assert [
+        c.id
+        for c in twice
+        if found[c.id].verdict.is_good is not found[str(c.same_as)].verdict.is_good
+    ] == []
 
 
 def test_an_order_holds_where_all_its_places_do() -> None:

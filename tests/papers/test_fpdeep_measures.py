@@ -1,4 +1,6 @@
-"""Measures of FPDeep's rows by hand: convergence from runs, the two phases of partition, idle multipliers."""
+"""Measures of FPDeep's rows by hand: convergence from runs, the two phases of partition, idle
+multipliers.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from emuchain.papers.fpdeep import evidence, partitioning, runs
 from emuchain.papers.fpdeep.runs import FILE, Run, all_runs, comparisons, read_runs
 
 
-def run(schedule: str, seed: int, accuracy: float, network: str = "vgg16-cifar", old_weights: int = 9) -> Run:
+def run(
+    schedule: str, seed: int, accuracy: float, network: str = "vgg16-cifar", old_weights: int = 9
+) -> Run:
     said: dict[str, Any] = {
         "network": network,
         "schedule": schedule,
@@ -47,8 +51,14 @@ def test_mean_and_standard_error_by_hand() -> None:
 
 
 def test_networks_that_differ_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seeds lie 10 points apart; what is judged is how far `fpdeep` is from `sync` with the same seed."""
-    apart = [run(s, seed, seed / 10 + d, "a", 5) for s, d in (("sync", 0), ("fpdeep", -0.01)) for seed in (1, 2, 3)]
+    """Seeds lie 10 points apart; what is judged is how far `fpdeep` is from `sync` with the same
+    seed.
+    """
+    apart = [
+        run(s, seed, seed / 10 + d, "a", 5)
+        for s, d in (("sync", 0), ("fpdeep", -0.01))
+        for seed in (1, 2, 3)
+    ]
     near = [
         run(s, seed, seed / 10 + d * (-1) ** seed, "b", 5)
         for s, d in (("sync", 0), ("fpdeep", 0.01))
@@ -56,13 +66,18 @@ def test_networks_that_differ_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
     ]
     late = [run(s, seed, a) for s, a in (("sync", 0.5), ("fpdeep", 0.4)) for seed in (1, 2)]
     monkeypatch.setattr(runs, "all_runs", lambda: apart + near + late)
-    measured = runs._unaligned()
-    assert measured.ours == 1, "b's difference has both signs, and the last network is later than the paper's"
-    assert "a, 5 of 1000: 19.00 ± 5.77 % against 20.00 ± 5.77 % (-1.00 ± 0.00 points, 3 seeds); b, 5" in measured.how
+    measured = runs.unaligned()
+    assert measured.ours == 1, (
+        "b's difference has both signs, and the last network is later than the paper's"
+    )
+    assert (
+        "a, 5 of 1000: 19.00 ± 5.77 % against 20.00 ± 5.77 % (-1.00 ± 0.00 points, 3 seeds); b, 5"
+        in measured.how
+    )
     assert "with more old weights: vgg16-cifar, 9 of 1000: 40.00 ± 0.00 %" in measured.how
     monkeypatch.setattr(runs, "all_runs", lambda: late)
     with pytest.raises(NoEvidence, match="at most 5 of 1,000"):
-        runs._unaligned()
+        runs.unaligned()
 
 
 def test_seeds_of_one_schedule_are_left_out() -> None:
@@ -89,12 +104,16 @@ def test_a_run_has_figures_of_each_epoch(tmp_path: Path) -> None:
     (tmp_path / "runs.json").write_text(json.dumps(said), encoding="utf-8")
     with pytest.raises(InputError, match="must have figures of"):
         read_runs(tmp_path / "runs.json")
-    assert len({(each.network, each.batch, each.schedule, each.seed) for each in all_runs()}) == len(all_runs())
+    assert len(
+        {(each.network, each.batch, each.schedule, each.seed) for each in all_runs()}
+    ) == len(all_runs())
 
 
 @pytest.mark.parametrize("name", evidence.NETWORKS)
 def test_two_phases(name: str) -> None:
-    """The coarse cuts are between layers, or within a layer that no board shares with another; V is equation (5)'s."""
+    """The coarse cuts are between layers, or within a layer that no board shares with another; V is
+    equation (5)'s.
+    """
     channels, found = partitioning._Channels(name), evidence.mapping(name)
     coarse = channels.coarse()
     assert len(coarse) == 15
@@ -122,12 +141,16 @@ def test_no_cut_of_the_fine_phase_can_be_moved() -> None:
         apart = abs(work[after] + work[before] - 2 * work[cut])
         for other in {max(before + 1, cut - 1), min(after - 1, cut + 1)}:
             assert apart <= abs(work[after] + work[before] - 2 * work[other])
-    assert channels.variance(fine) == imbalance([work[b] - work[a] for a, b in itertools.pairwise(fine)])
+    assert channels.variance(fine) == imbalance(
+        [work[b] - work[a] for a, b in itertools.pairwise(fine)]
+    )
 
 
 @pytest.mark.parametrize(("name", "devices"), [("alexnet", 10), ("vgg16", 15)])
 def test_idle_multipliers_by_hand(name: str, devices: int) -> None:
-    """All multipliers of the boards with convolutions, for as long as the slowest engine of the chain takes."""
+    """All multipliers of the boards with convolutions, for as long as the slowest engine of the
+    chain takes.
+    """
     loads = list(engine_loads(evidence.timing(name, devices)))
     slowest_ps = max(load.sample_ps for load in loads)
     macs = sum(
@@ -140,4 +163,6 @@ def test_idle_multipliers_by_hand(name: str, devices: int) -> None:
     assert evidence.unused_percent(name, devices) == pytest.approx(100 * (1 - macs / able))
     built = sum(load.engine.multipliers for load in loads if load.device < devices - 1)
     assert built < (devices - 1) * 2998
-    assert evidence.idle_percent(name, devices, evidence.LINK_GBPS) < evidence.unused_percent(name, devices)
+    assert evidence.idle_percent(name, devices, evidence.LINK_GBPS) < evidence.unused_percent(
+        name, devices
+    )

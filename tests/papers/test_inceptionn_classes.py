@@ -1,4 +1,5 @@
-"""The classes of INCEPTIONN's rows: predictions can come out otherwise, and depend on no fitted constant.
+"""The classes of INCEPTIONN's rows: predictions can come out otherwise, and depend on no fitted
+constant.
 
 Guesses (`null`) know no network: they are recomputed here from the published figures of the others.
 """
@@ -15,16 +16,17 @@ import pytest
 
 from emuchain.comm.exchange import time
 from emuchain.kernels import inceptionn
-from emuchain.papers import Class, Result, judge, load_claims, validate
-from emuchain.papers.constants import in_force
+from emuchain.papers import Class, Result, freedoms_of, judge, load_claims, validate
+from emuchain.papers.constants import Choice, in_force
 from emuchain.papers.inceptionn import evidence, nic, runs, times
-from emuchain.papers.inceptionn.constants import CHOICES
 from emuchain.papers.run import measures
 
 pytestmark = pytest.mark.sampled(4)
 
 CLAIMS = load_claims("inceptionn")
-PREDICTIONS = [claim for claim in CLAIMS.values() if claim.row_class is Class.PREDICTION and claim.expect]
+PREDICTIONS = [
+    claim for claim in CLAIMS.values() if claim.row_class is Class.PREDICTION and claim.expect
+]
 Fault = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -69,7 +71,9 @@ def one_more_round(patch: pytest.MonkeyPatch) -> None:
 def other_rule(patch: pytest.MonkeyPatch) -> None:
     """8 or 16 bits by the range of a value, not by the bound."""
     compress = inceptionn.compress
-    patch.setattr(nic.inceptionn, "compress", lambda values, exponent: compress(values, exponent, "range"))
+    patch.setattr(
+        nic.inceptionn, "compress", lambda values, exponent: compress(values, exponent, "range")
+    )
 
 
 def other_runs(patch: pytest.MonkeyPatch) -> None:
@@ -80,7 +84,9 @@ def other_runs(patch: pytest.MonkeyPatch) -> None:
         return run.model_copy(
             update={
                 "widths": [[a / 2, b + a / 2, c / 2, d + c / 2] for a, b, c, d in run.widths],
-                "histograms": [[side[-3:] + side[:-3] for side in signs] for signs in run.histograms],
+                "histograms": [
+                    [side[-3:] + side[:-3] for side in signs] for signs in run.histograms
+                ],
                 "test_accuracy": [each * (0.9 if lossy else 1.0) for each in run.test_accuracy],
             }
         )
@@ -91,11 +97,21 @@ def other_runs(patch: pytest.MonkeyPatch) -> None:
 
 def weights_for_gradients(patch: pytest.MonkeyPatch) -> None:
     """Truncated weights and truncated gradients are swapped."""
-    found = [run.model_copy(update={"gradients": run.weights, "weights": run.gradients}) for run in runs.all_runs()]
+    found = [
+        run.model_copy(update={"gradients": run.weights, "weights": run.gradients})
+        for run in runs.all_runs()
+    ]
     patch.setattr(runs, "all_runs", lambda: found)
 
 
-FAULTS: list[Fault] = [less_bandwidth, whole_gradients, one_more_round, other_rule, other_runs, weights_for_gradients]
+FAULTS: list[Fault] = [
+    less_bandwidth,
+    whole_gradients,
+    one_more_round,
+    other_rule,
+    other_runs,
+    weights_for_gradients,
+]
 
 
 def differs(ours: Any, theirs: Any) -> bool:
@@ -109,7 +125,10 @@ def measured(names: Iterable[str], fault: Fault) -> dict[str, Result]:
     evidence.times.forget()
     with pytest.MonkeyPatch.context() as patch:
         fault(patch)
-        found = {result.claim.id: result for result in validate("inceptionn", [CLAIMS[name] for name in names])}
+        found = {
+            result.claim.id: result
+            for result in validate("inceptionn", [CLAIMS[name] for name in names])
+        }
     evidence.times.forget()
     return found
 
@@ -123,7 +142,9 @@ def test_a_planted_fault_changes_every_prediction(results: dict[str, Result]) ->
 
 
 @pytest.mark.parametrize("constant", ["latency_ps", "packet_stack_ps", "sum_ps_per_kbyte"])
-def test_no_prediction_hangs_on_a_fitted_constant(constant: str, results: dict[str, Result]) -> None:
+def test_no_prediction_hangs_on_a_fitted_constant(
+    constant: str, results: dict[str, Result]
+) -> None:
     """Without it figures stay within 1 %, and no verdict changes."""
     without = measured(results, with_interconnect(**{constant: 0}))
     for name, result in results.items():
@@ -137,8 +158,12 @@ TURNED_BY_CHOICES |= {"fig12-alexnet-comm", "t3-alexnet-eb8", "t3-hdc-eb10", "t3
 
 
 def test_a_fitted_row_hangs_on_a_fitted_constant_or_a_choice() -> None:
-    """Without a constant it moves by more than 1 %, or to another verdict; or a choice turns it. Predictions do not."""
-    names = [claim.id for claim in CLAIMS.values() if claim.row_class is Class.FITTED and claim.expect]
+    """Without a constant it moves by more than 1 %, or to another verdict; or a choice turns it.
+    Predictions do not.
+    """
+    names = [
+        claim.id for claim in CLAIMS.values() if claim.row_class is Class.FITTED and claim.expect
+    ]
     before = measured(names, lambda patch: None)
     moved, counts = set(), {}
     for constant in ("packet_stack_ps", "latency_ps", "sum_ps_per_kbyte"):
@@ -146,12 +171,13 @@ def test_a_fitted_row_hangs_on_a_fitted_constant_or_a_choice() -> None:
         of_this = {
             name
             for name in names
-            if differs(without[name].ours, before[name].ours) or without[name].verdict is not before[name].verdict
+            if differs(without[name].ours, before[name].ours)
+            or without[name].verdict is not before[name].verdict
         }
         moved |= of_this
         counts[constant] = len(of_this)
     chosen = {name for name in names if name.removeprefix("inceptionn-") in TURNED_BY_CHOICES}
-    for choice in CHOICES:
+    for choice in (freedom for freedom in freedoms_of("inceptionn") if isinstance(freedom, Choice)):
         with in_force({choice.key: choice.values[-1]}):
             after = measured(names, lambda patch: None)
         moved |= {name for name in chosen if after[name].verdict is not before[name].verdict}
@@ -164,8 +190,28 @@ def test_a_fitted_row_hangs_on_a_fitted_constant_or_a_choice() -> None:
 
 def test_rows_that_cannot_fail_are_no_predictions() -> None:
     """What is read back, or follows from the format, of whatever is measured."""
-    prefixes = ("nic-board", "freq", "tos-value", "header-bypass", "ieee-split", "normal-naive-trunc", "net-", "t1-")
-    prefixes += ("fig1-", "burst-width", "burst-floats", "model-size-", "ring-", "eq-", "cb-", "db-", "tag-", "mode")
+    prefixes = (
+        "nic-board",
+        "freq",
+        "tos-value",
+        "header-bypass",
+        "ieee-split",
+        "normal-naive-trunc",
+        "net-",
+        "t1-",
+    )
+    prefixes += (
+        "fig1-",
+        "burst-width",
+        "burst-floats",
+        "model-size-",
+        "ring-",
+        "eq-",
+        "cb-",
+        "db-",
+        "tag-",
+        "mode",
+    )
     for name, claim in CLAIMS.items():
         own = name.removeprefix("inceptionn-")
         if own.startswith(prefixes) or (own.startswith("t2-") and own.endswith("-pct")):
@@ -174,7 +220,14 @@ def test_rows_that_cannot_fail_are_no_predictions() -> None:
 
 def test_rows_that_say_the_same_have_the_same_measure() -> None:
     """Two differ in form alone: blocks that are sent and received, and shares that add up to 100 %."""
-    in_form = {"ring-p1-send", "ring-p2-send", "t2-comm-70", "fig12-incc-wa", "burst-floats", "tag-vector"}
+    in_form = {
+        "ring-p1-send",
+        "ring-p2-send",
+        "t2-comm-70",
+        "fig12-incc-wa",
+        "burst-floats",
+        "tag-vector",
+    }
     in_form |= {"fig14-trunc-max"}
     found = measures("inceptionn")
     for name, claim in CLAIMS.items():
@@ -189,12 +242,17 @@ NETWORKS = evidence.NETWORKS
 def others(pattern: str, name: str) -> list[Any]:
     """The published figures of the other networks' rows."""
     ids = [f"inceptionn-{pattern.format(other)}" for other in NETWORKS if other != name]
-    return [CLAIMS[each].value for each in ids if each in CLAIMS and isinstance(CLAIMS[each].value, (int, float, list))]
+    return [
+        CLAIMS[each].value
+        for each in ids
+        if each in CLAIMS and isinstance(CLAIMS[each].value, (int, float, list))
+    ]
 
 
 SHARES = ["fig12-{}-total", "fig12-{}-comm"]
 SHARES += [
-    f"t2-{{}}-{step}-pct" for step in ("forward", "backward", "gpu-copy", "grad-sum", "communicate", "update", "total")
+    f"t2-{{}}-{step}-pct"
+    for step in ("forward", "backward", "gpu-copy", "grad-sum", "communicate", "update", "total")
 ]
 
 
@@ -203,11 +261,15 @@ def test_guesses_are_the_mean_of_the_other_networks() -> None:
         for pattern in SHARES:
             claim = CLAIMS.get(f"inceptionn-{pattern.format(name)}")
             if claim is not None:
-                assert claim.null == pytest.approx(statistics.mean(others(pattern, name)), abs=0.01), claim.id
+                assert claim.null == pytest.approx(
+                    statistics.mean(others(pattern, name)), abs=0.01
+                ), claim.id
         for exponent in (10, 8, 6):
             rows = others(f"t3-{{}}-eb{exponent}", name)
             mean = [statistics.mean(column) for column in zip(*rows, strict=True)]
-            assert CLAIMS[f"inceptionn-t3-{name}-eb{exponent}"].null == pytest.approx(mean, abs=0.01)
+            assert CLAIMS[f"inceptionn-t3-{name}-eb{exponent}"].null == pytest.approx(
+                mean, abs=0.01
+            )
 
 
 def test_guesses_of_seconds_are_those_of_the_other_networks_by_size() -> None:
@@ -217,7 +279,9 @@ def test_guesses_of_seconds_are_those_of_the_other_networks_by_size() -> None:
             seconds = others(f"t2-{{}}-{step}-s", name)
             sizes = [evidence.values(other) for other in NETWORKS if other != name]
             each = [found / size for found, size in zip(seconds, sizes, strict=True)]
-            assert claim.null == pytest.approx(evidence.values(name) * statistics.mean(each), rel=1e-3), claim.id
+            assert claim.null == pytest.approx(
+                evidence.values(name) * statistics.mean(each), rel=1e-3
+            ), claim.id
 
 
 def test_a_guess_passes_all_of_table_3_at_the_loosest_bound() -> None:

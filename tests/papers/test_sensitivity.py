@@ -11,7 +11,15 @@ import pytest
 from click.testing import CliRunner
 
 from emuchain.emulator.cluster import load_cluster
-from emuchain.papers import Class, Verdict, load_claims, sensitivity, validate
+from emuchain.papers import (
+    Class,
+    Verdict,
+    constants_of,
+    freedoms_of,
+    load_claims,
+    sensitivity,
+    validate,
+)
 from emuchain.papers.claim import NoEvidence
 from emuchain.papers.commands import validate as command
 from emuchain.papers.constants import (
@@ -27,9 +35,9 @@ from emuchain.papers.constants import (
     reading,
 )
 from emuchain.papers.fpdeep import evidence, throughput
-from emuchain.papers.fpdeep.constants import DSP_SHARE
-from emuchain.papers.sensitivity import Sensitivity, constants_of, freedoms_of, sensitivities
+from emuchain.papers.sensitivity import Sensitivity, sensitivities
 
+DSP_SHARE = constants_of("fpdeep")[0]
 CLUSTERS = {"fpdeep": "vc709", "inceptionn": "titan-xp-10gbe"}
 
 
@@ -92,7 +100,11 @@ def test_what_is_read() -> None:
 
 @pytest.mark.parametrize("paper", ["deepbench", "farnn", "inceptionn"])
 def test_what_is_not_read_changes_no_row(paper: str) -> None:
-    claims = [claim for claim in load_claims(paper).values() if claim.expect and claim.row_class is not Class.IDENTITY]
+    claims = [
+        claim
+        for claim in load_claims(paper).values()
+        if claim.expect and claim.row_class is not Class.IDENTITY
+    ]
     before, readers = {}, {}
     for claim in claims:
         with reading() as readers[claim.id]:
@@ -100,7 +112,9 @@ def test_what_is_not_read_changes_no_row(paper: str) -> None:
     for freedom in freedoms_of(paper):
         for value in (freedom.values[0], freedom.values[-1]):
             with in_force({freedom.key: value}):
-                for result in validate(paper, [claim for claim in claims if not readers[claim.id](freedom)]):
+                for result in validate(
+                    paper, [claim for claim in claims if not readers[claim.id](freedom)]
+                ):
                     assert result == before[result.claim.id], (freedom.key, value)
 
 
@@ -143,7 +157,10 @@ def test_tables_by_hand() -> None:
     assert sensitivity.constant_rows(found) == [["x", "2", "1 to 3", "rows", "2", "1"]]
     [row] = sensitivity.turning_rows(found, load_claims("fpdeep"))
     assert (row[0], row[-1]) == (names[0], "within 1 to 2, off 3")
-    said = "2 claims depend on 1 constant, of which 1 was fitted; 1 verdict changes within their ranges"
+    said = (
+        "2 claims depend on 1 constant, of which 1 was fitted; 1 verdict changes within their"
+        " ranges"
+    )
     assert sensitivity.headline(found) == said
 
 
@@ -151,7 +168,12 @@ ORDER = Choice("ring.order", {"up": 1, "down": -1, "none": 0}, "the text has non
 
 
 def test_a_choice_is_in_force_for_a_while() -> None:
-    assert (ORDER.name, ORDER.default, ORDER.values, ORDER.span) == ("order", 1, (1, -1, 0), "up or down or none")
+    assert (ORDER.name, ORDER.default, ORDER.values, ORDER.span) == (
+        "order",
+        1,
+        (1, -1, 0),
+        "up or down or none",
+    )
     assert chosen(ORDER) == "up"
     with in_force({ORDER.key: -1}):
         assert chosen(ORDER) == "down"
@@ -163,15 +185,29 @@ def test_tables_of_choices_by_hand() -> None:
     name = next(iter(load_claims("fpdeep")))
     constant = Sensitivity(Constant("board.x", 2, (1, 2, 3), "because"), {})
     rows = [constant, Sensitivity(ORDER, {name: (within, off, off)})]
-    assert sensitivity.constant_rows(rows)[1] == ["order", "up", "up or down or none", "rows", "1", "1"]
+    assert sensitivity.constant_rows(rows)[1] == [
+        "order",
+        "up",
+        "up or down or none",
+        "rows",
+        "1",
+        "1",
+    ]
     [row] = sensitivity.turning_rows(rows, load_claims("fpdeep"))
     assert row[-2:] == ["order", "within up, off down or none"]
-    said = "1 claim depends on 1 constant and 1 choice, of which 1 was fitted; 1 verdict changes within their ranges"
+    said = (
+        "1 claim depends on 1 constant and 1 choice, of which 1 was fitted; 1 verdict changes"
+        " within their ranges"
+    )
     assert sensitivity.headline(rows) == said
     as_json = sensitivity.sensitivity_as_json(rows, [])
     assert [row["key"] for row in as_json["constants"]] == ["board.x"]
     [choice] = as_json["choices"]
-    assert (choice["default"], choice["values"], choice["turning"]) == ("up", ["up", "down", "none"], [name])
+    assert (choice["default"], choice["values"], choice["turning"]) == (
+        "up",
+        ["up", "down", "none"],
+        [name],
+    )
 
 
 def test_of_inceptionn_on_the_screen() -> None:
@@ -179,7 +215,9 @@ def test_of_inceptionn_on_the_screen() -> None:
     assert printed.exit_code == 0
     assert "claims depend on 3 constants" in printed.stdout.splitlines()[0]
     as_json: Any = json.loads(
-        CliRunner().invoke(command, ["inceptionn", "--sensitivity", "--only", "fig12-hdc", "--json"]).stdout
+        CliRunner()
+        .invoke(command, ["inceptionn", "--sensitivity", "--only", "fig12-hdc", "--json"])
+        .stdout
     )
     [latency, *_] = as_json["constants"]
     assert latency["key"] == "network.latency_us"
@@ -197,5 +235,7 @@ def test_blind_predictions() -> None:
         assert own == pytest.approx(throughput.published(f"fpdeep-t6-{fitted_to}-gops"), rel=0.01)
     by_name = {(each.fitted_to, each.network, each.figure): each for each in found}
     assert by_name["vgg16", "vgg19", "gops"].guess == 1197
-    assert by_name["vgg16", "vgg19", "hours"].guess == pytest.approx(2.19 * 19.508 / 15.347, rel=1e-3)
+    assert by_name["vgg16", "vgg19", "hours"].guess == pytest.approx(
+        2.19 * 19.508 / 15.347, rel=1e-3
+    )
     assert evidence.cluster() == load_cluster("vc709")

@@ -11,7 +11,14 @@ from emuchain.papers.tables import by_class
 
 
 def result(name: str, verdict: Verdict, row_class: str = "prediction", **more: Any) -> Result:
-    keys = {"id": name, "where": "", "kind": "value", "class": row_class, "quantity": "", "value": 1}
+    keys = {
+        "id": name,
+        "where": "",
+        "kind": "value",
+        "class": row_class,
+        "quantity": "",
+        "value": 1,
+    }
     guess = more.pop("guess_is_good", None)
     claim = Claim.model_validate({**keys, "not_run": "why", **more})
     return Result(claim, 1, "", None, verdict, guess)
@@ -32,19 +39,29 @@ RESULTS = [
 
 
 def test_headline_is_of_predictions() -> None:
-    assert tables.headline(RESULTS) == (
-        "predictions: 3 of 6 confirmed (3 of 4 figures are within tolerance, 1 of 2 statements hold; 1 of them no "
-        "better than a guess)"
+    assert (
+        tables.headline(RESULTS)
+        == "predictions: 3 of 6 confirmed (3 of 4 figures are within tolerance, 1 of 2 statements"
+        " hold; 1 of them no better than a guess)"
     )
     assert tables.others(RESULTS) == "other classes: identity 0 of 1, echo 1 of 1; 1 not run"
-    assert tables.headline(RESULTS[:2]) == "predictions: 1 of 2 confirmed (1 of 2 figures are within tolerance)"
+    assert (
+        tables.headline(RESULTS[:2])
+        == "predictions: 1 of 2 confirmed (1 of 2 figures are within tolerance)"
+    )
     assert tables.headline(RESULTS[2:3]) == "predictions: 1 of 1 confirmed (1 of 1 statements hold)"
     assert tables.headline(RESULTS[8:]) == "predictions: none of these rows"
 
 
 def test_counts_by_class() -> None:
     found = by_class(RESULTS)[Class.PREDICTION]
-    assert (found.rows, found.run, found.confirmed, found.guessed, found.repeated) == (8, 6, 3, 1, 1)
+    assert (found.rows, found.run, found.confirmed, found.guessed, found.repeated) == (
+        8,
+        6,
+        3,
+        1,
+        1,
+    )
     assert tables.class_rows(RESULTS)[-1] == ["all", "10", "8", "3", "1", "2", "2", "1", "1"]
 
 
@@ -75,7 +92,9 @@ def test_missed_rows_say_what_they_come_from() -> None:
         missed("c", Verdict.OFF, undecidable="the clock"),
         missed("d", Verdict.WITHIN, undecidable="the clock"),
     ]
-    assert tables.missed_line(rows) == "missed: 1 mendable, 1 by an inconsistent paper, 1 undecidable"
+    assert (
+        tables.missed_line(rows) == "missed: 1 mendable, 1 by an inconsistent paper, 1 undecidable"
+    )
     assert tables.missed_line(RESULTS) == ""
     assert list(tables.by_explanation(rows, confirmed=False)) == [
         "Ours is less. (mendable: a model of hosts)",

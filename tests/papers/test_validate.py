@@ -22,14 +22,19 @@ from emuchain.kernels import conv
 from emuchain.kernels.optimizers import sgd
 from emuchain.papers import Claim, Class, Result, Verdict, judge, load_claims, select, validate
 from emuchain.papers.claim import Expect
-from emuchain.papers.fpdeep import arithmetic, engines, evidence, memory, partitioning, pipeline, scaling
+from emuchain.papers.fpdeep import engines, evidence, partitioning, resources, scaling, throughput
 from emuchain.papers.tables import by_class, class_rows, headline, markdown_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = load_claims("fpdeep")
-SLOW = "abs-linear batch-arbitrary unaligned-samples latency-no linear- intro-linear epochs partition-poly".split()
+SLOW = (
+    "abs-linear batch-arbitrary unaligned-samples latency-no linear- intro-linear epochs"
+    " partition-poly".split()
+)
 CHEAP = [
-    claim for name, claim in CLAIMS.items() if claim.expect and not name.removeprefix("fpdeep-").startswith(tuple(SLOW))
+    claim
+    for name, claim in CLAIMS.items()
+    if claim.expect and not name.removeprefix("fpdeep-").startswith(tuple(SLOW))
 ]
 
 
@@ -38,12 +43,24 @@ def result_of(name: str) -> Result:
     return result
 
 
-ONE: dict[str, Any] = {"id": "x", "where": "here", "kind": "value", "class": "prediction", "quantity": "q", "value": 1}
+ONE: dict[str, Any] = {
+    "id": "x",
+    "where": "here",
+    "kind": "value",
+    "class": "prediction",
+    "quantity": "q",
+    "value": 1,
+}
 
 
 def test_a_claim_is_either_run_or_not() -> None:
     Claim.model_validate({**ONE, "not_run": "why"})
-    for wrong in ({}, {"not_run": "why", "expect": {"near": 1}}, {"expect": {}}, {"expect": {"near": 1, "above": 0}}):
+    for wrong in (
+        {},
+        {"not_run": "why", "expect": {"near": 1}},
+        {"expect": {}},
+        {"expect": {"near": 1, "above": 0}},
+    ):
         with pytest.raises(ValueError):
             Claim.model_validate({**ONE, **wrong})
 
@@ -70,7 +87,9 @@ def test_verdicts_by_hand(expect: dict[str, Any], good: list[Any], bad: list[Any
 
 @given(st.floats(0.1, 1e6), st.floats(-0.9, 9), st.floats(0.01, 0.5))
 def test_deviations(published: float, off_by: float, tolerance: float) -> None:
-    verdict, deviation = judge(Expect(near=published, tolerance=tolerance), published * (1 + off_by))
+    verdict, deviation = judge(
+        Expect(near=published, tolerance=tolerance), published * (1 + off_by)
+    )
     assert deviation == pytest.approx(off_by, abs=1e-9)
     if abs(abs(off_by) - tolerance) > 1e-6:
         assert (verdict is Verdict.WITHIN) == (abs(off_by) < tolerance)
@@ -90,7 +109,13 @@ def results() -> dict[str, Result]:
 def broken(expect: Expect) -> Expect:
     """What a claim would expect, had another value been published."""
     ((key, wanted),) = expect.said.items()
-    far = {"at_least": math.inf, "above": math.inf, "at_most": -math.inf, "below": -math.inf, "between": [-2, -1]}
+    far = {
+        "at_least": math.inf,
+        "above": math.inf,
+        "at_most": -math.inf,
+        "below": -math.inf,
+        "between": [-2, -1],
+    }
     if key == "near":
         return Expect(near=np.multiply(wanted, 1.6).tolist(), tolerance=expect.tolerance)
     return Expect(**{key: far.get(key, ["something else"])})
@@ -103,10 +128,17 @@ def test_other_values_would_not_be_confirmed(results: dict[str, Result]) -> None
             assert not judge(broken(result.claim.expect), result.ours)[0].is_good, result
 
 
+def of_arithmetic() -> set[str]:
+    """Return the rows whose last digits depend on the machine's sums."""
+    return {
+        name for name, claim in CLAIMS.items() if (claim.measure or "").startswith("arithmetic.")
+    }
+
+
 def test_the_document_has_all_claims_and_current_values(results: dict[str, Result]) -> None:
     text = (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")
     assert all(re.search(rf"\b{name}\b", text) for name in CLAIMS)
-    rounding = set(arithmetic.MEASURES)  # last digits depend on the machine's sums
+    rounding = of_arithmetic()
     rows = markdown_tables([result for name, result in results.items() if name not in rounding])
     table = rows[: rows.index("")]
     assert len(table) > 80
@@ -115,7 +147,7 @@ def test_the_document_has_all_claims_and_current_values(results: dict[str, Resul
 
 @pytest.mark.slow
 def test_all_measures_are_in_the_document(results: dict[str, Result]) -> None:
-    rounding = {*arithmetic.MEASURES, "fpdeep-partition-poly"}
+    rounding = {*of_arithmetic(), "fpdeep-partition-poly"}
     dear = validate("fpdeep", [claim for name, claim in CLAIMS.items() if name not in results])
     whole = {**results, **{result.claim.id: result for result in dear}}
     found = [whole[name] for name in CLAIMS]
@@ -123,7 +155,9 @@ def test_all_measures_are_in_the_document(results: dict[str, Result]) -> None:
     rows = markdown_tables([result for result in found if result.claim.id not in rounding])
     claims, reasons = rows[: rows.index("")], rows[rows.index("", rows.index("") + 1) + 2 :]
     counts = [f"| {' | '.join(row)} |" for row in class_rows(found)]
-    assert [row for row in [*claims, *counts, headline(found), *reasons] if row not in text.splitlines()] == []
+    assert [
+        row for row in [*claims, *counts, headline(found), *reasons] if row not in text.splitlines()
+    ] == []
     assert text.index(headline(found)) < text.index("\n## "), "the answer comes first"
     counted = by_class(found)[Class.PREDICTION]
     tour = " ".join((ROOT / "docs" / "tour.md").read_text(encoding="utf-8").split())
@@ -145,9 +179,15 @@ def test_beyond_the_linear_limit_links_are_the_bottleneck(name: str, link_gbps: 
     limit = scaling.linear_limit(name, link_gbps)
     assert 2 < limit < 40
     for devices in range(2, limit + 2):
-        mapping = partition(load_network(name), load_cluster("vc709", {"link.bandwidth_gbps": link_gbps}), devices)
+        mapping = partition(
+            load_network(name), load_cluster("vc709", {"link.bandwidth_gbps": link_gbps}), devices
+        )
         most = max(
-            sum(stream.sample_bytes for stream in streams(mapping, link) if stream.path.is_forward is forward)
+            sum(
+                stream.sample_bytes
+                for stream in streams(mapping, link)
+                if stream.path.is_forward is forward
+            )
             for link in range(devices - 1)
             for forward in (True, False)
         )
@@ -162,12 +202,16 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 def scaled(module: Any, name: str, factor: float) -> Patch:
     """A function whose results are off by a factor."""
     function = getattr(module, name)
-    return lambda patch: patch.setattr(module, name, lambda *a, **k: np.float32(factor) * function(*a, **k))
+    return lambda patch: patch.setattr(
+        module, name, lambda *a, **k: np.float32(factor) * function(*a, **k)
+    )
 
 
 def wrong_update(patch: pytest.MonkeyPatch) -> None:
     update = sgd.update
-    patch.setattr(sgd, "update", lambda *arrays, count, **keys: update(*arrays, count=count + 1, **keys))
+    patch.setattr(
+        sgd, "update", lambda *arrays, count, **keys: update(*arrays, count=count + 1, **keys)
+    )
 
 
 def coarse_alone(patch: pytest.MonkeyPatch) -> None:
@@ -178,7 +222,9 @@ def coarse_alone(patch: pytest.MonkeyPatch) -> None:
         first, second, *rest = found.devices
         taken = dataclasses.replace(first[-1], end=first[-1].end - 9)
         given = dataclasses.replace(second[0], begin=second[0].begin - 9)
-        return dataclasses.replace(found, devices=((*first[:-1], taken), (given, *second[1:]), *rest))
+        return dataclasses.replace(
+            found, devices=((*first[:-1], taken), (given, *second[1:]), *rest)
+        )
 
     patch.setattr(partitioning, "mapping", uneven)
 
@@ -194,7 +240,12 @@ def a_channel_twice(patch: pytest.MonkeyPatch) -> None:
 def other_channels(path: DataPath) -> Patch:
     def change(patch: pytest.MonkeyPatch) -> None:
         links = [
-            (right, tuple(dataclasses.replace(s, channels=s.channels + (s.path is path)) for s in carried))
+            (
+                right,
+                tuple(
+                    dataclasses.replace(s, channels=s.channels + (s.path is path)) for s in carried
+                ),
+            )
             for right, carried in engines._shared_links()
         ]
         patch.setattr(engines, "_shared_links", lambda: links)
@@ -203,33 +254,40 @@ def other_channels(path: DataPath) -> Patch:
 
 
 def odd_multipliers(patch: pytest.MonkeyPatch) -> None:
-    found = [(part, dataclasses.replace(e, multipliers=e.multipliers + 1)) for part, e in engines._engines("fp")]
+    found = [
+        (part, dataclasses.replace(e, multipliers=e.multipliers + 1))
+        for part, e in engines._engines("fp")
+    ]
     patch.setattr(engines, "_engines", lambda *phases: iter(found))
 
 
 def slow_rows(patch: pytest.MonkeyPatch) -> None:
-    found = [(part, dataclasses.replace(e, row_ps=2 * e.row_ps)) for part, e in engines._engines("fp")]
+    found = [
+        (part, dataclasses.replace(e, row_ps=2 * e.row_ps)) for part, e in engines._engines("fp")
+    ]
     patch.setattr(engines, "_engines", lambda *phases: iter(found))
 
 
 def shallow_banks(patch: pytest.MonkeyPatch) -> None:
-    original = memory.parameter_memory
+    original = resources.parameter_memory
     patch.setattr(
-        memory,
+        resources,
         "parameter_memory",
-        lambda *a: dataclasses.replace(original(*a), bytes=2 * original(*a).bytes, banks=3 * original(*a).banks),
+        lambda *a: dataclasses.replace(
+            original(*a), bytes=2 * original(*a).bytes, banks=3 * original(*a).banks
+        ),
     )
 
 
 def fewer_in_flight_first(patch: pytest.MonkeyPatch) -> None:
     planned = evidence.plan("vgg16")
     steady = dataclasses.replace(planned.steady, in_flight=planned.steady.in_flight[::-1])
-    patch.setattr(memory, "plan", lambda name: dataclasses.replace(planned, steady=steady))
+    patch.setattr(resources, "plan", lambda name: dataclasses.replace(planned, steady=steady))
 
 
 def no_updates(patch: pytest.MonkeyPatch) -> None:
     planned = evidence.plan("vgg16-cifar", batch=8)
-    patch.setattr(pipeline, "plan", lambda *_, **__: planned)
+    patch.setattr(throughput, "plan", lambda *_, **__: planned)
 
 
 @pytest.mark.parametrize(

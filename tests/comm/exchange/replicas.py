@@ -1,4 +1,6 @@
-"""Replicas that exchange gradients among coroutines of this process, message by message or timed at once."""
+"""Replicas that exchange gradients among coroutines of this process, message by message or timed at
+once.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +46,13 @@ class Outcome:
 
 
 class Replicas:
-    """The exchanges of all replicas, and their aggregator if there is one, among coroutines in this process."""
+    """The exchanges of all replicas, and their aggregator if there is one, among coroutines in this
+    process.
+    """
 
-    def __init__(self, of: DataParallel, interconnect: Interconnect, count: int, with_data: bool) -> None:
+    def __init__(
+        self, of: DataParallel, interconnect: Interconnect, count: int, with_data: bool
+    ) -> None:
         mailboxes: dict[tuple[ExchangePhase, int, int], Mailbox] = {}
 
         def channels(*ends: Any) -> Channel:
@@ -55,12 +61,16 @@ class Replicas:
 
         self.nics = [Nic(interconnect, of.codec) for _ in range(of.replicas)]
         self.exchanges = [
-            GradientExchange(of, nic, exchange_steps(of, replica, nic, channels, count if with_data else 0))
+            GradientExchange(
+                of, nic, exchange_steps(of, replica, nic, channels, count if with_data else 0)
+            )
             for replica, nic in enumerate(self.nics)
         ]
         self.aggregator: Aggregator | None = None
         if of.exchange == "aggregator":
-            self.aggregator = aggregator(of, Nic(interconnect, of.codec), count, with_data, channels)
+            self.aggregator = aggregator(
+                of, Nic(interconnect, of.codec), count, with_data, channels
+            )
         self._count, self._mailboxes = count, mailboxes
 
     def run(self, gradients: Any, turns: Sequence[Sequence[int]]) -> Outcome:
@@ -70,7 +80,9 @@ class Replicas:
         async def take_part(replica: int, exchange: GradientExchange) -> None:
             values = None if gradients is None else gradients[replica].copy()
             for ready_ps in turns:
-                outcome.turns[replica].append(await exchange.total(Gradient(self._count, values), ready_ps[replica]))
+                outcome.turns[replica].append(
+                    await exchange.total(Gradient(self._count, values), ready_ps[replica])
+                )
             outcome.values[replica] = values
 
         programs = [take_part(replica, exchange) for replica, exchange in enumerate(self.exchanges)]
@@ -93,9 +105,15 @@ class Replicas:
 
 
 def carried_out(
-    of: DataParallel, interconnect: Interconnect, count: int, gradients: Any, turns: Sequence[Sequence[int]] = ()
+    of: DataParallel,
+    interconnect: Interconnect,
+    count: int,
+    gradients: Any,
+    turns: Sequence[Sequence[int]] = (),
 ) -> Outcome:
-    """The exchange of gradients among new replicas; all are ready at time 0, unless `turns` say otherwise."""
+    """The exchange of gradients among new replicas; all are ready at time 0, unless `turns` say
+    otherwise.
+    """
     replicas = Replicas(of, interconnect, count, with_data=gradients is not None)
     return replicas.run(gradients, turns or [[0] * of.replicas])
 
@@ -107,7 +125,9 @@ def gradients_of(replicas: int, count: int, seed: int = 0) -> np.ndarray:
     return (rng.standard_normal((replicas, count)) * 2.0**exponents).astype(np.float32)
 
 
-def timed(members: Sequence[TimedMember], count: int, turns: Sequence[Sequence[int]]) -> list[list[int]]:
+def timed(
+    members: Sequence[TimedMember], count: int, turns: Sequence[Sequence[int]]
+) -> list[list[int]]:
     """When each member has ended each of its exchanges."""
     found: list[list[int]] = [[] for _ in members]
 

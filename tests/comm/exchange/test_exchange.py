@@ -1,6 +1,8 @@
-"""Replicas exchange gradients: sums in a fixed order to the last bit, and times equal to those of `TimedExchange`.
+"""Replicas exchange gradients: sums in a fixed order to the last bit, and times equal to those of
+`TimedExchange`.
 
-Coroutines carry out the exchange message by message; `comm/exchange/time.py` works out its times with arrays.
+Coroutines carry out the exchange message by message; `comm/exchange/time.py` works out its times
+with arrays.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from emuchain.comm.exchange import (
     histogram,
 )
 from emuchain.kernels import Arena
-from emuchain.kernels.codec import Codec, Inceptionn, NoCodec, Truncation
+from emuchain.kernels.codec import Codec, Inceptionn, NoCodec
+from emuchain.papers.inceptionn.truncation import Truncation
 
 from .replicas import CHAIN, SWITCH, Kind, carried_out, gradients_of, interconnects, timed
 
@@ -42,7 +45,9 @@ def in_order(ring: list[np.ndarray], first: int) -> np.ndarray:
 
 @settings(max_examples=60, deadline=None)
 @given(replicas=st.integers(1, 9), count=st.integers(1, 60), seed=st.integers(0, 99))
-def test_a_ring_sums_each_block_in_the_order_of_the_ring(replicas: int, count: int, seed: int) -> None:
+def test_a_ring_sums_each_block_in_the_order_of_the_ring(
+    replicas: int, count: int, seed: int
+) -> None:
     gradients = gradients_of(replicas, count, seed)
     outcome = carried_out(DataParallel(replicas), SWITCH, count, gradients)
     sizes = [count // replicas + (block < count % replicas) for block in range(replicas)]
@@ -59,20 +64,28 @@ def test_a_ring_sums_each_block_in_the_order_of_the_ring(replicas: int, count: i
 
 @settings(max_examples=30, deadline=None)
 @given(replicas=st.integers(1, 9), count=st.integers(1, 60), interconnect=interconnects)
-def test_an_aggregator_sums_in_the_order_of_the_workers(replicas: int, count: int, interconnect: Interconnect) -> None:
+def test_an_aggregator_sums_in_the_order_of_the_workers(
+    replicas: int, count: int, interconnect: Interconnect
+) -> None:
     gradients = gradients_of(replicas, count)
-    outcome = carried_out(DataParallel(replicas, exchange="aggregator"), interconnect, count, gradients)
+    outcome = carried_out(
+        DataParallel(replicas, exchange="aggregator"), interconnect, count, gradients
+    )
     expected = in_order(list(gradients), 0)
     for values in outcome.values:
         assert values.tobytes() == expected.tobytes()
 
 
 def test_on_a_chain_the_ring_is_folded() -> None:
-    """Workers 0, 1, 2, 3 stand in the ring as 0, 2, 3, 1: so the first block's sum goes on at worker 2."""
+    """Workers 0, 1, 2, 3 stand in the ring as 0, 2, 3, 1: so the first block's sum goes on at
+    worker 2.
+    """
     gradients = gradients_of(4, 4)
     outcome = carried_out(DataParallel(4), CHAIN, 4, gradients)
     ring = [gradients[worker] for worker in (0, 2, 3, 1)]
-    expected = [in_order([gradient[block : block + 1] for gradient in ring], block) for block in range(4)]
+    expected = [
+        in_order([gradient[block : block + 1] for gradient in ring], block) for block in range(4)
+    ]
     assert outcome.values[0].tobytes() == np.concatenate(expected).tobytes()
 
 
@@ -87,7 +100,13 @@ def test_on_a_chain_the_ring_is_folded() -> None:
     data=st.data(),
 )
 def test_messages_take_as_long_as_worked_out(
-    groups: int, members: int, count: int, interconnect: Interconnect, exchange: Kind, codec: Codec, data: st.DataObject
+    groups: int,
+    members: int,
+    count: int,
+    interconnect: Interconnect,
+    exchange: Kind,
+    codec: Codec,
+    data: st.DataObject,
 ) -> None:
     of = DataParallel(groups * members, groups, exchange, codec)
     ready = data.draw(st.lists(st.integers(0, 10**8), min_size=of.replicas, max_size=of.replicas))
@@ -105,7 +124,12 @@ def test_messages_take_as_long_as_worked_out(
     data=st.data(),
 )
 def test_one_exchange_after_another_takes_as_long_as_worked_out(
-    replicas: int, groups: int, count: int, interconnect: Interconnect, exchange: Kind, data: st.DataObject
+    replicas: int,
+    groups: int,
+    count: int,
+    interconnect: Interconnect,
+    exchange: Kind,
+    data: st.DataObject,
 ) -> None:
     """Also where replicas are ready again before the last exchange has ended."""
     of = DataParallel(groups * replicas, groups, exchange)
@@ -120,12 +144,16 @@ def test_one_exchange_after_another_takes_as_long_as_worked_out(
 def test_hierarchies_sum_all(groups: int, exchange: Kind) -> None:
     gradients = gradients_of(6, 50)
     outcome = carried_out(DataParallel(6, groups, exchange), SWITCH, 50, gradients)
-    np.testing.assert_allclose(outcome.values[0], gradients.sum(axis=0, dtype=np.float64), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        outcome.values[0], gradients.sum(axis=0, dtype=np.float64), rtol=1e-4, atol=1e-6
+    )
     for values in outcome.values:
         assert values.tobytes() == outcome.values[0].tobytes()
 
 
-@pytest.mark.parametrize("codec", [Inceptionn(-10), Inceptionn(-6), Truncation(16), Truncation(24)], ids=str)
+@pytest.mark.parametrize(
+    "codec", [Inceptionn(-10), Inceptionn(-6), Truncation(16), Truncation(24)], ids=str
+)
 @pytest.mark.parametrize("exchange", ["ring", "aggregator"])
 @pytest.mark.parametrize("groups", [1, 2])
 def test_replicas_stay_alike_with_a_codec(groups: int, exchange: Kind, codec: Codec) -> None:
@@ -139,7 +167,9 @@ def test_replicas_stay_alike_with_a_codec(groups: int, exchange: Kind, codec: Co
 
 @pytest.mark.parametrize("workers", [2, 3, 5])
 def test_partial_sums_are_compressed_at_every_hop(workers: int) -> None:
-    """A block's sum is cut off once at each of the N - 1 hops of P1, and once more when it is complete."""
+    """A block's sum is cut off once at each of the N - 1 hops of P1, and once more when it is
+    complete.
+    """
     codec, gradients = Truncation(16), gradients_of(workers, workers)
     outcome = carried_out(DataParallel(workers, codec=codec), SWITCH, workers, gradients)
 
@@ -164,11 +194,18 @@ def test_the_aggregator_compresses_one_phase_and_a_ring_both() -> None:
     """Zero gradients become tags: 2 bytes for 8 values. Weights are not compressed."""
     zeros = np.zeros((4, 800), np.float32)
     for exchange, sent in (("ring", 6 * 200), ("aggregator", 800)):
-        outcome = carried_out(DataParallel(4, exchange=exchange, codec=Inceptionn(-10)), SWITCH, 800, zeros)  # type: ignore[arg-type]
+        outcome = carried_out(
+            DataParallel(4, exchange=exchange, codec=Inceptionn(-10)), SWITCH, 800, zeros
+        )  # type: ignore[arg-type]
         for nic in outcome.nics:
             assert nic.traffic.value_bytes == 4 * sent
             assert nic.traffic.compressed_bytes == sent // 8 * 2
-            assert nic.traffic.statistics == {"width_0": sent, "width_8": 0, "width_16": 0, "width_32": 0}
+            assert nic.traffic.statistics == {
+                "width_0": sent,
+                "width_8": 0,
+                "width_16": 0,
+                "width_32": 0,
+            }
             assert nic.traffic.ratio == 16
 
 
@@ -178,7 +215,10 @@ def test_time_follows_from_the_compressed_bytes() -> None:
     zeros = np.zeros((4, 8000), np.float32)
     whole = carried_out(DataParallel(4), bare, 8000, zeros).times[0]
     assert whole == 6 * 8000 * 8000  # 2 (N - 1) blocks of 2,000 values, 8 ns a byte
-    assert carried_out(DataParallel(4, codec=Inceptionn(-10)), bare, 8000, zeros).times[0] * 16 == whole
+    assert (
+        carried_out(DataParallel(4, codec=Inceptionn(-10)), bare, 8000, zeros).times[0] * 16
+        == whole
+    )
     assert exchange_ps(DataParallel(4, codec=Inceptionn(-10), ratio=16), bare, 8000) * 16 == whole
 
 
@@ -193,8 +233,15 @@ def test_a_tos_decides_on_compression() -> None:
     assert nic.traffic.value_bytes == 32
 
 
-@given(st.integers(0, 1 << 62), st.integers(0, 1 << 40), st.sampled_from([0, 0x28]), st.binary(max_size=50))
-def test_gradient_messages_pack_and_unpack(ready_ps: int, transfer_ps: int, tos: int, payload: bytes) -> None:
+@given(
+    st.integers(0, 1 << 62),
+    st.integers(0, 1 << 40),
+    st.sampled_from([0, 0x28]),
+    st.binary(max_size=50),
+)
+def test_gradient_messages_pack_and_unpack(
+    ready_ps: int, transfer_ps: int, tos: int, payload: bytes
+) -> None:
     form, arena = GradientFormat(), Arena()
     for held in (np.frombuffer(payload, np.uint8), None):
         packed = form.pack(GradientMessage(ready_ps, transfer_ps, tos, held), arena)
@@ -209,7 +256,16 @@ def test_histogram_counts_by_sign_and_power_of_two() -> None:
     values = np.array([0, 0.5, 0.75, -0.5, 2.0**-40, -(2.0**-60), 1, -3, 0.3], np.float32)
     counts = histogram(values)
     assert counts.sum() == len(values)
-    expected = {(0, 0): 1, (0, 40): 2, (1, 40): 1, (0, 1): 1, (1, 1): 1, (0, 41): 1, (1, 41): 1, (0, 39): 1}
+    expected = {
+        (0, 0): 1,
+        (0, 40): 2,
+        (1, 40): 1,
+        (0, 1): 1,
+        (1, 1): 1,
+        (0, 41): 1,
+        (1, 41): 1,
+        (0, 39): 1,
+    }
     assert {tuple(place): counts[tuple(place)] for place in np.argwhere(counts)} == expected
 
 

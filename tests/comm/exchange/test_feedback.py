@@ -1,4 +1,6 @@
-"""Error feedback: what a codec drops of a sender's gradients comes with the next ones, as plain NumPy has it."""
+"""Error feedback: what a codec drops of a sender's gradients comes with the next ones, as plain
+NumPy has it.
+"""
 
 from __future__ import annotations
 
@@ -49,17 +51,25 @@ def halves(values: Values) -> Values:
     return (values.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
 
 
-CODECS: dict[str, Lossy] = {"topk:0.1": largest(0.1), "topk:0.5": largest(0.5), "truncate:16": halves}
+CODECS: dict[str, Lossy] = {
+    "topk:0.1": largest(0.1),
+    "topk:0.5": largest(0.5),
+    "truncate:16": halves,
+}
 
 
 def blocks_of(count: int, workers: int) -> list[slice]:
     """The places of a ring's blocks."""
-    bounds = np.cumsum([0, *(count // workers + (block < count % workers) for block in range(workers))])
+    bounds = np.cumsum(
+        [0, *(count // workers + (block < count % workers) for block in range(workers))]
+    )
     return [slice(*bounds[block : block + 2]) for block in range(workers)]
 
 
 def ring(senders: list[Sender], gradients: list[Values]) -> Values:
-    """The sum that begins, for each block, at the worker of its number; its last worker sends it to all."""
+    """The sum that begins, for each block, at the worker of its number; its last worker sends it to
+    all.
+    """
     total, workers = np.empty_like(gradients[0]), len(senders)
     if workers == 1:
         return gradients[0]
@@ -77,7 +87,9 @@ class Exchange:
 
     def __init__(self, of: DataParallel, count: int, lossy: Lossy) -> None:
         self.of = of
-        self.members, self.leaders, self.roots = ([Sender(count, lossy) for _ in range(of.replicas)] for _ in range(3))
+        self.members, self.leaders, self.roots = (
+            [Sender(count, lossy) for _ in range(of.replicas)] for _ in range(3)
+        )
 
     def total(self, gradients: Values) -> Values:
         """The sum of the replicas' gradients."""
@@ -85,7 +97,10 @@ class Exchange:
         rows, tops = list(gradients), self.members
         if of.groups > 1:
             groups = [range(first, first + of.members) for first in of.top]
-            rows = [ring([self.members[i] for i in group], [gradients[i] for i in group]) for group in groups]
+            rows = [
+                ring([self.members[i] for i in group], [gradients[i] for i in group])
+                for group in groups
+            ]
             tops = [self.leaders[first] for first in of.top]
         if of.exchange == "aggregator":
             total = tops[0](whole, rows[0])
@@ -109,7 +124,10 @@ def test_sums_are_those_of_plain_numpy(
     groups: int, members: int, exchange: Kind, codec: str, count: int, seed: int
 ) -> None:
     of = DataParallel(groups * members, groups, exchange, parse_codec(codec), feedback=True)
-    replicas, plain = Replicas(of, SWITCH, count, with_data=True), Exchange(of, count, CODECS[codec])
+    replicas, plain = (
+        Replicas(of, SWITCH, count, with_data=True),
+        Exchange(of, count, CODECS[codec]),
+    )
     for turn in range(4):
         gradients = gradients_of(of.replicas, count, seed + turn)
         outcome = replicas.run(gradients, [[0] * of.replicas])
@@ -122,7 +140,11 @@ def test_sums_are_those_of_plain_numpy(
 def test_nothing_is_lost_for_good(exchange: Kind) -> None:
     """The sum of all totals and of what is still kept is that of all gradients."""
     of = DataParallel(3, 1, exchange, parse_codec("topk:0.1"), feedback=True)
-    replicas, sums, given_sums = Replicas(of, SWITCH, 50, with_data=True), np.zeros(50), np.zeros(50)
+    replicas, sums, given_sums = (
+        Replicas(of, SWITCH, 50, with_data=True),
+        np.zeros(50),
+        np.zeros(50),
+    )
     for turn in range(20):
         gradients = gradients_of(3, 50, turn)
         sums += replicas.run(gradients, [[0] * 3]).values[0]
@@ -147,14 +169,19 @@ def test_what_is_not_finite_leaves_nothing_behind() -> None:
     nic = Nic(SWITCH, parse_codec("topk:0.5"))
     residual = nic.residual(4)
     with np.errstate(invalid="ignore"):
-        nic.pack(Gradient(4, np.float32([np.nan, np.inf, 1, 2])), COMPRESSIBLE_TOS, residual=residual)
+        nic.pack(
+            Gradient(4, np.float32([np.nan, np.inf, 1, 2])), COMPRESSIBLE_TOS, residual=residual
+        )
     assert residual.values is not None and residual.values.tolist() == [0, 0, 1, 2]
 
 
 @pytest.mark.parametrize(
-    ("groups", "exchange", "rows"), [(1, "ring", 1), (1, "aggregator", 1), (2, "ring", 3), (2, "aggregator", 2)]
+    ("groups", "exchange", "rows"),
+    [(1, "ring", 1), (1, "aggregator", 1), (2, "ring", 3), (2, "aggregator", 2)],
 )
-def test_rows_that_are_planned_are_those_that_are_kept(groups: int, exchange: Kind, rows: int) -> None:
+def test_rows_that_are_planned_are_those_that_are_kept(
+    groups: int, exchange: Kind, rows: int
+) -> None:
     of = DataParallel(4, groups, exchange, parse_codec("topk:0.1"), feedback=True)
     nics = Replicas(of, SWITCH, 8, with_data=True).nics
     assert of.residuals == rows == len(nics[0].residuals) == max(len(nic.residuals) for nic in nics)

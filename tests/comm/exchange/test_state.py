@@ -1,4 +1,6 @@
-"""Exchanges, NICs and timed exchanges go on from a restored state as those did from which it was taken."""
+"""Exchanges, NICs and timed exchanges go on from a restored state as those did from which it was
+taken.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from emuchain.comm.exchange import (
     TimedExchange,
     TimedMember,
 )
-from emuchain.kernels.codec import Codec, Inceptionn, NoCodec, Truncation
+from emuchain.kernels.codec import Codec, Inceptionn, NoCodec
+from emuchain.papers.inceptionn.truncation import Truncation
 
 from .replicas import SWITCH, Kind, Replicas, gradients_of, interconnects, timed
 
@@ -41,7 +44,9 @@ def test_restored_exchanges_go_on_as_those_before(
     with_data: bool,
     data: st.DataObject,
 ) -> None:
-    """The same sums, times and traffic, from the state that exchanges and the aggregator had in between."""
+    """The same sums, times and traffic, from the state that exchanges and the aggregator had in
+    between.
+    """
     of = DataParallel(groups * members, groups, exchange, codec)
     turn = st.lists(st.integers(0, 10**7), min_size=of.replicas, max_size=of.replicas)
     before, after = (data.draw(st.lists(turn, min_size=1, max_size=2)) for _ in range(2))
@@ -51,7 +56,9 @@ def test_restored_exchanges_go_on_as_those_before(
     state = first.state()
     expected = first.run(gradients, after)
     second.restore(state)
-    assert second.state() == state  # a state does not change with the exchange that it was taken from
+    assert (
+        second.state() == state
+    )  # a state does not change with the exchange that it was taken from
     found = second.run(gradients, after)
     assert found.turns == expected.turns
     assert [values is not None and values.tobytes() for values in found.values] == [
@@ -72,13 +79,20 @@ def test_restored_exchanges_go_on_as_those_before(
     data=st.data(),
 )
 def test_restored_members_of_a_timed_exchange_go_on_as_those_before(
-    groups: int, members: int, count: int, interconnect: Interconnect, exchange: Kind, data: st.DataObject
+    groups: int,
+    members: int,
+    count: int,
+    interconnect: Interconnect,
+    exchange: Kind,
+    data: st.DataObject,
 ) -> None:
     of = DataParallel(groups * members, groups, exchange)
     turn = st.lists(st.integers(0, 10**7), min_size=of.replicas, max_size=of.replicas)
     before, after = (data.draw(st.lists(turn, min_size=1, max_size=2)) for _ in range(2))
     shared = [TimedExchange(of, interconnect, count) for _ in range(2)]
-    first, second = ([TimedMember(each, replica) for replica in range(of.replicas)] for each in shared)
+    first, second = (
+        [TimedMember(each, replica) for replica in range(of.replicas)] for each in shared
+    )
     timed(first, count, before)
     states = [member.state() for member in first]
     expected = timed(first, count, after)
@@ -93,7 +107,9 @@ def test_restored_members_of_a_timed_exchange_go_on_as_those_before(
 
 @pytest.mark.parametrize("exchange", ["ring", "aggregator"])
 def test_exchanges_and_aggregator_both_need_their_state(exchange: Kind) -> None:
-    """With a fresh aggregator, or with exchanges that are all fresh, the next exchange ends earlier."""
+    """With a fresh aggregator, or with exchanges that are all fresh, the next exchange ends
+    earlier.
+    """
     of, at_once = DataParallel(2, exchange=exchange), [[0, 0]]
     first = Replicas(of, SWITCH, 50_000, with_data=False)
     first.run(None, at_once)
@@ -101,7 +117,9 @@ def test_exchanges_and_aggregator_both_need_their_state(exchange: Kind) -> None:
     expected = first.run(None, at_once).turns
 
     def found(restored: int) -> list[list[int]]:
-        """With the state of the first two, the exchanges, or of these and the aggregator, or of none."""
+        """With the state of the first two, the exchanges, or of these and the aggregator, or of
+        none.
+        """
         fresh = Replicas(of, SWITCH, 50_000, with_data=False)
         fresh.restore([*state[:restored], *fresh.state()[restored:]])
         return fresh.run(None, at_once).turns
@@ -111,7 +129,9 @@ def test_exchanges_and_aggregator_both_need_their_state(exchange: Kind) -> None:
         assert all(early < late for (early,), (late,) in zip(found(fewer), expected, strict=True))
 
 
-@pytest.mark.parametrize(("exchange", "name"), [("ring", "done_ps"), ("aggregator", "aggregator_ps")])
+@pytest.mark.parametrize(
+    ("exchange", "name"), [("ring", "done_ps"), ("aggregator", "aggregator_ps")]
+)
 def test_timed_exchanges_and_their_members_need_their_state(exchange: Kind, name: str) -> None:
     """Without the end of the last exchange, or the aggregator's, the next exchange ends earlier."""
     of, at_once = DataParallel(2, exchange=exchange), [[0, 0]]
@@ -148,4 +168,6 @@ def test_a_restored_nic_counts_on(codec: Codec) -> None:
         nic.pack(gradients[2], COMPRESSIBLE_TOS, copies=2)
     assert second.traffic == first.traffic
     assert second.traffic.value_bytes == 3 * 4 * 50
-    assert sum(second.traffic.statistics.values()) == (3 * 50 if isinstance(codec, Inceptionn) else 0)
+    assert sum(second.traffic.statistics.values()) == (
+        3 * 50 if isinstance(codec, Inceptionn) else 0
+    )

@@ -1,4 +1,6 @@
-"""Times of exchanges: section VIII-D's closed forms exactly, small ones by hand, and what holds for any workers."""
+"""Times of exchanges: section VIII-D's closed forms exactly, small ones by hand, and what holds for
+any workers.
+"""
 
 from __future__ import annotations
 
@@ -58,11 +60,15 @@ def test_closed_form_of_the_blocking_ring(p: int, block: int) -> None:
     """Twice the wire's and the latency's part: a worker sends and receives one after the other."""
     n = 4 * block * p
     closed = 4 * (p - 1) * ALPHA + 4 * (p - 1) * n // p * BETA + (p - 1) * n // p * GAMMA
-    assert set(ring_ps(dataclasses.replace(PLAIN, blocking=True), at_once(p), block * p).tolist()) == {closed}
+    assert set(
+        ring_ps(dataclasses.replace(PLAIN, blocking=True), at_once(p), block * p).tolist()
+    ) == {closed}
 
 
 def simulated(values: int, p: int) -> list[list[set[int]]]:
-    """Algorithm 1 with sets for gradients: for each worker and block, the workers whose gradients are in it."""
+    """Algorithm 1 with sets for gradients: for each worker and block, the workers whose gradients
+    are in it.
+    """
     held = [[{worker} for _ in range(p)] for worker in range(p)]
     for step in ring_steps(p):
         moved = [held[worker][sent_block(worker, step, p)] for worker in range(p)]
@@ -99,10 +105,11 @@ def test_blocks_differ_by_a_value_at_most(values: int, p: int) -> None:
 
 
 def test_two_workers_by_hand() -> None:
-    # 3 values: blocks of 8 and 4 bytes. Step 1: worker 0 sends 8 bytes, worker 1 sends 4; the other way in step 2.
-    # Worker 0, step 1: own 6400; the left's come at 3200 + 7000 = 10200; + 4 * 118. Worker 1: 6400 + 7000 + 8 * 118.
-    # Worker 1 then sends the summed 8 bytes: worker 0 has them at 14344 + 6400 + 7000; worker 1 has 4 from worker 0 at
-    # 10672 + 3200 + 7000, while its own are sent at 14344 + 6400.
+    # 3 values: blocks of 8 and 4 bytes. Step 1: worker 0 sends 8 bytes, worker 1 sends 4; the other
+    # way in step 2. Worker 0, step 1: own 6400; the left's come at 3200 + 7000 = 10200; + 4 * 118.
+    # Worker 1: 6400 + 7000 + 8 * 118. Worker 1 then sends the summed 8 bytes: worker 0 has them at
+    # 14344 + 6400 + 7000; worker 1 has 4 from worker 0 at 10672 + 3200 + 7000, while its own are
+    # sent at 14344 + 6400.
     assert ring_ps(PLAIN, at_once(2), 3).tolist() == [27_744, 20_872]
 
 
@@ -118,15 +125,22 @@ READY = st.lists(st.integers(0, 10**12), min_size=1, max_size=12)
 
 
 @given(READY, st.integers(0, 1000), st.booleans(), st.booleans())
-def test_arrays_are_steps_one_by_one(ready: list[int], values: int, blocking: bool, chain: bool) -> None:
+def test_arrays_are_steps_one_by_one(
+    ready: list[int], values: int, blocking: bool, chain: bool
+) -> None:
     """The time of the ring is that of each worker's steps."""
-    interconnect = dataclasses.replace(PLAIN, blocking=blocking, topology=Chain() if chain else Switch())
+    interconnect = dataclasses.replace(
+        PLAIN, blocking=blocking, topology=Chain() if chain else Switch()
+    )
     p, times, places = len(ready), ready, interconnect.topology.ring_places(len(ready)).tolist()
     for step in ring_steps(p):
         sent = [4 * int(block_sizes(values, p)[sent_block(worker, step, p)]) for worker in range(p)]
         done = []
         for worker in range(p):
-            own, left = interconnect.transfer_ps(sent[worker]), interconnect.transfer_ps(sent[worker - 1])
+            own, left = (
+                interconnect.transfer_ps(sent[worker]),
+                interconnect.transfer_ps(sent[worker - 1]),
+            )
             hops = interconnect.hops(places[worker], places[worker - 1])
             time = after_step(interconnect, times[worker], own, times[worker - 1], left, hops)
             done.append(time + (interconnect.sum_ps(sent[worker - 1]) if step < p else 0))
@@ -135,7 +149,9 @@ def test_arrays_are_steps_one_by_one(ready: list[int], values: int, blocking: bo
 
 
 @given(READY, st.integers(0, 1000), st.integers(0, 11), st.integers(1, 10**9))
-def test_a_later_worker_makes_none_earlier(ready: list[int], values: int, which: int, more: int) -> None:
+def test_a_later_worker_makes_none_earlier(
+    ready: list[int], values: int, which: int, more: int
+) -> None:
     later = np.array(ready)
     later[which % len(ready)] += more
     for exchange in (ring_ps, aggregator_ps):
@@ -148,17 +164,26 @@ def test_compression_never_slows_down(ready: list[int], values: int, ratio: floa
     interconnect = dataclasses.replace(PLAIN, engines=NicEngines(clock_period_ps=1))
     times, p = np.array(ready), len(ready)
     compressed = functools.partial(bytes_at_ratio, ratio=ratio)
-    assert (ring_ps(interconnect, times, values, compressed) <= ring_ps(interconnect, times, values)).all()
+    assert (
+        ring_ps(interconnect, times, values, compressed) <= ring_ps(interconnect, times, values)
+    ).all()
     gradients = bytes_at_ratio(np.full(p, 4 * values), ratio)
-    smaller, plain = (aggregator_ps(interconnect, times, values, sizes) for sizes in (gradients, None))
+    smaller, plain = (
+        aggregator_ps(interconnect, times, values, sizes) for sizes in (gradients, None)
+    )
     assert (smaller <= plain).all()
 
 
 def test_compression_by_the_codecs_bytes() -> None:
-    """Four workers, blocks of 4,000 bytes compressed to 1,000: a quarter of the wire's time; sums take as long."""
+    """Four workers, blocks of 4,000 bytes compressed to 1,000: a quarter of the wire's time; sums
+    take as long.
+    """
     quarter = functools.partial(bytes_at_ratio, ratio=4)
-    assert set(ring_ps(PLAIN, at_once(4), 4000, quarter).tolist()) == {6 * (ALPHA + 1250 * 1000) + 3 * 4000 * GAMMA}
-    # 4,000 bytes are 125 bursts of 10 ns: 1.25 us, where the wire's 1,000 bytes take 0.8 us. So at the aggregator:
+    assert set(ring_ps(PLAIN, at_once(4), 4000, quarter).tolist()) == {
+        6 * (ALPHA + 1250 * 1000) + 3 * 4000 * GAMMA
+    }
+    # 4,000 bytes are 125 bursts of 10 ns: 1.25 us, where the wire's 1,000 bytes take 0.8 us. So at
+    # the aggregator:
     four = aggregator_ps(PLAIN, at_once(4), 1000, np.full(4, 1000))
     assert max(four) == 4 * ALPHA + 4 * 1_250_000 + 3 * 4000 * BETA + 3 * 4000 * GAMMA
 
@@ -191,7 +216,13 @@ def test_a_chain_costs_hops() -> None:
     # Nothing to send: 2 latencies a step along the ring's longest way.
     assert max(ring_ps(chain, at_once(6), 0)) <= 10 * 2 * ALPHA
     # The aggregator, at the end, hands to nodes 3, 2 (of 5) and 1 links away.
-    assert broadcast_ps(chain, at_once(5), 0).tolist() == [6 * ALPHA, 6 * ALPHA, 5 * ALPHA, 4 * ALPHA, 4 * ALPHA]
+    assert broadcast_ps(chain, at_once(5), 0).tolist() == [
+        6 * ALPHA,
+        6 * ALPHA,
+        5 * ALPHA,
+        4 * ALPHA,
+        4 * ALPHA,
+    ]
 
 
 @pytest.mark.parametrize("topology", [Cycle(), Torus(), Torus(shape=(1, 12)), Torus(shape=(6, 2))])
@@ -204,17 +235,25 @@ def test_a_ring_on_a_ring_has_the_closed_form(topology: Topology) -> None:
 
 
 def test_messages_of_a_tree_that_meet_have_parts_of_the_link() -> None:
-    """On a torus of 6 x 6 two messages of a round take one link; the other topologies have none such."""
+    """On a torus of 6 x 6 two messages of a round take one link; the other topologies have none
+    such.
+    """
     torus = dataclasses.replace(PLAIN, topology=Torus()).among(36)
     shares = broadcast_shares(torus.topology, [range(36)])
     shared = {pair for pair, share in shares.items() if share > 1}
     assert {shares[pair] for pair in shared} == {2} and len(shared) == 2
-    # Seen from the last node: it has the message once its sender, and all before that, have passed it on.
-    assert broadcast_ps(torus, at_once(36), 1000).max() > broadcast_ps(torus, at_once(36), 0).max() + 6 * 1000 * BETA
+    # Seen from the last node: it has the message once its sender, and all before that, have passed
+    # it on.
+    assert (
+        broadcast_ps(torus, at_once(36), 1000).max()
+        > broadcast_ps(torus, at_once(36), 0).max() + 6 * 1000 * BETA
+    )
 
 
 def test_a_broadcast_does_not_wait_for_a_late_receiver() -> None:
-    """Node 0 sends to node 2, then to node 1; node 2, ready long after, has the message when it is ready."""
+    """Node 0 sends to node 2, then to node 1; node 2, ready long after, has the message when it is
+    ready.
+    """
     ends = broadcast_ps(PLAIN, np.array([0, 0, 1_000_000]), 10)
     assert ends.tolist() == [2 * (ALPHA + 10 * BETA), 2 * (ALPHA + 10 * BETA), 1_000_000]
 
@@ -243,8 +282,12 @@ def test_hierarchies_of_one_level(top: str) -> None:
 def test_hierarchies_compress_nothing_but_gradients(top: str) -> None:
     wire = dataclasses.replace(PLAIN, latency_ps=0, sum_ps_per_kbyte=0)
     half = functools.partial(bytes_at_ratio, ratio=2)
-    times = [hierarchy_ps(wire, np.zeros((4, 4), np.int64), 4000, top, codec).max() for codec in (None, half)]  # type: ignore[arg-type]
-    # 16,000 bytes: group rings 1.5 n, then a ring of 1.5 n and 2 rounds, or 4 gradients in and 3 + 2 rounds of weights.
+    times = [
+        hierarchy_ps(wire, np.zeros((4, 4), np.int64), 4000, top, codec).max()
+        for codec in (None, half)
+    ]  # type: ignore[arg-type]
+    # 16,000 bytes: group rings 1.5 n, then a ring of 1.5 n and 2 rounds, or 4 gradients in and 3 +
+    # 2 rounds of weights.
     n = 16_000 * BETA
     assert times[0] == {"ring": 5 * n, "aggregator": 10.5 * n}[top]
     assert times[1] == {"ring": 2.5 * n, "aggregator": 5 * n + 5.5 * n / 2}[top]
@@ -261,7 +304,9 @@ def test_flat_for_the_ring_linear_for_the_aggregator() -> None:
 
 @pytest.mark.parametrize("groups", [1, 2])
 def test_memory_near_the_number_of_workers(groups: int) -> None:
-    """All messages of a ring of 1,000 workers have sizes of 16 MB before the codec, and as much after it."""
+    """All messages of a ring of 1,000 workers have sizes of 16 MB before the codec, and as much
+    after it.
+    """
     half, ready = functools.partial(bytes_at_ratio, ratio=2), np.zeros((groups, 1000), np.int64)
     tracemalloc.start()
     try:

@@ -46,12 +46,16 @@ def scattered(link: Link, share: float, draw: np.random.Generator) -> Link:
 def messages_of(
     links: Iterable[Link], draw: np.random.Generator, noise: float = 0.002, outliers: float = 0.0
 ) -> list[Message]:
-    """Messages of one run for each link, with noise, and a share of outliers that take three times as long."""
+    """Messages of one run for each link, with noise, and a share of outliers that take three times
+    as long.
+    """
     messages = []
     for number, link in enumerate(links, 1):
         for size, loop in zip(SIZES, LOOPS, strict=True):
             time = link.message_s(size, loop) * math.exp(draw.normal(0, noise))
-            messages.append(Message(f"run{number}", size, loop, 3 * time if draw.random() < outliers else time))
+            messages.append(
+                Message(f"run{number}", size, loop, 3 * time if draw.random() < outliers else time)
+            )
     return messages
 
 
@@ -63,5 +67,8 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]])
 
 def write_messages(path: Path, messages: Iterable[Message]) -> Path:
     """A file of messages, as the time of a whole loop."""
-    rows = ([message.run, message.size, message.loop, repr(message.message_s * message.loop)] for message in messages)
+    rows = (
+        [message.run, message.size, message.loop, repr(message.message_s * message.loop)]
+        for message in messages
+    )
     return write_csv(path, ["run", "message_bytes", "loop_length", "transfer_s"], rows)

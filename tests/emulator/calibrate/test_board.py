@@ -35,8 +35,14 @@ def kind(tmp_path: Path) -> str:
 def stream(folder: Path, fpgas: int = 1) -> Path:
     """Three runs; reading and writing differ by function."""
     rates = {"copy": 16_000, "scale": 16_000, "add": 17_000, "triad": 17_000, "pci-read": 5_000}
-    rows = [[f"run{run}", name, rate * run**0.01 * fpgas, fpgas] for run in (1, 2, 3) for name, rate in rates.items()]
-    return write_csv(folder / f"stream{fpgas}.csv", ["file", "function", "best_mbytes_per_s", "fpgas"], rows)
+    rows = [
+        [f"run{run}", name, rate * run**0.01 * fpgas, fpgas]
+        for run in (1, 2, 3)
+        for name, rate in rates.items()
+    ]
+    return write_csv(
+        folder / f"stream{fpgas}.csv", ["file", "function", "best_mbytes_per_s", "fpgas"], rows
+    )
 
 
 def gemm(folder: Path, share: float = 0.8, fpgas: int = 1) -> Path:
@@ -49,7 +55,9 @@ def values(folder: Path, kind: str, *files: Path) -> dict[str, float]:
     return {constant.key: constant.value for constant in calibrate_board(files, kind).constants}
 
 
-def test_memory_is_the_mean_of_functions_and_its_range_holds_each(tmp_path: Path, kind: str) -> None:
+def test_memory_is_the_mean_of_functions_and_its_range_holds_each(
+    tmp_path: Path, kind: str
+) -> None:
     done = calibrate_board(stream(tmp_path), kind)
     [constant] = done.constants
     assert constant.key == "board.off_chip_gbytes_per_s"
@@ -69,11 +77,13 @@ def test_efficiency_is_the_share_of_what_the_board_does(tmp_path: Path, kind: st
 
 
 def test_sums_over_boards_are_divided_by_their_number(tmp_path: Path, kind: str) -> None:
-    assert values(tmp_path, kind, stream(tmp_path, 4)) == pytest.approx(values(tmp_path, kind, stream(tmp_path)))
-    one = values(tmp_path, kind, gemm(tmp_path, 0.8))
-    assert values(tmp_path, kind, gemm(tmp_path, 0.4, fpgas=2))["board.efficiency"] == pytest.approx(
-        one["board.efficiency"] / 2, abs=1e-4
+    assert values(tmp_path, kind, stream(tmp_path, 4)) == pytest.approx(
+        values(tmp_path, kind, stream(tmp_path))
     )
+    one = values(tmp_path, kind, gemm(tmp_path, 0.8))
+    assert values(tmp_path, kind, gemm(tmp_path, 0.4, fpgas=2))[
+        "board.efficiency"
+    ] == pytest.approx(one["board.efficiency"] / 2, abs=1e-4)
 
 
 def test_gflops_are_of_all_boards(tmp_path: Path, kind: str) -> None:
@@ -83,22 +93,33 @@ def test_gflops_are_of_all_boards(tmp_path: Path, kind: str) -> None:
 
 def test_a_report_gives_clock_and_dsps(tmp_path: Path, kind: str) -> None:
     """The rate of products stays what it was."""
-    report = write_csv(tmp_path / "b.csv", ["benchmark", "clock_mhz", "dsp_used"], [["GEMM", 200, 1600], ["FFT", 1, 2]])
+    report = write_csv(
+        tmp_path / "b.csv",
+        ["benchmark", "clock_mhz", "dsp_used"],
+        [["GEMM", 200, 1600], ["FFT", 1, 2]],
+    )
     done = calibrate_board([gemm(tmp_path), report], kind)
     constants = {constant.key: constant for constant in done.constants}
     assert {key: constant.value for key, constant in constants.items()} == pytest.approx(
-        {"board.clock_mhz": 200, "board.dsp_share": 0.8, "board.efficiency": 0.625 * 6 ** (0.01 / 3)}, abs=1e-4
+        {
+            "board.clock_mhz": 200,
+            "board.dsp_share": 0.8,
+            "board.efficiency": 0.625 * 6 ** (0.01 / 3),
+        },
+        abs=1e-4,
     )
     assert constants["board.clock_mhz"].range[:2] == (200, 200)
     assert any("the bitstream's report fixes" in sentence for sentence in done.left_open)
 
 
-def test_more_than_the_data_sheet_allows_is_told(tmp_path: Path, kind: str) -> None:
+def test_more_than_the_data_sheet_allows_is_reported(tmp_path: Path, kind: str) -> None:
     done = calibrate_board(gemm(tmp_path, 1.2), kind)
     assert [constant.value for constant in done.constants] == [1.0]
     assert any("`efficiency` = 1 is written" in warning for warning in done.warnings)
     fast = write_csv(tmp_path / "s.csv", ["function", "best_mbytes_per_s"], [["copy", 30_000]])
-    assert any("1.5 times the 20 GB/s" in warning for warning in calibrate_board(fast, kind).warnings)
+    assert any(
+        "1.5 times the 20 GB/s" in warning for warning in calibrate_board(fast, kind).warnings
+    )
 
 
 def test_outliers_are_left_out(tmp_path: Path, kind: str) -> None:
@@ -106,7 +127,9 @@ def test_outliers_are_left_out(tmp_path: Path, kind: str) -> None:
     path = write_csv(tmp_path / "s.csv", ["run", "function", "best_mbytes_per_s"], rows)
     done = calibrate_board(path, kind)
     assert done.constants[0].value == pytest.approx(16, rel=1e-3)
-    assert any(f"1 outlier of copy left out: {path}:5 (3 times)" in warning for warning in done.warnings)
+    assert any(
+        f"1 outlier of copy left out: {path}:5 (3 times)" in warning for warning in done.warnings
+    )
 
 
 def test_rows_of_the_board_of_that_name_are_taken(tmp_path: Path, kind: str) -> None:
@@ -131,4 +154,7 @@ def test_the_board_written_is_the_type_with_its_constants(tmp_path: Path, kind: 
     assert out.read_text() == done.toml
     keys, before = board_keys(str(out)), board_keys(kind)
     values = {constant.key.removeprefix("board."): constant.value for constant in done.constants}
-    assert {key: value for key, value in keys.items() if key != "uncertainty"} == {**before, **values}
+    assert {key: value for key, value in keys.items() if key != "uncertainty"} == {
+        **before,
+        **values,
+    }

@@ -1,4 +1,6 @@
-"""Any file of measurements ends in one line, or in a file that commands take; nothing else is printed."""
+"""Any file of measurements ends in one line, or in a file that commands take; nothing else is
+printed.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,23 @@ from emuchain.emulator.profile import load_profile
 
 NUMBERS = st.one_of(
     st.sampled_from(
-        ["0", "-1", "nan", "inf", "-inf", "", "x", "1e-320", "1e400", "1e308", "1e-300", "9" * 200, "1_0", "0x1", "٣"]
+        [
+            "0",
+            "-1",
+            "nan",
+            "inf",
+            "-inf",
+            "",
+            "x",
+            "1e-320",
+            "1e400",
+            "1e308",
+            "1e-300",
+            "9" * 200,
+            "1_0",
+            "0x1",
+            "٣",
+        ]
     ),
     st.integers(1, 1 << 30).map(str),
     st.floats(1e-12, 1e12).map(repr),
@@ -64,14 +82,19 @@ KINDS = (
 
 @st.composite
 def tables(draw: st.DrawFn) -> str:
-    """Files of one kind with further columns, mostly with numbers that may be meant; a few cells are anything."""
+    """Files of one kind with further columns, mostly with numbers that may be meant; a few cells
+    are anything.
+    """
     more = draw(st.lists(st.sampled_from([*COLUMNS]), max_size=3))
     columns = list(dict.fromkeys([*draw(st.sampled_from(KINDS)), *more]))
     wild = draw(st.sampled_from([0, 0, 0, 1, 30]))
     rows = draw(st.integers(0, 12))
     lines = [",".join(columns)]
     for _ in range(rows):
-        cells = [draw(NUMBERS if draw(st.integers(0, 99)) < wild else COLUMNS[column]) for column in columns]
+        cells = [
+            draw(NUMBERS if draw(st.integers(0, 99)) < wild else COLUMNS[column])
+            for column in columns
+        ]
         lines.append(",".join(cells))
     return "\n".join(lines)
 
@@ -80,21 +103,32 @@ def tables(draw: st.DrawFn) -> str:
 def links(draw: st.DrawFn) -> str:
     """Messages of one link whatever its constants, in some unit."""
     latency, rate = (10 ** draw(st.floats(*bounds)) for bounds in ((-16, 6), (-3, 18)))
-    column, scale = draw(st.sampled_from([("message_s", 1), ("message_us", 1e6), ("message_ns", 1e9)]))
+    column, scale = draw(
+        st.sampled_from([("message_s", 1), ("message_us", 1e6), ("message_ns", 1e9)])
+    )
     sizes = [2 ** draw(st.integers(0, 40)) for _ in range(8)]
-    rows = [f"{size},{(latency + size / rate) * scale * draw(st.floats(0.97, 1.03))!r}" for size in sizes]
+    rows = [
+        f"{size},{(latency + size / rate) * scale * draw(st.floats(0.97, 1.03))!r}"
+        for size in sizes
+    ]
     return "\n".join([f"message_bytes,{column}", *rows])
 
 
 def calibrated(kind: str, text: str) -> None:
-    """Calibrate a link or a board, and read what is written; the one line of an error is all there is."""
+    """Calibrate a link or a board, and read what is written; the one line of an error is all there
+    is.
+    """
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", Note)
         path, out = Path(folder) / "fuzz.csv", Path(folder) / "out.toml"
         path.write_text(text, "utf-8")
         try:
-            done = calibrate_link(path, out=out) if kind == "link" else calibrate_board(path, "vc709", out=out)
+            done = (
+                calibrate_link(path, out=out)
+                if kind == "link"
+                else calibrate_board(path, "vc709", out=out)
+            )
         except InputError as error:
             assert str(error) and "\n" not in str(error)
             assert not out.exists()
@@ -106,11 +140,19 @@ def calibrated(kind: str, text: str) -> None:
             if done.fit.network == network.name:
                 load_profile(out, network)
         else:
-            load_cluster({"name": "c", "boards": [{"type": str(out)}], "links": {"bandwidth_gbps": 1, "latency_ns": 0}})
+            load_cluster(
+                {
+                    "name": "c",
+                    "boards": [{"type": str(out)}],
+                    "links": {"bandwidth_gbps": 1, "latency_ns": 0},
+                }
+            )
 
 
 @pytest.mark.parametrize("kind", ["link", "board"])
-@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(text=tables())
 @example(text="message_bytes,message_us\n" + "64,1e-320\n" * 5)
 @example(text=f"matrix_size,best_s\n{'9' * 200},1\n")
@@ -119,14 +161,21 @@ def test_any_table(kind: str, text: str) -> None:
     calibrated(kind, text)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(text=links())
 def test_any_link(text: str) -> None:
     calibrated("link", text)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
-@given(text=st.one_of(st.text(max_size=200), st.sampled_from([*COLUMNS]).flatmap(lambda name: st.just(f"{name}\n1"))))
+@given(
+    text=st.one_of(
+        st.text(max_size=200),
+        st.sampled_from([*COLUMNS]).flatmap(lambda name: st.just(f"{name}\n1")),
+    )
+)
 @pytest.mark.parametrize("kind", ["link", "board"])
 def test_any_text(kind: str, text: str) -> None:
     calibrated(kind, text)

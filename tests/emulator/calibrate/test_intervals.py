@@ -9,7 +9,17 @@ import pytest
 
 from emuchain.emulator.calibrate.constants import FLOOR, range_of, student
 
-TABLE = {1: 6.3138, 2: 2.9200, 3: 2.3534, 4: 2.1318, 5: 2.0150, 9: 1.8331, 10: 1.8125, 30: 1.6973, 120: 1.6577}
+TABLE = {
+    1: 6.3138,
+    2: 2.9200,
+    3: 2.3534,
+    4: 2.1318,
+    5: 2.0150,
+    9: 1.8331,
+    10: 1.8125,
+    30: 1.6973,
+    120: 1.6577,
+}
 """Student's t at 0.95, as in tables."""
 
 

@@ -25,7 +25,9 @@ def rows_of(scale: float = 1.0) -> list[list[object]]:
     rows: list[list[object]] = []
     for place, name in enumerate(layer_names()):
         phases = {"FP": 100, "EB": 110, "PG": 130} if place else {"FP": 100, "PG": 130}
-        rows += [[NETWORK, name, phase, 16, us * (place + 1) * scale] for phase, us in phases.items()]
+        rows += [
+            [NETWORK, name, phase, 16, us * (place + 1) * scale] for phase, us in phases.items()
+        ]
     return rows
 
 
@@ -37,14 +39,24 @@ def test_a_profile_loads_with_the_times_that_were_measured(tmp_path: Path) -> No
     profile = load_profile(out, network_of(NETWORK))
     assert [layer.name for layer in profile.layers] == layer_names()
     first, second, *_ = profile.times("VC709", 16)
-    assert (first.forward_ps, first.backward_ps, first.pg_ps) == (100_000_000, 130_000_000, 130_000_000)
-    assert (second.forward_ps, second.backward_ps, second.pg_ps) == (200_000_000, 480_000_000, 260_000_000)
+    assert (first.forward_ps, first.backward_ps, first.pg_ps) == (
+        100_000_000,
+        130_000_000,
+        130_000_000,
+    )
+    assert (second.forward_ps, second.backward_ps, second.pg_ps) == (
+        200_000_000,
+        480_000_000,
+        260_000_000,
+    )
     assert any("nothing is known of its scatter" in warning for warning in done.warnings)
 
 
 def test_cycles_are_of_the_boards_clock(tmp_path: Path) -> None:
     us = calibrate_board(write_csv(tmp_path / "us.csv", [*COLUMNS, "us"], rows_of()), "vc709")
-    cycles = calibrate_board(write_csv(tmp_path / "cycles.csv", [*COLUMNS, "cycles"], rows_of(200)), "vc709")
+    cycles = calibrate_board(
+        write_csv(tmp_path / "cycles.csv", [*COLUMNS, "cycles"], rows_of(200)), "vc709"
+    )
     assert isinstance(us.fit, ProfileFit) and isinstance(cycles.fit, ProfileFit)
     assert cycles.fit.times == us.fit.times
 

@@ -12,7 +12,16 @@ from emuchain.emulator.calibrate.link import LinkFit, fit_link
 from emuchain.emulator.calibrate.reading import read_tables
 from emuchain.emulator.common import InputError
 
-from .synthetic import LOOPS, SIZES, Link, Message, messages_of, scattered, write_csv, write_messages
+from .synthetic import (
+    LOOPS,
+    SIZES,
+    Link,
+    Message,
+    messages_of,
+    scattered,
+    write_csv,
+    write_messages,
+)
 
 TRUTH = Link()
 
@@ -22,7 +31,10 @@ def fit_of(path: Path) -> LinkFit:
 
 
 def exact(link: Link = TRUTH, run: str = "only") -> list[Message]:
-    return [Message(run, size, loop, link.message_s(size, loop)) for size, loop in zip(SIZES, LOOPS, strict=True)]
+    return [
+        Message(run, size, loop, link.message_s(size, loop))
+        for size, loop in zip(SIZES, LOOPS, strict=True)
+    ]
 
 
 def test_exact_times_give_exact_constants(tmp_path: Path) -> None:
@@ -51,18 +63,24 @@ def test_units_change_nothing(tmp_path: Path) -> None:
 def test_without_loops_the_start_of_kernels_is_no_term(tmp_path: Path) -> None:
     rows = [[size, TRUTH.message_s(size) * 1e9] for size in SIZES]
     model = fit_of(write_csv(tmp_path / "ns.csv", ["message_bytes", "message_ns"], rows)).model
-    assert (model.latency_s, model.bytes_per_s, model.start_s) == pytest.approx((*TRUTH[:2], 0), rel=1e-9)
+    assert (model.latency_s, model.bytes_per_s, model.start_s) == pytest.approx(
+        (*TRUTH[:2], 0), rel=1e-9
+    )
 
 
 @pytest.mark.slow
 def test_ranges_hold_the_constants_of_further_runs(tmp_path: Path) -> None:
-    """200 files of five runs, with 5 % of rows three times too long: 85 to 97 % hold those of a sixth run."""
+    """200 files of five runs, with 5 % of rows three times too long: 85 to 97 % hold those of a
+    sixth run.
+    """
     draw = np.random.default_rng(2021)
     held = {"latency": 0, "bandwidth": 0}
     files = 200
     for number in range(files):
         *links, sixth = (scattered(TRUTH, 0.02, draw) for _ in range(6))
-        fit = fit_of(write_messages(tmp_path / f"{number}.csv", messages_of(links, draw, outliers=0.05)))
+        fit = fit_of(
+            write_messages(tmp_path / f"{number}.csv", messages_of(links, draw, outliers=0.05))
+        )
         held["latency"] += fit.latency_s.low <= sixth.latency_s <= fit.latency_s.high
         held["bandwidth"] += fit.bytes_per_s.low <= sixth.bytes_per_s <= fit.bytes_per_s.high
     assert all(0.85 <= count / files <= 0.97 for count in held.values()), held
@@ -103,7 +121,10 @@ def test_outliers_are_named(tmp_path: Path) -> None:
 
 def test_larger_messages_that_take_less_time_are_named(tmp_path: Path) -> None:
     """As those of 1,024 bytes over PCIe do; they are left out by `from_bytes`."""
-    messages = [each._replace(message_s=each.message_s * (1.2 if each.size < 1024 else 1)) for each in exact()]
+    messages = [
+        each._replace(message_s=each.message_s * (1.2 if each.size < 1024 else 1))
+        for each in exact()
+    ]
     path = write_messages(tmp_path / "m.csv", messages)
     assert any("not monotone" in warning for warning in fit_of(path).warnings)
     model = fit_link(read_tables([path]), from_bytes=1024).model
@@ -117,13 +138,17 @@ def test_short_runs_give_no_constants_of_their_own(tmp_path: Path) -> None:
     assert any("1 more have fewer than 4 sizes" in warning for warning in fit.warnings)
 
 
-def loops(folder: Path, first: str = "", columns: tuple[str, ...] = (), cells: tuple[object, ...] = ()) -> Path:
+def loops(
+    folder: Path, first: str = "", columns: tuple[str, ...] = (), cells: tuple[object, ...] = ()
+) -> Path:
     """Loops of two messages one after the other, as b_eff before 1.3 times them."""
     rows = [
         [size, loop, 2 * TRUTH.message_s(size, 2 * loop) * loop, *cells]
         for size, loop in zip(SIZES, LOOPS, strict=True)
     ]
-    path = write_csv(folder / "m.csv", ["message_bytes", "loop_length", "transfer_s", *columns], rows)
+    path = write_csv(
+        folder / "m.csv", ["message_bytes", "loop_length", "transfer_s", *columns], rows
+    )
     path.write_text(first + path.read_text())
     return path
 
@@ -140,19 +165,22 @@ SAYINGS: dict[str, tuple[str, tuple[str, ...], tuple[object, ...], str | None]] 
 def test_a_loop_of_early_versions_has_two_messages(tmp_path: Path, name: str) -> None:
     first, columns, cells, version = SAYINGS[name]
     fit = fit_link(read_tables([loops(tmp_path, first, columns, cells)]), b_eff_version=version)
-    assert (fit.model.latency_s, fit.model.bytes_per_s, fit.model.start_s) == pytest.approx(TRUTH, rel=1e-9)
+    assert (fit.model.latency_s, fit.model.bytes_per_s, fit.model.start_s) == pytest.approx(
+        TRUTH, rel=1e-9
+    )
     assert not any("b_eff" in warning for warning in fit.warnings)
 
 
-def test_what_is_assumed_of_the_version_is_told(tmp_path: Path) -> None:
+def test_what_is_assumed_of_the_version_is_reported(tmp_path: Path) -> None:
     """Without one a loop has one message, of half the rate; the line says how to say otherwise."""
     path = loops(tmp_path)
     fit = fit_link(read_tables([path]))
     assert fit.model.bytes_per_s == pytest.approx(TRUTH.bytes_per_s / 2, rel=1e-9)
-    [told] = [warning for warning in fit.warnings if "b_eff" in warning]
-    assert told == (
-        f"{path}: says no version of b_eff; 1.3 or later is assumed, with one message a loop; earlier ones have two:"
-        " say so by `--b-eff-version X`, or a column `version`"
+    [expected_text] = [warning for warning in fit.warnings if "b_eff" in warning]
+    assert (
+        expected_text
+        == f"{path}: says no version of b_eff; 1.3 or later is assumed, with one message a loop;"
+        " earlier ones have two: say so by `--b-eff-version X`, or a column `version`"
     )
     later = fit_link(read_tables([path]), b_eff_version="1.10")
     assert later.model.bytes_per_s == fit.model.bytes_per_s
@@ -161,10 +189,14 @@ def test_what_is_assumed_of_the_version_is_told(tmp_path: Path) -> None:
 
 def test_a_version_that_is_none_or_another(tmp_path: Path) -> None:
     path = loops(tmp_path, columns=("version",), cells=("1.1",))
-    with pytest.raises(InputError, match=r"m.csv:2: `version` = '1.1': `b_eff_version` has '1.3'; leave it out"):
+    with pytest.raises(
+        InputError, match=r"m.csv:2: `version` = '1.1': `b_eff_version` has '1.3'; leave it out"
+    ):
         fit_link(read_tables([path]), b_eff_version="1.3")
     path = loops(tmp_path, columns=("version",), cells=("new",))
-    with pytest.raises(InputError, match=r"m.csv:2: 'new' is no version; should be one such as 1.3"):
+    with pytest.raises(
+        InputError, match=r"m.csv:2: 'new' is no version; should be one such as 1.3"
+    ):
         fit_link(read_tables([path]))
     with pytest.raises(InputError, match="`b_eff_version`: '1,3' is no version"):
         calibrate_link(path, b_eff_version="1,3")

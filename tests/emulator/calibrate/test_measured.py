@@ -1,4 +1,5 @@
-"""Real boards: HPCC FPGA's results of 2021 on 520N and U280 boards, where `EMUCHAIN_HPCC` names their folder.
+"""Real boards: HPCC FPGA's results of 2021 on 520N and U280 boards, where `EMUCHAIN_HPCC` names
+their folder.
 
 https://github.com/pc2/hpcc_fpga_eval_21, as CSV; without the folder these tests are skipped.
 """
@@ -14,8 +15,7 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.calibrate import calibrate_board, calibrate_link
-from emuchain.emulator.calibrate.link import fit_link
-from emuchain.emulator.calibrate.messages import messages_of
+from emuchain.emulator.calibrate.link import fit_link, messages_of
 from emuchain.emulator.calibrate.reading import read_tables
 from emuchain.emulator.common import InputError
 
@@ -23,7 +23,8 @@ from .synthetic import write_csv
 
 FOLDER = Path(os.environ.get("EMUCHAIN_HPCC") or "/none")
 pytestmark = pytest.mark.skipif(
-    not os.environ.get("EMUCHAIN_HPCC"), reason="EMUCHAIN_HPCC names no folder with HPCC FPGA's results"
+    not os.environ.get("EMUCHAIN_HPCC"),
+    reason="EMUCHAIN_HPCC names no folder with HPCC FPGA's results",
 )
 SERIAL = FOLDER / "beff_serial.csv"
 
@@ -81,21 +82,27 @@ def test_five_sizes_of_a_run_give_all_others(tmp_path: Path) -> None:
     for run in {row["file"] for row in rows}:
         few = [row for row in rows if row["file"] == run and row["message_bytes"] in sizes]
         model = fit_link(read_tables([written(tmp_path / "few.csv", few)])).model
-        others = messages_of(read_tables([written(tmp_path / "o.csv", [row for row in rows if row["file"] != run])]))
+        others = messages_of(
+            read_tables([written(tmp_path / "o.csv", [row for row in rows if row["file"] != run])])
+        )
         assert np.mean(np.abs(model.times(others) / others.times - 1)) <= 0.007
 
 
 def test_what_is_printed_is_what_stands_in_the_table() -> None:
     printed = calibrate_link(FOLDER / "raw" / "beff_iec_N1-929862.txt")
     listed = calibrate_link(SERIAL, only={"file": "1_fpga/beff_iec_N1-929862.txt"})
-    assert [constant.value for constant in printed.constants] == [constant.value for constant in listed.constants]
+    assert [constant.value for constant in printed.constants] == [
+        constant.value for constant in listed.constants
+    ]
 
 
 def test_pcie_is_no_line_from_the_first_byte_on() -> None:
     run = {"file": "1_fpga/beff_pcie_N1-929861.txt"}
     with pytest.raises(InputError, match="--from-bytes"):
         calibrate_link(FOLDER / "beff_pcie.csv", only=run)
-    assert calibrate_link(FOLDER / "beff_pcie.csv", only=run, from_bytes=1024).fit.fitness.rms < 0.15
+    assert (
+        calibrate_link(FOLDER / "beff_pcie.csv", only=run, from_bytes=1024).fit.fitness.rms < 0.15
+    )
 
 
 def test_boards(tmp_path: Path) -> None:
@@ -108,7 +115,10 @@ def test_boards(tmp_path: Path) -> None:
     assert memory.range.low / 76.8 < 0.853 < memory.value / 76.8 < 0.883 < memory.range.high / 76.8
     of_u280 = calibrate_board([FOLDER / "stream.csv", FOLDER / "gemm.csv"], "u280")
     assert of_u280.fit.evidence.rows == 10
-    raw = calibrate_board([FOLDER / "raw" / name for name in ("stream_N1-929870.out", "gemm_N1-929871.out")], str(kind))
+    raw = calibrate_board(
+        [FOLDER / "raw" / name for name in ("stream_N1-929870.out", "gemm_N1-929871.out")],
+        str(kind),
+    )
     assert {constant.key for constant in raw.constants} == constants.keys()
 
 

@@ -38,7 +38,10 @@ GEMM = """  norm. resid        resid       machep
 """
 
 PRINTED = {
-    Kind.LINK: (B_EFF, [{"message_bytes": "1", "loop_length": "65536", "transfer_s": "4.45843e-02"}]),
+    Kind.LINK: (
+        B_EFF,
+        [{"message_bytes": "1", "loop_length": "65536", "transfer_s": "4.45843e-02"}],
+    ),
     Kind.MEMORY: (STREAM, [{"function": "add", "best_mbytes_per_s": "6.77361e+04", "fpgas": "4"}]),
     Kind.PRODUCTS: (GEMM, [{"matrix_size": "8192", "best_s": "1.98483e+01", "fpgas": "4"}]),
 }
@@ -74,7 +77,12 @@ HEADERS = {
 def test_the_header_says_what_a_file_holds(tmp_path: Path, header: str, delimiter: str) -> None:
     path = tmp_path / "m.csv"
     columns = len(header.split(","))
-    lines = ["# measured on a Tuesday", header.replace(",", delimiter), delimiter.join(["1"] * columns), ""]
+    lines = [
+        "# measured on a Tuesday",
+        header.replace(",", delimiter),
+        delimiter.join(["1"] * columns),
+        "",
+    ]
     path.write_text("\r\n".join(lines))
     [table] = read_tables([path])
     assert table.kind is HEADERS[header]
@@ -86,7 +94,12 @@ def test_runs_are_those_of_the_columns(tmp_path: Path) -> None:
     one.write_text("run,message_bytes,message_ns\n1,1,700\n2,1,701\n")
     two.write_text("file,message_bytes,message_ns\na.txt,1,700\na.txt,2,701\n")
     tables = read_tables([one, two])
-    assert [row.run for table in tables for row in table.rows] == [f"{one} 1", f"{one} 2", "a.txt", "a.txt"]
+    assert [row.run for table in tables for row in table.rows] == [
+        f"{one} 1",
+        f"{one} 2",
+        "a.txt",
+        "a.txt",
+    ]
 
 
 def test_rows_may_be_chosen(tmp_path: Path) -> None:
@@ -107,16 +120,22 @@ def test_what_a_file_says_is_never_run(tmp_path: Path) -> None:
 
 
 UNITS_IN_CELLS = {
-    Kind.LINK: """               MSize             looplength               time [s]                    B/s
+    Kind.LINK: (
+        """               MSize             looplength               time [s]                    B/s
                   64                      5            4.38310e-05            1.46015e+07
-""",
-    Kind.MEMORY: """    Function            Best Rate           Avg time            Min time            Max time
+"""
+    ),
+    Kind.MEMORY: (
+        """    Function            Best Rate           Avg time            Min time            Max time
     PCI_write           2.68152e+04 MB/s    6.36535e-02 s       6.00633e-02 s       8.45139e-02 s
     Copy                4.75583e+04 MB/s    2.32275e-02 s       2.25774e-02 s       2.55071e-02 s
-""",
-    Kind.PRODUCTS: """     best                mean                GFLOPS
+"""
+    ),
+    Kind.PRODUCTS: (
+        """     best                mean                GFLOPS
      6.50672e-03 s       1.06789e-02 s       5.15689e+00 GFLOP/s
-""",
+"""
+    ),
 }
 
 
@@ -134,11 +153,17 @@ def test_what_hpcc_fpga_prints_since_2022(tmp_path: Path, kind: Kind) -> None:
 
 
 @pytest.mark.parametrize(("printed", "version"), [(STREAM, "2.5"), (GEMM, "1.1")])
-def test_wrong_figures_of_several_boards_are_refused(tmp_path: Path, printed: str, version: str) -> None:
+def test_wrong_figures_of_several_boards_are_refused(
+    tmp_path: Path, printed: str, version: str
+) -> None:
     """Their times were divided by the number of repetitions in place of that of FPGAs."""
     path = tmp_path / "out.txt"
     path.write_text(f"Version: {version}\n{HEAD}{printed}")
-    with pytest.raises(InputError, match=f"{version} of 4 FPGAs divides their times by the number of repetitions"):
+    with pytest.raises(
+        InputError, match=f"{version} of 4 FPGAs divides their times by the number of repetitions"
+    ):
         read_tables([path])
-    path.write_text(f"Version: {version}\n{HEAD.replace('Ranks                     4', 'Ranks   1')}{printed}")
+    path.write_text(
+        f"Version: {version}\n{HEAD.replace('Ranks                     4', 'Ranks   1')}{printed}"
+    )
     assert len(read_tables([path])) == 1

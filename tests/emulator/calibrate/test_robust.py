@@ -52,7 +52,9 @@ def test_the_fit_minimises_soft_l1() -> None:
 
 def test_a_scale_of_the_times_is_one_of_the_values() -> None:
     times = noisy(2)
-    assert fit_times(TERMS, times * 1e-9).values == pytest.approx(fit_times(TERMS, times).values * 1e-9, rel=1e-11)
+    assert fit_times(TERMS, times * 1e-9).values == pytest.approx(
+        fit_times(TERMS, times).values * 1e-9, rel=1e-11
+    )
 
 
 def test_terms_that_rows_do_not_tell_apart() -> None:

@@ -44,16 +44,22 @@ def test_a_cluster_has_the_constants_and_their_ranges(tmp_path: Path, measured: 
 
 
 def test_a_cluster_of_measured_boards_loads(tmp_path: Path, measured: Path) -> None:
-    """The board's file first, then links between such boards; a second calibration keeps the ranges of the first."""
+    """The board's file first, then links between such boards; a second calibration keeps the ranges
+    of the first.
+    """
     board, again, out = tmp_path / "board.toml", tmp_path / "again.toml", tmp_path / "cluster.toml"
-    stream = write_csv(tmp_path / "stream.csv", ["function", "best_mbytes_per_s"], [["copy", 25_000]])
+    stream = write_csv(
+        tmp_path / "stream.csv", ["function", "best_mbytes_per_s"], [["copy", 25_000]]
+    )
     gemm = write_csv(tmp_path / "gemm.csv", ["matrix_size", "best_s"], [[4096, 0.1313]])
     calibrate_board(stream, "vc709", out=board)
     calibrate_board(gemm, str(board), out=again)
     ranges = read_toml(again)["uncertainty"]
     assert ranges.keys() == {"board.off_chip_gbytes_per_s", "board.efficiency", "board.clock_mhz"}
     assert ranges["board.off_chip_gbytes_per_s"]["from"].startswith("stream.csv")
-    assert ranges["board.clock_mhz"]["low"] == ranges["board.clock_mhz"]["high"] == 200  # its part is in efficiency's
+    assert (
+        ranges["board.clock_mhz"]["low"] == ranges["board.clock_mhz"]["high"] == 200
+    )  # its part is in efficiency's
     calibrate_board(gemm, str(again), out=again.with_name("third.toml"))
     calibrate_link(measured, out=out, type=str(again))
     cluster = load_cluster(str(out))
@@ -65,7 +71,9 @@ def test_a_cluster_of_measured_boards_loads(tmp_path: Path, measured: Path) -> N
     assert cluster.link.bandwidth_mbps == round(read_toml(out)["links"]["bandwidth_gbps"] * 1000)
 
 
-def test_nothing_is_written_without_a_name(tmp_path: Path, measured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_written_without_a_name(
+    tmp_path: Path, measured: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.iterdir())
     assert isinstance(calibrate_link(measured), LinkCalibration)
@@ -90,5 +98,7 @@ def test_the_ranges_are_read_again(tmp_path: Path, measured: Path) -> None:
     for constant in (*of_link.constants, *of_board.constants):
         entry = entries[constant.key]
         assert entry.kind == "measured"
-        assert (entry.low * constant.value, entry.high * constant.value) == pytest.approx(constant.range[:2])
+        assert (entry.low * constant.value, entry.high * constant.value) == pytest.approx(
+            constant.range[:2]
+        )
     assert entries["board.clock_mhz"].is_exact

@@ -1,4 +1,6 @@
-"""A board of another kind than FPGAs: what mapping, timing and layout ask of `Board` is all that they need."""
+"""A board of another kind than FPGAs: what mapping, timing and layout ask of `Board` is all that
+they need.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ from ..mapping.networks import (
 
 @dataclasses.dataclass(frozen=True)
 class Array(Board):
-    """A board whose multipliers are not in tiles: a row takes its MACs / multipliers cycles, rounded up."""
+    """A board whose multipliers are not in tiles: a row takes its MACs / multipliers cycles,
+    rounded up.
+    """
 
     name: str
     period_ps: int
@@ -59,7 +63,9 @@ class Array(Board):
     def fewest_multipliers(self, works: Sequence[Work]) -> int:
         return len(works)
 
-    def most_channels(self, works: Sequence[Work], available: int, left: int, time_ps: int) -> tuple[int, int]:
+    def most_channels(
+        self, works: Sequence[Work], available: int, left: int, time_ps: int
+    ) -> tuple[int, int]:
         for channels in range(available, 0, -1):
             used = self.needed([work.of_channels(channels) for work in works], time_ps)
             if used is not None and used <= left:
@@ -69,7 +75,9 @@ class Array(Board):
     def build(self, works: Sequence[Work], no_faster_than_ps: int) -> list[Engine]:
         cycles = itertools.count(max(1, no_faster_than_ps // self.period_ps))
         times = (each * self.period_ps for each in cycles)
-        time_ps = next(each for each in times if (self.needed(works, each) or self.cells + 1) <= self.cells)
+        time_ps = next(
+            each for each in times if (self.needed(works, each) or self.cells + 1) <= self.cells
+        )
         return [self._engine(work, self.needed([work], time_ps) or 0) for work in works]
 
     def build_alone(self, work: Work) -> Engine:
@@ -83,17 +91,23 @@ class Array(Board):
 
     def share(self, parts: int, *, whole: bool) -> Array:
         cells = self.cells if whole else self.cells // parts
-        return dataclasses.replace(self, cells=cells, on_chip_memory_bytes=self.on_chip_memory_bytes // parts)
+        return dataclasses.replace(
+            self, cells=cells, on_chip_memory_bytes=self.on_chip_memory_bytes // parts
+        )
 
     def said(self) -> str:
         return f"`cells` = {self.cells}"
 
     def needed(self, works: Sequence[Work], time_ps: int) -> int | None:
-        """The fewest multipliers with which no work takes longer than this for a sample; None if none are enough."""
+        """The fewest multipliers with which no work takes longer than this for a sample; None if
+        none are enough.
+        """
         row_cycles = [time_ps // self.period_ps // work.rows for work in works]
         if not all(row_cycles):
             return None
-        return sum(-(-row_macs(work) // cycles) for work, cycles in zip(works, row_cycles, strict=True))
+        return sum(
+            -(-row_macs(work) // cycles) for work, cycles in zip(works, row_cycles, strict=True)
+        )
 
     def _engine(self, work: Work, multipliers: int) -> Engine:
         return Engine(multipliers, work.rows, -(-row_macs(work) // multipliers) * self.period_ps)
@@ -122,7 +136,9 @@ def fewest_ps(held: Array, works: Sequence[Work]) -> int | None:
 
 
 ARRAYS = st.lists(
-    st.builds(Array, st.just("array"), st.integers(1000, 9000), st.integers(3, 400)), min_size=1, max_size=3
+    st.builds(Array, st.just("array"), st.integers(1000, 9000), st.integers(3, 400)),
+    min_size=1,
+    max_size=3,
 )
 """With periods of a nanosecond and more: a row takes a link a picosecond at least."""
 MIXED = st.lists(
@@ -137,10 +153,16 @@ MIXED = st.lists(
 
 @settings(max_examples=40)
 @given(networks(most=4), ARRAYS, st.integers(1, 3))
-def test_no_cut_has_a_faster_slowest_engine(found: Network, boards: list[Array], devices: int) -> None:
+def test_no_cut_has_a_faster_slowest_engine(
+    found: Network, boards: list[Array], devices: int
+) -> None:
     """Against all cuts of the row of channels."""
     counts = channels_to_cut(found)
-    row = [(layer, channel) for layer, count in zip(found.layers, counts, strict=True) for channel in range(count)]
+    row = [
+        (layer, channel)
+        for layer, count in zip(found.layers, counts, strict=True)
+        for channel in range(count)
+    ]
     assume(devices <= len(row))
 
     @functools.cache
@@ -168,14 +190,20 @@ def test_no_cut_has_a_faster_slowest_engine(found: Network, boards: list[Array],
 
 
 @given(networks(), MIXED, st.integers(1, 6), st.integers(1, 4))
-def test_a_chain_of_both_kinds(found: Network, boards: list[Board], devices: int, batch: int) -> None:
-    """Mapped, timed and laid out: each board builds its own engines, and no engine is slower than the chain."""
+def test_a_chain_of_both_kinds(
+    found: Network, boards: list[Board], devices: int, batch: int
+) -> None:
+    """Mapped, timed and laid out: each board builds its own engines, and no engine is slower than
+    the chain.
+    """
     chain = cluster(*boards)
     devices = min(devices, sum(channels_to_cut(found)))
     mapping = partition(found, chain, devices)
     check_order(found, mapping)
     timing = Timing.of(mapping, chain)
-    assert timing.interval_ps == max(load.sample_ps for load in (*engine_loads(timing), *link_loads(timing)))
+    assert timing.interval_ps == max(
+        load.sample_ps for load in (*engine_loads(timing), *link_loads(timing))
+    )
     steady = find_steady(timing, batch)
     layout = lay_out(timing, steady.in_flight)
     assert layout.interval_ps == timing.interval_ps
@@ -187,9 +215,13 @@ def test_a_chain_of_both_kinds(found: Network, boards: list[Board], devices: int
         engines = [engine for part in device.slices for engine in part.engines.built]
         assert sum(engine.multipliers for engine in engines) <= held.multipliers
         for work, engine in zip(works, engines, strict=True):
-            parallel = engine.multipliers if isinstance(held, Array) else engine.multipliers // work.tile
+            parallel = (
+                engine.multipliers if isinstance(held, Array) else engine.multipliers // work.tile
+            )
             todo = row_macs(work) if isinstance(held, Array) else work.convolutions
-            assert engine == Engine(engine.multipliers, work.rows, -(-todo // parallel) * held.period_ps)
+            assert engine == Engine(
+                engine.multipliers, work.rows, -(-todo // parallel) * held.period_ps
+            )
         if isinstance(held, Array):
             assert device.resources.dsp == sum(engine.multipliers for engine in engines)
             assert layout.utilisation(device)["dsp_share"] == device.resources.dsp / held.cells
@@ -201,10 +233,12 @@ def test_a_chain_of_both_kinds(found: Network, boards: list[Board], devices: int
 
 
 def test_by_hand() -> None:
-    """conv1, 3x3, 1 to 2 channels on 4x4: 2 rows of 2 pixels, 36 MACs a row. fc: 8 inputs, 2 outputs, 16 MACs a row.
+    """conv1, 3x3, 1 to 2 channels on 4x4: 2 rows of 2 pixels, 36 MACs a row. fc: 8 inputs, 2
+    outputs, 16 MACs a row.
 
-    FP and PG of conv1, and FP, EB and PG of fc, with 40 cells at 1 ns: in 6 cycles a sample, conv1 has 3 for a row,
-    which takes 12 cells, and fc 6, which takes 3. That is 2·12 + 3·3 = 33; in 5 it would be 2·18 + 3·4 = 48.
+    FP and PG of conv1, and FP, EB and PG of fc, with 40 cells at 1 ns: in 6 cycles a sample, conv1
+    has 3 for a row, which takes 12 cells, and fc 6, which takes 3. That is 2·12 + 3·3 = 33; in 5 it
+    would be 2·18 + 3·4 = 48.
     """
     found = network((1, 4, 4), conv(2, 3), fc(2))
     held = Array("array", 1000, 40)
@@ -241,7 +275,9 @@ def test_as_many_multipliers_as_engines() -> None:
 
 
 def test_updates_take_the_boards_time() -> None:
-    """All parameters of a slice are new in one cycle, where an FPGA takes one for each output channel."""
+    """All parameters of a slice are new in one cycle, where an FPGA takes one for each output
+    channel.
+    """
     found = network((16, 2, 2), conv(4), conv(8), max_pool(2, 2))
     late = []
     for held in (Array("array", 1000, 100), Fpga("fpga", 1000, 100, 10**9)):

@@ -41,30 +41,67 @@ def test_boards_hold_together(tmp_path: Path, name: str) -> None:
 
 
 def test_the_boards_that_come_with_emuchain() -> None:
-    assert set(board_types()) >= {"kc705", "stratix-v-gsd5", "stratix-v-gxa7", "u280", "vc709", "vcu118", "vcu129"}
+    assert set(board_types()) >= {
+        "kc705",
+        "stratix-v-gsd5",
+        "stratix-v-gxa7",
+        "u280",
+        "vc709",
+        "vcu118",
+        "vcu129",
+    }
 
 
 def test_keys_beside_a_type_go_before_its_own(tmp_path: Path) -> None:
-    boards = '[[boards]]\ntype = "vc709"\ncount = 2\n[[boards]]\ntype = "vc709"\nname = "slow"\nclock_mhz = 100\n'
+    boards = (
+        '[[boards]]\ntype = "vc709"\ncount = 2\n[[boards]]\ntype = "vc709"\nname ='
+        ' "slow"\nclock_mhz = 100\n'
+    )
     first, second, third = load_cluster(str(cluster_of(tmp_path, boards))).boards
     assert first == second
     assert third == dataclasses.replace(first, name="slow", period_ps=10_000)
 
 
 def test_a_type_may_be_a_file_of_ones_own(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text('name = "m"\nclock_mhz = 1\ndsp = 7\non_chip_memory_kbit = 36\n')
+    (tmp_path / "mine.toml").write_text(
+        'name = "m"\nclock_mhz = 1\ndsp = 7\non_chip_memory_kbit = 36\n'
+    )
     boards = f'[[boards]]\ntype = "{tmp_path / "mine.toml"}"'
     assert load_cluster(str(cluster_of(tmp_path, boards))).board(0) == Fpga("m", 1_000_000, 7, 4608)
 
 
 BAD = {
-    "unknown type": ('[[boards]]\ntype = "vc707"', "", "boards[0]: `type` = 'vc707': did you mean `vc709`?"),
+    "unknown type": (
+        '[[boards]]\ntype = "vc707"',
+        "",
+        "boards[0]: `type` = 'vc707': did you mean `vc709`?",
+    ),
     "type is a number": ("[[boards]]\ntype = 7", "", "`boards[0].type` = 7"),
-    "a share of nothing": ('[[boards]]\ntype = "vc709"\ndsp_share = 0', "", "`boards[0].dsp_share` = 0"),
-    "a share of more than all": ('[[boards]]\ntype = "vc709"\ndsp_share = 1.1', "", "`boards[0].dsp_share` = 1.1"),
-    "alpha of nothing": ('[[boards]]\ntype = "vc709"', "[resources]\nalpha = 0", "`resources.alpha` = 0"),
-    "beta above one": ('[[boards]]\ntype = "vc709"', "[resources]\nbeta = 1.5", "`resources.beta` = 1.5"),
-    "unknown aim": ('[[boards]]\ntype = "vc709"', '[resources]\naim = "fun"', "`resources.aim` = 'fun'"),
+    "a share of nothing": (
+        '[[boards]]\ntype = "vc709"\ndsp_share = 0',
+        "",
+        "`boards[0].dsp_share` = 0",
+    ),
+    "a share of more than all": (
+        '[[boards]]\ntype = "vc709"\ndsp_share = 1.1',
+        "",
+        "`boards[0].dsp_share` = 1.1",
+    ),
+    "alpha of nothing": (
+        '[[boards]]\ntype = "vc709"',
+        "[resources]\nalpha = 0",
+        "`resources.alpha` = 0",
+    ),
+    "beta above one": (
+        '[[boards]]\ntype = "vc709"',
+        "[resources]\nbeta = 1.5",
+        "`resources.beta` = 1.5",
+    ),
+    "unknown aim": (
+        '[[boards]]\ntype = "vc709"',
+        '[resources]\naim = "fun"',
+        "`resources.aim` = 'fun'",
+    ),
     "LUTs not known": (
         '[[boards]]\nname = "b"\nclock_mhz = 1\ndsp = 1\non_chip_memory_kbit = 1',
         "[resources]\nalpha = 0.5",
@@ -75,13 +112,13 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_boards(tmp_path: Path, one_line: Callable[..., str], case: str) -> None:
-    boards, more, told = BAD[case]
+    boards, more, message = BAD[case]
     path = cluster_of(tmp_path, boards, more)
     with pytest.raises(InputError) as error:
         load_cluster(str(path))
     line = one_line(error)
     assert line.startswith(f"{path}: ")
-    assert told in line
+    assert message in line
 
 
 PE_KEYS = "pe_chains = 16\npes_per_chain = 16\npe_words = 4608\n"
@@ -93,7 +130,11 @@ def test_a_gpu_and_an_fpga_of_pe_chains(tmp_path: Path) -> None:
     gpu, fpga = load_cluster(str(cluster_of(tmp_path, boards))).boards
     assert isinstance(gpu, Gpu) and isinstance(fpga, Fpga) and fpga.pe_array is not None
     assert (gpu.recurrent_ps, gpu.persistent_gru_gbytes_per_s) == (20_000_000, 1074)
-    assert (fpga.pe_array.pes, fpga.pe_array.units, fpga.pe_array.activation_cycles) == (256, 4, 204)
+    assert (fpga.pe_array.pes, fpga.pe_array.units, fpga.pe_array.activation_cycles) == (
+        256,
+        4,
+        204,
+    )
 
 
 def test_changes_reach_the_boards_that_have_the_key() -> None:
@@ -105,19 +146,21 @@ def test_changes_reach_the_boards_that_have_the_key() -> None:
 
 
 def test_bad_pairs(tmp_path: Path, one_line: Callable[..., str]) -> None:
-    for boards, told in {
+    for boards, message in {
         FPGA_KEYS + "pe_chains = 16\n": "boards[0]: `pes_per_chain` is missing",
         FPGA_KEYS + 'kind = "tpu"\n': "`boards[0].kind` = 'tpu'",
         '[[boards]]\nkind = "gpu"\nname = "g"\ndsp = 7\n': "unknown key `boards[0].dsp` = 7",
     }.items():
         with pytest.raises(InputError) as error:
             load_cluster(str(cluster_of(tmp_path, boards)))
-        assert told in one_line(error)
+        assert message in one_line(error)
 
 
 def test_a_gpu_takes_no_slices() -> None:
     board = load_cluster("p100").board(0)
-    with pytest.raises(InputError, match="board P100: a GPU, on which no slices of layers can be placed"):
+    with pytest.raises(
+        InputError, match="board P100: a GPU, on which no slices of layers can be placed"
+    ):
         board.build([], 0)
 
 

@@ -137,7 +137,9 @@ TABLES = {
 }
 
 
-def edited(base: dict[str, Any], table: str, key: str, value: Any, number: int | None = None) -> Cluster:
+def edited(
+    base: dict[str, Any], table: str, key: str, value: Any, number: int | None = None
+) -> Cluster:
     """The cluster whose file has this value."""
     file = copy.deepcopy(base)
     tables = file["boards"] if table == "board" else [file["links"]]
@@ -153,8 +155,13 @@ def edited(base: dict[str, Any], table: str, key: str, value: Any, number: int |
 
 
 def bare(cluster: Cluster) -> tuple[Cluster, Any]:
-    """A cluster without its text, as that of changed keys is written anew; and its ranges, which `==` leaves out."""
-    return dataclasses.replace(cluster, text=""), (cluster.ranges, [board.ranges for board in cluster.boards])
+    """A cluster without its text, as that of changed keys is written anew; and its ranges, which
+    `==` leaves out.
+    """
+    return dataclasses.replace(cluster, text=""), (
+        cluster.ranges,
+        [board.ranges for board in cluster.boards],
+    )
 
 
 CASES = [
@@ -170,15 +177,21 @@ def test_there_is_a_case_for_each_key() -> None:
     assert set(changeable_keys()) < set(settable_keys())
 
 
-@pytest.mark.parametrize(("base", "table", "key", "value"), CASES, ids=[f"{c[1]}.{c[2]}-{c[0]['name']}" for c in CASES])
-def test_each_changed_key_is_the_edited_file(base: dict[str, Any], table: str, key: str, value: Any) -> None:
+@pytest.mark.parametrize(
+    ("base", "table", "key", "value"), CASES, ids=[f"{c[1]}.{c[2]}-{c[0]['name']}" for c in CASES]
+)
+def test_each_changed_key_is_the_edited_file(
+    base: dict[str, Any], table: str, key: str, value: Any
+) -> None:
     before = copy.deepcopy(base)
     changed = bare(load_cluster(base, {f"{table}.{key}": value}))
     assert changed == bare(edited(base, table, key, value))
     assert base == before
     kept_nowhere = {"kind", "source"}
     repeated = {"link.count"}  # the last link of a chain is repeated anyway
-    assert key in kept_nowhere or f"{table}.{key}" in repeated or changed != bare(load_cluster(base))
+    assert (
+        key in kept_nowhere or f"{table}.{key}" in repeated or changed != bare(load_cluster(base))
+    )
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -189,7 +202,10 @@ def test_a_key_of_one_board(number: int) -> None:
 
 def test_a_changed_value_has_no_range_of_another_value() -> None:
     """The file's range would be refused where it does not hold the new value."""
-    board = {**FPGA["boards"][0], "uncertainty": {"board.clock_mhz": {"low": 150, "high": 250, "class": "measured"}}}
+    board = {
+        **FPGA["boards"][0],
+        "uncertainty": {"board.clock_mhz": {"low": 150, "high": 250, "class": "measured"}},
+    }
     [ranges, *_] = [board.ranges for board in load_cluster({**FPGA, "boards": [board]}).boards]
     assert [entry.key for entry in ranges] == ["board.clock_mhz"]
     changed = load_cluster({**FPGA, "boards": [board]}, {"board.clock_mhz": 400})
@@ -222,7 +238,9 @@ BAD = {
 
 
 @pytest.mark.parametrize("key", BAD)
-def test_what_is_refused(one_line: Callable[[pytest.ExceptionInfo[Exception]], str], key: str) -> None:
+def test_what_is_refused(
+    one_line: Callable[[pytest.ExceptionInfo[Exception]], str], key: str
+) -> None:
     with pytest.raises(InputError) as error:
         load_cluster(FPGA, {key: 5}, blame="--set")
     assert BAD[key] in one_line(error)

@@ -20,8 +20,12 @@ BOARD = {"name": '"b"', "clock_mhz": "200", "dsp": "3600", "on_chip_memory_kbit"
 LINKS = {"bandwidth_gbps": "150", "latency_ns": "1000"}
 
 
-def text(board: dict[str, str] | None = None, links: dict[str, str] | None = None, more: str = "") -> str:
-    """A cluster's file with some keys of its one board or of its links set otherwise; None leaves a key out."""
+def text(
+    board: dict[str, str] | None = None, links: dict[str, str] | None = None, more: str = ""
+) -> str:
+    """A cluster's file with some keys of its one board or of its links set otherwise; None leaves a
+    key out.
+    """
     lines = ['name = "c"', more, "[[boards]]"]
     lines += [f"{key} = {value}" for key, value in {**BOARD, **(board or {})}.items() if value]
     lines.append("[links]")
@@ -35,18 +39,26 @@ def test_clusters_that_come_with_emuchain(name: str, mbps: int) -> None:
     found = load_cluster(name)
     assert found.name == name
     board = found.board(99)
-    assert (board.name, board.period_ps, board.dsp, board.on_chip_memory_bytes) == ("VC709", 5000, 3600, 6_773_760)
+    assert (board.name, board.period_ps, board.dsp, board.on_chip_memory_bytes) == (
+        "VC709",
+        5000,
+        3600,
+        6_773_760,
+    )
     assert (found.link.bandwidth_mbps, found.link.latency_ps) == (mbps, 1_000_000)
 
 
 def test_all_clusters_load() -> None:
-    assert {load_cluster(name).name for name in clusters()} == set(clusters()) >= {"vc709", "vc709-10g"}
+    assert (
+        {load_cluster(name).name for name in clusters()}
+        == set(clusters())
+        >= {"vc709", "vc709-10g"}
+    )
 
 
 def test_boards_stand_in_a_row_and_the_last_one_for_all_further(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
-    path.write_text(
-        """
+    path.write_text("""
         name = "mixed"
         boards = [
           { name = "a", clock_mhz = 100, dsp = 1, on_chip_memory_kbit = 8, count = 2 },
@@ -54,8 +66,7 @@ def test_boards_stand_in_a_row_and_the_last_one_for_all_further(tmp_path: Path) 
           { name = "c", clock_mhz = 300, dsp = 3, on_chip_memory_kbit = 9, count = 1 },
         ]
         links = { bandwidth_gbps = 0.5, latency_ns = 0 }
-        """
-    )
+        """)
     cluster = load_cluster(str(path))
     assert "".join(cluster.board(device).name for device in range(6)) == "aabccc"
     # 1 / 300 MHz is 3333.3 ps, and a period is a whole number of picoseconds.
@@ -84,7 +95,10 @@ BAD = {
     "clock is nan": (text({"clock_mhz": "nan"}), "`boards[0].clock_mhz` = nan"),
     "clock is a date": (text({"clock_mhz": "2020-01-01"}), "`boards[0].clock_mhz`"),
     "zero memory": (text({"on_chip_memory_kbit": "0"}), "`boards[0].on_chip_memory_kbit` = 0"),
-    "less than 1 MB/s": (text({"off_chip_gbytes_per_s": "4e-4"}), "`boards[0].off_chip_gbytes_per_s` = 0.0004"),
+    "less than 1 MB/s": (
+        text({"off_chip_gbytes_per_s": "4e-4"}),
+        "`boards[0].off_chip_gbytes_per_s` = 0.0004",
+    ),
     "zero boards of a kind": (text({"count": "0"}), "`boards[0].count` = 0"),
     "count is no whole number": (text({"count": "1.0"}), "`boards[0].count` = 1.0"),
     "unknown key of a board": (text({"luts": "3"}), "`boards[0].luts` = 3; did you mean `lut`?"),
@@ -99,24 +113,36 @@ BAD = {
     "no latency": (text(links={"latency_ns": ""}), "`links.latency_ns` is missing"),
     "unknown key of links": (text(links={"latency_us": "1"}), "`links.latency_us`"),
     "unknown key": (text(more="topology = 2"), "`topology`"),
-    "empty boards": ('name = "c"\nboards = []\n[links]\nbandwidth_gbps = 1\nlatency_ns = 1\n', "`boards`"),
-    "no boards": ('name = "c"\n[links]\nbandwidth_gbps = 1\nlatency_ns = 1\n', "`boards` is missing"),
-    "one table for boards": ('name = "c"\n[boards]\ndsp = 1\n[links]\nbandwidth_gbps = 1\nlatency_ns = 1\n', "`boards"),
-    "no links": ('name = "c"\n[[boards]]\nname="b"\nclock_mhz=1\ndsp=1\non_chip_memory_kbit=1\n', "`links` is missing"),
+    "empty boards": (
+        'name = "c"\nboards = []\n[links]\nbandwidth_gbps = 1\nlatency_ns = 1\n',
+        "`boards`",
+    ),
+    "no boards": (
+        'name = "c"\n[links]\nbandwidth_gbps = 1\nlatency_ns = 1\n',
+        "`boards` is missing",
+    ),
+    "one table for boards": (
+        'name = "c"\n[boards]\ndsp = 1\n[links]\nbandwidth_gbps = 1\nlatency_ns = 1\n',
+        "`boards",
+    ),
+    "no links": (
+        'name = "c"\n[[boards]]\nname="b"\nclock_mhz=1\ndsp=1\non_chip_memory_kbit=1\n',
+        "`links` is missing",
+    ),
     "not TOML": ("[[boards]\n", "not a TOML file"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_descriptions(tmp_path: Path, one_line: Callable[..., str], case: str) -> None:
-    content, told = BAD[case]
+    content, message = BAD[case]
     path = tmp_path / "bad.toml"
     path.write_text(content)
     with pytest.raises(InputError) as error:
         load_cluster(str(path))
     line = one_line(error)
     assert line.startswith(f"{path}: ")
-    assert told in line
+    assert message in line
 
 
 def test_a_missing_file_and_a_misspelt_name(tmp_path: Path, one_line: Callable[..., str]) -> None:
@@ -128,8 +154,12 @@ def test_a_missing_file_and_a_misspelt_name(tmp_path: Path, one_line: Callable[.
     assert "vc709-10g" in one_line(error)
 
 
-@pytest.mark.parametrize(("board", "links"), [({"clock_mhz": '"200"'}, {}), ({}, {"latency_ns": "true"})])
-def test_words_and_bools_are_no_numbers(tmp_path: Path, board: dict[str, str], links: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("board", "links"), [({"clock_mhz": '"200"'}, {}), ({}, {"latency_ns": "true"})]
+)
+def test_words_and_bools_are_no_numbers(
+    tmp_path: Path, board: dict[str, str], links: dict[str, str]
+) -> None:
     path = tmp_path / "bad.toml"
     path.write_text(text(board, links))
     with pytest.raises(InputError):
@@ -146,7 +176,9 @@ def test_words_and_bools_are_no_numbers(tmp_path: Path, board: dict[str, str], l
         ({}, {"latency_ns": "1e30"}),
     ],
 )
-def test_values_beyond_all_reason(tmp_path: Path, board: dict[str, str], links: dict[str, str]) -> None:
+def test_values_beyond_all_reason(
+    tmp_path: Path, board: dict[str, str], links: dict[str, str]
+) -> None:
     """Times are 64-bit picoseconds, so what would go beyond is refused."""
     path = tmp_path / "bad.toml"
     path.write_text(text(board, links))
@@ -154,17 +186,28 @@ def test_values_beyond_all_reason(tmp_path: Path, board: dict[str, str], links: 
         load_cluster(str(path))
 
 
-NUMBERS = st.one_of(st.integers(-2, 400), st.floats(), st.booleans(), st.text(max_size=3), st.none())
+NUMBERS = st.one_of(
+    st.integers(-2, 400), st.floats(), st.booleans(), st.text(max_size=3), st.none()
+)
 GOOD_NUMBERS = st.one_of(st.integers(1, 400), st.integers(1, 400), st.integers(1, 400), NUMBERS)
-KEYS = st.text(st.characters(codec="ascii", categories=["L"]), min_size=1, max_size=4).filter(lambda key: key != "int")
+KEYS = st.text(st.characters(codec="ascii", categories=["L"]), min_size=1, max_size=4).filter(
+    lambda key: key != "int"
+)
 BOARDS = st.fixed_dictionaries(
-    {"name": st.text(max_size=3), "clock_mhz": GOOD_NUMBERS, "dsp": GOOD_NUMBERS, "on_chip_memory_kbit": GOOD_NUMBERS},
+    {
+        "name": st.text(max_size=3),
+        "clock_mhz": GOOD_NUMBERS,
+        "dsp": GOOD_NUMBERS,
+        "on_chip_memory_kbit": GOOD_NUMBERS,
+    },
     optional={"count": GOOD_NUMBERS},
 )
 CLUSTERS = st.fixed_dictionaries(
     {
         "name": st.text(max_size=3),
-        "boards": st.one_of(st.lists(BOARDS, max_size=3), st.lists(BOARDS, min_size=1, max_size=2), NUMBERS),
+        "boards": st.one_of(
+            st.lists(BOARDS, max_size=3), st.lists(BOARDS, min_size=1, max_size=2), NUMBERS
+        ),
         "links": st.fixed_dictionaries(
             {"bandwidth_gbps": GOOD_NUMBERS}, optional={"latency_ns": GOOD_NUMBERS, "unit": NUMBERS}
         ),
@@ -192,16 +235,26 @@ def test_gradients_go_over_the_links_unless_there_is_a_network(tmp_path: Path) -
     links = load_cluster(str(path)).interconnect
     # 64 bytes are summed in 5 ns; an engine of 256 bits for each 10 Gb/s.
     engines = NicEngines(5000, 15 * 256)
-    assert links == Interconnect(150_000, 1_000_000, sum_ps_per_kbyte=78_125, engines=engines, topology=Chain())
+    assert links == Interconnect(
+        150_000, 1_000_000, sum_ps_per_kbyte=78_125, engines=engines, topology=Chain()
+    )
     asked = load_cluster(str(path), {"network.latency_us": 1})
     assert asked.own_interconnect == links, "what is not said is as the links have it"
-    assert load_cluster(str(path), {"link.bandwidth_gbps": 10}).interconnect.bandwidth_mbps == 10_000
+    assert (
+        load_cluster(str(path), {"link.bandwidth_gbps": 10}).interconnect.bandwidth_mbps == 10_000
+    )
 
 
 def test_a_network_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
-    keys = 'topology = "switch"\nlatency_us = 2.5\npacket_overhead_bytes = 90\npacket_stack_ns = 0.5\nblocking = true'
-    path.write_text(text() + f"[network]\n{keys}\nsum_gbytes_per_s = 10\nnic_clock_mhz = 200\nburst_bits = 512\n")
+    keys = (
+        'topology = "switch"\nlatency_us = 2.5\npacket_overhead_bytes = 90\npacket_stack_ns ='
+        " 0.5\nblocking = true"
+    )
+    path.write_text(
+        text()
+        + f"[network]\n{keys}\nsum_gbytes_per_s = 10\nnic_clock_mhz = 200\nburst_bits = 512\n"
+    )
     assert load_cluster(str(path)).interconnect == Interconnect(
         bandwidth_mbps=150_000,
         latency_ps=2_500_000,
@@ -212,12 +265,18 @@ def test_a_network_of_its_own(tmp_path: Path) -> None:
         engines=NicEngines(5000, 512),
         topology=Switch(),
     )
-    changed = load_cluster(str(path), {"network.bandwidth_gbps": 1, "network.topology": "chain"}).interconnect
-    assert (changed.bandwidth_mbps, changed.topology, changed.latency_ps) == (1000, Chain(), 2_500_000)
+    changed = load_cluster(
+        str(path), {"network.bandwidth_gbps": 1, "network.topology": "chain"}
+    ).interconnect
+    assert (changed.bandwidth_mbps, changed.topology, changed.latency_ps) == (
+        1000,
+        Chain(),
+        2_500_000,
+    )
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ('topology = "star"', "`network.topology` = 'star'"),
         ('topology = "ring"\nshape = [2, 2]', "`network.shape` = [2, 2]"),
@@ -235,12 +294,14 @@ def test_a_network_of_its_own(tmp_path: Path) -> None:
         ("latency_ns = 1", "`network.latency_ns`"),
     ],
 )
-def test_bad_networks(tmp_path: Path, one_line: Callable[..., str], line: str, told: str) -> None:
+def test_bad_networks(
+    tmp_path: Path, one_line: Callable[..., str], line: str, message: str
+) -> None:
     path = tmp_path / "bad.toml"
     path.write_text(text() + f"[network]\n{line}\n")
     with pytest.raises(InputError) as error:
         load_cluster(str(path))
-    assert told in one_line(error)
+    assert message in one_line(error)
 
 
 def test_a_node_of_the_gpu_cluster() -> None:
@@ -253,7 +314,11 @@ def test_a_node_of_the_gpu_cluster() -> None:
 def test_what_if_the_network_were_another() -> None:
     asked = parse_what_if(["network.latency_us=5", "network.blocking=false"]).cluster
     ethernet = load_cluster("titan-xp-10gbe", asked).interconnect
-    assert (ethernet.latency_ps, ethernet.blocking, ethernet.topology) == (5_000_000, False, Switch())
+    assert (ethernet.latency_ps, ethernet.blocking, ethernet.topology) == (
+        5_000_000,
+        False,
+        Switch(),
+    )
     with pytest.raises(InputError, match="unknown key `network.latency_ns`"):
         parse_what_if(["network.latency_ns=5"])
     with pytest.raises(InputError, match="changes: `network.blocking` = 'maybe'"):
@@ -288,7 +353,8 @@ def test_replicas_have_the_headers_of_the_slowest_link(tmp_path: Path) -> None:
     """Unless a table `[network]` says otherwise."""
     path = tmp_path / "two.toml"
     tables = "".join(
-        f"[[links]]\nbandwidth_gbps = {gbps}\nlatency_ns = 0\nheader_bytes = {header}\npacket_bytes = 100\n"
+        f"[[links]]\nbandwidth_gbps = {gbps}\nlatency_ns = 0\nheader_bytes = {header}\npacket_bytes"
+        " = 100\n"
         for gbps, header in ((2, 40), (1, 20))
     )
     board = '[[boards]]\nname = "b"\nclock_mhz = 100\ndsp = 9\non_chip_memory_kbit = 100\n'

@@ -22,7 +22,9 @@ def test_engines_may_take_a_share_of_the_dsps() -> None:
 
 @given(st.integers(1, 20_000), st.integers(1, 100))
 def test_a_share_rounds_down_to_one_at_the_least(dsp: int, per_cent: int) -> None:
-    assert Fpga("b", 1, dsp, 1, dsp_share=per_cent / 100).multipliers == max(1, dsp * per_cent // 100)
+    assert Fpga("b", 1, dsp, 1, dsp_share=per_cent / 100).multipliers == max(
+        1, dsp * per_cent // 100
+    )
 
 
 def test_banks_of_blocks() -> None:
@@ -31,7 +33,9 @@ def test_banks_of_blocks() -> None:
     assert dataclasses.replace(board, bram=5).banks == 10
     assert dataclasses.replace(board, bram=5, bram_kbit=20).banks == 5
     assert dataclasses.replace(board, bram=5, uram=2).banks == 42
-    assert dataclasses.replace(board, bram=5, on_chip_memory_bytes=9216).banks == 4, "no more than the memory makes"
+    assert dataclasses.replace(board, bram=5, on_chip_memory_bytes=9216).banks == 4, (
+        "no more than the memory makes"
+    )
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.99, 0.9, 0.5, 0.1])
@@ -52,7 +56,9 @@ def test_a_board_whose_dsps_take_all_luts_has_none_for_engines() -> None:
 
 
 def test_engines_take_dsps_first() -> None:
-    """15 of 20 DSPs are for engines, and 4 multipliers are of LUTs: the second slice's engines take both kinds."""
+    """15 of 20 DSPs are for engines, and 4 multipliers are of LUTs: the second slice's engines take
+    both kinds.
+    """
     board = Fpga("b", 1, 20, 1, dsp_share=0.75, lut_multipliers=4)
     found = board.engine_resources([9, 8, 2])
     assert found == [engine_resources(9, 0), engine_resources(6, 2), engine_resources(0, 2)]

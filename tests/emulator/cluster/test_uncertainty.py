@@ -1,4 +1,6 @@
-"""`[uncertainty]` of clusters and boards: ranges by key, those of classes, and what is refused in one line."""
+"""`[uncertainty]` of clusters and boards: ranges by key, those of classes, and what is refused in
+one line.
+"""
 
 import datetime
 import pathlib
@@ -23,7 +25,9 @@ def of_one(key: str, **entry: Any) -> dict[str, Any]:
 
 def test_range_is_relative_to_the_value() -> None:
     cluster = load_cluster(
-        of_one("link.latency_ns", low=475, high=600, **{"class": "measured", "from": "us"}, date=DATE)
+        of_one(
+            "link.latency_ns", low=475, high=600, **{"class": "measured", "from": "us"}, date=DATE
+        )
     )
     assert cluster.range_of("link.latency_ns") == ConstantRange(
         "link.latency_ns", 0.95, 1.2, "measured", "us", "2026-11-25"
@@ -40,7 +44,9 @@ def test_range_is_relative_to_the_value() -> None:
         ("board.dsp", 1, 1, "data sheet"),
     ],
 )
-def test_constants_without_entry_have_the_range_of_their_class(key: str, low: float, high: float, kind: str) -> None:
+def test_constants_without_entry_have_the_range_of_their_class(
+    key: str, low: float, high: float, kind: str
+) -> None:
     entry = load_cluster("vc709").range_of(key)
     assert (entry.low, entry.high, entry.kind) == (low, high, kind)
 
@@ -51,7 +57,9 @@ def test_clock_that_nobody_fitted_is_assumed() -> None:
 
 
 def test_class_alone_has_the_range_of_the_class() -> None:
-    entry = load_cluster(of_one("link.bandwidth_gbps", **{"class": "fitted"})).range_of("link.bandwidth_gbps")
+    entry = load_cluster(of_one("link.bandwidth_gbps", **{"class": "fitted"})).range_of(
+        "link.bandwidth_gbps"
+    )
     assert (entry.low, entry.high, entry.kind) == (0.95, 1.05, "fitted")
 
 
@@ -80,7 +88,10 @@ def test_changed_value_has_the_range_of_its_class() -> None:
     entry = {"link.bandwidth_gbps": {"low": 99, "high": 101, "class": "measured", "date": DATE}}
     wide = load_cluster(described(uncertainty=entry), {"link.bandwidth_gbps": 200})
     assert wide.range_of("link.bandwidth_gbps").kind == "data sheet"
-    assert load_cluster("vc709", {"board.clock_mhz": 300}).range_of("board.clock_mhz").kind == "assumed"
+    assert (
+        load_cluster("vc709", {"board.clock_mhz": 300}).range_of("board.clock_mhz").kind
+        == "assumed"
+    )
     other = load_cluster(described(uncertainty=entry), {"link.latency_ns": 200})
     assert other.range_of("link.bandwidth_gbps").kind == "measured"
 
@@ -90,11 +101,17 @@ def test_ranges_make_no_other_cluster() -> None:
 
 
 @pytest.mark.parametrize(
-    ("uncertainty", "told"),
+    ("uncertainty", "message"),
     [
-        ({"link.latency": {"low": 1, "high": 2}}, "unknown key `link.latency`; did you mean `link.latency_ns`"),
+        (
+            {"link.latency": {"low": 1, "high": 2}},
+            "unknown key `link.latency`; did you mean `link.latency_ns`",
+        ),
         ({"link.latency_ns": {"low": 600, "high": 475}}, "`low` = 600 is above `high` = 475"),
-        ({"link.latency_ns": {"low": 600, "high": 700}}, "`link.latency_ns` = 500 is outside its range, 600 to 700"),
+        (
+            {"link.latency_ns": {"low": 600, "high": 700}},
+            "`link.latency_ns` = 500 is outside its range, 600 to 700",
+        ),
         ({"link.latency_ns": {"low": 400}}, "belong together"),
         ({"link.latency_ns": {"class": "measured"}}, "class 'measured' needs `low` and `high`"),
         ({"link.latency_ns": {"low": -1, "high": 700}}, "greater than 0"),
@@ -111,8 +128,8 @@ def test_ranges_make_no_other_cluster() -> None:
         (3, "uncertainty"),
     ],
 )
-def test_wrong_ranges_are_refused_in_one_line(uncertainty: Any, told: str) -> None:
+def test_wrong_ranges_are_refused_in_one_line(uncertainty: Any, message: str) -> None:
     with pytest.raises(InputError) as error:
         load_cluster(described(uncertainty=uncertainty))
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)

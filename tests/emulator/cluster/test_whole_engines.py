@@ -27,7 +27,9 @@ def board(dsp: int) -> WholeEnginesFpga:
 
 
 def test_a_row_by_hand() -> None:
-    """5 inputs, 7 outputs, 3x3, rows of 4 pixels: a CE has 45 multipliers; with 3 of them a pixel takes 3 cycles."""
+    """5 inputs, 7 outputs, 3x3, rows of 4 pixels: a CE has 45 multipliers; with 3 of them a pixel
+    takes 3 cycles.
+    """
     work = Work(rows=6, columns=4, inputs=5, outputs=7, tile=9)
     whole = board(10_000)
     assert whole.row_cycles(work, 3 * 45) == 4 * 3
@@ -57,9 +59,14 @@ def test_fully_connected_layers_take_turns() -> None:
 def fewest_ps(held: WholeEnginesFpga, works: list[Work]) -> int | None:
     """The least time of a sample on the slowest engine, over all numbers of CEs (or tiles) of each."""
     steps = [
-        [(w.rows * -(-w.convolutions // n), n) for n in range(1, w.convolutions + 1)]
-        if w.takes_turns
-        else [(w.rows * w.columns * -(-w.outputs // p), p * w.inputs * w.tile) for p in range(1, w.outputs + 1)]
+        (
+            [(w.rows * -(-w.convolutions // n), n) for n in range(1, w.convolutions + 1)]
+            if w.takes_turns
+            else [
+                (w.rows * w.columns * -(-w.outputs // p), p * w.inputs * w.tile)
+                for p in range(1, w.outputs + 1)
+            ]
+        )
         for w in works
     ]
     for cycles in sorted({cycles for of in steps for cycles, _ in of}):
@@ -74,7 +81,11 @@ def fewest_ps(held: WholeEnginesFpga, works: list[Work]) -> int | None:
 def test_no_cut_has_a_faster_slowest_engine(found: Network, sizes: list[int], devices: int) -> None:
     boards = [board(dsp) for dsp in sizes]
     counts = channels_to_cut(found)
-    row = [(layer, channel) for layer, count in zip(found.layers, counts, strict=True) for channel in range(count)]
+    row = [
+        (layer, channel)
+        for layer, count in zip(found.layers, counts, strict=True)
+        for channel in range(count)
+    ]
     assume(devices <= len(row))
 
     @functools.cache
@@ -87,7 +98,9 @@ def test_no_cut_has_a_faster_slowest_engine(found: Network, sizes: list[int], de
 
     times = []
     for cuts in itertools.combinations(range(1, len(row)), devices - 1):
-        found_ps = [slowest_ps(n, *ends) for n, ends in enumerate(itertools.pairwise([0, *cuts, len(row)]))]
+        found_ps = [
+            slowest_ps(n, *ends) for n, ends in enumerate(itertools.pairwise([0, *cuts, len(row)]))
+        ]
         if None not in found_ps:
             times.append(max(each for each in found_ps if each is not None))
     if not times:
@@ -106,5 +119,7 @@ def test_too_few_multipliers(capsys: Any) -> None:
 
     whole = load_cluster("vc709", {"board.convolution_engines": "whole"})
     assert isinstance(whole.board(0), WholeEnginesFpga)
-    with pytest.raises(InputError, match=r"vgg16 needs at least \d{6} multipliers, a tile for each input channel"):
+    with pytest.raises(
+        InputError, match=r"vgg16 needs at least \d{6} multipliers, a tile for each input channel"
+    ):
         partition(load_network("vgg16"), whole, 15)

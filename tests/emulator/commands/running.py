@@ -8,6 +8,12 @@ import pytest
 
 from emuchain.emulator.commands.cli import main
 
+PIPELINE = [
+    *("--schedule gpipe --stages 2 --micro-batches 2".split()),
+    *("--forward 1 --backward 1".split()),
+]
+"""Flags of `emuchain pipeline`."""
+
 
 def status_of(*words: str) -> int:
     """Run `emuchain WORDS`; return its exit status."""
@@ -17,6 +23,8 @@ def status_of(*words: str) -> int:
 
 
 def with_network(words: Sequence[str], network: str) -> list[str]:
-    """Return a command and its flags with a network in between, which `study topology` takes behind both its words."""
+    """Return a command and its flags with a network in between, which `study topology` takes behind
+    both its words.
+    """
     names = [word for word in words[:2] if word.isalpha()]
     return [*names, network, *words[len(names) :]]

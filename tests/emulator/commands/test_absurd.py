@@ -1,4 +1,6 @@
-"""Numbers that no machine holds or no one waits for: a refusal with the number, or a warning before the start."""
+"""Numbers that no machine holds or no one waits for: a refusal with the number, or a warning before
+the start.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,20 @@ PAIR = "lstm-rows --cluster farnn-9p --schedule farnn"
 STREAMED = "--transport streamed --rows 4096"
 REFUSED = {
     "explore quick-cifar --cluster vc709 --devices 2 --batch 1000000000": (
-        "`batch` = 1000000000: 1,000,000,000 micro-batches of 1 sample on 2 devices, at most 100,000"
+        "`batch` = 1000000000: 1,000,000,000 micro-batches of 1 sample on 2 devices, at most"
+        " 100,000"
     ),
-    "study compare quick-cifar --devices 2 --batch 1000000000": "`batch` = 1000000000: planning takes about",
+    "study compare quick-cifar --devices 2 --batch 1000000000": (
+        "`batch` = 1000000000: planning takes about"
+    ),
     "sweep quick-cifar --devices 1-10000 --batch 1-1000": "10,000,000 points, at most 1,000,000",
     "sweep quick-cifar --devices 1,2 --cluster 1000000000": "`cluster` = '1000000000': known:",
     "schedule quick-cifar --devices 2 --steps 1000000000": (
         "`steps` = 1000000000: mini-batches of 64 samples on 2 stages, at most 7,812"
     ),
-    "schedule --schedule gpipe --devices 2 --micro-batches 1000000000": "`micro_batches` = 1000000000: of 2 mini",
+    "schedule --schedule gpipe --devices 2 --micro-batches 1000000000": (
+        "`micro_batches` = 1000000000: of 2 mini"
+    ),
     "pipeline --schedule gpipe --stages 2 --micro-batches 1000000000 --forward 1 --backward 2": (
         "`micro_batches` = 1000000000: on 2 stages at most 100000"
     ),
@@ -35,7 +42,9 @@ REFUSED = {
     "pipeline --schedule interleaved --stages 2 --micro-batches 50002 --forward 1 --backward 2": (
         "`micro_batches` = 50002: on 4 stages at most 50000"
     ),
-    f"plan {PAIR} --batch 1000000000": "`batch` = 1000000000: takes 159,744,001,404,024 bytes of P100's memory",
+    f"plan {PAIR} --batch 1000000000": (
+        "`batch` = 1000000000: takes 159,744,001,404,024 bytes of P100's memory"
+    ),
     f"simulate {PAIR} --batch 1000000000 --samples 1": "bytes of P100's memory",
     f"timeline {PAIR} --batch 1000000000": "bytes of P100's memory",
     "bench kernels --runs 1000000000": "1000000000 is not in the range 7<=x<=1000",
@@ -57,7 +66,10 @@ OF_MANY_DIGITS = [
     "pipeline --schedule gpipe --stages 2 --forward 1 --backward 2 --micro-batches {}",
     "pipeline --schedule gpipe --stages 2 --micro-batches 2 --backward 2 --forward {}",
     "pipeline --schedule gpipe --micro-batches 2 --forward 1 --backward 2 --stages {}",
-    "pipeline --schedule 1f1b-as --stages 2 --micro-batches 2 --forward 1 --backward 2 --warm-up 1-{:.90}*{:.90}",
+    (
+        "pipeline --schedule 1f1b-as --stages 2 --micro-batches 2 --forward 1 --backward 2"
+        " --warm-up 1-{:.90}*{:.90}"
+    ),
     "schedule --schedule gpipe --devices 2 --micro-batches {}",
     "schedule --schedule gpipe --micro-batches 2 --devices {}",
     "schedule --steps {}",
@@ -76,7 +88,9 @@ OF_MANY_DIGITS = [
 
 
 @pytest.mark.parametrize("command", OF_MANY_DIGITS)
-def test_an_error_has_no_number_of_300_digits(capsys: pytest.CaptureFixture[str], command: str) -> None:
+def test_an_error_has_no_number_of_300_digits(
+    capsys: pytest.CaptureFixture[str], command: str
+) -> None:
     digits = "7" * 300
     with pytest.raises(SystemExit) as ended:
         main(command.format(digits, digits).split())
@@ -111,10 +125,13 @@ def test_a_long_exploration_says_how_long(
     monkeypatch.setattr("emuchain.emulator.explore.explore", _stop)
     with pytest.raises(_Begun):
         exploring.explore.main(
-            ["quick-cifar", "--cluster", "vc709", "--devices", "8", "--batch", str(batch)], standalone_mode=False
+            ["quick-cifar", "--cluster", "vc709", "--devices", "8", "--batch", str(batch)],
+            standalone_mode=False,
         )
     said = capsys.readouterr().err
-    assert ("warning: exploring 8,191 micro-batches takes about 2 minutes; see --batch" in said) is (batch == 4096)
+    assert (
+        "warning: exploring 8,191 micro-batches takes about 2 minutes; see --batch" in said
+    ) is (batch == 4096)
 
 
 @pytest.mark.parametrize(("epochs", "warns"), [(2, False), (10**9, True)])
@@ -125,7 +142,9 @@ def test_training_of_a_pair_says_how_long(
     with pytest.raises(SystemExit):
         main(f"train {PAIR} --samples 4 --test-samples 2 --progress none --epochs {epochs}".split())
     said = capsys.readouterr().err
-    assert ("warning: training on 4,000,000,000 samples in 1,000,000,000 epochs takes about" in said) is warns
+    assert (
+        "warning: training on 4,000,000,000 samples in 1,000,000,000 epochs takes about" in said
+    ) is warns
 
 
 TABLES_AND_NAMES = {"faults", "precision", "changes", "freeze", "new_layers"}

@@ -1,4 +1,6 @@
-"""One timing of a plan, for all who ask: `plan`, `simulate`, `sweep` and a run's page say one interval and one rate."""
+"""One timing of a plan, for all who ask: `plan`, `simulate`, `sweep` and a run's page say one
+interval and one rate.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,14 @@ from emuchain.emulator.view.page.source import Run
 Said = dict[str, Any]
 Ask = Callable[[str, Mapping[str, object]], "Said | str"]
 
-NETWORKS = ("quick-cifar", "vgg11-cifar", "alexnet-cifar", "resnet8-cifar", "vgg16-cifar", "vit-tiny-cifar")
+NETWORKS = (
+    "quick-cifar",
+    "vgg11-cifar",
+    "alexnet-cifar",
+    "resnet8-cifar",
+    "vgg16-cifar",
+    "vit-tiny-cifar",
+)
 
 
 @pytest.fixture
@@ -27,7 +36,12 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Ask:
     """Gives what a command prints as JSON for some flags, or the reason why it refuses them."""
 
     def run(command: str, flags: Mapping[str, object]) -> Said | str:
-        words = [word for key, value in flags.items() for word in (f"--{key}", str(value)) if key != "network"]
+        words = [
+            word
+            for key, value in flags.items()
+            for word in (f"--{key}", str(value))
+            if key != "network"
+        ]
         with pytest.raises(SystemExit) as ended:
             main([command, str(flags["network"]), *words, "--json"])
         out, err = capsys.readouterr()
@@ -64,13 +78,20 @@ def check(ask: Ask, flags: Mapping[str, object]) -> Said | None:
     planned, swept = ask("plan", flags), ask("sweep", flags)
     simulated = ask("simulate", {**flags, "samples": 2 * int(str(flags["batch"]))})
     if isinstance(planned, str) or isinstance(simulated, str):
-        assert planned == simulated or "does not fit" in planned + simulated, (flags, planned, simulated)
+        assert planned == simulated or "does not fit" in planned + simulated, (
+            flags,
+            planned,
+            simulated,
+        )
         return None
     assert isinstance(swept, dict), (flags, swept)
     [row] = swept["rows"]
     assert planned["images_per_s"] == row["images_per_s"], flags
     if "engines" not in flags:  # whose range is of 40 draws, each timed, and in a sweep of slopes
-        ranges = [planned["range"]["low"], planned["range"]["high"]], [row["range_low"], row["range_high"]]
+        ranges = (
+            [planned["range"]["low"], planned["range"]["high"]],
+            [row["range_low"], row["range_high"]],
+        )
         assert ranges[0] == pytest.approx(ranges[1], rel=1e-9), flags
         assert planned["interval_ps"] == simulated["interval_ps"], flags
         assert planned["images_per_s"] == simulated["steady"]["images_per_s"], flags
@@ -87,17 +108,29 @@ def test_all_readers_of_a_plan_agree(ask: Ask, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(4):
         flags = drawn(rng)
-        modelled, ignored, _ = (check(ask, {**flags, "memory": memory}) for memory in ("modelled", "ignored", "fpdeep"))
+        modelled, ignored, _ = (
+            check(ask, {**flags, "memory": memory}) for memory in ("modelled", "ignored", "fpdeep")
+        )
         if modelled is not None and ignored is not None:
             assert ignored["virtual_time_ps"] <= modelled["virtual_time_ps"], flags
 
 
 CASES: dict[str, dict[str, object]] = {
     "parameters that fit nowhere": {"network": "vgg11-cifar", "devices": 8, "memory": "fpdeep"},
-    "memory left out": {"network": "vgg16-cifar", "devices": 13, "cluster": "u280", "memory": "ignored"},
+    "memory left out": {
+        "network": "vgg16-cifar",
+        "devices": 13,
+        "cluster": "u280",
+        "memory": "ignored",
+    },
     "a pipeline that drains": {"network": "quick-cifar", "devices": 4, "schedule": "sync"},
     "replicas": {"network": "quick-cifar", "devices": 4, "replicas": 2},
-    "an exchange that limits": {"network": "alexnet-cifar", "devices": 4, "replicas": 4, "cluster": "titan-xp-10gbe"},
+    "an exchange that limits": {
+        "network": "alexnet-cifar",
+        "devices": 4,
+        "replicas": 4,
+        "cluster": "titan-xp-10gbe",
+    },
     "actions": {"network": "quick-cifar", "devices": 4, "engines": "turns"},
     "actions in a format that has times alone": {
         **{"network": "vit-tiny-cifar", "devices": 13, "cluster": "vc709"},
@@ -114,7 +147,9 @@ def test_readers_of_these_plans_agree(ask: Ask, flags: dict[str, object]) -> Non
 def test_memory_that_is_left_out_costs_no_time(ask: Ask) -> None:
     """Balanced parameters took 272 us a sample here, where memory that was modelled took 43.8."""
     flags = {"network": "vgg16-cifar", "devices": 13, "cluster": "u280"}
-    ignored, modelled = (ask("plan", {**flags, "memory": memory}) for memory in ("ignored", "modelled"))
+    ignored, modelled = (
+        ask("plan", {**flags, "memory": memory}) for memory in ("ignored", "modelled")
+    )
     assert isinstance(ignored, dict) and isinstance(modelled, dict)
     assert ignored["interval_ps"] == 40_320_000 < modelled["interval_ps"]
     assert ignored["balanced_parameters"] == []
@@ -123,7 +158,13 @@ def test_memory_that_is_left_out_costs_no_time(ask: Ask) -> None:
 @pytest.mark.parametrize("memory", ["modelled", "ignored", "fpdeep"])
 def test_a_page_has_the_interval_of_the_run(memory: str, tmp_path: Path) -> None:
     out = tmp_path / "run.h5"
-    keys: dict[str, Any] = {"devices": 4, "memory": memory, "batch": 16, "samples": 32, "test_samples": 2}
+    keys: dict[str, Any] = {
+        "devices": 4,
+        "memory": memory,
+        "batch": 16,
+        "samples": 32,
+        "test_samples": 2,
+    }
     emuchain.train("quick-cifar", out=str(out), **keys)
     run, plan = Run.of("run", read_results(out)), emuchain.plan("quick-cifar", **keys)
     assert run.plan is not None and run.layout is not None and run.steady is not None
@@ -149,7 +190,11 @@ layers = [
 @pytest.mark.sampled(4)
 @pytest.mark.slow
 def test_the_run_named_next_takes_the_time_that_was_explored(
-    ask: Ask, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+    ask: Ask,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
 ) -> None:
     """Of boards of one kind there is a next run; tables of tied weights are exchanged in both."""
     monkeypatch.chdir(tmp_path)
@@ -157,13 +202,27 @@ def test_the_run_named_next_takes_the_time_that_was_explored(
     Path("tied.toml").write_text(TIED.format(symbols=rng.choice([10, 300, 5000])))
     networks = ["tied.toml", "tied.toml", "quick-cifar", "char-gpt", "resnet8-cifar", "lenet-mnist"]
     words = [rng.choice(networks), "--cluster", rng.choice(["vc709", "vc709-10g", "u280"])]
-    words += ["--devices", str(rng.randint(1, 4)), "--batch", str(rng.choice([4, 6, 8])), "--range", "none"]
+    words += [
+        "--devices",
+        str(rng.randint(1, 4)),
+        "--batch",
+        str(rng.choice([4, 6, 8])),
+        "--range",
+        "none",
+    ]
     if rng.random() < 0.4:
-        words += ["--set", rng.choice(["links.topology=ring", "link.latency_ns=300000", "link.bandwidth_gbps=0.5"])]
+        words += [
+            "--set",
+            rng.choice(
+                ["links.topology=ring", "link.latency_ns=300000", "link.bandwidth_gbps=0.5"]
+            ),
+        ]
     if rng.random() < 0.3:
         words += ["--engines", rng.choice(["turns", "shared"])]
     if rng.random() < 0.3:
-        words += rng.choice([["--transport", "stored"], ["--whole-layers"], ["--optimizer", "adam"]])
+        words += rng.choice(
+            [["--transport", "stored"], ["--whole-layers"], ["--optimizer", "adam"]]
+        )
     said = []
     for more in ([], ["--json"]):
         with pytest.raises(SystemExit) as ended:

@@ -44,7 +44,11 @@ def test_the_answer_comes_first(tmp_path: Path) -> None:
     assert lines[1].startswith("12 rows, 3 runs: rms 0.08 %; worst row ")
     assert any(line.startswith("leave one run out: 0.1") for line in lines)
     text = " ".join(lines)
-    for sentence in ("bandwidth and header bytes", "link latency and kernel hand-over", "`share` of links"):
+    for sentence in (
+        "bandwidth and header bytes",
+        "link latency and kernel hand-over",
+        "`share` of links",
+    ):
         assert sentence in text
     assert out.exists()
 
@@ -67,7 +71,9 @@ def test_a_board_and_a_profile(tmp_path: Path) -> None:
     assert "VC709: board.efficiency 0.573 (0.566" in printed("board", gemm, "--type", "vc709")
     layers = tmp_path / "layers.csv"
     layers.write_text("network,layer,phase,samples,us\nlenet,conv1,FP,8,5\nlenet,conv1,PG,8,7\n")
-    assert "\nlenet on VC709: a profile of 1 layer\n" in "\n" + printed("board", layers, "--type", "vc709")
+    assert "\nlenet on VC709: a profile of 1 layer\n" in "\n" + printed(
+        "board", layers, "--type", "vc709"
+    )
     said = json.loads(printed("board", layers, "--type", "vc709", "--json"))
     assert said["layers"] == [
         {"layer": "conv1", "samples": 8, "forward_us": 5.0, "backward_us": 7.0, "gradient_us": 7.0}
@@ -104,13 +110,20 @@ def test_what_is_refused(tmp_path: Path, arguments: list[str], why: str) -> None
 def test_the_command_refuses_in_one_line(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], words: list[str], why: str
 ) -> None:
-    assert status_of("calibrate", *(str(pingpong(tmp_path)) if word == "FILE" else word for word in words)) == 2
+    assert (
+        status_of(
+            "calibrate", *(str(pingpong(tmp_path)) if word == "FILE" else word for word in words)
+        )
+        == 2
+    )
     said = capfd.readouterr()
     assert said.out == "" and said.err.startswith("emuchain: error: ") and said.err.count("\n") == 1
     assert why in said.err
 
 
-def test_extreme_numbers_print_nothing_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_extreme_numbers_print_nothing_else(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     for name, text in {
         "times": "message_bytes,message_us\n64,1e-320\n512,1e-320\n4096,1e-320\n32768,1e-320\n",
         "sizes": f"matrix_size,best_s\n{'9' * 200},1\n",
@@ -131,12 +144,18 @@ def test_plan_takes_what_is_written(tmp_path: Path, capfd: pytest.CaptureFixture
     path.write_text(path.read_text().replace("message_ns", "message_us"))
     capfd.readouterr()
     assert status_of("calibrate", "link", str(path), "--only", "board=ours", "-o", str(out)) == 2
-    assert "if `message_us` were in ns, they would be 9.98 Gb/s and 813.6 ns" in capfd.readouterr().err
+    assert (
+        "if `message_us` were in ns, they would be 9.98 Gb/s and 813.6 ns" in capfd.readouterr().err
+    )
     assert not out.exists()
 
 
 def test_of_many_runs_some_are_left_out(tmp_path: Path) -> None:
-    rows = [f"{run},{size},{812 + run + size / 1.25}" for run in range(40) for size in (64, 1024, 16384, 2**20)]
+    rows = [
+        f"{run},{size},{812 + run + size / 1.25}"
+        for run in range(40)
+        for size in (64, 1024, 16384, 2**20)
+    ]
     path = tmp_path / "runs.csv"
     path.write_text("\n".join(["run,message_bytes,message_ns", *rows, ""]))
     text = " ".join(printed("link", path).split())

@@ -24,14 +24,19 @@ def printed(*arguments: str) -> str:
 
 def test_lists_all() -> None:
     shown = printed()
-    assert f"{len(clusters())} clusters and {len(board_types())} boards come with emuchain" in shown.splitlines()[0]
+    assert (
+        f"{len(clusters())} clusters and {len(board_types())} boards come with emuchain"
+        in shown.splitlines()[0]
+    )
     assert all(name in shown for name in (*clusters(), *board_types()))
 
 
 @pytest.mark.parametrize("name", clusters())
 def test_shows_each_cluster_with_the_ranges_that_answers_have(name: str) -> None:
     shown, loaded = json.loads(printed(name, "--json")), emuchain.load_cluster(name)
-    assert shown["cluster"] == loaded.name and shown["boards"] == [board.name for board in loaded.boards]
+    assert shown["cluster"] == loaded.name and shown["boards"] == [
+        board.name for board in loaded.boards
+    ]
     by_key = {constant["key"]: constant for constant in shown["constants"]}
     link = by_key["link.bandwidth_gbps"]
     known = loaded.range_of("link.bandwidth_gbps")
@@ -62,7 +67,10 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
     )
     shown = json.loads(printed(str(own), "--json"))
     clocks = [constant for constant in shown["constants"] if constant["key"] == "board.clock_mhz"]
-    assert [(clock["value"], clock["class"]) for clock in clocks] == [(150, "assumed"), (200, "fitted")]
+    assert [(clock["value"], clock["class"]) for clock in clocks] == [
+        (150, "assumed"),
+        (200, "fitted"),
+    ]
     assert printed(str(own), "--toml") == own.read_text("utf-8")
 
 

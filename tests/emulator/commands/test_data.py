@@ -29,7 +29,13 @@ def run(monkeypatch):
 
 def test_info(run):
     output = run("info", "--data", "shapes").output
-    for line in ("name             shapes", "training images  50", "test images      10", "3 x 32 x 32", "10: disc"):
+    for line in (
+        "name             shapes",
+        "training images  50",
+        "test images      10",
+        "3 x 32 x 32",
+        "10: disc",
+    ):
         assert line in output
     assert "note" not in output
 
@@ -40,7 +46,9 @@ def test_info_of_images_of_ones_own(run, tmp_path):
             (tmp_path / name).mkdir(exist_ok=True)
             Image.new("RGB", (10 + number, 9), (200, 0, 51)).save(tmp_path / name / f"{number}.png")
     (tmp_path / "dog" / "3.png").touch()
-    assert "dog/3.png: a broken image" in str(run("info", "--data", tmp_path, "--resize", "8,8").exception)
+    assert "dog/3.png: a broken image" in str(
+        run("info", "--data", tmp_path, "--resize", "8,8").exception
+    )
     output = run("info", "--data", tmp_path, "--resize", "8,8", "--crop", 6, "--skip-broken").output
     for line in (
         "training images  4",
@@ -51,10 +59,12 @@ def test_info_of_images_of_ones_own(run, tmp_path):
         "1 of 7 images are broken and left out, such as dog/3.png",
     ):
         assert line in output
-    assert "`crop[0]` = 'a': should be a valid integer" in str(run("info", "--data", tmp_path, "--crop", "a").exception)
+    assert "`crop[0]` = 'a': should be a valid integer" in str(
+        run("info", "--data", tmp_path, "--crop", "a").exception
+    )
 
 
-def test_what_is_left_out_is_told_by_info_and_preview(run, tmp_path):
+def test_what_is_left_out_is_reported_by_info_and_preview(run, tmp_path):
     for name in ("cat", "dog"):
         for number in range(3):
             (tmp_path / "of" / name).mkdir(exist_ok=True, parents=True)
@@ -68,7 +78,12 @@ def test_what_is_left_out_is_told_by_info_and_preview(run, tmp_path):
 def test_info_of_a_text(run, tmp_path):
     (tmp_path / "a.txt").write_text("abcd" * 200)
     output = run("info", "--data", tmp_path / "a.txt").output
-    for line in ("name             a.txt", "11 windows of 64 characters", "1, the last tenth", "4: 'a' 'b' 'c' 'd'"):
+    for line in (
+        "name             a.txt",
+        "11 windows of 64 characters",
+        "1, the last tenth",
+        "4: 'a' 'b' 'c' 'd'",
+    ):
         assert line in output
     assert "unigram model    2.000 bits" in output
     assert "bigram model     0.0" in output
@@ -94,7 +109,8 @@ def test_a_preview_that_would_be_too_large():
     data = Dataset("wide", images, labels, images, labels, tuple(map(str, range(1000))))
     assert preview_picture(dataclasses.replace(data, classes=("a", "b")), 3).shape == (514, 772, 3)
     with pytest.raises(
-        InputError, match=r"`columns` = 12: a picture of 258,000 x 3,096 pixels, since wide has 1,000 cl"
+        InputError,
+        match=r"`columns` = 12: a picture of 258,000 x 3,096 pixels, since wide has 1,000 cl",
     ):
         preview_picture(data, 12)
 

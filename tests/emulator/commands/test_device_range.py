@@ -1,4 +1,6 @@
-"""`simulate` and `plan` with several numbers of `--devices`: the same as `sweep`; other commands refuse them."""
+"""`simulate` and `plan` with several numbers of `--devices`: the same as `sweep`; other commands
+refuse them.
+"""
 
 from __future__ import annotations
 
@@ -34,20 +36,27 @@ def test_as_sweep(command: str, devices: str) -> None:
 def test_flags_are_those_of_all_points(command: str) -> None:
     words = ("quick-cifar", "--devices", "1-3", "--batch", "16", "--cluster", "vc709-10g", "--json")
     said, swept = json.loads(printed(command, *words)), json.loads(printed("sweep", *words))
-    assert [row["images_per_s"] for row in said["rows"]] == [row["images_per_s"] for row in swept["rows"]]
-    slow = json.loads(printed(command, "quick-cifar", "--devices", "1-3", "--cluster", "vc709", "--json"))
+    assert [row["images_per_s"] for row in said["rows"]] == [
+        row["images_per_s"] for row in swept["rows"]
+    ]
+    slow = json.loads(
+        printed(command, "quick-cifar", "--devices", "1-3", "--cluster", "vc709", "--json")
+    )
     assert slow["rows"][2]["images_per_s"] != said["rows"][2]["images_per_s"]
 
 
 def test_keys_of_a_file_are_those_of_all_points(tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text(
-        'network = "lenet-mnist"\nschedule = "sync"\nbatch = 20\nreplicas = 2\ncompress = "truncate:16"\ndevices = 7\n'
+        'network = "lenet-mnist"\nschedule = "sync"\nbatch = 20\nreplicas = 2\ncompress ='
+        ' "truncate:16"\ndevices = 7\n'
     )
     found = json.loads(printed("simulate", tmp_path / "run.toml", "--devices", "1,2", "--json"))
     words = ("--schedule", "sync", "--batch", "20", "--replicas", "2", "--compress", "truncate:16")
     swept = json.loads(printed("sweep", "lenet-mnist", "--devices", "1,2", *words, "--json"))
     assert [row["boards"] for row in found["rows"]] == [2, 4]
-    assert [row["images_per_s"] for row in found["rows"]] == [row["images_per_s"] for row in swept["rows"]]
+    assert [row["images_per_s"] for row in found["rows"]] == [
+        row["images_per_s"] for row in swept["rows"]
+    ]
 
 
 def test_a_picture_and_all_rows(tmp_path: Path) -> None:
@@ -61,21 +70,38 @@ def test_a_picture_and_all_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize("devices", ["3", "3-3", "3,3"])
 @pytest.mark.parametrize("command", ["simulate", "plan"])
 def test_one_number_is_no_sweep(command: str, devices: str) -> None:
-    words = ("quick-cifar", "--devices", devices, *(("--samples", "64") if command == "simulate" else ()))
+    words = (
+        "quick-cifar",
+        "--devices",
+        devices,
+        *(("--samples", "64") if command == "simulate" else ()),
+    )
     assert printed(command, *words).startswith("quick-cifar on 3 VC709: ")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["simulate", "--devices", "1-2", "--trace", "x.json"], ["`--trace`", "give one number"]),
-        (["simulate", "--devices", "1-2", "--trace-level", "row"], ["`--trace-level`", "give one number"]),
-        (["simulate", "--devices", "1-2", "--what-if", "batch=3"], ["`--what-if`", "give one number"]),
+        (
+            ["simulate", "--devices", "1-2", "--trace-level", "row"],
+            ["`--trace-level`", "give one number"],
+        ),
+        (
+            ["simulate", "--devices", "1-2", "--what-if", "batch=3"],
+            ["`--what-if`", "give one number"],
+        ),
         (["simulate", "--devices", "2-1"], ["--devices", "runs downwards; write 1-2"]),
         (["simulate", "--devices", "1-2,x"], ["--devices", "mixes the word 'x'"]),
         (["plan", "quick-cifar", "--devices", "0-2"], ["from 1 to 999999 devices"]),
-        (["plan", "quick-cifar", "--devices", "0.5-2:0.5"], ["--devices", "not a list of numbers of devices"]),
-        (["plan", "quick-cifar", "--devices", "385,386"], ["all 2 points fail", "must be 1 to 384"]),
+        (
+            ["plan", "quick-cifar", "--devices", "0.5-2:0.5"],
+            ["--devices", "not a list of numbers of devices"],
+        ),
+        (
+            ["plan", "quick-cifar", "--devices", "385,386"],
+            ["all 2 points fail", "must be 1 to 384"],
+        ),
         (["plan", "quick-cifar", "--devices", ""], ["--devices", "empty item"]),
         (["plan", "quick-cifar", "--devices", "1-2", "--plot", "x.abc"], ["`--plot` x.abc"]),
         (["plan", "vgg61", "--devices", "1-2"], ["vgg61", "vgg16"]),
@@ -93,7 +119,7 @@ def test_bad_input_is_one_line(
     one_line: Callable[[str], str],
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
-    told: list[str],
+    message: list[str],
 ) -> None:
     from emuchain.emulator.commands.cli import main
 
@@ -102,7 +128,7 @@ def test_bad_input_is_one_line(
     assert ended.value.code == 2
     said = capsys.readouterr()
     line = one_line(said.err)
-    assert all(word in line for word in told), line
+    assert all(word in line for word in message), line
     assert said.out == ""
 
 
@@ -110,7 +136,9 @@ def test_a_file_with_a_wrong_key_is_blamed(tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text("batch = 0\n")
     with pytest.raises(InputError, match=r"run\.toml.*`batch` = 0"):
         commands.main(
-            ["simulate", str(tmp_path / "run.toml"), "--devices", "1-2"], standalone_mode=False, obj=Session()
+            ["simulate", str(tmp_path / "run.toml"), "--devices", "1-2"],
+            standalone_mode=False,
+            obj=Session(),
         )
 
 

@@ -1,4 +1,6 @@
-"""What surrounds a command: bytes in names, a folder that is gone, limits, and what other programs have left behind."""
+"""What surrounds a command: bytes in names, a folder that is gone, limits, and what other programs
+have left behind.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +53,12 @@ def latin(tmp_path: Path, data: Path) -> Path:
 
 
 def test_results_name_files_in_any_bytes(latin: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """They are found again by what results say of them, and each command that reads results takes them."""
-    network, images, out = (str(latin / name) for name in ("t\udce9.toml", "d\udce9.h5", "o\udce9.h5"))
+    """They are found again by what results say of them, and each command that reads results takes
+    them.
+    """
+    network, images, out = (
+        str(latin / name) for name in ("t\udce9.toml", "d\udce9.h5", "o\udce9.h5")
+    )
     assert status_of("train", network, "--data", images, *TRAIN, "--out", out) == 0
     with h5py.File(out) as file:
         assert os.fsencode(file["config"].attrs["network"]) == os.fsencode(latin) + b"/t\xe9.toml"
@@ -61,7 +67,17 @@ def test_results_name_files_in_any_bytes(latin: Path, capfd: pytest.CaptureFixtu
         ["evaluate", out],
         ["report", out, "--out", str(latin / "r\udce9.html")],
         ["export", out, str(latin / "m\udce9.safetensors")],
-        ["train", network, "--data", images, *TRAIN, "--init", out, "--log", f"csv:{latin}/l\udce9.csv"],
+        [
+            "train",
+            network,
+            "--data",
+            images,
+            *TRAIN,
+            "--init",
+            out,
+            "--log",
+            f"csv:{latin}/l\udce9.csv",
+        ],
     ):
         assert status_of(*command) == 0, capfd.readouterr().err
     assert capfd.readouterr().err == ""
@@ -70,17 +86,33 @@ def test_results_name_files_in_any_bytes(latin: Path, capfd: pytest.CaptureFixtu
 def test_a_sweep_names_files_in_any_bytes(latin: Path, capfd: pytest.CaptureFixture[str]) -> None:
     network, table = str(latin / "t\udce9.toml"), latin / "s\udce9.csv"
     for _ in range(2):  # at the second time all points are there
-        assert status_of("sweep", network, "--devices", "1-2", "--csv", str(table), "--jobs", "1") == 0
+        assert (
+            status_of("sweep", network, "--devices", "1-2", "--csv", str(table), "--jobs", "1") == 0
+        )
         with open(table, encoding="utf-8", newline="") as file:  # which other programs can read
             rows = list(csv.DictReader(file))
         assert [os.path.basename(row["network"]) for row in rows] == ["t\\udce9.toml"] * 2
     pytest.importorskip("matplotlib")
-    assert status_of("sweep", network, "--devices", "1-2", "--jobs", "1", "--plot", str(latin / "p\udce9.svg")) == 0
+    assert (
+        status_of(
+            "sweep",
+            network,
+            "--devices",
+            "1-2",
+            "--jobs",
+            "1",
+            "--plot",
+            str(latin / "p\udce9.svg"),
+        )
+        == 0
+    )
     assert capfd.readouterr().err == ""
 
 
 def test_strict_output_takes_names_in_any_bytes(latin: Path) -> None:
-    """As it is in most locales; the last line that a run prints names its files, whose odd bytes are spelled out."""
+    """As it is in most locales; the last line that a run prints names its files, whose odd bytes
+    are spelled out.
+    """
     network, images = (str(latin / name) for name in ("t\udce9.toml", "d\udce9.h5"))
     command = [sys.executable, "-m", "emuchain", "train", network, "--data", images, *TRAIN]
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
@@ -103,7 +135,15 @@ def gone(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 WRITERS = {
     "results": ["train", "{0}/t.toml", "--data", "{0}/d.h5", *TRAIN, "--out", "{1}x.h5"],
-    "checkpoint": ["train", "{0}/t.toml", "--data", "{0}/d.h5", *TRAIN, "--checkpoint", "{1}x.ckpt"],
+    "checkpoint": [
+        "train",
+        "{0}/t.toml",
+        "--data",
+        "{0}/d.h5",
+        *TRAIN,
+        "--checkpoint",
+        "{1}x.ckpt",
+    ],
     "log": ["train", "{0}/t.toml", "--data", "{0}/d.h5", *TRAIN, "--log", "csv:{1}x.csv"],
     "trace": ["simulate", "{0}/t.toml", "--samples", "8", "--trace", "{1}x.json"],
     "description": ["network", "{0}/t.toml", "--out", "{1}x.toml"],
@@ -116,32 +156,44 @@ def test_a_current_folder_that_is_gone(
     gone: Path, capfd: pytest.CaptureFixture[str], one_line: OneLine, writer: str
 ) -> None:
     """What is named by absolute paths works; what would be written there is refused in one line."""
-    assert status_of(*(word.format(gone, f"{gone}/") for word in WRITERS[writer])) == 0, capfd.readouterr().err
+    assert status_of(*(word.format(gone, f"{gone}/") for word in WRITERS[writer])) == 0, (
+        capfd.readouterr().err
+    )
     capfd.readouterr()
     assert status_of(*(word.format(gone, "") for word in WRITERS[writer])) == 2
-    assert "the current folder has been removed; change to one that exists" in one_line(capfd.readouterr().err)
+    assert "the current folder has been removed; change to one that exists" in one_line(
+        capfd.readouterr().err
+    )
 
 
-def test_ranks_need_a_current_folder(gone: Path, capfd: pytest.CaptureFixture[str], one_line: OneLine) -> None:
+def test_ranks_need_a_current_folder(
+    gone: Path, capfd: pytest.CaptureFixture[str], one_line: OneLine
+) -> None:
     assert status_of("launch", "-n", "2", "--", "train", f"{gone}/t.toml") == 2
     assert "the current folder has been removed" in one_line(capfd.readouterr().err)
 
 
 def test_a_file_in_place_of_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], one_line: OneLine
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    one_line: OneLine,
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
     assert status_of("simulate", "quick-cifar", "--samples", "8") == 2
-    assert one_line(capfd.readouterr().err) == (
-        f"emuchain: error: NUMBA_CACHE_DIR = '{tmp_path}/file': {tmp_path}/file is a file; name a folder for compiled"
-        " code"
+    assert (
+        one_line(capfd.readouterr().err)
+        == f"emuchain: error: NUMBA_CACHE_DIR = '{tmp_path}/file': {tmp_path}/file is a file; name"
+        " a folder for compiled code"
     )
 
 
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """This process has a connection to MPICH's launcher, as its rank 1 has, and MPI cannot be initialised."""
+    """This process has a connection to MPICH's launcher, as its rank 1 has, and MPI cannot be
+    initialised.
+    """
 
     def refuse() -> None:
         raise AssertionError("MPI is initialised")
@@ -181,11 +233,18 @@ def test_a_command_that_needs_no_ranks_leaves_mpi_alone(
 
 @pytest.mark.parametrize("setting", ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"])
 def test_a_rank_that_no_launcher_has_started_trains_and_says_so(
-    setting: str, data: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], one_line: OneLine
+    setting: str,
+    data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    one_line: OneLine,
 ) -> None:
     (data.parent / "t.toml").write_text(NETWORK)
     monkeypatch.setenv(setting, "1")
     assert status_of("train", str(data.parent / "t.toml"), "--data", str(data), *TRAIN) == 0
     said = capfd.readouterr()
     assert "t on 1 VC709" in said.out
-    assert one_line(said.err) == f"emuchain: note: no launcher is behind {setting}=1; this process runs alone"
+    assert (
+        one_line(said.err)
+        == f"emuchain: note: no launcher is behind {setting}=1; this process runs alone"
+    )

@@ -47,7 +47,9 @@ def evaluated(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]
 
 
 @pytest.mark.parametrize("case", RUNS)
-def test_numbers_of_the_last_epoch(tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
+def test_numbers_of_the_last_epoch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
     files = str(tmp_path / "run.h5"), str(tmp_path / "run.ckpt")
     trained = emuchain.train(**{**SETTINGS, **RUNS[case]}, out=files[0], checkpoint=files[1])
     last = trained.history
@@ -62,7 +64,10 @@ def test_numbers_of_the_last_epoch(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_the_answer_and_other_data(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], small_cifar: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    small_cifar: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     file = "run.h5"
@@ -80,11 +85,14 @@ def test_the_answer_and_other_data(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["none.h5"], "no such file"),
         (["run.h5", "--data", "text"], "`data` = 'text'"),
-        (["run.h5", "--test-samples", "2001"], "`test_samples` = 2001: but shapes has 2000 test images; give a number"),
+        (
+            ["run.h5", "--test-samples", "2001"],
+            "`test_samples` = 2001: but shapes has 2000 test images; give a number",
+        ),
         (["run.h5", "--data", "nowhere"], "`data` = 'nowhere'"),
         (["page.html"], "neither a results file (.h5) nor a checkpoint"),
     ],
@@ -95,11 +103,11 @@ def test_one_line_of_what_is_wrong(
     one_line: Callable[[str], str],
     monkeypatch: pytest.MonkeyPatch,
     words: list[str],
-    told: str,
+    message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     emuchain.train(**SETTINGS, out="run.h5")
     (tmp_path / "page.html").write_text("<html>")
     capsys.readouterr()
     assert run(*words) == 2
-    assert told in one_line(capsys.readouterr().err)
+    assert message in one_line(capsys.readouterr().err)

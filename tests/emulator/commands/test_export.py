@@ -1,4 +1,6 @@
-"""`emuchain export`: weights go to PyTorch and back without a changed bit, and compute the same there."""
+"""`emuchain export`: weights go to PyTorch and back without a changed bit, and compute the same
+there.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ run = functools.partial(status_of, "export")
 
 
 @pytest.fixture(scope="module", params=[IMAGES, ROWS], ids=["images", "rows"])
-def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Path]:
+def trained(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Any, Any, Path]:
     """A network's description, its results, and their folder, with run.h5 and run.ckpt."""
     folder = tmp_path_factory.mktemp("trained")
     files = {"out": str(folder / "run.h5"), "checkpoint": str(folder / "run.ckpt")}
@@ -116,7 +120,9 @@ def torch_module(name: str, arrays: dict[str, Any]) -> Callable[[Any], Any]:
 
 
 @pytest.mark.parametrize("source", ["run.h5", "run.ckpt"])
-def test_safetensors(trained: Any, capsys: pytest.CaptureFixture[str], bits: Bits, source: str) -> None:
+def test_safetensors(
+    trained: Any, capsys: pytest.CaptureFixture[str], bits: Bits, source: str
+) -> None:
     torch, of_torch = pytest.importorskip("torch"), pytest.importorskip("safetensors.torch")
     network, results, folder = trained
     file = folder / f"{source}.safetensors"
@@ -182,33 +188,48 @@ def test_onnx_of_a_text(tmp_path: Path, bits: Bits) -> None:
     ]
     data = load_data("text", 12).test_first(8)
     symbols, next_ones = np.asarray(data.test_images), np.asarray(data.test_labels)
-    [logits] = reference.ReferenceEvaluator(file).run(None, {"symbols": symbols.reshape(8, 12).astype(np.int64)})
+    [logits] = reference.ReferenceEvaluator(file).run(
+        None, {"symbols": symbols.reshape(8, 12).astype(np.int64)}
+    )
     odds = logits - logits.max(axis=2, keepdims=True)
-    losses = np.log(np.exp(odds).sum(axis=2)) - np.take_along_axis(odds, next_ones[:, :, None], 2)[:, :, 0]
+    losses = (
+        np.log(np.exp(odds).sum(axis=2))
+        - np.take_along_axis(odds, next_ones[:, :, None], 2)[:, :, 0]
+    )
     assert losses.mean() == pytest.approx(results.history["test_loss"][-1], rel=1e-5)
 
 
-EVEN_LRN = {**IMAGES, "layers": [IMAGES["layers"][0], {"type": "lrn", "size": 4}, *IMAGES["layers"][-2:]]}
+EVEN_LRN = {
+    **IMAGES,
+    "layers": [IMAGES["layers"][0], {"type": "lrn", "size": 4}, *IMAGES["layers"][-2:]],
+}
 
 
 @pytest.mark.parametrize(
-    ("network", "told"),
-    [(ROWS, "rows has lstm with a projection (second)"), (EVEN_LRN, "images has lrn with an even size (c1)")],
+    ("network", "message"),
+    [
+        (ROWS, "rows has lstm with a projection (second)"),
+        (EVEN_LRN, "images has lrn with an even size (c1)"),
+    ],
 )
 def test_what_onnx_has_no_words_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], one_line: Callable[[str], str], network: Any, told: str
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    one_line: Callable[[str], str],
+    network: Any,
+    message: str,
 ) -> None:
     pytest.importorskip("onnx")
     source, file = str(tmp_path / "run.h5"), tmp_path / "run.onnx"
     emuchain.train(network, **SETTINGS, out=source)
     capsys.readouterr()
     assert run(source, str(file)) == 2
-    assert told in one_line(capsys.readouterr().err)
+    assert message in one_line(capsys.readouterr().err)
     assert not file.exists()
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["none.h5", "w.safetensors"], "no such file"),
         (["run.h5", "w.bin"], "`out` = 'w.bin'"),
@@ -221,9 +242,9 @@ def test_one_line_of_what_is_wrong(
     one_line: Callable[[str], str],
     monkeypatch: pytest.MonkeyPatch,
     words: list[str],
-    told: str,
+    message: str,
 ) -> None:
     monkeypatch.chdir(trained[2])
     assert run(*words) == 2
-    assert told in one_line(capsys.readouterr().err)
+    assert message in one_line(capsys.readouterr().err)
     assert not (trained[2] / words[1]).exists()

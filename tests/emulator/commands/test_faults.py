@@ -1,4 +1,6 @@
-"""`--faults`: what faults cost stands first, JSON, the same on any number of ranks, and bad files in one line."""
+"""`--faults`: what faults cost stands first, JSON, the same on any number of ranks, and bad files
+in one line.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,14 @@ def printed(*arguments: str) -> str:
 
 def test_their_cost_comes_first(file: str) -> None:
     lines = printed(*KEYS, "--faults", file).splitlines()
-    assert lines[0].startswith("faults cost ") and " without; most: board 1 3 times slower" in lines[0]
-    shown = [line.split() for line in lines if line.startswith(("board 1 3", "link 0 loses", "all together"))]
+    assert (
+        lines[0].startswith("faults cost ") and " without; most: board 1 3 times slower" in lines[0]
+    )
+    shown = [
+        line.split()
+        for line in lines
+        if line.startswith(("board 1 3", "link 0 loses", "all together"))
+    ]
     assert len(shown) == 3
 
 
@@ -84,8 +92,12 @@ def test_what_a_death_took_comes_next(file: str) -> None:
     assert first.startswith("faults cost ")
     assert first.endswith(" without: board 2 dies at 900 us")
     assert second.startswith("board 2 dies at 900 us, in mini-batch 2 of epoch 1: ")
-    assert second.endswith(" of work lost, 30.0 us to detect it, 70.0 us to reload; 3 boards continue")
-    [death] = json.loads(printed(*KEYS, "--faults", file, "--checkpoint-every", "1", "--json"))["faults"]["deaths"]
+    assert second.endswith(
+        " of work lost, 30.0 us to detect it, 70.0 us to reload; 3 boards continue"
+    )
+    [death] = json.loads(printed(*KEYS, "--faults", file, "--checkpoint-every", "1", "--json"))[
+        "faults"
+    ]["deaths"]
     assert death.pop("lost_ps") > 0
     assert death == {
         "board": 2,
@@ -97,32 +109,50 @@ def test_what_a_death_took_comes_next(file: str) -> None:
         "devices_left": 3,
     }
     late = printed(*KEYS, "--faults", file, "--samples", "32")
-    assert "board 2 dies at 900 us: after the end of the run, so nothing is lost" in late.replace("\n  ", " ")
+    assert "board 2 dies at 900 us: after the end of the run, so nothing is lost" in late.replace(
+        "\n  ", " "
+    )
 
 
 def test_any_number_of_ranks_gives_the_same(mpiexec: Any, file: str, tmp_path: Path) -> None:
     """Bits and times of one process, and both costs first in the answer; a board dies, too."""
     with Path(file).open("a") as more:
         more.write(DEATH)
-    keys = ["train", *KEYS, "--faults", file, "--test-samples", "64", "--progress", "none", "--checkpoint-every", "1"]
-    told = []
+    keys = [
+        "train",
+        *KEYS,
+        "--faults",
+        file,
+        "--test-samples",
+        "64",
+        "--progress",
+        "none",
+        "--checkpoint-every",
+        "1",
+    ]
+    message = []
     for ranks in (1, 2):
         out = tmp_path / f"{ranks}.h5"
-        told.append(mpiexec(ranks, ["-m", "emuchain", *keys, "--out", out]).stdout)
+        message.append(mpiexec(ranks, ["-m", "emuchain", *keys, "--out", out]).stdout)
     one, two = (emuchain.results(str(tmp_path / f"{ranks}.h5")) for ranks in (1, 2))
     assert one.virtual_time_ps == two.virtual_time_ps
     for layer, arrays in one.weights.items():
         for name, array in arrays.items():
             assert array.tobytes() == two.weights[layer][name].tobytes(), f"{layer}/{name}"
-    for said in told:
+    for said in message:
         answer = said[said.rindex("\nfaults cost ") :].replace("\n  ", " ").split("\n")
         assert answer[2].startswith("board 2 dies at 900 us, in ")
         assert answer[3].startswith("flips change test accuracy by ")
 
 
-def test_a_bad_file_ends_with_one_line_and_status_2(mpiexec: Any, one_line: Any, tmp_path: Path) -> None:
+def test_a_bad_file_ends_with_one_line_and_status_2(
+    mpiexec: Any, one_line: Any, tmp_path: Path
+) -> None:
     path = tmp_path / "bad.toml"
     path.write_text("[[faults.boards]]\nboard = 9\nfactor = 2\n")
     ended = mpiexec(1, ["-m", "emuchain", "simulate", *KEYS, "--faults", path], status=2)
-    said = f"emuchain: error: {path}: `faults.boards[0].board` = 9: there is no such board; this run has boards 0 to 3"
+    said = (
+        f"emuchain: error: {path}: `faults.boards[0].board` = 9: there is no such board; this run"
+        " has boards 0 to 3"
+    )
     assert one_line(ended.stderr) == said

@@ -1,4 +1,6 @@
-"""Files that commands write, and what is in their way: full disks, devices, pipes, other runs; one line each."""
+"""Files that commands write, and what is in their way: full disks, devices, pipes, other runs; one
+line each.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,22 @@ import h5py
 import pytest
 
 from emuchain.emulator.common import WholeFile, own_folder
-from emuchain.emulator.run import open_log
+from emuchain.emulator.run import StepRow, open_log
 
-from .running import status_of
+from .running import PIPELINE, status_of
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-TRAIN = ["train", "--samples", "32", "--test-samples", "10", "--devices", "2", "--progress", "plain"]
+TRAIN = [
+    "train",
+    "--samples",
+    "32",
+    "--test-samples",
+    "10",
+    "--devices",
+    "2",
+    "--progress",
+    "plain",
+]
 
 
 @pytest.fixture
@@ -47,7 +59,9 @@ def refusal(run: subprocess.CompletedProcess[str], one_line: Callable[[str], str
     return one_line(run.stderr)
 
 
-def test_a_full_disk_leaves_the_last_good_file(emuchain: Run, tmp_path: Path, one_line: Callable[[str], str]) -> None:
+def test_a_full_disk_leaves_the_last_good_file(
+    emuchain: Run, tmp_path: Path, one_line: Callable[[str], str]
+) -> None:
     out = tmp_path / "run.h5"
     assert emuchain(*TRAIN, "--out", out).returncode == 0
     before = out.read_bytes()
@@ -69,7 +83,9 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_what_is_no_file(emuchain: Run, tmp_path: Path, one_line: Callable[[str], str], writer: str) -> None:
+def test_what_is_no_file(
+    emuchain: Run, tmp_path: Path, one_line: Callable[[str], str], writer: str
+) -> None:
     ending = ".png" if writer == "picture" else ""
     pipe, device = tmp_path / f"pipe{ending}", tmp_path / f"device{ending}"
     os.mkfifo(pipe)
@@ -79,15 +95,17 @@ def test_what_is_no_file(emuchain: Run, tmp_path: Path, one_line: Callable[[str]
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
 
 
-SHAPE = ["--schedule", "gpipe", "--stages", "2", "--micro-batches", "2", "--forward", "1", "--backward", "1"]
 LOCKED = {
     **WRITERS,
     "checkpoint": [*TRAIN, "--checkpoint"],
     "trace of training": [*TRAIN, "--trace"],
-    "trace of a pair": ["simulate", "lstm-rows", "--schedule", "farnn", "--cluster", "farnn-9p", "--trace"],
-    "trace of a pipeline": ["pipeline", *SHAPE, "--trace"],
-    "picture of a pipeline": ["pipeline", *SHAPE, "--plot"],
-    "picture of a pair": ["plan", "lstm-rows", "--schedule", "farnn", "--cluster", "farnn-9p", "--plot"],
+    "trace of a pair": [
+        *"simulate lstm-rows --schedule farnn --cluster farnn-9p".split(),
+        "--trace",
+    ],
+    "trace of a pipeline": ["pipeline", *PIPELINE, "--trace"],
+    "picture of a pipeline": ["pipeline", *PIPELINE, "--plot"],
+    "picture of a pair": [*"plan lstm-rows --schedule farnn --cluster farnn-9p".split(), "--plot"],
     "picture of a run": ["simulate", "quick-cifar", "--samples", "8", "--plot"],
     "picture of a sweep": ["sweep", "quick-cifar", "--devices", "1-2", "--plot"],
     "picture of a timeline": ["timeline", "quick-cifar", "--plot"],
@@ -128,7 +146,10 @@ def test_who_writes_second_is_refused_at_the_start(
     ],
 )
 def test_a_folder_has_one_writer(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], one_line: Callable[[str], str], words: list[str]
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    one_line: Callable[[str], str],
+    words: list[str],
 ) -> None:
     folder = tmp_path / "out"
     with own_folder(folder):
@@ -138,7 +159,9 @@ def test_a_folder_has_one_writer(
     assert [*folder.iterdir()] == []
 
 
-def test_rtl_replaces_files_and_leaves_other_links_to_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rtl_replaces_files_and_leaves_other_links_to_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder, kept = tmp_path / "rtl", tmp_path / "kept.sv"
     folder.mkdir()
     kept.write_text("of last week")
@@ -153,21 +176,43 @@ def test_rtl_replaces_files_and_leaves_other_links_to_them(tmp_path: Path, capsy
     assert [entry.name for entry in folder.iterdir() if entry.suffix != ".sv"] == []
 
 
-def test_two_logs_in_one_folder(emuchain: Run, tmp_path: Path, one_line: Callable[[str], str]) -> None:
+def test_a_refused_picture_leaves_no_cut(
+    emuchain: Run, tmp_path: Path, one_line: Callable[[str], str]
+) -> None:
+    """Boards that take actions as a whole have no picture of rows."""
+    actions = "plan quick-cifar --devices 2 --engines turns --schedule sync".split()
+    files = ["--save", tmp_path / "cut.toml", "--plot", tmp_path / "layout.png"]
+    assert "`--plot` shows rows" in refusal(emuchain(*actions, *files), one_line)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_two_logs_in_one_folder(
+    emuchain: Run, tmp_path: Path, one_line: Callable[[str], str]
+) -> None:
     with open_log(f"csv:{tmp_path / 'log.csv'}") as log:
-        log.step(0, 0, 1, loss=0.5, learning_rate=0.25, virtual_time_ps=7)
-        assert f"another run (process {os.getpid()} on " in refusal(emuchain(*TRAIN, "--log", "csv"), one_line)
-        log.step(0, 1, 2, loss=0.5, learning_rate=0.25, virtual_time_ps=9)
+        log.step(StepRow(1, 1, 0.5, 0.25, 7), 1)
+        assert f"another run (process {os.getpid()} on " in refusal(
+            emuchain(*TRAIN, "--log", "csv"), one_line
+        )
+        log.step(StepRow(1, 2, 0.5, 0.25, 9), 2)
     lines = (tmp_path / "log.csv").read_text().splitlines()
-    assert lines == ["epoch,step,loss,learning_rate,virtual_time_ps", "1,1,0.5,0.25,7", "1,2,0.5,0.25,9"]
+    assert lines == [
+        "epoch,step,loss,learning_rate,virtual_time_ps",
+        "1,1,0.5,0.25,7",
+        "1,2,0.5,0.25,9",
+    ]
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_another_run_writes_it(emuchain: Run, tmp_path: Path, one_line: Callable[[str], str], writer: str) -> None:
+def test_another_run_writes_it(
+    emuchain: Run, tmp_path: Path, one_line: Callable[[str], str], writer: str
+) -> None:
     out = tmp_path / "out.png"
     with WholeFile(out) as other:
         other.write(b"other")
-        assert f"another run (process {os.getpid()} on " in refusal(emuchain(*WRITERS[writer], out), one_line)
+        assert f"another run (process {os.getpid()} on " in refusal(
+            emuchain(*WRITERS[writer], out), one_line
+        )
     assert out.read_bytes() == b"other"
 
 

@@ -1,4 +1,6 @@
-"""The first screen: each command answers in its first lines what was asked, with the numbers of its JSON."""
+"""The first screen: each command answers in its first lines what was asked, with the numbers of its
+JSON.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,17 @@ IGNORED = ("--memory", "ignored")
 def test_where_memory_is_ignored_every_rate_says_so(printed: Printed) -> None:
     for words in (
         ("simulate", "vgg16-cifar", "--devices", "4", "--samples", "128", *IGNORED),
-        ("simulate", "vgg16-cifar", *IGNORED, "--replicas", "2", "--devices", "2", "--samples", "128"),
+        (
+            "simulate",
+            "vgg16-cifar",
+            *IGNORED,
+            "--replicas",
+            "2",
+            "--devices",
+            "2",
+            "--samples",
+            "128",
+        ),
         ("plan", "vgg11-cifar", "--devices", "2", *IGNORED),
     ):
         said, lines = as_json(printed, *words), printed(*words)
@@ -81,7 +93,9 @@ def test_where_memory_is_ignored_every_rate_says_so(printed: Printed) -> None:
         rates = [line for line in lines if re.search(r"\d (images/s|GOPS)\b", line)]
         assert rates[0] == lines[0]
         assert all(missing in line for line in rates), rates
-        assert f"does not fit, {_mebibytes(said['missing_bytes'])} MiB missing" in line_of("memory: ", lines)
+        assert f"does not fit, {_mebibytes(said['missing_bytes'])} MiB missing" in line_of(
+            "memory: ", lines
+        )
 
 
 def _mebibytes(count: int) -> str:
@@ -109,13 +123,19 @@ def test_plan_answers_with_the_numbers_of_its_json(printed: Printed) -> None:
 
 
 def test_plan_gives_one_verdict(printed: Printed) -> None:
-    for words in (("vgg16-cifar", "--devices", "24"), ("vgg11-cifar", "--devices", "2"), ("quick-cifar",)):
+    for words in (
+        ("vgg16-cifar", "--devices", "24"),
+        ("vgg11-cifar", "--devices", "2"),
+        ("quick-cifar",),
+    ):
         lines = printed("plan", *words)
         assert len([line for line in lines if re.search(r"\bfits?\b", line)]) == 1
 
 
 def test_the_next_command_lifts_the_limit(printed: Printed) -> None:
-    """More boards where engines limit, faster links where links do, another schedule where draining does."""
+    """More boards where engines limit, faster links where links do, another schedule where draining
+    does.
+    """
     for given in (
         ["--devices", "2", "--samples", "256"],
         ["--devices", "4", "--samples", "256", *NARROW_LINKS],
@@ -130,15 +150,38 @@ def test_the_next_command_lifts_the_limit(printed: Printed) -> None:
 
 
 def test_a_comparison_stands_in_the_first_lines(printed: Printed) -> None:
-    words = ("simulate", "quick-cifar", "--devices", "4", "--samples", "64", "--what-if", "devices=2")
+    words = (
+        "simulate",
+        "quick-cifar",
+        "--devices",
+        "4",
+        "--samples",
+        "64",
+        "--what-if",
+        "devices=2",
+    )
     lines, said = printed(*words), as_json(printed, *words)
     line = line_of("if devices = 2: ", lines)
-    assert number_before("images/s", line) == pytest.approx(said["what_if"]["run"]["images_per_s"], rel=1e-3)
+    assert number_before("images/s", line) == pytest.approx(
+        said["what_if"]["run"]["images_per_s"], rel=1e-3
+    )
 
 
 def test_draining_is_named_where_a_schedule_drains(printed: Printed) -> None:
-    lines = printed("simulate", "quick-cifar", "--devices", "4", "--samples", "64", "--schedule", "sync")
-    said = as_json(printed, "simulate", "quick-cifar", "--devices", "4", "--samples", "64", "--schedule", "sync")
+    lines = printed(
+        "simulate", "quick-cifar", "--devices", "4", "--samples", "64", "--schedule", "sync"
+    )
+    said = as_json(
+        printed,
+        "simulate",
+        "quick-cifar",
+        "--devices",
+        "4",
+        "--samples",
+        "64",
+        "--schedule",
+        "sync",
+    )
     line = line_of("then: each update drains the chain, ", lines)
     assert number_before("images/s", line) == pytest.approx(1e12 / said["interval_ps"], rel=1e-3)
     share = 1 - said["interval_ps"] / said["steady"]["period_ps"]
@@ -150,24 +193,38 @@ def test_draining_is_the_limit_where_it_takes_most_of_the_time(printed: Printed)
     words = ("--devices", "8", "--samples", "64", "--schedule", "sync", "--batch", "4")
     lines = printed("simulate", "quick-cifar", *words)
     assert line_of("limit: ", lines).startswith("limit: each update drains the chain, ")
-    slowest = as_json(printed, "simulate", "quick-cifar", *words)["steady"]["bottleneck"]["slowest"]["name"]
+    slowest = as_json(printed, "simulate", "quick-cifar", *words)["steady"]["bottleneck"][
+        "slowest"
+    ]["name"]
     assert line_of("then: ", lines).startswith(f"then: {slowest}, ")
 
 
-def test_train_ends_with_its_answer_and_show_begins_with_it(printed: Printed, tmp_path: Path) -> None:
+def test_train_ends_with_its_answer_and_show_begins_with_it(
+    printed: Printed, tmp_path: Path
+) -> None:
     out = str(tmp_path / "run.h5")
-    lines = printed("train", "--devices", "2", "--samples", "64", "--test-samples", "20", "--out", out)
+    lines = printed(
+        "train", "--devices", "2", "--samples", "64", "--test-samples", "20", "--out", out
+    )
     answer = lines[-lines[::-1].index("") :]
     assert len(answer) <= 8
     said = as_json(printed, "simulate", "--devices", "2", "--samples", "64")
     assert number_before("images/s", answer[0]) == pytest.approx(said["images_per_s"], rel=1e-3)
-    starts = ("test accuracy ", "limit: ", "memory: fits on chip", "weights: ", f"next: emuchain show {out}")
+    starts = (
+        "test accuracy ",
+        "limit: ",
+        "memory: fits on chip",
+        "weights: ",
+        f"next: emuchain show {out}",
+    )
     assert all(any(line.startswith(start) for line in answer) for start in starts)
     shown = printed("show", out)
     assert number_before("images/s", shown[0]) == pytest.approx(said["images_per_s"], rel=1e-3)
     assert shown[1] == answer[1]
     assert line_of("memory: ", shown) == "memory: fits on chip"
-    assert line_of("next: ", shown) == "next: emuchain simulate quick-cifar --devices 2 --samples 64"
+    assert (
+        line_of("next: ", shown) == "next: emuchain simulate quick-cifar --devices 2 --samples 64"
+    )
 
 
 def test_show_says_of_a_run_that_memory_was_ignored(printed: Printed, tmp_path: Path) -> None:
@@ -185,10 +242,12 @@ def test_show_says_of_a_run_that_memory_was_ignored(printed: Printed, tmp_path: 
 def test_compare_topology_exchange_and_network_answer_first(printed: Printed) -> None:
     lines, said = printed("study", "compare", "vgg16-cifar", "--devices", "2,4"), None
     said = as_json(printed, "study", "compare", "vgg16-cifar", "--devices", "2,4")
-    best = max(100 * method["outcomes"][-1]["flop_utilisation"] for method in said["methods"].values())
-    assert number_before("layer", line_of("FLOP utilisation on 4, %: ", lines).replace(", ", " ")) == pytest.approx(
-        best, rel=1e-3
+    best = max(
+        100 * method["outcomes"][-1]["flop_utilisation"] for method in said["methods"].values()
     )
+    assert number_before(
+        "layer", line_of("FLOP utilisation on 4, %: ", lines).replace(", ", " ")
+    ) == pytest.approx(best, rel=1e-3)
 
     lines, said = printed("study", "topology", "vgg16-cifar", "--devices", "4"), None
     said = as_json(printed, "study", "topology", "vgg16-cifar", "--devices", "4")
@@ -198,7 +257,9 @@ def test_compare_topology_exchange_and_network_answer_first(printed: Printed) ->
 
     lines = printed("study", "exchange", "hdc", "--workers", "4")
     [plain, _] = as_json(printed, "study", "exchange", "hdc", "--workers", "4")["exchanges"]
-    assert number_before("ms", line_of("4 workers: ring ", lines)) == pytest.approx(plain["ring_ps"] / 1e9, rel=1e-2)
+    assert number_before("ms", line_of("4 workers: ring ", lines)) == pytest.approx(
+        plain["ring_ps"] / 1e9, rel=1e-2
+    )
 
     lines = printed("network", "resnet18")
     said = as_json(printed, "network", "resnet18")
@@ -218,7 +279,9 @@ def test_full_shows_all_devices_and_links(printed: Printed) -> None:
 
 
 def first_numbers(title: str, lines: list[str]) -> list[int]:
-    """The numbers in the first column of the table under a title; lines that go on with names have none."""
+    """The numbers in the first column of the table under a title; lines that go on with names have
+    none.
+    """
     rows = lines[next(place for place, line in enumerate(lines) if line.startswith(title)) :]
     return [int(line.split()[0]) for line in rows[: rows.index("")] if re.match(r" *\d+ ", line)]
 
@@ -229,8 +292,28 @@ def piped_commands(folder: Path) -> Iterator[tuple[str, ...]]:
         yield "simulate", "vgg16", "--devices", MANY, "--samples", "64", *full
     yield "plan", "vgg16", "--devices", MANY, "--full"
     yield "plan", "vgg16-cifar", "--devices", "24"
-    yield "simulate", "hdc", "--schedule", "data-parallel-ring", "--devices", "4", "--batch", "64", "--samples", "128"
-    yield "train", "resnet8-cifar", "--samples", "32", "--test-samples", "4", "--out", str(folder / "run.h5")
+    yield (
+        "simulate",
+        "hdc",
+        "--schedule",
+        "data-parallel-ring",
+        "--devices",
+        "4",
+        "--batch",
+        "64",
+        "--samples",
+        "128",
+    )
+    yield (
+        "train",
+        "resnet8-cifar",
+        "--samples",
+        "32",
+        "--test-samples",
+        "4",
+        "--out",
+        str(folder / "run.h5"),
+    )
     yield "show", str(folder / "run.h5")
     yield "study", "compare", "vgg16", "--devices", f"2,{MANY}"
     yield "study", "topology", "vgg16", "--devices", f"2,{MANY}"
@@ -242,7 +325,9 @@ def piped_commands(folder: Path) -> Iterator[tuple[str, ...]]:
     yield "data", "info"
 
 
-def test_piped_output_is_80_columns_wide_with_no_blanks_at_ends(printed: Printed, tmp_path: Path) -> None:
+def test_piped_output_is_80_columns_wide_with_no_blanks_at_ends(
+    printed: Printed, tmp_path: Path
+) -> None:
     for command in piped_commands(tmp_path):
         lines = printed(*command)
         assert not [line for line in lines if line != line.rstrip()], command
@@ -252,7 +337,11 @@ def test_piped_output_is_80_columns_wide_with_no_blanks_at_ends(printed: Printed
 
 
 def test_a_schedule_has_no_blanks_at_ends(printed: Printed) -> None:
-    assert not [line for line in printed("schedule", "quick-cifar", "--devices", "3") if line != line.rstrip()]
+    assert not [
+        line
+        for line in printed("schedule", "quick-cifar", "--devices", "3")
+        if line != line.rstrip()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -264,15 +353,25 @@ def test_a_schedule_has_no_blanks_at_ends(printed: Printed) -> None:
         ("char-lstm", None),  # a text of any length
     ],
 )
-def test_an_epoch_is_that_of_the_data_set(printed: Printed, network: str, epoch: str | None) -> None:
+def test_an_epoch_is_that_of_the_data_set(
+    printed: Printed, network: str, epoch: str | None
+) -> None:
     for words in (("plan", network), ("simulate", network, "--samples", "2")):
-        starts = [line.partition(":")[0] for line in printed(*words) if line.startswith("epoch of ")]
-        others = [] if words[0] == "plan" else ["epoch of 2 samples" if epoch is None else "epoch of 2 images"]
+        starts = [
+            line.partition(":")[0] for line in printed(*words) if line.startswith("epoch of ")
+        ]
+        others = (
+            []
+            if words[0] == "plan"
+            else ["epoch of 2 samples" if epoch is None else "epoch of 2 images"]
+        )
         assert starts == others + ([] if epoch is None else [f"epoch of {epoch}"])
 
 
 def test_nothing_fits_in_more_than_all_block_ram(printed: Printed) -> None:
-    """Device 0 of four has 117 % of its board's memory in buffers, of which 28 % are shallow memories of LUTs."""
+    """Device 0 of four has 117 % of its board's memory in buffers, of which 28 % are shallow
+    memories of LUTs.
+    """
     words = ("plan", "resnet18-cifar", "--devices", "4")
     found = as_json(printed, *words)
     assert found["missing_bytes"] == 0
@@ -283,10 +382,15 @@ def test_nothing_fits_in_more_than_all_block_ram(printed: Printed) -> None:
 @pytest.mark.parametrize(
     "flags, note",
     [
-        (["--compress", "inceptionn:-10"], "`compress` = inceptionn:-10: has no effect without replicas"),
+        (
+            ["--compress", "inceptionn:-10"],
+            "`compress` = inceptionn:-10: has no effect without replicas",
+        ),
         (["--exchange", "aggregator"], "`exchange` = aggregator: has no effect without replicas"),
-        (["--optimizer", "adam", "--momentum", "0.5"], "`momentum` = 0.5: has no effect with `optimizer` = 'adam'"),
-        (["--lr-decay", "0.3"], "`lr_decay` = 0.3: has no effect without `lr_schedule` = 'step'"),
+        (
+            ["--optimizer", "adam", "--momentum", "0.5"],
+            "`momentum` = 0.5: has no effect with `optimizer` = 'adam'",
+        ),
         (["--compress", "inceptionn:-10", "--replicas", "2"], None),
         (["--momentum", "0.5"], None),
     ],
@@ -297,7 +401,9 @@ def test_settings_without_effect_are_noted(
     with pytest.raises(SystemExit) as ended:
         main(["simulate", "quick-cifar", "--samples", "2", *flags])
     assert not ended.value.code
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("emuchain: note: ")]
+    said = [
+        line for line in capsys.readouterr().err.splitlines() if line.startswith("emuchain: note: ")
+    ]
     assert len(said) == (note is not None)
     assert note is None or said[0].startswith(f"emuchain: note: {note}")
 
@@ -312,5 +418,15 @@ def test_one_of_a_kind_is_singular(printed: Printed) -> None:
         )
         for line in printed(*words)
     )
-    assert "epoch of 1 image: " in text and "micro-batches of 1 sample: " in text and "on 1 device\n" in text
-    assert re.findall(r"(?<![\d.,])1 (?:images|samples|layers|devices|boards|micro-batches|stages|rows)\b", text) == []
+    assert (
+        "epoch of 1 image: " in text
+        and "micro-batches of 1 sample: " in text
+        and "on 1 device\n" in text
+    )
+    assert (
+        re.findall(
+            r"(?<![\d.,])1 (?:images|samples|layers|devices|boards|micro-batches|stages|rows)\b",
+            text,
+        )
+        == []
+    )

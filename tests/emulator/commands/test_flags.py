@@ -1,4 +1,4 @@
-"""The first word of a command: a network or a configuration, told apart by name and by content."""
+"""The first word of a command: a network or a configuration, distinguished by name and by content."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pytest
 from emuchain.emulator.cluster import settable_keys
 from emuchain.emulator.commands.cli import main
 from emuchain.emulator.commands.command_line import commands
+from emuchain.emulator.commands.frame.command import USUAL_FLAGS
 from emuchain.emulator.commands.frame.flags import Subject, subject_of
-from emuchain.emulator.commands.frame.named import USUAL_FLAGS, Rate
+from emuchain.emulator.commands.frame.named import Rate
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import Config
 
@@ -43,7 +44,10 @@ def simulated(capsys: pytest.CaptureFixture[str]) -> Simulated:
 
 
 def test_a_network_may_stand_first_or_behind_its_flag(simulated: Simulated) -> None:
-    first, flag = simulated("lenet-mnist", "--devices", "2"), simulated("--network", "lenet-mnist", "--devices", "2")
+    first, flag = (
+        simulated("lenet-mnist", "--devices", "2"),
+        simulated("--network", "lenet-mnist", "--devices", "2"),
+    )
     assert first == flag
     assert first["config"]["network"] == "lenet-mnist"
     assert simulated("lenet-mnist", "--network", "lenet-mnist", "--devices", "2") == first
@@ -68,16 +72,16 @@ def test_a_toml_file_is_what_its_keys_say(simulated: Simulated, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("word", "message"),
     [
         ("quick-cifer", ["'quick-cifer'", "did you mean `quick-cifar`?", "TOML or ONNX file"]),
         ("missing.toml", ["missing.toml", "cannot be read"]),
     ],
 )
-def test_a_word_that_names_nothing(word: str, told: list[str]) -> None:
+def test_a_word_that_names_nothing(word: str, message: list[str]) -> None:
     with pytest.raises(InputError) as error:
         subject_of(word)
-    assert all(part in str(error.value) for part in told)
+    assert all(part in str(error.value) for part in message)
 
 
 def test_two_networks(capsys: pytest.CaptureFixture[str], one_line: Callable[..., str]) -> None:
@@ -98,8 +102,12 @@ def flags_of(kind: type[click.ParamType]) -> list[str]:
             if isinstance(command, click.Group):
                 groups.append((f"{path}{name} ", command))
             elif command is not None:
-                flags = [each for each in command.get_params(context) if isinstance(each, click.Option)]
-                found += [f"{path}{name} {each.opts[0]}" for each in flags if isinstance(each.type, kind)]
+                flags = [
+                    each for each in command.get_params(context) if isinstance(each, click.Option)
+                ]
+                found += [
+                    f"{path}{name} {each.opts[0]}" for each in flags if isinstance(each.type, kind)
+                ]
     return found
 
 
@@ -127,9 +135,13 @@ def test_a_rate_that_is_no_number(
 
 
 def test_other_numbers_are_checked_by_who_takes_them() -> None:
-    """Keys of a run, as all of those are (`test_absurd.py`), and one that the tests of its command try."""
+    """Keys of a run, as all of those are (`test_absurd.py`), and one that the tests of its command
+    try.
+    """
     others = {*flags_of(click.types.FloatParamType)} - {*flags_of(Rate)}
-    of_run = {other for other in others if other.split("--")[1].replace("-", "_") in Config.model_fields}
+    of_run = {
+        other for other in others if other.split("--")[1].replace("-", "_") in Config.model_fields
+    }
     assert others - of_run == {"calibrate link --line-gbps"}
 
 
@@ -153,7 +165,7 @@ def test_numbers_in_other_spellings(capsys: pytest.CaptureFixture[str], said: st
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ("pipeline --devices 2", "Did you mean '--stages'?"),
         ("pipeline --batch 2", "Did you mean '--micro-batches'?"),
@@ -162,10 +174,12 @@ def test_numbers_in_other_spellings(capsys: pytest.CaptureFixture[str], said: st
         ("schedule --forward 2", "Did you mean 'emuchain pipeline'?"),
     ],
 )
-def test_a_flag_of_another_name(capsys: pytest.CaptureFixture[str], words: str, told: str) -> None:
+def test_a_flag_of_another_name(
+    capsys: pytest.CaptureFixture[str], words: str, message: str
+) -> None:
     with pytest.raises(SystemExit) as ended:
         main(words.split())
-    assert ended.value.code == 2 and told in capsys.readouterr().err
+    assert ended.value.code == 2 and message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -188,9 +202,13 @@ def test_flags_of_other_programs(
 
 
 def test_what_is_meant_is_there() -> None:
-    """Each meaning is a flag of some command, or `--set` with a key that it takes; a flag that is meant is none."""
+    """Each meaning is a flag of some command, or `--set` with a key that it takes; a flag that is
+    meant is none.
+    """
     flags = {flag for _, command in leaves(commands) for param in command.get_params(click.Context(command))
              for flag in param.opts}  # fmt: skip
     for meant in USUAL_FLAGS.values():
-        flag, _, key = meant.partition(" ")
-        assert flag in flags and (not key or key.partition("=")[0] in {*settable_keys(), "links.topology"})
+        flag, _, value = meant.partition(" ")
+        assert flag in flags
+        if flag == "--set":
+            assert value.partition("=")[0] in {*settable_keys(), "links.topology"}

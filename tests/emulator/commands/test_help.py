@@ -1,4 +1,6 @@
-"""The help of commands that take a configuration: flags in groups, the usual ones first; and the list of schedules."""
+"""The help of commands that take a configuration: flags in groups, the usual ones first; and the
+list of schedules.
+"""
 
 import itertools
 import re
@@ -7,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from emuchain.emulator.commands.command_line import commands
-from emuchain.emulator.commands.frame.flags import GROUPS, USUAL
-from emuchain.emulator.config import RUN_ONLY_KEYS, Config
+from emuchain.emulator.commands.frame.flags import USUAL
+from emuchain.emulator.config import GROUPS, RUN_ONLY_KEYS, Config
 from emuchain.emulator.schedule import schedules
 
 
@@ -19,7 +21,11 @@ def lines_of(*arguments: str) -> list[str]:
 
 
 def flags_of(lines: list[str]) -> list[str]:
-    spelt = (match[1].split(", ") for line in lines if (match := re.match(r"  (--[\w-]+(?:, --[\w-]+)*)", line)))
+    spelt = (
+        match[1].split(", ")
+        for line in lines
+        if (match := re.match(r"  (--[\w-]+(?:, --[\w-]+)*)", line))
+    )
     return [flag.removeprefix("--").replace("-", "_") for flags in spelt for flag in flags]
 
 
@@ -27,18 +33,22 @@ def test_each_key_is_in_one_group() -> None:
     keys = list(itertools.chain(*GROUPS.values()))
     assert sorted(keys) == sorted(Config.model_fields)
     assert set(keys) > USUAL
+    assert not set(keys) & set(GROUPS), "a table's name is that of no key"
 
 
 @pytest.mark.parametrize(
-    ("command", "without"), [("train", ()), ("simulate", RUN_ONLY_KEYS), ("timeline", RUN_ONLY_KEYS)]
+    ("command", "without"),
+    [("train", ()), ("simulate", RUN_ONLY_KEYS), ("timeline", RUN_ONLY_KEYS)],
 )
-def test_help_shows_the_usual_flags_and_help_all_every_one(command: str, without: tuple[str, ...]) -> None:
+def test_help_shows_the_usual_flags_and_help_all_every_one(
+    command: str, without: tuple[str, ...]
+) -> None:
     usual, every = (lines_of(command, flag) for flag in ("--help", "--help-all"))
     keys = set(Config.model_fields) - set(without)
     assert set(flags_of(usual)) & keys == USUAL - set(without)
     assert set(flags_of(every)) >= keys
     titles = [line[:-1] for line in every if line.endswith(":") and not line.startswith(" ")]
-    assert titles == [*GROUPS, "Formats of numbers", "This command"]
+    assert titles == [*(f"[{group}]" for group in GROUPS), "Formats of numbers", "This command"]
     assert "--help-all" in " ".join(usual)
     assert len(usual) < len(every) / 2
 

@@ -1,4 +1,6 @@
-"""Multipliers and look-up tables in `plan`, `simulate` and `sweep`: rates of narrow formats, what is short, caveats."""
+"""Multipliers and look-up tables in `plan`, `simulate` and `sweep`: rates of narrow formats, what
+is short, caveats.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def cluster(folder: Path, more: str = "", name: str = "c") -> str:
 
 
 def multipliers(plan: dict[str, Any]) -> int:
-    return sum(sum(held["multipliers"].values()) for device in plan["devices"] for held in device["slices"])
+    return sum(
+        sum(held["multipliers"].values()) for device in plan["devices"] for held in device["slices"]
+    )
 
 
 def test_int8_has_twice_the_multipliers_of_a_dsp48e2(ended: Ended, tmp_path: Path) -> None:
@@ -54,7 +58,9 @@ def test_int8_has_twice_the_multipliers_of_a_dsp48e2(ended: Ended, tmp_path: Pat
     assert multipliers(narrow) == pytest.approx(2 * multipliers(single), rel=0.02)
     assert narrow["images_per_s"] == pytest.approx(2 * single["images_per_s"], rel=0.1)
     [device] = narrow["devices"]
-    assert sum(held["dsp_count"] for held in device["slices"]) == -(-multipliers(narrow) // 2) <= 6840
+    assert (
+        sum(held["dsp_count"] for held in device["slices"]) == -(-multipliers(narrow) // 2) <= 6840
+    )
 
 
 @pytest.mark.parametrize("engines", ["split", "turns"])
@@ -62,8 +68,13 @@ def test_rates_of_multipliers_that_a_board_says(ended: Ended, tmp_path: Path, en
     """A quarter of the multipliers is a quarter of the rate, where engines limit."""
     words = ("plan", "vgg16-cifar", "--engines", engines, "--memory", "ignored", "--cluster")
     whole = ended(*words, cluster(tmp_path))[1]
-    quarter = ended(*words, cluster(tmp_path, "[boards.multipliers]\nfp32 = { per_dsp = 0.25, lut = 100 }\n"))[1]
-    rates = [float(said.partition("images/s")[0].split()[-1].replace(",", "")) for said in (whole, quarter)]
+    quarter = ended(
+        *words, cluster(tmp_path, "[boards.multipliers]\nfp32 = { per_dsp = 0.25, lut = 100 }\n")
+    )[1]
+    rates = [
+        float(said.partition("images/s")[0].split()[-1].replace(",", ""))
+        for said in (whole, quarter)
+    ]
     assert rates[0] == pytest.approx(4 * rates[1], rel=0.1)
 
 
@@ -104,30 +115,66 @@ def test_where_luts_are_unknown_nothing_is_said(ended: Ended, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("keys", "flags", "told"),
+    ("keys", "flags", "message"),
     [
-        ("", (), "1 fp32 on a DSP48E2, 83 LUTs each, as papers count, without `multipliers`; a real one takes 2 to 3"),
-        ("", ("--precision", "int8"), "2 int8 on a DSP48E2, 42 LUTs each, by its `dsp_type`, LUTs assumed"),
+        (
+            "",
+            (),
+            (
+                "1 fp32 on a DSP48E2, 83 LUTs each, as papers count, without `multipliers`; a real"
+                " one takes 2 to 3"
+            ),
+        ),
+        (
+            "",
+            ("--precision", "int8"),
+            "2 int8 on a DSP48E2, 42 LUTs each, by its `dsp_type`, LUTs assumed",
+        ),
         ("", ("--precision", "bf16"), "; a real one takes a DSP48 and some 846 LUTs"),
-        ('dsp_type = "DSP58"\n', (), "1 fp32 on a DSP58, 83 LUTs each, as papers count, without `multipliers`"),
-        ("[boards.multipliers]\nfp32 = { per_dsp = 0.5, lut = 900 }\n", (), "0.5 fp32 on a DSP48E2, 900 LUTs each, by"),
-        ("[boards.multipliers]\nfp32 = {}\n", (), "by its `multipliers`; a real one takes 2 to 3 DSP48"),
+        (
+            'dsp_type = "DSP58"\n',
+            (),
+            "1 fp32 on a DSP58, 83 LUTs each, as papers count, without `multipliers`",
+        ),
+        (
+            "[boards.multipliers]\nfp32 = { per_dsp = 0.5, lut = 900 }\n",
+            (),
+            "0.5 fp32 on a DSP48E2, 900 LUTs each, by",
+        ),
+        (
+            "[boards.multipliers]\nfp32 = {}\n",
+            (),
+            "by its `multipliers`; a real one takes 2 to 3 DSP48",
+        ),
     ],
 )
 def test_the_answer_says_what_is_counted(
-    ended: Ended, tmp_path: Path, keys: str, flags: tuple[str, ...], told: str
+    ended: Ended, tmp_path: Path, keys: str, flags: tuple[str, ...], message: str
 ) -> None:
     path = cluster(tmp_path, keys)
-    for command in (("plan",), ("simulate", "--samples", "64"), ("sweep", "--devices", "1", "--jobs", "1")):
+    for command in (
+        ("plan",),
+        ("simulate", "--samples", "64"),
+        ("sweep", "--devices", "1", "--jobs", "1"),
+    ):
         printed = ended(command[0], "quick-cifar", *command[1:], *flags, "--cluster", path)[1]
-        assert told in " ".join(printed.partition("\n\n")[0].split()), command
+        assert message in " ".join(printed.partition("\n\n")[0].split()), command
 
 
-def test_a_real_multiplier_is_not_held_against_a_dsp_that_has_one(ended: Ended, tmp_path: Path) -> None:
-    assert "a real one" not in ended("plan", "quick-cifar", "--cluster", cluster(tmp_path, 'dsp_type = "DSP58"\n'))[1]
+def test_a_real_multiplier_is_not_held_against_a_dsp_that_has_one(
+    ended: Ended, tmp_path: Path
+) -> None:
+    assert (
+        "a real one"
+        not in ended("plan", "quick-cifar", "--cluster", cluster(tmp_path, 'dsp_type = "DSP58"\n'))[
+            1
+        ]
+    )
 
 
-def test_a_format_wider_than_the_boards_multipliers_ends_with_status_2(ended: Ended, tmp_path: Path) -> None:
+def test_a_format_wider_than_the_boards_multipliers_ends_with_status_2(
+    ended: Ended, tmp_path: Path
+) -> None:
     path = cluster(tmp_path, "[boards.multipliers]\nint8 = { per_dsp = 2, lut = 40 }\n")
     for command in (("plan",), ("simulate", "--samples", "64"), ("explore", "--devices", "1")):
         status, printed, errors = ended(command[0], "quick-cifar", *command[1:], "--cluster", path)
@@ -136,4 +183,7 @@ def test_a_format_wider_than_the_boards_multipliers_ends_with_status_2(ended: En
             "emuchain: error: `precision` = fp32: board c: `multipliers` has int8,"
         )
     assert ended("plan", "quick-cifar", "--cluster", path, "--precision", "int8")[0] == 0
-    assert ended("sweep", "quick-cifar", "--precision", "fp32", "--cluster", path, "--jobs", "1")[0] == 2
+    assert (
+        ended("sweep", "quick-cifar", "--precision", "fp32", "--cluster", path, "--jobs", "1")[0]
+        == 2
+    )

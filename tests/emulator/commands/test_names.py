@@ -1,4 +1,6 @@
-"""Names of others, in every place that takes one: shown, written and drawn as text, and never obeyed."""
+"""Names of others, in every place that takes one: shown, written and drawn as text, and never
+obeyed.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from emuchain.emulator.view.progress import LiveProgress
 from .running import status_of
 
 VISIBLE = "[red]a[/] $x^{$ \\frac '<b>"
-"""One line of printable characters, which markup of rich, mathematics of matplotlib and HTML would take for theirs."""
+"""One line of printable characters, which markup of rich, mathematics of matplotlib and HTML would
+take for theirs.
+"""
 HIDDEN = "=b\x1b[31m\nc"
 """What may be in a file's name, and in none of a network."""
 NETWORK = """name = '''{}'''
@@ -42,7 +46,9 @@ latency_ns = 100
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with a network and a cluster of visible names, and images in a file of a hidden one."""
+    """The current folder, with a network and a cluster of visible names, and images in a file of a
+    hidden one.
+    """
     monkeypatch.chdir(tmp_path)
     Path("n.toml").write_text(NETWORK.format(VISIBLE))
     Path("c.toml").write_text(CLUSTER.format(VISIBLE))
@@ -72,7 +78,9 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words[:2]))
-def test_what_a_command_prints(folder: Path, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+def test_what_a_command_prints(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
     assert status_of(*words) == 0
     said = capsys.readouterr()
     assert is_plain(said.out) and is_plain(said.err)
@@ -99,7 +107,10 @@ def test_what_a_command_prints(folder: Path, capsys: pytest.CaptureFixture[str],
     ids=lambda words: " ".join(words[:2]).encode("unicode_escape").decode(),
 )
 def test_what_an_error_quotes(
-    folder: Path, capsys: pytest.CaptureFixture[str], one_line: Callable[[str], str], words: list[str]
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    one_line: Callable[[str], str],
+    words: list[str],
 ) -> None:
     Path("keys.toml").write_text('name = "x"\n"a\\u001b[31m\\nb" = 3\n')
     assert status_of(*words) == 2
@@ -114,7 +125,9 @@ def test_classes_of_images(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     for name in ("a\x1b]0;title\x07", "b\n[red]"):
         (folder / "images" / name).mkdir(parents=True)
         for number in range(4):
-            image.fromarray(np.zeros((16, 16, 3), np.uint8)).save(folder / "images" / name / f"{number}.png")
+            image.fromarray(np.zeros((16, 16, 3), np.uint8)).save(
+                folder / "images" / name / f"{number}.png"
+            )
     assert status_of("data", "info", "--data", "images") == 0
     said = capsys.readouterr().out
     assert is_plain(said)
@@ -133,7 +146,16 @@ def test_cells_of_a_sweep_are_no_formulas(folder: Path, capsys: pytest.CaptureFi
     """A second sweep takes the rows of the first, errors of points among them."""
     for name in ("=n.toml", "+n.toml", "@n.toml"):
         Path(name).write_text(NETWORK.format("=n"))
-    words = ["sweep", "--csv", "s.csv", "--cluster", "c.toml", "--devices", "1,999", "=n.toml,+n.toml,@n.toml"]
+    words = [
+        "sweep",
+        "--csv",
+        "s.csv",
+        "--cluster",
+        "c.toml",
+        "--devices",
+        "1,999",
+        "=n.toml,+n.toml,@n.toml",
+    ]
     tables = []
     for _ in range(2):
         status_of(*words)
@@ -148,7 +170,9 @@ def test_cells_of_a_sweep_are_no_formulas(folder: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("words", [[*COMMANDS[1]], [*COMMANDS[2]], [*COMMANDS[3]], [*COMMANDS[4]]])
-def test_names_in_pictures_are_text(folder: Path, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+def test_names_in_pictures_are_text(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
     pytest.importorskip("matplotlib")
     assert status_of(*words, "--plot", "p.png") == 0, capsys.readouterr().err
     assert Path("p.png").read_bytes().startswith(b"\x89PNG")
@@ -221,7 +245,9 @@ def test_names_given_in_python(name: object, one_line: Callable[..., str]) -> No
         lambda: dataclasses.replace(cluster, name=name),
         lambda: dataclasses.replace(cluster, boards=(board,)),
     ):
-        with pytest.raises(InputError, match="a name is one line of 1 to 200 printable characters") as raised:
+        with pytest.raises(
+            InputError, match="a name is one line of 1 to 200 printable characters"
+        ) as raised:
             make()
         assert one_line(raised).isprintable()
 

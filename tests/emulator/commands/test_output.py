@@ -1,4 +1,6 @@
-"""Output that is closed, full or read no further, and names of what is no file: one line, never an internal error."""
+"""Output that is closed, full or read no further, and names of what is no file: one line, never an
+internal error.
+"""
 
 from __future__ import annotations
 
@@ -42,20 +44,29 @@ def shell(tmp_path: Path) -> Shell:
 @pytest.mark.parametrize("command", ["--help", "plan quick-cifar", "network quick-cifar --json"])
 def test_output_that_is_read_no_further(shell: Shell, command: str, unbuffered: str) -> None:
     # `true` reads nothing; what is written once it has ended meets a closed pipe.
-    done = shell(f"(sleep 0.2; emuchain {command}) | true; exit ${{PIPESTATUS[0]}}", PYTHONUNBUFFERED=unbuffered)
+    done = shell(
+        f"(sleep 0.2; emuchain {command}) | true; exit ${{PIPESTATUS[0]}}",
+        PYTHONUNBUFFERED=unbuffered,
+    )
     assert (done.returncode, done.stderr) == (141, "")
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("command", ["--help", "plan quick-cifar", "train --samples 16 --test-samples 1 --batch 16"])
-def test_output_that_is_full(shell: Shell, one_line: Callable[[str], str], command: str, unbuffered: str) -> None:
+@pytest.mark.parametrize(
+    "command", ["--help", "plan quick-cifar", "train --samples 16 --test-samples 1 --batch 16"]
+)
+def test_output_that_is_full(
+    shell: Shell, one_line: Callable[[str], str], command: str, unbuffered: str
+) -> None:
     done = shell(f"emuchain {command} > /dev/full", PYTHONUNBUFFERED=unbuffered)
     assert done.returncode == 2
     assert "standard output cannot be written: No space left on device" in one_line(done.stderr)
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_output_that_is_closed(shell: Shell, one_line: Callable[[str], str], tmp_path: Path) -> None:
+def test_output_that_is_closed(
+    shell: Shell, one_line: Callable[[str], str], tmp_path: Path
+) -> None:
     done = shell("emuchain train --out run.h5 >&-")
     assert done.returncode == 2
     assert "standard output is closed" in one_line(done.stderr)
@@ -83,15 +94,21 @@ NAMES = {
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_names_that_no_file_can_have(shell: Shell, one_line: Callable[[str], str], kind: str) -> None:
+def test_names_that_no_file_can_have(
+    shell: Shell, one_line: Callable[[str], str], kind: str
+) -> None:
     done = shell(f"emuchain {NAMES[kind].format(LONG)}")
     assert done.returncode == 2, done.stderr
     assert len(one_line(done.stderr)) < 2100
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("kind", ["network file", "cluster file", "onnx", "text", "schedule", "results", "profile"])
-def test_what_is_no_file(shell: Shell, one_line: Callable[[str], str], tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind", ["network file", "cluster file", "onnx", "text", "schedule", "results", "profile"]
+)
+def test_what_is_no_file(
+    shell: Shell, one_line: Callable[[str], str], tmp_path: Path, kind: str
+) -> None:
     for ending in ("", ".toml", ".onnx", ".txt"):
         os.mkfifo(tmp_path / f"pipe{ending}")
         (tmp_path / f"endless{ending}").symlink_to("/dev/zero")
@@ -129,7 +146,10 @@ PIPELINE = "pipeline --schedule gpipe --stages 2 --micro-batches 2 --forward 1 -
     ("command", "file"),
     [
         (f"timeline {SMALL} --plot x.png", "x.png"),
-        ("timeline lstm-5x1024 --cluster farnn-9p --schedule farnn --time-steps 20 --plot x.png", "x.png"),
+        (
+            "timeline lstm-5x1024 --cluster farnn-9p --schedule farnn --time-steps 20 --plot x.png",
+            "x.png",
+        ),
         (f"simulate {SMALL} --samples 64 --plot x.png --trace x.json", "x.json"),
         (f"simulate {SMALL} --samples 64 --plot x.png", "x.png"),
         (f"train {SMALL} --samples 64 --test-samples 8 --trace x.json --progress none", "x.json"),
@@ -172,7 +192,9 @@ def test_silent_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "")
 
 
-def test_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shown_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)

@@ -43,7 +43,9 @@ def notes(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_constant_is_noted_once(capsys: pytest.CaptureFixture[str], absurd: str, name: str) -> None:
+def test_each_constant_is_noted_once(
+    capsys: pytest.CaptureFixture[str], absurd: str, name: str
+) -> None:
     words = COMMANDS[name].split()
     given = [absurd] if name == "cluster" else ["--cluster", absurd]
     assert status_of(*words, *given) in (0, 2)  # in so fast a clock's picosecond, RTL has no cycle
@@ -54,15 +56,27 @@ def test_each_constant_is_noted_once(capsys: pytest.CaptureFixture[str], absurd:
     ]
 
 
-def test_of_many_values_of_a_constant_the_first_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
-    assert status_of("sweep", "quick-cifar", "--devices", "2", "--link.bandwidth_gbps", "20000-100000:20000") == 0
+def test_of_many_values_of_a_constant_the_first_is_noted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert (
+        status_of(
+            "sweep", "quick-cifar", "--devices", "2", "--link.bandwidth_gbps", "20000-100000:20000"
+        )
+        == 0
+    )
     [note] = notes(capsys)
     assert "`link.bandwidth_gbps` = 20,000 Gb/s" in note
 
 
 def test_changes_are_noted(capsys: pytest.CaptureFixture[str]) -> None:
     words = "simulate quick-cifar --devices 2 --samples 64"
-    assert status_of(*words.split(), "--set", "board.clock_mhz=0.3", "--what-if", "link.latency_ns=6e8") == 0
+    assert (
+        status_of(
+            *words.split(), "--set", "board.clock_mhz=0.3", "--what-if", "link.latency_ns=6e8"
+        )
+        == 0
+    )
     assert [note.partition("note: ")[2] for note in notes(capsys)] == [
         "--set: `board.clock_mhz` = 0.3 MHz",
         "--what-if: `link.latency_ns` = 600,000,000 ns",

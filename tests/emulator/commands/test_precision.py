@@ -1,4 +1,6 @@
-"""`emuchain precision`: each format is trained, the answer comes first, and what is wrong is told before any run."""
+"""`emuchain precision`: each format is trained, the answer comes first, and what is wrong is
+reported before any run.
+"""
 
 from __future__ import annotations
 
@@ -20,29 +22,53 @@ KEYS += ["--schedule", "sync", "--progress", "none"]
 
 def test_outcomes_are_those_of_training(printed: Any, tmp_path: Path) -> None:
     picture, out = tmp_path / "formats.png", tmp_path / "run.h5"
-    said = json.loads(printed("precision", *KEYS, "--formats", "fp32,mxfp8", "--json", "--plot", str(picture)))
+    said = json.loads(
+        printed("precision", *KEYS, "--formats", "fp32,mxfp8", "--json", "--plot", str(picture))
+    )
     single, narrow = said["formats"]
     assert [single["precision"], narrow["precision"]] == ["fp32", "mxfp8"]
     assert narrow["link_bytes"] < single["link_bytes"] and narrow["times_ps"] != single["times_ps"]
     assert picture.stat().st_size > 1000
     trained = printed("train", *KEYS, "--precision", "mxfp8", "--out", str(out))
     assert f"test accuracy {100 * narrow['accuracy']:.2f} %" in trained
-    simulated = json.loads(printed("simulate", *KEYS[:5], *KEYS[7:11], "--precision", "mxfp8", "--json"))
+    simulated = json.loads(
+        printed("simulate", *KEYS[:5], *KEYS[7:11], "--precision", "mxfp8", "--json")
+    )
     assert simulated["virtual_time_ps"] == narrow["times_ps"][-1]
 
 
 def test_the_answer_comes_first(printed: Any) -> None:
-    first, second, *_ = printed("precision", *KEYS, "--formats", "fp32,q8.8", "--precision.master", "bf16").splitlines()
+    first, second, *_ = printed(
+        "precision", *KEYS, "--formats", "fp32,q8.8", "--precision.master", "bf16"
+    ).splitlines()
     assert "fp32" in first and "%" in first
     assert second.endswith("of the memory") or "no other format" in first
 
 
 def test_a_run_that_diverges_is_an_outcome(printed: Any) -> None:
-    text = printed("precision", *KEYS, "--formats", "fp32,fp16", "--precision.loss-scale", "16777216", "--epochs", "2")
+    text = printed(
+        "precision",
+        *KEYS,
+        "--formats",
+        "fp32,fp16",
+        "--precision.loss-scale",
+        "16777216",
+        "--epochs",
+        "2",
+    )
     assert "fp16 loss_scale=16777216: " in text and "diverged" in text
 
 
-SEVERAL = [*KEYS, "--epochs", "2", "--checkpoint-every", "2", "--precision.loss-scale", "64", "--json"]
+SEVERAL = [
+    *KEYS,
+    "--epochs",
+    "2",
+    "--checkpoint-every",
+    "2",
+    "--precision.loss-scale",
+    "64",
+    "--json",
+]
 FORMATS = ["--formats", "q2.6,fp32"]
 REACHED = 8
 """Checkpoints of both runs together."""
@@ -65,7 +91,9 @@ def whole(printed: Any, unbroken: dict[str, str]) -> str:
 def test_killed_runs_go_on_wherever_they_were(
     printed: Any, whole: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int
 ) -> None:
-    """From format, epoch and step; none makes a checkpoint twice, and all keep theirs under their names."""
+    """From format, epoch and step; none makes a checkpoint twice, and all keep theirs under their
+    names.
+    """
     reach, reached = RunCheckpoints.reach, list[object]()
 
     def reach_or_end(self: RunCheckpoints, *where: Any) -> bool:
@@ -80,14 +108,21 @@ def test_killed_runs_go_on_wherever_they_were(
     with pytest.raises(SystemExit) as ended:
         main(["precision", *SEVERAL, *FORMATS, "--checkpoint", file])
     assert (ended.value.code, len(reached)) == (130, done)
-    assert printed("precision", *FORMATS, *SEVERAL[-3:], "--progress", "none", "--resume", file) == whole
+    assert (
+        printed("precision", *FORMATS, *SEVERAL[-3:], "--progress", "none", "--resume", file)
+        == whole
+    )
     assert len(reached) == REACHED
     names = {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")}
     assert names == {"run-q2.6-loss_scale=64", "run-fp32-loss_scale=64"}
 
 
 def test_a_stopped_run_says_how_to_go_on(
-    printed: Any, whole: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    printed: Any,
+    whole: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     file, signals = tmp_path / "run.ckpt", [0, 0, 0, 0, 0, signal.SIGTERM]
     monkeypatch.setattr(SingleProcess, "end_wanted", lambda _: signals.pop(0) if signals else 0)
@@ -114,7 +149,10 @@ def test_runs_that_diverge_do_so_again(printed: Any, tmp_path: Path) -> None:
         (["--resume", "none.ckpt"], "`resume` = 'none-fp32.ckpt': no such file"),
         (["--checkpoint", "run.png", "--plot", "run-bf16.png"], "`plot` = 'run-bf16.png'"),
         (["--log", "csv:x.csv"], "`log`: names one file"),
-        (["--formats", "fp32,mxfp9"], "`formats` = 'fp32,mxfp9': did you mean `mxfp8`? known: fp32"),
+        (
+            ["--formats", "fp32,mxfp9"],
+            "`formats` = 'fp32,mxfp9': did you mean `mxfp8`? known: fp32",
+        ),
         (["--precision", "bf16"], "give all formats as `--formats`"),
         (["--out", "x.h5"], "`out`: names one file"),
         (["--network", "char-lstm", "--formats", "fp32,bf16"], "is a recurrent layer"),

@@ -1,6 +1,8 @@
-"""`--range`: lines below the first of an answer and keys of JSON, which `none` leaves out without any other change.
+"""`--range`: lines below the first of an answer and keys of JSON, which `none` leaves out without
+any other change.
 
-What the first line says is at the values of data sheets, and mostly outside of its own range: with a range, it says so.
+What the first line says is at the values of data sheets, and mostly outside of its own range: with
+a range, it says so.
 """
 
 import json
@@ -15,8 +17,30 @@ KEYS = {"range", "ranges", "classes", "share_of_width", "confidence"}
 COMMANDS = [
     ("plan", "quick-cifar", "--devices", "3"),
     ("simulate", "quick-cifar", "--devices", "3", "--samples", "128"),
-    ("simulate", "quick-cifar", "--devices", "2", "--samples", "128", "--schedule", "1f1b-so", "--engines", "turns"),
-    ("simulate", "char-lstm", "--cluster", "farnn-9p", "--schedule", "farnn", "--samples", "64", "--batch", "16"),
+    (
+        "simulate",
+        "quick-cifar",
+        "--devices",
+        "2",
+        "--samples",
+        "128",
+        "--schedule",
+        "1f1b-so",
+        "--engines",
+        "turns",
+    ),
+    (
+        "simulate",
+        "char-lstm",
+        "--cluster",
+        "farnn-9p",
+        "--schedule",
+        "farnn",
+        "--samples",
+        "64",
+        "--batch",
+        "16",
+    ),
     ("plan", "char-lstm", "--cluster", "farnn-9p", "--schedule", "farnn", "--batch", "16"),
     ("sweep", "quick-cifar", "--devices", "1-4"),
     ("explore", "quick-cifar", "--cluster", "vc709", "--devices", "2", "--batch", "8"),
@@ -47,13 +71,19 @@ def test_none_leaves_out_the_lines_of_the_range_alone(
 
 
 def unwrapped(text: str) -> list[str]:
-    """Lines of the first screen, as they were before they were wrapped; the lines below are left as they are."""
+    """Lines of the first screen, as they were before they were wrapped; the lines below are left as
+    they are.
+    """
     return text.replace("\n  ", " ").splitlines()
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_json_has_range_classes_and_shares(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
-    said, plain = (json.loads(printed(capsys, *words, "--json", *more)) for more in ((), ("--range", "none")))
+def test_json_has_range_classes_and_shares(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    said, plain = (
+        json.loads(printed(capsys, *words, "--json", *more)) for more in ((), ("--range", "none"))
+    )
     assert said["range"]["low"] < said["range"]["high"]
     assert said["classes"].keys() == said["share_of_width"].keys()
     if words[0] == "sweep":
@@ -63,17 +93,22 @@ def test_json_has_range_classes_and_shares(capsys: pytest.CaptureFixture[str], w
     assert {key: value for key, value in said.items() if key not in KEYS} == plain
 
 
-def test_measured_constants_narrow_the_range(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_measured_constants_narrow_the_range(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     cluster = tmp_path / "ours.toml"
     cluster.write_text(
-        'name = "ours"\n[[boards]]\ntype = "vc709"\n[links]\nbandwidth_gbps = 150\nlatency_ns = 1000\n[uncertainty]\n'
-        '"board.clock_mhz" = { low = 199, high = 201, class = "measured", from = "a scope", date = 2026-11-25 }\n'
+        'name = "ours"\n[[boards]]\ntype = "vc709"\n[links]\nbandwidth_gbps = 150\nlatency_ns ='
+        ' 1000\n[uncertainty]\n"board.clock_mhz" = { low = 199, high = 201, class = "measured",'
+        ' from = "a scope", date = 2026-11-25 }\n'
     )
     words = ("plan", "quick-cifar", "--devices", "3", "--cluster")
     wide: dict[str, Any] = json.loads(printed(capsys, *words, "vc709", "--json"))
     narrow: dict[str, Any] = json.loads(printed(capsys, *words, str(cluster), "--json"))
     assert wide["images_per_s"] == narrow["images_per_s"]
-    assert narrow["range"]["high"] - narrow["range"]["low"] < 0.2 * (wide["range"]["high"] - wide["range"]["low"])
+    assert narrow["range"]["high"] - narrow["range"]["low"] < 0.2 * (
+        wide["range"]["high"] - wide["range"]["low"]
+    )
     assert narrow["classes"]["board.clock_mhz"] == "measured"
     assert "engines measured" in printed(capsys, *words, str(cluster))
 
@@ -91,18 +126,20 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize("told", VALUES)
+@pytest.mark.parametrize("message", VALUES)
 def test_the_first_line_says_at_which_values_it_is(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, told: str
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, message: str
 ) -> None:
-    """Where one constant is not measured, it is at data sheets' values; where all are exact, it has no range."""
-    ranges, devices = VALUES[told]
+    """Where one constant is not measured, it is at data sheets' values; where all are exact, it has
+    no range.
+    """
+    ranges, devices = VALUES[message]
     cluster = tmp_path / "ours.toml"
     entries = "\n".join(f'"{key}" = {entry}' for key, entry in ranges.items())
     cluster.write_text(
-        'name = "ours"\nboards = [{ type = "vc709" }]\nlinks = { bandwidth_gbps = 150, latency_ns = 1000 }\n'
-        f"[uncertainty]\n{entries}\n"
+        'name = "ours"\nboards = [{ type = "vc709" }]\nlinks = { bandwidth_gbps = 150,'
+        f" latency_ns = 1000 }}\n[uncertainty]\n{entries}\n"
     )
     words = ("plan", "quick-cifar", "--devices", devices, "--cluster", str(cluster))
     first = unwrapped(printed(capsys, *words))[0]
-    assert first.endswith(f" images/s{told and f' {told}'}")
+    assert first.endswith(f" images/s{message and f' {message}'}")

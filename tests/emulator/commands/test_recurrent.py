@@ -74,7 +74,9 @@ def command(*arguments: str) -> int:
 
 @pytest.mark.parametrize("words", ANSWERED, ids=" ".join)
 @pytest.mark.parametrize("network", NETWORKS)
-def test_an_answer(network: str, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_answer(
+    network: str, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     status, said = command(*with_network(words, network)), capsys.readouterr()
     assert (status, said.err) == (0, "")
     if "--json" in words:
@@ -87,7 +89,9 @@ def test_an_answer(network: str, words: tuple[str, ...], capsys: pytest.CaptureF
 
 @pytest.mark.parametrize(("words", "blamed"), REFUSED)
 @pytest.mark.parametrize("network", NETWORKS)
-def test_one_line(network: str, words: tuple[str, ...], blamed: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_line(
+    network: str, words: tuple[str, ...], blamed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     name, *flags = words
     status, said = command(name, network, *flags), capsys.readouterr().err
     assert status == 2 and said.count("\n") == 1
@@ -97,7 +101,9 @@ def test_one_line(network: str, words: tuple[str, ...], blamed: str, capsys: pyt
 def test_no_way_uses_more_than_all_multipliers(capsys: pytest.CaptureFixture[str]) -> None:
     assert command("study", "compare", "lstm-rows", "--devices", "2-4", "--json") == 0
     methods = json.loads(capsys.readouterr().out)["methods"]
-    shares = [outcome["flop_utilisation"] for method in methods.values() for outcome in method["outcomes"]]
+    shares = [
+        outcome["flop_utilisation"] for method in methods.values() for outcome in method["outcomes"]
+    ]
     assert len(shares) > 4 and all(0 < share <= 1 for share in shares)
 
 
@@ -115,16 +121,43 @@ def test_two_devices_are_no_slower_than_one(capsys: pytest.CaptureFixture[str]) 
     """Where a cut by units would be, under a schedule that allows it, layers stay whole."""
     rates = []
     for devices in ("1", "2"):
-        assert command("simulate", "lstm-rows", "--devices", devices, "--schedule", "sync", *EPOCH, "--json") == 0
+        assert (
+            command(
+                "simulate",
+                "lstm-rows",
+                "--devices",
+                devices,
+                "--schedule",
+                "sync",
+                *EPOCH,
+                "--json",
+            )
+            == 0
+        )
         rates.append(json.loads(capsys.readouterr().out)["images_per_s"])
     assert rates[1] >= rates[0]
 
 
 @pytest.mark.parametrize("network", ["char-lstm", "both.toml"])
 def test_a_run_and_what_is_made_of_it(network: str, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["--devices", "2", "--samples", "16", "--test-samples", "4", "--batch", "8", "--out", "run.h5"]
+    flags = [
+        "--devices",
+        "2",
+        "--samples",
+        "16",
+        "--test-samples",
+        "4",
+        "--batch",
+        "8",
+        "--out",
+        "run.h5",
+    ]
     assert command("train", network, *flags) == 0
-    for words in (("show", "run.h5"), ("retime", "run.h5", "--cluster", "vc709"), ("report", "run.h5", "-o", "r.html")):
+    for words in (
+        ("show", "run.h5"),
+        ("retime", "run.h5", "--cluster", "vc709"),
+        ("report", "run.h5", "-o", "r.html"),
+    ):
         capsys.readouterr()
         status, said = command(*words), capsys.readouterr()
         assert (status, said.err) == (0, ""), words

@@ -40,7 +40,9 @@ def emuchain(*arguments: str | Path) -> int:
     return ended.value.code if isinstance(ended.value.code, int) else 0
 
 
-def test_a_report(run_file: Path, other_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report(
+    run_file: Path, other_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "page.html"
     assert emuchain("report", run_file, "-o", out) == 0
     alone = out.read_text(encoding="utf-8")
@@ -58,12 +60,21 @@ def test_in_python(run_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert emuchain("report", run_file, "--json", "--out", tmp_path / "command.html") == 0
     shown = json.loads(capsys.readouterr().out)
     assert report(run_file, out=tmp_path / "function.html") == shown
-    pages = [(tmp_path / name).read_text(encoding="utf-8") for name in ("command.html", "function.html")]
+    pages = [
+        (tmp_path / name).read_text(encoding="utf-8") for name in ("command.html", "function.html")
+    ]
     assert pages[0] == pages[1]
     [of_results] = report(results(run_file))["runs"]
     assert of_results["name"] == "run 1" and of_results["seed_runs"][0]["file"] is None
-    assert {**of_results, "name": "", "seed_runs": []} == {**shown["runs"][0], "name": "", "seed_runs": []}
-    for runs, said in (((), "report: give"), ((results(run_file), run_file), "the same run as run 1")):
+    assert {**of_results, "name": "", "seed_runs": []} == {
+        **shown["runs"][0],
+        "name": "",
+        "seed_runs": [],
+    }
+    for runs, said in (
+        ((), "report: give"),
+        ((results(run_file), run_file), "the same run as run 1"),
+    ):
         with pytest.raises(InputError, match=said):
             report(*runs)
     with pytest.raises(InputError, match="seeds 3"):
@@ -71,7 +82,10 @@ def test_in_python(run_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_bad_input(
-    run_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], one_line: Callable[[str], str]
+    run_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    one_line: Callable[[str], str],
 ) -> None:
     (tmp_path / "no.h5").write_text("no results")
     copied = shutil.copy(run_file, tmp_path / "copied.h5")
@@ -83,7 +97,10 @@ def test_bad_input(
         ([tmp_path], "is a folder; give a file"),
         ([tmp_path / "no.h5"], "not a results file of emuchain, but a text file"),
         ([run_file, run_file], f"the same run as {run_file}"),
-        ([run_file, run_file.parent / ".." / run_file.parent.name / run_file.name], "the same run as"),
+        (
+            [run_file, run_file.parent / ".." / run_file.parent.name / run_file.name],
+            "the same run as",
+        ),
         ([run_file, copied], f"the same run as {run_file}"),
         (files, "the same run as"),
         ([*files, "--seeds", "apart"], "13 results files: a page shows at most 12"),
@@ -111,7 +128,15 @@ def seed_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     files = []
     for seed in (1, 2, 3):
         file = tmp_path_factory.mktemp(f"seed{seed}") / f"run-seed{seed}.h5"
-        train("quick-cifar", devices=2, samples=64, test_samples=20, batch=32, seed=seed, out=str(file))
+        train(
+            "quick-cifar",
+            devices=2,
+            samples=64,
+            test_samples=20,
+            batch=32,
+            seed=seed,
+            out=str(file),
+        )
         files.append(file)
     return files
 
@@ -139,7 +164,10 @@ def test_seeds(
 
 
 def test_json_is_all_that_is_printed(
-    seed_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    seed_files: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert emuchain("report", *seed_files, "--json") == 0
@@ -149,7 +177,9 @@ def test_json_is_all_that_is_printed(
     assert run["seeds"] == [1, 2, 3]
     assert run["test_accuracy"] == pytest.approx(sum(each.test_accuracy for each in runs) / 3)
     assert [each["file"] for each in run["seed_runs"]] == list(map(str, seed_files))
-    assert [each["virtual_time_ps"] for each in run["seed_runs"]] == [each.virtual_time_ps for each in runs]
+    assert [each["virtual_time_ps"] for each in run["seed_runs"]] == [
+        each.virtual_time_ps for each in runs
+    ]
     assert emuchain("report", *seed_files, "--json", "-o", "page.html") == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["runs"] == [run]
@@ -157,7 +187,10 @@ def test_json_is_all_that_is_printed(
 
 
 def test_figures(
-    seed_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], one_line: Callable[[str], str]
+    seed_files: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    one_line: Callable[[str], str],
 ) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib, which draws figures, is not installed")
     folder = tmp_path / "figures"

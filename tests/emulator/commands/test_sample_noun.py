@@ -1,4 +1,6 @@
-"""What samples are called: images where the data are images, samples where they are text; JSON keys stay."""
+"""What samples are called: images where the data are images, samples where they are text; JSON keys
+stay.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,8 @@ import pytest
 import emuchain
 from emuchain.emulator.commands.cli import main
 from emuchain.emulator.view.page import Run, alone
-from emuchain.emulator.view.page.answer import figures, headline
-from emuchain.emulator.view.page.comparison import comparison
-from emuchain.emulator.view.page.pace import roofs
+from emuchain.emulator.view.page.boards import roofs
+from emuchain.emulator.view.page.outcome import comparison, figures, headline
 
 from .running import with_network
 
@@ -23,8 +24,28 @@ PAIR = ("--schedule", "farnn", "--cluster", "farnn-9p")
 FEW = ("--samples", "64", "--test-samples", "20")
 COMMANDS = [
     ("simulate", "--devices", "2", "--samples", "100"),
-    ("simulate", "--devices", "2", "--samples", "64", "--schedule", "sync", "--what-if", "link.bandwidth_gbps=1"),
-    ("simulate", "--devices", "2", "--samples", "64", "--schedule", "1f1b-so", "--engines", "turns"),
+    (
+        "simulate",
+        "--devices",
+        "2",
+        "--samples",
+        "64",
+        "--schedule",
+        "sync",
+        "--what-if",
+        "link.bandwidth_gbps=1",
+    ),
+    (
+        "simulate",
+        "--devices",
+        "2",
+        "--samples",
+        "64",
+        "--schedule",
+        "1f1b-so",
+        "--engines",
+        "turns",
+    ),
     ("simulate", *PAIR, "--samples", "64"),
     ("plan", "--devices", "2"),
     ("plan", "--devices", "2", "--schedule", "1f1b-so"),
@@ -37,7 +58,9 @@ COMMANDS = [
 
 
 @pytest.fixture
-def said(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Said:
+def said(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Said:
     monkeypatch.chdir(tmp_path)
 
     def said(*arguments: str, status: int = 0) -> str:
@@ -65,9 +88,15 @@ def test_images_read_by_rows_are_images(said: Said, words: tuple[str, ...]) -> N
 
 
 def test_results(said: Said) -> None:
-    for network, noun, other in (("char-lstm", "sample", "image"), ("lstm-rows", "image", "sample")):
+    for network, noun, other in (
+        ("char-lstm", "sample", "image"),
+        ("lstm-rows", "image", "sample"),
+    ):
         said("train", network, "--devices", "2", *FEW, "--out", f"{network}.h5")
-        shown, again = said("show", f"{network}.h5"), said("retime", f"{network}.h5", "--cluster", "vc709-10g")
+        shown, again = (
+            said("show", f"{network}.h5"),
+            said("retime", f"{network}.h5", "--cluster", "vc709-10g"),
+        )
         for found in (shown, again):
             assert f"{noun}s/s" in found and f"{other}s/s" not in found
         assert f"(64 {noun}s)" in shown
@@ -82,12 +111,18 @@ def test_a_page() -> None:
         runs[network] = Run.of(network, results)
     text, images = runs["char-lstm"], runs["lstm-rows"]
     for run, noun in ((text, "sample"), (images, "image")):
-        [rate] = [figure.value for figure in figures(*alone([run])) if figure.name == "Rate on the cluster"]
+        [rate] = [
+            figure.value
+            for figure in figures(*alone([run]))
+            if figure.name == "Rate on the cluster"
+        ]
         assert rate.endswith(f" {noun}s/s")
         assert f" of 64 {noun}s, in " in headline(*alone([run]))
         section = roofs(run)
         assert section is not None
-        assert section.charts[0].data["unit"] == f"{noun}s/s" and section.charts[0].title.endswith(f", in {noun}s/s")
+        assert section.charts[0].data["unit"] == f"{noun}s/s" and section.charts[0].title.endswith(
+            f", in {noun}s/s"
+        )
         assert f"{noun}s/s" in comparison(alone([run, run]))[0].columns
     assert "samples/s" in comparison(alone([text, images]))[0].columns
 
@@ -104,11 +139,14 @@ def test_objects() -> None:
 def test_keys_of_json_stay(said: Said) -> None:
     flags = ("char-lstm", "--devices", "2", "--samples", "64", "--json")
     assert json.loads(said("simulate", *flags))["images_per_s"] > 0
-    assert json.loads(said("sweep", "char-lstm", "--devices", "1-2", "--json"))["best"]["images_per_s"] > 0
+    assert (
+        json.loads(said("sweep", "char-lstm", "--devices", "1-2", "--json"))["best"]["images_per_s"]
+        > 0
+    )
 
 
 def test_too_many_samples(said: Said) -> None:
-    told = "but text has 2813 training samples"
-    assert told in said("train", "char-lstm", "--samples", "9999", status=2)
-    assert told in said("simulate", "char-lstm", "--data", "text", "--samples", "9999", status=2)
+    message = "but text has 2813 training samples"
+    assert message in said("train", "char-lstm", "--samples", "9999", status=2)
+    assert message in said("simulate", "char-lstm", "--data", "text", "--samples", "9999", status=2)
     assert "but shapes has 10000 training images" in said("train", "--samples", "99999", status=2)

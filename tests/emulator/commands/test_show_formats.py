@@ -24,7 +24,13 @@ SHORT = {"samples": 64, "test_samples": 20, "batch": 32}
 def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results of two epochs on two replicas of two devices."""
     file = tmp_path_factory.mktemp("run") / "run.h5"
-    keys: dict[str, Any] = {"devices": 2, "replicas": 2, "compress": "inceptionn:-10", "epochs": 2, **SHORT}
+    keys: dict[str, Any] = {
+        "devices": 2,
+        "replicas": 2,
+        "compress": "inceptionn:-10",
+        "epochs": 2,
+        **SHORT,
+    }
     emuchain.train("quick-cifar", out=str(file), **keys)
     return file
 
@@ -44,18 +50,36 @@ def test_json_has_the_names_of_python(run_file: Path, capsys: pytest.CaptureFixt
             assert value.keys() == own.keys()
             for column, values in value.items():
                 np.testing.assert_array_equal(np.array(values, own[column].dtype), own[column])
-        elif name in ("epochs", "virtual_time_ps", "test_accuracy", "images_per_s", "sample_noun", "versions"):
+        elif name in (
+            "epochs",
+            "virtual_time_ps",
+            "test_accuracy",
+            "images_per_s",
+            "sample_noun",
+            "versions",
+        ):
             assert value == own, name
-    assert set(said) >= {"config", "history", "usage", "exchange", "versions", "weights", "descriptions", "rounding"}
+    assert set(said) >= {
+        "config",
+        "history",
+        "usage",
+        "exchange",
+        "versions",
+        "weights",
+        "descriptions",
+        "rounding",
+    }
     assert said["config"]["compress"] == results.config["compress"] == "inceptionn:-10"
-    assert said["config"]["learning_rate_steps"] == []
+    assert said["config"]["lr_schedule"] == "constant"
     assert said["bits"] is None
     assert said["weights"]["conv1"]["weight"] == [32, 3, 3, 3]
     assert results.usage is not None
     device, link = said["usage"]["devices"][1], said["usage"]["links"][0]
     assert device["busy"] == results.usage.devices[1].busy
     assert device["memory"]["board"] == results.usage.devices[1].memory.board
-    assert link["path_bytes"] == {str(p.value): size for p, size in results.usage.links[0].path_bytes.items()}
+    assert link["path_bytes"] == {
+        str(p.value): size for p, size in results.usage.links[0].path_bytes.items()
+    }
 
 
 def test_what_json_has_no_number_for(trained: Results) -> None:

@@ -1,4 +1,6 @@
-"""`emuchain train`: bad input, runs that die, interrupts, results on disk. Errors are one line; no rank hangs."""
+"""`emuchain train`: bad input, runs that die, interrupts, results on disk. Errors are one line; no
+rank hangs.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,10 @@ BAD_INPUT = [
     (["missing.toml"], ["missing.toml", "cannot be read"]),
     (["--data", "cut"], ["`data`", "data_batch_3.bin", "3073"]),
     (["char-lstm", "--data", "empty.txt"], ["`data`", "empty.txt", "empty"]),
-    (["char-lstm", "--data", "latin.txt"], ["`data`", "latin.txt", "not UTF-8", "0xe4 at offset 1", "as UTF-8"]),
+    (
+        ["char-lstm", "--data", "latin.txt"],
+        ["`data`", "latin.txt", "not UTF-8", "0xe4 at offset 1", "as UTF-8"],
+    ),
     (["char-lstm", "--data", "short.txt"], ["`data`", "short.txt", "9 characters", "at least 650"]),
     (["char-lstm", "--data", "none.txt"], ["`data`", "none.txt", "no such file"]),
     (["char-lstm", "--time-steps", "0"], ["`time_steps`", "0", "1"]),
@@ -77,7 +82,9 @@ def bad_files(tmp_path: Path, small_cifar: Path) -> Path:
     (tmp_path / "cut").mkdir()
     for file in (small_cifar / "cifar-10-batches-bin").iterdir():
         content = file.read_bytes()
-        (tmp_path / "cut" / file.name).write_bytes(content[:-100] if file.name == "data_batch_3.bin" else content)
+        (tmp_path / "cut" / file.name).write_bytes(
+            content[:-100] if file.name == "data_batch_3.bin" else content
+        )
     return tmp_path
 
 
@@ -113,9 +120,13 @@ def test_bad_input_on_ranks(mpiexec, one_line: OneLine, bad_files: Path, case: i
 
 
 @pytest.mark.parametrize(
-    ("mpiexec", "network"), [("mpich", "quick-cifar"), ("openmpi", "resnet8-cifar")], indirect=["mpiexec"]
+    ("mpiexec", "network"),
+    [("mpich", "quick-cifar"), ("openmpi", "resnet8-cifar")],
+    indirect=["mpiexec"],
 )
-def test_loss_that_is_not_a_number(mpiexec, one_line: OneLine, small_cifar: Path, network: str) -> None:  # type: ignore[no-untyped-def]  # a fixture
+def test_loss_that_is_not_a_number(
+    mpiexec, one_line: OneLine, small_cifar: Path, network: str
+) -> None:  # type: ignore[no-untyped-def]  # a fixture
     flags = {"network": network, "data": small_cifar, "learning-rate": 100, "batch": 8, "epochs": 3}
     arguments = [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
     finished = mpiexec(4, ["-m", "emuchain", "train", *arguments], status=2)
@@ -126,7 +137,9 @@ def test_loss_that_is_not_a_number(mpiexec, one_line: OneLine, small_cifar: Path
 
 @pytest.mark.alone
 @pytest.mark.parametrize("victim", [0, 2])
-def test_a_rank_that_dies_ends_the_job(mpiexec, small_cifar: Path, tmp_path: Path, victim: int) -> None:  # type: ignore[no-untyped-def]  # a fixture
+def test_a_rank_that_dies_ends_the_job(
+    mpiexec, small_cifar: Path, tmp_path: Path, victim: int
+) -> None:  # type: ignore[no-untyped-def]  # a fixture
     out = tmp_path / "run.h5"
     pids = tmp_path / "pids"
     pids.mkdir()
@@ -135,8 +148,20 @@ def test_a_rank_that_dies_ends_the_job(mpiexec, small_cifar: Path, tmp_path: Pat
         f"pathlib.Path({str(pids)!r}, str(launcher_rank())).write_text(str(os.getpid())); "
         "from emuchain.emulator.commands.cli import main; main()"
     )
-    arguments = ["train", "--data", str(small_cifar), "--epochs", "10000", "--out", str(out), "--progress", "plain"]
-    watcher = subprocess.Popen(["python3", "-c", _KILL_AFTER_AN_EPOCH, str(out), str(pids / str(victim))])
+    arguments = [
+        "train",
+        "--data",
+        str(small_cifar),
+        "--epochs",
+        "10000",
+        "--out",
+        str(out),
+        "--progress",
+        "plain",
+    ]
+    watcher = subprocess.Popen(
+        ["python3", "-c", _KILL_AFTER_AN_EPOCH, str(out), str(pids / str(victim))]
+    )
     started = mpiexec(4, ["-c", program, *arguments], status=None, timeout=180)
     ended_s = time.time()
     assert watcher.wait(10) == 0
@@ -177,7 +202,9 @@ def test_results_file(mpiexec, small_cifar: Path, tmp_path: Path) -> None:  # ty
         assert file["history/virtual_time_ps"].shape == file["history/host_time_s"].shape == (2,)
         assert np.all(np.diff(file["history/host_time_s"][()]) > 0)
         assert np.all(file["history/train_loss"][()] > 0)
-        assert np.all((file["history/test_accuracy"][()] >= 0) & (file["history/test_accuracy"][()] <= 1))
+        assert np.all(
+            (file["history/test_accuracy"][()] >= 0) & (file["history/test_accuracy"][()] <= 1)
+        )
         for layer in load_network("quick-cifar").layers:
             assert file[f"weights/{layer.name}/weight"].shape == layer.weight_shape
             assert file[f"weights/{layer.name}/bias"].shape == (layer.channels,)
@@ -191,7 +218,16 @@ def test_results_file(mpiexec, small_cifar: Path, tmp_path: Path) -> None:  # ty
 
 def test_interrupt(one_line: OneLine, small_cifar: Path) -> None:
     """Ctrl-C in one process: one line, no traceback."""
-    command = [sys.executable, "-m", "emuchain", "train", "--data", str(small_cifar), "--epochs", "1000"]
+    command = [
+        sys.executable,
+        "-m",
+        "emuchain",
+        "train",
+        "--data",
+        str(small_cifar),
+        "--epochs",
+        "1000",
+    ]
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

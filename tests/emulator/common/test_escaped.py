@@ -37,8 +37,12 @@ def test_what_a_terminal_obeys(text: str, shown: str) -> None:
 
 
 LONG = {
-    "`batch` = " + "9" * 300 + ": at most 8": "`batch` = 99999999999999999999…99999999 (300 digits): at most 8",
-    f"rank 0: '0F{'9' * 300}' is no action": "rank 0: '0F999999999999999999…99999999 (302 characters)' is no action",
+    "`batch` = " + "9" * 300 + ": at most 8": (
+        "`batch` = 99999999999999999999…99999999 (300 digits): at most 8"
+    ),
+    f"rank 0: '0F{'9' * 300}' is no action": (
+        "rank 0: '0F999999999999999999…99999999 (302 characters)' is no action"
+    ),
     "a" * 255 + "/" + "b" * 255 + ": " + "1" * 40: "a" * 255 + "/" + "b" * 255 + ": " + "1" * 40,
 }
 
@@ -54,7 +58,18 @@ def test_an_error_and_a_note_are_one_line_of_what_can_be_printed() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "=cmd|' /C calc'!A0", "-", "\uff1d1+1", "\uff0ba", "\uff20a"]
+    "text",
+    [
+        "=1+1",
+        "+1+1",
+        "-1+1",
+        "@SUM(A1)",
+        "=cmd|' /C calc'!A0",
+        "-",
+        "\uff1d1+1",
+        "\uff0ba",
+        "\uff20a",
+    ],
 )
 def test_formulas_are_text(text: str) -> None:
     assert as_cell(text) == f"'{text}"
@@ -66,7 +81,9 @@ def test_what_stands_before_a_formula_is_spelled_out(text: str) -> None:
     assert str(as_cell(text)).startswith("\\")
 
 
-@pytest.mark.parametrize("value", [-3.5, -1, None, True, "-3.5", "+1e-9", "-inf", "conv1", "", "'quoted'", "a=b"])
+@pytest.mark.parametrize(
+    "value", [-3.5, -1, None, True, "-3.5", "+1e-9", "-inf", "conv1", "", "'quoted'", "a=b"]
+)
 def test_numbers_and_other_text_stay(value: object) -> None:
     assert as_cell(value) == value
 

@@ -1,4 +1,6 @@
-"""What a file is, by its content: files that other programs write, and those of emuchain, under names that mislead."""
+"""What a file is, by its content: files that other programs write, and those of emuchain, under
+names that mislead.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def of_onnx() -> bytes:
     """What the package onnx writes."""
     onnx = pytest.importorskip("onnx")
     value = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])
-    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["x2"])], "g", [value], [value])
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Relu", ["x"], ["x2"])], "g", [value], [value]
+    )
     return bytes(onnx.helper.make_model(graph).SerializeToString())
 
 
@@ -84,12 +88,21 @@ CONTENTS: dict[str, tuple[Callable[[], bytes], str]] = {
     "images": (lambda: hdf5(images=None, labels=None), "an HDF5 file with images and labels"),
     "hdf5": (lambda: hdf5(version=3), "an HDF5 file of another program"),
     "results": (lambda: hdf5(format=1, config=None, history=None), "a results file of emuchain"),
-    "checkpoint": (lambda: zipped("layers/0/weight/value.npy", "checkpoint.json"), "a checkpoint of emuchain"),
+    "checkpoint": (
+        lambda: zipped("layers/0/weight/value.npy", "checkpoint.json"),
+        "a checkpoint of emuchain",
+    ),
     "zip": (lambda: zipped("word/document.xml"), "a ZIP archive of another program"),
-    "half a zip": (lambda: zipped("checkpoint.json")[:40], "a ZIP archive that is damaged or truncated"),
+    "half a zip": (
+        lambda: zipped("checkpoint.json")[:40],
+        "a ZIP archive that is damaged or truncated",
+    ),
     "half hdf5": (lambda: hdf5(version=3)[:300], "an HDF5 file that cannot be opened"),
     "packed": (lambda: gzip.compress(b"hello"), "a compressed file"),
-    "pointer": (lambda: b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "a pointer of Git LFS"),
+    "pointer": (
+        lambda: b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+        "a pointer of Git LFS",
+    ),
     "page": (lambda: b"<!DOCTYPE html>\n<html>", "a web page"),
     "noise": (lambda: bytes(range(1, 255)), "a file of a kind that emuchain does not know"),
 }
@@ -102,7 +115,9 @@ def test_kinds(tmp_path: Path, content: str) -> None:
     path.write_bytes(make())
     assert kind_of(path).name == name
     said = str(other_kind(path, "it", "not a poem"))
-    assert said.startswith(f"it: not a poem, but {name}; ") and "{}" not in said and "\n" not in said
+    assert (
+        said.startswith(f"it: not a poem, but {name}; ") and "{}" not in said and "\n" not in said
+    )
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:

@@ -50,7 +50,9 @@ def test_it_goes_on_in_its_own_file_when_another_takes_its_place(tmp_path: Path)
     assert mine.read_text() == "mine\n"
 
 
-def test_a_disk_that_is_found_full_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_line: Any) -> None:
+def test_a_disk_that_is_found_full_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_line: Any
+) -> None:
     """As file systems of a network do, which take what is written and find room for it later."""
 
     class Late(io.FileIO):
@@ -64,7 +66,9 @@ def test_a_disk_that_is_found_full_at_the_end(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(InputError) as error, LineFile(path, "log", value="csv:log.csv") as file:
         file.begin("head\n")
     monkeypatch.undo()
-    assert one_line(error).startswith("`log` = 'csv:log.csv': cannot be written: No space left on device; ")
+    assert one_line(error).startswith(
+        "`log` = 'csv:log.csv': cannot be written: No space left on device; "
+    )
     assert [*tmp_path.iterdir()] == [path], "and its lock is gone"
 
 
@@ -74,5 +78,7 @@ def test_a_second_writer_is_refused(tmp_path: Path, one_line: Any) -> None:
         file.begin("head\n")
         with pytest.raises(InputError) as error:
             LineFile(path, "log", value="csv:log.csv")
-        assert one_line(error).startswith("`log` = 'csv:log.csv': this run writes another file there")
+        assert one_line(error).startswith(
+            "`log` = 'csv:log.csv': this run writes another file there"
+        )
         assert path.read_text() == "head\n"

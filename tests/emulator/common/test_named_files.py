@@ -1,4 +1,6 @@
-"""The files that settings name: one that is written is none that is read, and no other that is written."""
+"""The files that settings name: one that is written is none that is read, and no other that is
+written.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def refused(one_line: Any, *settings: tuple[str, object, Reads | Writes]) -> str
 
 
 @pytest.mark.parametrize("read", ["in.h5", "symbolic", "hard"])
-@pytest.mark.parametrize("written", ["in.h5", "./in.h5", "symbolic", "hard", "here/in.h5", "here/here/hard"])
+@pytest.mark.parametrize(
+    "written", ["in.h5", "./in.h5", "symbolic", "hard", "here/in.h5", "here/here/hard"]
+)
 def test_every_way_to_a_file(one_line: Any, read: str, written: str) -> None:
     line = refused(one_line, ("data", read, READ), ("out", Path(written), WRITTEN))
     assert line.startswith(f"`out` = '{Path(written)}'")
@@ -55,19 +59,27 @@ def test_an_open_file_has_ways_to_it(one_line: Any) -> None:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("new.h5", "./new.h5"), ("here/new.h5", "new.h5"), ("dangling", "none"), ("no/new.h5", "here/no/new.h5")],
+    [
+        ("new.h5", "./new.h5"),
+        ("here/new.h5", "new.h5"),
+        ("dangling", "none"),
+        ("no/new.h5", "here/no/new.h5"),
+    ],
 )
 def test_two_outputs_that_are_not_there_yet(one_line: Any, one: str, other: str) -> None:
     Path("dangling").symlink_to("none")
     line = refused(one_line, ("out", one, WRITTEN), ("trace", other, WRITTEN))
-    assert line == (
-        f"`trace` = '{other}': this run writes another file there, that of `out` = '{one}'; give each file a name of"
-        " its own"
+    assert (
+        line
+        == f"`trace` = '{other}': this run writes another file there, that of `out` = '{one}'; give"
+        " each file a name of its own"
     )
 
 
 def test_two_outputs_that_are_there(one_line: Any) -> None:
-    assert "`log` = 'hard'" in refused(one_line, ("out", "in.h5", WRITTEN), ("log", "hard", WRITTEN))
+    assert "`log` = 'hard'" in refused(
+        one_line, ("out", "in.h5", WRITTEN), ("log", "hard", WRITTEN)
+    )
 
 
 def test_what_differs(folder: Path) -> None:
@@ -86,7 +98,12 @@ def test_no_output_has_a_character_0(one_line: Any) -> None:
 
 
 def test_what_is_no_text_and_no_path_names_nothing() -> None:
-    files(("data", None, READ), ("data", {"in.h5": 1}, READ), ("out", "in.h5", WRITTEN), ("out", 3, WRITTEN)).check()
+    files(
+        ("data", None, READ),
+        ("data", {"in.h5": 1}, READ),
+        ("out", "in.h5", WRITTEN),
+        ("out", 3, WRITTEN),
+    ).check()
 
 
 def test_several_values(one_line: Any) -> None:
@@ -99,7 +116,10 @@ def test_a_file_may_take_the_place_of_what_it_goes_on_from(one_line: Any) -> Non
     next_one = Writes(goes_on="resume")
     files(("resume", "in.h5", READ), ("checkpoint", "hard", next_one)).check()
     assert "`data`" in refused(
-        one_line, ("resume", "in.h5", READ), ("data", "in.h5", READ), ("checkpoint", "hard", next_one)
+        one_line,
+        ("resume", "in.h5", READ),
+        ("data", "in.h5", READ),
+        ("checkpoint", "hard", next_one),
     )
 
 
@@ -125,4 +145,6 @@ def test_what_cannot_be_known_is_left_to_who_reads_it() -> None:
     def damaged(_: str) -> Any:
         raise InputError("damaged")
 
-    files(("network", "in.h5", Reads("a network's file", damaged)), ("out", "in.h5", WRITTEN)).check()
+    files(
+        ("network", "in.h5", Reads("a network's file", damaged)), ("out", "in.h5", WRITTEN)
+    ).check()

@@ -33,7 +33,7 @@ def test_values(text: str, values: tuple[object, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "empty item"),
         ("1,,2", "empty item"),
@@ -49,8 +49,8 @@ def test_values(text: str, values: tuple[object, ...]) -> None:
         ("1-1000000000", "more than 100000 values"),
     ],
 )
-def test_bad_values(text: str, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_bad_values(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         parse_values(text)
 
 
@@ -59,9 +59,13 @@ def test_counts() -> None:
     assert parse_counts("1024", "workers", 1024) == (1024,)
 
 
-@pytest.mark.parametrize("text", ["0", "3-2", "2,,3", "-3", "x", "2-", "1-10000000", "", "٣", "1.5", "true", "0-3"])
+@pytest.mark.parametrize(
+    "text", ["0", "3-2", "2,,3", "-3", "x", "2-", "1-10000000", "", "٣", "1.5", "true", "0-3"]
+)
 def test_bad_counts(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a list of numbers of boards such as 2,4,8 or 2-8 or 2-64:4"):
+    with pytest.raises(
+        ValueError, match="is not a list of numbers of boards such as 2,4,8 or 2-8 or 2-64:4"
+    ):
         parse_counts(text, "boards")
 
 

@@ -21,21 +21,30 @@ def test_a_folder_is_there_and_then_gone(tmp_path: Path, monkeypatch: pytest.Mon
     assert [*tmp_path.iterdir()] == []
 
 
-def test_no_room_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_line: Any) -> None:
+def test_no_room_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_line: Any
+) -> None:
     """Such an error names no file: without more, it would be that of standard output."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(InputError) as error, scratch_folder():
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    said = f"temporary files in {tmp_path}: cannot be written: No space left on device; free some room, or name another"
+    said = (
+        f"temporary files in {tmp_path}: cannot be written: No space left on device; free some"
+        " room, or name another"
+    )
     assert one_line(error) == f"{said} folder by TMPDIR"
     assert [*tmp_path.iterdir()] == []
 
 
-def test_a_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_line: Any) -> None:
+def test_a_folder_that_cannot_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_line: Any
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     with pytest.raises(InputError) as error, scratch_folder():
         pass
-    assert f"temporary files in {tmp_path / 'gone'}: cannot be written: No such file" in one_line(error)
+    assert f"temporary files in {tmp_path / 'gone'}: cannot be written: No such file" in one_line(
+        error
+    )
 
 
 def test_no_folder_at_all(monkeypatch: pytest.MonkeyPatch, one_line: Any) -> None:
@@ -45,7 +54,9 @@ def test_no_folder_at_all(monkeypatch: pytest.MonkeyPatch, one_line: Any) -> Non
     monkeypatch.setattr(tempfile, "gettempdir", none)
     with pytest.raises(InputError) as error, scratch_folder():
         pass
-    assert one_line(error).startswith("temporary files: cannot be written: No usable temporary directory found; ")
+    assert one_line(error).startswith(
+        "temporary files: cannot be written: No usable temporary directory found; "
+    )
 
 
 def test_what_else_fails_is_not_blamed_on_it() -> None:

@@ -14,13 +14,19 @@ from emuchain.emulator.network import zoo
 from emuchain.emulator.network.description import Description, to_toml, with_symbols
 
 PAIRS = st.tuples(st.integers(1, 9), st.integers(1, 9))
-NAMES = st.text(st.characters(exclude_categories=["C", "Z"], include_characters=" "), min_size=1, max_size=200).filter(
-    str.strip
-)
+NAMES = st.text(
+    st.characters(exclude_categories=["C", "Z"], include_characters=" "), min_size=1, max_size=200
+).filter(str.strip)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 POSITIVE = st.floats(0, 1, exclude_min=True)
 OPERATIONS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
-    "conv": {"channels": st.integers(1, 9), "kernel": PAIRS, "stride": PAIRS, "pad": PAIRS, "bias": st.booleans()},
+    "conv": {
+        "channels": st.integers(1, 9),
+        "kernel": PAIRS,
+        "stride": PAIRS,
+        "pad": PAIRS,
+        "bias": st.booleans(),
+    },
     "fc": {"features": st.integers(1, 9), "bias": st.booleans()},
     "relu": {},
     "max-pool": {"kernel": PAIRS, "stride": PAIRS},
@@ -45,7 +51,11 @@ def operations(draw: st.DrawFn) -> dict[str, Any]:
 
 
 DESCRIPTIONS = st.fixed_dictionaries(
-    {"name": NAMES, "input": st.tuples(*[st.integers(1, 999)] * 3), "layers": st.lists(operations(), max_size=4)},
+    {
+        "name": NAMES,
+        "input": st.tuples(*[st.integers(1, 999)] * 3),
+        "layers": st.lists(operations(), max_size=4),
+    },
     optional={"start": st.sampled_from(["he", "xavier"])},
 )
 
@@ -58,7 +68,9 @@ def test_written_and_read(keys: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", zoo())
 def test_the_zoo_written_and_read(tmp_path: Path, name: str) -> None:
-    description = validate(Description, with_symbols(read_toml(find("network", name, "network/zoo"))), name)
+    description = validate(
+        Description, with_symbols(read_toml(find("network", name, "network/zoo"))), name
+    )
     path = tmp_path / "again.toml"
     path.write_text(to_toml(description), encoding="utf-8")
     assert validate(Description, read_toml(path), name) == description

@@ -1,4 +1,6 @@
-"""Whole files: what is there before a write that fails is there after it, and a file has one writer at a time."""
+"""Whole files: what is there before a write that fails is there after it, and a file has one writer
+at a time.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,13 @@ def names(folder: Path) -> list[str]:
 
 
 def writer(code: str, *arguments: Path) -> subprocess.Popen[str]:
-    """Another process that runs `code`, which has a WholeFile `file` for the first argument, up to a line it prints."""
-    setup = "import sys\nfrom emuchain.emulator.common import WholeFile\nfile = WholeFile(sys.argv[1])\n"
+    """Another process that runs `code`, which has a WholeFile `file` for the first argument, up to
+    a line it prints.
+    """
+    setup = (
+        "import sys\nfrom emuchain.emulator.common import WholeFile\nfile ="
+        " WholeFile(sys.argv[1])\n"
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", setup + code, *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -71,7 +78,9 @@ def test_new_and_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt])
-def test_a_failure_while_building_leaves_what_was_there(tmp_path: Path, failure: type[BaseException]) -> None:
+def test_a_failure_while_building_leaves_what_was_there(
+    tmp_path: Path, failure: type[BaseException]
+) -> None:
     path = tmp_path / "run.json"
     path.write_text("old")
     with WholeFile(path) as file, pytest.raises(failure), file.building() as part:
@@ -182,7 +191,11 @@ def test_names_that_a_file_can_have(tmp_path: Path, name: str) -> None:
 
 def test_the_commands_own_output(tmp_path: Path) -> None:
     process = subprocess.run(
-        [sys.executable, "-c", "from emuchain.emulator.common import WholeFile\nWholeFile('/dev/stdout')"],
+        [
+            sys.executable,
+            "-c",
+            "from emuchain.emulator.common import WholeFile\nWholeFile('/dev/stdout')",
+        ],
         stdout=(tmp_path / "out").open("w"),
         stderr=subprocess.PIPE,
         text=True,
@@ -209,13 +222,18 @@ def test_two_files_of_a_run_are_two_files(tmp_path: Path, refused: Refused) -> N
 
 
 def test_a_killed_writer(tmp_path: Path) -> None:
-    """Its lock goes with it; its partial file goes when the next run starts, and no other file does."""
+    """Its lock goes with it; its partial file goes when the next run starts, and no other file
+    does.
+    """
     path = tmp_path / "run.h5"
     path.write_text("old")
     for left in (".other.h5.0123abcd.partial", ".run.h5.partial", ".run.h5.0123abcd.partial.h5"):
         (tmp_path / left).touch()
     before = names(tmp_path)
-    code = "with file.building() as part:\n part.write(bytes(10**6))\n print('ready', flush=True)\n sys.stdin.read()"
+    code = (
+        "with file.building() as part:\n part.write(bytes(10**6))\n print('ready', flush=True)\n"
+        " sys.stdin.read()"
+    )
     other = writer(code, path)
     assert len(names(tmp_path)) == len(before) + 2  # the lock and the partial file
     with pytest.raises(InputError):
@@ -232,7 +250,9 @@ def test_a_killed_writer(tmp_path: Path) -> None:
 LOCK = ".run.h5.lock"
 
 
-@pytest.mark.parametrize("content", ["a year's work\n", "process 1 on a\nprocess 2 on b\n", "process 1 on a"])
+@pytest.mark.parametrize(
+    "content", ["a year's work\n", "process 1 on a\nprocess 2 on b\n", "process 1 on a"]
+)
 @pytest.mark.parametrize("is_linked", [False, True])
 def test_a_file_in_the_locks_place_is_left_alone(
     tmp_path: Path, refused: Refused, content: str, is_linked: bool
@@ -278,7 +298,9 @@ def test_what_is_no_file_in_the_locks_place(tmp_path: Path, refused: Refused, ki
 
 
 @pytest.mark.parametrize("content", ["process 1 on host\n", ""])
-def test_the_lock_of_a_killed_writer_makes_room_for_a_new_file(tmp_path: Path, content: str) -> None:
+def test_the_lock_of_a_killed_writer_makes_room_for_a_new_file(
+    tmp_path: Path, content: str
+) -> None:
     lock = tmp_path / LOCK
     lock.write_text(content)
     with lock.open() as old, WholeFile(tmp_path / "run.h5"):

@@ -42,7 +42,9 @@ def test_set_is_the_edited_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
 def test_changes_are_the_edited_file(tmp_path: Path, key: str) -> None:
     [value] = parse_changes([f"{key}={OTHERS[key][1]}"]).values()
     network, cluster, settings = named_in_place("quick-cifar", "vc709", {"changes": {key: value}})
-    assert settings_config({"network": network, "cluster": cluster, **settings}) == in_file(tmp_path, key)
+    assert settings_config({"network": network, "cluster": cluster, **settings}) == in_file(
+        tmp_path, key
+    )
 
 
 def test_a_table_of_formats(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,10 +52,14 @@ def test_a_table_of_formats(monkeypatch: pytest.MonkeyPatch) -> None:
     assert flags == {"precision": {"format": "bf16", "weights": "fp32"}}
 
 
-def test_keys_of_the_cluster_in_a_file_and_as_flags(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_keys_of_the_cluster_in_a_file_and_as_flags(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     path = tmp_path / "some.toml"
     path.write_text("[changes]\nlink.latency_ns = 5\n'board.dsp' = 90\n")
-    file, flags = flags_of(monkeypatch, [str(path), "--set", "board.dsp=80", "--set", "boards[0].clock_mhz=150"])
+    file, flags = flags_of(
+        monkeypatch, [str(path), "--set", "board.dsp=80", "--set", "boards[0].clock_mhz=150"]
+    )
     changed = {"link.latency_ns": 5, "board.dsp": 80, "boards[0].clock_mhz": 150}
     assert load_config(file, flags).changes == changed
     assert settings_config(load_config(file, flags).model_dump()).changes == changed
@@ -71,9 +77,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_what_is_refused(one_line: Callable[[pytest.ExceptionInfo[Exception]], str], text: str) -> None:
+def test_what_is_refused(
+    one_line: Callable[[pytest.ExceptionInfo[Exception]], str], text: str
+) -> None:
     with pytest.raises((InputError, click.ClickException)) as error:
-        commands.main(["simulate", "quick-cifar", "--samples", "8", "--set", text], standalone_mode=False)
+        commands.main(
+            ["simulate", "quick-cifar", "--samples", "8", "--set", text], standalone_mode=False
+        )
     assert BAD[text] in one_line(error) + str(getattr(error.value, "message", ""))
 
 
@@ -127,15 +137,27 @@ def test_python_takes_keys_of_both() -> None:
     cluster = emuchain.load_cluster("vc709", {"link.bandwidth_gbps": 0.5})
     by_keys = emuchain.simulate("quick-cifar", cluster, devices=2, samples=32, schedule="sync")
     assert by_changes.virtual_time_ps == by_keys.virtual_time_ps
-    assert by_changes.virtual_time_ps == emuchain.simulate(emuchain.plan(changes=changes)).virtual_time_ps
-    assert by_changes.virtual_time_ps != emuchain.simulate("quick-cifar", samples=32, schedule="sync").virtual_time_ps
+    assert (
+        by_changes.virtual_time_ps
+        == emuchain.simulate(emuchain.plan(changes=changes)).virtual_time_ps
+    )
+    assert (
+        by_changes.virtual_time_ps
+        != emuchain.simulate("quick-cifar", samples=32, schedule="sync").virtual_time_ps
+    )
     with pytest.raises(InputError, match="did you mean `devices`"):
         emuchain.plan(changes={"device": 2})
 
 
 def test_a_training_with_changes(tmp_path: Path) -> None:
     """Its checkpoint goes on under the changed cluster, and its results say what was changed."""
-    keys: dict[str, Any] = {"devices": 2, "samples": 32, "batch": 16, "schedule": "sync", "test_samples": 8}
+    keys: dict[str, Any] = {
+        "devices": 2,
+        "samples": 32,
+        "batch": 16,
+        "schedule": "sync",
+        "test_samples": 8,
+    }
     changes = {"link.bandwidth_gbps": 0.5}
     checkpoint = str(tmp_path / "run.ckpt")
     once = emuchain.train("quick-cifar", changes=changes, epochs=2, **keys)

@@ -17,7 +17,7 @@ from emuchain.emulator.commands.cli import main
 from emuchain.emulator.commands.command_line import commands
 from emuchain.emulator.commands.frame.session import Session
 from emuchain.emulator.common import InputError
-from emuchain.emulator.config import RUN_ONLY_KEYS, Config, load_config
+from emuchain.emulator.config import RUN_ONLY_KEYS, Config, learning_rate, load_config
 from emuchain.emulator.run import Runs
 
 # A value other than the default for each key, as a flag, as TOML, and as Python has it.
@@ -71,12 +71,12 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "epsilon": ("1e-6", "1e-6", 1e-6),
     "weight_decay": ("1e-3", "1e-3", 1e-3),
     "clip_norm": ("1", "1", 1.0),
-    "lr_schedule": ("step", '"step"', "step"),
-    "lr_step": ("100", "100", 100),
-    "lr_decay": ("0.5", "0.5", 0.5),
+    "lr_schedule": (
+        "steps:at=10,20,factor=0.5",
+        '"steps:at=10,20,factor=0.5"',
+        "steps:at=10,20,factor=0.5",
+    ),
     "lr_warm_up": ("20", "20", 20),
-    "learning_rate_steps": ("10,20", "[10, 20]", (10, 20)),
-    "learning_rate_factor": ("0.5", "0.5", 0.5),
     "label_smoothing": ("0.1", "0.1", 0.1),
     "rtl_device": ("2", "2", 2),
     "throttle": ("wall", '"wall"', "wall"),
@@ -103,19 +103,27 @@ def test_this_test_knows_every_key() -> None:
 @pytest.mark.parametrize("command", ["train", "simulate", "schedule"])
 def test_every_key_has_a_flag_with_a_line_of_help(command: str) -> None:
     found = commands.commands[command]
-    flags = {flag for parameter in found.get_params(click.Context(found)) for flag in parameter.opts}
-    keys = {key: field for key, field in Config.model_fields.items() if command == "train" or key not in RUN_ONLY_KEYS}
+    flags = {
+        flag for parameter in found.get_params(click.Context(found)) for flag in parameter.opts
+    }
+    keys = {
+        key: field
+        for key, field in Config.model_fields.items()
+        if command == "train" or key not in RUN_ONLY_KEYS
+    }
     assert {"--" + key.replace("_", "-") for key in keys} <= flags
     shown = click.testing.CliRunner().invoke(commands, [command, "--help-all"], terminal_width=200)
     assert shown.exit_code == 0
-    told = " ".join(shown.output.split()).replace("- ", "-")  # lines end at hyphens, too
+    message = " ".join(shown.output.split()).replace("- ", "-")  # lines end at hyphens, too
     for key, field in keys.items():
         flag, help_text = f"--{key.replace('_', '-')} ", (field.description or "").replace("`", "")
         default = f" [default: {field.default}]" if field.default not in (None, ()) else ""
-        assert 0 < told.index(f"{help_text}{default}") - told.index(flag) < 80
+        assert 0 < message.index(f"{help_text}{default}") - message.index(flag) < 80
 
 
-def flags_of(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> tuple[str | None, dict[str, Any]]:
+def flags_of(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> tuple[str | None, dict[str, Any]]:
     """What the command line makes of its arguments, before a checkpoint is read."""
     monkeypatch.setattr(Runs, "going_on", lambda runs: runs)
     seen: list[Any] = []
@@ -155,7 +163,9 @@ def test_a_flag_goes_over_the_file(tmp_path: Path) -> None:
     path.write_text("".join(f"{key} = {toml}\n" for key, (_, toml, _) in OTHERS.items()))
     everything = {key: value for key, (_, _, value) in OTHERS.items()}
     assert load_config(str(path), {}) == Config(**everything)
-    assert load_config(str(path), {"batch": 9, "seed": 4}) == Config(**{**everything, "batch": 9, "seed": 4})
+    assert load_config(str(path), {"batch": 9, "seed": 4}) == Config(
+        **{**everything, "batch": 9, "seed": 4}
+    )
     assert Config(**Config(**everything).model_dump()) == Config(**everything)
 
 
@@ -201,9 +211,9 @@ BAD = [
     ("beta2", "-0.5"),
     ("epsilon", "0"),
     ("lr_schedule", '"linear"'),
-    ("lr_step", "0"),
-    ("lr_decay", "0"),
-    ("lr_decay", "1.5"),
+    ("lr_schedule", '"step:every=0"'),
+    ("lr_schedule", '"step:every=1,factor=0"'),
+    ("lr_schedule", '"step:every=1,factor=1.5"'),
     ("lr_warm_up", "-1"),
     ("lr_warm_up", "0.5"),
     ("label_smoothing", "1"),
@@ -213,10 +223,10 @@ BAD = [
     ("clip_norm", "0"),
     ("clip_norm", "inf"),
     ("weight_decay", "inf"),
-    ("learning_rate_steps", "5"),
-    ("learning_rate_steps", "[0]"),
-    ("learning_rate_steps", "[1.0]"),
-    ("learning_rate_factor", "0"),
+    ("lr_schedule", "5"),
+    ("lr_schedule", '"steps:at=0"'),
+    ("lr_schedule", '"steps:at=1.0"'),
+    ("lr_schedule", '"steps:at=1,factor=0"'),
     ("resize", "0"),
     ("resize", "true"),
     ("crop", "[1.5]"),
@@ -263,41 +273,57 @@ def test_a_wrong_flag_is_the_command_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flag", "word", "told"),
+    ("flag", "word", "message"),
     [
         ("--batch", "x", "'--batch': 'x'"),
         ("--batch", "1.5", "'--batch': '1.5'"),
         ("--learning-rate", "x", "'--learning-rate': 'x'"),
-        ("--learning-rate-steps", "1,x", "'--learning-rate-steps': '1,x'"),
+        ("--lr-schedule", "steps:at=1,x", "command line: `lr_schedule` = 'steps:at=1,x'"),
         ("--schedule", "x", "'--schedule': 'x'"),
         ("--compress", "x", "command line: `compress` = 'x'"),
     ],
 )
 def test_flags_of_a_wrong_kind(
-    capsys: pytest.CaptureFixture[str], one_line: Callable[..., str], flag: str, word: str, told: str
+    capsys: pytest.CaptureFixture[str],
+    one_line: Callable[..., str],
+    flag: str,
+    word: str,
+    message: str,
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["simulate", flag, word])
     assert ended.value.code == 2
-    assert told in one_line(capsys.readouterr().err)
+    assert message in one_line(capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(
-    ("key", "values", "told"),
+    ("key", "values", "message"),
     [
-        ("std", "1e-45,1,1", "`std[0]` = 1e-45: should be at least 1e-06: images are divided by it"),
+        (
+            "std",
+            "1e-45,1,1",
+            "`std[0]` = 1e-45: should be at least 1e-06: images are divided by it",
+        ),
         ("std", "1,1,1e-39", "`std[2]` = 1e-39: should be at least 1e-06"),
-        ("std", "0.2,62.99,0.2", "`std[1]` = 62.99: should be at most 1, as values are from 0 to 1; divide"),
-        ("mean", "125.3,0.5,0.5", "`mean[0]` = 125.3: should be at most 1, as values are from 0 to 1; divide"),
+        (
+            "std",
+            "0.2,62.99,0.2",
+            "`std[1]` = 62.99: should be at most 1, as values are from 0 to 1; divide",
+        ),
+        (
+            "mean",
+            "125.3,0.5,0.5",
+            "`mean[0]` = 125.3: should be at most 1, as values are from 0 to 1; divide",
+        ),
         ("mean", "1.001", "`mean[0]` = 1.001: should be at most 1"),
     ],
 )
 def test_means_and_deviations_are_of_values_from_0_to_1(
-    one_line: Callable[..., str], key: str, values: str, told: str
+    one_line: Callable[..., str], key: str, values: str, message: str
 ) -> None:
     with pytest.raises(InputError) as error:
         load_config(None, {key: values})
-    assert told in one_line(error)
+    assert message in one_line(error)
     assert load_config(None, {"mean": "0,1,0.5", "std": "1,0.00392,1e-6"}).std == (1, 0.00392, 1e-6)
 
 
@@ -306,16 +332,21 @@ def test_missing_file(tmp_path: Path) -> None:
         load_config(str(tmp_path / "none.toml"), {})
 
 
-def test_rate_in() -> None:
-    config = Config(learning_rate=0.5, learning_rate_factor=0.25, learning_rate_steps=[2, 3, 6])
-    assert [config.rate_in(epoch) for epoch in range(8)] == pytest.approx(
+def test_rates_by_epoch() -> None:
+    config = Config(learning_rate=0.5, lr_schedule="steps:at=2,3,6,factor=0.25")
+    assert [learning_rate(config, epoch, 1) for epoch in range(8)] == pytest.approx(
         [0.5, 0.5, 0.125, 0.03125, 0.03125, 0.03125, 0.0078125, 0.0078125]
     )
-    assert {Config().rate_in(epoch) for epoch in (0, 1, 100)} == {0.01}
+    assert {learning_rate(Config(), epoch, 1) for epoch in (0, 1, 100)} == {0.01}
 
 
 VALUES = st.one_of(
-    st.integers(-2, 100), st.floats(), st.booleans(), st.text(max_size=4), st.none(), st.lists(st.integers(0, 5))
+    st.integers(-2, 100),
+    st.floats(),
+    st.booleans(),
+    st.text(max_size=4),
+    st.none(),
+    st.lists(st.integers(0, 5)),
 )
 KEYS = st.one_of(st.sampled_from([*OTHERS]), st.text("abcdefgh_", min_size=1, max_size=5))
 
@@ -329,4 +360,4 @@ def test_a_config_or_one_line(values: dict[str, Any]) -> None:
         return
     assert set(values) <= set(OTHERS)
     assert config.batch > 0
-    assert all(config.rate_in(epoch) >= 0 for epoch in range(3))
+    assert all(learning_rate(config, epoch, 1) >= 0 for epoch in range(3))

@@ -32,7 +32,11 @@ def hdf5(folder: Path, arrays: Arrays, packed: bool = False) -> Path:
                 file[name] = np.char.encode(values, "utf-8")
             else:
                 packs = packed and name.endswith("images") and values.size > 0
-                keys = {"compression": "gzip", "shuffle": True, "chunks": (2, *values.shape[1:])} if packs else {}
+                keys = (
+                    {"compression": "gzip", "shuffle": True, "chunks": (2, *values.shape[1:])}
+                    if packs
+                    else {}
+                )
                 file.create_dataset(name, data=values, **keys)
     return folder / "own.h5"
 

@@ -15,11 +15,19 @@ from emuchain.emulator.data import LazyImages, ReadAhead, Reading, lazy, load_da
 from emuchain.emulator.data.reading import Preparation
 
 SAMPLES = 60
-IMAGES: Any = load_data("shapes", reading=Reading(crop=(28,), augment=("crop", "flip"))).first(SAMPLES).train_images
+IMAGES: Any = (
+    load_data("shapes", reading=Reading(crop=(28,), augment=("crop", "flip")))
+    .first(SAMPLES)
+    .train_images
+)
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.integers(1, 25), min_size=1, max_size=8), st.integers(1, 9), st.sampled_from([None, 0, 4]))
+@given(
+    st.lists(st.integers(1, 25), min_size=1, max_size=8),
+    st.integers(1, 9),
+    st.sampled_from([None, 0, 4]),
+)
 def test_spans_of_any_size(sizes: list[int], block: int, epoch: int | None) -> None:
     reader = ReadAhead(IMAGES)
     reader._block = block
@@ -74,7 +82,11 @@ def lazily(pictures: Counted) -> LazyImages:
 
 def test_no_more_than_some_blocks_are_read_and_each_sample_once() -> None:
     pictures = Counted()
-    reader, order, out = ReadAhead(lazily(pictures)), np.arange(10_000), np.zeros((7, 1, 1, 1), np.uint8)
+    reader, order, out = (
+        ReadAhead(lazily(pictures)),
+        np.arange(10_000),
+        np.zeros((7, 1, 1, 1), np.uint8),
+    )
     for begin in range(0, 700, 7):
         reader.take(order, 0, slice(begin, begin + 7), out)
         assert len(reader._blocks) <= lazy._AHEAD + 2
@@ -84,7 +96,11 @@ def test_no_more_than_some_blocks_are_read_and_each_sample_once() -> None:
 
 
 def test_an_image_that_is_broken_ends_the_run_when_it_is_needed() -> None:
-    reader, order, out = ReadAhead(lazily(Counted(broken=100))), np.arange(10_000), np.zeros((10, 1, 1, 1), np.uint8)
+    reader, order, out = (
+        ReadAhead(lazily(Counted(broken=100))),
+        np.arange(10_000),
+        np.zeros((10, 1, 1, 1), np.uint8),
+    )
     reader.take(order, 0, slice(0, 10), out)
     assert out.ravel().tolist() == [*range(10)]
     with pytest.raises(InputError, match="100: broken"):

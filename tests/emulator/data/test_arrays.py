@@ -47,7 +47,9 @@ def test_round_trip(tmp_path: Path, write: Write) -> None:
         ((4, 1, 3), (3, 4, 1)),
     ],
 )
-def test_shapes(tmp_path: Path, write: Write, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+def test_shapes(
+    tmp_path: Path, write: Write, shape: tuple[int, ...], expected: tuple[int, ...]
+) -> None:
     made = arrays(shape=shape)
     data = load_data(str(write(tmp_path, made)))
     assert data.shape == expected
@@ -60,13 +62,17 @@ def test_shapes(tmp_path: Path, write: Write, shape: tuple[int, ...], expected: 
 
 
 @pytest.mark.parametrize("shape", [(8, 8, 4), (4, 8, 8), (12, 28, 20), (3, 28, 3), (1, 28, 1)])
-def test_where_channels_are_is_said(tmp_path: Path, write: Write, shape: tuple[int, ...], one_line: OneLine) -> None:
+def test_where_channels_are_is_said(
+    tmp_path: Path, write: Write, shape: tuple[int, ...], one_line: OneLine
+) -> None:
     """Neither that RGBA's four channels are columns nor that columns are channels is guessed."""
     made = arrays(shape=shape)
     where, (a, b, c) = str(write(tmp_path, made)), shape
     with pytest.raises(InputError) as error:
         load_data(where)
-    said = f"channels may come first, {a} of {b}x{c}, or last, {c} of {a}x{b}; say which by `channels`"
+    said = (
+        f"channels may come first, {a} of {b}x{c}, or last, {c} of {a}x{b}; say which by `channels`"
+    )
     assert said in one_line(error)
     assert load_data(where, reading=Reading(channels="first")).shape == shape
     last = load_data(where, reading=Reading(channels="last"))
@@ -101,26 +107,67 @@ def test_names_of_classes(tmp_path: Path, write: Write) -> None:
 
 
 def test_resizing(tmp_path: Path, write: Write) -> None:
-    data = load_data(str(write(tmp_path, arrays(shape=(3, 10, 20)))), reading=Reading(resize=(5,), crop=(4,)))
+    data = load_data(
+        str(write(tmp_path, arrays(shape=(3, 10, 20)))), reading=Reading(resize=(5,), crop=(4,))
+    )
     assert data.shape == (3, 4, 4)
     assert np.asarray(data.test_images).shape == (4, 3, 4, 4)
 
 
 WRONG = {
-    "no labels": ({"labels": None}, "own.*: has no `labels`, but images, test_images, test_labels; `images` and"),
+    "no labels": (
+        {"labels": None},
+        "own.*: has no `labels`, but images, test_images, test_labels; `images` and",
+    ),
     "half a test": ({"test_labels": None}, "own.*: has no `test_labels`, but"),
-    "float images": ({"images": np.zeros((12, 3, 5, 4), np.float32)}, "`images` is of float32; should be uint8"),
-    "float labels": ({"labels": np.zeros(12)}, "`labels` is of float64; should be of whole numbers"),
-    "flat images": ({"images": np.zeros((12, 60), np.uint8)}, r"`images` has shape \(12, 60\); should be \(N, rows"),
-    "no images": ({"images": np.zeros((0, 3, 5, 4), np.uint8)}, r"`images` has shape \(0, 3, 5, 4\)"),
-    "too few labels": ({"labels": np.zeros(11, int)}, r"`labels` has shape \(11,\); should be \(12,\), one an image"),
-    "negative": ({"labels": np.arange(12) - 1}, "`labels`: label -1 found at place 0; should be 0 to"),
-    "from 1": ({"labels": np.arange(12) % 2 + 1}, "label 2 found at place 1; should be 0 to 1 without gaps"),
-    "large": ({"labels": np.full(12, 10**12)}, "label 1000000000000 found at place 0; should be 0 to 0"),
-    "huge": ({"labels": np.full(12, 2**63, np.uint64)}, "`labels` has a label of 9223372036854775808"),
-    "unknown in test": ({"test_labels": np.full(4, 2)}, "`test_labels`: label 2 found at place 0; should be 0 to 1"),
-    "another size": ({"test_images": np.zeros((4, 3, 5, 5), np.uint8)}, "`images` are 3x5x4 and `test_images` 3x5x5"),
-    "unnamed": ({"classes": np.array(["cat"])}, "`labels`: label 1 found at place 1; should be 0 to 0"),
+    "float images": (
+        {"images": np.zeros((12, 3, 5, 4), np.float32)},
+        "`images` is of float32; should be uint8",
+    ),
+    "float labels": (
+        {"labels": np.zeros(12)},
+        "`labels` is of float64; should be of whole numbers",
+    ),
+    "flat images": (
+        {"images": np.zeros((12, 60), np.uint8)},
+        r"`images` has shape \(12, 60\); should be \(N, rows",
+    ),
+    "no images": (
+        {"images": np.zeros((0, 3, 5, 4), np.uint8)},
+        r"`images` has shape \(0, 3, 5, 4\)",
+    ),
+    "too few labels": (
+        {"labels": np.zeros(11, int)},
+        r"`labels` has shape \(11,\); should be \(12,\), one an image",
+    ),
+    "negative": (
+        {"labels": np.arange(12) - 1},
+        "`labels`: label -1 found at place 0; should be 0 to",
+    ),
+    "from 1": (
+        {"labels": np.arange(12) % 2 + 1},
+        "label 2 found at place 1; should be 0 to 1 without gaps",
+    ),
+    "large": (
+        {"labels": np.full(12, 10**12)},
+        "label 1000000000000 found at place 0; should be 0 to 0",
+    ),
+    "huge": (
+        {"labels": np.full(12, 2**63, np.uint64)},
+        "`labels` has a label of 9223372036854775808",
+    ),
+    "unknown in test": (
+        {"test_labels": np.full(4, 2)},
+        "`test_labels`: label 2 found at place 0; should be 0 to 1",
+    ),
+    "another size": (
+        {"test_images": np.zeros((4, 3, 5, 5), np.uint8)},
+        "`images` are 3x5x4 and `test_images` 3x5x5",
+    ),
+    "unnamed": (
+        {"classes": np.array(["cat"])},
+        "`labels`: label 1 found at place 1; should be 0 to 0",
+    ),
     "numbers as names": ({"classes": np.array([1, 2])}, "`classes` is of int64; should be of"),
 }
 
@@ -135,12 +182,16 @@ def test_what_is_wrong(tmp_path: Path, write: Write, name: str, one_line: OneLin
 
 
 def test_single_images_of_each_class_cannot_be_split(tmp_path: Path, write: Write) -> None:
-    with pytest.raises(InputError, match="no class has two images, one for training and one for testing"):
+    with pytest.raises(
+        InputError, match="no class has two images, one for training and one for testing"
+    ):
         load_data(str(write(tmp_path, arrays(2, 0))))
 
 
 @pytest.mark.parametrize("kept", [0.1, 0.5, 0.9, 0.99])
-def test_a_file_that_is_cut_off(tmp_path: Path, write: Write, kept: float, one_line: OneLine) -> None:
+def test_a_file_that_is_cut_off(
+    tmp_path: Path, write: Write, kept: float, one_line: OneLine
+) -> None:
     path = write(tmp_path, arrays())
     path.write_bytes(path.read_bytes()[: int(kept * path.stat().st_size)])
     with pytest.raises(InputError) as error:
@@ -148,7 +199,9 @@ def test_a_file_that_is_cut_off(tmp_path: Path, write: Write, kept: float, one_l
     assert str(path) in one_line(error)
 
 
-def test_a_folder_a_pipe_and_nothing_at_all(tmp_path: Path, write: Write, one_line: OneLine) -> None:
+def test_a_folder_a_pipe_and_nothing_at_all(
+    tmp_path: Path, write: Write, one_line: OneLine
+) -> None:
     suffix = write(tmp_path, arrays()).suffix
     os.mkfifo(tmp_path / f"pipe{suffix}")
     (tmp_path / f"link{suffix}").symlink_to("/dev/zero")

@@ -16,7 +16,9 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 NAMES = [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]
 COUNTS = [3, 1, 4, 2, 5, 6]
 ANY_FILES = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 
@@ -39,10 +41,21 @@ def write_binary(folder, records):
 def write_pickled(folder, records, protocol=2, key=str.encode):
     folder.mkdir(exist_ok=True)
     for name, batch in zip(NAMES, records, strict=True):
-        content = {"batch_label": name, "labels": batch[:, 0].tolist(), "data": batch[:, 1:], "filenames": [b"a.png"]}
+        content = {
+            "batch_label": name,
+            "labels": batch[:, 0].tolist(),
+            "data": batch[:, 1:],
+            "filenames": [b"a.png"],
+        }
         (folder / name).write_bytes(pickle.dumps({key(k): v for k, v in content.items()}, protocol))
-    meta = {"num_cases_per_batch": 10000, "label_names": [key(name) for name in CLASSES], "num_vis": 3072}
-    (folder / "batches.meta").write_bytes(pickle.dumps({key(k): v for k, v in meta.items()}, protocol))
+    meta = {
+        "num_cases_per_batch": 10000,
+        "label_names": [key(name) for name in CLASSES],
+        "num_vis": 3072,
+    }
+    (folder / "batches.meta").write_bytes(
+        pickle.dumps({key(k): v for k, v in meta.items()}, protocol)
+    )
 
 
 def check(data, records):
@@ -79,7 +92,9 @@ def test_pickled_round_trip(tmp_path, records, below, protocol, key):
 
 
 def test_pickles_of_python_2(tmp_path, records):
-    """Byte for byte what cPickle wrote: short strings as keys, the array's bytes as a string, the names in text."""
+    """Byte for byte what cPickle wrote: short strings as keys, the array's bytes as a string, the
+    names in text.
+    """
 
     def short(text):
         return b"U" + bytes([len(text)]) + text
@@ -93,7 +108,14 @@ def test_pickles_of_python_2(tmp_path, records):
             b"\x89T" + struct.pack("<i", n * 3072) + batch[:, 1:].tobytes() + b"tb",
         ))  # fmt: skip
         labels = b"]q\x02(" + b"".join(b"K" + bytes([label]) for label in batch[:, 0]) + b"e"
-        items = short(b"labels") + labels + short(b"data") + array + short(b"batch_label") + short(name.encode())
+        items = (
+            short(b"labels")
+            + labels
+            + short(b"data")
+            + array
+            + short(b"batch_label")
+            + short(name.encode())
+        )
         (tmp_path / name).write_bytes(b"\x80\x02}q\x01(" + items + b"u.")
     names = "a".join(f"S'{name}'\np{i + 5}\n" for i, name in enumerate(CLASSES))
     (tmp_path / "batches.meta").write_text(
@@ -127,7 +149,9 @@ def test_binary_cut_off(tmp_path, records):
     write_binary(tmp_path, records)
     (tmp_path / "data_batch_3.bin").write_bytes(records[2].tobytes()[:-1])
     for read in (load_data, describe_data):
-        with pytest.raises(InputError, match=r"data_batch_3.bin: cut off: 12291 bytes found, a multiple of 3073"):
+        with pytest.raises(
+            InputError, match=r"data_batch_3.bin: cut off: 12291 bytes found, a multiple of 3073"
+        ):
             read(str(tmp_path))
 
 
@@ -137,13 +161,18 @@ def test_one_short_file_of_the_official_set(tmp_path, records, write):
     whole = np.tile(records[0][:1], (10_000, 1))
     write(tmp_path, [whole, whole, whole[:4000], whole, whole, whole])
     for read in (load_data, describe_data):
-        with pytest.raises(InputError, match=r"data_batch_3.*: cut off: 4,000 images found, 10,000 expected, as in"):
+        with pytest.raises(
+            InputError, match=r"data_batch_3.*: cut off: 4,000 images found, 10,000 expected, as in"
+        ):
             read(str(tmp_path))
 
 
-def test_a_smaller_set_is_told(tmp_path, records):
+def test_a_smaller_set_is_reported(tmp_path, records):
     write_binary(tmp_path, records)
-    assert "its files hold 3, 1, 4, 2, 5, 6 images, in place of 10,000 each" in load_data(str(tmp_path)).note
+    assert (
+        "its files hold 3, 1, 4, 2, 5, 6 images, in place of 10,000 each"
+        in load_data(str(tmp_path)).note
+    )
     whole = np.tile(records[0][:1], (10_000, 1))
     write_binary(tmp_path, [whole] * 6)
     assert load_data(str(tmp_path)).note == ""
@@ -152,7 +181,9 @@ def test_a_smaller_set_is_told(tmp_path, records):
 def test_binary_label_out_of_range(tmp_path, records):
     records[1][0, 0] = 10
     write_binary(tmp_path, records)
-    with pytest.raises(InputError, match=r"data_batch_2.bin: label 10 found in record 0, 0 to 9 expected"):
+    with pytest.raises(
+        InputError, match=r"data_batch_2.bin: label 10 found in record 0, 0 to 9 expected"
+    ):
         load_data(str(tmp_path))
 
 
@@ -168,16 +199,28 @@ def test_wrong_names_of_classes(tmp_path, records, names):
     ("content", "says"),
     [
         ({}, "`data`: no array found"),
-        ({"data": np.zeros((2, 3071), np.uint8), "labels": [1, 2]}, r"`data`: uint8 of shape \(2, 3071\) found"),
+        (
+            {"data": np.zeros((2, 3071), np.uint8), "labels": [1, 2]},
+            r"`data`: uint8 of shape \(2, 3071\) found",
+        ),
         ({"data": np.zeros((0, 3072), np.uint8), "labels": []}, ""),
         ({"data": np.zeros(3072, np.uint8), "labels": [1]}, "`data`: uint8 of shape"),
         ({"data": np.zeros((2, 3072), np.int64), "labels": [1, 2]}, "refused: .*dtype"),
         ({"data": np.zeros((2, 3072), np.uint8)}, "`labels`: a list of 2 whole numbers"),
-        ({"data": np.zeros((2, 3072), np.uint8), "labels": [1]}, "`labels`: a list of 2 whole numbers"),
-        ({"data": np.zeros((2, 3072), np.uint8), "labels": [1, "2"]}, "`labels`: a list of 2 whole numbers"),
+        (
+            {"data": np.zeros((2, 3072), np.uint8), "labels": [1]},
+            "`labels`: a list of 2 whole numbers",
+        ),
+        (
+            {"data": np.zeros((2, 3072), np.uint8), "labels": [1, "2"]},
+            "`labels`: a list of 2 whole numbers",
+        ),
         ({"data": np.zeros((2, 3072), np.uint8), "labels": [1, 10]}, "label 10 found in record 1"),
         ({"data": np.zeros((2, 3072), np.uint8), "labels": [-1, 1]}, "label -1 found in record 0"),
-        ({"data": np.zeros((2, 3072), np.uint8), "labels": [1 << 900, 1]}, "label .* found in record 0"),
+        (
+            {"data": np.zeros((2, 3072), np.uint8), "labels": [1 << 900, 1]},
+            "label .* found in record 0",
+        ),
         ([1, 2], "no dictionary"),
         ({1: 2}, "no dictionary"),
     ],
@@ -212,6 +255,8 @@ def test_damaged_pickles(tmp_path, data):
     heads = st.one_of(st.integers(0, 300), st.integers(len(content) - 100, len(content) - 1))
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(heads)] = data.draw(st.integers(0, 255))
-    (tmp_path / "data_batch_1").write_bytes(content[: data.draw(st.one_of(st.none(), st.integers(0, len(content))))])
+    (tmp_path / "data_batch_1").write_bytes(
+        content[: data.draw(st.one_of(st.none(), st.integers(0, len(content))))]
+    )
     with contextlib.suppress(InputError):
         assert load_data(str(tmp_path)).n_train == 5

@@ -29,14 +29,18 @@ def test_first():
 
 @pytest.mark.parametrize("samples", [0, -1, 13])
 def test_first_out_of_range(samples):
-    with pytest.raises(InputError, match=f"`samples` = {samples}: but small has 12 .* from 1 to 12"):
+    with pytest.raises(
+        InputError, match=f"`samples` = {samples}: but small has 12 .* from 1 to 12"
+    ):
         small().first(samples)
 
 
 def test_no_more_test_samples_than_there_are():
     assert small().test_first(3).n_test == 3
     for samples in (0, 4):
-        with pytest.raises(InputError, match=f"`test_samples` = {samples}: but small has 3 test .* from 1 to 3"):
+        with pytest.raises(
+            InputError, match=f"`test_samples` = {samples}: but small has 3 test .* from 1 to 3"
+        ):
             small().test_first(samples)
 
 

@@ -13,7 +13,14 @@ import pytest
 
 from emuchain.emulator.common import InputError
 from emuchain.emulator.data import fetch_data
-from emuchain.emulator.data.fetch import COLLECTIONS, Collection, Limits, Source, fetch_collection, unpack
+from emuchain.emulator.data.fetch import (
+    COLLECTIONS,
+    Collection,
+    Limits,
+    Source,
+    fetch_collection,
+    unpack,
+)
 
 CONTENT = bytes(range(256)) * 2000
 
@@ -23,7 +30,8 @@ def sha256(content):
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `files`; `ranges` says whether it can resume, `breaks_at` after how many bytes it hangs up.
+    """Serves `files`; `ranges` says whether it can resume, `breaks_at` after how many bytes it
+    hangs up.
 
     `answer` names how it answers as none should.
     """
@@ -69,7 +77,11 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Location", rest)
             self.end_headers()
         elif kind == "endless":
-            head = b"HTTP/1.1 200 OK\r\n" + (b"Transfer-Encoding: chunked\r\n" if rest else b"") + b"\r\n"
+            head = (
+                b"HTTP/1.1 200 OK\r\n"
+                + (b"Transfer-Encoding: chunked\r\n" if rest else b"")
+                + b"\r\n"
+            )
             self.wfile.write(head)
             while not self.server.ended.is_set():
                 self.wfile.write(b"10000\r\n" * bool(rest) + bytes(1 << 16) + b"\r\n" * bool(rest))
@@ -87,7 +99,9 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server():
     with Server() as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
         yield server
         server.ended.set()
         server.shutdown()
@@ -100,12 +114,16 @@ def no_proxy(monkeypatch):
 
 def one(server, content=CONTENT, **others):
     server.files["a.gz"] = content
-    return Collection("one", (server.url,), (Source("a.gz", sha256(CONTENT), len(CONTENT)),), "one", **others)
+    return Collection(
+        "one", (server.url,), (Source("a.gz", sha256(CONTENT), len(CONTENT)),), "one", **others
+    )
 
 
 def test_whole(tmp_path, server):
     seen = []
-    folder = fetch_collection(one(server), tmp_path / "new", progress=lambda *step: seen.append(step))
+    folder = fetch_collection(
+        one(server), tmp_path / "new", progress=lambda *step: seen.append(step)
+    )
     assert folder == tmp_path / "new" / "one"
     assert (folder / "a.gz").read_bytes() == CONTENT
     assert [path.name for path in folder.iterdir()] == ["a.gz"]
@@ -122,7 +140,8 @@ def test_another_file_already_there(tmp_path, server):
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "a.gz").write_bytes(b"mine")
     with pytest.raises(
-        InputError, match=r"a.gz: exists, but its SHA-256 checksum is not .*; remove it and fetch again"
+        InputError,
+        match=r"a.gz: exists, but its SHA-256 checksum is not .*; remove it and fetch again",
     ):
         fetch_collection(one(server), tmp_path)
     assert (tmp_path / "one" / "a.gz").read_bytes() == b"mine"
@@ -132,18 +151,26 @@ def test_another_file_already_there(tmp_path, server):
 def test_goes_on_where_a_connection_broke_off(tmp_path, server, ranges):
     server.ranges, server.breaks_at = ranges, 48 * 4096
     if not ranges:  # from the start each time, so it never gets there
-        with pytest.raises(InputError, match=r"broke off.*; run the command again, or put a.gz into .*one by hand"):
+        with pytest.raises(
+            InputError, match=r"broke off.*; run the command again, or put a.gz into .*one by hand"
+        ):
             fetch_collection(one(server), tmp_path)
         assert not any(tmp_path.iterdir())
         assert len(server.requests) == 5
         return
     fetch_collection(one(server), tmp_path)
     assert (tmp_path / "one" / "a.gz").read_bytes() == CONTENT
-    assert [asked for _, asked in server.requests] == [None, f"bytes={48 * 4096}-", f"bytes={96 * 4096}-"]
+    assert [asked for _, asked in server.requests] == [
+        None,
+        f"bytes={48 * 4096}-",
+        f"bytes={96 * 4096}-",
+    ]
 
 
 def test_wrong_checksum(tmp_path, server):
-    with pytest.raises(InputError, match=f"its checksum is not {sha256(CONTENT)}, so it was deleted; run"):
+    with pytest.raises(
+        InputError, match=f"its checksum is not {sha256(CONTENT)}, so it was deleted; run"
+    ):
         fetch_collection(one(server, CONTENT[:-1] + b"x"), tmp_path)
     assert not any(tmp_path.iterdir())
     fetch_collection(one(server), tmp_path)
@@ -152,7 +179,9 @@ def test_wrong_checksum(tmp_path, server):
 
 @pytest.mark.parametrize("content", [b"", b"short", CONTENT + b"x"])
 def test_another_size_is_offered(tmp_path, server, content):
-    with pytest.raises(InputError, match=f"{len(content):,} bytes are offered, {len(CONTENT):,} expected"):
+    with pytest.raises(
+        InputError, match=f"{len(content):,} bytes are offered, {len(CONTENT):,} expected"
+    ):
         fetch_collection(one(server, content), tmp_path)
     assert not any(tmp_path.iterdir())
 
@@ -208,7 +237,9 @@ def test_a_pipe_in_place_of_the_file(tmp_path, server):
 
 
 def test_not_found(tmp_path, server):
-    with pytest.raises(InputError, match=r"/b/a.gz: the server answers 404 Not Found; run .* by hand"):
+    with pytest.raises(
+        InputError, match=r"/b/a.gz: the server answers 404 Not Found; run .* by hand"
+    ):
         fetch_collection(one(server), tmp_path, mirrors=[f"{server.url}b"])
 
 
@@ -220,12 +251,18 @@ def test_next_mirror(tmp_path, server):
 def test_connection_refused(tmp_path, server):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        with pytest.raises(InputError, match=r"a.gz: no connection, or it broke off; run .* by hand") as error:
-            fetch_collection(one(server), tmp_path, mirrors=[f"http://127.0.0.1:{free.getsockname()[1]}"])
+        with pytest.raises(
+            InputError, match=r"a.gz: no connection, or it broke off; run .* by hand"
+        ) as error:
+            fetch_collection(
+                one(server), tmp_path, mirrors=[f"http://127.0.0.1:{free.getsockname()[1]}"]
+            )
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("mirror", ["nonsense", "ftp://host/", "http://", "http://[::1", "file:///etc"])
+@pytest.mark.parametrize(
+    "mirror", ["nonsense", "ftp://host/", "http://", "http://[::1", "file:///etc"]
+)
 def test_no_address(tmp_path, server, mirror):
     with pytest.raises(InputError, match="not an address"):
         fetch_collection(one(server), tmp_path, mirrors=[mirror])
@@ -238,19 +275,25 @@ def test_no_place(tmp_path, server):
 
 
 def test_unknown_name(tmp_path):
-    with pytest.raises(InputError, match="imagenet: not a data set that can be fetched; choose from cifar10, mnist"):
+    with pytest.raises(
+        InputError, match="imagenet: not a data set that can be fetched; choose from cifar10, mnist"
+    ):
         fetch_data("imagenet", tmp_path)
 
 
 def test_official_sources():
     for collection in COLLECTIONS:
-        assert all(mirror.startswith("https://") and mirror.endswith("/") for mirror in collection.mirrors)
+        assert all(
+            mirror.startswith("https://") and mirror.endswith("/") for mirror in collection.mirrors
+        )
         assert all(len(bytes.fromhex(source.sha256)) == 32 for source in collection.files)
         assert all(source.size_bytes > 1000 for source in collection.files)
 
 
 def archive(entries, packing="w:gz"):
-    """A tar archive of (name, content), where content may be a TarInfo field to set instead: type and link name."""
+    """A tar archive of (name, content), where content may be a TarInfo field to set instead: type
+    and link name.
+    """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode=packing) as tar:
         for name, content in entries:
@@ -267,11 +310,20 @@ def archive(entries, packing="w:gz"):
 def packed(server, content):
     server.files["a.tar.gz"] = content
     return Collection(
-        "two", (server.url,), (Source("a.tar.gz", sha256(content), len(content)),), "two", members=("x.bin", "y.bin")
+        "two",
+        (server.url,),
+        (Source("a.tar.gz", sha256(content), len(content)),),
+        "two",
+        members=("x.bin", "y.bin"),
     )
 
 
-WHOLE = [("two", (tarfile.DIRTYPE, "")), ("two/x.bin", b"x"), ("two/readme.html", b"r"), ("two/y.bin", b"y")]
+WHOLE = [
+    ("two", (tarfile.DIRTYPE, "")),
+    ("two/x.bin", b"x"),
+    ("two/readme.html", b"r"),
+    ("two/y.bin", b"y"),
+]
 
 
 @pytest.mark.parametrize("prefix", ["", "./"])
@@ -287,7 +339,9 @@ def test_unpacked(tmp_path, server, prefix):
     assert fetch_collection(collection, tmp_path) == folder
     assert len(server.requests) == 1
     (folder / "y.bin").unlink()
-    with pytest.raises(InputError, match=r"two: exists, but lacks y.bin; remove it and fetch again"):
+    with pytest.raises(
+        InputError, match=r"two: exists, but lacks y.bin; remove it and fetch again"
+    ):
         fetch_collection(collection, tmp_path)
 
 
@@ -308,7 +362,9 @@ def test_unpacked(tmp_path, server, prefix):
     ],
 )
 def test_hostile_archive(tmp_path, server, entry):
-    with pytest.raises(InputError, match=r"a.tar.gz: refused: it holds .*, which does not belong there") as error:
+    with pytest.raises(
+        InputError, match=r"a.tar.gz: refused: it holds .*, which does not belong there"
+    ) as error:
         fetch_collection(packed(server, archive([*WHOLE, entry])), tmp_path / "to")
     assert "\n" not in str(error.value)
     assert [path.name for path in tmp_path.rglob("*")] == ["to", "a.tar.gz"]
@@ -333,7 +389,9 @@ def test_an_archive_that_unpacks_to_much_more(tmp_path):
     """A gigabyte of zeros in a megabyte, as a member or as the header of one."""
     (tmp_path / "a.tar.gz").write_bytes(archive([*WHOLE[:3], ("two/y.bin", bytes(10_000_000))]))
     assert (tmp_path / "a.tar.gz").stat().st_size < 20_000
-    with pytest.raises(InputError, match=r"a.tar.gz: not a whole archive \(it unpacks to more than 1.00 MiB\)"):
+    with pytest.raises(
+        InputError, match=r"a.tar.gz: not a whole archive \(it unpacks to more than 1.00 MiB\)"
+    ):
         unpack(tmp_path / "a.tar.gz", tmp_path / "two", ["x.bin", "y.bin"], 1 << 20)
     assert [path.name for path in tmp_path.iterdir()] == ["a.tar.gz"]
 

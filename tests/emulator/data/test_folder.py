@@ -1,4 +1,6 @@
-"""Folders of images by class: what is read, how it is split, and what is wrong with others, each in one line."""
+"""Folders of images by class: what is read, how it is split, and what is wrong with others, each in
+one line.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ def write(path: Path, size: tuple[int, int] = (6, 5), mode: str = "RGB") -> np.n
 def parts(tmp_path: Path) -> dict[str, np.ndarray]:
     """A folder with `train` and `val`, two classes, 8 and 3 pictures; their pixels by path."""
     names = [
-        f"{part}/{name}/{i}.png" for part, n in (("train", 4), ("val", 1)) for name in ("cat", "dog") for i in range(n)
+        f"{part}/{name}/{i}.png"
+        for part, n in (("train", 4), ("val", 1))
+        for name in ("cat", "dog")
+        for i in range(n)
     ]
     names.append("val/dog/deeper/x.PNG")
     return {name: write(tmp_path / name) for name in names}
@@ -39,20 +44,35 @@ def parts(tmp_path: Path) -> dict[str, np.ndarray]:
 
 def content(data: Dataset) -> dict[str, set[tuple[int, bytes]]]:
     """Return labels and bytes of all images of both parts."""
-    both = {"train": (data.train_images, data.train_labels), "val": (data.test_images, data.test_labels)}
+    both = {
+        "train": (data.train_images, data.train_labels),
+        "val": (data.test_images, data.test_labels),
+    }
     return {
-        part: {(label, image.tobytes()) for image, label in zip(np.asarray(images), labels.tolist(), strict=True)}
+        part: {
+            (label, image.tobytes())
+            for image, label in zip(np.asarray(images), labels.tolist(), strict=True)
+        }
         for part, (images, labels) in both.items()
     }
 
 
 def test_parts(tmp_path: Path, parts: dict[str, np.ndarray]) -> None:
     data = load_data(str(tmp_path))
-    assert (data.n_train, data.n_test, data.shape, data.classes) == (8, 3, (3, 6, 5), ("cat", "dog"))
+    assert (data.n_train, data.n_test, data.shape, data.classes) == (
+        8,
+        3,
+        (3, 6, 5),
+        ("cat", "dog"),
+    )
     assert isinstance(data.train_images, LazyImages)
     assert data.train_labels.dtype == np.int64
     expected = {
-        part: {(int("dog" in name), image.tobytes()) for name, image in parts.items() if name.startswith(part)}
+        part: {
+            (int("dog" in name), image.tobytes())
+            for name, image in parts.items()
+            if name.startswith(part)
+        }
         for part in ("train", "val")
     }
     assert content(data) == expected
@@ -70,7 +90,9 @@ def test_the_first_images_are_of_all_classes(tmp_path: Path) -> None:
     assert len(data.test_images) == 4
 
 
-def test_val_is_evaluated_where_test_is_there_too(tmp_path: Path, parts: dict[str, np.ndarray]) -> None:
+def test_val_is_evaluated_where_test_is_there_too(
+    tmp_path: Path, parts: dict[str, np.ndarray]
+) -> None:
     before = content(load_data(str(tmp_path)))
     write(tmp_path / "test" / "cat" / "1.png")
     data = load_data(str(tmp_path))
@@ -98,7 +120,11 @@ def test_a_split_follows_from_its_seed_alone(tmp_path: Path, parts: dict[str, np
 
 
 def test_grey_pictures_have_one_channel_and_among_coloured_ones_three(tmp_path: Path) -> None:
-    grey = {write(tmp_path / name / f"{i}.png", mode="L").tobytes() for name in ("a", "b") for i in range(2)}
+    grey = {
+        write(tmp_path / name / f"{i}.png", mode="L").tobytes()
+        for name in ("a", "b")
+        for i in range(2)
+    }
     data = load_data(str(tmp_path))
     assert data.shape == (1, 6, 5)
     assert {image for part in content(data).values() for _, image in part} == grey
@@ -139,7 +165,9 @@ def test_sizes(tmp_path: Path, one_line: OneLine) -> None:
         assert np.asarray(data.train_images).shape == (1, *shape)
     with pytest.raises(InputError, match=r"images differ in size"):
         load_data(str(tmp_path), reading=Reading(resize=(8,)))
-    with pytest.raises(InputError, match=r"`crop` = 11x11: but a/1.png is 10x20; give a `resize` of at least 11"):
+    with pytest.raises(
+        InputError, match=r"`crop` = 11x11: but a/1.png is 10x20; give a `resize` of at least 11"
+    ):
         load_data(str(tmp_path), reading=Reading(crop=(11,)))
 
 
@@ -181,7 +209,9 @@ def pipe(folder: Path) -> None:
 
 
 def deep(folder: Path) -> None:
-    Image.fromarray(np.zeros((6, 5), np.float32)).save(folder / "train" / "cat" / "1.png", format="TIFF")
+    Image.fromarray(np.zeros((6, 5), np.float32)).save(
+        folder / "train" / "cat" / "1.png", format="TIFF"
+    )
 
 
 def huge(folder: Path) -> None:
@@ -199,7 +229,10 @@ def odd_name(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (mixture, "train: a mixture of images (cat.png) and folders of classes (cat); put each image"),
+        (
+            mixture,
+            "train: a mixture of images (cat.png) and folders of classes (cat); put each image",
+        ),
         (mixed_classes, "a mixture: cats is next to train and val"),
         (mixed_parts, "a mixture: birds is next to train and val; give a folder"),
         (empty_class, "train/bird: an empty class: no images"),
@@ -207,11 +240,17 @@ def odd_name(folder: Path) -> None:
         (no_train, "has `val`, but no `train`"),
         (
             broken,
-            "train/cat/1.png: a broken image: not a picture in a known format; repair or remove it, or give --skip",
+            (
+                "train/cat/1.png: a broken image: not a picture in a known format; repair or remove"
+                " it, or give --skip"
+            ),
         ),
         (empty_file, "train/cat/1.png: a broken image: an empty file"),
         (pipe, "train/cat/7.png: a broken image: not a file"),
-        (deep, "train/cat/1.png: an image of a kind that is not read: mode F, with more than 16 bits"),
+        (
+            deep,
+            "train/cat/1.png: an image of a kind that is not read: mode F, with more than 16 bits",
+        ),
         (huge, "train/cat/1.png: a broken image: 9,000 x 9,000 pixels, more than"),
         (bomb, "train/cat/1.png: a broken image: more pixels than the 67,108,864 that are read"),
         (odd_name, r"cat/a\n\x1b[31mb.png': a broken image"),
@@ -219,7 +258,11 @@ def odd_name(folder: Path) -> None:
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_what_is_wrong(
-    tmp_path: Path, parts: dict[str, np.ndarray], spoil: Callable[[Path], None], words: str, one_line: OneLine
+    tmp_path: Path,
+    parts: dict[str, np.ndarray],
+    spoil: Callable[[Path], None],
+    words: str,
+    one_line: OneLine,
 ) -> None:
     spoil(tmp_path)
     with pytest.raises(InputError) as error:
@@ -253,7 +296,11 @@ def test_a_class_of_which_nothing_is_left(tmp_path: Path, parts: dict[str, np.nd
 @pytest.mark.parametrize("part", ["train", "val"])
 @pytest.mark.parametrize("spoil", [deep, broken])
 def test_nothing_is_left(
-    tmp_path: Path, parts: dict[str, np.ndarray], part: str, spoil: Callable[[Path], None], one_line: OneLine
+    tmp_path: Path,
+    parts: dict[str, np.ndarray],
+    part: str,
+    spoil: Callable[[Path], None],
+    one_line: OneLine,
 ) -> None:
     spoil(tmp_path)
     wrong = (tmp_path / "train" / "cat" / "1.png").read_bytes()
@@ -264,7 +311,10 @@ def test_nothing_is_left(
     with pytest.raises(InputError) as error:
         load_data(str(tmp_path), reading=Reading(skip_broken=True))
     first = files[0].relative_to(tmp_path)
-    assert f"{part}: nothing is left: of {len(files)} images none can be read, such as {first} (" in one_line(error)
+    assert (
+        f"{part}: nothing is left: of {len(files)} images none can be read, such as {first} ("
+        in one_line(error)
+    )
 
 
 @pytest.mark.parametrize("ending", ["png", "pgm", "tif"])
@@ -307,7 +357,9 @@ def test_exif_orientation(tmp_path: Path, kind: str, orientation: int) -> None:
             expected.add(np.asarray(ImageOps.exif_transpose(image)).transpose(2, 0, 1).tobytes())
     data = load_data(str(tmp_path))
     assert data.shape == ((3, 5, 6) if orientation in (5, 6, 7, 8) else (3, 6, 5))
-    assert {image.tobytes() for image in [*np.asarray(data.train_images), *np.asarray(data.test_images)]} == expected
+    assert {
+        image.tobytes() for image in [*np.asarray(data.train_images), *np.asarray(data.test_images)]
+    } == expected
     assert ("4 of 4 images turned as EXIF says" in data.note) == (2 <= orientation <= 8)
 
 
@@ -325,7 +377,9 @@ def test_damaged_exif_turns_nothing(tmp_path: Path) -> None:
         for number in range(2):
             path = tmp_path / name / f"{number}.jpg"
             path.parent.mkdir(exist_ok=True)
-            Image.fromarray(np.zeros((6, 5, 3), np.uint8)).save(path, exif=b"Exif\0\0MM\0*\0\0\xff\xff\xff\xff")
+            Image.fromarray(np.zeros((6, 5, 3), np.uint8)).save(
+                path, exif=b"Exif\0\0MM\0*\0\0\xff\xff\xff\xff"
+            )
     assert load_data(str(tmp_path)).shape == (3, 6, 5)
 
 
@@ -356,14 +410,20 @@ def test_images_go_to_other_ranks_as_paths(tmp_path: Path) -> None:
 
 
 def torchvision_count(root: Path) -> int:
-    """Return how many images torchvision's ImageFolder would find: by `os.walk`, through links, by their endings."""
+    """Return how many images torchvision's ImageFolder would find: by `os.walk`, through links, by
+    their endings.
+    """
     endings = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
     walks = (os.walk(entry.path, followlinks=True) for entry in os.scandir(root) if entry.is_dir())
-    return sum(name.lower().endswith(endings) for walk in walks for _, _, names in walk for name in names)
+    return sum(
+        name.lower().endswith(endings) for walk in walks for _, _, names in walk for name in names
+    )
 
 
 def test_links_are_followed_as_torchvision_does(tmp_path: Path) -> None:
-    """A class with four images of its own, a link to a folder of twelve, one to a file, and one of links to folders."""
+    """A class with four images of its own, a link to a folder of twelve, one to a file, and one of
+    links to folders.
+    """
     for number in range(12):
         write(tmp_path / "imgs" / f"{number}.png")
     for number in range(4):
@@ -381,7 +441,7 @@ def test_links_are_followed_as_torchvision_does(tmp_path: Path) -> None:
     assert "left out" not in data.note
 
 
-def test_links_that_lead_back_are_left_out_and_told(tmp_path: Path) -> None:
+def test_links_that_lead_back_are_left_out_and_reported(tmp_path: Path) -> None:
     for name in ("a", "b"):
         for number in range(3):
             write(tmp_path / name / f"{number}.png")
@@ -409,12 +469,24 @@ def test_links_to_a_part_from_within_it_lead_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("train", "test"),
     [
-        *(("Train", "Test"), ("TRAIN", "VAL"), ("training", "testing"), ("Training_Set", "Test Set")),
-        *(("train-set", "test-set"), ("trainingset", "valid"), ("train_data", "Validation"), ("train2017", "val2017")),
+        *(
+            ("Train", "Test"),
+            ("TRAIN", "VAL"),
+            ("training", "testing"),
+            ("Training_Set", "Test Set"),
+        ),
+        *(
+            ("train-set", "test-set"),
+            ("trainingset", "valid"),
+            ("train_data", "Validation"),
+            ("train2017", "val2017"),
+        ),
         *(("train", "valid"), ("Train-Images", "validation_set")),
     ],
 )
-def test_parts_in_any_spelling(tmp_path: Path, parts: dict[str, np.ndarray], train: str, test: str) -> None:
+def test_parts_in_any_spelling(
+    tmp_path: Path, parts: dict[str, np.ndarray], train: str, test: str
+) -> None:
     expected = content(load_data(str(tmp_path)))
     (tmp_path / "train").rename(tmp_path / "t")
     (tmp_path / "t").rename(tmp_path / train)
@@ -469,17 +541,28 @@ def only_gifs(folder: Path) -> None:
     ("make", "words"),
     [
         (flat_parts, "holds no folder for each class, so the labels of its images are unknown"),
-        (flat_test, "test is next to Train, but has no folder for each class, so that its labels are unknown"),
+        (
+            flat_test,
+            (
+                "test is next to Train, but has no folder for each class, so that its labels are"
+                " unknown"
+            ),
+        ),
         (two_trains, "Train and training are both `train` by their names; leave one"),
         (wrapped, "holds one folder, in which the parts are; give"),
         (parts_within, "within a class; put the folders of classes into those of the parts"),
         (
             only_gifs,
-            "dog: an empty class: no images (.png, .jpg, .jpeg, .bmp, .ppm, .pgm, .tif, .tiff, .webp) in it, but 1",
+            (
+                "dog: an empty class: no images (.png, .jpg, .jpeg, .bmp, .ppm, .pgm, .tif, .tiff,"
+                " .webp) in it, but 1"
+            ),
         ),
     ],
 )
-def test_parts_that_contradict(tmp_path: Path, make: Callable[[Path], None], words: str, one_line: OneLine) -> None:
+def test_parts_that_contradict(
+    tmp_path: Path, make: Callable[[Path], None], words: str, one_line: OneLine
+) -> None:
     make(tmp_path)
     with pytest.raises(InputError) as error:
         load_data(str(tmp_path / "flat"))
@@ -497,7 +580,10 @@ def test_what_is_left_out_is_counted(tmp_path: Path, parts: dict[str, np.ndarray
     (tmp_path / "train" / "LICENSE").touch()
     data = load_data(str(tmp_path))
     assert content(data) == before
-    assert data.note == ("17 files left out: 9 .gif, 4 .jfif, 1 .csv, 1 .txt, 1 hidden, 1 without an ending")
+    assert (
+        data.note
+        == "17 files left out: 9 .gif, 4 .jfif, 1 .csv, 1 .txt, 1 hidden, 1 without an ending"
+    )
 
 
 def test_images_in_hidden_folders_are_counted(tmp_path: Path, parts: dict[str, np.ndarray]) -> None:
@@ -505,7 +591,9 @@ def test_images_in_hidden_folders_are_counted(tmp_path: Path, parts: dict[str, n
     assert load_data(str(tmp_path)).note == "1 file left out: 1 in hidden folders"
 
 
-def test_the_folders_of_many_classes_are_each_read_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folders_of_many_classes_are_each_read_a_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Work grows with the number of classes, and not with its square."""
     for part in ("train", "val"):
         for number in range(30):

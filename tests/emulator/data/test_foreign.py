@@ -1,4 +1,6 @@
-"""Data as other libraries lay them out: read where the content is known, else told what to give in their place."""
+"""Data as other libraries lay them out: read where the content is known, else with what to give in
+their place.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,18 @@ def write_mnist(folder: Path, *, packed: bool) -> None:
     """Write 20 and 10 images with labels as torchvision keeps them."""
     folder.mkdir(parents=True)
     for part, count in (("train", 20), ("t10k", 10)):
-        images, labels = np.full((count, 28, 28), 7, np.uint8), np.arange(count, dtype=np.uint8) % 10
-        for name, array in ((f"{part}-images-idx3-ubyte", images), (f"{part}-labels-idx1-ubyte", labels)):
-            content = struct.pack(f">{1 + array.ndim}I", 0x800 | array.ndim, *array.shape) + array.tobytes()
+        images, labels = (
+            np.full((count, 28, 28), 7, np.uint8),
+            np.arange(count, dtype=np.uint8) % 10,
+        )
+        for name, array in (
+            (f"{part}-images-idx3-ubyte", images),
+            (f"{part}-labels-idx1-ubyte", labels),
+        ):
+            content = (
+                struct.pack(f">{1 + array.ndim}I", 0x800 | array.ndim, *array.shape)
+                + array.tobytes()
+            )
             (folder / name).write_bytes(content)
             if packed:  # torchvision keeps what it fetched beside what it unpacked
                 (folder / f"{name}.gz").write_bytes(gzip.compress(content))
@@ -34,7 +45,9 @@ def write_mnist(folder: Path, *, packed: bool) -> None:
 
 @pytest.mark.parametrize("given", ["data", "data/MNIST", "data/MNIST/raw"])
 @pytest.mark.parametrize("packed", [False, True])
-def test_torchvision_keeps_mnist_two_folders_below(tmp_path: Path, given: str, packed: bool) -> None:
+def test_torchvision_keeps_mnist_two_folders_below(
+    tmp_path: Path, given: str, packed: bool
+) -> None:
     write_mnist(tmp_path / "data" / "MNIST" / "raw", packed=packed)
     data = load_data(str(tmp_path / given))
     assert (data.name, data.n_train, data.n_test, data.shape) == ("mnist", 20, 10, (1, 28, 28))
@@ -44,7 +57,9 @@ def test_torchvision_keeps_several_sets_in_one_folder(tmp_path: Path) -> None:
     write_mnist(tmp_path / "MNIST" / "raw", packed=False)
     (tmp_path / "cifar-10-batches-py").mkdir()
     (tmp_path / "cifar-10-batches-py" / "test_batch").touch()
-    with pytest.raises(InputError, match=r"holds CIFAR-10 \(.*py\) and MNIST \(.*raw\); give the directory of one"):
+    with pytest.raises(
+        InputError, match=r"holds CIFAR-10 \(.*py\) and MNIST \(.*raw\); give the directory of one"
+    ):
         load_data(str(tmp_path))
 
 
@@ -64,16 +79,27 @@ WRITTEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "archive": (npz, "but a NumPy archive; give it a name that ends in .npz"),
     "hdf5": (hdf5, "but an HDF5 file with images and labels; give it a name that ends in .h5"),
     "pickle": (lambda path: path.write_bytes(pickle.dumps([1])), "but a pickle; it may run code"),
-    "picture": (lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"), "but a picture; give another file"),
-    "packed": (lambda path: path.write_bytes(gzip.compress(b"abc")), "but a compressed file; unpack it first"),
-    "bytes": (lambda path: path.write_bytes(bytes(range(256))), "but a file of a kind that emuchain does not know"),
+    "picture": (
+        lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"),
+        "but a picture; give another file",
+    ),
+    "packed": (
+        lambda path: path.write_bytes(gzip.compress(b"abc")),
+        "but a compressed file; unpack it first",
+    ),
+    "bytes": (
+        lambda path: path.write_bytes(bytes(range(256))),
+        "but a file of a kind that emuchain does not know",
+    ),
 }
 
 
 @pytest.mark.parametrize("ending", ["", ".dat", ".txt", ".npz", ".h5"])
 @pytest.mark.parametrize("name", WRITTEN)
-def test_a_file_under_another_name(tmp_path: Path, one_line: OneLine, name: str, ending: str) -> None:
-    """It is told what it is, and not to be saved as text."""
+def test_a_file_under_another_name(
+    tmp_path: Path, one_line: OneLine, name: str, ending: str
+) -> None:
+    """It is described, and not to be saved as text."""
     write, said = WRITTEN[name]
     path = tmp_path / f"own{ending}"
     write(path)
@@ -86,7 +112,9 @@ def test_a_file_under_another_name(tmp_path: Path, one_line: OneLine, name: str,
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_what_is_no_toml_file_is_told_by_its_kind(tmp_path: Path, one_line: OneLine, name: str) -> None:
+def test_what_is_no_toml_file_is_reported_by_its_kind(
+    tmp_path: Path, one_line: OneLine, name: str
+) -> None:
     path = tmp_path / "own.toml"
     WRITTEN[name][0](path)
     with pytest.raises(InputError) as error:
@@ -95,7 +123,7 @@ def test_what_is_no_toml_file_is_told_by_its_kind(tmp_path: Path, one_line: OneL
 
 
 @pytest.mark.parametrize(
-    ("files", "told"),
+    ("files", "message"),
     [
         (
             ["cifar-100-python/train", "cifar-100-python/test", "cifar-100-python/meta"],
@@ -114,39 +142,65 @@ def test_what_is_no_toml_file_is_told_by_its_kind(tmp_path: Path, one_line: OneL
             ["MNIST/processed/training.pt", "MNIST/processed/test.pt"],
             "MNIST as pickles of PyTorch; give the folder `raw`",
         ),
-        (["images.npy", "labels.npy"], "holds images.npy, a single array of NumPy; put arrays together: numpy.savez"),
+        (
+            ["images.npy", "labels.npy"],
+            "holds images.npy, a single array of NumPy; put arrays together: numpy.savez",
+        ),
         (
             ["data/train-00000-of-00001.parquet", "README.md"],
             "a table of Hugging Face or Arrow; write its columns with",
         ),
-        (["train/dataset_info.json", "train/data-0.arrow", "dataset_dict.json"], "is a data set of Hugging Face"),
-        (["cifar-10-python.tar.gz"], "holds cifar-10-python.tar.gz, an archive; unpack it, and give the folder"),
+        (
+            ["train/dataset_info.json", "train/data-0.arrow", "dataset_dict.json"],
+            "is a data set of Hugging Face",
+        ),
+        (
+            ["cifar-10-python.tar.gz"],
+            "holds cifar-10-python.tar.gz, an archive; unpack it, and give the folder",
+        ),
         (["a/x.tfrecord"], "holds x.tfrecord, a container of records"),
         (
             ["train_32x32.mat", "test_32x32.mat"],
             "holds test_32x32.mat, a file of MATLAB; read it with scipy.io.loadmat",
         ),
-        (["train.csv", "test.csv"], "holds test.csv, a table or a list; give images in a folder for each class"),
+        (
+            ["train.csv", "test.csv"],
+            "holds test.csv, a table or a list; give images in a folder for each class",
+        ),
         (["own.npz"], "holds own.npz; give"),
-        (["1.png", "2.png"], "has images (1.png), but no folder for each class; put each into the folder of its class"),
+        (
+            ["1.png", "2.png"],
+            (
+                "has images (1.png), but no folder for each class; put each into the folder of its"
+                " class"
+            ),
+        ),
     ],
 )
-def test_folders_that_are_not_read(tmp_path: Path, files: list[str], told: str, one_line: OneLine) -> None:
+def test_folders_that_are_not_read(
+    tmp_path: Path, files: list[str], message: str, one_line: OneLine
+) -> None:
     for name in files:
         (tmp_path / "it" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "it" / name).touch()
     with pytest.raises(InputError) as error:
         load_data(str(tmp_path / "it"))
-    assert told in one_line(error)
+    assert message in one_line(error)
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
-        ("one.png", "is a single image; give the folder that has a folder of images for each class"),
+        (
+            "one.png",
+            "is a single image; give the folder that has a folder of images for each class",
+        ),
         ("cifar-10-python.tar.gz", "is an archive; unpack it, and give the folder"),
         ("pictures.ZIP", "is an archive; unpack it"),
-        ("ILSVRC2012_img_val.tar", "is ImageNet's validation images, without their classes; unpack them into a folder"),
+        (
+            "ILSVRC2012_img_val.tar",
+            "is ImageNet's validation images, without their classes; unpack them into a folder",
+        ),
         ("images.npy", "is a single array of NumPy; put arrays together"),
         ("train.parquet", "is a table of Hugging Face or Arrow"),
         ("data.pt", "is a pickle, which could run code"),
@@ -155,15 +209,19 @@ def test_folders_that_are_not_read(tmp_path: Path, files: list[str], told: str, 
         ("data_batch_1", "is one file of a data set; give its folder"),
     ],
 )
-def test_files_that_are_not_read(tmp_path: Path, name: str, told: str, one_line: OneLine) -> None:
+def test_files_that_are_not_read(
+    tmp_path: Path, name: str, message: str, one_line: OneLine
+) -> None:
     (tmp_path / name).touch()
     with pytest.raises(InputError) as error:
         load_data(str(tmp_path / name))
-    assert told in one_line(error)
+    assert message in one_line(error)
 
 
 @pytest.mark.parametrize("given", ["train", "meta"])
-def test_files_of_cifar_100_are_told_as_their_folder_is(tmp_path: Path, given: str, one_line: OneLine) -> None:
+def test_files_of_cifar_100_are_reported_as_their_folder_is(
+    tmp_path: Path, given: str, one_line: OneLine
+) -> None:
     for name in ("train", "test", "meta"):
         (tmp_path / name).write_bytes(b"\x80\x02")
     with pytest.raises(InputError) as error:

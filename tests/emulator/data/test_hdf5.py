@@ -54,12 +54,16 @@ def unwritten(file: h5py.File, folder: Path) -> None:
 
 
 def packed(file: h5py.File, folder: Path) -> None:
-    file.create_dataset("images", (4, 100_000, 100_000), np.uint8, chunks=(1, 100, 100), compression="gzip")
+    file.create_dataset(
+        "images", (4, 100_000, 100_000), np.uint8, chunks=(1, 100, 100), compression="gzip"
+    )
     file["images"][0, :100, :100] = 1
 
 
 def wide_chunks(file: h5py.File, folder: Path) -> None:
-    file.create_dataset("images", (4, 20_000, 20_000), np.uint8, chunks=(1, 20_000, 20_000), compression="gzip")
+    file.create_dataset(
+        "images", (4, 20_000, 20_000), np.uint8, chunks=(1, 20_000, 20_000), compression="gzip"
+    )
 
 
 def scaled(file: h5py.File, folder: Path) -> None:
@@ -85,12 +89,27 @@ def references(file: h5py.File, folder: Path) -> None:
         (empty, "`images` is empty"),
         (
             unwritten,
-            r"`images` of shape \(4, 100000, 100000\) would take 37.* GiB, but the file, of .* holds 0 B of it",
+            (
+                r"`images` of shape \(4, 100000, 100000\) would take 37.* GiB, but the file, of .*"
+                r" holds 0 B of it"
+            ),
         ),
-        (packed, r"`images` of shape \(4, 100000, 100000\) would take 37.* GiB, but the file, of .* holds .* of it"),
+        (
+            packed,
+            (
+                r"`images` of shape \(4, 100000, 100000\) would take 37.* GiB, but the file, of .*"
+                r" holds .* of it"
+            ),
+        ),
         (wide_chunks, "`images` is in chunks of 381.* MiB, each of which is read as a whole"),
         (scaled, "`images` has filter 6; known are gzip, shuffle"),
-        (words, r"`images` has strings of any length, which are refused; write them as numpy.array\(…, 'S'\)"),
+        (
+            words,
+            (
+                r"`images` has strings of any length, which are refused; write them as"
+                r" numpy.array\(…, 'S'\)"
+            ),
+        ),
         (references, "`images` holds pickled objects, which are refused"),
     ],
 )
@@ -112,11 +131,15 @@ def test_links_that_nothing_asks_for_are_not_followed(tmp_path: Path) -> None:
     assert load_data(str(path)).shape == (1, 3, 3)
 
 
-def test_what_else_is_in_a_file_is_said_in_printable_words(tmp_path: Path, one_line: OneLine) -> None:
+def test_what_else_is_in_a_file_is_said_in_printable_words(
+    tmp_path: Path, one_line: OneLine
+) -> None:
     path = tmp_path / "own.h5"
     with h5py.File(path, "w") as file:
         file["pictures\x1b[31m"] = np.zeros(3)
-    with pytest.raises(InputError, match=r"has no `images`, but 'pictures\\x1b\[31m'; `images` and `labels`") as error:
+    with pytest.raises(
+        InputError, match=r"has no `images`, but 'pictures\\x1b\[31m'; `images` and `labels`"
+    ) as error:
         load_data(str(path))
     assert one_line(error).isprintable()
 
@@ -134,11 +157,15 @@ PARTS = ("images", "labels", "test_images", "test_labels")
 
 
 def half_written(path: Path, packing: str, short: str, written: int) -> None:
-    """Write 20 images a part in chunks of 2 (edges of 4 where sides are 5), and of one array the first ones alone."""
+    """Write 20 images a part in chunks of 2 (edges of 4 where sides are 5), and of one array the
+    first ones alone.
+    """
     keys = dict(PACKED[packing])
     with h5py.File(path, "w") as file:
         for name in PARTS:
-            values = np.arange(20) % 4 if name.endswith("labels") else np.full((20, 5, 5), 7, np.uint8)
+            values = (
+                np.arange(20) % 4 if name.endswith("labels") else np.full((20, 5, 5), 7, np.uint8)
+            )
             chunks = (2, 4, 4)[: values.ndim]
             if "maxshape" in keys:
                 keys["maxshape"] = (None, *values.shape[1:])
@@ -149,7 +176,9 @@ def half_written(path: Path, packing: str, short: str, written: int) -> None:
 
 @pytest.mark.parametrize("short", PARTS)
 @pytest.mark.parametrize("packing", PACKED)
-def test_chunks_that_were_not_written(tmp_path: Path, packing: str, short: str, one_line: OneLine) -> None:
+def test_chunks_that_were_not_written(
+    tmp_path: Path, packing: str, short: str, one_line: OneLine
+) -> None:
     """Of images, 2x5x5 in chunks of 2x4x4 are four chunks; of labels, 2 are one."""
     for written in (0, 10, 18):
         half_written(tmp_path / "own.h5", packing, short, written)
@@ -167,7 +196,9 @@ def test_chunks_that_were_not_written(tmp_path: Path, packing: str, short: str, 
 
 def test_one_chunk_in_the_middle_is_missing(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "own.h5", "w") as file:
-        images = file.create_dataset("images", (9, 50, 50), np.uint8, chunks=(2, 32, 32), compression="gzip")
+        images = file.create_dataset(
+            "images", (9, 50, 50), np.uint8, chunks=(2, 32, 32), compression="gzip"
+        )
         images[:4], images[6:] = 1, 1
         file["labels"] = np.arange(9) % 2
     with pytest.raises(InputError, match="`images` has 16 of its 20 chunks"):
@@ -183,7 +214,12 @@ def test_a_file_that_is_being_written(tmp_path: Path, one_line: OneLine) -> None
         with pytest.raises(InputError, match="another program is writing it; wait") as error:
             load_data(str(path))
     assert str(path) in one_line(error)
-    script = f"import h5py, os; f = h5py.File({str(path)!r}, 'w', libver='latest'); f.swmr_mode = True; os._exit(0)"
+    script = (
+        f"import h5py, os; f = h5py.File({str(path)!r}, 'w', libver='latest'); f.swmr_mode = True;"
+        " os._exit(0)"
+    )
     subprocess.run([sys.executable, "-c", script], check=True)
-    with pytest.raises(InputError, match="another program is writing it, or ended without closing it"):
+    with pytest.raises(
+        InputError, match="another program is writing it, or ended without closing it"
+    ):
         load_data(str(path))

@@ -20,7 +20,9 @@ def images(n, seed=0):
 
 def idx(array, magic=None):
     magic = magic or 0x800 | array.ndim
-    return struct.pack(f">{1 + array.ndim}I", magic, *array.shape) + array.astype(np.uint8).tobytes()
+    return (
+        struct.pack(f">{1 + array.ndim}I", magic, *array.shape) + array.astype(np.uint8).tobytes()
+    )
 
 
 def write(folder, packed=False, dot=False, parts=PARTS):
@@ -85,11 +87,19 @@ GOOD = idx(images(20))
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        (IMAGES, GOOD[:-1], "cut off: 15695 bytes found, 15696 expected for the 20x28x28 its header names"),
+        (
+            IMAGES,
+            GOOD[:-1],
+            "cut off: 15695 bytes found, 15696 expected for the 20x28x28 its header names",
+        ),
         (IMAGES, GOOD + b"x", "too long: more bytes found, 15696 expected"),
         (IMAGES, GOOD[:10], "cut off: 10 bytes found, an idx header of 16 expected"),
         (IMAGES, b"", "cut off: 0 bytes found"),
-        (IMAGES, idx(images(20), 0x801), r"magic number 0x00000801 found, 0x00000803 expected \(unsigned bytes in 3 d"),
+        (
+            IMAGES,
+            idx(images(20), 0x801),
+            r"magic number 0x00000801 found, 0x00000803 expected \(unsigned bytes in 3 d",
+        ),
         (IMAGES, struct.pack(">4I", 0x803, *[0xFFFFFFFF] * 3) + b"abc", "cut off: 19 bytes found"),
         (IMAGES, struct.pack(">4I", 0x803, 0, 28, 28), "is empty: its header names 0x28x28 values"),
         (IMAGES, idx(images(20)[:, :27]), "training images are 27x28 and test images 28x28"),
@@ -101,13 +111,17 @@ GOOD = idx(images(20))
 @pytest.mark.parametrize("packed", [False, True])
 def test_damaged(tmp_path, name, content, says, packed):
     write(tmp_path, packed)
-    (tmp_path / f"{name}{'.gz' if packed else ''}").write_bytes(gzip.compress(content) if packed else content)
+    (tmp_path / f"{name}{'.gz' if packed else ''}").write_bytes(
+        gzip.compress(content) if packed else content
+    )
     with pytest.raises(InputError, match=says) as error:
         load_data(str(tmp_path))
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("content", "says"), [(GOOD[:-1], "cut off: 15695 bytes"), (GOOD + b"x", "too long: more")])
+@pytest.mark.parametrize(
+    ("content", "says"), [(GOOD[:-1], "cut off: 15695 bytes"), (GOOD + b"x", "too long: more")]
+)
 @pytest.mark.parametrize("part", ["train", "t10k"])
 def test_sizes_are_checked_without_reading(tmp_path, content, says, part):
     write(tmp_path)
@@ -133,13 +147,21 @@ PACKED = gzip.compress(GOOD)
 def test_damaged_gzip(tmp_path, content):
     write(tmp_path, packed=True)
     (tmp_path / f"{IMAGES}.gz").write_bytes(content)
-    with pytest.raises(InputError, match=r"train-images-idx3-ubyte.gz: not a whole gzip file") as error:
+    with pytest.raises(
+        InputError, match=r"train-images-idx3-ubyte.gz: not a whole gzip file"
+    ) as error:
         load_data(str(tmp_path))
     assert "\n" not in str(error.value)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.binary(max_size=60), st.sampled_from([b"", b"\0\0\x08\x03", b"\0\0\x08\x01", b"\x1f\x8b"]), st.booleans())
+@settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.binary(max_size=60),
+    st.sampled_from([b"", b"\0\0\x08\x03", b"\0\0\x08\x01", b"\x1f\x8b"]),
+    st.booleans(),
+)
 def test_random_bytes(tmp_path, content, head, packed):
     for part, _ in PARTS:
         for kind in ("images-idx3", "labels-idx1"):

@@ -1,4 +1,6 @@
-"""Archives that are hostile: pickles, sizes that are not there, other compression, members that lie elsewhere."""
+"""Archives that are hostile: pickles, sizes that are not there, other compression, members that lie
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,14 @@ OneLine = Callable[..., str]
 
 
 def header(shape: object, dtype: str = "|u1", version: tuple[int, int] = (1, 0)) -> bytes:
-    """Return an array's header that says what it is told to."""
+    """Return an array's header that says what it is given."""
     said = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
-    return b"\x93NUMPY" + bytes(version) + struct.pack("<H" if version == (1, 0) else "<I", len(said)) + said
+    return (
+        b"\x93NUMPY"
+        + bytes(version)
+        + struct.pack("<H" if version == (1, 0) else "<I", len(said))
+        + said
+    )
 
 
 def archive(folder: Path, compression: int = zipfile.ZIP_STORED, **members: bytes) -> str:
@@ -68,10 +75,13 @@ def test_an_array_that_stands_twice(tmp_path: Path, one_line: OneLine) -> None:
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 @pytest.mark.parametrize("shape", ["(4, 100000, 100000)", "(4, 3, 2)", "(4, 3, 4)"])
-def test_a_size_that_is_not_there(tmp_path: Path, compression: int, shape: str, one_line: OneLine) -> None:
+def test_a_size_that_is_not_there(
+    tmp_path: Path, compression: int, shape: str, one_line: OneLine
+) -> None:
     where = archive(tmp_path, compression, images=header(shape) + bytes(4 * 3 * 3))
     with pytest.raises(
-        InputError, match=r"`images` of shape \(4, .*\) would take .*B, but the archive, of .* holds"
+        InputError,
+        match=r"`images` of shape \(4, .*\) would take .*B, but the archive, of .* holds",
     ) as e:
         load_data(where)
     assert one_line(e).isprintable()
@@ -79,9 +89,15 @@ def test_a_size_that_is_not_there(tmp_path: Path, compression: int, shape: str, 
 
 def test_more_than_there_is_memory_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = archive(tmp_path, zipfile.ZIP_DEFLATED, images=header("(4, 3, 3)") + bytes(36))
-    monkeypatch.setattr("emuchain.emulator.data.arrays.free_room", lambda: Room(35, "this machine has"))
+    monkeypatch.setattr(
+        "emuchain.emulator.data.arrays.free_room", lambda: Room(35, "this machine has")
+    )
     with pytest.raises(
-        InputError, match=r"`images` would take 36 B of memory, and this machine has 35 B; save it with numpy.savez"
+        InputError,
+        match=(
+            r"`images` would take 36 B of memory, and this machine has 35 B; save it with"
+            r" numpy.savez"
+        ),
     ):
         load_data(where)
 
@@ -115,7 +131,9 @@ def test_compression_that_numpy_does_not_use(tmp_path: Path) -> None:
 
 def test_images_that_are_not_compressed_stay_in_the_file(tmp_path: Path) -> None:
     """And one of them is read alone; what the file no longer has is named."""
-    np.savez(tmp_path / "own.npz", images=np.zeros((300, 50, 50), np.uint8), labels=np.arange(300) % 2)
+    np.savez(
+        tmp_path / "own.npz", images=np.zeros((300, 50, 50), np.uint8), labels=np.arange(300) % 2
+    )
     images = load_data(str(tmp_path / "own.npz")).train_images
     with open(tmp_path / "own.npz", "r+b") as file:
         file.truncate(400_000)
@@ -141,6 +159,8 @@ def test_a_piece_of_stored_images_that_was_never_written(tmp_path: Path, one_lin
     content = bytearray((tmp_path / "own.npz").read_bytes())
     content[20_000:28_192] = bytes(8192)
     (tmp_path / "own.npz").write_bytes(content)
-    with pytest.raises(InputError, match=r"own.npz: not a whole archive of NumPy \(Bad CRC-32") as error:
+    with pytest.raises(
+        InputError, match=r"own.npz: not a whole archive of NumPy \(Bad CRC-32"
+    ) as error:
         load_data(str(tmp_path / "own.npz"))
     assert "images.npy" in one_line(error)

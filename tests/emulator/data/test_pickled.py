@@ -53,7 +53,10 @@ def test_nothing_runs(tmp_path, kind, protocol, nest):
         "list": {b"labels": [1, [2, (3, bad)]]},
         "key": {bad: 1},
         "object array": {b"data": objects},
-        "object scalar": {b"data": np.array(0, dtype=np.dtype("u1", metadata={"a": bad})), b"b": bad},
+        "object scalar": {
+            b"data": np.array(0, dtype=np.dtype("u1", metadata={"a": bad})),
+            b"b": bad,
+        },
     }[nest]
     path.write_bytes(pickle.dumps(wrapped, protocol))
     with pytest.raises(InputError, match=r"data_batch_1: refused") as error:
@@ -95,7 +98,10 @@ def test_the_same_file_would_have_run(tmp_path):
         (b"c_codecs\nencode\n(dS'__call__'\nNsb.", "BUILD"),
         (b"c_codecs\nencode\n(dS'a'\nI1\nsb.", "BUILD"),
         (b"cnumpy\nndarray\n(dS'a'\nI1\nsb.", "BUILD"),
-        (b"cnumpy.core.multiarray\n_reconstruct\n(tR(I1\n(I2\ntNI0\n(ltb.", "an array of something other"),
+        (
+            b"cnumpy.core.multiarray\n_reconstruct\n(tR(I1\n(I2\ntNI0\n(ltb.",
+            "an array of something other",
+        ),
         (b"\x80\x02}r\xff\xff\xff\x7f.", "LONG_BINPUT"),
         (b"(dp999999999\n.", "PUT"),
         (b"\x80\x04\x8e" + struct.pack("<Q", 1 << 40) + b"abc.", "BINBYTES8|not a whole"),

@@ -1,6 +1,8 @@
-"""Resizing, cropping, flipping, and the streams that decide; sizes and centres against torchvision's rules.
+"""Resizing, cropping, flipping, and the streams that decide; sizes and centres against
+torchvision's rules.
 
-The choice of test samples: a share of each class, the same as before for the same seed, in linear time.
+The choice of test samples: a share of each class, the same as before for the same seed, in linear
+time.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ def picture(rows: int, columns: int, channels: int = 3) -> np.ndarray:
         ((2,), (1000, 1), (2000, 2)),
     ],
 )
-def test_the_shorter_side_is_resized(resize: tuple[int, ...], size: tuple[int, int], expected: tuple[int, int]) -> None:
+def test_the_shorter_side_is_resized(
+    resize: tuple[int, ...], size: tuple[int, int], expected: tuple[int, int]
+) -> None:
     """As torchvision's `Resize` has it: the other side is cut to whole pixels."""
     assert Preparation(resize).resized(size) == expected
 
@@ -52,7 +56,9 @@ def test_resizing_is_pillows_bilinear(channels: int) -> None:
 
 @pytest.mark.parametrize("where", ["shapes", "npz"])
 @pytest.mark.parametrize("resize", [(9000,), (65536, 65536), (10**100,)])
-def test_more_pixels_than_an_image_may_have(tmp_path: Path, one_line: Any, where: str, resize: tuple[int, ...]) -> None:
+def test_more_pixels_than_an_image_may_have(
+    tmp_path: Path, one_line: Any, where: str, resize: tuple[int, ...]
+) -> None:
     if where == "npz":
         where = str(npz(tmp_path, arrays()))
     with pytest.raises(InputError) as error:
@@ -128,8 +134,14 @@ def test_what_a_sample_becomes_does_not_depend_on_others() -> None:
 
 
 def test_the_normalisation_is_that_of_images_as_they_are() -> None:
-    plain, augmented = load_data("shapes").normalisation(), load_data("shapes", reading=AUGMENTED).normalisation()
-    assert (augmented.mean.tobytes(), augmented.std.tobytes()) == (plain.mean.tobytes(), plain.std.tobytes())
+    plain, augmented = (
+        load_data("shapes").normalisation(),
+        load_data("shapes", reading=AUGMENTED).normalisation(),
+    )
+    assert (augmented.mean.tobytes(), augmented.std.tobytes()) == (
+        plain.mean.tobytes(),
+        plain.std.tobytes(),
+    )
 
 
 def test_given_mean_and_deviation_are_shares_of_255() -> None:
@@ -141,11 +153,23 @@ def test_given_mean_and_deviation_are_shares_of_255() -> None:
 @pytest.mark.parametrize(
     ("where", "reading", "words"),
     [
-        ("shapes", Reading(mean=(0.5,), std=(0.5,)), "`mean`: 1 numbers, but images have 3 channels"),
+        (
+            "shapes",
+            Reading(mean=(0.5,), std=(0.5,)),
+            "`mean`: 1 numbers, but images have 3 channels",
+        ),
         ("shapes", Reading(mean=(0.5,)), "`mean` = 0.5: but `std` is none; give both"),
-        ("shapes", Reading(resize=(1, 2, 3)), "`resize` = 1,2,3: 3 numbers; should be one, or rows,columns"),
+        (
+            "shapes",
+            Reading(resize=(1, 2, 3)),
+            "`resize` = 1,2,3: 3 numbers; should be one, or rows,columns",
+        ),
         ("shapes", Reading(crop=(33,)), "`crop` = 33x33: but a training image is 32x32"),
-        ("text", Reading(augment=("flip",)), "`augment` is for images, and this is a text; leave it out"),
+        (
+            "text",
+            Reading(augment=("flip",)),
+            "`augment` is for images, and this is a text; leave it out",
+        ),
     ],
 )
 def test_what_does_not_fit(where: str, reading: Reading, words: str) -> None:
@@ -167,7 +191,9 @@ def chosen(labels: np.ndarray, classes: int, share: float, seed: int) -> list[in
 
 @pytest.mark.parametrize(("classes", "count"), [(1, 2), (3, 20), (50, 300), (200, 250)])
 @pytest.mark.parametrize(("share", "seed"), [(0.1, 0), (0.4, 2**63 - 1), (0.999, 7)])
-def test_samples_are_those_of_each_class_alone(classes: int, count: int, share: float, seed: int) -> None:
+def test_samples_are_those_of_each_class_alone(
+    classes: int, count: int, share: float, seed: int
+) -> None:
     labels = np.random.default_rng(count).integers(0, classes, count).astype(np.int64)
     train, test = split(labels, classes, share, seed, "it")
     assert test.tolist() == chosen(labels, classes, share, seed)

@@ -35,7 +35,12 @@ def test_splitmix64_is_the_published_one():
 
 def test_sizes_and_balance(drawn):
     assert describe_data("shapes") == (drawn.n_train, drawn.n_test, drawn.shape, drawn.n_classes)
-    assert (drawn.n_train, drawn.n_test, drawn.shape, drawn.n_classes) == (10_000, 2_000, (3, 32, 32), 10)
+    assert (drawn.n_train, drawn.n_test, drawn.shape, drawn.n_classes) == (
+        10_000,
+        2_000,
+        (3, 32, 32),
+        10,
+    )
     assert drawn.train_images.dtype == np.uint8
     assert drawn.train_labels.dtype == np.int64
     assert (np.sort(drawn.train_labels.reshape(-1, 10), axis=1) == np.arange(10)).all()
@@ -73,6 +78,8 @@ def test_linear_command(monkeypatch, tmp_path):
     result = CliRunner().invoke(linear.main, [])
     assert result.output == "shapes: linear classifier, test accuracy 12.5% (training 50.0%)\n"
     monkeypatch.undo()
-    result = CliRunner().invoke(linear.main, ["--data", str(tmp_path)], env={"OMP_NUM_THREADS": "1"})
+    result = CliRunner().invoke(
+        linear.main, ["--data", str(tmp_path)], env={"OMP_NUM_THREADS": "1"}
+    )
     assert result.exit_code == 2
     assert "emuchain: error: " in result.output

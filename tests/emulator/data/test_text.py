@@ -1,4 +1,6 @@
-"""Text as samples: windows and lines, the built-in text, and what the simplest models reach on them."""
+"""Text as samples: windows and lines, the built-in text, and what the simplest models reach on
+them.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,12 @@ def test_lines_are_padded_and_masked(tmp_path: Path) -> None:
     assert data.train_lengths is not None
     assert data.test_lengths is not None
     inputs = read_back(data, data.train_images[:, 0, :, 0])
-    assert [row[:length] for row, length in zip(inputs, data.train_lengths, strict=True)] == ["ab", "abcd", "efg", "c"]
+    assert [row[:length] for row, length in zip(inputs, data.train_lengths, strict=True)] == [
+        "ab",
+        "abcd",
+        "efg",
+        "c",
+    ]
     assert read_back(data, data.train_labels) == ["b\n", "bcde", "fg\n", "\n"]
     assert data.train_labels[0].tolist() == [2, 0, -1, -1]
     assert read_back(data, data.test_labels) == ["d\n"]
@@ -76,8 +83,19 @@ def test_symbols_of_many_bytes(tmp_path: Path) -> None:
         (b"", False, "a.txt: empty"),
         (b"\xef\xbb\xbf", False, "a.txt: empty"),
         (b"abc\xff\xfe", False, "a.txt: not UTF-8: byte 0xff at offset 3; save the text as UTF-8"),
-        (b"a" * 99, False, "99 characters, of which the last 10 % are the test; for windows of 9 steps at least 100"),
-        (b"a" * 99, True, "99 characters, of which the last 10 % are the test; there should be whole lines"),
+        (
+            b"a" * 99,
+            False,
+            (
+                "99 characters, of which the last 10 % are the test; for windows of 9 steps at"
+                " least 100"
+            ),
+        ),
+        (
+            b"a" * 99,
+            True,
+            "99 characters, of which the last 10 % are the test; there should be whole lines",
+        ),
         (b"\n\n\n", True, "there should be whole lines"),
     ],
 )
@@ -92,7 +110,9 @@ def test_a_text_that_is_just_long_enough(tmp_path: Path) -> None:
 
 
 def test_no_such_text(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nowhere.txt: no such file; give a text in UTF-8, or `text`"):
+    with pytest.raises(
+        InputError, match="nowhere.txt: no such file; give a text in UTF-8, or `text`"
+    ):
         load_data(str(tmp_path / "nowhere.txt"))
 
 
@@ -128,12 +148,17 @@ def test_ngrams_of_a_text_by_hand(tmp_path: Path) -> None:
 
 def test_a_pair_that_never_occurred(tmp_path: Path) -> None:
     found = ngram_bits(load_data(written(tmp_path, "aaaaaaaaaaaaaaaaaacd"), 1))
-    assert found.bigram == pytest.approx(math.log2(3))  # nothing follows c in training: all three alike
+    assert found.bigram == pytest.approx(
+        math.log2(3)
+    )  # nothing follows c in training: all three alike
     assert found.unigram == pytest.approx(math.log2(17 + 3))
 
 
 def test_a_text_that_was_not_written_to_its_end(tmp_path: Path) -> None:
     """A file whose room was taken before it was written ends in zero bytes, which are UTF-8."""
     (tmp_path / "own.txt").write_bytes(b"to be, or not to be\n" * 50 + bytes(24))
-    with pytest.raises(InputError, match=r"own.txt: not a text, or not written to its end: byte 0x00 at offset 1,000"):
+    with pytest.raises(
+        InputError,
+        match=r"own.txt: not a text, or not written to its end: byte 0x00 at offset 1,000",
+    ):
         load_data(str(tmp_path / "own.txt"))

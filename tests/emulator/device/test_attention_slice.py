@@ -1,4 +1,6 @@
-"""Slices of attention against PyTorch's autograd with the same dropout, whose masks are written out here."""
+"""Slices of attention against PyTorch's autograd with the same dropout, whose masks are written out
+here.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emuchain.emulator.device.sfu import Training
 from emuchain.emulator.device.slices.attention import AttentionSlice
 from emuchain.emulator.mapping import Slice, cut_channels
-from emuchain.emulator.network import Layer, load_network
+from emuchain.emulator.network import Layer, Training, load_network
 from emuchain.emulator.schedule import MicroBatch, SampleSpan
 from emuchain.kernels import Arena
 from emuchain.kernels.attention import Attention, backward, forward
@@ -25,20 +26,33 @@ STEP = 0x9E3779B97F4A7C15
 def attention(groups: int = HEADS, **keys: Any) -> Layer:
     """The second layer of a network, after the one that makes queries, keys and values."""
     qkv = {"type": "conv", "channels": (HEADS + 2 * groups) * SIZE, "kernel": 1}
-    own = {"type": "attention", "heads": HEADS, **({"kv_heads": groups} if groups < HEADS else {}), **keys}
+    own = {
+        "type": "attention",
+        "heads": HEADS,
+        **({"kv_heads": groups} if groups < HEADS else {}),
+        **keys,
+    }
     layers = [qkv, own, {"type": "softmax"}]
     return load_network({"name": "n", "input": [5, TOKENS, 1], "layers": layers}).layers[1]
 
 
 def drawn(seed: int, layer: Layer, shape: tuple[int, int, int]) -> np.ndarray:
     channels, rows, columns = shape
-    return np.random.default_rng(seed).standard_normal((len(NUMBERS), rows, columns, channels), np.float32)
+    return np.random.default_rng(seed).standard_normal(
+        (len(NUMBERS), rows, columns, channels), np.float32
+    )
 
 
-def ran(layer: Layer, cuts: list[int], spans: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Outputs, and errors of the inputs, by slices that end at `cuts`, spans of samples after one another."""
+def ran(
+    layer: Layer, cuts: list[int], spans: list[tuple[int, int]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Outputs, and errors of the inputs, by slices that end at `cuts`, spans of samples after one
+    another.
+    """
     ends = [0, *cuts, cut_channels(layer)]
-    slices = [AttentionSlice(Slice(layer, *part), SEED, Arena()) for part in itertools.pairwise(ends)]
+    slices = [
+        AttentionSlice(Slice(layer, *part), SEED, Arena()) for part in itertools.pairwise(ends)
+    ]
     x, dy = drawn(1, layer, layer.input), drawn(2, layer, layer.output)
     batch = MicroBatch(0, 0, 0, len(x))
 
@@ -48,7 +62,10 @@ def ran(layer: Layer, cuts: list[int], spans: list[tuple[int, int]]) -> tuple[np
             span, held, partial = SampleSpan(batch, begin, end), x[begin:end].copy(), None
             for own in slices:
                 training = Training(0, NUMBERS[begin:end])
-                partial, held = await own.forward(span, held, partial, 0, training), own.beyond(held)
+                partial, held = (
+                    await own.forward(span, held, partial, 0, training),
+                    own.beyond(held),
+                )
             outputs.append(partial)
         for begin, end in spans:
             back: Any = None
@@ -69,11 +86,17 @@ def mixed(z: np.ndarray) -> np.ndarray:
 
 
 def kept(layer: Layer, rate: float) -> np.ndarray:
-    """What multiplies the shares (samples, heads, queries, keys), which count in this order in each sample."""
+    """What multiplies the shares (samples, heads, queries, keys), which count in this order in each
+    sample.
+    """
     step, stream = np.uint64(STEP), np.uint64(layer.index | 0x7FFFFFFF << 32)
-    elements = np.arange(1, HEADS * TOKENS * TOKENS + 1, dtype=np.uint64).reshape(HEADS, TOKENS, TOKENS)
+    elements = np.arange(1, HEADS * TOKENS * TOKENS + 1, dtype=np.uint64).reshape(
+        HEADS, TOKENS, TOKENS
+    )
     with np.errstate(over="ignore"):
-        key = mixed(mixed(mixed(np.uint64(SEED) + step) + stream + step) + NUMBERS.astype(np.uint64) + step)
+        key = mixed(
+            mixed(mixed(np.uint64(SEED) + step) + stream + step) + NUMBERS.astype(np.uint64) + step
+        )
         shares = mixed(key[:, None, None, None] + elements * step) / 2**64
     return np.where(shares < rate, 0, 1 / (1 - rate))
 
@@ -125,17 +148,24 @@ def test_evaluation_drops_nothing() -> None:
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_shared_keys_and_values_are_those_of_heads_that_have_the_same(causal: bool) -> None:
-    """Outputs and errors of queries are those of single heads, bit for bit; errors of k and v are summed by heads."""
+    """Outputs and errors of queries are those of single heads, bit for bit; errors of k and v are
+    summed by heads.
+    """
     groups, sharing = 2, 3
     layer = attention(groups, causal=causal)
     y, dx = (array[:, :, 0] for array in ran(layer, [], [(0, 3)]))
     x = drawn(1, layer, layer.input)[:, :, 0].reshape(3, TOKENS, groups, sharing + 2, SIZE)
     dy = np.ascontiguousarray(drawn(2, layer, layer.output)[:, :, 0])
-    alone = np.stack([np.stack([x[..., head, :], x[..., -2, :], x[..., -1, :]], 3) for head in range(sharing)], 3)
+    alone = np.stack(
+        [np.stack([x[..., head, :], x[..., -2, :], x[..., -1, :]], 3) for head in range(sharing)], 3
+    )
     alone = np.ascontiguousarray(alone.reshape(3, TOKENS, -1))
     kernel = Attention(HEADS, SIZE, causal)
     outputs, statistics = forward(alone, kernel)
     errors = backward(alone, statistics, dy, kernel).reshape(3, TOKENS, groups, sharing, 3, SIZE)
     shared = (errors[..., 0, 1:, :] + errors[..., 1, 1:, :]) + errors[..., 2, 1:, :]
     expected = np.concatenate([errors[..., 0, :], shared], axis=3)
-    assert outputs.tobytes() == y.tobytes() and expected.tobytes() == dx.reshape(expected.shape).tobytes()
+    assert (
+        outputs.tobytes() == y.tobytes()
+        and expected.tobytes() == dx.reshape(expected.shape).tobytes()
+    )

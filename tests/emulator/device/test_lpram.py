@@ -38,7 +38,11 @@ def test_an_update_without_gradients_goes_by_momentum_and_decay_alone() -> None:
     assert parameter.begins_sum()
 
 
-RULES = [Rule(Sgd(0.1, 0.0, 0.9)), Rule(Nesterov(0.1, 0.0, 0.9)), Rule(Adam(0.1, 0.0, 0.9, 0.999, 1e-8))]
+RULES = [
+    Rule(Sgd(0.1, 0.0, 0.9)),
+    Rule(Nesterov(0.1, 0.0, 0.9)),
+    Rule(Adam(0.1, 0.0, 0.9, 0.999, 1e-8)),
+]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.optimizer.name)
@@ -56,4 +60,6 @@ def test_the_state_is_a_list_of_named_arrays(rule: Rule) -> None:
     for each in (parameter, other):
         each.update(2, rule, keeps=False)
     assert other.newest.tolist() == parameter.newest.tolist() != state["value"].tolist()
-    assert all(other.states[name].tolist() == parameter.states[name].tolist() for name in rule.states)
+    assert all(
+        other.states[name].tolist() == parameter.states[name].tolist() for name in rule.states
+    )

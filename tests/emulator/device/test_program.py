@@ -1,4 +1,6 @@
-"""F ahead of other actions: what must come first does, whatever a device waits for, and nothing changes."""
+"""F ahead of other actions: what must come first does, whatever a device waits for, and nothing
+changes.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,13 @@ from ..schedule.chains import any_schedule, stashing
 
 
 class Recorded:
-    """A device that keeps what it does; `waits` says for how many turns of the host each action waits first."""
+    """A device that keeps what it does; `waits` says for how many turns of the host each action
+    waits first.
+    """
 
-    def __init__(self, waits: Callable[[Action], int] = lambda action: 0, *, may_go_ahead: bool = True) -> None:
+    def __init__(
+        self, waits: Callable[[Action], int] = lambda action: 0, *, may_go_ahead: bool = True
+    ) -> None:
         self.may_go_ahead, self._waits = may_go_ahead, waits
         self.did: list[str] = []
         self._weights = Versions(np.zeros(1, np.float32), Arena())
@@ -94,14 +100,19 @@ def test_by_hand() -> None:
 
 
 def test_f_goes_ahead_of_a_few_actions_at_most() -> None:
-    actions = [Action(kind, number, 0) for number in range(9) for kind in (Kind.FORWARD, Kind.BACKWARD)]
+    actions = [
+        Action(kind, number, 0) for number in range(9) for kind in (Kind.FORWARD, Kind.BACKWARD)
+    ]
     did = done(Recorded(lambda action: 99 * (action.kind is Kind.BACKWARD)), actions)
     assert did[: AHEAD + 2] == [*(f"F{number}v0" for number in range(AHEAD + 1)), "B0v0"]
 
 
 def test_f_keeps_the_version_that_it_is_the_last_to_use() -> None:
     """F1 uses version 0 after U1, and frees it."""
-    text = "schedule hand, 1 devices\nmicro-batches 0:1 | 1:2\n0F0v0 0B0v0 0W0 0U1 0F1v0 0B1v1 0W1 0U2\n"
+    text = (
+        "schedule hand, 1 devices\nmicro-batches 0:1 | 1:2\n0F0v0 0B0v0 0W0 0U1 0F1v0 0B1v1 0W1"
+        " 0U2\n"
+    )
     [program] = parse(text).programs([0]).values()
     device = Recorded(lambda action: 9 * (action.kind is Kind.FORWARD))
     assert done(device, list(program)) == "F0v0 B0v0 W0 U1 F1v0 B1v1 W1 U2".split()
@@ -117,7 +128,9 @@ def stashed(devices: int, steps: int) -> Schedule:
 def test_what_must_come_first_does(schedule: Schedule, data: st.DataObject) -> None:
     number = data.draw(st.integers(0, schedule.devices - 1))
     program = list(schedule.programs([number])[number])
-    waits = dict(zip(program, data.draw(st.lists(st.integers(0, 4), min_size=len(program))), strict=False))
+    waits = dict(
+        zip(program, data.draw(st.lists(st.integers(0, 4), min_size=len(program))), strict=False)
+    )
     device = Recorded(lambda action: waits[action])
     did, place = done(device, program), {str(action): place for place, action in enumerate(program)}
     assert sorted(did) == sorted(place)
@@ -139,7 +152,9 @@ def test_what_must_come_first_does(schedule: Schedule, data: st.DataObject) -> N
 def test_the_order_of_the_program_else(may_go_ahead: bool, ahead: bool) -> None:
     [program] = parse(BY_HAND).programs([0]).values()
     device = Recorded(lambda action: 9 * (action.kind is Kind.BACKWARD), may_go_ahead=may_go_ahead)
-    assert done(device, actions := list(program), ahead=ahead) == [str(action) for action in actions]
+    assert done(device, actions := list(program), ahead=ahead) == [
+        str(action) for action in actions
+    ]
 
 
 def test_f_is_carried_out_while_b_waits_for_a_message() -> None:
@@ -159,7 +174,9 @@ def test_f_is_carried_out_while_b_waits_for_a_message() -> None:
         mail.put(1)
 
     device.do = do  # type: ignore[method-assign]  # a message comes only when F has gone ahead
-    actions = [Action(kind, number, 0) for number in (0, 1) for kind in (Kind.FORWARD, Kind.BACKWARD)]
+    actions = [
+        Action(kind, number, 0) for number in (0, 1) for kind in (Kind.FORWARD, Kind.BACKWARD)
+    ]
     run([*train_programs([device], actions, EPOCH, ahead=True), neighbour()])  # type: ignore[list-item]
     assert device.did == ["begin", "F0v0", "F1v0", "B0v0", "B1v0", "end"]
 
@@ -168,12 +185,24 @@ QUICK = {"network": "quick-cifar", "batch": 16, "samples": 64}
 RUNS: dict[str, dict[str, Any]] = {
     "fpdeep": {**QUICK, "devices": 5, "epochs": 2},
     "sync": {**QUICK, "devices": 3, "schedule": "sync"},
-    "residual": {"network": "resnet18-cifar", "devices": 4, "batch": 4, "samples": 12, "micro_batch": 2},
+    "residual": {
+        "network": "resnet18-cifar",
+        "devices": 4,
+        "batch": 4,
+        "samples": 12,
+        "micro_batch": 2,
+    },
     "replicas": {**QUICK, "devices": 3, "replicas": 2, "compress": "inceptionn:-10"},
     "1f1b-so": {**QUICK, "devices": 4, "schedule": "1f1b-so"},
     "turns": {**QUICK, "devices": 4, "schedule": "1f1b-as", "engines": "turns"},
     "shared": {**QUICK, "devices": 4, "schedule": "1f1b-so", "engines": "shared"},
-    "recurrent": {"network": "lstm-rows", "devices": 3, "batch": 16, "samples": 48, "schedule": "sync"},
+    "recurrent": {
+        "network": "lstm-rows",
+        "devices": 3,
+        "batch": 16,
+        "samples": 48,
+        "schedule": "sync",
+    },
     "balanced": {**QUICK, "devices": 5, "cluster": ""},
 }
 

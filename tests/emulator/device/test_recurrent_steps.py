@@ -1,4 +1,6 @@
-"""Steps of recurrent layers: the states before them, from outputs and from kernels, and what gradients need."""
+"""Steps of recurrent layers: the states before them, from outputs and from kernels, and what
+gradients need.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,12 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.device.pair import joined_weights, of_tape, split_weights, tape_arrays
-from emuchain.emulator.device.slices.recurrent import Kernel, all_backward, all_forward, states_before
+from emuchain.emulator.device.slices.recurrent import (
+    Kernel,
+    all_backward,
+    all_forward,
+    states_before,
+)
 from emuchain.emulator.timing.pair import Content
 from emuchain.kernels.recurrent import GruSlice, LstmSlice, Packed, Tape
 
@@ -30,7 +37,12 @@ def drawn(*shape: int) -> np.ndarray:
 
 def weights_of(kernel: Kernel) -> dict[str, np.ndarray]:
     rows = kernel.channels
-    arrays = {"w": drawn(rows, 3), "r": drawn(rows, kernel.width), "b_w": drawn(rows), "b_r": drawn(rows)}
+    arrays = {
+        "w": drawn(rows, 3),
+        "r": drawn(rows, kernel.width),
+        "b_w": drawn(rows),
+        "b_r": drawn(rows),
+    }
     return {**arrays, "p": drawn(2, 5)} if kernel.width == 2 else arrays
 
 
@@ -38,7 +50,9 @@ def stepped(kernel: Kernel, lengths: np.ndarray | None, *, reverse: bool) -> tup
     """Return the tape of three samples with four steps after FP and EB."""
     arrays = weights_of(kernel)
     packed = kernel.pack(arrays["w"], arrays["r"], arrays["b_w"], arrays["b_r"], arrays.get("p"))
-    tape = kernel.tape(kernel.input_products(packed, drawn(3, 4, 3)), lengths=lengths, reverse=reverse)
+    tape = kernel.tape(
+        kernel.input_products(packed, drawn(3, 4, 3)), lengths=lengths, reverse=reverse
+    )
     all_forward(kernel, packed, tape)
     all_backward(kernel, packed, tape, drawn(3, 4, kernel.width))
     return packed, tape
@@ -47,7 +61,9 @@ def stepped(kernel: Kernel, lengths: np.ndarray | None, *, reverse: bool) -> tup
 @pytest.mark.parametrize("lengths", [None, np.array([4, 1, 2])])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("name", KERNELS)
-def test_states_before_each_step_are_those_of_the_kernels(name: str, reverse: bool, lengths: np.ndarray | None) -> None:
+def test_states_before_each_step_are_those_of_the_kernels(
+    name: str, reverse: bool, lengths: np.ndarray | None
+) -> None:
     _, tape = stepped(KERNELS[name], lengths, reverse=reverse)
     found = states_before(tape.y, lengths, reverse=reverse)
     assert found.tobytes() == tape.h_before.tobytes()
@@ -74,7 +90,11 @@ def test_gradients_from_messages_are_those_from_the_tape(name: str) -> None:
 def test_weights_of_a_message_come_apart_again(name: str) -> None:
     kernel = KERNELS[name]
     arrays = weights_of(kernel)
-    names = {Content.INPUT_WEIGHTS: {"w"}, Content.WEIGHTS: arrays.keys() - {"w"}, Content.TURNED_WEIGHTS: {"r", "p"}}
+    names = {
+        Content.INPUT_WEIGHTS: {"w"},
+        Content.WEIGHTS: arrays.keys() - {"w"},
+        Content.TURNED_WEIGHTS: {"r", "p"},
+    }
     for content, expected in names.items():
         message = joined_weights(content, arrays)
         assert message.shape[:2] == (1, 1)

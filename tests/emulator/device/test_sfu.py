@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator.device.sfu import Sfu, Training
-from emuchain.emulator.network import Layer, SfuStep, Tensor
+from emuchain.emulator.device.sfu import Sfu
+from emuchain.emulator.network import Layer, SfuStep, Tensor, Training
 from emuchain.emulator.network.operations.activations import Relu
 from emuchain.emulator.network.operations.conv import Conv
 from emuchain.emulator.network.operations.pool import MaxPool
@@ -37,14 +37,23 @@ def test_the_way_back_through_relu_and_max_pool(
     out = (size + 2 * pad - kernel) // stride + 1
     small, large = (channels, out, out), (channels, size, size)
     operation = MaxPool(kernel=(kernel, kernel), stride=(stride, stride), pad=(pad, pad))
-    x, convolved, rectified_map, pooled = (Tensor(n, shape) for n, shape in enumerate((large, large, large, small)))
-    steps = SfuStep(Relu(), (convolved,), rectified_map), SfuStep(operation, (rectified_map,), pooled)
-    layer = Layer(0, "a", x, convolved, (), (pooled,), Conv(channels=channels, kernel=(1, 1)), steps)
+    x, convolved, rectified_map, pooled = (
+        Tensor(n, shape) for n, shape in enumerate((large, large, large, small))
+    )
+    steps = (
+        SfuStep(Relu(), (convolved,), rectified_map),
+        SfuStep(operation, (rectified_map,), pooled),
+    )
+    layer = Layer(
+        0, "a", x, convolved, (), (pooled,), Conv(channels=channels, kernel=(1, 1)), steps
+    )
     sfu = Sfu(layer, 0, Arena())
     assert sfu.bias is not None
     random = np.random.default_rng(seed)
     sfu.bias.newest[...] = random.integers(-1, 2, channels)
-    y = random.choice(np.array([-2, -1, -0.0, 0, 1, 2, np.nan], np.float32), (samples, size, size, channels))
+    y = random.choice(
+        np.array([-2, -1, -0.0, 0, 1, 2, np.nan], np.float32), (samples, size, size, channels)
+    )
     dz = random.standard_normal((samples, out, out, channels)).astype(np.float32)
 
     rectified = y + sfu.bias.newest
@@ -78,4 +87,8 @@ def test_the_way_back_through_relu_and_max_pool(
 
 def spans(of: MicroBatch, *cuts: int) -> list[SampleSpan]:
     """The spans of a micro-batch that end at these samples and at its end."""
-    return [SampleSpan(of, begin, end) for begin, end in itertools.pairwise([0, *cuts, of.samples]) if begin < end]
+    return [
+        SampleSpan(of, begin, end)
+        for begin, end in itertools.pairwise([0, *cuts, of.samples])
+        if begin < end
+    ]

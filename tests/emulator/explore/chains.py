@@ -14,7 +14,9 @@ from emuchain.emulator.profile import LayerProfile, LayerTimes, Profile, Profile
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A random profile on a chain: times F and B of each layer by device, memories, links in Mb/s, kept features."""
+    """A random profile on a chain: times F and B of each layer by device, memories, links in Mb/s,
+    kept features.
+    """
 
     profile: Profile
     devices: int
@@ -29,7 +31,10 @@ class Case:
     def work(self, begin: int, end: int, device: int) -> int | None:
         """F + B of layers on a device; None if they do not fit."""
         layers = self.profile.layers[begin:end]
-        needed = sum(2 * each.parameter_bytes + self.demand.kept[device] * each.feature_bytes for each in layers)
+        needed = sum(
+            2 * each.parameter_bytes + self.demand.kept[device] * each.feature_bytes
+            for each in layers
+        )
         memory = self.profile.memory_bytes[str(device)]
         if memory is not None and needed > memory:
             return None
@@ -39,7 +44,11 @@ class Case:
         """The time of a message behind a device, which ends before layer `end`."""
         if device >= len(self.links):
             return 0
-        return -(-8_000_000 * self.profile.layers[end - 1].output_bytes // self.links[device].bandwidth_mbps)
+        return -(
+            -8_000_000
+            * self.profile.layers[end - 1].output_bytes
+            // self.links[device].bandwidth_mbps
+        )
 
     def cuts(self) -> Iterator[tuple[int, ...]]:
         """All cuts between layers, as the ends of stages."""
@@ -70,12 +79,22 @@ def random_case(seed: int) -> Case:
     for number in range(count):
         forward, backward = dice.randint(1, 50), dice.randint(1, 100)
         times = {
-            (str(device), 1): LayerTimes(forward * 6 // speed + dice.randint(0, 3), backward * 6 // speed)
+            (str(device), 1): LayerTimes(
+                forward * 6 // speed + dice.randint(0, 3), backward * 6 // speed
+            )
             for device, speed in enumerate(speeds)
         }
-        layers.append(LayerProfile(f"l{number}", times, dice.randint(1, 400), dice.randint(0, 40), dice.randint(0, 40)))
-    limits = [dice.choice([None, dice.randint(100, 1500)]) if seed % 2 else None for _ in range(devices)]
-    profile = Profile(f"case {seed}", tuple(layers), {str(device): limits[device] for device in range(devices)})
+        layers.append(
+            LayerProfile(
+                f"l{number}", times, dice.randint(1, 400), dice.randint(0, 40), dice.randint(0, 40)
+            )
+        )
+    limits = [
+        dice.choice([None, dice.randint(100, 1500)]) if seed % 2 else None for _ in range(devices)
+    ]
+    profile = Profile(
+        f"case {seed}", tuple(layers), {str(device): limits[device] for device in range(devices)}
+    )
     links = tuple(Link(dice.choice([4_000_000, 20_000_000, 10**9]), 0) for _ in range(devices - 1))
     kept = tuple(dice.randint(1, 2) * (devices - device) for device in range(devices))
     return Case(profile, devices, links, Demand(kept, overlaps=dice.random() < 0.5))

@@ -1,4 +1,6 @@
-"""The bound of a mini-batch: nothing that runs is below it, for every cut of small cases, and every schedule."""
+"""The bound of a mini-batch: nothing that runs is below it, for every cut of small cases, and every
+schedule.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ SCHEDULES = ("gpipe", "1f1b-sno", "1f1b-so", "1f1b-as", "fbp-as")
 def test_no_cut_and_no_schedule_is_below_the_bound(seed: int, stored: bool) -> None:
     case, count = random_case(seed), 3 + seed % 5
     pieces = Pieces(case.pieces.stages, case.links, Demand((1,) * case.devices))
-    between, anywhere = (bound(pieces, count, stored=stored) for bound in (cuts_between_layers_ps, all_cuts_ps))
+    between, anywhere = (
+        bound(pieces, count, stored=stored) for bound in (cuts_between_layers_ps, all_cuts_ps)
+    )
     best = None
     for number, ends in enumerate(case.cuts()):
         costs = pieces.costs([PIECES * end for end in ends])
@@ -29,8 +33,12 @@ def test_no_cut_and_no_schedule_is_below_the_bound(seed: int, stored: bool) -> N
             continue
         for name in SCHEDULES:
             kind = pipeline_kind(name)
-            machine = Machine(kind.machine.engines, Transport.STORED if stored else Transport.HIDDEN)
-            assert time_shape(kind, Shape(case.devices, count, costs, machine)).makespan_ps >= between
+            machine = Machine(
+                kind.machine.engines, Transport.STORED if stored else Transport.HIDDEN
+            )
+            assert (
+                time_shape(kind, Shape(case.devices, count, costs, machine)).makespan_ps >= between
+            )
     assert 0 < anywhere <= between
     if stored:
         assert between == best, "no bound over all cuts is higher than that of the best one"
@@ -44,7 +52,9 @@ def test_cuts_within_layers_are_not_below_the_bound_either(seed: int) -> None:
     step = max(1, end // 23)
     for first in range(step, end - case.devices, step):
         ends = [first + device for device in range(case.devices - 1)] + [end]
-        spread = [first * (device + 1) // (case.devices - 1) for device in range(case.devices - 1)] + [end]
+        spread = [
+            first * (device + 1) // (case.devices - 1) for device in range(case.devices - 1)
+        ] + [end]
         for each in (ends, spread):
             costs = pieces.costs(each)
             assert least_time_ps(Shape(case.devices, count, costs, Machine())) >= bound

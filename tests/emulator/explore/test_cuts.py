@@ -1,4 +1,6 @@
-"""Cuts against all there are: none is better, with memory limits, waits and links; and those within layers."""
+"""Cuts against all there are: none is better, with memory limits, waits and links; and those within
+layers.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,9 @@ def test_cuts_within_layers_are_no_slower_and_can_be_had() -> None:
     assert faster > CASES // 8
 
 
-def uniform(layers: int, output_bytes: int, memory: int | None = None, kinds: int = 2) -> ProfileStages:
+def uniform(
+    layers: int, output_bytes: int, memory: int | None = None, kinds: int = 2
+) -> ProfileStages:
     """Layers of 30 ps each, with 10 bytes of parameters and of features."""
     times = {("k", 1): LayerTimes(10_000_000, 20_000_000)}
     row = tuple(LayerProfile(f"l{n}", times, output_bytes, 10, 10) for n in range(layers))
@@ -122,5 +126,7 @@ def test_memory_that_nothing_fits_is_refused_with_stage_bytes_and_capacity() -> 
 
 
 def test_more_devices_than_layers_are_refused() -> None:
-    with pytest.raises(InputError, match=r"^`devices` = 5: uniform has 4 layers; a stage needs one at least$"):
+    with pytest.raises(
+        InputError, match=r"^`devices` = 5: uniform has 4 layers; a stage needs one at least$"
+    ):
         partition(uniform(4, 1, kinds=5), (Link(10**6, 0),) * 4, Demand((1,) * 5))

@@ -1,4 +1,6 @@
-"""Bits that flip: as many as the rate says, where they may, and the same in whatever blocks samples come."""
+"""Bits that flip: as many as the rate says, where they may, and the same in whatever blocks samples
+come.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from emuchain.emulator.faults import FlipFault, Flipper, Purpose
 
 def flipper(rate: float, **keys: Any) -> Flipper:
     """Flips of activations on a board."""
-    return Flipper(3, Purpose.ACTIVATIONS, 1, ((0, FlipFault(of="activations", rate=rate, **keys)),))
+    return Flipper(
+        3, Purpose.ACTIVATIONS, 1, ((0, FlipFault(of="activations", rate=rate, **keys)),)
+    )
 
 
 def flipped(found: Any, values: Any) -> Any:
@@ -40,7 +44,9 @@ def test_at_rate_zero_the_values_are_the_same_object() -> None:
 
 def test_as_many_flip_as_the_rate_says() -> None:
     values = np.zeros(100_000, np.float32)
-    count = int(np.unpackbits(flipped(flipper(0.01).values(values, 0, 0), values).view(np.uint8)).sum())
+    count = int(
+        np.unpackbits(flipped(flipper(0.01).values(values, 0, 0), values).view(np.uint8)).sum()
+    )
     assert abs(count - 32_000) < 6 * (32_000 * 0.99) ** 0.5
 
 

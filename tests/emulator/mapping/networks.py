@@ -1,4 +1,6 @@
-"""What tests of the mapping share: small networks, cheap boards, and what engines have to do, counted here."""
+"""What tests of the mapping share: small networks, cheap boards, and what engines have to do,
+counted here.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ Operation = dict[str, Any]
 """The keys of an operation in a network's TOML file."""
 
 
-def board(dsp: int, period_ps: int = PERIOD_PS, name: str = "b", on_chip_memory_bytes: int = 10**9) -> Fpga:
+def board(
+    dsp: int, period_ps: int = PERIOD_PS, name: str = "b", on_chip_memory_bytes: int = 10**9
+) -> Fpga:
     """A board of which only multipliers and clock matter, for it has memory for everything."""
     return Fpga(name, period_ps, dsp, on_chip_memory_bytes)
 
@@ -34,7 +38,9 @@ def cluster(*boards: Board, link: Link = LINK) -> Cluster:
 
 def network(shape: Shape, *operations: Operation) -> Network:
     """A network of these operations and softmax."""
-    return load_network({"name": "n", "input": list(shape), "layers": [*operations, {"type": "softmax"}]})
+    return load_network(
+        {"name": "n", "input": list(shape), "layers": [*operations, {"type": "softmax"}]}
+    )
 
 
 def conv(channels: int, kernel: int = 1, **more: object) -> Operation:
@@ -63,20 +69,26 @@ def networks(draw: st.DrawFn, most: int = 24) -> Network:
         kernel = draw(st.integers(1, min(3, rows, columns)))
         inputs = operations[-1]["channels"] if operations else shape[0]
         outputs = draw(channels)
-        groups = draw(st.sampled_from([n for n in range(1, outputs + 1) if outputs % n == inputs % n == 0]))
+        groups = draw(
+            st.sampled_from([n for n in range(1, outputs + 1) if outputs % n == inputs % n == 0])
+        )
         operations.append(conv(outputs, kernel, groups=groups))
         rows, columns = rows - kernel + 1, columns - kernel + 1
     operations += [fc(draw(channels)) for _ in range(draw(st.integers(1, 2)))]
     return network(shape, *operations)
 
 
-BOARDS = st.lists(st.builds(board, st.integers(100, 5000), st.integers(1000, 20_000)), min_size=1, max_size=5)
+BOARDS = st.lists(
+    st.builds(board, st.integers(100, 5000), st.integers(1000, 20_000)), min_size=1, max_size=5
+)
 
 
 def channels_to_cut(found: Network) -> list[int]:
-    """For each layer the channels along which it is cut, by FPDeep's rule: OCP if input channels are too few.
+    """For each layer the channels along which it is cut, by FPDeep's rule: OCP if input channels
+    are too few.
 
-    Recurrent layers are cut by units, where these need no sums over all of them within a step; attention by heads.
+    Recurrent layers are cut by units, where these need no sums over all of them within a step;
+    attention by heads.
     """
     return list(map(_channels_to_cut, found.layers))
 
@@ -84,12 +96,18 @@ def channels_to_cut(found: Network) -> list[int]:
 def _channels_to_cut(layer: Layer) -> int:
     operation = layer.operation
     if isinstance(operation, Lstm | Gru):
-        needs_all = operation.bidirectional or operation.projection or getattr(operation, "reset", "after") == "before"
+        needs_all = (
+            operation.bidirectional
+            or operation.projection
+            or getattr(operation, "reset", "after") == "before"
+        )
         return 1 if needs_all else operation.units
     if isinstance(operation, Attention):
         return operation.heads
     few = layer.input[0] < 16 and layer.channels > layer.input[0]
-    by_outputs = few or operation.type == "embedding" or operation.groups > 1 or layer.vocabulary_parallel
+    by_outputs = (
+        few or operation.type == "embedding" or operation.groups > 1 or layer.vocabulary_parallel
+    )
     return layer.channels if by_outputs else layer.input[0]
 
 
@@ -112,7 +130,9 @@ def check_order(found: Network, mapping: Mapping) -> None:
 
 
 def work_of(layer: Layer) -> list[tuple[int, int, int]]:
-    """FP, EB (but of the first layer), PG of a layer: rows of a sample, KxK convolutions in a row, size of a tile."""
+    """FP, EB (but of the first layer), PG of a layer: rows of a sample, KxK convolutions in a row,
+    size of a tile.
+    """
     inputs, rows, columns = layer.input
     outputs, out_rows, out_columns = layer.output
     if not layer.convolves:
@@ -128,10 +148,15 @@ def fewest_cycles(engines: list[tuple[int, int, int]], dsp: int) -> int | None:
     if (left := dsp - sum(k for _, _, k in engines)) < 0:
         return None
     while True:
-        cycles = [rows * -(-each // count) for (rows, each, _), count in zip(engines, tiles, strict=True)]
+        cycles = [
+            rows * -(-each // count) for (rows, each, _), count in zip(engines, tiles, strict=True)
+        ]
         slowest = cycles.index(max(cycles))
         rows, each, k = engines[slowest]
-        more = next((t for t in range(tiles[slowest], each + 1) if rows * -(-each // t) < cycles[slowest]), None)
+        more = next(
+            (t for t in range(tiles[slowest], each + 1) if rows * -(-each // t) < cycles[slowest]),
+            None,
+        )
         if more is None or (left := left - (more - tiles[slowest]) * k) < 0:
             return cycles[slowest]
         tiles[slowest] = more

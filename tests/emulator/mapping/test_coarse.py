@@ -16,7 +16,9 @@ FIGURES = st.lists(st.integers(1, 50), min_size=1, max_size=6)
 
 def share(group: Group, work: list[int], capacity: list[int]) -> float:
     """Work over capacity."""
-    return sum(work[layer] for layer in group.layers) / sum(capacity[device] for device in group.devices)
+    return sum(work[layer] for layer in group.layers) / sum(
+        capacity[device] for device in group.devices
+    )
 
 
 def groupings(layers: int, devices: int) -> Iterator[list[Group]]:
@@ -39,14 +41,20 @@ def test_no_grouping_has_a_smaller_largest_share(work: list[int], capacity: list
     assert [device for group in found for device in group.devices] == list(range(len(capacity)))
     assert all(1 in (len(group.layers), len(group.devices)) for group in found)
     best = min(
-        max(share(group, work, capacity) for group in grouping) for grouping in groupings(len(work), len(capacity))
+        max(share(group, work, capacity) for group in grouping)
+        for grouping in groupings(len(work), len(capacity))
     )
     assert max(share(group, work, capacity) for group in found) == pytest.approx(best, rel=1e-12)
 
 
 def test_by_hand() -> None:
-    """Two small layers on one board; the large one takes the two others, of which one does twice as much."""
-    assert coarse([2, 3, 12], [1, 1, 2]) == (Group(range(2), range(1)), Group(range(2, 3), range(1, 3)))
+    """Two small layers on one board; the large one takes the two others, of which one does twice as
+    much.
+    """
+    assert coarse([2, 3, 12], [1, 1, 2]) == (
+        Group(range(2), range(1)),
+        Group(range(2, 3), range(1, 3)),
+    )
     assert coarse_shares([2, 3, 12], [1, 1, 2]) == [5, 4, 4]
     assert coarse_shares([6], [1, 2]) == [2, 2]
     assert coarse_shares([6, 4], [2]) == [5]

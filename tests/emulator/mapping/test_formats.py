@@ -1,4 +1,6 @@
-"""Bytes on links in narrow formats: whole maps are narrow with the scales of their blocks, sums are wide."""
+"""Bytes on links in narrow formats: whole maps are narrow with the scales of their blocks, sums are
+wide.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,16 @@ def cut_in(network: Network, index: int, channel: int) -> Mapping:
     layers = network.layers
     layer = layers[index]
     end = layer.input[0] if index else layer.channels
-    left = [Slice(other, 0, other.input[0] if other.index else other.channels) for other in layers[:index]]
+    left = [
+        Slice(other, 0, other.input[0] if other.index else other.channels)
+        for other in layers[:index]
+    ]
     right = [Slice(other, 0, other.input[0]) for other in layers[index + 1 :]]
     if channel == 0:
         return Mapping(network, (tuple(left), (Slice(layer, 0, end), *right)))
-    return Mapping(network, ((*left, Slice(layer, 0, channel)), (Slice(layer, channel, end), *right)))
+    return Mapping(
+        network, ((*left, Slice(layer, 0, channel)), (Slice(layer, channel, end), *right))
+    )
 
 
 def row_bytes(mapping: Mapping, precision: Precision = MXFP8) -> dict[DataPath, int]:
@@ -49,15 +56,23 @@ def test_by_hand() -> None:
 
 @pytest.mark.parametrize(("accumulate", "size"), [("bf16", 2), ("fp16", 2), ("fp32", 4)])
 def test_sums_on_links_have_the_format_of_accumulators(accumulate: str, size: int) -> None:
-    rows = row_bytes(cut_in(load_network("quick-cifar"), 1, 10), precision_of(f"mxfp8 accumulate={accumulate}"))
+    rows = row_bytes(
+        cut_in(load_network("quick-cifar"), 1, 10), precision_of(f"mxfp8 accumulate={accumulate}")
+    )
     assert rows[DataPath.PARTIAL_ACTIVATIONS] == size * 64 * 16
     assert rows[DataPath.INPUT_ERRORS] == size * 22 * 16
 
 
 def test_errors_that_several_operations_add_to_are_wide() -> None:
     network = load_network("resnet8-cifar")
-    shared = [layer for layer in network.layers if layer.index and layer.reads.number not in layer.read_once]
-    alone = [layer for layer in network.layers if layer.index and layer.reads.number in layer.read_once]
+    shared = [
+        layer
+        for layer in network.layers
+        if layer.index and layer.reads.number not in layer.read_once
+    ]
+    alone = [
+        layer for layer in network.layers if layer.index and layer.reads.number in layer.read_once
+    ]
     assert shared and alone
     for layer in (*shared, *alone):
         crossing = streams(cut_in(network, layer.index, 0), 0, precision=precision_of("bf16"))
@@ -91,10 +106,18 @@ def test_bytes_of_the_page(plan_of: Any) -> None:
     """docs/numbers.md: VGG-16 at 32 x 32 on 40 boards, without balanced parameters."""
     sent = {}
     for given in ("fp32", "mxfp8"):
-        plan = plan_of(network="vgg16-cifar", devices=40, precision=given, balancing="none", schedule="sync")
+        plan = plan_of(
+            network="vgg16-cifar", devices=40, precision=given, balancing="none", schedule="sync"
+        )
         directions = [
-            [sum(stream.sample_bytes for stream in plan.timing.sent(link, forward=forward)) for link in range(39)]
+            [
+                sum(stream.sample_bytes for stream in plan.timing.sent(link, forward=forward))
+                for link in range(39)
+            ]
             for forward in (True, False)
         ]
-        sent[given] = [f"{sum(sizes) / 1e6:.2f}" for sizes in directions], round(max(map(max, directions)) / 1e3)
+        sent[given] = (
+            [f"{sum(sizes) / 1e6:.2f}" for sizes in directions],
+            round(max(map(max, directions)) / 1e3),
+        )
     assert sent == {"fp32": (["4.22", "4.22"], 471), "mxfp8": (["2.90", "1.22"], 314)}

@@ -1,4 +1,6 @@
-"""Convolutions in groups: what slices hold and what passes between them, by hand and at every boundary."""
+"""Convolutions in groups: what slices hold and what passes between them, by hand and at every
+boundary.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,19 @@ def layer_of(channels: int, groups: int) -> Layer:
 
 @pytest.mark.parametrize(
     ("begin", "end", "inputs", "outputs"),
-    [(0, 3, (0, 6), (3,)), (3, 14, (0, 12), (5, 6)), (8, 9, (6, 12), (1,)), (4, 32, (0, 24), (4, 8, 8, 8))],
+    [
+        (0, 3, (0, 6), (3,)),
+        (3, 14, (0, 12), (5, 6)),
+        (8, 9, (6, 12), (1,)),
+        (4, 32, (0, 24), (4, 8, 8, 8)),
+    ],
 )
 def test_a_slice_takes_the_inputs_of_its_groups(
     begin: int, end: int, inputs: tuple[int, int], outputs: tuple[int, ...]
 ) -> None:
-    """Four groups of 6 input and 8 output channels, cut by output channels however many inputs there are."""
+    """Four groups of 6 input and 8 output channels, cut by output channels however many inputs
+    there are.
+    """
     part = Slice(layer_of(32, 4), begin, end)
     assert part.cut is Cut.OCP
     assert part.in_channels == range(*inputs)
@@ -71,7 +80,10 @@ def test_work_and_weights_are_divided_by_the_groups(groups: int) -> None:
     assert channel_bytes(whole) * whole.channels == 4 * layer.weights
     cuts = [Slice(layer, begin, begin + 1) for begin in range(whole.channels)]
     assert sum(part.macs for part in cuts) == layer.macs
-    assert sum(slice_memory(part, 1).lpram.bytes - part.is_last * 4 * 48 for part in cuts) == 4 * layer.weights
+    assert (
+        sum(slice_memory(part, 1).lpram.bytes - part.is_last * 4 * 48 for part in cuts)
+        == 4 * layer.weights
+    )
 
 
 def test_act_ram_holds_the_inputs_of_the_groups() -> None:
@@ -82,7 +94,9 @@ def test_act_ram_holds_the_inputs_of_the_groups() -> None:
 def between(found: Network, boundary: int) -> tuple[Stream, ...]:
     """The streams where the second layer is cut."""
     layer = found.layers[1]
-    return streams(Mapping(found, ((Slice(layer, 0, boundary),), (Slice(layer, boundary, layer.channels),))), 0)
+    return streams(
+        Mapping(found, ((Slice(layer, 0, boundary),), (Slice(layer, boundary, layer.channels),))), 0
+    )
 
 
 @pytest.mark.parametrize(("boundary", "inputs"), [(7, 24), (8, 18), (15, 18), (16, 12), (31, 6)])
@@ -104,9 +118,15 @@ def test_a_depthwise_layer_swaps_a_channel_for_another() -> None:
 
 @pytest.mark.parametrize("number", ["fp32", "bf16", "mxfp6", "int5@7"])
 @pytest.mark.parametrize("share", list(LinkShare))
-@pytest.mark.parametrize(("channels", "groups"), [(32, 4), (24, 24), (48, 24), (6, 3), (2, 2), (24, 8), (32, 1)])
-def test_a_link_takes_what_its_streams_take(channels: int, groups: int, share: LinkShare, number: str) -> None:
-    """At every boundary, in and between the steps in which a group's inputs end, also inside of blocks."""
+@pytest.mark.parametrize(
+    ("channels", "groups"), [(32, 4), (24, 24), (48, 24), (6, 3), (2, 2), (24, 8), (32, 1)]
+)
+def test_a_link_takes_what_its_streams_take(
+    channels: int, groups: int, share: LinkShare, number: str
+) -> None:
+    """At every boundary, in and between the steps in which a group's inputs end, also inside of
+    blocks.
+    """
     found, precision = grouped(channels, groups), precision_of(number)
     boundaries = Boundaries(found.layers, share, precision)
     layer, end = found.layers[1], channels if groups > 1 else 24

@@ -31,7 +31,9 @@ VGG16 = load_network("vgg16")
 CONV1_2 = next(layer for layer in VGG16.layers if layer.name == "conv1_2")
 CONV4_1 = next(layer for layer in VGG16.layers if layer.name == "conv4_1")
 FORMATS = st.sampled_from([number for number in number_formats().values() if not number.block])
-LAYERS = [layer for name in ("vgg16", "alexnet", "lenet-mnist") for layer in load_network(name).layers]
+LAYERS = [
+    layer for name in ("vgg16", "alexnet", "lenet-mnist") for layer in load_network(name).layers
+]
 
 
 def test_memories_round_up_to_banks_and_shallow_ones_are_luts() -> None:
@@ -44,10 +46,16 @@ def test_memories_round_up_to_banks_and_shallow_ones_are_luts() -> None:
 
 
 def test_a_slice_by_hand() -> None:
-    """Half of conv4_1: 128 of 256 input channels of 28 x 28, 512 outputs, kernel 3 x 3; 7 samples in flight."""
+    """Half of conv4_1: 128 of 256 input channels of 28 x 28, 512 outputs, kernel 3 x 3; 7 samples
+    in flight.
+    """
     memory = slice_memory(Slice(CONV4_1, 0, 128), 7)
-    assert memory.act_ram == Buffer(4 * 7 * 128 * 28 * 28, 128 * 11)  # 5,488 words a channel: 10.7 banks
-    assert memory.lpram == Buffer(4 * 128 * 9 * 512, 128 * 9)  # SF x K x K banks of OC (FPDeep, section 5.2.2)
+    assert memory.act_ram == Buffer(
+        4 * 7 * 128 * 28 * 28, 128 * 11
+    )  # 5,488 words a channel: 10.7 banks
+    assert memory.lpram == Buffer(
+        4 * 128 * 9 * 512, 128 * 9
+    )  # SF x K x K banks of OC (FPDeep, section 5.2.2)
     assert memory.lgb == memory.lpram
     assert memory.line_buffers.bytes == 4 * 28 * 3 * (128 + 512)
     assert memory.error_buffer.bytes == 4 * 28 * 128
@@ -88,7 +96,9 @@ def test_cutting_a_layer_neither_loses_nor_doubles_parameters(
 
 
 @given(st.sampled_from(LAYERS), st.integers(1, 9), st.integers(1, 9))
-def test_act_ram_grows_with_samples_and_nothing_else_does(layer: Layer, few: int, more: int) -> None:
+def test_act_ram_grows_with_samples_and_nothing_else_does(
+    layer: Layer, few: int, more: int
+) -> None:
     part = Slice(layer, 0, cut_channels(layer))
     one, two = slice_memory(part, few), slice_memory(part, few + more)
     assert one.act_ram.bytes * (few + more) == two.act_ram.bytes * few
@@ -105,12 +115,21 @@ def test_banks_hold_the_bytes(count: int, words: int, number: NumberFormat) -> N
 
 MAP = (8, 6, 5)
 KEPT = {
-    **dict.fromkeys(("gelu", "silu", "hard-swish", "sigmoid", "batch-norm", "lrn", "layer-norm", "rms-norm"), 1),
-    **dict.fromkeys(("relu", "relu6", "leaky-relu", "hard-sigmoid", "dropout", "max-pool", "average-pool"), 0),
-    **dict.fromkeys(("global-average-pool", "add", "concat", "positions", "last-step", "first-step", "tokens"), 0),
+    **dict.fromkeys(
+        ("gelu", "silu", "hard-swish", "sigmoid", "batch-norm", "lrn", "layer-norm", "rms-norm"), 1
+    ),
+    **dict.fromkeys(
+        ("relu", "relu6", "leaky-relu", "hard-sigmoid", "dropout", "max-pool", "average-pool"), 0
+    ),
+    **dict.fromkeys(
+        ("global-average-pool", "add", "concat", "positions", "last-step", "first-step", "tokens"),
+        0,
+    ),
     **dict.fromkeys(("rotary", "sequence"), 0),
 }
-"""Maps that each operation of an SFU needs when errors come back; of others bits of each value alone, or nothing."""
+"""Maps that each operation of an SFU needs when errors come back; of others bits of each value
+alone, or nothing.
+"""
 
 
 OF_SEQUENCES = "sequence", "tokens", "rotary", "positions", "last-step", "first-step"
@@ -119,12 +138,16 @@ OF_SEQUENCES = "sequence", "tokens", "rotary", "positions", "last-step", "first-
 def test_all_operations_of_an_sfu_say_what_they_keep() -> None:
     kinds = {name for name, kind in operation_types().items() if issubclass(kind, SfuOperation)}
     assert kinds == KEPT.keys()
-    assert {name for name in kinds if operation_types()[name].keeps_map} == {n for n, count in KEPT.items() if count}
+    assert {name for name in kinds if operation_types()[name].keeps_map} == {
+        n for n, count in KEPT.items() if count
+    }
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KEPT if kind not in OF_SEQUENCES])
 def test_maps_of_an_sfu_are_kept_on_the_last_slice_of_a_layer(kind: str) -> None:
-    """In single precision, whatever the format of maps is; and not in a layer before which nothing learns."""
+    """In single precision, whatever the format of maps is; and not in a layer before which nothing
+    learns.
+    """
     unit: dict[str, Any] = {"type": kind, "name": "unit"}
     if kind in ("add", "concat"):
         unit["from"] = ["first", "images"]
@@ -136,10 +159,17 @@ def test_maps_of_an_sfu_are_kept_on_the_last_slice_of_a_layer(kind: str) -> None
     layers += [{"type": "fc", "features": 3}, {"type": "softmax"}]
     network = load_network({"name": "n", "input": list(MAP), "layers": layers})
     first, size = network.layers[0], KEPT[kind] * 4 * math.prod(MAP)
-    for storage, inputs in ((Storage(), 4 * math.prod(MAP)), (Storage.all_in(FP16), 2 * math.prod(MAP))):
-        whole, half = (Slice(first, 0, end) for end in (cut_channels(first), cut_channels(first) // 2))
+    for storage, inputs in (
+        (Storage(), 4 * math.prod(MAP)),
+        (Storage.all_in(FP16), 2 * math.prod(MAP)),
+    ):
+        whole, half = (
+            Slice(first, 0, end) for end in (cut_channels(first), cut_channels(first) // 2)
+        )
         assert slice_memory(whole, 3, None, storage).act_ram.bytes == 3 * (inputs + size)
-        assert slice_memory(half, 3, None, storage).act_ram.bytes == 3 * inputs // (2 if half.cut.value == "ICP" else 1)
+        assert slice_memory(half, 3, None, storage).act_ram.bytes == 3 * inputs // (
+            2 if half.cut.value == "ICP" else 1
+        )
         assert activation_bytes(whole, storage) == inputs + size
         moved = port_bytes(whole, OffChip(activations=True), storage)
         assert moved == 2 * (inputs + size), "FP writes them, and PG reads them"
@@ -148,10 +178,18 @@ def test_maps_of_an_sfu_are_kept_on_the_last_slice_of_a_layer(kind: str) -> None
 
 
 def test_a_block_of_gpt_2() -> None:
-    """1,024 tokens of 768 values: inputs of the layers, 31.5 MB; of two norms and GELU, 18.9 MB more."""
+    """1,024 tokens of 768 values: inputs of the layers, 31.5 MB; of two norms and GELU, 18.9 MB
+    more.
+    """
     token, layers = 4 * 768 * 1024, load_network("gpt2").layers[1:6]
     lines = 2 * 12 * 1024 * 4  # of the softmax: two numbers a row and head
     kept = [activation_bytes(Slice(layer, 0, cut_channels(layer))) for layer in layers]
-    assert [layer.name for layer in layers] == ["qkv1", "attention1", "project1", "expand1", "contract1"]
+    assert [layer.name for layer in layers] == [
+        "qkv1",
+        "attention1",
+        "project1",
+        "expand1",
+        "contract1",
+    ]
     assert kept == [token, 3 * token + lines, (1 + 1) * token, (1 + 4) * token, (4 + 1) * token]
     assert sum(kept) - lines == 50_331_648

@@ -46,8 +46,12 @@ def test_partition(found: Network, boards: list[Fpga], data: st.DataObject) -> N
 @settings(max_examples=60)
 @given(networks(most=5), st.lists(st.builds(board, st.integers(30, 200), st.integers(5, 9)), min_size=1, max_size=3),
        st.integers(1, 4), st.booleans())  # fmt: skip
-def test_no_cut_has_a_faster_slowest_engine(found: Network, boards: list[Fpga], devices: int, fc_fits: bool) -> None:
-    """Against all cuts of the row of channels; where fully connected layers do not fit, those that keep them apart."""
+def test_no_cut_has_a_faster_slowest_engine(
+    found: Network, boards: list[Fpga], devices: int, fc_fits: bool
+) -> None:
+    """Against all cuts of the row of channels; where fully connected layers do not fit, those that
+    keep them apart.
+    """
     if not fc_fits:
         boards = [dataclasses.replace(held, on_chip_memory_bytes=0) for held in boards]
     apart = not fc_fits and devices > 1 and found.layers[0].convolves
@@ -67,12 +71,16 @@ def test_no_cut_has_a_faster_slowest_engine(found: Network, boards: list[Fpga], 
                 break
             engines = [
                 (rows, each * channels // count, k)
-                for layer, count in dict.fromkeys((layer, count) for layer, count, _ in row[begin:end])
+                for layer, count in dict.fromkeys(
+                    (layer, count) for layer, count, _ in row[begin:end]
+                )
                 for channels in [sum(other is layer for other, _, _ in row[begin:end])]
                 for rows, each, k in work_of(layer)
             ]
             cycles = fewest_cycles(engines, held.dsp)
-            slowest = None if cycles is None or slowest is None else max(slowest, cycles * held.period_ps)
+            slowest = (
+                None if cycles is None or slowest is None else max(slowest, cycles * held.period_ps)
+            )
         if slowest is not None:
             best = slowest if best is None else min(best, slowest)
     if best is None:
@@ -81,7 +89,11 @@ def test_no_cut_has_a_faster_slowest_engine(found: Network, boards: list[Fpga], 
         return
     mapping = partition(found, cluster(*boards, link=FAST), devices)
     assert mapping.balance is not None
-    assert mapping.balance.slowest_ps == best == slowest_engine_ps(mapping, cluster(*boards, link=FAST))
+    assert (
+        mapping.balance.slowest_ps
+        == best
+        == slowest_engine_ps(mapping, cluster(*boards, link=FAST))
+    )
 
 
 def slowest_engine_ps(mapping: Mapping, chain: Cluster) -> int:
@@ -109,7 +121,9 @@ def test_even_as_rounding_to_the_nearest_channel_where_that_is_as_fast(
     for device in range(1, devices):
         due = Fraction(before[-1] * device, devices)
         channel = min(range(len(before)), key=lambda channel: (abs(before[channel] - due), channel))
-        assume(2 * abs(before[channel] - due) < min(work))  # of two that are as near, either may be taken
+        assume(
+            2 * abs(before[channel] - due) < min(work)
+        )  # of two that are as near, either may be taken
         assume(channel > nearest[-1])
         nearest.append(channel)
     assume(nearest[-1] < len(work))
@@ -117,7 +131,9 @@ def test_even_as_rounding_to_the_nearest_channel_where_that_is_as_fast(
     mapping = partition(found, chain, devices)
     assert mapping.balance is not None
     rounded = Mapping(found, cut_at(found, [*nearest, len(work)]))
-    shares = [before[end] - before[begin] for begin, end in itertools.pairwise([*nearest, len(work)])]
+    shares = [
+        before[end] - before[begin] for begin, end in itertools.pairwise([*nearest, len(work)])
+    ]
     try:
         slowest_ps = slowest_engine_ps(rounded, chain)
     except InputError:
@@ -152,7 +168,10 @@ def test_balance(found: Network, boards: list[Fpga], devices: int) -> None:
     balance = partition(found, chain, devices).balance
     assert balance is not None
     work = sum(rows * each * k for layer in found.layers for rows, each, k in work_of(layer))
-    able = sum(Fraction(chain.board(device).dsp, chain.board(device).period_ps) for device in range(devices))
+    able = sum(
+        Fraction(chain.board(device).dsp, chain.board(device).period_ps)
+        for device in range(devices)
+    )
     assert balance.perfect_ps == pytest.approx(float(work / able))
     assert balance.gap == pytest.approx(balance.slowest_ps / balance.perfect_ps - 1)
     assert balance.gap > -1e-9
@@ -173,14 +192,19 @@ def test_zoo(name: str, devices: int) -> None:
 PAPER = ["alexnet", "vgg16", "vgg19"]
 
 
-@pytest.mark.parametrize(("name", "mean_of_many"), [("alexnet", 0.015), ("vgg16", 0.01), ("vgg19", 0.01)])
+@pytest.mark.parametrize(
+    ("name", "mean_of_many"), [("alexnet", 0.015), ("vgg16", 0.01), ("vgg19", 0.01)]
+)
 def test_idle_stages_of_the_paper(name: str, mean_of_many: float) -> None:
-    """Always under 5 % from 5 to 85 FPGAs, and 0.5 to 1 % with more than 30 (FPDeep, section 6.3.3).
+    """Always under 5 % from 5 to 85 FPGAs, and 0.5 to 1 % with more than 30 (FPDeep, section
+    6.3.3).
 
     AlexNet misses the 1 %: conv1 has tiles of 121 multipliers, of which an engine gets a dozen.
     """
     found, chain = load_network(name), load_cluster("vc709")
-    idle = {devices: idle_share(partition(found, chain, devices), chain) for devices in range(5, 86, 5)}
+    idle = {
+        devices: idle_share(partition(found, chain, devices), chain) for devices in range(5, 86, 5)
+    }
     assert 0 <= min(idle.values()) <= max(idle.values()) < 0.05
     many = [share for devices, share in idle.items() if devices > 30]
     assert max(many) < 0.02
@@ -210,7 +234,9 @@ def test_large_fully_connected_layers_have_devices_of_their_own(name: str) -> No
     for devices in (2, 15, 80):
         mapping = partition(found, chain, devices)
         for device, slices in enumerate(mapping.devices):
-            assert {part.layer.convolves for part in slices} == {device not in mapping.off_chip_devices}
+            assert {part.layer.convolves for part in slices} == {
+                device not in mapping.off_chip_devices
+            }
 
 
 @pytest.mark.parametrize("name", ["lenet-mnist", "quick-cifar", "vgg11-cifar", "vgg16-cifar"])
@@ -221,14 +247,18 @@ def test_small_fully_connected_layers_have_none(name: str) -> None:
 
 
 def test_as_many_devices_for_fully_connected_layers_as_keep_them_from_being_the_slowest() -> None:
-    """Convolutions of 5·256 multiplier-cycles, and fc of 3·1280, 240 for each of its 16 channels; 40 multipliers.
+    """Convolutions of 5·256 multiplier-cycles, and fc of 3·1280, 240 for each of its 16 channels;
+    40 multipliers.
 
-    On two boards fc is alone: 3·13 tiles do 1280 convolutions each in 99 cycles. On three it has two boards, 8 channels
-    each, 640 / 13 = 50 cycles. On six it needs four, 4 channels each, 320 / 13 = 25 cycles; on two boards the
-    convolutions take 16, as five engines with 128 convolutions and 8 tiles each do.
+    On two boards fc is alone: 3·13 tiles do 1280 convolutions each in 99 cycles. On three it has
+    two boards, 8 channels each, 640 / 13 = 50 cycles. On six it needs four, 4 channels each, 320 /
+    13 = 25 cycles; on two boards the convolutions take 16, as five engines with 128 convolutions
+    and 8 tiles each do.
     """
     found = network((16, 1, 1), conv(16), conv(16), fc(80))
-    small, roomy = (cluster(board(40, 1, on_chip_memory_bytes=size), link=FAST) for size in (10_000, 20_000))
+    small, roomy = (
+        cluster(board(40, 1, on_chip_memory_bytes=size), link=FAST) for size in (10_000, 20_000)
+    )
     assert not partition(found, roomy, 6).off_chip_devices
     for devices, first, slowest_ps in ((2, 1, 99), (3, 1, 50), (6, 2, 25)):
         mapping = partition(found, small, devices)
@@ -250,15 +280,17 @@ def test_too_many_devices_or_none(one_line: Callable[..., str], devices: int) ->
 
 
 @pytest.mark.parametrize(
-    ("dsp", "told"),
+    ("dsp", "message"),
     [
         (20, ("`devices` = 1", "at least 21 multipliers", "tiny 20")),
         (17, ("board tiny", "`dsp` = 17", "conv1", "at least 18")),
     ],
 )
-def test_too_few_multipliers_for_any_cut(one_line: Callable[..., str], dsp: int, told: tuple[str, ...]) -> None:
+def test_too_few_multipliers_for_any_cut(
+    one_line: Callable[..., str], dsp: int, message: tuple[str, ...]
+) -> None:
     found = network((1, 3, 3), conv(2, 3), fc(2))
     with pytest.raises(InputError) as error:
         partition(found, cluster(board(dsp, name="tiny")), 1)
     line = one_line(error)
-    assert all(part in line for part in told)
+    assert all(part in line for part in message)

@@ -46,13 +46,20 @@ def layer_of(described: dict[str, Any], *, behind_another: bool = False) -> Laye
     return network((INPUTS, STEPS, 1), *before, described).layers[-1]
 
 
-CUTS = st.lists(st.integers(1, UNITS - 1), max_size=5, unique=True).map(lambda places: [0, *sorted(places), UNITS])
+CUTS = st.lists(st.integers(1, UNITS - 1), max_size=5, unique=True).map(
+    lambda places: [0, *sorted(places), UNITS]
+)
 
 
 @given(st.sampled_from([lstm(), gru()]), CUTS, st.booleans())
-def test_parts_add_up_to_the_layer(described: dict[str, Any], places: list[int], behind_another: bool) -> None:
+def test_parts_add_up_to_the_layer(
+    described: dict[str, Any], places: list[int], behind_another: bool
+) -> None:
     layer = layer_of(described, behind_another=behind_another)
-    gates, parts = 4 if described["type"] == "lstm" else 3, [Slice(layer, *ends) for ends in itertools.pairwise(places)]
+    gates, parts = (
+        4 if described["type"] == "lstm" else 3,
+        [Slice(layer, *ends) for ends in itertools.pairwise(places)],
+    )
     assert cut_channels(layer) == UNITS and all(part.cut is Cut.OCP for part in parts)
     whole = UNITS * gates * (INPUTS + UNITS)
     assert sum(part.macs for part in parts) == STEPS * whole
@@ -66,15 +73,22 @@ def test_parts_add_up_to_the_layer(described: dict[str, Any], places: list[int],
     last = memories[-1].lpram.bytes
     assert sum(memory.lpram.bytes for memory in memories) == VALUE_BYTES * weights >= last
     kept = STEPS * (UNITS + UNITS * (gates + 1))
-    assert sum(activation_bytes(part) for part in parts) == VALUE_BYTES * (len(parts) * INPUTS * STEPS + kept)
+    assert sum(activation_bytes(part) for part in parts) == VALUE_BYTES * (
+        len(parts) * INPUTS * STEPS + kept
+    )
 
 
 @given(CUTS.filter(lambda places: len(places) > 2))
 def test_gradients_of_all_devices_are_those_of_the_network(places: list[int]) -> None:
-    found = network((INPUTS, STEPS, 1), lstm(), {"type": "last-step"}, {"type": "fc", "features": 3})
+    found = network(
+        (INPUTS, STEPS, 1), lstm(), {"type": "last-step"}, {"type": "fc", "features": 3}
+    )
     parts = [(Slice(found.layers[0], *ends),) for ends in itertools.pairwise(places)]
     mapping = Mapping(found, (*parts, (Slice(found.layers[1], 0, 24),)))
-    values = [DeviceStreams.of(mapping, device, ()).gradient_values for device in range(len(mapping.devices))]
+    values = [
+        DeviceStreams.of(mapping, device, ()).gradient_values
+        for device in range(len(mapping.devices))
+    ]
     assert sum(values) == found.parameters
     assert values[0] == places[1] * 4 * (INPUTS + UNITS + 2)
 
@@ -84,10 +98,14 @@ def test_what_crosses_a_cut(begin: int) -> None:
     found: Network = network((INPUTS, STEPS, 1), gru(), gru())
     layer = found.layers[1]
     mapping = Mapping(
-        found, ((Slice(found.layers[0], 0, UNITS), Slice(layer, 0, begin)), (Slice(layer, begin, UNITS),))
+        found,
+        ((Slice(found.layers[0], 0, UNITS), Slice(layer, 0, begin)), (Slice(layer, begin, UNITS),)),
     )
     for share in LinkShare:
-        crossing = {(each.path, each.number): (each.channels, each.rows) for each in streams(mapping, 0, share)}
+        crossing = {
+            (each.path, each.number): (each.channels, each.rows)
+            for each in streams(mapping, 0, share)
+        }
         assert crossing == {
             (DataPath.ACTIVATIONS, 1): (UNITS, STEPS),
             (DataPath.PARTIAL_ACTIVATIONS, 2): (begin, STEPS),
@@ -99,7 +117,9 @@ def test_what_crosses_a_cut(begin: int) -> None:
         }
 
 
-@pytest.mark.parametrize("described", [lstm(bidirectional=True), lstm(projection=5), gru(reset="before")])
+@pytest.mark.parametrize(
+    "described", [lstm(bidirectional=True), lstm(projection=5), gru(reset="before")]
+)
 def test_layers_that_need_all_units_within_a_step_stay_whole(described: dict[str, Any]) -> None:
     layer = layer_of(described)
     assert cut_channels(layer) == 1
@@ -109,12 +129,16 @@ def test_layers_that_need_all_units_within_a_step_stay_whole(described: dict[str
 
 @given(st.integers(1, 12), st.integers(300, 4000))
 def test_every_unit_is_on_one_device(devices: int, dsp: int) -> None:
-    found = network((INPUTS, STEPS, 1), lstm(), gru(bidirectional=True), gru(), {"type": "fc", "features": 3})
+    found = network(
+        (INPUTS, STEPS, 1), lstm(), gru(bidirectional=True), gru(), {"type": "fc", "features": 3}
+    )
     check_order(found, partition(found, cluster(board(dsp)), devices))
 
 
 def test_bytes_on_the_memory_port() -> None:
-    """6 of 24 units off chip: FP and EB read their weights at each of 7 steps, PG reads and writes gradients once."""
+    """6 of 24 units off chip: FP and EB read their weights at each of 7 steps, PG reads and writes
+    gradients once.
+    """
     part = Slice(layer_of(gru(), behind_another=True), 0, UNITS)
     of_units = 6 * 3 * (INPUTS + UNITS + 2) * VALUE_BYTES
     moved = [stream.sample_bytes for stream in memory_streams(part, OffChip(6, False))]
@@ -129,7 +153,9 @@ def test_bytes_on_the_memory_port() -> None:
 
 
 def test_memory_by_hand() -> None:
-    """A GRU of 24 units on 10 inputs and 7 steps, 3 samples in flight; a line buffer holds one step."""
+    """A GRU of 24 units on 10 inputs and 7 steps, 3 samples in flight; a line buffer holds one
+    step.
+    """
     memory = slice_memory(Slice(layer_of(gru(), behind_another=True), 0, 12), 3)
     half = STEPS * (UNITS + 4 * UNITS) // 2
     assert memory.act_ram.bytes == 3 * VALUE_BYTES * (STEPS * INPUTS + half)

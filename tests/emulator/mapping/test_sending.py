@@ -9,7 +9,14 @@ import pytest
 
 from emuchain.emulator.cluster import Link, LinkShare, load_cluster
 from emuchain.emulator.common import InputError
-from emuchain.emulator.mapping import DataPath, Slice, Stream, path_row_ps, sample_ps, steps_before_sending
+from emuchain.emulator.mapping import (
+    DataPath,
+    Slice,
+    Stream,
+    path_row_ps,
+    sample_ps,
+    steps_before_sending,
+)
 from emuchain.emulator.mapping.traffic import streams_between
 from emuchain.emulator.network import Layer, Network, load_network
 
@@ -18,8 +25,14 @@ BYTES, PATHS = LinkShare.BYTES, LinkShare.PATHS
 
 def first_layer(*operations: dict[str, Any], channels: int = 3) -> Layer:
     """A convolution of 6x8 maps with 20 output channels, then these operations."""
-    layers = [{"type": "conv", "name": "c", "channels": 20, "kernel": 1}, *operations, {"type": "fc", "features": 2}]
-    return load_network({"name": "n", "input": [channels, 6, 8], "layers": [*layers, {"type": "softmax"}]}).layers[0]
+    layers = [
+        {"type": "conv", "name": "c", "channels": 20, "kernel": 1},
+        *operations,
+        {"type": "fc", "features": 2},
+    ]
+    return load_network(
+        {"name": "n", "input": [channels, 6, 8], "layers": [*layers, {"type": "softmax"}]}
+    ).layers[0]
 
 
 POOL = {"type": "max-pool", "name": "p", "kernel": 2}
@@ -51,7 +64,10 @@ def test_partial_sums_are_not_pooled() -> None:
 
 
 def test_outputs_that_are_needed_whole_are_not_pooled() -> None:
-    branch = [POOL, {"type": "conv", "name": "d", "from": "c", "channels": 4, "kernel": 2, "stride": 2}]
+    branch = [
+        POOL,
+        {"type": "conv", "name": "d", "from": "c", "channels": 4, "kernel": 2, "stride": 2},
+    ]
     layer = first_layer(*branch, {"type": "concat", "from": ["p", "d"]})
     assert [tensor.number for tensor in layer.hands_on].count(layer.makes.number) == 1
     assert steps_before_sending(layer, PATHS) == ()
@@ -65,20 +81,34 @@ def test_pooled_maps_on_paths_2_and_3() -> None:
     for path in (DataPath.PARTIAL_ACTIVATIONS, DataPath.OUTPUT_ERRORS):
         assert found[path] == Stream(path, layer.makes.number, 7, 3, 4)
     whole = {stream.path: stream for stream in streams_between(layer, right)}
-    assert whole[DataPath.OUTPUT_ERRORS] == Stream(DataPath.OUTPUT_ERRORS, layer.makes.number, 7, 6, 8)
+    assert whole[DataPath.OUTPUT_ERRORS] == Stream(
+        DataPath.OUTPUT_ERRORS, layer.makes.number, 7, 6, 8
+    )
 
 
 def test_a_row_by_hand() -> None:
-    """At 8 Gb/s, a byte a nanosecond: 576 bytes on path 1, 336 on paths 2 and 3, and later 40 on paths 5 and 6."""
+    """At 8 Gb/s, a byte a nanosecond: 576 bytes on path 1, 336 on paths 2 and 3, and later 40 on
+    paths 5 and 6.
+    """
     layer = first_layer({"type": "relu"}, POOL)
     found = streams_between(layer, Slice(layer, 7, 20), PATHS)
     link = Link(8000, 0, PATHS)
     activations, partial, errors = found
     assert path_row_ps(link, activations, found) == 2 * 576 // 6 * 1000
-    assert path_row_ps(link, partial, found) == path_row_ps(link, errors, found) == 2 * 336 // 3 * 1000
+    assert (
+        path_row_ps(link, partial, found) == path_row_ps(link, errors, found) == 2 * 336 // 3 * 1000
+    )
     assert sample_ps(link, found) == 2 * 576 * 1000
-    balanced = (*found, Stream(DataPath.PARAMETERS, 0, 10, 1, 1), Stream(DataPath.PARAMETER_GRADIENTS, 0, 10, 1, 1))
-    assert path_row_ps(link, balanced[-1], balanced) == path_row_ps(link, balanced[-2], balanced) == 3 * 40 * 1000
+    balanced = (
+        *found,
+        Stream(DataPath.PARAMETERS, 0, 10, 1, 1),
+        Stream(DataPath.PARAMETER_GRADIENTS, 0, 10, 1, 1),
+    )
+    assert (
+        path_row_ps(link, balanced[-1], balanced)
+        == path_row_ps(link, balanced[-2], balanced)
+        == 3 * 40 * 1000
+    )
     assert path_row_ps(link, partial, balanced) == 3 * 336 // 3 * 1000
     by_bytes = dataclasses.replace(link, share=BYTES)
     assert path_row_ps(by_bytes, partial, found) == (576 + 336) // 3 * 1000
@@ -92,11 +122,15 @@ def test_several_maps_share_a_path() -> None:
     first, second = (stream for stream in found if stream.path is DataPath.ACTIVATIONS)
     link = Link(8000, 0, PATHS)
     both = first.sample_bytes + second.sample_bytes
-    assert [path_row_ps(link, each, found) * each.rows for each in (first, second)] == [2 * both * 1000] * 2
+    assert [path_row_ps(link, each, found) * each.rows for each in (first, second)] == [
+        2 * both * 1000
+    ] * 2
 
 
 def test_all_links_share_alike() -> None:
-    tables = [{"bandwidth_gbps": 1, "latency_ns": 0, "share": share} for share in ("paths", "bytes")]
+    tables = [
+        {"bandwidth_gbps": 1, "latency_ns": 0, "share": share} for share in ("paths", "bytes")
+    ]
     cluster = {"name": "c", "boards": [{"type": "vc709"}], "links": tables}
     with pytest.raises(InputError, match="must have the same `share` in all tables"):
         load_cluster(cluster)

@@ -1,4 +1,6 @@
-"""The cut for the slowest server: engines and links, which may differ, against all cuts; and what a link takes."""
+"""The cut for the slowest server: engines and links, which may differ, against all cuts; and what a
+link takes.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +13,34 @@ from hypothesis import strategies as st
 
 from emuchain.emulator.cluster import Cluster, Fpga, Link, load_cluster
 from emuchain.emulator.common import InputError
-from emuchain.emulator.mapping import Mapping, Slice, can_take, partition_with_memory, sample_ps, streams
+from emuchain.emulator.mapping import (
+    Mapping,
+    Slice,
+    can_take,
+    partition_with_memory,
+    sample_ps,
+    streams,
+)
 from emuchain.emulator.mapping.row import Boundaries, common, merged
 from emuchain.emulator.network import Network, load_network
 from emuchain.emulator.timing import Timing
 
 from .networks import board, channels_to_cut, check_order, conv, network, networks
 
-LINKS = st.lists(st.builds(Link, st.sampled_from([100, 400, 1000, 5000, 40_000]), st.just(0)), min_size=1, max_size=3)
+LINKS = st.lists(
+    st.builds(Link, st.sampled_from([100, 400, 1000, 5000, 40_000]), st.just(0)),
+    min_size=1,
+    max_size=3,
+)
 
 
 def cut_at(found: Network, cuts: list[int]) -> Mapping:
     """The mapping whose devices end at these boundaries of the row of all channels."""
-    row = [(layer, c) for layer, n in zip(found.layers, channels_to_cut(found), strict=True) for c in range(n)]
+    row = [
+        (layer, c)
+        for layer, n in zip(found.layers, channels_to_cut(found), strict=True)
+        for c in range(n)
+    ]
     devices = []
     for begin, end in itertools.pairwise([0, *cuts, len(row)]):
         held = [
@@ -67,7 +84,9 @@ def test_no_cut_has_a_faster_slowest_server(
     assert Timing.of(mapping, cluster).interval_ps == min(times)
 
 
-@pytest.mark.parametrize("link", [Link(777, 5), Link(777, 5, header_bytes=66, packet_bytes=1448)], ids=repr)
+@pytest.mark.parametrize(
+    "link", [Link(777, 5), Link(777, 5, header_bytes=66, packet_bytes=1448)], ids=repr
+)
 @pytest.mark.parametrize("name", ["quick-cifar", "resnet8-cifar", "inception-cifar", "alexnet"])
 def test_a_link_takes_what_its_streams_take(name: str, link: Link) -> None:
     """At every boundary, the layers' begins among them."""
@@ -82,8 +101,12 @@ def test_a_link_takes_what_its_streams_take(name: str, link: Link) -> None:
 
 
 def test_a_slow_link_moves_the_cut() -> None:
-    """The middle link of three carries little only behind the pool, so the boards around it part there."""
-    found = network((16, 8, 8), conv(16), conv(16), {"type": "max-pool", "kernel": 8}, conv(16), conv(16))
+    """The middle link of three carries little only behind the pool, so the boards around it part
+    there.
+    """
+    found = network(
+        (16, 8, 8), conv(16), conv(16), {"type": "max-pool", "kernel": 8}, conv(16), conv(16)
+    )
     boards = [board(64)] * 4
     fast, slow = Link(10_000, 0), Link(10, 0)
     even = partition_with_memory(found, of_links(boards, [fast]), 4, None)
@@ -93,7 +116,9 @@ def test_a_slow_link_moves_the_cut() -> None:
 
 
 def test_vgg16_is_linear_to_100_boards_at_250_gbps() -> None:
-    """FPDeep, abstract and section 6.3.3: linear to over 100 FPGAs, where links have at least 250 Gb/s."""
+    """FPDeep, abstract and section 6.3.3: linear to over 100 FPGAs, where links have at least 250
+    Gb/s.
+    """
     found, cluster = load_network("vgg16"), load_cluster("vc709", {"link.bandwidth_gbps": 250})
     rate = {}
     for devices in (15, 50, 100):

@@ -1,4 +1,6 @@
-"""Shedding and placement: what is freed and moved, budgets, one place for everything, and how near the least it is."""
+"""Shedding and placement: what is freed and moved, budgets, one place for everything, and how near
+the least it is.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def slices(draw: st.DrawFn, most: int = 512) -> Slice:
 def test_banks_of_weights_are_those_of_the_memories(part: Slice, data: st.DataObject) -> None:
     banks = WeightBanks.of(part)
     channels = data.draw(st.integers(0, part.channels))
-    assert banks.of_channels(channels) == (COPIES * parameter_memory(part, channels).banks if channels else 0)
+    assert banks.of_channels(channels) == (
+        COPIES * parameter_memory(part, channels).banks if channels else 0
+    )
     available = data.draw(st.integers(0, 10_000))
     most = banks.most_channels(part.channels, available)
     assert banks.of_channels(most) <= available
@@ -68,20 +72,28 @@ def banks_on_chip(needs: list[SliceNeeds], off_chip: tuple[OffChip, ...]) -> int
     return sum(held.banks_with(off) for held, off in zip(needs, off_chip, strict=True))
 
 
-@given(st.lists(slices(), min_size=1, max_size=5), st.integers(1, 40), st.integers(1, 5000), st.data())
-def test_what_is_freed_and_what_moves(parts: list[Slice], in_flight: int, excess: int, data: st.DataObject) -> None:
+@given(
+    st.lists(slices(), min_size=1, max_size=5), st.integers(1, 40), st.integers(1, 5000), st.data()
+)
+def test_what_is_freed_and_what_moves(
+    parts: list[Slice], in_flight: int, excess: int, data: st.DataObject
+) -> None:
     needs = needs_of(parts, in_flight)
     budget = data.draw(st.one_of(st.just(1 << 62), st.integers(0, 10**8)))
     found = shed(needs, excess, budget)
     assert found.freed == sum(held.banks for held in needs) - banks_on_chip(needs, found.off_chip)
-    assert found.moved == sum(port_bytes(part, off) for part, off in zip(parts, found.off_chip, strict=True))
+    assert found.moved == sum(
+        port_bytes(part, off) for part, off in zip(parts, found.off_chip, strict=True)
+    )
     assert found.moved <= budget
     if budget == 1 << 62:
         assert found.freed >= min(excess, sum(held.banks - held.fixed_banks for held in needs))
 
 
 @given(st.lists(slices(), min_size=1, max_size=5), st.integers(1, 40), st.data())
-def test_bounds_say_what_shedding_does(parts: list[Slice], in_flight: int, data: st.DataObject) -> None:
+def test_bounds_say_what_shedding_does(
+    parts: list[Slice], in_flight: int, data: st.DataObject
+) -> None:
     needs = needs_of(parts, in_flight)
     bounds = functools.reduce(ShedBounds.with_others, map(ShedBounds.of, needs))
     assert bounds.banks == sum(held.banks for held in needs)
@@ -93,15 +105,23 @@ def test_bounds_say_what_shedding_does(parts: list[Slice], in_flight: int, data:
     assert said is None or said == (shed(needs, excess, budget).freed >= excess)
 
 
-@given(st.lists(slices(most=64), min_size=1, max_size=6), st.integers(1, 40), st.integers(1, 5000), st.data())
-def test_each_step_is_the_cheapest(parts: list[Slice], in_flight: int, excess: int, data: st.DataObject) -> None:
+@given(
+    st.lists(slices(most=64), min_size=1, max_size=6),
+    st.integers(1, 40),
+    st.integers(1, 5000),
+    st.data(),
+)
+def test_each_step_is_the_cheapest(
+    parts: list[Slice], in_flight: int, excess: int, data: st.DataObject
+) -> None:
     """Of those of all slices, of equal ones that of the first slice."""
     needs = needs_of(parts, in_flight)
     budget = data.draw(st.one_of(st.just(1 << 62), st.integers(0, 10**7)))
     off_chip, freed, moved = [OffChip() for _ in needs], 0, 0
     while freed < excess:
         tried = [
-            _best_step(place, held, off_chip[place], excess - freed, budget - moved) for place, held in enumerate(needs)
+            _best_step(place, held, off_chip[place], excess - freed, budget - moved)
+            for place, held in enumerate(needs)
         ]
         steps = [step for step in tried if step is not None]
         if not steps:
@@ -116,7 +136,9 @@ def least_bytes(needs: list[SliceNeeds], excess: int) -> int:
     choices = [
         [
             (held.banks - held.banks_with(off), held.moved_bytes(off))
-            for off in (OffChip(count, act) for count in range(held.channels + 1) for act in (False, True))
+            for off in (
+                OffChip(count, act) for count in range(held.channels + 1) for act in (False, True)
+            )
         ]
         for held in needs
     ]
@@ -137,7 +159,9 @@ def test_the_fewest_bytes_of_one_slice(part: Slice, in_flight: int, data: st.Dat
 
 
 def test_near_the_fewest_bytes_of_two_slices() -> None:
-    """Whole Act-RAMs and whole channels make it a knapsack: the greedy choice is exact in most cases, not in all."""
+    """Whole Act-RAMs and whole channels make it a knapsack: the greedy choice is exact in most
+    cases, not in all.
+    """
     source, ratios = random.Random(1), []
     for _ in range(60):
         first = source.randrange(len(LAYERS) - 1)
@@ -188,14 +212,25 @@ def test_everything_has_one_place(chain: tuple[str, int, int, float, int, int]) 
             for parts, offs in zip(mapping.devices, placement.off_chip, strict=True)
         ]
         carried = [
-            count + sum(b.parameter_bytes for b in placement.blocks if b.store_device <= link < b.user_device)
+            count
+            + sum(
+                b.parameter_bytes
+                for b in placement.blocks
+                if b.store_device <= link < b.user_device
+            )
             for link, count in enumerate(held.link_bytes)
         ]
         for device, (needs, offs) in enumerate(zip(held.needs, placement.off_chip, strict=True)):
             own = 0
             for need, off in zip(needs, offs, strict=True):
-                away = [b for b in placement.blocks if b.user_device == device and b.layer == need.part.layer]
-                own += need.banks_with(OffChip(off.channels + sum(b.end - b.begin for b in away), off.activations))
+                away = [
+                    b
+                    for b in placement.blocks
+                    if b.user_device == device and b.layer == need.part.layer
+                ]
+                own += need.banks_with(
+                    OffChip(off.channels + sum(b.end - b.begin for b in away), off.activations)
+                )
             stored = [b.part for b in placement.blocks if b.store_device == device]
             own += sum(WeightBanks.of(part).of_channels(part.channels) for part in stored)
             assert own - placement.missing_banks[device] <= held.rooms[device]
@@ -218,7 +253,9 @@ def check_places(
     for device, parts in enumerate(mapping.devices):
         for part, off in zip(parts, offs[device], strict=True):
             away = [b for b in blocks if b.user_device == device and b.layer == part.layer]
-            channels = [c for b in away for c in range(b.begin, b.end)] + [*range(part.end - off.channels, part.end)]
+            channels = [c for b in away for c in range(b.begin, b.end)] + [
+                *range(part.end - off.channels, part.end)
+            ]
             assert len(set(channels)) == len(channels)
             assert all(part.begin <= channel < part.end for channel in channels)
             assert all(b.store_device < device for b in away)

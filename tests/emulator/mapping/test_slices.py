@@ -33,4 +33,6 @@ def test_few_input_channels_make_ocp(ins: int, outs: int, expected: Cut) -> None
     assert part.cut is expected
     assert (part.begin, part.end) == (0, outs if expected is Cut.OCP else ins)
     middle = Slice(layer, 0, 1)
-    assert (len(middle.in_channels), len(middle.out_channels)) == ((ins, 1) if expected is Cut.OCP else (1, outs))
+    assert (len(middle.in_channels), len(middle.out_channels)) == (
+        (ins, 1) if expected is Cut.OCP else (1, outs)
+    )

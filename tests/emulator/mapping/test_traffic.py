@@ -10,7 +10,9 @@ from .networks import conv, fc, max_pool, network
 
 def on_link(found: Network, *devices: tuple[int, int, int]) -> tuple[Stream, ...]:
     """The streams of link 0, with devices that hold (layer, begin, end)."""
-    mapping = Mapping(found, tuple((Slice(found.layers[index], low, high),) for index, low, high in devices))
+    mapping = Mapping(
+        found, tuple((Slice(found.layers[index], low, high),) for index, low, high in devices)
+    )
     return streams(mapping, 0)
 
 
@@ -18,7 +20,9 @@ TRAFFIC = network((16, 5, 6), conv(20, 3), conv(4, 2), conv(7), fc(9))
 
 
 def test_traffic_within_icp() -> None:
-    """conv2 has 20 channels of 3x4 as input, 4 of 2x3 as output; the left device holds input channels 0 … 12."""
+    """conv2 has 20 channels of 3x4 as input, 4 of 2x3 as output; the left device holds input
+    channels 0 … 12.
+    """
     assert on_link(TRAFFIC, (1, 0, 13), (1, 13, 20)) == (
         Stream(DataPath.ACTIVATIONS, 1, 7, 3, 4, begin=13),
         Stream(DataPath.PARTIAL_ACTIVATIONS, 2, 4, 2, 3),
@@ -41,7 +45,9 @@ def test_traffic_of_the_first_layer_has_no_input_errors() -> None:
 
 
 def test_traffic_within_ocp() -> None:
-    """conv3 has 4 channels of 2x3 as input, of which all go on, and 7 as output, of which those done go on."""
+    """conv3 has 4 channels of 2x3 as input, of which all go on, and 7 as output, of which those
+    done go on.
+    """
     assert on_link(TRAFFIC, (2, 0, 5), (2, 5, 7)) == (
         Stream(DataPath.ACTIVATIONS, 2, 4, 2, 3),
         Stream(DataPath.PARTIAL_ACTIVATIONS, 3, 5, 2, 3),
@@ -83,4 +89,7 @@ def test_forward_paths_are_1_2_and_5() -> None:
     of_fpdeep = [path for path in DataPath if not path.is_of_states]
     assert {path.value for path in of_fpdeep} == {1, 2, 3, 4, 5, 6}
     assert {path.value for path in of_fpdeep if path.is_forward} == {1, 2, 5}
-    assert {path.value: path.is_forward for path in DataPath if path.is_of_states} == {7: False, 8: True}
+    assert {path.value: path.is_forward for path in DataPath if path.is_of_states} == {
+        7: False,
+        8: True,
+    }

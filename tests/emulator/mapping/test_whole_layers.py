@@ -31,5 +31,7 @@ def test_no_cut_is_faster(devices: int) -> None:
 
 
 @pytest.mark.parametrize(("times", "ends"), [([4, 1, 1, 1], (1, 2, 4)), ([1, 1, 1, 4], (1, 3, 4))])
-def test_of_equal_cuts_the_one_with_the_earliest_ends(times: list[int], ends: tuple[int, ...]) -> None:
+def test_of_equal_cuts_the_one_with_the_earliest_ends(
+    times: list[int], ends: tuple[int, ...]
+) -> None:
     assert cut_layers(4, 3, lambda _, begin, end: sum(times[begin:end])) == LayerCut(ends, 4)

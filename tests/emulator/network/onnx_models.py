@@ -1,4 +1,6 @@
-"""What tests of ONNX files share: models built node by node, and the networks that emuchain makes of them."""
+"""What tests of ONNX files share: models built node by node, and the networks that emuchain makes
+of them.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,24 @@ import pytest
 from emuchain.emulator.common import InputError
 from emuchain.emulator.network import Network, load_network
 
-onnx = pytest.importorskip("onnx", reason="onnx, which reads and builds the files of these tests, is not installed")
+onnx = pytest.importorskip(
+    "onnx", reason="onnx, which reads and builds the files of these tests, is not installed"
+)
 
 OPSET = 17
 
 
 class Graph:
-    """Builds an ONNX model. Weights have shapes only; the model says that their values are in another file."""
+    """Builds an ONNX model. Weights have shapes only; the model says that their values are in
+    another file.
+    """
 
     def __init__(self, *sizes: int | str) -> None:
-        self.inputs = [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, sizes or ("n", 3, 32, 32))]
+        self.inputs = [
+            onnx.helper.make_tensor_value_info(
+                "x", onnx.TensorProto.FLOAT, sizes or ("n", 3, 32, 32)
+            )
+        ]
         self.outputs: list[Any] = []
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
@@ -31,13 +41,19 @@ class Graph:
         name = f"w{len(self.constants)}"
         external = onnx.TensorProto.EXTERNAL
         data_type = onnx.TensorProto.FLOAT
-        self.constants.append(onnx.TensorProto(name=name, dims=shape, data_type=data_type, data_location=external))
+        self.constants.append(
+            onnx.TensorProto(name=name, dims=shape, data_type=data_type, data_location=external)
+        )
         return name
 
     def numbers(self, *numbers: float) -> str:
         """A constant whose numbers are in the file."""
         name = f"w{len(self.constants)}"
-        kind = onnx.TensorProto.INT64 if all(isinstance(n, int) for n in numbers) else onnx.TensorProto.FLOAT
+        kind = (
+            onnx.TensorProto.INT64
+            if all(isinstance(n, int) for n in numbers)
+            else onnx.TensorProto.FLOAT
+        )
         self.constants.append(onnx.helper.make_tensor(name, kind, [len(numbers)], numbers))
         return name
 
@@ -48,14 +64,22 @@ class Graph:
         return name
 
     def node(
-        self, operator: str, *takes: str, name: str = "", said: Mapping[str, str] | None = None, **attributes: Any
+        self,
+        operator: str,
+        *takes: str,
+        name: str = "",
+        said: Mapping[str, str] | None = None,
+        **attributes: Any,
     ) -> str:
-        """Add a node, which takes the last one's result or values by name; return the name of its result.
+        """Add a node, which takes the last one's result or values by name; return the name of its
+        result.
 
         `said` is what PyTorch's exporter tells of it.
         """
         made = f"{operator.lower()}:{len(self.nodes)}"
-        found = onnx.helper.make_node(operator, list(takes or (self.last,)), [made], name, **attributes)
+        found = onnx.helper.make_node(
+            operator, list(takes or (self.last,)), [made], name, **attributes
+        )
         for key, value in (said or {}).items():
             found.metadata_props.add(key=key, value=value)
         self.nodes.append(found)
@@ -63,28 +87,50 @@ class Graph:
         return made
 
     def conv(
-        self, name: str, inputs: int, channels: int, kernel: int, x: str = "", bias: bool = True, **keys: Any
+        self,
+        name: str,
+        inputs: int,
+        channels: int,
+        kernel: int,
+        x: str = "",
+        bias: bool = True,
+        **keys: Any,
     ) -> str:
         """A square convolution that keeps the size, unless `keys` say otherwise."""
         keys = {"pads": [kernel // 2] * 4, **keys}
         takes = [x or self.last, self.weight(channels, inputs, kernel, kernel)]
-        return self.node("Conv", *takes, *([self.weight(channels)] if bias else []), name=name, **keys)
+        return self.node(
+            "Conv", *takes, *([self.weight(channels)] if bias else []), name=name, **keys
+        )
 
     def pool(self, kernel: int, stride: int, x: str = "", **keys: Any) -> str:
         """A square max-pool."""
-        return self.node("MaxPool", x or self.last, kernel_shape=[kernel] * 2, strides=[stride] * 2, **keys)
+        return self.node(
+            "MaxPool", x or self.last, kernel_shape=[kernel] * 2, strides=[stride] * 2, **keys
+        )
 
     def norm(self, channels: int) -> str:
         """Batch normalisation."""
-        return self.node("BatchNormalization", self.last, *(self.weight(channels) for _ in range(4)))
+        return self.node(
+            "BatchNormalization", self.last, *(self.weight(channels) for _ in range(4))
+        )
 
     def fc(self, name: str, inputs: int, features: int) -> str:
         """A fully connected layer, as PyTorch has it."""
-        return self.node("Gemm", self.last, self.weight(features, inputs), self.weight(features), name=name, transB=1)
+        return self.node(
+            "Gemm",
+            self.last,
+            self.weight(features, inputs),
+            self.weight(features),
+            name=name,
+            transB=1,
+        )
 
     def model(self, producer: str = "") -> bytes:
         """The file, which `producer` exported."""
-        outputs = self.outputs or [onnx.helper.make_tensor_value_info(self.last, onnx.TensorProto.FLOAT, None)]
+        outputs = self.outputs or [
+            onnx.helper.make_tensor_value_info(self.last, onnx.TensorProto.FLOAT, None)
+        ]
         graph = onnx.helper.make_graph(self.nodes, "graph", self.inputs, outputs, self.constants)
         made = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)])
         made.producer_name = producer
@@ -122,7 +168,9 @@ def resnet8() -> Graph:
 
 
 def small(*middle: Callable[[Graph], object], size: int = 8) -> Graph:
-    """A convolution of 4 channels on 8x8 images, the nodes under test, the average of whole maps, and 5 classes."""
+    """A convolution of 4 channels on 8x8 images, the nodes under test, the average of whole maps,
+    and 5 classes.
+    """
     graph = Graph("n", 3, size, size)
     graph.conv("conv", 3, 4, 3)
     for part in middle:
@@ -156,5 +204,7 @@ def refused_or_not(folder: Path, model: Graph | bytes) -> str:
         assert str(error).startswith(f"{folder / 'mine.onnx'}: ")
         return str(error)
     assert network.macs > 0
-    assert network.layers[-1].feeds[1:] == (1, 1) or any(layer.operation.recurs for layer in network.layers)
+    assert network.layers[-1].feeds[1:] == (1, 1) or any(
+        layer.operation.recurs for layer in network.layers
+    )
     return ""

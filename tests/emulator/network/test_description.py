@@ -1,4 +1,6 @@
-"""Descriptions of networks: what is wrong with bad ones is said in one line; all others become networks."""
+"""Descriptions of networks: what is wrong with bad ones is said in one line; all others become
+networks.
+"""
 
 from __future__ import annotations
 
@@ -36,32 +38,74 @@ BAD = {
     "layers are no list": ('name = "n"\ninput = [3, 8, 8]\nlayers = 3\n', ["`layers` = 3"]),
     "a layer is no table": ('name = "n"\ninput = [3, 8, 8]\nlayers = [1]\n', ["`layers[0]`"]),
     "a layer without type": (described("channels = 3", FC, SOFTMAX), ["`layers[0]", "type"]),
-    "string for number": (described('type = "fc", features = "4"', FC, SOFTMAX), ["`layers[0].features`"]),
-    "float for number": (described('type = "fc", features = 4.0', FC, SOFTMAX), ["`layers[0].features`"]),
-    "bool for number": (described('type = "fc", features = true', FC, SOFTMAX), ["`layers[0].features`"]),
+    "string for number": (
+        described('type = "fc", features = "4"', FC, SOFTMAX),
+        ["`layers[0].features`"],
+    ),
+    "float for number": (
+        described('type = "fc", features = 4.0', FC, SOFTMAX),
+        ["`layers[0].features`"],
+    ),
+    "bool for number": (
+        described('type = "fc", features = true', FC, SOFTMAX),
+        ["`layers[0].features`"],
+    ),
     "number for bool": (described(CONV + ", bias = 1", FC, SOFTMAX), ["`layers[0].bias`"]),
     "number for name": (described(CONV + ", name = 1", FC, SOFTMAX), ["`layers[0].name`"]),
-    "three kernel sizes": (described(SIZED + ", kernel = [3, 3, 3]", FC, SOFTMAX), ["`layers[0].kernel"]),
+    "three kernel sizes": (
+        described(SIZED + ", kernel = [3, 3, 3]", FC, SOFTMAX),
+        ["`layers[0].kernel"],
+    ),
     "string kernel": (described(SIZED + ', kernel = "3"', FC, SOFTMAX), ["`layers[0].kernel"]),
     "zero kernel": (described(SIZED + ", kernel = 0", FC, SOFTMAX), ["`layers[0].kernel"]),
     "zero stride": (described(CONV + ", stride = [1, 0]", FC, SOFTMAX), ["`layers[0].stride"]),
-    "zero channels": (described('type = "conv", channels = 0, kernel = 3', FC, SOFTMAX), ["`layers[0].channels` = 0"]),
+    "zero channels": (
+        described('type = "conv", channels = 0, kernel = 3', FC, SOFTMAX),
+        ["`layers[0].channels` = 0"],
+    ),
     "negative pad": (described(CONV + ", pad = -1", FC, SOFTMAX), ["`layers[0].pad"]),
-    "zero features": (described('type = "fc", features = 0', SOFTMAX), ["`layers[0].features` = 0"]),
-    "zero input": (described(FC, SOFTMAX, head='name = "n"\ninput = [3, 0, 8]\n'), ["`input[1]` = 0"]),
+    "zero features": (
+        described('type = "fc", features = 0', SOFTMAX),
+        ["`layers[0].features` = 0"],
+    ),
+    "zero input": (
+        described(FC, SOFTMAX, head='name = "n"\ninput = [3, 0, 8]\n'),
+        ["`input[1]` = 0"],
+    ),
     "input of two": (described(FC, SOFTMAX, head='name = "n"\ninput = [3, 8]\n'), ["`input"]),
-    "unknown type": (described('type = "conf", channels = 4', SOFTMAX), ["`layers[0]`", "'conf'", "conv"]),
+    "unknown type": (
+        described('type = "conf", channels = 4', SOFTMAX),
+        ["`layers[0]`", "'conf'", "conv"],
+    ),
     "unknown start": (described(FC, SOFTMAX) + 'start = "zeros"\n', ["`start` = 'zeros'"]),
-    "rate of one": (described(FC, 'type = "dropout", rate = 1.0', SOFTMAX), ["`layers[1].rate` = 1.0"]),
-    "rate is nan": (described(FC, 'type = "dropout", rate = nan', SOFTMAX), ["`layers[1].rate` = nan"]),
+    "rate of one": (
+        described(FC, 'type = "dropout", rate = 1.0', SOFTMAX),
+        ["`layers[1].rate` = 1.0"],
+    ),
+    "rate is nan": (
+        described(FC, 'type = "dropout", rate = nan', SOFTMAX),
+        ["`layers[1].rate` = nan"],
+    ),
     "no softmax": (described(CONV, FC), ["`layers`", "softmax"]),
     "layer after softmax": (described(FC, SOFTMAX, FC, SOFTMAX), ["layers[1]", "softmax"]),
-    "pool first": (described('type = "max-pool", kernel = 2', FC, SOFTMAX), ["layers[0]", "max-pool", "begins"]),
+    "pool first": (
+        described('type = "max-pool", kernel = 2', FC, SOFTMAX),
+        ["layers[0]", "max-pool", "begins"],
+    ),
     "relu first": (described('type = "relu"', FC, SOFTMAX), ["layers[0]", "relu"]),
-    "same name": (described(CONV + ', name = "a"', FC + ', name = "a"', SOFTMAX), ["layers[1]", "`name` = 'a'"]),
-    "same name as one given": (described(CONV + ', name = "fc1"', FC, SOFTMAX), ["layers[1]", "`name` = 'fc1'"]),
+    "same name": (
+        described(CONV + ', name = "a"', FC + ', name = "a"', SOFTMAX),
+        ["layers[1]", "`name` = 'a'"],
+    ),
+    "same name as one given": (
+        described(CONV + ', name = "fc1"', FC, SOFTMAX),
+        ["layers[1]", "`name` = 'fc1'"],
+    ),
     "slash in a name": (described(FC + ', name = "a/b"', SOFTMAX), ["layers[0]", "`name` = 'a/b'"]),
-    "kernel too large": (described(SIZED + ", kernel = 9", FC, SOFTMAX), ["layers[0]", "`kernel` = 9"]),
+    "kernel too large": (
+        described(SIZED + ", kernel = 9", FC, SOFTMAX),
+        ["layers[0]", "`kernel` = 9"],
+    ),
     "columns too few": (
         described(SIZED + ", kernel = [1, 11], pad = [0, 1]", FC, SOFTMAX),
         ["layers[0]", "`kernel` = 11"],
@@ -70,11 +114,20 @@ BAD = {
         described(CONV, 'type = "max-pool", kernel = [5, 52]', FC, SOFTMAX),
         ["layers[1]", "at most 255", "5x52"],
     ),
-    "pool too large": (described(CONV, 'type = "max-pool", kernel = 7', FC, SOFTMAX), ["layers[1]", "`kernel` = 7"]),
+    "pool too large": (
+        described(CONV, 'type = "max-pool", kernel = 7', FC, SOFTMAX),
+        ["layers[1]", "`kernel` = 7"],
+    ),
     "pad of a kernel": (described(CONV + ", pad = 3", FC, SOFTMAX), ["layers[0]", "`pad` = 3"]),
-    "pad of a pool": (described(FC, 'type = "max-pool", kernel = 2, pad = 2', SOFTMAX), ["layers[1]", "`pad` = 2"]),
+    "pad of a pool": (
+        described(FC, 'type = "max-pool", kernel = 2, pad = 2', SOFTMAX),
+        ["layers[1]", "`pad` = 2"],
+    ),
     "maps at the end": (described(CONV, SOFTMAX), ["softmax", "6x6"]),
-    "from nowhere": (described(CONV, FC + ', from = "x"', SOFTMAX), ["layers[1]", "`from` = 'x'", "images"]),
+    "from nowhere": (
+        described(CONV, FC + ', from = "x"', SOFTMAX),
+        ["layers[1]", "`from` = 'x'", "images"],
+    ),
     "a cycle": (
         described(CONV + ', name = "a", from = "b"', CONV + ', name = "b"', FC, SOFTMAX),
         ["layers[0]", "`from` = 'b'", "cycle"],
@@ -87,8 +140,14 @@ BAD = {
         described(CONV + ', name = "a"', CONV + ', from = ["a", "images"]', FC, SOFTMAX),
         ["layers[1]", "`from` names 2"],
     ),
-    "sum of one": (described(CONV + ', name = "a"', 'type = "add", from = ["a"]', FC, SOFTMAX), ["`layers[1].from"]),
-    "sum of none": (described(CONV + ', name = "a"', 'type = "add"', FC, SOFTMAX), ["`layers[1].from`", "missing"]),
+    "sum of one": (
+        described(CONV + ', name = "a"', 'type = "add", from = ["a"]', FC, SOFTMAX),
+        ["`layers[1].from"],
+    ),
+    "sum of none": (
+        described(CONV + ', name = "a"', 'type = "add"', FC, SOFTMAX),
+        ["`layers[1].from`", "missing"],
+    ),
     "sum of shapes": (
         described(CONV + ', name = "a"', 'type = "add", from = ["a", "images"]', FC, SOFTMAX),
         ["layers[1]", "4x6x6 and 3x8x8"],
@@ -97,8 +156,18 @@ BAD = {
         described(CONV + ', name = "a"', 'type = "concat", from = ["a", "images"]', FC, SOFTMAX),
         ["layers[1]", "4x6x6 and 3x8x8"],
     ),
-    "images as a name": (described(FC + ', name = "images"', SOFTMAX), ["layers[0]", "`name` = 'images'"]),
-    "a slash in an operation's name": (described(FC, 'type = "relu", name = "a/b"', SOFTMAX), ["layers[1]", "a/b"]),
+    "a misspelt type": (
+        described(CONV, 'type = "batch_norm"', FC, SOFTMAX),
+        ["`layers[1]`", "'batch_norm'; did you mean `batch-norm`? known types: relu"],
+    ),
+    "images as a name": (
+        described(FC + ', name = "images"', SOFTMAX),
+        ["layers[0]", "`name` = 'images'"],
+    ),
+    "a slash in an operation's name": (
+        described(FC, 'type = "relu", name = "a/b"', SOFTMAX),
+        ["layers[1]", "a/b"],
+    ),
     "not TOML": ("name = \n", ["not a TOML file", "line 1"]),
     "a key twice": ('name = "a"\nname = "b"\n', ["not a TOML file"]),
 }
@@ -106,14 +175,14 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_descriptions(tmp_path: Path, case: str, one_line: Callable[..., str]) -> None:
-    text, told = BAD[case]
+    text, message = BAD[case]
     path = tmp_path / "bad.toml"
     path.write_text(text)
     with pytest.raises(InputError) as error:
         load_network(str(path))
     line = one_line(error)
     assert line.startswith(f"{path}: ")
-    for part in told:
+    for part in message:
         assert part in line
 
 
@@ -162,8 +231,12 @@ def test_a_name_like_no_other(one_line: Callable[..., str]) -> None:
 
 # Values as TOML has them, mostly of the right type.
 NUMBERS = st.integers(-1, 12)
-ODD = st.one_of(st.none(), st.booleans(), st.floats(), st.text(max_size=4), st.lists(NUMBERS, max_size=3))
-SIZES = st.one_of(st.integers(1, 4), st.lists(st.integers(1, 4), min_size=2, max_size=2), NUMBERS, ODD)
+ODD = st.one_of(
+    st.none(), st.booleans(), st.floats(), st.text(max_size=4), st.lists(NUMBERS, max_size=3)
+)
+SIZES = st.one_of(
+    st.integers(1, 4), st.lists(st.integers(1, 4), min_size=2, max_size=2), NUMBERS, ODD
+)
 WORDS = st.sampled_from("conv fc relu max-pool average-pool lrn dropout softmax".split())
 TYPES = st.one_of(WORDS, WORDS, WORDS, ODD)
 KEYS = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=6).filter(
@@ -187,7 +260,9 @@ def operation(draw: st.DrawFn) -> Any:
         if draw(st.integers(0, 30)):
             table[key] = draw(values)
     if not draw(st.integers(0, 6)):
-        table[draw(st.sampled_from(["stride", "pad", "bias", "name", "size", "alpha"]))] = draw(SIZES)
+        table[draw(st.sampled_from(["stride", "pad", "bias", "name", "size", "alpha"]))] = draw(
+            SIZES
+        )
     if not draw(st.integers(0, 30)):
         table[draw(KEYS)] = draw(ODD)
     return table if draw(st.integers(0, 30)) else draw(ODD)
@@ -198,11 +273,17 @@ def description(draw: st.DrawFn) -> dict[str, Any]:
     """A table like a network's, now and then with a wrong key or value."""
     layers = draw(st.lists(operation(), max_size=5))
     if draw(st.integers(0, 6)):
-        layers = [{"type": "conv", "channels": 2, "kernel": draw(SIZES)}, *layers, {"type": "fc", "features": 3}]
+        layers = [
+            {"type": "conv", "channels": 2, "kernel": draw(SIZES)},
+            *layers,
+            {"type": "fc", "features": 3},
+        ]
     if draw(st.integers(0, 6)):
         layers.append({"type": "softmax"})
     table: dict[str, Any] = {"name": draw(st.text(max_size=3)), "layers": layers}
-    table["input"] = draw(st.one_of(st.just([3, 8, 8]), st.lists(NUMBERS, min_size=2, max_size=4), ODD))
+    table["input"] = draw(
+        st.one_of(st.just([3, 8, 8]), st.lists(NUMBERS, min_size=2, max_size=4), ODD)
+    )
     if not draw(st.integers(0, 10)):
         table["start"] = draw(st.one_of(st.just("xavier"), ODD))
     if not draw(st.integers(0, 30)):
@@ -223,11 +304,15 @@ def test_a_network_or_one_line(table: dict[str, Any]) -> None:
     assert network.macs > 0
     assert network.classes > 0
     assert network.layers[-1].feeds[1:] == (1, 1)
-    assert all(size > 0 for layer in network.layers for size in (*layer.input, *layer.output, *layer.feeds))
+    assert all(
+        size > 0 for layer in network.layers for size in (*layer.input, *layer.output, *layer.feeds)
+    )
 
 
 @given(st.one_of(st.text(max_size=60), st.text('a=[]{}"\n.1#\\ ', max_size=60)))
-def test_any_text_is_read_or_refused_in_one_line(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+def test_any_text_is_read_or_refused_in_one_line(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
     path = tmp_path_factory.getbasetemp() / "any.toml"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     try:
@@ -238,12 +323,16 @@ def test_any_text_is_read_or_refused_in_one_line(tmp_path_factory: pytest.TempPa
 
 def test_a_key_with_a_line_break(one_line: Callable[..., str]) -> None:
     with pytest.raises(InputError) as error:
-        validate(Description, {"name": "n", "input": [1, 1, 1], "layers": [], "a\nb": 1}, "some.toml")
+        validate(
+            Description, {"name": "n", "input": [1, 1, 1], "layers": [], "a\nb": 1}, "some.toml"
+        )
     one_line(error)
 
 
 @pytest.mark.parametrize("key", ["interval", "unions", "tuple_size"])
-def test_an_unknown_key_is_named_whatever_it_begins_with(key: str, one_line: Callable[..., str]) -> None:
+def test_an_unknown_key_is_named_whatever_it_begins_with(
+    key: str, one_line: Callable[..., str]
+) -> None:
     with pytest.raises(InputError) as error:
         validate(Description, {"name": "n", "input": [1, 1, 1], "layers": [], key: 1}, "some.toml")
     assert f"`{key}`" in one_line(error)

@@ -1,4 +1,6 @@
-"""Leaky ReLU as a layer: two files, and it trains, is described, imported, and timed like any other."""
+"""Leaky ReLU as a layer: two files, and it trains, is described, imported, and timed like any
+other.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,27 @@ from emuchain.emulator.network.operations.activations import LeakyRelu
 def network(*activation: dict[str, Any]) -> dict[str, Any]:
     """A small network with an activation behind its convolutions."""
     conv = {"type": "conv", "channels": 20, "kernel": 3, "stride": 2}
-    layers = [conv, *activation, {"type": "max-pool", "kernel": 2}, conv, *activation, {"type": "fc", "features": 10}]
+    layers = [
+        conv,
+        *activation,
+        {"type": "max-pool", "kernel": 2},
+        conv,
+        *activation,
+        {"type": "fc", "features": 10},
+    ]
     return {"name": "leaky", "input": [3, 32, 32], "layers": [*layers, {"type": "softmax"}]}
 
 
 def weights_of(described: dict[str, Any], folder: Path, **keys: Any) -> Any:
     found = emuchain.train(
-        described, data=folder, samples=60, test_samples=7, batch=20, schedule="sync", learning_rate=0.01, **keys
+        described,
+        data=folder,
+        samples=60,
+        test_samples=7,
+        batch=20,
+        schedule="sync",
+        learning_rate=0.01,
+        **keys,
     )
     return found.weights
 
@@ -28,7 +44,10 @@ def test_the_mapping_does_not_change_the_numbers(small_cifar: Path, bits: Any) -
     described = network({"type": "leaky-relu", "slope": 0.1})
     expected = bits(weights_of(described, small_cifar, devices=1, micro_batch=20))
     for devices, micro_batch in ((2, 7), (5, 1)):
-        assert bits(weights_of(described, small_cifar, devices=devices, micro_batch=micro_batch)) == expected
+        assert (
+            bits(weights_of(described, small_cifar, devices=devices, micro_batch=micro_batch))
+            == expected
+        )
 
 
 def test_without_a_slope_it_is_relu(small_cifar: Path, bits: Any) -> None:
@@ -37,7 +56,9 @@ def test_without_a_slope_it_is_relu(small_cifar: Path, bits: Any) -> None:
     expected = bits(weights_of(relu, small_cifar, devices=2))
     assert bits(weights_of(leaky, small_cifar, devices=2)) == expected
     assert bits(weights_of(other, small_cifar, devices=2)) != expected
-    times = {emuchain.simulate(each, devices=2, samples=60).virtual_time_ps for each in (leaky, relu)}
+    times = {
+        emuchain.simulate(each, devices=2, samples=60).virtual_time_ps for each in (leaky, relu)
+    }
     assert len(times) == 1
 
 

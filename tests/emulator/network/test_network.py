@@ -1,4 +1,6 @@
-"""Networks: the shapes of a user's own, the tensors that pass layers by, and how the command prints them."""
+"""Networks: the shapes of a user's own, the tensors that pass layers by, and how the command prints
+them.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,27 @@ def test_a_users_network(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(GOOD)
     network = load_network(str(path))
-    assert (network.name, network.input, network.start, network.classes) == ("mine", (3, 9, 7), "xavier", 5)
+    assert (network.name, network.input, network.start, network.classes) == (
+        "mine",
+        (3, 9, 7),
+        "xavier",
+        5,
+    )
     one, fc = network.layers
     # Rows (9 + 2 - 3) / 2 + 1 = 5, columns 7 - 2 + 1 = 6; max-pool 6 and 7, average-pool 3 and 2.
-    assert (one.name, one.output, one.feeds, one.weight_shape) == ("one", (4, 5, 6), (4, 3, 2), (4, 3, 3, 2))
-    assert [step.output for step in one.sfu] == [(4, 5, 6), (4, 5, 6), (4, 6, 7), (4, 3, 2), (4, 3, 2)]
+    assert (one.name, one.output, one.feeds, one.weight_shape) == (
+        "one",
+        (4, 5, 6),
+        (4, 3, 2),
+        (4, 3, 3, 2),
+    )
+    assert [step.output for step in one.sfu] == [
+        (4, 5, 6),
+        (4, 5, 6),
+        (4, 6, 7),
+        (4, 3, 2),
+        (4, 3, 2),
+    ]
     assert [step.input for step in one.sfu[1:]] == [step.output for step in one.sfu[:-1]]
     assert (fc.name, fc.convolves, fc.input) == ("fc1", False, (4, 3, 2))
     assert (fc.output, fc.weight_shape) == ((5, 1, 1), (5, 4, 3, 2))
@@ -66,9 +84,18 @@ def test_what_passes_by() -> None:
     def numbers(tensors: tuple[Tensor, ...]) -> list[int]:
         return [tensor.number for tensor in tensors]
 
-    assert (a.reads.number, a.makes.number, numbers(a.bypass), numbers(a.hands_on)) == (images, conv_a, [], [relu_b])
+    assert (a.reads.number, a.makes.number, numbers(a.bypass), numbers(a.hands_on)) == (
+        images,
+        conv_a,
+        [],
+        [relu_b],
+    )
     assert (c.reads.number, c.makes.number, numbers(c.bypass)) == (relu_b, conv_c, [relu_b])
-    assert (c.reads_again, numbers(c.hands_on), numbers(d.takes)) == (True, [relu_b, conv_c], [relu_b, conv_c])
+    assert (c.reads_again, numbers(c.hands_on), numbers(d.takes)) == (
+        True,
+        [relu_b, conv_c],
+        [relu_b, conv_c],
+    )
     assert (d.reads.number, d.makes.number, numbers(d.bypass)) == (relu_b, conv_d, [relu_b, conv_c])
     assert numbers(d.hands_on) == [total]
     assert (fc.reads.number, numbers(fc.bypass), numbers(fc.hands_on)) == (total, [], [outputs])
@@ -78,7 +105,9 @@ def test_what_passes_by() -> None:
 
 
 def test_what_passes_by_is_shown() -> None:
-    text = " ".join(click.testing.CliRunner().invoke(commands, ["network", "resnet8-cifar"]).output.split())
+    text = " ".join(
+        click.testing.CliRunner().invoke(commands, ["network", "resnet8-cifar"]).output.split()
+    )
     assert "from passes by input" in text
     assert "conv2_2 conv2_1/relu in2 16x32x32" in text
     assert "shortcut3 in3 in3 16x32x32" in text
@@ -86,5 +115,7 @@ def test_what_passes_by_is_shown() -> None:
 
 
 def test_a_plain_row_of_layers_is_shown_without() -> None:
-    text = " ".join(click.testing.CliRunner().invoke(commands, ["network", "quick-cifar"]).output.split())
+    text = " ".join(
+        click.testing.CliRunner().invoke(commands, ["network", "quick-cifar"]).output.split()
+    )
     assert "layer input feeds" in text

@@ -111,7 +111,9 @@ def test_its_toml_description_is_the_same_network(tmp_path: Path, name: str) -> 
     again = tmp_path / "again.toml"
     runner = click.testing.CliRunner()
     printed = runner.invoke(commands, ["network", str(tmp_path / f"{name}.onnx"), "--toml"])
-    written = runner.invoke(commands, ["network", str(tmp_path / f"{name}.onnx"), "--out", str(again)])
+    written = runner.invoke(
+        commands, ["network", str(tmp_path / f"{name}.onnx"), "--out", str(again)]
+    )
     assert (printed.exit_code, written.exit_code, written.output) == (0, 0, "")
     assert printed.output == again.read_text() == network.text
     assert load_network(str(again)) == network
@@ -121,7 +123,9 @@ def test_it_can_be_planned(tmp_path: Path) -> None:
     load(tmp_path, resnet8())
     flags = ["--devices", "3", "--samples", "32", "--batch", "16", "--json"]
     runner = click.testing.CliRunner()
-    of_onnx = runner.invoke(commands, ["simulate", "--network", str(tmp_path / "mine.onnx"), *flags])
+    of_onnx = runner.invoke(
+        commands, ["simulate", "--network", str(tmp_path / "mine.onnx"), *flags]
+    )
     of_toml = runner.invoke(commands, ["simulate", "--network", "resnet8-cifar", *flags])
     assert of_onnx.exit_code == of_toml.exit_code == 0
     own = str(tmp_path / "mine.onnx")
@@ -130,7 +134,9 @@ def test_it_can_be_planned(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_what_pytorch_exports(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch, which exports the file of this test, is not installed")
+    torch = pytest.importorskip(
+        "torch", reason="PyTorch, which exports the file of this test, is not installed"
+    )
     nn = torch.nn
 
     class Block(nn.Module):  # type: ignore[misc, name-defined]  # torch is optional
@@ -141,7 +147,10 @@ def test_what_pytorch_exports(tmp_path: Path) -> None:
                 nn.Conv2d(before, channels, 3, stride, 1, bias=False),
                 nn.BatchNorm2d(channels),
             )
-            self.second, self.second_norm = nn.Conv2d(channels, channels, 3, 1, 1, bias=False), nn.BatchNorm2d(channels)
+            self.second, self.second_norm = (
+                nn.Conv2d(channels, channels, 3, 1, 1, bias=False),
+                nn.BatchNorm2d(channels),
+            )
             shortcut = nn.Conv2d(before, channels, 1, stride, bias=False), nn.BatchNorm2d(channels)
             self.shortcut = nn.Identity() if stride == 1 else nn.Sequential(*shortcut)
 
@@ -161,5 +170,8 @@ def test_what_pytorch_exports(tmp_path: Path) -> None:
     ours = load_network("resnet8-cifar")
     names = [layer.name for layer in ours.layers]
     exported = load_network(str(path))
-    renamed = [dataclasses.replace(layer, name=name) for layer, name in zip(exported.layers, names, strict=True)]
+    renamed = [
+        dataclasses.replace(layer, name=name)
+        for layer, name in zip(exported.layers, names, strict=True)
+    ]
     assert dataclasses.replace(exported, layers=tuple(renamed)) == ours

@@ -1,4 +1,6 @@
-"""Arrays of ONNX files: what is computed of them, which of them are merged copies, and what the export left out."""
+"""Arrays of ONNX files: what is computed of them, which of them are merged copies, and what the
+export left out.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +45,18 @@ def transposed(graph: Graph) -> str:
 
 
 def cut_and_joined(graph: Graph) -> str:
-    """The rows in another order, as PyTorch puts gates of an LSTM; the order is that of the graph's sizes."""
-    w, one = graph.array(W), graph.node("Shape", graph.array(np.zeros((1, 3), np.float32)), start=0, end=1)
+    """The rows in another order, as PyTorch puts gates of an LSTM; the order is that of the graph's
+    sizes.
+    """
+    w, one = (
+        graph.array(W),
+        graph.node("Shape", graph.array(np.zeros((1, 3), np.float32)), start=0, end=1),
+    )
     two = graph.node("Mul", one, graph.numbers(2))
-    parts = [graph.node("Slice", w, graph.numbers(0), two), graph.node("Slice", w, two, graph.numbers(5))]
+    parts = [
+        graph.node("Slice", w, graph.numbers(0), two),
+        graph.node("Slice", w, two, graph.numbers(5)),
+    ]
     joined = graph.node("Concat", *reversed(parts), axis=0)
     apart = graph.node("Unsqueeze", joined, graph.numbers(0))
     return graph.node("Transpose", graph.node("Squeeze", apart, graph.numbers(0)))
@@ -56,7 +66,9 @@ def normalised(graph: Graph) -> str:
     """PyTorch's weight_norm: direction over its length, times a magnitude."""
     w, magnitude = graph.array(W), graph.array(np.arange(1, 6, dtype=np.float32).reshape(5, 1))
     squares = graph.node("ReduceSum", graph.node("Mul", w, w), graph.numbers(1), keepdims=1)
-    return graph.node("Transpose", graph.node("Mul", graph.node("Div", w, graph.node("Sqrt", squares)), magnitude))
+    return graph.node(
+        "Transpose", graph.node("Mul", graph.node("Div", w, graph.node("Sqrt", squares)), magnitude)
+    )
 
 
 EXPRESSIONS: dict[str, tuple[Callable[[Graph], str], np.ndarray]] = {
@@ -64,15 +76,21 @@ EXPRESSIONS: dict[str, tuple[Callable[[Graph], str], np.ndarray]] = {
     "reshaped": (lambda g: g.node("Reshape", g.array(W.T.ravel().copy()), g.numbers(64, -1)), W),
     "cut and joined": (cut_and_joined, np.concatenate([W[2:], W[:2]])),
     "in half precision": (
-        lambda g: g.node("Cast", g.node("Identity", g.array(W.T.astype(np.float16))), to=onnx.TensorProto.FLOAT),
+        lambda g: g.node(
+            "Cast", g.node("Identity", g.array(W.T.astype(np.float16))), to=onnx.TensorProto.FLOAT
+        ),
         W.astype(np.float16).astype(np.float32),
     ),
     "normalised": (
         normalised,
-        W / np.sqrt((W * W).sum(1, keepdims=True)) * np.arange(1, 6, dtype=np.float32).reshape(5, 1),
+        W
+        / np.sqrt((W * W).sum(1, keepdims=True))
+        * np.arange(1, 6, dtype=np.float32).reshape(5, 1),
     ),
     "a product": (
-        lambda g: g.node("MatMul", g.array(np.eye(64, dtype=np.float32) * 2), g.node("Transpose", g.array(W))),
+        lambda g: g.node(
+            "MatMul", g.array(np.eye(64, dtype=np.float32) * 2), g.node("Transpose", g.array(W))
+        ),
         2 * W,
     ),
 }
@@ -97,14 +115,21 @@ HOSTILE: dict[str, Callable[[Graph], str]] = {
     "zeros": lambda g: g.node("ConstantOfShape", g.numbers(10**6, 10**6)),
     "tile": lambda g: g.node("Tile", g.array(W), g.numbers(10**5, 10**5)),
     "range": lambda g: g.node("Range", *(g.array(np.array(n)) for n in (0, 10**12, 1))),
-    "doubling": lambda g: [transposed(g), *(g.node("Concat", *[g.last] * 2, axis=0) for _ in range(40))][-1],
+    "doubling": lambda g: [
+        transposed(g),
+        *(g.node("Concat", *[g.last] * 2, axis=0) for _ in range(40)),
+    ][-1],
     "products": lambda g: g.node("MatMul", *[g.node("ConstantOfShape", g.numbers(2000, 2000))] * 2),
 }
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_what_would_fill_the_memory_is_not_computed(tmp_path: Path, case: str, one_line: Callable[..., str]) -> None:
-    graph = classifier(lambda g: g.node("Mul", transposed(g), g.node("ReduceSum", HOSTILE[case](g))))
+def test_what_would_fill_the_memory_is_not_computed(
+    tmp_path: Path, case: str, one_line: Callable[..., str]
+) -> None:
+    graph = classifier(
+        lambda g: g.node("Mul", transposed(g), g.node("ReduceSum", HOSTILE[case](g)))
+    )
     (tmp_path / "mine.onnx").write_bytes(graph.model())
     for read in (load_network, onnx_weights):
         with pytest.raises(InputError) as error:
@@ -113,7 +138,9 @@ def test_what_would_fill_the_memory_is_not_computed(tmp_path: Path, case: str, o
 
 
 def test_what_cannot_be_computed_is_refused(tmp_path: Path, one_line: Callable[..., str]) -> None:
-    graph = classifier(lambda g: g.node("Transpose", g.node("Gather", g.array(W), g.numbers(9, 1), axis=0)))
+    graph = classifier(
+        lambda g: g.node("Transpose", g.node("Gather", g.array(W), g.numbers(9, 1), axis=0))
+    )
     with pytest.raises(InputError) as error:
         weights_of(tmp_path, graph)
     assert "(Gather): cannot be computed" in one_line(error)
@@ -127,7 +154,15 @@ def two_norms(scale: np.ndarray) -> Graph:
     for place, inputs in ((1, 3), (2, 4)):
         weight = graph.array(np.ones((4, inputs, 3, 3), np.float32))
         graph.node("Conv", graph.last, weight, name=f"c{place}", pads=[1] * 4)
-        graph.node("BatchNormalization", graph.last, "n1.weight", zeros, zeros, "n1.weight", name=f"n{place}")
+        graph.node(
+            "BatchNormalization",
+            graph.last,
+            "n1.weight",
+            zeros,
+            zeros,
+            "n1.weight",
+            name=f"n{place}",
+        )
     graph.node("GlobalAveragePool")
     return graph
 
@@ -137,25 +172,36 @@ def at(module: str, kind: str, function: str = "aten.f") -> dict[str, str]:
     return {SCOPES: f"['', '{module}', 'f']", CLASSES: f"['Net', '{kind}', '{function}']"}
 
 
-LINEAR, CONV, GELU = (f"torch.nn.modules.{name}" for name in ("linear.Linear", "conv.Conv2d", "activation.GELU"))
+LINEAR, CONV, GELU = (
+    f"torch.nn.modules.{name}" for name in ("linear.Linear", "conv.Conv2d", "activation.GELU")
+)
 
 
 def test_zeros_and_ones_that_were_merged_are_copies(tmp_path: Path) -> None:
     network = load(tmp_path, two_norms(np.ones(4, np.float32)))
-    assert [step.operation.type for layer in network.layers for step in layer.sfu][:2] == ["batch-norm", "batch-norm"]
-    assert "6 uses of arrays that the export merged" in network.note  # of 8 uses, each array's first is its own
+    assert [step.operation.type for layer in network.layers for step in layer.sfu][:2] == [
+        "batch-norm",
+        "batch-norm",
+    ]
+    assert (
+        "6 uses of arrays that the export merged" in network.note
+    )  # of 8 uses, each array's first is its own
     arrays = weights_of(tmp_path, two_norms(np.ones(4, np.float32)))
     assert [list(own["scale"]) for own in arrays.values()] == [[1.0] * 4] * 2
 
 
-def test_one_parameter_of_two_layers_is_refused(tmp_path: Path, one_line: Callable[..., str]) -> None:
+def test_one_parameter_of_two_layers_is_refused(
+    tmp_path: Path, one_line: Callable[..., str]
+) -> None:
     with pytest.raises(InputError) as error:
         load(tmp_path, two_norms(np.arange(4, dtype=np.float32)))
     assert "shares its weights 'n1.weight' with" in one_line(error)
 
 
 def pair(name: str, first: str, second: str, size: int = 8) -> bytes:
-    """Two linear layers of modules `first` and `second` that take the array `name`, as PyTorch's exporter tells it."""
+    """Two linear layers of modules `first` and `second` that take the array `name`, as PyTorch's
+    exporter tells it.
+    """
     graph = Graph("n", 2, 2, size // 4)
     graph.array(np.arange(size * size, dtype=np.float32).reshape(size, size), name)
     graph.node("Flatten")
@@ -164,10 +210,18 @@ def pair(name: str, first: str, second: str, size: int = 8) -> bytes:
     return graph.model("pytorch")
 
 
-def test_the_exporter_merges_small_arrays_under_the_first_name(tmp_path: Path, one_line: Callable[..., str]) -> None:
-    """PyTorch 2.14: deepcopy(a) keeps a.weight up to 1024 numbers; b.weight = a.weight is called after the last."""
+def test_the_exporter_merges_small_arrays_under_the_first_name(
+    tmp_path: Path, one_line: Callable[..., str]
+) -> None:
+    """PyTorch 2.14: deepcopy(a) keeps a.weight up to 1024 numbers; b.weight = a.weight is called
+    after the last.
+    """
     assert "1 use of arrays" in load(tmp_path, pair("a.weight", "a", "b")).note
-    for case in (pair("b.weight", "a", "b"), pair("a.weight", "a", "a"), pair("a.weight", "a", "b", 64)):
+    for case in (
+        pair("b.weight", "a", "b"),
+        pair("a.weight", "a", "a"),
+        pair("a.weight", "a", "b", 64),
+    ):
         with pytest.raises(InputError) as error:
             load(tmp_path, case)
         assert "shares its weights" in one_line(error)
@@ -182,7 +236,9 @@ def test_the_old_exporter_makes_copies_by_identity(tmp_path: Path) -> None:
     graph.node("Gemm", last, graph.node("Identity", "a.weight", name="Identity_0"), transB=1)
     first, second = weights_of(tmp_path, graph, "pytorch").values()
     assert (first["weight"].ravel() == second["weight"].ravel()).all()
-    assert "1 use of arrays that the export merged" in load_network(str(tmp_path / "mine.onnx")).note
+    assert (
+        "1 use of arrays that the export merged" in load_network(str(tmp_path / "mine.onnx")).note
+    )
 
 
 def local_response(graph: Graph, between: int = 0) -> None:
@@ -195,13 +251,18 @@ def local_response(graph: Graph, between: int = 0) -> None:
 
 
 NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
-    "its class": (lambda g: g.node("Mish", said=at("act", GELU)), "(Mish), PyTorch's GELU 'act': unknown operator"),
+    "its class": (
+        lambda g: g.node("Mish", said=at("act", GELU)),
+        "(Mish), PyTorch's GELU 'act': unknown operator",
+    ),
     "a function in another's class": (
         lambda g: g.node("Resize", said=at("up", "mine.Up", "aten.upsample_nearest2d.vec")),
         "(Resize), PyTorch's Upsample in Up 'up': unknown operator",
     ),
     "padding of a convolution": (
-        lambda g: g.node("Pad", g.last, g.numbers(*[0, 0, 1, 1] * 2), mode="reflect", said=at("1", CONV)),
+        lambda g: g.node(
+            "Pad", g.last, g.numbers(*[0, 0, 1, 1] * 2), mode="reflect", said=at("1", CONV)
+        ),
         "PyTorch's Conv2d '1': pads by reflection",
     ),
     "its operator": (
@@ -209,7 +270,9 @@ NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
         "PyTorch's ConvTranspose2d 'up': unknown",
     ),
     "reflection": (
-        lambda g: g.node("Pad", g.last, g.numbers(*[0, 0, 1, 1] * 2), mode="reflect", name="/pad/Pad"),
+        lambda g: g.node(
+            "Pad", g.last, g.numbers(*[0, 0, 1, 1] * 2), mode="reflect", name="/pad/Pad"
+        ),
         "PyTorch's ReflectionPad2d 'pad': pads by reflection",
     ),
     "operators of one module": (
@@ -226,7 +289,10 @@ NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
     ),
     "both ends of rows and columns before a convolution": (
         lambda g: (
-            *(g.node("Slice", x, *ends(g), name=f"/1/Slice_{n}") for n, x in enumerate([g.last] * 4)),
+            *(
+                g.node("Slice", x, *ends(g), name=f"/1/Slice_{n}")
+                for n, x in enumerate([g.last] * 4)
+            ),
             *(g.node("Concat", "x", "x", axis=2, name=f"/1/Concat_{n}") for n in range(2)),
             g.node("Conv", "x", g.weight(3, 3, 1, 1), name="/1/Conv"),
         ),
@@ -235,7 +301,10 @@ NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
     "normalisation of old versions": (
         lambda g: (
             g.node("ReduceMean", axes=[-3, -2, -1], name="/n/ReduceMean"),
-            *(g.node(operator, g.last, g.last, name=f"/n/{operator}") for operator in ("Sub", "Pow", "Sqrt", "Div")),
+            *(
+                g.node(operator, g.last, g.last, name=f"/n/{operator}")
+                for operator in ("Sub", "Pow", "Sqrt", "Div")
+            ),
         ),
         "PyTorch's LayerNorm 'n': `axes`",
     ),
@@ -264,7 +333,13 @@ NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
         "PyTorch's module 'net.2': unknown",
     ),
     "an array beside maps": (
-        lambda g: g.node("Concat", g.array(np.zeros((1, 4, 8, 8), np.float32)), g.last, axis=1, name="/vit/Concat"),
+        lambda g: g.node(
+            "Concat",
+            g.array(np.zeros((1, 4, 8, 8), np.float32)),
+            g.last,
+            axis=1,
+            name="/vit/Concat",
+        ),
         "PyTorch's cat in 'vit': joins an array of the file to what nodes make",
     ),
     "a constant factor": (
@@ -284,11 +359,13 @@ def ends(graph: Graph) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("case", NAMED)
-def test_what_is_refused_is_called_as_in_pytorch(tmp_path: Path, case: str, one_line: Callable[..., str]) -> None:
-    part, told = NAMED[case]
+def test_what_is_refused_is_called_as_in_pytorch(
+    tmp_path: Path, case: str, one_line: Callable[..., str]
+) -> None:
+    part, message = NAMED[case]
     with pytest.raises(InputError) as error:
         load(tmp_path, small(part).model("pytorch"))
-    assert told in one_line(error)
+    assert message in one_line(error)
 
 
 def test_names_of_modules_stay_on_one_line(tmp_path: Path, one_line: Callable[..., str]) -> None:
@@ -299,9 +376,21 @@ def test_names_of_modules_stay_on_one_line(tmp_path: Path, one_line: Callable[..
 
 
 LOST = {
-    "biases": ("Gemm", "RemoveOptionalBiasFromGemm", "left out zero biases of 1 fully connected layer, which"),
-    "a norm": ("Gemm", "FuseBatchNormIntoGemm", "folded batch normalisation into 1 fully connected layer, which"),
-    "perhaps a bias": ("Conv", "RemoveOptionalBiasFromConv", "biases of 1 convolution are not in the file"),
+    "biases": (
+        "Gemm",
+        "RemoveOptionalBiasFromGemm",
+        "left out zero biases of 1 fully connected layer, which",
+    ),
+    "a norm": (
+        "Gemm",
+        "FuseBatchNormIntoGemm",
+        "folded batch normalisation into 1 fully connected layer, which",
+    ),
+    "perhaps a bias": (
+        "Conv",
+        "RemoveOptionalBiasFromConv",
+        "biases of 1 convolution are not in the file",
+    ),
     "a norm whose shift is zero": (
         "Conv",
         "RemoveOptionalBiasFromConv, FuseBatchNormIntoConv, RemoveOptionalBiasFromConv",
@@ -311,12 +400,12 @@ LOST = {
 
 
 @pytest.mark.parametrize("case", LOST)
-def test_what_the_export_left_out_is_told(tmp_path: Path, case: str) -> None:
-    operator, rule, told = LOST[case]
+def test_what_the_export_left_out_is_reported(tmp_path: Path, case: str) -> None:
+    operator, rule, message = LOST[case]
     graph = Graph("n", 3, 1, 1)
     if operator == "Gemm":
         graph.node("Flatten")
     shape = (5, 3, 1, 1)[: 2 if operator == "Gemm" else 4]
     keys = {"transB": 1} if operator == "Gemm" else {}
     graph.node(operator, graph.last, graph.weight(*shape), said={RULE: rule}, **keys)
-    assert told in load(tmp_path, graph.model("pytorch")).note
+    assert message in load(tmp_path, graph.model("pytorch")).note

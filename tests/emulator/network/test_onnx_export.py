@@ -1,4 +1,6 @@
-"""ONNX files of networks without training: forms of inputs, shortcuts of sequences, what is refused."""
+"""ONNX files of networks without training: forms of inputs, shortcuts of sequences, what is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.device import array_shapes
 from emuchain.emulator.network import Network, load_network, onnx_image, onnx_weights
 
-onnx = pytest.importorskip("onnx", reason="onnx, which these files are checked with, is not installed")
+onnx = pytest.importorskip(
+    "onnx", reason="onnx, which these files are checked with, is not installed"
+)
 
 Arrays = dict[str, dict[str, np.ndarray]]
 CLOSE = [{"type": "last-step"}, {"type": "fc", "name": "out", "features": 3}, {"type": "softmax"}]
@@ -34,7 +38,10 @@ def network(sizes: list[int], *layers: dict[str, Any]) -> Network:
 def weights(of: Network) -> Arrays:
     draw = np.random.default_rng(3)
     return {
-        layer.name: {name: draw.normal(0, 0.5, shape).astype(np.float32) for name, shape in array_shapes(layer).items()}
+        layer.name: {
+            name: draw.normal(0, 0.5, shape).astype(np.float32)
+            for name, shape in array_shapes(layer).items()
+        }
         for layer in of.layers
     }
 
@@ -48,7 +55,9 @@ def written(folder: Path, of: Network, own: Arrays) -> Path:
     assert [layer.operation for layer in again.layers] == [layer.operation for layer in of.layers]
     assert again.layers == of.layers
     found = onnx_weights(str(path))
-    assert {name: {*arrays} for name, arrays in found.items()} == {name: {*arrays} for name, arrays in own.items()}
+    assert {name: {*arrays} for name, arrays in found.items()} == {
+        name: {*arrays} for name, arrays in own.items()
+    }
     for name, arrays in own.items():
         for key, array in arrays.items():
             np.testing.assert_array_equal(found[name][key].reshape(array.shape), array)
@@ -70,7 +79,9 @@ def test_a_sequence_goes_in_as_one(tmp_path: Path) -> None:
     given = np.random.default_rng(4).normal(size=(2, 7, 5)).astype(np.float32)
     logits = ran(written(tmp_path, steps, own), steps=given)
     assert logits.shape == (2, 3)
-    np.testing.assert_array_equal(logits, ran(written(tmp_path, images, own), images=given[:, None]))
+    np.testing.assert_array_equal(
+        logits, ran(written(tmp_path, images, own), images=given[:, None])
+    )
 
 
 def test_two_embeddings_of_the_same_symbols(tmp_path: Path) -> None:
@@ -119,7 +130,12 @@ NORMS = [
 TRANSFORMERS: dict[str, tuple[list[int], list[dict[str, Any]]]] = {
     "a sequence": (
         [5, 7, 1],
-        [conv(24, "qkv"), {"type": "attention", "name": "a", "heads": 2, "causal": True}, *NORMS, conv(3, "each")],
+        [
+            conv(24, "qkv"),
+            {"type": "attention", "name": "a", "heads": 2, "causal": True},
+            *NORMS,
+            conv(3, "each"),
+        ],
     ),
     "grouped queries": (
         [5, 7, 1],
@@ -129,8 +145,14 @@ TRANSFORMERS: dict[str, tuple[list[int], list[dict[str, Any]]]] = {
             conv(3, "each"),
         ],
     ),
-    "one key for all": ([16, 7, 1], [{"type": "attention", "name": "a", "heads": 2, "kv_heads": 1}, conv(3, "each")]),
-    "attention at once": ([24, 7, 1], [{"type": "attention", "name": "a", "heads": 4}, *NORMS, conv(3, "each")]),
+    "one key for all": (
+        [16, 7, 1],
+        [{"type": "attention", "name": "a", "heads": 2, "kv_heads": 1}, conv(3, "each")],
+    ),
+    "attention at once": (
+        [24, 7, 1],
+        [{"type": "attention", "name": "a", "heads": 4}, *NORMS, conv(3, "each")],
+    ),
     "symbols": (
         [9, 7, 1],
         [
@@ -184,7 +206,11 @@ def test_transformers(tmp_path: Path, name: str) -> None:
     draw = np.random.default_rng(4)
     shapes = {"steps": (2, sizes[1], sizes[0]), "images": (2, *sizes)}
     [key] = [value.name for value in onnx.load(path).graph.input]
-    given = draw.integers(0, 9, (2, 7)) if key == "symbols" else draw.normal(size=shapes[key]).astype(np.float32)
+    given = (
+        draw.integers(0, 9, (2, 7))
+        if key == "symbols"
+        else draw.normal(size=shapes[key]).astype(np.float32)
+    )
     logits = ran(path, **{key: given})
     assert logits.shape == ((2, 3) if of.result_steps == 1 else (2, 7, of.classes))
     assert np.isfinite(logits).all() and len({*logits.ravel().tolist()}) == logits.size
@@ -206,11 +232,16 @@ def test_more_than_protobuf_takes(one_line: Any) -> None:
     large = np.broadcast_to(np.float32(0), (2**29,))
     with pytest.raises(InputError) as error:
         onnx_image({"a": {"weight_ih_l0": large}}, of, "here")
-    assert one_line(error).startswith("here: mine has 2.00 GiB of weights, and an ONNX file at most 1.98 GiB")
+    assert one_line(error).startswith(
+        "here: mine has 2.00 GiB of weights, and an ONNX file at most 1.98 GiB"
+    )
 
 
 REFUSED: dict[str, tuple[list[int], list[dict[str, Any]]]] = {
-    "mine has lstm with a projection (a)": ([5, 7, 1], [{"type": "lstm", "name": "a", "units": 4, "projection": 2}]),
+    "mine has lstm with a projection (a)": (
+        [5, 7, 1],
+        [{"type": "lstm", "name": "a", "units": 4, "projection": 2}],
+    ),
     "mine has conv (k) on rows, channels": (
         [5, 7, 1],
         [
@@ -226,11 +257,13 @@ REFUSED: dict[str, tuple[list[int], list[dict[str, Any]]]] = {
 }
 
 
-@pytest.mark.parametrize("told", REFUSED)
-def test_what_is_refused(one_line: Any, told: str) -> None:
-    sizes, layers = REFUSED[told]
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_is_refused(one_line: Any, message: str) -> None:
+    sizes, layers = REFUSED[message]
     of = network(sizes, *layers, *CLOSE)
     with pytest.raises(InputError) as error:
         onnx_image(weights(of), of, "here")
     line = one_line(error)
-    assert line.startswith(f"here: {told}, which ONNX files cannot hold") and ".safetensors" in line
+    assert (
+        line.startswith(f"here: {message}, which ONNX files cannot hold") and ".safetensors" in line
+    )

@@ -1,4 +1,6 @@
-"""Graphs as tf2onnx writes them of Keras models: channels last, and sizes that follow from shapes in the graph."""
+"""Graphs as tf2onnx writes them of Keras models: channels last, and sizes that follow from shapes
+in the graph.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ Sizes = Callable[[Graph, str], str]
 
 
 def headed(graph: Graph, sizes: Sizes, kernel: np.ndarray) -> Graph:
-    """Maps (channels, rows, columns) with their channels last, in a row by sizes of the graph, and a Dense."""
+    """Maps (channels, rows, columns) with their channels last, in a row by sizes of the graph, and
+    a Dense.
+    """
     maps = graph.last
     turned = graph.node("Transpose", perm=[0, 2, 3, 1])
     graph.node("Reshape", turned, sizes(graph, maps))
@@ -52,12 +56,16 @@ def flatten_by_product(graph: Graph, maps: str) -> str:
     """The number of values as the product of sizes."""
     shape = graph.node("Gather", graph.node("Shape", maps), graph.numbers(0, 2, 3, 1))
     rest = graph.node("Slice", shape, graph.numbers(1), graph.numbers(4), graph.numbers(0))
-    return graph.node("Concat", samples_of(graph, maps), graph.node("ReduceProd", rest, keepdims=1), axis=0)
+    return graph.node(
+        "Concat", samples_of(graph, maps), graph.node("ReduceProd", rest, keepdims=1), axis=0
+    )
 
 
 def flatten_from_behind(graph: Graph, maps: str) -> str:
     """Sizes that are cut from the end on."""
-    last = graph.node("Slice", graph.node("Shape", maps), *(graph.numbers(n) for n in (-1, -5, 0, -1)))
+    last = graph.node(
+        "Slice", graph.node("Shape", maps), *(graph.numbers(n) for n in (-1, -5, 0, -1))
+    )
     first = graph.node("Gather", last, graph.numbers(3))
     return graph.node("Concat", first, graph.numbers(-1), axis=0)
 
@@ -69,8 +77,12 @@ def test_flatten(tmp_path: Path, sizes: Sizes) -> None:
     graph = headed(convolved(), sizes, kernel)
     conv, dense = load(tmp_path, graph).layers
     assert (conv.input, conv.feeds, dense.weight_shape) == ((3, 6, 5), (4, 6, 5), (7, 4, 6, 5))
-    graph.constants[0] = onnx.numpy_helper.from_array(np.ones((4, 3, 3, 3), np.float32), graph.constants[0].name)
-    graph.constants[1] = onnx.numpy_helper.from_array(np.ones(4, np.float32), graph.constants[1].name)
+    graph.constants[0] = onnx.numpy_helper.from_array(
+        np.ones((4, 3, 3, 3), np.float32), graph.constants[0].name
+    )
+    graph.constants[1] = onnx.numpy_helper.from_array(
+        np.ones(4, np.float32), graph.constants[1].name
+    )
     (tmp_path / "mine.onnx").write_bytes(graph.model())
     weight = onnx_weights(str(tmp_path / "mine.onnx"))["dense"]["weight"]
     assert np.array_equal(weight, kernel.reshape(6, 5, 4, 7).transpose(3, 2, 0, 1))
@@ -78,7 +90,12 @@ def test_flatten(tmp_path: Path, sizes: Sizes) -> None:
 
 def rounded(graph: Graph, maps: str) -> str:
     """Sizes by what is not followed."""
-    return graph.node("Concat", graph.node("Mod", samples_of(graph, maps), graph.numbers(7)), graph.numbers(-1), axis=0)
+    return graph.node(
+        "Concat",
+        graph.node("Mod", samples_of(graph, maps), graph.numbers(7)),
+        graph.numbers(-1),
+        axis=0,
+    )
 
 
 def picked(graph: Graph, maps: str) -> str:
@@ -87,11 +104,16 @@ def picked(graph: Graph, maps: str) -> str:
 
 
 @pytest.mark.parametrize("sizes", [rounded, picked])
-def test_sizes_that_are_not_followed(tmp_path: Path, one_line: Callable[..., str], sizes: Sizes) -> None:
+def test_sizes_that_are_not_followed(
+    tmp_path: Path, one_line: Callable[..., str], sizes: Sizes
+) -> None:
     graph = headed(convolved(), sizes, np.ones((120, 7), np.float32))
     with pytest.raises(InputError) as error:
         load(tmp_path, graph)
-    assert "computes sizes from others, one of which is open, in a way that is not followed; export" in one_line(error)
+    assert (
+        "computes sizes from others, one of which is open, in a way that is not followed; export"
+        in one_line(error)
+    )
 
 
 def conv1d(*sizes: int | str) -> Graph:
@@ -110,11 +132,18 @@ def keras_conv1d() -> Graph:
     return graph
 
 
-@pytest.mark.parametrize("graph", [conv1d(2, 6, 20), conv1d("n", 6, 20), conv1d("n", 6, "length"), keras_conv1d()])
-def test_convolutions_over_one_axis(tmp_path: Path, one_line: Callable[..., str], graph: Graph) -> None:
+@pytest.mark.parametrize(
+    "graph", [conv1d(2, 6, 20), conv1d("n", 6, 20), conv1d("n", 6, "length"), keras_conv1d()]
+)
+def test_convolutions_over_one_axis(
+    tmp_path: Path, one_line: Callable[..., str], graph: Graph
+) -> None:
     with pytest.raises(InputError) as error:
         load(tmp_path, graph)
-    assert "node 'line' (Conv): is a convolution over one axis (Conv1d); only those over rows and" in one_line(error)
+    assert (
+        "node 'line' (Conv): is a convolution over one axis (Conv1d); only those over rows and"
+        in one_line(error)
+    )
 
 
 UNNAMED: dict[str, Callable[[Graph], object]] = {
@@ -145,7 +174,10 @@ def test_axes_that_were_moved(tmp_path: Path, one_line: Callable[..., str]) -> N
     graph.conv("conv", 8, 4, 3)
     with pytest.raises(InputError) as error:
         load(tmp_path, graph)
-    assert "takes maps with their axes moved, samples x rows x channels x columns, so that rows are" in one_line(error)
+    assert (
+        "takes maps with their axes moved, samples x rows x channels x columns, so that rows are"
+        in one_line(error)
+    )
 
 
 def test_a_file_of_tf2onnx_is_a_network(tmp_path: Path) -> None:

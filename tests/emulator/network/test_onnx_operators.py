@@ -39,19 +39,38 @@ GOOD = {
     "one term": ([op("Sum")], ""),
     "one part": ([op("Concat", axis=1)], ""),
     "batch-norm": (
-        [lambda g: g.node("BatchNormalization", g.last, *(g.weight(4) for _ in range(4)), epsilon=1e-3, momentum=0.8)],
+        [
+            lambda g: g.node(
+                "BatchNormalization",
+                g.last,
+                *(g.weight(4) for _ in range(4)),
+                epsilon=1e-3,
+                momentum=0.8,
+            )
+        ],
         '{ type = "batch-norm", epsilon = 1e-3, momentum = 0.2 },',
     ),
     "lrn": ([op("LRN", size=3)], '{ type = "lrn", size = 3, k = 1 },'),
     "old dropout": ([op("Dropout", ratio=0.3)], '{ type = "dropout", rate = 0.3 },'),
-    "dropout": ([lambda g: g.node("Dropout", g.last, g.numbers(0.1))], '{ type = "dropout", rate = 0.1 },'),
+    "dropout": (
+        [lambda g: g.node("Dropout", g.last, g.numbers(0.1))],
+        '{ type = "dropout", rate = 0.1 },',
+    ),
     "dropout as it is": ([op("Dropout")], '{ type = "dropout", rate = 0.5 },'),
     "max-pool steps by one": (
         [op("MaxPool", kernel_shape=[2, 3])],
         '{ type = "max-pool", kernel = [2, 3], stride = 1 },',
     ),
     "average-pool": (
-        [op("AveragePool", kernel_shape=[3, 3], strides=[2, 1], pads=[1, 0, 1, 0], count_include_pad=1)],
+        [
+            op(
+                "AveragePool",
+                kernel_shape=[3, 3],
+                strides=[2, 1],
+                pads=[1, 0, 1, 0],
+                count_include_pad=1,
+            )
+        ],
         '{ type = "average-pool", kernel = 3, stride = [2, 1], pad = [1, 0] },',
     ),
     "average-pool without its padding": (
@@ -59,7 +78,10 @@ GOOD = {
         '{ type = "average-pool", kernel = 3, stride = 2, pad = 1, count_include_pad = false },',
     ),
     "clip by attributes": ([op("Clip", min=0.0, max=6.0)], '{ type = "relu6" },'),
-    "clip by inputs": ([lambda g: g.node("Clip", g.last, g.numbers(0.0), g.numbers(6.0))], '{ type = "relu6" },'),
+    "clip by inputs": (
+        [lambda g: g.node("Clip", g.last, g.numbers(0.0), g.numbers(6.0))],
+        '{ type = "relu6" },',
+    ),
     "clip above ReLU": (
         [op("Relu"), lambda g: g.node("Clip", g.last, "", g.numbers(6.0))],
         '{ type = "relu6" },',
@@ -75,7 +97,10 @@ GOOD = {
     "clip below alone": ([lambda g: g.node("Clip", g.last, g.numbers(0.0))], '{ type = "relu" },'),
     "sigmoid": ([op("Sigmoid")], '{ type = "sigmoid" },'),
     "silu": ([lambda g: g.node("Mul", g.last, g.node("Sigmoid"))], '{ type = "silu" },'),
-    "silu the other way": ([lambda g: g.node("Mul", g.node("Sigmoid"), g.nodes[-1].input[0])], '{ type = "silu" },'),
+    "silu the other way": (
+        [lambda g: g.node("Mul", g.node("Sigmoid"), g.nodes[-1].input[0])],
+        '{ type = "silu" },',
+    ),
     "swish": ([op("Swish")], '{ type = "silu" },'),
     "hard sigmoid": ([op("HardSigmoid", alpha=1 / 6)], '{ type = "hard-sigmoid" },'),
     "hard swish": ([op("HardSwish")], '{ type = "hard-swish" },'),
@@ -89,9 +114,15 @@ GOOD = {
     ),
     "sum of three": (
         [lambda g: g.node("Sum", g.last, g.node("Relu"), g.node("Relu", g.last))],
-        '{ type = "relu", name = "a" }, { type = "relu", name = "b" }, { type = "add", from = ["conv", "a", "b"] },',
+        (
+            '{ type = "relu", name = "a" }, { type = "relu", name = "b" }, { type = "add", from ='
+            ' ["conv", "a", "b"] },'
+        ),
     ),
-    "twice the same": ([lambda g: g.node("Add", g.last, g.last)], '{ type = "add", from = ["conv", "conv"] },'),
+    "twice the same": (
+        [lambda g: g.node("Add", g.last, g.last)],
+        '{ type = "add", from = ["conv", "conv"] },',
+    ),
     "maximum with zero": ([lambda g: g.node("Max", g.last, g.numbers(0.0))], '{ type = "relu" },'),
     "zero and maximum": ([lambda g: g.node("Max", g.numbers(0.0), g.last)], '{ type = "relu" },'),
     "minimum of relu and six": (
@@ -107,7 +138,15 @@ GOOD = {
         '{ type = "max-pool", kernel = 2, stride = 3, pad = 1 },',
     ),
     "padding at the end that no window reaches": (
-        [op("AveragePool", kernel_shape=[2, 2], strides=[2, 2], pads=[0, 0, 1, 1], count_include_pad=1)],
+        [
+            op(
+                "AveragePool",
+                kernel_shape=[2, 2],
+                strides=[2, 2],
+                pads=[0, 0, 1, 1],
+                count_include_pad=1,
+            )
+        ],
         '{ type = "average-pool", kernel = 2 },',
     ),
     "padding at the beginning alone": (  # 8 + 1 - 3 over 2 is 3, as is 8 + 2 - 3
@@ -169,15 +208,27 @@ GOOD = {
     ),
     "groups": (
         [lambda g: g.node("Conv", g.last, g.weight(4, 2, 3, 3), name="two", group=2, pads=[1] * 4)],
-        '{ type = "conv", channels = 4, kernel = 3, pad = 1, groups = 2, bias = false, name = "two" },',
+        (
+            '{ type = "conv", channels = 4, kernel = 3, pad = 1, groups = 2, bias = false, name ='
+            ' "two" },'
+        ),
     ),
     "a convolution of 2x1": (
         [
             lambda g: g.node(
-                "Conv", g.last, g.weight(4, 4, 2, 1), name="two", kernel_shape=[2, 1], strides=[2, 3], pads=[1, 0, 1, 0]
+                "Conv",
+                g.last,
+                g.weight(4, 4, 2, 1),
+                name="two",
+                kernel_shape=[2, 1],
+                strides=[2, 3],
+                pads=[1, 0, 1, 0],
             )
         ],
-        '{ type = "conv", channels = 4, kernel = [2, 1], stride = [2, 3], pad = [1, 0], bias = false, name = "two" },',
+        (
+            '{ type = "conv", channels = 4, kernel = [2, 1], stride = [2, 3], pad = [1, 0], bias ='
+            ' false, name = "two" },'
+        ),
     ),
 }
 
@@ -212,7 +263,9 @@ def test_wide_windows_are_pools_in_a_row(tmp_path: Path, case: str) -> None:
     graph.conv("conv", 3, 2, 1)
     part(graph)
     graph.node("Flatten")
-    down, across = ((side + 2 * p - k) // s + 1 for side, k, s, p in zip(size, kernel, stride, pad, strict=True))
+    down, across = (
+        (side + 2 * p - k) // s + 1 for side, k, s, p in zip(size, kernel, stride, pad, strict=True)
+    )
     graph.fc("fc", 2 * down * across, 5)
     conv, _ = load(tmp_path, graph).layers
     x = np.random.default_rng(3).integers(0, 50, (2, *size, 2)).astype(np.float32)
@@ -233,10 +286,15 @@ def test_wide_windows_are_pools_in_a_row(tmp_path: Path, case: str) -> None:
         max_error(dy, places, dx, **keys)
         dy = dx
     padded = np.pad(x, [(0, 0), (pad[0],) * 2, (pad[1],) * 2, (0, 0)], constant_values=-1)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, kernel, (1, 2))[:, :: stride[0], :: stride[1]]
+    windows = np.lib.stride_tricks.sliding_window_view(padded, kernel, (1, 2))[
+        :, :: stride[0], :: stride[1]
+    ]
     windows = windows.reshape(*windows.shape[:4], -1)
     assert np.array_equal(y, windows.max(-1))
-    expected, errors = np.zeros_like(padded), np.arange(1, y.size + 1, dtype=np.float32).reshape(y.shape)
+    expected, errors = (
+        np.zeros_like(padded),
+        np.arange(1, y.size + 1, dtype=np.float32).reshape(y.shape),
+    )
     for at in np.ndindex(y.shape):
         down, across = divmod(int(windows[at].argmax()), kernel[1])
         expected[at[0], at[1] * stride[0] + down, at[2] * stride[1] + across, at[3]] += errors[at]
@@ -248,7 +306,10 @@ def test_a_window_that_no_pools_in_a_row_make(tmp_path: Path, one_line: Callable
     graph.conv("conv", 3, 2, 1)
     graph.node("MaxPool", kernel_shape=[600, 1], pads=[300, 0, 300, 0], name="wide")
     graph.node("Flatten")
-    with pytest.raises(InputError, match="mine.onnx: node 'wide' .MaxPool.: `pad` = 300 must be less than the kernel"):
+    with pytest.raises(
+        InputError,
+        match="mine.onnx: node 'wide' .MaxPool.: `pad` = 300 must be less than the kernel",
+    ):
         load(tmp_path, graph)
 
 
@@ -303,7 +364,13 @@ def heads() -> dict[str, Graph]:
 @pytest.mark.parametrize("case", heads())
 def test_from_maps_to_classes(tmp_path: Path, case: str) -> None:
     conv, fc = load(tmp_path, heads()[case]).layers
-    assert (conv.name, fc.name, fc.convolves, fc.bias, fc.weight_shape) == ("conv", "fc", False, True, (5, 4, 4, 4))
+    assert (conv.name, fc.name, fc.convolves, fc.bias, fc.weight_shape) == (
+        "conv",
+        "fc",
+        False,
+        True,
+        (5, 4, 4, 4),
+    )
     assert not fc.sfu
 
 
@@ -400,12 +467,19 @@ def test_the_end_need_not_be_the_last_node(tmp_path: Path) -> None:
     graph.node("Relu", total)
     graph.outputs = [onnx.helper.make_tensor_value_info(total, onnx.TensorProto.FLOAT, None)]
     graph.nodes.pop()
-    assert [layer.name for layer in load(tmp_path, graph).layers] == ["conv", "fc", "late", "late_fc"]
+    assert [layer.name for layer in load(tmp_path, graph).layers] == [
+        "conv",
+        "fc",
+        "late",
+        "late_fc",
+    ]
 
 
 def test_rates_are_the_decimals_that_were_meant(tmp_path: Path) -> None:
     network = load(tmp_path, small(op("Dropout", ratio=0.1)))
-    [rate] = [step.operation.rate for step in network.layers[0].sfu if isinstance(step.operation, Dropout)]
+    [rate] = [
+        step.operation.rate for step in network.layers[0].sfu if isinstance(step.operation, Dropout)
+    ]
     assert rate == 0.1
 
 
@@ -421,7 +495,9 @@ def test_names_are_ours(tmp_path: Path) -> None:
 def test_old_files_list_weights_among_the_inputs(tmp_path: Path) -> None:
     graph = small()
     names = [constant.name for constant in graph.constants]
-    graph.inputs += [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names]
+    graph.inputs += [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names
+    ]
     assert load(tmp_path, graph) == load(tmp_path, small())
 
 

@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 
 from emuchain.kernels.recurrent import gru_forward, lstm_forward
 
-onnx = pytest.importorskip("onnx", reason="onnx, which has the cases of these tests, is not installed")
+onnx = pytest.importorskip(
+    "onnx", reason="onnx, which has the cases of these tests, is not installed"
+)
 
 Data = NDArray[np.float32]
 
-# Places of ONNX's gates in PyTorch's order. ONNX: i, o, f, c and z, r, h; PyTorch: i, f, g, o and r, z, n.
+# Places of ONNX's gates in PyTorch's order. ONNX: i, o, f, c and z, r, h; PyTorch: i, f, g, o and
+# r, z, n.
 ORDER = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2)}
 
 
@@ -25,7 +28,11 @@ def cases() -> dict[str, Any]:
         warnings.simplefilter("ignore")
         from onnx.backend.test.case import node
         from onnx.backend.test.case.node import gru, lstm  # noqa: F401 - this makes their cases
-    found = {case.name: case for case in node._NodeTestCases if case.name.startswith(("test_lstm", "test_gru"))}
+    found = {
+        case.name: case
+        for case in node._NodeTestCases
+        if case.name.startswith(("test_lstm", "test_gru"))
+    }
     return {name: case for name, case in found.items() if "peepholes" not in name}
 
 
@@ -46,7 +53,9 @@ def computed(model: Any, given: dict[str, Data]) -> dict[str, Data]:
     x = np.ascontiguousarray(given["X"] if batch_first else given["X"].swapaxes(0, 1))
     direction, kind = attributes.get("direction", b"forward"), node.op_type
     outputs, states = [], []
-    for place, reverse in enumerate({b"forward": [False], b"reverse": [True]}.get(direction, [False, True])):
+    for place, reverse in enumerate(
+        {b"forward": [False], b"reverse": [True]}.get(direction, [False, True])
+    ):
         w, r = (in_our_order(kind, given[name][place]) for name in "WR")
         biases = given["B"][place] if "B" in given else np.zeros(2 * len(w), np.float32)
         b_w, b_r = (in_our_order(kind, part) for part in np.split(biases, 2))
@@ -55,11 +64,15 @@ def computed(model: Any, given: dict[str, Data]) -> dict[str, Data]:
             y, *state, _ = lstm_forward(x, w, r, b_w, b_r, reverse=reverse)
         else:
             after = bool(attributes.get("linear_before_reset", 0))
-            y, *state, _ = gru_forward(x, w, r, b_w, b_r, linear_before_reset=after, reverse=reverse)
+            y, *state, _ = gru_forward(
+                x, w, r, b_w, b_r, linear_before_reset=after, reverse=reverse
+            )
         outputs.append(y)
         states.append(state)
     y = np.stack(outputs, axis=2)  # samples, steps, directions, units
-    last = [np.stack(found, axis=1) for found in zip(*states, strict=True)]  # samples, directions, units
+    last = [
+        np.stack(found, axis=1) for found in zip(*states, strict=True)
+    ]  # samples, directions, units
     if not batch_first:
         y, last = y.transpose(1, 2, 0, 3), [found.swapaxes(0, 1) for found in last]
     return dict(zip(("Y", "Y_h", "Y_c"), (y, *last), strict=False))
@@ -75,7 +88,9 @@ def test_there_are_the_cases_that_matter() -> None:
 def test_node_cases(name: str) -> None:
     model = CASES[name].model
     for inputs, expected in CASES[name].data_sets:
-        given = dict(zip((value for value in model.graph.node[0].input if value), inputs, strict=True))
+        given = dict(
+            zip((value for value in model.graph.node[0].input if value), inputs, strict=True)
+        )
         found = computed(model, given)
         compared = [value for value in model.graph.node[0].output if value]
         assert compared

@@ -26,14 +26,18 @@ def swapped(graph: Graph, first: int, second: int) -> Graph:
 
 def with_output(graph: Graph, *names: str) -> Graph:
     """Other outputs."""
-    graph.outputs = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names]
+    graph.outputs = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names
+    ]
     return graph
 
 
 def with_inputs(*names: str) -> Graph:
     """A small network with more inputs."""
     graph = small()
-    graph.inputs += [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 2]) for name in names]
+    graph.inputs += [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 2]) for name in names
+    ]
     return graph
 
 
@@ -62,10 +66,22 @@ def shared(graph: Graph) -> None:
 
 
 BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
-    "unknown operator": (lambda: small(op("Mish", name="act")), ["node 'act' (Mish)", "unknown", "Conv", "Relu"]),
-    "operator of another domain": (lambda: small(op("Relu", domain="mine")), ["(mine.Relu)", "unknown"]),
-    "groups of other channels": (lambda: conv_with(group=2), ["node 'odd' (Conv)", "8 channels", "4x8x8"]),
-    "groups that do not divide": (lambda: conv_with(group=3), ["node 'odd' (Conv)", "`groups` = 3", "4 input"]),
+    "unknown operator": (
+        lambda: small(op("Mish", name="act")),
+        ["node 'act' (Mish)", "unknown", "Conv", "Relu"],
+    ),
+    "operator of another domain": (
+        lambda: small(op("Relu", domain="mine")),
+        ["(mine.Relu)", "unknown"],
+    ),
+    "groups of other channels": (
+        lambda: conv_with(group=2),
+        ["node 'odd' (Conv)", "8 channels", "4x8x8"],
+    ),
+    "groups that do not divide": (
+        lambda: conv_with(group=3),
+        ["node 'odd' (Conv)", "`groups` = 3", "4 input"],
+    ),
     "dilation": (lambda: conv_with(dilations=[2, 2]), ["'odd'", "`dilations` = [2, 2]"]),
     "uneven padding": (lambda: conv_with(pads=[0, 0, 1, 1]), ["'odd'", "`pads` = [0, 0, 1, 1]"]),
     "automatic padding": (lambda: conv_with(auto_pad="SAME"), ["'odd'", "`auto_pad` = 'SAME'"]),
@@ -74,7 +90,10 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
         ["'odd'", "`pads` = [1, 1, 2, 2]"],
     ),
     "one stride": (lambda: conv_with(strides=[1]), ["'odd'", "`strides` = [1]"]),
-    "strides of floats": (lambda: conv_with(strides=[1.0, 1.0]), ["'odd'", "`strides`", "integers"]),
+    "strides of floats": (
+        lambda: conv_with(strides=[1.0, 1.0]),
+        ["'odd'", "`strides`", "integers"],
+    ),
     "other kernel than weights": (
         lambda: conv_with(kernel_shape=[5, 5]),
         ["'odd'", "`kernel_shape` = [5, 5]", "4x4x3x3"],
@@ -83,10 +102,19 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
         lambda: small(lambda g: g.constants.append(g.constants[0])),
         ["several of its arrays are called 'w0'"],
     ),
-    "other channels": (lambda: small(lambda g: g.conv("odd", 5, 4, 3)), ["'odd'", "5 channels", "4x8x8"]),
+    "other channels": (
+        lambda: small(lambda g: g.conv("odd", 5, 4, 3)),
+        ["'odd'", "5 channels", "4x8x8"],
+    ),
     "one dimension": (
         lambda: small(lambda g: g.node("Conv", g.last, g.weight(4, 4, 3), name="odd")),
-        ["'odd'", "is a convolution over one axis (Conv1d); only those over rows and columns (Conv2d) are supported"],
+        [
+            "'odd'",
+            (
+                "is a convolution over one axis (Conv1d); only those over rows and columns (Conv2d)"
+                " are supported"
+            ),
+        ],
     ),
     "weights that are made": (
         lambda: small(lambda g: g.node("Conv", g.last, g.last, name="odd")),
@@ -116,15 +144,22 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
         ["'edge' (Pad)", "count"],
     ),
     "zeros before nothing that has windows": (
-        lambda: small(lambda g: g.node("Pad", g.last, g.numbers(0, 0, 1, 1, 0, 0, 1, 1), name="edge"), op("Relu")),
+        lambda: small(
+            lambda g: g.node("Pad", g.last, g.numbers(0, 0, 1, 1, 0, 0, 1, 1), name="edge"),
+            op("Relu"),
+        ),
         ["'edge' (Pad)", "puts zeros", "(Relu)"],
     ),
     "padding by reflection": (
-        lambda: small(lambda g: g.node("Pad", g.last, g.numbers(0, 0, 1, 1, 0, 0, 1, 1), mode="reflect")),
+        lambda: small(
+            lambda g: g.node("Pad", g.last, g.numbers(0, 0, 1, 1, 0, 0, 1, 1), mode="reflect")
+        ),
         ["(Pad)", "reflection", "zeros"],
     ),
     "padding by ones": (
-        lambda: small(lambda g: g.node("Pad", g.last, g.numbers(0, 0, 1, 1, 0, 0, 1, 1), g.numbers(1.0))),
+        lambda: small(
+            lambda g: g.node("Pad", g.last, g.numbers(0, 0, 1, 1, 0, 0, 1, 1), g.numbers(1.0))
+        ),
         ["(Pad)", "another value than zero"],
     ),
     "padding of channels": (
@@ -140,25 +175,43 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
         ["(Reshape)", "[0, 8, 4, 8]"],
     ),
     "channels scaled": (
-        lambda: small(lambda g: g.node("Mul", g.last, g.node("Sigmoid", g.node("GlobalAveragePool")))),
+        lambda: small(
+            lambda g: g.node("Mul", g.last, g.node("Sigmoid", g.node("GlobalAveragePool")))
+        ),
         ["(Mul)", "scales channels", "squeeze-and-excitation"],
     ),
-    "maximum with one": (lambda: small(lambda g: g.node("Max", g.last, g.numbers(1.0))), ["(Max)", "and 0"]),
+    "maximum with one": (
+        lambda: small(lambda g: g.node("Max", g.last, g.numbers(1.0))),
+        ["(Max)", "and 0"],
+    ),
     "squeeze of maps": (
         lambda: small(lambda g: g.node("Squeeze", g.last, g.numbers(2, 3))),
         ["(Squeeze)", "[2, 3]", "axes of one"],
     ),
     "pool without kernel": (lambda: small(op("MaxPool")), ["(MaxPool)", "`kernel_shape` = []"]),
-    "clip to other limits": (lambda: small(op("Clip", min=-1.0, max=1.0)), ["(Clip)", "-1 ... 1", "0 ... 6"]),
-    "clip to made limits": (lambda: small(lambda g: g.node("Clip", g.last, g.last)), ["(Clip)", "`min`"]),
+    "clip to other limits": (
+        lambda: small(op("Clip", min=-1.0, max=1.0)),
+        ["(Clip)", "-1 ... 1", "0 ... 6"],
+    ),
+    "clip to made limits": (
+        lambda: small(lambda g: g.node("Clip", g.last, g.last)),
+        ["(Clip)", "`min`"],
+    ),
     "clip without limits": (lambda: small(op("Clip")), ["(Clip)", "-inf ... inf"]),
-    "product of maps": (lambda: small(lambda g: g.node("Mul", g.last, g.node("Relu"))), ["(Mul)", "Sigmoid(x)"]),
+    "product of maps": (
+        lambda: small(lambda g: g.node("Mul", g.last, g.node("Relu"))),
+        ["(Mul)", "Sigmoid(x)"],
+    ),
     "product by another map's sigmoid": (
-        lambda: small(lambda g: g.node("Mul", g.node("Relu"), g.node("Sigmoid", g.nodes[-2].output[0]))),
+        lambda: small(
+            lambda g: g.node("Mul", g.node("Relu"), g.node("Sigmoid", g.nodes[-2].output[0]))
+        ),
         ["(Mul)", "x times Sigmoid(x)"],
     ),
     "sigmoid that others take": (
-        lambda: small(lambda g: g.node("Add", g.node("Mul", g.last, g.node("Sigmoid")), g.nodes[-2].output[0])),
+        lambda: small(
+            lambda g: g.node("Add", g.node("Mul", g.last, g.node("Sigmoid")), g.nodes[-2].output[0])
+        ),
         ["(Mul)", "nothing else"],
     ),
     "sigmoid that others take as a row": (
@@ -180,7 +233,11 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
         ["(Clip)", "-inf ... 6"],
     ),
     "a quantised network": (
-        lambda: small(lambda g: g.node("DequantizeLinear", g.node("QuantizeLinear", g.last, g.numbers(0.1)), "w0")),
+        lambda: small(
+            lambda g: g.node(
+                "DequantizeLinear", g.node("QuantizeLinear", g.last, g.numbers(0.1)), "w0"
+            )
+        ),
         ["(QuantizeLinear)", "quantised", "single precision"],
     ),
     "another's quantised network": (
@@ -191,17 +248,28 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
     "another swish": (lambda: small(op("Swish", alpha=2.0)), ["(Swish)", "`alpha` = 2"]),
     "lrn of even size": (lambda: small(op("LRN", size=4)), ["(LRN)", "`size` = 4"]),
     "dropout of all": (lambda: small(op("Dropout", ratio=1.0)), ["(Dropout)", "`rate` = 1.0"]),
-    "dropout of a made ratio": (lambda: small(lambda g: g.node("Dropout", g.last, g.last)), ["(Dropout)", "`ratio`"]),
+    "dropout of a made ratio": (
+        lambda: small(lambda g: g.node("Dropout", g.last, g.last)),
+        ["(Dropout)", "`ratio`"],
+    ),
     "batch-norm of all values": (
-        lambda: small(lambda g: g.node("BatchNormalization", g.last, *(g.weight(256) for _ in range(4)))),
+        lambda: small(
+            lambda g: g.node("BatchNormalization", g.last, *(g.weight(256) for _ in range(4)))
+        ),
         ["(BatchNormalization)", "256 channels", "4x8x8"],
     ),
     "sum of shapes": (
         lambda: small(lambda g: g.node("Add", g.last, g.pool(2, 2))),
         ["(Add)", "4x8x8 and 4x4x4"],
     ),
-    "sum with a constant": (lambda: small(lambda g: g.node("Add", g.last, g.weight(4, 1, 1))), ["(Add)", "constant"]),
-    "sum of two constants": (lambda: small(lambda g: g.node("Add", g.weight(1), g.weight(1))), ["(Add)", "constant"]),
+    "sum with a constant": (
+        lambda: small(lambda g: g.node("Add", g.last, g.weight(4, 1, 1))),
+        ["(Add)", "constant"],
+    ),
+    "sum of two constants": (
+        lambda: small(lambda g: g.node("Add", g.weight(1), g.weight(1))),
+        ["(Add)", "constant"],
+    ),
     "bias for others too": (
         lambda: after_flatten(
             lambda g: g.node("MatMul", g.last, g.weight(256, 5)),
@@ -217,7 +285,10 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
         lambda: small(lambda g: g.node("Add", g.last, g.node("Flatten"))),
         ["(Add)", "flattened"],
     ),
-    "pool of values": (lambda: after_flatten(op("MaxPool", kernel_shape=[2, 2])), ["(MaxPool)", "flattened"]),
+    "pool of values": (
+        lambda: after_flatten(op("MaxPool", kernel_shape=[2, 2])),
+        ["(MaxPool)", "flattened"],
+    ),
     "fc of maps": (lambda: small(lambda g: g.fc("odd", 4, 4)), ["'odd' (Gemm)", "Flatten"]),
     "fc of other values": (
         lambda: ending(op("Flatten"), lambda g: g.fc("odd", 255, 5)),
@@ -228,40 +299,71 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
         ["(Gemm)", "`transA` = 0"],
     ),
     "flatten all": (lambda: small(op("Flatten", axis=0)), ["(Flatten)", "`axis` = 0"]),
-    "reshape to maps": (lambda: small(op("Reshape", shape=[0, 4, 8, 8])), ["(Reshape)", "[0, 4, 8, 8]"]),
+    "reshape to maps": (
+        lambda: small(op("Reshape", shape=[0, 4, 8, 8])),
+        ["(Reshape)", "[0, 4, 8, 8]"],
+    ),
     "reshape over samples": (lambda: small(op("Reshape", shape=[1, -1])), ["(Reshape)", "[1, -1]"]),
     "reshape to no number": (
         lambda: ending(lambda g: g.node("Reshape", g.last, g.numbers(0.0, float("nan")))),
         ["(Reshape)", "integers"],
     ),
     "reshape to text": (
-        lambda: ending(lambda g: g.node("Reshape", g.last, g.node("Constant", value_strings=["0", "-1"]))),
+        lambda: ending(
+            lambda g: g.node("Reshape", g.last, g.node("Constant", value_strings=["0", "-1"]))
+        ),
         ["(Reshape)", "`shape`"],
     ),
     "reshape to other values": (
         lambda: ending(op("GlobalAveragePool"), op("Reshape", shape=[-1, 8])),
         ["(Reshape)", "8 values", "4x1x1"],
     ),
-    "mean of channels": (lambda: small(op("ReduceMean", axes=[1])), ["(ReduceMean)", "`axes` = [1]"]),
+    "mean of channels": (
+        lambda: small(op("ReduceMean", axes=[1])),
+        ["(ReduceMean)", "`axes` = [1]"],
+    ),
     "mean of all": (lambda: small(op("ReduceMean")), ["(ReduceMean)", "`axes` = []"]),
     "softmax of columns": (lambda: small(op("Softmax", axis=3)), ["(Softmax)", "`axis` = 3"]),
-    "softmax in between": (lambda: small(op("Softmax", axis=1)), ["(GlobalAveragePool)", "softmax"]),
+    "softmax in between": (
+        lambda: small(op("Softmax", axis=1)),
+        ["(GlobalAveragePool)", "softmax"],
+    ),
     "maps at the end": (ending, ["softmax", "8x8"]),
     "a hole": (lambda: small(lambda g: g.node("Relu", "nothing")), ["(Relu)", "'nothing'", "hole"]),
     "an unused result": (lambda: small(lambda g: g.node("Relu", "x")), ["(Relu)", "begins"]),
     "a side that leads nowhere": (
-        lambda: small(lambda g: g.conv("side", 4, 4, 3, "conv:0"), lambda g: g.node("Relu", "conv:0")),
+        lambda: small(
+            lambda g: g.conv("side", 4, 4, 3, "conv:0"), lambda g: g.node("Relu", "conv:0")
+        ),
         ["'side'", "is not used"],
     ),
     "a cycle": (cycle, ["(Relu)", "'relu:1'", "cycle"]),
-    "out of order": (lambda: swapped(small(op("Relu"), op("Dropout")), 1, 2), ["(Dropout)", "out of order"]),
-    "made twice": (lambda: small(op("Relu"), lambda g: g.nodes.append(g.nodes[-1])), ["(Relu)", "'relu:1'"]),
-    "an input left out": (lambda: small(lambda g: g.node("Relu", "")), ["(Relu)", "lacks its input 1"]),
+    "out of order": (
+        lambda: swapped(small(op("Relu"), op("Dropout")), 1, 2),
+        ["(Dropout)", "out of order"],
+    ),
+    "made twice": (
+        lambda: small(op("Relu"), lambda g: g.nodes.append(g.nodes[-1])),
+        ["(Relu)", "'relu:1'"],
+    ),
+    "an input left out": (
+        lambda: small(lambda g: g.node("Relu", "")),
+        ["(Relu)", "lacks its input 1"],
+    ),
     "several inputs": (lambda: with_inputs("y", "z"), ["3 inputs", "'x', 'y', 'z'"]),
-    "weights that are inputs": (lambda: with_inputs("fc.weight"), ["2 inputs", "export_params=True"]),
-    "several outputs": (lambda: with_output(small(), "conv:0", "gemm:3"), ["2 outputs", "'conv:0', 'gemm:3'"]),
+    "weights that are inputs": (
+        lambda: with_inputs("fc.weight"),
+        ["2 inputs", "export_params=True"],
+    ),
+    "several outputs": (
+        lambda: with_output(small(), "conv:0", "gemm:3"),
+        ["2 outputs", "'conv:0', 'gemm:3'"],
+    ),
     "an output that nothing makes": (lambda: with_output(small(), "y"), ["'y'", "hole"]),
-    "sizes that are not fixed": (lambda: Graph(1, 3, "rows", "columns"), ["'x'", "1x3x?x?", "fixed"]),
+    "sizes that are not fixed": (
+        lambda: Graph(1, 3, "rows", "columns"),
+        ["'x'", "1x3x?x?", "fixed"],
+    ),
     "no images": (lambda: Graph("n", 784), ["'x'", "?x784"]),
     "empty images": (lambda: small(size=0), ["`input[1]` = 0"]),
 }
@@ -283,18 +385,28 @@ def refused(tmp_path: Path, one_line: Callable[..., str]) -> Refused:
 
 @pytest.mark.parametrize("case", BAD)
 def test_what_is_refused(case: str, refused: Refused) -> None:
-    model, told = BAD[case]
+    model, message = BAD[case]
     graph = model()
     if not graph.nodes:
         graph.node("Relu")
     line = refused(graph)
-    for part in told:
+    for part in message:
         assert part in line
 
 
 def test_the_refusal_names_what_is_known(tmp_path: Path, refused: Refused) -> None:
     known = refused(small(op("Mish"))).rpartition("known are ")[2].split(", ")
-    assert {"Conv", "Gemm", "MatMul", "MaxPool", "LRN", "BatchNormalization", "Add", "Concat", "Softmax"} <= set(known)
+    assert {
+        "Conv",
+        "Gemm",
+        "MatMul",
+        "MaxPool",
+        "LRN",
+        "BatchNormalization",
+        "Add",
+        "Concat",
+        "Softmax",
+    } <= set(known)
     assert known[1:] == sorted(known[1:])
     for operator in known:
         assert "unknown operator" not in refused_or_not(tmp_path, small(op(operator)))
@@ -317,16 +429,25 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
 def test_the_command_line_says_it_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "mine.onnx"
     path.write_bytes(small(op("Mish")).model())
-    for command in (["network"], ["simulate", "--samples", "8", "--network"], ["schedule", "--network"]):
+    for command in (
+        ["network"],
+        ["simulate", "--samples", "8", "--network"],
+        ["schedule", "--network"],
+    ):
         done = subprocess.run(
-            [sys.executable, "-m", "emuchain", *command, path], capture_output=True, text=True, timeout=120
+            [sys.executable, "-m", "emuchain", *command, path],
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
         assert (done.returncode, done.stdout) == (2, "")
         [line] = done.stderr.splitlines()
         assert "(Mish): unknown operator" in line
 
 
-def test_without_the_package_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, refused: Refused) -> None:
+def test_without_the_package_it_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, refused: Refused
+) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
     assert "pip install 'emuchain[onnx]'" in refused(b"")
 

@@ -12,8 +12,12 @@ import pytest
 
 from emuchain.emulator.network import Network, load_network
 
-torch = pytest.importorskip("torch", reason="PyTorch, which exports the files of these tests, is not installed")
-onnx = pytest.importorskip("onnx", reason="onnx, which reads the files of these tests, is not installed")
+torch = pytest.importorskip(
+    "torch", reason="PyTorch, which exports the files of these tests, is not installed"
+)
+onnx = pytest.importorskip(
+    "onnx", reason="onnx, which reads the files of these tests, is not installed"
+)
 nn = torch.nn
 
 STEPS, VALUES, UNITS, CLASSES = 7, 6, 5, 3
@@ -50,7 +54,10 @@ class Characters(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.symbols, self.layers = nn.Embedding(9, VALUES), nn.LSTM(VALUES, UNITS, batch_first=True)
+        self.symbols, self.layers = (
+            nn.Embedding(9, VALUES),
+            nn.LSTM(VALUES, UNITS, batch_first=True),
+        )
         self.classifier = nn.Linear(UNITS, 9)
 
     def forward(self, x: Any) -> Any:
@@ -58,18 +65,26 @@ class Characters(nn.Module):
 
 
 def exported(model: Any, x: Any, how: str) -> bytes:
-    """Return the ONNX file of a model, by one of PyTorch's exporters; `open` leaves the number of samples open."""
+    """Return the ONNX file of a model, by one of PyTorch's exporters; `open` leaves the number of
+    samples open.
+    """
     made = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         place = 0 if x.ndim != 3 or getattr(model, "layers", model).batch_first else 1
         if how.startswith("dynamo"):
-            pytest.importorskip("onnxscript", reason="onnxscript, which PyTorch's new exporter needs, is missing")
+            pytest.importorskip(
+                "onnxscript", reason="onnxscript, which PyTorch's new exporter needs, is missing"
+            )
             open_samples = ({place: torch.export.Dim("n")},) if how.endswith("open") else None
-            program = torch.onnx.export(model, (x,), dynamo=True, verbose=False, dynamic_shapes=open_samples)
+            program = torch.onnx.export(
+                model, (x,), dynamo=True, verbose=False, dynamic_shapes=open_samples
+            )
             return program.model_proto.SerializeToString()
         open_axes = {"x": {place: "n"}} if how.endswith("open") else None
-        torch.onnx.export(model, (x,), made, dynamo=False, input_names=["x"], dynamic_axes=open_axes)
+        torch.onnx.export(
+            model, (x,), made, dynamo=False, input_names=["x"], dynamic_axes=open_axes
+        )
     return made.getvalue()
 
 
@@ -95,7 +110,14 @@ def layers_of(network: Network) -> list[dict[str, Any]]:
 def recurrent(kind: str, **keys: Any) -> dict[str, Any]:
     """Return the keys of a layer."""
     reset = {"reset": "after"} if kind == "GRU" else {}
-    return {"type": kind.lower(), "units": UNITS, "projection": None, "bidirectional": False, **reset, **keys}
+    return {
+        "type": kind.lower(),
+        "units": UNITS,
+        "projection": None,
+        "bidirectional": False,
+        **reset,
+        **keys,
+    }
 
 
 LAST = {"type": "last-step"}
@@ -124,7 +146,9 @@ WAYS = [
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_the_last_step(tmp_path: Path, kind: str, both: bool, layers: int, how: str) -> None:
-    model = Recurrent(kind, lambda y, h: y[:, -1], num_layers=layers, bidirectional=both, batch_first=True)
+    model = Recurrent(
+        kind, lambda y, h: y[:, -1], num_layers=layers, bidirectional=both, batch_first=True
+    )
     network = imported(tmp_path, exported(model, torch.zeros(2, STEPS, VALUES), how))
     assert network.input == (VALUES, STEPS, 1)
     assert layers_of(network) == [recurrent(kind, bidirectional=both)] * layers + [LAST, FC]
@@ -166,7 +190,9 @@ def test_what_may_be_picked(tmp_path: Path, kind: str, pick: str, layers: int, h
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
-def test_layers_alone_with_their_states(tmp_path: Path, kind: str, layers: int, both: bool, how: str) -> None:
+def test_layers_alone_with_their_states(
+    tmp_path: Path, kind: str, layers: int, both: bool, how: str
+) -> None:
     model = getattr(nn, kind)(VALUES, UNITS, layers, bidirectional=both)
     network = imported(tmp_path, exported(model, torch.zeros(STEPS, 2, VALUES), how))
     assert layers_of(network) == [recurrent(kind, bidirectional=both)] * layers
@@ -182,7 +208,9 @@ def test_layers_alone_with_their_states(tmp_path: Path, kind: str, layers: int, 
         ((1, STEPS, VALUES), lambda x: x.view(-1, STEPS, VALUES)),
     ],
 )
-def test_rows_of_images(tmp_path: Path, shape: tuple[int, int, int], rows: Callable[[Any], Any], how: str) -> None:
+def test_rows_of_images(
+    tmp_path: Path, shape: tuple[int, int, int], rows: Callable[[Any], Any], how: str
+) -> None:
     network = imported(tmp_path, exported(Lines(shape, rows), torch.zeros(2, *shape), how))
     assert network.input == shape
     assert network.entry == (shape[0] * shape[2], STEPS, 1)
@@ -191,8 +219,14 @@ def test_rows_of_images(tmp_path: Path, shape: tuple[int, int, int], rows: Calla
 
 @pytest.mark.parametrize("how", WAYS)
 def test_symbols(tmp_path: Path, how: str) -> None:
-    network = imported(tmp_path, exported(Characters(), torch.zeros(2, STEPS, dtype=torch.int64), how))
+    network = imported(
+        tmp_path, exported(Characters(), torch.zeros(2, STEPS, dtype=torch.int64), how)
+    )
     assert network.input == (9, STEPS, 1)
     assert network.result_steps == STEPS
-    expected = [{"type": "embedding", "features": VALUES}, recurrent("LSTM"), {**EACH, "channels": 9}]
+    expected = [
+        {"type": "embedding", "features": VALUES},
+        recurrent("LSTM"),
+        {**EACH, "channels": 9},
+    ]
     assert layers_of(network) == expected

@@ -1,4 +1,6 @@
-"""LSTM and GRU of ONNX files that no layer does here: refused in one line, which says what would be right."""
+"""LSTM and GRU of ONNX files that no layer does here: refused in one line, which says what would be
+right.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,19 @@ STEPS, VALUES, UNITS = 7, 6, 5
 
 
 def lstm(
-    *sizes: int | str, inputs: dict[int, Callable[[Graph], str]] | None = None, kind: str = "LSTM", **keys: Any
+    *sizes: int | str,
+    inputs: dict[int, Callable[[Graph], str]] | None = None,
+    kind: str = "LSTM",
+    **keys: Any,
 ) -> Graph:
-    """A layer over sequences (steps, samples, values), and a classifier of each step; `inputs` replace its own."""
+    """A layer over sequences (steps, samples, values), and a classifier of each step; `inputs`
+    replace its own.
+    """
     graph = Graph(*(sizes or (STEPS, "n", VALUES)))
-    gates, directions = {"LSTM": 4, "GRU": 3}[kind], 2 if keys.get("direction") == "bidirectional" else 1
+    gates, directions = (
+        {"LSTM": 4, "GRU": 3}[kind],
+        2 if keys.get("direction") == "bidirectional" else 1,
+    )
     takes: list[str] = ["x"]
     shapes = ((gates * UNITS, VALUES), (gates * UNITS, UNITS), (2 * gates * UNITS,))
     takes += [graph.weight(directions, *shape) for shape in shapes]
@@ -36,7 +46,10 @@ def lstm(
 
 def zeros(graph: Graph) -> str:
     """A state of zeros, made of sizes."""
-    sizes = [graph.numbers(1), graph.node("Slice", graph.node("Shape", "x"), graph.numbers(1), graph.numbers(2))]
+    sizes = [
+        graph.numbers(1),
+        graph.node("Slice", graph.node("Shape", "x"), graph.numbers(1), graph.numbers(2)),
+    ]
     return graph.node("ConstantOfShape", graph.node("Concat", *sizes, graph.numbers(UNITS), axis=0))
 
 
@@ -48,13 +61,21 @@ def ones(graph: Graph) -> str:
 
 def also_an_input(graph: Graph) -> str:
     """A state that is an input of the graph."""
-    graph.inputs.append(onnx.helper.make_tensor_value_info("h0", onnx.TensorProto.FLOAT, [1, "n", UNITS]))
+    graph.inputs.append(
+        onnx.helper.make_tensor_value_info("h0", onnx.TensorProto.FLOAT, [1, "n", UNITS])
+    )
     return "h0"
 
 
 BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
-    "backwards": (lambda: lstm(direction="reverse"), ["`direction` = 'reverse'", "'forward'", "turn the sequence"]),
-    "peepholes": (lambda: lstm(inputs={7: lambda g: g.weight(1, 15)}), ["peepholes", "only layers without"]),
+    "backwards": (
+        lambda: lstm(direction="reverse"),
+        ["`direction` = 'reverse'", "'forward'", "turn the sequence"],
+    ),
+    "peepholes": (
+        lambda: lstm(inputs={7: lambda g: g.weight(1, 15)}),
+        ["peepholes", "only layers without"],
+    ),
     "clipped": (lambda: lstm(clip=3.0), ["`clip` is not supported"]),
     "other activations": (
         lambda: lstm(activations=["Sigmoid", "Relu", "Tanh"]),
@@ -66,7 +87,10 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
     ),
     "slopes": (lambda: lstm(activation_alpha=[0.1]), ["`activation_alpha` is not supported"]),
     "coupled gates": (lambda: lstm(input_forget=1), ["`input_forget` = 1", "should be 0"]),
-    "lengths": (lambda: lstm(inputs={4: lambda g: g.numbers(7, 3)}), ["`sequence_lens`", "all time steps"]),
+    "lengths": (
+        lambda: lstm(inputs={4: lambda g: g.numbers(7, 3)}),
+        ["`sequence_lens`", "all time steps"],
+    ),
     "lengths of fewer steps": (
         lambda: lstm(inputs={4: lambda g: g.numbers(3, 3)}),
         ["is made for 3 time steps, but takes maps of 6x7x1"],
@@ -77,20 +101,29 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
         lambda: lstm(inputs={6: lambda g: g.node("ConstantOfShape", g.numbers(1, 2, 2 * UNITS))}),
         ["begins with states of other sizes than its 5 units", "`proj_size`"],
     ),
-    "a state that is given": (lambda: lstm(inputs={5: also_an_input}), ["2 inputs: 'x', 'h0'; there should be one"]),
+    "a state that is given": (
+        lambda: lstm(inputs={5: also_an_input}),
+        ["2 inputs: 'x', 'h0'; there should be one"],
+    ),
     "no biases": (lambda: lstm(inputs={3: lambda g: ""}), ["has no biases", "input B"]),
     "another number of units": (lambda: lstm(hidden_size=4), ["weights of 5 units"]),
     "open steps": (lambda: lstm("t", "n", VALUES), ["no fixed number of time steps", "such as 64"]),
-    "maps": (lambda: lstm("n", 3, STEPS, 2), ["samples x channels x rows x columns", "rows x samples x channels"]),
-    "other values": (lambda: lstm(STEPS, "n", 4), ["is made for 6 channels, but takes maps of 4x7x1"]),
+    "maps": (
+        lambda: lstm("n", 3, STEPS, 2),
+        ["samples x channels x rows x columns", "rows x samples x channels"],
+    ),
+    "other values": (
+        lambda: lstm(STEPS, "n", 4),
+        ["is made for 6 channels, but takes maps of 4x7x1"],
+    ),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_what_is_refused(tmp_path: Path, case: str) -> None:
-    model, told = BAD[case]
+    model, message = BAD[case]
     line = refused_or_not(tmp_path, model())
-    for part in told:
+    for part in message:
         assert part in line
     assert "\n" not in line
 
@@ -121,7 +154,14 @@ def test_where_the_reset_gate_acts(tmp_path: Path, after: int, reset: str) -> No
 
 def test_samples_may_come_first(tmp_path: Path) -> None:
     graph = Graph("n", STEPS, VALUES)
-    graph.node("LSTM", "x", graph.weight(1, 20, VALUES), graph.weight(1, 20, UNITS), graph.weight(1, 40), layout=1)
+    graph.node(
+        "LSTM",
+        "x",
+        graph.weight(1, 20, VALUES),
+        graph.weight(1, 20, UNITS),
+        graph.weight(1, 40),
+        layout=1,
+    )
     graph.node("Squeeze", graph.last, graph.numbers(2))
     path = tmp_path / "mine.onnx"
     path.write_bytes(graph.model())

@@ -1,4 +1,6 @@
-"""ONNX files of transformers: PyTorch's compute here what they did there, and what is refused says why."""
+"""ONNX files of transformers: PyTorch's compute here what they did there, and what is refused says
+why.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,24 @@ from emuchain.emulator.network import Network, load_network, onnx_image
 from emuchain.emulator.run import RunWeights, evaluate, read_weights
 
 from . import torch_transformers as models
-from .torch_transformers import HEADS, SIZE, SYMBOLS, TOKENS, WIDTH, Block, Gpt, Vit, exported, functional, nn, torch
+from .torch_transformers import (
+    HEADS,
+    SIZE,
+    SYMBOLS,
+    TOKENS,
+    WIDTH,
+    Block,
+    Gpt,
+    Vit,
+    exported,
+    functional,
+    nn,
+    torch,
+)
 
-onnx = pytest.importorskip("onnx", reason="onnx, which reads the files of these tests, is not installed")
+onnx = pytest.importorskip(
+    "onnx", reason="onnx, which reads the files of these tests, is not installed"
+)
 
 WAYS = [
     *("script", "script-open"),
@@ -36,7 +53,11 @@ def drawn(model: Any) -> Any:
 
 def inputs(model: Any) -> Any:
     torch.manual_seed(2)
-    return torch.randn(2, 3, 32, 32) if isinstance(model, Vit) else torch.randint(0, SYMBOLS, (2, TOKENS))
+    return (
+        torch.randn(2, 3, 32, 32)
+        if isinstance(model, Vit)
+        else torch.randint(0, SYMBOLS, (2, TOKENS))
+    )
 
 
 def ran(path: Path, x: Any) -> np.ndarray:
@@ -71,7 +92,9 @@ SPELLINGS: dict[str, Callable[[], Any]] = {
     "permuted": lambda: Gpt(Block(models.permuted)),
     "by heads": lambda: Gpt(Block(models.by_heads)),
     "three layers": lambda: Gpt(Block(None), Block(None)),
-    "by hand": lambda: Gpt(Block(attend=models.by_hand), Block(attend=models.by_hand, causal=False)),
+    "by hand": lambda: Gpt(
+        Block(attend=models.by_hand), Block(attend=models.by_hand, causal=False)
+    ),
     "divided": lambda: Gpt(Block(None, models.divided), Block(attend=models.divided, causal=False)),
     "not causal": lambda: Gpt(Block(causal=False), Block(None, causal=False)),
     "a class token": lambda: Vit(Block(models.permuted, causal=False), has_token=True),
@@ -79,8 +102,12 @@ SPELLINGS: dict[str, Callable[[], Any]] = {
     "spelled by tanh": lambda: Gpt(Block(gelu=models.Tanh(), norm=models.Rms)),
     "spelled by erf": lambda: Gpt(Block(gelu=models.Erf(), norm=models.Norm)),
     "gelu by tanh": lambda: Gpt(Block(gelu=nn.GELU(approximate="tanh"))),
-    "grouped queries": lambda: Gpt(*(models.Grouped(2, models.expanded, fused=fused) for fused in (False, True))),
-    "one key for all": lambda: Gpt(*(models.Grouped(1, models.interleaved, fused=fused) for fused in (False, True))),
+    "grouped queries": lambda: Gpt(
+        *(models.Grouped(2, models.expanded, fused=fused) for fused in (False, True))
+    ),
+    "one key for all": lambda: Gpt(
+        *(models.Grouped(1, models.interleaved, fused=fused) for fused in (False, True))
+    ),
     "an encoder": lambda: models.Encoder(norm_first=False),
     "an encoder of norms first": lambda: models.Encoder(norm_first=True),
     "an own class": lambda: models.Multihead(batch_first=True),
@@ -112,7 +139,9 @@ def test_versions_of_onnx(tmp_path: Path, name: str, version: str) -> None:
 
 
 DROPPED: Mapping[str, Callable[[], Any]] = {
-    "fused": lambda: Gpt(Block(attend=models.Dropped(fused=True)), Block(None, models.Dropped(fused=True))),
+    "fused": lambda: Gpt(
+        Block(attend=models.Dropped(fused=True)), Block(None, models.Dropped(fused=True))
+    ),
     "by hand": lambda: Gpt(Block(attend=models.Dropped(fused=False), causal=False)),
     "an encoder": lambda: models.Encoder(norm_first=True, dropout=0.1),
 }
@@ -121,13 +150,21 @@ DROPPED: Mapping[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("name", DROPPED)
 def test_dropout_of_shares_comes_from_an_export_for_training(tmp_path: Path, name: str) -> None:
     model = drawn(DROPPED[name]())
-    network, _ = checked(tmp_path, model, do_constant_folding=False, training=torch.onnx.TrainingMode.TRAINING)
-    rates = {vars(own.operation)["dropout"] for own in network.layers if own.operation.type == "attention"}
+    network, _ = checked(
+        tmp_path, model, do_constant_folding=False, training=torch.onnx.TrainingMode.TRAINING
+    )
+    rates = {
+        vars(own.operation)["dropout"]
+        for own in network.layers
+        if own.operation.type == "attention"
+    }
     assert rates == {0.1}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keys", [{"opset_version": 18}, {"opset_version": 23}, {"optimize": False}])
+@pytest.mark.parametrize(
+    "keys", [{"opset_version": 18}, {"opset_version": 23}, {"optimize": False}]
+)
 @pytest.mark.parametrize("name", ["split", "three layers", "a class token", "rms norm"])
 def test_versions_of_the_new_exporter(tmp_path: Path, name: str, keys: dict[str, Any]) -> None:
     model = Gpt(Block(norm=nn.RMSNorm)) if name == "rms norm" else SPELLINGS[name]()
@@ -135,13 +172,20 @@ def test_versions_of_the_new_exporter(tmp_path: Path, name: str, keys: dict[str,
 
 
 def test_the_operator_attention(tmp_path: Path) -> None:
-    """ONNX's own, of version 23: queries, keys and values from three layers, with heads on an axis or without."""
+    """ONNX's own, of version 23: queries, keys and values from three layers, with heads on an axis
+    or without.
+    """
     draw = np.random.default_rng(3)
     for causal, flat, groups in ((0, True, HEADS), (1, True, 1), (1, False, HEADS)):
         few = groups * SIZE
         arrays = {
             name: draw.normal(0, 0.4, shape).astype(np.float32)
-            for name, shape in {"q": (WIDTH, WIDTH), "k": (WIDTH, few), "v": (WIDTH, few), "o": (WIDTH, 5)}.items()
+            for name, shape in {
+                "q": (WIDTH, WIDTH),
+                "k": (WIDTH, few),
+                "v": (WIDTH, few),
+                "o": (WIDTH, 5),
+            }.items()
         }
         node = onnx.helper.make_node
         nodes = [node("MatMul", ["x", name], [f"{name}x"], name) for name in "qkv"]
@@ -169,7 +213,9 @@ def test_the_operator_attention(tmp_path: Path) -> None:
         )
         path, again = tmp_path / "a.onnx", tmp_path / "b.onnx"
         path.write_bytes(
-            onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 23)]).SerializeToString()
+            onnx.helper.make_model(
+                graph, opset_imports=[onnx.helper.make_opsetid("", 23)]
+            ).SerializeToString()
         )
         network = load_network(str(path))
         assert [layer.operation.type for layer in network.layers] == ["conv", "attention", "conv"]
@@ -191,7 +237,10 @@ def test_emuchain_computes_it(tmp_path: Path, name: str, data: str) -> None:
     tested = evaluate(RunWeights(weights, settings, network, 0)).tested
     if data == "text":
         own = load_data(data, steps=TOKENS).test_first(20)
-        x, labels = torch.from_numpy(np.asarray(own.test_images)).long(), torch.from_numpy(own.test_labels)
+        x, labels = (
+            torch.from_numpy(np.asarray(own.test_images)).long(),
+            torch.from_numpy(own.test_labels),
+        )
         x = x.reshape(len(x), TOKENS)
     else:
         own = load_data(data).first(60).test_first(20)
@@ -209,25 +258,40 @@ class Odd(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
         super().__init__()
         self.kind = kind
         self.symbols, self.other = nn.Embedding(SYMBOLS, WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.q, self.k, self.v = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.q, self.k, self.v = (
+            nn.Linear(WIDTH, WIDTH),
+            nn.Linear(WIDTH, WIDTH),
+            nn.Linear(WIDTH, WIDTH),
+        )
         self.head = nn.Linear(WIDTH, SYMBOLS)
 
     def forward(self, symbols: Any) -> Any:
         """Return the logits of all tokens."""
         x = self.symbols(symbols)
         y = self.other(x) if self.kind == "cross" else x
-        q, k, v = (part.view(2, TOKENS, -1, SIZE).transpose(1, 2) for part in (self.q(x), self.k(y), self.v(y)))
+        q, k, v = (
+            part.view(2, TOKENS, -1, SIZE).transpose(1, 2)
+            for part in (self.q(x), self.k(y), self.v(y))
+        )
         if self.kind == "shared":
             k, v = (part[:, [0, 0, 1]] for part in (k, v))
         if self.kind == "turned":
-            angles = torch.outer(torch.arange(TOKENS).float(), torch.tensor([1.0, 0.1])).repeat(1, 2)
+            angles = torch.outer(torch.arange(TOKENS).float(), torch.tensor([1.0, 0.1])).repeat(
+                1, 2
+            )
             q, k = (
-                part * angles.cos() + torch.cat([-part[..., 2:], part[..., :2]], -1) * angles.sin() for part in (q, k)
+                part * angles.cos() + torch.cat([-part[..., 2:], part[..., :2]], -1) * angles.sin()
+                for part in (q, k)
             )
         distance = torch.arange(TOKENS)[:, None] - torch.arange(TOKENS)
-        masks = {"window": torch.ones(TOKENS, TOKENS).tril().triu(-2).log(), "slope": -distance.abs().float()}
+        masks = {
+            "window": torch.ones(TOKENS, TOKENS).tril().triu(-2).log(),
+            "slope": -distance.abs().float(),
+        }
         keys = {"scale": 0.3} if self.kind == "scaled" else {}
-        made = functional.scaled_dot_product_attention(q, k, v, attn_mask=masks.get(self.kind), **keys)
+        made = functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=masks.get(self.kind), **keys
+        )
         return self.head(made.transpose(1, 2).reshape(x.shape))
 
 
@@ -237,7 +301,9 @@ REFUSED = {
     "turned": "(rotary embedding, RoPE), which is not taken from ONNX files",
     "window": "hides other keys than those behind a query; only a causal mask is supported",
     "slope": "adds a mask other than 0 and -inf to scores",
-    "scaled": "scales products by 0.3, where only 1 over the root of a head's 4 values, 0.5, is supported",
+    "scaled": (
+        "scales products by 0.3, where only 1 over the root of a head's 4 values, 0.5, is supported"
+    ),
 }
 
 
@@ -252,18 +318,26 @@ def test_what_is_refused(tmp_path: Path, kind: str, one_line: Callable[..., str]
 
 def test_groups_of_heads_stand_side_by_side(tmp_path: Path, one_line: Callable[..., str]) -> None:
     path = tmp_path / "model.onnx"
-    path.write_bytes(exported(drawn(Gpt(models.Grouped(2, models.tiled, fused=False))), inputs(None), "script"))
+    path.write_bytes(
+        exported(drawn(Gpt(models.Grouped(2, models.tiled, fused=False))), inputs(None), "script")
+    )
     with pytest.raises(InputError) as error:
         load_network(str(path))
     assert "among heads that do not stand side by side" in one_line(error)
 
 
-HOWS: list[tuple[str, dict[str, Any]]] = [("script", {"do_constant_folding": False}), ("script", {}), ("dynamo", {})]
+HOWS: list[tuple[str, dict[str, Any]]] = [
+    ("script", {"do_constant_folding": False}),
+    ("script", {}),
+    ("dynamo", {}),
+]
 
 
 @pytest.mark.parametrize(("how", "keys"), HOWS)
 def test_tied_weights(tmp_path: Path, how: str, keys: dict[str, Any]) -> None:
-    """Folded, the file has two arrays, one of them transposed. They are tied again after export and import."""
+    """Folded, the file has two arrays, one of them transposed. They are tied again after export and
+    import.
+    """
     model = drawn(Gpt(Block()))
     model.head.weight = model.symbols.weight
     path, again = tmp_path / "model.onnx", tmp_path / "again.onnx"
@@ -272,7 +346,9 @@ def test_tied_weights(tmp_path: Path, how: str, keys: dict[str, Any]) -> None:
     [head] = network.heads
     assert head.tied is not None and head.tied.name == network.layers[0].name
     of_longer_texts = TOKENS * WIDTH  # positions
-    assert network.parameters == sum(array.numel() for array in model.parameters()) - of_longer_texts
+    assert (
+        network.parameters == sum(array.numel() for array in model.parameters()) - of_longer_texts
+    )
     again.write_bytes(onnx_image(read_weights(str(path), network, "here"), network, "here"))
     once_more = load_network(str(again))
     assert [(layer.name, layer.operation) for layer in once_more.layers] == [
@@ -288,7 +364,10 @@ def test_one_tied_head_alone(tmp_path: Path, one_line: Callable[..., str]) -> No
     class Last(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.symbols, self.steps = nn.Embedding(SYMBOLS, WIDTH), nn.LSTM(WIDTH, WIDTH, batch_first=True)
+            self.symbols, self.steps = (
+                nn.Embedding(SYMBOLS, WIDTH),
+                nn.LSTM(WIDTH, WIDTH, batch_first=True),
+            )
             self.head = nn.Linear(WIDTH, SYMBOLS)
             self.head.weight = self.symbols.weight
 

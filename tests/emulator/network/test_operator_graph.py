@@ -13,7 +13,8 @@ from emuchain.emulator.network import Layer, Phase, Recurrent, load_network, ope
 from emuchain.emulator.network.description import Description
 from emuchain.emulator.network.graph import resolve
 
-# a: 2·2·9 multiply-accumulates for each of 4 pixels; b and c: 2·2 for each; fc: 16 inputs, 3 outputs.
+# a: 2·2·9 multiply-accumulates for each of 4 pixels; b and c: 2·2 for each; fc: 16 inputs, 3
+# outputs.
 BRANCHES = """
 name = "branches"
 input = [2, 4, 4]
@@ -31,7 +32,9 @@ layers = [
 
 
 def test_by_hand() -> None:
-    graph = operator_graph(resolve(validate(Description, tomllib.loads(BRANCHES), "x.toml"), "x.toml"))
+    graph = operator_graph(
+        resolve(validate(Description, tomllib.loads(BRANCHES), "x.toml"), "x.toml")
+    )
     assert {str(of): of.operations for of in graph.operators} == {
         "FP of a": 288, "PG of a": 288,
         "FP of b": 32, "EB of b": 32, "PG of b": 32,
@@ -40,7 +43,13 @@ def test_by_hand() -> None:
     }  # fmt: skip
     assert graph.operations == 2 * 288 + 3 * (32 + 32 + 96)
     assert graph.layer_operations("a") == {Phase.FP: 288, Phase.PG: 288}
-    forward = [("a", "b"), ("a", "c"), ("a", "d"), ("b", "d"), ("c", "d")]  # the sum y is of b and a, and so part of d
+    forward = [
+        ("a", "b"),
+        ("a", "c"),
+        ("a", "d"),
+        ("b", "d"),
+        ("c", "d"),
+    ]  # the sum y is of b and a, and so part of d
     expected = set()
     for before, after in forward:
         expected |= {(f"FP of {before}", f"FP of {after}"), (f"FP of {before}", f"PG of {after}")}
@@ -61,7 +70,9 @@ def state_macs(layer: Layer) -> int:
 
 @pytest.mark.parametrize("name", zoo())
 def test_of_the_zoo(name: str) -> None:
-    """Forwards, edges run with the order of the layers, and back against it; all counts are those of the layers."""
+    """Forwards, edges run with the order of the layers, and back against it; all counts are those
+    of the layers.
+    """
     network = load_network(name)
     graph = operator_graph(network)
     place = {layer.name: layer.index for layer in network.layers}
@@ -71,8 +82,12 @@ def test_of_the_zoo(name: str) -> None:
         else:
             assert edge.source.phase is Phase.EB
             assert place[edge.source.layer] > place[edge.target.layer]
-    images = sum(layer.macs - state_macs(layer) for layer in network.layers if not layer.needs_errors)
-    attention = sum(2 * (layer.eb_macs - 2 * layer.macs) for layer in network.layers if not layer.has_pg)
+    images = sum(
+        layer.macs - state_macs(layer) for layer in network.layers if not layer.needs_errors
+    )
+    attention = sum(
+        2 * (layer.eb_macs - 2 * layer.macs) for layer in network.layers if not layer.has_pg
+    )
     assert graph.operations == 6 * network.macs - 2 * images + attention
     fed = {edge.target for edge in graph.edges}
     assert {of.layer for of in graph.operators if of.phase is Phase.FP and of not in fed} == {
@@ -86,6 +101,10 @@ def test_as_json() -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     found, graph = json.loads(done.stdout), operator_graph(load_network("inception-cifar"))
-    assert found["operations"] == graph.operations == sum(of["operations"] for of in found["operators"])
+    assert (
+        found["operations"]
+        == graph.operations
+        == sum(of["operations"] for of in found["operators"])
+    )
     assert len(found["edges"]) == len(graph.edges)
     assert {"from": "FP of conv1", "to": "FP of conv2_1x1", "shape": [32, 16, 16]} in found["edges"]

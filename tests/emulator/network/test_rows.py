@@ -1,4 +1,6 @@
-"""Which error row waits for which, where errors go back from the last row: against windows, row by row."""
+"""Which error row waits for which, where errors go back from the last row: against windows, row by
+row.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ Table = dict[str, Any]
 @st.composite
 def windows(draw: st.DrawFn) -> tuple[int, int, int, int]:
     """Rows of the input; kernel, stride and padding that fit them."""
-    rows, kernel, stride = draw(st.integers(1, 12)), draw(st.integers(1, 5)), draw(st.integers(1, 4))
+    rows, kernel, stride = (
+        draw(st.integers(1, 12)),
+        draw(st.integers(1, 5)),
+        draw(st.integers(1, 4)),
+    )
     pad = draw(st.integers(0, kernel - 1))
     assume(rows + 2 * pad >= kernel)
     return rows, kernel, stride, pad
@@ -29,9 +35,11 @@ def before_recurrent(rows: int, *operations: Table) -> Network:
 
 
 def expected(needed: list[int], rows_in: int) -> list[int]:
-    """By error row, last input row first: the number, last output row first, of the last error that it waits for.
+    """By error row, last input row first: the number, last output row first, of the last error that
+    it waits for.
 
-    Row i receives errors from every output row whose inputs end at i or later; those come from the last one on.
+    Row i receives errors from every output row whose inputs end at i or later; those come from the
+    last one on.
     """
     found = []
     for row in reversed(range(rows_in)):
@@ -54,7 +62,13 @@ def last_inputs(rows: int, kernel: int, stride: int, pad: int) -> list[int]:
 @given(windows())
 def test_convolutions(window: tuple[int, int, int, int]) -> None:
     rows, kernel, stride, pad = window
-    conv = {"type": "conv", "channels": 1, "kernel": [kernel, 1], "stride": [stride, 1], "pad": [pad, 0]}
+    conv = {
+        "type": "conv",
+        "channels": 1,
+        "kernel": [kernel, 1],
+        "stride": [stride, 1],
+        "pad": [pad, 0],
+    }
     layer = before_recurrent(rows, conv).layers[1]
     needed = last_inputs(rows, kernel, stride, pad)
     assert layer.rows.fp.tolist() == needed
@@ -62,7 +76,11 @@ def test_convolutions(window: tuple[int, int, int, int]) -> None:
     assert layer.rows.eb_leaves.tolist() == list(range(rows))
     reached = [
         max(
-            (len(needed) - 1 - out for out in range(len(needed)) if 0 <= row + pad - out * stride < kernel),
+            (
+                len(needed) - 1 - out
+                for out in range(len(needed))
+                if 0 <= row + pad - out * stride < kernel
+            ),
             default=-1,
         )
         for row in reversed(range(rows))
@@ -92,19 +110,31 @@ def test_recurrent_layers(steps: int, bidirectional: bool, kind: str) -> None:
 
 @given(st.integers(2, 20))
 def test_last_step_and_fully_connected(steps: int) -> None:
-    layers = [{"type": "lstm", "units": 2}, {"type": "last-step"}, {"type": "fc", "features": 3}, {"type": "softmax"}]
+    layers = [
+        {"type": "lstm", "units": 2},
+        {"type": "last-step"},
+        {"type": "fc", "features": 3},
+        {"type": "softmax"},
+    ]
     lstm, fc = load_network({"name": "n", "input": [1, steps, 1], "layers": layers}).layers
     [last] = lstm.sfu
     assert last.rows is not None
     assert (last.rows.forward.tolist(), last.rows.backward.tolist()) == ([steps - 1], [0] * steps)
     assert fc.rows.eb.tolist() == [0]
-    flat = load_network({"name": "n", "input": [1, steps, 1], "layers": [layers[0], *layers[2:]]}).layers[1]
+    flat = load_network(
+        {"name": "n", "input": [1, steps, 1], "layers": [layers[0], *layers[2:]]}
+    ).layers[1]
     assert flat.rows.fp.tolist() == [steps - 1]
     assert (flat.rows.eb.tolist(), flat.rows.eb_leaves.tolist()) == ([0], [0] * steps)
 
 
 def test_networks_without_recurrent_layers_go_first_row_first() -> None:
-    layers = [{"type": "conv", "channels": 1, "kernel": 2, "stride": 3}, {"type": "fc", "features": 2}]
-    network = load_network({"name": "n", "input": [1, 7, 7], "layers": [*layers, {"type": "softmax"}]})
+    layers = [
+        {"type": "conv", "channels": 1, "kernel": 2, "stride": 3},
+        {"type": "fc", "features": 2},
+    ]
+    network = load_network(
+        {"name": "n", "input": [1, 7, 7], "layers": [*layers, {"type": "softmax"}]}
+    )
     assert not network.last_first
     assert network.layers[0].rows.eb.tolist() == [0, 0, 0, 1, 1, 1, 1]

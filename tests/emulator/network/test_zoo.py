@@ -1,4 +1,6 @@
-"""The zoo: multiply-accumulates and parameters of each network against those worked out here, and shapes."""
+"""The zoo: multiply-accumulates and parameters of each network against those worked out here, and
+shapes.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ KNOWN = {
     "alexnet-grouped": (
         55**2 * 96 * 3 * 11**2
         + 27**2 * 256 * 48 * 5**2
-        + 13**2 * (384 * 256 + 384 * 192 + 256 * 192) * 3**2,  # 0.6658 G: conv2, conv4 and conv5 in two groups
+        + 13**2
+        * (384 * 256 + 384 * 192 + 256 * 192)
+        * 3**2,  # 0.6658 G: conv2, conv4 and conv5 in two groups
         9216 * 4096 + 4096 * 4096 + 4096 * 1000,
         60_965_224,
     ),
@@ -48,12 +52,18 @@ KNOWN = {
         62_378_344 + (7**2 - 6**2) * 256 * 4096,
     ),
     "alexnet-cifar": (
-        32**2 * 64 * 3 * 25 + 15**2 * 192 * 64 * 25 + 7**2 * (384 * 192 + 256 * 384 + 256 * 256) * 9,
+        32**2 * 64 * 3 * 25
+        + 15**2 * 192 * 64 * 25
+        + 7**2 * (384 * 192 + 256 * 384 + 256 * 256) * 9,
         256 * 9 * 1024 + 1024 * 512 + 512 * 10,
         4_864 + 307_392 + 663_936 + 884_992 + 590_080 + 2_360_320 + 524_800 + 5_130,
     ),
     "hdc": (0, 784 * 500 + 3 * 500 * 500 + 500 * 10, 1_149_010),
-    "lenet-mnist": (28**2 * 6 * 25 + 10**2 * 16 * 6 * 25 + 120 * 16 * 25, 120 * 84 + 84 * 10, 61_706),
+    "lenet-mnist": (
+        28**2 * 6 * 25 + 10**2 * 16 * 6 * 25 + 120 * 16 * 25,
+        120 * 84 + 84 * 10,
+        61_706,
+    ),
     "quick-cifar": (
         32**2 * 32 * 3 * 9 + 16**2 * 64 * 32 * 9 + 8**2 * 128 * 64 * 9,
         128 * 4 * 4 * 128 + 128 * 10,
@@ -69,14 +79,25 @@ KNOWN = {
         11_173_962,  # of the widely used implementation for CIFAR-10
     ),
     "resnet20-cifar": (
-        32**2 * 16 * (3 + 6 * 16) * 9 + 16**2 * 32 * (16 + (16 + 5 * 32) * 9) + 8**2 * 64 * (32 + (32 + 5 * 64) * 9),
+        32**2 * 16 * (3 + 6 * 16) * 9
+        + 16**2 * 32 * (16 + (16 + 5 * 32) * 9)
+        + 8**2 * 64 * (32 + (32 + 5 * 64) * 9),
         64 * 10,
-        269_722 + 16 * 32 + 32 * 64 + 2 * (32 + 64),  # of shortcuts without parameters, and the projections here
+        269_722
+        + 16 * 32
+        + 32 * 64
+        + 2 * (32 + 64),  # of shortcuts without parameters, and the projections here
     ),
     "resnet8-cifar": (
-        32**2 * 16 * (3 + 16 + 16) * 9 + 16**2 * 32 * (16 + (16 + 32) * 9) + 8**2 * 64 * (32 + (32 + 64) * 9),
+        32**2 * 16 * (3 + 16 + 16) * 9
+        + 16**2 * 32 * (16 + (16 + 32) * 9)
+        + 8**2 * 64 * (32 + (32 + 64) * 9),
         64 * 10,
-        16 * 35 * 9 + 32 * (16 + 48 * 9) + 64 * (32 + 96 * 9) + 2 * (3 * 16 + 3 * 32 + 3 * 64) + 650,
+        16 * 35 * 9
+        + 32 * (16 + 48 * 9)
+        + 64 * (32 + 96 * 9)
+        + 2 * (3 * 16 + 3 * 32 + 3 * 64)
+        + 650,
     ),
     "inception-cifar": (
         32**2 * 32 * 27
@@ -131,8 +152,14 @@ TRANSFORMERS = {
         64 * (96 * 48 + 4 * (12 * 96 * 96 + 2 * 96 * 64)) + 960,
         96 * 49 + 64 * 96 + 4 * (12 * 96 * 96 + 9 * 96 + 4 * 96) + 2 * 96 + 970,
     ),
-    "vit-s": (14**2 * 384 * 768 + 197 * 12 * (12 * 384**2 + 2 * 384 * 197) + 384_000, 22_050_664),  # as timm counts
-    "gpt2": (1024 * 768 * (1 + 12 * 12 * 768 + 12 * 1025 + 50257), 124_439_808),  # as OpenAI's and transformers'
+    "vit-s": (
+        14**2 * 384 * 768 + 197 * 12 * (12 * 384**2 + 2 * 384 * 197) + 384_000,
+        22_050_664,
+    ),  # as timm counts
+    "gpt2": (
+        1024 * 768 * (1 + 12 * 12 * 768 + 12 * 1025 + 50257),
+        124_439_808,
+    ),  # as OpenAI's and transformers'
     "bert-base": (
         512 * 768 * (1 + 12 * (12 * 768 + 2 * 512) + 768 + 30522),
         109_514_298 - 2 * 768,  # as transformers counts BertForMaskedLM, without the second segment
@@ -185,7 +212,8 @@ TRANSLATORS = {"gnmt-8": 8, "gnmt-l": 32}
 # ResNets (He et al., 2015, table 1): whether blocks are bottlenecks, and how many each stage has.
 RESNETS = {"resnet18": (False, [2, 2, 2, 2]), "resnet50": (True, [3, 4, 6, 3])}
 
-# MobileNetV2's stages (Sandler et al., 2018, table 2): rows of their inputs, factor, channels, blocks, first stride.
+# MobileNetV2's stages (Sandler et al., 2018, table 2): rows of their inputs, factor, channels,
+# blocks, first stride.
 INVERTED = [
     (112, 1, 16, 1, 1),
     (112, 6, 24, 2, 2),
@@ -196,7 +224,8 @@ INVERTED = [
     (7, 6, 320, 1, 1),
 ]
 
-# GoogLeNet's modules (Szegedy et al., 2014, table 1): rows, inputs, 1x1, 3x3 reduce, 3x3, 5x5 reduce, 5x5, pool proj.
+# GoogLeNet's modules (Szegedy et al., 2014, table 1): rows, inputs, 1x1, 3x3 reduce, 3x3, 5x5
+# reduce, 5x5, pool proj.
 INCEPTIONS = [
     (28, 192, 64, 96, 128, 16, 32, 32),
     (28, 256, 128, 128, 192, 32, 96, 64),
@@ -211,14 +240,18 @@ INCEPTIONS = [
 
 
 def resnet(name: str) -> tuple[int, int, int]:
-    """Counts of a ResNet: convolutions without bias, batch normalisation with two parameters a channel."""
+    """Counts of a ResNet: convolutions without bias, batch normalisation with two parameters a
+    channel.
+    """
     deep, blocks = RESNETS[name]
     convolutions, weights, channels, before = 112**2 * 64 * 147, 64 * 147, 64, 64
     for stage, count in enumerate(blocks):
         size, wide = 56 >> stage, 64 << stage
         wider = 4 * wide if deep else wide
         for block in range(count):
-            entry = 2 * size if stage and not block else size  # rows of its input: the first block halves them
+            entry = (
+                2 * size if stage and not block else size
+            )  # rows of its input: the first block halves them
             if deep:
                 shapes = [(entry, before * wide), (size, 9 * wide * wide), (size, wide * wider)]
                 channels += 2 * wide + wider
@@ -246,7 +279,11 @@ def mobilenet() -> tuple[int, int, int]:
             before = channels
     shapes.append((7, 320, 1280))
     convolutions = sum(rows**2 * window * channels for rows, window, channels in shapes)
-    return convolutions, 1_280_000, sum((window + 2) * channels for _, window, channels in shapes) + 1_281_000
+    return (
+        convolutions,
+        1_280_000,
+        sum((window + 2) * channels for _, window, channels in shapes) + 1_281_000,
+    )
 
 
 def googlenet() -> tuple[int, int, int]:
@@ -256,7 +293,11 @@ def googlenet() -> tuple[int, int, int]:
         shapes.append((rows, inputs, one + reduce3 + reduce5 + pool))
         shapes += [(rows, 9 * reduce3, three), (rows, 25 * reduce5, five)]
     convolutions = sum(rows**2 * window * channels for rows, window, channels in shapes)
-    return convolutions, 1_024_000, sum((window + 1) * channels for _, window, channels in shapes) + 1_025_000
+    return (
+        convolutions,
+        1_024_000,
+        sum((window + 1) * channels for _, window, channels in shapes) + 1_025_000,
+    )
 
 
 def vgg(name: str) -> tuple[int, int, int]:
@@ -316,7 +357,9 @@ def test_mobilenet() -> None:
 
 
 def test_published_figures() -> None:
-    """Of torchvision's ResNets and MobileNetV2; of GoogLeNet's paper: 7 M parameters, 1.5 G multiply-accumulates."""
+    """Of torchvision's ResNets and MobileNetV2; of GoogLeNet's paper: 7 M parameters, 1.5 G
+    multiply-accumulates.
+    """
     assert resnet("resnet18")[2] == 11_689_512
     assert resnet("resnet50")[2] == 25_557_032
     assert [round(sum(resnet(name)[:2]) / 1e9, 2) for name in RESNETS] == [1.81, 4.09]
@@ -343,7 +386,11 @@ def test_translators_have_the_parameters_that_the_study_counts(name: str) -> Non
     """But for the scores of the attention: a vector, its bias, its scale."""
     network, layers = load_network(name), TRANSLATORS[name]
     assert network.parameters == parameters(layers) - (2 * CELLS + 1)
-    cells = sum(layer.operation.directions for layer in network.layers if isinstance(layer.operation, Recurrent))
+    cells = sum(
+        layer.operation.directions
+        for layer in network.layers
+        if isinstance(layer.operation, Recurrent)
+    )
     assert cells == layers + 1
 
 
@@ -352,7 +399,9 @@ def test_published_sizes_of_recurrent_networks() -> None:
     assert round(load_network("gnmt-l").parameters / 1e6, 1) == 445.6
     torch = pytest.importorskip("torch")
     layers = torch.nn.GRU(1312, 1280, 7, bidirectional=True)
-    recurrent = sum(of.parameters for of in load_network("deepspeech2-gru").layers if of.operation.recurs)
+    recurrent = sum(
+        of.parameters for of in load_network("deepspeech2-gru").layers if of.operation.recurs
+    )
     assert recurrent == sum(values.numel() for values in layers.parameters())
 
 
@@ -360,8 +409,13 @@ def test_published_sizes_of_recurrent_networks() -> None:
 def test_sequences_may_have_other_steps(name: str) -> None:
     network, other = load_network(name), load_network(name, time_steps=7)
     assert other.input == (network.input[0], 7, 1)
-    positions = sum(step.operation.type == "positions" for layer in network.layers for step in layer.sfu)
-    assert other.parameters == network.parameters - positions * (network.input[1] - 7) * network.layers[0].channels
+    positions = sum(
+        step.operation.type == "positions" for layer in network.layers for step in layer.sfu
+    )
+    assert (
+        other.parameters
+        == network.parameters - positions * (network.input[1] - 7) * network.layers[0].channels
+    )
     assert load_network(tomllib.loads(other.text)) == other
 
 

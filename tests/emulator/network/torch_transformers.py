@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="PyTorch, which exports the files of these tests, is not installed")
+torch = pytest.importorskip(
+    "torch", reason="PyTorch, which exports the files of these tests, is not installed"
+)
 nn, functional = torch.nn, torch.nn.functional
 
 WIDTH, HEADS, TOKENS, SYMBOLS = 12, 3, 8, 28
@@ -21,7 +23,9 @@ Triple = tuple[Any, Any, Any]
 
 def split(x: Any) -> Triple:
     """All queries, then all keys, then all values."""
-    q, k, v = (part.view(*x.shape[:2], HEADS, SIZE).transpose(1, 2) for part in x.split(WIDTH, dim=2))
+    q, k, v = (
+        part.view(*x.shape[:2], HEADS, SIZE).transpose(1, 2) for part in x.split(WIDTH, dim=2)
+    )
     return q, k, v
 
 
@@ -59,7 +63,9 @@ def divided(q: Any, k: Any, v: Any, causal: bool) -> Any:
 
 
 class Dropped(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
-    """Attention that drops shares in training: by PyTorch's own function, or as it is in many scripts."""
+    """Attention that drops shares in training: by PyTorch's own function, or as it is in many
+    scripts.
+    """
 
     def __init__(self, *, fused: bool) -> None:
         super().__init__()
@@ -69,7 +75,9 @@ class Dropped(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
         """Return the results by heads."""
         if self.fused:
             rate = 0.1 if self.training else 0.0
-            return functional.scaled_dot_product_attention(q, k, v, dropout_p=rate, is_causal=causal)
+            return functional.scaled_dot_product_attention(
+                q, k, v, dropout_p=rate, is_causal=causal
+            )
         scores = q @ k.transpose(-2, -1) / math.sqrt(SIZE)
         if causal:
             scores = scores.masked_fill(torch.ones(TOKENS, TOKENS).triu(1) > 0, float("-inf"))
@@ -114,11 +122,16 @@ class Norm(nn.Module):  # type: ignore[misc]
     def forward(self, x: Any) -> Any:
         """Return the rows, normalised."""
         centred = x - x.mean(-1, keepdim=True)
-        return centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + 1e-6) * self.weight + self.bias
+        return (
+            centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + 1e-6) * self.weight
+            + self.bias
+        )
 
 
 class Block(nn.Module):  # type: ignore[misc]
-    """A block of a transformer, with one layer for queries, keys and values, or, without `parts`, three."""
+    """A block of a transformer, with one layer for queries, keys and values, or, without `parts`,
+    three.
+    """
 
     def __init__(
         self,
@@ -131,8 +144,14 @@ class Block(nn.Module):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.norms = nn.ModuleList([norm(WIDTH), norm(WIDTH)])
-        self.qkv = nn.ModuleList([nn.Linear(WIDTH, 3 * WIDTH)] if parts else [nn.Linear(WIDTH, WIDTH) for _ in "qkv"])
-        self.out, self.up, self.down = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 20), nn.Linear(20, WIDTH)
+        self.qkv = nn.ModuleList(
+            [nn.Linear(WIDTH, 3 * WIDTH)] if parts else [nn.Linear(WIDTH, WIDTH) for _ in "qkv"]
+        )
+        self.out, self.up, self.down = (
+            nn.Linear(WIDTH, WIDTH),
+            nn.Linear(WIDTH, 20),
+            nn.Linear(20, WIDTH),
+        )
         self.gelu = gelu or nn.GELU()
         self.parts, self.attend, self.causal = parts, attend, causal
 
@@ -148,18 +167,26 @@ class Block(nn.Module):  # type: ignore[misc]
 
 
 class Grouped(nn.Module):  # type: ignore[misc]
-    """A block of attention alone, whose 4 heads share `groups` keys and values, by one layer or three."""
+    """A block of attention alone, whose 4 heads share `groups` keys and values, by one layer or
+    three.
+    """
 
     def __init__(self, groups: int, repeat: Callable[[Any, int], Any], *, fused: bool) -> None:
         super().__init__()
         self.groups, self.repeat, self.size = groups, repeat, WIDTH // 4
         widths = [WIDTH, groups * self.size, groups * self.size]
-        self.qkv = nn.ModuleList(nn.Linear(WIDTH, width) for width in ([sum(widths)] if fused else widths))
+        self.qkv = nn.ModuleList(
+            nn.Linear(WIDTH, width) for width in ([sum(widths)] if fused else widths)
+        )
         self.widths, self.out = widths, nn.Linear(WIDTH, WIDTH)
 
     def forward(self, x: Any) -> Any:
         """Return rows of tokens (samples, tokens, values)."""
-        parts = [own(x) for own in self.qkv] if len(self.qkv) > 1 else self.qkv[0](x).split(self.widths, 2)
+        parts = (
+            [own(x) for own in self.qkv]
+            if len(self.qkv) > 1
+            else self.qkv[0](x).split(self.widths, 2)
+        )
         q, k, v = (part.view(*x.shape[:2], -1, self.size).transpose(1, 2) for part in parts)
         k, v = (self.repeat(part, 4 // self.groups) for part in (k, v))
         return x + self.out(fused(q, k, v, True).transpose(1, 2).reshape(x.shape))
@@ -173,7 +200,11 @@ def interleaved(x: Any, times: int) -> Any:
 def expanded(x: Any, times: int) -> Any:
     """The same, as in Llama."""
     samples, heads, tokens, size = x.shape
-    return x[:, :, None].expand(samples, heads, times, tokens, size).reshape(samples, heads * times, tokens, size)
+    return (
+        x[:, :, None]
+        .expand(samples, heads, times, tokens, size)
+        .reshape(samples, heads * times, tokens, size)
+    )
 
 
 def tiled(x: Any, times: int) -> Any:
@@ -192,17 +223,25 @@ class Gpt(nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Any) -> Any:
         """Return the logits of all tokens."""
-        return self.head(self.norm(self.blocks(self.symbols(x) + self.positions(torch.arange(TOKENS)))))
+        return self.head(
+            self.norm(self.blocks(self.symbols(x) + self.positions(torch.arange(TOKENS))))
+        )
 
 
 class Vit(nn.Module):  # type: ignore[misc]
-    """Patches, maybe a class token, positions, blocks, and a classifier of the class token or of the mean."""
+    """Patches, maybe a class token, positions, blocks, and a classifier of the class token or of
+    the mean.
+    """
 
     def __init__(self, *blocks: Any, has_token: bool) -> None:
         super().__init__()
         self.patches, self.token = nn.Conv2d(3, WIDTH, 8, 8), nn.Parameter(torch.zeros(1, 1, WIDTH))
         self.positions = nn.Parameter(torch.zeros(1, 16 + has_token, WIDTH))
-        self.blocks, self.head, self.has_token = nn.Sequential(*blocks), nn.Linear(WIDTH, 10), has_token
+        self.blocks, self.head, self.has_token = (
+            nn.Sequential(*blocks),
+            nn.Linear(WIDTH, 10),
+            has_token,
+        )
 
     def forward(self, x: Any) -> Any:
         """Return the logits of images."""
@@ -218,7 +257,12 @@ class Encoder(nn.Module):  # type: ignore[misc]
 
     def __init__(self, *, norm_first: bool, dropout: float = 0.0) -> None:
         super().__init__()
-        keys = {"dropout": dropout, "activation": "gelu", "batch_first": True, "norm_first": norm_first}
+        keys = {
+            "dropout": dropout,
+            "activation": "gelu",
+            "batch_first": True,
+            "norm_first": norm_first,
+        }
         layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 20, **keys)
         self.symbols, self.head = nn.Embedding(SYMBOLS, WIDTH), nn.Linear(WIDTH, SYMBOLS)
         self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
@@ -246,15 +290,23 @@ class Multihead(nn.Module):  # type: ignore[misc]
 
 
 def exported(model: Any, x: Any, how: str, **keys: Any) -> bytes:
-    """Return the ONNX file of a model, by one of PyTorch's exporters; `open` leaves the number of samples open."""
+    """Return the ONNX file of a model, by one of PyTorch's exporters; `open` leaves the number of
+    samples open.
+    """
     made = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if how.startswith("dynamo"):
-            pytest.importorskip("onnxscript", reason="onnxscript, which PyTorch's new exporter needs, is missing")
+            pytest.importorskip(
+                "onnxscript", reason="onnxscript, which PyTorch's new exporter needs, is missing"
+            )
             open_samples = ({0: torch.export.Dim("n")},) if how.endswith("open") else None
-            program = torch.onnx.export(model, (x,), dynamo=True, verbose=False, dynamic_shapes=open_samples, **keys)
+            program = torch.onnx.export(
+                model, (x,), dynamo=True, verbose=False, dynamic_shapes=open_samples, **keys
+            )
             return bytes(program.model_proto.SerializeToString())
         open_axes = {"x": {0: "n"}} if how.endswith("open") else None
-        torch.onnx.export(model, (x,), made, dynamo=False, input_names=["x"], dynamic_axes=open_axes, **keys)
+        torch.onnx.export(
+            model, (x,), made, dynamo=False, input_names=["x"], dynamic_axes=open_axes, **keys
+        )
     return made.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -28,10 +29,17 @@ def test_a_name_is_for_activations_weights_and_errors() -> None:
         ("q2.14", "q2.14"),
         ({"format": "mxfp8", "master": "bf16"}, "mxfp8 master=bf16"),
         ({"activations": "bf16", "errors": "fp8-e5m2"}, "activations=bf16 errors=fp8-e5m2"),
-        ({"format": "mxfp4", "scale": "floor", "rounding": "zero"}, "mxfp4 scale=floor rounding=zero"),
+        (
+            {"format": "mxfp4", "scale": "floor", "rounding": "zero"},
+            "mxfp4 scale=floor rounding=zero",
+        ),
         ({"weights": "mxint8", "scale": "floor"}, "weights=mxint8 scale=floor"),
         (
-            {"format": "bf16", "rounding": {"weights": "stochastic", "errors": "away"}, "loss_scale": 1024},
+            {
+                "format": "bf16",
+                "rounding": {"weights": "stochastic", "errors": "away"},
+                "loss_scale": 1024,
+            },
             "bf16 rounding.weights=stochastic rounding.errors=away loss_scale=1024",
         ),
         ({"loss_scale": 2}, "fp32 loss_scale=2"),
@@ -45,18 +53,33 @@ def test_what_is_spelt_is_read_again(given: object, text: str) -> None:
 
 
 def test_keys_of_the_table() -> None:
-    precision = precision_of({"format": "mxfp8", "scale": "floor", "rounding": {"master": "zero"}, "loss_scale": 4.0})
+    precision = precision_of(
+        {"format": "mxfp8", "scale": "floor", "rounding": {"master": "zero"}, "loss_scale": 4.0}
+    )
     assert isinstance(precision.weights.grid, BlockGrid) and precision.weights.grid.floor
-    assert precision.rounding_of("master") is Rounding.ZERO and precision.rounding_of("weights") is Rounding.EVEN
+    assert (
+        precision.rounding_of("master") is Rounding.ZERO
+        and precision.rounding_of("weights") is Rounding.EVEN
+    )
     assert precision.loss_scale == 4
     assert precision_of(BF16) == Precision.all_in(BF16)
 
 
 def test_flags_change_keys_of_a_file() -> None:
     assert joined("mxfp8", {"master": "bf16"}) == {"format": "mxfp8", "master": "bf16"}
-    assert joined({"format": "mxfp8", "scale": "floor"}, {"scale": "up"}) == {"format": "mxfp8", "scale": "up"}
-    assert joined("mxfp8", {"format": "bf16", "master": "bf16"}) == {"format": "bf16", "master": "bf16"}
-    assert joined("mxfp8 scale=floor", {"master": "bf16"}) == {"format": "mxfp8", "scale": "floor", "master": "bf16"}
+    assert joined({"format": "mxfp8", "scale": "floor"}, {"scale": "up"}) == {
+        "format": "mxfp8",
+        "scale": "up",
+    }
+    assert joined("mxfp8", {"format": "bf16", "master": "bf16"}) == {
+        "format": "bf16",
+        "master": "bf16",
+    }
+    assert joined("mxfp8 scale=floor", {"master": "bf16"}) == {
+        "format": "mxfp8",
+        "scale": "floor",
+        "master": "bf16",
+    }
     assert joined(None, {"master": "bf16"}) == {"master": "bf16"}
 
 
@@ -74,10 +97,18 @@ def test_flags_change_keys_of_a_file() -> None:
         ({"weights": 8}, "weights = 8: should be a format's name"),
         ({"loss_scale": 3}, "loss_scale = 3: should be a power of two"),
         ({"loss_scale": True}, "loss_scale = True: should be a power of two"),
+        ({"loss_scale": math.inf}, "loss_scale = inf: should be a power of two"),
+        ({"loss_scale": math.nan}, "loss_scale = nan: should be a power of two"),
         ({"scale": "down"}, "scale = 'down': should be 'up' or 'floor'"),
-        ({"accumulate": "dot:8"}, "accumulate = 'dot:8': sums of blocks of products would depend on where layers are"),
+        (
+            {"accumulate": "dot:8"},
+            "accumulate = 'dot:8': sums of blocks of products would depend on where layers are",
+        ),
         ({"accumulate": "fp8"}, "accumulate = 'fp8': should be 'fp32', 'int32', 'bf16' or 'fp16'"),
-        ({"rounding": "odd"}, "rounding of activations = 'odd': should be 'even', 'away', 'zero' or 'stochastic'"),
+        (
+            {"rounding": "odd"},
+            "rounding of activations = 'odd': should be 'even', 'away', 'zero' or 'stochastic'",
+        ),
         ({"rounding": {"all": "even"}}, "rounding = 'all': should be 'activations'"),
     ],
 )

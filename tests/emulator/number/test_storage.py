@@ -30,7 +30,12 @@ PART = Slice(CONV, 0, 64)
 @pytest.mark.parametrize(
     ("given", "states", "bytes_of_32"),
     [
-        *[("fp32", 0, 8 * 32), ("fp32", 2, 16 * 32), ("bf16", 0, 10 * 32), ("mxfp8", 0, 9 * 32 + 1)],
+        *[
+            ("fp32", 0, 8 * 32),
+            ("fp32", 2, 16 * 32),
+            ("bf16", 0, 10 * 32),
+            ("mxfp8", 0, 9 * 32 + 1),
+        ],
         *[("bf16 master=bf16", 0, 6 * 32), ("mxfp8 master=bf16 states=bf16", 1, 9 * 32 + 1)],
     ],
 )
@@ -60,7 +65,8 @@ def test_buffers(given: str) -> None:
 def test_ports_move_narrow_maps_and_weights() -> None:
     """A map's values twice, weights for FP and EB, and sums of gradients in and out.
 
-    The last PG reads and writes master copies in place of sums; the update writes the narrow weights beside them.
+    The last PG reads and writes master copies in place of sums; the update writes the narrow
+    weights beside them.
     """
     storage = precision_of("bf16").storage(0)
     _, rows, columns = CONV.input
@@ -75,7 +81,9 @@ def test_ports_move_narrow_maps_and_weights() -> None:
 
 
 def test_a_block_that_is_cut_has_its_scale_on_both_sides() -> None:
-    """Channels 30 to 35 of a map: six elements and two scales a pixel, as on links (docs/numbers.md)."""
+    """Channels 30 to 35 of a map: six elements and two scales a pixel, as on links
+    (docs/numbers.md).
+    """
     storage = precision_of("mxfp8").storage(0)
     layer = next(layer for layer in load_network("vgg16-cifar").layers if layer.name == "conv1_2")
     memory = slice_memory(Slice(layer, 30, 36), 1, None, storage)
@@ -84,10 +92,14 @@ def test_a_block_that_is_cut_has_its_scale_on_both_sides() -> None:
     assert memory.error_buffer.bytes == columns * (6 + 2) == 256
     inputs, errors = 3 * columns * (6 + 2), 3 * columns * (64 + 2)
     assert memory.line_buffers.bytes == inputs + errors
-    assert memory.lpram.bytes == 6 * 9 * (64 + 2), "blocks of 32 outputs for each input channel and tap"
+    assert memory.lpram.bytes == 6 * 9 * (64 + 2), (
+        "blocks of 32 outputs for each input channel and tap"
+    )
     outputs = Slice(load_network("vgg16-cifar").layers[0], 0, 40)
     assert outputs.cut.value == "OCP"
-    assert slice_memory(outputs, 1, 40, storage).lpram.bytes == 40 * (27 + 1), "a block of 27 inputs and taps for each"
+    assert slice_memory(outputs, 1, 40, storage).lpram.bytes == 40 * (27 + 1), (
+        "a block of 27 inputs and taps for each"
+    )
     off_chip = OffChip(activations=True)
     assert port_bytes(Slice(layer, 30, 36), off_chip, storage) == 2 * rows * columns * (6 + 2)
 
@@ -95,26 +107,44 @@ def test_a_block_that_is_cut_has_its_scale_on_both_sides() -> None:
 @pytest.mark.parametrize("precision", ["mxfp8", "mxint8", "mxfp4", "e2m5@8", "int8@48"])
 @pytest.mark.parametrize("name", ["vgg11-cifar", "lenet-mnist", "alexnet-cifar"])
 def test_memories_hold_what_links_carry(name: str, precision: str) -> None:
-    """Of any cut of a layer: inputs take the bytes of their rows on a link, weights those of balanced parameters."""
+    """Of any cut of a layer: inputs take the bytes of their rows on a link, weights those of
+    balanced parameters.
+    """
     storage = precision_of(precision).storage(0)
     for layer in load_network(name).layers:
         size = cut_channels(layer)
-        for begin, end in [(0, size), (0, size // 3 + 1), (size // 3, size // 2 + 1), (size - 1, size)]:
+        for begin, end in [
+            (0, size),
+            (0, size // 3 + 1),
+            (size // 3, size // 2 + 1),
+            (size - 1, size),
+        ]:
             part = Slice(layer, begin, end)
             memory, ins = slice_memory(part, 1, None, storage), part.in_channels
             rows = layer.input[1] * layer.input[2]
-            in_sfu = [step.input for step in layer.sfu if part.is_last and step.operation.type == "lrn"]
+            in_sfu = [
+                step.input for step in layer.sfu if part.is_last and step.operation.type == "lrn"
+            ]
             kept = sum(4 * math.prod(shape) for shape in in_sfu)
-            assert memory.act_ram.bytes == storage.activations.row_bytes(len(ins), rows, ins.start) + kept
+            assert (
+                memory.act_ram.bytes
+                == storage.activations.row_bytes(len(ins), rows, ins.start) + kept
+            )
             assert activation_bytes(part, storage) == memory.act_ram.bytes
             weights = memory.lpram.bytes - storage.biases.bytes_of(part.sfu_parameters)
             by_channel = part.channels * channel_bytes(part, storage.weights)
             assert 0 <= by_channel - weights < part.channels, "but for parts of bytes"
             banks = WeightBanks.of(part, storage)
-            assert banks.most_channels(part.channels, banks.of_channels(part.channels)) == part.channels
+            assert (
+                banks.most_channels(part.channels, banks.of_channels(part.channels))
+                == part.channels
+            )
 
 
 def test_a_narrow_run_fits_where_a_wide_one_does_not(plan_of: Any) -> None:
     keys = {"network": "vgg16", "devices": 15, "schedule": "sync", "balancing": "none"}
-    wide, narrow = (sum(plan_of(**keys, precision=given).off_chip_bytes) for given in ("fp32", "bf16 master=bf16"))
+    wide, narrow = (
+        sum(plan_of(**keys, precision=given).off_chip_bytes)
+        for given in ("fp32", "bf16 master=bf16")
+    )
     assert narrow < wide

@@ -1,4 +1,6 @@
-"""The cut and the placement by rate: more boards are never slower, and nothing is faster than the bound."""
+"""The cut and the placement by rate: more boards are never slower, and nothing is faster than the
+bound.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def bound_ps(plan: ChainPlan) -> int:
 
 @pytest.mark.parametrize("devices", [20, 21, 22])
 def test_twenty_one_boards_are_faster_than_twenty(plan_of: PlanOf, devices: int) -> None:
-    """At 21 all parameters would find room on chip, were they balanced, and links would then limit at 683 images/s."""
+    """At 21 all parameters would find room on chip, were they balanced, and links would then limit
+    at 683 images/s.
+    """
     plan = plan_of(network="vgg16-cifar", devices=devices)
     fewer = plan_of(network="vgg16-cifar", devices=devices - 1)
     assert 6000 < 1e12 / fewer.timing.interval_ps <= 1e12 / plan.timing.interval_ps
@@ -44,13 +48,17 @@ SHORT_SERIES = {
     "alexnet": [1, 3, 8, 16],
     "resnet50": [1, 4, 12, 24],
 }
-"""Numbers of boards that show the same in a third of the time: most of it goes into the largest ones."""
+"""Numbers of boards that show the same in a third of the time: most of it goes into the largest
+ones.
+"""
 
 
 def check_series(network: str, cluster: str, gbps: float, series: list[int]) -> None:
     intervals = []
     for devices in series:
-        plan = emuchain.plan(network, cluster, devices=devices, changes={"link.bandwidth_gbps": gbps})
+        plan = emuchain.plan(
+            network, cluster, devices=devices, changes={"link.bandwidth_gbps": gbps}
+        )
         assert plan.fits
         assert plan.timing.interval_ps >= bound_ps(plan)
         intervals.append(plan.timing.interval_ps)
@@ -83,7 +91,9 @@ def test_more_boards_are_never_slower_up_to_many(network: str, cluster: str, gbp
         ("alexnet", 9, "fpdeep"),
     ],
 )
-def test_balancing_is_never_slower_than_without(plan_of: PlanOf, network: str, devices: int, schedule: str) -> None:
+def test_balancing_is_never_slower_than_without(
+    plan_of: PlanOf, network: str, devices: int, schedule: str
+) -> None:
     with_it, without = (
         plan_of(network=network, devices=devices, schedule=schedule, balancing=balancing)
         for balancing in ("auto", "none")
@@ -91,7 +101,9 @@ def test_balancing_is_never_slower_than_without(plan_of: PlanOf, network: str, d
     assert not without.timing.blocks
 
     def mini_batch_ps(plan: ChainPlan) -> int:
-        return plan.batch * plan.timing.interval_ps + plan.steady.fill_ps * plan.config.schedule.drains
+        return (
+            plan.batch * plan.timing.interval_ps + plan.steady.fill_ps * plan.config.schedule.drains
+        )
 
     assert mini_batch_ps(with_it) <= mini_batch_ps(without)
 

@@ -11,7 +11,14 @@ import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import load_config
 from emuchain.emulator.network import Network, load_network
-from emuchain.emulator.plan import ChainPlan, data_of, epoch_samples, make_plan, network_of, training_data
+from emuchain.emulator.plan import (
+    ChainPlan,
+    data_of,
+    epoch_samples,
+    make_plan,
+    network_of,
+    training_data,
+)
 
 PlanOf = Any
 
@@ -69,7 +76,8 @@ def test_a_result_for_the_last_step_alone_has_its_label(plan_of: PlanOf, tmp_pat
     path = tmp_path / "last.toml"
     path.write_text(
         OWN.replace(
-            '{ type = "conv", channels = 4, kernel = 1 }', '{ type = "last-step" }, { type = "fc", features = 4 }'
+            '{ type = "conv", channels = 4, kernel = 1 }',
+            '{ type = "last-step" }, { type = "fc", features = 4 }',
         )
     )
     where = text(tmp_path, "abcd\nab\n".replace("\n", "d") * 30)
@@ -107,30 +115,41 @@ def test_more_symbols_than_a_network_takes(plan_of: PlanOf, own: str, tmp_path: 
     fits, too_many = text(tmp_path, "abc" * 40), tmp_path / "b.txt"
     assert training_data(plan_of(network=own, data=fits)).symbols == 3
     too_many.write_text("abcde" * 40)
-    with pytest.raises(InputError, match=r"has 5 symbols, but network own takes 4 .*`input` should be \[5, 8, 1\]"):
+    with pytest.raises(
+        InputError, match=r"has 5 symbols, but network own takes 4 .*`input` should be \[5, 8, 1\]"
+    ):
         training_data(plan_of(network=own, data=str(too_many)))
     with pytest.raises(InputError, match="has 5 symbols"):
         epoch_samples(plan_of(network=own, data=str(too_many)))
 
 
-def test_steps_that_have_results_and_images_that_have_one_label(plan_of: PlanOf, tmp_path: Path) -> None:
+def test_steps_that_have_results_and_images_that_have_one_label(
+    plan_of: PlanOf, tmp_path: Path
+) -> None:
     path = tmp_path / "rows.toml"
     path.write_text(
         OWN.replace("[4, 8, 1]", "[3, 32, 32]")
         .replace("layers = [", 'layers = [ { type = "sequence" },')
         .replace("channels = 4", "channels = 10")
     )
-    with pytest.raises(InputError, match=r"has results for each of its 32 steps; put \{type = \"last-step\"\}"):
+    with pytest.raises(
+        InputError, match=r"has results for each of its 32 steps; put \{type = \"last-step\"\}"
+    ):
         training_data(plan_of(network=str(path)))
 
 
 def test_time_steps(plan_of: PlanOf) -> None:
     assert plan_of(network="lstm-5x1024", time_steps=100).network.input == (1024, 100, 1)
-    with pytest.raises(InputError, match="`time_steps` = 9: network lstm-rows takes maps of 3x32x32; only a sequence"):
+    with pytest.raises(
+        InputError,
+        match="`time_steps` = 9: network lstm-rows takes maps of 3x32x32; only a sequence",
+    ):
         plan_of(network="lstm-rows", time_steps=9)
     loaded: Network = load_network("char-lstm", time_steps=9)
     assert network_of(loaded, 9) is loaded
-    with pytest.raises(InputError, match="`time_steps` = 8: but char-lstm is loaded, with 9 of them"):
+    with pytest.raises(
+        InputError, match="`time_steps` = 8: but char-lstm is loaded, with 9 of them"
+    ):
         make_plan(load_config(None, {"time_steps": 8}), network=loaded)
 
 

@@ -1,4 +1,6 @@
-"""The free run: times of samples that only follow at the interval are those of a run of every sample."""
+"""The free run: times of samples that only follow at the interval are those of a run of every
+sample.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def test_the_work_depends_on_devices_alone(devices: int, monkeypatch: pytest.Mon
 
 
 def test_a_pipeline_that_is_not_steady_yet_has_a_pattern_that_can_be_trained() -> None:
-    """A clock and a memory of other units: after 256 mini-batches updates still come in bursts, of three here."""
+    """A clock and a memory of other units: after 256 mini-batches updates still come in bursts, of
+    three here.
+    """
     changes = {"board.clock_mhz": 3700.0, "board.off_chip_gbytes_per_s": 0.00743}
     with pytest.warns(Note, match="what exists is"):
         plan = emuchain.plan("gpt2", devices=24, rows_at_once=1, changes=changes)

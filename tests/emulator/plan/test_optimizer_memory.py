@@ -1,4 +1,6 @@
-"""What optimisers keep beside gradients: its place in layouts, usage and stages, and what moving it takes."""
+"""What optimisers keep beside gradients: its place in layouts, usage and stages, and what moving it
+takes.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ import pytest
 
 import emuchain
 from emuchain.emulator.commands.cli import main
-from emuchain.emulator.mapping import OffChip, Slice, WeightBanks, slice_needs, stored_bytes, update_bytes
+from emuchain.emulator.mapping import (
+    OffChip,
+    Slice,
+    WeightBanks,
+    slice_needs,
+    stored_bytes,
+    update_bytes,
+)
 from emuchain.emulator.network import load_network
 from emuchain.emulator.number import Storage
 from emuchain.kernels.number import FP32
@@ -25,9 +34,9 @@ def test_each_array_takes_the_banks_of_the_weights(part: Slice) -> None:
     two, four = WeightBanks.of(part), WeightBanks.of(part, FOUR)
     for channels in (0, 1, part.channels):
         assert four.of_channels(channels) == 2 * two.of_channels(channels)
-        assert four.most_channels(part.channels, 2 * two.of_channels(channels)) == two.most_channels(
-            part.channels, two.of_channels(channels)
-        )
+        assert four.most_channels(
+            part.channels, 2 * two.of_channels(channels)
+        ) == two.most_channels(part.channels, two.of_channels(channels))
     assert slice_needs(part, 3, FOUR).act_ram_banks == slice_needs(part, 3).act_ram_banks
     off = OffChip(channels=5)
     weights = stored_bytes(part, off, 3) // 2
@@ -41,17 +50,25 @@ def test_layout_and_usage_count_them(optimizer: str) -> None:
     plan = emuchain.plan("quick-cifar", devices=3, optimizer=optimizer)
     more = COPIES[optimizer] - 1
     for device in plan.layout().devices:
-        lpram, lgb = (sum(getattr(of.memory, name).bytes for of in device.slices) for name in ("lpram", "lgb"))
+        lpram, lgb = (
+            sum(getattr(of.memory, name).bytes for of in device.slices) for name in ("lpram", "lgb")
+        )
         assert lgb == more * lpram > 0
     usage = emuchain.simulate("quick-cifar", devices=3, optimizer=optimizer, samples=64).usage
-    assert [device.memory.lgb for device in usage.devices] == [more * device.memory.lpram for device in usage.devices]
+    assert [device.memory.lgb for device in usage.devices] == [
+        more * device.memory.lpram for device in usage.devices
+    ]
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "nesterov"])
 def test_balanced_parameters_take_them_along(optimizer: str) -> None:
     keys: dict[str, Any] = {"devices": 32, "memory": "fpdeep", "optimizer": optimizer}
     more = COPIES[optimizer] - 1
-    stored = [device for device in emuchain.plan("vgg16-cifar", **keys).layout().devices if device.bpram.bytes]
+    stored = [
+        device
+        for device in emuchain.plan("vgg16-cifar", **keys).layout().devices
+        if device.bpram.bytes
+    ]
     assert stored
     assert all(device.bgb == device.bpram * more for device in stored)
     usage = emuchain.simulate("vgg16-cifar", samples=64, **keys).usage
@@ -69,7 +86,12 @@ def test_what_fits_with_sgd_may_not_with_adam() -> None:
 
 @pytest.mark.parametrize("engines", ["turns", "shared"])
 def test_stages_count_them(engines: str) -> None:
-    keys: dict[str, Any] = {"devices": 2, "engines": engines, "schedule": "1f1b-so", "memory": "fpdeep"}
+    keys: dict[str, Any] = {
+        "devices": 2,
+        "engines": engines,
+        "schedule": "1f1b-so",
+        "memory": "fpdeep",
+    }
     for optimizer, copies in COPIES.items():
         stages = emuchain.plan("quick-cifar", optimizer=optimizer, **keys).stages
         assert stages is not None
@@ -82,7 +104,9 @@ def test_a_gpu_keeps_and_moves_them() -> None:
     keys = {"cluster": "farnn-9p", "schedule": "gpu-standard", "samples": 64}
     found = {}
     for optimizer in ("sgd", "nesterov", "adam"):
-        run = emuchain.train("lstm-rows", data=None, test_samples=4, epochs=1, optimizer=optimizer, **keys)
+        run = emuchain.train(
+            "lstm-rows", data=None, test_samples=4, epochs=1, optimizer=optimizer, **keys
+        )
         found[optimizer] = run.virtual_time_ps
     assert found["sgd"] == found["nesterov"] < found["adam"]
 
@@ -92,6 +116,12 @@ def test_the_command_takes_it(capsys: pytest.CaptureFixture[str], optimizer: str
     with pytest.raises(SystemExit) as ended:
         main(["plan", "quick-cifar", "--devices", "2", "--json", "--optimizer", optimizer])
     assert not ended.value.code
-    slices = [part for device in json.loads(capsys.readouterr().out)["devices"] for part in device["slices"]]
+    slices = [
+        part
+        for device in json.loads(capsys.readouterr().out)["devices"]
+        for part in device["slices"]
+    ]
     assert slices
-    assert all(part["lgb_bytes"] == (COPIES[optimizer] - 1) * part["lpram_bytes"] for part in slices)
+    assert all(
+        part["lgb_bytes"] == (COPIES[optimizer] - 1) * part["lpram_bytes"] for part in slices
+    )

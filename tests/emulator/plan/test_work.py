@@ -1,4 +1,6 @@
-"""Estimates of work and memory: what would take days or more memory than there is, is said before it starts."""
+"""Estimates of work and memory: what would take days or more memory than there is, is said before
+it starts.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,8 @@ def test_a_batch_that_no_memory_holds(one_line: Any) -> None:
 def test_rows_that_no_memory_holds(tmp_path: Any, one_line: Any) -> None:
     path = tmp_path / "rows.toml"
     path.write_text(
-        'name = "rows"\ninput = [3, 1000000000, 1]\nlayers = [{ type = "conv", channels = 1, kernel = 1 },'
-        ' { type = "fc", features = 2 }, { type = "softmax" }]\n'
+        'name = "rows"\ninput = [3, 1000000000, 1]\nlayers = [{ type = "conv", channels = 1, kernel'
+        ' = 1 }, { type = "fc", features = 2 }, { type = "softmax" }]\n'
     )
     with pytest.raises(InputError) as error:
         make_plan(load_config(None, {"network": str(path)}), 1)
@@ -59,7 +61,10 @@ def test_memory_of_a_board_that_no_board_has(one_line: Any) -> None:
 
 @pytest.mark.parametrize(
     ("flags", "key"),
-    [({"replicas": 10**7}, "replicas"), ({"schedule": "data-parallel-ring", "devices": 10**7}, "devices")],
+    [
+        ({"replicas": 10**7}, "replicas"),
+        ({"schedule": "data-parallel-ring", "devices": 10**7}, "devices"),
+    ],
 )
 def test_devices_that_find_no_memory(
     monkeypatch: pytest.MonkeyPatch, one_line: Any, flags: dict[str, Any], key: str
@@ -67,7 +72,11 @@ def test_devices_that_find_no_memory(
     """With room for the clocks of the mini-batch; what this machine has left must not matter."""
     monkeypatch.setattr(work, "free_room", lambda: Room(2**36, "this machine has"))
     with pytest.raises(InputError) as error:
-        make_plan(load_config(None, {**flags, "batch": 10**7, "network": "lenet-mnist"}), 1, timing_only=True)
+        make_plan(
+            load_config(None, {**flags, "batch": 10**7, "network": "lenet-mnist"}),
+            1,
+            timing_only=True,
+        )
     assert f"`{key}` = 10000000: simulating 10,000,000 devices takes about" in one_line(error)
 
 
@@ -77,7 +86,10 @@ def test_devices_that_find_no_memory(
         ({"network": "vgg16"}, None),
         ({"replicas": 1000}, None),
         ({"replicas": 100_000}, "and exchanges between its replicas, takes about 100 minutes"),
-        ({"replicas": 100_000, "groups": 100}, "and exchanges between its replicas, takes about 60 seconds"),
+        (
+            {"replicas": 100_000, "groups": 100},
+            "and exchanges between its replicas, takes about 60 seconds",
+        ),
         ({"replicas": 100_000, "exchange": "aggregator"}, None),
     ],
 )
@@ -95,11 +107,17 @@ def test_plans_that_take_long(flags: dict[str, Any], said: str | None) -> None:
             {"network.bandwidth_gbps": 5},
             ["`network.bandwidth_gbps` = 5: has no effect without replicas"],
         ),
-        ({"devices": 1}, {"link.latency_ns": 7}, ["`link.latency_ns` = 7: has no effect on one device"]),
+        (
+            {"devices": 1},
+            {"link.latency_ns": 7},
+            ["`link.latency_ns` = 7: has no effect on one device"],
+        ),
         ({"devices": 1, "replicas": 2}, {"network.bandwidth_gbps": 5}, []),
         ({"devices": 2}, {"link.latency_ns": 7, "board.clock_mhz": 150}, []),
     ],
 )
-def test_keys_of_a_cluster_without_effect(flags: dict[str, int], changes: dict[str, float], idle: list[str]) -> None:
-    told = work.idle_settings(emuchain.plan("quick-cifar", **flags, changes=changes))
-    assert len(told) == len(idle) and all(map(str.startswith, told, idle))
+def test_keys_of_a_cluster_without_effect(
+    flags: dict[str, int], changes: dict[str, float], idle: list[str]
+) -> None:
+    message = work.idle_settings(emuchain.plan("quick-cifar", **flags, changes=changes))
+    assert len(message) == len(idle) and all(map(str.startswith, message, idle))

@@ -1,4 +1,6 @@
-"""What it takes to read and to plan a network grows with its layers, hardly with its channels or heads."""
+"""What it takes to read and to plan a network grows with its layers, hardly with its channels or
+heads.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def heads(count: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("network", [deep, side_by_side])
-def test_four_times_the_layers_are_read_in_four_times_the_work(network: Callable[[int], dict[str, Any]]) -> None:
+def test_four_times_the_layers_are_read_in_four_times_the_work(
+    network: Callable[[int], dict[str, Any]],
+) -> None:
     load_network(network(3))
     taken = [lines_run(lambda count=count: load_network(network(count))) for count in (100, 400)]  # type: ignore[misc]
     assert taken[1] < 4.2 * taken[0]
@@ -64,7 +68,9 @@ def test_four_times_the_layers_are_planned_in_four_times_the_work(
 
 
 @pytest.mark.parametrize("network", [wide, heads])
-def test_channels_and_heads_hardly_add_to_the_work(network: Callable[[int], dict[str, Any]]) -> None:
+def test_channels_and_heads_hardly_add_to_the_work(
+    network: Callable[[int], dict[str, Any]],
+) -> None:
     def work(count: int) -> None:
         emuchain.plan(network(count), "u280", devices=3, samples=16, batch=16)
 

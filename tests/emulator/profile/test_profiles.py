@@ -1,4 +1,6 @@
-"""Profiles: of TOML files, of PipeDream's graphs, and the stages that follow from them; bad ones are refused."""
+"""Profiles: of TOML files, of PipeDream's graphs, and the stages that follow from them; bad ones
+are refused.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ import pytest
 
 from emuchain.emulator.common import InputError
 from emuchain.emulator.network import load_network
-from emuchain.emulator.profile import DoesNotFit, LayerTimes, ProfileStages, load_graph, load_profile
+from emuchain.emulator.profile import (
+    DoesNotFit,
+    LayerTimes,
+    ProfileStages,
+    load_graph,
+    load_profile,
+)
 from emuchain.kernels.number import FP16
 
 PROFILE = """
@@ -38,10 +46,15 @@ times = [
 """
 
 
-def node(name: str, operation: str, forward: str, backward: str, activations: str, parameters: str) -> str:
+def node(
+    name: str, operation: str, forward: str, backward: str, activations: str, parameters: str
+) -> str:
     """A line of a graph."""
     times = f"forward_compute_time={forward}, backward_compute_time={backward}"
-    return f"{name} -- {operation} -- {times}, activation_size={activations}, parameter_size={parameters}"
+    return (
+        f"{name} -- {operation} -- {times}, activation_size={activations},"
+        f" parameter_size={parameters}"
+    )
 
 
 GRAPH = "\n".join(
@@ -99,7 +112,12 @@ def test_bytes_come_from_the_network_where_the_profile_has_none(tmp_path: Path) 
 
 def test_a_graph_of_pipedream(tmp_path: Path) -> None:
     profile = load_graph(of(tmp_path, GRAPH, "graph.txt"), 16, ["v100"])
-    assert [layer.name for layer in profile.layers] == ["node1 Input0", "node2 Conv2d", "node3 LSTM", "node4 Add"]
+    assert [layer.name for layer in profile.layers] == [
+        "node1 Input0",
+        "node2 Conv2d",
+        "node3 LSTM",
+        "node4 Add",
+    ]
     assert profile.times("v100", 16)[2] == LayerTimes(10**9, 2 * 10**9)
     assert [layer.output_bytes for layer in profile.layers] == [0, 800, 800 + 416, 0]
     assert [layer.parameter_bytes for layer in profile.layers] == [0, 96, 64, 0]
@@ -138,7 +156,11 @@ def test_bad_profiles_are_refused(tmp_path: Path, old: str, new: str, said: str)
             "forward_compute_time=-1.500",
             ":2: node2: `forward_compute_time` = -1.500: must",
         ),
-        ("parameter_size=96.000", "parameter_size=x", ":2: node2: `parameter_size` = 'x': must be a number"),
+        (
+            "parameter_size=96.000",
+            "parameter_size=x",
+            ":2: node2: `parameter_size` = 'x': must be a number",
+        ),
         (", parameter_size=96.000", "", ":2: node2: `parameter_size` is missing"),
         ("\tnode1 -- node2", "node1", ":5: neither"),
     ],
@@ -155,5 +177,7 @@ def test_bad_graphs_are_refused(tmp_path: Path, old: str, new: str, said: str) -
 def test_a_circle_names_its_nodes(tmp_path: Path) -> None:
     path = tmp_path / "graph.txt"
     path.write_text(GRAPH + "\tnode4 -- node3\n")
-    with pytest.raises(InputError, match=r"cycle: (node3 -> node4 -> node3|node4 -> node3 -> node4)$"):
+    with pytest.raises(
+        InputError, match=r"cycle: (node3 -> node4 -> node3|node4 -> node3 -> node4)$"
+    ):
         load_graph(path, 1, ["g"])

@@ -16,18 +16,30 @@ from emuchain.kernels.number import FP16
 PERIOD_PS, MULTIPLIERS = 1000, 10
 MACS = 20 * 20 * 100  # of conv2: a 1x1 kernel, 20 channels in and out, maps of 10x10
 PARAMETERS, FEATURES = 20 * 20 + 20, 20 * 100
-BUFFERS = 4 * (20 * 10 + 20 * 10 + 20 * 10 + 20 * 10)  # a row each for FP and EB, of input errors, of outputs
+BUFFERS = 4 * (
+    20 * 10 + 20 * 10 + 20 * 10 + 20 * 10
+)  # a row each for FP and EB, of input errors, of outputs
 
 
 def net() -> Network:
-    layers = [{"type": "conv", "channels": 20, "kernel": 1}, {"type": "conv", "channels": 20, "kernel": 1}]
+    layers = [
+        {"type": "conv", "channels": 20, "kernel": 1},
+        {"type": "conv", "channels": 20, "kernel": 1},
+    ]
     closing = [{"type": "global-average-pool"}, {"type": "softmax"}]
     return load_network({"name": "n", "input": [20, 10, 10], "layers": layers + closing})
 
 
-def board(on_chip: int = 10**9, gbytes_per_s: float | None = None, off_chip: int | None = None) -> Fpga:
+def board(
+    on_chip: int = 10**9, gbytes_per_s: float | None = None, off_chip: int | None = None
+) -> Fpga:
     return Fpga(
-        "b", PERIOD_PS, MULTIPLIERS, on_chip, off_chip_memory_bytes=off_chip, off_chip_gbytes_per_s=gbytes_per_s
+        "b",
+        PERIOD_PS,
+        MULTIPLIERS,
+        on_chip,
+        off_chip_memory_bytes=off_chip,
+        off_chip_gbytes_per_s=gbytes_per_s,
     )
 
 
@@ -49,7 +61,9 @@ def test_on_chip_a_stage_takes_its_multiply_accumulates() -> None:
 
 def test_times_are_rounded_up_for_each_layer_and_phase() -> None:
     seven = dataclasses.replace(board(), dsp=7)
-    assert board_stage(whole(net(), 1, 1), seven, 1, 1).costs.forward_ps == -(-MACS * PERIOD_PS // 7)
+    assert board_stage(whole(net(), 1, 1), seven, 1, 1).costs.forward_ps == -(
+        -MACS * PERIOD_PS // 7
+    )
 
 
 def test_what_is_off_chip_costs_its_bytes() -> None:
@@ -58,7 +72,9 @@ def test_what_is_off_chip_costs_its_bytes() -> None:
     weights, features = 4 * PARAMETERS, 2 * 4 * FEATURES
     assert layer.off_chip == Data.WEIGHTS | Data.GRADIENTS | Data.FEATURES
     assert layer.moved_bytes == (weights + features, weights, 2 * weights + features)
-    assert layer.times_ps == tuple(count * 10**6 for count in layer.moved_bytes)  # a byte takes 1 us
+    assert layer.times_ps == tuple(
+        count * 10**6 for count in layer.moved_bytes
+    )  # a byte takes 1 us
     assert layer.bound_by_memory == tuple(Phase)
     assert found.off_chip_bytes == 4 * (4 * PARAMETERS + 5 * FEATURES)
     assert found.costs.forward_ps == layer.times_ps.fp
@@ -82,10 +98,15 @@ def test_half_precision_halves_bytes() -> None:
 @pytest.mark.parametrize("room", [0, 1700, 3400, 5000, 9000, 12000, 20000])
 @pytest.mark.parametrize("gbytes_per_s", [0.005, 0.02, 0.1])
 def test_the_rule_is_near_the_best_of_all_placements(room: int, gbytes_per_s: float) -> None:
-    """The best of all placements that fit is no better than a fifth, and what the rule takes fits, too."""
+    """The best of all placements that fit is no better than a fifth, and what the rule takes fits,
+    too.
+    """
     found = board_stage(whole(net(), 0, 1), board(BUFFERS + room, gbytes_per_s), 1, 1)
     kinds = list(map(Data, range(8)))
-    alone = {(place, kind): _alone(place, kind, gbytes_per_s) for place, kind in itertools.product(range(2), kinds)}
+    alone = {
+        (place, kind): _alone(place, kind, gbytes_per_s)
+        for place, kind in itertools.product(range(2), kinds)
+    }
     fits = [pair for pair in itertools.product(kinds, kinds) if sum(map(_room, pair)) <= room]
     best = min(alone[0, first] + alone[1, second] for first, second in fits)
     assert found.on_chip_bytes <= BUFFERS + room
@@ -103,7 +124,11 @@ def _alone(place: int, off_chip: Data, gbytes_per_s: float) -> int:
     work = MACS * PERIOD_PS // MULTIPLIERS
     weights, gradients, features = (
         size * 4 * (data in off_chip)
-        for data, size in ((Data.WEIGHTS, PARAMETERS), (Data.GRADIENTS, PARAMETERS), (Data.FEATURES, FEATURES))
+        for data, size in (
+            (Data.WEIGHTS, PARAMETERS),
+            (Data.GRADIENTS, PARAMETERS),
+            (Data.FEATURES, FEATURES),
+        )
     )
     phases = [weights + features, 2 * gradients + features] + [weights] * place
     return sum(max(work, round(count * 1000 / gbytes_per_s)) for count in phases)
@@ -124,10 +149,15 @@ def test_parameters_together_are_all_on_chip_or_all_off_chip() -> None:
     [
         (
             board(5000),
-            f"stage 3: needs {8 * PARAMETERS + 4 * FEATURES + BUFFERS:,} bytes on chip; b, without off-chip"
-            " memory of known bandwidth, has 5,000",
+            (
+                f"stage 3: needs {8 * PARAMETERS + 4 * FEATURES + BUFFERS:,} bytes on chip; b,"
+                " without off-chip memory of known bandwidth, has 5,000"
+            ),
         ),
-        (board(5000, 1.0, 100), f"stage 3: needs {4 * FEATURES + 4 * PARAMETERS:,} bytes off chip; b has 100"),
+        (
+            board(5000, 1.0, 100),
+            f"stage 3: needs {4 * FEATURES + 4 * PARAMETERS:,} bytes off chip; b has 100",
+        ),
         (board(3000, 1.0), f"stage 3: needs {BUFFERS:,} bytes of buffers on chip; b has 3,000"),
     ],
 )
@@ -157,5 +187,7 @@ def test_a_cut_within_a_layer_carries_partial_sums() -> None:
 
 
 def test_boards_that_come_with_emuchain_have_what_it_takes() -> None:
-    found = board_stage(whole(load_network("resnet50"), 0, 53), load_cluster("vc709").board(0), 1, 1)
+    found = board_stage(
+        whole(load_network("resnet50"), 0, 53), load_cluster("vc709").board(0), 1, 1
+    )
     assert found.off_chip_bytes and found.bound_by_memory

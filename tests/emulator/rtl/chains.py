@@ -1,4 +1,6 @@
-"""Chains of tests of RTL: networks, clusters, and mini-batches on the Verilated devices of their plan."""
+"""Chains of tests of RTL: networks, clusters, and mini-batches on the Verilated devices of their
+plan.
+"""
 
 import dataclasses
 import shutil
@@ -47,7 +49,11 @@ def network(size: Sequence[int], *layers: dict[str, Any]) -> dict[str, Any]:
 def cluster(dsp: int, gbps: float = 8, latency_ns: int = 100, mhz: int = 200) -> dict[str, Any]:
     """A cluster of boards with `dsp` multipliers each."""
     board = {"name": "small", "clock_mhz": mhz, "dsp": dsp, "on_chip_memory_kbit": 52_920}
-    return {"name": "small", "boards": [board], "links": {"bandwidth_gbps": gbps, "latency_ns": latency_ns}}
+    return {
+        "name": "small",
+        "boards": [board],
+        "links": {"bandwidth_gbps": gbps, "latency_ns": latency_ns},
+    }
 
 
 TWO_LAYERS = network([3, 4, 4], conv(16, 1), RELU, conv(4, 2), RELU, fc(3))
@@ -66,7 +72,9 @@ QUICK = network(
 def plan(of: Any, boards: Any, devices: int, batch: int = 2, **settings: Any) -> ChainPlan:
     """The plan of mini-batches under `sync`."""
     sizes = {"batch": batch, "samples": MINI_BATCHES * batch, "micro_batch": batch}
-    found = emuchain.plan(of, boards, devices=devices, schedule="sync", learning_rate=0.05, **sizes, **settings)
+    found = emuchain.plan(
+        of, boards, devices=devices, schedule="sync", learning_rate=0.05, **sizes, **settings
+    )
     assert isinstance(found, ChainPlan)
     return found
 
@@ -85,7 +93,9 @@ def modules_beside(top: Path) -> list[Path]:
     return [top.parent / module.name for module in sources()]
 
 
-def simulated(of: ChainPlan, folder: Path, latency: int = 0, mutation: Mutation | None = None) -> RtlResult:
+def simulated(
+    of: ChainPlan, folder: Path, latency: int = 0, mutation: Mutation | None = None
+) -> RtlResult:
     """Write, lint, build and simulate the RTL of a plan in a folder; a mutation is not linted."""
     tools, rtl = find_tools(), Rtl.of(of, latency)
     tops = rtl.write(folder / "rtl")

@@ -1,4 +1,6 @@
-"""Verilator and Yosys for tests of RTL: builds a test bench of these folders, or skips where they cannot be had."""
+"""Verilator and Yosys for tests of RTL: builds a test bench of these folders, or skips where they
+cannot be had.
+"""
 
 import os
 import shutil
@@ -33,7 +35,9 @@ def program(*names: str) -> str | None:
 
 @pytest.fixture(scope="session")
 def verilator() -> str:
-    """Verilator's command, where there is a C++ compiler too; otherwise the test is skipped, or fails if required."""
+    """Verilator's command, where there is a C++ compiler too; otherwise the test is skipped, or
+    fails if required.
+    """
     found = program("verilator-cli", "verilator")
     missing = [
         what
@@ -63,9 +67,21 @@ def yosys() -> str:
 
 
 def build_program(top: str, files: Sequence[Path], bench: Path, folder: Path, *words: str) -> Path:
-    """Build a test bench of a module: with Verilator's run-time library, which is compiled once for all of them."""
+    """Build a test bench of a module: with Verilator's run-time library, which is compiled once for
+    all of them.
+    """
     tools, prefix = find_tools(), f"V{top}"
-    arguments = ["--cc", "-O3", "--quiet", "-Wno-fatal", "--top-module", top, "--prefix", prefix, *words]
+    arguments = [
+        "--cc",
+        "-O3",
+        "--quiet",
+        "-Wno-fatal",
+        "--top-module",
+        top,
+        "--prefix",
+        prefix,
+        *words,
+    ]
     done = tools.run([*arguments, "--Mdir", str(folder), *map(str, files)])
     assert done.returncode == 0, done.stderr or done.stdout
     shutil.copy(bench, folder)
@@ -79,7 +95,9 @@ def build(verilator: str) -> Build:
 
     def make(sources: Path, folder: Path) -> Path:
         files = [sources / "fp32.sv", HERE / "arithmetic.sv"]
-        return build_program("arithmetic", files, HERE / "arithmetic.cpp", folder, "-y", str(sources))
+        return build_program(
+            "arithmetic", files, HERE / "arithmetic.cpp", folder, "-y", str(sources)
+        )
 
     return make
 
@@ -92,16 +110,20 @@ def arithmetic(build: Build, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def build_stream(verilator: str, tmp_path_factory: pytest.TempPathFactory) -> BuildStream:
-    """Builds the text of a module `stream` with ports `clk`, `in` and `out` of words; returns what sends records.
+    """Builds the text of a module `stream` with ports `clk`, `in` and `out` of words; returns what
+    sends records.
 
-    Records are arrays of (clocks, words); what comes out of a clock is what the module has before the clock's edge.
+    Records are arrays of (clocks, words); what comes out of a clock is what the module has before
+    the clock's edge.
     """
 
     def make(text: str) -> Stream:
         folder = tmp_path_factory.mktemp("stream")
         (folder / "stream.sv").write_text(text, encoding="utf-8")
         files = [SOURCES / "fp32.sv", SOURCES / "formats.sv", folder / "stream.sv"]
-        program = build_program("stream", files, HERE / "stream.cpp", folder / "built", "-y", str(SOURCES))
+        program = build_program(
+            "stream", files, HERE / "stream.cpp", folder / "built", "-y", str(SOURCES)
+        )
 
         def send(records: Records) -> Records:
             sent = np.ascontiguousarray(records, np.uint32)

@@ -1,4 +1,6 @@
-"""The RTL's arithmetic against the host's: corner cases, drawn numbers, and mutations that must be seen."""
+"""The RTL's arithmetic against the host's: corner cases, drawn numbers, and mutations that must be
+seen.
+"""
 
 import shutil
 import subprocess
@@ -32,14 +34,25 @@ def compare(program: Path, drawn: int) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("latency", [0, 1, 2, 3, 7])
 def test_no_warnings(verilator: str, latency: int) -> None:
-    arguments = ["--lint-only", "-Wall", "--quiet", "--top-module", "fp32_fma", f"-GLATENCY={latency}"]
+    arguments = [
+        "--lint-only",
+        "-Wall",
+        "--quiet",
+        "--top-module",
+        "fp32_fma",
+        f"-GLATENCY={latency}",
+    ]
     files = ["-y", str(SOURCES), str(SOURCES / "fp32.sv"), str(SOURCES / "fp32_fma.sv")]
-    done = subprocess.run([verilator, *arguments, *files], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [verilator, *arguments, *files], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("drawn", [1_000_000, pytest.param(10_000_000, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "drawn", [1_000_000, pytest.param(10_000_000, marks=pytest.mark.exhaustive)]
+)
 def test_bits_are_the_hosts(arithmetic: Path, drawn: int) -> None:
     """Zeros, subnormals, ties, cancellation, infinities, NaN; every latency of the multiply-add."""
     done = compare(arithmetic, drawn)
@@ -50,7 +63,15 @@ def test_bits_are_the_hosts(arithmetic: Path, drawn: int) -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "mutation", [*TRIED, *(pytest.param(name, marks=pytest.mark.exhaustive) for name in MUTATIONS if name not in TRIED)]
+    "mutation",
+    [
+        *TRIED,
+        *(
+            pytest.param(name, marks=pytest.mark.exhaustive)
+            for name in MUTATIONS
+            if name not in TRIED
+        ),
+    ],
 )
 def test_mutations_are_seen(
     arithmetic: Path, build: Callable[[Path, Path], Path], tmp_path: Path, mutation: str
@@ -60,7 +81,9 @@ def test_mutations_are_seen(
     text = (sources / "fp32.sv").read_text(encoding="utf-8")
     assert text.count(old) == 1
     (sources / "fp32.sv").write_text(text.replace(old, new), encoding="utf-8")
-    shutil.copytree(arithmetic.parent, tmp_path / "built")  # with Verilator's own library, which takes longest
+    shutil.copytree(
+        arithmetic.parent, tmp_path / "built"
+    )  # with Verilator's own library, which takes longest
     done = compare(build(sources, tmp_path / "built"), 100_000)
     assert done.returncode == 1
     assert " is " in done.stdout

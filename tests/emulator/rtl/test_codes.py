@@ -1,4 +1,6 @@
-"""Codes of numbers in memories: what each says, and that it comes back; of rows in blocks, wherever they are cut."""
+"""Codes of numbers in memories: what each says, and that it comes back; of rows in blocks, wherever
+they are cut.
+"""
 
 import pathlib
 
@@ -14,18 +16,24 @@ from emuchain.kernels.quantise import on_blocks
 from .conftest import BuildStream, Records
 
 FORMATS = [
-    number_format(name) for name in ("bf16", "fp16", "fp8-e4m3", "fp8-e5m2", "mxint8", "mxfp8", "int5@3", "e2m5@48")
+    number_format(name)
+    for name in ("bf16", "fp16", "fp8-e4m3", "fp8-e5m2", "mxint8", "mxfp8", "int5@3", "e2m5@48")
 ]
 NAN = 0x7FC00000
 MAPS = [
-    (number_format(name), first, flat) for name in ("mxint8", "int5@3") for first, flat in ((0, 0), (7, 1), (30, 0))
+    (number_format(name), first, flat)
+    for name in ("mxint8", "int5@3")
+    for first, flat in ((0, 0), (7, 1), (30, 0))
 ]
 PIXELS, CHANNELS = 2, 5
 
 
 def stream(inputs: int, outputs: int, body: str) -> str:
     """Return the text of a bench with this many words in and out in a clock."""
-    ports = f"input logic clk, input logic [{32 * inputs - 1}:0] in, output logic [{32 * outputs - 1}:0] out"
+    ports = (
+        f"input logic clk, input logic [{32 * inputs - 1}:0] in, output logic"
+        f" [{32 * outputs - 1}:0] out"
+    )
     return f"module stream ({ports});\n{body}endmodule\n"
 
 
@@ -41,7 +49,9 @@ def values(number: NumberFormat, places: Records, scales: Records) -> NDArray[np
     field, fraction = places >> grid.fraction_bits, places % (1 << grid.fraction_bits)
     digits = fraction + np.where(field > 0, 1 << grid.fraction_bits, 0)
     exponents = grid.least_exponent + np.maximum(field.astype(int), 1) - 1 - grid.fraction_bits
-    return np.ldexp(digits.astype(np.float64), exponents + (scales.astype(int) - 127 if number.block else 0))
+    return np.ldexp(
+        digits.astype(np.float64), exponents + (scales.astype(int) - 127 if number.block else 0)
+    )
 
 
 @pytest.mark.slow
@@ -65,13 +75,15 @@ def test_every_code_is_its_number_and_comes_back(build_stream: BuildStream) -> N
         numbers, back = made[own, 2 * i], made[own, 2 * i + 1]
         places = given & np.uint32((1 << number.bits - 1) - 1)
         expected = values(number, places, scales)
-        fits = expected <= element(number).largest * (np.ldexp(1.0, scales.astype(int) - 127) if number.block else 1.0)
+        fits = expected <= element(number).largest * (
+            np.ldexp(1.0, scales.astype(int) - 127) if number.block else 1.0
+        )
         fits &= (expected <= np.finfo(np.float32).max) & (scales < 255)
         signs = (given >> np.uint32(number.bits - 1)) << np.uint32(31)
         assert fits.sum() > 200
-        assert np.array_equal(numbers[fits], expected[fits].astype(np.float32).view(np.uint32) | signs[fits]), (
-            number.name
-        )
+        assert np.array_equal(
+            numbers[fits], expected[fits].astype(np.float32).view(np.uint32) | signs[fits]
+        ), number.name
         assert np.array_equal(back[fits], given[fits]), number.name
         is_nan = scales == 255 if number.block else places == (1 << number.bits - 1) - 1
         assert (numbers[is_nan] & np.uint32(0x7FFFFFFF) > 0x7F800000).all(), number.name
@@ -84,13 +96,21 @@ def test_rows_in_blocks_come_back(build_stream: BuildStream) -> None:
     for i, (number, first, flat) in enumerate(MAPS):
         blocks = -(-(first % number.block + CHANNELS) // number.block)
         width, code = PIXELS * (CHANNELS * number.bits + blocks * 8), number.bits + 8
-        given = f".FORMAT({literal(number, Rounding.EVEN)}), .PIXELS({PIXELS}), .CHANNELS({CHANNELS})"
+        given = (
+            f".FORMAT({literal(number, Rounding.EVEN)}), .PIXELS({PIXELS}), .CHANNELS({CHANNELS})"
+        )
         given += f", .FIRST({first}), .FLAT({flat})"
         body += f"    logic [{width - 1}:0] row{i};\n    logic [{words * code - 1}:0] codes{i};\n"
-        body += f"    pack_row #({given}) p{i} (.row(in[{32 * words * i}+:{32 * words}]), .packed_row(row{i}));\n"
+        body += (
+            f"    pack_row #({given}) p{i} (.row(in[{32 * words * i}+:{32 * words}]),"
+            f" .packed_row(row{i}));\n"
+        )
         body += f"    with_scales #({given}) s{i} (.packed_row(row{i}), .codes(codes{i}));\n"
         body += f"    for (genvar v = 0; v < {words}; v++) begin : g{i}\n"
-        body += f"        unpack #(.FORMAT({literal(number, Rounding.EVEN)})) u (.code(codes{i}[v*{code}+:{code}]),"
+        body += (
+            f"        unpack #(.FORMAT({literal(number, Rounding.EVEN)})) u"
+            f" (.code(codes{i}[v*{code}+:{code}]),"
+        )
         body += f" .x(out[{32 * words * i}+v*32+:32]));\n    end\n"
     draw = np.random.default_rng(4)
     rows = []
@@ -99,7 +119,9 @@ def test_rows_in_blocks_come_back(build_stream: BuildStream) -> None:
         maps = draw.standard_normal((4000, PIXELS, first + CHANNELS + 3)) * np.exp2(
             draw.integers(-120, 120, (4000, 1, 1))
         )
-        rounded = on_blocks(maps.astype(np.float32), number.grid, -1, Rounding.EVEN)[..., first : first + CHANNELS]
+        rounded = on_blocks(maps.astype(np.float32), number.grid, -1, Rounding.EVEN)[
+            ..., first : first + CHANNELS
+        ]
         rows.append((rounded.swapaxes(1, 2) if flat else rounded).reshape(len(rounded), -1))
     sent = np.ascontiguousarray(np.concatenate(rows, axis=1)).view(np.uint32)
     assert np.array_equal(build_stream(stream(sent.shape[1], sent.shape[1], body))(sent), sent)
@@ -113,11 +135,22 @@ ROW_OF_MEMORY = """
 
 
 @pytest.mark.parametrize("name", ["mxfp8", "mxfp4", "mxint8", "e2m5@8", "int8@48", "bf16"])
-@pytest.mark.parametrize(("first", "channels", "pixels"), [(0, 32, 3), (30, 6, 32), (31, 1, 5), (7, 90, 1)])
-def test_a_row_in_memory_has_the_bits_of_the_plan(name: str, first: int, channels: int, pixels: int) -> None:
-    """Codes and scales of a row in Act-RAM (`pack_row`), and the bytes that plans count there and on links."""
+@pytest.mark.parametrize(
+    ("first", "channels", "pixels"), [(0, 32, 3), (30, 6, 32), (31, 1, 5), (7, 90, 1)]
+)
+def test_a_row_in_memory_has_the_bits_of_the_plan(
+    name: str, first: int, channels: int, pixels: int
+) -> None:
+    """Codes and scales of a row in Act-RAM (`pack_row`), and the bytes that plans count there and
+    on links.
+    """
     number = number_format(name)
-    assert ROW_OF_MEMORY in pathlib.Path(formats.__file__).with_name("sv").joinpath("pack_row.sv").read_text()
+    assert (
+        ROW_OF_MEMORY
+        in pathlib.Path(formats.__file__).with_name("sv").joinpath("pack_row.sv").read_text()
+    )
     size = number.block or 1
     blocks = (first % size + channels + size - 1) // size if number.block else 0
-    assert -(-pixels * (channels * number.bits + blocks * 8) // 8) == number.row_bytes(channels, pixels, first)
+    assert -(-pixels * (channels * number.bits + blocks * 8) // 8) == number.row_bytes(
+        channels, pixels, first
+    )

@@ -47,7 +47,9 @@ def test_latency_is_a_constant_where_interleaving_hides_it() -> None:
 
 
 def test_without_cuts_rows_are_later_by_a_constant() -> None:
-    """One device: all of FP is later than in the time model by its pipeline, which images enter row by row."""
+    """One device: all of FP is later than in the time model by its pipeline, which images enter row
+    by row.
+    """
     of = plan(network([3, 6, 6], conv(4, pad=1), RELU, fc(3)), cluster(200), 1)
     clocks = clocks_of(of, designs_of(of))
     modelled = [of.timing.clock(0)]
@@ -67,8 +69,14 @@ def test_memories_hold_what_a_mini_batch_needs() -> None:
 @pytest.mark.parametrize(
     ("layers", "said"),
     [
-        ([conv(4), {"type": "batch-norm"}, fc(3)], "conv1: batch-norm has no RTL; these have: conv"),
-        ([conv(4), RELU, pool(3, stride=2), fc(3)], "conv1: max-pool with windows that overlap has no RTL"),
+        (
+            [conv(4), {"type": "batch-norm"}, fc(3)],
+            "conv1: batch-norm has no RTL; these have: conv",
+        ),
+        (
+            [conv(4), RELU, pool(3, stride=2), fc(3)],
+            "conv1: max-pool with windows that overlap has no RTL",
+        ),
         ([conv(6, groups=3), RELU, fc(3)], "conv1: conv in 3 groups has no RTL"),
         ([conv(4), {"type": "dropout", "rate": 0.5}, fc(3)], "conv1: dropout has no RTL"),
     ],
@@ -79,7 +87,13 @@ def test_layers_without_rtl(layers: list[dict[str, object]], said: str) -> None:
 
 
 def test_maps_that_bypass_a_layer() -> None:
-    layers = [conv(3, pad=1, name="a"), RELU, conv(3, pad=1, name="b"), {"type": "add", "from": ["a", "b"]}, fc(3)]
+    layers = [
+        conv(3, pad=1, name="a"),
+        RELU,
+        conv(3, pad=1, name="b"),
+        {"type": "add", "from": ["a", "b"]},
+        fc(3),
+    ]
     with pytest.raises(emuchain.InputError, match="maps that bypass a layer have no RTL"):
         Rtl.of(plan(network([3, 8, 8], *layers), cluster(200), 1))
 
@@ -87,7 +101,9 @@ def test_maps_that_bypass_a_layer() -> None:
 def test_what_does_not_fit_the_board() -> None:
     boards = cluster(200)
     boards["boards"][0]["on_chip_memory_kbit"] = 36
-    with pytest.raises(emuchain.InputError, match="do not fit on chip, but RTL keeps all of a device's data there"):
+    with pytest.raises(
+        emuchain.InputError, match="do not fit on chip, but RTL keeps all of a device's data there"
+    ):
         Rtl.of(plan(network([3, 8, 8], conv(16), RELU, fc(10)), boards, 1))
 
 

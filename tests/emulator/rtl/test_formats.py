@@ -1,4 +1,6 @@
-"""Chains in narrow formats: the bits of training, each row in its cycle, mutations that are seen, what is refused."""
+"""Chains in narrow formats: the bits of training, each row in its cycle, mutations that are seen,
+what is refused.
+"""
 
 from pathlib import Path
 
@@ -16,7 +18,9 @@ from .test_drawn import drawn_chain
 ICP = network([2, 3, 2], conv(36, 1), RELU, conv(2, 2), RELU, fc(2))
 """Its second convolution is cut by input channels, within a block of 32."""
 OCP = network([2, 3, 2], conv(3, 1), RELU, conv(36, 2), RELU, fc(2))
-"""Its second convolution is cut by output channels, within a block of 32, and has errors of its inputs."""
+"""Its second convolution is cut by output channels, within a block of 32, and has errors of its
+inputs.
+"""
 
 SMALL = network([2, 3, 2], conv(6, 1), RELU, conv(2, 2), RELU, fc(2))
 
@@ -24,7 +28,9 @@ SMALL = network([2, 3, 2], conv(6, 1), RELU, conv(2, 2), RELU, fc(2))
 def plan_of(cut: Cut, precision: str) -> ChainPlan:
     """The plan of a network on two devices, which share a layer that is cut so."""
     made = plan(ICP if cut is Cut.ICP else OCP, cluster(40), 2, precision=precision)
-    assert [part.cut for slices in made.mapping.devices for part in slices if not part.is_last] == [cut]
+    assert [part.cut for slices in made.mapping.devices for part in slices if not part.is_last] == [
+        cut
+    ]
     return made
 
 
@@ -34,7 +40,10 @@ def plan_of(cut: Cut, precision: str) -> ChainPlan:
     ("cut", "precision"),
     [
         *((Cut.ICP, precision) for precision in ("bf16", "fp8-e4m3", "mxint8")),
-        *(pytest.param(Cut.OCP, precision, marks=pytest.mark.exhaustive) for precision in ("bf16", "fp8-e4m3")),
+        *(
+            pytest.param(Cut.OCP, precision, marks=pytest.mark.exhaustive)
+            for precision in ("bf16", "fp8-e4m3")
+        ),
         (Cut.OCP, "mxint8"),
     ],
 )
@@ -49,7 +58,15 @@ def test_bits_and_cycles(tmp_path: Path, cut: Cut, precision: str) -> None:
 
 
 DRAWN = [
-    *("bf16", "fp8", "mxint8", "mxfp8", "bf16 errors=fp8-e5m2 weights=mxint8", "fp16 loss_scale=256", "int5@3"),
+    *(
+        "bf16",
+        "fp8",
+        "mxint8",
+        "mxfp8",
+        "bf16 errors=fp8-e5m2 weights=mxint8",
+        "fp16 loss_scale=256",
+        "int5@3",
+    ),
     *("mxfp4", "mxint8 scale=floor rounding=zero", "bf16 master=bf16 rounding=away"),
 ]
 """Blocks of three are cut almost everywhere."""
@@ -85,8 +102,14 @@ MUTATIONS = {
         "mxint8",
         Mutation("slice", ".SIGNIFICAND(FP_SIGNIFICAND)", ".SIGNIFICAND(FP_SIGNIFICAND - 2)"),
     ),
-    "blocks of weights lie along the cut": ("mxint8", Mutation("slice", ".ACROSS(ICP)", ".ACROSS(1 - ICP)")),
-    "a rounded row is a cycle late": ("mxint8", Mutation("round_rows", ".STAGES(LATENCY)", ".STAGES(LATENCY + 1)")),
+    "blocks of weights lie along the cut": (
+        "mxint8",
+        Mutation("slice", ".ACROSS(ICP)", ".ACROSS(1 - ICP)"),
+    ),
+    "a rounded row is a cycle late": (
+        "mxint8",
+        Mutation("round_rows", ".STAGES(LATENCY)", ".STAGES(LATENCY + 1)"),
+    ),
 }
 
 
@@ -95,7 +118,9 @@ MUTATIONS = {
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_mutations_are_seen(tmp_path: Path, name: str) -> None:
     precision, mutation = MUTATIONS[name]
-    result = simulated(plan(SMALL, cluster(30), 2, precision=precision), tmp_path, mutation=mutation)
+    result = simulated(
+        plan(SMALL, cluster(30), 2, precision=precision), tmp_path, mutation=mutation
+    )
     assert any(result.wrong.values()) or not all(engine.is_right for engine in result.engines)
 
 
@@ -106,9 +131,14 @@ def test_fp32_is_as_without_formats() -> None:
 
 
 def test_rows_are_rounded_once() -> None:
-    """Where a map is whole: behind the SFU, and behind EB of the first slice; at the chain's end errors of outputs."""
+    """Where a map is whole: behind the SFU, and behind EB of the first slice; at the chain's end
+    errors of outputs.
+    """
     tops = [Rtl.of(plan_of(Cut.ICP, "bf16")).top(device) for device in (0, 1)]
-    rounded = [[line.split()[1] for line in top.splitlines() if line.endswith("_rounded (")] for top in tops]
+    rounded = [
+        [line.split()[1] for line in top.splitlines() if line.endswith("_rounded (")]
+        for top in tops
+    ]
     assert rounded == [
         ["conv1_whole_rounded", "conv2_sums_rounded"],
         ["conv2_whole_rounded", "fc1_sums_rounded", "fc1_errors_rounded"],
@@ -118,12 +148,21 @@ def test_rows_are_rounded_once() -> None:
 @pytest.mark.parametrize(
     ("precision", "said"),
     [
-        ("bf16 rounding=stochastic", "RTL rounds activations to even, away or to zero, not by chance"),
+        (
+            "bf16 rounding=stochastic",
+            "RTL rounds activations to even, away or to zero, not by chance",
+        ),
         ("bf16 gradients=bf16", "RTL keeps gradients in fp32; leave out `gradients`"),
         ("bf16 states=bf16", "RTL keeps states in fp32; leave out `states`"),
         ("bf16 accumulate=bf16", "RTL accumulates in fp32; leave out `accumulate`"),
-        ("q2.14", "RTL has no q2.14 for activations; it has fp32, bf16, fp16, fp8, and formats of blocks"),
-        ("mxfp8 master=bf16", "RTL updates weights in fp32, or in their own format if that has no blocks"),
+        (
+            "q2.14",
+            "RTL has no q2.14 for activations; it has fp32, bf16, fp16, fp8, and formats of blocks",
+        ),
+        (
+            "mxfp8 master=bf16",
+            "RTL updates weights in fp32, or in their own format if that has no blocks",
+        ),
         ("mxint8 master=mxint8", "RTL updates weights in fp32"),
     ],
 )

@@ -12,8 +12,9 @@ WIDTHS, LATENCIES = (4, 8, 9, 16), (0, 1, 2, 3, 5)
 def test_integers_are_numpys(build_stream: BuildStream) -> None:
     """All pairs of eight bits, and drawn ones; sums of 32 bits wrap."""
     body = "".join(
-        f"    int32_fma #(.WIDTH({width}), .LATENCY({latency})) w{width}_l{latency} (.clk, .a(in[0+:{width}]),"
-        f" .b(in[16+:{width}]), .c(in[63:32]), .y(out[{32 * (i * len(LATENCIES) + j)}+:32]));\n"
+        f"    int32_fma #(.WIDTH({width}), .LATENCY({latency})) w{width}_l{latency} (.clk,"
+        f" .a(in[0+:{width}]), .b(in[16+:{width}]), .c(in[63:32]),"
+        f" .y(out[{32 * (i * len(LATENCIES) + j)}+:32]));\n"
         for i, width in enumerate(WIDTHS)
         for j, latency in enumerate(LATENCIES)
     )
@@ -28,7 +29,8 @@ def test_integers_are_numpys(build_stream: BuildStream) -> None:
     came = send(np.stack([factors, addends], axis=1)).reshape(-1, len(WIDTHS), len(LATENCIES))
     for i, width in enumerate(WIDTHS):
         a, b = (
-            ((factors >> np.uint32(begin)) << np.uint32(32 - width)).view(np.int32) >> (32 - width) for begin in (0, 16)
+            ((factors >> np.uint32(begin)) << np.uint32(32 - width)).view(np.int32) >> (32 - width)
+            for begin in (0, 16)
         )
         expected = a * b + addends.view(np.int32)
         for j, latency in enumerate(LATENCIES):

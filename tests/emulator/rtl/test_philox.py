@@ -34,12 +34,18 @@ endmodule
 
 @pytest.fixture(scope="module")
 def core(build_stream: BuildStream) -> Stream:
-    """Philox; a record has reset and start, a counter and a key, and comes out as done and ready, and words."""
+    """Philox; a record has reset and start, a counter and a key, and comes out as done and ready,
+    and words.
+    """
     return build_stream(BENCH)
 
 
-def sent(counters: list[tuple[int, ...]], keys: list[tuple[int, ...]], every: int = CYCLES) -> Records:
-    """Return records with a counter and its key each `every` clocks after a reset; what stands between is not taken."""
+def sent(
+    counters: list[tuple[int, ...]], keys: list[tuple[int, ...]], every: int = CYCLES
+) -> Records:
+    """Return records with a counter and its key each `every` clocks after a reset; what stands
+    between is not taken.
+    """
     records = np.full((1 + every * len(counters) + 1, 7), 0xDEADBEEF, np.uint32)
     records[:, 0] = 0
     records[0, 0] = RESET
@@ -53,7 +59,9 @@ def test_known_answers_in_ten_cycles(core: Stream, every: int) -> None:
     came = core(sent([counter for counter, _, _ in KNOWN], [key for _, key, _ in KNOWN], every))
     is_done = np.flatnonzero(came[1:, 0] & DONE) + 1
     assert list(is_done) == [1 + every * i + CYCLES for i in range(len(KNOWN))]
-    assert [tuple(map(int, came[clock, 1:])) for clock in is_done] == [words for _, _, words in KNOWN]
+    assert [tuple(map(int, came[clock, 1:])) for clock in is_done] == [
+        words for _, _, words in KNOWN
+    ]
 
 
 def test_a_counter_is_taken_when_it_is_ready(core: Stream) -> None:
@@ -61,7 +69,9 @@ def test_a_counter_is_taken_when_it_is_ready(core: Stream) -> None:
     records = sent([(i, 0, 0, 0) for i in range(30)], [(7, 8)] * 30, every=1)
     came = core(records)
     assert list(np.flatnonzero(came[1:-1, 0] & READY)) == [0, 10, 20]
-    assert [tuple(map(int, came[clock, 1:])) for clock in (11, 21)] == [philox((i, 0, 0, 0), (7, 8)) for i in (0, 10)]
+    assert [tuple(map(int, came[clock, 1:])) for clock in (11, 21)] == [
+        philox((i, 0, 0, 0), (7, 8)) for i in (0, 10)
+    ]
 
 
 def test_words_are_the_kernels(core: Stream) -> None:
@@ -75,5 +85,7 @@ def test_words_are_the_kernels(core: Stream) -> None:
         for counter, key in zip(counters, keys, strict=True)
     ]
     stream = PhiloxStream(seed=(7 << 32) + 5, tensor=3, purpose=9, number=(2 << 32) + 1)
-    came = core(sent([(i, 3 * 256 + 9, 1, 2) for i in range(64)], [(5, 7)] * 64))[1 + CYCLES :: CYCLES, 1:]
+    came = core(sent([(i, 3 * 256 + 9, 1, 2) for i in range(64)], [(5, 7)] * 64))[
+        1 + CYCLES :: CYCLES, 1:
+    ]
     assert (came.reshape(-1) == stream.words(0, 256)).all()

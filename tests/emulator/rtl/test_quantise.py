@@ -1,4 +1,6 @@
-"""The RTL's quantisers against the kernels': every format and rounding, one by one and in blocks, bit by bit."""
+"""The RTL's quantisers against the kernels': every format and rounding, one by one and in blocks,
+bit by bit.
+"""
 
 import dataclasses
 import subprocess
@@ -19,7 +21,9 @@ QUIET_NAN = np.uint32(0x7FC00000)
 
 
 def grids() -> Mapping[str, FloatGrid]:
-    """Return the grids of all formats, each by the first name that has it; blocks have that of their elements."""
+    """Return the grids of all formats, each by the first name that has it; blocks have that of
+    their elements.
+    """
     names: dict[FloatGrid, str] = {}
     for name in (*number_formats(), *FAMILIES):
         grid = number_format(name).grid
@@ -45,7 +49,9 @@ def parameters(grid: FloatGrid, rounding: Rounding) -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class Blocks:
-    """An instance of `quantise_blocks`: its format, how many values it takes at once, and after how many clocks."""
+    """An instance of `quantise_blocks`: its format, how many values it takes at once, and after how
+    many clocks.
+    """
 
     name: str
     grid: BlockGrid
@@ -68,7 +74,12 @@ class Blocks:
         """Return the parameters."""
         element = parameters(self.grid.element, self.rounding)
         del element["OVERFLOWS"]
-        sizes = {"VALUES": self.values, "SIZE": self.grid.size, "FLOOR": int(self.grid.floor), "LATENCY": self.latency}
+        sizes = {
+            "VALUES": self.values,
+            "SIZE": self.grid.size,
+            "FLOOR": int(self.grid.floor),
+            "LATENCY": self.latency,
+        }
         return {**element, **{key: str(value) for key, value in sizes.items()}}
 
 
@@ -79,19 +90,28 @@ BLOCKS = [
     Blocks("mxint8", BlockGrid(MXINT8), MOST_VALUES, Rounding.EVEN, 1),
     Blocks("mxfp8 by chance", BlockGrid(E4M3, 8), 9, Rounding.STOCHASTIC, 2),
     Blocks("mxfp8 by OCP's scale", BlockGrid(E4M3, 4, floor=True), 5, Rounding.EVEN, 0),
-    *(Blocks(name, BlockGrid(grid, 8), 11, Rounding.EVEN, i % 4) for i, (name, grid) in enumerate(ELEMENTS.items())),
+    *(
+        Blocks(name, BlockGrid(grid, 8), 11, Rounding.EVEN, i % 4)
+        for i, (name, grid) in enumerate(ELEMENTS.items())
+    ),
 ]
 """The least number of values that has a whole block and a shorter one is built soonest."""
 
 
 def instance(module: str, name: str, given: Mapping[str, str], ports: str) -> str:
     """Return the text of an instance."""
-    return f"    {module} #({', '.join(f'.{key}({value})' for key, value in given.items())}) {name} ({ports});\n"
+    return (
+        f"    {module} #({', '.join(f'.{key}({value})' for key, value in given.items())}) {name}"
+        f" ({ports});\n"
+    )
 
 
 def stream(inputs: int, outputs: int, body: str) -> str:
     """Return the text of a bench with this many words in and out in a clock."""
-    ports = f"input logic clk, input logic [{32 * inputs - 1}:0] in, output logic [{32 * outputs - 1}:0] out"
+    ports = (
+        f"input logic clk, input logic [{32 * inputs - 1}:0] in, output logic"
+        f" [{32 * outputs - 1}:0] out"
+    )
     return f"module stream ({ports});\n{body}endmodule\n"
 
 
@@ -104,12 +124,17 @@ def canonical(values: np.ndarray) -> Records:
 def check(name: str, bits: Records, made: Records, expected: Records) -> None:
     """Check that all bits are as expected; say the first that are not."""
     wrong = np.argwhere(made != expected)
-    shown = [f"{bits[tuple(i)]:08x}: {made[tuple(i)]:08x}, not {expected[tuple(i)]:08x}" for i in wrong[:5]]
+    shown = [
+        f"{bits[tuple(i)]:08x}: {made[tuple(i)]:08x}, not {expected[tuple(i)]:08x}"
+        for i in wrong[:5]
+    ]
     assert not shown, (name, len(wrong), shown)
 
 
 def numbers() -> Records:
-    """Return upper halves of fp32 with lower ones about the ties of bf16, ties of all formats, and drawn numbers."""
+    """Return upper halves of fp32 with lower ones about the ties of bf16, ties of all formats, and
+    drawn numbers.
+    """
     draw = np.random.default_rng(38)
     upper = np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)
     ties = upper[::128] | (np.uint32(1) << np.arange(23, dtype=np.uint32))[:, None]
@@ -117,12 +142,16 @@ def numbers() -> Records:
     any_bits = draw.integers(0, 1 << 32, 1 << 14, np.uint32)
     exponents = draw.integers(90, 150, 1 << 15, np.uint32) << np.uint32(23)
     near_one = exponents | draw.integers(0, 1 << 32, 1 << 15, np.uint32) & np.uint32(0x807FFFFF)
-    return np.concatenate([upper, *halves, ties.reshape(-1), ties.reshape(-1) - np.uint32(1), any_bits, near_one])
+    return np.concatenate(
+        [upper, *halves, ties.reshape(-1), ties.reshape(-1) - np.uint32(1), any_bits, near_one]
+    )
 
 
 @pytest.mark.slow
 def test_every_format_and_rounding(build_stream: BuildStream) -> None:
-    """Half of the words are multiples of 2^28, as parts cut off often are: at its own fraction a number stays."""
+    """Half of the words are multiples of 2^28, as parts cut off often are: at its own fraction a
+    number stays.
+    """
     ports = ".x(in[31:0]), .word(in[63:32]), .exponent(9'd0)"
     body = "".join(
         instance("quantise", f"q{i}", parameters(grid, rounding), f"{ports}, .y(out[{32 * i}+:32])")
@@ -138,11 +167,15 @@ def test_every_format_and_rounding(build_stream: BuildStream) -> None:
 
 
 def records(clocks: int) -> Records:
-    """Return numbers near one that is drawn in each clock, from fp32's least to its largest; zeros; none finite."""
+    """Return numbers near one that is drawn in each clock, from fp32's least to its largest; zeros;
+    none finite.
+    """
     draw = np.random.default_rng(2)
     most = draw.integers(0, 255, (clocks, 1))
     spread = draw.integers(0, 14, (clocks, 1))
-    exponents = np.clip(most - draw.integers(0, spread + 1, (clocks, MOST_VALUES)), 0, 254).astype(np.uint32)
+    exponents = np.clip(most - draw.integers(0, spread + 1, (clocks, MOST_VALUES)), 0, 254).astype(
+        np.uint32
+    )
     fractions = draw.integers(0, 1 << 23, (clocks, MOST_VALUES), np.uint32)
     fractions[::3] &= np.uint32(0x7F0000)
     fractions[1::7] |= np.uint32(0x7E0000)
@@ -161,7 +194,10 @@ def test_blocks(build_stream: BuildStream) -> None:
     """A block's results are the kernel's; its scale divides them into elements of the format."""
     body, begins, width = "", [], 0
     for i, case in enumerate(BLOCKS):
-        ports = f".clk, .x(in[0+:{32 * case.values}]), .words(in[{32 * MOST_VALUES}+:{32 * case.values}])"
+        ports = (
+            f".clk, .x(in[0+:{32 * case.values}]),"
+            f" .words(in[{32 * MOST_VALUES}+:{32 * case.values}])"
+        )
         ports += f", .y(out[{32 * width}+:{32 * case.values}])"
         ports += f", .scales(out[{32 * (width + case.values)}+:{8 * case.count}])"
         body += instance("quantise_blocks", f"q{i}", case.parameters, ports)
@@ -174,16 +210,24 @@ def test_blocks(build_stream: BuildStream) -> None:
     for case, begin in zip(BLOCKS, begins, strict=True):
         values = np.ascontiguousarray(bits[: len(bits) - case.latency, : case.values])
         chances = np.ascontiguousarray(words[: len(values), : case.values])
-        expected = canonical(on_blocks(values.view(np.float32), case.grid, 1, case.rounding, chances))
+        expected = canonical(
+            on_blocks(values.view(np.float32), case.grid, 1, case.rounding, chances)
+        )
         came = made[case.latency :, begin : begin + case.words]
         check(case.name, values, came[:, : case.values], expected)
         scales = np.ascontiguousarray(came[:, case.values :]).view(np.uint8)
         for block in range(case.count):
-            results = expected[:, block * case.grid.size : (block + 1) * case.grid.size].view(np.float32)
+            results = expected[:, block * case.grid.size : (block + 1) * case.grid.size].view(
+                np.float32
+            )
             scale = scales[:, block].astype(int)
             assert (np.isnan(results).any(axis=1) == (scale == 255)).all()
-            elements = np.ldexp(results[scale < 255].astype(np.float64), 127 - scale[scale < 255, None])
-            assert (on_grid(elements.astype(np.float32), case.grid.element) == elements).all(), case.name
+            elements = np.ldexp(
+                results[scale < 255].astype(np.float64), 127 - scale[scale < 255, None]
+            )
+            assert (on_grid(elements.astype(np.float32), case.grid.element) == elements).all(), (
+                case.name
+            )
 
 
 LINTED = [
@@ -191,14 +235,30 @@ LINTED = [
     *(("quantise_blocks", case.parameters) for case in BLOCKS[:5]),
     ("block_scale", {"SIZE": "1"}),
     ("philox", {}),
-    *(("int32_fma", {"WIDTH": width, "LATENCY": latency}) for width, latency in (("8", "0"), ("8", "3"), ("16", "5"))),
+    *(
+        ("int32_fma", {"WIDTH": width, "LATENCY": latency})
+        for width, latency in (("8", "0"), ("8", "3"), ("16", "5"))
+    ),
 ]
 
 
 @pytest.mark.parametrize(("module", "given"), LINTED)
 def test_no_warnings(verilator: str, module: str, given: Mapping[str, str]) -> None:
-    arguments = ["--lint-only", "-Wall", "-Wno-UNUSEDPARAM", "--quiet", "--top-module", module]  # FP32 of the package
+    arguments = [
+        "--lint-only",
+        "-Wall",
+        "-Wno-UNUSEDPARAM",
+        "--quiet",
+        "--top-module",
+        module,
+    ]  # FP32 of the package
     arguments += [f"-G{key}={value}" for key, value in given.items()]
-    files = ["-y", str(SOURCES), *(str(SOURCES / f"{name}.sv") for name in ("fp32", "formats", module))]
-    done = subprocess.run([verilator, *arguments, *files], capture_output=True, text=True, check=False)
+    files = [
+        "-y",
+        str(SOURCES),
+        *(str(SOURCES / f"{name}.sv") for name in ("fp32", "formats", module)),
+    ]
+    done = subprocess.run(
+        [verilator, *arguments, *files], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout + done.stderr) == (0, "")

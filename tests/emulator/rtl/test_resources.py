@@ -20,26 +20,44 @@ from .chains import TWO_LAYERS, cluster, plan
 
 MODULES = {
     "\\device0": {"\\slice": 2, "$paramod\\bias\\LANES=s32'1": 1, "LUT2": 5},
-    "\\slice": {"$paramod$a1\\tile": 3, "row_ram": 1, "$paramod\\update\\LANES=s32'1": 1, "FDRE": 7},
+    "\\slice": {
+        "$paramod$a1\\tile": 3,
+        "row_ram": 1,
+        "$paramod\\update\\LANES=s32'1": 1,
+        "FDRE": 7,
+    },
     "$paramod$a1\\tile": {"fp32_fma": 2, "SRL16E": 1},
     "\\fp32_fma": {"DSP48E1": 2, "LUT6": 10},
     "\\row_ram": {"RAMB36E1": 1, "RAM32M": 2},
     "$paramod\\update\\LANES=s32'1": {"fp32_fma": 1},
     "$paramod\\bias\\LANES=s32'1": {"$paramod$a1\\tile": 1, "row_ram": 1},
 }
-"""A device of two slices; those of its modules without parameters are named without a backslash where they are used."""
+"""A device of two slices; those of its modules without parameters are named without a backslash
+where they are used.
+"""
 
 
 def test_cells_are_counted() -> None:
     """Carry chains, wide multiplexers and inverters take no LUT; memories of LUTs do."""
-    cells = {"CARRY4": 3, "DSP48E1": 2, "FDRE": 5, "FDSE": 1, "INV": 4, "LUT2": 3, "LUT6": 7, "MUXF7": 2}
+    cells = {
+        "CARRY4": 3,
+        "DSP48E1": 2,
+        "FDRE": 5,
+        "FDSE": 1,
+        "INV": 4,
+        "LUT2": 3,
+        "LUT6": 7,
+        "MUXF7": 2,
+    }
     cells |= {"RAM32M": 2, "RAMB18E1": 1, "RAMB36E1": 3, "SRL16E": 2}
     assert resources_of(cells) == Resources(lut=3 + 7 + 2 * 4 + 2, ff=6, bram_banks=7, dsp=2)
 
 
 def test_a_module_counts_as_often_as_it_is_used() -> None:
     """Tiles and memories within the update or the SFU are theirs."""
-    parts = {part: resources_of(cells) for part, cells in cells_by_part(MODULES, "\\device0").items()}
+    parts = {
+        part: resources_of(cells) for part, cells in cells_by_part(MODULES, "\\device0").items()
+    }
     assert parts == {
         CONTROL: Resources(lut=5, ff=2 * 7),
         TILES: Resources(lut=2 * 3 * (2 * 10 + 1), dsp=2 * 3 * 2 * 2),

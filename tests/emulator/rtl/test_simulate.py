@@ -1,4 +1,6 @@
-"""Mini-batches on Verilated chains: the bits of training, each row in its cycle, and mutations that are seen."""
+"""Mini-batches on Verilated chains: the bits of training, each row in its cycle, and mutations that
+are seen.
+"""
 
 from pathlib import Path
 
@@ -32,7 +34,9 @@ def test_two_layers_on_two_devices(two_layers: RtlResult) -> None:
     assert not any(two_layers.wrong.values())
     for engine in two_layers.engines:
         assert np.array_equal(engine.done, engine.expected), engine.name
-    first = two_layers.engines[0].later  # nothing holds up FP of the first layer: its pipeline is a constant
+    first = two_layers.engines[
+        0
+    ].later  # nothing holds up FP of the first layer: its pipeline is a constant
     assert first[0] == first[1]
     assert two_layers.updated_ps == two_layers.expected_ps
     assert two_layers.is_right
@@ -71,9 +75,16 @@ MUTATIONS = {
         Mutation("tile", "assign y = g_taps[TAPS-1].after;", "assign y = g_taps[TAPS-1].addend;"),
         "bits",
     ),
-    "a row leaves a cycle early": (Mutation("engine", ".STAGES(DEPTH + 2)", ".STAGES(DEPTH + 1)"), "cycles"),
+    "a row leaves a cycle early": (
+        Mutation("engine", ".STAGES(DEPTH + 2)", ".STAGES(DEPTH + 1)"),
+        "cycles",
+    ),
     "EB takes output channels upwards": (
-        Mutation("engine", "OUTERS - 1 - int'(outer) : int'(outer)) : '0", "int'(outer) : int'(outer)) : '0"),
+        Mutation(
+            "engine",
+            "OUTERS - 1 - int'(outer) : int'(outer)) : '0",
+            "int'(outer) : int'(outer)) : '0",
+        ),
         "bits",
     ),
     "sums begin anew behind a cut": (

@@ -1,7 +1,8 @@
-"""A second reader of the RTL, slang: one tool's leniency hides what others refuse, as names used before declared.
+"""A second reader of the RTL, slang: one tool's leniency hides what others refuse, as names used
+before declared.
 
-It gives no error and no warning for the designs that others simulate. A cast to a width that follows from parameters is
-useless wherever they make it that of what is cast.
+It gives no error and no warning for the designs that others simulate. A cast to a width that
+follows from parameters is useless wherever they make it that of what is cast.
 """
 
 from collections.abc import Sequence
@@ -47,7 +48,9 @@ def check(rtl: Rtl, folder: Path) -> None:
         assert slang(top.stem, [*modules_beside(top), top]) == ""
 
 
-@pytest.mark.parametrize(("network", "dsp", "devices"), [(TWO_LAYERS, 40, 2), (QUICK, 90, 4), ("lenet-mnist", 200, 3)])
+@pytest.mark.parametrize(
+    ("network", "dsp", "devices"), [(TWO_LAYERS, 40, 2), (QUICK, 90, 4), ("lenet-mnist", 200, 3)]
+)
 def test_named_networks(tmp_path: Path, network: object, dsp: int, devices: int) -> None:
     check(Rtl.of(plan(network, cluster(dsp), devices)), tmp_path)
 
@@ -65,7 +68,9 @@ def test_formats(tmp_path: Path, precision: str) -> None:
 
 
 def test_every_module_by_itself() -> None:
-    """With its default parameters, also where no design has it: but for packages, and blocks of a format without."""
+    """With its default parameters, also where no design has it: but for packages, and blocks of a
+    format without.
+    """
     for module in sources():
         if module.stem not in ("fp32", "formats", "weight_blocks"):
             assert slang(module.stem, sources()) == "", module
@@ -81,8 +86,9 @@ def test_modules_of_test_benches(tmp_path: Path) -> None:
 def test_what_is_wrong_is_seen(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.sv"
     wrong.write_text(
-        "module wrong (output logic a);\n    wrong_too one (.b(c), .a(a));\n    logic c;\nendmodule\n"
-        "module wrong_too (input logic b, output logic a);\n    assign a = b;\nendmodule\n",
+        "module wrong (output logic a);\n    wrong_too one (.b(c), .a(a));\n    logic"
+        " c;\nendmodule\nmodule wrong_too (input logic b, output logic a);\n    assign a ="
+        " b;\nendmodule\n",
         encoding="utf-8",
     )
     assert "error: identifier 'c' used before its declaration" in slang("wrong", [wrong])

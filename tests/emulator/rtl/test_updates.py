@@ -50,13 +50,19 @@ SMALL = tomllib.loads(NETWORK)
 """Each layer has a bias, and convolutions' weights enter an update in several groups."""
 
 EARLY = 194
-"""A drawn chain in which rows of a mini-batch come to the second device before it has updated after the one before."""
+"""A drawn chain in which rows of a mini-batch come to the second device before it has updated after
+the one before.
+"""
 
 MUTATIONS = {
     "no bias is added": Mutation("bias", ".c(bias_words[lane*32+:32])", ".c('0)"),
     "momentum is forgotten": Mutation("update", ".a(momentum), .b(v_late)", ".a('0), .b(v_late)"),
-    "velocities are not kept": Mutation("update", "if (write) velocity[write_group] <= new_velocity;", ""),
-    "all velocities are those of the first group": Mutation("update", "kept ? velocity[group]", "kept ? velocity[0]"),
+    "velocities are not kept": Mutation(
+        "update", "if (write) velocity[write_group] <= new_velocity;", ""
+    ),
+    "all velocities are those of the first group": Mutation(
+        "update", "kept ? velocity[group]", "kept ? velocity[0]"
+    ),
     "all channels have the last one's bias": Mutation(
         "bias", "CHANNEL_BITS'(int'(value_at) % CHANNELS)", "CHANNEL_BITS'(CHANNELS - 1)"
     ),
@@ -69,7 +75,9 @@ MUTATIONS = {
     "the learning rate counts twice": Mutation(
         "update", ".a(moved), .b(MINUS_ONE)", ".a(moved), .b({1'b1, rate[30:0]})"
     ),
-    "gradients are summed, not averaged": Mutation("update", ".b(share), .c(MINUS_ZERO)", ".b(ONE), .c(MINUS_ZERO)"),
+    "gradients are summed, not averaged": Mutation(
+        "update", ".b(share), .c(MINUS_ZERO)", ".b(ONE), .c(MINUS_ZERO)"
+    ),
 }
 
 TRIED = ["no bias is added", "momentum is forgotten", "velocities are not kept"]
@@ -77,7 +85,9 @@ TRIED = ["no bias is added", "momentum is forgotten", "velocities are not kept"]
 
 
 def said_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """The exit status of a simulation on one device, and the line of its answer that speaks of weights."""
+    """The exit status of a simulation on one device, and the line of its answer that speaks of
+    weights.
+    """
     for name, text in (("network", NETWORK), ("cluster", BOARDS)):
         (folder / f"{name}.toml").write_text(text, encoding="utf-8")
     flags: dict[str, Any] = {name: str(folder / f"{name}.toml") for name in ("network", "cluster")}
@@ -90,15 +100,27 @@ def said_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]
 @pytest.mark.slow
 @pytest.mark.usefixtures("verilator")
 def test_without_mutations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The line is the same, whatever the network, but for the number of weights: 12 + 6, 48 + 2 and 8 + 2 here."""
-    same = "weights: after 2 mini-batches of 2 samples all 78 are bit-identical to `emuchain train`'s"
+    """The line is the same, whatever the network, but for the number of weights: 12 + 6, 48 + 2 and
+    8 + 2 here.
+    """
+    same = (
+        "weights: after 2 mini-batches of 2 samples all 78 are bit-identical to `emuchain train`'s"
+    )
     assert said_of(tmp_path, capsys) == (0, same)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("verilator")
 @pytest.mark.parametrize(
-    "name", [*TRIED, *(pytest.param(name, marks=pytest.mark.sampled(3)) for name in MUTATIONS if name not in TRIED)]
+    "name",
+    [
+        *TRIED,
+        *(
+            pytest.param(name, marks=pytest.mark.sampled(3))
+            for name in MUTATIONS
+            if name not in TRIED
+        ),
+    ],
 )
 def test_mutations_are_reported(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -114,7 +136,9 @@ def test_mutations_are_reported(
     monkeypatch.setattr(generate, "sources", lambda: modules)
     status, line = said_of(tmp_path, capsys)
     assert status == 1
-    assert line.startswith("weights: after 2 mini-batches of 2 samples they DIFFER from those of training: ")
+    assert line.startswith(
+        "weights: after 2 mini-batches of 2 samples they DIFFER from those of training: "
+    )
 
 
 @pytest.mark.slow
@@ -128,7 +152,9 @@ def test_each_update_has_its_learning_rate(tmp_path: Path) -> None:
 
 
 def test_biases_are_drawn_by_the_seed_alone() -> None:
-    """Within 1 / sqrt(weights of an output), none of them 0, others for each layer; training begins with them."""
+    """Within 1 / sqrt(weights of an output), none of them 0, others for each layer; training begins
+    with them.
+    """
     of = plan(SMALL, cluster(60), 1, batch=3, seed=5)
     layers = of.network.layers
     drawn = [drawn_biases(layer, 5) for layer in layers]
@@ -146,7 +172,9 @@ def test_biases_are_drawn_by_the_seed_alone() -> None:
 
 
 def test_the_first_device_updates_before_the_next_images_enter() -> None:
-    """Its rows of the second mini-batch start after that; the chain then takes as long as for the first."""
+    """Its rows of the second mini-batch start after that; the chain then takes as long as for the
+    first.
+    """
     of = plan(TWO_LAYERS, cluster(40), 2, batch=3)
     designs = designs_of(of)
     clocks = clocks_of(of, designs)
@@ -159,7 +187,9 @@ def test_the_first_device_updates_before_the_next_images_enter() -> None:
 
 
 def test_memories_have_room_for_a_mini_batch_that_comes_early() -> None:
-    """The first device updates before the second has summed its gradients; of 400 drawn chains in three."""
+    """The first device updates before the second has summed its gradients; of 400 drawn chains in
+    three.
+    """
     of, latency = drawn_chain(EARLY)
     designs = designs_of(of, latency)
 

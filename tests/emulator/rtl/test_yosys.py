@@ -72,8 +72,16 @@ def test_cells_are_read() -> None:
     modules = modules_of(STAT)
     with pytest.raises(json.JSONDecodeError):
         json.loads(STAT)
-    assert modules == {FIFO: {"FDRE": 33, "LUT3": 2}, "\\row_join": {FIFO: 2, "LUT2": 2}, "\\wires": {}}
-    assert all_cells(modules, "\\row_join") == {"FDRE": 66, "LUT2": 2, "LUT3": 4}  # what Yosys adds up itself
+    assert modules == {
+        FIFO: {"FDRE": 33, "LUT3": 2},
+        "\\row_join": {FIFO: 2, "LUT2": 2},
+        "\\wires": {},
+    }
+    assert all_cells(modules, "\\row_join") == {
+        "FDRE": 66,
+        "LUT2": 2,
+        "LUT3": 4,
+    }  # what Yosys adds up itself
 
 
 def test_modules_have_their_names_in_the_source() -> None:
@@ -101,21 +109,30 @@ def test_what_yosys_does_not_read_is_written_otherwise(text: str, read: str) -> 
 def test_it_reads_every_module(yosys: str, tmp_path: Path) -> None:
     modules = sources()
     for module in modules:
-        (tmp_path / module.name).write_text(for_yosys(module.read_text(encoding="utf-8")), encoding="utf-8")
+        (tmp_path / module.name).write_text(
+            for_yosys(module.read_text(encoding="utf-8")), encoding="utf-8"
+        )
     read = "read_verilog -sv " + " ".join(module.name for module in modules)
-    done = subprocess.run([yosys, "-q", "-p", read], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [yosys, "-q", "-p", read], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["fp32", pytest.param("mxint8", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "precision", ["fp32", pytest.param("mxint8", marks=pytest.mark.exhaustive)]
+)
 def test_it_reads_a_device(yosys: str, tmp_path: Path, precision: str) -> None:
     """All of it: ports that fit, no wire with two drivers or none, no loop of gates."""
     top = Rtl.of(plan(TWO_LAYERS, cluster(40), 2, precision=precision)).write(tmp_path)[0]
     files = [*modules_beside(top), top]
     for file in files:
         file.write_text(for_yosys(file.read_text(encoding="utf-8")), encoding="utf-8")
-    read = f"read_verilog -sv {' '.join(file.name for file in files)}; hierarchy -check -top {top.stem}"
+    read = (
+        f"read_verilog -sv {' '.join(file.name for file in files)}; hierarchy -check -top"
+        f" {top.stem}"
+    )
     commands = [yosys, "-q", "-p", f"{read}; proc; check -assert"]
     done = subprocess.run(commands, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -128,7 +145,8 @@ def test_a_cast_keeps_its_value(yosys: str, tmp_path: Path) -> None:
     (tmp_path / "casts.sv").write_text(for_yosys(text), encoding="utf-8")
     for a in (0, 11, 12, 13, 15):
         commands = (
-            f"read_verilog -sv casts.sv; proc; sat -verify -set a {a} -prove y {int(a < 12)} -prove z {int(a > 12)}"
+            f"read_verilog -sv casts.sv; proc; sat -verify -set a {a} -prove y {int(a < 12)} -prove"
+            f" z {int(a > 12)}"
         )
         subprocess.run([yosys, "-q", "-p", commands], cwd=tmp_path, capture_output=True, check=True)
 
@@ -137,7 +155,9 @@ def test_two_buffers_take_a_register_for_each_bit(yosys: str, tmp_path: Path) ->
     """A buffer of one row of 32 bits has these, and whether it is there."""
     files = [SOURCES / f"{name}.sv" for name in ("row_fifo", "row_join")]
     for flat in (False, True):
-        cells = all_cells(synthesise(yosys, "row_join", files, {"DEPTH": 1}, tmp_path, flat=flat), "\\row_join")
+        cells = all_cells(
+            synthesise(yosys, "row_join", files, {"DEPTH": 1}, tmp_path, flat=flat), "\\row_join"
+        )
         found = resources_of(cells)
         assert (found.ff, found.dsp, found.bram_banks) == (2 * (32 + 1), 0, 0)
         assert 0 < found.lut < found.ff
@@ -145,10 +165,16 @@ def test_two_buffers_take_a_register_for_each_bit(yosys: str, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_a_multiply_add_takes_two_dsps(yosys: str, tmp_path: Path) -> None:
-    """A product of 24 by 24 bits is one of 24 by 17 and one of 24 by 7; each register more takes FFs."""
+    """A product of 24 by 24 bits is one of 24 by 17 and one of 24 by 7; each register more takes
+    FFs.
+    """
     files = [SOURCES / f"{name}.sv" for name in ("fp32", "registers", "fp32_fma")]
     wire, piped = (
-        resources_of(all_cells(synthesise(yosys, "fp32_fma", files, {"LATENCY": latency}, tmp_path), "\\fp32_fma"))
+        resources_of(
+            all_cells(
+                synthesise(yosys, "fp32_fma", files, {"LATENCY": latency}, tmp_path), "\\fp32_fma"
+            )
+        )
         for latency in (0, 4)
     )
     assert (wire.dsp, wire.ff, wire.bram_banks) == (2, 0, 0)
@@ -208,14 +234,22 @@ endmodule
 
 @pytest.mark.slow
 def test_it_reads_as_verilator_does(yosys: str, build_stream: BuildStream, tmp_path: Path) -> None:
-    """What it makes of the modules, before it maps them to cells, gives the same bits; first clocks are left out."""
-    names = "fp32 formats registers fp32_fma int32_fma quantise block_scale quantise_blocks pack unpack philox".split()
+    """What it makes of the modules, before it maps them to cells, gives the same bits; first clocks
+    are left out.
+    """
+    names = (
+        "fp32 formats registers fp32_fma int32_fma quantise block_scale quantise_blocks pack unpack"
+        " philox".split()
+    )
     for name in names:
         text = for_yosys((SOURCES / f"{name}.sv").read_text(encoding="utf-8"))
         (tmp_path / f"{name}.sv").write_text(text, encoding="utf-8")
     (tmp_path / "stream.sv").write_text(NUMBERS, encoding="utf-8")
     files = " ".join(f"{name}.sv" for name in (*names, "stream"))
-    commands = f"read_verilog -sv {files}; hierarchy -top stream; proc; flatten; opt; write_verilog -noattr read.v"
+    commands = (
+        f"read_verilog -sv {files}; hierarchy -top stream; proc; flatten; opt; write_verilog"
+        " -noattr read.v"
+    )
     subprocess.run([yosys, "-q", "-p", commands], cwd=tmp_path, capture_output=True, check=True)
     draw = np.random.default_rng(5)
     records = draw.integers(0, 1 << 32, (20_000, 5), np.uint32)
@@ -224,18 +258,26 @@ def test_it_reads_as_verilator_does(yosys: str, build_stream: BuildStream, tmp_p
     texts = NUMBERS, (tmp_path / "read.v").read_text(encoding="utf-8")
     by_verilator, by_yosys = (build_stream(text)(records)[20:] for text in texts)
     assert (by_verilator == by_yosys).all(axis=0).all()
-    assert (by_verilator[:, [15, 16]] == by_verilator[:, [3, 5]]).all()  # codes are of their numbers
+    assert (
+        by_verilator[:, [15, 16]] == by_verilator[:, [3, 5]]
+    ).all()  # codes are of their numbers
 
 
 @pytest.mark.slow
 def test_narrow_factors_take_fewer_dsps(yosys: str, tmp_path: Path) -> None:
-    """The addend is wide in all of them, so LUTs shrink less; a DSP has the adder of integers in it."""
+    """The addend is wide in all of them, so LUTs shrink less; a DSP has the adder of integers in
+    it.
+    """
     files = [SOURCES / f"{name}.sv" for name in ("fp32", "registers", "fp32_fma", "int32_fma")]
     built = {
-        name: resources_of(all_cells(synthesise(yosys, top, files, parameters, tmp_path, flat=True), f"\\{top}"))
+        name: resources_of(
+            all_cells(synthesise(yosys, top, files, parameters, tmp_path, flat=True), f"\\{top}")
+        )
         for name, (top, parameters, _) in FACTORS.items()
     }
-    assert {name: taken.dsp for name, taken in built.items()} == {name: dsps for name, (_, _, dsps) in FACTORS.items()}
+    assert {name: taken.dsp for name, taken in built.items()} == {
+        name: dsps for name, (_, _, dsps) in FACTORS.items()
+    }
     assert built["fp32"].lut > built["bf16"].lut > built["E4M3"].lut > built["int8"].lut == 0
     assert not any(taken.bram_banks for taken in built.values())
 
@@ -246,7 +288,9 @@ MULTIPLIERS = {
     "mxint8": ("int8", {"per_dsp": 1, "lut": 911}),
     "fp8-e4m3": ("fp8", {"per_dsp": 1000, "lut": 847}),
 }
-"""Multipliers of this RTL, as a board says them (docs/rtl.md), by the format of activations, weights and errors."""
+"""Multipliers of this RTL, as a board says them (docs/rtl.md), by the format of activations,
+weights and errors.
+"""
 
 
 @pytest.mark.slow
@@ -261,7 +305,9 @@ def test_multipliers_are_the_plans(yosys: str, tmp_path: Path, precision: str) -
     significand, subnormal = factors(number, number)
     given = {"LATENCY": 4, "SIGNIFICAND": significand, "SUBNORMAL": subnormal}
     files = [SOURCES / f"{name}.sv" for name in ("fp32", "registers", "fp32_fma")]
-    of_one = resources_of(all_cells(synthesise(yosys, "fp32_fma", files, given, tmp_path, flat=True), "\\fp32_fma"))
+    of_one = resources_of(
+        all_cells(synthesise(yosys, "fp32_fma", files, given, tmp_path, flat=True), "\\fp32_fma")
+    )
     for layout, device in zip(rtl.plan.layout().devices, rtl.devices, strict=True):
         multipliers = sum(
             engine.tiles * part.layer.engine_view.tile

@@ -1,4 +1,6 @@
-"""What tests of runs share: traces of timed epochs, and balanced parameters where a test wants them."""
+"""What tests of runs share: traces of timed epochs, and balanced parameters where a test wants
+them.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -17,7 +19,9 @@ from emuchain.emulator.timing import Timing
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-    """When each sample's FP and EB started and its PG ended on a device, and when updates were ready, in ps."""
+    """When each sample's FP and EB started and its PG ended on a device, and when updates were
+    ready, in ps.
+    """
 
     forward_ps: list[int] = dataclasses.field(default_factory=list)
     backward_ps: list[int] = dataclasses.field(default_factory=list)
@@ -32,14 +36,21 @@ WithBlocks = Callable[..., ChainPlan]
 
 @pytest.fixture(scope="session")
 def many_blocks() -> Callable[[ChainPlan], list[BalancedParameters]]:
-    """Gives blocks of balanced parameters: of each slice with enough channels, some to either device to its left."""
+    """Gives blocks of balanced parameters: of each slice with enough channels, some to either
+    device to its left.
+    """
 
     def blocks(plan: ChainPlan) -> list[BalancedParameters]:
         return [
-            BalancedParameters(part.layer, begin, end, device, store, (end - begin) * channel_bytes(part))
+            BalancedParameters(
+                part.layer, begin, end, device, store, (end - begin) * channel_bytes(part)
+            )
             for device, slices in enumerate(plan.mapping.devices)
             for part in slices
-            for store, begin, end in ((device - 1, part.begin, part.begin + 1), (device - 2, part.end - 2, part.end))
+            for store, begin, end in (
+                (device - 1, part.begin, part.begin + 1),
+                (device - 2, part.end - 2, part.end),
+            )
             if store >= 0 and part.channels > 3
         ]
 
@@ -48,7 +59,9 @@ def many_blocks() -> Callable[[ChainPlan], list[BalancedParameters]]:
 
 @pytest.fixture(scope="session")
 def with_blocks() -> WithBlocks:
-    """Gives a plan with chosen blocks of balanced parameters: `with_blocks(plan, many_blocks(plan))`."""
+    """Gives a plan with chosen blocks of balanced parameters: `with_blocks(plan,
+    many_blocks(plan))`.
+    """
 
     def replace(plan: ChainPlan, blocks: list[BalancedParameters]) -> ChainPlan:
         timing = Timing.of(plan.mapping, plan.cluster, tuple(blocks))
@@ -61,14 +74,19 @@ def with_blocks() -> WithBlocks:
 def trace_epoch() -> TraceEpoch:
     """Runs an epoch of one chain for its times alone, and gives the trace of each device.
 
-    `trace_epoch(plan, samples, micro_batch, prepare)`: without a micro-batch, the plan's; `prepare` gets the chain
-    before it starts.
+    `trace_epoch(plan, samples, micro_batch, prepare)`: without a micro-batch, the plan's; `prepare`
+    gets the chain before it starts.
     """
 
     def trace(
-        plan: ChainPlan, samples: int, micro_batch: int | None = None, prepare: Prepare = lambda _: None
+        plan: ChainPlan,
+        samples: int,
+        micro_batch: int | None = None,
+        prepare: Prepare = lambda _: None,
     ) -> list[Trace]:
-        wiring = Wiring(Placement.of([1] * plan.devices, 1), 0, None, throttled=False, most_samples=samples)
+        wiring = Wiring(
+            Placement.of([1] * plan.devices, 1), 0, None, throttled=False, most_samples=samples
+        )
         chain = build_chain(plan.timing, wiring, None)
         prepare(chain)
         traces = [_traced(device) for device in chain.devices]
@@ -95,7 +113,10 @@ def _traced(device: Device) -> Trace:
         setattr(clock, function, noting)
 
     def ends() -> list[int]:
-        return [max(slices) for slices in zip(*(part.pg_end_ps.tolist() for part in clock.slices), strict=True)]
+        return [
+            max(slices)
+            for slices in zip(*(part.pg_end_ps.tolist() for part in clock.slices), strict=True)
+        ]
 
     after("forward", lambda: trace.forward_ps.extend(clock.slices[0].fp_start_ps.tolist()))
     after("backward", lambda: trace.backward_ps.extend(clock.slices[-1].eb_start_ps.tolist()))

@@ -1,4 +1,6 @@
-"""Small transformers for tests, as plain dictionaries, and a GPT in PyTorch that begins and trains as ours does."""
+"""Small transformers for tests, as plain dictionaries, and a GPT in PyTorch that begins and trains
+as ours does.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,13 @@ MAPPINGS: list[Table] = [
 def written(path: Path, network: Table) -> str:
     """Write a network's file; return its name."""
     lines = [f"{key} = {toml_value(value)}" for key, value in network.items() if key != "layers"]
-    layers = [", ".join(f"{key} = {toml_value(value)}" for key, value in layer.items()) for layer in network["layers"]]
-    path.write_text("\n".join([*lines, "layers = [", *(f"  {{ {layer} }}," for layer in layers), "]"]), "utf-8")
+    layers = [
+        ", ".join(f"{key} = {toml_value(value)}" for key, value in layer.items())
+        for layer in network["layers"]
+    ]
+    path.write_text(
+        "\n".join([*lines, "layers = [", *(f"  {{ {layer} }}," for layer in layers), "]"]), "utf-8"
+    )
     return str(path)
 
 
@@ -56,9 +63,11 @@ def gpt(
     kv_heads: int = 0,
     **keys: Any,
 ) -> Table:
-    """Norms before attention and MLP, learnt positions, GELU by tanh, a classifier of its own, or a tied one.
+    """Norms before attention and MLP, learnt positions, GELU by tanh, a classifier of its own, or a
+    tied one.
 
-    With `kv_heads`, heads share keys and values, and there are rotary positions, too; `keys` are attention's.
+    With `kv_heads`, heads share keys and values, and there are rotary positions, too; `keys` are
+    attention's.
     """
     grouped: Table = {"heads": heads, **({"kv_heads": kv_heads} if kv_heads else {})}
     layers: list[Table] = [
@@ -113,7 +122,9 @@ class Twin:
     def __init__(self, network: Network, seed: int, positions: np.ndarray) -> None:
         self.torch = torch = importlib.import_module("torch")
         self.network = network
-        self.arrays: dict[str, Any] = {"wte/positions": torch.tensor(positions.copy(), requires_grad=True)}
+        self.arrays: dict[str, Any] = {
+            "wte/positions": torch.tensor(positions.copy(), requires_grad=True)
+        }
         for layer in network.layers:
             if layer.weights and layer.tied is None:
                 oc, ic, *_ = layer.weight_shape
@@ -133,18 +144,24 @@ class Twin:
         """The sum of the losses of all tokens of texts (samples, tokens)."""
         torch, f, arrays = self.torch, self.torch.nn.functional, self.arrays
         table = arrays["wte/weight"][:, :, 0, 0].T
-        x = table[torch.from_numpy(symbols.astype(np.int64))] + arrays["wte/positions"].view(symbols.shape[1], -1)
+        x = table[torch.from_numpy(symbols.astype(np.int64))] + arrays["wte/positions"].view(
+            symbols.shape[1], -1
+        )
         width = x.shape[2]
 
         def normal(value: Any, name: str, end: str = "") -> Any:
-            return f.layer_norm(value, (width,), arrays[f"{name}/scale{end}"], arrays[f"{name}/shift{end}"])
+            return f.layer_norm(
+                value, (width,), arrays[f"{name}/scale{end}"], arrays[f"{name}/shift{end}"]
+            )
 
         def linear(value: Any, name: str) -> Any:
             return f.linear(value, arrays[f"{name}/weight"][:, :, 0, 0], arrays.get(f"{name}/bias"))
 
         y = normal(x, "wte", "2")
         for n in range(sum(layer.operation.type == "attention" for layer in self.network.layers)):
-            heads: Any = next(layer for layer in self.network.layers if layer.name == f"attention{n}").operation
+            heads: Any = next(
+                layer for layer in self.network.layers if layer.name == f"attention{n}"
+            ).operation
             qkv = linear(y, f"qkv{n}").view(*x.shape[:2], heads.heads, 3, -1).permute(3, 0, 2, 1, 4)
             mixed = f.scaled_dot_product_attention(*qkv, is_causal=True).transpose(1, 2).flatten(2)
             x = x + linear(mixed, f"project{n}")
@@ -152,12 +169,16 @@ class Twin:
             x = x + linear(hidden, f"contract{n}")
             y = normal(x, f"contract{n}")
         logits = linear(y, "head") if "head/weight" in arrays else f.linear(y, table)
-        return f.cross_entropy(logits.flatten(0, 1), torch.from_numpy(labels).flatten(), reduction="sum")
+        return f.cross_entropy(
+            logits.flatten(0, 1), torch.from_numpy(labels).flatten(), reduction="sum"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """The losses of ours and of PyTorch's mini-batches, our weights, and PyTorch's network, both at the end."""
+    """The losses of ours and of PyTorch's mini-batches, our weights, and PyTorch's network, both at
+    the end.
+    """
 
     losses: list[float]
     expected: list[float]
@@ -171,19 +192,36 @@ def trained_beside_pytorch(
     optimizer: Callable[[list[Any]], Any],
     before_step: Callable[[list[Any]], object] = lambda parameters: None,
 ) -> Training:
-    """Train a GPT for an epoch here, on three devices, and in PyTorch, where `before_step` may change gradients."""
+    """Train a GPT for an epoch here, on three devices, and in PyTorch, where `before_step` may
+    change gradients.
+    """
     plan, batch, seed = plan_of(**keys, devices=3), keys["batch"], keys["seed"]
     data: Dataset = training_data(plan)
     still: Weights = {}
-    frozen = plan_of(**{**keys, "samples": batch, "learning_rate": 1e-30, "weight_decay": 0.0}, devices=1)
-    train(frozen, data.first(batch), SingleProcess(), on_epoch=lambda _, made: still.update(made), gather_weights=True)
+    frozen = plan_of(
+        **{**keys, "samples": batch, "learning_rate": 1e-30, "weight_decay": 0.0}, devices=1
+    )
+    train(
+        frozen,
+        data.first(batch),
+        SingleProcess(),
+        on_epoch=lambda _, made: still.update(made),
+        gather_weights=True,
+    )
     losses: list[float] = []
     weights: Weights = {}
 
     def on_step(result: StepResult) -> None:
         losses.append(result.tally.mean_loss)
 
-    train(plan, data, SingleProcess(), on_step, lambda _, made: weights.update(made), gather_weights=True)
+    train(
+        plan,
+        data,
+        SingleProcess(),
+        on_step,
+        lambda _, made: weights.update(made),
+        gather_weights=True,
+    )
     twin = Twin(plan.network, seed, still["wte"]["positions"])
     parameters = [*twin.arrays.values()]
     peer, tokens = optimizer(parameters), plan.network.input[1]

@@ -16,8 +16,14 @@ LAYERS: dict[str, list[dict[str, Any]]] = {
     "lstm": [{"type": "lstm", "units": 8}],
     "gru": [{"type": "gru", "units": 7}, {"type": "gru", "units": 9}],
     "gru, reset before": [{"type": "gru", "units": 8, "reset": "before"}],
-    "projection": [{"type": "lstm", "units": 9, "projection": 4}, {"type": "lstm", "units": 5, "projection": 3}],
-    "both ways": [{"type": "lstm", "units": 5, "projection": 3, **BOTH_WAYS}, {"type": "gru", "units": 4, **BOTH_WAYS}],
+    "projection": [
+        {"type": "lstm", "units": 9, "projection": 4},
+        {"type": "lstm", "units": 5, "projection": 3},
+    ],
+    "both ways": [
+        {"type": "lstm", "units": 5, "projection": 3, **BOTH_WAYS},
+        {"type": "gru", "units": 4, **BOTH_WAYS},
+    ],
     "between others": [
         {"type": "embedding", "features": 4},
         {"type": "lstm", "units": 6},
@@ -42,11 +48,26 @@ def description(name: str) -> dict[str, Any]:
 
 
 def data_of(samples: int = 10, tests: int = 4, *, ragged: bool = False) -> Dataset:
-    """Return sequences of symbols with a label each; where `ragged`, of differing lengths, two of them of one step."""
+    """Return sequences of symbols with a label each; where `ragged`, of differing lengths, two of
+    them of one step.
+    """
     random = np.random.default_rng(7)
     x = random.integers(0, INPUTS, (samples + tests, 1, STEPS, 1), np.int32)
     y = random.integers(0, CLASSES, samples + tests)
-    lengths = np.where(np.arange(samples + tests) < 2, 1, random.integers(1, STEPS + 1, samples + tests))
+    lengths = np.where(
+        np.arange(samples + tests) < 2, 1, random.integers(1, STEPS + 1, samples + tests)
+    )
     some, others = (lengths[:samples], lengths[samples:]) if ragged else (None, None)
     classes = tuple("abcdef"[:CLASSES])
-    return Dataset("made", x[:samples], y[:samples], x[samples:], y[samples:], classes, "", INPUTS, some, others)
+    return Dataset(
+        "made",
+        x[:samples],
+        y[:samples],
+        x[samples:],
+        y[samples:],
+        classes,
+        "",
+        INPUTS,
+        some,
+        others,
+    )

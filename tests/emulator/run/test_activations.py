@@ -12,7 +12,8 @@ import emuchain
 from emuchain.emulator.data import load_data
 from emuchain.emulator.network import load_network
 
-# Each activation behind a convolution of its own; where a map is needed twice, one works on a map that others read.
+# Each activation behind a convolution of its own; where a map is needed twice, one works on a map
+# that others read.
 LAYERS: list[dict[str, Any]] = [
     {"type": "conv", "channels": 20, "kernel": 5, "stride": 2, "pad": 2},
     {"type": "batch-norm"},
@@ -33,20 +34,33 @@ LAYERS: list[dict[str, Any]] = [
     {"type": "softmax"},
 ]
 NETWORK = {"name": "activations", "input": [3, 32, 32], "layers": LAYERS}
-PLAIN = {**NETWORK, "layers": [layer for layer in LAYERS if layer["type"] not in ("batch-norm", "dropout", "add")]}
-KEYS: dict[str, Any] = {"samples": 36, "test_samples": 7, "batch": 12, "schedule": "sync", "learning_rate": 0.01}
+PLAIN = {
+    **NETWORK,
+    "layers": [layer for layer in LAYERS if layer["type"] not in ("batch-norm", "dropout", "add")],
+}
+KEYS: dict[str, Any] = {
+    "samples": 36,
+    "test_samples": 7,
+    "batch": 12,
+    "schedule": "sync",
+    "learning_rate": 0.01,
+}
 
 
 @pytest.fixture(scope="module")
 def reference(small_cifar: Path, bits: Any) -> Any:
-    return bits(emuchain.train(NETWORK, data=small_cifar, devices=1, micro_batch=12, **KEYS).weights)
+    return bits(
+        emuchain.train(NETWORK, data=small_cifar, devices=1, micro_batch=12, **KEYS).weights
+    )
 
 
 @pytest.mark.parametrize(("devices", "micro_batch"), [(2, 5), (5, 1), (9, 12)])
 def test_mappings_do_not_change_the_numbers(
     small_cifar: Path, bits: Any, reference: Any, devices: int, micro_batch: int
 ) -> None:
-    found = emuchain.train(NETWORK, data=small_cifar, devices=devices, micro_batch=micro_batch, **KEYS)
+    found = emuchain.train(
+        NETWORK, data=small_cifar, devices=devices, micro_batch=micro_batch, **KEYS
+    )
     assert bits(found.weights) == reference
 
 
@@ -68,14 +82,18 @@ def test_pytorch_takes_the_same_step(small_cifar: Path) -> None:
     for layer in load_network(PLAIN).layers:
         made = list(layer.operation.torch(torch.nn, layer.input))
         with torch.no_grad():
-            made[-1].weight.copy_(torch.tensor(start[layer.name]["weight"]).reshape(made[-1].weight.shape))
+            made[-1].weight.copy_(
+                torch.tensor(start[layer.name]["weight"]).reshape(made[-1].weight.shape)
+            )
             if made[-1].bias is not None:
                 made[-1].bias.zero_()
         learnt[layer.name] = made[-1].weight
         modules += [*made, *(step.operation.torch(torch.nn) for step in layer.sfu)]
     data = load_data(str(small_cifar)).first(12)
     images = torch.from_numpy(data.normalisation().apply(data.train_images))
-    loss = torch.nn.functional.cross_entropy(torch.nn.Sequential(*modules)(images), torch.tensor(data.train_labels))
+    loss = torch.nn.functional.cross_entropy(
+        torch.nn.Sequential(*modules)(images), torch.tensor(data.train_labels)
+    )
     loss.backward()
     for name, weight in learnt.items():
         moved = -0.01 * weight.grad.numpy().reshape(found[name]["weight"].shape)

@@ -21,7 +21,13 @@ from emuchain.emulator.run import Weights, simulate
 from ...kernels.every_form import printed_in_every_form
 from .gpt import Table, conv, gpt, trained_beside_pytorch, vit, written
 
-KEYS: Table = {"schedule": "sync", "batch": 16, "samples": 32, "test_samples": 4, "learning_rate": 0.01}
+KEYS: Table = {
+    "schedule": "sync",
+    "batch": 16,
+    "samples": 32,
+    "test_samples": 4,
+    "learning_rate": 0.01,
+}
 TEXT: Table = {"data": "text", "network": "gpt"}
 
 
@@ -37,7 +43,13 @@ def toy(*, causal: bool) -> Table:
 BOARDS: Table = {
     "name": "toy",
     "boards": [
-        {"name": f"b{dsp}", "clock_mhz": 100, "dsp": dsp, "dsp_share": 1, "on_chip_memory_kbit": 4000}
+        {
+            "name": f"b{dsp}",
+            "clock_mhz": 100,
+            "dsp": dsp,
+            "dsp_share": 1,
+            "on_chip_memory_kbit": 4000,
+        }
         for dsp in (13, 7)
     ],
     "links": {"bandwidth_gbps": 6.4, "latency_ns": 100},
@@ -45,11 +57,16 @@ BOARDS: Table = {
 
 
 @pytest.mark.parametrize(
-    ("causal", "samples", "time_ns"), [(True, 1, 460), (True, 2, 520), (False, 1, 600), (False, 2, 690)]
+    ("causal", "samples", "time_ns"),
+    [(True, 1, 460), (True, 2, 520), (False, 1, 600), (False, 2, 690)],
 )
 def test_times_by_hand(causal: bool, samples: int, time_ns: int) -> None:
-    """docs/time-model.md: two heads on two devices; causal rows follow one another, full ones wait for the last."""
-    plan = emuchain.plan(toy(causal=causal), BOARDS, devices=2, samples=samples, batch=samples, schedule="sync")
+    """docs/time-model.md: two heads on two devices; causal rows follow one another, full ones wait
+    for the last.
+    """
+    plan = emuchain.plan(
+        toy(causal=causal), BOARDS, devices=2, samples=samples, batch=samples, schedule="sync"
+    )
     assert [str(part) for slices in plan.mapping.devices for part in slices] == [
         "qkv[0:6] OCP",
         "attention1[0:1] OCP",
@@ -60,9 +77,11 @@ def test_times_by_hand(causal: bool, samples: int, time_ns: int) -> None:
 
 @pytest.mark.parametrize("sharing", [1, 2])
 def test_bytes_by_hand(sharing: int) -> None:
-    """Before head 2 of 3, of 4 channels each: path 1 and 4 carry 3 * 4 channels, 2 and 3 the 8 of two heads.
+    """Before head 2 of 3, of 4 channels each: path 1 and 4 carry 3 * 4 channels, 2 and 3 the 8 of
+    two heads.
 
-    With groups of two heads that share k and v these are 4 * 4 and 16. Act-RAM holds two numbers for each head, too.
+    With groups of two heads that share k and v these are 4 * 4 and 16. Act-RAM holds two numbers
+    for each head, too.
     """
     heads = {"heads": 3 * sharing, **({"kv_heads": 3} if sharing > 1 else {})}
     own = [conv(12 * (sharing + 2), "qkv"), {"type": "attention", **heads}]
@@ -80,7 +99,9 @@ def test_bytes_by_hand(sharing: int) -> None:
     attention = plan.network.layers[1]
     part = Slice(attention, 0, 2)
     assert (len(part.in_channels), part.kept_values) == (2 * 4 * (sharing + 2), 2 * 7 * 2 * sharing)
-    assert part.macs == 2 * sharing * 7 * (2 * 4 * 7) and part.eb_macs == 2 * sharing * 7 * (5 * 4 * 7)
+    assert part.macs == 2 * sharing * 7 * (2 * 4 * 7) and part.eb_macs == 2 * sharing * 7 * (
+        5 * 4 * 7
+    )
 
 
 @pytest.fixture(scope="module")
@@ -95,19 +116,28 @@ def write(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Table], str]:
 
 NETWORKS: dict[str, tuple[Table, Table]] = {
     "gpt": (gpt(24, 2, 3, 16), {"data": "text"}),
-    "gpt like Llama": (gpt(24, 1, 6, 9, "rms-norm", kv_heads=3, dropout=0.2), {"data": "text", "optimizer": "adamw"}),
+    "gpt like Llama": (
+        gpt(24, 1, 6, 9, "rms-norm", kv_heads=3, dropout=0.2),
+        {"data": "text", "optimizer": "adamw"},
+    ),
     "vit": (vit(36, 1, 3, dropout=0.3), {}),
 }
 
 
 @pytest.fixture(scope="module")
 def files(write: Callable[[Table], str]) -> dict[str, Table]:
-    return {name: {**KEYS, **keys, "network": write(network)} for name, (network, keys) in NETWORKS.items()}
+    return {
+        name: {**KEYS, **keys, "network": write(network)}
+        for name, (network, keys) in NETWORKS.items()
+    }
 
 
 @pytest.fixture(scope="module")
 def references(files: dict[str, Table], plan_of: Any, trained: Any) -> dict[str, Weights]:
-    return {name: trained(plan_of(**keys, devices=1, micro_batch=16)).weights for name, keys in files.items()}
+    return {
+        name: trained(plan_of(**keys, devices=1, micro_batch=16)).weights
+        for name, keys in files.items()
+    }
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -137,17 +167,25 @@ def test_bits_do_not_depend_on_the_mapping(
 
 @pytest.mark.parametrize("name", ["gpt", "gpt like Llama"])
 def test_a_layer_is_cut_within_its_heads(files: dict[str, Table], plan_of: Any, name: str) -> None:
-    """Three heads, or groups of them, over two devices, or three: the cuts that the test of bits has."""
+    """Three heads, or groups of them, over two devices, or three: the cuts that the test of bits
+    has.
+    """
     cuts = set()
     for devices in (2, 3, 5, 8):
         for slices in plan_of(**files[name], devices=devices).mapping.devices:
-            cuts |= {(part.begin, part.end) for part in slices if part.layer.operation.type == "attention"}
+            cuts |= {
+                (part.begin, part.end)
+                for part in slices
+                if part.layer.operation.type == "attention"
+            }
     assert {(0, 3)} < cuts and any(end - begin < 3 for begin, end in cuts)
 
 
 def test_replicas(files: dict[str, Table], plan_of: Any, trained: Any, bits: Any) -> None:
     two = bits(trained(plan_of(**files["gpt"], devices=2, replicas=2)).weights)
-    assert two == bits(trained(plan_of(**files["gpt"], devices=4, replicas=2, micro_batch=2)).weights)
+    assert two == bits(
+        trained(plan_of(**files["gpt"], devices=4, replicas=2, micro_batch=2)).weights
+    )
 
 
 @pytest.mark.parametrize("schedule", ["sync", "fpdeep"])
@@ -159,18 +197,33 @@ def test_training_takes_the_time_of_its_simulation(
     assert [result.virtual_time_ps] == [*simulate(plan, 32).epoch_ends_ps]
 
 
-def test_json_and_results_hold_no_weights_of_attention(files: dict[str, Table], plan_of: Any, trained: Any) -> None:
+def test_json_and_results_hold_no_weights_of_attention(
+    files: dict[str, Table], plan_of: Any, trained: Any
+) -> None:
     weights = trained(plan_of(**files["gpt"], devices=3)).weights
     assert "weight" not in weights["attention0"] and "weight" in weights["qkv0"]
-    done = CliRunner().invoke(commands, ["plan", files["gpt"]["network"], "--devices", "3", "--json"])
-    tiles = {part["layer"]: part["tiles"] for device in json.loads(done.output)["devices"] for part in device["slices"]}
+    done = CliRunner().invoke(
+        commands, ["plan", files["gpt"]["network"], "--devices", "3", "--json"]
+    )
+    tiles = {
+        part["layer"]: part["tiles"]
+        for device in json.loads(done.output)["devices"]
+        for part in device["slices"]
+    }
     assert {*tiles["attention0"]} == {"fp", "eb"} and {*tiles["qkv0"]} == {"fp", "eb", "pg"}
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 def test_losses_of_pytorch(write: Callable[[Table], str], plan_of: Any, optimizer: str) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch, the peer of this test, is not installed")
-    keys = {**KEYS, "network": write(gpt(32, 2, 4, 16)), "data": "text", "seed": 3, "batch": 4, "micro_batch": 2}
+    keys = {
+        **KEYS,
+        "network": write(gpt(32, 2, 4, 16)),
+        "data": "text",
+        "seed": 3,
+        "batch": 4,
+        "micro_batch": 2,
+    }
     keys |= {"samples": 80, "learning_rate": 0.002, "weight_decay": 0.01, "optimizer": optimizer}
 
     def peer(arrays: list[Any]) -> Any:
@@ -197,10 +250,16 @@ def test_losses_of_pytorch(write: Callable[[Table], str], plan_of: Any, optimize
             "`heads` = 4: 18 channels do not divide into q, k and v of that many heads",
         ),
         ({"type": "attention", "heads": 0}, "heads"),
-        ({"type": "attention", "heads": 4, "kv_heads": 3}, "`kv_heads` = 3 should divide `heads` = 4"),
+        (
+            {"type": "attention", "heads": 4, "kv_heads": 3},
+            "`kv_heads` = 3 should divide `heads` = 4",
+        ),
         (
             {"type": "attention", "heads": 6, "kv_heads": 2},
-            "18 channels do not divide into q, k and v of that many heads, 3 to a k and v; should be a multiple of 10",
+            (
+                "18 channels do not divide into q, k and v of that many heads, 3 to a k and v;"
+                " should be a multiple of 10"
+            ),
         ),
         ({"type": "rotary", "heads": 2}, "should be a multiple of 12"),
         ({"type": "rotary", "heads": 3, "base": 0}, "base"),
@@ -208,7 +267,13 @@ def test_losses_of_pytorch(write: Callable[[Table], str], plan_of: Any, optimize
 )
 def test_heads_that_do_not_fit(network: Table, said: str) -> None:
     with pytest.raises(InputError) as error:
-        load_network({"name": "n", "input": [3, 5, 1], "layers": [conv(18, "qkv"), network, {"type": "softmax"}]})
+        load_network(
+            {
+                "name": "n",
+                "input": [3, 5, 1],
+                "layers": [conv(18, "qkv"), network, {"type": "softmax"}],
+            }
+        )
     assert said in str(error.value)
 
 
@@ -219,15 +284,24 @@ def test_maps_are_no_sequence() -> None:
 
 
 def test_formats_are_refused(files: dict[str, Table], plan_of: Any) -> None:
-    with pytest.raises(InputError, match="attention0 is attention, which computes in single precision"):
+    with pytest.raises(
+        InputError, match="attention0 is attention, which computes in single precision"
+    ):
         plan_of(**files["gpt"], devices=2, precision="bf16")
 
 
 def test_no_dropout_is_a_rate_of_0(
-    write: Callable[[Table], str], references: dict[str, Weights], plan_of: Any, trained: Any, bits: Any
+    write: Callable[[Table], str],
+    references: dict[str, Weights],
+    plan_of: Any,
+    trained: Any,
+    bits: Any,
 ) -> None:
     keys = {**KEYS, "data": "text", "micro_batch": 16}
-    without, some = (trained(plan_of(**keys, network=write(gpt(24, 2, 3, 16, dropout=rate)))) for rate in (0.0, 0.1))
+    without, some = (
+        trained(plan_of(**keys, network=write(gpt(24, 2, 3, 16, dropout=rate))))
+        for rate in (0.0, 0.1)
+    )
     assert bits(without.weights) == bits(references["gpt"]) != bits(some.weights)
     assert without.history[0].virtual_time_ps == some.history[0].virtual_time_ps
 
@@ -237,7 +311,9 @@ def test_resume(files: dict[str, Table], tmp_path: Path, bits: Any) -> None:
     emuchain.train(**files["gpt like Llama"], devices=2, epochs=1, checkpoint=saved)
     others = {key: value for key, value in files["gpt like Llama"].items() if key != "network"}
     resumed = emuchain.train(**others, devices=3, epochs=2, resume=saved)
-    assert bits(resumed.weights) == bits(emuchain.train(**files["gpt like Llama"], devices=1, epochs=2).weights)
+    assert bits(resumed.weights) == bits(
+        emuchain.train(**files["gpt like Llama"], devices=1, epochs=2).weights
+    )
 
 
 @pytest.mark.sampled(1)
@@ -245,9 +321,21 @@ def test_ranks(
     files: dict[str, Table], references: dict[str, Weights], mpiexec: Any, tmp_path: Path, bits: Any
 ) -> None:
     own = {key: value for key, value in files["vit"].items() if key != "network"}
-    flags = [word for key, value in own.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    flags = [
+        word for key, value in own.items() for word in (f"--{key.replace('_', '-')}", str(value))
+    ]
     out = tmp_path / "run.h5"
-    words = ["-m", "emuchain", "train", files["vit"]["network"], *flags, "--devices", "5", "--out", str(out)]
+    words = [
+        "-m",
+        "emuchain",
+        "train",
+        files["vit"]["network"],
+        *flags,
+        "--devices",
+        "5",
+        "--out",
+        str(out),
+    ]
     mpiexec(4, words, timeout=300)
     assert bits(emuchain.results(out).weights) == bits(references["vit"])
 

@@ -1,36 +1,43 @@
-"""Virtual time against chains worked out with pencil and paper; all times in nanoseconds unless a name says otherwise.
+"""Virtual time against chains worked out with pencil and paper; all times in nanoseconds unless a
+name says otherwise.
 
-The rules are those of design and docstrings: a row starts when its engine is free and the input rows that it needs
-have arrived; it leaves when it is finished and its partial row has arrived. A path also carries one row after another,
-and a row arrives a latency after it has left. Output errors are ready when the outputs are. Weights are updated
-`output channels` clock cycles after the last gradient.
+The rules are those of design and docstrings: a row starts when its engine is free and the input
+rows that it needs have arrived; it leaves when it is finished and its partial row has arrived. A
+path also carries one row after another, and a row arrives a latency after it has left. Output
+errors are ready when the outputs are. Weights are updated `output channels` clock cycles after the
+last gradient.
 
 Chain A: two boards, the cut goes through the second layer
 ----------------------------------------------------------
 Network: image 1x6x3; conv1 1x1 with 2 channels gives 2x6x3; ReLU; max-pool [2, 1] gives 2x3x3; conv2 kernel [3, 2], pad
 [1, 0], 2 channels, gives 2x3x2; average-pool [3, 2] gives 2x1x1; softmax.
 
-Cut: conv1 has 1 input and 2 output channels, so it is cut by output channels (OCP), 18 MACs each; conv2 has as many
-input as output channels, so it is cut by input channels (ICP), 2·6·3·2 = 72 MACs each. One tile for each engine takes
-2 multipliers for conv1 and 18 for conv2. So `left`, with 22 multipliers, holds conv1[0:1], conv1[0:2] or, too,
-conv2[0:1]. Only the last leaves conv2[1:2] alone for `right`, with 30, whose engines then take 192 as shown below; with
-all of conv2 it is twice the work in 5 tiles, and EB, 12 cycles a row in 3 rows, takes 576 with one, 288 with two, where
-FP or PG, 8 in 3, take 384 with one.
+Cut: conv1 has 1 input and 2 output channels, so it is cut by output channels (OCP), 18 MACs each;
+conv2 has as many input as output channels, so it is cut by input channels (ICP), 2·6·3·2 = 72 MACs
+each. One tile for each engine takes 2 multipliers for conv1 and 18 for conv2. So `left`, with 22
+multipliers, holds conv1[0:1], conv1[0:2] or, too, conv2[0:1]. Only the last leaves conv2[1:2] alone
+for `right`, with 30, whose engines then take 192 as shown below; with all of conv2 it is twice the
+work in 5 tiles, and EB, 12 cycles a row in 3 rows, takes 576 with one, 288 with two, where FP or
+PG, 8 in 3, take 384 with one.
 
-Engines of left, 22 multipliers, tiles of 1 (conv1) and 6 (conv2). Cycles of a row and a sample with one tile each:
-    conv1 FP 3 pixels · 2 channels = 6 (36), conv1 PG 2·3 = 6 (36), conv2 FP 2·2 = 4 (12), EB 3·2 = 6 (18), PG 4 (12)
-192 are 19 cycles, so conv1 FP and PG get two tiles (3 cycles, 18 a sample), the others one: 2+2+6+6+6 = 22.
-    conv1 FP 30, PG 30; conv2 FP 40, EB 60, PG 40 for each row
-Engines of right, 30 multipliers: one tile each are 18, 12 are left over: FP 4 (12), EB 6 (18), PG 4 (12). 192 are 12
-cycles, so EB gets one (3 cycles, 9). FP, which takes just 12, gets one (2 cycles, 6), nothing is left for PG.
+Engines of left, 22 multipliers, tiles of 1 (conv1) and 6 (conv2). Cycles of a row and a sample with
+one tile each:
+    conv1 FP 3 pixels · 2 channels = 6 (36), conv1 PG 2·3 = 6 (36), conv2 FP 2·2 = 4 (12), EB 3·2 =
+    6 (18), PG 4 (12)
+192 are 19 cycles, so conv1 FP and PG get two tiles (3 cycles, 18 a sample), the others one:
+    2+2+6+6+6 = 22. conv1 FP 30, PG 30; conv2 FP 40, EB 60, PG 40 for each row
+Engines of right, 30 multipliers: one tile each are 18, 12 are left over: FP 4 (12), EB 6 (18), PG 4
+(12). 192 are 12 cycles, so EB gets one (3 cycles, 9). FP, which takes just 12, gets one (2 cycles,
+6), nothing is left for PG.
     conv2 FP 32, EB 48, PG 64
 
-Link: path 1 has 1 channel of conv2's input, 12 bytes a row, 36 a sample; path 2 the partial outputs, 16 and 48; path 3
-the output errors, 16 and 48; path 4 the input errors, 12 and 36. So 84 bytes a sample in each direction, in 3 rows on
-each path: a row takes as long as 84/3 = 28 bytes take at full bandwidth, 224 bits at 3.2 Gb/s = 70. The latency is 500.
+Link: path 1 has 1 channel of conv2's input, 12 bytes a row, 36 a sample; path 2 the partial
+outputs, 16 and 48; path 3 the output errors, 16 and 48; path 4 the input errors, 12 and 36. So 84
+bytes a sample in each direction, in 3 rows on each path: a row takes as long as 84/3 = 28 bytes
+take at full bandwidth, 224 bits at 3.2 Gb/s = 70. The latency is 500.
 
-The slowest FIFO resource for a sample: conv1 FP 6·30 = 180, conv1 PG 180, EB 180 on the left, PG 192 on the right,
-paths 210. So a sample enters every 210.
+The slowest FIFO resource for a sample: conv1 FP 6·30 = 180, conv1 PG 180, EB 180 on the left, PG
+192 on the right, paths 210. So a sample enters every 210.
 
 First sample:
     left   conv1 FP      30  60  90 120 150 180
@@ -253,19 +260,29 @@ def test_first_sample(chain_plan: ChainPlan, record: Record, chain: str, schedul
     recorded = record(chain_plan(chain, schedule, 1), 1)
     assert recorded.engines == {name: [rows] for name, rows in FIRST_ENGINES[chain].items()}
     assert recorded.paths == {path: [rows] for path, rows in FIRST_PATHS[chain].items()}
-    assert [trace.updated_ps for trace in recorded.traces] == [[time * PS] for time in UPDATED[chain]]
+    assert [trace.updated_ps for trace in recorded.traces] == [
+        [time * PS] for time in UPDATED[chain]
+    ]
 
 
 @pytest.mark.parametrize("chain", CHAINS)
 def test_second_sample_in_sync_waits_for_the_first_devices_new_weights(
     chain_plan: ChainPlan, record: Record, chain: str
 ) -> None:
-    """With one sample a mini-batch the chain drains, so the second is the first, as late as device 0's update."""
+    """With one sample a mini-batch the chain drains, so the second is the first, as late as device
+    0's update.
+    """
     wait = UPDATED[chain][0]
     recorded = record(chain_plan(chain, "sync", 1), 2)
-    assert recorded.engines == {name: [rows, later(rows, wait)] for name, rows in FIRST_ENGINES[chain].items()}
-    assert recorded.paths == {path: [rows, later(rows, wait)] for path, rows in FIRST_PATHS[chain].items()}
-    assert [trace.updated_ps for trace in recorded.traces] == [[t * PS, (t + wait) * PS] for t in UPDATED[chain]]
+    assert recorded.engines == {
+        name: [rows, later(rows, wait)] for name, rows in FIRST_ENGINES[chain].items()
+    }
+    assert recorded.paths == {
+        path: [rows, later(rows, wait)] for path, rows in FIRST_PATHS[chain].items()
+    }
+    assert [trace.updated_ps for trace in recorded.traces] == [
+        [t * PS, (t + wait) * PS] for t in UPDATED[chain]
+    ]
 
 
 @pytest.mark.parametrize("chain", ["A", "B"])
@@ -273,11 +290,17 @@ def test_second_sample_in_sync_waits_for_the_first_devices_new_weights(
 def test_second_sample_that_waits_for_no_weights_follows_an_interval_later(
     chain_plan: ChainPlan, record: Record, chain: str, schedule: str, batch: int
 ) -> None:
-    """No FIFO resource of chains A and B is occupied for longer than the interval by a sample, first row to last."""
+    """No FIFO resource of chains A and B is occupied for longer than the interval by a sample,
+    first row to last.
+    """
     recorded = record(chain_plan(chain, schedule, batch), 2)
     interval = INTERVAL[chain]
-    assert recorded.engines == {name: [rows, later(rows, interval)] for name, rows in FIRST_ENGINES[chain].items()}
-    assert recorded.paths == {path: [rows, later(rows, interval)] for path, rows in FIRST_PATHS[chain].items()}
+    assert recorded.engines == {
+        name: [rows, later(rows, interval)] for name, rows in FIRST_ENGINES[chain].items()
+    }
+    assert recorded.paths == {
+        path: [rows, later(rows, interval)] for path, rows in FIRST_PATHS[chain].items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -286,13 +309,37 @@ def test_second_sample_that_waits_for_no_weights_follows_an_interval_later(
         ("A", "sync", 1, 1, [1780]),
         ("A", "sync", 1, 2, [3560]),
         ("A", "sync", 2, 2, [1990]),  # 1780 + 210
-        ("A", "sync", 2, 4, [3980]),  # the first two again, from 1990 on; paths 1 and 2 are always busy, so no gain
+        (
+            "A",
+            "sync",
+            2,
+            4,
+            [3980],
+        ),  # the first two again, from 1990 on; paths 1 and 2 are always busy, so no gain
         ("A", "sync", 2, 3, [3770]),  # 1990 + 1780
         ("A", "fpdeep", 1, 2, [1990]),
         ("A", "fpdeep", 2, 4, [2410]),  # 1780 + 3·210: nothing waits
-        ("A", "fpdeep", 1, 9, [3460]),  # the ninth enters at 8·210 = 1680, before the first new weights, at 1780
-        ("A", "fpdeep", 1, 10, [3670]),  # the tenth enters at 1890, after them: it, too, waits for nothing
-        ("A", "fpdeep", 1, 2, [1990, 3980]),  # an epoch begins with the weights that the one before left
+        (
+            "A",
+            "fpdeep",
+            1,
+            9,
+            [3460],
+        ),  # the ninth enters at 8·210 = 1680, before the first new weights, at 1780
+        (
+            "A",
+            "fpdeep",
+            1,
+            10,
+            [3670],
+        ),  # the tenth enters at 1890, after them: it, too, waits for nothing
+        (
+            "A",
+            "fpdeep",
+            1,
+            2,
+            [1990, 3980],
+        ),  # an epoch begins with the weights that the one before left
         ("B", "sync", 1, 2, [1400]),
         ("B", "fpdeep", 1, 2, [860]),  # 700 + 160
         ("C", "sync", 1, 1, [1940]),
@@ -309,28 +356,34 @@ def test_virtual_time_at_the_end(
 
 
 def test_staleness_of_chain_a_one_sample_a_mini_batch(chain_plan: ChainPlan) -> None:
-    """Sample n is the first one, 210·n later: device 0 starts FP at 0 and EB at 1510 and has new weights at 1780, so
-    FP is stale by the 8 updates that are due from 0 to 1780 (210 … 1680 later), EB by one, at 1570; device 1 starts at
-    700 and 870 and has new weights at 1094, so both are stale by one: 1094 - 210 = 884 is just too late for 870."""
+    """Sample n is the first one, 210·n later: device 0 starts FP at 0 and EB at 1510 and has new
+    weights at 1780, so FP is stale by the 8 updates that are due from 0 to 1780 (210 … 1680 later),
+    EB by one, at 1570; device 1 starts at 700 and 870 and has new weights at 1094, so both are
+    stale by one: 1094 - 210 = 884 is just too late for 870."""
     staleness = chain_plan("A", "fpdeep", 1).steady.staleness
     assert [(late.forward, late.backward) for late in staleness] == [((8,), (1,)), ((1,), (1,))]
 
 
 def test_staleness_of_chain_a_two_samples_a_mini_batch(chain_plan: ChainPlan) -> None:
-    """New weights come every 420, on device 0 at 1990, 1570, 1150, 730, 310 before the present mini-batch's zero.
+    """New weights come every 420, on device 0 at 1990, 1570, 1150, 730, 310 before the present
+    mini-batch's zero.
 
-    Written so that the present mini-batch starts at 0 and 210, updates are at 1990 - 420·j after j mini-batches: those
-    of j = 1 … 4 come after FP of both samples (310 > 210), that of j = 5 before; EB starts at 1510 and 1720, j = 1 is
-    at 1570. On device 1, updates at 1304 - 420·j: 884 is after FP (700) and EB (870) of the first sample, and before FP
-    (910) and EB (1080) of the second.
+    Written so that the present mini-batch starts at 0 and 210, updates are at 1990 - 420·j after j
+    mini-batches: those of j = 1 … 4 come after FP of both samples (310 > 210), that of j = 5
+    before; EB starts at 1510 and 1720, j = 1 is at 1570. On device 1, updates at 1304 - 420·j: 884
+    is after FP (700) and EB (870) of the first sample, and before FP (910) and EB (1080) of the
+    second.
     """
     staleness = chain_plan("A", "fpdeep", 2).steady.staleness
-    assert [(late.forward, late.backward) for late in staleness] == [((4, 4), (1, 0)), ((1, 0), (1, 0))]
+    assert [(late.forward, late.backward) for late in staleness] == [
+        ((4, 4), (1, 0)),
+        ((1, 0), (1, 0)),
+    ]
 
 
 def test_in_flight_of_chain_a(chain_plan: ChainPlan) -> None:
-    """Device 0 has PG of a sample done 1760 after it entered, when 1760 / 210 = 8.4 have entered after it; device 1 at
-    1062, having started at 700: 362 / 210 = 1.7 have started after it."""
+    """Device 0 has PG of a sample done 1760 after it entered, when 1760 / 210 = 8.4 have entered
+    after it; device 1 at 1062, having started at 700: 362 / 210 = 1.7 have started after it."""
     assert chain_plan("A", "fpdeep", 1).steady.in_flight == (9, 2)
 
 
@@ -340,7 +393,8 @@ def test_usage_of_chain_a(chain_plan: ChainPlan) -> None:
     end = 3560
     assert (left.board, left.multipliers) == ("left", 22)
     assert (right.board, right.multipliers) == ("right", 30)
-    # Two samples; conv1 FP 6·30 with 2 multipliers and conv2 FP 3·40 with 6; conv2 EB 3·60; PG as FP.
+    # Two samples; conv1 FP 6·30 with 2 multipliers and conv2 FP 3·40 with 6; conv2 EB 3·60; PG as
+    # FP.
     assert left.busy == pytest.approx(
         {
             "FP": (2 * 180 * 2 + 2 * 120 * 6) / (8 * end),
@@ -348,15 +402,22 @@ def test_usage_of_chain_a(chain_plan: ChainPlan) -> None:
             "PG": (2 * 180 * 2 + 2 * 120 * 6) / (8 * end),
         }
     )
-    assert right.busy == pytest.approx({"FP": 2 * 96 / end, "EB": 2 * 144 / end, "PG": 2 * 192 / end})
+    assert right.busy == pytest.approx(
+        {"FP": 2 * 96 / end, "EB": 2 * 144 / end, "PG": 2 * 192 / end}
+    )
     forward, backward = found.links
     assert (forward.sender, forward.receiver, backward.sender, backward.receiver) == (0, 1, 1, 0)
     assert forward.path_bytes == {DataPath.ACTIVATIONS: 72, DataPath.PARTIAL_ACTIVATIONS: 96}
     assert backward.path_bytes == {DataPath.OUTPUT_ERRORS: 96, DataPath.INPUT_ERRORS: 72}
     # 168 bytes are 1344 bits, at 3.2 Gb/s 420 ns.
     assert [forward.utilisation, backward.utilisation] == pytest.approx([420 / end] * 2)
-    # Left: conv1 2 weights and 2 biases, conv2 2·6 weights; inputs 18 + 9 words for each of 9 samples in flight.
+    # Left: conv1 2 weights and 2 biases, conv2 2·6 weights; inputs 18 + 9 words for each of 9
+    # samples in flight.
     assert (left.memory.lpram, left.memory.lgb, left.memory.act_ram) == (4 * 16, 4 * 16, 4 * 27 * 9)
     # Right: conv2 2·6 weights and 2 biases; inputs 9 words for each of 2 samples.
-    assert (right.memory.lpram, right.memory.lgb, right.memory.act_ram) == (4 * 14, 4 * 14, 4 * 9 * 2)
+    assert (right.memory.lpram, right.memory.lgb, right.memory.act_ram) == (
+        4 * 14,
+        4 * 14,
+        4 * 9 * 2,
+    )
     assert left.memory.board == 1024

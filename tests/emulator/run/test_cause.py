@@ -1,4 +1,6 @@
-"""What holds a chain back, against plans of clusters on which it does not: with other links, memory or engines."""
+"""What holds a chain back, against plans of clusters on which it does not: with other links, memory
+or engines.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ ON_CHIP = {"board.on_chip_memory_kbit": 8_000_000, "board.bram": 200_000}
 
 def gain(plan: ChainPlan, changes: dict[str, Any]) -> float:
     """How many times as fast the same run is with other values of its cluster, cut anew."""
-    return steady_state(make_plan(plan.config, 1, changes)).images_per_s / steady_state(plan).images_per_s
+    return (
+        steady_state(make_plan(plan.config, 1, changes)).images_per_s
+        / steady_state(plan).images_per_s
+    )
 
 
 def kind_of(plan: ChainPlan) -> str:
@@ -48,7 +53,9 @@ def test_links_hold_a_chain_back_where_wider_ones_bring_more(
 
 
 @pytest.mark.parametrize("devices", [1, 4])
-def test_engines_hold_a_chain_back_where_neither_links_nor_memory_do(plan_of: PlanOf, devices: int) -> None:
+def test_engines_hold_a_chain_back_where_neither_links_nor_memory_do(
+    plan_of: PlanOf, devices: int
+) -> None:
     plan = plan_of(network="quick-cifar", devices=devices)
     cause = cause_of(plan, steady_state(plan))
     assert (cause.kind, cause.wider) == ("engine", None)
@@ -57,7 +64,9 @@ def test_engines_hold_a_chain_back_where_neither_links_nor_memory_do(plan_of: Pl
 
 
 @pytest.mark.parametrize(("network", "devices"), [("alexnet-cifar", 4), ("vgg16-cifar", 15)])
-def test_memory_holds_a_chain_back_where_all_on_chip_is_faster(plan_of: PlanOf, network: str, devices: int) -> None:
+def test_memory_holds_a_chain_back_where_all_on_chip_is_faster(
+    plan_of: PlanOf, network: str, devices: int
+) -> None:
     plan = plan_of(network=network, devices=devices)
     assert kind_of(plan) == "memory"
     assert gain(plan, ON_CHIP) == pytest.approx(plan.timing.interval_ps / plan.bound_ps)
@@ -73,7 +82,9 @@ def test_updates_that_drain_and_exchanges_come_first(plan_of: PlanOf) -> None:
     assert kind_of(plan) == "exchange"
 
 
-@pytest.mark.parametrize("settings", [{"stages": "layers"}, {"memory": "ignored"}, {"schedule": "interleaved"}])
+@pytest.mark.parametrize(
+    "settings", [{"stages": "layers"}, {"memory": "ignored"}, {"schedule": "interleaved"}]
+)
 def test_other_cuts_have_a_cause_too(plan_of: PlanOf, settings: dict[str, Any]) -> None:
     plan = plan_of(network="quick-cifar", devices=2, batch=64, **settings)
     cause = cause_of(plan, steady_state(plan))
@@ -84,8 +95,12 @@ def test_other_cuts_have_a_cause_too(plan_of: PlanOf, settings: dict[str, Any]) 
 
 
 def test_wider_links_of_devices_with_several_stages(plan_of: PlanOf) -> None:
-    """Stages of a device share its links, and the bandwidth that is named is that of the cluster's file."""
-    plan = plan_of(network="quick-cifar", devices=4, batch=64, schedule="interleaved", cluster="vc709-10g")
+    """Stages of a device share its links, and the bandwidth that is named is that of the cluster's
+    file.
+    """
+    plan = plan_of(
+        network="quick-cifar", devices=4, batch=64, schedule="interleaved", cluster="vc709-10g"
+    )
     cause = cause_of(plan, steady_state(plan))
     assert cause.wider is not None
     assert cause.wider.images_per_s / steady_state(plan).images_per_s == gain(

@@ -1,4 +1,6 @@
-"""Checkpoints: a run that is stopped resumes from its file, bit for bit and picosecond for picosecond."""
+"""Checkpoints: a run that is stopped resumes from its file, bit for bit and picosecond for
+picosecond.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,9 @@ from emuchain.emulator.run.state.checkpoint_file import CheckpointReader
 from emuchain.emulator.run.state.layer_states import kept_kinds
 from emuchain.launch import SingleProcess
 
-# All that a device keeps from one mini-batch to the next: weights, biases, scales and shifts with their velocities, and
-# moving averages. Dropout depends on the samples' numbers since the start of training.
+# All that a device keeps from one mini-batch to the next: weights, biases, scales and shifts with
+# their velocities, and moving averages. Dropout depends on the samples' numbers since the start of
+# training.
 NORMALISED = {
     "name": "normalised",
     "input": [3, 32, 32],
@@ -71,9 +74,13 @@ SLOW = Faults(
     (LinkFault(link=0, factor=2, loss=0.2, from_us=1, to_us=400),),
 )
 FLIPS = Faults(
-    flips=tuple(FlipFault(of=of, rate=1e-5, highest_bit=22) for of in ("weights", "activations", "messages"))
+    flips=tuple(
+        FlipFault(of=of, rate=1e-5, highest_bit=22) for of in ("weights", "activations", "messages")
+    )
 )
-GRADIENTS = Faults(flips=(FlipFault(of="gradients", rate=1e-5), FlipFault(of="weights", rate=1e-5, highest_bit=22)))
+GRADIENTS = Faults(
+    flips=(FlipFault(of="gradients", rate=1e-5), FlipFault(of="weights", rate=1e-5, highest_bit=22))
+)
 SAMPLES = 42  # the last mini-batch is shorter
 
 Keys = dict[str, Any]
@@ -82,12 +89,33 @@ RUNS: dict[str, Keys] = {
     "sync": {"schedule": "sync", "devices": 4},
     "normalised, fpdeep": {"network": NORMALISED, "schedule": "fpdeep", "devices": 3},
     "normalised, sync": {"network": NORMALISED, "schedule": "sync", "devices": 3},
-    "balanced, fpdeep": {"cluster": "small", "schedule": "fpdeep", "devices": 5, "memory": "fpdeep"},
+    "balanced, fpdeep": {
+        "cluster": "small",
+        "schedule": "fpdeep",
+        "devices": 5,
+        "memory": "fpdeep",
+    },
     "balanced, sync": {"cluster": "small", "schedule": "sync", "devices": 5, "memory": "fpdeep"},
-    "replicas, fpdeep": {"schedule": "fpdeep", "devices": 3, "replicas": 2, "compress": "inceptionn:-10"},
+    "replicas, fpdeep": {
+        "schedule": "fpdeep",
+        "devices": 3,
+        "replicas": 2,
+        "compress": "inceptionn:-10",
+    },
     "replicas, sync": {"schedule": "sync", "devices": 3, "replicas": 2, "compress": "truncate:16"},
-    "aggregator": {"devices": 2, "replicas": 2, "exchange": "aggregator", "compress": "inceptionn:-8"},
-    "groups": {"devices": 1, "replicas": 6, "groups": 2, "exchange": "aggregator", "compress": "inceptionn:-10"},
+    "aggregator": {
+        "devices": 2,
+        "replicas": 2,
+        "exchange": "aggregator",
+        "compress": "inceptionn:-8",
+    },
+    "groups": {
+        "devices": 1,
+        "replicas": 6,
+        "groups": 2,
+        "exchange": "aggregator",
+        "compress": "inceptionn:-10",
+    },
     "recurrent, sync": {"network": RECURRENT, "schedule": "sync", "devices": 5},
     "recurrent, fpdeep": {"network": RECURRENT, "schedule": "fpdeep", "devices": 3},
     "recurrent, pipedream": {"network": RECURRENT, "schedule": "pipedream", "devices": 5},
@@ -99,14 +127,26 @@ RUNS: dict[str, Keys] = {
         "compress": "truncate:16",
     },
     "turns": {"schedule": "1f1b-so", "devices": 3, "engines": "turns"},
-    "interleaved": {"schedule": "interleaved", "devices": 2, "engines": "turns", "transport": "hidden"},
-    "2bw on engines of their own": {"schedule": "2bw", "devices": 3, "engines": "split", "transport": "stored"},
+    "interleaved": {
+        "schedule": "interleaved",
+        "devices": 2,
+        "engines": "turns",
+        "transport": "hidden",
+    },
+    "2bw on engines of their own": {
+        "schedule": "2bw",
+        "devices": 3,
+        "engines": "split",
+        "transport": "stored",
+    },
     "narrow, by chance": {
         "network": NORMALISED,
         "schedule": "fpdeep",
         "devices": 3,
         "optimizer": "adam",
-        "precision": "mxfp8 master=bf16 states=q2.12 gradients=bf16 rounding=stochastic loss_scale=64",
+        "precision": (
+            "mxfp8 master=bf16 states=q2.12 gradients=bf16 rounding=stochastic loss_scale=64"
+        ),
     },
     "narrow, balanced": {
         "cluster": "small",
@@ -134,9 +174,19 @@ RUNS: dict[str, Keys] = {
         "optimizer": "adamw",
     },
     "slow boards and links": {"schedule": "fpdeep", "devices": 3, "faults": SLOW},
-    "slow boards that take turns": {"schedule": "1f1b-so", "devices": 3, "engines": "turns", "faults": SLOW},
+    "slow boards that take turns": {
+        "schedule": "1f1b-so",
+        "devices": 3,
+        "engines": "turns",
+        "faults": SLOW,
+    },
     "bits flip": {"schedule": "sync", "devices": 3, "faults": FLIPS},
-    "bits flip in replicas": {"devices": 2, "replicas": 2, "compress": "inceptionn:-10", "faults": GRADIENTS},
+    "bits flip in replicas": {
+        "devices": 2,
+        "replicas": 2,
+        "compress": "inceptionn:-10",
+        "faults": GRADIENTS,
+    },
     "error feedback": {
         "schedule": "data-parallel-ring",
         "devices": 4,
@@ -161,15 +211,22 @@ RUNS: dict[str, Keys] = {
         "replicas": 2,
         "compress": "inceptionn:-10",
         "compress_weights": "truncate:22",
-        "learning_rate_steps": (1,),
+        "lr_schedule": "steps:at=1",
     },
 }
 
 
 MakePlan = Callable[[Keys], ChainPlan]
-SETTINGS = {"samples": SAMPLES, "test_samples": 7, "batch": 12, "micro_batch": 5, "epochs": 2, "checkpoint_every": 2}
-# So an epoch has four mini-batches, the last of 6 samples, in two legs; checkpoints come at (epoch, mini-batch)
-# (0, 2), (1, 0), (1, 2), (2, 0).
+SETTINGS = {
+    "samples": SAMPLES,
+    "test_samples": 7,
+    "batch": 12,
+    "micro_batch": 5,
+    "epochs": 2,
+    "checkpoint_every": 2,
+}
+# So an epoch has four mini-batches, the last of 6 samples, in two legs; checkpoints come at (epoch,
+# mini-batch) (0, 2), (1, 0), (1, 2), (2, 0).
 
 
 @dataclasses.dataclass
@@ -226,11 +283,19 @@ def run(
         found.weights = weights
 
     reader = None if start is None else CheckpointReader(start)
-    leader = Leader(reader, None if target is None else WholeFile(target), {}, kept_kinds(plan.config))
+    leader = Leader(
+        reader, None if target is None else WholeFile(target), {}, kept_kinds(plan.config)
+    )
     keeping = Keeping(start is not None, target is not None, same, bool(plan.faults.flips))
     checkpoints = RunCheckpoints(plan.network, ranks, keeping, leader)
     found.history = train(
-        plan, training_data(plan), ranks, found.steps.append, on_epoch, gather_weights=True, checkpoints=checkpoints
+        plan,
+        training_data(plan),
+        ranks,
+        found.steps.append,
+        on_epoch,
+        gather_weights=True,
+        checkpoints=checkpoints,
     )
     return found
 
@@ -241,11 +306,16 @@ def comparable(result: EpochResult) -> dict[str, Any]:
     del fields["host_time_s"], fields["usage"]
     exchanged = fields.pop("exchanged")
     fields["sizes"] = {source: sizes.tolist() for source, sizes in result.sizes.items()}
-    return {**fields, "exchanged": (exchanged.traffic, exchanged.spent_ps, exchanged.histogram.tolist())}
+    return {
+        **fields,
+        "exchanged": (exchanged.traffic, exchanged.spent_ps, exchanged.histogram.tolist()),
+    }
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_stopped_run_goes_on_bit_for_bit(planned: MakePlan, bits: Any, tmp_path: Path, name: str) -> None:
+def test_a_stopped_run_goes_on_bit_for_bit(
+    planned: MakePlan, bits: Any, tmp_path: Path, name: str
+) -> None:
     plan, file = planned(RUNS[name]), tmp_path / "run.ckpt"
     assert bool(plan.timing.blocks) == ("cluster" in RUNS[name])
     whole = run(plan)
@@ -263,10 +333,15 @@ def test_a_stopped_run_goes_on_bit_for_bit(planned: MakePlan, bits: Any, tmp_pat
         assert after.history[-1].usage == whole.history[-1].usage
         assert bits(after.weights) == bits(whole.weights)
     if plan.data_parallel.replicas > 1:
-        assert after.history[-1].exchanged.traffic.value_bytes > after.history[-1].exchanged.traffic.compressed_bytes
+        assert (
+            after.history[-1].exchanged.traffic.value_bytes
+            > after.history[-1].exchanged.traffic.compressed_bytes
+        )
 
 
-def test_what_the_codec_dropped_is_that_of_as_many_replicas(planned: MakePlan, tmp_path: Path) -> None:
+def test_what_the_codec_dropped_is_that_of_as_many_replicas(
+    planned: MakePlan, tmp_path: Path
+) -> None:
     file, fed = tmp_path / "run.ckpt", RUNS["error feedback"]
     run(planned(fed), target=file, last=1)
     with pytest.raises(InputError, match="residuals"):
@@ -283,12 +358,18 @@ def test_a_run_may_stop_again_and_again(planned: MakePlan, bits: Any, tmp_path: 
     assert [step for part in parts for step in part.steps] == whole.steps
     nothing_left = run(plan, start=file)
     assert not nothing_left.steps
-    assert [comparable(each) for each in nothing_left.history] == [comparable(each) for each in whole.history]
+    assert [comparable(each) for each in nothing_left.history] == [
+        comparable(each) for each in whole.history
+    ]
     assert nothing_left.history[-1].usage == whole.history[-1].usage
 
 
-@pytest.mark.parametrize("network", ["quick-cifar", NORMALISED, RECURRENT], ids=["quick", "normalised", "recurrent"])
-def test_under_sync_other_devices_go_on(planned: MakePlan, bits: Any, tmp_path: Path, network: Any) -> None:
+@pytest.mark.parametrize(
+    "network", ["quick-cifar", NORMALISED, RECURRENT], ids=["quick", "normalised", "recurrent"]
+)
+def test_under_sync_other_devices_go_on(
+    planned: MakePlan, bits: Any, tmp_path: Path, network: Any
+) -> None:
     keys, file = {"network": network, "schedule": "sync", "memory": "fpdeep"}, tmp_path / "run.ckpt"
     whole = run(planned({**keys, "devices": 1}))
     before = run(planned({**keys, "devices": 5}), target=file, last=3)
@@ -311,35 +392,47 @@ def test_what_other_devices_have_begun_goes_on_once_more(
     after = run(planned({**keys, "devices": 3}), start=file, same=False)
     run(planned({**keys, "devices": 3}), start=file, target=again, last=2, same=False)
     rest = run(planned({**keys, "devices": 3}), start=again)
-    assert [epoch.virtual_time_ps for epoch in rest.history] == [epoch.virtual_time_ps for epoch in after.history]
+    assert [epoch.virtual_time_ps for epoch in rest.history] == [
+        epoch.virtual_time_ps for epoch in after.history
+    ]
     assert bits(rest.weights) == bits(after.weights)
     assert rest.steps == after.steps[-len(rest.steps) :]
     if faults and engines == "split":  # sample 60 of the straggler's span is in the second epoch
         done = run(planned({**keys, "devices": 3, "faults": Faults()}), start=file, same=False)
         own_ps = [epoch.virtual_time_ps for epoch in done.history]
-        assert [late.virtual_time_ps > own for late, own in zip(after.history, own_ps, strict=True)] == [True, True]
+        assert [
+            late.virtual_time_ps > own for late, own in zip(after.history, own_ps, strict=True)
+        ] == [True, True]
     assert before.steps
 
 
-def test_balanced_parameters_may_be_stored_elsewhere(planned: MakePlan, bits: Any, tmp_path: Path) -> None:
+def test_balanced_parameters_may_be_stored_elsewhere(
+    planned: MakePlan, bits: Any, tmp_path: Path
+) -> None:
     """Velocities of stored blocks come from where they are stored, and go where they are then."""
     keys, file = {"schedule": "sync", "memory": "fpdeep"}, tmp_path / "run.ckpt"
     stored = planned({**keys, "cluster": "small", "devices": 5})
     assert stored.timing.blocks
     whole = run(planned({**keys, "devices": 5}))
     run(stored, target=file, last=2)
-    assert bits(run(planned({**keys, "devices": 3}), start=file, same=False).weights) == bits(whole.weights)
+    assert bits(run(planned({**keys, "devices": 3}), start=file, same=False).weights) == bits(
+        whole.weights
+    )
     run(planned({**keys, "devices": 3}), target=file, last=2)
     assert bits(run(stored, start=file, same=False).weights) == bits(whole.weights)
 
 
 def test_draining_is_part_of_the_schedule(planned: MakePlan, bits: Any) -> None:
-    """Where weights are updated while samples are in flight, a chain that drains sees newer ones; otherwise not."""
+    """Where weights are updated while samples are in flight, a chain that drains sees newer ones;
+    otherwise not.
+    """
     for schedule, same in (("fpdeep", False), ("sync", True)):
         drains = run(planned({"schedule": schedule, "devices": 4}))
         goes_on = run(planned({"schedule": schedule, "devices": 4, "checkpoint_every": 4}))
         assert (bits(drains.weights) == bits(goes_on.weights)) == same, schedule
-        assert (drains.history[-1].virtual_time_ps == goes_on.history[-1].virtual_time_ps) == same, schedule
+        assert (
+            drains.history[-1].virtual_time_ps == goes_on.history[-1].virtual_time_ps
+        ) == same, schedule
 
 
 def test_velocities_matter(planned: MakePlan, bits: Any, tmp_path: Path) -> None:
@@ -408,7 +501,9 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "no history": lambda file: rewritten(file, lambda text: text.pop("history")),
     "a strange position": lambda file: rewritten(file, lambda text: text.update(position="x")),
     "an array that stands twice": doubled,
-    "a layer is missing": lambda file: zipfile.ZipFile(file, "w").writestr("checkpoint.json", '{"format": 1}'),
+    "a layer is missing": (
+        lambda file: zipfile.ZipFile(file, "w").writestr("checkpoint.json", '{"format": 1}')
+    ),
 }
 
 
@@ -418,7 +513,9 @@ def test_damage_is_one_line(planned: MakePlan, tmp_path: Path, damage: str) -> N
     plan, file = planned(RUNS["sync"]), tmp_path / "run.ckpt"
     run(plan, target=file, last=2)
     DAMAGE[damage](file)
-    with pytest.raises(InputError, match=r"^`resume` = '.*run\.ckpt': not a readable checkpoint, [^\n]*$"):
+    with pytest.raises(
+        InputError, match=r"^`resume` = '.*run\.ckpt': not a readable checkpoint, [^\n]*$"
+    ):
         run(plan, start=file)
 
 
@@ -427,7 +524,9 @@ def test_the_file_must_exist(tmp_path: Path) -> None:
         CheckpointReader(tmp_path / "none.ckpt")
 
 
-@pytest.mark.parametrize("header", ["{'descr': '<f4', 'shape': (", "1\n  2\n 3", "[" * 900, "\udcff", "(1, 2)", ""])
+@pytest.mark.parametrize(
+    "header", ["{'descr': '<f4', 'shape': (", "1\n  2\n 3", "[" * 900, "\udcff", "(1, 2)", ""]
+)
 def test_headers_that_cannot_be_parsed(planned: MakePlan, tmp_path: Path, header: str) -> None:
     """NumPy's parser of headers ends on them in several ways."""
     file, bad = tmp_path / "run.ckpt", tmp_path / "bad.ckpt"
@@ -436,6 +535,9 @@ def test_headers_that_cannot_be_parsed(planned: MakePlan, tmp_path: Path, header
     with zipfile.ZipFile(file) as source, zipfile.ZipFile(bad, "w") as copy:
         copy.writestr("checkpoint.json", source.read("checkpoint.json"))
         copy.writestr("x.npy", b"\x93NUMPY\1\0" + len(said).to_bytes(2, "little") + said)
-    with CheckpointReader(bad) as reader, pytest.raises(InputError, match="damaged or truncated") as refused:
+    with (
+        CheckpointReader(bad) as reader,
+        pytest.raises(InputError, match="damaged or truncated") as refused,
+    ):
         reader.array("x", np.float32, (4,))
     assert len(str(refused.value).splitlines()) == 1

@@ -1,4 +1,6 @@
-"""Clipping by the norm of all gradients: PyTorch's losses, the same bits on any mapping, and a time by hand."""
+"""Clipping by the norm of all gradients: PyTorch's losses, the same bits on any mapping, and a time
+by hand.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,21 @@ from emuchain.kernels.optimizers import NOT_FINITE
 from .gpt import MAPPINGS, Table, conv, gpt, trained_beside_pytorch, written
 from .test_tied import TOY_BOARDS
 
-KEYS: Table = {"data": "text", "schedule": "sync", "batch": 16, "samples": 32, "test_samples": 4, "optimizer": "adamw"}
+KEYS: Table = {
+    "data": "text",
+    "schedule": "sync",
+    "batch": 16,
+    "samples": 32,
+    "test_samples": 4,
+    "optimizer": "adamw",
+}
 
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Table:
-    network = written(tmp_path_factory.mktemp("networks") / "gpt.toml", gpt(12, 1, 3, 16, tied=True))
+    network = written(
+        tmp_path_factory.mktemp("networks") / "gpt.toml", gpt(12, 1, 3, 16, tied=True)
+    )
     return {**KEYS, "network": network, "clip_norm": 0.3}
 
 
@@ -33,7 +44,9 @@ def reference(keys: Table, plan_of: Any, trained: Any) -> Weights:
 
 
 @pytest.mark.parametrize("mapping", MAPPINGS, ids=lambda keys: " ".join(map(str, keys.values())))
-def test_bits_and_times(keys: Table, reference: Weights, plan_of: Any, trained: Any, bits: Any, mapping: Table) -> None:
+def test_bits_and_times(
+    keys: Table, reference: Weights, plan_of: Any, trained: Any, bits: Any, mapping: Table
+) -> None:
     plan = plan_of(**{**keys, **mapping})
     made = trained(plan)
     assert bits(made.weights) == bits(reference)
@@ -45,12 +58,15 @@ def test_it_changes_what_is_longer_alone(
     keys: Table, reference: Weights, plan_of: Any, trained: Any, bits: Any
 ) -> None:
     without, never, clipped = (
-        bits(trained(plan_of(**{**keys, "clip_norm": norm}, devices=2)).weights) for norm in (None, 1e30, 0.3)
+        bits(trained(plan_of(**{**keys, "clip_norm": norm}, devices=2)).weights)
+        for norm in (None, 1e30, 0.3)
     )
     assert without == never != clipped == bits(reference)
 
 
-def test_balanced_weights(plan_of: Any, trained: Any, bits: Any, with_blocks: Any, many_blocks: Any) -> None:
+def test_balanced_weights(
+    plan_of: Any, trained: Any, bits: Any, with_blocks: Any, many_blocks: Any
+) -> None:
     keys = {
         "network": "quick-cifar",
         "samples": 32,
@@ -62,7 +78,9 @@ def test_balanced_weights(plan_of: Any, trained: Any, bits: Any, with_blocks: An
     plan = plan_of(**keys, devices=4, test_samples=4)
     balanced = with_blocks(plan, many_blocks(plan))
     assert balanced.timing.blocks
-    assert bits(trained(balanced).weights) == bits(trained(plan_of(**keys, devices=1, test_samples=4)).weights)
+    assert bits(trained(balanced).weights) == bits(
+        trained(plan_of(**keys, devices=1, test_samples=4)).weights
+    )
 
 
 def test_replicas(keys: Table, plan_of: Any, trained: Any, bits: Any) -> None:
@@ -80,7 +98,9 @@ def test_resume(keys: Table, tmp_path: Path, bits: Any) -> None:
 
 @pytest.mark.parametrize("schedule", ["sync", "gpipe"])
 def test_time_by_hand(schedule: str) -> None:
-    """Device 0 has its gradients last; its sum takes 10 + 100 ns to the head's device, and the total as long back."""
+    """Device 0 has its gradients last; its sum takes 10 + 100 ns to the head's device, and the
+    total as long back.
+    """
 
     def time_ps(**clips: float) -> int:
         layers = [
@@ -90,7 +110,9 @@ def test_time_by_hand(schedule: str) -> None:
             {"type": "softmax"},
         ]
         network = {"name": "toy", "input": [3, 5, 1], "layers": layers}
-        plan = emuchain.plan(network, TOY_BOARDS, devices=2, samples=2, batch=2, schedule=schedule, **clips)
+        plan = emuchain.plan(
+            network, TOY_BOARDS, devices=2, samples=2, batch=2, schedule=schedule, **clips
+        )
         assert [part.layer.name for part in plan.mapping.devices[1]] == ["head"]
         return simulate(plan, 2).virtual_time_ps
 
@@ -99,13 +121,18 @@ def test_time_by_hand(schedule: str) -> None:
 
 def test_sums_survive_messages() -> None:
     for squares in (0, 1, 2**598 - 1, 12345678901234567890, NOT_FINITE):
-        assert to_limbs(squares).shape == (1, 1, 1, LIMBS) and of_limbs(to_limbs(squares)) == squares
+        assert (
+            to_limbs(squares).shape == (1, 1, 1, LIMBS) and of_limbs(to_limbs(squares)) == squares
+        )
 
 
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ({"schedule": "fpdeep"}, "each update waits for the gradients of all devices, and `schedule` = 'fpdeep'"),
+        (
+            {"schedule": "fpdeep"},
+            "each update waits for the gradients of all devices, and `schedule` = 'fpdeep'",
+        ),
         (
             {"precision": "bf16", "network": "quick-cifar", "data": "shapes"},
             "gradients are clipped in single precision",
@@ -121,7 +148,14 @@ def test_what_is_refused(keys: Table, plan_of: Any, other: Table, said: str) -> 
 def test_losses_of_pytorch(tmp_path: Path, plan_of: Any) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch, the peer of this test, is not installed")
     network, norms = written(tmp_path / "gpt.toml", gpt(32, 1, 4, 16, tied=True)), list[float]()
-    keys = {**KEYS, "network": network, "seed": 3, "batch": 4, "micro_batch": 2, "weight_decay": 0.01}
+    keys = {
+        **KEYS,
+        "network": network,
+        "seed": 3,
+        "batch": 4,
+        "micro_batch": 2,
+        "weight_decay": 0.01,
+    }
     keys |= {"clip_norm": 0.5, "optimizer": "sgd", "samples": 80, "learning_rate": 0.05}
     made = trained_beside_pytorch(
         plan_of,
@@ -136,7 +170,13 @@ def test_losses_of_pytorch(tmp_path: Path, plan_of: Any) -> None:
 @pytest.mark.sampled(1)
 def test_ranks(keys: Table, reference: Weights, mpiexec: Any, tmp_path: Path, bits: Any) -> None:
     others = {key: value for key, value in keys.items() if key != "network"}
-    flags = [word for key, value in others.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    flags = [
+        word for key, value in others.items() for word in (f"--{key.replace('_', '-')}", str(value))
+    ]
     out = tmp_path / "run.h5"
-    mpiexec(4, ["-m", "emuchain", "train", keys["network"], *flags, "--devices", "5", "--out", str(out)], timeout=300)
+    mpiexec(
+        4,
+        ["-m", "emuchain", "train", keys["network"], *flags, "--devices", "5", "--out", str(out)],
+        timeout=300,
+    )
     assert bits(emuchain.results(out).weights) == bits(reference)

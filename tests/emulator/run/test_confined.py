@@ -1,4 +1,6 @@
-"""Results files that are made to harm: refused in one line, whatever the library that reads them would do."""
+"""Results files that are made to harm: refused in one line, whatever the library that reads them
+would do.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def eat() -> dict[str, np.ndarray]:
         (eat, "no memory"),
     ],
 )
-def test_readers_that_end_badly(one_line: Any, read: Callable[[], dict[str, np.ndarray]], said: str) -> None:
+def test_readers_that_end_badly(
+    one_line: Any, read: Callable[[], dict[str, np.ndarray]], said: str
+) -> None:
     with pytest.raises(InputError) as error:
         confined(read, "run.h5", most_bytes=2**28, seconds=1, patience=2)
     assert said in one_line(error)
@@ -66,7 +70,9 @@ def test_what_is_read_comes_back() -> None:
     sent = {"a/b": np.arange(6).reshape(2, 3), "text": np.array(["é", ""]), "one": np.array(True)}
     found = confined(lambda: sent, "run.h5", most_bytes=2**28, seconds=10)
     assert sent.keys() == found.keys()
-    assert all((sent[name] == found[name]).all() and sent[name].dtype == found[name].dtype for name in sent)
+    assert all(
+        (sent[name] == found[name]).all() and sent[name].dtype == found[name].dtype for name in sent
+    )
 
 
 def test_a_busy_machine_damages_no_file() -> None:
@@ -97,7 +103,9 @@ def soft_link(file: Any) -> None:
 
 
 def many_rows(file: Any) -> None:
-    file.create_dataset("messages/width", (10**9, 4), "i8", chunks=(1000, 4), compression="gzip")[0] = 1
+    file.create_dataset("messages/width", (10**9, 4), "i8", chunks=(1000, 4), compression="gzip")[
+        0
+    ] = 1
 
 
 def no_content(file: Any) -> None:
@@ -132,7 +140,9 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("harm", HOSTILE)
-def test_what_results_never_hold(tmp_path: Path, one_line: Any, harm: Callable[[Any], None]) -> None:
+def test_what_results_never_hold(
+    tmp_path: Path, one_line: Any, harm: Callable[[Any], None]
+) -> None:
     path = tmp_path / "run.h5"
     write_results(path, results())
     (tmp_path / "secret").write_bytes(bytes(8))
@@ -171,7 +181,9 @@ def test_what_a_terminal_would_obey(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize("key", ["network", "devices", "samples", "schedule"])
 @pytest.mark.parametrize("value", [None, "text", -1, np.nan])
-def test_settings_that_are_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, value: Any) -> None:
+def test_settings_that_are_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, value: Any
+) -> None:
     path = tmp_path / "run.h5"
     write_results(path, results())
     with h5py.File(path, "r+") as file:

@@ -1,4 +1,6 @@
-"""Boards that die: times by hand, training as simulation, and the weights of a run that is started again."""
+"""Boards that die: times by hand, training as simulation, and the weights of a run that is started
+again.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,10 @@ def plan_with(tmp_path: Path) -> PlanWith:
 def dies(board: int, at_ps: float, detect_us: float = 30, reload_us: float = 70) -> str:
     """The table of a death."""
     at_us = round(at_ps) * 1e-6
-    return f"[[faults.deaths]]\nboard = {board}\nat_us = {at_us!r}\ndetect_us = {detect_us}\nreload_us = {reload_us}\n"
+    return (
+        f"[[faults.deaths]]\nboard = {board}\nat_us = {at_us!r}\ndetect_us = {detect_us}\nreload_us"
+        f" = {reload_us}\n"
+    )
 
 
 def steps_ps(history: Any) -> list[int]:
@@ -74,14 +79,25 @@ def steps_ps(history: Any) -> list[int]:
 
 @pytest.mark.parametrize(("dead", "left_ns"), [(2, 700), (0, 700), (1, 900)])
 def test_by_hand(tmp_path: Path, dead: int, left_ns: int) -> None:
-    """Two boards take 700 ns for a sample of the toy; past a dead one, 100 ns more on the way there and back."""
+    """Two boards take 700 ns for a sample of the toy; past a dead one, 100 ns more on the way there
+    and back.
+    """
     (tmp_path / "toy.toml").write_text(TOY)
     (tmp_path / "four.toml").write_text(FOUR)
-    keys: dict[str, Any] = {"network": str(tmp_path / "toy.toml"), "cluster": str(tmp_path / "four.toml")}
+    keys: dict[str, Any] = {
+        "network": str(tmp_path / "toy.toml"),
+        "cluster": str(tmp_path / "four.toml"),
+    }
     keys |= {"samples": 3, "batch": 1, "schedule": "sync", "checkpoint_every": 1, "devices": 3}
     three_ps = emuchain.simulate(**{**keys, "samples": 1}).virtual_time_ps
     file = tmp_path / "faults.toml"
-    for done, since_ps in ((0, three_ps - 1000), (1, 0), (1, three_ps // 2), (2, 0), (2, three_ps - 1000)):
+    for done, since_ps in (
+        (0, three_ps - 1000),
+        (1, 0),
+        (1, three_ps // 2),
+        (2, 0),
+        (2, three_ps - 1000),
+    ):
         at_ps = done * three_ps + since_ps
         file.write_text(dies(dead, at_ps, detect_us=0.5, reload_us=2))
         found = emuchain.simulate(**keys, faults=str(file))
@@ -105,7 +121,9 @@ SCHEDULES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_training_takes_the_time_of_simulation(trained: Any, plan_with: PlanWith, bits: Any, name: str) -> None:
+def test_training_takes_the_time_of_simulation(
+    trained: Any, plan_with: PlanWith, bits: Any, name: str
+) -> None:
     keys = SCHEDULES[name]
     without_ps = simulate(plan_with("", **keys), SAMPLES).virtual_time_ps
     plan = plan_with(dies(1, 0.4 * without_ps), **keys)
@@ -122,24 +140,32 @@ def test_training_takes_the_time_of_simulation(trained: Any, plan_with: PlanWith
     assert ends_ps[first - 1] <= before.death.fault.at_ps < after.start_ps < ends_ps[first]
     assert after.start_ps == before.death.fault.at_ps + 100_000_000
     if name in ("sync", "adam"):
-        assert bits(done.weights) == bits(trained(plan_with(dies(1, 0.4 * without_ps), **keys, micro_batch=2)).weights)
+        assert bits(done.weights) == bits(
+            trained(plan_with(dies(1, 0.4 * without_ps), **keys, micro_batch=2)).weights
+        )
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_it_ends_with_the_weights_of_a_run_that_is_started_again(
     plan_with: PlanWith, bits: Any, tmp_path: Path, optimizer: str
 ) -> None:
-    """By hand: four boards up to the last checkpoint before the last one's death; from there, three."""
+    """By hand: four boards up to the last checkpoint before the last one's death; from there,
+    three.
+    """
     file, keys = tmp_path / "run.ckpt", {"schedule": "sync", "optimizer": optimizer}
     whole = run(plan_with("", **keys))
     ends_ps = [step.virtual_time_ps for step in whole.steps]
-    at_ps = (ends_ps[8] + ends_ps[9]) // 2  # in the second leg of the second epoch: the first one is the 4th checkpoint
+    at_ps = (
+        ends_ps[8] + ends_ps[9]
+    ) // 2  # in the second leg of the second epoch: the first one is the 4th checkpoint
     hurt = run(plan_with(dies(3, at_ps), **keys))
 
     before = run(plan_with("", **keys), target=file, last=4)
     after = run(plan_with("", **keys, devices=3), start=file, same=False)
     assert bits(hurt.weights) == bits(after.weights) == bits(whole.weights)
-    assert [step.tally for step in hurt.steps] == [step.tally for step in (*before.steps, *after.steps)]
+    assert [step.tally for step in hurt.steps] == [
+        step.tally for step in (*before.steps, *after.steps)
+    ]
     reached_ps = CheckpointReader(file).text["virtual_time_ps"]
     assert ends_ps[7] < reached_ps < at_ps  # updates come after the last loss of a mini-batch
     away_ps = at_ps - reached_ps + 100_000_000
@@ -148,7 +174,9 @@ def test_it_ends_with_the_weights_of_a_run_that_is_started_again(
 
 
 @pytest.mark.parametrize("name", ["sync", "fpdeep", "turns", "shared"])
-def test_a_stopped_run_goes_on_bit_for_bit(plan_with: PlanWith, bits: Any, tmp_path: Path, name: str) -> None:
+def test_a_stopped_run_goes_on_bit_for_bit(
+    plan_with: PlanWith, bits: Any, tmp_path: Path, name: str
+) -> None:
     """Whether it stopped before, at or after a death; two boards die."""
     keys, file = SCHEDULES[name], tmp_path / "run.ckpt"
     whole_ps = simulate(plan_with("", **keys), SAMPLES).virtual_time_ps
@@ -158,12 +186,16 @@ def test_a_stopped_run_goes_on_bit_for_bit(plan_with: PlanWith, bits: Any, tmp_p
     plan = plan_with(faults, **keys)
     assert [segment.plan.devices for segment in segments_of(plan, SAMPLES)] == [4, 3, 2]
     whole = run(plan)
-    assert [epoch.virtual_time_ps for epoch in whole.history] == [*simulate(plan, SAMPLES).epoch_ends_ps]
+    assert [epoch.virtual_time_ps for epoch in whole.history] == [
+        *simulate(plan, SAMPLES).epoch_ends_ps
+    ]
     for last in range(1, 6) if name == "sync" else (2, 4):
         before = run(plan, target=file, last=last)
         after = run(plan, start=file)
         assert [*before.steps, *after.steps] == whole.steps
-        assert [comparable(result) for result in after.history] == [comparable(result) for result in whole.history]
+        assert [comparable(result) for result in after.history] == [
+            comparable(result) for result in whole.history
+        ]
         assert after.history[-1].usage == whole.history[-1].usage
         assert bits(after.weights) == bits(whole.weights)
 
@@ -176,10 +208,14 @@ def test_a_stopped_run_goes_on_bit_for_bit(plan_with: PlanWith, bits: Any, tmp_p
         unique_by=lambda death: death[0],
     )
 )
-def test_deaths_of_any_number_at_any_time(plan_with: PlanWith, deaths: list[tuple[int, float, int, int]]) -> None:
+def test_deaths_of_any_number_at_any_time(
+    plan_with: PlanWith, deaths: list[tuple[int, float, int, int]]
+) -> None:
     without = simulate(plan_with("", schedule="sync"), SAMPLES)
     whole_ps = without.virtual_time_ps
-    plan = plan_with("".join(dies(of, part * whole_ps, *more) for of, part, *more in deaths), schedule="sync")
+    plan = plan_with(
+        "".join(dies(of, part * whole_ps, *more) for of, part, *more in deaths), schedule="sync"
+    )
     segments = segments_of(plan, SAMPLES)
     found = simulate(plan, SAMPLES)
     assert covered(segments) == [(number, step) for number in range(2) for step in (0, 2, 4)]
@@ -188,7 +224,9 @@ def test_deaths_of_any_number_at_any_time(plan_with: PlanWith, deaths: list[tupl
         assert 0 <= segment.death.lost_ps <= segment.death.fault.at_ps
         assert (
             segment.death.back_ps
-            >= segment.death.fault.at_ps + segment.death.fault.detect_ps + segment.death.fault.reload_ps
+            >= segment.death.fault.at_ps
+            + segment.death.fault.detect_ps
+            + segment.death.fault.reload_ps
         )
     inside = sum(segment.death is not None for segment in segments)
     assert segments[-1].plan.devices == 4 - inside
@@ -218,13 +256,21 @@ def test_boards_that_die_in_the_reload_of_another(plan_with: PlanWith) -> None:
 
 
 def test_what_is_hurt_besides_keeps_its_board(plan_with: PlanWith) -> None:
-    """Board 3 is the third one when board 1 has died; the link between boards 0 and 2 is links 0 and 1."""
+    """Board 3 is the third one when board 1 has died; the link between boards 0 and 2 is links 0
+    and 1.
+    """
     slow = "[[faults.boards]]\nboard = 3\nfactor = 2\n[[faults.boards]]\nboard = 1\nfactor = 5\n"
     late = "[[faults.links]]\nlink = 1\nlatency_ns = 700\n[[faults.links]]\nlink = 2\nloss = 0.1\n"
-    flips = "[[faults.flips]]\nof = 'messages'\nlink = 2\nrate = 0.1\n[[faults.flips]]\nof = 'weights'\nrate = 0.1\n"
+    flips = (
+        "[[faults.flips]]\nof = 'messages'\nlink = 2\nrate = 0.1\n[[faults.flips]]\nof ="
+        " 'weights'\nrate = 0.1\n"
+    )
     [rest] = plan_with(dies(1, 1e6) + slow + late + flips).survivors
     assert [fault.board for fault in rest.faults.boards] == [2]
-    assert [(fault.link, fault.latency_ps, fault.loss) for fault in rest.faults.links] == [(0, 700_000, 0), (1, 0, 0.1)]
+    assert [(fault.link, fault.latency_ps, fault.loss) for fault in rest.faults.links] == [
+        (0, 700_000, 0),
+        (1, 0, 0.1),
+    ]
     assert [(fault.of, fault.board, fault.link) for fault in rest.faults.flips] == [
         ("messages", None, 1),
         ("weights", None, None),
@@ -234,14 +280,19 @@ def test_what_is_hurt_besides_keeps_its_board(plan_with: PlanWith) -> None:
 
 def test_links_are_joined_past_the_dead(tmp_path: Path) -> None:
     boards = "".join(
-        f'[[boards]]\nname = "b{n}"\nclock_mhz = {100 + n}\ndsp = 400\non_chip_memory_kbit = 80000\n' for n in range(4)
+        f'[[boards]]\nname = "b{n}"\nclock_mhz = {100 + n}\ndsp = 400\non_chip_memory_kbit ='
+        " 80000\n"
+        for n in range(4)
     )
     links = "".join(
-        f"[[links]]\nbandwidth_gbps = {gbps}\nlatency_ns = {ns}\n" for gbps, ns in ((40, 10), (8, 20), (24, 30))
+        f"[[links]]\nbandwidth_gbps = {gbps}\nlatency_ns = {ns}\n"
+        for gbps, ns in ((40, 10), (8, 20), (24, 30))
     )
     (tmp_path / "four.toml").write_text(f'name = "four"\n{boards}{links}')
     (tmp_path / "faults.toml").write_text(dies(1, 1e6) + dies(2, 2e6))
-    plan = emuchain.plan(**KEYS, cluster=str(tmp_path / "four.toml"), faults=str(tmp_path / "faults.toml"))
+    plan = emuchain.plan(
+        **KEYS, cluster=str(tmp_path / "four.toml"), faults=str(tmp_path / "faults.toml")
+    )
     three, two = (rest.cluster for rest in plan.survivors)
     assert [board.name for board in three.boards] == ["b0", "b2", "b3"]
     assert [(three.link_at(n).bandwidth_mbps, three.link_at(n).latency_ps) for n in (0, 1)] == [
@@ -268,7 +319,8 @@ def test_costs(plan_with: PlanWith) -> None:
     assert [*alone.values()][1] == simulate(only, SAMPLES).virtual_time_ps - without_ps
     [found] = costs.deaths
     assert found.fault.board == 1
-    # The shares of a death: work that is lost, the time until the chain is loaded, and that fewer boards are slower.
+    # The shares of a death: work that is lost, the time until the chain is loaded, and that fewer
+    # boards are slower.
     slower_ps = simulate(only, SAMPLES).virtual_time_ps - without_ps - found.lost_ps - 100_000_000
     assert slower_ps > 0
 
@@ -276,14 +328,22 @@ def test_costs(plan_with: PlanWith) -> None:
 @pytest.mark.parametrize(
     ("text", "keys", "said"),
     [
-        (dies(4, 1e6), {}, "`faults.deaths[0].board` = 4: there is no such board; this run has boards 0 to 3"),
+        (
+            dies(4, 1e6),
+            {},
+            "`faults.deaths[0].board` = 4: there is no such board; this run has boards 0 to 3",
+        ),
         (dies(1, 1e6) + dies(1, 2e6), {}, "board 1 dies twice"),
         (dies(0, 1e6) + dies(1, 2e6), {"devices": 2}, "no board is left"),
         (dies(1, 1e6), {"replicas": 2}, "here are 2 replicas; should be `replicas` = 1"),
         (dies(1, 1e6), {"schedule": "data-parallel-ring"}, "here are 4 replicas"),
         ("[[faults.deaths]]\nboard = 1\n", {}, "`faults.deaths[0].at_us` is missing"),
         ("[[faults.deaths]]\nboard = 1\nat_us = -1\n", {}, "`faults.deaths[0].at_us` = -1"),
-        ("[[faults.deaths]]\nboard = 1\nat_us = 1\nreload_us = nan\n", {}, "`faults.deaths[0].reload_us` = nan"),
+        (
+            "[[faults.deaths]]\nboard = 1\nat_us = 1\nreload_us = nan\n",
+            {},
+            "`faults.deaths[0].reload_us` = nan",
+        ),
     ],
 )
 def test_what_cannot_die(plan_with: PlanWith, text: str, keys: dict[str, Any], said: str) -> None:
@@ -295,7 +355,9 @@ def test_what_cannot_die(plan_with: PlanWith, text: str, keys: dict[str, Any], s
 
 def test_a_finished_run_is_timed_again(tmp_path: Path) -> None:
     faults, out = tmp_path / "faults.toml", tmp_path / "run.h5"
-    whole_ps = emuchain.simulate(**{key: value for key, value in KEYS.items() if key != "test_samples"}).virtual_time_ps
+    whole_ps = emuchain.simulate(
+        **{key: value for key, value in KEYS.items() if key != "test_samples"}
+    ).virtual_time_ps
     faults.write_text(dies(1, 0.8 * whole_ps))
     results = emuchain.train(**KEYS, faults=str(faults), out=str(out))
     assert results.virtual_time_ps > whole_ps + 100_000_000

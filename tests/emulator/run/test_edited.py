@@ -1,4 +1,6 @@
-"""Schedules from files train to the bits of `sync`, whatever their order, and take as long as in a simulation."""
+"""Schedules from files train to the bits of `sync`, whatever their order, and take as long as in a
+simulation.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,21 @@ from emuchain.emulator.schedule import EpochShape, parse_csv, schedules, to_csv,
 from ..networks import CONV, GROUPED, of_images
 from ..schedule.chains import order_in_v
 
-NETWORK = of_images("edited", CONV, {"type": "batch-norm"}, {"type": "relu"}, GROUPED, {"type": "dropout", "rate": 0.3})
-KEYS: dict[str, Any] = {"samples": 44, "test_samples": 10, "batch": 16, "micro_batch": 4, "epochs": 2}
+NETWORK = of_images(
+    "edited",
+    CONV,
+    {"type": "batch-norm"},
+    {"type": "relu"},
+    GROUPED,
+    {"type": "dropout", "rate": 0.3},
+)
+KEYS: dict[str, Any] = {
+    "samples": 44,
+    "test_samples": 10,
+    "batch": 16,
+    "micro_batch": 4,
+    "epochs": 2,
+}
 
 SWAPPED = "0F1,0F0,0F2,0F3,0B1,0B0,0B2,0B3\n1F1,1F0,1F2,1F3,1B1,1B0,1B2,1B3\n"
 """GPipe's, with two micro-batches swapped."""
@@ -83,7 +98,10 @@ def test_any_order_trains_as_sync(edited: Edited, synced: Any, name: str, machin
     keys = {**KEYS, **MACHINES[machine], "devices": 2, "schedule": edited(FILES[name])}
     run = emuchain.train(NETWORK, **keys)
     check_same(run, synced)
-    assert run.history["virtual_time_ps"][-1] == emuchain.simulate(NETWORK, **timing_only(keys)).virtual_time_ps
+    assert (
+        run.history["virtual_time_ps"][-1]
+        == emuchain.simulate(NETWORK, **timing_only(keys)).virtual_time_ps
+    )
 
 
 @pytest.mark.parametrize("machine", ["rows", "turns"])
@@ -93,7 +111,10 @@ def test_orders_that_are_drawn(edited: Edited, synced: Any, seed: int, machine: 
     keys = {**KEYS, **MACHINES[machine], "schedule": edited(text)}
     run = emuchain.train(NETWORK, **keys)
     check_same(run, synced)
-    assert run.history["virtual_time_ps"][-1] == emuchain.simulate(NETWORK, **timing_only(keys)).virtual_time_ps
+    assert (
+        run.history["virtual_time_ps"][-1]
+        == emuchain.simulate(NETWORK, **timing_only(keys)).virtual_time_ps
+    )
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -102,14 +123,23 @@ def test_a_schedule_as_printed_takes_its_time(edited: Edited, name: str, machine
     kind = schedules()[name]
     text = to_csv(kind.generate(EpochShape(3, 4, 4, 1, chunks=kind.chunks)))
     keys = {**timing_only(KEYS), **MACHINES[machine], "devices": 3}
-    runs = [emuchain.simulate("quick-cifar", schedule=schedule, **keys) for schedule in (edited(text), name)]
+    runs = [
+        emuchain.simulate("quick-cifar", schedule=schedule, **keys)
+        for schedule in (edited(text), name)
+    ]
     assert runs[0].epoch_ends_ps == runs[1].epoch_ends_ps
 
 
 MORE: dict[str, dict[str, Any]] = {
     "replicas": {"replicas": 2, "batch": 32},
     "checkpoints": {"checkpoint_every": 1},
-    "tied weights": {"network": "char-gpt", "clip_norm": 0.5, "samples": 24, "optimizer": "adamw", "epochs": 1},
+    "tied weights": {
+        "network": "char-gpt",
+        "clip_norm": 0.5,
+        "samples": 24,
+        "optimizer": "adamw",
+        "epochs": 1,
+    },
     "clipped": {"clip_norm": 0.5},
     "recurrent": {"network": "lstm-rows", "samples": 32, "epochs": 1},
 }
@@ -124,7 +154,9 @@ def test_what_else_a_run_may_have(edited: Edited, name: str, text: str, machine:
     keys |= {**MACHINES[machine], "schedule": edited(text)}
     run = emuchain.train(**keys)
     check_same(run, wanted)
-    assert run.history["virtual_time_ps"][-1] == emuchain.simulate(**timing_only(keys)).virtual_time_ps
+    assert (
+        run.history["virtual_time_ps"][-1] == emuchain.simulate(**timing_only(keys)).virtual_time_ps
+    )
 
 
 def test_balanced_parameters(edited: Edited, small_cluster: str) -> None:
@@ -142,13 +174,17 @@ def test_balanced_parameters(edited: Edited, small_cluster: str) -> None:
 @pytest.mark.parametrize("machine", ["rows", "turns"])
 @pytest.mark.parametrize("name", ["pipedream", "2bw"])
 def test_what_does_not_drain_trains_as_it_says(tmp_path: Path, name: str, machine: str) -> None:
-    """Printed for all mini-batches of an epoch, it is itself; for fewer, it begins anew after these."""
+    """Printed for all mini-batches of an epoch, it is itself; for fewer, it begins anew after
+    these.
+    """
     file, epoch = tmp_path / "stale.txt", EpochShape(2, 44, 16, 4)
     keys = {**KEYS, **MACHINES[machine], "devices": 2}
     wanted = emuchain.train(NETWORK, **keys, schedule=name)
     times = []
     for samples in (48, 32):
-        file.write_text(to_text(schedules()[name].generate(dataclasses.replace(epoch, samples=samples))))
+        file.write_text(
+            to_text(schedules()[name].generate(dataclasses.replace(epoch, samples=samples)))
+        )
         run = emuchain.train(NETWORK, **keys, schedule=str(file))
         times.append(run.history["virtual_time_ps"][-1])
         again = emuchain.simulate(NETWORK, **timing_only(keys), schedule=str(file))
@@ -156,7 +192,10 @@ def test_what_does_not_drain_trains_as_it_says(tmp_path: Path, name: str, machin
         if samples == 48:
             check_same(run, wanted)
             assert times[0] == wanted.history["virtual_time_ps"][-1]
-    assert emuchain.plan(NETWORK, **keys, schedule=str(file)).stale_samples == [16, 16 * (name == "2bw")]
+    assert emuchain.plan(NETWORK, **keys, schedule=str(file)).stale_samples == [
+        16,
+        16 * (name == "2bw"),
+    ]
 
 
 def test_the_file_says_how_many_devices_there_are(edited: Edited) -> None:
@@ -189,11 +228,20 @@ def test_a_run_goes_on_without_the_file(edited: Edited, tmp_path: Path) -> None:
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "devices": (
         {"devices": 3},
-        "has 2 devices and 4 micro-batches in a mini-batch; this run has 3 devices and 4 micro-batches in a mini-batch,"
-        " as 16 samples by 4; change `devices`, `batch` or `micro_batch`, or the file",
+        (
+            "has 2 devices and 4 micro-batches in a mini-batch; this run has 3 devices and 4"
+            " micro-batches in a mini-batch, as 16 samples by 4; change `devices`, `batch` or"
+            " `micro_batch`, or the file"
+        ),
     ),
-    "micro-batches": ({"micro_batch": 2}, "this run has 2 devices and 8 micro-batches in a mini-batch"),
-    "replicas": ({"replicas": 2}, "this run has 2 devices and 2 micro-batches in a mini-batch, as 8 samples by 4"),
+    "micro-batches": (
+        {"micro_batch": 2},
+        "this run has 2 devices and 8 micro-batches in a mini-batch",
+    ),
+    "replicas": (
+        {"replicas": 2},
+        "this run has 2 devices and 2 micro-batches in a mini-batch, as 8 samples by 4",
+    ),
     "chunks": ({"chunks": 2}, "has 1 stage on each device"),
     "warm-ups": ({"warm_up": "N"}, "has a fixed order"),
 }
@@ -201,12 +249,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_run_that_does_not_fit_the_file(edited: Edited, name: str) -> None:
-    changed, told = REFUSED[name]
+    changed, message = REFUSED[name]
     file = edited(SWAPPED)
     for call in (emuchain.plan, emuchain.train):
         with pytest.raises(InputError) as error:
             call(NETWORK, **{**KEYS, "schedule": file, **changed})
-        assert told in str(error.value) and "edited.csv" in str(error.value)
+        assert message in str(error.value) and "edited.csv" in str(error.value)
         assert len(str(error.value).splitlines()) == 1
 
 
@@ -224,7 +272,9 @@ def test_commands_take_files_and_refuse_what_cannot_work(
     with pytest.raises(SystemExit) as ended:
         main([*words, "--schedule", edited(SWAPPED.replace("1F1,1F0", "1F0,1F1"))])
     assert ended.value.code == 2
-    assert "device 1: F0v0 does not follow the order of its neighbour" in one_line(capsys.readouterr().err)
+    assert "device 1: F0v0 does not follow the order of its neighbour" in one_line(
+        capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("machine", ["rows", "turns"])
@@ -233,7 +283,10 @@ def test_nothing_crosses_between_stages_of_one_board(edited: Edited, machine: st
     keys = {**timing_only(KEYS), **MACHINES[machine], "schedule": edited(ZBV)}
     run = emuchain.simulate(NETWORK, **keys)
     carried = {(link.sender, link.receiver): link.path_bytes for link in run.usage.links}
-    assert [ends for ends, path_bytes in carried.items() if not sum(path_bytes.values())] == [(1, 2), (2, 1)]
+    assert [ends for ends, path_bytes in carried.items() if not sum(path_bytes.values())] == [
+        (1, 2),
+        (2, 1),
+    ]
     timing = run.plan.timing
     if machine == "rows":
         paths = [timing.path(1, stream) for stream in timing.links[1]]

@@ -1,4 +1,6 @@
-"""Faults of a run: three cases by hand and lost packets, exact to the ps; training as simulation; bits that flip."""
+"""Faults of a run: three cases by hand and lost packets, exact to the ps; training as simulation;
+bits that flip.
+"""
 
 from __future__ import annotations
 
@@ -47,10 +49,16 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> RunOf:
     folder = tmp_path_factory.mktemp("toy")
     (folder / "toy.toml").write_text(TOY)
     (folder / "four.toml").write_text(FOUR)
-    keys: dict[str, Any] = {"network": str(folder / "toy.toml"), "cluster": str(folder / "four.toml"), "devices": 2}
+    keys: dict[str, Any] = {
+        "network": str(folder / "toy.toml"),
+        "cluster": str(folder / "four.toml"),
+        "devices": 2,
+    }
 
     def plan(*faults: Any, seed: int | None = None, **more: Any) -> ChainPlan:
-        found = make_plan(Config.model_validate({**keys, "samples": 1, "batch": 1, "schedule": "sync", **more}))
+        found = make_plan(
+            Config.model_validate({**keys, "samples": 1, "batch": 1, "schedule": "sync", **more})
+        )
         return dataclasses.replace(found, faults=faults_of(*faults, seed=seed))
 
     return plan
@@ -59,7 +67,8 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> RunOf:
 def faults_of(*faults: Any, seed: int | None = None) -> Faults:
     """Faults, each in its list."""
     boards, links, flips = (
-        tuple(fault for fault in faults if isinstance(fault, kind)) for kind in (BoardFault, LinkFault, FlipFault)
+        tuple(fault for fault in faults if isinstance(fault, kind))
+        for kind in (BoardFault, LinkFault, FlipFault)
     )
     return Faults(boards, links, flips, seed)
 
@@ -81,12 +90,15 @@ def test_by_hand(toy: RunOf, faults: list[Any], end_ns: int) -> None:
 
 
 def test_a_lost_packet_by_hand(toy: RunOf) -> None:
-    """Rows of 16 bytes are two packets of 8: one that is lost takes half of a row's 40 ns again, after 2 · 100 ns."""
+    """Rows of 16 bytes are two packets of 8: one that is lost takes half of a row's 40 ns again,
+    after 2 · 100 ns.
+    """
     fault = LinkFault(link=0, loss=0.1, packet_bytes=8)
     for seed in range(40):
         lost = [drawn(seed, board, path) for board, path in ((0, 1), (1, 4))]
         if lost == [[1, 0], [0, 0]]:
-            # Path 1 leaves at 300 and 340; FP of board 1 ends at 520, EB and PG at 680; path 4 arrives at 820 and 860.
+            # Path 1 leaves at 300 and 340; FP of board 1 ends at 520, EB and PG at 680; path 4
+            # arrives at 820 and 860.
             assert simulate(toy(fault, seed=seed), 1).virtual_time_ps == 920_000
             break
     else:
@@ -98,10 +110,20 @@ def drawn(seed: int, board: int, path: int) -> list[int]:
     tensor = {1: 1, 4: 1}[path]
     key = np.array([seed, 1 << 32 | 0], np.uint64)
     counter = np.array([0, 0, path << 40 | tensor, board], np.uint64)
-    return np.random.Generator(np.random.Philox(key=key, counter=counter)).negative_binomial(2, 0.9, 2).tolist()
+    return (
+        np.random.Generator(np.random.Philox(key=key, counter=counter))
+        .negative_binomial(2, 0.9, 2)
+        .tolist()
+    )
 
 
-KEYS: dict[str, Any] = {"network": "quick-cifar", "devices": 3, "samples": 48, "batch": 16, "test_samples": 8}
+KEYS: dict[str, Any] = {
+    "network": "quick-cifar",
+    "devices": 3,
+    "samples": 48,
+    "batch": 16,
+    "test_samples": 8,
+}
 SLOW = [
     BoardFault(board=1, factor=2.5, from_sample=5, to_sample=30),
     BoardFault(board=0, factor=1.5, from_us=100, to_us=400),
@@ -128,15 +150,23 @@ FLIPS = [
     ],
     ids=str,
 )
-def test_training_takes_the_time_of_simulation(trained: Any, plan_of: Any, bits: Any, more: dict[str, Any]) -> None:
+def test_training_takes_the_time_of_simulation(
+    trained: Any, plan_of: Any, bits: Any, more: dict[str, Any]
+) -> None:
     plan = plan_of(**KEYS, epochs=2, **more)
     hurt = dataclasses.replace(plan, faults=faults_of(*SLOW))
     alone, done = simulate(hurt, 48), trained(hurt)
     assert [epoch.virtual_time_ps for epoch in done.history] == list(alone.epoch_ends_ps)
     assert alone.virtual_time_ps > simulate(plan, 48).virtual_time_ps
-    if not more.get("engines"):  # where rows are streamed, a row in time is a row of any micro-batch
-        small = dataclasses.replace(plan_of(**KEYS, epochs=2, micro_batch=5, **more), faults=hurt.faults)
-        assert [epoch.virtual_time_ps for epoch in trained(small).history] == list(alone.epoch_ends_ps)
+    if not more.get(
+        "engines"
+    ):  # where rows are streamed, a row in time is a row of any micro-batch
+        small = dataclasses.replace(
+            plan_of(**KEYS, epochs=2, micro_batch=5, **more), faults=hurt.faults
+        )
+        assert [epoch.virtual_time_ps for epoch in trained(small).history] == list(
+            alone.epoch_ends_ps
+        )
     # Times alone are hurt: weights are those of the unhurt run.
     assert bits(done.weights) == bits(trained(plan).weights)
 
@@ -145,7 +175,11 @@ def test_no_faults_and_rate_zero_change_nothing(trained: Any, plan_of: Any, bits
     plan = plan_of(**KEYS, schedule="fpdeep", replicas=2)
     without = trained(plan)
     flips = [FlipFault(of=of, rate=0) for of in ("weights", "activations", "messages", "gradients")]
-    for faults in (Faults(), faults_of(*flips), faults_of(LinkFault(link=0), BoardFault(board=1, factor=1))):
+    for faults in (
+        Faults(),
+        faults_of(*flips),
+        faults_of(LinkFault(link=0), BoardFault(board=1, factor=1)),
+    ):
         found = trained(dataclasses.replace(plan, faults=faults))
         assert bits(found.weights) == bits(without.weights)
         assert found.history[0].virtual_time_ps == without.history[0].virtual_time_ps
@@ -153,10 +187,14 @@ def test_no_faults_and_rate_zero_change_nothing(trained: Any, plan_of: Any, bits
 
 
 @pytest.mark.parametrize("flip", FLIPS, ids=lambda flip: flip.of)
-def test_flips_change_weights_alone_whatever_the_micro_batch(trained: Any, plan_of: Any, bits: Any, flip: Any) -> None:
+def test_flips_change_weights_alone_whatever_the_micro_batch(
+    trained: Any, plan_of: Any, bits: Any, flip: Any
+) -> None:
     plan = plan_of(**KEYS, schedule="sync")
     hurt = trained(dataclasses.replace(plan, faults=faults_of(flip)))
-    small = dataclasses.replace(plan_of(**KEYS, schedule="sync", micro_batch=3), faults=faults_of(flip))
+    small = dataclasses.replace(
+        plan_of(**KEYS, schedule="sync", micro_batch=3), faults=faults_of(flip)
+    )
     without = trained(plan)
     assert bits(hurt.weights) == bits(trained(small).weights) != bits(without.weights)
     assert hurt.history[0].virtual_time_ps == without.history[0].virtual_time_ps
@@ -166,7 +204,9 @@ def test_flips_change_weights_alone_whatever_the_micro_batch(trained: Any, plan_
 
 @pytest.mark.parametrize("compress", ["none", "inceptionn:-10", "truncate:16"])
 @pytest.mark.parametrize("exchange", ["data-parallel-ring", "data-parallel-aggregator"])
-def test_flips_of_gradients(trained: Any, plan_of: Any, bits: Any, compress: str, exchange: str) -> None:
+def test_flips_of_gradients(
+    trained: Any, plan_of: Any, bits: Any, compress: str, exchange: str
+) -> None:
     plan = plan_of(**{**KEYS, "devices": 4}, schedule=exchange, compress=compress)
     faults = faults_of(FlipFault(of="gradients", rate=2e-7))
     hurt = trained(dataclasses.replace(plan, faults=faults))
@@ -176,15 +216,30 @@ def test_flips_of_gradients(trained: Any, plan_of: Any, bits: Any, compress: str
 
 @pytest.mark.parametrize("of", ["weights", "activations"])
 def test_flips_on_recurrent_layers(trained: Any, plan_of: Any, bits: Any, of: Any) -> None:
-    keys = {"network": "char-lstm", "devices": 2, "samples": 16, "batch": 8, "test_samples": 4, "schedule": "sync"}
+    keys = {
+        "network": "char-lstm",
+        "devices": 2,
+        "samples": 16,
+        "batch": 8,
+        "test_samples": 4,
+        "schedule": "sync",
+    }
     plan = plan_of(**keys, stages="layers")
     faults = faults_of(FlipFault(of=of, rate=1e-5, highest_bit=22))
     hurt = trained(dataclasses.replace(plan, faults=faults))
     assert bits(hurt.weights) != bits(trained(plan).weights)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(0, 1), st.sampled_from([1.0, 1.25, 2.0]), st.integers(0, 5), st.integers(1, 6), st.floats(0, 0.5))
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.integers(0, 1),
+    st.sampled_from([1.0, 1.25, 2.0]),
+    st.integers(0, 5),
+    st.integers(1, 6),
+    st.floats(0, 0.5),
+)
 def test_faults_cost_time_and_never_save_any(
     toy: RunOf, board: int, factor: float, first: int, count: int, loss: float
 ) -> None:
@@ -202,7 +257,10 @@ def test_faults_cost_time_and_never_save_any(
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ("[[faults.boards]]\nboard = 3\nfactor = 2", "`faults.boards[0].board` = 3: there is no such board"),
+        (
+            "[[faults.boards]]\nboard = 3\nfactor = 2",
+            "`faults.boards[0].board` = 3: there is no such board",
+        ),
         ("[[faults.boards]]\nboard = 1\nfactor = 0.5", "`faults.boards[0].factor` = 0.5"),
         ("[[faults.boards]]\nboard = 1\nfactor = 0", "`faults.boards[0].factor` = 0"),
         ("[[faults.boards]]\nboard = -1\nfactor = 2", "`faults.boards[0].board` = -1"),
@@ -211,8 +269,14 @@ def test_faults_cost_time_and_never_save_any(
             "[[faults.boards]]\nboard = 1\nfactor = 2\nfrom_sample = 9\nto_sample = 9",
             "`to_sample` = 9: should be after",
         ),
-        ("[[faults.boards]]\nboard = 1\nfactor = 2\nfrom_us = 9\nto_us = 8.5", "`to_us` = 8.5: should be after"),
-        ("[[faults.links]]\nlink = 2\nloss = 0.1", "`faults.links[0].link` = 2: there is no such link"),
+        (
+            "[[faults.boards]]\nboard = 1\nfactor = 2\nfrom_us = 9\nto_us = 8.5",
+            "`to_us` = 8.5: should be after",
+        ),
+        (
+            "[[faults.links]]\nlink = 2\nloss = 0.1",
+            "`faults.links[0].link` = 2: there is no such link",
+        ),
         ("[[faults.links]]\nlink = 1\nloss = 1.5", "`faults.links[0].loss` = 1.5"),
         ("[[faults.links]]\nlink = 1\nloss = nan", "`faults.links[0].loss` = nan"),
         ("[[faults.links]]\nlink = 1\ntimeout_ns = 5", "`timeout_ns` = 5"),
@@ -226,7 +290,10 @@ def test_faults_cost_time_and_never_save_any(
         ("[[faults.flips]]\nof = 'weights'\nrate = 0.1\nlink = 0", "should be `board`"),
         ("[[faults.flips]]\nof = 'messages'\nrate = 0.1\nboard = 0", "should be `link`"),
         ("[[faults.flips]]\nof = 'gradients'\nrate = 0.1", "a single chain exchanges none"),
-        ("[[faults.flips]]\nof = 'weights'\nrate = 0.1\nlowest_bit = 5\nhighest_bit = 4", "is below `lowest_bit` = 5"),
+        (
+            "[[faults.flips]]\nof = 'weights'\nrate = 0.1\nlowest_bit = 5\nhighest_bit = 4",
+            "is below `lowest_bit` = 5",
+        ),
         ("[[faults.bords]]\nboard = 1", "unknown key `faults.bords`"),
         ("[fault]\nseed = 1", "unknown key `fault`"),
         ("faults = 3", "`faults` = 3"),
@@ -260,7 +327,12 @@ def test_what_cannot_be_hurt(tmp_path: Path, keys: dict[str, Any], said: str) ->
 def test_a_pair_has_no_chain_to_hurt(tmp_path: Path) -> None:
     file = tmp_path / "faults.toml"
     file.write_text("[[faults.boards]]\nboard = 1\nfactor = 2\n")
-    keys = {"network": "lstm-5x1024", "schedule": "farnn", "cluster": "farnn-9p", "faults": str(file)}
+    keys = {
+        "network": "lstm-5x1024",
+        "schedule": "farnn",
+        "cluster": "farnn-9p",
+        "faults": str(file),
+    }
     with pytest.raises(InputError, match="has no chain"):
         make_pair_plan(Config.model_validate(keys))
 
@@ -269,14 +341,17 @@ def test_results_describe_their_faults(tmp_path: Path) -> None:
     """A finished run is timed again with its faults, though their file is gone."""
     file, out = tmp_path / "faults.toml", tmp_path / "run.h5"
     file.write_text(
-        "[faults]\nseed = 5\n[[faults.boards]]\nboard = 1\nfactor = 2\n[[faults.links]]\nlink = 0\nloss = 0.1\n"
+        "[faults]\nseed = 5\n[[faults.boards]]\nboard = 1\nfactor = 2\n[[faults.links]]\nlink ="
+        " 0\nloss = 0.1\n"
     )
     emuchain.train(**KEYS, faults=str(file), out=str(out))
     file.unlink()
     results = emuchain.results(str(out))
     again = emuchain.retime(results, changes={"link.latency_ns": 1000})
     assert again.simulation.virtual_time_ps == results.virtual_time_ps
-    healthy = emuchain.simulate(**{key: value for key, value in KEYS.items() if key != "test_samples"})
+    healthy = emuchain.simulate(
+        **{key: value for key, value in KEYS.items() if key != "test_samples"}
+    )
     assert results.virtual_time_ps > healthy.virtual_time_ps
     hurt = described_faults(results.descriptions["faults.json"], "it")
     assert hurt == Faults((BoardFault(board=1, factor=2),), (LinkFault(link=0, loss=0.1),), (), 5)
@@ -290,7 +365,13 @@ def test_the_cluster_may_have_faults(toy: RunOf, tmp_path: Path) -> None:
     file = tmp_path / "hurt.toml"
     file.write_text(FOUR + "[[faults.boards]]\nboard = 1\nfactor = 2\nto_sample = 1\n")
     (tmp_path / "toy.toml").write_text(TOY)
-    keys = {"network": str(tmp_path / "toy.toml"), "cluster": str(file), "devices": 2, "samples": 1, "batch": 1}
+    keys = {
+        "network": str(tmp_path / "toy.toml"),
+        "cluster": str(file),
+        "devices": 2,
+        "samples": 1,
+        "batch": 1,
+    }
     keys["schedule"] = "sync"
     assert emuchain.simulate(**keys).virtual_time_ps == 940_000
     assert emuchain.simulate(**keys, faults="none").virtual_time_ps == 700_000

@@ -1,4 +1,6 @@
-"""Links whose data paths have fixed parts: the same bits, the same time in simulation and training, fewer bytes."""
+"""Links whose data paths have fixed parts: the same bits, the same time in simulation and training,
+fewer bytes.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,13 @@ def small_plan(tmp_path_factory: pytest.TempPathFactory, plan_of: Any) -> Callab
     def make(share: str, kbit: int = 8000, **keys: Any) -> ChainPlan:
         path = folder / f"{share}{kbit}.toml"
         path.write_text(CLUSTER.format(share=share, kbit=kbit))
-        settings = {"network": "quick-cifar", "cluster": str(path), "devices": 6, "batch": 8, "samples": SAMPLES}
+        settings = {
+            "network": "quick-cifar",
+            "cluster": str(path),
+            "devices": 6,
+            "batch": 8,
+            "samples": SAMPLES,
+        }
         return plan_of(**{**settings, "test_samples": 8, "epochs": 2, **keys})
 
     return make
@@ -44,7 +52,9 @@ def spans_pooled_outputs(plan: ChainPlan) -> bool:
     """Whether pooled outputs pass a link."""
     share = plan.cluster.link.share
     ends = [slices[-1] for slices in plan.mapping.devices[:-1]]
-    pools = [part for part in ends if any(step.rows for step in steps_before_sending(part.layer, share))]
+    pools = [
+        part for part in ends if any(step.rows for step in steps_before_sending(part.layer, share))
+    ]
     return any(part.cut is Cut.OCP and not part.is_last for part in pools)
 
 
@@ -58,8 +68,12 @@ def test_simulation_and_training_take_the_same_time(
     assert simulate(plan, SAMPLES).usage == trained(plan).history[-1].usage
 
 
-def test_weights_do_not_depend_on_what_travels(small_plan: Callable[..., ChainPlan], trained: Any, bits: Any) -> None:
-    by_bytes, by_paths = (small_plan(share, schedule="sync", devices=24) for share in ("bytes", "paths"))
+def test_weights_do_not_depend_on_what_travels(
+    small_plan: Callable[..., ChainPlan], trained: Any, bits: Any
+) -> None:
+    by_bytes, by_paths = (
+        small_plan(share, schedule="sync", devices=24) for share in ("bytes", "paths")
+    )
     assert spans_pooled_outputs(by_paths)
     assert bits(trained(by_bytes).weights) == bits(trained(by_paths).weights)
 

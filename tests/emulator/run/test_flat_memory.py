@@ -17,14 +17,15 @@ from emuchain.emulator.run import EpochResult, Recorder, Usage, read_results
 from emuchain.emulator.run.results.history import History
 from emuchain.emulator.run.results.results import fixed_results
 from emuchain.emulator.run.results.results_file import fill_results
-from emuchain.emulator.run.results.sizes import SentBy
-from emuchain.emulator.run.results.steps import Exchanged, StepTable
-from emuchain.emulator.run.results.tables import growing_of
+from emuchain.emulator.run.results.schema import growing_of
+from emuchain.emulator.run.results.steps import Exchanged, SentBy, StepTable
 from emuchain.emulator.run.state.checkpoint_file import CheckpointWriter
 from emuchain.emulator.run.state.checkpoints import write_history
 
 FIRST, LAST = 100, 1100
-MOST_BYTES = 40  # that an epoch may keep; of one with a codec it was thousands before histories had spools
+MOST_BYTES = (
+    40  # that an epoch may keep; of one with a codec it was thousands before histories had spools
+)
 
 
 def epoch(number: int) -> EpochResult:
@@ -32,7 +33,16 @@ def epoch(number: int) -> EpochResult:
     values = np.arange(4.0)
     exchanged = Exchanged(Traffic(16, 8, {"width_2": number}), 5)
     return EpochResult(
-        *(number, 0.1, Tally(8, 1.0, 2), Tally(), 1000 * number, 0.1 * number, Usage(0, (), ()), exchanged),
+        *(
+            number,
+            0.1,
+            Tally(8, 1.0, 2),
+            Tally(),
+            1000 * number,
+            0.1 * number,
+            Usage(0, (), ()),
+            exchanged,
+        ),
         sizes={SentBy(0, 0): np.full((8, 2), 16)},
         steps=StepTable(values, values, values.astype(np.int64)),
     )
@@ -63,7 +73,15 @@ def peaks(plan: Any, history: History, folder: Path) -> tuple[int, int]:
 
 def test_an_epoch_keeps_nothing(plan_of: Callable[..., Any]) -> None:
     """Of Python's memory and NumPy's, in what records a run."""
-    plan = plan_of(replicas=2, compress="inceptionn:-10", schedule="sync", devices=1, samples=8, batch=2, epochs=LAST)
+    plan = plan_of(
+        replicas=2,
+        compress="inceptionn:-10",
+        schedule="sync",
+        devices=1,
+        samples=8,
+        batch=2,
+        epochs=LAST,
+    )
     recorder, kept = Recorder(plan, training_data(plan), "none", None), {}
     tracemalloc.start()
     try:
@@ -79,7 +97,9 @@ def test_an_epoch_keeps_nothing(plan_of: Callable[..., Any]) -> None:
 
 
 def test_writing_takes_as_much_for_any_history(plan_of: Callable[..., Any], tmp_path: Path) -> None:
-    plan = plan_of(replicas=2, compress="inceptionn:-10", schedule="sync", devices=1, samples=8, batch=2)
+    plan = plan_of(
+        replicas=2, compress="inceptionn:-10", schedule="sync", devices=1, samples=8, batch=2
+    )
     few, many = History(map(epoch, range(1000))), History(map(epoch, range(5000)))
     for before, after in zip(peaks(plan, few, tmp_path), peaks(plan, many, tmp_path), strict=True):
         assert after < 1.2 * before

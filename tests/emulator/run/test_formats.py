@@ -1,4 +1,6 @@
-"""Runs in narrow formats: the same bits on any mapping, schedule and checkpoint, and the formats' own values."""
+"""Runs in narrow formats: the same bits on any mapping, schedule and checkpoint, and the formats'
+own values.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ from emuchain.emulator.run import Weights, read_results, rounding_table, simulat
 from emuchain.kernels.number import BlockGrid, FloatGrid, number_format
 from emuchain.kernels.quantise import on_blocks, on_grid
 
-KEYS: dict[str, Any] = {"network": "quick-cifar", "batch": 16, "samples": 48, "test_samples": 4, "learning_rate": 0.01}
+KEYS: dict[str, Any] = {
+    "network": "quick-cifar",
+    "batch": 16,
+    "samples": 48,
+    "test_samples": 4,
+    "learning_rate": 0.01,
+}
 NARROW: dict[str, Any] = {
     "bf16": "bf16",
     "mxfp8": "mxfp8",
@@ -23,7 +31,12 @@ NARROW: dict[str, Any] = {
         "loss_scale": 256,
     },
     "mxfp4 by chance": {"format": "mxfp4", "master": "q2.10", "rounding": "stochastic"},
-    "e4m3 by chance": {"format": "fp8", "gradients": "mxfp8", "states": "q4.12", "rounding": "stochastic"},
+    "e4m3 by chance": {
+        "format": "fp8",
+        "gradients": "mxfp8",
+        "states": "q4.12",
+        "rounding": "stochastic",
+    },
     "sums in bf16": {"format": "bf16", "accumulate": "bf16"},
     "e4m3 with sums in fp16": {"format": "fp8", "accumulate": "fp16", "loss_scale": 64},
     "int8 with sums in int32": {"format": "q2.6", "accumulate": "int32", "loss_scale": 256},
@@ -33,7 +46,9 @@ NARROW: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def train_keys(plan_of: Any, trained: Any, small_cifar: Path) -> Any:
     def train(**keys: Any) -> Weights:
-        return trained(plan_of(**{**KEYS, "data": str(small_cifar), "schedule": "sync", **keys})).weights
+        return trained(
+            plan_of(**{**KEYS, "data": str(small_cifar), "schedule": "sync", **keys})
+        ).weights
 
     return train
 
@@ -41,12 +56,17 @@ def train_keys(plan_of: Any, trained: Any, small_cifar: Path) -> Any:
 @pytest.fixture(scope="module")
 def references(train_keys: Any) -> dict[str, Weights]:
     """On one device, in micro-batches of 16."""
-    return {name: train_keys(devices=1, micro_batch=16, precision=given) for name, given in NARROW.items()}
+    return {
+        name: train_keys(devices=1, micro_batch=16, precision=given)
+        for name, given in NARROW.items()
+    }
 
 
 def test_formats_change_numbers(references: dict[str, Weights], train_keys: Any, bits: Any) -> None:
     single = train_keys(devices=1)
-    assert len({str(bits(weights)) for weights in (single, *references.values())}) == 1 + len(NARROW)
+    assert len({str(bits(weights)) for weights in (single, *references.values())}) == 1 + len(
+        NARROW
+    )
 
 
 @pytest.mark.parametrize("name", NARROW)
@@ -68,15 +88,29 @@ def test_bits_do_not_depend_on_the_mapping(
 
 @pytest.mark.parametrize("network", ["quick-cifar", "resnet8-cifar", "inception-cifar"])
 def test_graphs_and_where_weights_are_stored(
-    plan_of: Any, trained: Any, bits: Any, small_cifar: Path, many_blocks: Any, with_blocks: Any, network: str
+    plan_of: Any,
+    trained: Any,
+    bits: Any,
+    small_cifar: Path,
+    many_blocks: Any,
+    with_blocks: Any,
+    network: str,
 ) -> None:
-    keys = {**KEYS, "network": network, "data": str(small_cifar), "schedule": "sync", "balancing": "none"}
+    keys = {
+        **KEYS,
+        "network": network,
+        "data": str(small_cifar),
+        "schedule": "sync",
+        "balancing": "none",
+    }
     keys["precision"] = NARROW["e4m3 by chance"]
     plan = plan_of(**keys, devices=5)
     blocks = many_blocks(plan)
     assert len(blocks) > 8
     expected = bits(trained(plan_of(**keys, devices=1)).weights)
-    assert bits(trained(plan).weights) == bits(trained(with_blocks(plan, blocks)).weights) == expected
+    assert (
+        bits(trained(plan).weights) == bits(trained(with_blocks(plan, blocks)).weights) == expected
+    )
 
 
 @pytest.mark.parametrize("name", ["mxfp8", "mxint8 with all else in bf16", "mxfp4 by chance"])
@@ -86,7 +120,9 @@ def test_weights_have_the_values_of_their_format(references: dict[str, Weights],
     assert isinstance(grid, BlockGrid)
     for layer, arrays in references[name].items():
         weight = arrays["weight"]
-        by_inputs = on_blocks(np.ascontiguousarray(weight.reshape(len(weight), -1)), grid, -1).reshape(weight.shape)
+        by_inputs = on_blocks(
+            np.ascontiguousarray(weight.reshape(len(weight), -1)), grid, -1
+        ).reshape(weight.shape)
         by_outputs = on_blocks(weight, grid, 0)
         assert np.array_equal(by_inputs, weight) or np.array_equal(by_outputs, weight), layer
 
@@ -104,9 +140,18 @@ def test_integers_sum_as_fp32_does_below_its_last_whole_number(train_keys: Any, 
     ("keys", "said"),
     [
         ({"precision": {"format": "bf16", "accumulate": "int32"}}, "activations are in bf16"),
-        ({"precision": {"format": "int8", "errors": "mxint8", "accumulate": "int32"}}, "errors are in mxint8"),
-        ({"network": "resnet8-cifar", "precision": "int8 accumulate=int32"}, "other layers read the inputs of"),
-        ({"batch": 1024, "precision": "int8 accumulate=int32"}, "PG of conv1 sums 1,048,576 products of up to 16,129"),
+        (
+            {"precision": {"format": "int8", "errors": "mxint8", "accumulate": "int32"}},
+            "errors are in mxint8",
+        ),
+        (
+            {"network": "resnet8-cifar", "precision": "int8 accumulate=int32"},
+            "other layers read the inputs of",
+        ),
+        (
+            {"batch": 1024, "precision": "int8 accumulate=int32"},
+            "PG of conv1 sums 1,048,576 products of up to 16,129",
+        ),
         ({"precision": "q1.13 accumulate=int32"}, "should be at most 0 products"),
     ],
     ids=lambda given: str(given)[:40],
@@ -121,11 +166,16 @@ def test_weights_alone(train_keys: Any) -> None:
     weights = train_keys(devices=3, precision={"weights": "q2.6"})
     grid = number_format("q2.6").grid
     assert isinstance(grid, FloatGrid)
-    assert all(np.array_equal(on_grid(arrays["weight"], grid), arrays["weight"]) for arrays in weights.values())
+    assert all(
+        np.array_equal(on_grid(arrays["weight"], grid), arrays["weight"])
+        for arrays in weights.values()
+    )
 
 
 def test_a_loss_scale_changes_nothing_in_single_precision(train_keys: Any, bits: Any) -> None:
-    assert bits(train_keys(devices=2, precision={"loss_scale": 1024})) == bits(train_keys(devices=2))
+    assert bits(train_keys(devices=2, precision={"loss_scale": 1024})) == bits(
+        train_keys(devices=2)
+    )
 
 
 def test_replicas_exchange_narrow_gradients(train_keys: Any, bits: Any) -> None:
@@ -134,7 +184,9 @@ def test_replicas_exchange_narrow_gradients(train_keys: Any, bits: Any) -> None:
 
 
 @pytest.mark.parametrize("name", NARROW)
-def test_training_takes_the_time_of_its_simulation(plan_of: Any, trained: Any, small_cifar: Path, name: str) -> None:
+def test_training_takes_the_time_of_its_simulation(
+    plan_of: Any, trained: Any, small_cifar: Path, name: str
+) -> None:
     keys = {**KEYS, "data": str(small_cifar), "devices": 4, "cluster": "vc709-10g"}
     times = {}
     for precision in ("fp32", NARROW[name]):
@@ -147,14 +199,36 @@ def test_training_takes_the_time_of_its_simulation(plan_of: Any, trained: Any, s
 
 
 @pytest.mark.sampled(1)
-def test_ranks(mpiexec: Any, small_cifar: Path, tmp_path: Path, references: dict[str, Weights], bits: Any) -> None:
+def test_ranks(
+    mpiexec: Any, small_cifar: Path, tmp_path: Path, references: dict[str, Weights], bits: Any
+) -> None:
     out, name = tmp_path / "run.h5", "mxfp4 by chance"
-    flags = ["quick-cifar", "--batch", "16", "--samples", "48", "--test-samples", "4", "--schedule", "sync"]
-    flags += ["--precision", "mxfp4", "--precision.master", "q2.10", "--precision.rounding", "stochastic"]
+    flags = [
+        "quick-cifar",
+        "--batch",
+        "16",
+        "--samples",
+        "48",
+        "--test-samples",
+        "4",
+        "--schedule",
+        "sync",
+    ]
+    flags += [
+        "--precision",
+        "mxfp4",
+        "--precision.master",
+        "q2.10",
+        "--precision.rounding",
+        "stochastic",
+    ]
     flags += ["--devices", "5", "--data", str(small_cifar), "--out", str(out)]
     mpiexec(3, ["-m", "emuchain", "train", *flags], timeout=300)
     with h5py.File(out) as file:
-        weights = {layer: {kind: array[()] for kind, array in own.items()} for layer, own in file["weights"].items()}
+        weights = {
+            layer: {kind: array[()] for kind, array in own.items()}
+            for layer, own in file["weights"].items()
+        }
     assert bits(weights) == bits(references[name])
 
 
@@ -162,7 +236,10 @@ def test_ranks(mpiexec: Any, small_cifar: Path, tmp_path: Path, references: dict
     ("keys", "said"),
     [
         ({"network": "char-lstm"}, "is a recurrent layer"),
-        ({"engines": "turns", "precision": {"weights": "bf16"}}, "boards that take actions as a whole have one format"),
+        (
+            {"engines": "turns", "precision": {"weights": "bf16"}},
+            "boards that take actions as a whole have one format",
+        ),
     ],
 )
 def test_what_is_refused(plan_of: Any, keys: dict[str, Any], said: str) -> None:
@@ -171,8 +248,16 @@ def test_what_is_refused(plan_of: Any, keys: dict[str, Any], said: str) -> None:
 
 
 def test_what_was_rounded_is_counted(plan_of: Any, trained: Any, small_cifar: Path) -> None:
-    """By epoch, the same on any mapping; a master of 8 bits leaves most weights unmoved where it is rounded to even."""
-    keys = {**KEYS, "data": str(small_cifar), "schedule": "sync", "epochs": 2, "precision": "fp8 master=q1.7"}
+    """By epoch, the same on any mapping; a master of 8 bits leaves most weights unmoved where it is
+    rounded to even.
+    """
+    keys = {
+        **KEYS,
+        "data": str(small_cifar),
+        "schedule": "sync",
+        "epochs": 2,
+        "precision": "fp8 master=q1.7",
+    }
     one, three = (trained(plan_of(**keys, devices=devices)).history for devices in (1, 3))
     assert [result.rounded for result in one] == [result.rounded for result in three]
     first, second = (result.rounded for result in one)
@@ -180,9 +265,13 @@ def test_what_was_rounded_is_counted(plan_of: Any, trained: Any, small_cifar: Pa
     assert 0 < first["errors_flushed"] < first["errors_values"]
     assert first["gradients_values"] == first["states_values"] == 0
     weights = sum(layer.weights for layer in plan_of(**keys).network.layers)
-    assert first["weights_values"] == first["master_values"] == first["weights_updated"] == 3 * weights
+    assert (
+        first["weights_values"] == first["master_values"] == first["weights_updated"] == 3 * weights
+    )
     assert 0.8 < first["weights_unmoved"] / first["weights_updated"] < 1
-    by_chance = trained(plan_of(**{**keys, "precision": "fp8 master=q1.7 rounding.master=stochastic"})).history[0]
+    by_chance = trained(
+        plan_of(**{**keys, "precision": "fp8 master=q1.7 rounding.master=stochastic"})
+    ).history[0]
     assert by_chance.rounded["weights_unmoved"] < first["weights_unmoved"]
     single = trained(plan_of(**{**keys, "precision": "fp32"})).history[0]
     assert single.rounded == {}
@@ -194,10 +283,25 @@ def test_what_was_rounded_is_counted(plan_of: Any, trained: Any, small_cifar: Pa
 
 def test_results_have_what_was_rounded(printed: Any, tmp_path: Path) -> None:
     out = tmp_path / "run.h5"
-    keys = ["--devices", "2", "--samples", "64", "--test-samples", "10", "--batch", "16", "--progress", "none"]
+    keys = [
+        "--devices",
+        "2",
+        "--samples",
+        "64",
+        "--test-samples",
+        "10",
+        "--batch",
+        "16",
+        "--progress",
+        "none",
+    ]
     said = printed("train", "quick-cifar", *keys, "--precision", "mxfp8", "--out", str(out))
-    assert "weights that an update left unmoved" in said and "weights that an update left unmoved" in printed(
-        "show", str(out)
+    assert (
+        "weights that an update left unmoved" in said
+        and "weights that an update left unmoved" in printed("show", str(out))
     )
     results = read_results(out)
-    assert results.config["precision"] == "mxfp8" and 0 <= results.rounding["activations_flushed"][0] < 1
+    assert (
+        results.config["precision"] == "mxfp8"
+        and 0 <= results.rounding["activations_flushed"][0] < 1
+    )

@@ -1,4 +1,6 @@
-"""PyTorch is the peer of runs in narrow formats: fake quantisation at the same points, by roundings of its own."""
+"""PyTorch is the peer of runs in narrow formats: fake quantisation at the same points, by roundings
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,9 @@ def peer(name: str, data: Dataset, seed: int) -> tuple[list[float], Weights]:
         start = initial_weights(layer, network.start, seed, range(ic), range(oc))
         masters[layer.name] = torch.tensor(start, requires_grad=True)
         biases[layer.name] = torch.zeros(oc, requires_grad=True)
-    optimiser = torch.optim.SGD([*masters.values(), *biases.values()], lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
+    optimiser = torch.optim.SGD(
+        [*masters.values(), *biases.values()], lr=RATE, momentum=MOMENTUM, weight_decay=DECAY
+    )
     order, normalisation, losses = epoch_order(seed, 0, data.n_train), data.normalisation(), []
     for first in range(0, data.n_train, BATCH):
         chosen = order[first : first + BATCH]
@@ -107,11 +111,17 @@ def peer(name: str, data: Dataset, seed: int) -> tuple[list[float], Weights]:
             for step in layer.sfu:
                 operation = step.operation
                 assert isinstance(operation, Relu | MaxPool), operation
-                x = f.relu(x) if isinstance(operation, Relu) else f.max_pool2d(x, operation.kernel, operation.step)
+                x = (
+                    f.relu(x)
+                    if isinstance(operation, Relu)
+                    else f.max_pool2d(x, operation.kernel, operation.step)
+                )
             if layer is not network.layers[-1]:
                 x = Forward.apply(x)
         # Errors are those of each sample's loss, not of their mean.
-        loss = f.cross_entropy(x.flatten(1), torch.from_numpy(data.train_labels[chosen]), reduction="sum")
+        loss = f.cross_entropy(
+            x.flatten(1), torch.from_numpy(data.train_labels[chosen]), reduction="sum"
+        )
         optimiser.zero_grad()
         loss.backward()
         for parameter in (*masters.values(), *biases.values()):
@@ -130,9 +140,18 @@ def peer(name: str, data: Dataset, seed: int) -> tuple[list[float], Weights]:
 
 @pytest.mark.parametrize("name", ROUNDINGS)
 def test_three_steps(plan_of: Any, small_cifar: Path, name: str) -> None:
-    """Sums in another order may fall to the other side of a tie: a weight in a thousand is a step of its format off."""
+    """Sums in another order may fall to the other side of a tie: a weight in a thousand is a step
+    of its format off.
+    """
     data = load_data(str(small_cifar)).first(BATCH * STEPS).test_first(1)
-    keys = {"network": "quick-cifar", "batch": BATCH, "micro_batch": 3, "devices": 4, "seed": 5, "precision": name}
+    keys = {
+        "network": "quick-cifar",
+        "batch": BATCH,
+        "micro_batch": 3,
+        "devices": 4,
+        "seed": 5,
+        "precision": name,
+    }
     keys |= {"schedule": "sync", "learning_rate": RATE, "momentum": MOMENTUM, "weight_decay": DECAY}
     losses: list[float] = []
     weights: Weights = {}
@@ -140,7 +159,14 @@ def test_three_steps(plan_of: Any, small_cifar: Path, name: str) -> None:
     def on_step(result: StepResult) -> None:
         losses.append(result.tally.mean_loss)
 
-    train(plan_of(**keys), data, SingleProcess(), on_step, lambda _, made: weights.update(made), gather_weights=True)
+    train(
+        plan_of(**keys),
+        data,
+        SingleProcess(),
+        on_step,
+        lambda _, made: weights.update(made),
+        gather_weights=True,
+    )
     expected_losses, expected = peer(name, data, seed=5)
     assert losses == pytest.approx(expected_losses, rel=1e-3)
     assert not math.isclose(losses[-1], losses[0], rel_tol=1e-3)

@@ -1,4 +1,6 @@
-"""Frozen layers: what rests and what trains, to the same bits on any chain; new layers beside given weights."""
+"""Frozen layers: what rests and what trains, to the same bits on any chain; new layers beside given
+weights.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,10 @@ BRANCHES: Table = {
     ],
 }
 KINDS = ["lstm", "gru"] * 2
-STEPS = of_rows("steps", *({"type": kind, "name": name, "units": 12} for kind, name in zip(KINDS, "abcd", strict=True)))
+STEPS = of_rows(
+    "steps",
+    *({"type": kind, "name": name, "units": 12} for kind, name in zip(KINDS, "abcd", strict=True)),
+)
 TOKENS: Table = {
     "name": "tokens",
     "input": [3, 32, 32],
@@ -59,7 +64,14 @@ TOKENS: Table = {
         {"type": "softmax"},
     ],
 }
-SETTINGS: Keys = {"samples": 36, "test_samples": 7, "batch": 12, "micro_batch": 5, "epochs": 2, "schedule": "sync"}
+SETTINGS: Keys = {
+    "samples": 36,
+    "test_samples": 7,
+    "batch": 12,
+    "micro_batch": 5,
+    "epochs": 2,
+    "schedule": "sync",
+}
 NARROW = "mxfp8 master=bf16 gradients=bf16 rounding=stochastic loss_scale=64"
 RUNS: dict[str, tuple[Table | str, list[str], Keys]] = {
     "first layers": ("quick-cifar", ["conv1:conv2"], {}),
@@ -87,7 +99,9 @@ def plan(network: Table | str, **keys: Any) -> ChainPlan:
 
 def named(network: Table | str, freeze: list[str]) -> set[str]:
     """The names of the layers that rest."""
-    return {layer.name for layer in with_frozen(load_network(network), freeze).layers if layer.frozen}
+    return {
+        layer.name for layer in with_frozen(load_network(network), freeze).layers if layer.frozen
+    }
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -95,7 +109,10 @@ def test_frozen_layers_rest_and_others_train(trained: Any, bits: Any, name: str)
     """To the same bits on one device and on several, and in the time that a simulation gives."""
     network, freeze, keys = RUNS[name]
     start = trained(
-        plan(network, **{**keys, "freeze": freeze, "epochs": 1, "learning_rate": 1e-30, "weight_decay": 0.0})
+        plan(
+            network,
+            **{**keys, "freeze": freeze, "epochs": 1, "learning_rate": 1e-30, "weight_decay": 0.0},
+        )
     )
     alone = trained(plan(network, freeze=freeze, **keys))
     rests = named(network, freeze)
@@ -107,17 +124,25 @@ def test_frozen_layers_rest_and_others_train(trained: Any, bits: Any, name: str)
         several = plan(network, freeze=freeze, devices=devices, **keys)
         found = trained(several)
         assert bits(found.weights) == bits(alone.weights), devices
-        assert [each.virtual_time_ps for each in found.history] == [*simulate(several, 36).epoch_ends_ps]
+        assert [each.virtual_time_ps for each in found.history] == [
+            *simulate(several, 36).epoch_ends_ps
+        ]
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b-as", "1f1b-so", "zero-bubble"])
-def test_other_schedules_that_drain_give_the_same_bits(trained: Any, bits: Any, schedule: str) -> None:
+def test_other_schedules_that_drain_give_the_same_bits(
+    trained: Any, bits: Any, schedule: str
+) -> None:
     keys: Keys = {"freeze": ["a", "c"], "batch": 12, "micro_batch": 4}
     expected = trained(plan(BRANCHES, **keys))
-    assert bits(trained(plan(BRANCHES, **keys, schedule=schedule, devices=3)).weights) == bits(expected.weights)
+    assert bits(trained(plan(BRANCHES, **keys, schedule=schedule, devices=3)).weights) == bits(
+        expected.weights
+    )
 
 
-@pytest.mark.parametrize("keys", [{"schedule": "fpdeep"}, {"schedule": "pipedream"}, {"schedule": "2bw"}], ids=str)
+@pytest.mark.parametrize(
+    "keys", [{"schedule": "fpdeep"}, {"schedule": "pipedream"}, {"schedule": "2bw"}], ids=str
+)
 def test_with_old_weights_frozen_layers_rest_too(trained: Any, keys: Keys) -> None:
     found = trained(plan("quick-cifar", freeze=["conv1:conv2"], devices=4, **keys))
     start = trained(plan("quick-cifar", learning_rate=1e-30, weight_decay=0.0, epochs=1))
@@ -139,8 +164,15 @@ def test_replicas_exchange_what_trains(trained: Any, keys: Keys) -> None:
     frozen = plan("quick-cifar", freeze=["conv1:conv3"], **keys)
     found, whole = trained(frozen), plan("quick-cifar", **keys)
     assert [each.virtual_time_ps for each in found.history] == [*simulate(frozen, 36).epoch_ends_ps]
-    values = [sum(each.timing.streams(n).gradient_values for n in range(each.stage_count)) for each in (frozen, whole)]
-    resting = sum(layer.parameters for layer in whole.network.layers if layer.name in ("conv1", "conv2", "conv3"))
+    values = [
+        sum(each.timing.streams(n).gradient_values for n in range(each.stage_count))
+        for each in (frozen, whole)
+    ]
+    resting = sum(
+        layer.parameters
+        for layer in whole.network.layers
+        if layer.name in ("conv1", "conv2", "conv3")
+    )
     assert values[0] == values[1] - resting
 
 
@@ -154,7 +186,10 @@ def test_a_checkpoint_goes_on_bit_for_bit(trained: Any, bits: Any, tmp_path: Pat
 
 
 def test_what_rests_takes_no_time_no_memory_and_no_traffic() -> None:
-    whole, frozen = plan("quick-cifar", devices=3), plan("quick-cifar", devices=3, freeze=["conv1:conv2"])
+    whole, frozen = (
+        plan("quick-cifar", devices=3),
+        plan("quick-cifar", devices=3, freeze=["conv1:conv2"]),
+    )
     held = {part.layer.name: (part, engines) for device, of_device in enumerate(frozen.timing.engines)
             for part, engines in zip(frozen.mapping.devices[device], of_device, strict=True)}  # fmt: skip
     for name in ("conv1", "conv2"):
@@ -171,9 +206,16 @@ def test_what_rests_takes_no_time_no_memory_and_no_traffic() -> None:
 
 
 @pytest.mark.parametrize("memory", ["modelled", "ignored", "fpdeep"])
-def test_frozen_parameters_stay_on_their_board(trained: Any, bits: Any, small_cluster: str, memory: str) -> None:
+def test_frozen_parameters_stay_on_their_board(
+    trained: Any, bits: Any, small_cluster: str, memory: str
+) -> None:
     """Others are stored elsewhere."""
-    keys: Keys = {"freeze": ["conv2", "fc1"], "batch": 12, "cluster": small_cluster, "memory": memory}
+    keys: Keys = {
+        "freeze": ["conv2", "fc1"],
+        "batch": 12,
+        "cluster": small_cluster,
+        "memory": memory,
+    }
     expected = bits(trained(plan("quick-cifar", **keys)).weights)
     for devices in (4, 6):
         several = plan("quick-cifar", **keys, devices=devices)
@@ -193,24 +235,35 @@ def test_a_frozen_head_still_sends_errors_back() -> None:
         (["conv9"], "`freeze` = 'conv9': quick-cifar has no layer 'conv9'; did you mean `conv3`?"),
         (
             ["conv2:conv1"],
-            "`freeze` = 'conv2:conv1': conv1 comes before conv2; should be FIRST:LAST in the order of the network",
+            (
+                "`freeze` = 'conv2:conv1': conv1 comes before conv2; should be FIRST:LAST in the"
+                " order of the network"
+            ),
         ),
         (["conv1:fc2"], "`freeze`: no parameters of quick-cifar are left to train"),
     ],
 )
-def test_what_cannot_be_frozen_is_told_in_a_line(freeze: list[str], said: str, one_line: Any) -> None:
+def test_what_cannot_be_frozen_is_reported_in_a_line(
+    freeze: list[str], said: str, one_line: Any
+) -> None:
     with pytest.raises(InputError) as error:
         plan("quick-cifar", freeze=freeze)
     assert said in one_line(error)
 
 
 def test_tied_weights_rest_together() -> None:
-    network = of_table("tied", 11, 8, {"type": "conv", "name": "mid", "channels": 8, "kernel": 1}, steps=6)
-    with pytest.raises(InputError, match="head has the weights of table, so they train or rest together"):
+    network = of_table(
+        "tied", 11, 8, {"type": "conv", "name": "mid", "channels": 8, "kernel": 1}, steps=6
+    )
+    with pytest.raises(
+        InputError, match="head has the weights of table, so they train or rest together"
+    ):
         with_frozen(load_network(network), ["table"])
     rests = with_frozen(load_network(network), ["table", "head"])
     assert [layer.name for layer in rests.layers if layer.learns] == ["mid"]
-    shared, apart = (plan(network, devices=3, freeze=freeze).timing.tied for freeze in ([], ["table", "head"]))
+    shared, apart = (
+        plan(network, devices=3, freeze=freeze).timing.tied for freeze in ([], ["table", "head"])
+    )
     assert shared and not apart
 
 
@@ -239,7 +292,13 @@ def test_a_new_head_is_drawn_and_the_rest_is_given(bits: Any, tmp_path: Path, de
     """Also where its shape is another one."""
     file = str(tmp_path / "before.h5")
     before = emuchain.train(wider(4), **SETTINGS, out=file, data=str(four_classes(tmp_path)))
-    still: Keys = {**SETTINGS, "learning_rate": 1e-30, "weight_decay": 0.0, "epochs": 1, "devices": devices}
+    still: Keys = {
+        **SETTINGS,
+        "learning_rate": 1e-30,
+        "weight_decay": 0.0,
+        "epochs": 1,
+        "devices": devices,
+    }
     with pytest.raises(InputError, match="`weight` of layer head of kin is 4x"):
         emuchain.train(wider(10), **still, init=file)
     found = emuchain.train(wider(10), **still, init=file, new_layers=["head"], freeze=["a"])

@@ -18,7 +18,8 @@ from emuchain.emulator.network.operations.normalisation import BatchNorm
 from emuchain.emulator.network.operations.pool import AveragePool, MaxPool
 from emuchain.emulator.run import EpochResult, Weights, simulate
 
-# Joins and shared maps in every order: of images, of bare convolutions, in place or not, within an SFU and far beyond.
+# Joins and shared maps in every order: of images, of bare convolutions, in place or not, within an
+# SFU and far beyond.
 NETWORK = """
 name = "tangle"
 input = [3, 32, 32]
@@ -63,7 +64,13 @@ def train_keys(plan_of: Any, trained: Any, small_cifar: Path) -> TrainKeys:
     """Trains an epoch with these keys in this process; gives weights and result."""
 
     def train(network: str, **keys: object) -> tuple[Weights, EpochResult]:
-        settings = {"network": network, "batch": BATCH, "micro_batch": 5, "schedule": "sync", "seed": 2}
+        settings = {
+            "network": network,
+            "batch": BATCH,
+            "micro_batch": 5,
+            "schedule": "sync",
+            "seed": 2,
+        }
         settings |= {"data": str(small_cifar), "samples": SAMPLES, "test_samples": 7}
         weights, [result] = trained(plan_of(**{**settings, **keys}))
         return weights, result
@@ -104,24 +111,32 @@ def test_simulation_and_training_take_the_same_time(
     network: str, train_keys: TrainKeys, plan_of: Any, schedule: str, devices: int
 ) -> None:
     _, result = train_keys(network, devices=devices, schedule=schedule)
-    simulation = simulate(plan_of(network=network, batch=BATCH, schedule=schedule, devices=devices), SAMPLES)
+    simulation = simulate(
+        plan_of(network=network, batch=BATCH, schedule=schedule, devices=devices), SAMPLES
+    )
     assert simulation.usage.virtual_time_ps == result.virtual_time_ps
     assert simulation.usage.links == result.usage.links
 
 
 def test_what_passes_by_costs_its_bytes(network: str, plan_of: Any) -> None:
-    """By hand: where `c` is cut, the rest of `b_relu` goes on, and `b_wide`, `a_pool` and the images pass by."""
+    """By hand: where `c` is cut, the rest of `b_relu` goes on, and `b_wide`, `a_pool` and the
+    images pass by.
+    """
     plan = plan_of(network=network, devices=9, batch=BATCH, schedule="sync")
     simulation = simulate(plan, SAMPLES)
     cuts = [
         link
-        for link, (left, right) in enumerate(zip(plan.mapping.devices, plan.mapping.devices[1:], strict=False))
+        for link, (left, right) in enumerate(
+            zip(plan.mapping.devices, plan.mapping.devices[1:], strict=False)
+        )
         if left[-1].layer.name == right[0].layer.name == "c"
     ]
     assert cuts
     for link in cuts:
         begin = plan.mapping.devices[link + 1][0].begin
-        forward = next(f for f in simulation.usage.links if (f.sender, f.receiver) == (link, link + 1))
+        forward = next(
+            f for f in simulation.usage.links if (f.sender, f.receiver) == (link, link + 1)
+        )
         values = 3 * 32 * 32 + (20 + 56 + 18 - begin) * 8 * 8
         assert forward.path_bytes == {1: 4 * SAMPLES * values, 2: 4 * SAMPLES * 56 * 8 * 8}
 
@@ -157,7 +172,9 @@ class _Torch:
             if isinstance(of, Relu):
                 y = functional.relu(xs[0])
             elif isinstance(of, BatchNorm):
-                mean, variance, scale, shift = (given[name] for name in ("mean", "variance", "scale", "shift"))
+                mean, variance, scale, shift = (
+                    given[name] for name in ("mean", "variance", "scale", "shift")
+                )
                 y = functional.batch_norm(xs[0], mean, variance, scale, shift, eps=of.epsilon)
             elif isinstance(of, Add):
                 y = sum(xs)
@@ -172,21 +189,28 @@ class _Torch:
 
 
 @pytest.mark.parametrize("name", ["resnet8-cifar", "inception-cifar"])
-def test_gradients_are_those_of_autograd(train_keys: TrainKeys, small_cifar: Path, name: str) -> None:
+def test_gradients_are_those_of_autograd(
+    train_keys: TrainKeys, small_cifar: Path, name: str
+) -> None:
     """One step of SGD, and a second one with moving averages that are no longer 0 and 1."""
     torch = pytest.importorskip("torch")
     flags = {"devices": 3, "batch": SAMPLES, "momentum": 0.0, "weight_decay": 0.0}
-    # At a rate next to zero, an epoch leaves the weights as they are, and updates mean and variance.
+    # At a rate next to zero, an epoch leaves the weights as they are, and updates mean and
+    # variance.
     before, _ = train_keys(name, **flags, learning_rate=1e-30)
     first, result = train_keys(name, **flags, learning_rate=0.01)
     data = load_data(str(small_cifar)).first(SAMPLES)
     start = {
-        layer: {n: {"mean": np.zeros_like(a), "variance": np.ones_like(a)}.get(n, a) for n, a in arrays.items()}
+        layer: {
+            n: {"mean": np.zeros_like(a), "variance": np.ones_like(a)}.get(n, a)
+            for n, a in arrays.items()
+        }
         for layer, arrays in before.items()
     }
     peer = _Torch(torch, load_network(name), start)
     loss = torch.nn.functional.cross_entropy(
-        peer.outputs(torch.tensor(data.normalisation().apply(data.train_images))), torch.tensor(data.train_labels)
+        peer.outputs(torch.tensor(data.normalisation().apply(data.train_images))),
+        torch.tensor(data.train_labels),
     )
     loss.backward()
     assert result.train.mean_loss == pytest.approx(loss.item(), rel=1e-5)
@@ -196,12 +220,22 @@ def test_gradients_are_those_of_autograd(train_keys: TrainKeys, small_cifar: Pat
                 expected = value.detach().numpy() - 0.01 * value.grad.numpy()
                 moved = np.abs(expected - start[layer][parameter]).max()
                 assert moved > 0
-                assert np.abs(first[layer][parameter] - expected).max() < 1e-3 * moved + 1e-7, f"{layer}/{parameter}"
+                assert np.abs(first[layer][parameter] - expected).max() < 1e-3 * moved + 1e-7, (
+                    f"{layer}/{parameter}"
+                )
 
 
 def test_moving_averages(train_keys: TrainKeys, small_cifar: Path) -> None:
-    """Of the first convolution of resnet8-cifar, which sees the same images under any weights: its own."""
-    flags = {"devices": 2, "batch": SAMPLES, "momentum": 0.0, "weight_decay": 0.0, "learning_rate": 1e-30}
+    """Of the first convolution of resnet8-cifar, which sees the same images under any weights: its
+    own.
+    """
+    flags = {
+        "devices": 2,
+        "batch": SAMPLES,
+        "momentum": 0.0,
+        "weight_decay": 0.0,
+        "learning_rate": 1e-30,
+    }
     weights, _ = train_keys("resnet8-cifar", **flags)
     torch = pytest.importorskip("torch")
     data = load_data(str(small_cifar)).first(SAMPLES)
@@ -228,11 +262,22 @@ def test_ranks(
     devices: int,
 ) -> None:
     out = tmp_path / "run.h5"
-    flags = {"network": name, "data": str(small_cifar), "samples": SAMPLES, "test-samples": 7, "batch": BATCH}
+    flags = {
+        "network": name,
+        "data": str(small_cifar),
+        "samples": SAMPLES,
+        "test-samples": 7,
+        "batch": BATCH,
+    }
     flags |= {"micro-batch": 5, "schedule": "sync", "seed": 2, "devices": devices, "out": str(out)}
     words = [word for key, value in flags.items() for word in (f"--{key}", str(value))]
     mpiexec(ranks, ["-m", "emuchain", "train", *words], timeout=300)
     expected, _ = train_keys(name, devices=1)
     with h5py.File(out) as file:
-        found = {layer: {n: array[()] for n, array in arrays.items()} for layer, arrays in file["weights"].items()}
-    assert bits(found) == bits({layer: dict(sorted(arrays.items())) for layer, arrays in expected.items()})
+        found = {
+            layer: {n: array[()] for n, array in arrays.items()}
+            for layer, arrays in file["weights"].items()
+        }
+    assert bits(found) == bits(
+        {layer: dict(sorted(arrays.items())) for layer, arrays in expected.items()}
+    )

@@ -1,4 +1,6 @@
-"""Convolutions in groups in whole chains: mappings change no number, times agree, PyTorch takes the same step."""
+"""Convolutions in groups in whole chains: mappings change no number, times agree, PyTorch takes the
+same step.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from emuchain.emulator.data import load_data
 from emuchain.emulator.network import load_network
 from emuchain.emulator.run import EpochResult, Weights, simulate
 
-# Groups of one, two and five channels, on images, on maps that are needed again, with strides, and as wide as a map.
+# Groups of one, two and five channels, on images, on maps that are needed again, with strides, and
+# as wide as a map.
 NETWORK = """
 name = "groups"
 input = [3, 32, 32]
@@ -54,7 +57,13 @@ def settings_of(network: str, small_cifar: Path) -> Callable[..., dict[str, Any]
     """Gives the keys of an epoch, with some changed."""
 
     def make(**keys: Any) -> dict[str, Any]:
-        settings = {"network": network, "batch": BATCH, "micro_batch": 5, "schedule": "sync", "seed": 2}
+        settings = {
+            "network": network,
+            "batch": BATCH,
+            "micro_batch": 5,
+            "schedule": "sync",
+            "seed": 2,
+        }
         return {**settings, "data": str(small_cifar), "samples": SAMPLES, "test_samples": 7, **keys}
 
     return make
@@ -79,7 +88,11 @@ def reference(train_keys: TrainKeys) -> tuple[Weights, EpochResult]:
 @pytest.mark.parametrize("devices", [2, 3, 5, 8, 21])
 @pytest.mark.parametrize("micro_batch", [1, 12])
 def test_mappings_do_not_change_the_numbers(
-    train_keys: TrainKeys, bits: Any, reference: tuple[Weights, EpochResult], devices: int, micro_batch: int
+    train_keys: TrainKeys,
+    bits: Any,
+    reference: tuple[Weights, EpochResult],
+    devices: int,
+    micro_batch: int,
 ) -> None:
     weights, result = train_keys(devices=devices, micro_batch=micro_batch)
     assert bits(weights) == bits(reference[0])
@@ -89,7 +102,12 @@ def test_mappings_do_not_change_the_numbers(
 def test_cuts_fall_into_groups(plan_of: Any, settings_of: Any) -> None:
     """The tests above would miss what they are for if all cuts were between groups."""
     plan = plan_of(**settings_of(devices=21))
-    parts = [part for slices in plan.mapping.devices for part in slices if part.layer.operation.groups > 1]
+    parts = [
+        part
+        for slices in plan.mapping.devices
+        for part in slices
+        if part.layer.operation.groups > 1
+    ]
     each = [part.layer.channels // part.layer.operation.groups for part in parts]
     assert any(part.begin % count for part, count in zip(parts, each, strict=True))
     assert any(part.layer.reads_again and not part.is_first for part in parts)
@@ -110,7 +128,13 @@ def test_simulation_and_training_take_the_same_time(
 
 
 def test_weights_do_not_depend_on_where_they_are_stored(
-    plan_of: Any, settings_of: Any, many_blocks: Any, with_blocks: Any, trained: Any, bits: Any, reference: Any
+    plan_of: Any,
+    settings_of: Any,
+    many_blocks: Any,
+    with_blocks: Any,
+    trained: Any,
+    bits: Any,
+    reference: Any,
 ) -> None:
     plan = plan_of(**settings_of(devices=5, memory="fpdeep", balancing="none"))
     blocks = many_blocks(plan)
@@ -130,7 +154,9 @@ def test_replicas_train_as_one_does(train_keys: TrainKeys) -> None:
             assert np.abs(found[layer][name] - array).max() < 1e-3 * moved + 1e-7, f"{layer}/{name}"
 
 
-def test_pytorch_takes_the_same_step(network: str, train_keys: TrainKeys, small_cifar: Path) -> None:
+def test_pytorch_takes_the_same_step(
+    network: str, train_keys: TrainKeys, small_cifar: Path
+) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch, the peer of this test, is not installed")
     keys = {"samples": BATCH, "momentum": 0.0, "weight_decay": 0.0, "devices": 7}
     start, _ = train_keys(**keys, learning_rate=1e-30)
@@ -142,14 +168,22 @@ def test_pytorch_takes_the_same_step(network: str, train_keys: TrainKeys, small_
     for layer in layers:
         for name, array in start[layer.name].items():
             given[layer.name, name] = torch.tensor(array, requires_grad=True)
-        window, weight, bias = layer.window, given[layer.name, "weight"], given.get((layer.name, "bias"))
+        window, weight, bias = (
+            layer.window,
+            given[layer.name, "weight"],
+            given.get((layer.name, "bias")),
+        )
         x = held[layer.reads.number]
         groups = layer.operation.groups
-        held[layer.makes.number] = torch.nn.functional.conv2d(x, weight, bias, window.stride, window.pad, 1, groups)
+        held[layer.makes.number] = torch.nn.functional.conv2d(
+            x, weight, bias, window.stride, window.pad, 1, groups
+        )
         for step in layer.sfu:
             xs = [held[tensor.number] for tensor in step.reads]
             joined = {"add": sum, "concat": lambda xs: torch.cat(xs, 1)}.get(step.operation.type)
-            held[step.makes.number] = joined(xs) if joined else step.operation.torch(torch.nn)(xs[0])
+            held[step.makes.number] = (
+                joined(xs) if joined else step.operation.torch(torch.nn)(xs[0])
+            )
     logits = held[layers[-1].makes.number].flatten(1)
     loss = torch.nn.functional.cross_entropy(logits, torch.tensor(data.train_labels))
     loss.backward()
@@ -158,15 +192,24 @@ def test_pytorch_takes_the_same_step(network: str, train_keys: TrainKeys, small_
         moved = -0.01 * value.grad.numpy()
         here = found[layer_name][name] - start[layer_name][name]
         assert np.abs(moved).max() > 0
-        assert np.abs(here - moved).max() <= 1e-3 * np.abs(moved).max() + 1e-7, f"{layer_name}/{name}"
+        assert np.abs(here - moved).max() <= 1e-3 * np.abs(moved).max() + 1e-7, (
+            f"{layer_name}/{name}"
+        )
 
 
 @pytest.mark.parametrize("mpiexec", ["openmpi"], indirect=True)
 def test_ranks(mpiexec: Any, bits: Any, settings_of: Any, reference: Any, tmp_path: Path) -> None:
     out = tmp_path / "run.h5"
     keys = {**settings_of(devices=7), "out": str(out)}
-    words = [word for key, value in keys.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    words = [
+        word for key, value in keys.items() for word in (f"--{key.replace('_', '-')}", str(value))
+    ]
     mpiexec(2, ["-m", "emuchain", "train", *words], timeout=300)
     with h5py.File(out) as file:
-        found = {layer: {n: array[()] for n, array in arrays.items()} for layer, arrays in file["weights"].items()}
-    assert bits(found) == bits({layer: dict(sorted(arrays.items())) for layer, arrays in reference[0].items()})
+        found = {
+            layer: {n: array[()] for n, array in arrays.items()}
+            for layer, arrays in file["weights"].items()
+        }
+    assert bits(found) == bits(
+        {layer: dict(sorted(arrays.items())) for layer, arrays in reference[0].items()}
+    )

@@ -1,4 +1,6 @@
-"""Cuts made by hand: one that equals the automatic cut has its times and bits, and any other one the same bits."""
+"""Cuts made by hand: one that equals the automatic cut has its times and bits, and any other one
+the same bits.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,20 @@ NETWORK = {**SMALL, "input": [3, 32, 32]}
 KEYS: dict[str, Any] = {"batch": 8, "micro_batch": 4, "samples": 24, "test_samples": 8}
 RUNS: dict[str, dict[str, Any]] = {
     "fpdeep": {"devices": 3},
-    "sync, small boards": {"devices": 4, "schedule": "sync", "changes": {"board.on_chip_memory_kbit": 500}},
+    "sync, small boards": {
+        "devices": 4,
+        "schedule": "sync",
+        "changes": {"board.on_chip_memory_kbit": 500},
+    },
     "memory as in fpdeep": {"devices": 3, "memory": "fpdeep"},
     "whole layers": {"devices": 3, "stages": "layers"},
     "turns": {"devices": 3, "engines": "turns", "schedule": "1f1b-so"},
     "chunks": {"devices": 2, "schedule": "interleaved"},
-    "no balancing": {"devices": 4, "balancing": "none", "changes": {"board.on_chip_memory_kbit": 400}},
+    "no balancing": {
+        "devices": 4,
+        "balancing": "none",
+        "changes": {"board.on_chip_memory_kbit": 400},
+    },
 }
 
 
@@ -55,7 +65,9 @@ def test_the_automatic_cut_by_hand(tmp_path: Path, name: str) -> None:
     assert by_hand.mapping.devices == automatic.mapping.devices
     assert by_hand.timing == automatic.timing
     assert by_hand.steady == automatic.steady
-    assert emuchain.simulate(by_hand).virtual_time_ps == emuchain.simulate(automatic).virtual_time_ps
+    assert (
+        emuchain.simulate(by_hand).virtual_time_ps == emuchain.simulate(automatic).virtual_time_ps
+    )
 
 
 def test_the_automatic_cut_trains_to_its_bits_and_times() -> None:
@@ -108,10 +120,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_cuts(name: str) -> None:
-    keys, told = BAD[name]
+    keys, message = BAD[name]
     with pytest.raises(InputError) as error:
         emuchain.plan(NETWORK, **{**KEYS, **keys})
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_recurrent_layer_stays_whole() -> None:
@@ -145,15 +157,21 @@ def test_a_saved_cut_is_edited_and_compared(tmp_path: Path) -> None:
     assert f"this one is {ratio:.4g} times as fast" in line
 
 
-@pytest.mark.parametrize("words", ["plan quick-cifar --devices 2 --save", "network lstm-rows --out"])
+@pytest.mark.parametrize(
+    "words", ["plan quick-cifar --devices 2 --save", "network lstm-rows --out"]
+)
 @pytest.mark.parametrize("name", ["saved.txt", "saved", "saved.toml.bak", "toml", "saved.onnx"])
-def test_a_name_by_which_no_reader_knows_toml_is_refused(tmp_path: Path, words: str, name: str) -> None:
+def test_a_name_by_which_no_reader_knows_toml_is_refused(
+    tmp_path: Path, words: str, name: str
+) -> None:
     run = click.testing.CliRunner().invoke(commands, [*words.split(), str(tmp_path / name)])
     assert isinstance(run.exception, InputError) and "the end .toml; try " in str(run.exception)
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize("name", ["cut.toml", "CUT.TOML", ".toml", "a b | c[:3].toml", "größe.toml", "=x,y.toml"])
+@pytest.mark.parametrize(
+    "name", ["cut.toml", "CUT.TOML", ".toml", "a b | c[:3].toml", "größe.toml", "=x,y.toml"]
+)
 def test_a_cut_of_any_name_is_read_again(tmp_path: Path, name: str) -> None:
     path = str(tmp_path / name)
     saved = printed("plan", "quick-cifar", "--devices", "2", "--save", path, "--json")
@@ -163,7 +181,15 @@ def test_a_cut_of_any_name_is_read_again(tmp_path: Path, name: str) -> None:
 
 
 DRAWN = {
-    "network": ["quick-cifar", "lenet-mnist", "resnet8-cifar", "inception-cifar", "char-lstm", "char-gpt", "gru-rows"],
+    "network": [
+        "quick-cifar",
+        "lenet-mnist",
+        "resnet8-cifar",
+        "inception-cifar",
+        "char-lstm",
+        "char-gpt",
+        "gru-rows",
+    ],
     "cluster": ["vc709", "u280"],
     "schedule": ["fpdeep", "sync", "gpipe", "1f1b-so", "interleaved", "2bw", "data-parallel-ring"],
     "engines": ["split", "turns"],
@@ -179,7 +205,9 @@ DRAWN = {
     st.integers(1, 6),
 )
 def test_any_saved_cut_is_read_as_it_was(drawn: dict[str, str], devices: int) -> None:
-    """Whatever the plan: what --save writes is a cut that --cut takes, and gives the same slices, timing and rate."""
+    """Whatever the plan: what --save writes is a cut that --cut takes, and gives the same slices,
+    timing and rate.
+    """
     with tempfile.TemporaryDirectory() as folder:
         try:
             plan = emuchain.plan(**drawn, devices=devices)
@@ -188,7 +216,11 @@ def test_any_saved_cut_is_read_as_it_was(drawn: dict[str, str], devices: int) ->
         path = Path(folder) / "cut.toml"
         save_cut(plan, WholeFile(path))
         again = emuchain.plan(**drawn, devices=devices, cut=str(path))
-    assert (again.mapping.devices, again.timing, again.steady) == (plan.mapping.devices, plan.timing, plan.steady)
+    assert (again.mapping.devices, again.timing, again.steady) == (
+        plan.mapping.devices,
+        plan.timing,
+        plan.steady,
+    )
 
 
 def test_a_run_resumes_with_its_cut(tmp_path: Path) -> None:

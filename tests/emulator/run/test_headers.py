@@ -1,4 +1,6 @@
-"""Headers of packets on a chain's links: by hand, exact to the ps; training as simulation; no byte is lost."""
+"""Headers of packets on a chain's links: by hand, exact to the ps; training as simulation; no byte
+is lost.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,11 @@ import emuchain
 ROWS = {
     "name": "rows",
     "input": [1, 2, 3],
-    "layers": [{"type": "conv", "channels": 2, "kernel": [1, 2]}, {"type": "fc", "features": 2}, {"type": "softmax"}],
+    "layers": [
+        {"type": "conv", "channels": 2, "kernel": [1, 2]},
+        {"type": "fc", "features": 2},
+        {"type": "softmax"},
+    ],
 }
 FOUR = {
     "name": "four",
@@ -24,7 +30,11 @@ FOUR = {
 
 def four(header: int, **tables: Any) -> dict[str, Any]:
     """The toy's cluster, with `header` bytes on each packet of 10."""
-    return {**FOUR, "links": {**FOUR["links"], "header_bytes": header, "packet_bytes": 10}, **tables}  # type: ignore[dict-item]
+    return {
+        **FOUR,
+        "links": {**FOUR["links"], "header_bytes": header, "packet_bytes": 10},
+        **tables,
+    }  # type: ignore[dict-item]
 
 
 def time_ps(cluster: dict[str, Any]) -> int:
@@ -40,7 +50,9 @@ def test_rows_by_hand() -> None:
 
 @pytest.mark.parametrize("engines", ["turns", "split"])
 def test_whole_messages_by_hand(engines: str) -> None:
-    """Both rows at once are 32 bytes: four packets, 16 bytes of headers, 40 ns. One message goes each way."""
+    """Both rows at once are 32 bytes: four packets, 16 bytes of headers, 40 ns. One message goes
+    each way.
+    """
     machine = {"engines": engines, "transport": "stored"}
     assert time_ps(four(4, machine=machine)) - time_ps(four(0, machine=machine)) == 2 * 40_000
 
@@ -49,24 +61,34 @@ def test_all_bytes_cross_the_links() -> None:
     """What links are busy with is payload, and a header for each packet of each row."""
     samples, header, packet = 24, 66, 100
     changes = {"link.header_bytes": header, "link.packet_bytes": packet}
-    plan = emuchain.plan("quick-cifar", "vc709", devices=4, batch=8, samples=samples, changes=changes)
+    plan = emuchain.plan(
+        "quick-cifar", "vc709", devices=4, batch=8, samples=samples, changes=changes
+    )
     usage = emuchain.simulate(plan).usage
     for link in usage.links:
-        streams = plan.timing.sent(min(link.sender, link.receiver), forward=link.receiver > link.sender)
+        streams = plan.timing.sent(
+            min(link.sender, link.receiver), forward=link.receiver > link.sender
+        )
         payload = samples * sum(stream.sample_bytes for stream in streams)
-        packets = samples * sum(stream.rows * math.ceil(stream.row_bytes / packet) for stream in streams)
+        packets = samples * sum(
+            stream.rows * math.ceil(stream.row_bytes / packet) for stream in streams
+        )
         assert sum(link.path_bytes.values()) == payload
         mbps = plan.cluster.link_at(0).bandwidth_mbps
         carried = link.utilisation * usage.virtual_time_ps * mbps / 8e6
         assert carried == pytest.approx(payload + header * packets, rel=1e-9)
 
 
-@pytest.mark.parametrize("more", [{}, {"schedule": "1f1b-so"}, {"schedule": "data-parallel-ring"}], ids=str)
+@pytest.mark.parametrize(
+    "more", [{}, {"schedule": "1f1b-so"}, {"schedule": "data-parallel-ring"}], ids=str
+)
 def test_training_takes_the_time_of_simulation(more: dict[str, Any]) -> None:
     times = []
     for header in (0, 66):
         changes = {"link.header_bytes": header, "link.packet_bytes": 100, "link.bandwidth_gbps": 1}
-        plan = emuchain.plan("quick-cifar", "vc709", devices=2, batch=4, samples=8, changes=changes, **more)
+        plan = emuchain.plan(
+            "quick-cifar", "vc709", devices=2, batch=4, samples=8, changes=changes, **more
+        )
         times.append(emuchain.simulate(plan).virtual_time_ps)
         assert emuchain.train(plan).history["virtual_time_ps"][-1] == times[-1]
     assert times[0] < times[1]

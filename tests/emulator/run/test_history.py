@@ -20,9 +20,16 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.device import Tally
 from emuchain.emulator.run import EpochResult, read_results
 from emuchain.emulator.run.results import history as module
-from emuchain.emulator.run.results.history import LONG_BYTES, History, Pace, Spool, accuracy, bits_per_step, mean_loss
-from emuchain.emulator.run.results.sizes import SentBy
-from emuchain.emulator.run.results.steps import NOTHING, Exchanged, StepTable
+from emuchain.emulator.run.results.history import (
+    LONG_BYTES,
+    History,
+    Pace,
+    Spool,
+    accuracy,
+    bits_per_step,
+    mean_loss,
+)
+from emuchain.emulator.run.results.steps import NOTHING, Exchanged, SentBy, StepTable
 from emuchain.emulator.run.results.usage import Usage
 from emuchain.emulator.run.state.checkpoint_file import CheckpointReader
 
@@ -36,7 +43,9 @@ def epoch(number: int, train: Tally, steps: int = 3) -> EpochResult:
     values = np.arange(steps) + 10.0 * number
     table = StepTable(values, values / 7, (1000 * values).astype(np.int64))
     usage = Usage(number, (), ())
-    return EpochResult(number, 0.1 * number, train, Tally(), 5 * number, 0.3 * number, usage, steps=table)
+    return EpochResult(
+        number, 0.1 * number, train, Tally(), 5 * number, 0.3 * number, usage, steps=table
+    )
 
 
 def rows(epochs: Iterable[EpochResult]) -> list[EpochResult]:
@@ -58,7 +67,9 @@ def test_epochs_come_back_as_they_were(given: list[tuple[Tally, int]], data: st.
 
 @given(st.lists(TALLIES, max_size=20))
 def test_columns_are_what_tallies_say(tallies: list[Tally]) -> None:
-    train = History(epoch(number, tally) for number, tally in enumerate(tallies)).rows.read()["train"]
+    train = History(epoch(number, tally) for number, tally in enumerate(tallies)).rows.read()[
+        "train"
+    ]
     np.testing.assert_array_equal(mean_loss(train), [tally.mean_loss for tally in tallies])
     np.testing.assert_array_equal(accuracy(train), [tally.accuracy for tally in tallies])
     np.testing.assert_array_equal(bits_per_step(train), [tally.bits_per_step for tally in tallies])
@@ -86,18 +97,32 @@ def test_pieces_put_together_are_the_whole(given: list[tuple[int, int]]) -> None
     ]
     history = History(epochs)
     pieces = [*history.pieces()]
-    np.testing.assert_array_equal(np.concatenate([piece.rows for piece in pieces]), history.rows.read())
-    np.testing.assert_array_equal(np.concatenate([piece.steps for piece in pieces]), history.steps.read())
-    assert [count for piece in pieces for count in piece.counts] == [100 * steps for steps, _ in given]
-    assert [each.traffic for piece in pieces for each in piece.exchanged] == [each.exchanged.traffic for each in epochs]
+    np.testing.assert_array_equal(
+        np.concatenate([piece.rows for piece in pieces]), history.rows.read()
+    )
+    np.testing.assert_array_equal(
+        np.concatenate([piece.steps for piece in pieces]), history.steps.read()
+    )
+    assert [count for piece in pieces for count in piece.counts] == [
+        100 * steps for steps, _ in given
+    ]
+    assert [each.traffic for piece in pieces for each in piece.exchanged] == [
+        each.exchanged.traffic for each in epochs
+    ]
     for found, expected in zip((of for piece in pieces for of in piece.sizes), epochs, strict=True):
         np.testing.assert_array_equal(found[SentBy(0, 1)], expected.sizes[SentBy(0, 1)])
-    assert history.statistics == ({"width_2": None} if any(value_bytes for _, value_bytes in given) else None)
+    assert history.statistics == (
+        {"width_2": None} if any(value_bytes for _, value_bytes in given) else None
+    )
 
 
 def exchanged(value_bytes: int) -> Exchanged:
     """What an epoch has exchanged; nothing, with no bytes."""
-    return Exchanged(Traffic(value_bytes, value_bytes // 2, {"width_2": value_bytes})) if value_bytes else NOTHING
+    return (
+        Exchanged(Traffic(value_bytes, value_bytes // 2, {"width_2": value_bytes}))
+        if value_bytes
+        else NOTHING
+    )
 
 
 RECORD = np.dtype([("a", np.int64), ("b", [("c", np.float64)])])
@@ -115,7 +140,9 @@ def records(count: int, first: int = 0) -> np.ndarray:
     st.integers(1, 200),
     st.data(),
 )
-def test_records_come_back_as_they_were(does: list[int | float], kept_bytes: int, data: st.DataObject) -> None:
+def test_records_come_back_as_they_were(
+    does: list[int | float], kept_bytes: int, data: st.DataObject
+) -> None:
     """A whole number adds as many records, another cuts to this share of them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_KEPT_BYTES", kept_bytes)
@@ -153,7 +180,9 @@ def test_memory_does_not_grow() -> None:
 def test_no_room_for_temporary_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     spool = Spool(RECORD)
-    with pytest.raises(InputError, match=r"gone: cannot be written: No such file or directory; .* TMPDIR$"):
+    with pytest.raises(
+        InputError, match=r"gone: cannot be written: No such file or directory; .* TMPDIR$"
+    ):
         for _ in range(10):
             spool.add(records(1000))
 
@@ -223,7 +252,9 @@ def test_the_last_epoch_is_always_written(tmp_path: Path, bits: Any) -> None:
 
 @pytest.mark.usefixtures("only_what_is_due")
 def test_a_run_that_fails_leaves_its_epochs(tmp_path: Path, bits: Any) -> None:
-    """And their weights, though training has gone on with others; its checkpoint is the last one that was due."""
+    """And their weights, though training has gone on with others; its checkpoint is the last one
+    that was due.
+    """
     out, checkpoint = tmp_path / "run.h5", tmp_path / "run.ckpt"
     kept: list[Any] = []
 

@@ -1,4 +1,5 @@
-"""The mapping never changes the numbers: VGG-11, 20 mini-batches, bit for bit the same wherever it is computed.
+"""The mapping never changes the numbers: VGG-11, 20 mini-batches, bit for bit the same wherever it
+is computed.
 
 The images are CIFAR-shaped and built in; EMUCHAIN_TEST_CIFAR10=DIR takes CIFAR-10 instead.
 """
@@ -16,7 +17,13 @@ from emuchain.emulator.run import Weights
 
 BATCH, STEPS = 4, 20
 # With mini-batches this small, a larger rate would let VGG-11 diverge.
-FLAGS = {"network": "vgg11-cifar", "batch": BATCH, "samples": BATCH * STEPS, "schedule": "sync", "seed": 3}
+FLAGS = {
+    "network": "vgg11-cifar",
+    "batch": BATCH,
+    "samples": BATCH * STEPS,
+    "schedule": "sync",
+    "seed": 3,
+}
 FLAGS |= {"learning_rate": 0.001, "test_samples": 8}
 
 
@@ -44,7 +51,9 @@ def assert_identical(found: Weights, expected: Weights) -> None:
         assert found[layer].keys() == arrays.keys()
         for name, array in arrays.items():
             assert found[layer][name].shape == array.shape
-            assert np.array_equal(found[layer][name].view(np.uint32), array.view(np.uint32)), f"{layer}/{name} differs"
+            assert np.array_equal(found[layer][name].view(np.uint32), array.view(np.uint32)), (
+                f"{layer}/{name} differs"
+            )
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +69,12 @@ def test_training_changes_every_weight(reference: Weights, train_keys: TrainKeys
         assert not np.array_equal(arrays["weight"], other[layer]["weight"])
 
 
-@pytest.mark.parametrize(("devices", "micro_batch"), [(1, 1), (2, 4), (3, 2), (5, 4), (8, 4), (8, 1)])
-def test_one_process(reference: Weights, train_keys: TrainKeys, devices: int, micro_batch: int) -> None:
+@pytest.mark.parametrize(
+    ("devices", "micro_batch"), [(1, 1), (2, 4), (3, 2), (5, 4), (8, 4), (8, 1)]
+)
+def test_one_process(
+    reference: Weights, train_keys: TrainKeys, devices: int, micro_batch: int
+) -> None:
     assert_identical(train_keys(devices=devices, micro_batch=micro_batch), reference)
 
 
@@ -79,13 +92,27 @@ def test_micro_batches_of_16(train_keys: TrainKeys) -> None:
     [("mpich", 4, 4), ("mpich", 3, 8), ("openmpi", 2, 5), ("openmpi", 4, 3)],
     indirect=["mpiexec"],
 )
-def test_ranks(mpiexec: Any, reference: Weights, small_cifar: Path, tmp_path: Path, ranks: int, devices: int) -> None:
+def test_ranks(
+    mpiexec: Any, reference: Weights, small_cifar: Path, tmp_path: Path, ranks: int, devices: int
+) -> None:
     out = tmp_path / "run.h5"
-    flags = [word for key, value in FLAGS.items() for word in (f"--{key.replace('_', '-')}", str(value))]
-    flags += ["--devices", str(devices), "--micro-batch", "4", "--data", data_folder(small_cifar), "--out", str(out)]
+    flags = [
+        word for key, value in FLAGS.items() for word in (f"--{key.replace('_', '-')}", str(value))
+    ]
+    flags += [
+        "--devices",
+        str(devices),
+        "--micro-batch",
+        "4",
+        "--data",
+        data_folder(small_cifar),
+        "--out",
+        str(out),
+    ]
     mpiexec(ranks, ["-m", "emuchain", "train", *flags], timeout=300)
     with h5py.File(out) as file:
         found = {
-            layer: {name: array[()] for name, array in arrays.items()} for layer, arrays in file["weights"].items()
+            layer: {name: array[()] for name, array in arrays.items()}
+            for layer, arrays in file["weights"].items()
         }
     assert_identical(found, reference)

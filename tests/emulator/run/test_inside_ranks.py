@@ -25,7 +25,8 @@ V = """0F0,0F1,0F2,3F0,3I0,3W0,3F1,3I1,3W1,0F3,0I0,0W0,3F2,3I2,3W2,0I1,0W1,3F3,3
 """
 """PyTorch's ZBV on two ranks."""
 SWAPPED = "".join(
-    ",".join(f"{rank}{cell}" for cell in "F1 F0 F2 F3 I1 I0 I2 I3 W3 W1 W0 W2".split()) + "\n" for rank in range(3)
+    ",".join(f"{rank}{cell}" for cell in "F1 F0 F2 F3 I1 I0 I2 I3 W3 W1 W0 W2".split()) + "\n"
+    for rank in range(3)
 )
 """All F, all B, all W, each in an order of its own."""
 
@@ -35,7 +36,13 @@ def of_csv(text: str) -> EditedKind:
     return edited_kind("a file", to_text(parse_csv(text)))
 
 
-KEYS: dict[str, Any] = {"samples": 60, "test_samples": 7, "batch": 20, "micro_batch": 6, "epochs": 2}
+KEYS: dict[str, Any] = {
+    "samples": 60,
+    "test_samples": 7,
+    "batch": 20,
+    "micro_batch": 6,
+    "epochs": 2,
+}
 RUNS: dict[str, dict[str, Any]] = {
     "sync": {"schedule": "sync", "devices": 5},
     "fpdeep": {"schedule": "fpdeep", "devices": 4},
@@ -45,22 +52,52 @@ RUNS: dict[str, dict[str, Any]] = {
     "interleaved": {"schedule": "interleaved", "devices": 2, "engines": "turns", "micro_batch": 5},
     "interleaved rows": {"schedule": "interleaved", "devices": 3, "chunks": 3, "micro_batch": 5},
     "pipedream": {"schedule": "pipedream", "devices": 3, "engines": "turns", "transport": "hidden"},
-    "2bw": {"schedule": "2bw", "devices": 4, "engines": "split", "transport": "stored", "stages": "layers"},
+    "2bw": {
+        "schedule": "2bw",
+        "devices": 4,
+        "engines": "split",
+        "transport": "stored",
+        "stages": "layers",
+    },
     "in a V": {"schedule": of_csv(V), "micro_batch": 5},
-    "in a V, by turns": {"schedule": of_csv(V), "micro_batch": 5, "engines": "turns", "clip_norm": 0.5},
+    "in a V, by turns": {
+        "schedule": of_csv(V),
+        "micro_batch": 5,
+        "engines": "turns",
+        "clip_norm": 0.5,
+    },
     "a file": {"schedule": of_csv(SWAPPED), "micro_batch": 5},
     "stages of layers": {"schedule": "zero-bubble", "devices": 4, "stages": "layers"},
     "a device idle": {"devices": 1},
     "replicas": {"replicas": 2, "devices": 3, "compress": "inceptionn:-10"},
     "aggregator": {"schedule": "data-parallel-aggregator", "devices": 4},
-    "aggregator of chains": {"schedule": "fpdeep", "replicas": 2, "devices": 4, "exchange": "aggregator"},
+    "aggregator of chains": {
+        "schedule": "fpdeep",
+        "replicas": 2,
+        "devices": 4,
+        "exchange": "aggregator",
+    },
     "ring": {"schedule": "data-parallel-ring", "devices": 4, "compress": "inceptionn:-10"},
     "ring of rings": {"schedule": "data-parallel-ring", "devices": 6, "groups": 2, "batch": 30},
     "residual": {"network": "resnet8-cifar", "schedule": "sync", "devices": 3, "epochs": 1},
-    "branches": {"network": "inception-cifar", "schedule": "sync", "devices": 7, "samples": 20, "epochs": 1},
-    "off-chip memory": {"devices": 5, "cluster": emuchain.load_cluster("vc709", {"board.on_chip_memory_kbit": 1200})},
+    "branches": {
+        "network": "inception-cifar",
+        "schedule": "sync",
+        "devices": 7,
+        "samples": 20,
+        "epochs": 1,
+    },
+    "off-chip memory": {
+        "devices": 5,
+        "cluster": emuchain.load_cluster("vc709", {"board.on_chip_memory_kbit": 1200}),
+    },
     "adam": {"schedule": "sync", "devices": 3, "optimizer": "adam", "learning_rate": 0.001},
-    "recurrent, cut by units": {"network": "lstm-rows", "schedule": "1f1b-so", "devices": 4, "samples": 40},
+    "recurrent, cut by units": {
+        "network": "lstm-rows",
+        "schedule": "1f1b-so",
+        "devices": 4,
+        "samples": 40,
+    },
     "recurrent, sync": {"network": "lstm-rows", "schedule": "sync", "devices": 5, "samples": 40},
     "recurrent, fpdeep": {"network": "gru-rows", "schedule": "fpdeep", "devices": 2, "samples": 40},
     "balanced parameters": {"network": "vgg16-cifar", "devices": 24, "samples": 20, "epochs": 1},
@@ -88,20 +125,38 @@ def test_ranks_change_neither_numbers_nor_times(comm: Any, bits: Any, name: str)
     assert bool(here.messages) == ("compress" in RUNS[name])
     for column, values in alone.messages.items():
         assert here.messages[column].tolist() == values.tolist(), column
-    for of_ranks, of_one in ((here.devices, alone.devices), (here.links, alone.links), (here.exchange, alone.exchange)):
+    for of_ranks, of_one in (
+        (here.devices, alone.devices),
+        (here.links, alone.links),
+        (here.exchange, alone.exchange),
+    ):
         assert of_ranks.keys() == of_one.keys()
         for column, values in of_one.items():
-            assert np.array_equal(of_ranks[column], values, equal_nan=values.dtype.kind == "f"), column
-    assert comm.allgather(here.virtual_time_ps) == [alone.virtual_time_ps] * comm.size, "all ranks get the results"
+            assert np.array_equal(of_ranks[column], values, equal_nan=values.dtype.kind == "f"), (
+                column
+            )
+    assert comm.allgather(here.virtual_time_ps) == [alone.virtual_time_ps] * comm.size, (
+        "all ranks get the results"
+    )
 
 
 @pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize("schedule", ["farnn", "farnn-all-fpga", "gpu-standard"])
-def test_the_devices_of_a_pair_are_on_ranks_of_their_own(comm: Any, bits: Any, schedule: str, ragged: bool) -> None:
-    """All layers of the pair's own tests; the GPU is on rank 0, the FPGA on rank 1, other ranks are idle."""
+def test_the_devices_of_a_pair_are_on_ranks_of_their_own(
+    comm: Any, bits: Any, schedule: str, ragged: bool
+) -> None:
+    """All layers of the pair's own tests; the GPU is on rank 0, the FPGA on rank 1, other ranks are
+    idle.
+    """
     ranks, data = MpiRanks(comm.Clone()), data_of(ragged=ragged)
     cluster = "p100" if schedule == "gpu-standard" else "farnn-9p"
-    keys: dict[str, Any] = {"schedule": schedule, "batch": 4, "micro_batch": 3, "epochs": 2, "learning_rate": 0.1}
+    keys: dict[str, Any] = {
+        "schedule": schedule,
+        "batch": 4,
+        "micro_batch": 3,
+        "epochs": 2,
+        "learning_rate": 0.1,
+    }
     for name in LAYERS:
         here = emuchain.train(description(name), cluster, comm=comm, data=data, **keys)
         alone = ranks.share(emuchain.train(description(name), cluster, data=data, **keys))[0]
@@ -114,9 +169,16 @@ def test_the_devices_of_a_pair_are_on_ranks_of_their_own(comm: Any, bits: Any, s
 
 
 def test_every_rank_hears_why_training_ended(comm: Any) -> None:
-    for schedule in ("fpdeep", "sync", "fpdeep", "sync"):  # no message under way writes into a later run
+    for schedule in (
+        "fpdeep",
+        "sync",
+        "fpdeep",
+        "sync",
+    ):  # no message under way writes into a later run
         with pytest.raises(emuchain.InputError, match="learning_rate.*diverged"):
-            emuchain.train(comm=comm, **{**KEYS, "schedule": schedule, "learning_rate": 1e9, "devices": 4})
+            emuchain.train(
+                comm=comm, **{**KEYS, "schedule": schedule, "learning_rate": 1e9, "devices": 4}
+            )
     again = emuchain.train(comm=comm, **KEYS, devices=4)
     assert again.epochs == 2, "and a further run works"
 
@@ -139,9 +201,15 @@ def test_the_results_file_is_written_once(comm: Any, folder: Path, bits: Any) ->
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_what_fails_on_one_rank_before_training_is_raised_on_all(comm: Any, folder: Path, rank: int) -> None:
+def test_what_fails_on_one_rank_before_training_is_raised_on_all(
+    comm: Any, folder: Path, rank: int
+) -> None:
     out = folder / ("nowhere" if comm.rank == rank else "") / "run.h5"
-    keys = {**KEYS, "out": str(out)} if rank == 0 else {**KEYS, "samples": -1 if comm.rank == rank else 60}
+    keys = (
+        {**KEYS, "out": str(out)}
+        if rank == 0
+        else {**KEYS, "samples": -1 if comm.rank == rank else 60}
+    )
     with pytest.raises(emuchain.InputError, match="nowhere" if rank == 0 else "`samples` = -1"):
         emuchain.train(comm=comm, devices=4, **keys)
 
@@ -153,20 +221,35 @@ def test_the_ranks_of_boards_that_are_left_go_on(comm: Any, folder: Path, bits: 
         deaths = ("board = 1\nat_us = 500", "board = 3\nat_us = 2001500")
         faults.write_text("".join(f"[[faults.deaths]]\n{death}\n" for death in deaths))
     comm.barrier()
-    keys = {**KEYS, "devices": 5, "schedule": "fpdeep", "checkpoint_every": 1, "faults": str(faults)}
+    keys = {
+        **KEYS,
+        "devices": 5,
+        "schedule": "fpdeep",
+        "checkpoint_every": 1,
+        "faults": str(faults),
+    }
     here, alone = emuchain.train(comm=comm, **keys), emuchain.train(**keys)
     assert bits(here.weights) == bits(alone.weights)
     assert here.steps["virtual_time_ps"].tolist() == alone.steps["virtual_time_ps"].tolist()
-    assert [round(time_ps, -12) for time_ps in here.history["virtual_time_ps"].tolist()] == [2 * 10**12, 4 * 10**12]
+    assert [round(time_ps, -12) for time_ps in here.history["virtual_time_ps"].tolist()] == [
+        2 * 10**12,
+        4 * 10**12,
+    ]
 
 
 @pytest.mark.parametrize("name", ["ranks share chains", "ranks without a device", "a board died"])
 def test_a_run_goes_on_from_a_checkpoint(comm: Any, folder: Path, bits: Any, name: str) -> None:
-    """Ranks write it, and each of them goes on with it alone, too. After a death, ranks are more than boards."""
+    """Ranks write it, and each of them goes on with it alone, too. After a death, ranks are more
+    than boards.
+    """
     runs: dict[str, dict[str, Any]] = {
         "ranks share chains": {"devices": 5, "checkpoint_every": 2, "replicas": 2},
         "ranks without a device": {"devices": comm.size - 1},
-        "a board died": {"devices": comm.size, "checkpoint_every": 1, "faults": str(folder / "faults.toml")},
+        "a board died": {
+            "devices": comm.size,
+            "checkpoint_every": 1,
+            "faults": str(folder / "faults.toml"),
+        },
     }
     if comm.rank == 0:
         (folder / "faults.toml").write_text("[[faults.deaths]]\nboard = 1\nat_us = 500\n")

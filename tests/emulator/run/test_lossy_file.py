@@ -1,4 +1,4 @@
-"""Results files where writes fail: each failure is told, and HDF5 lives on."""
+"""Results files where writes fail: each failure is reported, and HDF5 lives on."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ from emuchain.emulator.run.results.results_file import LossyFile
 FILLS = """
 import errno, os, sys, tempfile
 import numpy as np
-from emuchain.emulator.run.results.tables import Growing
+from emuchain.emulator.run.results.schema import Growing
 from emuchain.emulator.run.results.results import Results
 from emuchain.emulator.run.results.results_file import fill_results
 
@@ -57,7 +57,9 @@ print(count, "writes")
 
 def test_any_write_may_fail() -> None:
     """In a process of its own, which HDF5 would take with it."""
-    done = subprocess.run([sys.executable, "-c", FILLS], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", FILLS], capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[0]) > 50
 
@@ -66,13 +68,15 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     with open(tmp_path / "file.h5", "w+b") as file:
         with h5py.File(LossyFile(file), "w") as written:
             written["column"] = np.arange(1000)
-            written["packed"] = written.create_dataset("more", data=np.ones((50, 50)), compression="gzip")
+            written["packed"] = written.create_dataset(
+                "more", data=np.ones((50, 50)), compression="gzip"
+            )
         with h5py.File(tmp_path / "file.h5") as found:
             assert found["column"][()].tolist() == [*range(1000)]
             assert found["packed"][()].sum() == 2500
 
 
-def test_the_first_failure_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_first_failure_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """All that was written before is there; later writes lose what they have."""
     with open(tmp_path / "file", "w+b") as file:
         lossy = LossyFile(file)

@@ -45,11 +45,15 @@ def test_act_ram_holds_as_much_for_many_samples_as_for_few(
     few = most_held(monkeypatch, trained, plan_of(**keys, samples=96))
     many = most_held(monkeypatch, trained, plan_of(**keys, samples=320))
     assert few == many
-    assert max(many.values()) <= 2 * DEVICES + 1 + 16  # in flight, and those that go ahead of an update
+    assert (
+        max(many.values()) <= 2 * DEVICES + 1 + 16
+    )  # in flight, and those that go ahead of an update
     assert all(count >= 1 for count in many.values())
 
 
-def most_waiting(monkeypatch: pytest.MonkeyPatch, plan_of: Any, trained: Any, test_samples: int) -> int:
+def most_waiting(
+    monkeypatch: pytest.MonkeyPatch, plan_of: Any, trained: Any, test_samples: int
+) -> int:
     """The most samples that waited for one device in an evaluation."""
     most, put = [0], Mailbox.put
 
@@ -91,7 +95,13 @@ def test_an_epoch_like_the_one_before_takes_no_memory(
             tracemalloc.start()
         taken.append(0)
 
-    keys = {"network": "quick-cifar", "devices": DEVICES, "batch": 32, "micro_batch": 16, "schedule": schedule}
+    keys = {
+        "network": "quick-cifar",
+        "devices": DEVICES,
+        "batch": 32,
+        "micro_batch": 16,
+        "schedule": schedule,
+    }
     plan = plan_of(**keys, epochs=2, data=str(small_cifar), samples=320, test_samples=40)
     data = training_data(plan)
     monkeypatch.setattr(Slabs, "take", counting)
@@ -124,6 +134,8 @@ train(make_plan(load_config(None, flags), 1), data, SingleProcess(), on_step, ga
 @pytest.mark.exhaustive  # test_an_epoch_like_the_one_before_takes_no_memory does, of two epochs
 def test_peak_memory_is_flat_from_step_10_to_step_1000() -> None:
     """The process's own peak; it may grow by the losses and times that are kept of each step."""
-    finished = subprocess.run([sys.executable, "-c", _PEAKS], capture_output=True, text=True, check=True, timeout=500)
+    finished = subprocess.run(
+        [sys.executable, "-c", _PEAKS], capture_output=True, text=True, check=True, timeout=500
+    )
     early_kib, late_kib = map(int, finished.stdout.split())
     assert late_kib - early_kib < 1024, f"{early_kib} KiB at step 10, {late_kib} KiB at step 1000"

@@ -1,4 +1,6 @@
-"""`simulate(…, observer)` and `train(…, observer=…)`: all that resources serve, and nothing else changes."""
+"""`simulate(…, observer)` and `train(…, observer=…)`: all that resources serve, and nothing else
+changes.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ ObservedPlan = Callable[..., ChainPlan]
 
 
 class Rows(NamedTuple):
-    """All rows that a resource has served: when each was ready, when it left, and how long it took, in order."""
+    """All rows that a resource has served: when each was ready, when it left, and how long it took,
+    in order.
+    """
 
     ready_ps: list[int]
     left_ps: list[int]
@@ -44,7 +48,13 @@ def observed_plan(plan_of: Any, small_cifar: Path, small_cluster: str) -> Observ
     """Makes the plan of a run."""
 
     def make(run: str, **keys: Any) -> ChainPlan:
-        settings = {"data": str(small_cifar), "samples": SAMPLES, "test_samples": 7, "batch": 12, "micro_batch": 5}
+        settings = {
+            "data": str(small_cifar),
+            "samples": SAMPLES,
+            "test_samples": 7,
+            "batch": 12,
+            "micro_batch": 5,
+        }
         chosen = {**RUNS[run], **keys}
         if chosen.get("cluster") == "small":
             chosen["cluster"] = small_cluster
@@ -73,24 +83,36 @@ def simulated(plan: ChainPlan) -> tuple[dict[str, Rows], Usage]:
 
 
 def expected_names(plan: ChainPlan) -> list[str]:
-    """The names of all engines of a chain, of its links' streams, in both directions, and of exchanges."""
+    """The names of all engines of a chain, of its links' streams, in both directions, and of
+    exchanges.
+    """
     links = [
-        f"link {link} -> {link + 1}, {stream.key}"
-        if stream.path.is_forward
-        else f"link {link + 1} -> {link}, {stream.key}"
+        (
+            f"link {link} -> {link + 1}, {stream.key}"
+            if stream.path.is_forward
+            else f"link {link + 1} -> {link}, {stream.key}"
+        )
         for link, streams in enumerate(plan.timing.links)
         for stream in streams
     ]
-    exchanges = [exchange_name(device) for device in range(plan.devices) if plan.data_parallel.replicas > 1]
+    exchanges = [
+        exchange_name(device) for device in range(plan.devices) if plan.data_parallel.replicas > 1
+    ]
     return [*(load.name for load in engine_loads(plan.timing)), *links, *exchanges]
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_every_engine_and_link_is_observed_by_a_name_of_its_own(observed_plan: ObservedPlan, run: str) -> None:
+def test_every_engine_and_link_is_observed_by_a_name_of_its_own(
+    observed_plan: ObservedPlan, run: str
+) -> None:
     plan = observed_plan(run)
     names = expected_names(plan)
     assert len(set(names)) == len(names)
-    resources = [resource.name for device in range(plan.devices) for resource in plan.timing.clock(device).resources()]
+    resources = [
+        resource.name
+        for device in range(plan.devices)
+        for resource in plan.timing.clock(device).resources()
+    ]
     assert sorted(resources) == sorted(name for name in names if not name.startswith("exchange"))
     seen, _ = simulated(plan)
     assert set(seen) == set(names)
@@ -98,7 +120,9 @@ def test_every_engine_and_link_is_observed_by_a_name_of_its_own(observed_plan: O
 
 @pytest.mark.parametrize("run", RUNS)
 def test_records_are_those_of_a_fifo(observed_plan: ObservedPlan, run: str) -> None:
-    """Each row is taken when it is ready and the one before it has left, and occupies the resource until it leaves."""
+    """Each row is taken when it is ready and the one before it has left, and occupies the resource
+    until it leaves.
+    """
     seen, usage = simulated(observed_plan(run))
     for name, rows in seen.items():
         free_ps = 0
@@ -117,12 +141,18 @@ def test_busy_time_is_the_share_in_the_usage(observed_plan: ObservedPlan, run: s
 
 
 def assert_busy_shares(plan: ChainPlan, seen: Mapping[str, Rows], usage: Usage) -> None:
-    """Engines weighted by multipliers; a link's streams are each busy for as long as all its bytes take."""
+    """Engines weighted by multipliers; a link's streams are each busy for as long as all its bytes
+    take.
+    """
     assert usage.virtual_time_ps > 0
     for device in usage.devices:
         shares = {}
         for phase in PHASES:
-            loads = [x for x in engine_loads(plan.timing) if (x.device, x.phase.value) == (device.device, phase)]
+            loads = [
+                x
+                for x in engine_loads(plan.timing)
+                if (x.device, x.phase.value) == (device.device, phase)
+            ]
             busy = sum(sum(seen[load.name].row_ps) * load.engine.multipliers for load in loads)
             multipliers = sum(load.engine.multipliers for load in loads)
             if loads:
@@ -146,7 +176,9 @@ def assert_busy_shares(plan: ChainPlan, seen: Mapping[str, Rows], usage: Usage) 
 
 
 @pytest.mark.parametrize("run", [run for run in RUNS if run != "replicas"])
-def test_busy_time_of_training_is_the_share_in_its_usage(observed_plan: ObservedPlan, run: str, trained: Any) -> None:
+def test_busy_time_of_training_is_the_share_in_its_usage(
+    observed_plan: ObservedPlan, run: str, trained: Any
+) -> None:
     """Also after the first epoch."""
     plan = observed_plan(run, epochs=1)
     records: list[Served] = []
@@ -154,7 +186,9 @@ def test_busy_time_of_training_is_the_share_in_its_usage(observed_plan: Observed
     assert_busy_shares(plan, rows_of(records), result.usage)
 
 
-def test_compressed_gradients_keep_a_link_busy_for_less(observed_plan: ObservedPlan, trained: Any) -> None:
+def test_compressed_gradients_keep_a_link_busy_for_less(
+    observed_plan: ObservedPlan, trained: Any
+) -> None:
     """From the second mini-batch on, at half of their bytes, path 6 takes half of the time."""
     plan = observed_plan("balanced", schedule="sync", compress="truncate:16", samples=36)
     records: list[Served] = []
@@ -175,7 +209,9 @@ def test_compressed_gradients_keep_a_link_busy_for_less(observed_plan: ObservedP
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_an_observer_changes_nothing(observed_plan: ObservedPlan, bits: Any, run: str, trained: Any) -> None:
+def test_an_observer_changes_nothing(
+    observed_plan: ObservedPlan, bits: Any, run: str, trained: Any
+) -> None:
     plan = observed_plan(run)
     assert simulate(plan, SAMPLES, lambda _: None) == simulate(plan, SAMPLES)
     records: list[Served] = []

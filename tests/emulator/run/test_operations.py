@@ -49,12 +49,19 @@ TrainBits = Callable[..., dict[str, bytes]]
 
 
 @pytest.fixture
-def every_operation(plan_of: Callable[..., ChainPlan], tmp_path: Path, small_cifar: Path) -> EveryOperation:
+def every_operation(
+    plan_of: Callable[..., ChainPlan], tmp_path: Path, small_cifar: Path
+) -> EveryOperation:
     """Makes a plan of the network above with these keys."""
     (tmp_path / "everything.toml").write_text(NETWORK)
 
     def make(**keys: Any) -> ChainPlan:
-        settings = {"network": str(tmp_path / "everything.toml"), "batch": 12, "micro_batch": 5, "schedule": "sync"}
+        settings = {
+            "network": str(tmp_path / "everything.toml"),
+            "batch": 12,
+            "micro_batch": 5,
+            "schedule": "sync",
+        }
         settings |= {"data": str(small_cifar), "samples": 40, "test_samples": 7}
         return plan_of(**{**settings, **keys})
 
@@ -115,7 +122,9 @@ def test_nothing_is_read_from_an_arena_before_it_is_written(
     expected = train_bits(devices=9)
     take = Arena.take
 
-    def take_poisoned(self: Arena, shape: tuple[int, ...], dtype: DTypeLike = np.float32) -> NDArray[Any]:
+    def take_poisoned(
+        self: Arena, shape: tuple[int, ...], dtype: DTypeLike = np.float32
+    ) -> NDArray[Any]:
         found = take(self, shape, dtype)
         found[...] = 255 if found.dtype == np.uint8 else np.nan
         return found

@@ -1,4 +1,6 @@
-"""Training on images that are read as they are needed: the bits of reading at once, on any ranks; one-line errors."""
+"""Training on images that are read as they are needed: the bits of reading at once, on any ranks;
+one-line errors.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,14 @@ SETTINGS: dict[str, Any] = {
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `train` and `val` of the built-in images."""
     drawn, root = shapes.draw(40, 20), tmp_path_factory.mktemp("own")
-    parts = {"train": (drawn.train_images, drawn.train_labels), "val": (drawn.test_images, drawn.test_labels)}
+    parts = {
+        "train": (drawn.train_images, drawn.train_labels),
+        "val": (drawn.test_images, drawn.test_labels),
+    }
     for part, (images, labels) in parts.items():
-        for number, (image, label) in enumerate(zip(np.asarray(images), labels.tolist(), strict=True)):
+        for number, (image, label) in enumerate(
+            zip(np.asarray(images), labels.tolist(), strict=True)
+        ):
             path = root / part / str(label) / f"{number:02}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(image.transpose(1, 2, 0)).save(path)
@@ -42,7 +49,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bits(results: emuchain.Results) -> bytes:
     """Return all weights and losses as bytes."""
     arrays = [array for arrays in results.weights.values() for array in arrays.values()]
-    return b"".join(array.tobytes() for array in [*arrays, results.history["train_loss"], results.history["test_loss"]])
+    return b"".join(
+        array.tobytes()
+        for array in [*arrays, results.history["train_loss"], results.history["test_loss"]]
+    )
 
 
 def test_bits_are_those_of_reading_at_once(folder: Path) -> None:
@@ -53,7 +63,9 @@ def test_bits_are_those_of_reading_at_once(folder: Path) -> None:
         train_images=data.first(24).train_images[np.arange(24)],
         test_images=np.asarray(data.test_images),
     )
-    settings = {key: value for key, value in SETTINGS.items() if key not in ("samples", "test_samples")}
+    settings = {
+        key: value for key, value in SETTINGS.items() if key not in ("samples", "test_samples")
+    }
     expected = emuchain.train(data=held, **settings)
     assert bits(emuchain.train(data=data.first(24), **settings)) == bits(expected)
 
@@ -65,15 +77,30 @@ def test_augmented_bits_do_not_depend_on_micro_batches_or_devices(folder: Path) 
     expected = bits(emuchain.train(data=folder, **AUGMENTED))
     for changes in ({"micro_batch": 3}, {"devices": 3}, {"devices": 2, "micro_batch": 1}):
         assert bits(emuchain.train(data=folder, **{**AUGMENTED, **changes})) == expected
-    for changes in ({"augment": "flip"}, {"augment": ()}, {"seed": 2}, {"mean": (0, 0, 0), "std": (1, 1, 1)}):
+    for changes in (
+        {"augment": "flip"},
+        {"augment": ()},
+        {"seed": 2},
+        {"mean": (0, 0, 0), "std": (1, 1, 1)},
+    ):
         assert bits(emuchain.train(data=folder, **{**AUGMENTED, **changes})) != expected
 
 
 def test_results_keep_the_keys(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "run.h5"
-    emuchain.train(data=folder, out=str(out), mean=(0.5, 0.25, 0), std=(0.25,) * 3, skip_broken=True, **AUGMENTED)
+    emuchain.train(
+        data=folder,
+        out=str(out),
+        mean=(0.5, 0.25, 0),
+        std=(0.25,) * 3,
+        skip_broken=True,
+        **AUGMENTED,
+    )
     config = emuchain.results(out).config
-    found = {key: config[key] for key in ("resize", "crop", "augment", "mean", "std", "skip_broken", "test_share")}
+    found = {
+        key: config[key]
+        for key in ("resize", "crop", "augment", "mean", "std", "skip_broken", "test_share")
+    }
     assert found == {
         "resize": "36",
         "crop": "32",
@@ -92,14 +119,36 @@ def test_a_network_takes_the_images_that_are_left_of_a_crop(folder: Path) -> Non
     assert found.virtual_time_ps > 0
 
 
-REPLICAS = ["--replicas", "2", "--devices", "2", "--schedule", "sync", "--batch", "8", "--progress", "none"]
+REPLICAS = [
+    "--replicas",
+    "2",
+    "--devices",
+    "2",
+    "--schedule",
+    "sync",
+    "--batch",
+    "8",
+    "--progress",
+    "none",
+]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)
 def test_bits_on_ranks(mpiexec, folder: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # a fixture
     """Of two replicas: the second one's images are read on another rank."""
-    images = ["--data", folder, "--augment", "crop,flip", "--samples", "32", "--mean", "0.5,0.4,0.3", "--std", "1,1,1"]
+    images = [
+        "--data",
+        folder,
+        "--augment",
+        "crop,flip",
+        "--samples",
+        "32",
+        "--mean",
+        "0.5,0.4,0.3",
+        "--std",
+        "1,1,1",
+    ]
     arguments = ["-m", "emuchain", "train", *images, *REPLICAS]
     for ranks in (1, 4):
         mpiexec(ranks, [*arguments, "--out", tmp_path / f"{ranks}.h5"])
@@ -121,7 +170,9 @@ def test_a_picture_that_breaks_in_a_run_ends_all_ranks(  # type: ignore[no-untyp
 ) -> None:
     where = cut_off(folder, tmp_path)
     normal = ["--mean", "0.5,0.5,0.5", "--std", "0.5,0.5,0.5"]
-    finished = mpiexec(4, ["-m", "emuchain", "train", "--data", where, *REPLICAS, *normal], status=2)
+    finished = mpiexec(
+        4, ["-m", "emuchain", "train", "--data", where, *REPLICAS, *normal], status=2
+    )
     line = one_line(finished.stderr)
     assert ".png: a broken image: " in line
     assert "--skip-broken" in line
@@ -133,5 +184,7 @@ def test_without_pillow_a_folder_of_images_is_refused(  # type: ignore[no-untype
 ) -> None:
     (tmp_path / "PIL.py").write_text("raise ImportError\n")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    finished = mpiexec(1, ["-m", "emuchain", "train", "--data", folder], status=2, env={"PYTHONPATH": path})
+    finished = mpiexec(
+        1, ["-m", "emuchain", "train", "--data", folder], status=2, env={"PYTHONPATH": path}
+    )
     assert "need Pillow; install the extra `images`" in one_line(finished.stderr)

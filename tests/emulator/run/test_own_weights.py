@@ -50,7 +50,13 @@ NORMALISED = of_images(
 )
 RECURRENT = of_rows("recurrent", GRU, LSTM, {"type": "lstm", "name": "third", "units": 10})
 NETWORKS = {"normalised": NORMALISED, "recurrent": RECURRENT}
-SETTINGS: dict[str, Any] = {"samples": 36, "test_samples": 7, "batch": 12, "micro_batch": 5, "schedule": "sync"}
+SETTINGS: dict[str, Any] = {
+    "samples": 36,
+    "test_samples": 7,
+    "batch": 12,
+    "micro_batch": 5,
+    "schedule": "sync",
+}
 FORMS = ("run.h5", "run.ckpt", "run.safetensors")
 
 
@@ -65,7 +71,9 @@ def write(trainer: ChainTrainer, folder: Path) -> None:
     plan, weights, ranks = trainer.plan, trainer.weights(), SingleProcess()
     [first] = [trainer.finish(0)]  # a results file has the weights of a finished epoch
     assert first is not None
-    first = dataclasses.replace(first, usage=Usage(0, (), ()))  # before training no time has passed to be busy in
+    first = dataclasses.replace(
+        first, usage=Usage(0, (), ())
+    )  # before training no time has passed to be busy in
     write_results(folder / "run.h5", results_of(plan, 36, [first], weights, {}))
     (folder / "run.safetensors").write_bytes(safetensors_image(weights, plan.network, "out"))
     with_settings = {"config": plan.config.model_dump(), "network": plan.network.text}
@@ -77,7 +85,9 @@ def write(trainer: ChainTrainer, folder: Path) -> None:
 
 
 @pytest.fixture(scope="module", params=NETWORKS)
-def drawn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+def drawn(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, Any], Path]:
     """A network, and a folder with files of the weights that the default seed gives it."""
     pytest.importorskip("safetensors")
     folder = tmp_path_factory.mktemp("drawn")
@@ -86,7 +96,9 @@ def drawn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.parametrize("file", FORMS)
-def test_weights_of_a_seed_train_as_the_seed(drawn: tuple[dict[str, Any], Path], bits: Bits, file: str) -> None:
+def test_weights_of_a_seed_train_as_the_seed(
+    drawn: tuple[dict[str, Any], Path], bits: Bits, file: str
+) -> None:
     network, folder = drawn
     expected = emuchain.train(network, **SETTINGS, devices=2)
     found = emuchain.train(network, **SETTINGS, devices=2, init=str(folder / file))
@@ -95,7 +107,9 @@ def test_weights_of_a_seed_train_as_the_seed(drawn: tuple[dict[str, Any], Path],
 
 @pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
 @pytest.mark.parametrize("file", FORMS)
-def test_other_weights_are_taken_by_any_mapping(network: dict[str, Any], tmp_path: Path, bits: Bits, file: str) -> None:
+def test_other_weights_are_taken_by_any_mapping(
+    network: dict[str, Any], tmp_path: Path, bits: Bits, file: str
+) -> None:
     other = trainer_of(load_network(network), seed=5)
     other.epoch(0)  # so moving averages and shifts are not those of the start either
     weights = other.weights()
@@ -106,18 +120,25 @@ def test_other_weights_are_taken_by_any_mapping(network: dict[str, Any], tmp_pat
         found = emuchain.train(network, **keys, devices=devices).weights
         learnt = [
             {
-                layer: {name: array for name, array in arrays.items() if not name.startswith(averages)}
+                layer: {
+                    name: array for name, array in arrays.items() if not name.startswith(averages)
+                }
                 for layer, arrays in each.items()
             }
             for each in (found, weights)
         ]
         assert bits(learnt[0]) == bits(learnt[1]), "nothing is learnt at this rate"
-    runs = [emuchain.train(network, **SETTINGS, init=keys["init"], **how) for how in ({"devices": 1}, {"devices": 3})]
+    runs = [
+        emuchain.train(network, **SETTINGS, init=keys["init"], **how)
+        for how in ({"devices": 1}, {"devices": 3})
+    ]
     assert bits(runs[0].weights) == bits(runs[1].weights)
     assert bits(runs[0].weights) != bits(emuchain.train(network, **SETTINGS).weights)
 
 
-def test_replicas_and_blocks_begin_with_the_same_weights(tmp_path: Path, bits: Bits, small_cluster: str) -> None:
+def test_replicas_and_blocks_begin_with_the_same_weights(
+    tmp_path: Path, bits: Bits, small_cluster: str
+) -> None:
     pytest.importorskip("safetensors")
     write(trainer_of(load_network("quick-cifar")), tmp_path)
     for keys in (
@@ -127,7 +148,9 @@ def test_replicas_and_blocks_begin_with_the_same_weights(tmp_path: Path, bits: B
         expected = emuchain.train(**{**SETTINGS, **keys})
         found = emuchain.train(**{**SETTINGS, **keys}, init=str(tmp_path / "run.safetensors"))
         assert bits(found.weights) == bits(expected.weights)
-        other = emuchain.train(**{**SETTINGS, **keys}, seed=3, init=str(tmp_path / "run.safetensors"))
+        other = emuchain.train(
+            **{**SETTINGS, **keys}, seed=3, init=str(tmp_path / "run.safetensors")
+        )
         assert bits(other.weights) != bits(emuchain.train(**{**SETTINGS, **keys}, seed=3).weights)
 
 
@@ -159,11 +182,20 @@ def drop(*beginnings: str) -> Change:
 WRONG: dict[str, tuple[Change, list[str]]] = {
     "missing": (drop("c2.scale"), ["lacks `scale` 20", "layer c2"]),
     "a layer": (drop("out"), ["layer out"]),
-    "shape": (change("c1.bias", np.zeros(11, np.float32)), ["`bias`", "layer c1", "is 11; it should be 12"]),
+    "shape": (
+        change("c1.bias", np.zeros(11, np.float32)),
+        ["`bias`", "layer c1", "is 11; it should be 12"],
+    ),
     "groups": (change("c2.weight", np.zeros((20, 12, 3, 3), np.float32)), ["layer c2", "20x6x3x3"]),
     "type": (change("c1.bias", np.zeros(12)), ["`bias`", "layer c1", "float64", "float32"]),
-    "not finite": (change("c1.bias", np.full(12, np.nan, np.float32)), ["`bias`", "layer c1", "not finite"]),
-    "an array more": (change("c1.factor", np.zeros(1, np.float32)), ["`factor`", "layer c1", "scale2"]),
+    "not finite": (
+        change("c1.bias", np.full(12, np.nan, np.float32)),
+        ["`bias`", "layer c1", "not finite"],
+    ),
+    "an array more": (
+        change("c1.factor", np.zeros(1, np.float32)),
+        ["`factor`", "layer c1", "scale2"],
+    ),
     "a layer more": (change("c3.weight", np.zeros(1, np.float32)), ["layer c3", "c1, c2, out"]),
     "a line more": (change("c1.a\nb\x1b[1m", np.zeros(1, np.float32)), ["layer c1"]),
 }
@@ -203,7 +235,9 @@ def test_what_does_not_fit(tmp_path: Path, one_line: OneLine, case: str) -> None
         ("cut.ckpt", b"PK\x03\x04" + bytes(100), "not a readable checkpoint"),
     ],
 )
-def test_no_file_with_weights(tmp_path: Path, one_line: OneLine, name: str, content: bytes | None, word: str) -> None:
+def test_no_file_with_weights(
+    tmp_path: Path, one_line: OneLine, name: str, content: bytes | None, word: str
+) -> None:
     file = tmp_path / name
     if content is not None:
         file.write_bytes(content)

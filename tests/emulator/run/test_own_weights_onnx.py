@@ -37,13 +37,20 @@ def images() -> Any:
         nn.Linear(20 * 64, 10),
     )
     for norm in (model[1], model[5]):
-        for array, low in ((norm.running_mean, -1), (norm.running_var, 0.5), (norm.weight, 0.5), (norm.bias, -1)):
+        for array, low in (
+            (norm.running_mean, -1),
+            (norm.running_var, 0.5),
+            (norm.weight, 0.5),
+            (norm.bias, -1),
+        ):
             nn.init.uniform_(array, low, 2)
     return model
 
 
 class Rows(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
-    """Both kinds of recurrent layers, one of them in both directions, and a MatMul with its bias apart."""
+    """Both kinds of recurrent layers, one of them in both directions, and a MatMul with its bias
+    apart.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +65,9 @@ class Rows(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
 
 
 class AllRows(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
-    """A classifier of the states of all rows: flattened, steps come first, where maps have channels first."""
+    """A classifier of the states of all rows: flattened, steps come first, where maps have channels
+    first.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +92,9 @@ class RowsFirst(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
 
 
 class Spelled(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
-    """What people write in many ways: padding, norms of weights, views, and products with parameters."""
+    """What people write in many ways: padding, norms of weights, views, and products with
+    parameters.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,14 +143,23 @@ def test_a_model_computes_what_it_did(tmp_path: Path, name: str) -> None:
     data = load_data("shapes").first(SETTINGS["samples"]).test_first(SETTINGS["test_samples"])
     x = data.normalisation().apply(np.asarray(data.test_images))
     with torch.no_grad():
-        loss = nn.functional.cross_entropy(model(torch.from_numpy(x)), torch.from_numpy(data.test_labels)).item()
+        loss = nn.functional.cross_entropy(
+            model(torch.from_numpy(x)), torch.from_numpy(data.test_labels)
+        ).item()
     assert tested.mean_loss == pytest.approx(loss, rel=1e-5)
     if name == "spelled":
         assert "1 array of weights are computed from others" in network.note
         return
-    values = sorted(array.tobytes() for arrays in weights.values() for array in arrays.values() if array.ndim == 1)
+    values = sorted(
+        array.tobytes()
+        for arrays in weights.values()
+        for array in arrays.values()
+        if array.ndim == 1
+    )
     kept = {key: of.numpy() for key, of in model.state_dict().items() if of.ndim == 1}
-    assert values == sorted(of.tobytes() for of in kept.values()), "biases and averages, bit for bit"
+    assert values == sorted(of.tobytes() for of in kept.values()), (
+        "biases and averages, bit for bit"
+    )
 
 
 def test_training_begins_with_them(tmp_path: Path, one_line: Callable[[Any], str]) -> None:
@@ -149,7 +169,9 @@ def test_training_begins_with_them(tmp_path: Path, one_line: Callable[[Any], str
     found = emuchain.train(file, **SETTINGS, init=file, learning_rate=1e-30, weight_decay=0.0)
     expected = read_weights(file, load_network(file), "here")
     assert {*found.weights} == {*expected}
-    assert all((found.weights[name]["weight"] == expected[name]["weight"]).all() for name in expected)
+    assert all(
+        (found.weights[name]["weight"] == expected[name]["weight"]).all() for name in expected
+    )
     with pytest.raises(InputError) as error:
         emuchain.train("quick-cifar", **SETTINGS, init=file)
     assert one_line(error).startswith(f"`init` = {file!r}: lacks `weight`")

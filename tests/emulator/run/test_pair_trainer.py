@@ -35,7 +35,9 @@ KEYS: dict[str, Any] = {"batch": 4, "epochs": 2, "learning_rate": 0.1}
 def train(name: str, schedule: str, *, ragged: bool = False, **keys: Any) -> Results:
     cluster = "vc709" if schedule == "sync" else "p100" if schedule in ALONE else "farnn-9p"
     data = data_of(ragged=ragged)
-    return emuchain.train(description(name), cluster, data=data, schedule=schedule, **{**KEYS, **keys})
+    return emuchain.train(
+        description(name), cluster, data=data, schedule=schedule, **{**KEYS, **keys}
+    )
 
 
 def plan_of(name: str, schedule: str, **keys: Any) -> PairPlan:
@@ -59,7 +61,9 @@ def test_numbers_are_those_of_sync(bits: Bits, name: str, schedule: str, ragged:
 
 @pytest.mark.parametrize("micro_batch", [1, 3])
 @pytest.mark.parametrize("schedule", ["farnn", "farnn-all-fpga"])
-def test_micro_batches_change_neither_numbers_nor_times(bits: Bits, schedule: str, micro_batch: int) -> None:
+def test_micro_batches_change_neither_numbers_nor_times(
+    bits: Bits, schedule: str, micro_batch: int
+) -> None:
     name = "inputs that are read again"
     whole, cut = (train(name, schedule, ragged=True, micro_batch=size) for size in (4, micro_batch))
     assert bits(cut.weights) == bits(whole.weights)
@@ -71,7 +75,11 @@ def test_micro_batches_change_neither_numbers_nor_times(bits: Bits, schedule: st
 def test_times_are_those_of_the_timeline(schedule: str) -> None:
     plan, steps = plan_of("both ways" if schedule in PAIRS else "gru", schedule), list[int]()
     history = train_plan(
-        plan, data_of(), SingleProcess(), lambda step: steps.append(step.virtual_time_ps), gather_weights=False
+        plan,
+        data_of(),
+        SingleProcess(),
+        lambda step: steps.append(step.virtual_time_ps),
+        gather_weights=False,
     )
     of_four, of_two = (plan.times_of(size).mini_batch_ps for size in (4, 2))
     assert of_two < of_four
@@ -79,13 +87,17 @@ def test_times_are_those_of_the_timeline(schedule: str) -> None:
     assert [row.virtual_time_ps for row in history] == [steps[2], steps[5]]
     found = {use.name: use.busy_ps for use in history[-1].resources}
     for resource, use in plan.times.busy.items():
-        assert found[resource.value] == 2 * (2 * use.busy_ps + plan.times_of(2).busy[resource].busy_ps)
+        assert found[resource.value] == 2 * (
+            2 * use.busy_ps + plan.times_of(2).busy[resource].busy_ps
+        )
 
 
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("schedule", PAIRS)
 def test_what_travels_is_what_the_timeline_counts(name: str, schedule: str) -> None:
-    """Of each stream, and, on a link that takes 1 ns for a byte and has no latency, of all in either way."""
+    """Of each stream, and, on a link that takes 1 ns for a byte and has no latency, of all in
+    either way.
+    """
     plan = plan_of(name, schedule, epochs=1, micro_batch=3)
     trainer = PairTrainer(plan, data_of(), SingleProcess())
     trainer.train(0, trainer.legs[0])
@@ -107,10 +119,16 @@ def test_what_travels_is_what_the_timeline_counts(name: str, schedule: str) -> N
 
 
 def test_weights_travel_once_a_mini_batch() -> None:
-    """Two layers of LSTM with 8 and 4 cells: R with two biases of each gate for FW, R for BW, of each direction."""
+    """Two layers of LSTM with 8 and 4 cells: R with two biases of each gate for FW, R for BW, of
+    each direction.
+    """
     layers = [{"type": "lstm", "units": 8}, {"type": "lstm", "units": 4, "bidirectional": True}]
-    network = load_network({**description("lstm"), "layers": [*layers, *description("lstm")["layers"][1:]]})
-    plan = dataclasses.replace(plan_of("lstm", "farnn"), network=network, workload=workload_of(network, 4))
+    network = load_network(
+        {**description("lstm"), "layers": [*layers, *description("lstm")["layers"][1:]]}
+    )
+    plan = dataclasses.replace(
+        plan_of("lstm", "farnn"), network=network, workload=workload_of(network, 4)
+    )
     trainer = PairTrainer(plan, data_of(8), SingleProcess())
     trainer.train(0, trainer.legs[0])
     sent = trainer._carried
@@ -121,10 +139,22 @@ def test_weights_travel_once_a_mini_batch() -> None:
             assert weights[layer, direction, "TURNED_WEIGHTS"] == 2 * 4 * 4 * cells * cells
 
 
-def test_simulate_gives_the_time_of_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_simulate_gives_the_time_of_train(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """On the command line, with texts: `--out`, `show`, and `simulate --json` beside them."""
     out = tmp_path / "pair.h5"
-    keys = ["char-lstm", "--time-steps", "6", "--schedule", "farnn", "--cluster", "farnn-9p", "--devices", "2"]
+    keys = [
+        "char-lstm",
+        "--time-steps",
+        "6",
+        "--schedule",
+        "farnn",
+        "--cluster",
+        "farnn-9p",
+        "--devices",
+        "2",
+    ]
     keys += ["--samples", "70", "--batch", "32", "--epochs", "2"]
     answers = {}
     for command, more in (
@@ -139,7 +169,12 @@ def test_simulate_gives_the_time_of_train(tmp_path: Path, capsys: pytest.Capture
     assert results.history["virtual_time_ps"].tolist() == simulated["epoch_ends_ps"]
     assert results.config["devices"] == 2 and results.usage is None
     assert "device 1, FARNN-9P LSTM: steps of lstm2" in results.descriptions["mapping"]
-    assert dict(zip(results.resources["resource"], results.resources["carried_bytes"], strict=True))["GPU"] == 0
+    assert (
+        dict(zip(results.resources["resource"], results.resources["carried_bytes"], strict=True))[
+            "GPU"
+        ]
+        == 0
+    )
     lines = answers["train"].splitlines()
     assert any(line.startswith("char-lstm on P100 + FARNN-9P LSTM: ") for line in lines)
     assert any(line.startswith("limit: FPGA, busy ") for line in lines)
@@ -151,7 +186,7 @@ def test_simulate_gives_the_time_of_train(tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--trace", "x.json"], "`--trace`: of a pair, `emuchain simulate --trace` writes it"),
         (["--chunks", "2"], "`chunks` has no effect with `schedule` = 'farnn'"),
@@ -165,11 +200,11 @@ def test_simulate_gives_the_time_of_train(tmp_path: Path, capsys: pytest.Capture
         (["quick-cifar"], "`network` = 'quick-cifar': has no recurrent layer"),
     ],
 )
-def test_refusals(capsys: pytest.CaptureFixture[str], words: list[str], told: str) -> None:
+def test_refusals(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
     network = [] if "quick-cifar" in words else ["char-lstm", "--time-steps", "6"]
     keys = ["--samples", "640", "--schedule", "farnn", "--cluster", "farnn-9p"]
     with pytest.raises(SystemExit) as ended:
         main(["train", *network, *keys, *words])
     assert ended.value.code == 2
     [line] = [each for each in capsys.readouterr().err.splitlines() if each]
-    assert told in line
+    assert message in line

@@ -1,8 +1,10 @@
-"""PipeDream and PipeDream-2BW train bit for bit as SGD with delays, which a loop of its own works out here.
+"""PipeDream and PipeDream-2BW train bit for bit as SGD with delays, which a loop of its own works
+out here.
 
-The loop knows no schedule: on one device, mini-batch n is computed with weights that are put together from those after
-earlier mini-batches, each channel's as late as its device makes it, and the update is made on the newest ones. Training
-with slices on several devices must give the same bits, as the kernels sum in one order however layers are cut.
+The loop knows no schedule: on one device, mini-batch n is computed with weights that are put
+together from those after earlier mini-batches, each channel's as late as its device makes it, and
+the update is made on the newest ones. Training with slices on several devices must give the same
+bits, as the kernels sum in one order however layers are cut.
 """
 
 from __future__ import annotations
@@ -44,8 +46,19 @@ def planned(small_cifar, plan_of) -> Callable[..., ChainPlan]:
     """Gives the plan of a run, of which the tests choose schedule, devices and micro-batch."""
 
     def make(schedule: str, devices: int, micro_batch: int) -> ChainPlan:
-        keys: dict[str, Any] = {"samples": SAMPLES, "test_samples": 5, "batch": BATCH, "epochs": EPOCHS, "seed": 3}
-        keys |= {"network": "quick-cifar", "data": str(small_cifar), "schedule": schedule, "devices": devices}
+        keys: dict[str, Any] = {
+            "samples": SAMPLES,
+            "test_samples": 5,
+            "batch": BATCH,
+            "epochs": EPOCHS,
+            "seed": 3,
+        }
+        keys |= {
+            "network": "quick-cifar",
+            "data": str(small_cifar),
+            "schedule": schedule,
+            "devices": devices,
+        }
         return plan_of(**keys, micro_batch=micro_batch)
 
     return make
@@ -69,8 +82,12 @@ History = list[list[State]]
 """What the slices keep, after each update."""
 
 
-def put_together(numerics: DeviceNumerics, history: History, delays: list[tuple[np.ndarray, int]]) -> list[State]:
-    """The states in which each weight is that of as many updates ago as it is late, of at most as many as there are."""
+def put_together(
+    numerics: DeviceNumerics, history: History, delays: list[tuple[np.ndarray, int]]
+) -> list[State]:
+    """The states in which each weight is that of as many updates ago as it is late, of at most as
+    many as there are.
+    """
 
     def past(late: int) -> list[State]:
         return history[max(0, len(history) - 1 - late)]
@@ -105,7 +122,10 @@ def mini_batches(micro_batch: int) -> Iterator[list[MicroBatch]]:
     for step, first in enumerate(range(0, SAMPLES, BATCH)):
         last = min(first + BATCH, SAMPLES)
         begins = range(first, last, micro_batch)
-        yield [MicroBatch(next(numbers), step, begin, min(begin + micro_batch, last)) for begin in begins]
+        yield [
+            MicroBatch(next(numbers), step, begin, min(begin + micro_batch, last))
+            for begin in begins
+        ]
 
 
 async def there_and_back(numerics: DeviceNumerics, span: SampleSpan, samples: np.ndarray) -> None:
@@ -113,7 +133,9 @@ async def there_and_back(numerics: DeviceNumerics, span: SampleSpan, samples: np
     await numerics.backward(span, {}, 0)
 
 
-def delayed_sgd(plan: ChainPlan, delays: list[tuple[np.ndarray, int]]) -> dict[str, dict[str, np.ndarray]]:
+def delayed_sgd(
+    plan: ChainPlan, delays: list[tuple[np.ndarray, int]]
+) -> dict[str, dict[str, np.ndarray]]:
     """The weights after training with delays, on the one device of `plan`."""
     config = plan.config
     trainer = ChainTrainer.of(plan, training_data(plan), SingleProcess())
@@ -139,7 +161,13 @@ def delayed_sgd(plan: ChainPlan, delays: list[tuple[np.ndarray, int]]) -> dict[s
     return trainer.weights()
 
 
-CASES = [("pipedream", 1, 3), ("pipedream", 2, 8), ("pipedream", 3, 3), ("pipedream", 3, 8), ("pipedream", 5, 3)]
+CASES = [
+    ("pipedream", 1, 3),
+    ("pipedream", 2, 8),
+    ("pipedream", 3, 3),
+    ("pipedream", 3, 8),
+    ("pipedream", 5, 3),
+]
 CASES += [("2bw", 1, 3), ("2bw", 2, 8), ("2bw", 3, 3), ("2bw", 3, 2), ("2bw", 5, 1)]
 
 RECURRENT_CASES = [("pipedream", 2, 3, False), ("pipedream", 3, 8, False), ("2bw", 3, 2, False)]
@@ -147,7 +175,9 @@ RECURRENT_CASES += [("pipedream", 4, 3, True), ("pipedream", 5, 8, True), ("2bw"
 
 
 @pytest.mark.parametrize(("schedule", "devices", "micro_batch"), CASES)
-def test_weights_are_those_of_delayed_sgd(planned, trained, bits, schedule, devices, micro_batch) -> None:
+def test_weights_are_those_of_delayed_sgd(
+    planned, trained, bits, schedule, devices, micro_batch
+) -> None:
     plan = planned(schedule, devices, micro_batch)
     alone = planned("sync", 1, micro_batch)
     expected = delayed_sgd(alone, delays_of(plan, DELAYS[schedule]))
@@ -175,12 +205,20 @@ def test_weights_of_recurrent_layers_are_those_of_delayed_sgd(
     def plan_of(**keys: Any) -> ChainPlan:
         return make_plan(load_config(None, keys), network=load_network(RECURRENT))
 
-    keys: dict[str, Any] = {"samples": SAMPLES, "test_samples": 5, "batch": BATCH, "epochs": EPOCHS, "seed": 3}
+    keys: dict[str, Any] = {
+        "samples": SAMPLES,
+        "test_samples": 5,
+        "batch": BATCH,
+        "epochs": EPOCHS,
+        "seed": 3,
+    }
     keys |= {"data": str(small_cifar), "micro_batch": micro_batch, "learning_rate": 0.1}
     plan = plan_of(**keys, schedule=schedule, devices=devices)
     plan = by_units(plan) if cut else plan
     assert (most_parts(plan) > 1) == cut
-    expected = delayed_sgd(plan_of(**keys, schedule="sync", devices=1), delays_of(plan, DELAYS[schedule]))
+    expected = delayed_sgd(
+        plan_of(**keys, schedule="sync", devices=1), delays_of(plan, DELAYS[schedule])
+    )
     found = bits(trained(plan).weights)
     assert found == bits(expected)
     assert found != bits(trained(plan_of(**keys, schedule="sync", devices=devices)).weights)
@@ -199,13 +237,24 @@ def test_pipedream_on_one_device_is_sync(planned, trained, bits) -> None:
 
 
 def test_delays_change_the_weights(planned, trained, bits) -> None:
-    """The tests above compare weights that differ. 2BW is late by one update on any number of devices."""
+    """The tests above compare weights that differ. 2BW is late by one update on any number of
+    devices.
+    """
     found = {
         (name, devices): bits(trained(planned(name, devices, 3)).weights)
-        for name, devices in (("sync", 1), ("2bw", 1), ("2bw", 3), ("pipedream", 2), ("pipedream", 3))
+        for name, devices in (
+            ("sync", 1),
+            ("2bw", 1),
+            ("2bw", 3),
+            ("pipedream", 2),
+            ("pipedream", 3),
+        )
     }
     assert found["2bw", 1] == found["2bw", 3]
-    assert len({found["sync", 1]["conv1/weight"], *(each["conv1/weight"] for each in found.values())}) == 4
+    assert (
+        len({found["sync", 1]["conv1/weight"], *(each["conv1/weight"] for each in found.values())})
+        == 4
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,9 @@ works = st.lists(st.integers(1, 50), min_size=1, max_size=9)
 
 
 def least(work: list[int], ranks: int) -> int:
-    """Return the work of the busiest rank under the best cut of the ring of devices, found by trying all."""
+    """Return the work of the busiest rank under the best cut of the ring of devices, found by
+    trying all.
+    """
     count = len(work)
     if ranks >= count:
         return max(work)
@@ -37,7 +39,9 @@ def least(work: list[int], ranks: int) -> int:
 
 @given(works, st.integers(1, 10))
 def test_no_cut_of_the_ring_is_much_better(work: list[int], ranks: int) -> None:
-    """The busiest rank is within a tenth of the least; the same number of devices for each rank is kept where it is."""
+    """The busiest rank is within a tenth of the least; the same number of devices for each rank is
+    kept where it is.
+    """
     placed = Placement.of(work, ranks)
     at_least = least(work, ranks) if ranks > 1 else sum(work)
     assert at_least <= placed.most(work) <= 1.1 * at_least
@@ -61,7 +65,9 @@ def test_devices_with_equal_work_are_dealt_evenly() -> None:
 
 
 def test_one_heavy_device_has_the_lightest_beside_it() -> None:
-    """Eight of nine parts of the work are on the first device and the three after it; the last ones go to rank 0."""
+    """Eight of nine parts of the work are on the first device and the three after it; the last ones
+    go to rank 0.
+    """
     placed = Placement.of([40, 20, 10, 10, 5, 2, 2, 1], 2)
     assert placed.hosts == (0, 1, 1, 1, 1, 0, 0, 0)
     assert placed.described(0) == "devices 0, 5-7"
@@ -71,7 +77,9 @@ def test_one_heavy_device_has_the_lightest_beside_it() -> None:
 
 @pytest.mark.parametrize("micro_batch", [1, 8])
 def test_boards_whose_memory_binds_have_little_work(micro_batch: int) -> None:
-    """VGG-16 on eight boards, at whose memory ports the time goes: four boards for each of two ranks would not do."""
+    """VGG-16 on eight boards, at whose memory ports the time goes: four boards for each of two
+    ranks would not do.
+    """
     plan = emuchain.plan(network="vgg16-cifar", devices=8, batch=128, micro_batch=micro_batch)
     work = plan.work
     assert sum(work[:4]) > 0.6 * sum(work)
@@ -95,7 +103,10 @@ def plan(ranks: int = 1, **settings: Any) -> ChainPlan:
     ("settings", "expected"),
     [
         ({}, 4 * FIRST + 0 * LAST),  # while it is made: drawn, packed, copied, and its gradient
-        ({"optimizer": "adam"}, 4 * FIRST + 5 * LAST),  # weights, gradients, two moments; EB reads the last ones turned
+        (
+            {"optimizer": "adam"},
+            4 * FIRST + 5 * LAST,
+        ),  # weights, gradients, two moments; EB reads the last ones turned
         ({"replicas": 2}, 2 * (6 * FIRST + 7 * LAST)),  # and three arrays for the exchange, on both
     ],
 )
@@ -127,9 +138,14 @@ def test_each_rank_takes_what_its_devices_take() -> None:
 
 
 def test_older_versions_are_counted() -> None:
-    """PipeDream on three devices keeps three versions on the first, two on the second, one on the last."""
+    """PipeDream on three devices keeps three versions on the first, two on the second, one on the
+    last.
+    """
     settings = {"devices": 3, "stages": "layers", "samples": 320}
-    layers = [{"type": "fc", "features": 64}, {"type": "relu"}] * 3 + [{**FC, "features": 10}, {"type": "softmax"}]
+    layers = [{"type": "fc", "features": 64}, {"type": "relu"}] * 3 + [
+        {**FC, "features": 10},
+        {"type": "softmax"},
+    ]
     network = load_network({"name": "deep", "input": [3, 32, 32], "layers": layers})
 
     def of(schedule: str) -> int:
@@ -137,14 +153,19 @@ def test_older_versions_are_counted() -> None:
         made = make_plan(config, 1, network=network)
         return needed_bytes(made, training_data(made), 1, gathers=False)[0]
 
-    assert of("pipedream") - of("gpipe") > 4 * 3072 * 64  # at least another one of the first layer's
+    assert (
+        of("pipedream") - of("gpipe") > 4 * 3072 * 64
+    )  # at least another one of the first layer's
 
 
 def test_too_little_room_is_refused_in_one_line(one_line: OneLine) -> None:
     made = plan()
     data = training_data(made)
     [needed] = needed_bytes(made, data, 1, gathers=False)
-    enough, little = Room(needed, "this machine has"), Room(needed - 1, "this container (its control group) has")
+    enough, little = (
+        Room(needed, "this machine has"),
+        Room(needed - 1, "this container (its control group) has"),
+    )
     own = Room(needed - 1, "this process may take (`ulimit -v`)")
     check_needs(made, data, SingleProcess(), gathers=False, rooms=(enough, None))
     for rooms, words in (((little, None), "control group"), ((enough, own), "ulimit -v")):
@@ -171,10 +192,20 @@ def test_ranks_of_one_host_share_its_room() -> None:
 def test_training_and_evaluating_are_refused_before_they_begin(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, one_line: OneLine
 ) -> None:
-    emuchain.train("quick-cifar", samples=16, test_samples=4, batch=16, out=str(tmp_path / "run.h5"))
-    monkeypatch.setattr("emuchain.emulator.run.placement.host_room", lambda: Room(1000, "this machine has"))
-    with pytest.raises(InputError, match=r"training takes at least .*, but this machine has 1000 B"):
-        emuchain.train("quick-cifar", samples=16, test_samples=4, batch=16, out=str(tmp_path / "other.h5"))
+    emuchain.train(
+        "quick-cifar", samples=16, test_samples=4, batch=16, out=str(tmp_path / "run.h5")
+    )
+    monkeypatch.setattr(
+        "emuchain.emulator.run.placement.host_room", lambda: Room(1000, "this machine has")
+    )
+    with pytest.raises(
+        InputError, match=r"training takes at least .*, but this machine has 1000 B"
+    ):
+        emuchain.train(
+            "quick-cifar", samples=16, test_samples=4, batch=16, out=str(tmp_path / "other.h5")
+        )
     assert not (tmp_path / "other.h5").exists()
-    with pytest.raises(InputError, match=r"evaluating takes at least .*, but this machine has 1000 B"):
+    with pytest.raises(
+        InputError, match=r"evaluating takes at least .*, but this machine has 1000 B"
+    ):
         evaluate(read_run_weights(str(tmp_path / "run.h5")))

@@ -1,4 +1,6 @@
-"""Recurrent networks on the chain: cut, micro-batches and schedules that drain change no bit of what is trained."""
+"""Recurrent networks on the chain: cut, micro-batches and schedules that drain change no bit of
+what is trained.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ NETWORKS: dict[str, Table] = {
     "lstm": network(recurrent("lstm")),
     "gru": network(recurrent("gru"), end="last"),
     "two": network(recurrent("lstm", 20), recurrent("gru"), end="last"),
-    "bidirectional": network(recurrent("lstm", 20, bidirectional=True), recurrent("gru", 7, bidirectional=True)),
+    "bidirectional": network(
+        recurrent("lstm", 20, bidirectional=True), recurrent("gru", 7, bidirectional=True)
+    ),
     "projection": network(recurrent("lstm", 20, projection=11), recurrent("lstm", 48)),
     "reset before": network(recurrent("gru", 20, reset="before"), recurrent("gru", 48), end="last"),
     "each step": network(recurrent("lstm"), end="each"),
@@ -54,7 +58,10 @@ def data_of(name: str) -> Any:
 @pytest.fixture(scope="module")
 def alone() -> dict[str, dict[str, bytes]]:
     """The bits of each network on one device under `sync`, in micro-batches of 4."""
-    return {name: bits_of(plan_of(described, devices=1), data_of(name)) for name, described in NETWORKS.items()}
+    return {
+        name: bits_of(plan_of(described, devices=1), data_of(name))
+        for name, described in NETWORKS.items()
+    }
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -67,12 +74,17 @@ def test_every_weight_is_trained(alone: dict[str, dict[str, bytes]], name: str) 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("micro_batch", [1, 16])
 def test_micro_batches(alone: dict[str, dict[str, bytes]], kind: str, micro_batch: int) -> None:
-    assert bits_of(plan_of(NETWORKS[kind], devices=1, micro_batch=micro_batch), data_of(kind)) == alone[kind]
+    assert (
+        bits_of(plan_of(NETWORKS[kind], devices=1, micro_batch=micro_batch), data_of(kind))
+        == alone[kind]
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("devices", "micro_batch"), [(2, 4), (3, 1), (5, 16), (7, 4)])
-def test_cut_by_units(alone: dict[str, dict[str, bytes]], kind: str, devices: int, micro_batch: int) -> None:
+def test_cut_by_units(
+    alone: dict[str, dict[str, bytes]], kind: str, devices: int, micro_batch: int
+) -> None:
     plan = by_units(plan_of(NETWORKS[kind], devices=devices, micro_batch=micro_batch))
     assert most_parts(plan) >= devices - 1
     assert bits_of(plan, data_of(kind)) == alone[kind]
@@ -89,7 +101,9 @@ def test_a_cut_into_single_units(alone: dict[str, dict[str, bytes]]) -> None:
     assert bits_of(mapped(plan, Mapping(plan.network, devices)), data_of("lstm")) == alone["lstm"]
 
 
-@pytest.mark.parametrize("name", ["two", "bidirectional", "projection", "reset before", "each step"])
+@pytest.mark.parametrize(
+    "name", ["two", "bidirectional", "projection", "reset before", "each step"]
+)
 @pytest.mark.parametrize("devices", [2, 3])
 def test_other_networks(alone: dict[str, dict[str, bytes]], name: str, devices: int) -> None:
     plan = plan_of(NETWORKS[name], devices=devices, micro_batch=3)
@@ -153,7 +167,9 @@ REPLICAS: dict[str, Table] = {
 
 @pytest.mark.parametrize("name", ["two", "bidirectional", "projection"])
 def test_replicas(name: str) -> None:
-    """Chains of any cut give the bits of replicas of one device; these differ from one chain's by rounding alone."""
+    """Chains of any cut give the bits of replicas of one device; these differ from one chain's by
+    rounding alone.
+    """
     data, found = data_of(name), {}
     for kind, keys in REPLICAS.items():
         plan = plan_of(NETWORKS[name], **keys)
@@ -166,7 +182,11 @@ def test_replicas(name: str) -> None:
             of_ring = found["ring"][f"{layer}/{key}"]
             assert np.allclose(of_ring, array, rtol=1e-3, atol=1e-5), f"{layer}/{key}"
             for kind in ("chains", "cut chains"):
-                assert found[kind][f"{layer}/{key}"].tobytes() == of_ring.tobytes(), (kind, layer, key)
+                assert found[kind][f"{layer}/{key}"].tobytes() == of_ring.tobytes(), (
+                    kind,
+                    layer,
+                    key,
+                )
 
 
 # Texts with samples of different lengths.
@@ -197,7 +217,14 @@ def lines(tmp_path: Path) -> str:
 
 
 def text_plan(described: Table, path: str, **keys: Any) -> ChainPlan:
-    run = {"batch": BATCH, "micro_batch": 5, "data": path, "epochs": 2, "learning_rate": 0.1, "schedule": "sync"}
+    run = {
+        "batch": BATCH,
+        "micro_batch": 5,
+        "data": path,
+        "epochs": 2,
+        "learning_rate": 0.1,
+        "schedule": "sync",
+    }
     symbols = len(set(LINES))
     found = load_network(described, symbols=lambda: symbols)
     return make_plan(load_config(None, {**run, **keys}), network=found)
@@ -209,8 +236,13 @@ def test_lines_of_different_lengths(lines: str, name: str) -> None:
     data = training_data(one)
     assert data.train_lengths is not None and len(set(data.train_lengths.tolist())) > 3
     expected = bits_of(one, data)
-    assert expected != bits_of(text_plan(TEXTS[name], lines, devices=1), training_data(text_plan(TEXTS[name], lines)))
-    assert bits_of(text_plan(TEXTS[name], lines, devices=1, text_samples="lines", micro_batch=1), data) == expected
+    assert expected != bits_of(
+        text_plan(TEXTS[name], lines, devices=1), training_data(text_plan(TEXTS[name], lines))
+    )
+    assert (
+        bits_of(text_plan(TEXTS[name], lines, devices=1, text_samples="lines", micro_batch=1), data)
+        == expected
+    )
     for devices in (2, 3):
         plan = text_plan(TEXTS[name], lines, devices=devices, text_samples="lines")
         assert bits_of(plan, data) == expected
@@ -233,17 +265,33 @@ def test_padding_changes_nothing(lines: str) -> None:
 
 # Other processes.
 
-FLAGS = ["--network", "lstm-rows", "--schedule", "sync", "--samples", "24", "--test-samples", "4", "--batch", "8"]
+FLAGS = [
+    "--network",
+    "lstm-rows",
+    "--schedule",
+    "sync",
+    "--samples",
+    "24",
+    "--test-samples",
+    "4",
+    "--batch",
+    "8",
+]
 
 
 def file_bits(path: Path) -> dict[str, bytes]:
     with h5py.File(path) as file:
-        arrays = {f"{layer}/{name}": of[name][()].tobytes() for layer, of in file["weights"].items() for name in of}
+        arrays = {
+            f"{layer}/{name}": of[name][()].tobytes()
+            for layer, of in file["weights"].items()
+            for name in of
+        }
     assert len(arrays) == 6
     return arrays
 
 
-# In Python, which compiles the kernels that it uses; the command would compile all of them in each form.
+# In Python, which compiles the kernels that it uses; the command would compile all of them in each
+# form.
 TRAIN = """
 import sys
 import emuchain
@@ -259,13 +307,19 @@ def test_every_form_of_the_kernels(tmp_path: Path) -> None:
     found = {}
     for form in FORMS:
         command = [sys.executable, "-c", TRAIN, str(tmp_path / form)]
-        subprocess.run(command, check=True, env={**os.environ, SETTING: form}, capture_output=True, timeout=300)
-        found |= {(form, devices): file_bits(tmp_path / f"{form}{devices}.h5") for devices in (1, 3)}
+        subprocess.run(
+            command, check=True, env={**os.environ, SETTING: form}, capture_output=True, timeout=300
+        )
+        found |= {
+            (form, devices): file_bits(tmp_path / f"{form}{devices}.h5") for devices in (1, 3)
+        }
     assert len(found) == 2 * len(FORMS)
     assert all(each == found["portable", 1] for each in found.values())
 
 
-@pytest.mark.parametrize(("mpiexec", "ranks", "devices"), [("mpich", 2, 3), ("openmpi", 3, 5)], indirect=["mpiexec"])
+@pytest.mark.parametrize(
+    ("mpiexec", "ranks", "devices"), [("mpich", 2, 3), ("openmpi", 3, 5)], indirect=["mpiexec"]
+)
 def test_ranks(mpiexec: Any, tmp_path: Path, ranks: int, devices: int) -> None:
     found = []
     for count in (1, ranks):

@@ -1,7 +1,9 @@
-"""Recurrent layers against chains worked out with pencil and paper, in docs/time-model.md; all times in nanoseconds.
+"""Recurrent layers against chains worked out with pencil and paper, in docs/time-model.md; all
+times in nanoseconds.
 
-`wavefront`: two LSTMs of two units on two boards, three steps. `units`: an LSTM of two units, of which each board has
-one, so that every step gathers states. The texts are those of the page, where every number below is derived.
+`wavefront`: two LSTMs of two units on two boards, three steps. `units`: an LSTM of two units, of
+which each board has one, so that every step gathers states. The texts are those of the page, where
+every number below is derived.
 """
 
 from __future__ import annotations
@@ -83,8 +85,12 @@ def test_cut_and_interval(toy_plan: ToyPlan, toy: str) -> None:
 def test_every_row_of_a_sample(toy_plan: ToyPlan, record: Any, toy: str) -> None:
     recorded = record(toy_plan(toy), 1)
     assert recorded.engines == {name: [rows] for name, rows in ENGINES[toy].items()}
-    assert {path: recorded.paths[path] for path in PATHS[toy]} == {p: [rows] for p, rows in PATHS[toy].items()}
-    assert [trace.updated_ps for trace in recorded.traces] == [[1000 * time] for time in UPDATED[toy]]
+    assert {path: recorded.paths[path] for path in PATHS[toy]} == {
+        p: [rows] for p, rows in PATHS[toy].items()
+    }
+    assert [trace.updated_ps for trace in recorded.traces] == [
+        [1000 * time] for time in UPDATED[toy]
+    ]
 
 
 def test_streams_of_a_cut_layer_and_no_others(toy_plan: ToyPlan, record: Any) -> None:
@@ -94,9 +100,14 @@ def test_streams_of_a_cut_layer_and_no_others(toy_plan: ToyPlan, record: Any) ->
 
 def test_rows_of_the_second_sample_come_an_interval_later(toy_plan: ToyPlan, record: Any) -> None:
     recorded = record(toy_plan("wavefront", batch=2, micro_batch=2), 2)
-    assert recorded.engines == {name: [rows, later(rows, 300)] for name, rows in ENGINES["wavefront"].items()}
+    assert recorded.engines == {
+        name: [rows, later(rows, 300)] for name, rows in ENGINES["wavefront"].items()
+    }
     assert [trace.updated_ps[0] for trace in recorded.traces] == [1_300_000, 1_150_000]
 
 
 def test_the_same_rows_under_fpdeep(toy_plan: ToyPlan, record: Any) -> None:
-    assert record(toy_plan("wavefront", schedule="fpdeep"), 1).engines == record(toy_plan("wavefront"), 1).engines
+    assert (
+        record(toy_plan("wavefront", schedule="fpdeep"), 1).engines
+        == record(toy_plan("wavefront"), 1).engines
+    )

@@ -1,4 +1,6 @@
-"""PyTorch trains recurrent networks from the same weights on the same samples: the same losses, to fp32 rounding."""
+"""PyTorch trains recurrent networks from the same weights on the same samples: the same losses, to
+fp32 rounding.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections is not sup
 BATCH, STEPS, DEVICES = 8, 10, 2
 RATE, MOMENTUM, DECAY = 0.05, 0.9, 0.0005
 
-BIDIRECTIONAL = [recurrent("lstm", 17, bidirectional=True), recurrent("gru", 12, bidirectional=True)]
+BIDIRECTIONAL = [
+    recurrent("lstm", 17, bidirectional=True),
+    recurrent("gru", 12, bidirectional=True),
+]
 NETWORKS: dict[str, str | Table] = {
     "lstm-rows": "lstm-rows",
     "gru-rows": "gru-rows",
@@ -41,7 +46,10 @@ def data_of(name: str) -> Dataset:
     if name in ("bidirectional", "projection"):
         return sequences(each_step=name == "projection", samples=samples)
     rng = np.random.default_rng(1)
-    images, labels = rng.integers(0, 256, (samples, 1, 28, 28), dtype=np.uint8), rng.integers(0, 10, samples)
+    images, labels = (
+        rng.integers(0, 256, (samples, 1, 28, 28), dtype=np.uint8),
+        rng.integers(0, 10, samples),
+    )
     return Dataset("digits", images, labels, images[:1], labels[:1], tuple("0123456789"))
 
 
@@ -64,7 +72,11 @@ class Peer:
     def _modules(layer: Any) -> list[Any]:
         if layer.operation.type == "conv":  # of one row and one column: the same for each step
             return [torch.nn.Linear(layer.input[0], layer.channels)]
-        return [module for module in layer.operation.torch(torch.nn, layer.input) if list(module.parameters())]
+        return [
+            module
+            for module in layer.operation.torch(torch.nn, layer.input)
+            if list(module.parameters())
+        ]
 
     def parameters(self) -> list[Any]:
         return [parameter for module in self.modules.values() for parameter in module.parameters()]
@@ -84,7 +96,9 @@ class Peer:
     def weights(self) -> Weights:
         found: Weights = {}
         for layer in self.network.layers:
-            arrays = {name: p.detach().numpy() for name, p in self.modules[layer.name].named_parameters()}
+            arrays = {
+                name: p.detach().numpy() for name, p in self.modules[layer.name].named_parameters()
+            }
             if layer.operation.type == "embedding":
                 arrays["weight"] = arrays["weight"].T
             found[layer.name] = arrays
@@ -96,7 +110,9 @@ def inputs(data: Dataset, chosen: Any) -> Any:
     if data.symbols:
         return torch.from_numpy(data.train_images[chosen][:, 0, :, 0].astype(np.int64))
     maps = data.normalisation().apply(data.train_images[chosen])
-    return torch.from_numpy(np.ascontiguousarray(maps.transpose(0, 2, 1, 3).reshape(len(maps), maps.shape[2], -1)))
+    return torch.from_numpy(
+        np.ascontiguousarray(maps.transpose(0, 2, 1, 3).reshape(len(maps), maps.shape[2], -1))
+    )
 
 
 def torch_training(peer: Peer, data: Dataset, seed: int, steps: int) -> list[float]:
@@ -114,7 +130,14 @@ def torch_training(peer: Peer, data: Dataset, seed: int, steps: int) -> list[flo
 
 def plan_of(name: str, samples: int, seed: int) -> ChainPlan:
     rule = {"learning_rate": RATE, "momentum": MOMENTUM, "weight_decay": DECAY}
-    keys = {"batch": BATCH, "micro_batch": 3, "devices": DEVICES, "schedule": "sync", "seed": seed, "samples": samples}
+    keys = {
+        "batch": BATCH,
+        "micro_batch": 3,
+        "devices": DEVICES,
+        "schedule": "sync",
+        "seed": seed,
+        "samples": samples,
+    }
     return make_plan(load_config(None, {**keys, **rule}), network=load_network(NETWORKS[name]))
 
 
@@ -128,7 +151,10 @@ def chain_training(plan: ChainPlan, data: Dataset) -> tuple[Weights, list[float]
     ranks = SingleProcess()
     ranks.on_object = on_step
     trainer = ChainTrainer.of(plan, data, ranks)
-    start = {name: {key: of.copy() for key, of in arrays.items()} for name, arrays in trainer.weights().items()}
+    start = {
+        name: {key: of.copy() for key, of in arrays.items()}
+        for name, arrays in trainer.weights().items()
+    }
     trainer.epoch(0)
     return start, losses, trainer.weights()
 
@@ -136,7 +162,8 @@ def chain_training(plan: ChainPlan, data: Dataset) -> tuple[Weights, list[float]
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_first_update(name: str) -> None:
     data = data_of(name)
-    # Samples of an epoch are in another order than those of a longer one, so this is one of a single mini-batch.
+    # Samples of an epoch are in another order than those of a longer one, so this is one of a
+    # single mini-batch.
     data = data.first(BATCH)
     plan = plan_of(name, BATCH, seed=5)
     start, losses, found = chain_training(plan, data)
@@ -148,7 +175,9 @@ def test_the_first_update(name: str) -> None:
             before, here = (of[layer][key].reshape(array.shape) for of in (start, found))
             moved, moved_here = array - before, here - before
             assert np.abs(moved).max() > 0, f"{layer}/{key} did not move"
-            assert np.abs(moved_here - moved).max() <= 1e-3 * np.abs(moved).max() + 1e-8, f"{layer}/{key}"
+            assert np.abs(moved_here - moved).max() <= 1e-3 * np.abs(moved).max() + 1e-8, (
+                f"{layer}/{key}"
+            )
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -157,4 +186,6 @@ def test_ten_losses(name: str) -> None:
     plan = plan_of(name, BATCH * STEPS, seed=6)
     start, losses, _ = chain_training(plan, data)
     assert len(losses) == STEPS
-    assert losses == pytest.approx(torch_training(Peer(plan.network, start), data, 6, STEPS), rel=1e-5)
+    assert losses == pytest.approx(
+        torch_training(Peer(plan.network, start), data, 6, STEPS), rel=1e-5
+    )

@@ -17,7 +17,10 @@ from emuchain.emulator.config import load_config
 from emuchain.emulator.plan import ChainPlan, exchange_times, idle_settings, make_plan
 from emuchain.emulator.run import ChainTrainer, Weights, simulate, steady_state
 
-SAMPLES, BATCH = 54, 24  # so the last mini-batch of an epoch has 6 samples, which 4 replicas share unevenly
+SAMPLES, BATCH = (
+    54,
+    24,
+)  # so the last mini-batch of an epoch has 6 samples, which 4 replicas share unevenly
 Flags = dict[str, Any]
 REPLICAS: list[Flags] = [
     {"schedule": "data-parallel-ring", "devices": 4},
@@ -26,7 +29,13 @@ REPLICAS: list[Flags] = [
     {"schedule": "data-parallel-aggregator", "devices": 6, "groups": 3},
     {"schedule": "sync", "replicas": 2, "devices": 3},
     {"schedule": "fpdeep", "replicas": 2, "devices": 4},
-    {"schedule": "fpdeep", "replicas": 3, "devices": 2, "exchange": "aggregator", "cluster": "titan-xp-10gbe"},
+    {
+        "schedule": "fpdeep",
+        "replicas": 3,
+        "devices": 2,
+        "exchange": "aggregator",
+        "cluster": "titan-xp-10gbe",
+    },
 ]
 
 
@@ -38,7 +47,13 @@ def replicas_plan(plan_of: Callable[..., ChainPlan], small_cifar: Path) -> Repli
     """Makes a plan whose last mini-batch is shorter, of these keys."""
 
     def make(**keys: Any) -> ChainPlan:
-        settings = {"batch": BATCH, "micro_batch": 5, "samples": SAMPLES, "epochs": 2, "network": "quick-cifar"}
+        settings = {
+            "batch": BATCH,
+            "micro_batch": 5,
+            "samples": SAMPLES,
+            "epochs": 2,
+            "network": "quick-cifar",
+        }
         settings |= {"data": str(small_cifar), "test_samples": 7}
         return plan_of(**{**settings, **keys})
 
@@ -47,7 +62,11 @@ def replicas_plan(plan_of: Callable[..., ChainPlan], small_cifar: Path) -> Repli
 
 def furthest(these: Weights, those: Weights) -> float:
     """The largest difference of any weight."""
-    return max(float(np.abs(these[layer][name] - those[layer][name]).max()) for layer in those for name in those[layer])
+    return max(
+        float(np.abs(these[layer][name] - those[layer][name]).max())
+        for layer in those
+        for name in those[layer]
+    )
 
 
 DROPOUT = """
@@ -76,7 +95,9 @@ def network(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return str(path)
 
 
-@pytest.mark.parametrize("flags", [flags for flags in REPLICAS if flags["schedule"] != "fpdeep"], ids=str)
+@pytest.mark.parametrize(
+    "flags", [flags for flags in REPLICAS if flags["schedule"] != "fpdeep"], ids=str
+)
 def test_replicas_train_as_one_does_on_whole_mini_batches(
     flags: Flags, network: str, replicas_plan: ReplicasPlan, trained: Any
 ) -> None:
@@ -90,14 +111,18 @@ def test_replicas_train_as_one_does_on_whole_mini_batches(
 
 
 @pytest.mark.parametrize("flags", REPLICAS, ids=str)
-def test_simulation_and_training_take_the_same_time(flags: Flags, replicas_plan: ReplicasPlan, trained: Any) -> None:
+def test_simulation_and_training_take_the_same_time(
+    flags: Flags, replicas_plan: ReplicasPlan, trained: Any
+) -> None:
     plan = replicas_plan(**flags)
     ends = [result.virtual_time_ps for result in trained(plan).history]
     assert list(simulate(plan, SAMPLES).epoch_ends_ps) == ends
 
 
 @pytest.mark.parametrize("micro_batch", [1, 12])
-def test_micro_batches_do_not_matter(micro_batch: int, replicas_plan: ReplicasPlan, trained: Any, bits: Any) -> None:
+def test_micro_batches_do_not_matter(
+    micro_batch: int, replicas_plan: ReplicasPlan, trained: Any, bits: Any
+) -> None:
     flags = REPLICAS[0]
     weights, results = trained(replicas_plan(**flags))
     other_weights, others = trained(replicas_plan(**flags, micro_batch=micro_batch))
@@ -105,15 +130,23 @@ def test_micro_batches_do_not_matter(micro_batch: int, replicas_plan: ReplicasPl
     assert others[-1].virtual_time_ps == results[-1].virtual_time_ps
 
 
-@pytest.mark.parametrize("compress", ["none", "inceptionn:-10", "truncate:24", "topk:0.02+feedback"])
+@pytest.mark.parametrize(
+    "compress", ["none", "inceptionn:-10", "truncate:24", "topk:0.02+feedback"]
+)
 @pytest.mark.parametrize("flags", [REPLICAS[0], REPLICAS[3], REPLICAS[5]], ids=str)
 def test_all_replicas_end_with_the_same_weights(
-    flags: Flags, compress: str, replicas_plan: ReplicasPlan, trained: Any, monkeypatch: pytest.MonkeyPatch
+    flags: Flags,
+    compress: str,
+    replicas_plan: ReplicasPlan,
+    trained: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compress, _, feedback = compress.partition("+")
     closed: list[ChainTrainer] = []
     close = ChainTrainer.close
-    monkeypatch.setattr(ChainTrainer, "close", lambda trainer: closed.append(trainer) or close(trainer))
+    monkeypatch.setattr(
+        ChainTrainer, "close", lambda trainer: closed.append(trainer) or close(trainer)
+    )
     trained(replicas_plan(**flags, compress=compress, error_feedback=bool(feedback), epochs=1))
     replicas = closed[0].replicas
     held = [
@@ -124,7 +157,9 @@ def test_all_replicas_end_with_the_same_weights(
     assert all(weights == held[0] for weights in held)
 
 
-def test_a_codec_makes_gradients_smaller_and_time_shorter(replicas_plan: ReplicasPlan, trained: Any) -> None:
+def test_a_codec_makes_gradients_smaller_and_time_shorter(
+    replicas_plan: ReplicasPlan, trained: Any
+) -> None:
     flags = {"schedule": "data-parallel-ring", "devices": 4, "cluster": "titan-xp-10gbe"}
     plan = replicas_plan(**flags)
     weights, whole = trained(plan)
@@ -138,12 +173,21 @@ def test_a_codec_makes_gradients_smaller_and_time_shorter(replicas_plan: Replica
     assert sum(sent.traffic.statistics.values()) * 4 == sent.traffic.value_bytes
     assert sent.spent_ps < plain.spent_ps
     steps = 3
-    assert sent.traffic.value_bytes == steps * 6 * plan.network.parameters * 4  # 2 (N - 1) N blocks of 1/N
+    assert (
+        sent.traffic.value_bytes == steps * 6 * plan.network.parameters * 4
+    )  # 2 (N - 1) N blocks of 1/N
 
 
-def test_the_bytes_of_an_exchange_are_those_that_virtual_time_took(replicas_plan: ReplicasPlan, trained: Any) -> None:
+def test_the_bytes_of_an_exchange_are_those_that_virtual_time_took(
+    replicas_plan: ReplicasPlan, trained: Any
+) -> None:
     """With the codec's own ratio the simulator gives the trained run's time; truncation's is known."""
-    flags = {"schedule": "data-parallel-ring", "devices": 4, "cluster": "titan-xp-10gbe", "compress": "truncate:16"}
+    flags = {
+        "schedule": "data-parallel-ring",
+        "devices": 4,
+        "cluster": "titan-xp-10gbe",
+        "compress": "truncate:16",
+    }
     plan = replicas_plan(**flags)
     history = trained(plan).history
     assert history[-1].exchanged.traffic.ratio == 2
@@ -159,19 +203,36 @@ def test_weights_that_are_cut_off_stay_cut_off(replicas_plan: ReplicasPlan, trai
         assert np.any(layer["weight"])
 
 
-def test_error_feedback_learns_what_the_largest_values_alone_do_not(replicas_plan: ReplicasPlan, trained: Any) -> None:
+def test_error_feedback_learns_what_the_largest_values_alone_do_not(
+    replicas_plan: ReplicasPlan, trained: Any
+) -> None:
     def distance(these: Weights, those: Weights) -> float:
-        pairs = ((these[layer][name], array) for layer in those for name, array in those[layer].items())
+        pairs = (
+            (these[layer][name], array) for layer in those for name, array in those[layer].items()
+        )
         return sum(float(np.square(one - other).sum()) for one, other in pairs)
 
-    flags: Flags = {"schedule": "data-parallel-ring", "devices": 2, "momentum": 0, "epochs": 8, "memory": "ignored"}
+    flags: Flags = {
+        "schedule": "data-parallel-ring",
+        "devices": 2,
+        "momentum": 0,
+        "epochs": 8,
+        "memory": "ignored",
+    }
     exact = trained(replicas_plan(**flags)).weights
-    lossy, fed = (trained(replicas_plan(**flags, compress="topk:0.02", error_feedback=kept)) for kept in (False, True))
+    lossy, fed = (
+        trained(replicas_plan(**flags, compress="topk:0.02", error_feedback=kept))
+        for kept in (False, True)
+    )
     assert distance(fed.weights, exact) < 0.8 * distance(lossy.weights, exact)
-    assert [each.virtual_time_ps for each in fed.history] == [each.virtual_time_ps for each in lossy.history]
+    assert [each.virtual_time_ps for each in fed.history] == [
+        each.virtual_time_ps for each in lossy.history
+    ]
 
 
-def test_error_feedback_is_simulated_in_the_same_time(replicas_plan: ReplicasPlan, trained: Any) -> None:
+def test_error_feedback_is_simulated_in_the_same_time(
+    replicas_plan: ReplicasPlan, trained: Any
+) -> None:
     """Off chip, what is kept passes the memory port at each update."""
     flags: Flags = {"schedule": "data-parallel-ring", "devices": 2, "compress": "topk:0.02"}
     plain, fed = (replicas_plan(**flags, error_feedback=kept) for kept in (False, True))
@@ -183,7 +244,8 @@ def test_error_feedback_is_simulated_in_the_same_time(replicas_plan: ReplicasPla
 def test_what_error_feedback_keeps_takes_memory(replicas_plan: ReplicasPlan) -> None:
     flags: Flags = {"replicas": 4, "devices": 2, "compress": "topk:0.02"}
     plain, fed, grouped = (
-        replicas_plan(**flags, **more) for more in ({}, {"error_feedback": True}, {"error_feedback": True, "groups": 2})
+        replicas_plan(**flags, **more)
+        for more in ({}, {"error_feedback": True}, {"error_feedback": True, "groups": 2})
     )
     copies = [plan.cluster.parameter_copies for plan in (plain, fed, grouped)]
     assert copies == [2, 3, 5]
@@ -198,12 +260,24 @@ def test_what_error_feedback_keeps_takes_memory(replicas_plan: ReplicasPlan) -> 
         ({"replicas": 2}, "without a codec; add `compress`, such as topk:0.01"),
     ],
 )
-def test_error_feedback_with_nothing_to_do_is_said(flags: Flags, why: str, replicas_plan: ReplicasPlan) -> None:
-    assert f"`error_feedback` = true: has no effect {why}" in idle_settings(replicas_plan(**flags, error_feedback=True))
+def test_error_feedback_with_nothing_to_do_is_said(
+    flags: Flags, why: str, replicas_plan: ReplicasPlan
+) -> None:
+    assert f"`error_feedback` = true: has no effect {why}" in idle_settings(
+        replicas_plan(**flags, error_feedback=True)
+    )
 
 
-def test_error_feedback_has_no_room_where_parameters_have_none(replicas_plan: ReplicasPlan, small_cluster: str) -> None:
-    flags: Flags = {"replicas": 2, "devices": 6, "cluster": small_cluster, "schedule": "sync", "compress": "topk:0.02"}
+def test_error_feedback_has_no_room_where_parameters_have_none(
+    replicas_plan: ReplicasPlan, small_cluster: str
+) -> None:
+    flags: Flags = {
+        "replicas": 2,
+        "devices": 6,
+        "cluster": small_cluster,
+        "schedule": "sync",
+        "compress": "topk:0.02",
+    }
     flags |= {"memory": "fpdeep", "batch": 24}
     with pytest.raises(InputError, match="has no room even for its parameters"):
         replicas_plan(**flags, error_feedback=True)
@@ -213,11 +287,15 @@ BlocksPlan = Callable[..., ChainPlan]
 
 
 @pytest.fixture(scope="module")
-def blocks_plan(replicas_plan: ReplicasPlan, small_cluster: str, many_blocks: Any, with_blocks: Any) -> BlocksPlan:
+def blocks_plan(
+    replicas_plan: ReplicasPlan, small_cluster: str, many_blocks: Any, with_blocks: Any
+) -> BlocksPlan:
     """Makes a plan with many blocks of balanced parameters, or without any."""
 
     def make(blocks: bool = True, **keys: Any) -> ChainPlan:
-        plan = replicas_plan(cluster=small_cluster, schedule="sync", devices=5, balancing="none", **keys)
+        plan = replicas_plan(
+            cluster=small_cluster, schedule="sync", devices=5, balancing="none", **keys
+        )
         return with_blocks(plan, many_blocks(plan)) if blocks else plan
 
     return make
@@ -239,7 +317,9 @@ def test_balanced_parameters_are_exchanged_where_they_are_stored(
 
 
 def test_path_6_goes_through_the_codec(blocks_plan: BlocksPlan, trained: Any) -> None:
-    """In a single chain: fewer bytes from the second mini-batch on, other weights, and no link busy for longer."""
+    """In a single chain: fewer bytes from the second mini-batch on, other weights, and no link busy
+    for longer.
+    """
     exact, whole = trained(blocks_plan())
     lossy, compressed = trained(blocks_plan(compress="truncate:16"))
     assert 0 < furthest(lossy, exact) < 0.1
@@ -253,8 +333,12 @@ def test_path_6_goes_through_the_codec(blocks_plan: BlocksPlan, trained: Any) ->
 
 
 @pytest.mark.parametrize("flags", [REPLICAS[5], REPLICAS[6], {**REPLICAS[5], "groups": 2}], ids=str)
-def test_where_exchange_is_slowest_it_sets_the_rate(flags: Flags, replicas_plan: ReplicasPlan) -> None:
-    """A device's exchanges come one after another: mini-batches take one exchange each, and little more."""
+def test_where_exchange_is_slowest_it_sets_the_rate(
+    flags: Flags, replicas_plan: ReplicasPlan
+) -> None:
+    """A device's exchanges come one after another: mini-batches take one exchange each, and little
+    more.
+    """
     steps = 40
     plan = replicas_plan(**{**flags, "cluster": "titan-xp-10gbe"}, batch=6, epochs=1)
     slowest = max(exchange_times(plan.timing, plan.data_parallel))
@@ -296,7 +380,7 @@ def test_every_sample_has_one_replica(flags: Flags, replicas_plan: ReplicasPlan)
         ({"compress_ratio": 8.0}, "`compress_ratio` = 8: has no effect without a codec; add `compress`"),
     ],
 )  # fmt: skip
-def test_what_does_not_go_together_is_told_in_a_line(
+def test_what_does_not_go_together_is_reported_in_a_line(
     flags: Flags, said: str, replicas_plan: ReplicasPlan, one_line: Any
 ) -> None:
     with pytest.raises(InputError) as error:
@@ -319,10 +403,22 @@ def test_a_cluster_without_a_network_exchanges_on_its_chain(replicas_plan: Repli
 @pytest.mark.parametrize(
     ("mpiexec", "ranks", "flags"),
     [
-        ("mpich", 3, {"schedule": "data-parallel-ring", "devices": 4, "compress": "inceptionn:-10"}),
-        ("openmpi", 2, {"schedule": "fpdeep", "replicas": 2, "devices": 4, "exchange": "aggregator"}),
+        (
+            "mpich",
+            3,
+            {"schedule": "data-parallel-ring", "devices": 4, "compress": "inceptionn:-10"},
+        ),
+        (
+            "openmpi",
+            2,
+            {"schedule": "fpdeep", "replicas": 2, "devices": 4, "exchange": "aggregator"},
+        ),
         ("mpich", 5, {"schedule": "data-parallel-ring", "devices": 4, "groups": 2}),
-        ("mpich", 2, {"replicas": 2, "devices": 2, "compress": "topk:0.02", "error_feedback": True}),
+        (
+            "mpich",
+            2,
+            {"replicas": 2, "devices": 2, "compress": "topk:0.02", "error_feedback": True},
+        ),
     ],
     indirect=["mpiexec"],
     ids=str,
@@ -337,10 +433,21 @@ def test_ranks_do_not_matter(
     tmp_path: Path,
     mpiexec: Any,
 ) -> None:
-    """2, 3 and 5 ranks, one without a device, against one process: the same bits, the same time, the same bytes."""
-    settings = {"data": str(small_cifar), "test_samples": 7, "network": "quick-cifar", "batch": BATCH, "epochs": 1}
+    """2, 3 and 5 ranks, one without a device, against one process: the same bits, the same time,
+    the same bytes.
+    """
+    settings = {
+        "data": str(small_cifar),
+        "test_samples": 7,
+        "network": "quick-cifar",
+        "batch": BATCH,
+        "epochs": 1,
+    }
     keys = {**settings, "samples": SAMPLES, **flags}
-    words = [f"--{key.replace('_', '-')}" + ("" if value is True else f"={value}") for key, value in keys.items()]
+    words = [
+        f"--{key.replace('_', '-')}" + ("" if value is True else f"={value}")
+        for key, value in keys.items()
+    ]
     mpiexec(ranks, ["-m", "emuchain", "train", *words, "--out", str(tmp_path / "ranks.h5")])
     plan = replicas_plan(**{**flags, "epochs": 1})
     weights, [result] = trained(plan)

@@ -1,4 +1,6 @@
-"""Results files: what is written is read again, and a damaged file gives one line or readable results."""
+"""Results files: what is written is read again, and a damaged file gives one line or readable
+results.
+"""
 
 from __future__ import annotations
 
@@ -36,15 +38,27 @@ from emuchain.emulator.run import (
     versions,
     write_results,
 )
-from emuchain.emulator.run.results.tables import device_table, link_table
+from emuchain.emulator.run.results.schema import device_table, link_table
 
 USAGE = Usage(
     12_345,
     (
         DeviceUsage(
-            0, "left", ("conv1[0:2] OCP", "conv2[0:1] ICP"), {"FP": 0.25, "PG": 0.5}, 22, MemoryUsage(1, 2, 3, 4)
+            0,
+            "left",
+            ("conv1[0:2] OCP", "conv2[0:1] ICP"),
+            {"FP": 0.25, "PG": 0.5},
+            22,
+            MemoryUsage(1, 2, 3, 4),
         ),
-        DeviceUsage(1, "right", ("conv2[1:2] ICP",), {"FP": 0.1, "EB": 0.2, "PG": 0.3}, 30, MemoryUsage(5, 6, 7, 8)),
+        DeviceUsage(
+            1,
+            "right",
+            ("conv2[1:2] ICP",),
+            {"FP": 0.1, "EB": 0.2, "PG": 0.3},
+            30,
+            MemoryUsage(5, 6, 7, 8),
+        ),
     ),
     (
         LinkUsage(0, 1, {DataPath.ACTIVATIONS: 72, DataPath.PARTIAL_ACTIVATIONS: 96}, 0.125),
@@ -56,7 +70,9 @@ USAGE = Usage(
 def history(epochs: int) -> list[EpochResult]:
     """Some epochs."""
     return [
-        EpochResult(epoch, 0.1, Tally(4, 2.0 + epoch, 3), Tally(2, 1.0, 1), 100 * epoch, 0.5 * epoch, USAGE)
+        EpochResult(
+            epoch, 0.1, Tally(4, 2.0 + epoch, 3), Tally(2, 1.0, 1), 100 * epoch, 0.5 * epoch, USAGE
+        )
         for epoch in range(epochs)
     ]
 
@@ -65,22 +81,29 @@ def results(epochs: int = 2) -> Results:
     """All that a run leaves."""
     random = np.random.default_rng(1)
     return Results(
-        {**Config(learning_rate_steps=(3, 5), out=None).model_dump(), "devices": 2, "samples": 100},
+        {**Config(out=None).model_dump(), "some_list": (3, 5), "devices": 2, "samples": 100},
         {"network": 'name = "é"\n', "mapping": ""},
         versions("none"),
         history_table(history(epochs)),
         device_table(USAGE if epochs else None),
         link_table(USAGE if epochs else None),
-        {
-            "conv1": {"weight": random.random((2, 1, 3, 3), np.float32), "bias": np.zeros(2, np.float32)},
-            "fc 2.b": {"weight": random.random((4, 2, 1, 1), np.float32)},
-        }
-        if epochs
-        else {},
+        (
+            {
+                "conv1": {
+                    "weight": random.random((2, 1, 3, 3), np.float32),
+                    "bias": np.zeros(2, np.float32),
+                },
+                "fc 2.b": {"weight": random.random((4, 2, 1, 1), np.float32)},
+            }
+            if epochs
+            else {}
+        ),
         messages={
             **{name: np.array([-1, -1]) for name in ("replica", "device", "block")},
             "value_bytes": np.array([8, 16]),
-            "compressed_bytes": random.integers(1, 9, size=(2 * epochs, 2), dtype=np.uint32),  # 100 samples by 64
+            "compressed_bytes": random.integers(
+                1, 9, size=(2 * epochs, 2), dtype=np.uint32
+            ),  # 100 samples by 64
         },
     )
 
@@ -123,7 +146,10 @@ def test_a_column_of_earlier_versions(tmp_path: Path) -> None:
     """`compressed_bytes` was called `made_bytes`."""
     path = tmp_path / "run.h5"
     names = ("epoch", "value_bytes", "device_ps", "width_0", "width_8", "width_16", "width_32")
-    exchange = {"compressed_bytes": np.array([7], np.int64), **{name: np.array([1], np.int64) for name in names}}
+    exchange = {
+        "compressed_bytes": np.array([7], np.int64),
+        **{name: np.array([1], np.int64) for name in names},
+    }
     write_results(path, dataclasses.replace(results(1), exchange=exchange))
     with h5py.File(path, "a") as file:
         file.move("exchange/compressed_bytes", "exchange/made_bytes")
@@ -152,7 +178,11 @@ def test_columns() -> None:
     assert np.isnan(devices["eb_busy"][0])  # the first layer needs no EB
     assert devices["eb_busy"][1] == 0.2
     assert devices["fp_idle"].tolist() == [0.75, 0.9]
-    assert [devices[f"{name}_bytes"].tolist() for name in ("lpram", "lgb", "act_ram")] == [[1, 5], [2, 6], [3, 7]]
+    assert [devices[f"{name}_bytes"].tolist() for name in ("lpram", "lgb", "act_ram")] == [
+        [1, 5],
+        [2, 6],
+        [3, 7],
+    ]
     links = link_table(USAGE)
     assert links["sender"].tolist() == [0, 1]
     assert [links[f"path{number}_bytes"].tolist() for number in range(1, 7)] == [
@@ -168,7 +198,9 @@ def test_what_the_configuration_left_open_is_filled_in(plan_of: Any) -> None:
     assert (found.config["schedule"], found.config["compress"]) == ("sync", "truncate:16")
     assert found.descriptions["network.toml"] == plan.network.text
     assert (found.epochs, found.virtual_time_ps) == (2, 100)
-    replicated = make_plan(load_config(None, {"schedule": "data-parallel-ring"}), 4)  # one device on each of four ranks
+    replicated = make_plan(
+        load_config(None, {"schedule": "data-parallel-ring"}), 4
+    )  # one device on each of four ranks
     assert results_of(replicated, 100, history(1), {}, versions("none")).config["devices"] == 4
 
 
@@ -244,8 +276,14 @@ def test_a_file_that_is_being_written(tmp_path: Path, refused: Refused) -> None:
     write_results(path, results())
     with path.open("r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert "another program has it open for writing, and HDF5 has locked it; close it there" in refused(path)
-    script = f"import h5py, os; f = h5py.File({str(path)!r}, 'r+', libver='latest'); f.swmr_mode = True; os._exit(0)"
+        assert (
+            "another program has it open for writing, and HDF5 has locked it; close it there"
+            in refused(path)
+        )
+    script = (
+        f"import h5py, os; f = h5py.File({str(path)!r}, 'r+', libver='latest'); f.swmr_mode = True;"
+        " os._exit(0)"
+    )
     subprocess.run([sys.executable, "-c", script], check=True)
     assert f"`h5clear --status {path}` unlocks it" in refused(path)
 
@@ -256,10 +294,15 @@ def test_results_of_another_version(tmp_path: Path, refused: Refused, mark: obje
     write_results(path, results())
     with h5py.File(path, "r+") as file:
         file.attrs["format"] = mark
-    assert f"of another version of emuchain (format {mark!r}, not 2); read it with that version" in refused(path)
+    assert (
+        f"of another version of emuchain (format {mark!r}, not 2); read it with that version"
+        in refused(path)
+    )
 
 
-@pytest.mark.parametrize("group", ["config", "descriptions", "versions", "history", "devices", "links", "weights"])
+@pytest.mark.parametrize(
+    "group", ["config", "descriptions", "versions", "history", "devices", "links", "weights"]
+)
 def test_a_group_that_is_missing(tmp_path: Path, refused: Refused, group: str) -> None:
     path = tmp_path / "run.h5"
     write_results(path, results())
@@ -291,7 +334,9 @@ def test_a_group_for_a_table(tmp_path: Path, refused: Refused, place: str) -> No
     refused(path)
 
 
-@pytest.mark.parametrize("part", [0, 1, 7, 8, 9, 50, 96, 511, 512, 2048, 10**4, -(10**4), -4096, -100, -8, -1])
+@pytest.mark.parametrize(
+    "part", [0, 1, 7, 8, 9, 50, 96, 511, 512, 2048, 10**4, -(10**4), -4096, -100, -8, -1]
+)
 def test_a_file_that_was_cut_off(tmp_path: Path, refused: Refused, part: int) -> None:
     path = tmp_path / "run.h5"
     write_results(path, results())
@@ -306,9 +351,11 @@ NODES = {"objects": b"OHDR", "continued": b"OCHK", "heap": b"FHDB", "tree": b"BT
 
 @pytest.mark.parametrize("node", NODES)
 def test_damaged_nodes(tmp_path: Path, node: str) -> None:
-    """Each kind of node is overwritten at some places, one after the other: what was written, or one line.
+    """Each kind of node is overwritten at some places, one after the other: what was written, or
+    one line.
 
-    Not at random places: where a string's reference or the heap of strings is hit, the HDF5 library may never return.
+    Not at random places: where a string's reference or the heap of strings is hit, the HDF5 library
+    may never return.
     """
     good, bad = tmp_path / "good.h5", tmp_path / "bad.h5"
     write_results(good, results(1))

@@ -1,4 +1,6 @@
-"""The seal of results files: no change of what they hold stays unseen, be it one that HDF5's checksums see or not."""
+"""The seal of results files: no change of what they hold stays unseen, be it one that HDF5's
+checksums see or not.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,13 @@ def path(tmp_path: Path) -> Path:
 def content(found: Results) -> list[bytes]:
     """All that results hold, as bytes."""
     tables = (found.history, found.devices, found.links, found.messages, *found.weights.values())
-    texts = (repr(sorted(each.items())) for each in (found.config, found.descriptions, found.versions))
-    return [*(np.asarray(table[name]).tobytes() for table in tables for name in sorted(table)), *map(str.encode, texts)]
+    texts = (
+        repr(sorted(each.items())) for each in (found.config, found.descriptions, found.versions)
+    )
+    return [
+        *(np.asarray(table[name]).tobytes() for table in tables for name in sorted(table)),
+        *map(str.encode, texts),
+    ]
 
 
 def data_sets(file: h5py.File) -> list[h5py.Dataset]:
@@ -39,15 +46,24 @@ def data_sets(file: h5py.File) -> list[h5py.Dataset]:
 
 
 def test_a_flipped_bit_of_any_data_set_is_seen(path: Path) -> None:
-    """Wherever h5py says that a data set's bytes are, of which a checksum is part where they are in a chunk."""
+    """Wherever h5py says that a data set's bytes are, of which a checksum is part where they are in
+    a chunk.
+    """
     whole = path.read_bytes()
     with h5py.File(path) as file:
         chunked = [data for data in data_sets(file) if data.chunks]
         places = [(data.name, data.id.get_chunk_info(0).byte_offset) for data in chunked]
-        plain = [(data.name, data.id.get_offset()) for data in data_sets(file) if not data.chunks and data.nbytes]
+        plain = [
+            (data.name, data.id.get_offset())
+            for data in data_sets(file)
+            if not data.chunks and data.nbytes
+        ]
         assert all(data.fletcher32 for data in chunked)
         assert len(places) + len(plain) == sum(data.nbytes > 0 for data in data_sets(file))
-    for name, offset in (*places, *((name, offset) for name, offset in plain if offset is not None)):
+    for name, offset in (
+        *places,
+        *((name, offset) for name, offset in plain if offset is not None),
+    ):
         flipped = bytearray(whole)
         flipped[offset] ^= 1
         path.write_bytes(flipped)
@@ -57,7 +73,12 @@ def test_a_flipped_bit_of_any_data_set_is_seen(path: Path) -> None:
 
 
 def test_any_flipped_bit_is_seen_or_changes_nothing(path: Path) -> None:
-    whole, before, chance, refused = path.read_bytes(), content(read_results(path)), random.Random(5), 0
+    whole, before, chance, refused = (
+        path.read_bytes(),
+        content(read_results(path)),
+        random.Random(5),
+        0,
+    )
     for _ in range(100):
         flipped = bytearray(whole)
         flipped[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
@@ -116,9 +137,22 @@ def one_more(file: Any) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [a_setting, no_setting, a_version, a_weight, a_figure, a_text, two_columns, a_layer, a_shape, one_more],
+    [
+        a_setting,
+        no_setting,
+        a_version,
+        a_weight,
+        a_figure,
+        a_text,
+        two_columns,
+        a_layer,
+        a_shape,
+        one_more,
+    ],
 )
-def test_what_checksums_of_hdf5_do_not_see(path: Path, one_line: Any, change: Callable[[Any], None]) -> None:
+def test_what_checksums_of_hdf5_do_not_see(
+    path: Path, one_line: Any, change: Callable[[Any], None]
+) -> None:
     """h5py writes right checksums of all that it changes."""
     with h5py.File(path, "r+") as file:
         change(file)

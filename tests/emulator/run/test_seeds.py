@@ -1,4 +1,6 @@
-"""Several seeds of one run: each is a run of its seed alone, to the bit, and means are those of their histories."""
+"""Several seeds of one run: each is a run of its seed alone, to the bit, and means are those of
+their histories.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.run import SeedRuns, own_name
 
 KEYS: dict[str, Any] = {"samples": 64, "test_samples": 32, "batch": 16, "epochs": 2, "devices": 2}
-WORDS = ["quick-cifar", *(f"--{key.replace('_', '-')}={value}" for key, value in KEYS.items()), "--progress", "none"]
+WORDS = [
+    "quick-cifar",
+    *(f"--{key.replace('_', '-')}={value}" for key, value in KEYS.items()),
+    "--progress",
+    "none",
+]
 SEEDS = (5, 6, 7)
 
 
@@ -40,7 +47,9 @@ def test_seeds_are_runs_of_one_seed(alone: list[emuchain.Results], tmp_path: Pat
     assert all(map(same_bits, runs.results, alone))
     files = [tmp_path / f"run-seed{seed}.h5" for seed in SEEDS]
     assert sorted(tmp_path.glob("*.h5")) == files
-    assert all(same_bits(emuchain.results(file), run) for file, run in zip(files, alone, strict=True))
+    assert all(
+        same_bits(emuchain.results(file), run) for file, run in zip(files, alone, strict=True)
+    )
 
 
 def test_means_and_standard_errors(alone: list[emuchain.Results]) -> None:
@@ -51,19 +60,27 @@ def test_means_and_standard_errors(alone: list[emuchain.Results]) -> None:
             assert mean.value == pytest.approx(statistics.mean(values))
             assert mean.error == pytest.approx(statistics.stdev(values) / 3**0.5)
     assert runs.test_accuracy is not None
-    assert runs.test_accuracy.value == pytest.approx(statistics.mean(run.test_accuracy or 0 for run in alone))
+    assert runs.test_accuracy.value == pytest.approx(
+        statistics.mean(run.test_accuracy or 0 for run in alone)
+    )
     assert runs.train_loss == runs.curve("train_loss")[-1]
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_the_command(mpiexec: Any, alone: list[emuchain.Results], tmp_path: Path, ranks: int) -> None:
+def test_the_command(
+    mpiexec: Any, alone: list[emuchain.Results], tmp_path: Path, ranks: int
+) -> None:
     out = tmp_path / "run.h5"
-    said = mpiexec(ranks, ["-m", "emuchain", "train", *WORDS, "--seed=5", "--seeds=3", "--out", str(out)]).stdout
+    said = mpiexec(
+        ranks, ["-m", "emuchain", "train", *WORDS, "--seed=5", "--seeds=3", "--out", str(out)]
+    ).stdout
     runs = SeedRuns(tuple(alone))
     assert runs.test_accuracy is not None
     accuracy, loss = runs.test_accuracy.times(100), runs.train_loss
     first, second, *_ = said.splitlines()
-    assert first == f"test accuracy {accuracy.shown(2)} %, train loss {loss.shown(4)} after 2 epochs"
+    assert (
+        first == f"test accuracy {accuracy.shown(2)} %, train loss {loss.shown(4)} after 2 epochs"
+    )
     assert second == "mean ± standard error of 3 seeds: 5, 6, 7"
     for seed, run in zip(SEEDS, alone, strict=True):
         assert same_bits(emuchain.results(own_name(str(out), f"seed{seed}")), run)
@@ -87,14 +104,20 @@ def train_until(epochs: int, **keys: Any) -> SeedRuns:
 
 
 @pytest.mark.parametrize("done", range(1, 6))
-def test_seeds_go_on_wherever_they_were(alone: list[emuchain.Results], tmp_path: Path, done: int) -> None:
+def test_seeds_go_on_wherever_they_were(
+    alone: list[emuchain.Results], tmp_path: Path, done: int
+) -> None:
     """Two of each seed's epochs are done, and those only once."""
     files = {key: str(tmp_path / f"run.{key}") for key in ("checkpoint", "out")}
     with pytest.raises(Killed):
         train_until(done, **files)
     seen: list[int] = []
     runs = emuchain.train(
-        "quick-cifar", seeds=3, seed=5, resume=files["checkpoint"], on_epoch=lambda result, _: seen.append(result.epoch)
+        "quick-cifar",
+        seeds=3,
+        seed=5,
+        resume=files["checkpoint"],
+        on_epoch=lambda result, _: seen.append(result.epoch),
     )
     assert runs.seeds == SEEDS
     assert all(map(same_bits, runs.results, alone))
@@ -123,9 +146,14 @@ def test_more_seeds_and_epochs_of_finished_runs(tmp_path: Path) -> None:
     runs = emuchain.train("quick-cifar", seeds=2, seed=5, resume=first, epochs=2, checkpoint=later)
     expected = emuchain.train("quick-cifar", seeds=2, seed=5, **KEYS)
     assert all(map(same_bits, runs.results, expected.results))
-    again = emuchain.train("quick-cifar", seeds=2, seed=5, resume=later, checkpoint=str(tmp_path / "last.ckpt"))
+    again = emuchain.train(
+        "quick-cifar", seeds=2, seed=5, resume=later, checkpoint=str(tmp_path / "last.ckpt")
+    )
     assert all(map(same_bits, again.results, expected.results))
-    assert sorted(path.name for path in tmp_path.glob("last*")) == ["last-seed5.ckpt", "last-seed6.ckpt"]
+    assert sorted(path.name for path in tmp_path.glob("last*")) == [
+        "last-seed5.ckpt",
+        "last-seed6.ckpt",
+    ]
 
 
 def test_a_control_of_each_seed(mpiexec: Any) -> None:
@@ -141,7 +169,9 @@ def test_a_control_of_each_seed(mpiexec: Any) -> None:
     ]
     error = statistics.stdev(changes) / 2**0.5
     mean = statistics.mean(changes)
-    assert said.startswith(f"codec changes test accuracy by {mean:+.2f} ± {error:.2f} points, seed by seed\n")
+    assert said.startswith(
+        f"codec changes test accuracy by {mean:+.2f} ± {error:.2f} points, seed by seed\n"
+    )
     assert plain.test_accuracy is not None
     assert f"without codec: test accuracy {plain.test_accuracy.times(100).shown(2)} %" in said
 
@@ -150,20 +180,37 @@ BAD: dict[str, tuple[list[str], str]] = {
     "none": (["--seeds", "0"], "0 is not in the range"),
     "a list": (["--seeds", "0,1,2"], "`--seed 0 --seeds 3`"),
     "a range": (["--seeds", "5-8"], "`--seed 5 --seeds 4`"),
-    "some": (["--seeds", "2,5"], "--seed sets the first seed, and --seeds says how many: such as `--seed 5 --seeds 3`"),
-    "a thousand and one": (["--seeds", "1001"], "`seeds` = 1001: should be from 1 to 1,000; the mean's standard error"),
-    "more than memory": (["--seeds", "1000000000"], "`seeds` = 1000000000: should be from 1 to 1,000"),
-    "resume": (["--seeds", "2", "--resume", "run.ckpt"], "`resume` = 'run-seed1.ckpt': no such file"),
+    "some": (
+        ["--seeds", "2,5"],
+        "--seed sets the first seed, and --seeds says how many: such as `--seed 5 --seeds 3`",
+    ),
+    "a thousand and one": (
+        ["--seeds", "1001"],
+        "`seeds` = 1001: should be from 1 to 1,000; the mean's standard error",
+    ),
+    "more than memory": (
+        ["--seeds", "1000000000"],
+        "`seeds` = 1000000000: should be from 1 to 1,000",
+    ),
+    "resume": (
+        ["--seeds", "2", "--resume", "run.ckpt"],
+        "`resume` = 'run-seed1.ckpt': no such file",
+    ),
     "a timeline": (["--seeds", "2", "--trace", "t.json"], "`--trace`: is for one run"),
-    "the last seeds": (["--seeds", "2", "--seed", str((1 << 63) - 1)], "there are not as many below 2^63"),
+    "the last seeds": (
+        ["--seeds", "2", "--seed", str((1 << 63) - 1)],
+        "there are not as many below 2^63",
+    ),
     "an input": (["--seeds", "2", "--out", "run.h5", "--init", "run-seed2.h5"], "run-seed2.h5"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_what_is_refused(mpiexec: Any, one_line: Any, name: str) -> None:
-    words, told = BAD[name]
-    assert told in one_line(mpiexec(1, ["-m", "emuchain", "train", *WORDS, *words], status=2).stderr)
+    words, message = BAD[name]
+    assert message in one_line(
+        mpiexec(1, ["-m", "emuchain", "train", *WORDS, *words], status=2).stderr
+    )
 
 
 def test_python_refuses_a_plan() -> None:

@@ -1,4 +1,6 @@
-"""Whole chains, for their times alone: what must hold whatever the network, the boards and the links."""
+"""Whole chains, for their times alone: what must hold whatever the network, the boards and the
+links.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,15 @@ def networks(draw: st.DrawFn) -> Network:
         kernel = draw(st.sampled_from([1, 2, 3]))  # with its padding it fits any map
         stride = draw(st.sampled_from([1, 1, 2]))
         pad = kernel // 2
-        layers.append({"type": "conv", "channels": draw(channels), "kernel": kernel, "stride": stride, "pad": pad})
+        layers.append(
+            {
+                "type": "conv",
+                "channels": draw(channels),
+                "kernel": kernel,
+                "stride": stride,
+                "pad": pad,
+            }
+        )
         rows, columns = ((size + 2 * pad - kernel) // stride + 1 for size in (rows, columns))
         if draw(st.booleans()):
             layers.append({"type": "relu"})
@@ -53,7 +63,9 @@ def plans(draw: st.DrawFn, schedule: str | None = None) -> ChainPlan:
     )
     mbps, latency_ps = draw(st.sampled_from([5, 300, 10_000, 150_000])), draw(st.integers(0, 10**7))
     cluster = Cluster("c", boards, Link(mbps, latency_ps, draw(st.sampled_from(LinkShare))))
-    mapping = partition(network, cluster, draw(st.integers(1, min(4, sum(map(cut_channels, network.layers))))))
+    mapping = partition(
+        network, cluster, draw(st.integers(1, min(4, sum(map(cut_channels, network.layers)))))
+    )
     config = Config(
         batch=draw(st.integers(1, 6)),
         schedule=schedule or draw(st.sampled_from(["sync", "fpdeep"])),
@@ -66,7 +78,9 @@ def plans(draw: st.DrawFn, schedule: str | None = None) -> ChainPlan:
 
 def changed(plan: ChainPlan, **keys: object) -> ChainPlan:
     """The same plan with another configuration."""
-    return dataclasses.replace(plan, config=settings_config({**plan.config.model_dump(exclude_none=True), **keys}))
+    return dataclasses.replace(
+        plan, config=settings_config({**plan.config.model_dump(exclude_none=True), **keys})
+    )
 
 
 @FEW
@@ -85,7 +99,9 @@ def test_a_simulation_is_an_epoch_of_the_chain_and_a_pure_function(
     found = simulate(plan, samples)
     assert found == simulate(plan, samples)
     assert len(found.epoch_ends_ps) == plan.config.epochs
-    assert found.epoch_ends_ps[0] == max(trace.updated_ps[-1] for trace in trace_epoch(plan, samples, 1))
+    assert found.epoch_ends_ps[0] == max(
+        trace.updated_ps[-1] for trace in trace_epoch(plan, samples, 1)
+    )
     assert found.usage.virtual_time_ps == found.epoch_ends_ps[-1]
     assert list(found.epoch_ends_ps) == sorted({*found.epoch_ends_ps})
 
@@ -93,9 +109,10 @@ def test_a_simulation_is_an_epoch_of_the_chain_and_a_pure_function(
 @FEW
 @given(plans(), st.integers(1, 20))
 def test_bytes_on_links_follow_from_the_mapping(plan: ChainPlan, samples: int) -> None:
-    """Where a link cuts a layer by input channels, those beyond it cross it as activations, and as errors on the way
-    back; its outputs cross it as partial sums, and as errors on the way back. By output channels, all inputs cross it
-    and the outputs so far, pooled where paths have fixed parts. Between two layers, what the one feeds to the other."""
+    """Where a link cuts a layer by input channels, those beyond it cross it as activations, and as
+    errors on the way back; its outputs cross it as partial sums, and as errors on the way back. By
+    output channels, all inputs cross it and the outputs so far, pooled where paths have fixed
+    parts. Between two layers, what the one feeds to the other."""
     links = simulate(plan, samples).usage.links
     total = samples * plan.config.epochs
     devices = plan.mapping.devices
@@ -140,11 +157,17 @@ def test_nothing_is_busier_than_all_the_time(plan: ChainPlan, samples: int) -> N
 
 @FEW
 @given(plans(schedule="sync"), st.integers(6, 9))
-def test_under_sync_the_times_of_mini_batches_repeat(trace_epoch: Any, plan: ChainPlan, steps: int) -> None:
-    """From the third on, each takes the same time, or two times take turns: `steady_period_ps` relies on it."""
+def test_under_sync_the_times_of_mini_batches_repeat(
+    trace_epoch: Any, plan: ChainPlan, steps: int
+) -> None:
+    """From the third on, each takes the same time, or two times take turns: `steady_period_ps`
+    relies on it.
+    """
     ends = [
         0,
-        *np.max([trace.updated_ps for trace in trace_epoch(plan, steps * plan.config.batch, 1)], axis=0).tolist(),
+        *np.max(
+            [trace.updated_ps for trace in trace_epoch(plan, steps * plan.config.batch, 1)], axis=0
+        ).tolist(),
     ]
     spans = [after - before for before, after in itertools.pairwise(ends)]
     assert spans[2:-2] == spans[4:]
@@ -174,10 +197,16 @@ def test_fpdeep_is_never_slower_than_sync(plan: ChainPlan, samples: int) -> None
 
 @FEW
 @given(plans(schedule="fpdeep"), st.integers(1, 30))
-def test_in_fpdeep_nothing_waits_for_weights_in_steady_state(trace_epoch: Any, plan: ChainPlan, samples: int) -> None:
-    """Each sample starts on each device as it would if there were no weights to wait for: in one mini-batch."""
+def test_in_fpdeep_nothing_waits_for_weights_in_steady_state(
+    trace_epoch: Any, plan: ChainPlan, samples: int
+) -> None:
+    """Each sample starts on each device as it would if there were no weights to wait for: in one
+    mini-batch.
+    """
     free = changed(plan, batch=samples, schedule="sync")
-    for waiting, freely in zip(trace_epoch(plan, samples, 3), trace_epoch(free, samples, samples), strict=True):
+    for waiting, freely in zip(
+        trace_epoch(plan, samples, 3), trace_epoch(free, samples, samples), strict=True
+    ):
         assert waiting.forward_ps == freely.forward_ps
         assert waiting.backward_ps == freely.backward_ps
         assert waiting.gradient_ps == freely.gradient_ps
@@ -185,22 +214,31 @@ def test_in_fpdeep_nothing_waits_for_weights_in_steady_state(trace_epoch: Any, p
 
 @FEW
 @given(plans(schedule="fpdeep"), st.integers(1, 40), st.integers(1, 7))
-def test_staleness_makes_a_schedule_that_passes_the_dry_run(plan: ChainPlan, samples: int, micro_batch: int) -> None:
+def test_staleness_makes_a_schedule_that_passes_the_dry_run(
+    plan: ChainPlan, samples: int, micro_batch: int
+) -> None:
     dry_run(plan.schedule(samples, micro_batch))
     for late in plan.steady.staleness:
         assert len(late.forward) == len(late.backward) == plan.config.batch
         # EB of a sample starts after its FP, so it sees weights as new or newer.
-        assert all(backward <= forward for forward, backward in zip(late.forward, late.backward, strict=True))
+        assert all(
+            backward <= forward
+            for forward, backward in zip(late.forward, late.backward, strict=True)
+        )
 
 
 @FEW
 @given(plans())
 def test_samples_in_flight(trace_epoch: Any, plan: ChainPlan) -> None:
-    """At least the one that has just started, and at most as many as the trace of a long free run shows."""
+    """At least the one that has just started, and at most as many as the trace of a long free run
+    shows.
+    """
     batch = plan.config.batch
     steps = 256  # `find_steady` looks at no more
     free = changed(plan, batch=steps * batch, schedule="sync")
-    for held, trace in zip(plan.steady.in_flight, trace_epoch(free, steps * batch, steps * batch), strict=True):
+    for held, trace in zip(
+        plan.steady.in_flight, trace_epoch(free, steps * batch, steps * batch), strict=True
+    ):
         assert held >= 1
         starts, ends = np.array(trace.forward_ps), np.array(trace.gradient_ps)
         assert held <= max(np.sum(starts <= now) - np.sum(ends <= now) for now in starts)

@@ -1,4 +1,5 @@
-"""Models as people write them, exported by PyTorch's old exporter as it is by default, and each read on its own.
+"""Models as people write them, exported by PyTorch's old exporter as it is by default, and each
+read on its own.
 
 They compute here what they computed there, or are refused for what they were in PyTorch.
 """
@@ -44,7 +45,9 @@ class Written(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
 Make = Callable[[], Any]
 
 
-def after_conv(forward: Callable[[Any, Any], Any], inputs: int = 8, **own: Callable[[], Any]) -> Make:
+def after_conv(
+    forward: Callable[[Any, Any], Any], inputs: int = 8, **own: Callable[[], Any]
+) -> Make:
     """What is made of maps of 8 channels of 6x6, and a classifier of what that is."""
     return lambda: Written(
         lambda self, x: self.fc(forward(self, self.conv(x))),
@@ -95,7 +98,10 @@ SPELLED: dict[str, tuple[Make, tuple[int, ...]]] = {
         after_conv(lambda self, maps: maps.permute(0, 2, 3, 1).reshape(maps.shape[0], -1), 288),
         IMAGES,
     ),
-    "tokens": (after_conv(lambda self, maps: maps.flatten(2).transpose(1, 2).flatten(1), 288), IMAGES),
+    "tokens": (
+        after_conv(lambda self, maps: maps.flatten(2).transpose(1, 2).flatten(1), 288),
+        IMAGES,
+    ),
     "images with channels last": (
         lambda: Written(lambda self, x: self.net(x.permute(0, 3, 1, 2)), net=between(nn.ReLU)()),
         NHWC,
@@ -110,20 +116,30 @@ SPELLED: dict[str, tuple[Make, tuple[int, ...]]] = {
     ),
     "pixels": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(28 * 24, CLASSES)), GREY),
     "view of pixels": (
-        of_row(lambda self, x: self.fc(x.view(-1, 28 * 24)), fc=lambda: nn.Linear(28 * 24, CLASSES)),
+        of_row(
+            lambda self, x: self.fc(x.view(-1, 28 * 24)), fc=lambda: nn.Linear(28 * 24, CLASSES)
+        ),
         GREY,
     ),
     "flattened rows": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, CLASSES)), ROW),
     "squeeze twice": (
-        after_conv(lambda self, maps: functional.adaptive_avg_pool2d(maps, 1).squeeze(-1).squeeze(-1)),
+        after_conv(
+            lambda self, maps: functional.adaptive_avg_pool2d(maps, 1).squeeze(-1).squeeze(-1)
+        ),
         IMAGES,
     ),
     "flatten and mean": (after_conv(lambda self, maps: maps.flatten(2).mean(2)), IMAGES),
-    "view and mean": (after_conv(lambda self, maps: maps.view(maps.size(0), 8, -1).mean(-1)), IMAGES),
+    "view and mean": (
+        after_conv(lambda self, maps: maps.view(maps.size(0), 8, -1).mean(-1)),
+        IMAGES,
+    ),
     "view by size": (after_conv(lambda self, maps: maps.view(maps.size(0), -1), 288), IMAGES),
     "mean of rows": (after_conv(lambda self, maps: maps.mean(2).flatten(1), 48), IMAGES),
     "largest of maps": (after_conv(lambda self, maps: maps.flatten(2).max(2).values), IMAGES),
-    "only pixel": (after_conv(lambda self, maps: functional.avg_pool2d(maps, 6)[:, :, 0, 0]), IMAGES),
+    "only pixel": (
+        after_conv(lambda self, maps: functional.avg_pool2d(maps, 6)[:, :, 0, 0]),
+        IMAGES,
+    ),
     "average and maximum": (
         after_conv(lambda self, maps: torch.cat([maps.mean((2, 3)), maps.amax((2, 3))], 1), 16),
         IMAGES,
@@ -132,20 +148,34 @@ SPELLED: dict[str, tuple[Make, tuple[int, ...]]] = {
     "rounded up to the same": (between(lambda: nn.MaxPool2d(2, 2, ceil_mode=True)), IMAGES),
     "dilation of one place": (between(lambda: nn.Conv2d(8, 6, 1, dilation=3)), IMAGES),
     "clamp": (after_conv(lambda self, maps: maps.clamp(min=0).mean((2, 3))), IMAGES),
-    "maximum": (after_conv(lambda self, maps: torch.max(maps, torch.zeros_like(maps)).mean((2, 3))), IMAGES),
-    "limited ReLU": (after_conv(lambda self, maps: torch.relu(maps).clamp(max=6).mean((2, 3))), IMAGES),
-    "adaptive maximum": (
-        lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(8, CLASSES)),
+    "maximum": (
+        after_conv(lambda self, maps: torch.max(maps, torch.zeros_like(maps)).mean((2, 3))),
         IMAGES,
     ),
-    "zeros around a convolution": (between(lambda: nn.ZeroPad2d(1), lambda: nn.Conv2d(8, 8, 5, padding=1)), IMAGES),
+    "limited ReLU": (
+        after_conv(lambda self, maps: torch.relu(maps).clamp(max=6).mean((2, 3))),
+        IMAGES,
+    ),
+    "adaptive maximum": (
+        lambda: nn.Sequential(
+            nn.Conv2d(3, 8, 3), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(8, CLASSES)
+        ),
+        IMAGES,
+    ),
+    "zeros around a convolution": (
+        between(lambda: nn.ZeroPad2d(1), lambda: nn.Conv2d(8, 8, 5, padding=1)),
+        IMAGES,
+    ),
     "zeros that no window reaches": (
         between(lambda: nn.ZeroPad2d((1, 0, 1, 0)), lambda: nn.Conv2d(8, 8, 3, 2)),
         IMAGES,
     ),
     "equal arrays of several modules": (copied, IMAGES),
     "LSTM": (of_steps(nn.LSTM, lambda made: made[0][:, -1], num_layers=2), STEPS),
-    "LSTM both ways": (of_steps(nn.LSTM, lambda made: made[0][:, -1], 32, bidirectional=True), STEPS),
+    "LSTM both ways": (
+        of_steps(nn.LSTM, lambda made: made[0][:, -1], 32, bidirectional=True),
+        STEPS,
+    ),
     "GRU": (of_steps(nn.GRU, lambda made: made[1][-1], num_layers=2), STEPS),
     "GRU on average": (of_steps(nn.GRU, lambda made: made[0].mean(1)), STEPS),
     "all states of a GRU": (of_steps(nn.GRU, lambda made: made[0].flatten(1), 7 * 16), STEPS),
@@ -159,7 +189,11 @@ SPELLED: dict[str, tuple[Make, tuple[int, ...]]] = {
         STEPS,
     ),
     "transposed weights": (
-        of_row(lambda self, x: torch.relu(x @ self.v.T) @ self.w.t(), v=weight(32, 192), w=weight(CLASSES, 32)),
+        of_row(
+            lambda self, x: torch.relu(x @ self.v.T) @ self.w.t(),
+            v=weight(32, 192),
+            w=weight(CLASSES, 32),
+        ),
         ROW,
     ),
     "batch normalisation of a row": (
@@ -196,15 +230,27 @@ def test_the_first_loss_is_that_of_pytorch(tmp_path: Path, name: str) -> None:
         logits = model((torch.from_numpy(images.astype(np.float32)) - 127) / 64)
         expected = functional.cross_entropy(logits, torch.from_numpy(labels)).item()
     network = load_network(str(file))
-    assert ("2 uses of arrays that the export merged" in network.note) == (name == "equal arrays of several modules")
-    places = {IMAGES: (0, 1, 2, 3), NHWC: (0, 3, 1, 2), GREY: (0, 1, 2), STEPS: (0, 2, 1), ROW: (0, 1)}[shape]
+    assert ("2 uses of arrays that the export merged" in network.note) == (
+        name == "equal arrays of several modules"
+    )
+    places = {
+        IMAGES: (0, 1, 2, 3),
+        NHWC: (0, 3, 1, 2),
+        GREY: (0, 1, 2),
+        STEPS: (0, 2, 1),
+        ROW: (0, 1),
+    }[shape]
     images = np.ascontiguousarray(images.transpose(places)).reshape(SAMPLES, *network.input)
     channels = network.input[0]
     scaled = Normalisation(np.full(channels, 127, np.float32), np.full(channels, 64, np.float32))
-    data = Dataset("own", images, labels, images, labels, tuple(map(str, range(CLASSES))), given=scaled)
+    data = Dataset(
+        "own", images, labels, images, labels, tuple(map(str, range(CLASSES))), given=scaled
+    )
     settings = {"samples": SAMPLES, "test_samples": SAMPLES, "batch": SAMPLES}
     weights = read_weights(str(file), network, "here")
-    assert evaluate(RunWeights(weights, settings, network, 0), data).test_loss == pytest.approx(expected, rel=1e-5)
+    assert evaluate(RunWeights(weights, settings, network, 0), data).test_loss == pytest.approx(
+        expected, rel=1e-5
+    )
 
 
 def tied() -> Any:
@@ -215,12 +261,21 @@ def tied() -> Any:
 
 
 REFUSED: dict[str, tuple[Make, str]] = {
-    "one parameter twice": (tied, "PyTorch's Conv2d '3': shares its weights '1.weight' with another node"),
+    "one parameter twice": (
+        tied,
+        "PyTorch's Conv2d '3': shares its weights '1.weight' with another node",
+    ),
     "GroupNorm": (between(lambda: nn.GroupNorm(2, 8)), "PyTorch's GroupNorm '1': "),
     "LayerNorm": (between(lambda: nn.LayerNorm([8, 8, 8])), "PyTorch's LayerNorm '1': "),
     "Upsample": (between(lambda: nn.Upsample(scale_factor=2)), "PyTorch's Upsample '1': "),
-    "local response": (between(lambda: nn.LocalResponseNorm(5)), "PyTorch's LocalResponseNorm '1': "),
-    "reflection": (between(lambda: nn.ReflectionPad2d(1)), "PyTorch's ReflectionPad2d '1': pads by reflection"),
+    "local response": (
+        between(lambda: nn.LocalResponseNorm(5)),
+        "PyTorch's LocalResponseNorm '1': ",
+    ),
+    "reflection": (
+        between(lambda: nn.ReflectionPad2d(1)),
+        "PyTorch's ReflectionPad2d '1': pads by reflection",
+    ),
     "the other side": (
         between(lambda: nn.Conv2d(8, 8, 3, padding=1, padding_mode="circular")),
         "PyTorch's Conv2d '1': ",
@@ -229,8 +284,14 @@ REFUSED: dict[str, tuple[Make, str]] = {
         between(lambda: nn.Conv2d(8, 8, 4, padding="same")),
         "PyTorch's Conv2d '1': `pads` = [1, 1, 2, 2]",
     ),
-    "sizes rounded up": (between(lambda: nn.MaxPool2d(3, 2, ceil_mode=True)), "PyTorch's MaxPool2d '1': `ceil_mode`"),
-    "dilation": (between(lambda: nn.Conv2d(8, 8, 3, dilation=2)), "PyTorch's Conv2d '1': `dilations` = [2, 2]"),
+    "sizes rounded up": (
+        between(lambda: nn.MaxPool2d(3, 2, ceil_mode=True)),
+        "PyTorch's MaxPool2d '1': `ceil_mode`",
+    ),
+    "dilation": (
+        between(lambda: nn.Conv2d(8, 8, 3, dilation=2)),
+        "PyTorch's Conv2d '1': `dilations` = [2, 2]",
+    ),
     "channels shuffled": (between(lambda: nn.PixelShuffle(2)), "PyTorch's PixelShuffle '1': "),
     "another activation": (between(lambda: nn.Sequential(nn.ELU())), "PyTorch's ELU '1.0': "),
     "attention": (
@@ -256,9 +317,11 @@ REFUSED: dict[str, tuple[Make, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused_is_named_as_in_pytorch(tmp_path: Path, name: str, one_line: Callable[..., str]) -> None:
-    make, told = REFUSED[name]
+def test_what_is_refused_is_named_as_in_pytorch(
+    tmp_path: Path, name: str, one_line: Callable[..., str]
+) -> None:
+    make, message = REFUSED[name]
     exported(make, IMAGES, tmp_path / "model.onnx")
     with pytest.raises(InputError) as error:
         load_network(str(tmp_path / "model.onnx"))
-    assert told in one_line(error)
+    assert message in one_line(error)

@@ -17,7 +17,7 @@ from emuchain.emulator.config import Config
 from emuchain.emulator.mapping import partition
 from emuchain.emulator.network import TRAINING_OPERATIONS_PER_MAC, Network, Phase, load_network
 from emuchain.emulator.plan import ChainPlan, find_steady
-from emuchain.emulator.run import simulate, steady_state
+from emuchain.emulator.run import busy_shares, simulate, steady_actions, steady_state
 from emuchain.emulator.timing import Timing, engine_loads, find_bottleneck, link_loads
 
 FEW = settings(max_examples=25)
@@ -57,10 +57,20 @@ def plan_on(network: Network, cluster: Cluster, **keys: object) -> ChainPlan:
 def plans(draw: st.DrawFn, schedule: str | None = None) -> ChainPlan:
     """A network on a chain of unlike boards, some of which say what they draw."""
     boards = tuple(
-        Fpga("b", draw(st.integers(1, 20)) * 500, draw(st.integers(120, 900)), 1000, draw(st.none() | st.just(25.0)))
+        Fpga(
+            "b",
+            draw(st.integers(1, 20)) * 500,
+            draw(st.integers(120, 900)),
+            1000,
+            draw(st.none() | st.just(25.0)),
+        )
         for _ in range(draw(st.integers(1, 3)))
     )
-    cluster = Cluster("c", boards, Link(draw(st.sampled_from([5, 300, 10_000, 150_000])), draw(st.integers(0, 10**7))))
+    cluster = Cluster(
+        "c",
+        boards,
+        Link(draw(st.sampled_from([5, 300, 10_000, 150_000])), draw(st.integers(0, 10**7))),
+    )
     return plan_on(
         draw(st.sampled_from(NETWORKS)),
         cluster,
@@ -71,42 +81,70 @@ def plans(draw: st.DrawFn, schedule: str | None = None) -> ChainPlan:
 
 
 def with_bandwidth(plan: ChainPlan, mbps: int) -> ChainPlan:
-    cluster = dataclasses.replace(plan.cluster, link=dataclasses.replace(plan.cluster.link, bandwidth_mbps=mbps))
-    return plan_on(plan.network, cluster, **plan.config.model_dump(include={"devices", "batch", "schedule"}))
+    cluster = dataclasses.replace(
+        plan.cluster, link=dataclasses.replace(plan.cluster.link, bandwidth_mbps=mbps)
+    )
+    return plan_on(
+        plan.network, cluster, **plan.config.model_dump(include={"devices", "batch", "schedule"})
+    )
 
 
 def test_by_hand() -> None:
-    """The example of docs/time-model.md: EB and PG of the second layer take 160 ns, 16 cycles of one multiplier."""
+    """The example of docs/time-model.md: EB and PG of the second layer take 160 ns, 16 cycles of
+    one multiplier.
+    """
     board = Fpga("mini", 10 * NS, 4, 1000, 3.0)
-    steady = steady_state(plan_on(MINI, Cluster("pair", (board,), Link(3200, 100 * NS)), devices=2, batch=2))
+    steady = steady_state(
+        plan_on(MINI, Cluster("pair", (board,), Link(3200, 100 * NS)), devices=2, batch=2)
+    )
     assert steady.period_ps == 160 * NS
     assert steady.images_per_s == pytest.approx(6.25e6)
     assert steady.epoch_hours(3600 * 6_250_000) == pytest.approx(1)
-    # 16 multiply-accumulates in each phase of each layer, the first one's EB counted as FPDeep counts it
-    assert dataclasses.astuple(steady.all_layers) == pytest.approx((2, 6 * 32, 6 * 32 / 160 / 2, 6 * 32 / 160 / 6))
+    # 16 multiply-accumulates in each phase of each layer, the first one's EB counted as FPDeep
+    # counts it
+    assert dataclasses.astuple(steady.all_layers) == pytest.approx(
+        (2, 6 * 32, 6 * 32 / 160 / 2, 6 * 32 / 160 / 6)
+    )
     assert steady.convolutions is not None
-    assert dataclasses.astuple(steady.convolutions) == pytest.approx((1, 6 * 16, 6 * 16 / 160, 6 * 16 / 160 / 3))
-    shares = [[(use.load.phase.value, use.idle_share) for use in device.engines] for device in steady.devices]
-    assert shares == [[("FP", 0.5), ("PG", 0.5)], [("FP", 0.5), ("EB", 0.0), ("PG", 0.0)]]
+    assert dataclasses.astuple(steady.convolutions) == pytest.approx(
+        (1, 6 * 16, 6 * 16 / 160, 6 * 16 / 160 / 3)
+    )
+    shares = [
+        [(load.phase.value, load.share(steady.period_ps)) for load in device.engines]
+        for device in steady.devices
+    ]
+    assert shares == [[("FP", 0.5), ("PG", 0.5)], [("FP", 0.5), ("EB", 1.0), ("PG", 1.0)]]
     assert [device.idle_share for device in steady.devices] == [0.5, 0.25]
     assert [device.holds_convolutions for device in steady.devices] == [True, False]
     assert steady.mean_idle_share == 0.5
-    assert [link.demand_gbps for link in steady.links] == pytest.approx([32 * 8 / 160] * 2)
+    assert [link.demand(steady.period_ps) for link in steady.links] == pytest.approx(
+        [32 * 8 / 160] * 2
+    )
     assert steady.fill_ps == 680 * NS
     assert steady.fill_samples == 680 / 160
     found = steady.bottleneck
     assert found.slowest.name == "EB of fc1[0:2] ICP on device 1"
     assert found.behind.name == "PG of fc1[0:2] ICP on device 1"
-    assert (found.ties, found.engines_ps, found.links_ps) == (1, 160 * NS, 80 * NS)
+    assert (found.ties, found.times_ps["engines"], found.times_ps["links"]) == (
+        1,
+        160 * NS,
+        80 * NS,
+    )
 
 
 def test_a_link_holds_the_chain_back() -> None:
     """At a tenth of the bandwidth its 32 bytes take 800 ns: five times what the slowest engines do."""
     board = Fpga("mini", 10 * NS, 4, 1000)
-    steady = steady_state(plan_on(MINI, Cluster("pair", (board,), Link(320, 0)), devices=2, batch=2))
+    steady = steady_state(
+        plan_on(MINI, Cluster("pair", (board,), Link(320, 0)), devices=2, batch=2)
+    )
     assert steady.bottleneck.slowest.name == "link 0 -> 1 (path 1)"
     assert steady.bottleneck.behind.name == "link 1 -> 0 (path 4)"
-    assert (steady.period_ps, steady.bottleneck.ties, steady.bottleneck.engines_ps) == (800 * NS, 1, 160 * NS)
+    assert (steady.period_ps, steady.bottleneck.ties, steady.bottleneck.times_ps["engines"]) == (
+        800 * NS,
+        1,
+        160 * NS,
+    )
     assert steady.highest_demand_gbps == pytest.approx(0.32)
     assert steady.all_layers.gop_per_j is None
 
@@ -118,7 +156,7 @@ def test_the_slowest_load_sets_the_interval(plan: ChainPlan) -> None:
     times = [load.sample_ps for load in [*engine_loads(plan.timing), *link_loads(plan.timing)]]
     assert found.slowest.sample_ps == max(times) == plan.timing.interval_ps
     assert found.behind.sample_ps == sorted(times)[-2]
-    assert max(found.engines_ps, found.links_ps) == plan.timing.interval_ps
+    assert max(found.times_ps["engines"], found.times_ps["links"]) == plan.timing.interval_ps
     assert times.count(max(times)) == found.ties + 1
     assert steady_state(plan).period_ps == plan.timing.interval_ps
 
@@ -130,14 +168,26 @@ def test_idle_and_busy_are_all(plan: ChainPlan) -> None:
     steady = steady_state(plan)
     for device in steady.devices:
         cycles = steady.period_ps / plan.cluster.board(device.device).period_ps
-        for use in device.engines:
-            assert 0 <= use.idle_share < 1
-            could = use.load.engine.multipliers * cycles
-            assert use.load.macs + use.idle_share * could == pytest.approx(could)
-        could = cycles * sum(use.load.engine.multipliers for use in device.engines)
-        assert sum(use.load.macs for use in device.engines) == pytest.approx((1 - device.idle_share) * could)
-        assert min(use.idle_share for use in device.engines) <= device.idle_share + 1e-12
-    macs = [sum(use.load.macs for device in steady.devices for use in device.engines if use.load.phase is Phase.FP)]
+        for load in device.engines:
+            assert 0 <= 1 - load.share(steady.period_ps) < 1
+            could = load.engine.multipliers * cycles
+            assert load.macs == pytest.approx(load.share(steady.period_ps) * could)
+        could = cycles * sum(load.engine.multipliers for load in device.engines)
+        assert sum(load.macs for load in device.engines) == pytest.approx(
+            (1 - device.idle_share) * could
+        )
+        assert (
+            min(1 - load.share(steady.period_ps) for load in device.engines)
+            <= device.idle_share + 1e-12
+        )
+    macs = [
+        sum(
+            load.macs
+            for device in steady.devices
+            for load in device.engines
+            if load.phase is Phase.FP
+        )
+    ]
     assert macs == [plan.network.macs]
 
 
@@ -148,24 +198,34 @@ _HEAD = 50257 * _WIDE * _TOKENS
 UNLIKE: dict[str, tuple[dict[str, Any], int | None]] = {
     "attention": (
         {"network": "gpt2", "cluster": "u280", "devices": 24},
-        3 * (_BLOCKS + _HEAD) + 7 * _SCORES // 2,  # EB computes the scores again, and the errors of p, q, k and v
+        3 * (_BLOCKS + _HEAD)
+        + 7 * _SCORES // 2,  # EB computes the scores again, and the errors of p, q, k and v
     ),
-    "frozen layers": ({"network": "vgg16-cifar", "devices": 5, "freeze": ("conv1_1:conv3_3",)}, None),
+    "frozen layers": (
+        {"network": "vgg16-cifar", "devices": 5, "freeze": ("conv1_1:conv3_3",)},
+        None,
+    ),
     "states": ({"network": "hdc", "devices": 4}, None),
 }
 
 
 @pytest.mark.parametrize(("keys", "products"), UNLIKE.values(), ids=UNLIKE)
-def test_idle_where_fp_eb_and_pg_differ(plan_of: Callable[..., ChainPlan], keys: Any, products: int | None) -> None:
-    """Attention's EB has 5/2 of FP's products, states an EB without errors of inputs, frozen layers no PG."""
+def test_idle_where_fp_eb_and_pg_differ(
+    plan_of: Callable[..., ChainPlan], keys: Any, products: int | None
+) -> None:
+    """Attention's EB has 5/2 of FP's products, states an EB without errors of inputs, frozen layers
+    no PG.
+    """
     plan = plan_of(**keys)
     steady, busy, could = steady_state(plan), 0.0, 0.0
     for device in steady.devices:
-        multipliers = sum(use.load.engine.multipliers for use in device.engines)
+        multipliers = sum(load.engine.multipliers for load in device.engines)
         of_device = multipliers * steady.period_ps / plan.cluster.board(device.device).period_ps
         busy, could = busy + (1 - device.idle_share) * of_device, could + of_device
     layers = plan.network.layers
-    by_phase = (layer.macs + layer.has_eb * layer.eb_macs + layer.has_pg * layer.macs for layer in layers)
+    by_phase = (
+        layer.macs + layer.has_eb * layer.eb_macs + layer.has_pg * layer.macs for layer in layers
+    )
     assert busy == pytest.approx(sum(by_phase), rel=1e-3)
     if products is not None:
         assert busy == pytest.approx(products, rel=1e-5)
@@ -180,9 +240,15 @@ def test_operations_are_rate_times_time(plan: ChainPlan) -> None:
     image_s = steady.period_ps * 1e-12
     total = steady.all_layers
     assert total.operations_per_image == TRAINING_OPERATIONS_PER_MAC * plan.network.macs
-    assert total.gops_per_fpga * total.devices * 1e9 * image_s == pytest.approx(total.operations_per_image)
-    assert sum(device.gops for device in steady.devices) == pytest.approx(total.gops_per_fpga * total.devices)
-    assert (steady.convolutions is None) == all(not layer.convolves for layer in plan.network.layers)
+    assert total.gops_per_fpga * total.devices * 1e9 * image_s == pytest.approx(
+        total.operations_per_image
+    )
+    assert sum(device.gops for device in steady.devices) == pytest.approx(
+        total.gops_per_fpga * total.devices
+    )
+    assert (steady.convolutions is None) == all(
+        not layer.convolves for layer in plan.network.layers
+    )
     powers = [plan.cluster.board(device).power_w for device in range(plan.devices)]
     assert (total.gop_per_j is None) == (None in powers)
     if total.gop_per_j is not None:
@@ -195,10 +261,11 @@ def test_operations_are_rate_times_time(plan: ChainPlan) -> None:
 def test_demand_times_time_is_what_a_run_sends(plan: ChainPlan, samples: int) -> None:
     steady, sent = steady_state(plan), simulate(plan, samples).usage.links
     for link, counted in zip(steady.links, sent, strict=True):
-        assert (link.load.sender, link.load.receiver) == (counted.sender, counted.receiver)
-        demanded = link.demand_gbps / 8 * 1e9 * (steady.period_ps * 1e-12) * samples
+        assert link.hop == (counted.sender, counted.receiver)
+        demanded = link.demand(steady.period_ps) / 8 * 1e9 * (steady.period_ps * 1e-12) * samples
         assert demanded == pytest.approx(sum(counted.path_bytes.values()))
-        assert link.demand_gbps <= plan.cluster.link.bandwidth_gbps * (1 + 1e-12)
+        assert link.demand(steady.period_ps) <= link.capacity * (1 + 1e-12)
+        assert link.capacity == plan.cluster.link.bandwidth_gbps
 
 
 @FEW
@@ -210,19 +277,25 @@ def test_more_bandwidth_never_slows_a_chain_down(plan: ChainPlan, bandwidths: li
 
 @FEW
 @given(plans(schedule="fpdeep"), st.integers(1, 12))
-def test_a_run_takes_filling_and_a_period_for_each_further_sample(plan: ChainPlan, samples: int) -> None:
+def test_a_run_takes_filling_and_a_period_for_each_further_sample(
+    plan: ChainPlan, samples: int
+) -> None:
     """And the last update, which every device makes in a cycle for each output channel of a slice."""
     steady = steady_state(plan)
     ends = [simulate(plan, count).epoch_ends_ps[0] for count in (1, samples)]
     assert ends[1] - ends[0] == (samples - 1) * steady.period_ps
-    longest_update = max(len(use.load.part.out_channels) for device in steady.devices for use in device.engines)
+    longest_update = max(
+        len(load.part.out_channels) for device in steady.devices for load in device.engines
+    )
     slowest_clock = max(board.period_ps for board in plan.cluster.boards)
     assert 0 < ends[0] - steady.fill_ps <= longest_update * slowest_clock
 
 
 @FEW
 @given(plans(schedule="sync"), st.integers(2, 5))
-def test_a_sync_run_takes_a_batch_of_periods_for_each_further_mini_batch(plan: ChainPlan, steps: int) -> None:
+def test_a_sync_run_takes_a_batch_of_periods_for_each_further_mini_batch(
+    plan: ChainPlan, steps: int
+) -> None:
     """Over two mini-batches, since in some chains these alternate between two durations."""
     steady, batch = steady_state(plan), plan.config.batch
     ends = [simulate(plan, count * batch).epoch_ends_ps[0] for count in (steps, steps + 2)]
@@ -231,21 +304,47 @@ def test_a_sync_run_takes_a_batch_of_periods_for_each_further_mini_batch(plan: C
 
 
 def test_a_network_with_shortcuts() -> None:
-    """A shortcut's maps take streams of paths 1 and 4 and count with them; the name has each path once."""
+    """A shortcut's maps take streams of paths 1 and 4 and count with them; the name has each path
+    once.
+    """
     plan = plan_on(load_network("resnet8-cifar"), load_cluster("vc709"), devices=6, batch=2)
     steady = steady_state(plan)
-    loads = [link.load for link in steady.links]
+    loads = steady.links
     assert any(len(load.streams) > len({stream.path for stream in load.streams}) for load in loads)
     assert all(re.search(r" \((path [14]|paths (1, 2|3, 4))\)$", load.name) for load in loads)
     for link, counted in zip(steady.links, simulate(plan, 3).usage.links, strict=True):
-        assert link.load.sample_bytes * 3 == sum(counted.path_bytes.values())
+        assert link.sample_bytes * 3 == sum(counted.path_bytes.values())
 
 
 @pytest.mark.parametrize(("latency_ns", "in_flight"), [(100, 5), (16_050, 204), (10**9, 256)])
-def test_a_pipeline_of_more_samples_than_fit_a_few_mini_batches(latency_ns: int, in_flight: int) -> None:
-    """The first one's PG ends at 680 - 2 · 100 ns and two latencies: a sample enters every 160 ns until then, or for
-    as many mini-batches as are looked at."""
+def test_a_pipeline_of_more_samples_than_fit_a_few_mini_batches(
+    latency_ns: int, in_flight: int
+) -> None:
+    """The first one's PG ends at 680 - 2 · 100 ns and two latencies: a sample enters every 160 ns
+    until then, or for as many mini-batches as are looked at."""
     board = Fpga("mini", 10 * NS, 4, 1000)
     plan = plan_on(MINI, Cluster("pair", (board,), Link(3200, latency_ns * NS)), devices=2, batch=1)
     assert plan.steady.fill_ps == (480 + 2 * latency_ns) * NS
     assert plan.steady.in_flight[0] == in_flight
+
+
+def test_stages_of_a_device_share_its_links(plan_of: Callable[..., ChainPlan]) -> None:
+    """Two devices with two stages each: stages 1 and 2 are on different devices, and so are 0 and
+    1, and 2 and 3.
+    """
+    plan = plan_of(
+        network="quick-cifar",
+        devices=2,
+        schedule="interleaved",
+        chunks=2,
+        micro_batch=8,
+        engines="turns",
+    )
+    _, usage = steady_actions(plan)
+    shares = {use.name: use.share for use in busy_shares(plan, usage)}
+    by_stage = {(link.sender, link.receiver): link.utilisation for link in usage.links}
+    assert shares.keys() == {"device 0", "device 1", "link 0 -> 1", "link 1 -> 0"}
+    assert shares["link 0 -> 1"] == pytest.approx(by_stage[0, 1] + by_stage[2, 1] + by_stage[2, 3])
+    assert shares["device 1"] == pytest.approx(
+        sum(sum(usage.devices[stage].busy.values()) for stage in (1, 3))
+    )

@@ -12,9 +12,16 @@ import pytest
 
 import emuchain
 from emuchain.emulator.common import InputError
-from emuchain.emulator.run import StepLog, open_log
+from emuchain.emulator.run import StepLog, StepRow, open_log
 
-KEYS = {"samples": 24, "test_samples": 4, "batch": 8, "epochs": 2, "lr_warm_up": 4, "schedule": "sync"}
+KEYS = {
+    "samples": 24,
+    "test_samples": 4,
+    "batch": 8,
+    "epochs": 2,
+    "lr_warm_up": 4,
+    "schedule": "sync",
+}
 RUNS: dict[str, dict[str, Any]] = {
     "chain": {},
     "replicas": {"replicas": 2, "devices": 2},
@@ -77,7 +84,9 @@ def test_without_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def records_of(path: Path) -> list[bytes]:
-    """The events of a file: each has its length in 8 bytes, 4 of a check sum, itself, and 4 of a check sum."""
+    """The events of a file: each has its length in 8 bytes, 4 of a check sum, itself, and 4 of a
+    check sum.
+    """
     content, found, place = path.read_bytes(), list[bytes](), 0
     while place < len(content):
         length = int.from_bytes(content[place : place + 8], "little")
@@ -89,11 +98,13 @@ def records_of(path: Path) -> list[bytes]:
 
 def logged(log: StepLog, steps: int) -> None:
     for step in range(steps):
-        log.step(0, step, step + 1, loss=0.5, learning_rate=0.25, virtual_time_ps=10**6)
+        log.step(StepRow(1, step + 1, 0.5, 0.25, 10**6), step + 1)
 
 
 def test_tensorboard_has_the_history(tmp_path: Path) -> None:
-    events = pytest.importorskip("tensorboardX.proto.event_pb2", reason="the extra `tensorboard` is not installed")
+    events = pytest.importorskip(
+        "tensorboardX.proto.event_pb2", reason="the extra `tensorboard` is not installed"
+    )
     run = emuchain.train(**KEYS, log=f"tensorboard:{tmp_path / 'runs'}")
     [path] = (tmp_path / "runs").iterdir()
     first, *others = map(events.Event.FromString, records_of(path))
@@ -103,7 +114,9 @@ def test_tensorboard_has_the_history(tmp_path: Path) -> None:
         for value in event.summary.value:
             found.setdefault(value.tag, []).append((event.step, value.simple_value))
     assert [step for step, _ in found["train/loss"]] == [1, 2, 3, 4, 5, 6]
-    assert [value for _, value in found["train/loss"]] == pytest.approx(run.steps["loss"].tolist(), rel=1e-6)
+    assert [value for _, value in found["train/loss"]] == pytest.approx(
+        run.steps["loss"].tolist(), rel=1e-6
+    )
     rates = [value for _, value in found["train/learning_rate"]]
     assert rates == pytest.approx(run.steps["learning_rate"].tolist(), rel=1e-6)
     times = [value for _, value in found["time/virtual_s"]]
@@ -112,7 +125,9 @@ def test_tensorboard_has_the_history(tmp_path: Path) -> None:
 
 
 def test_check_sums_are_those_of_the_form(tmp_path: Path) -> None:
-    """Of an event of no bytes, worked out by the definition of CRC-32C, bit by bit, and TensorFlow's mask."""
+    """Of an event of no bytes, worked out by the definition of CRC-32C, bit by bit, and
+    TensorFlow's mask.
+    """
     pytest.importorskip("tensorboardX", reason="the extra `tensorboard` is not installed")
 
     def masked(content: bytes) -> bytes:
@@ -128,7 +143,9 @@ def test_check_sums_are_those_of_the_form(tmp_path: Path) -> None:
         logged(log, 2)
     [path] = tmp_path.iterdir()
     parts = [(len(event).to_bytes(8, "little"), event) for event in records_of(path)]
-    assert path.read_bytes() == b"".join(length + masked(length) + event + masked(event) for length, event in parts)
+    assert path.read_bytes() == b"".join(
+        length + masked(length) + event + masked(event) for length, event in parts
+    )
 
 
 def test_two_logs_begun_at_once_are_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,12 +155,18 @@ def test_two_logs_begun_at_once_are_two(tmp_path: Path, monkeypatch: pytest.Monk
         logged(one, 3)
         logged(other, 5)
     assert sorted(len(records_of(path)) for path in tmp_path.iterdir()) == [4, 6]
-    assert all(path.name.startswith("events.out.tfevents.1700000000.") for path in tmp_path.iterdir())
+    assert all(
+        path.name.startswith("events.out.tfevents.1700000000.") for path in tmp_path.iterdir()
+    )
 
 
 @pytest.mark.parametrize("log", ["csv:log.csv", "tensorboard:runs"])
-def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_line: Any, log: str) -> None:
-    """A limit on sizes of files stands for it; what was logged before stays, in whole events of TensorBoard."""
+def test_a_full_disk_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_line: Any, log: str
+) -> None:
+    """A limit on sizes of files stands for it; what was logged before stays, in whole events of
+    TensorBoard.
+    """
     pytest.importorskip("tensorboardX", reason="the extra `tensorboard` is not installed")
     monkeypatch.chdir(tmp_path)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -154,7 +177,9 @@ def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                 logged(opened, 1000)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert one_line(error).startswith(f"`log` = '{log}': cannot be written: File too large; give another ")
+    assert one_line(error).startswith(
+        f"`log` = '{log}': cannot be written: File too large; give another "
+    )
     if log.startswith("csv"):
         assert (tmp_path / "log.csv").stat().st_size == 2000
     else:

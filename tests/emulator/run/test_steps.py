@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import settings_config
 from emuchain.emulator.device import Rules, Tally
-from emuchain.emulator.run.results.steps import StepReports, StepResult, StepShares, StepTable, mini_batches
+from emuchain.emulator.run.results.steps import (
+    StepReports,
+    StepResult,
+    StepShares,
+    StepTable,
+    mini_batches,
+)
 from emuchain.launch import SingleProcess
 
 SIZES = [7, 7, 4]
@@ -21,7 +27,11 @@ def share(step: int, replica: int, samples: int, epoch: int = 0) -> StepResult:
     return StepResult(epoch, step, tally, 1000 * step + replica, 0.5 / (1 + step), replica)
 
 
-SHARES = [share(step, replica, (3, size - 3)[replica]) for step, size in enumerate(SIZES) for replica in range(2)]
+SHARES = [
+    share(step, replica, (3, size - 3)[replica])
+    for step, size in enumerate(SIZES)
+    for replica in range(2)
+]
 
 
 def test_shares_add_up_in_the_order_of_replicas() -> None:
@@ -32,7 +42,9 @@ def test_shares_add_up_in_the_order_of_replicas() -> None:
         (0, 2, 4, 1),
     ]
     assert [of.virtual_time_ps for of in found] == [1, 1001, 2001]  # the last replica's
-    assert [of.tally.loss for of in found] == [SHARES[i].tally.loss + SHARES[i + 1].tally.loss for i in (0, 2, 4)]
+    assert [of.tally.loss for of in found] == [
+        SHARES[i].tally.loss + SHARES[i + 1].tally.loss for i in (0, 2, 4)
+    ]
 
 
 @given(st.permutations(SHARES))
@@ -75,6 +87,12 @@ def test_reports_keep_and_send_what_they_took() -> None:
     reports.of(1)(0, Tally(2, 0.5), 20)
     assert sent == reports.shares
     assert [(each.epoch, each.step, each.replica) for each in sent] == [(1, 2, 0), (1, 2, 1)]
-    assert [(each.virtual_time_ps, each.learning_rate) for each in sent] == [(110, 0.45), (120, 0.45)]
-    with pytest.raises(InputError, match="`learning_rate` = 0.5: training diverged.* epoch 2, step 4; .* such as 0.05"):
+    assert [(each.virtual_time_ps, each.learning_rate) for each in sent] == [
+        (110, 0.45),
+        (120, 0.45),
+    ]
+    with pytest.raises(
+        InputError,
+        match="`learning_rate` = 0.5: training diverged.* epoch 2, step 4; .* such as 0.05",
+    ):
         reports.of(0)(1, Tally(1, float(np.inf)), 30)

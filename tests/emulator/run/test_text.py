@@ -1,4 +1,6 @@
-"""Training on texts: the same bits however samples are split, lengths that differ, bits per character."""
+"""Training on texts: the same bits however samples are split, lengths that differ, bits per
+character.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ LAST = EACH.replace(CLASSIFIER, '{ type = "last-step" }, { type = "fc", features
 
 @pytest.fixture
 def networks(tmp_path: Path) -> Path:
-    """A folder with networks for texts: with results of each step, or of the last; one of both directions."""
+    """A folder with networks for texts: with results of each step, or of the last; one of both
+    directions.
+    """
     for name, text in (("each", EACH), ("last", LAST)):
         for both in ("false", "true"):
             (tmp_path / f"{name}-{both}.toml").write_text(text.replace("BOTH", both))
@@ -40,13 +44,24 @@ def networks(tmp_path: Path) -> Path:
 
 def trained(network: Path, **keys: Any) -> Results:
     """Train a network on the lines of the built-in text."""
-    keys = {"text_samples": "lines", "schedule": "sync", "samples": 96, "test_samples": 40, "batch": 32, **keys}
+    keys = {
+        "text_samples": "lines",
+        "schedule": "sync",
+        "samples": 96,
+        "test_samples": 40,
+        "batch": 32,
+        **keys,
+    }
     return emuchain.train(str(network), **keys)
 
 
 def bits_of(results: Results) -> dict[str, bytes]:
     """Return all weights as bytes."""
-    return {f"{layer}/{name}": of.tobytes() for layer, arrays in results.weights.items() for name, of in arrays.items()}
+    return {
+        f"{layer}/{name}": of.tobytes()
+        for layer, arrays in results.weights.items()
+        for name, of in arrays.items()
+    }
 
 
 @pytest.mark.parametrize("both", ["false", "true"])
@@ -93,9 +108,22 @@ def test_one_label_a_sample_has_no_bits(networks: Path) -> None:
     assert "test_bits" not in found.history
 
 
-def test_bits_a_character_fall_below_those_of_ngrams(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bits_a_character_fall_below_those_of_ngrams(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "run.h5"
-    arguments = ["--learning-rate", "0.5", "--batch", "16", "--epochs", "2", "--devices", "1", "--out", str(out)]
+    arguments = [
+        "--learning-rate",
+        "0.5",
+        "--batch",
+        "16",
+        "--epochs",
+        "2",
+        "--devices",
+        "1",
+        "--out",
+        str(out),
+    ]
     with pytest.raises(SystemExit) as ended:
         main(["train", "char-lstm", *arguments])
     assert not ended.value.code
@@ -104,7 +132,10 @@ def test_bits_a_character_fall_below_those_of_ngrams(tmp_path: Path, capsys: pyt
     assert results.bits is not None
     test, ngrams = results.bits
     assert test < ngrams.bigram < ngrams.unigram
-    line = f"bits per character: {test:.3f}; unigram model {ngrams.unigram:.3f}, bigram model {ngrams.bigram:.3f}"
+    line = (
+        f"bits per character: {test:.3f}; unigram model {ngrams.unigram:.3f}, bigram model"
+        f" {ngrams.bigram:.3f}"
+    )
     assert line in said
     assert np.isclose(results.history["test_loss"][-1] / math.log(2), test)
     with pytest.raises(SystemExit):

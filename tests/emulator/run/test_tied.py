@@ -1,4 +1,6 @@
-"""Tied weights: one table at both ends of a chain, the same bits on any mapping, and a time by hand."""
+"""Tied weights: one table at both ends of a chain, the same bits on any mapping, and a time by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,21 @@ from ..networks import of_table
 from .gpt import MAPPINGS, Table, conv, gpt, trained_beside_pytorch, written
 from .test_results import unseal
 
-KEYS: Table = {"data": "text", "schedule": "sync", "batch": 16, "samples": 32, "test_samples": 4, "learning_rate": 0.01}
+KEYS: Table = {
+    "data": "text",
+    "schedule": "sync",
+    "batch": 16,
+    "samples": 32,
+    "test_samples": 4,
+    "learning_rate": 0.01,
+}
 
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Table:
-    network = written(tmp_path_factory.mktemp("networks") / "gpt.toml", gpt(12, 1, 3, 16, tied=True))
+    network = written(
+        tmp_path_factory.mktemp("networks") / "gpt.toml", gpt(12, 1, 3, 16, tied=True)
+    )
     return {**KEYS, "network": network, "optimizer": "adamw"}
 
 
@@ -37,8 +48,13 @@ def reference(keys: Table, plan_of: Any, trained: Any) -> Weights:
     return trained(plan_of(**keys, devices=1, micro_batch=16)).weights
 
 
-def test_both_ends_have_the_same(reference: Weights, keys: Table, plan_of: Any, trained: Any) -> None:
-    for weights in (reference, trained(plan_of(**{**keys, "schedule": "fpdeep"}, devices=4)).weights):
+def test_both_ends_have_the_same(
+    reference: Weights, keys: Table, plan_of: Any, trained: Any
+) -> None:
+    for weights in (
+        reference,
+        trained(plan_of(**{**keys, "schedule": "fpdeep"}, devices=4)).weights,
+    ):
         table, head = weights["wte"]["weight"], weights["head"]["weight"]
         np.testing.assert_array_equal(table[:, :, 0, 0].T, head[:, :, 0, 0])
 
@@ -54,13 +70,17 @@ def test_bits_do_not_depend_on_the_mapping(
 def test_ends_that_are_cut(
     keys: Table, reference: Weights, plan_of: Any, trained: Any, bits: Any, tmp_path: Path
 ) -> None:
-    """The head is on two devices of the eight above; the first three of these boards have parts of the embedding."""
+    """The head is on two devices of the eight above; the first three of these boards have parts of
+    the embedding.
+    """
     plan = plan_of(**{**keys, "devices": 8})
     assert plan.timing.tied[0].last == plan.timing.tied[0].head_begin + 1
     one = 'name = "b"\nclock_mhz = 100\ndsp_share = 1\non_chip_memory_kbit = 40000\n'
     boards = "".join(f"[[boards]]\n{one}dsp = {dsp}\n" for dsp in (4, 4, 5000, 600))
     cluster = tmp_path / "uneven.toml"
-    cluster.write_text(f'name = "uneven"\n{boards}[links]\nbandwidth_gbps = 6.4\nlatency_ns = 100\n', "utf-8")
+    cluster.write_text(
+        f'name = "uneven"\n{boards}[links]\nbandwidth_gbps = 6.4\nlatency_ns = 100\n', "utf-8"
+    )
     plan = plan_of(**{**keys, "cluster": str(cluster)}, devices=4)
     assert plan.timing.tied[0].embedding_end == 3
     assert bits(trained(plan).weights) == bits(reference)
@@ -75,7 +95,9 @@ def files(keys: Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for package in ("onnx", "safetensors"):
         pytest.importorskip(package)
     folder = tmp_path_factory.mktemp("files")
-    emuchain.train(keys["network"], out=str(folder / "w.h5"), checkpoint=str(folder / "w.ckpt"), **RUN)
+    emuchain.train(
+        keys["network"], out=str(folder / "w.h5"), checkpoint=str(folder / "w.ckpt"), **RUN
+    )
     for ending in ("safetensors", "onnx"):
         emuchain.export(str(folder / "w.h5"), str(folder / f"w.{ending}"))
     return folder
@@ -93,7 +115,9 @@ def change_checkpoint(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     [head] = [
-        name for name in members if name.endswith("/weight/value.npy") and b"(28, 12, 1, 1)" in members[name][:99]
+        name
+        for name in members
+        if name.endswith("/weight/value.npy") and b"(28, 12, 1, 1)" in members[name][:99]
     ]
     changed = np.load(io.BytesIO(members[head]))
     changed[3, 2] += 1
@@ -118,7 +142,11 @@ def change_onnx(path: Path) -> None:
     import onnx
 
     model = onnx.load(path)
-    [turned] = [node for node in model.graph.node if node.op_type == "Transpose" and "wte.weight" in node.input]
+    [turned] = [
+        node
+        for node in model.graph.node
+        if node.op_type == "Transpose" and "wte.weight" in node.input
+    ]
     [table] = [array for array in model.graph.initializer if array.name == "wte.weight"]
     own = onnx.numpy_helper.to_array(table).T.copy()
     own[2, 3] += 1
@@ -133,7 +161,10 @@ CHANGES: dict[str, Callable[[Path], None]] = {
     "safetensors": change_safetensors,
     "onnx": change_onnx,
 }
-DIFFER = "head has the weights of wte, but `weight` of both differ in 1 of 336 numbers; give both the same"
+DIFFER = (
+    "head has the weights of wte, but `weight` of both differ in 1 of 336 numbers; give both the"
+    " same"
+)
 
 
 @pytest.mark.filterwarnings("ignore:.*is of an earlier version")
@@ -158,12 +189,16 @@ def test_a_table_that_stands_twice_and_differs(
 
 
 def test_a_table_that_flips_made_two(keys: Table, tmp_path: Path) -> None:
-    """A run whose memories were hurt is evaluated and resumed as it is; another one does not begin with two tables."""
+    """A run whose memories were hurt is evaluated and resumed as it is; another one does not begin
+    with two tables.
+    """
     (tmp_path / "flips.toml").write_text('[[faults.flips]]\nof = "weights"\nrate = 1e-4\n')
     out, checkpoint = str(tmp_path / "w.h5"), str(tmp_path / "w.ckpt")
     hurt = {"faults": str(tmp_path / "flips.toml"), "out": out, "checkpoint": checkpoint}
     weights = emuchain.train(keys["network"], **RUN, **hurt).weights
-    assert not np.array_equal(weights["wte"]["weight"][:, :, 0, 0].T, weights["head"]["weight"][:, :, 0, 0])
+    assert not np.array_equal(
+        weights["wte"]["weight"][:, :, 0, 0].T, weights["head"]["weight"][:, :, 0, 0]
+    )
     assert emuchain.evaluate(out).test_loss == emuchain.evaluate(checkpoint).test_loss
     emuchain.train(resume=checkpoint, epochs=2)
     for path in (out, checkpoint):
@@ -177,8 +212,13 @@ def test_a_table_that_flips_made_two(keys: Table, tmp_path: Path) -> None:
 def test_replicas(keys: Table, plan_of: Any, trained: Any, bits: Any) -> None:
     two = trained(plan_of(**keys, devices=1, replicas=2)).weights
     assert bits(two) == bits(trained(plan_of(**keys, devices=4, replicas=2, micro_batch=2)).weights)
-    np.testing.assert_array_equal(two["wte"]["weight"][:, :, 0, 0].T, two["head"]["weight"][:, :, 0, 0])
-    with pytest.raises(InputError, match="`schedule` = 'fpdeep': replicas exchange gradients before tied weights do"):
+    np.testing.assert_array_equal(
+        two["wte"]["weight"][:, :, 0, 0].T, two["head"]["weight"][:, :, 0, 0]
+    )
+    with pytest.raises(
+        InputError,
+        match="`schedule` = 'fpdeep': replicas exchange gradients before tied weights do",
+    ):
         plan_of(**{**keys, "schedule": "fpdeep"}, devices=2, replicas=2)
 
 
@@ -193,7 +233,9 @@ def test_replicas(keys: Table, plan_of: Any, trained: Any, bits: Any) -> None:
     ],
     ids=lambda keys: " ".join(map(str, keys.values())),
 )
-def test_training_takes_the_time_of_its_simulation(keys: Table, plan_of: Any, trained: Any, mapping: Table) -> None:
+def test_training_takes_the_time_of_its_simulation(
+    keys: Table, plan_of: Any, trained: Any, mapping: Table
+) -> None:
     plan = plan_of(**{**keys, **mapping})
     [result] = trained(plan).history
     assert [result.virtual_time_ps] == [*simulate(plan, 32).epoch_ends_ps]
@@ -209,7 +251,9 @@ def test_resume_and_deaths(keys: Table, tmp_path: Path, bits: Any) -> None:
 
 TOY_BOARDS: Table = {
     "name": "toy",
-    "boards": [{"name": "b", "clock_mhz": 100, "dsp": 8, "dsp_share": 1, "on_chip_memory_kbit": 4000}],
+    "boards": [
+        {"name": "b", "clock_mhz": 100, "dsp": 8, "dsp_share": 1, "on_chip_memory_kbit": 4000}
+    ],
     "links": {"bandwidth_gbps": 6.4, "latency_ns": 100},
 }
 
@@ -218,12 +262,15 @@ TOY_BOARDS: Table = {
 def test_time_by_hand(schedule: str) -> None:
     """A table of 3 symbols of 4 values: 3 rows of 16 bytes, 20 ns each, and 100 ns of latency.
 
-    Device 0 has its gradients last, and ends the mini-batch without them after an update of 4 cycles. With them, device
-    1 has the table 160 ns later, and then updates 3 channels.
+    Device 0 has its gradients last, and ends the mini-batch without them after an update of 4
+    cycles. With them, device 1 has the table 160 ns later, and then updates 3 channels.
     """
 
     def time_ps(**ties: str) -> int:
-        layers = [{"type": "embedding", "features": 4, "name": "table"}, {"type": "gru", "units": 4}]
+        layers = [
+            {"type": "embedding", "features": 4, "name": "table"},
+            {"type": "gru", "units": 4},
+        ]
         layers += [conv(3, "head", bias=False, **ties), {"type": "softmax"}]
         network = {"name": "toy", "input": [3, 5, 1], "layers": layers}
         plan = emuchain.plan(network, TOY_BOARDS, devices=2, samples=2, batch=2, schedule=schedule)
@@ -234,13 +281,17 @@ def test_time_by_hand(schedule: str) -> None:
 
 
 def test_bytes(keys: Table, plan_of: Any) -> None:
-    """The table crosses each link once each way for a mini-batch: on path 5 to the right, on path 6 to the left."""
+    """The table crosses each link once each way for a mini-batch: on path 5 to the right, on path 6
+    to the left.
+    """
     plan = plan_of(**keys, devices=4)
     [tied] = plan.timing.tied
     shown = simulate(plan, 32).usage.links
     for link in shown:
         path = 5 if link.receiver > link.sender else 6
-        assert link.path_bytes.get(path, 0) == 2 * tied.total_bytes * tied.crosses(min(link.sender, link.receiver))
+        assert link.path_bytes.get(path, 0) == 2 * tied.total_bytes * tied.crosses(
+            min(link.sender, link.receiver)
+        )
 
 
 def test_a_network_counts_tied_weights_once() -> None:
@@ -251,10 +302,19 @@ def test_a_network_counts_tied_weights_once() -> None:
 def test_losses_of_pytorch(tmp_path: Path, plan_of: Any) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch, the peer of this test, is not installed")
     network = written(tmp_path / "gpt.toml", gpt(32, 1, 4, 16, tied=True))
-    keys = {**KEYS, "network": network, "seed": 3, "batch": 4, "micro_batch": 2, "weight_decay": 0.01}
+    keys = {
+        **KEYS,
+        "network": network,
+        "seed": 3,
+        "batch": 4,
+        "micro_batch": 2,
+        "weight_decay": 0.01,
+    }
     keys |= {"samples": 80, "learning_rate": 0.002}
     made = trained_beside_pytorch(
-        plan_of, keys, lambda arrays: torch.optim.SGD(arrays, lr=0.002, momentum=0.9, weight_decay=0.01)
+        plan_of,
+        keys,
+        lambda arrays: torch.optim.SGD(arrays, lr=0.002, momentum=0.9, weight_decay=0.01),
     )
     assert "head/weight" not in made.twin.arrays and len(made.losses) == 20
     assert made.losses == pytest.approx(made.expected, rel=1e-6)
@@ -266,8 +326,14 @@ def test_losses_of_pytorch(tmp_path: Path, plan_of: Any) -> None:
     ("head", "said"),
     [
         ({"tied": "nobody"}, "`tied` = 'nobody': no embedding before it has that name"),
-        ({"tied": "wte", "channels": 9}, "its weights are 9x6x1x1, those of the embedding, transposed, 28x6x1x1"),
-        ({"tied": "wte", "kernel": [3, 1], "pad": [1, 0]}, "should be a conv with `kernel` = 1 and `channels` = 28"),
+        (
+            {"tied": "wte", "channels": 9},
+            "its weights are 9x6x1x1, those of the embedding, transposed, 28x6x1x1",
+        ),
+        (
+            {"tied": "wte", "kernel": [3, 1], "pad": [1, 0]},
+            "should be a conv with `kernel` = 1 and `channels` = 28",
+        ),
     ],
 )
 def test_what_does_not_fit(head: Table, said: str) -> None:
@@ -280,7 +346,12 @@ def test_what_does_not_fit(head: Table, said: str) -> None:
 
 def test_one_head_alone() -> None:
     layers = [{"type": "embedding", "features": 6, "name": "wte"}, {"type": "gru", "units": 6}]
-    layers += [conv(28, "a", tied="wte"), conv(6, "b"), conv(28, "c", tied="wte"), {"type": "softmax"}]
+    layers += [
+        conv(28, "a", tied="wte"),
+        conv(6, "b"),
+        conv(28, "c", tied="wte"),
+        {"type": "softmax"},
+    ]
     with pytest.raises(InputError, match="another layer has its weights already"):
         load_network({"name": "n", "input": [28, 5, 1], "layers": layers})
 
@@ -301,15 +372,25 @@ def test_formats_and_pairs_are_refused(keys: Table, plan_of: Any, tmp_path: Path
 @pytest.mark.sampled(1)
 def test_ranks(keys: Table, reference: Weights, mpiexec: Any, tmp_path: Path, bits: Any) -> None:
     others = {key: value for key, value in keys.items() if key != "network"}
-    flags = [word for key, value in others.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    flags = [
+        word for key, value in others.items() for word in (f"--{key.replace('_', '-')}", str(value))
+    ]
     out = tmp_path / "run.h5"
-    mpiexec(4, ["-m", "emuchain", "train", keys["network"], *flags, "--devices", "5", "--out", str(out)], timeout=300)
+    mpiexec(
+        4,
+        ["-m", "emuchain", "train", keys["network"], *flags, "--devices", "5", "--out", str(out)],
+        timeout=300,
+    )
     assert bits(emuchain.results(out).weights) == bits(reference)
 
 
 def test_an_exchange_that_takes_several_mini_batches_does_not_stall() -> None:
-    """Each end's gradients wait for the update before, and that for the other end's: all are then as late."""
-    network = of_table("slow", 4, 5, {"type": "positions"}, {"type": "conv", "channels": 5, "kernel": 1}, steps=2)
+    """Each end's gradients wait for the update before, and that for the other end's: all are then
+    as late.
+    """
+    network = of_table(
+        "slow", 4, 5, {"type": "positions"}, {"type": "conv", "channels": 5, "kernel": 1}, steps=2
+    )
     slow = {"link.bandwidth_gbps": 0.01, "link.latency_ns": 100_000, "board.clock_mhz": 1}
     plan = emuchain.plan(network, devices=4, batch=1, samples=30, schedule="fpdeep", changes=slow)
     assert len({stale for stale in plan.steady.staleness}) == 1

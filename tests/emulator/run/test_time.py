@@ -1,4 +1,6 @@
-"""Virtual time is a pure function: the same from the simulator, one process, and any number of ranks."""
+"""Virtual time is a pure function: the same from the simulator, one process, and any number of
+ranks.
+"""
 
 import json
 from pathlib import Path
@@ -13,7 +15,18 @@ from emuchain.emulator.commands.command_line import commands
 from emuchain.emulator.mapping import DataPath
 from emuchain.emulator.run import read_results
 
-FLAGS = ["--network", "quick-cifar", "--devices", "8", "--batch", "32", "--epochs", "2", "--samples", "330"]
+FLAGS = [
+    "--network",
+    "quick-cifar",
+    "--devices",
+    "8",
+    "--batch",
+    "32",
+    "--epochs",
+    "2",
+    "--samples",
+    "330",
+]
 
 
 def flags(small_cifar: Path, schedule: str) -> list[str]:
@@ -52,15 +65,23 @@ def test_simulator_and_ranks_agree_to_the_picosecond(
     for row, link in enumerate(expected["links"]):
         assert results.links["utilisation"][row] == link["utilisation"]
         for path in DataPath:
-            assert results.links[f"path{path.value}_bytes"][row] == link["path_bytes"].get(str(path.value), 0)
+            assert results.links[f"path{path.value}_bytes"][row] == link["path_bytes"].get(
+                str(path.value), 0
+            )
 
 
 @pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)
-def test_fpdeep_weights_do_not_depend_on_the_ranks(mpiexec: Any, small_cifar: Path, tmp_path: Path) -> None:
+def test_fpdeep_weights_do_not_depend_on_the_ranks(
+    mpiexec: Any, small_cifar: Path, tmp_path: Path
+) -> None:
     weights = []
     for ranks in (1, 3):
         out = tmp_path / f"run{ranks}.h5"
-        mpiexec(ranks, ["-m", "emuchain", "train", *flags(small_cifar, "fpdeep"), "--out", str(out)], timeout=300)
+        mpiexec(
+            ranks,
+            ["-m", "emuchain", "train", *flags(small_cifar, "fpdeep"), "--out", str(out)],
+            timeout=300,
+        )
         with h5py.File(out) as file:
             weights.append({name: layer["weight"][()] for name, layer in file["weights"].items()})
     for name, weight in weights[0].items():

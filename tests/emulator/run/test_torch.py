@@ -1,4 +1,6 @@
-"""PyTorch is the peer: the same start and the same order of samples give the same training, to fp32 rounding."""
+"""PyTorch is the peer: the same start and the same order of samples give the same training, to fp32
+rounding.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,8 @@ from emuchain.launch import SingleProcess
 torch = pytest.importorskip("torch", reason="PyTorch, the peer of these tests, is not installed")
 
 BATCH = 8
-# A rate at which VGG-11 trains steadily with mini-batches this small: where losses leap, rounding grows with them.
+# A rate at which VGG-11 trains steadily with mini-batches this small: where losses leap, rounding
+# grows with them.
 RATE, MOMENTUM, DECAY = 0.0005, 0.9, 0.0005
 
 NETWORK = """
@@ -51,7 +54,9 @@ def torch_loss(network: Network, parameters: dict[str, Any], x: Any, labels: Any
     f = torch.nn.functional
     for layer in network.layers:
         p = parameters[layer.name]
-        x = f.conv2d(x, p["weight"], p.get("bias"), stride=layer.window.stride, padding=layer.window.pad)
+        x = f.conv2d(
+            x, p["weight"], p.get("bias"), stride=layer.window.stride, padding=layer.window.pad
+        )
         for step in layer.sfu:
             op = step.operation
             if isinstance(op, Relu):
@@ -94,14 +99,23 @@ def torch_training(
         loss.backward()
         optimiser.step()
         losses.append(loss.item())
-    weights = {name: {kind: p.detach().numpy() for kind, p in layer.items()} for name, layer in parameters.items()}
+    weights = {
+        name: {kind: p.detach().numpy() for kind, p in layer.items()}
+        for name, layer in parameters.items()
+    }
     return losses, weights
 
 
 def training_keys(network: str, seed: int, devices: int) -> dict[str, object]:
     """The keys of an epoch on the chain that PyTorch's is compared with."""
     keys = {"network": network, "batch": BATCH, "micro_batch": 3, "devices": devices, "seed": seed}
-    return {**keys, "schedule": "sync", "learning_rate": RATE, "momentum": MOMENTUM, "weight_decay": DECAY}
+    return {
+        **keys,
+        "schedule": "sync",
+        "learning_rate": RATE,
+        "momentum": MOMENTUM,
+        "weight_decay": DECAY,
+    }
 
 
 def emuchain_training(plan: ChainPlan, data: Dataset) -> tuple[list[float], Weights]:
@@ -112,7 +126,14 @@ def emuchain_training(plan: ChainPlan, data: Dataset) -> tuple[list[float], Weig
     def on_step(result: StepResult) -> None:
         losses.append(result.tally.mean_loss)
 
-    train(plan, data, SingleProcess(), on_step, lambda _, found: weights.update(found), gather_weights=True)
+    train(
+        plan,
+        data,
+        SingleProcess(),
+        on_step,
+        lambda _, found: weights.update(found),
+        gather_weights=True,
+    )
     return losses, weights
 
 
@@ -125,29 +146,43 @@ def networks(tmp_path: Path) -> dict[str, str]:
     path = tmp_path / "everything.toml"
     path.write_text(NETWORK)
     vgg = tmp_path / "vgg.toml"
-    description = (Path(__file__).parents[3] / "emulator" / "network" / "zoo" / "vgg11-cifar.toml").read_text()
+    description = (
+        Path(__file__).parents[3] / "emulator" / "network" / "zoo" / "vgg11-cifar.toml"
+    ).read_text()
     vgg.write_text("\n".join(line for line in description.splitlines() if "dropout" not in line))
-    return {"everything": str(path), "vgg11 without dropout": str(vgg), "quick-cifar": "quick-cifar"}
+    return {
+        "everything": str(path),
+        "vgg11 without dropout": str(vgg),
+        "quick-cifar": "quick-cifar",
+    }
 
 
 @pytest.mark.parametrize("name", ["everything", "vgg11 without dropout", "quick-cifar"])
-def test_one_step_agrees_to_rounding(networks: dict[str, str], plan_of: Any, small_cifar: Path, name: str) -> None:
+def test_one_step_agrees_to_rounding(
+    networks: dict[str, str], plan_of: Any, small_cifar: Path, name: str
+) -> None:
     data = first_samples(small_cifar, BATCH)
     expected_losses, expected = torch_training(load_network(networks[name]), data, seed=5)
-    losses, found = emuchain_training(plan_of(**training_keys(networks[name], seed=5, devices=3)), data)
+    losses, found = emuchain_training(
+        plan_of(**training_keys(networks[name], seed=5, devices=3)), data
+    )
     assert losses == pytest.approx(expected_losses, rel=1e-5)
     for layer, arrays in expected.items():
         for kind, array in arrays.items():
-            # A step moves a weight by at most about the rate times its gradient; errors are those of fp32 sums in
-            # another order, relative to the largest move in the layer.
+            # A step moves a weight by at most about the rate times its gradient; errors are those
+            # of fp32 sums in another order, relative to the largest move in the layer.
             start = np.zeros_like(array)
             if kind == "weight":
                 resolved = next(n for n in load_network(networks[name]).layers if n.name == layer)
                 oc, ic, *_ = resolved.weight_shape
-                start = initial_weights(resolved, load_network(networks[name]).start, 5, range(ic), range(oc))
+                start = initial_weights(
+                    resolved, load_network(networks[name]).start, 5, range(ic), range(oc)
+                )
             moved, moved_here = array - start, found[layer][kind] - start
             assert np.abs(moved).max() > 0, f"{layer}/{kind} did not move"
-            assert np.abs(moved_here - moved).max() <= 1e-3 * np.abs(moved).max() + 1e-7, f"{layer}/{kind}"
+            assert np.abs(moved_here - moved).max() <= 1e-3 * np.abs(moved).max() + 1e-7, (
+                f"{layer}/{kind}"
+            )
 
 
 @pytest.mark.parametrize("frozen", [("a", "b"), ("b", "d"), ("e",)], ids=str)
@@ -163,13 +198,18 @@ def test_frozen_layers_are_those_that_need_no_gradients(
         for kind, array in arrays.items():
             if layer in frozen:
                 assert found[layer][kind].tobytes() == array.tobytes()
-            assert np.abs(found[layer][kind] - array).max() <= 1e-5 * np.abs(array).max() + 1e-7, f"{layer}/{kind}"
+            assert np.abs(found[layer][kind] - array).max() <= 1e-5 * np.abs(array).max() + 1e-7, (
+                f"{layer}/{kind}"
+            )
 
 
 @pytest.mark.parametrize("name", ["everything", "vgg11 without dropout"])
-def test_losses_follow_over_twenty_steps(networks: dict[str, str], plan_of: Any, small_cifar: Path, name: str) -> None:
-    """The first ones to rounding. Later an activation next to zero may fall on the other side of a ReLU, or another of
-    two equal maxima may win, which moves a loss by 1e-5 to 1e-4, as between PyTorch in float32 and in float64.
+def test_losses_follow_over_twenty_steps(
+    networks: dict[str, str], plan_of: Any, small_cifar: Path, name: str
+) -> None:
+    """The first ones to rounding. Later an activation next to zero may fall on the other side of a
+    ReLU, or another of two equal maxima may win, which moves a loss by 1e-5 to 1e-4, as between
+    PyTorch in float32 and in float64.
     """
     data = first_samples(small_cifar, 20 * BATCH)
     expected, _ = torch_training(load_network(networks[name]), data, seed=6)

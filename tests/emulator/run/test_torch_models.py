@@ -1,4 +1,6 @@
-"""MobileNetV2 and ResNet-18 from PyTorch: imported, planned, timed and trained; forward and a step agree."""
+"""MobileNetV2 and ResNet-18 from PyTorch: imported, planned, timed and trained; forward and a step
+agree.
+"""
 
 from __future__ import annotations
 
@@ -25,27 +27,38 @@ SIZE, CLASSES, SAMPLES, RATE = 64, 10, 3, 0.01
 @pytest.mark.parametrize("exporter", EXPORTERS)
 @pytest.mark.parametrize("name", MODELS)
 def test_it_is_that_of_the_zoo(tmp_path: Path, plan_of: Any, name: str, exporter: str) -> None:
-    """Of the size of ImageNet's images: the same layers, all batch normalisation, and the same times."""
+    """Of the size of ImageNet's images: the same layers, all batch normalisation, and the same
+    times.
+    """
     path = tmp_path / f"{name}.onnx"
     path.write_bytes(exported(MODELS[name](1000, 0.2), 224, exporter))
     ours, found = load_network(name), load_network(str(path))
     if name == "mobilenetv2":  # in the other, shortcuts stand before the blocks
         names = [layer.name for layer in ours.layers]
-        renamed = [dataclasses.replace(layer, name=as_ours) for layer, as_ours in zip(found.layers, names, strict=True)]
+        renamed = [
+            dataclasses.replace(layer, name=as_ours)
+            for layer, as_ours in zip(found.layers, names, strict=True)
+        ]
         assert dataclasses.replace(found, layers=tuple(renamed)) == ours
     assert (found.macs, found.parameters) == (ours.macs, ours.parameters)
-    assert [step.operation.type for layer in found.layers for step in layer.sfu].count("batch-norm") == (
-        52 if name == "mobilenetv2" else 20
-    )
+    assert [step.operation.type for layer in found.layers for step in layer.sfu].count(
+        "batch-norm"
+    ) == (52 if name == "mobilenetv2" else 20)
     assert simulate(plan_of(network=str(path), devices=8), 64).usage.virtual_time_ps > 0
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_folded_batch_normalisation_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str], exporter: str) -> None:
+def test_folded_batch_normalisation_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], exporter: str
+) -> None:
     """Without the words of the documentation, both fold; a convolution's own bias is none of it."""
     path = tmp_path / "mine.onnx"
     model = nn.Sequential(
-        *normalised(3, 4, 3), *normalised(4, 4, 1), nn.Conv2d(4, 4, 3), nn.Flatten(), nn.Linear(144, 10)
+        *normalised(3, 4, 3),
+        *normalised(4, 4, 1),
+        nn.Conv2d(4, 4, 3),
+        nn.Flatten(),
+        nn.Linear(144, 10),
     )
     path.write_bytes(exported(model, 8, exporter))
     assert load_network(str(path)).note == ""
@@ -57,7 +70,9 @@ def test_folded_batch_normalisation_is_said(tmp_path: Path, capsys: pytest.Captu
 
 @pytest.fixture(scope="module", params=MODELS)
 def model(request: pytest.FixtureRequest) -> tuple[str, Any]:
-    """A model by name, without dropout, with other averages and scales than those that it begins with."""
+    """A model by name, without dropout, with other averages and scales than those that it begins
+    with.
+    """
     torch.manual_seed(4)
     made = MODELS[request.param](CLASSES, 0.0)
     for module in made.modules():
@@ -93,7 +108,9 @@ def given(modules: list[Any]) -> list[dict[str, Any]]:
             found[-1].update(scale=module.weight, shift=module.bias)
             found[-1].update(mean=module.running_mean, variance=module.running_var)
         else:
-            found.append({"weight": module.weight} | ({} if module.bias is None else {"bias": module.bias}))
+            found.append(
+                {"weight": module.weight} | ({} if module.bias is None else {"bias": module.bias})
+            )
     return found
 
 
@@ -170,4 +187,6 @@ def test_forward_and_a_step_are_those_of_pytorch(
             here = before.reshape(step.shape) - moved[layer.name][kind]
             assert np.abs(step).max() > 0
             # numbers near 1 have steps of 1e-7, to which what they move by is rounded
-            assert np.abs(here - step).max() <= 2e-3 * np.abs(step).max() + 2e-7, f"{layer.name}/{kind}"
+            assert np.abs(here - step).max() <= 2e-3 * np.abs(step).max() + 2e-7, (
+                f"{layer.name}/{kind}"
+            )

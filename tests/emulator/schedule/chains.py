@@ -1,4 +1,6 @@
-"""What tests of schedules share: chains with any staleness, schedules of them, and a schedule by hand."""
+"""What tests of schedules share: chains with any staleness, schedules of them, and a schedule by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from hypothesis import strategies as st
 
-from emuchain.emulator.schedule import Action, EpochShape, Kind, Schedule, Staleness, cut_samples, schedules
+from emuchain.emulator.schedule import (
+    Action,
+    EpochShape,
+    Kind,
+    Schedule,
+    Staleness,
+    cut_samples,
+    schedules,
+)
 
 SMALL = st.integers(1, 12)
 
@@ -26,11 +36,15 @@ def sync(devices: int, samples: int, batch: int, micro_batch: int) -> Schedule:
 
 def fpdeep(staleness: Sequence[Staleness], samples: int, batch: int, micro_batch: int) -> Schedule:
     """The schedule `fpdeep` of a chain whose devices have this staleness."""
-    return schedules()["fpdeep"].generate(EpochShape(len(staleness), samples, batch, micro_batch, tuple(staleness)))
+    return schedules()["fpdeep"].generate(
+        EpochShape(len(staleness), samples, batch, micro_batch, tuple(staleness))
+    )
 
 
 def staleness_of(late_forward: int, late_backward: int, batch: int) -> Staleness:
-    """The staleness of a device whose weights are new this many samples after the mini-batch's last one entered."""
+    """The staleness of a device whose weights are new this many samples after the mini-batch's last
+    one entered.
+    """
 
     def updates(late: int) -> tuple[int, ...]:
         return tuple(max(0, math.ceil((late - sample) / batch)) for sample in range(batch))
@@ -40,8 +54,12 @@ def staleness_of(late_forward: int, late_backward: int, batch: int) -> Staleness
 
 @st.composite
 def chain_staleness(draw: st.DrawFn, batch: int) -> list[Staleness]:
-    """Staleness of a chain: FP comes later nearer to its end, and is less stale there; EB is late by 0 or 1 sample."""
-    late = sorted(draw(st.lists(st.integers(0, 3 * batch + 2), min_size=1, max_size=6)), reverse=True)
+    """Staleness of a chain: FP comes later nearer to its end, and is less stale there; EB is late
+    by 0 or 1 sample.
+    """
+    late = sorted(
+        draw(st.lists(st.integers(0, 3 * batch + 2), min_size=1, max_size=6)), reverse=True
+    )
     return [staleness_of(k, min(k, draw(st.integers(0, 1))), batch) for k in late]
 
 
@@ -60,15 +78,17 @@ def actions_of(schedule: Schedule) -> list[list[Action]]:
 
 
 def newest_version(number: int, ahead: int) -> int:
-    """The newest version when F of a mini-batch comes, where a device is `ahead` mini-batches ahead with F."""
+    """The newest version when F of a mini-batch comes, where a device is `ahead` mini-batches ahead
+    with F.
+    """
     return max(0, number - ahead + 1)
 
 
 def stashing(epoch: EpochShape, ahead_of: Callable[[int], int]) -> Schedule:
     """PipeDream's weight stashing (Narayanan et al., SOSP 2019): B uses the version of its F.
 
-    A mini-batch is one micro-batch, and an update follows each. A device begins with `ahead_of(device)` times F, and
-    then does one B and one F in turn.
+    A mini-batch is one micro-batch, and an update follows each. A device begins with
+    `ahead_of(device)` times F, and then does one B and one F in turn.
     """
     assert epoch.micro_batch >= epoch.batch
     micro_batches = cut_samples(epoch.samples, epoch.batch, epoch.micro_batch)
@@ -91,14 +111,19 @@ def stashing(epoch: EpochShape, ahead_of: Callable[[int], int]) -> Schedule:
 
 
 def order_in_v(devices: int, count: int, chance: random.Random) -> str:
-    """Return the CSV of an order in which each device does, again and again, one of the actions that are possible."""
+    """Return the CSV of an order in which each device does, again and again, one of the actions
+    that are possible.
+    """
     stages = range(2 * devices)
     done = {(letter, stage): 0 for letter in "FIW" for stage in stages}  # micro-batches
     rows: list[list[str]] = [[] for _ in range(devices)]
     while True:
         before = {
             **{("F", stage): done["F", stage - 1] if stage else count for stage in stages},
-            **{("I", stage): min(done["F", stage], done.get(("I", stage + 1), count)) for stage in stages},
+            **{
+                ("I", stage): min(done["F", stage], done.get(("I", stage + 1), count))
+                for stage in stages
+            },
             **{("W", stage): done["I", stage] for stage in stages},
         }
         possible = [action for action, number in done.items() if number < before[action]]

@@ -1,4 +1,6 @@
-"""Several stages on a device: the dry run of interleaved schedules, and what it finds in those that were changed."""
+"""Several stages on a device: the dry run of interleaved schedules, and what it finds in those that
+were changed.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emuchain.emulator.common import InputError
-from emuchain.emulator.schedule import Action, EpochShape, Kind, Schedule, dry_run, parse, schedules, to_text
+from emuchain.emulator.schedule import (
+    Action,
+    EpochShape,
+    Kind,
+    Schedule,
+    dry_run,
+    parse,
+    schedules,
+    to_text,
+)
 
 from .chains import actions_of
 
@@ -22,12 +33,19 @@ micro-batches 0:1 1:2
 
 def interleaved(devices: int, rounds: int, chunks: int, steps: int = 1) -> Schedule:
     batch = devices * rounds
-    return schedules()["interleaved"].generate(EpochShape(devices, steps * batch, batch, 1, chunks=chunks))
+    return schedules()["interleaved"].generate(
+        EpochShape(devices, steps * batch, batch, 1, chunks=chunks)
+    )
 
 
 @given(st.integers(1, 8), st.integers(1, 32), st.integers(1, 4))
-def test_interleaved_takes_any_number_of_micro_batches(devices: int, count: int, chunks: int) -> None:
-    dry_run(schedules()["interleaved"].generate(EpochShape(devices, count, count, 1, chunks=chunks)), aligned=True)
+def test_interleaved_takes_any_number_of_micro_batches(
+    devices: int, count: int, chunks: int
+) -> None:
+    dry_run(
+        schedules()["interleaved"].generate(EpochShape(devices, count, count, 1, chunks=chunks)),
+        aligned=True,
+    )
 
 
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(1, 4), st.integers(1, 2))
@@ -67,35 +85,52 @@ CHANGED = {
     "B of the first chunk first": (
         "1B0c1v0 1W0c1 1F1c1v0 1B1c1v0 1W1c1 1B0v0",
         "1B0v0 1B0c1v0 1W0c1 1F1c1v0 1B1c1v0 1W1c1",
-        "deadlock: device 0 waits at B0c1v0 for stage 3 on device 1; device 1 waits at B0v0 for stage 2 on device 0",
+        (
+            "deadlock: device 0 waits at B0c1v0 for stage 3 on device 1; device 1 waits at B0v0 for"
+            " stage 2 on device 0"
+        ),
     ),
     "no chunk 1 on one device": (
         "1F0c1v0 1B0c1v0 1W0c1 1F1c1v0 1B1c1v0 1W1c1 ",
         "",
-        "deadlock: device 0 waits at B0c1v0 for stage 3 on device 1; device 1 waits at B0v0 for stage 2 on device 0",
+        (
+            "deadlock: device 0 waits at B0c1v0 for stage 3 on device 1; device 1 waits at B0v0 for"
+            " stage 2 on device 0"
+        ),
     ),
     "W of a chunk left out": ("1W1c1 ", "", "device 1: U1 comes before W1c1"),
     "messages in another order": (
         "0F0v0 0F1v0",
         "0F1v0 0F0v0",
-        "device 1: F0v0 does not follow the order of its neighbour, whose next message is of micro-batch 1",
+        (
+            "device 1: F0v0 does not follow the order of its neighbour, whose next message is of"
+            " micro-batch 1"
+        ),
     ),
-    "a version to come": ("0F1c1v0", "0F1c1v1", "device 0: F1c1v1 needs version 1 of the weights; the device has 0"),
+    "a version to come": (
+        "0F1c1v0",
+        "0F1c1v1",
+        "device 0: F1c1v1 needs version 1 of the weights; the device has 0",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", CHANGED)
 def test_what_the_dry_run_finds(name: str) -> None:
-    old, new, told = CHANGED[name]
+    old, new, expected_text = CHANGED[name]
     assert VALID.count(old) == 1
-    assert complaint(parse(VALID.replace(old, new))) == told
+    assert complaint(parse(VALID.replace(old, new))) == expected_text
 
 
 def test_a_chunk_that_is_left_out_everywhere() -> None:
     schedule = parse(VALID)
     kept = [[action for action in actions if not action.chunk] for actions in actions_of(schedule)]
     broken = Schedule(
-        "mine", 2, schedule.micro_batches, lambda devices: {device: iter(kept[device]) for device in devices}, chunks=2
+        "mine",
+        2,
+        schedule.micro_batches,
+        lambda devices: {device: iter(kept[device]) for device in devices},
+        chunks=2,
     )
     assert complaint(broken).startswith(
         "deadlock: device 0 waits at B0v0 for stage 1 on device 1; device 1 waits at B0v0"
@@ -105,12 +140,19 @@ def test_a_chunk_that_is_left_out_everywhere() -> None:
 def test_a_chunk_too_many() -> None:
     schedule = parse(VALID)
     of_one = Schedule("mine", 2, schedule.micro_batches, schedule.programs)
-    assert complaint(of_one) == "device 0: F0c1v0 is of chunk 1, but the chain has one stage on each device"
+    assert (
+        complaint(of_one)
+        == "device 0: F0c1v0 is of chunk 1, but the chain has one stage on each device"
+    )
 
 
-@pytest.mark.parametrize("text", [VALID.replace("0F0c1v0", "0F0c999999999v0"), VALID.replace("1W0c1", "1W0c30")])
+@pytest.mark.parametrize(
+    "text", [VALID.replace("0F0c1v0", "0F0c999999999v0"), VALID.replace("1W0c1", "1W0c30")]
+)
 def test_chunks_that_cannot_be_as_many(text: str) -> None:
-    with pytest.raises(InputError, match=r"^schedule: device [01]: \w+: chunks are counted from 0 on$"):
+    with pytest.raises(
+        InputError, match=r"^schedule: device [01]: \w+: chunks are counted from 0 on$"
+    ):
         parse(text)
 
 
@@ -122,10 +164,13 @@ micro-batches 0:1 | 1:2
 
 def test_versions_of_a_sample_that_do_not_agree() -> None:
     dry_run(parse(ALIGNED), aligned=True)
-    for old, told in (("0B1v0", "B1v1"), ("0W1v0", "W1v1")):
-        newer = parse(ALIGNED.replace(old, f"0{told}"))
+    for old, expected_text in (("0B1v0", "B1v1"), ("0W1v0", "W1v1")):
+        newer = parse(ALIGNED.replace(old, f"0{expected_text}"))
         dry_run(newer)
-        why = f"device 0: {told} uses version 1 of the weights, newer than version 0 of its F"
+        why = (
+            f"device 0: {expected_text} uses version 1 of the weights, newer than version 0 of"
+            " its F"
+        )
         assert complaint(newer, aligned=True) == why
 
 
@@ -136,4 +181,6 @@ def test_all_but_fpdeep_use_one_version_for_a_sample(name: str, data: st.DataObj
     kind = schedules()[name]
     steps = data.draw(st.integers(1, 2 * devices + 2))
     tail = data.draw(st.integers(0, batch - 1))
-    dry_run(kind.generate(EpochShape(devices, steps * batch + tail, batch, micro_batch)), aligned=True)
+    dry_run(
+        kind.generate(EpochShape(devices, steps * batch + tail, batch, micro_batch)), aligned=True
+    )

@@ -1,4 +1,6 @@
-"""The timeline engine beside closed forms, which know nothing of it; and numbers worked out by hand."""
+"""The timeline engine beside closed forms, which know nothing of it; and numbers worked out by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +33,14 @@ BY_HAND = [
 ]
 
 
-@pytest.mark.parametrize(("name", "machine", "stages", "count", "costs", "warm_up", "time", "bubble", "kept"), BY_HAND)
+@pytest.mark.parametrize(
+    ("name", "machine", "stages", "count", "costs", "warm_up", "time", "bubble", "kept"), BY_HAND
+)
 def test_by_hand(name, machine, stages, count, costs, warm_up, time, bubble, kept) -> None:
     forward, backward, transfer = costs
-    shape = shape_of(name, stages, count, StageCosts(forward, backward, transfer_ps=transfer), machine, warm_up)
+    shape = shape_of(
+        name, stages, count, StageCosts(forward, backward, transfer_ps=transfer), machine, warm_up
+    )
     result, _ = timed(name, shape)
     assert (result.makespan_ps, result.bubble, list(result.features)) == (time, bubble, kept)
     assert result.weight_copies == (1,) * stages
@@ -55,7 +61,8 @@ def test_zero_bubble_by_hand() -> None:
     assert max(result.features) == 4
 
 
-# Timeline = closed form for all N <= 8, M <= 32 and nine (F, B, SR) within validity: zero mismatches.
+# Timeline = closed form for all N <= 8, M <= 32 and nine (F, B, SR) within validity: zero
+# mismatches.
 
 STAGES, MICRO_BATCHES = range(1, 9), range(1, 33)
 SOME_MICRO_BATCHES = (1, 2, 8, 9, 32)
@@ -102,12 +109,22 @@ FORMS = {
 @pytest.mark.parametrize("limit", RANGES)
 def test_nine_costs_within_each_limit(limit: str) -> None:
     assert len(set(RANGES[limit])) == 9
-    assert all(0 <= transfer <= LIMITS[limit](forward, backward) for forward, backward, transfer in RANGES[limit])
-    assert any(transfer == LIMITS[limit](forward, backward) for forward, backward, transfer in RANGES[limit])
+    assert all(
+        0 <= transfer <= LIMITS[limit](forward, backward)
+        for forward, backward, transfer in RANGES[limit]
+    )
+    assert any(
+        transfer == LIMITS[limit](forward, backward)
+        for forward, backward, transfer in RANGES[limit]
+    )
 
 
-def expected_ps(case: str, stages: int, count: int, forward: int, backward: int, transfer: int) -> int:
-    """Return BaPipe's Tables I and II, written out once more; of streamed rows, each takes a fifth, rounded up."""
+def expected_ps(
+    case: str, stages: int, count: int, forward: int, backward: int, transfer: int
+) -> int:
+    """Return BaPipe's Tables I and II, written out once more; of streamed rows, each takes a fifth,
+    rounded up.
+    """
     drained = (count + stages - 1) * (forward + backward)
     if case.startswith("1f1b-as") or case == "fbp-as":
         return drained
@@ -124,13 +141,24 @@ def expected_ps(case: str, stages: int, count: int, forward: int, backward: int,
 def check(case: str, stages: range, counts: Sequence[int]) -> None:
     name, machine, warm_up, limit = FORMS[case]
     wrong = []
-    for number, count, (forward, backward, transfer) in itertools.product(stages, counts, RANGES[limit]):
+    for number, count, (forward, backward, transfer) in itertools.product(
+        stages, counts, RANGES[limit]
+    ):
         costs = StageCosts(forward, backward, transfer_ps=transfer, rows=ROWS)
         result, form = timed(name, shape_of(name, number, count, costs, machine, warm_up))
         assert form is not None and form.exact and (form.valid == limit or number == 1)
         expected = expected_ps(case, number, count, forward, backward, transfer)
         if not result.makespan_ps == form.time_ps == expected:
-            wrong.append((number, count, (forward, backward, transfer), result.makespan_ps, form.time_ps, expected))
+            wrong.append(
+                (
+                    number,
+                    count,
+                    (forward, backward, transfer),
+                    result.makespan_ps,
+                    form.time_ps,
+                    expected,
+                )
+            )
     assert wrong == []
 
 
@@ -152,7 +180,9 @@ def test_up_to_8_stages_and_32_micro_batches(case: str) -> None:
 
 
 def test_gpipe_needs_its_errors_hidden_too() -> None:
-    """With B < SR <= F, the table's form for GPipe is too short: errors leave no faster than one in SR."""
+    """With B < SR <= F, the table's form for GPipe is too short: errors leave no faster than one in
+    SR.
+    """
     result, form = timed("gpipe", shape_of("gpipe", 2, 2, StageCosts(7, 3, transfer_ps=7)))
     assert form is not None and (form.time_ps, form.exact) == (44, False)
     assert result.makespan_ps == 48
@@ -160,7 +190,17 @@ def test_gpipe_needs_its_errors_hidden_too() -> None:
 
 OF_CHUNKS = [(1, 1), (1, 2), (2, 1), (3, 7), (7, 3), (5, 5), (9, 4), (4, 9), (10, 20)]
 """Nine (F, B) of a chunk."""
-OF_PARTS = [(1, 1, 1), (2, 1, 1), (1, 2, 1), (2, 2, 1), (3, 3, 2), (4, 3, 3), (3, 4, 3), (7, 5, 0), (5, 9, 4)]
+OF_PARTS = [
+    (1, 1, 1),
+    (2, 1, 1),
+    (1, 2, 1),
+    (2, 2, 1),
+    (3, 3, 2),
+    (4, 3, 3),
+    (3, 4, 3),
+    (7, 5, 0),
+    (5, 9, 4),
+]
 """Nine (F, EB, PG), PG <= min(F, EB)."""
 
 
@@ -182,8 +222,16 @@ def check_zero_bubble(stages: range, counts: Sequence[int]) -> None:
         costs = StageCosts(forward, errors + gradients, gradients)
         result, form = timed("zero-bubble", shape_of("zero-bubble", number, count, costs))
         assert form is not None and form.exact
-        expected = count * (forward + errors + gradients) + (number - 1) * (forward + errors - gradients)
-        assert result.makespan_ps == form.time_ps == expected, (number, count, forward, errors, gradients)
+        expected = count * (forward + errors + gradients) + (number - 1) * (
+            forward + errors - gradients
+        )
+        assert result.makespan_ps == form.time_ps == expected, (
+            number,
+            count,
+            forward,
+            errors,
+            gradients,
+        )
 
 
 @pytest.mark.parametrize("chunks", [1, 2, 3])
@@ -212,14 +260,20 @@ def test_where_the_form_of_zero_bubble_is_exact() -> None:
     """Where PG is the shortest, and there are as many micro-batches as stages."""
     for forward, errors, gradients in itertools.product(range(1, 5), repeat=3):
         for stages, count in ((1, 1), (3, 2), (3, 3), (4, 7)):
-            shape = shape_of("zero-bubble", stages, count, StageCosts(forward, errors + gradients, gradients))
+            shape = shape_of(
+                "zero-bubble", stages, count, StageCosts(forward, errors + gradients, gradients)
+            )
             _, form = timed("zero-bubble", shape)
             assert form is not None
-            assert form.exact == (stages == 1 or (gradients <= min(forward, errors) and count >= stages))
+            assert form.exact == (
+                stages == 1 or (gradients <= min(forward, errors) and count >= stages)
+            )
 
 
 def test_the_smallest_warm_up_is_no_larger_than_needed() -> None:
-    """SR = 15 needs one feature less than `1f1b-so`, smaller SR less still, none as many as `1f1b-sno`."""
+    """SR = 15 needs one feature less than `1f1b-so`, smaller SR less still, none as many as
+    `1f1b-sno`.
+    """
     kept = {}
     for transfer in (0, 3, 5, 15):
         shape = shape_of("1f1b-min", 4, 32, StageCosts(10, 20, transfer_ps=transfer))

@@ -33,7 +33,11 @@ TAMPERED = {
     # name: what is replaced, with what, what the dry run must say
     "missing F": ("0F0v0 0F1v0", "0F1v0", ["device 1", "F0v0", "of micro-batch 1"]),
     "missing F at the end": ("1F2v1 1B2v1", "1B2v1", ["device 1", "B2v1", "before F2"]),
-    "missing last F": ("0F2v1 0B2v1 0W2 0U2", "", ["deadlock", "device 1 waits at F2v1 for its left neighbour"]),
+    "missing last F": (
+        "0F2v1 0B2v1 0W2 0U2",
+        "",
+        ["deadlock", "device 1 waits at F2v1 for its left neighbour"],
+    ),
     "missing B": ("1B0v0 1W0", "1W0", ["device 1", "W0", "before B0"]),
     "missing B and W": ("1B0v0 1W0 ", "", ["device 1", "U1", "before W0"]),
     "missing W": ("0W1 0U1", "0U1", ["device 0", "U1", "before W1"]),
@@ -46,9 +50,21 @@ TAMPERED = {
     "U of a later version": ("0U1 0F2v1", "0U2 0F2v1", ["device 0", "U2", "must be U1"]),
     "U too many": ("1U2", "1U2 1U3", ["device 1", "3 updates of 2"]),
     "F with a version to come": ("0F1v0", "0F1v1", ["device 0", "F1v1", "version 1", "has 0"]),
-    "B with an old version": ("1B2v1", "1B2v0", ["device 1", "B2v0", "version 0", "older than version 1 of its F"]),
-    "W of the next step": ("0U1 0F2v1 0B2v1 0W2 0U2", "0F2v0 0B2v0 0W2 0U1 0U2", ["device 0", "W2", "of step 1"]),
-    "messages in another order to the right": ("0F0v0 0F1v0", "0F1v0 0F0v0", ["device 1", "F0v0", "of micro-batch 1"]),
+    "B with an old version": (
+        "1B2v1",
+        "1B2v0",
+        ["device 1", "B2v0", "version 0", "older than version 1 of its F"],
+    ),
+    "W of the next step": (
+        "0U1 0F2v1 0B2v1 0W2 0U2",
+        "0F2v0 0B2v0 0W2 0U1 0U2",
+        ["device 0", "W2", "of step 1"],
+    ),
+    "messages in another order to the right": (
+        "0F0v0 0F1v0",
+        "0F1v0 0F0v0",
+        ["device 1", "F0v0", "of micro-batch 1"],
+    ),
     "messages in another order to the left": (
         "1F0v0 1B0v0 1W0 1F1v0 1B1v0 1W1",
         "1F0v0 1F1v0 1B1v0 1W1 1B0v0 1W0",
@@ -62,7 +78,11 @@ TAMPERED = {
     "deadlock of both": (
         "1F0v0 1B0v0 1W0 1F1v0 1B1v0",
         "1F0v0 1F1v0 1F2v0 1B0v0 1W0 1B1v0",
-        ["deadlock", "device 0 waits at B0v0 for its right neighbour", "device 1 waits at F2v0 for its left neighbour"],
+        [
+            "deadlock",
+            "device 0 waits at B0v0 for its right neighbour",
+            "device 1 waits at F2v0 for its left neighbour",
+        ],
     ),
     "B before F": ("1F0v0 1B0v0", "1B0v0 1F0v0", ["device 1", "B0v0", "before F0"]),
     "a device that does nothing": (
@@ -75,20 +95,22 @@ TAMPERED = {
 
 @pytest.mark.parametrize("name", TAMPERED)
 def test_what_the_dry_run_finds(name: str) -> None:
-    old, new, told = TAMPERED[name]
+    old, new, message = TAMPERED[name]
     assert VALID.count(old) == 1
     text = VALID.replace(old, new)
-    if told is None:
+    if message is None:
         dry_run(parse(text))
         return
     line = complaint(text)
-    for part in told:
+    for part in message:
         assert part in line
 
 
 @pytest.mark.parametrize("kind", "FBW")
 def test_samples_that_are_left_out_of_training(kind: str) -> None:
-    """All actions of the last micro-batch are gone, on all devices, and so is the update that would miss them."""
+    """All actions of the last micro-batch are gone, on all devices, and so is the update that would
+    miss them.
+    """
     text = VALID
     for word in ("F2v1 ", "B2v1 ", "W2 ", "U2")["FBW".index(kind) :]:
         for device in "01":
@@ -101,7 +123,12 @@ def test_without_any_one_action_it_is_not_valid(schedule: Schedule, data: st.Dat
     actions = actions_of(schedule)
     device = data.draw(st.integers(0, schedule.devices - 1))
     actions[device].pop(data.draw(st.integers(0, len(actions[device]) - 1)))
-    broken = Schedule("broken", schedule.devices, schedule.micro_batches, lambda ds: {d: iter(actions[d]) for d in ds})
+    broken = Schedule(
+        "broken",
+        schedule.devices,
+        schedule.micro_batches,
+        lambda ds: {d: iter(actions[d]) for d in ds},
+    )
     with pytest.raises(InputError, match="^schedule broken: ") as error:
         dry_run(broken)
     assert "device" in str(error.value)
@@ -114,7 +141,12 @@ def test_with_any_one_action_twice_it_is_not_valid(schedule: Schedule, data: st.
     device = data.draw(st.integers(0, schedule.devices - 1))
     twice = data.draw(st.sampled_from(actions[device]))
     actions[device].insert(data.draw(st.integers(0, len(actions[device]))), twice)
-    broken = Schedule("broken", schedule.devices, schedule.micro_batches, lambda ds: {d: iter(actions[d]) for d in ds})
+    broken = Schedule(
+        "broken",
+        schedule.devices,
+        schedule.micro_batches,
+        lambda ds: {d: iter(actions[d]) for d in ds},
+    )
     with pytest.raises(InputError, match="^schedule broken: "):
         dry_run(broken)
 

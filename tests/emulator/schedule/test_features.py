@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from emuchain.emulator.schedule import EpochShape, Kind, kept_micro_batches, parse, schedules, weight_copies
+from emuchain.emulator.schedule import (
+    EpochShape,
+    Kind,
+    kept_micro_batches,
+    parse,
+    schedules,
+    weight_copies,
+)
 
 EPOCH = EpochShape(devices=3, samples=24, batch=8, micro_batch=1)
 
@@ -21,7 +28,9 @@ EPOCH = EpochShape(devices=3, samples=24, batch=8, micro_batch=1)
 def test_what_devices_keep(name: str, kept: list[int], copies: list[int]) -> None:
     schedule = schedules()[name].generate(EPOCH)
     programs = schedule.programs(range(3))
-    assert [kept_micro_batches(programs[device], 1, Kind.BACKWARD) for device in range(3)] == [(n,) for n in kept]
+    assert [kept_micro_batches(programs[device], 1, Kind.BACKWARD) for device in range(3)] == [
+        (n,) for n in kept
+    ]
     programs = schedule.programs(range(3))
     assert [weight_copies(programs[device]) for device in range(3)] == copies
 

@@ -1,4 +1,6 @@
-"""How stages lie on devices: each on one, as one of its chunks; in a V, the last is on the first device."""
+"""How stages lie on devices: each on one, as one of its chunks; in a V, the last is on the first
+device.
+"""
 
 from __future__ import annotations
 

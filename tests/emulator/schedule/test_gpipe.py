@@ -4,14 +4,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator.schedule import EpochShape, ScheduleKind, dry_run, pipelines, schedules, to_text
+from emuchain.emulator.schedule import (
+    EpochShape,
+    ScheduleKind,
+    dry_run,
+    pipelines,
+    schedules,
+    to_text,
+)
 from emuchain.kernels.extensions import modules
 
 GPIPE = schedules()["gpipe"]
 
 
 @given(st.integers(1, 6), st.integers(1, 40), st.integers(1, 16), st.integers(1, 16))
-def test_nothing_is_missing_or_out_of_order(devices: int, samples: int, batch: int, micro_batch: int) -> None:
+def test_nothing_is_missing_or_out_of_order(
+    devices: int, samples: int, batch: int, micro_batch: int
+) -> None:
     schedule = GPIPE.generate(EpochShape(devices, samples, batch, micro_batch))
     dry_run(schedule)
     assert schedule.steps == -(-samples // batch)
@@ -27,9 +36,20 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("network", ["quick-cifar", "resnet8-cifar"])
-def test_weights_and_times_are_those_of_sync(network: str, small_cifar, plan_of, trained, bits) -> None:
-    keys = {"network": network, "devices": 3, "data": str(small_cifar), "samples": 70, "test_samples": 7, "batch": 20}
-    gpipe, sync = (trained(plan_of(**keys, micro_batch=6, schedule=schedule)) for schedule in ("gpipe", "sync"))
+def test_weights_and_times_are_those_of_sync(
+    network: str, small_cifar, plan_of, trained, bits
+) -> None:
+    keys = {
+        "network": network,
+        "devices": 3,
+        "data": str(small_cifar),
+        "samples": 70,
+        "test_samples": 7,
+        "batch": 20,
+    }
+    gpipe, sync = (
+        trained(plan_of(**keys, micro_batch=6, schedule=schedule)) for schedule in ("gpipe", "sync")
+    )
     assert bits(gpipe.weights) == bits(sync.weights)
     assert gpipe.history[-1].virtual_time_ps == sync.history[-1].virtual_time_ps
     assert gpipe.history[-1].train == sync.history[-1].train
@@ -39,6 +59,8 @@ def test_the_file_of_a_kind_of_schedule_names_it() -> None:
     named = set()
     for module in modules(ScheduleKind.__module__.rpartition(".")[0]):
         own = {value.name for value in vars(module).values() if isinstance(value, ScheduleKind)}
-        assert all(f"`{name}`" in str(module.__doc__) for name in own), f"{module.__name__} does not name {own}"
+        assert all(f"`{name}`" in str(module.__doc__) for name in own), (
+            f"{module.__name__} does not name {own}"
+        )
         named |= own
     assert named == schedules().keys() | pipelines().keys()

@@ -1,4 +1,6 @@
-"""Schedules of a user's own: what a builder returns is taken, or refused in one line that says what is wrong."""
+"""Schedules of a user's own: what a builder returns is taken, or refused in one line that says what
+is wrong.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def changed(**values: Any) -> Callable[[EpochShape], Schedule]:
 
 def of_program(program: Any) -> Callable[[EpochShape], Schedule]:
     """Return a builder of which each device has a program."""
-    return lambda epoch: dataclasses.replace(SYNC(epoch), programs=lambda devices: dict.fromkeys(devices, program))
+    return lambda epoch: dataclasses.replace(
+        SYNC(epoch), programs=lambda devices: dict.fromkeys(devices, program)
+    )
 
 
 def of_first(**values: Any) -> Callable[[EpochShape], Schedule]:
@@ -59,7 +63,10 @@ def late(forward: Any, backward: Any = None, more: int = 0) -> Callable[[EpochSh
 
 
 BUILDERS: dict[str, tuple[Any, str]] = {
-    "42": (lambda epoch: 42, "its builder returned 42; it should return a Schedule for 2 devices and 24 samples"),
+    "42": (
+        lambda epoch: 42,
+        "its builder returned 42; it should return a Schedule for 2 devices and 24 samples",
+    ),
     "nothing": (lambda epoch: None, "its builder returned None; "),
     "a class": (lambda epoch: Schedule, "its builder returned <class "),
     "fails": (lambda epoch: 1 // 0, "its builder raised ZeroDivisionError: "),
@@ -67,59 +74,114 @@ BUILDERS: dict[str, tuple[Any, str]] = {
     "fewer devices": (changed(devices=1), "its builder returned one whose `devices` is 1; "),
     "no devices": (changed(devices=None), "its builder returned one whose `devices` is None; "),
     "other chunks": (changed(chunks=2), "has 2 stages on a device, and the chain has 1; "),
-    "no micro-batches": (changed(micro_batches=[]), "its micro-batches have 0 samples of 24; cut_samples(24, 4, 2) "),
+    "no micro-batches": (
+        changed(micro_batches=[]),
+        "its micro-batches have 0 samples of 24; cut_samples(24, 4, 2) ",
+    ),
     "micro-batches of numbers": (changed(micro_batches=[1]), "its micro-batch 0 is 1; "),
-    "micro-batches once": (changed(micro_batches=iter([])), "its micro-batches are <list_iterator "),
+    "micro-batches once": (
+        changed(micro_batches=iter([])),
+        "its micro-batches are <list_iterator ",
+    ),
     "too large a micro-batch": (
         changed(micro_batches=[MicroBatch(0, 0, 0, 3)]),
         "its micro-batch 0 is MicroBatch(index=0, step=0, begin=0, end=3); ",
     ),
-    "no step": (lambda epoch: changed(micro_batches=cut_samples(24, 4, 0))(epoch), "its builder raised ValueError: "),
+    "no step": (
+        lambda epoch: changed(micro_batches=cut_samples(24, 4, 0))(epoch),
+        "its builder raised ValueError: ",
+    ),
     "programs are 42": (changed(programs=42), "its `programs` raised TypeError: "),
-    "programs fail": (changed(programs=lambda devices: 1 // 0), "its `programs` raised ZeroDivisionError: "),
-    "programs return a list": (changed(programs=lambda devices: [[]]), "its `programs` returned [[]]; "),
-    "programs of one device": (changed(programs=lambda devices: {0: []}), "its `programs` returned those of 0; "),
+    "programs fail": (
+        changed(programs=lambda devices: 1 // 0),
+        "its `programs` raised ZeroDivisionError: ",
+    ),
+    "programs return a list": (
+        changed(programs=lambda devices: [[]]),
+        "its `programs` returned [[]]; ",
+    ),
+    "programs of one device": (
+        changed(programs=lambda devices: {0: []}),
+        "its `programs` returned those of 0; ",
+    ),
     "a program is 42": (of_program(42), "the program of device 0 raised TypeError: "),
-    "a program of numbers": (of_program([1, 2]), "the program of device 0 has 1, which is no Action; "),
+    "a program of numbers": (
+        of_program([1, 2]),
+        "the program of device 0 has 1, which is no Action; ",
+    ),
     "a program that fails": (
-        lambda epoch: dataclasses.replace(SYNC(epoch), programs=lambda devices: {each: lost() for each in devices}),
+        lambda epoch: dataclasses.replace(
+            SYNC(epoch), programs=lambda devices: {each: lost() for each in devices}
+        ),
         "the program of device 0 raised KeyError: ",
     ),
-    "a program without an end": (of_program(itertools.repeat(FIRST)), "device 0: F0v0 is done twice"),
+    "a program without an end": (
+        of_program(itertools.repeat(FIRST)),
+        "device 0: F0v0 is done twice",
+    ),
     "an empty program": (of_program([]), "device 0 never does F0"),
     "a kind that is a word": (of_first(kind="F"), "the program of device 0 has Action("),
     "an index below 0": (of_first(index=-1), "the program of device 0 has Action("),
     "an index too high": (of_first(index=99), "the program of device 0 has Action("),
     "a chunk too high": (of_first(chunk=1), "the program of device 0 has Action("),
     "a version that is a word": (of_first(version="0"), "the program of device 0 has Action("),
-    "a version to come": (of_first(version=1), "device 0: F0v1 needs version 1 of the weights; the device has 0"),
+    "a version to come": (
+        of_first(version=1),
+        "device 0: F0v1 needs version 1 of the weights; the device has 0",
+    ),
     "a span of one number": (of_first(span=(1,)), "the program of device 0 has Action("),
     "a span of nothing": (of_first(span=(1, 1)), "the program of device 0 has Action("),
     "a span too long": (of_first(span=(0, 3)), "the program of device 0 has Action("),
-    "staleness too short": (late((0,)), "staleness of device 0, Staleness(forward=(0,), backward=(0,)): should be a "),
-    "staleness too long": (late((0,) * 5), "should be a Staleness of 4 samples for each of 2 devices"),
+    "staleness too short": (
+        late((0,)),
+        "staleness of device 0, Staleness(forward=(0,), backward=(0,)): should be a ",
+    ),
+    "staleness too long": (
+        late((0,) * 5),
+        "should be a Staleness of 4 samples for each of 2 devices",
+    ),
     "of other lengths": (late((0,) * 4, (0,)), "staleness of 4 samples forward, 1 backward: "),
-    "of more devices": (late((0,) * 4, more=1), "should be a Staleness of 4 samples for each of 2 devices"),
+    "of more devices": (
+        late((0,) * 4, more=1),
+        "should be a Staleness of 4 samples for each of 2 devices",
+    ),
     "of no samples": (late(()), "staleness (): should be whole numbers, "),
     "of fractions": (late((0.5,) * 4), "staleness (0.5, 0.5, 0.5, 0.5): should be whole numbers, "),
     "of a number": (late(1), "staleness 1: should be whole numbers, "),
-    "below 0": (late((-1,) * 4), "staleness (-1, -1, -1, -1) would take weights back to an older version; "),
-    "no Staleness": (lambda epoch: pipeline("late", [42, 42], epoch), "staleness of device 0, 42: should be a "),
-    "no list": (lambda epoch: pipeline("late", None, epoch), "staleness None: should be a Staleness of "),
+    "below 0": (
+        late((-1,) * 4),
+        "staleness (-1, -1, -1, -1) would take weights back to an older version; ",
+    ),
+    "no Staleness": (
+        lambda epoch: pipeline("late", [42, 42], epoch),
+        "staleness of device 0, 42: should be a ",
+    ),
+    "no list": (
+        lambda epoch: pipeline("late", None, epoch),
+        "staleness None: should be a Staleness of ",
+    ),
 }
 """Builders, and what is said of each."""
 
 
 @pytest.mark.parametrize("drains", [True, False])
 @pytest.mark.parametrize("name", BUILDERS)
-def test_a_builder_that_makes_no_schedule(name: str, drains: bool, one_line: Callable[[str], str]) -> None:
+def test_a_builder_that_makes_no_schedule(
+    name: str, drains: bool, one_line: Callable[[str], str]
+) -> None:
     build, said = BUILDERS[name]
     kind = ScheduleKind("own", build, "mine", drains=drains)
     with pytest.raises(InputError) as caught:
-        emuchain.simulate("quick-cifar", devices=2, batch=4, micro_batch=2, samples=24, schedule=kind)
+        emuchain.simulate(
+            "quick-cifar", devices=2, batch=4, micro_batch=2, samples=24, schedule=kind
+        )
     line = one_line(f"emuchain: error: {caught.value}\n")
     assert "\x1b" not in line
-    assert said.replace("24", "") in line.replace("24", "") if drains else "own" in line or "staleness" in line
+    assert (
+        said.replace("24", "") in line.replace("24", "")
+        if drains
+        else "own" in line or "staleness" in line
+    )
 
 
 def test_training_refuses_as_well() -> None:
@@ -130,8 +192,12 @@ def test_training_refuses_as_well() -> None:
 
 def test_a_builder_that_fails_later() -> None:
     """It is asked anew for the epoch that is trained, once the plan is made."""
-    kind = ScheduleKind("own", lambda epoch: SYNC(epoch) if epoch.samples != 8 else None, "mine", drains=True)
-    with pytest.raises(InputError, match=r"^schedule own: its builder returned None; .* 2 devices and 8 samples$"):
+    kind = ScheduleKind(
+        "own", lambda epoch: SYNC(epoch) if epoch.samples != 8 else None, "mine", drains=True
+    )
+    with pytest.raises(
+        InputError, match=r"^schedule own: its builder returned None; .* 2 devices and 8 samples$"
+    ):
         emuchain.train("quick-cifar", devices=2, batch=4, samples=8, test_samples=4, schedule=kind)
 
 
@@ -151,13 +217,17 @@ def test_a_builder_that_fails_later() -> None:
 )
 def test_a_kind_that_cannot_be(values: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        ScheduleKind(**{"name": "own", "generate": SYNC, "summary": "mine", "drains": True, **values})
+        ScheduleKind(
+            **{"name": "own", "generate": SYNC, "summary": "mine", "drains": True, **values}
+        )
 
 
 def test_a_copy_of_sync_is_taken_and_trains_alike() -> None:
     kind = ScheduleKind("own", SYNC, "mine", drains=True)
     runs = [
-        emuchain.train("quick-cifar", devices=2, batch=4, samples=8, test_samples=4, schedule=schedule)
+        emuchain.train(
+            "quick-cifar", devices=2, batch=4, samples=8, test_samples=4, schedule=schedule
+        )
         for schedule in (kind, "sync")
     ]
     assert runs[0].history["virtual_time_ps"] == runs[1].history["virtual_time_ps"]
@@ -173,9 +243,17 @@ def test_stages_in_a_v_are_taken() -> None:
         def program() -> Iterator[Action]:
             for step in range(-(-epoch.samples // epoch.batch)):
                 numbers = [each.index for each in micro_batches if each.step == step]
-                for kind, chunks in ((Kind.FORWARD, (0, 1)), (Kind.BACKWARD, (1, 0)), (Kind.GRADIENT, (0, 1))):
+                for kind, chunks in (
+                    (Kind.FORWARD, (0, 1)),
+                    (Kind.BACKWARD, (1, 0)),
+                    (Kind.GRADIENT, (0, 1)),
+                ):
                     version = None if kind is Kind.GRADIENT else step
-                    yield from (Action(kind, number, version, chunk=chunk) for chunk in chunks for number in numbers)
+                    yield from (
+                        Action(kind, number, version, chunk=chunk)
+                        for chunk in chunks
+                        for number in numbers
+                    )
                 yield Action(Kind.UPDATE, step + 1)
 
         def programs(devices: Any) -> dict[int, Iterator[Action]]:
@@ -185,12 +263,17 @@ def test_stages_in_a_v_are_taken() -> None:
 
     kind = ScheduleKind("v", build, "mine", drains=True, chunks=2, in_v=True)
     keys: dict[str, Any] = {"devices": 2, "batch": 4, "micro_batch": 2, "samples": 8}
-    runs = [emuchain.train("quick-cifar", test_samples=4, schedule=schedule, **keys) for schedule in (kind, "sync")]
+    runs = [
+        emuchain.train("quick-cifar", test_samples=4, schedule=schedule, **keys)
+        for schedule in (kind, "sync")
+    ]
     assert (runs[0].weights["fc1"]["weight"] == runs[1].weights["fc1"]["weight"]).all()
     plan = emuchain.plan("quick-cifar", schedule=kind, **keys)
     assert [plan.fold.stages(device) for device in range(2)] == [[0, 3], [1, 2]]
     other = dataclasses.replace(kind, in_v=False)
-    with pytest.raises(InputError, match=r"^schedule v: `in_v` is True; its kind's `in_v` should match$"):
+    with pytest.raises(
+        InputError, match=r"^schedule v: `in_v` is True; its kind's `in_v` should match$"
+    ):
         emuchain.plan("quick-cifar", schedule=other, **keys)
 
 

@@ -1,4 +1,6 @@
-"""Schedules as they are made: every sample once and in order, with the versions that staleness asks for."""
+"""Schedules as they are made: every sample once and in order, with the versions that staleness asks
+for.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def test_sync_passes_the_dry_run(devices: int, samples: int, batch: int, micro_b
 
 
 @given(SMALL, st.integers(1, 60), SMALL, st.data())
-def test_fpdeep_passes_the_dry_run(batch: int, samples: int, micro_batch: int, data: st.DataObject) -> None:
+def test_fpdeep_passes_the_dry_run(
+    batch: int, samples: int, micro_batch: int, data: st.DataObject
+) -> None:
     staleness = data.draw(chain_staleness(batch))
     schedule = fpdeep(staleness, samples, batch, micro_batch)
     dry_run(schedule)
@@ -53,7 +57,9 @@ def test_each_action_once_and_in_order(schedule: Schedule) -> None:
 
 
 @given(any_schedule(), st.data())
-def test_one_devices_program_does_not_depend_on_who_else_is_asked_for(schedule: Schedule, data: st.DataObject) -> None:
+def test_one_devices_program_does_not_depend_on_who_else_is_asked_for(
+    schedule: Schedule, data: st.DataObject
+) -> None:
     device = data.draw(st.integers(0, schedule.devices - 1))
     [program] = schedule.programs([device]).values()
     assert list(program) == actions_of(schedule)[device]
@@ -66,7 +72,10 @@ def test_versions_are_those_that_staleness_asks_for(
     staleness = data.draw(chain_staleness(batch))
     schedule = fpdeep(staleness, samples, batch, micro_batch)
     for device, actions in enumerate(actions_of(schedule)):
-        for kind, late in ((Kind.FORWARD, staleness[device].forward), (Kind.BACKWARD, staleness[device].backward)):
+        for kind, late in (
+            (Kind.FORWARD, staleness[device].forward),
+            (Kind.BACKWARD, staleness[device].backward),
+        ):
             seen = {}
             for action in actions:
                 if action.kind is kind:
@@ -76,7 +85,9 @@ def test_versions_are_those_that_staleness_asks_for(
 
 
 @given(SMALL, st.integers(1, 60), SMALL, st.integers(1, 5))
-def test_without_staleness_fpdeep_is_sync(batch: int, samples: int, micro_batch: int, devices: int) -> None:
+def test_without_staleness_fpdeep_is_sync(
+    batch: int, samples: int, micro_batch: int, devices: int
+) -> None:
     none = [staleness_of(0, 0, batch)] * devices
     found = fpdeep(none, samples, batch, micro_batch)
     assert actions_of(found) == actions_of(sync(devices, samples, batch, micro_batch))
@@ -116,12 +127,18 @@ def test_spans_end_where_staleness_changes_or_a_neighbours_span_ends(
     programs = actions_of(schedule)
 
     def ends(device: int, kind: Kind) -> set[int]:
-        return {schedule.micro_batches[a.index].span_of(a).slice.stop for a in programs[device] if a.kind is kind}
+        return {
+            schedule.micro_batches[a.index].span_of(a).slice.stop
+            for a in programs[device]
+            if a.kind is kind
+        }
 
     whole = {mb.end for mb in schedule.micro_batches}
     for device, of_device in enumerate(staleness):
         for kind, late in ((Kind.FORWARD, of_device.forward), (Kind.BACKWARD, of_device.backward)):
-            changes = {n for n in range(1, samples) if n % batch and late[n % batch] != late[n % batch - 1]}
+            changes = {
+                n for n in range(1, samples) if n % batch and late[n % batch] != late[n % batch - 1]
+            }
             neighbour = device - 1 if kind is Kind.FORWARD else device + 1
             others = ends(neighbour, kind) if 0 <= neighbour < len(staleness) else set()
             own_forward = ends(device, Kind.FORWARD) if kind is Kind.BACKWARD else set()
@@ -138,25 +155,35 @@ def test_staleness_that_would_take_weights_back(late: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("late", [(0,), (5,), (1, 0), (3, 2, 2), (2, 2, 2)])
 def test_valid_staleness(late: tuple[int, ...]) -> None:
-    assert Staleness(late, (0,) * len(late)).forward == Staleness((9,) * len(late), late).backward == late
+    assert (
+        Staleness(late, (0,) * len(late)).forward
+        == Staleness((9,) * len(late), late).backward
+        == late
+    )
 
 
 @pytest.mark.parametrize("micro_batch", [1, 3, 4])
 def test_balanced_parameters_under_a_continuous_schedule(micro_batch: int, plan_of) -> None:
     """Staleness exceeds a mini-batch here, and updates of some devices wait for those of others."""
     # Making a plan dry-runs its schedule, too.
-    plan = plan_of(network="vgg16-cifar", devices=24, batch=16, micro_batch=micro_batch, memory="fpdeep")
+    plan = plan_of(
+        network="vgg16-cifar", devices=24, batch=16, micro_batch=micro_batch, memory="fpdeep"
+    )
     assert len(plan.timing.blocks) > 8
     dry_run(plan.schedule(165), plan.timing.stores)
 
 
 def test_mini_batches_that_are_too_short(plan_of) -> None:
-    with pytest.raises(InputError, match=r"^mini-batches are too short for 34 devices .* larger `batch`"):
+    with pytest.raises(
+        InputError, match=r"^mini-batches are too short for 34 devices .* larger `batch`"
+    ):
         plan_of(network="vgg19-cifar", devices=34, batch=8, memory="fpdeep")
 
 
 def any_staleness(batch: int) -> st.SearchStrategy[list[Staleness]]:
-    """Staleness of a chain in no order, such as no clocks would give; most such schedules do not work."""
+    """Staleness of a chain in no order, such as no clocks would give; most such schedules do not
+    work.
+    """
     late = st.integers(0, 3 * batch)
     return st.lists(
         st.builds(
@@ -181,26 +208,37 @@ def is_valid(kind: ScheduleKind, epoch: EpochShape) -> bool:
 
 
 @given(SMALL, SMALL, st.data())
-def test_few_mini_batches_show_what_many_would(batch: int, micro_batch: int, data: st.DataObject) -> None:
+def test_few_mini_batches_show_what_many_would(
+    batch: int, micro_batch: int, data: st.DataObject
+) -> None:
     staleness = tuple(data.draw(any_staleness(batch)))
     epoch = EpochShape(len(staleness), 0, batch, micro_batch, staleness)
     kind = schedules()["fpdeep"]
     few = kind.steps_to_check(epoch)
     assert few < 6
-    valid = [is_valid(kind, dataclasses.replace(epoch, samples=steps * batch)) for steps in (few, 12)]
+    valid = [
+        is_valid(kind, dataclasses.replace(epoch, samples=steps * batch)) for steps in (few, 12)
+    ]
     assert valid[0] == valid[1]
 
 
 def test_few_mini_batches_show_a_circle_of_waits() -> None:
-    """An update waits for B with the weights that it replaces, which waits for F with the weights that it makes."""
+    """An update waits for B with the weights that it replaces, which waits for F with the weights
+    that it makes.
+    """
     old, new = (1, 1), (0, 0)
     kind = schedules()["fpdeep"]
     for late, valid in ((Staleness(new, old), False), (Staleness(old, new), True)):
         epoch = EpochShape(1, 0, 2, 2, (late,))
-        assert is_valid(kind, dataclasses.replace(epoch, samples=2 * kind.steps_to_check(epoch))) is valid
+        assert (
+            is_valid(kind, dataclasses.replace(epoch, samples=2 * kind.steps_to_check(epoch)))
+            is valid
+        )
 
 
-def versions_by_step(schedule: Schedule, actions: list[Action]) -> dict[Kind, dict[int, list[int | None]]]:
+def versions_by_step(
+    schedule: Schedule, actions: list[Action]
+) -> dict[Kind, dict[int, list[int | None]]]:
     """The versions that F, B and W of each mini-batch name, sample by sample, less its number."""
     found: dict[Kind, dict[int, list[int | None]]] = {kind: {} for kind in Kind}
     for action in actions:
@@ -214,7 +252,9 @@ def versions_by_step(schedule: Schedule, actions: list[Action]) -> dict[Kind, di
 
 @pytest.mark.parametrize("name", [name for name, kind in schedules().items() if kind.repeats])
 @given(SMALL, SMALL, st.data())
-def test_schedules_that_say_so_repeat(name: str, batch: int, micro_batch: int, data: st.DataObject) -> None:
+def test_schedules_that_say_so_repeat(
+    name: str, batch: int, micro_batch: int, data: st.DataObject
+) -> None:
     staleness = tuple(data.draw(chain_staleness(batch)))
     epoch = EpochShape(len(staleness), 12 * batch, batch, micro_batch, staleness)
     kind = schedules()[name]

@@ -21,7 +21,9 @@ def spans(of: MicroBatch, cuts: set[int]) -> list[SampleSpan]:
 
 
 @given(st.integers(1, 8), CUTS, CUTS, st.booleans())
-def test_what_is_put_in_comes_out(samples: int, there: set[int], back: set[int], in_room: bool) -> None:
+def test_what_is_put_in_comes_out(
+    samples: int, there: set[int], back: set[int], in_room: bool
+) -> None:
     ram, of = ActRam(Arena()), MicroBatch(3, 0, 20, 20 + samples)
     maps = np.arange(samples * 6, dtype=np.float32).reshape(samples, 2, 3)
     places = np.arange(samples, dtype=np.uint8)

@@ -21,7 +21,11 @@ GOLDEN = Path(__file__).parent / "golden"
 def test_text_round_trip(schedule: Schedule) -> None:
     text = to_text(schedule)
     found = parse(text)
-    assert (found.name, found.devices, found.steps) == (schedule.name, schedule.devices, schedule.steps)
+    assert (found.name, found.devices, found.steps) == (
+        schedule.name,
+        schedule.devices,
+        schedule.steps,
+    )
     assert list(found.micro_batches) == list(schedule.micro_batches)
     assert actions_of(found) == actions_of(schedule)
     assert to_text(found) == text
@@ -38,14 +42,20 @@ GOLDEN_SCHEDULES: dict[str, Callable[[], Schedule]] = {
     "sync-1": lambda: sync(1, 4, 2, 1),
     "sync-3": lambda: sync(3, 7, 4, 2),
     "fpdeep-1": lambda: fpdeep([staleness_of(1, 1, 2)], 5, 2, 2),
-    "fpdeep-3": lambda: fpdeep([staleness_of(5, 1, 4), staleness_of(3, 1, 4), staleness_of(1, 0, 4)], 14, 4, 2),
-    "fpdeep-two-versions-late": lambda: fpdeep([staleness_of(4, 1, 2), staleness_of(2, 1, 2)], 8, 2, 1),
+    "fpdeep-3": lambda: fpdeep(
+        [staleness_of(5, 1, 4), staleness_of(3, 1, 4), staleness_of(1, 0, 4)], 14, 4, 2
+    ),
+    "fpdeep-two-versions-late": lambda: fpdeep(
+        [staleness_of(4, 1, 2), staleness_of(2, 1, 2)], 8, 2, 1
+    ),
 }
 
 
 @pytest.mark.parametrize("name", GOLDEN_SCHEDULES)
 def test_golden(name: str) -> None:
-    """The files were read through by hand; a schedule that changes on purpose has to be read through again."""
+    """The files were read through by hand; a schedule that changes on purpose has to be read
+    through again.
+    """
     text = (GOLDEN / f"{name}.txt").read_text()
     assert to_text(GOLDEN_SCHEDULES[name]()) == text
     dry_run(parse(text))
@@ -74,15 +84,19 @@ BAD_TEXTS = {
 
 @pytest.mark.parametrize("name", BAD_TEXTS)
 def test_texts_that_cannot_be_parsed(name: str) -> None:
-    text, told = BAD_TEXTS[name]
+    text, message = BAD_TEXTS[name]
     with pytest.raises(InputError) as error:
         parse(text, "some.txt")
     assert str(error.value).startswith("some.txt: ")
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
-@given(st.integers(0, len(VALID)), st.integers(0, 12), st.text("schedulmn,vFBWU0123456789:| \n#-é\0", max_size=8))
+@given(
+    st.integers(0, len(VALID)),
+    st.integers(0, 12),
+    st.text("schedulmn,vFBWU0123456789:| \n#-é\0", max_size=8),
+)
 def test_a_damaged_text_is_valid_or_refused_in_one_line(begin: int, length: int, new: str) -> None:
     text = VALID[:begin] + new + VALID[begin + length :]
     try:
@@ -102,4 +116,8 @@ def test_garbage_is_refused(text: str) -> None:
 @pytest.mark.parametrize("old", ["2 devices", "0:2", "0W0"])
 def test_endless_numbers(old: str) -> None:
     with pytest.raises(InputError):
-        parse(VALID.replace(old, old[0] + "0" * 5000 + old[1:] if old == "2 devices" else old + "0" * 5000))
+        parse(
+            VALID.replace(
+                old, old[0] + "0" * 5000 + old[1:] if old == "2 devices" else old + "0" * 5000
+            )
+        )

@@ -24,10 +24,15 @@ def test_by_hand() -> None:
 @given(st.data())
 def test_warm_ups_that_do_not_grow_pass_the_dry_run(data: st.DataObject) -> None:
     devices = data.draw(st.integers(1, 5))
-    forwards = sorted(data.draw(st.lists(st.integers(1, 12), min_size=devices, max_size=devices)), reverse=True)
+    forwards = sorted(
+        data.draw(st.lists(st.integers(1, 12), min_size=devices, max_size=devices)), reverse=True
+    )
     late = data.draw(st.lists(st.integers(0, 12), min_size=devices, max_size=devices))
     epoch = EpochShape(
-        devices, data.draw(st.integers(1, 40)), data.draw(st.integers(1, 16)), data.draw(st.integers(1, 4))
+        devices,
+        data.draw(st.integers(1, 40)),
+        data.draw(st.integers(1, 16)),
+        data.draw(st.integers(1, 4)),
     )
     schedule = warm_up("own", epoch, forwards, late)
     dry_run(schedule)
@@ -43,14 +48,28 @@ DRAINED = [
 
 @pytest.mark.parametrize("name", DRAINED)
 def test_weights_are_those_of_sync(name, small_cifar, plan_of, trained, bits) -> None:
-    keys = {"network": "quick-cifar", "devices": 3, "data": str(small_cifar), "samples": 70, "test_samples": 7}
-    own, sync = (trained(plan_of(**keys, batch=20, micro_batch=6, schedule=schedule)) for schedule in (name, "sync"))
+    keys = {
+        "network": "quick-cifar",
+        "devices": 3,
+        "data": str(small_cifar),
+        "samples": 70,
+        "test_samples": 7,
+    }
+    own, sync = (
+        trained(plan_of(**keys, batch=20, micro_batch=6, schedule=schedule))
+        for schedule in (name, "sync")
+    )
     assert bits(own.weights) == bits(sync.weights)
 
 
 @pytest.mark.parametrize(
     ("name", "forwards"),
-    [("1f1b-as", (3, 2, 1)), ("1f1b-sno", (3, 2, 1)), ("fbp-as", (6, 4, 2)), ("1f1b-so", (6, 4, 2))],
+    [
+        ("1f1b-as", (3, 2, 1)),
+        ("1f1b-sno", (3, 2, 1)),
+        ("fbp-as", (6, 4, 2)),
+        ("1f1b-so", (6, 4, 2)),
+    ],
 )
 def test_warm_ups_of_their_own_and_others(name: str, forwards: tuple[int, ...]) -> None:
     kind = schedules()[name]
@@ -60,5 +79,8 @@ def test_warm_ups_of_their_own_and_others(name: str, forwards: tuple[int, ...]) 
         schedule = kind.generate(EpochShape(3, 8, 8, 1, warm_ups=asked))
         dry_run(schedule)
         programs = schedule.programs(range(3)).values()
-        ahead = [list(itertools.takewhile(lambda action: action.kind is Kind.FORWARD, each)) for each in programs]
+        ahead = [
+            list(itertools.takewhile(lambda action: action.kind is Kind.FORWARD, each))
+            for each in programs
+        ]
         assert tuple(map(len, ahead)) == (asked or forwards)

@@ -42,7 +42,16 @@ def test_valid(expression: str) -> None:
             "__import__('os')",
             "i if N else 1",
         ),
-        *("N//(i-1)", "(" * 150, "1+" * 300 + "1", "'a'*3", "lambda: 1", "\0", "min(N=1)", "min(N)"),
+        *(
+            "N//(i-1)",
+            "(" * 150,
+            "1+" * 300 + "1",
+            "'a'*3",
+            "lambda: 1",
+            "\0",
+            "min(N=1)",
+            "min(N)",
+        ),
     ],
 )
 def test_invalid(expression: str) -> None:

@@ -16,7 +16,14 @@ from emuchain.emulator.mapping import Mapping, Slice, allocate, cut_channels
 from emuchain.emulator.network import Network, load_network
 from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import simulate
-from emuchain.emulator.studies import Method, Outcome, Workload, compare_methods, section, whole_layers
+from emuchain.emulator.studies import (
+    Method,
+    Outcome,
+    Workload,
+    compare_methods,
+    section,
+    whole_layers,
+)
 from emuchain.emulator.studies.comparison import rank
 
 FEW = settings(max_examples=25)
@@ -33,7 +40,8 @@ def networks(draw: st.DrawFn) -> Network:
     channels = st.sampled_from([2, 3, 5, 16, 18])
     shape = draw(channels), draw(st.integers(1, 5)), draw(st.integers(1, 5))
     convolutions = [
-        {"type": "conv", "channels": draw(channels), "kernel": 3, "pad": 1} for _ in range(draw(st.integers(1, 4)))
+        {"type": "conv", "channels": draw(channels), "kernel": 3, "pad": 1}
+        for _ in range(draw(st.integers(1, 4)))
     ]
     return network(shape, *convolutions, {"type": "fc", "features": draw(channels)})
 
@@ -41,22 +49,36 @@ def networks(draw: st.DrawFn) -> Network:
 @st.composite
 def clusters(draw: st.DrawFn) -> Cluster:
     """One to three boards, alike or not."""
-    board = st.builds(Fpga, st.just("b"), st.integers(1, 9).map(lambda n: 1000 * n), st.integers(150, 2000), st.just(1))
-    return Cluster("c", tuple(draw(st.lists(board, min_size=1, max_size=3))), Link(draw(st.integers(1, 10**6)), 1000))
+    board = st.builds(
+        Fpga,
+        st.just("b"),
+        st.integers(1, 9).map(lambda n: 1000 * n),
+        st.integers(150, 2000),
+        st.just(1),
+    )
+    return Cluster(
+        "c",
+        tuple(draw(st.lists(board, min_size=1, max_size=3))),
+        Link(draw(st.integers(1, 10**6)), 1000),
+    )
 
 
-# By hand: the network and the boards of docs/time-model.md. conv1 has 6 parameters and 6 inputs, fc1 has 18 and 8; a
-# value is 4 bytes, a byte takes 2.5 ns, a hop 100 ns, a cycle 10 ns. All multiply-accumulates of a sample: 80.
+# By hand: the network and the boards of docs/time-model.md. conv1 has 6 parameters and 6 inputs,
+# fc1 has 18 and 8; a value is 4 bytes, a byte takes 2.5 ns, a hop 100 ns, a cycle 10 ns. All
+# multiply-accumulates of a sample: 80.
 
-MINI = network((1, 2, 3), {"type": "conv", "channels": 2, "kernel": [1, 2]}, {"type": "fc", "features": 2})
+MINI = network(
+    (1, 2, 3), {"type": "conv", "channels": 2, "kernel": [1, 2]}, {"type": "fc", "features": 2}
+)
 PAIR = Cluster("pair", (Fpga("mini", 10_000, 4, 1000),), Link(3200, 100_000))
 FOUR = Workload(MINI, PAIR, 4)
 ROOMY = Workload(MINI, Cluster("roomy", (Fpga("b", 10_000, 100, 1000),), Link(3200, 100_000)), 4)
 
 
 def test_data_parallel_by_hand() -> None:
-    # Each device: two samples of 4 + 4 (FP, PG of conv1) + 4 + 4 + 4 (fc1) cycles, all multipliers busy: 400 ns.
-    # Device 0 takes 96 bytes of gradients and sends as many of parameters, each 240 + 100 ns.
+    # Each device: two samples of 4 + 4 (FP, PG of conv1) + 4 + 4 + 4 (fc1) cycles, all multipliers
+    # busy: 400 ns. Device 0 takes 96 bytes of gradients and sends as many of parameters, each 240 +
+    # 100 ns.
     outcome = Method.DP.run(FOUR, 2)
     assert outcome == Outcome(2, 1_080_000, 4 * 80 / (2 * 4 * 108), (2 * 96 + 2 * 56,) * 2, 192)
     assert outcome.bandwidth_gbps == pytest.approx(192 * 8 / 1080)
@@ -67,9 +89,9 @@ def test_data_parallel_on_one_device_sends_nothing() -> None:
 
 
 def test_model_parallel_by_hand() -> None:
-    # One output channel each: conv1 2 + 2 cycles, fc1 2 + 2 + 2, so 400 ns for four samples. Outputs and parameters
-    # that a device lacks: 64 + 12 bytes (190 ns) and 16 + 36 bytes (130 ns), two hops each. Sums of the input errors of
-    # fc1: 128 bytes (320 ns), there and back.
+    # One output channel each: conv1 2 + 2 cycles, fc1 2 + 2 + 2, so 400 ns for four samples.
+    # Outputs and parameters that a device lacks: 64 + 12 bytes (190 ns) and 16 + 36 bytes (130 ns),
+    # two hops each. Sums of the input errors of fc1: 128 bytes (320 ns), there and back.
     footprint = (128 + 24) + (32 + 72) + 2 * 128
     expected = Outcome(2, 1_640_000, 4 * 80 / (2 * 4 * 164), (96 + 48 + 4 * 56,) * 2, footprint)
     assert Method.MP.run(FOUR, 2) == expected
@@ -79,7 +101,9 @@ def test_model_parallel_by_hand() -> None:
 def test_model_parallel_shares_heads(heads: dict[str, int]) -> None:
     """Attention of many tokens, which takes nearly all the time, takes half of it on two devices."""
     attention = {"type": "attention", **heads}
-    net = network((48, 400, 1), attention, {"type": "global-average-pool"}, {"type": "fc", "features": 2})
+    net = network(
+        (48, 400, 1), attention, {"type": "global-average-pool"}, {"type": "fc", "features": 2}
+    )
     workload = Workload(net, Cluster("pair", (Fpga("b", 10_000, 4, 1000),), Link(10**9, 1)), 2)
     one, two = (Method.MP.run(workload, devices).iteration_ps for devices in (1, 2))
     assert one / 2 <= two < one / 2 * 1.01
@@ -87,9 +111,12 @@ def test_model_parallel_shares_heads(heads: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("method", [Method.LP, Method.HP])
 def test_pipelines_by_hand(method: Method) -> None:
-    # One layer each, a sample every 160 ns. On device 0 a sample's gradients follow 680 ns after its start, so five are
-    # in flight; on device 1 240 ns after it, so two. 32 bytes each way for a sample.
-    expected = Outcome(2, 640_000, 4 * 80 / (2 * 4 * 64), (2 * 24 + 5 * 24, 2 * 72 + 2 * 32), 4 * 64)
+    # One layer each, a sample every 160 ns. On device 0 a sample's gradients follow 680 ns after
+    # its start, so five are in flight; on device 1 240 ns after it, so two. 32 bytes each way for a
+    # sample.
+    expected = Outcome(
+        2, 640_000, 4 * 80 / (2 * 4 * 64), (2 * 24 + 5 * 24, 2 * 72 + 2 * 32), 4 * 64
+    )
     assert method.run(FOUR, 2) == expected
 
 
@@ -112,7 +139,9 @@ def test_no_method_computes_more_than_its_multipliers_can(
 
 @FEW
 @given(networks(), clusters(), st.integers(2, 5))
-def test_whole_layers_are_cut_as_well_as_can_be(net: Network, cluster: Cluster, devices: int) -> None:
+def test_whole_layers_are_cut_as_well_as_can_be(
+    net: Network, cluster: Cluster, devices: int
+) -> None:
     devices = min(devices, len(net.layers))
     slices = [Slice(layer, 0, cut_channels(layer)) for layer in net.layers]
 
@@ -140,7 +169,9 @@ def test_the_hybrid_footprint_is_what_the_simulated_links_carry(
 ) -> None:
     plan = plan_of(network=name, devices=devices, batch=8, samples=8, memory="ignored")
     carried = sum(sum(link.path_bytes.values()) for link in simulate(plan, 8).usage.links)
-    assert Method.HP.run(Workload(plan.network, plan.cluster, 8), devices).footprint_bytes == carried
+    assert (
+        Method.HP.run(Workload(plan.network, plan.cluster, 8), devices).footprint_bytes == carried
+    )
 
 
 @pytest.mark.parametrize("name", ["vgg16-cifar", "resnet8-cifar", "inception-cifar"])
@@ -160,7 +191,9 @@ PAIR_OF_LARGE = Cluster("large", (Fpga("large", 5000, 3600, 1000),), Link(150_00
 def test_only_data_parallelism_sends_as_much_whatever_the_batch() -> None:
     net = load_network("vgg16-cifar")
     for method in Method:
-        small, large = (method.run(Workload(net, PAIR_OF_LARGE, batch), 4).footprint_bytes for batch in (8, 16))
+        small, large = (
+            method.run(Workload(net, PAIR_OF_LARGE, batch), 4).footprint_bytes for batch in (8, 16)
+        )
         assert (small == large) == (method is Method.DP)
 
 
@@ -199,7 +232,8 @@ def test_ranks() -> None:
 
 
 def test_ranks_of_an_iteration_by_hand() -> None:
-    # From the outcomes above. Storage: 608, 376, 736, 376; footprint: 192, 256, 512, 256; time: 1080, 640, 1720, 640.
+    # From the outcomes above. Storage: 608, 376, 736, 376; footprint: 192, 256, 512, 256; time:
+    # 1080, 640, 1720, 640.
     found = {key: list(by.values()) for key, by in compare_methods(FOUR, [2]).ranks([2]).items()}
     assert found["flop_utilisation"] == [2, 3, 1, 3]
     assert found["total_storage_bytes"] == [2, 3, 1, 3]
@@ -224,7 +258,9 @@ def test_a_section_is_a_network_of_its_own() -> None:
     assert part.macs == sum(layer.macs for layer in whole.layers[4:13])
 
 
-@pytest.mark.parametrize("names", [("conv3_1", "conv9_9"), ("none", "conv3_1"), ("conv3_2", "conv3_1")])
+@pytest.mark.parametrize(
+    "names", [("conv3_1", "conv9_9"), ("none", "conv3_1"), ("conv3_2", "conv3_1")]
+)
 def test_unknown_or_reversed_section(names: tuple[str, str]) -> None:
     with pytest.raises(InputError, match=r"`layers` = "):
         section(load_network("vgg16"), *names)
@@ -237,9 +273,15 @@ def test_a_section_does_not_cut_a_shortcut() -> None:
     with pytest.raises(InputError, match="branch"):
         section(whole, crossed, names[-1])
     # In a section that may begin there, what reads its entry reads its images.
-    begin = next(index for index, layer in enumerate(whole.layers) if index > 0 and len(layer.takes) == 1)
+    begin = next(
+        index for index, layer in enumerate(whole.layers) if index > 0 and len(layer.takes) == 1
+    )
     part = section(whole, names[begin], names[-1])
     outcome = Method.HP.run(Workload(part, PAIR_OF_LARGE, 8), 3)
     assert 0 < outcome.flop_utilisation < 1
-    known = {0} | {tensor.number for layer in part.layers for tensor in (layer.makes, *(s.makes for s in layer.sfu))}
+    known = {0} | {
+        tensor.number
+        for layer in part.layers
+        for tensor in (layer.makes, *(s.makes for s in layer.sfu))
+    }
     assert {tensor.number for layer in part.layers for tensor in layer.takes} <= known

@@ -9,9 +9,18 @@ from hypothesis import strategies as st
 from emuchain.emulator.cluster import Cluster, Fpga, Link, load_cluster
 from emuchain.emulator.mapping import Mapping, Slice, partition
 from emuchain.emulator.network import Network, load_network
-from emuchain.emulator.studies import Ports, Topology, chain_topology, direct_topology, other_topologies, section
+from emuchain.emulator.studies import (
+    Ports,
+    Topology,
+    chain_topology,
+    direct_topology,
+    other_topologies,
+    section,
+)
 
-CLUSTER = Cluster("c", (Fpga("b", 10_000, 400, 1000),), Link(10**9, 0))  # the mapping is that of engines alone
+CLUSTER = Cluster(
+    "c", (Fpga("b", 10_000, 400, 1000),), Link(10**9, 0)
+)  # the mapping is that of engines alone
 TEN = Ports(10, 1.0)
 
 
@@ -19,16 +28,23 @@ def network(shape: tuple[int, int, int], *channels: int) -> Network:
     """Convolutions with 1x1 kernels."""
     convolutions = [{"type": "conv", "channels": count, "kernel": 1} for count in channels]
     layers = [*convolutions, {"type": "fc", "features": 2}, {"type": "softmax"}]
-    return section(load_network({"name": "n", "input": shape, "layers": layers}), "conv1", f"conv{len(channels)}")
+    return section(
+        load_network({"name": "n", "input": shape, "layers": layers}),
+        "conv1",
+        f"conv{len(channels)}",
+    )
 
 
-def both(mapping: Mapping, cluster: Cluster = CLUSTER, ports: Ports = TEN) -> tuple[Topology, Topology]:
+def both(
+    mapping: Mapping, cluster: Cluster = CLUSTER, ports: Ports = TEN
+) -> tuple[Topology, Topology]:
     """1D and 2D."""
     return chain_topology(mapping, cluster, ports), direct_topology(mapping, cluster, ports)
 
 
 def spread(devices: int) -> Mapping:
-    """A layer of 18 inputs of 1x4 on the first device, one of 24 over all devices, and one of 4 on the last.
+    """A layer of 18 inputs of 1x4 on the first device, one of 24 over all devices, and one of 4 on
+    the last.
 
     A channel of a sample is 16 bytes.
     """
@@ -43,14 +59,24 @@ def spread(devices: int) -> Mapping:
 
 def test_traffic_by_hand() -> None:
     one, two = both(spread(3))
-    # Chain: 16 and then 8 input channels go on, and their errors come back; 4 partial outputs and output errors.
+    # Chain: 16 and then 8 input channels go on, and their errors come back; 4 partial outputs and
+    # output errors.
     assert one.traffic == {(0, 1): 320, (1, 0): 320, (1, 2): 192, (2, 1): 192}
     # Direct: device 0 has the inputs, device 2 completes the outputs.
-    assert two.traffic == {(0, 1): 128, (1, 0): 128, (0, 2): 192, (2, 0): 192, (1, 2): 64, (2, 1): 64}
+    assert two.traffic == {
+        (0, 1): 128,
+        (1, 0): 128,
+        (0, 2): 192,
+        (2, 0): 192,
+        (1, 2): 64,
+        (2, 1): 64,
+    }
 
 
 def test_other_topologies_by_hand() -> None:
-    """Nothing is sent past a neighbour, so links carry what a chain's do; a port carries what goes to both sides."""
+    """Nothing is sent past a neighbour, so links carry what a chain's do; a port carries what goes
+    to both sides.
+    """
     found = other_topologies(spread(3), CLUSTER, TEN)
     assert list(found) == ["ring", "switch", "torus"]
     carried = {(0, 1): 320, (1, 0): 320, (1, 2): 192, (2, 1): 192}
@@ -61,12 +87,16 @@ def test_other_topologies_by_hand() -> None:
     assert found["switch"].traffic == ports
     assert found["switch"].bottleneck in ((1, 3), (3, 1)) and found["switch"].link_ports(1, 3) == 10
     assert found["switch"].worst_link_images_per_s == pytest.approx(10e9 / (8 * 512))
-    assert other_topologies(spread(8), CLUSTER, TEN)["torus"].degree(3) == 3  # 2 x 4: one link across two lines
+    assert (
+        other_topologies(spread(8), CLUSTER, TEN)["torus"].degree(3) == 3
+    )  # 2 x 4: one link across two lines
 
 
 def test_errors_of_the_images_are_not_sent() -> None:
     net = network((18, 1, 4), 4)
-    mapping = Mapping(net, tuple((Slice(net.layers[0], 6 * device, 6 * device + 6),) for device in range(3)))
+    mapping = Mapping(
+        net, tuple((Slice(net.layers[0], 6 * device, 6 * device + 6),) for device in range(3))
+    )
     one, two = both(mapping)
     assert one.traffic == {(0, 1): 192 + 64, (1, 0): 64, (1, 2): 96 + 64, (2, 1): 64}
     assert two.traffic == {(0, 1): 96, (0, 2): 96 + 64, (2, 0): 64, (1, 2): 64, (2, 1): 64}
@@ -80,7 +110,8 @@ def test_2d_is_better_where_degrees_are_low_and_1d_where_they_are_high() -> None
     assert [two.degree(device) for device in range(3)] == [2, 2, 2]
     assert one.worst_link_images_per_s == pytest.approx(5e9 / (8 * 320))
     assert two.worst_link_images_per_s == pytest.approx(5e9 / (8 * 192))
-    # Of eight, the first and the last have seven links of one port each; one carries 3 input and 4 output channels.
+    # Of eight, the first and the last have seven links of one port each; one carries 3 input and 4
+    # output channels.
     one, two = both(spread(8))
     assert two.degree(0) == two.degree(7) == 7
     assert {two.degree(device) for device in range(1, 7)} == {2}
@@ -107,7 +138,11 @@ def test_one_device_has_no_links() -> None:
 
 
 @settings(max_examples=40)
-@given(st.integers(1, 20), st.lists(st.sampled_from([2, 5, 16, 18, 24]), min_size=1, max_size=4), st.integers(1, 9))
+@given(
+    st.integers(1, 20),
+    st.lists(st.sampled_from([2, 5, 16, 18, 24]), min_size=1, max_size=4),
+    st.integers(1, 9),
+)
 def test_properties_of_any_mapping(inputs: int, channels: list[int], devices: int) -> None:
     net = network((inputs, 2, 3), *channels)
     one, two = both(partition(net, CLUSTER, min(devices, inputs)))

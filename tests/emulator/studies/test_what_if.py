@@ -36,18 +36,33 @@ def without_config(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_equal_values_change_nothing() -> None:
-    found = what_if("link.bandwidth_gbps=150", "board.dsp = 3600", "devices=4", "schedule=fpdeep", 'cluster="vc709"')
+    found = what_if(
+        "link.bandwidth_gbps=150",
+        "board.dsp = 3600",
+        "devices=4",
+        "schedule=fpdeep",
+        'cluster="vc709"',
+    )
     other = found.pop("what_if")
     assert other["run"] == found
     assert {compared["ratio"] for compared in other["figures"].values()} == {1}
 
 
 def test_it_is_the_run_with_those_values() -> None:
-    """Keys of the configuration act as flags do, those of the cluster as in a file with such values."""
+    """Keys of the configuration act as flags do, those of the cluster as in a file with such
+    values.
+    """
     found = what_if("devices=3", "schedule=sync", "link.bandwidth_gbps=10", "batch=4")["what_if"]
-    asked = simulated("--devices", "3", "--schedule", "sync", "--cluster", "vc709-10g", "--batch", "4")
+    asked = simulated(
+        "--devices", "3", "--schedule", "sync", "--cluster", "vc709-10g", "--batch", "4"
+    )
     assert without_config(found["run"]) == without_config(asked)
-    assert found["changes"] == {"link.bandwidth_gbps": 10, "devices": 3, "schedule": "sync", "batch": 4}
+    assert found["changes"] == {
+        "link.bandwidth_gbps": 10,
+        "devices": 3,
+        "schedule": "sync",
+        "batch": 4,
+    }
     figures = found["figures"]["steady_images_per_s"]
     assert figures["after"] == asked["steady"]["images_per_s"]
     assert figures["ratio"] == figures["after"] / figures["before"]
@@ -100,11 +115,11 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input(one_line: Callable[[pytest.ExceptionInfo[Exception]], str], name: str) -> None:
-    change, told = BAD[name]
+    change, message = BAD[name]
     with pytest.raises(InputError) as error:
         commands.main([*RUN, "--what-if", change], standalone_mode=False)
     line = one_line(error)
-    for part in told:
+    for part in message:
         assert part in line
 
 
@@ -120,7 +135,10 @@ def test_any_value_is_parsed(key: str, value: str) -> None:
     assert bool(found.config) == (key in CONFIG_KEYS)
 
 
-@given(st.sampled_from(changeable_keys()), st.integers(-2, 10**6) | st.floats() | st.text(max_size=3) | st.booleans())
+@given(
+    st.sampled_from(changeable_keys()),
+    st.integers(-2, 10**6) | st.floats() | st.text(max_size=3) | st.booleans(),
+)
 def test_a_change_gives_a_cluster_or_an_error_of_one_line(key: str, value: object) -> None:
     unchanged = load_cluster("vc709")
     try:
@@ -141,7 +159,16 @@ def test_a_change_applies_to_all_boards_and_links() -> None:
 
 @pytest.mark.parametrize(
     ("before", "after", "ratio"),
-    [(2, 3, 1.5), (0.1, 0.1, 1), (0, 0, 1), (None, None, 1), (0, 3, None), (None, 3, None), (3, None, None), (4, 0, 0)],
+    [
+        (2, 3, 1.5),
+        (0.1, 0.1, 1),
+        (0, 0, 1),
+        (None, None, 1),
+        (0, 3, None),
+        (None, 3, None),
+        (3, None, None),
+        (4, 0, 0),
+    ],
 )
 def test_ratios(before: float | None, after: float | None, ratio: float | None) -> None:
     assert Compared("x", before, after).ratio == ratio

@@ -1,4 +1,6 @@
-"""Random chains for tests of times: networks, clusters, and plans with data on other devices and off chip."""
+"""Random chains for tests of times: networks, clusters, and plans with data on other devices and
+off chip.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class Run(NamedTuple):
 
 @st.composite
 def networks(draw: st.DrawFn) -> Network:
-    """Some convolutions, with shortcuts, branches and pools here and there, and fully connected layers."""
+    """Some convolutions, with shortcuts, branches and pools here and there, and fully connected
+    layers.
+    """
     channels, size = draw(CHANNELS), [draw(st.integers(3, 9)), draw(st.integers(3, 9))]
     operations: Operations = []
     shape, before = [channels, *size], "images"
@@ -46,11 +50,15 @@ def networks(draw: st.DrawFn) -> Network:
             size = shrunk(size, **window)
         else:
             window = {"kernel": [3, 1], "stride": [1, 1], "pad": [1, 0]}
-        operations.append({"type": "conv", "name": f"c{n}", "from": before, "channels": made, **window})
+        operations.append(
+            {"type": "conv", "name": f"c{n}", "from": before, "channels": made, **window}
+        )
         if kind == "branch" or (kind == "shortcut" and draw(st.booleans())):
             far = "images" if size == shape[1:] and draw(st.booleans()) else before
             source = far if kind == "branch" else f"c{n}"
-            operations.append({"type": "conv", "name": f"d{n}", "from": source, "channels": made, "kernel": 1})
+            operations.append(
+                {"type": "conv", "name": f"d{n}", "from": source, "channels": made, "kernel": 1}
+            )
         if kind != "conv":
             joined = [f"c{n}" if kind == "branch" else before, operations[-1]["name"]]
             operations.append({"type": join, "name": f"j{n}", "from": joined})
@@ -63,26 +71,34 @@ def networks(draw: st.DrawFn) -> Network:
             operations.append({"type": "max-pool", "name": f"p{n}", **window})
             size = shrunk(size, **window)
         channels, before = made, operations[-1]["name"]
-    operations += [{"type": "fc", "features": draw(CHANNELS)} for _ in range(draw(st.integers(1, 2)))]
+    operations += [
+        {"type": "fc", "features": draw(CHANNELS)} for _ in range(draw(st.integers(1, 2)))
+    ]
     return load_network({"name": "n", "input": shape, "layers": [*operations, {"type": "softmax"}]})
 
 
 @st.composite
 def windows(draw: st.DrawFn, size: Sequence[int], most_pad: int) -> dict[str, list[int]]:
-    """A kernel that fits a map, with stride and padding; windows may overlap, leave gaps, and leave out the end."""
+    """A kernel that fits a map, with stride and padding; windows may overlap, leave gaps, and leave
+    out the end.
+    """
     kernel = [draw(st.integers(1, min(3, side))) for side in size]
     pad = [draw(st.integers(0, min(most_pad, side - 1))) for side in kernel]
     return {"kernel": kernel, "stride": [draw(st.integers(1, 3)) for _ in size], "pad": pad}
 
 
-def shrunk(size: Sequence[int], kernel: Sequence[int], stride: Sequence[int], pad: Sequence[int]) -> list[int]:
+def shrunk(
+    size: Sequence[int], kernel: Sequence[int], stride: Sequence[int], pad: Sequence[int]
+) -> list[int]:
     """The rows and columns of what a window makes."""
     return [(s + 2 * p - k) // t + 1 for s, k, t, p in zip(size, kernel, stride, pad, strict=True)]
 
 
 @st.composite
 def clusters(draw: st.DrawFn) -> Cluster:
-    """Unlike boards and links; little or much on-chip memory, with or without a memory port that is known."""
+    """Unlike boards and links; little or much on-chip memory, with or without a memory port that is
+    known.
+    """
     boards = [
         {
             "name": f"b{number}",
@@ -107,7 +123,9 @@ def clusters(draw: st.DrawFn) -> Cluster:
 
 @st.composite
 def runs(draw: st.DrawFn) -> Run:
-    """A network on a cluster, placed by the plan or at random, and some mini-batches; the last one may be short."""
+    """A network on a cluster, placed by the plan or at random, and some mini-batches; the last one
+    may be short.
+    """
     samples = draw(st.integers(1, 12))
     keys = {
         "devices": draw(st.integers(1, 6)),
@@ -117,7 +135,9 @@ def runs(draw: st.DrawFn) -> Run:
         "schedule": draw(st.sampled_from(["sync", "gpipe", "fpdeep", "fpdeep"])),
     }
     try:
-        plan = make_plan(load_config(None, keys), network=draw(networks()), cluster=draw(clusters()))
+        plan = make_plan(
+            load_config(None, keys), network=draw(networks()), cluster=draw(clusters())
+        )
         if draw(st.booleans()):
             plan = draw(scattered(plan))
             dry_run(plan.schedule(samples), plan.timing.stores)
@@ -128,12 +148,17 @@ def runs(draw: st.DrawFn) -> Run:
 
 @st.composite
 def scattered(draw: st.DrawFn, plan: ChainPlan) -> ChainPlan:
-    """The plan with any weights stored on other devices, and any data off chip where the board has a port."""
+    """The plan with any weights stored on other devices, and any data off chip where the board has
+    a port.
+    """
     blocks: list[BalancedParameters] = []
     off_chip: list[tuple[OffChip, ...]] = []
     for device, slices in enumerate(plan.mapping.devices):
         port = plan.cluster.board(device).off_chip_gbytes_per_s
-        held = [(draw(st.integers(0, part.channels)), draw(st.booleans())) if port else (0, False) for part in slices]
+        held = [
+            (draw(st.integers(0, part.channels)), draw(st.booleans())) if port else (0, False)
+            for part in slices
+        ]
         off_chip.append(tuple(OffChip(*each) for each in held))
         for part in [part for part in slices if part.layer.weights and not part.layer.frozen][
             : device * draw(st.integers(0, 2))
@@ -142,5 +167,10 @@ def scattered(draw: st.DrawFn, plan: ChainPlan) -> ChainPlan:
             end, store = draw(st.integers(begin + 1, part.end)), draw(st.integers(0, device - 1))
             size = (end - begin) * channel_bytes(part)
             blocks.append(BalancedParameters(part.layer, begin, end, device, store, size))
-    timing = Timing.of(plan.mapping, plan.cluster, tuple(blocks), tuple(off_chip) if any(map(any, off_chip)) else ())
+    timing = Timing.of(
+        plan.mapping,
+        plan.cluster,
+        tuple(blocks),
+        tuple(off_chip) if any(map(any, off_chip)) else (),
+    )
     return dataclasses.replace(plan, timing=timing, steady=find_steady(timing, plan.batch))

@@ -1,4 +1,6 @@
-"""What the event simulation reads: maps and windows of a network's description, slices of a mapping in JSON."""
+"""What the event simulation reads: maps and windows of a network's description, slices of a mapping
+in JSON.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ VALUE_BYTES = 4
 
 
 FORMATS = {
-    **{"fp32": (32, 0), "bf16": (16, 0), "fp16": (16, 0), "int32": (32, 0), "fp8": (8, 0), "q2.5": (7, 0)},
+    **{
+        "fp32": (32, 0),
+        "bf16": (16, 0),
+        "fp16": (16, 0),
+        "int32": (32, 0),
+        "fp8": (8, 0),
+        "q2.5": (7, 0),
+    },
     **{"mxfp8": (8, 32), "mxfp6": (6, 32), "mxfp4": (4, 32), "int5@12": (5, 12), "e2m3@3": (6, 3)},
 }
 """Bits of a value, and values that share a scale of 8 bits, by a format's name."""
@@ -60,7 +69,11 @@ def pair(value: Any) -> list[int]:
 
 def numbered(tables: Table | list[Table], number: int) -> Table:
     """The board or the link of a number; the last one stands for all further ones."""
-    each = [t for t in (tables if isinstance(tables, list) else [tables]) for _ in range(t.get("count", 1))]
+    each = [
+        t
+        for t in (tables if isinstance(tables, list) else [tables])
+        for _ in range(t.get("count", 1))
+    ]
     return each[min(number, len(each) - 1)]
 
 
@@ -95,7 +108,9 @@ class Window(NamedTuple):
         kernel, stride, pad = 1, 1, 0
         if "kernel" in operation:
             kernel = pair(operation["kernel"])[axis]
-            stride = pair(operation.get("stride") or (1 if operation["type"] == "conv" else kernel))[axis]
+            stride = pair(
+                operation.get("stride") or (1 if operation["type"] == "conv" else kernel)
+            )[axis]
             pad = pair(operation.get("pad", 0))[axis]
         elif operation["type"] in ("fc", "global-average-pool") or (
             operation["type"] in ("last-step", "first-step") and not axis
@@ -104,23 +119,33 @@ class Window(NamedTuple):
         waits_for_all = operation.get("bidirectional", False)
         if operation["type"] == "attention":
             waits_for_all = not operation.get("causal", False)
-        return cls(kernel, stride, pad, inputs, (inputs + 2 * pad - kernel) // stride + 1, waits_for_all)
+        return cls(
+            kernel, stride, pad, inputs, (inputs + 2 * pad - kernel) // stride + 1, waits_for_all
+        )
 
     def last_input(self, row: int) -> int:
         """The last input row that an output row waits for; the last output row waits for all."""
         last = row * self.stride - self.pad + self.kernel - 1
-        return self.inputs - 1 if self.waits_for_all or row == self.outputs - 1 else min(last, self.inputs - 1)
+        return (
+            self.inputs - 1
+            if self.waits_for_all or row == self.outputs - 1
+            else min(last, self.inputs - 1)
+        )
 
     def last_error(self, row: int) -> int:
         """The last row of output errors that an input row's errors wait for."""
         if self.backwards:
-            waiting = (out for out in range(self.outputs) if self.last_input(out) >= self.inputs - 1 - row)
+            waiting = (
+                out for out in range(self.outputs) if self.last_input(out) >= self.inputs - 1 - row
+            )
             return self.outputs - 1 - next(waiting)
         return min((row + self.pad) // self.stride, self.outputs - 1)
 
 
 class Map(NamedTuple):
-    """What an operation makes: a layer itself (`opens`), or the SFU behind it. Images are made before layer 0."""
+    """What an operation makes: a layer itself (`opens`), or the SFU behind it. Images are made
+    before layer 0.
+    """
 
     channels: int
     rows: int
@@ -153,7 +178,11 @@ def read_maps(network: Table) -> dict[str, Map]:
         first, opens = maps[sources[0]], operation["type"] in OPENS
         layer += opens
         rows, columns = Window.of(operation, 0, first.rows), Window.of(operation, 1, first.columns)
-        joined = sum(maps[name].channels for name in sources) if operation["type"] == "concat" else first.channels
+        joined = (
+            sum(maps[name].channels for name in sources)
+            if operation["type"] == "concat"
+            else first.channels
+        )
         if operation["type"] == "sequence":
             joined = first.channels * first.columns
         channels = operation.get("channels") or operation.get("features") or joined
@@ -163,7 +192,9 @@ def read_maps(network: Table) -> dict[str, Map]:
         if operation["type"] in RECURRENT:
             channels = Recurrent.of(operation, 0).values
         window = rows._replace(backwards=backwards)
-        made = Map(channels, rows.outputs, columns.outputs, layer, opens, operation, sources, window)
+        made = Map(
+            channels, rows.outputs, columns.outputs, layer, opens, operation, sources, window
+        )
         maps[operation.get("name", f"operation {number}")] = made
     return _with_frozen(maps, network.get("freeze", []))
 
@@ -174,14 +205,24 @@ def _with_frozen(maps: dict[str, Map], freeze: list[str]) -> dict[str, Map]:
     marked = {"images": maps["images"]._replace(fixed=bool(layers))}
     for name, made in list(maps.items())[1:]:
         frozen, kind = made.layer in layers, made.operation["type"]
-        learns = not frozen and kind in ("conv", "fc", "embedding", *RECURRENT, "batch-norm", "layer-norm", "rms-norm")
+        learns = not frozen and kind in (
+            "conv",
+            "fc",
+            "embedding",
+            *RECURRENT,
+            "batch-norm",
+            "layer-norm",
+            "rms-norm",
+        )
         fixed = not learns and all(marked[source].fixed for source in made.sources)
         marked[name] = made._replace(frozen=frozen, fixed=fixed)
     return marked
 
 
 class Recurrent(NamedTuple):
-    """A recurrent layer's numbers, as docs/time-model.md has them; its pieces are what it may be cut into."""
+    """A recurrent layer's numbers, as docs/time-model.md has them; its pieces are what it may be
+    cut into.
+    """
 
     inputs: int
     units: int
@@ -226,38 +267,70 @@ class Recurrent(NamedTuple):
 
 
 class Slice:
-    """Channels of a layer on a device: cycles and rows of its engines, what they move over the memory port."""
+    """Channels of a layer on a device: cycles and rows of its engines, what they move over the
+    memory port.
+    """
 
-    def __init__(self, described: Table, device: int, layer: int, maps: dict[str, Map], rows_at_once: int) -> None:
-        self.device, self.layer, self.icp, self.end = device, layer, described["cut"] == "ICP", described["end_channel"]
-        self.name, self.outputs = next((name, made) for name, made in maps.items() if made.layer == layer)
+    def __init__(
+        self, described: Table, device: int, layer: int, maps: dict[str, Map], rows_at_once: int
+    ) -> None:
+        self.device, self.layer, self.icp, self.end = (
+            device,
+            layer,
+            described["cut"] == "ICP",
+            described["end_channel"],
+        )
+        self.name, self.outputs = next(
+            (name, made) for name, made in maps.items() if made.layer == layer
+        )
         [self.source] = self.outputs.sources
         self.inputs, width = maps[self.source], self.end - described["begin_channel"]
         self.width, self.block = width, 1
-        taken, self.made = (width, self.outputs.channels) if self.icp else (self.inputs.channels, width)
-        is_fc, pixels = self.outputs.operation["type"] == "fc", self.inputs.rows * self.inputs.columns
+        taken, self.made = (
+            (width, self.outputs.channels) if self.icp else (self.inputs.channels, width)
+        )
+        is_fc, pixels = (
+            self.outputs.operation["type"] == "fc",
+            self.inputs.rows * self.inputs.columns,
+        )
         rows_in, columns_in = (1, 1) if is_fc else (self.inputs.rows, self.inputs.columns)
         self.rows = {"fp": self.outputs.rows, "eb": rows_in, "pg": self.outputs.rows}
         columns = {"fp": self.outputs.columns, "eb": columns_in, "pg": self.outputs.columns}
         operation, kept = self.outputs.operation, 0
-        of_one, self.passed = taken, self.end if self.icp else 0  # channels of its inputs that those behind do not need
+        of_one, self.passed = (
+            taken,
+            self.end if self.icp else 0,
+        )  # channels of its inputs that those behind do not need
         if (groups := operation.get("groups", 1)) > 1:
             of_one, outputs = self.inputs.channels // groups, self.outputs.channels // groups
             begun, self.passed = described["begin_channel"] // outputs, self.end // outputs * of_one
             taken = (up(self.end, outputs) - begun) * of_one
         convolutions = of_one * self.made * (pixels if is_fc else 1)
-        work = dict.fromkeys(("fp", "eb", "pg"), self.made if operation["type"] == "embedding" else convolutions)
-        self.weights = of_one * self.made * (pixels if is_fc else math.prod(pair(operation.get("kernel", 1))))
+        work = dict.fromkeys(
+            ("fp", "eb", "pg"), self.made if operation["type"] == "embedding" else convolutions
+        )
+        self.weights = (
+            of_one * self.made * (pixels if is_fc else math.prod(pair(operation.get("kernel", 1))))
+        )
         self.recurs, self.attends = operation["type"] in RECURRENT, operation["type"] == "attention"
         if self.recurs:
             layer_is = Recurrent.of(operation, self.inputs.channels)
             needs_errors = self.source != "images"
-            work = {at: layer_is.work(at, needs_errors=needs_errors) * width // layer_is.pieces for at in work}
+            work = {
+                at: layer_is.work(at, needs_errors=needs_errors) * width // layer_is.pieces
+                for at in work
+            }
             self.weights = layer_is.weights * width // layer_is.pieces
             kept = up(self.inputs.rows * layer_is.kept * width, layer_is.pieces) * VALUE_BYTES
             self.made = layer_is.values if layer_is.pieces == 1 else width
-        pieces = {"attention": operation.get("kv_heads") or operation.get("heads"), "gru": 0, "lstm": 0}
-        whole = pieces.get(operation["type"], self.inputs.channels if self.icp else self.outputs.channels)
+        pieces = {
+            "attention": operation.get("kv_heads") or operation.get("heads"),
+            "gru": 0,
+            "lstm": 0,
+        }
+        whole = pieces.get(
+            operation["type"], self.inputs.channels if self.icp else self.outputs.channels
+        )
         in_sfu = sum(
             maps[made.sources[0]].bytes(maps[made.sources[0]].channels)
             for made in maps.values()
@@ -267,7 +340,9 @@ class Slice:
             in_sfu = 0
         self.out_end = self.end
         *_, closing = maps.values()
-        self.makes_loss = closing.operation.get("vocabulary_parallel", False) and self.name in closing.sources
+        self.makes_loss = (
+            closing.operation.get("vocabulary_parallel", False) and self.name in closing.sources
+        )
         if self.makes_loss:
             self.out_end, kept = 2, self.outputs.bytes(width)
         if self.attends:
@@ -284,17 +359,27 @@ class Slice:
                 self.block = rows_at_once
             again = size * width * up(tokens * keys // 2, self.block) * VALUE_BYTES
             self.cycles = {at: up(work[at], tiles) for at, tiles in described["tiles"].items()}
-            moved = self.inputs.bytes(taken) + kept + in_sfu if described["off_chip_activations"] else 0
-            self.port_bytes = {"fp": moved + 2 * again * (moved > 0), "eb": moved + 6 * again * (moved > 0)}
+            moved = (
+                self.inputs.bytes(taken) + kept + in_sfu if described["off_chip_activations"] else 0
+            )
+            self.port_bytes = {
+                "fp": moved + 2 * again * (moved > 0),
+                "eb": moved + 6 * again * (moved > 0),
+            }
             del self.rows["pg"]
             return
-        self.cycles = {at: up(work[at] * columns[at], tiles) for at, tiles in described["tiles"].items()}
+        self.cycles = {
+            at: up(work[at] * columns[at], tiles) for at, tiles in described["tiles"].items()
+        }
         looks_up = operation["type"] == "embedding"
         weights = described["off_chip_channels"] * self.weights // width * VALUE_BYTES
         off_chip = described["off_chip_activations"]
         activations = self.inputs.bytes(1 if looks_up else taken) + kept + in_sfu if off_chip else 0
         attention = any(made.operation["type"] == "attention" for made in maps.values())
-        pixel_rows = operation["type"] == "conv" and [*pair(operation["kernel"]), self.inputs.columns] == [1, 1, 1]
+        pixel_rows = operation["type"] == "conv" and [
+            *pair(operation["kernel"]),
+            self.inputs.columns,
+        ] == [1, 1, 1]
         if attention and pixel_rows and weights and activations:
             self.block = rows_at_once
         by_row = {at: off_chip or (self.recurs and at != "pg") for at in self.rows}
@@ -310,7 +395,9 @@ class Slice:
         self.port_bytes = {at: moved[at] for at in self.cycles}
 
     def together(self, at: str, row: int) -> range:
-        """The rows of an engine that wait for one another, as it reads once what all of them need off chip."""
+        """The rows of an engine that wait for one another, as it reads once what all of them need
+        off chip.
+        """
         first = row - row % self.block
         return range(first, min(first + self.block, self.rows[at]))
 

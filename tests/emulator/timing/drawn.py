@@ -1,4 +1,6 @@
-"""Random cases as plain dictionaries, with the keys of files: a network, a cluster, and the keys of a run."""
+"""Random cases as plain dictionaries, with the keys of files: a network, a cluster, and the keys of
+a run.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class Case(NamedTuple):
 
 @st.composite
 def networks(draw: st.DrawFn) -> Table:
-    """Layers with units of the SFU behind them; maps of one shape, whichever they are, may be joined later on."""
+    """Layers with units of the SFU behind them; maps of one shape, whichever they are, may be
+    joined later on.
+    """
     shape = [draw(CHANNELS), draw(st.integers(3, 9)), draw(st.integers(3, 9))]
     operations: list[Table] = []
     maps = {"images": shape}
@@ -44,7 +48,9 @@ def networks(draw: st.DrawFn) -> Table:
         window = draw(windows(shape[1:], 2))
         channels = draw(CHANNELS | st.just(shape[0]))
         last = add("conv", last, [channels, *shrunk(shape[1:], **window)], **window)
-        groups = st.sampled_from([n for n in range(1, channels + 1) if channels % n == shape[0] % n == 0])
+        groups = st.sampled_from(
+            [n for n in range(1, channels + 1) if channels % n == shape[0] % n == 0]
+        )
         operations[-1] |= {"channels": channels, "groups": draw(groups)}
         for _ in range(draw(st.integers(0, 2))):
             last = draw(units(last, maps, add))
@@ -52,7 +58,9 @@ def networks(draw: st.DrawFn) -> Table:
             side = draw(st.sampled_from(sorted(maps)))
             if pooled := min(maps[side][1:]) > 1 and draw(st.booleans()):
                 window = draw(windows(maps[side][1:], 1))
-                side = add("max-pool", side, [maps[side][0], *shrunk(maps[side][1:], **window)], **window)
+                side = add(
+                    "max-pool", side, [maps[side][0], *shrunk(maps[side][1:], **window)], **window
+                )
             window = draw(windows(maps[side][1:], 2))
             made = [maps[last][0], *shrunk(maps[side][1:], **window)]
             if made[1:] != maps[last][1:] and pooled:
@@ -67,25 +75,40 @@ def networks(draw: st.DrawFn) -> Table:
         operations[-1]["features"] = maps[last][0]
         if draw(st.booleans()):
             last = draw(units(last, maps, add))
-    used = {name for each in operations for name in ([each["from"]] if isinstance(each["from"], str) else each["from"])}
+    used = {
+        name
+        for each in operations
+        for name in ([each["from"]] if isinstance(each["from"], str) else each["from"])
+    }
     assert set(maps) - used - {"images"} == {last}
     return {"name": "drawn", "input": maps["images"], "layers": [*operations, {"type": "softmax"}]}
 
 
 @st.composite
 def units(draw: st.DrawFn, last: str, maps: dict[str, list[int]], add: Any) -> str:
-    """A unit of the SFU on the last map; joins take others, too: shortcuts past any number of layers."""
+    """A unit of the SFU on the last map; joins take others, too: shortcuts past any number of
+    layers.
+    """
     shape = maps[last]
     alike = sorted(name for name in maps if maps[name] == shape and name != last)
     wide = sorted(name for name in maps if maps[name][1:] == shape[1:] and name != last)
-    kinds = ["relu", "batch-norm", "lrn", *(["max-pool", "average-pool"] if min(shape[1:]) > 1 else [])]
+    kinds = [
+        "relu",
+        "batch-norm",
+        "lrn",
+        *(["max-pool", "average-pool"] if min(shape[1:]) > 1 else []),
+    ]
     kinds += 3 * (["add"] if alike else []) + (["concat"] if wide else [])
-    kind = draw(st.sampled_from([*kinds, "global-average-pool"] if draw(st.integers(0, 5)) == 0 else kinds))
+    kind = draw(
+        st.sampled_from([*kinds, "global-average-pool"] if draw(st.integers(0, 5)) == 0 else kinds)
+    )
     if kind == "add":
         return add(kind, [last, draw(st.sampled_from(alike))], shape)
     if kind == "concat":
         others = draw(st.lists(st.sampled_from(wide), min_size=1, max_size=2, unique=True))
-        return add(kind, [*others, last], [sum(maps[name][0] for name in [*others, last]), *shape[1:]])
+        return add(
+            kind, [*others, last], [sum(maps[name][0] for name in [*others, last]), *shape[1:]]
+        )
     if kind == "global-average-pool":
         return add(kind, last, [shape[0], 1, 1])
     if kind.endswith("pool"):
@@ -96,7 +119,9 @@ def units(draw: st.DrawFn, last: str, maps: dict[str, list[int]], add: Any) -> s
 
 @st.composite
 def windows(draw: st.DrawFn, size: list[int], most_pad: int) -> dict[str, list[int]]:
-    """A kernel that fits a map, with stride and padding; windows may overlap, leave gaps, and leave out the end."""
+    """A kernel that fits a map, with stride and padding; windows may overlap, leave gaps, and leave
+    out the end.
+    """
     if draw(st.booleans()):
         same = [3 if min(size) >= 2 else 1] * 2  # keeps the map's size, so that others can join it
         return {"kernel": same, "stride": [1, 1], "pad": [side // 2 for side in same]}
@@ -112,8 +137,12 @@ def shrunk(size: list[int], kernel: list[int], stride: list[int], pad: list[int]
 
 @st.composite
 def clusters(draw: st.DrawFn) -> Table:
-    """Unlike boards and links; little or much on-chip memory, with or without a memory port that is known."""
-    uphill = draw(st.booleans())  # room on the left, slow memory ports behind it, and fast links: balanced parameters
+    """Unlike boards and links; little or much on-chip memory, with or without a memory port that is
+    known.
+    """
+    uphill = draw(
+        st.booleans()
+    )  # room on the left, slow memory ports behind it, and fast links: balanced parameters
     boards = [
         {
             "name": f"b{number}",
@@ -126,14 +155,20 @@ def clusters(draw: st.DrawFn) -> Table:
     ]
     if uphill:
         boards = [
-            {**board, "on_chip_memory_kbit": 4000 if number == 0 else 40, "off_chip_gbytes_per_s": 0.02}
+            {
+                **board,
+                "on_chip_memory_kbit": 4000 if number == 0 else 40,
+                "off_chip_gbytes_per_s": 0.02,
+            }
             for number, board in enumerate([*boards, *boards])
         ]
     share = draw(st.sampled_from(["bytes", "paths"]))
     links = [
         {
             "share": share,
-            "bandwidth_gbps": draw(st.sampled_from([20, 100] if uphill else [0.05, 0.3, 1, 7, 100])),
+            "bandwidth_gbps": draw(
+                st.sampled_from([20, 100] if uphill else [0.05, 0.3, 1, 7, 100])
+            ),
             "latency_ns": draw(st.sampled_from([0, 0.5, 40, 800, 3000])),
             "count": draw(st.integers(1, 2)),
         }
@@ -142,7 +177,9 @@ def clusters(draw: st.DrawFn) -> Table:
     return {"name": "drawn", "boards": boards, "links": links}
 
 
-def chain_keys(draw: st.DrawFn, schedules: Sequence[str], most_samples: int = 9, most_batch: int = 4) -> Table:
+def chain_keys(
+    draw: st.DrawFn, schedules: Sequence[str], most_samples: int = 9, most_batch: int = 4
+) -> Table:
     """The keys of a run of one chain; the last mini-batch may be short."""
     return {
         "devices": draw(st.integers(1, 6)),
@@ -164,7 +201,9 @@ def chains(draw: st.DrawFn) -> Case:
 def frozen_chains(draw: st.DrawFn) -> Case:
     """A run with frozen layers: the first ones, or any but the last."""
     case = draw(st.one_of(chains(), chains(), replicas()))
-    *layers, last = [each["name"] for each in case.network["layers"] if each["type"] in ("conv", "fc")]
+    *layers, last = [
+        each["name"] for each in case.network["layers"] if each["type"] in ("conv", "fc")
+    ]
     hypothesis.assume(layers)
     first = layers[: draw(st.integers(1, len(layers)))]
     others = draw(st.sets(st.sampled_from([*layers, last]), min_size=1, max_size=len(layers)))
@@ -198,10 +237,15 @@ def replicas(draw: st.DrawFn) -> Case:
     if draw(st.integers(0, 2)) == 0:
         keys |= {"schedule": f"data-parallel-{kind}", "devices": count}
     else:
-        keys |= {"schedule": draw(st.sampled_from(["sync", "fpdeep", "fpdeep"])), "devices": draw(st.integers(1, 4))}
+        keys |= {
+            "schedule": draw(st.sampled_from(["sync", "fpdeep", "fpdeep"])),
+            "devices": draw(st.integers(1, 4)),
+        }
         keys |= {"replicas": count, "exchange": kind}
     if draw(st.booleans()):  # no mini-batch with fewer samples than replicas
-        keys["samples"] = max(keys["samples"] // keys["batch"], 1) * keys["batch"] + draw(st.integers(count, 2 * count))
+        keys["samples"] = max(keys["samples"] // keys["batch"], 1) * keys["batch"] + draw(
+            st.integers(count, 2 * count)
+        )
     else:
         keys["samples"] = keys["batch"] * draw(st.integers(1, 3))
     cluster = draw(clusters())
@@ -228,19 +272,30 @@ def interconnects(draw: st.DrawFn) -> Table:
 
 @st.composite
 def on_topologies(draw: st.DrawFn, cases: st.SearchStrategy[Case]) -> Case:
-    """A case on a ring, a torus or a switch; replicas without a `[network]` exchange on links like these."""
+    """A case on a ring, a torus or a switch; replicas without a `[network]` exchange on links like
+    these.
+    """
     case = draw(cases)
     kind = draw(st.sampled_from(["ring", "torus", "switch"]))
     links: Table = {**case.cluster["links"][0], "topology": kind}
     keys, replicas = {**case.keys}, case.keys.get("replicas")
     if "data-parallel" not in keys["schedule"] and replicas is None:
         keys["devices"] = draw(st.integers(2, 9))
-    if kind == "torus" and keys["schedule"] != "data-parallel-aggregator" and (keys["devices"] > 1 or not replicas):
-        rows = draw(st.sampled_from([n for n in range(1, keys["devices"] + 1) if keys["devices"] % n == 0]))
+    if (
+        kind == "torus"
+        and keys["schedule"] != "data-parallel-aggregator"
+        and (keys["devices"] > 1 or not replicas)
+    ):
+        rows = draw(
+            st.sampled_from([n for n in range(1, keys["devices"] + 1) if keys["devices"] % n == 0])
+        )
         links |= draw(st.sampled_from([{}, {"shape": [rows, keys["devices"] // rows]}]))
     cluster = {**case.cluster, "links": links}
     if "network" in cluster:
-        cluster["network"] = {**cluster["network"], "topology": draw(st.sampled_from(["chain", kind]))}
+        cluster["network"] = {
+            **cluster["network"],
+            "topology": draw(st.sampled_from(["chain", kind])),
+        }
     return Case(case.network, cluster, keys)
 
 
@@ -261,10 +316,16 @@ def sequences(draw: st.DrawFn) -> Case:
 
 @st.composite
 def sequence_networks(draw: st.DrawFn) -> Table:
-    """Recurrent layers behind images' rows, convolutions, an embedding or nothing, and what makes results of them."""
+    """Recurrent layers behind images' rows, convolutions, an embedding or nothing, and what makes
+    results of them.
+    """
     sizes, operations = st.integers(1, 9), list[Table]()
     entry = draw(st.sampled_from(["sequence", "rows", "convolution", "embedding"]))
-    shape = [draw(sizes), draw(st.integers(2, 7)), 1 if entry in ("sequence", "embedding") else draw(sizes)]
+    shape = [
+        draw(sizes),
+        draw(st.integers(2, 7)),
+        1 if entry in ("sequence", "embedding") else draw(sizes),
+    ]
     if entry == "embedding":
         operations.append({"type": "embedding", "features": draw(sizes)})
     elif entry != "sequence":
@@ -309,15 +370,26 @@ def attention_networks(draw: st.DrawFn) -> Table:
     operations: list[Table] = [{"type": "conv", "channels": width, "kernel": 1, "name": "x"}]
     last = "x"
     for n in range(draw(st.integers(1, 2))):
-        groups, sharing, size = draw(st.integers(1, 4)), draw(st.sampled_from([1, 1, 2, 3])), draw(st.integers(1, 6))
-        heads = {"heads": groups * sharing, **({"kv_heads": groups} if sharing > 1 or draw(st.booleans()) else {})}
+        groups, sharing, size = (
+            draw(st.integers(1, 4)),
+            draw(st.sampled_from([1, 1, 2, 3])),
+            draw(st.integers(1, 6)),
+        )
+        heads = {
+            "heads": groups * sharing,
+            **({"kv_heads": groups} if sharing > 1 or draw(st.booleans()) else {}),
+        }
         if draw(st.booleans()):
             operations.append({"type": draw(st.sampled_from(["layer-norm", "rms-norm", "gelu"]))})
         operations += [
             {"type": "conv", "channels": groups * (sharing + 2) * size, "kernel": 1},
             *([{"type": "rotary", **heads}] if size % 2 == 0 and draw(st.booleans()) else []),
             {"type": "attention", **heads, "causal": draw(st.booleans()), "name": f"a{n}"},
-            *draw(st.sampled_from([[], [{"type": "gelu"}], [{"type": "dropout", "rate": 0.1}, {"type": "relu"}]])),
+            *draw(
+                st.sampled_from(
+                    [[], [{"type": "gelu"}], [{"type": "dropout", "rate": 0.1}, {"type": "relu"}]]
+                )
+            ),
             {"type": "conv", "channels": width, "kernel": 1, "name": f"p{n}"},
         ]
         if draw(st.booleans()):
@@ -330,26 +402,48 @@ def attention_networks(draw: st.DrawFn) -> Table:
         operations += [] if end == "all steps" else [{"type": end}]
         operations.append({"type": "fc", "features": draw(CHANNELS)})
     named = [{"name": f"o{number}", **operation} for number, operation in enumerate(operations)]
-    return {"name": "drawn", "input": [draw(st.integers(1, 9)), tokens, 1], "layers": [*named, {"type": "softmax"}]}
+    return {
+        "name": "drawn",
+        "input": [draw(st.integers(1, 9)), tokens, 1],
+        "layers": [*named, {"type": "softmax"}],
+    }
 
 
 @st.composite
 def vocabulary_chains(draw: st.DrawFn) -> Case:
-    """A run whose classifier's slices compute their own parts of the loss: each token's, or one of a sample."""
+    """A run whose classifier's slices compute their own parts of the loss: each token's, or one of
+    a sample.
+    """
     case = draw(st.one_of(attention_chains(), chains(), replicas(), tied_chains()))
     *operations, _ = case.network["layers"]
     if operations[-1]["type"] not in ("conv", "fc") or draw(st.booleans()):
-        operations.append({"type": "fc", "name": "logits", "features": draw(st.integers(2, 40) | st.integers(40, 900))})
+        operations.append(
+            {
+                "type": "fc",
+                "name": "logits",
+                "features": draw(st.integers(2, 40) | st.integers(40, 900)),
+            }
+        )
     operations[-1] = {**operations[-1], "bias": draw(st.booleans())}
     return case._replace(network={**case.network, "layers": [*operations, VOCABULARY_PARALLEL]})
 
 
 @st.composite
 def tied_chains(draw: st.DrawFn) -> Case:
-    """A run of an embedding, layers behind it, and a head with its weights; maybe of several chains."""
-    features, symbols, steps = draw(st.integers(1, 40)), draw(st.integers(1, 40)), draw(st.integers(1, 5))
+    """A run of an embedding, layers behind it, and a head with its weights; maybe of several
+    chains.
+    """
+    features, symbols, steps = (
+        draw(st.integers(1, 40)),
+        draw(st.integers(1, 40)),
+        draw(st.integers(1, 5)),
+    )
     between: list[Table] = [
-        draw(st.sampled_from([{"type": "conv", "channels": 7, "kernel": 1}, {"type": "gru", "units": 5}]))
+        draw(
+            st.sampled_from(
+                [{"type": "conv", "channels": 7, "kernel": 1}, {"type": "gru", "units": 5}]
+            )
+        )
         for _ in range(draw(st.integers(0, 3)))
     ]
     layers = [{"type": "embedding", "features": features, "name": "table"}, {"type": "positions"}]
@@ -362,20 +456,35 @@ def tied_chains(draw: st.DrawFn) -> Case:
             {"type": "attention", "heads": heads, "causal": draw(st.booleans())},
             {"type": "conv", "channels": features, "kernel": 1},
         ]
-    layers.append({"type": "conv", "channels": symbols, "kernel": 1, "tied": "table", "bias": draw(st.booleans())})
+    layers.append(
+        {
+            "type": "conv",
+            "channels": symbols,
+            "kernel": 1,
+            "tied": "table",
+            "bias": draw(st.booleans()),
+        }
+    )
     looks_back = any(layer["type"] in ("gru", "attention") for layer in layers)
     layers += [{"type": "softmax"}] if looks_back else [{"type": "last-step"}, {"type": "softmax"}]
     keys = chain_keys(draw, ["sync", "gpipe", "fpdeep", "2bw"])
     if keys["schedule"] in ("sync", "gpipe") and draw(st.booleans()):
         keys["clip_norm"] = 1.0
-    return Case({"name": "drawn", "input": [symbols, steps, 1], "layers": layers}, draw(clusters()), keys)
+    return Case(
+        {"name": "drawn", "input": [symbols, steps, 1], "layers": layers}, draw(clusters()), keys
+    )
 
 
 @st.composite
 def recurrent_layers(draw: st.DrawFn) -> Table:
     """An LSTM or a GRU, of any kind."""
-    layer: Table = {"type": draw(st.sampled_from(["lstm", "gru"])), "units": draw(st.integers(1, 12))}
-    kind = draw(st.sampled_from(["plain", "plain", "plain", "bidirectional", "projection", "before"]))
+    layer: Table = {
+        "type": draw(st.sampled_from(["lstm", "gru"])),
+        "units": draw(st.integers(1, 12)),
+    }
+    kind = draw(
+        st.sampled_from(["plain", "plain", "plain", "bidirectional", "projection", "before"])
+    )
     if kind == "bidirectional":
         layer["bidirectional"] = True
     if kind == "projection" and layer["type"] == "lstm":

@@ -1,14 +1,18 @@
-"""A discrete-event simulation of docs/time-model.md and docs/exchange.md: a heap of events, and servers of rows.
+"""A discrete-event simulation of docs/time-model.md and docs/exchange.md: a heap of events, and
+servers of rows.
 
-It imports nothing of emuchain. It reads plain dictionaries: a network and a cluster with the keys of their files, and
-what `emuchain simulate --json` prints of a run's configuration and mapping: channels, tiles, what is off chip, balanced
-parameters. It takes no time and no staleness from there.
+It imports nothing of emuchain. It reads plain dictionaries: a network and a cluster with the keys
+of their files, and what `emuchain simulate --json` prints of a run's configuration and mapping:
+channels, tiles, what is off chip, balanced parameters. It takes no time and no staleness from
+there.
 
-A mark (events.py) is something that happens once: a row is done or has arrived, a sample has entered, weights are new.
-Each engine, memory port and stream on a link is a *server*, a process that takes its rows in turn and makes a mark of
-each: ("fp", device, layer, sample, row) or ("fp port", ...), and (path, link, what moves, sample, row), where link d is
-the one between devices d and d + 1. On another topology than a chain, rows take other links (laid.py): their arrival
-where they are needed still has the name of the link before that device in the chain, to the right, or behind it.
+A mark (events.py) is something that happens once: a row is done or has arrived, a sample has
+entered, weights are new. Each engine, memory port and stream on a link is a *server*, a process
+that takes its rows in turn and makes a mark of each: ("fp", device, layer, sample, row) or ("fp
+port", ...), and (path, link, what moves, sample, row), where link d is the one between devices d
+and d + 1. On another topology than a chain, rows take other links (laid.py): their arrival where
+they are needed still has the name of the link before that device in the chain, to the right, or
+behind it.
 """
 
 from __future__ import annotations
@@ -33,7 +37,9 @@ Stream = tuple[Mark, int, int, Needs]  # name, rows and bytes of a sample
 
 
 class Flow(NamedTuple):
-    """A stream on a link of its route: the mark of its rows' arrivals, and the boards at the link's ends."""
+    """A stream on a link of its route: the mark of its rows' arrivals, and the boards at the link's
+    ends.
+    """
 
     name: Mark
     rows: int
@@ -43,7 +49,9 @@ class Flow(NamedTuple):
 
 
 class Chain(Marks):
-    """A chain of devices; `version` is that of the weights which FP or EB of a sample uses on a device."""
+    """A chain of devices; `version` is that of the weights which FP or EB of a sample uses on a
+    device.
+    """
 
     def __init__(
         self,
@@ -55,23 +63,40 @@ class Chain(Marks):
         super().__init__(clock)
         network, self.cluster, mapping, precision, at_once = described
         self.formats = Formats.of(precision)
-        self.maps, self.blocks, self.version = read_maps(network), mapping["balanced_parameters"], version
+        self.maps, self.blocks, self.version = (
+            read_maps(network),
+            mapping["balanced_parameters"],
+            version,
+        )
         self.mini_batches = mini_batches
         self.layers: dict[str, int] = {}
         self.devices = [
             [
-                Slice(s, d["device"], self.layers.setdefault(s["layer"], len(self.layers)), self.maps, at_once)
+                Slice(
+                    s,
+                    d["device"],
+                    self.layers.setdefault(s["layer"], len(self.layers)),
+                    self.maps,
+                    at_once,
+                )
                 for s in d["slices"]
             ]
             for d in mapping["devices"]
         ]
         self.paths = numbered(self.cluster["links"], 0).get("share") == "paths"
         self.laid = Laid.of(numbered(self.cluster["links"], 0), len(self.devices))
-        self.ends_on = {-1: 0, **{part.layer: part.device for slices in self.devices for part in slices}}
-        self.boards = [numbered(self.cluster["boards"], device) for device in range(len(self.devices))]
+        self.ends_on = {
+            -1: 0,
+            **{part.layer: part.device for slices in self.devices for part in slices},
+        }
+        self.boards = [
+            numbered(self.cluster["boards"], device) for device in range(len(self.devices))
+        ]
         self.period_ps = [round(1e6 / board["clock_mhz"]) for board in self.boards]
         self.clips = False
-        self.exchanges: dict[int, Callable[[int], None]] = {}  # by device, to be told of a mini-batch that is ready
+        self.exchanges: dict[
+            int, Callable[[int], None]
+        ] = {}  # by device, to be notified of a mini-batch that is ready
         links = list(self.links())
         self.hop_ps = {name: row_ps + latency_ps for name, _, row_ps, latency_ps, _ in links}
         self.servers = [*self.engines(), *links]
@@ -110,12 +135,16 @@ class Chain(Marks):
             self.happen(("entered", sample))
 
     def updates(self, device: int) -> Iterator[dict[Mark, int]]:
-        """For each mini-batch, after which marks a device has all gradients, and the cycles of an update after each."""
+        """For each mini-batch, after which marks a device has all gradients, and the cycles of an
+        update after each.
+        """
         for end in itertools.accumulate(self.mini_batches):
             cycles: dict[Mark, int] = {
                 part.ended(end - 1): part.made for part in self.devices[device] if "pg" in part.rows
             }
-            cycles |= {mark: 0 for part in self.devices[device] for mark in self.back(part, end - 1)}
+            cycles |= {
+                mark: 0 for part in self.devices[device] for mark in self.back(part, end - 1)
+            }
             for block_number, block in enumerate(self.blocks):
                 if block["store_device"] == device:
                     user = self.held(self.layers[block["layer"]], block["user_device"])
@@ -140,12 +169,18 @@ class Chain(Marks):
             yield [("gradients", device, number), *later]
             least_ps = max((self.at_ps[mark] for mark in later), default=0)
             begin_ps = {mark: max(self.at_ps[mark], least_ps) for mark in cycles}
-            ends_ps = (begin_ps[mark] + count * self.period_ps[device] for mark, count in cycles.items())
-            end_ps = max(ends_ps, default=self.clock.now_ps)  # at once where a device has no weights
+            ends_ps = (
+                begin_ps[mark] + count * self.period_ps[device] for mark, count in cycles.items()
+            )
+            end_ps = max(
+                ends_ps, default=self.clock.now_ps
+            )  # at once where a device has no weights
             self.happen(("weights", device, number + 1), end_ps - self.clock.now_ps)
 
     def back(self, part: Slice, sample: int) -> list[Mark]:
-        """After which marks a sample has come back to a slice of a frozen layer: EB, or word of errors."""
+        """After which marks a sample has come back to a slice of a frozen layer: EB, or word of
+        errors.
+        """
         if not part.outputs.frozen:
             return []
         if "eb" in part.cycles:
@@ -160,10 +195,14 @@ class Chain(Marks):
     # What rows wait for
 
     def before_sending(self, part: Slice) -> list[str]:
-        """The results of the SFU's first steps, which a slice carries out on its own channels before it sends."""
+        """The results of the SFU's first steps, which a slice carries out on its own channels
+        before it sends.
+        """
         found, at = list[str](), part.name
         while self.paths and not part.icp:
-            takers = [name for name, made in self.maps.items() for source in made.sources if source == at]
+            takers = [
+                name for name, made in self.maps.items() for source in made.sources if source == at
+            ]
             step = self.maps[takers[0]]
             not_alone = ("lrn", "add", "concat", "sequence", "softmax")
             if part.recurs or len(takers) > 1 or step.opens or step.operation["type"] in not_alone:
@@ -190,7 +229,11 @@ class Chain(Marks):
         part = self.held(made.layer, device)
         if name == self.sent(part):
             return self.outputs(part, sample, row)
-        return [mark for of in made.sources for mark in self.there(of, device, sample, made.window.last_input(row))]
+        return [
+            mark
+            for of in made.sources
+            for mark in self.there(of, device, sample, made.window.last_input(row))
+        ]
 
     def outputs(self, part: Slice, sample: int, row: int) -> list[Mark]:
         """After which a row leaves a slice: it is computed, and the slice before has sent the row."""
@@ -203,18 +246,26 @@ class Chain(Marks):
         return found
 
     def errors(self, name: str, device: int, sample: int, row: int) -> list[Mark]:
-        """After which a row of a map's errors is on a device: of all there that take the map, and of those behind."""
+        """After which a row of a map's errors is on a device: of all there that take the map, and
+        of those behind.
+        """
         found: list[Mark] = [(4, device, name, sample, row)] if self.passes(name, device) else []
         for part in self.devices[device]:
             if part.source == name and "eb" not in part.cycles:
                 found += self.output_errors(part, sample, part.outputs.window.last_error(row))
             elif part.source == name:
-                left = part.rows["eb"] - 1 if part.attends and part.outputs.window.waits_for_all else row
+                left = (
+                    part.rows["eb"] - 1
+                    if part.attends and part.outputs.window.waits_for_all
+                    else row
+                )
                 found.append(("eb", device, part.layer, sample, min(left, part.rows["eb"] - 1)))
         for other, made in self.maps.items():
             if name in made.sources and not made.opens and self.ends_on[made.layer] == device:
                 if made.operation["type"] == "softmax":
-                    return self.there(name, device, sample, made.rows - 1 - row if made.window.backwards else row)
+                    return self.there(
+                        name, device, sample, made.rows - 1 - row if made.window.backwards else row
+                    )
                 found += self.errors(other, device, sample, made.window.last_error(row))
         return found
 
@@ -230,7 +281,11 @@ class Chain(Marks):
         return self.sent_errors(part, sample, row)
 
     def engine_needs(self, part: Slice, at: str, sample: int, row: int) -> list[Mark]:
-        return [mark for other in part.together(at, row) for mark in self.row_needs(part, at, sample, other)]
+        return [
+            mark
+            for other in part.together(at, row)
+            for mark in self.row_needs(part, at, sample, other)
+        ]
 
     def row_needs(self, part: Slice, at: str, sample: int, row: int) -> list[Mark]:
         if at == "pg" and part.recurs:
@@ -240,13 +295,20 @@ class Chain(Marks):
         device, window = part.device, part.outputs.window
         weights: Mark = ("weights", device, self.version(at, device, sample))
         if at == "eb":
-            return [weights, *self.output_errors(part, sample, row if part.attends else window.last_error(row))]
+            return [
+                weights,
+                *self.output_errors(part, sample, row if part.attends else window.last_error(row)),
+            ]
         balanced: list[Mark] = [
             (5, device - 1, number, sample, 0)
             for number, block in enumerate(self.blocks)
             if block["user_device"] == device and self.layers[block["layer"]] == part.layer
         ]
-        return [weights, *balanced, *self.there(part.source, device, sample, window.last_input(row))]
+        return [
+            weights,
+            *balanced,
+            *self.there(part.source, device, sample, window.last_input(row)),
+        ]
 
     # Servers
 
@@ -284,7 +346,9 @@ class Chain(Marks):
         return slowest_ps + sweep_ps(4, "states", layer) + sweep_ps(8, layer)
 
     def links(self) -> Iterator[Server]:
-        """The servers of all streams on all links of their routes, with the shares that their bytes give them."""
+        """The servers of all streams on all links of their routes, with the shares that their bytes
+        give them.
+        """
         flows = list(self.flows())
         on_wires: dict[Any, list[Flow]] = defaultdict(list)
         for flow in flows:
@@ -292,9 +356,18 @@ class Chain(Marks):
                 on_wires[wire].append(flow)
         for flow in flows:
             table = numbered(self.cluster["links"], min(flow.hop))
-            mbits_per_s, latency_ps = round(1000 * table["bandwidth_gbps"]), round(1000 * table["latency_ns"])
+            mbits_per_s, latency_ps = (
+                round(1000 * table["bandwidth_gbps"]),
+                round(1000 * table["latency_ns"]),
+            )
             size = max(self.as_long_as(flow, on_wires[wire]) for wire in self.laid.wires(flow.hop))
-            yield flow.name, flow.rows, up(8 * 10**6 * size, mbits_per_s * flow.rows), latency_ps, flow.needs
+            yield (
+                flow.name,
+                flow.rows,
+                up(8 * 10**6 * size, mbits_per_s * flow.rows),
+                latency_ps,
+                flow.needs,
+            )
 
     def as_long_as(self, flow: Flow, others: list[Flow]) -> int:
         """The bytes on a wire in the time of which a stream's map crosses it."""
@@ -306,15 +379,25 @@ class Chain(Marks):
         return own * parts if self.paths else own
 
     def flows(self) -> Iterator[Flow]:
-        """Each stream on each link of its route from a device that makes or takes what it carries to the next."""
+        """Each stream on each link of its route from a device that makes or takes what it carries
+        to the next.
+        """
         for link in range(len(self.devices) - 1):
-            for right, streams in ((True, self.to_the_right(link)), (False, self.to_the_left(link))):
+            for right, streams in (
+                (True, self.to_the_right(link)),
+                (False, self.to_the_left(link)),
+            ):
                 for name, rows, size, needs in streams:
                     left_end, right_end = self.leg(name)
-                    sender, receiver, onwards = (left_end, right_end, 1) if right else (right_end, left_end, -1)
+                    sender, receiver, onwards = (
+                        (left_end, right_end, 1) if right else (right_end, left_end, -1)
+                    )
                     if link != (left_end if right else right_end - 1):
                         continue  # on the way, where it is handed on
-                    way, last = self.laid.way(sender, receiver), right_end - 1 if right else left_end
+                    way, last = (
+                        self.laid.way(sender, receiver),
+                        right_end - 1 if right else left_end,
+                    )
                     for place, hop in enumerate(way):
                         at = last if place + 1 == len(way) else link + onwards * place
                         mark = (name[0], at, *name[2:])
@@ -322,7 +405,9 @@ class Chain(Marks):
                         needs = partial(same, mark)
 
     def leg(self, name: Mark) -> tuple[int, int]:
-        """The devices between which a stream's rows are not needed by any other, around the link in its name."""
+        """The devices between which a stream's rows are not needed by any other, around the link in
+        its name.
+        """
         path, link, what = name[:3]
         if path in (5, 6):
             return self.blocks[what]["store_device"], self.blocks[what]["user_device"]
@@ -330,23 +415,46 @@ class Chain(Marks):
             return link, link + 1
         stops = {self.ends_on[self.maps[what].layer]}
         stops |= {part.device for slices in self.devices for part in slices if part.source == what}
-        stops |= {self.ends_on[made.layer] for made in self.maps.values() if what in made.sources and not made.opens}
-        return max(stop for stop in stops if stop <= link), min(stop for stop in stops if stop > link)
+        stops |= {
+            self.ends_on[made.layer]
+            for made in self.maps.values()
+            if what in made.sources and not made.opens
+        }
+        return max(stop for stop in stops if stop <= link), min(
+            stop for stop in stops if stop > link
+        )
 
     def to_the_right(self, link: int) -> Iterator[Stream]:
         for name, made in self.maps.items():
             if channels := self.passes(name, link):
-                size = made.rows * self.formats.activations.row(made.columns, made.channels - channels, made.channels)
+                size = made.rows * self.formats.activations.row(
+                    made.columns, made.channels - channels, made.channels
+                )
                 yield (1, link, name), made.rows, size, partial(self.there, name, link)
         for part in self.devices[link]:
             if self.held(part.layer, link + 1):
-                yield (2, link, part.layer), *self.across(part, self.formats.accumulate), partial(self.outputs, part)
+                yield (
+                    (2, link, part.layer),
+                    *self.across(part, self.formats.accumulate),
+                    partial(self.outputs, part),
+                )
                 if part.recurs:
-                    yield (8, link, part.layer), *self.behind(part), partial(same, ("eb", link, part.layer))
+                    yield (
+                        (8, link, part.layer),
+                        *self.behind(part),
+                        partial(same, ("eb", link, part.layer)),
+                    )
         for number, block in enumerate(self.blocks):
             if block["store_device"] <= link < block["user_device"]:
-                before = ("fp begins", link) if block["store_device"] == link else (5, link - 1, number)
-                yield (5, link, number), 1, self.block_bytes(block, self.formats.weights), partial(same, before)
+                before = (
+                    ("fp begins", link) if block["store_device"] == link else (5, link - 1, number)
+                )
+                yield (
+                    (5, link, number),
+                    1,
+                    self.block_bytes(block, self.formats.weights),
+                    partial(same, before),
+                )
 
     def to_the_left(self, link: int) -> Iterator[Stream]:
         for name, made in self.maps.items():
@@ -356,11 +464,28 @@ class Chain(Marks):
         for part in self.devices[link]:
             if behind := self.held(part.layer, link + 1):
                 rows, size = self.across(part, self.formats.errors)
-                yield (3, link, part.layer), rows, 0 if part.outputs.fixed else size, partial(self.sent_errors, behind)
+                yield (
+                    (3, link, part.layer),
+                    rows,
+                    0 if part.outputs.fixed else size,
+                    partial(self.sent_errors, behind),
+                )
                 if part.recurs:
-                    states, steps = self.maps[part.name], partial(same, ("eb", link + 1, part.layer))
-                    yield (4, link, "states", part.layer), states.rows, states.bytes(states.channels), steps
-                    yield (7, link, part.layer), *self.behind(part), partial(same, ("fp", link + 1, part.layer))
+                    states, steps = (
+                        self.maps[part.name],
+                        partial(same, ("eb", link + 1, part.layer)),
+                    )
+                    yield (
+                        (4, link, "states", part.layer),
+                        states.rows,
+                        states.bytes(states.channels),
+                        steps,
+                    )
+                    yield (
+                        (7, link, part.layer),
+                        *self.behind(part),
+                        partial(same, ("fp", link + 1, part.layer)),
+                    )
         for number, block in enumerate(self.blocks):
             if block["store_device"] <= link < block["user_device"]:
                 needs = partial(same, (6, link + 1, number))
@@ -370,36 +495,53 @@ class Chain(Marks):
                 yield (6, link, number), 1, self.block_bytes(block, self.formats.accumulate), needs
 
     def across(self, part: Slice, number: Format) -> tuple[int, int]:
-        """Rows and bytes of what a slice sends to the next one of its layer, and of the errors that come back."""
+        """Rows and bytes of what a slice sends to the next one of its layer, and of the errors that
+        come back.
+        """
         made = self.maps[self.sent(part)]
-        return made.rows, made.rows * number.row(made.columns, 0, part.made if part.icp else part.out_end)
+        return made.rows, made.rows * number.row(
+            made.columns, 0, part.made if part.icp else part.out_end
+        )
 
     def row_of_errors(self, name: str, link: int, channels: int) -> int:
         """Bytes of a row of a map's errors, of which the last `channels` cross a link.
 
-        They are rounded if one layer alone takes the map: all, once they have left the layer; within it, under ICP,
-        from the first channel on with which a block begins behind the link.
+        They are rounded if one layer alone takes the map: all, once they have left the layer;
+        within it, under ICP, from the first channel on with which a block begins behind the link.
         """
         made, number = self.maps[name], self.formats.errors
         first, end = made.channels - channels, made.channels
-        takers = [taker for taker in self.maps.values() for source in taker.sources if source == name]
+        takers = [
+            taker for taker in self.maps.values() for source in taker.sources if source == name
+        ]
         if len(takers) > 1 or not takers[0].opens:
             return Format(32, 0).row(made.columns, first, end)
         part = self.held(takers[0].layer, link)
         if part is None:
             return number.row(made.columns, first, end)
-        own = next((channel for channel in range(first, end) if channel % max(1, number.block) == 0), end)
+        own = next(
+            (channel for channel in range(first, end) if channel % max(1, number.block) == 0), end
+        )
         own = own if part.icp else end
-        return self.formats.accumulate.row(made.columns, first, own) + number.row(made.columns, own, end)
+        return self.formats.accumulate.row(made.columns, first, own) + number.row(
+            made.columns, own, end
+        )
 
     def block_bytes(self, block: Table, number: Format) -> int:
-        """Bytes of a block of weights, whose scales are of lines along the dimension that is not cut."""
+        """Bytes of a block of weights, whose scales are of lines along the dimension that is not
+        cut.
+        """
         user = self.held(self.layers[block["layer"]], block["user_device"])
-        values, line = user.weights // user.width, user.made if user.icp else user.weights // user.width
+        values, line = (
+            user.weights // user.width,
+            user.made if user.icp else user.weights // user.width,
+        )
         return number.row(values // line * (block["end_channel"] - block["begin_channel"]), 0, line)
 
     def behind(self, part: Slice) -> tuple[int, int]:
-        """Rows and bytes of the states of a recurrent layer's units behind a slice, and of their errors."""
+        """Rows and bytes of the states of a recurrent layer's units behind a slice, and of their
+        errors.
+        """
         made = self.maps[part.name]
         return made.rows, made.bytes(made.channels - part.end)
 
@@ -407,7 +549,10 @@ class Chain(Marks):
         """The channels of a map that cross a link on path 1, and whose errors cross it on path 4."""
         channels, found = self.maps[name].channels, 0
         for made in self.maps.values():
-            if name in made.sources and self.ends_on[self.maps[name].layer] <= link < self.ends_on[made.layer]:
+            if (
+                name in made.sources
+                and self.ends_on[self.maps[name].layer] <= link < self.ends_on[made.layer]
+            ):
                 if made.operation["type"] == "embedding":
                     return 1
                 part = self.held(made.layer, link) if made.opens else None
@@ -419,16 +564,23 @@ class Chain(Marks):
         of_maps = 0
         for made in self.maps.values():
             if made.layer >= 0 and not made.frozen and self.ends_on[made.layer] == device:
-                has_bias = made.operation["type"] in ("conv", "fc") and made.operation.get("bias", True)
-                whole = not any(part.makes_loss for part in self.devices[device] if part.layer == made.layer)
+                has_bias = made.operation["type"] in ("conv", "fc") and made.operation.get(
+                    "bias", True
+                )
+                whole = not any(
+                    part.makes_loss for part in self.devices[device] if part.layer == made.layer
+                )
                 of_maps += made.opens * has_bias * whole * made.channels
                 of_maps += (made.operation["type"] == "batch-norm") * 2 * made.channels
         stored = sum(
-            block["parameter_bytes"] * ((block["store_device"] == device) - (block["user_device"] == device))
+            block["parameter_bytes"]
+            * ((block["store_device"] == device) - (block["user_device"] == device))
             for block in self.blocks
         )
         biases = sum(
-            part.made for part in self.devices[device] if part.makes_loss and part.outputs.operation.get("bias", True)
+            part.made
+            for part in self.devices[device]
+            if part.makes_loss and part.outputs.operation.get("bias", True)
         )
         return (
             of_maps
@@ -460,7 +612,9 @@ def connect(chains: list[Chain], wires: Wires, kind: str) -> None:
 
 
 class Run(NamedTuple):
-    """A run at its end: the chains of its replicas, and by how many updates weights were late where it is `fpdeep`."""
+    """A run at its end: the chains of its replicas, and by how many updates weights were late where
+    it is `fpdeep`.
+    """
 
     chains: list[Chain]
     staleness: Staleness
@@ -468,25 +622,41 @@ class Run(NamedTuple):
 
 
 def run(simulated: Table, network: Table, cluster: Table) -> int:
-    """Return the virtual time of a run in ps; `simulated` is what `emuchain simulate --json` prints."""
+    """Return the virtual time of a run in ps; `simulated` is what `emuchain simulate --json`
+    prints.
+    """
     return run_of(simulated, network, cluster).time_ps
 
 
-def described_of(simulated: Table, network: Table, cluster: Table) -> tuple[Table, Table, Table, str, int]:
+def described_of(
+    simulated: Table, network: Table, cluster: Table
+) -> tuple[Table, Table, Table, str, int]:
     """Return what a chain is made from."""
     config = simulated["config"]
     freeze = [name for name in config["freeze"].split(",") if name]
-    return {**network, "freeze": freeze}, cluster, simulated["mapping"], config["precision"], config["rows_at_once"]
+    return (
+        {**network, "freeze": freeze},
+        cluster,
+        simulated["mapping"],
+        config["precision"],
+        config["rows_at_once"],
+    )
 
 
 def staleness_of(simulated: Table, network: Table, cluster: Table) -> Staleness:
     """Return by how many updates weights are late in the steady pipeline, whatever the schedule."""
     config, replicas = simulated["config"], simulated["replicas"]
     schedule, described = config["schedule"], described_of(simulated, network, cluster)
-    kind = schedule.removeprefix("data-parallel-") if "data-parallel" in schedule else config["exchange"]
+    kind = (
+        schedule.removeprefix("data-parallel-")
+        if "data-parallel" in schedule
+        else config["exchange"]
+    )
     mini_batches = [config["batch"] // replicas] * MOST_MINI_BATCHES
     free = Chain(Clock(), described, mini_batches, lambda at, device, sample: 0)
-    return find_staleness(free, Wires(cluster, replicas, kind, len(simulated["mapping"]["devices"])), kind)
+    return find_staleness(
+        free, Wires(cluster, replicas, kind, len(simulated["mapping"]["devices"])), kind
+    )
 
 
 def run_of(
@@ -495,23 +665,38 @@ def run_of(
     cluster: Table,
     in_order: Callable[[Staleness], Staleness] = lambda staleness: staleness,
 ) -> Run:
-    """Return a run at its end; `in_order` gives the staleness of devices that act in order from that of free ones."""
+    """Return a run at its end; `in_order` gives the staleness of devices that act in order from
+    that of free ones.
+    """
     config, replicas = simulated["config"], simulated["replicas"]
     described = described_of(simulated, network, cluster)
     batch, samples, schedule = config["batch"], config["samples"], config["schedule"]
-    kind = schedule.removeprefix("data-parallel-") if "data-parallel" in schedule else config["exchange"]
+    kind = (
+        schedule.removeprefix("data-parallel-")
+        if "data-parallel" in schedule
+        else config["exchange"]
+    )
     wires = Wires(cluster, replicas, kind, len(simulated["mapping"]["devices"]))
     staleness = in_order(staleness_of(simulated, network, cluster)) if schedule == "fpdeep" else []
     epoch = [min(batch, samples - begin) for begin in range(0, samples, batch)]
     clock, chains = Clock(), list[Chain]()
     for replica in range(replicas):
-        sizes = [n * (replica + 1) // replicas - n * replica // replicas for n in epoch * config["epochs"]]
+        sizes = [
+            n * (replica + 1) // replicas - n * replica // replicas
+            for n in epoch * config["epochs"]
+        ]
         places = [(number, place) for number, size in enumerate(sizes) for place in range(size)]
 
-        def version(at: str, device: int, sample: int, places: list[tuple[int, int]] = places) -> int:
+        def version(
+            at: str, device: int, sample: int, places: list[tuple[int, int]] = places
+        ) -> int:
             number, place = places[sample]
-            late = {"2bw": 1, "pipedream": len(simulated["mapping"]["devices"]) - 1 - device}.get(schedule, 0)
-            return number - min(number % len(epoch), staleness[device][at][place] if staleness else late)
+            late = {"2bw": 1, "pipedream": len(simulated["mapping"]["devices"]) - 1 - device}.get(
+                schedule, 0
+            )
+            return number - min(
+                number % len(epoch), staleness[device][at][place] if staleness else late
+            )
 
         chains.append(Chain(clock, described, sizes, version))
         chains[-1].clips = config["clip_norm"] is not None
@@ -521,5 +706,9 @@ def run_of(
         chain.launch()
     clock.run()
     last = len(epoch) * config["epochs"]
-    time_ps = max(chain.at_ps["weights", device, last] for chain in chains for device in range(len(chain.devices)))
+    time_ps = max(
+        chain.at_ps["weights", device, last]
+        for chain in chains
+        for device in range(len(chain.devices))
+    )
     return Run(chains, staleness, time_ps)

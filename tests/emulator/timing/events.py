@@ -11,14 +11,20 @@ from typing import Any
 
 Mark = tuple[Any, ...]
 Process = Iterator[list[Mark] | int]
-"""A generator: after `yield [mark, ...]` it goes on once all of these have happened, after `yield ps` so much later."""
+"""A generator: after `yield [mark, ...]` it goes on once all of these have happened, after `yield
+ps` so much later.
+"""
 
 
 class Clock:
     """The heap of events; those of the same time may come in any order."""
 
     def __init__(self) -> None:
-        self.now_ps, self.heap, self.count = 0, list[tuple[int, int, Callable[[], None]]](), itertools.count()
+        self.now_ps, self.heap, self.count = (
+            0,
+            list[tuple[int, int, Callable[[], None]]](),
+            itertools.count(),
+        )
 
     def after(self, delay_ps: int, call: Callable[[], None]) -> None:
         heapq.heappush(self.heap, (self.now_ps + delay_ps, next(self.count), call))

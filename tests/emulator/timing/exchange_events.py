@@ -1,4 +1,5 @@
-"""Exchanges of gradients between replicas as events: the rings and the aggregator of docs/exchange.md.
+"""Exchanges of gradients between replicas as events: the rings and the aggregator of
+docs/exchange.md.
 
 Groups and codecs are left out.
 """
@@ -13,7 +14,9 @@ from .laid import Laid
 
 
 class Wires:
-    """How long messages and sums take between replicas: `[network]`, or links like the chain's slowest one."""
+    """How long messages and sums take between replicas: `[network]`, or links like the chain's
+    slowest one.
+    """
 
     def __init__(self, cluster: Table, replicas: int, kind: str, devices: int) -> None:
         links = cluster["links"] if isinstance(cluster["links"], list) else [cluster["links"]]
@@ -24,7 +27,10 @@ class Wires:
         slowest_ps = max(round(1e6 / board["clock_mhz"]) for board in cluster["boards"])
         sums = self.network.get("sum_gbytes_per_s")
         self.sum_ps_per_kbyte = round(1e6 / sums) if sums else round(1000 * slowest_ps / 64)
-        laid, nodes = self.network if "network" in cluster else link, replicas + (kind == "aggregator")
+        laid, nodes = (
+            self.network if "network" in cluster else link,
+            replicas + (kind == "aggregator"),
+        )
         self.laid = Laid.of(laid, nodes, shaped="network" in cluster or devices == 1)
         self.blocking = self.network.get("blocking", False)
         self.ring = self.laid.ring(replicas)
@@ -49,7 +55,13 @@ class Exchange(Marks):
     """
 
     def __init__(
-        self, clock: Clock, wires: Wires, kind: str, values: int, mini_batches: int, done: Callable[[int, int], None]
+        self,
+        clock: Clock,
+        wires: Wires,
+        kind: str,
+        values: int,
+        mini_batches: int,
+        done: Callable[[int, int], None],
     ) -> None:
         super().__init__(clock)
         self.wires, self.values, self.mini_batches, self.done = wires, values, mini_batches, done
@@ -57,17 +69,24 @@ class Exchange(Marks):
         if kind == "aggregator":
             self.start(self.aggregator())
         for number in range(self.replicas):
-            self.start(self.behind_aggregator(number) if kind == "aggregator" else self.in_ring(number))
+            self.start(
+                self.behind_aggregator(number) if kind == "aggregator" else self.in_ring(number)
+            )
 
     def is_ready(self, replica: int, number: int) -> None:
         """A replica has its own gradients of a mini-batch."""
         self.happen(("ready", replica, number))
 
     def in_ring(self, at: int) -> Process:
-        """The worker at a place of the ring: it sends a block, receives one, and adds it up in the first half."""
+        """The worker at a place of the ring: it sends a block, receives one, and adds it up in the
+        first half.
+        """
         wires, count = self.wires, self.replicas
         left, own, right = wires.ring[at - 1], wires.ring[at], wires.ring[(at + 1) % count]
-        sizes = [VALUE_BYTES * (self.values // count + (block < self.values % count)) for block in range(count)]
+        sizes = [
+            VALUE_BYTES * (self.values // count + (block < self.values % count))
+            for block in range(count)
+        ]
         for number in range(self.mini_batches):
             yield [("ready", own, number)]
             for step in range(1, 2 * count - 1):
@@ -75,7 +94,11 @@ class Exchange(Marks):
                 if wires.blocking:
                     self.happen(("begun", own, number, step))
                     yield [("begun", left, number, step)]
-                    yield wires.transfer_ps(sent) + wires.transfer_ps(received) + 2 * wires.between_ps(left, own)
+                    yield (
+                        wires.transfer_ps(sent)
+                        + wires.transfer_ps(received)
+                        + 2 * wires.between_ps(left, own)
+                    )
                 else:
                     yield wires.transfer_ps(sent)
                     self.happen(("arrived", right, number, step), wires.between_ps(own, right))
@@ -103,7 +126,9 @@ class Exchange(Marks):
             yield from self.pass_on(number, 0, self.replicas + 1)
 
     def pass_on(self, number: int, node: int, nodes: int) -> Process:
-        """A node with the sum, which is to reach `nodes` nodes from it on: 0 is the aggregator, 1 the last worker."""
+        """A node with the sum, which is to reach `nodes` nodes from it on: 0 is the aggregator, 1
+        the last worker.
+        """
         while nodes > 1:
             near = up(nodes, 2)
             sent_ps = self.wires.between_ps(self.replicas - node, self.replicas - node - near)

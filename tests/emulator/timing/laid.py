@@ -22,9 +22,15 @@ class Laid(NamedTuple):
     @classmethod
     def of(cls, table: Table, boards: int, *, shaped: bool = True) -> Laid:
         """Read a table of links, or of a network, for a number of boards."""
-        rows = max(rows for rows in range(1, boards + 1) if boards % rows == 0 and rows * rows <= boards)
+        rows = max(
+            rows for rows in range(1, boards + 1) if boards % rows == 0 and rows * rows <= boards
+        )
         shape = table.get("shape") if shaped else None
-        return cls(table.get("topology", "chain"), boards, tuple(shape) if shape else (rows, boards // rows))
+        return cls(
+            table.get("topology", "chain"),
+            boards,
+            tuple(shape) if shape else (rows, boards // rows),
+        )
 
     def way(self, sender: int, receiver: int) -> list[Hop]:
         """The links of a message; through a switch it is one."""
@@ -58,7 +64,9 @@ class Laid(NamedTuple):
         return [*own[::2], *own[1::2][::-1]] if self.kind == "chain" else own
 
     def walk(self) -> Iterator[tuple[int, int]]:
-        """The places of a torus as boards are numbered: lines, each walked all round from where the last one ended."""
+        """The places of a torus as boards are numbered: lines, each walked all round from where the
+        last one ended.
+        """
         rows, columns = self.shape
         along_rows = rows % 2 == 0 or (columns % 2 == 1 and rows >= columns)
         lines, length = (rows, columns) if along_rows else (columns, rows)
@@ -73,7 +81,9 @@ class Laid(NamedTuple):
 
 
 def around(begin: int, end: int, length: int) -> Iterator[int]:
-    """The places of a ring on the shorter way from one to another; of two equal ones, that of rising numbers."""
+    """The places of a ring on the shorter way from one to another; of two equal ones, that of
+    rising numbers.
+    """
     up = (end - begin) % length
     step = 1 if up <= length - up else -1
     while begin != end:

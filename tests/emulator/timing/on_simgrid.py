@@ -1,11 +1,13 @@
-"""Messages on SimGrid, in a process of its own, for it has one engine a process: JSON in on stdin, JSON out on stdout.
+"""Messages on SimGrid, in a process of its own, for it has one engine a process: JSON in on stdin,
+JSON out on stdout.
 
 A second of SimGrid stands for a microsecond, so that its precision is far below a picosecond. In:
 
 - `links`, by name [bandwidth in bytes/us, latency in us], all of the bandwidth in each direction;
 - `routes`, [from host, to host, [[link, "UP" or "DOWN"], ...]];
-- `actors`, by name [host, steps]. Steps are ["until", us], ["sleep", us], ["put", mailbox, bytes], which ends when the
-  message has arrived, ["send", mailbox, bytes], which goes on at once, and ["get", mailbox].
+- `actors`, by name [host, steps]. Steps are ["until", us], ["sleep", us], ["put", mailbox, bytes],
+  which ends when the message has arrived, ["send", mailbox, bytes], which goes on at once, and
+  ["get", mailbox].
 
 Out: for each actor the time in us after each of its steps.
 """
@@ -51,23 +53,32 @@ def act(name: str, steps: list[list[Any]], times_us: dict[str, list[float]]) -> 
 def main() -> None:
     """Read a scenario, run it, and write when each step ended."""
     wanted = json.load(sys.stdin)
-    engine = Engine(["on_simgrid", "--log=root.thresh:error", *(f"--cfg={setting}" for setting in SETTINGS)])
+    engine = Engine(
+        ["on_simgrid", "--log=root.thresh:error", *(f"--cfg={setting}" for setting in SETTINGS)]
+    )
     zone = engine.netzone_root.add_netzone_full("zone")
-    names = {host for route in wanted["routes"] for host in route[:2]} | {host for host, _ in wanted["actors"].values()}
+    names = {host for route in wanted["routes"] for host in route[:2]} | {
+        host for host, _ in wanted["actors"].values()
+    }
     hosts, links = {name: zone.add_host(name, 1e9) for name in sorted(names)}, {}
     for name, (bytes_per_us, latency_us) in wanted["links"].items():
         links[name] = zone.add_split_duplex_link(name, bytes_per_us)
         links[name].set_latency(latency_us)
         links[name].seal()
     for first, second, way in wanted["routes"]:
-        over = [LinkInRoute(links[name], getattr(LinkInRoute.Direction, direction)) for name, direction in way]
+        over = [
+            LinkInRoute(links[name], getattr(LinkInRoute.Direction, direction))
+            for name, direction in way
+        ]
         zone.add_route(hosts[first], hosts[second], over, False)
     zone.seal()
     times_us: dict[str, list[float]] = {}
     for name, (host, steps) in wanted["actors"].items():
         actor = hosts[host].add_actor(name, act, name, steps, times_us)
         for mailbox in {step[1] for step in steps if step[0] == "get"}:
-            Mailbox.by_name(mailbox).set_receiver(actor)  # messages start before their receiver asks for them
+            Mailbox.by_name(mailbox).set_receiver(
+                actor
+            )  # messages start before their receiver asks for them
     engine.run()
     json.dump(times_us, sys.stdout)
 

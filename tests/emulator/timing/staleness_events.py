@@ -1,4 +1,6 @@
-"""By how many updates weights are late under `fpdeep`, found by running mini-batches that wait for no weights."""
+"""By how many updates weights are late under `fpdeep`, found by running mini-batches that wait for
+no weights.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ Staleness = list[dict[str, list[int]]]
 
 
 def find_staleness(free: Chain, wires: Wires, kind: str) -> Staleness:
-    """Return the staleness, of a chain of one replica with MOST_MINI_BATCHES whose FP and EB wait for no weights."""
+    """Return the staleness, of a chain of one replica with MOST_MINI_BATCHES whose FP and EB wait
+    for no weights.
+    """
     found: list[Staleness] = []
     if len(wires.ring) > 1:
         times_ps = [
@@ -32,7 +36,9 @@ def find_staleness(free: Chain, wires: Wires, kind: str) -> Staleness:
         for device, time_ps in enumerate(times_ps):
             if not free.exchanges_gradients(device):
                 continue
-            free.exchanges[device] = partial(lambda device, number: free.happen(("ready", device, number)), device)
+            free.exchanges[device] = partial(
+                lambda device, number: free.happen(("ready", device, number)), device
+            )
             free.start(exchanges(free, device, time_ps))
     free.interval_ps = max(free.interval_ps, up(tied_ps(free), free.mini_batches[0]))
     free.start(watch(free, found))
@@ -50,7 +56,9 @@ def exchanges(chain: Chain, device: int, time_ps: int) -> Process:
 
 
 def watch(chain: Chain, found: list[Staleness]) -> Process:
-    """Append the staleness of the last of some mini-batches, once that of the one before it is the same."""
+    """Append the staleness of the last of some mini-batches, once that of the one before it is the
+    same.
+    """
     count, batch, devices = 4, chain.mini_batches[0], range(len(chain.devices))
     last_two: list[Staleness] = []
     while True:
@@ -60,7 +68,8 @@ def watch(chain: Chain, found: list[Staleness]) -> Process:
             yield [mark for marks in begins.values() for mark in marks]
             yield 1  # so that all that happens at the same time has happened
             late = [
-                {at: [missing(chain, begins[d, at, n], d, number) for n in samples] for at in KINDS} for d in devices
+                {at: [missing(chain, begins[d, at, n], d, number) for n in samples] for at in KINDS}
+                for d in devices
             ]
             # a store may be a user itself, of what is stored further to the left
             blocks = sorted(chain.blocks, key=lambda block: block["user_device"])
@@ -71,7 +80,9 @@ def watch(chain: Chain, found: list[Staleness]) -> Process:
         if last_two[-2] == last_two[-1] or count == MOST_MINI_BATCHES:
             break
         first = [part.ended(0) for slices in chain.devices for part in slices if "pg" in part.rows]
-        first += [mark for slices in chain.devices for part in slices for mark in chain.back(part, 0)]
+        first += [
+            mark for slices in chain.devices for part in slices for mark in chain.back(part, 0)
+        ]
         yield first
         full_ps = max(chain.at_ps[mark] for mark in first)
         count = min(max(2 * count, full_ps // (batch * chain.interval_ps) + 4), MOST_MINI_BATCHES)
@@ -80,7 +91,9 @@ def watch(chain: Chain, found: list[Staleness]) -> Process:
 
 
 def begin(chain: Chain, device: int, at: str, sample: int) -> list[Mark]:
-    """Return the marks after which FP or EB of a sample begins on a device; EB in its last slice, or could there."""
+    """Return the marks after which FP or EB of a sample begins on a device; EB in its last slice,
+    or could there.
+    """
     last = chain.devices[device][-1]
     if at == "eb" and "eb" not in last.cycles:
         return chain.output_errors(last, sample, last.outputs.window.last_error(0))
@@ -90,5 +103,7 @@ def begin(chain: Chain, device: int, at: str, sample: int) -> list[Mark]:
 def missing(chain: Chain, begin: list[Mark], device: int, updates: int) -> int:
     """Return how many of a device's first updates come after these marks."""
     begin_ps, now_ps = max(chain.at_ps[mark] for mark in begin), chain.clock.now_ps
-    made_ps = [chain.at_ps.get(("weights", device, version), now_ps) for version in range(1, updates + 1)]
+    made_ps = [
+        chain.at_ps.get(("weights", device, version), now_ps) for version in range(1, updates + 1)
+    ]
     return sum(at_ps > begin_ps for at_ps in made_ps)

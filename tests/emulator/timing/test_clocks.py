@@ -1,4 +1,6 @@
-"""The clocks of slices and devices: rows, weights that are waited for, the entry of samples, updates."""
+"""The clocks of slices and devices: rows, weights that are waited for, the entry of samples,
+updates.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ LINK = Link(1, 0)
 
 
 def slice_clock() -> SliceClock:
-    """conv2, 1x1, 16 to 2 channels, one tile for each engine: 3 pixels · 2 · 16 cycles of 10 ps a row."""
+    """conv2, 1x1, 16 to 2 channels, one tile for each engine: 3 pixels · 2 · 16 cycles of 10 ps a
+    row.
+    """
     found = network((16, 4, 3), conv(16), conv(2), fc(2))
     mapping = partition(found, Cluster("c", (board(1000, 10, on_chip_memory_bytes=1000),), LINK), 1)
     tight = board(8, 10, "tight", on_chip_memory_bytes=1000)
@@ -41,8 +45,12 @@ def test_weights_are_waited_for() -> None:
     clock = slice_clock()
     row = clock.fp.row_ps
     x = np.array([[0, 0, 10**5, 10**6]])
-    assert clock.forward(x, None, 50_000).tolist() == [[50_000 + row, 50_000 + 2 * row, 10**5 + row, 10**6 + row]]
-    assert clock.error(x, None, 50_000).tolist() == [[50_000 + row, 50_000 + 2 * row, 10**5 + row, 10**6 + row]]
+    assert clock.forward(x, None, 50_000).tolist() == [
+        [50_000 + row, 50_000 + 2 * row, 10**5 + row, 10**6 + row]
+    ]
+    assert clock.error(x, None, 50_000).tolist() == [
+        [50_000 + row, 50_000 + 2 * row, 10**5 + row, 10**6 + row]
+    ]
 
 
 def test_fp_eb_and_pg_run_beside_one_another() -> None:
@@ -51,7 +59,9 @@ def test_fp_eb_and_pg_run_beside_one_another() -> None:
     forward, error = clock.forward(zeros, None, 0), clock.error(zeros, None, 0)
     clock.gradient(zeros)
     assert forward.tolist() == error.tolist()
-    assert clock.pg_end_ps.tolist() == forward[:, -1].tolist()  # pairs · columns = 2 · 16 · 3 cycles as well
+    assert (
+        clock.pg_end_ps.tolist() == forward[:, -1].tolist()
+    )  # pairs · columns = 2 · 16 · 3 cycles as well
     # Weights are new a cycle for each output channel after the last gradient.
     assert clock.updated_ps() == clock.pg_end_ps[-1] + 2 * 10
 
@@ -69,8 +79,12 @@ def chain_of_one(interval_ps: int) -> Timing:
     st.lists(st.tuples(st.integers(1, 5), st.integers(0, 800)), min_size=1, max_size=8),
     st.integers(1, 4),
 )
-def test_samples_enter_one_each_interval(interval_ps: int, groups: list[tuple[int, int]], rows: int) -> None:
-    """And none before the one ahead had the weights that it needs; the new weights come later and later."""
+def test_samples_enter_one_each_interval(
+    interval_ps: int, groups: list[tuple[int, int]], rows: int
+) -> None:
+    """And none before the one ahead had the weights that it needs; the new weights come later and
+    later.
+    """
     clock = chain_of_one(interval_ps).clock(0)
     new_ps = 0
     expected_ps = 0

@@ -1,4 +1,6 @@
-"""Draws of constants: the ends of a range as percentiles, the same for a key everywhere, one factor at any range."""
+"""Draws of constants: the ends of a range as percentiles, the same for a key everywhere, one factor
+at any range.
+"""
 
 import subprocess
 import sys
@@ -35,15 +37,20 @@ def test_constants_are_drawn_independently() -> None:
 
 def test_other_processes_draw_the_same() -> None:
     code = (
-        "from emuchain.emulator.cluster import ConstantRange as C; from emuchain.emulator.timing import factors;"
-        "print(factors(C('board.off_chip_gbytes_per_s', 0.8, 0.95, 'data sheet')).tobytes().hex())"
+        "from emuchain.emulator.cluster import ConstantRange as C; from emuchain.emulator.timing"
+        " import factors;print(factors(C('board.off_chip_gbytes_per_s', 0.8, 0.95, 'data"
+        " sheet')).tobytes().hex())"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert bytes.fromhex(ran.stdout) == factors(MEMORY).tobytes()
 
 
 def test_times_slow_and_rates_do_not() -> None:
-    assert [key for key in ("link.latency_ns", "network.latency_us", "link.bandwidth_gbps") if slows(key)] == [
+    assert [
+        key
+        for key in ("link.latency_ns", "network.latency_us", "link.bandwidth_gbps")
+        if slows(key)
+    ] == [
         "link.latency_ns",
         "network.latency_us",
     ]

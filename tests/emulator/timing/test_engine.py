@@ -1,4 +1,6 @@
-"""The timeline engine on random stages: what must be true of any timeline; and schedules that it refuses."""
+"""The timeline engine on random stages: what must be true of any timeline; and schedules that it
+refuses.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,14 @@ from emuchain.emulator.schedule import (
     pipelines,
     to_text,
 )
-from emuchain.emulator.timing import Step, Timed, least_time_ps, run_timeline, schedule_of, time_pipeline
+from emuchain.emulator.timing import (
+    Step,
+    Timed,
+    least_time_ps,
+    run_timeline,
+    schedule_of,
+    time_pipeline,
+)
 
 from .shapes import shape_of
 
@@ -43,7 +52,13 @@ COSTS = [StageCosts(2, 3, transfer_ps=1)] * 2
 def stage_costs(draw: st.DrawFn) -> StageCosts:
     errors, gradients = draw(st.integers(1, 20)), draw(st.integers(0, 20))
     sent_errors = draw(st.none() | st.integers(0, 30))
-    times = draw(st.integers(1, 20)), errors + gradients, gradients, draw(st.integers(0, 30)), sent_errors
+    times = (
+        draw(st.integers(1, 20)),
+        errors + gradients,
+        gradients,
+        draw(st.integers(0, 30)),
+        sent_errors,
+    )
     return StageCosts(*times, rows=draw(st.integers(1, 4)))
 
 
@@ -56,7 +71,11 @@ def shapes(draw: st.DrawFn, name: str) -> Shape:
         chunks = draw(st.integers(1, 3))
         count = max(count - count % devices, devices)
     engines = draw(st.sampled_from(Engines))
-    transports = [each for each in Transport if engines is not Engines.SHARED or each is not Transport.STREAMED]
+    transports = [
+        each
+        for each in Transport
+        if engines is not Engines.SHARED or each is not Transport.STREAMED
+    ]
     machine = Machine(
         engines,
         draw(st.sampled_from(transports)),
@@ -64,7 +83,13 @@ def shapes(draw: st.DrawFn, name: str) -> Shape:
         draw(st.integers(0, 5)),
     )
     stages = devices * chunks
-    return Shape(devices, count, draw(st.lists(stage_costs(), min_size=stages, max_size=stages)), machine, chunks)
+    return Shape(
+        devices,
+        count,
+        draw(st.lists(stage_costs(), min_size=stages, max_size=stages)),
+        machine,
+        chunks,
+    )
 
 
 def inputs_of(step: Step, stages: int) -> Iterable[tuple[Step, bool]]:
@@ -87,13 +112,19 @@ def test_what_is_true_of_any_timeline(name: str, data: st.DataObject) -> None:
     found = run_timeline(schedule, shape.costs, machine).timed
     by_step = {each.step: each for each in found}
     kinds = [Kind.FORWARD, Kind.BACKWARD] + [Kind.GRADIENT] * (machine.backward is Backward.SPLIT)
-    wanted = {Step(*each) for each in itertools.product(kinds, range(shape.micro_batches), range(stages))}
+    wanted = {
+        Step(*each) for each in itertools.product(kinds, range(shape.micro_batches), range(stages))
+    }
     assert len(found) == len(by_step) and by_step.keys() == wanted, "each action once"
     for each in found:
         check_inputs(each, by_step, shape)
     check_engines(found, shape)
     assert found == run_timeline(schedule, shape.costs, machine).timed, "deterministic"
-    if machine.backward is Backward.FUSED and machine.transport is Transport.STORED and shape.chunks == 1:
+    if (
+        machine.backward is Backward.FUSED
+        and machine.transport is Transport.STORED
+        and shape.chunks == 1
+    ):
         assert max(each.end_ps for each in found) >= least_time_ps(shape)
 
 
@@ -104,7 +135,9 @@ def check_inputs(each: Timed, by_step: dict[Step, Timed], shape: Shape) -> None:
         transfer_ps = message_ps(step, shape) if travels and source.device != each.device else 0
         if shape.machine.transport is Transport.STREAMED:
             side_by_side = each.step.kind is Kind.GRADIENT
-            assert each.start_ps >= (source.start_ps if side_by_side or travels else source.end_ps) + bool(transfer_ps)
+            assert each.start_ps >= (
+                source.start_ps if side_by_side or travels else source.end_ps
+            ) + bool(transfer_ps)
             assert each.end_ps >= source.end_ps
             continue
         assert each.start_ps >= source.end_ps
@@ -118,33 +151,49 @@ def message_ps(step: Step, shape: Shape) -> int:
     if step.kind is Kind.FORWARD:
         return shape.costs[step.stage].transfer_ps + shape.machine.latency_ps
     of_link = shape.costs[step.stage - 1]
-    return (of_link.transfer_ps if of_link.errors_ps is None else of_link.errors_ps) + shape.machine.latency_ps
+    return (
+        of_link.transfer_ps if of_link.errors_ps is None else of_link.errors_ps
+    ) + shape.machine.latency_ps
 
 
 def check_engines(found: list[Timed], shape: Shape) -> None:
-    """No two actions at once on what does one at a time; a pool does no more work than it has time for."""
+    """No two actions at once on what does one at a time; a pool does no more work than it has time
+    for.
+    """
     lanes = collections.defaultdict(list)
     for each in found:
-        lanes[each.device, None if shape.machine.engines is Engines.TURNS else each.step.kind].append(each)
+        lanes[
+            each.device, None if shape.machine.engines is Engines.TURNS else each.step.kind
+        ].append(each)
     for lane in lanes.values():
         for before, after in itertools.pairwise(lane):
             assert after.start_ps >= before.end_ps
-    work = [sum(each.work_ps for each in shape.costs[d :: shape.devices]) for d in range(shape.devices)]
+    work = [
+        sum(each.work_ps for each in shape.costs[d :: shape.devices]) for d in range(shape.devices)
+    ]
     for device in range(shape.devices):
         here = [each for each in found if each.device == device]
         span = max(each.end_ps for each in here) - min(each.start_ps for each in here)
         assert span >= work[device] * shape.micro_batches
 
 
-@given(st.sampled_from([name for name in NAMES if name != "interleaved"]), st.integers(1, 6), st.integers(1, 12))
+@given(
+    st.sampled_from([name for name in NAMES if name != "interleaved"]),
+    st.integers(1, 6),
+    st.integers(1, 12),
+)
 def test_schedules_pass_the_dry_run(name: str, devices: int, count: int) -> None:
-    schedule, _ = schedule_of(pipeline_kind(name), shape_of(name, devices, count, StageCosts(2, 4, 2, 1)))
+    schedule, _ = schedule_of(
+        pipeline_kind(name), shape_of(name, devices, count, StageCosts(2, 4, 2, 1))
+    )
     dry_run(schedule)
     assert to_text(parse(to_text(schedule))) == to_text(schedule)
 
 
 def test_interleaved_can_be_read_again() -> None:
-    schedule, _ = schedule_of(pipeline_kind("interleaved"), shape_of("interleaved", 2, 4, StageCosts(1, 2), chunks=3))
+    schedule, _ = schedule_of(
+        pipeline_kind("interleaved"), shape_of("interleaved", 2, 4, StageCosts(1, 2), chunks=3)
+    )
     text = to_text(schedule)
     assert " 0F1c2v0 " in text and " 1W0c1 " in text
     again = parse(text)
@@ -155,12 +204,19 @@ def test_interleaved_can_be_read_again() -> None:
 def swapped(text: str, first: str, second: str) -> Schedule:
     """Return the schedule with two words of a text swapped."""
     words = {first: second, second: first}
-    return parse("\n".join(" ".join(words.get(word, word) for word in line.split()) for line in text.splitlines()))
+    return parse(
+        "\n".join(
+            " ".join(words.get(word, word) for word in line.split()) for line in text.splitlines()
+        )
+    )
 
 
 def test_by_hand() -> None:
     result = time_pipeline(parse(BY_HAND), COSTS, Machine())
-    times = [(str(e.step.kind.value) + str(e.step.micro_batch), e.device, e.start_ps, e.end_ps) for e in result.timed]
+    times = [
+        (str(e.step.kind.value) + str(e.step.micro_batch), e.device, e.start_ps, e.end_ps)
+        for e in result.timed
+    ]
     assert times == [
         ("F0", 0, 0, 2),
         ("F1", 0, 2, 4),
@@ -171,7 +227,10 @@ def test_by_hand() -> None:
         ("B1", 1, 10, 13),
         ("B1", 0, 14, 17),
     ]
-    path = [(str(each.step.kind.value) + str(each.step.micro_batch), each.device) for each in result.critical_path]
+    path = [
+        (str(each.step.kind.value) + str(each.step.micro_batch), each.device)
+        for each in result.critical_path
+    ]
     assert path == [("F0", 0), ("F0", 1), ("B0", 1), ("F1", 1), ("B1", 1), ("B1", 0)]
 
 
@@ -207,10 +266,10 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_schedules_that_are_refused(name: str) -> None:
-    text, told = REFUSED[name]
+    text, expected_text = REFUSED[name]
     with pytest.raises(InputError) as error:
         run_timeline(parse(text), COSTS, Machine())
-    assert told in str(error.value)
+    assert expected_text in str(error.value)
 
 
 def test_costs_that_are_refused() -> None:

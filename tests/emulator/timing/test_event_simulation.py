@@ -1,7 +1,8 @@
-"""The emulator against a discrete-event simulation that shares no code with it: the same picoseconds of every row.
+"""The emulator against a discrete-event simulation that shares no code with it: the same
+picoseconds of every row.
 
-The simulation (event_simulation.py) is given what `emuchain simulate --json` prints, and the descriptions of network
-and cluster; of the JSON it uses no times.
+The simulation (event_simulation.py) is given what `emuchain simulate --json` prints, and the
+descriptions of network and cluster; of the JSON it uses no times.
 """
 
 from __future__ import annotations
@@ -62,13 +63,17 @@ def printed(plan: ChainPlan) -> Table:
 
 def as_printed(simulation: Simulation) -> Table:
     """Return what `emuchain simulate --json` prints of a run."""
-    text = json.dumps(simulation_as_json(simulation, steady_state(simulation.plan), epoch_images=1000))
+    text = json.dumps(
+        simulation_as_json(simulation, steady_state(simulation.plan), epoch_images=1000)
+    )
     shown: Table = json.loads(text)
     return shown
 
 
 def check_rows(drawn: Drawn) -> None:
-    """Check that every row leaves every engine, link and memory port of the first replica at the same time."""
+    """Check that every row leaves every engine, link and memory port of the first replica at the
+    same time.
+    """
     case, plan = drawn
     simulation, served = served_by_emulator(plan, list(read_maps(case.network)))
     events = run_of(as_printed(simulation), case.network, case.cluster, partial(in_order, plan))
@@ -130,18 +135,26 @@ def test_same_picoseconds_in_any_formats(drawn: Drawn) -> None:
     check_rows(drawn)
 
 
-_TIED = tied_chains().filter(lambda case: case.keys["schedule"] != "2bw")  # whose staleness is read off its actions
+_TIED = tied_chains().filter(
+    lambda case: case.keys["schedule"] != "2bw"
+)  # whose staleness is read off its actions
 
 
 def in_order(plan: ChainPlan, late: Staleness) -> Staleness:
-    """Return how many updates are missing, in FP and in EB of each sample of a mini-batch on each device.
+    """Return how many updates are missing, in FP and in EB of each sample of a mini-batch on each
+    device.
 
-    Of devices with parts of tied weights that would wait in a circle, all are as late: the order of their actions
-    decides whether they would, which the simulation does not know. So that is taken from the plan: it differs there.
+    Of devices with parts of tied weights that would wait in a circle, all are as late: the order of
+    their actions decides whether they would, which the simulation does not know. So that is taken
+    from the plan: it differs there.
     """
     for table in plan.timing.tied if planned_staleness(plan) != late else ():
-        holders = [device for device in range(table.first, table.last + 1) if table.stops_at(device)]
-        latest = {way: [*map(max, *(late[device][way] for device in holders))] for way in ("fp", "eb")}
+        holders = [
+            device for device in range(table.first, table.last + 1) if table.stops_at(device)
+        ]
+        latest = {
+            way: [*map(max, *(late[device][way] for device in holders))] for way in ("fp", "eb")
+        }
         late = [latest if device in holders else stale for device, stale in enumerate(late)]
     return late
 
@@ -152,7 +165,9 @@ def planned_staleness(plan: ChainPlan) -> Staleness:
 
 
 def check_staleness(drawn: Drawn) -> None:
-    """Check how many updates are missing, in FP and in EB of each sample of a mini-batch on each device."""
+    """Check how many updates are missing, in FP and in EB of each sample of a mini-batch on each
+    device.
+    """
     case, plan = drawn
     late = staleness_of(as_printed(emuchain.simulate(plan)), case.network, case.cluster)
     assert in_order(plan, late) == planned_staleness(plan)
@@ -165,10 +180,18 @@ def test_same_staleness(drawn: Drawn) -> None:
 
 
 def test_same_staleness_of_a_table_beside_another_slice() -> None:
-    """The wait for the other end's gradients ends before the longer update of the device's second slice begins."""
+    """The wait for the other end's gradients ends before the longer update of the device's second
+    slice begins.
+    """
     conv = {"type": "conv", "channels": 1, "kernel": 1}
     network = of_table("drawn", 1, 1, {**conv, "channels": 7}, conv)
-    board = {"name": "b0", "clock_mhz": 50, "dsp": 40, "on_chip_memory_kbit": 4000, "off_chip_gbytes_per_s": 0.02}
+    board = {
+        "name": "b0",
+        "clock_mhz": 50,
+        "dsp": 40,
+        "on_chip_memory_kbit": 4000,
+        "off_chip_gbytes_per_s": 0.02,
+    }
     links = [{"share": "bytes", "bandwidth_gbps": 20, "latency_ns": 0, "count": 1}]
     case = Case(
         network,
@@ -180,7 +203,9 @@ def test_same_staleness_of_a_table_beside_another_slice() -> None:
 
 def test_same_picoseconds_where_the_ends_of_a_table_would_wait_in_a_circle() -> None:
     """All devices with a part of it then take as old weights as the latest of them."""
-    network = of_table("drawn", 10, 7, {"type": "positions"}, {"type": "conv", "channels": 7, "kernel": 1})
+    network = of_table(
+        "drawn", 10, 7, {"type": "positions"}, {"type": "conv", "channels": 7, "kernel": 1}
+    )
     boards = [{"name": "b0", "clock_mhz": 50, "dsp": 63, "on_chip_memory_kbit": 8}]
     links = [{"share": "bytes", "bandwidth_gbps": 100, "latency_ns": 0, "count": 1}]
     keys = {"devices": 6, "samples": 8, "batch": 1, "epochs": 1, "schedule": "fpdeep"}
@@ -203,23 +228,42 @@ def test_same_picoseconds_where_a_frozen_layers_sample_comes_back_before_an_upda
             {"type": "softmax"},
         ],
     }
-    board = {"name": "b0", "clock_mhz": 50, "dsp": 40, "on_chip_memory_kbit": 4000, "off_chip_gbytes_per_s": 0.02}
+    board = {
+        "name": "b0",
+        "clock_mhz": 50,
+        "dsp": 40,
+        "on_chip_memory_kbit": 4000,
+        "off_chip_gbytes_per_s": 0.02,
+    }
     boards = [board, {**board, "name": "b1", "clock_mhz": 265}] * 2
     links = [{"share": "bytes", "bandwidth_gbps": 20, "latency_ns": 0, "count": 1}]
-    keys = {"devices": 2, "replicas": 2, "samples": 4, "batch": 2, "epochs": 2, "schedule": "fpdeep"}
-    case = Case(network, {"name": "drawn", "boards": boards, "links": links}, {**keys, "freeze": ["conv0"]})
+    keys = {
+        "devices": 2,
+        "replicas": 2,
+        "samples": 4,
+        "batch": 2,
+        "epochs": 2,
+        "schedule": "fpdeep",
+    }
+    case = Case(
+        network, {"name": "drawn", "boards": boards, "links": links}, {**keys, "freeze": ["conv0"]}
+    )
     check_rows(Drawn(case, emuchain.plan(case.network, case.cluster, **case.keys)))
 
 
 @pytest.mark.exhaustive
 def test_same_picoseconds_in_hundreds_of_cases() -> None:
-    """At least 500 different cases, the same in every run, and enough of each kind; the counts are printed (`-s`)."""
+    """At least 500 different cases, the same in every run, and enough of each kind; the counts are
+    printed (`-s`).
+    """
     seen: set[str] = set()
     kinds: Counter[str] = Counter()
     differing: list[tuple[Case, int, int]] = []
 
     @hypothesis.given(planned(st.one_of(chains(), chains(), replicas())))
-    @hypothesis.settings(max_examples=1200, derandomize=True, database=None, phases=[hypothesis.Phase.generate])
+    @hypothesis.settings(
+        max_examples=1200, derandomize=True, database=None, phases=[hypothesis.Phase.generate]
+    )
     def compare(drawn: Drawn) -> None:
         found = printed(drawn.plan)
         key = repr((drawn.case, found["mapping"]))
@@ -241,7 +285,15 @@ def test_same_picoseconds_in_hundreds_of_cases() -> None:
 SCHEDULES = ["sync", "gpipe", "fpdeep", "data-parallel-ring", "data-parallel-aggregator"]
 ALL_KINDS = {
     *SCHEDULES,
-    *("add", "concat", "pool", "several devices", "short mini-batch", "several epochs", "old weights"),
+    *(
+        "add",
+        "concat",
+        "pool",
+        "several devices",
+        "short mini-batch",
+        "several epochs",
+        "old weights",
+    ),
     *(
         "groups cut",
         "balanced parameters",
@@ -251,7 +303,15 @@ ALL_KINDS = {
         "fixed paths",
         "fixed paths, OCP",
     ),
-    *("replicas", "chains side by side", "fpdeep with replicas", "ring", "aggregator", "[network]", "blocking"),
+    *(
+        "replicas",
+        "chains side by side",
+        "fpdeep with replicas",
+        "ring",
+        "aggregator",
+        "[network]",
+        "blocking",
+    ),
 }
 
 
@@ -259,10 +319,14 @@ def kinds_of(case: Case, found: Table) -> set[str]:
     """Return what occurs in a case."""
     config, devices = found["config"], found["mapping"]["devices"]
     operations = {operation["type"].rpartition("-")[2] for operation in case.network["layers"]}
-    links = [link for link in case.cluster["links"] for _ in range(link["count"])][: len(devices) - 1]
+    links = [link for link in case.cluster["links"] for _ in range(link["count"])][
+        : len(devices) - 1
+    ]
     alike = [{key: value for key, value in link.items() if key != "count"} for link in links]
     fixed = bool(links) and links[0]["share"] == "paths"
-    by_outputs = Counter(part["layer"] for each in devices for part in each["slices"] if part["cut"] == "OCP")
+    by_outputs = Counter(
+        part["layer"] for each in devices for part in each["slices"] if part["cut"] == "OCP"
+    )
     in_groups = {layer["name"] for layer in case.network["layers"] if layer.get("groups", 1) > 1}
     replicas, exchanges = found["replicas"] > 1, set[str]()
     if replicas:
@@ -277,7 +341,9 @@ def kinds_of(case: Case, found: Table) -> set[str]:
         }
     occurs = {
         "several devices": len(devices) > 1,
-        "short mini-batch": config["samples"] % config["batch"] and config["samples"] > config["batch"],
+        "short mini-batch": (
+            config["samples"] % config["batch"] and config["samples"] > config["batch"]
+        ),
         "several epochs": config["epochs"] > 1,
         "old weights": any(found["stale_samples"]) and config["schedule"] == "fpdeep",
         "groups cut": any(by_outputs[name] > 1 for name in in_groups),
@@ -290,10 +356,16 @@ def kinds_of(case: Case, found: Table) -> set[str]:
         "replicas": replicas,
     }
     named = operations & {"add", "concat", "pool"}
-    return {config["schedule"], *named, *exchanges, *(kind for kind, is_there in occurs.items() if is_there)}
+    return {
+        config["schedule"],
+        *named,
+        *exchanges,
+        *(kind for kind, is_there in occurs.items() if is_there),
+    }
 
 
-# With four devices the second convolution is cut by input channels, and each path matters for the time.
+# With four devices the second convolution is cut by input channels, and each path matters for the
+# time.
 CHAIN: Table = {
     "name": "chain",
     "input": [3, 6, 6],
@@ -325,7 +397,9 @@ def chain_plan(is_balanced: bool) -> ChainPlan:
 
 @pytest.mark.parametrize("path", range(1, 7))
 def test_a_forgotten_latency_is_noticed(path: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The emulator with a fault planted in it: rows on one data path arrive as soon as they have left."""
+    """The emulator with a fault planted in it: rows on one data path arrive as soon as they have
+    left.
+    """
     plan = chain_plan(is_balanced=path >= 5)
     found = printed(plan)
     assert any(link["path_bytes"].get(str(path)) for link in found["links"])
@@ -342,22 +416,33 @@ def test_a_forgotten_latency_is_noticed(path: int, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Timing, "path", forgetful)
     wrong: dict[str, Any] = printed(plan)
-    assert wrong["mapping"] == found["mapping"] and wrong["virtual_time_ps"] < found["virtual_time_ps"]
+    assert (
+        wrong["mapping"] == found["mapping"] and wrong["virtual_time_ps"] < found["virtual_time_ps"]
+    )
     assert run(wrong, CHAIN, BOARDS) != wrong["virtual_time_ps"]
 
 
 def test_a_forgotten_pool_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With fixed paths, slices that are cut by output channels pool before they send; with this fault they do not."""
+    """With fixed paths, slices that are cut by output channels pool before they send; with this
+    fault they do not.
+    """
     first, *others = CHAIN["layers"]
-    network = {**CHAIN, "layers": [first, {"type": "relu"}, {"type": "max-pool", "kernel": 2}, *others]}
+    network = {
+        **CHAIN,
+        "layers": [first, {"type": "relu"}, {"type": "max-pool", "kernel": 2}, *others],
+    }
     links = {"bandwidth_gbps": 0.02, "latency_ns": 1000, "share": "paths"}
     cluster = {**BOARDS, "links": links, "boards": [{**BOARDS["boards"][0], "dsp": 44}]}
 
     def simulated() -> Table:
-        return printed(emuchain.plan(network, cluster, devices=6, samples=4, batch=2, schedule="sync"))
+        return printed(
+            emuchain.plan(network, cluster, devices=6, samples=4, batch=2, schedule="sync")
+        )
 
     found = simulated()
-    assert [part["cut"] for device in found["mapping"]["devices"] for part in device["slices"]].count("OCP") > 1
+    assert [
+        part["cut"] for device in found["mapping"]["devices"] for part in device["slices"]
+    ].count("OCP") > 1
     assert run(found, network, cluster) == found["virtual_time_ps"]
     monkeypatch.setattr(MaxPool, "by_channel", False)
     wrong = simulated()

@@ -25,8 +25,14 @@ TIMES = st.integers(1, 40)
 
 @st.composite
 def shapes(draw: st.DrawFn, name: str, engines: Engines, transport: Transport) -> Shape:
-    """Draw unequal stages, with errors that take another time than features; at most 5 stages, 8 micro-batches."""
-    chunks = draw(st.integers(1, 2)) if pipeline_kind(name).chunks > 1 and engines is Engines.TURNS else 1
+    """Draw unequal stages, with errors that take another time than features; at most 5 stages, 8
+    micro-batches.
+    """
+    chunks = (
+        draw(st.integers(1, 2))
+        if pipeline_kind(name).chunks > 1 and engines is Engines.TURNS
+        else 1
+    )
     devices, count = draw(st.integers(1, 5 // chunks)), draw(st.integers(1, 8))
     backward = draw(st.sampled_from(Backward)) if engines is Engines.TURNS else Backward.FUSED
     rows = draw(st.integers(1, 4))
@@ -35,15 +41,31 @@ def shapes(draw: st.DrawFn, name: str, engines: Engines, transport: Transport) -
         errors, gradients = draw(TIMES), draw(TIMES)
         sent_errors = draw(st.none() | st.integers(0, 60))
         costs.append(
-            StageCosts(draw(TIMES), errors + gradients, gradients, draw(st.integers(0, 60)), sent_errors, rows=rows)
+            StageCosts(
+                draw(TIMES),
+                errors + gradients,
+                gradients,
+                draw(st.integers(0, 60)),
+                sent_errors,
+                rows=rows,
+            )
         )
-    return Shape(devices, count, costs, Machine(engines, transport, backward, draw(st.integers(0, 9))), chunks)
+    return Shape(
+        devices,
+        count,
+        costs,
+        Machine(engines, transport, backward, draw(st.integers(0, 9))),
+        chunks,
+    )
 
 
 def check(name: str, shape: Shape) -> None:
     schedule, _ = schedule_of(pipeline_kind(name), shape)
     found = run_timeline(schedule, shape.costs, shape.machine).timed
-    ends = {(each.step.kind.value, each.step.micro_batch, each.step.stage): each.end_ps for each in found}
+    ends = {
+        (each.step.kind.value, each.step.micro_batch, each.step.stage): each.end_ps
+        for each in found
+    }
     assert ends == ends_by_longest_path(schedule, shape.costs, shape.machine)
 
 

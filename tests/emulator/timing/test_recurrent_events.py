@@ -1,7 +1,8 @@
-"""Recurrent networks in the emulator and in the discrete-event simulation, which shares no code with it.
+"""Recurrent networks in the emulator and in the discrete-event simulation, which shares no code
+with it.
 
-The simulation is written after docs/time-model.md alone; of what `emuchain simulate --json` prints it takes channels,
-tiles and what is off chip, and no times.
+The simulation is written after docs/time-model.md alone; of what `emuchain simulate --json` prints
+it takes channels, tiles and what is off chip, and no times.
 """
 
 from __future__ import annotations
@@ -32,12 +33,16 @@ LEAST_OF_A_KIND = 15
 
 @st.composite
 def planned(draw: st.DrawFn) -> Drawn:
-    """A case, cut as the plan does or anyhow by units, with data where the plan has them or off chip anyhow."""
+    """A case, cut as the plan does or anyhow by units, with data where the plan has them or off
+    chip anyhow.
+    """
     case = draw(sequences())
     try:
         plan = emuchain.plan(case.network, case.cluster, **case.keys)
         if case.keys["schedule"] != "fpdeep" and draw(st.booleans()):
-            plan = timed(plan, Timing.of(partition(plan.network, plan.cluster, plan.devices), plan.cluster))
+            plan = timed(
+                plan, Timing.of(partition(plan.network, plan.cluster, plan.devices), plan.cluster)
+            )
         if draw(st.booleans()):
             plan = draw(off_chip_anyhow(plan))
     except InputError:
@@ -57,11 +62,16 @@ def off_chip_anyhow(draw: st.DrawFn, plan: ChainPlan) -> ChainPlan:
         )
         for device, slices in enumerate(plan.mapping.devices)
     ]
-    return timed(plan, Timing.of(plan.mapping, plan.cluster, (), tuple(placed) if any(map(any, placed)) else ()))
+    return timed(
+        plan,
+        Timing.of(plan.mapping, plan.cluster, (), tuple(placed) if any(map(any, placed)) else ()),
+    )
 
 
 def timed(plan: ChainPlan, timing: Timing) -> ChainPlan:
-    return dataclasses.replace(plan, timing=timing, mapping=timing.mapping, steady=find_steady(timing, plan.batch))
+    return dataclasses.replace(
+        plan, timing=timing, mapping=timing.mapping, steady=find_steady(timing, plan.batch)
+    )
 
 
 @hypothesis.given(planned())
@@ -77,7 +87,9 @@ def test_same_picoseconds_in_hundreds_of_cases() -> None:
     differing: list[tuple[Case, int, int]] = []
 
     @hypothesis.given(planned())
-    @hypothesis.settings(max_examples=800, derandomize=True, database=None, phases=[hypothesis.Phase.generate])
+    @hypothesis.settings(
+        max_examples=800, derandomize=True, database=None, phases=[hypothesis.Phase.generate]
+    )
     def compare(drawn: Drawn) -> None:
         found = printed(drawn.plan)
         kinds.update(kinds_of(drawn.case, found))
@@ -93,9 +105,23 @@ def test_same_picoseconds_in_hundreds_of_cases() -> None:
 
 ALL_KINDS = {
     *("sync", "gpipe", "1f1b-as", "1f1b-so", "pipedream", "2bw", "fpdeep", "old weights"),
-    *("lstm", "gru", "bidirectional", "projection", "reset before", "embedding", "convolution over rows"),
+    *(
+        "lstm",
+        "gru",
+        "bidirectional",
+        "projection",
+        "reset before",
+        "embedding",
+        "convolution over rows",
+    ),
     *("last-step", "results of each step", "fc over all steps", "several recurrent layers"),
-    *("cut by units", "cut over three devices", "fixed paths, cut by units", "off chip", "off chip, cut by units"),
+    *(
+        "cut by units",
+        "cut over three devices",
+        "fixed paths, cut by units",
+        "off chip",
+        "off chip, cut by units",
+    ),
     *("activation cycles of its own", "unequal boards"),
 }
 
@@ -104,9 +130,13 @@ def kinds_of(case: Case, found: Table) -> set[str]:
     """Return what occurs in a case."""
     layers, devices = case.network["layers"], found["mapping"]["devices"]
     recurrent = {layer["name"]: layer for layer in layers if layer["type"] in ("lstm", "gru")}
-    parts = Counter(part["layer"] for each in devices for part in each["slices"] if part["layer"] in recurrent)
+    parts = Counter(
+        part["layer"] for each in devices for part in each["slices"] if part["layer"] in recurrent
+    )
     cut, fixed = max(parts.values()), case.cluster["links"][0]["share"] == "paths"
-    off_chip = {part["layer"] for each in devices for part in each["slices"] if part["off_chip_channels"]}
+    off_chip = {
+        part["layer"] for each in devices for part in each["slices"] if part["off_chip_channels"]
+    }
     types, last = {layer["type"] for layer in layers}, layers[-2]
     stepwise = last["type"] == "conv" or last["name"] in recurrent
     occurs = {
@@ -114,7 +144,9 @@ def kinds_of(case: Case, found: Table) -> set[str]:
         "bidirectional": any("bidirectional" in layer for layer in recurrent.values()),
         "projection": any("projection" in layer for layer in recurrent.values()),
         "reset before": any("reset" in layer for layer in recurrent.values()),
-        "convolution over rows": any(layer["type"] == "conv" and layer["kernel"] != 1 for layer in layers),
+        "convolution over rows": any(
+            layer["type"] == "conv" and layer["kernel"] != 1 for layer in layers
+        ),
         "results of each step": stepwise,
         "fc over all steps": last["type"] == "fc" and "last-step" not in types,
         "several recurrent layers": len(recurrent) > 1,
@@ -123,11 +155,17 @@ def kinds_of(case: Case, found: Table) -> set[str]:
         "fixed paths, cut by units": cut > 1 and fixed,
         "off chip": off_chip,
         "off chip, cut by units": any(parts[name] > 1 for name in off_chip),
-        "activation cycles of its own": any("activation_cycles" in board for board in case.cluster["boards"]),
+        "activation cycles of its own": any(
+            "activation_cycles" in board for board in case.cluster["boards"]
+        ),
         "unequal boards": len({device["board"] for device in devices}) > 1,
     }
     named = types & {"lstm", "gru", "embedding", "last-step"}
-    return {found["config"]["schedule"], *named, *(kind for kind, is_there in occurs.items() if is_there)}
+    return {
+        found["config"]["schedule"],
+        *named,
+        *(kind for kind, is_there in occurs.items() if is_there),
+    }
 
 
 NETWORK: Table = {
@@ -135,7 +173,13 @@ NETWORK: Table = {
     "input": [3, 13, 4],
     "layers": [
         {"type": "conv", "name": "zeroth", "channels": 4, "kernel": 1},
-        {"type": "conv", "name": "first", "channels": 4, "kernel": [2, 1], "stride": [3, 1]},  # leaves out rows
+        {
+            "type": "conv",
+            "name": "first",
+            "channels": 4,
+            "kernel": [2, 1],
+            "stride": [3, 1],
+        },  # leaves out rows
         {"type": "sequence"},
         {"type": "lstm", "name": "second", "units": 24},
         {"type": "conv", "name": "third", "channels": 3, "kernel": 1},
@@ -144,7 +188,15 @@ NETWORK: Table = {
 }
 CLUSTER: Table = {
     "name": "boards",
-    "boards": [{"name": "board", "clock_mhz": 100, "dsp": 60, "on_chip_memory_kbit": 4000, "activation_cycles": 7}],
+    "boards": [
+        {
+            "name": "board",
+            "clock_mhz": 100,
+            "dsp": 60,
+            "on_chip_memory_kbit": 4000,
+            "activation_cycles": 7,
+        }
+    ],
     "links": {"bandwidth_gbps": 40, "latency_ns": 100},
 }
 
@@ -153,7 +205,9 @@ def cut_plan() -> ChainPlan:
     """The network's middle layer is cut by units over two devices or more."""
     plan = emuchain.plan(NETWORK, CLUSTER, devices=3, samples=4, batch=2, schedule="sync")
     plan = timed(plan, Timing.of(partition(plan.network, plan.cluster, plan.devices), plan.cluster))
-    assert sum(part.layer.name == "second" for slices in plan.mapping.devices for part in slices) > 1
+    assert (
+        sum(part.layer.name == "second" for slices in plan.mapping.devices for part in slices) > 1
+    )
     return plan
 
 
@@ -173,11 +227,18 @@ def layers_wait_for_rows_in_the_order_of_images(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(LayerRows, "last_first", lambda rows: rows)
 
 
-FAULTS = [no_activations, no_gathering, errors_of_the_first_step_first, layers_wait_for_rows_in_the_order_of_images]
+FAULTS = [
+    no_activations,
+    no_gathering,
+    errors_of_the_first_step_first,
+    layers_wait_for_rows_in_the_order_of_images,
+]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_noticed(fault: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_is_noticed(
+    fault: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = printed(cut_plan())
     assert run(found, NETWORK, CLUSTER) == found["virtual_time_ps"]
     fault(monkeypatch)

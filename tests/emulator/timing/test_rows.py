@@ -28,7 +28,11 @@ def windows(draw: st.DrawFn) -> tuple[int, int, int, int, int]:
 def reads(rows_in: int, rows_out: int, kernel: int, stride: int, pad: int) -> list[set[int]]:
     """For each output row, the input rows under its window."""
     return [
-        {row for row in range(out * stride - pad, out * stride - pad + kernel) if 0 <= row < rows_in}
+        {
+            row
+            for row in range(out * stride - pad, out * stride - pad + kernel)
+            if 0 <= row < rows_in
+        }
         for out in range(rows_out)
     ]
 
@@ -39,12 +43,18 @@ def awaited(rows_in: int, under: list[set[int]]) -> list[set[int]]:
 
 
 @given(windows())
-def test_an_output_row_waits_for_the_last_row_under_its_window(window: tuple[int, int, int, int, int]) -> None:
-    assert rows_needed(*window).tolist() == [max(rows) for rows in awaited(window[0], reads(*window))]
+def test_an_output_row_waits_for_the_last_row_under_its_window(
+    window: tuple[int, int, int, int, int],
+) -> None:
+    assert rows_needed(*window).tolist() == [
+        max(rows) for rows in awaited(window[0], reads(*window))
+    ]
 
 
 @given(windows())
-def test_an_input_rows_error_waits_for_the_last_window_over_it(window: tuple[int, int, int, int, int]) -> None:
+def test_an_input_rows_error_waits_for_the_last_window_over_it(
+    window: tuple[int, int, int, int, int],
+) -> None:
     under = reads(*window)
     found = rows_reaching(*window).tolist()
     assert len(found) == window[0]
@@ -54,11 +64,17 @@ def test_an_input_rows_error_waits_for_the_last_window_over_it(window: tuple[int
 
 
 @given(windows(), st.data())
-def test_row_maps_of_a_layer_with_pools(window: tuple[int, int, int, int, int], data: st.DataObject) -> None:
+def test_row_maps_of_a_layer_with_pools(
+    window: tuple[int, int, int, int, int], data: st.DataObject
+) -> None:
     """Rows after a chain of pools, ReLU and LRN, followed from window to window."""
     rows_in, rows, kernel, stride, pad = window
-    operations: list[Operation] = [{**conv(1), "kernel": [kernel, 1], "stride": [stride, 1], "pad": [pad, 0]}]
-    sources = waits = [{row} for row in range(rows)]  # for each row that comes out, the convolution's rows in it
+    operations: list[Operation] = [
+        {**conv(1), "kernel": [kernel, 1], "stride": [stride, 1], "pad": [pad, 0]}
+    ]
+    sources = waits = [
+        {row} for row in range(rows)
+    ]  # for each row that comes out, the convolution's rows in it
     for _ in range(data.draw(st.integers(0, 3))):
         operations.append({"type": data.draw(st.sampled_from(["relu", "lrn"]))})
         size = data.draw(st.integers(1, 4))
@@ -66,7 +82,9 @@ def test_row_maps_of_a_layer_with_pools(window: tuple[int, int, int, int, int], 
         if size > rows + 2 * border:
             continue
         step = data.draw(st.integers(1, 5))
-        operations.append({"type": "max-pool", "kernel": [size, 1], "stride": [step, 1], "pad": [border, 0]})
+        operations.append(
+            {"type": "max-pool", "kernel": [size, 1], "stride": [step, 1], "pad": [border, 0]}
+        )
         out = (rows + 2 * border - size) // step + 1
         pooled = reads(rows, out, size, step, border)
         sources = [set().union(*(sources[row] for row in under)) for under in pooled]
@@ -80,12 +98,16 @@ def test_row_maps_of_a_layer_with_pools(window: tuple[int, int, int, int, int], 
     assert layer.rows.eb_leaves.tolist() == list(range(rows_in))
     assert len(back) == layer.output[1]
     for row, last in enumerate(back):
-        into = [out for out, rows_of_convolution in enumerate(sources) if row in rows_of_convolution]
+        into = [
+            out for out, rows_of_convolution in enumerate(sources) if row in rows_of_convolution
+        ]
         assert last == max(into) if into else 0 <= last < rows
 
 
 def through_sfu(layer: Layer) -> tuple[list[int], list[int]]:
-    """The convolution's row that each row waits for, and the row of errors that each of the convolution's waits for."""
+    """The convolution's row that each row waits for, and the row of errors that each of the
+    convolution's waits for.
+    """
     engine = Engine(multipliers=1, rows=1, row_ps=10)
     clock = SliceClock(0, Slice(layer, 0, 1), SliceEngines(engine, None, engine), board(1000, 10))
     times = {layer.makes.number: np.arange(layer.output[1])[None]}

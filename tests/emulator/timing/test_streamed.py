@@ -1,4 +1,6 @@
-"""Streamed rows: by hand, beside the row-level clocks of a chain, and what the number of samples does to time."""
+"""Streamed rows: by hand, beside the row-level clocks of a chain, and what the number of samples
+does to time.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,10 @@ def starts_and_ends(shape: Shape, name: str = "1f1b-as") -> dict[str, tuple[int,
     """Start and end of each action by kind, micro-batch and stage."""
     schedule, _ = schedule_of(pipeline_kind(name), shape)
     found = run_timeline(schedule, shape.costs, shape.machine).timed
-    return {f"{e.step.kind.value}{e.step.micro_batch} {e.step.stage}": (e.start_ps, e.end_ps) for e in found}
+    return {
+        f"{e.step.kind.value}{e.step.micro_batch} {e.step.stage}": (e.start_ps, e.end_ps)
+        for e in found
+    }
 
 
 def test_by_hand() -> None:
@@ -58,7 +63,9 @@ def test_by_hand() -> None:
 
 
 def test_rows_that_trickle() -> None:
-    """A link three times as slow as the engine: rows leave it at 4 7 10 13, the receiver ends one after the last."""
+    """A link three times as slow as the engine: rows leave it at 4 7 10 13, the receiver ends one
+    after the last.
+    """
     costs = StageCosts(4, 4, transfer_ps=12, rows=4)
     found = starts_and_ends(shape_of("1f1b-as", 2, 2, costs, SPLIT))
     assert found["F0 0"] == (0, 8) and found["F0 1"] == (5, 16)
@@ -66,14 +73,19 @@ def test_rows_that_trickle() -> None:
 
 
 def test_critical_path_follows_rows_that_trickle() -> None:
-    result, _ = timed("1f1b-as", shape_of("1f1b-as", 2, 1, StageCosts(4, 4, transfer_ps=12, rows=4), TURNS))
+    result, _ = timed(
+        "1f1b-as", shape_of("1f1b-as", 2, 1, StageCosts(4, 4, transfer_ps=12, rows=4), TURNS)
+    )
     assert [(each.step.kind.value, each.device) for each in result.critical_path] == [
         ("F", 0),
         ("F", 1),
         ("B", 1),
         ("B", 0),
     ]
-    assert [(each.start_ps, each.end_ps, each.arrival_ps) for each in result.sent] == [(1, 13, 13), (15, 27, 27)]
+    assert [(each.start_ps, each.end_ps, each.arrival_ps) for each in result.sent] == [
+        (1, 13, 13),
+        (15, 27, 27),
+    ]
 
 
 def test_what_trickles_in_counts_as_the_cause() -> None:
@@ -86,7 +98,9 @@ def test_what_trickles_in_counts_as_the_cause() -> None:
 
 
 def test_a_pool_cannot_stream() -> None:
-    with pytest.raises(InputError, match="rows of shared engines have no fixed time; try stored or hidden"):
+    with pytest.raises(
+        InputError, match="rows of shared engines have no fixed time; try stored or hidden"
+    ):
         Machine(Engines.SHARED, Transport.STREAMED)
 
 
@@ -104,8 +118,11 @@ PERIOD_PS = 10_000
 CHANNELS, WIDTH = 2, 3
 
 
-def chain_files(folder: Path, stages: int, rows: int, gbps: float, latency_ns: int) -> dict[str, str]:
-    """Write a network of equal 1x1 convolutions, a pool of the whole map at its end, and boards with one layer each.
+def chain_files(
+    folder: Path, stages: int, rows: int, gbps: float, latency_ns: int
+) -> dict[str, str]:
+    """Write a network of equal 1x1 convolutions, a pool of the whole map at its end, and boards
+    with one layer each.
 
     The first layer has no EB, so a board of two multipliers holds it; each other layer needs three.
     """
@@ -120,7 +137,8 @@ def chain_files(folder: Path, stages: int, rows: int, gbps: float, latency_ns: i
         for name, dsp in (("first", 2), ("other", 3))
     )
     cluster.write_text(
-        f'name = "equal"\nboards = [{boards}]\nlinks = {{ bandwidth_gbps = {gbps}, latency_ns = {latency_ns} }}\n'
+        f'name = "equal"\nboards = [{boards}]\nlinks = {{ bandwidth_gbps = {gbps}, latency_ns ='
+        f" {latency_ns} }}\n"
     )
     return {"network": str(network), "cluster": str(cluster)}
 
@@ -138,7 +156,13 @@ def chain_files(folder: Path, stages: int, rows: int, gbps: float, latency_ns: i
     ],
 )
 def test_beside_the_clocks_of_rows(
-    tmp_path: Path, schedule: str, stages: int, rows: int, gbps: float, latency_ns: int, samples: int
+    tmp_path: Path,
+    schedule: str,
+    stages: int,
+    rows: int,
+    gbps: float,
+    latency_ns: int,
+    samples: int,
 ) -> None:
     """The clocks of a mini-batch on a chain, less its update, which the timeline leaves out."""
     files = chain_files(tmp_path, stages, rows, gbps, latency_ns)
@@ -147,7 +171,9 @@ def test_beside_the_clocks_of_rows(
     virtual_time_ps = simulate(plan, samples).virtual_time_ps
     row_ps = CHANNELS * CHANNELS * WIDTH * PERIOD_PS
     sent_row_ps = -(-CHANNELS * WIDTH * 4 * 8000 * 10 // round(gbps * 10))
-    costs = StageCosts(rows * row_ps // 2, rows * row_ps // 2, transfer_ps=rows * sent_row_ps, rows=rows)
+    costs = StageCosts(
+        rows * row_ps // 2, rows * row_ps // 2, transfer_ps=rows * sent_row_ps, rows=rows
+    )
     machine = Machine(Engines.SPLIT, Transport.STREAMED, latency_ps=1000 * latency_ns)
     for kind in ("gpipe", "1f1b-so"):
         result, form = timed(kind, shape_of(kind, stages, samples, costs, machine))
@@ -169,11 +195,21 @@ def test_beside_the_clocks_of_rows(
     st.integers(0, 20),
 )
 def test_with_split_engines_samples_alone_count(
-    name: str, stages: int, count: int, samples: int, rows: int, times: tuple[int, int, int], latency_ps: int
+    name: str,
+    stages: int,
+    count: int,
+    samples: int,
+    rows: int,
+    times: tuple[int, int, int],
+    latency_ps: int,
 ) -> None:
-    """Time depends on how many samples a mini-batch has, not on how these are cut into micro-batches."""
+    """Time depends on how many samples a mini-batch has, not on how these are cut into
+    micro-batches.
+    """
     forward, backward, transfer = times
-    machine = Machine(Engines.SPLIT, Transport.STREAMED, pipeline_kind(name).machine.backward, latency_ps)
+    machine = Machine(
+        Engines.SPLIT, Transport.STREAMED, pipeline_kind(name).machine.backward, latency_ps
+    )
 
     def time_ps(count: int, samples: int) -> int:
         costs = StageCosts(
@@ -194,10 +230,12 @@ def test_with_turns_the_micro_batch_counts(transport: str, transfer: int) -> Non
     """Where rows are streamed, it does as soon as links are slower than engines."""
 
     def time_ps(count: int, samples: int) -> int:
-        costs = StageCosts(2 * samples, 4 * samples, transfer_ps=transfer * samples, samples=samples, rows=2)
-        return timed("1f1b-so", shape_of("1f1b-so", 3, count, costs, Machine(transport=Transport(transport))))[
-            0
-        ].makespan_ps
+        costs = StageCosts(
+            2 * samples, 4 * samples, transfer_ps=transfer * samples, samples=samples, rows=2
+        )
+        return timed(
+            "1f1b-so", shape_of("1f1b-so", 3, count, costs, Machine(transport=Transport(transport)))
+        )[0].makespan_ps
 
     times = [time_ps(count, 12 // count) for count in (12, 6, 3, 1)]
     assert times == sorted(set(times)), "the fewer micro-batches, the longer"
@@ -206,10 +244,14 @@ def test_with_turns_the_micro_batch_counts(transport: str, transfer: int) -> Non
 def test_gradients_take_the_errors_that_back_propagation_takes() -> None:
     """With engines of their own W runs beside B; by turns it follows it."""
     costs = StageCosts(3, 6, 3, 1, rows=3)
-    split = shape_of("zero-bubble", 2, 1, costs, Machine(Engines.SPLIT, Transport.STREAMED, Backward.SPLIT))
+    split = shape_of(
+        "zero-bubble", 2, 1, costs, Machine(Engines.SPLIT, Transport.STREAMED, Backward.SPLIT)
+    )
     found = starts_and_ends(split, "zero-bubble")
     assert found["B0 0"] == found["W0 0"] and found["B0 1"] == found["W0 1"]
-    turns = shape_of("zero-bubble", 2, 1, costs, Machine(Engines.TURNS, Transport.STREAMED, Backward.SPLIT))
+    turns = shape_of(
+        "zero-bubble", 2, 1, costs, Machine(Engines.TURNS, Transport.STREAMED, Backward.SPLIT)
+    )
     found = starts_and_ends(turns, "zero-bubble")
     assert found["W0 0"][0] == found["B0 0"][1]
 

@@ -1,4 +1,6 @@
-"""Timelines by hand, where micro-batches, links and paces differ, and boards go on from where they are."""
+"""Timelines by hand, where micro-batches, links and paces differ, and boards go on from where they
+are.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from emuchain.emulator.schedule import Backward, Engines, Kind, Machine, Schedule, StageCosts, Transport, parse
+from emuchain.emulator.schedule import (
+    Backward,
+    Engines,
+    Kind,
+    Machine,
+    Schedule,
+    StageCosts,
+    Transport,
+    parse,
+)
 from emuchain.emulator.timing import ActionBoard, Message, StageLoads, Wire, timeline_of
 
 TWO_SIZES = """schedule own, 2 devices
@@ -27,8 +38,14 @@ def loads_of(machine: Machine, costs: Sequence[StageCosts]) -> StageLoads:
     """Return stages whose costs are those of a sample; a message takes 1 ps for each."""
 
     def of_samples(stage: int, samples: int) -> StageCosts:
-        forward, backward, pg = costs[stage].forward_ps, costs[stage].backward_ps, costs[stage].pg_ps
-        return StageCosts(forward * samples, backward * samples, None if pg is None else pg * samples)
+        forward, backward, pg = (
+            costs[stage].forward_ps,
+            costs[stage].backward_ps,
+            costs[stage].pg_ps,
+        )
+        return StageCosts(
+            forward * samples, backward * samples, None if pg is None else pg * samples
+        )
 
     def message(kind: Kind, stage: int, samples: int) -> Message:
         return Message(samples)
@@ -40,14 +57,22 @@ def boards_of(machine: Machine, latencies_ps: Sequence[int]) -> list[ActionBoard
     """Return a chain of boards with links of these latencies."""
     wires: list[dict[int, Wire]] = [{} for _ in range(len(latencies_ps) + 1)]
     for link, latency_ps in enumerate(latencies_ps):
-        wires[link][link + 1], wires[link + 1][link] = Wire("right", latency_ps), Wire("left", latency_ps)
+        wires[link][link + 1], wires[link + 1][link] = (
+            Wire("right", latency_ps),
+            Wire("left", latency_ps),
+        )
     return [ActionBoard(number, machine, of_board) for number, of_board in enumerate(wires)]
 
 
-def ran(schedule: Schedule, loads: StageLoads, boards: Sequence[ActionBoard], passed: int = 0) -> Ended:
+def ran(
+    schedule: Schedule, loads: StageLoads, boards: Sequence[ActionBoard], passed: int = 0
+) -> Ended:
     """Return start and end of each action in ps."""
     timeline = timeline_of(schedule, loads, boards, passed)
-    return {f"{t.device}{t.step.kind.value}{t.step.micro_batch}": (t.start_ps, t.end_ps) for t in timeline.timed}
+    return {
+        f"{t.device}{t.step.kind.value}{t.step.micro_batch}": (t.start_ps, t.end_ps)
+        for t in timeline.timed
+    }
 
 
 STAGES = StageCosts(2, 3), StageCosts(2, 3)
@@ -70,7 +95,9 @@ def test_a_pool_takes_micro_batches_of_two_sizes() -> None:
 
 @pytest.mark.parametrize("engines", [Engines.SHARED, Engines.TURNS])
 def test_a_slow_board(engines: Engines) -> None:
-    """ActionBoard 1 takes twice as long from sample 4 on: F1 8 ps, B1 12 ps, in turns or in the pool with B0."""
+    """ActionBoard 1 takes twice as long from sample 4 on: F1 8 ps, B1 12 ps, in turns or in the
+    pool with B0.
+    """
     machine = Machine(engines, Transport.STORED)
     boards = boards_of(machine, [5])
     boards[1].pace = lambda start_ps, sample, work_ps: 2 * work_ps if sample >= 4 else work_ps
@@ -97,7 +124,9 @@ def test_samples_are_counted_from_the_start_of_training(engines: Engines) -> Non
         parse("\n".join(ONE.replace("3 devices", "1 device").splitlines()[:3])),
         loads_of(machine, [STAGES[0]]),
     )
-    ends_ps = [max(end for _, end in ran(schedule, loads, boards, 4).values()) for boards in (slow, fast)]
+    ends_ps = [
+        max(end for _, end in ran(schedule, loads, boards, 4).values()) for boards in (slow, fast)
+    ]
     assert ends_ps == [10 * ends_ps[1], 10 if engines is Engines.SPLIT else 5]
 
 
@@ -113,8 +142,12 @@ def test_samples_are_counted_from_the_start_of_training(engines: Engines) -> Non
         (Engines.SPLIT, Transport.HIDDEN, 2 * 5 + 4 + 2 * (7 + 100)),
     ],
 )
-def test_each_link_has_its_latency(engines: Engines, transport: Transport, end_ps: int, late_ps: int) -> None:
-    """A sample goes all the way and back over links of 7 and 100 ps; what is hidden leaves as its action begins."""
+def test_each_link_has_its_latency(
+    engines: Engines, transport: Transport, end_ps: int, late_ps: int
+) -> None:
+    """A sample goes all the way and back over links of 7 and 100 ps; what is hidden leaves as its
+    action begins.
+    """
     machine = Machine(engines, transport)
     boards = boards_of(machine, [7, 100])
     boards[1].wires[2].pace = lambda start_ps, sample, message: (message.takes_ps, late_ps)
@@ -123,9 +156,14 @@ def test_each_link_has_its_latency(engines: Engines, transport: Transport, end_p
 
 
 def test_boards_go_on_from_where_they_are() -> None:
-    """ActionBoard 1 computes gradients until 22 ps, board 0 until 21 ps, when it begins the next mini-batch."""
+    """ActionBoard 1 computes gradients until 22 ps, board 0 until 21 ps, when it begins the next
+    mini-batch.
+    """
     machine = Machine(Engines.SHARED, Transport.STORED, Backward.SPLIT)
-    schedule, boards = parse("\n".join(ONE.replace("3 devices", "2 devices").splitlines()[:4])), boards_of(machine, [5])
+    schedule, boards = (
+        parse("\n".join(ONE.replace("3 devices", "2 devices").splitlines()[:4])),
+        boards_of(machine, [5]),
+    )
     loads = loads_of(machine, [StageCosts(2, 3, 1), StageCosts(2, 12, 10)])
     assert ran(schedule, loads, boards) == {
         "0F0": (0, 2),

@@ -27,24 +27,38 @@ SIZES = st.integers(1, 300)
 def test_paths_share_a_direction_by_their_bytes(
     maps: list[tuple[int, int, int]], mbps: int, header: int, packet: int
 ) -> None:
-    """So each path of a direction takes as long for a sample as the direction's bytes at full bandwidth.
+    """So each path of a direction takes as long for a sample as the direction's bytes at full
+    bandwidth.
 
     Those of headers among them: one for each packet of each row.
     """
     paths = [Stream(path, 0, *size) for path, size in zip([*FORWARD, *BACKWARD], maps, strict=True)]
     for direction in (paths[:2], paths[2:]):
         rows = [(s.rows, 4 * s.channels * s.columns) for s in direction]
-        sample_ps = 8 * sum(count * (size + header * math.ceil(size / packet)) for count, size in rows) * 1e6 / mbps
+        sample_ps = (
+            8
+            * sum(count * (size + header * math.ceil(size / packet)) for count, size in rows)
+            * 1e6
+            / mbps
+        )
         for stream in direction:
-            row_ps = path_row_ps(Link(mbps, 0, header_bytes=header, packet_bytes=packet), stream, tuple(paths))
+            row_ps = path_row_ps(
+                Link(mbps, 0, header_bytes=header, packet_bytes=packet), stream, tuple(paths)
+            )
             assert isinstance(row_ps, int)
-            assert sample_ps / stream.rows * (1 - 1e-12) <= row_ps < sample_ps / stream.rows * (1 + 1e-12) + 1
+            assert (
+                sample_ps / stream.rows * (1 - 1e-12)
+                <= row_ps
+                < sample_ps / stream.rows * (1 + 1e-12) + 1
+            )
 
 
 def test_a_single_path_has_the_whole_bandwidth() -> None:
     stream = Stream(DataPath.ACTIVATIONS, 0, 5, 3, 7)
     back = Stream(DataPath.INPUT_ERRORS, 0, 5, 3, 7)
-    assert path_row_ps(Link(1000, 10**6), stream, (stream, back)) == 4 * 5 * 7 * 8 * 1000  # 1 Gb/s is 1000 ps a bit
+    assert (
+        path_row_ps(Link(1000, 10**6), stream, (stream, back)) == 4 * 5 * 7 * 8 * 1000
+    )  # 1 Gb/s is 1000 ps a bit
 
 
 @st.composite
@@ -60,7 +74,9 @@ def chains(draw: st.DrawFn) -> Timing:
         operations.append(max_pool(2, 2))
     found = network((draw(channels), rows, draw(st.integers(3, 7))), *operations, fc(2))
     boards = tuple(
-        board(draw(st.integers(120, 2000)), draw(st.integers(1, 20)) * 1000, on_chip_memory_bytes=1000)
+        board(
+            draw(st.integers(120, 2000)), draw(st.integers(1, 20)) * 1000, on_chip_memory_bytes=1000
+        )
         for _ in range(draw(st.integers(1, 3)))
     )
     link = Link(
@@ -70,7 +86,10 @@ def chains(draw: st.DrawFn) -> Timing:
         packet_bytes=draw(st.sampled_from([64, 1448])),
     )
     cluster = Cluster("c", boards, link)
-    return Timing.of(partition(found, cluster, draw(st.integers(1, min(5, sum(channels_to_cut(found)))))), cluster)
+    return Timing.of(
+        partition(found, cluster, draw(st.integers(1, min(5, sum(channels_to_cut(found)))))),
+        cluster,
+    )
 
 
 @given(chains())
@@ -92,7 +111,13 @@ def test_each_device_sends_on_the_streams_of_its_links(timing: Timing) -> None:
     devices = len(timing.mapping.devices)
     for device in range(devices):
         links = timing.clock(device).links
-        right = {s.key for s in timing.links[device] if s.path in FORWARD} if device + 1 < devices else set()
+        right = (
+            {s.key for s in timing.links[device] if s.path in FORWARD}
+            if device + 1 < devices
+            else set()
+        )
         left = {s.key for s in timing.links[device - 1] if s.path in BACKWARD} if device else set()
         assert set(links) == right | left
-        assert all(resource.latency_ps == timing.cluster.link.latency_ps for resource in links.values())
+        assert all(
+            resource.latency_ps == timing.cluster.link.latency_ps for resource in links.values()
+        )

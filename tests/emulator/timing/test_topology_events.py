@@ -1,4 +1,6 @@
-"""Rings, tori and switches in the emulator and in the discrete-event simulation, which shares no code with it."""
+"""Rings, tori and switches in the emulator and in the discrete-event simulation, which shares no
+code with it.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +41,17 @@ def test_same_picoseconds_of_recurrent_layers(case: Case) -> None:
 
 @pytest.mark.exhaustive
 def test_same_picoseconds_in_hundreds_of_cases() -> None:
-    """At least 200 different cases, the same in every run, and enough of each kind; the counts are printed (`-s`)."""
+    """At least 200 different cases, the same in every run, and enough of each kind; the counts are
+    printed (`-s`).
+    """
     seen: set[str] = set()
     kinds: Counter[str] = Counter()
     differing: list[tuple[Case, int, int]] = []
 
     @hypothesis.given(planned(CASES))
-    @hypothesis.settings(max_examples=500, derandomize=True, database=None, phases=[hypothesis.Phase.generate])
+    @hypothesis.settings(
+        max_examples=500, derandomize=True, database=None, phases=[hypothesis.Phase.generate]
+    )
     def compare(drawn: Drawn) -> None:
         simulated = as_printed(emuchain.simulate(drawn.plan))
         key = repr((drawn.case, simulated["mapping"]))
@@ -64,7 +70,16 @@ def test_same_picoseconds_in_hundreds_of_cases() -> None:
     assert set(kinds) == ALL_KINDS and min(kinds.values()) >= LEAST_OF_A_KIND, kinds
 
 
-ALL_KINDS = {"ring", "torus", "switch", "shape", "shorter routes", "tied weights", "fixed paths", "replicas"}
+ALL_KINDS = {
+    "ring",
+    "torus",
+    "switch",
+    "shape",
+    "shorter routes",
+    "tied weights",
+    "fixed paths",
+    "replicas",
+}
 
 
 def kinds_of(drawn: Drawn) -> set[str]:
@@ -82,4 +97,8 @@ def kinds_of(drawn: Drawn) -> set[str]:
 
 def has_shorter_routes(timing: Timing) -> bool:
     """Return whether a stream passes a link of the chain in no time."""
-    return any(timing.path(link, stream) is None for link, streams in enumerate(timing.links) for stream in streams)
+    return any(
+        timing.path(link, stream) is None
+        for link, streams in enumerate(timing.links)
+        for stream in streams
+    )

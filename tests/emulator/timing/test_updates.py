@@ -1,4 +1,6 @@
-"""Several mini-batches: an update takes no time, and F and B wait for the version of the weights that they name."""
+"""Several mini-batches: an update takes no time, and F and B wait for the version of the weights
+that they name.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ def test_versions_are_made_before_they_are_used(text: str, machine: Machine) -> 
     schedule = parse(text)
     dry_run(schedule)
     devices = schedule.devices
-    ends = {(each.step, each.device): each for each in run_timeline(schedule, COSTS[:devices], machine).timed}
+    ends = {
+        (each.step, each.device): each
+        for each in run_timeline(schedule, COSTS[:devices], machine).timed
+    }
     by_name = {(step.kind, step.micro_batch, device): each for (step, device), each in ends.items()}
     last = Kind.BACKWARD if machine.backward is Backward.FUSED else Kind.GRADIENT
     for device, program in schedule.programs(range(devices)).items():
@@ -71,7 +76,11 @@ def test_without_a_flush_by_hand() -> None:
     assert result.bubble == Fraction(2, 7)
     assert result.weight_copies == (3, 2, 1)
     assert list(result.features) == [3, 2, 1]
-    assert [(e.start_ps, e.end_ps) for e in result.timed if e.device == 2 and e.step.kind is Kind.FORWARD] == [
+    assert [
+        (e.start_ps, e.end_ps)
+        for e in result.timed
+        if e.device == 2 and e.step.kind is Kind.FORWARD
+    ] == [
         (4, 6),
         (10, 12),
         (16, 18),
@@ -81,12 +90,17 @@ def test_without_a_flush_by_hand() -> None:
 
 
 def test_engines_of_their_own_wait_for_weights() -> None:
-    """Rows would let the next mini-batch's F start at once; it names version 1, so it waits for both B before it."""
+    """Rows would let the next mini-batch's F start at once; it names version 1, so it waits for
+    both B before it.
+    """
     machine = Machine(Engines.SPLIT, Transport.STREAMED)
     costs = [StageCosts(1, 3, rows=4)] * 2
     waiting = {e.step: e for e in run_timeline(parse(FLUSHING), costs, machine).timed}
     old = parse(
-        FLUSHING.replace("F2v1", "F2v0").replace("F3v1", "F3v0").replace("B2v1", "B2v0").replace("B3v1", "B3v0")
+        FLUSHING.replace("F2v1", "F2v0")
+        .replace("F3v1", "F3v0")
+        .replace("B2v1", "B2v0")
+        .replace("B3v1", "B3v0")
     )
     free = {e.step: e for e in run_timeline(old, costs, machine).timed}
     for step, each in waiting.items():
@@ -98,14 +112,21 @@ def test_engines_of_their_own_wait_for_weights() -> None:
     assert free[first.step].start_ps == 8 < first.start_ps
 
 
-@given(st.sampled_from(MACHINES), st.integers(1, 4), st.integers(1, 5), st.integers(1, 3), st.data())
+@given(
+    st.sampled_from(MACHINES), st.integers(1, 4), st.integers(1, 5), st.integers(1, 3), st.data()
+)
 def test_mini_batches_that_drain_take_no_longer_than_alone(
     machine: Machine, devices: int, count: int, steps: int, data: st.DataObject
 ) -> None:
-    """A device may begin the next mini-batch while others end the last one; one that is alone may not."""
+    """A device may begin the next mini-batch while others end the last one; one that is alone may
+    not.
+    """
     costs = [
         StageCosts(
-            data.draw(st.integers(1, 9)), data.draw(st.integers(2, 9)), 1, transfer_ps=data.draw(st.integers(0, 9))
+            data.draw(st.integers(1, 9)),
+            data.draw(st.integers(2, 9)),
+            1,
+            transfer_ps=data.draw(st.integers(0, 9)),
         )
         for _ in range(devices)
     ]
@@ -122,5 +143,7 @@ def test_mini_batches_that_drain_take_no_longer_than_alone(
 
 
 def test_a_version_that_is_not_made() -> None:
-    with pytest.raises(InputError, match="device 0: F2v2: needs version 2 of the weights; the newest is 1"):
+    with pytest.raises(
+        InputError, match="device 0: F2v2: needs version 2 of the weights; the newest is 1"
+    ):
         run_timeline(parse(FLUSHING.replace("0F2v1", "0F2v2")), COSTS[:2], Machine())

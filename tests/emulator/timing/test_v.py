@@ -1,4 +1,6 @@
-"""Random orders of stages in a V: valid, the same after CSV and text, and timed as longest paths in a graph."""
+"""Random orders of stages in a V: valid, the same after CSV and text, and timed as longest paths in
+a graph.
+"""
 
 from __future__ import annotations
 
@@ -48,16 +50,30 @@ def test_it_is_valid_and_the_same_as_text(schedule: Schedule) -> None:
     assert to_csv(parse(to_text(schedule))) == to_csv(schedule)
 
 
-@given(schedules_in_v(), st.sampled_from([Transport.STORED, Transport.STREAMED]), st.sampled_from(Backward), st.data())
+@given(
+    schedules_in_v(),
+    st.sampled_from([Transport.STORED, Transport.STREAMED]),
+    st.sampled_from(Backward),
+    st.data(),
+)
 @settings(max_examples=200)
-def test_it_is_timed(schedule: Schedule, transport: Transport, backward: Backward, data: st.DataObject) -> None:
+def test_it_is_timed(
+    schedule: Schedule, transport: Transport, backward: Backward, data: st.DataObject
+) -> None:
     rows = data.draw(st.integers(1, 4))
     costs = []
     for _ in range(2 * schedule.devices):
-        errors, gradients, sent = data.draw(TIMES), data.draw(TIMES), data.draw(st.none() | st.integers(0, 60))
+        errors, gradients, sent = (
+            data.draw(TIMES),
+            data.draw(TIMES),
+            data.draw(st.none() | st.integers(0, 60)),
+        )
         times = data.draw(TIMES), errors + gradients, gradients, data.draw(st.integers(0, 60)), sent
         costs.append(StageCosts(*times, rows=rows))
     machine = Machine(Engines.TURNS, transport, backward, data.draw(st.integers(0, 9)))
     timed = run_timeline(schedule, costs, machine).timed
-    ends = {(each.step.kind.value, each.step.micro_batch, each.step.stage): each.end_ps for each in timed}
+    ends = {
+        (each.step.kind.value, each.step.micro_batch, each.step.stage): each.end_ps
+        for each in timed
+    }
     assert ends == ends_by_longest_path(schedule, costs, machine)

@@ -1,4 +1,6 @@
-"""What it takes to read, check, time and draw a schedule grows with its length, not with the square of it."""
+"""What it takes to read, check, time and draw a schedule grows with its length, not with the square
+of it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from typing import Any
 import pytest
 
 from emuchain.emulator.config import load_config
-from emuchain.emulator.schedule import Engines, Machine, Shape, StageCosts, check_complete, edited_kind, read_schedule
+from emuchain.emulator.schedule import (
+    Engines,
+    Machine,
+    Shape,
+    StageCosts,
+    check_complete,
+    edited_kind,
+    read_schedule,
+)
 from emuchain.emulator.schedule import edited as editing
 from emuchain.emulator.timing import schedule_of, time_pipeline
 from emuchain.emulator.view import PipelineDrawing, gantt_lines
@@ -26,7 +36,9 @@ def gpipe(count: int) -> str:
 
 
 def with_messages(count: int) -> str:
-    first = [f"0F{i},0SEND_F{i}" for i in range(count)] + [f"0RECV_B{i},0B{i}" for i in range(count)]
+    first = [f"0F{i},0SEND_F{i}" for i in range(count)] + [
+        f"0RECV_B{i},0B{i}" for i in range(count)
+    ]
     last = [f"1RECV_F{i},1F{i}" for i in range(count)] + [f"1B{i},1SEND_B{i}" for i in range(count)]
     return ",".join(first) + "\n" + ",".join(last)
 
@@ -34,7 +46,9 @@ def with_messages(count: int) -> str:
 def old_weights(count: int) -> str:
     """Mini-batches of one micro-batch, all with the first weights, each followed by an update."""
     spans = " | ".join(f"{i}:{i + 1}" for i in range(count))
-    actions = [f"0F{i}v0" for i in range(count)] + [f"0B{i}v0 0W{i}v0 0U{i + 1}" for i in range(count)]
+    actions = [f"0F{i}v0" for i in range(count)] + [
+        f"0B{i}v0 0W{i}v0 0U{i + 1}" for i in range(count)
+    ]
     return f"schedule mine, 1 device\nmicro-batches {spans}\n{' '.join(actions)}\n"
 
 
@@ -63,9 +77,13 @@ def test_four_times_as_long_takes_four_times_as_much(
         check_complete(read_schedule(str(file)))
         kind = edited_kind(str(file))
         costs = [StageCosts(2, 4, 1)] * kind.order.devices
-        shape = Shape(kind.order.devices, kind.order.micro_batches * kind.order.steps, costs, Machine(engines))
+        shape = Shape(
+            kind.order.devices, kind.order.micro_batches * kind.order.steps, costs, Machine(engines)
+        )
         schedule, _ = schedule_of(kind, shape)
-        gantt_lines(PipelineDrawing(shape, time_pipeline(schedule, costs, shape.machine), 1).chart(), 80)
+        gantt_lines(
+            PipelineDrawing(shape, time_pipeline(schedule, costs, shape.machine), 1).chart(), 80
+        )
 
     taken = []
     for count in (50, 200):
@@ -85,7 +103,9 @@ class Copied(list[Any]):
         return found
 
 
-def test_micro_batches_are_not_copied_for_each_action(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_micro_batches_are_not_copied_for_each_action(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Lines of Python do not show it."""
     parse_csv = editing.parse_csv
 
@@ -101,7 +121,9 @@ def test_micro_batches_are_not_copied_for_each_action(tmp_path: Path, monkeypatc
     assert Copied.items <= 2 * 200
 
 
-def test_a_file_is_read_once_however_often_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_read_once_however_often_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And again, once it says something else."""
     file, read, parse_csv = tmp_path / "mine.csv", list[str](), editing.parse_csv
 

@@ -1,7 +1,8 @@
-"""What crosses the chain once for each mini-batch: tables of tied weights, and the norm of gradients.
+"""What crosses the chain once for each mini-batch: tables of tied weights, and the norm of
+gradients.
 
-A mark ("tied", to, link, head, mini-batch, row) is a row's arrival at the other end of a link, to the right (1) or to
-the left (-1); so is ("norm", to, link, mini-batch).
+A mark ("tied", to, link, head, mini-batch, row) is a row's arrival at the other end of a link, to
+the right (1) or to the left (-1); so is ("norm", to, link, mini-batch).
 """
 
 from __future__ import annotations
@@ -21,13 +22,24 @@ def tied_processes(chain: Chain) -> Iterator[Process]:
     """The processes of each direction of each link that a table crosses."""
     for head, embedding_on, head_on in _tied(chain):
         for left, right in itertools.pairwise(sorted({*embedding_on, *head_on})):
-            for to, begin, end, adding in ((1, left, right, embedding_on), (-1, right, left, head_on)):
+            for to, begin, end, adding in (
+                (1, left, right, embedding_on),
+                (-1, right, left, head_on),
+            ):
                 first, last = (left, right - 1) if to == 1 else (right - 1, left)
                 hops, before = len(chain.laid.way(begin, end)), first - to
                 for place in range(hops):
                     at = last if place + 1 == hops else first + to * place
                     begins = begin == (embedding_on[0] if to == 1 else head_on[-1]) and not place
-                    yield _rows(chain, head, to, at, [begin] if begin in adding and not place else [], begins, before)
+                    yield _rows(
+                        chain,
+                        head,
+                        to,
+                        at,
+                        [begin] if begin in adding and not place else [],
+                        begins,
+                        before,
+                    )
                     before = at
 
 
@@ -56,7 +68,9 @@ def tied_ps(chain: Chain) -> int:
 
 
 def norm_processes(chain: Chain) -> Iterator[Process]:
-    """The processes of each direction of each link for the norm of gradients: sums to the right, the total back."""
+    """The processes of each direction of each link for the norm of gradients: sums to the right,
+    the total back.
+    """
     last = len(chain.devices) - 1
     for link in range(last if chain.clips else 0):
         yield _numbers(chain, link, 1, lambda number, link=link: _sum(chain, link, number))
@@ -95,28 +109,38 @@ def _numbers(chain: Chain, link: int, to: int, needs: Callable[[int], list[Mark]
 
 
 def _tied(chain: Chain) -> Iterator[tuple[str, list[int], list[int]]]:
-    """Each head that has the weights of an embedding, the devices of the embedding, and those of the head."""
+    """Each head that has the weights of an embedding, the devices of the embedding, and those of
+    the head.
+    """
     for name, made in chain.maps.items():
         if table := made.operation.get("tied"):
             both = chain.maps[table].layer, made.layer
-            ends = [[part.device for held in chain.devices for part in held if part.layer == n] for n in both]
+            ends = [
+                [part.device for held in chain.devices for part in held if part.layer == n]
+                for n in both
+            ]
             yield name, ends[0], ends[1]
 
 
 def _row_ps(chain: Chain, head: str, link: int) -> int:
     features = chain.maps[chain.maps[head].operation["tied"]].channels
     return up(
-        8 * 10**6 * VALUE_BYTES * features, round(1000 * numbered(chain.cluster["links"], link)["bandwidth_gbps"])
+        8 * 10**6 * VALUE_BYTES * features,
+        round(1000 * numbered(chain.cluster["links"], link)["bandwidth_gbps"]),
     )
 
 
-def _rows(chain: Chain, head: str, to: int, link: int, adds: list[int], begins: bool, before: int) -> Process:
-    """The rows of a table on a link: each waits for the one before it, its arrival from the link `before`, and what
-    the sender `adds`.
+def _rows(
+    chain: Chain, head: str, to: int, link: int, adds: list[int], begins: bool, before: int
+) -> Process:
+    """The rows of a table on a link: each waits for the one before it, its arrival from the link
+    `before`, and what the sender `adds`.
     """
     row_ps = _row_ps(chain, head, link)
     latency_ps = round(1000 * numbered(chain.cluster["links"], link)["latency_ns"])
-    for number, row in itertools.product(range(len(chain.mini_batches)), range(chain.maps[head].channels)):
+    for number, row in itertools.product(
+        range(len(chain.mini_batches)), range(chain.maps[head].channels)
+    ):
         needs: list[Mark] = [("gradients", device, number) for device in adds]
         if not begins:
             needs.append(("tied", to, before, head, number, row))

@@ -1,4 +1,6 @@
-"""Answers: at most eight lines, where the least important give way; the commands that they name run as they stand."""
+"""Answers: at most eight lines, where the least important give way; the commands that they name run
+as they stand.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,8 @@ def test_a_rate_and_its_note_are_not_parted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(9338.8, "9,339"), (789.83, "789.8"), (0.08123, "0.08123"), (1234567, "1,234,567")]
+    ("value", "text"),
+    [(9338.8, "9,339"), (789.83, "789.8"), (0.08123, "0.08123"), (1234567, "1,234,567")],
 )
 def test_numbers(value: float, text: str) -> None:
     assert number(value) == text
@@ -70,8 +73,11 @@ def test_numbers(value: float, text: str) -> None:
 
 def test_rates_without_a_kind_are_those_of_the_others(plan_of: PlanOf) -> None:
     state = steady_state(plan_of(network="quick-cifar", devices=3, cluster="vc709-10g"))
-    found = state.bottleneck
-    assert rates_without(state) == {"engines": 1e12 / found.links_ps, "links": 1e12 / found.engines_ps}
+    times_ps = state.bottleneck.times_ps
+    assert rates_without(state) == {
+        "engines": 1e12 / times_ps["links"],
+        "links": 1e12 / times_ps["engines"],
+    }
     one_device = steady_state(plan_of(network="quick-cifar", devices=1))
     assert rates_without(one_device) == {}
 
@@ -86,23 +92,34 @@ def changes_of(plan: ChainPlan) -> dict[str, object]:
 
 
 def test_the_larger_gain_stands_first(plan_of: PlanOf) -> None:
-    for cluster, text in (("vc709-10g", "If links were free, with this cut"), ("vc709", "If engines were free")):
+    for cluster, text in (
+        ("vc709-10g", "If links were free, with this cut"),
+        ("vc709", "If engines were free"),
+    ):
         *_, line = said_of(plan_of(network="quick-cifar", devices=3, cluster=cluster))
         assert line.startswith(text)
 
 
 def test_an_engine_that_is_slowest_is_not_blamed_for_narrow_links(plan_of: PlanOf) -> None:
-    """Over 10 Gb/s, no cut of these layers over 8 boards is any faster than one over 4; over 140 Gb/s they are."""
+    """Over 10 Gb/s, no cut of these layers over 8 boards is any faster than one over 4; over 140
+    Gb/s they are.
+    """
     plan = plan_of(network="resnet8-cifar", devices=8, cluster="vc709-10g")
     slowest = steady_state(plan).bottleneck.slowest
     assert slowest.kind == "engine"
     limit, wider, _ = said_of(plan)
-    assert limit.startswith(f"limit: {slowest.name}, ") and limit.endswith(", in a cut that links set")
-    found = re.fullmatch(r"If links had (\d+) Gb/s: steady ([\d,]+) images/s with a new cut, now ([\d,]+)", wider)
+    assert limit.startswith(f"limit: {slowest.name}, ") and limit.endswith(
+        ", in a cut that links set"
+    )
+    found = re.fullmatch(
+        r"If links had (\d+) Gb/s: steady ([\d,]+) images/s with a new cut, now ([\d,]+)", wider
+    )
     assert found is not None
     assert changes_of(plan) == {"what_if": f"link.bandwidth_gbps={found[1]}"}
     after = make_plan(plan.config, 1, {"link.bandwidth_gbps": int(found[1])})
-    assert [found[2], found[3]] == [number(steady_state(each).images_per_s) for each in (after, plan)]
+    assert [found[2], found[3]] == [
+        number(steady_state(each).images_per_s) for each in (after, plan)
+    ]
     assert float(found[2].replace(",", "")) > 4 * float(found[3].replace(",", ""))
 
 
@@ -117,12 +134,15 @@ def test_a_replicated_schedule_gets_a_larger_batch_with_its_devices(plan_of: Pla
 
 
 def test_commands_are_quoted_and_keep_flags() -> None:
-    flags = {"network": "my net.toml", "learning_rate_steps": (1, 2), "skip_broken": True, "devices": 3}
+    flags = {"network": "my net.toml", "crop": (1, 2), "skip_broken": True, "devices": 3}
     line = command_line("simulate", None, flags)
     assert shlex.split(line) == [
-        *("emuchain", "simulate", "my net.toml", "--learning-rate-steps", "1,2", "--skip-broken", "--devices", "3")
+        *("emuchain", "simulate", "my net.toml", "--crop", "1,2", "--skip-broken", "--devices", "3")
     ]
-    assert command_line("train", "run.toml", {"network": "hdc"}) == "emuchain train run.toml --network hdc"
+    assert (
+        command_line("train", "run.toml", {"network": "hdc"})
+        == "emuchain train run.toml --network hdc"
+    )
 
 
 def test_weights(plan_of: PlanOf) -> None:
@@ -134,25 +154,48 @@ def test_weights(plan_of: PlanOf) -> None:
 
 def test_kinds_without_a_difference_stand_together(plan_of: PlanOf) -> None:
     state = steady_state(plan_of(network="quick-cifar", devices=3))
-    found = state.bottleneck
-    alike = dataclasses.replace(found, exchanges_ps=found.links_ps)
+    times_ps = state.bottleneck.times_ps
+    alike = dataclasses.replace(
+        state.bottleneck, times_ps={**times_ps, "exchanges": times_ps["links"]}
+    )
     [line] = _if_free(dataclasses.replace(state, bottleneck=alike))
-    engines, others = (number(1e12 / time_ps) for time_ps in (found.links_ps, found.engines_ps))
-    assert line == f"If engines were free, with this cut: {engines} images/s; if links or exchanges were: {others}"
+    engines, others = (
+        number(1e12 / time_ps) for time_ps in (times_ps["links"], times_ps["engines"])
+    )
+    assert (
+        line
+        == f"If engines were free, with this cut: {engines} images/s; if links or exchanges were:"
+        f" {others}"
+    )
 
 
 def test_several_kinds_that_limit_alike_are_named(plan_of: PlanOf) -> None:
     state = steady_state(plan_of(network="vgg16-cifar", devices=15))
     slowest = state.bottleneck.slowest.sample_ps
-    tied = dataclasses.replace(state.bottleneck, engines_ps=slowest, links_ps=slowest, memory_ps=slowest - 1)
+    times_ps = {
+        **state.bottleneck.times_ps,
+        "engines": slowest,
+        "links": slowest,
+        "memory": slowest - 1,
+    }
+    tied = dataclasses.replace(state.bottleneck, times_ps=times_ps)
     plan = plan_of(network="vgg16-cifar", devices=15)
-    lines = [line.text for line in limit_lines(plan, dataclasses.replace(state, bottleneck=tied), Cause("engine"))]
-    assert "With this cut, engines and links limit equally: lifting only one of them gains nothing" in lines
+    lines = [
+        line.text
+        for line in limit_lines(plan, dataclasses.replace(state, bottleneck=tied), Cause("engine"))
+    ]
+    assert (
+        "With this cut, engines and links limit equally: lifting only one of them gains nothing"
+        in lines
+    )
     assert not any("If " in line for line in lines)
 
 
 def test_what_memory_costs_is_said_where_it_costs(plan_of: PlanOf) -> None:
-    slow, free = (plan_of(network="vgg16-cifar", devices=15), plan_of(network="quick-cifar", devices=3))
+    slow, free = (
+        plan_of(network="vgg16-cifar", devices=15),
+        plan_of(network="quick-cifar", devices=3),
+    )
     assert 0 < slow.bound_ps < slow.timing.interval_ps
     bound = number(1e12 / slow.bound_ps)
     assert memory_line(slow, 0).text.endswith(f"; with all on chip: at most {bound} images/s")
@@ -199,12 +242,17 @@ def test_range_has_its_grounds_and_what_to_measure() -> None:
 
 
 def test_range_that_is_a_point_has_nothing_to_measure() -> None:
-    assert [line.text for line in range_lines(AnswerRange(5, 5, 4000, {}, {}))] == ["range: 90 % from 5 to 5"]
+    assert [line.text for line in range_lines(AnswerRange(5, 5, 4000, {}, {}))] == [
+        "range: 90 % from 5 to 5"
+    ]
     assert range_lines(None) == []
 
 
-def test_least_certain_class_of_a_group_is_told() -> None:
-    assert class_words({"board.clock_mhz": "fitted", "board.efficiency": "measured"}) == "engines fitted to a paper"
+def test_least_certain_class_of_a_group_is_reported() -> None:
+    assert (
+        class_words({"board.clock_mhz": "fitted", "board.efficiency": "measured"})
+        == "engines fitted to a paper"
+    )
     assert class_words({"network.latency_us": "measured"}) == "network measured"
 
 
@@ -212,12 +260,17 @@ def test_least_certain_class_of_a_group_is_told() -> None:
 
 
 def test_what_stays_wide(plan_of: Any) -> None:
-    """quick-cifar on 3 boards: conv2 is cut between the first two, whose partial sums fill the link."""
+    """quick-cifar on 3 boards: conv2 is cut between the first two, whose partial sums fill the
+    link.
+    """
     keys = {"network": "quick-cifar", "devices": 3, "schedule": "sync"}
     assert wide_lines(plan_of(**keys)) == []
     assert wide_lines(plan_of(**{**keys, "devices": 1}, precision="bf16")) == []
     [line] = wide_lines(plan_of(**keys, precision="bf16"))
-    assert line.text == "fullest link, 0 to 1: 72.2 kB/sample; 90.8 % of its bytes stay fp32: partial activations"
+    assert (
+        line.text == "fullest link, 0 to 1: 72.2 kB/sample; 90.8 % of its bytes stay fp32: partial"
+        " activations"
+    )
     plan = plan_of(**keys, precision="bf16")
     narrow, wide = (
         sum(
@@ -232,4 +285,7 @@ def test_what_stays_wide(plan_of: Any) -> None:
 
 def test_commands_have_the_flags_of_the_table() -> None:
     given = {"network": "quick-cifar", "precision": {"format": "mxfp8", "loss_scale": 8}}
-    assert command_line("plan", None, given) == "emuchain plan quick-cifar --precision mxfp8 --precision.loss-scale 8"
+    assert (
+        command_line("plan", None, given)
+        == "emuchain plan quick-cifar --precision mxfp8 --precision.loss-scale 8"
+    )

@@ -10,7 +10,13 @@ import pytest
 from emuchain.emulator.commands.design.simulate import run_simulation
 from emuchain.emulator.common import InputError
 from emuchain.emulator.run import SteadyState, steady_state
-from emuchain.emulator.view import draw_steady_state, log_ticks, picture_file, steady, whole_ticks
+from emuchain.emulator.view import (
+    draw_steady_state,
+    log_ticks,
+    picture_file,
+    simulation,
+    whole_ticks,
+)
 
 pytest.importorskip("matplotlib")
 LIMITS = (0xD5 / 255, 0x5E / 255, 0, 1)
@@ -34,7 +40,18 @@ def axes_of(values: list[float], **scales: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    "values", [[1, 1e6], [2, 3], [90, 110], [0.011, 0.012], [3e-9, 2], [999, 1001], [5, 5], [150, 9000], [1.0, 30.0]]
+    "values",
+    [
+        [1, 1e6],
+        [2, 3],
+        [90, 110],
+        [0.011, 0.012],
+        [3e-9, 2],
+        [999, 1001],
+        [5, 5],
+        [150, 9000],
+        [1.0, 30.0],
+    ],
 )
 def test_logarithmic_axes_have_at_least_three_labels(values: list[float]) -> None:
     axes = axes_of(values, yscale="log")
@@ -63,12 +80,12 @@ def test_what_is_counted_has_whole_ticks(count: int) -> None:
 def test_pictures_are_checked_before_the_work(tmp_path: Path) -> None:
     with picture_file(tmp_path / "x.PNG", "--plot"):
         pass
-    for path, told in (
+    for path, message in (
         (tmp_path / "x.abc", ".png"),
         (tmp_path / "no" / "x.png", "does not exist"),
         (tmp_path / "x", ".svg"),
     ):
-        with pytest.raises(InputError, match=f"`--plot` .*{told}"):
+        with pytest.raises(InputError, match=f"`--plot` .*{message}"):
             picture_file(path, "--plot")
 
 
@@ -78,7 +95,7 @@ def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def draw(state: SteadyState) -> list[Any]:
         kept: list[Any] = []
-        monkeypatch.setattr(steady, "save_figure", lambda figure, *_: kept.append(figure))
+        monkeypatch.setattr(simulation, "save_figure", lambda figure, *_: kept.append(figure))
         draw_steady_state(state, "title", tmp_path / "x.png")
         kept[0].savefig(tmp_path / "x.png")
         return list(kept[0].axes)
@@ -113,7 +130,11 @@ def test_a_link_limits(plan_of: Any, drawn: Any, tmp_path: Path) -> None:
 def test_simulate_draws(tmp_path: Path) -> None:
     path = tmp_path / "x.png"
     flags = {"network": "quick-cifar", "devices": 2, "samples": 64}
-    run_simulation(None, flags, (), 1000, as_json=False, full=False, trace={}, plot=str(path))
+    draw = run_simulation(None, flags, (), 1000, full=False, trace={}).draw
+    assert draw is not None
+    with picture_file(path, "--plot") as file:
+        assert file is not None
+        draw(file)
     assert path.read_bytes().startswith(b"\x89PNG")
 
 

@@ -30,7 +30,9 @@ def test_lines_are_sparse(capsys: pytest.CaptureFixture[str]) -> None:
             advance()
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.splitlines() == [f"sweep: {10 + n} of 50 points, {40 - n} s left" for n in (10, 20, 30, 40)]
+    assert err.splitlines() == [
+        f"sweep: {10 + n} of 50 points, {40 - n} s left" for n in (10, 20, 30, 40)
+    ]
 
 
 def test_short_sweeps_say_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,9 @@ from emuchain.emulator.common import format_bytes, format_time_ps
 from emuchain.emulator.view import EpochRow, make_progress, progress, terminal
 from emuchain.emulator.view.progress import LiveProgress, PlainProgress, SilentProgress
 
-ROW = EpochRow(epoch=1, train_loss=1.25, test_accuracy=0.5, virtual_time_ps=12_300_000_000, host_time_s=4.2)
+ROW = EpochRow(
+    epoch=1, train_loss=1.25, test_accuracy=0.5, virtual_time_ps=12_300_000_000, host_time_s=4.2
+)
 
 
 class Clock:
@@ -75,10 +77,14 @@ def test_time_is_right_to_three_digits(ps):
 
 
 def processes(*chain):
-    """A reader of statuses: the first name is process 100's, the next its parent's, and so on; above them is init."""
+    """A reader of statuses: the first name is process 100's, the next its parent's, and so on;
+    above them is init.
+    """
     table = {100 - i: (name, 99 - i) for i, name in enumerate(chain)}
     table[100 - len(chain)] = ("systemd", 0)
-    return lambda pid: "Name:\t{}\nUmask:\t0022\nState:\tS (sleeping)\nPPid:\t{}\n".format(*table[pid])
+    return lambda pid: "Name:\t{}\nUmask:\t0022\nState:\tS (sleeping)\nPPid:\t{}\n".format(
+        *table[pid]
+    )
 
 
 def test_status_is_parsed():
@@ -104,12 +110,16 @@ def test_launcher_is_found(chain, launcher):
     assert terminal.outermost_launcher(100, processes(*chain)) == launcher
 
 
-@pytest.mark.parametrize("path", ["/dev/pts/0", "/dev/pts/12", "/dev/tty1", "/dev/ttyS0", "/dev/console"])
+@pytest.mark.parametrize(
+    "path", ["/dev/pts/0", "/dev/pts/12", "/dev/tty1", "/dev/ttyS0", "/dev/console"]
+)
 def test_terminal_paths(path):
     assert terminal.is_terminal_path(path)
 
 
-@pytest.mark.parametrize("path", ["pipe:[123]", "/dev/null", "/home/dev/pts/0", "/dev/pts/0 (deleted)", "socket:[1]"])
+@pytest.mark.parametrize(
+    "path", ["pipe:[123]", "/dev/null", "/home/dev/pts/0", "/dev/pts/0 (deleted)", "socket:[1]"]
+)
 def test_other_paths(path):
     assert not terminal.is_terminal_path(path)
 
@@ -159,8 +169,14 @@ def test_plain_says_a_line_now_and_then():
         plain.epoch(ROW)
         plain.note("one word more")
     assert stream.getvalue().splitlines() == [
-        "epoch 1/2  200/1000 samples  20 samples/s  loss 2.5000  accuracy 25.0 %  virtual 12.3 ms  0:40 left",
-        "epoch 1/2  400/1000 samples  20 samples/s  loss 2.5000  accuracy 25.0 %  virtual 12.3 ms  0:30 left",
+        (
+            "epoch 1/2  200/1000 samples  20 samples/s  loss 2.5000  accuracy 25.0 %  virtual 12.3"
+            " ms  0:40 left"
+        ),
+        (
+            "epoch 1/2  400/1000 samples  20 samples/s  loss 2.5000  accuracy 25.0 %  virtual 12.3"
+            " ms  0:30 left"
+        ),
         "epoch 1/2 done: loss 1.2500, test accuracy 50.00 %, virtual 12.3 ms, host 4.2 s",
         "one word more",
     ]
@@ -189,7 +205,15 @@ def test_bar_draws_into_a_pipe(monkeypatch):
         live.epoch(ROW)
         live.note("[one] word more")
     text = stream.getvalue()
-    for part in ("epoch 1/2", "100/s", "loss 2.5000", "accuracy 25.0 %", "virtual 12.3 ms", "0:07", "[one] word more"):
+    for part in (
+        "epoch 1/2",
+        "100/s",
+        "loss 2.5000",
+        "accuracy 25.0 %",
+        "virtual 12.3 ms",
+        "0:07",
+        "[one] word more",
+    ):
         assert part in text
     assert "\x1b[?25h" in text, "the cursor is shown again"
 

@@ -15,7 +15,9 @@ def test_the_mapping_is_that_of_plan() -> None:
     mapping = json.loads(json.dumps(simulated))["mapping"]
     assert simulated["replicas"] == 1
     assert mapping["balanced_parameters"] == planned["balanced_parameters"]
-    assert any(part["off_chip_channels"] for device in mapping["devices"] for part in device["slices"])
+    assert any(
+        part["off_chip_channels"] for device in mapping["devices"] for part in device["slices"]
+    )
     for device, other in zip(mapping["devices"], planned["devices"], strict=True):
         assert device["board"] == other["board"] == "VC709"
         for part, more in zip(device["slices"], other["slices"], strict=True):

@@ -1,4 +1,6 @@
-"""Tables: as wide as the screen, in parts if need be; names are never cut, and lines have no blanks at their ends."""
+"""Tables: as wide as the screen, in parts if need be; names are never cut, and lines have no blanks
+at their ends.
+"""
 
 from __future__ import annotations
 
@@ -58,11 +60,15 @@ def test_what_looks_like_markup_is_printed(capsys: pytest.CaptureFixture[str]) -
     assert lines_of(capsys)[1::3] == ["[bold]", "[/red]"]
 
 
-def test_rows_that_are_aligned_alike(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_that_are_aligned_alike(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Those beyond the ones that rich draws look as if it had drawn them."""
     rows = [[f"layer{number}", f"{number:,}", "a word" * (number % 2)] for number in range(1200)]
     for most in (1000, 2000):
-        monkeypatch.setattr(importlib.import_module("emuchain.emulator.view.table"), "_MOST_DRAWN", most)
+        monkeypatch.setattr(
+            importlib.import_module("emuchain.emulator.view.tables"), "_MOST_DRAWN", most
+        )
         table("Layers", ["name", "number", "more"], rows, names=["name", "more"])
     first, second = (capsys.readouterr().out[1:] + "\n").split("\n\n")[:2]
     assert first == second and len(first.splitlines()) == 1203
@@ -77,5 +83,8 @@ def test_the_most_loaded_stay_in_their_order() -> None:
     title, shown = most_loaded("Links", "links", [5, 1, 9, 7, 2, 8, 3], float, full=False)
     assert shown == [5, 9, 7, 8, 3]
     assert title == "Links: 5 of 7 links, the most loaded; --full shows all"
-    assert most_loaded("Links", "links", [1, 2, 3, 4, 5, 6], float, full=True) == ("Links", [1, 2, 3, 4, 5, 6])
+    assert most_loaded("Links", "links", [1, 2, 3, 4, 5, 6], float, full=True) == (
+        "Links",
+        [1, 2, 3, 4, 5, 6],
+    )
     assert most_loaded("Links", "links", [3, 2], float, full=False) == ("Links", [3, 2])

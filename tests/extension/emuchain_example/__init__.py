@@ -1,10 +1,12 @@
-"""An extension of each kind; what stands here is what emuchain finds, through the entry point in pyproject.toml."""
+"""An extension of each kind; what stands here is what emuchain finds, through the entry point in
+pyproject.toml.
+"""
 
 from .halves import HALF_WIDE, Halves
 from .hello import hello
 from .mesh import Mesh
 from .one_each import ONE_EACH
-from .scaled import Scaled, ScaledUnit
+from .scaled import Scaled
 from .slow_signum import SlowSignum
 
-__all__ = ["HALF_WIDE", "ONE_EACH", "Halves", "Mesh", "Scaled", "ScaledUnit", "SlowSignum", "hello"]
+__all__ = ["HALF_WIDE", "ONE_EACH", "Halves", "Mesh", "Scaled", "SlowSignum", "hello"]

@@ -12,7 +12,9 @@ from emuchain.comm import Topology
 
 @dataclasses.dataclass(frozen=True)
 class Mesh(Topology):
-    """Nodes numbered along the rows, every other row backwards, so that neighbours of a chain are linked."""
+    """Nodes numbered along the rows, every other row backwards, so that neighbours of a chain are
+    linked.
+    """
 
     name: ClassVar[str] = "mesh"
     shape: tuple[int, ...] = (2, 3)
@@ -20,7 +22,11 @@ class Mesh(Topology):
     def problem(self, nodes: int) -> str | None:
         """See `Topology`."""
         rows, columns = self.shape
-        return None if rows * columns == nodes else f"a mesh of {rows} x {columns} has {math.prod(self.shape)} places"
+        return (
+            None
+            if rows * columns == nodes
+            else f"a mesh of {rows} x {columns} has {math.prod(self.shape)} places"
+        )
 
     def route(self, sender: int, receiver: int) -> tuple[tuple[int, int], ...]:
         """See `Topology`: along the row, then along the column."""

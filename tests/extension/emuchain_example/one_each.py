@@ -8,7 +8,9 @@ from emuchain.emulator.schedule import Action, EpochShape, Kind, PipelineKind, S
 
 
 def one_each(epoch: EpochShape) -> Schedule:
-    """Return the schedule in which each device finishes a micro-batch before it begins the next one."""
+    """Return the schedule in which each device finishes a micro-batch before it begins the next
+    one.
+    """
     micro_batches = cut_samples(epoch.samples, epoch.batch, epoch.micro_batch)
 
     def program() -> Iterator[Action]:

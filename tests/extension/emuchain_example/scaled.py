@@ -1,4 +1,6 @@
-"""An operation of an SFU, its kernel and its unit: maps times a constant; `type = "scaled"` in a network's file."""
+"""An operation of an SFU, its kernel and its unit: maps times a constant; `type = "scaled"` in a
+network's file.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from emuchain.emulator.device.sfu.unit import Data, Site, State, Training, Unit
-from emuchain.emulator.network import SfuOperation, SfuStep, Shape
+from emuchain.emulator.network import SfuOperation, SfuStep, Shape, Site, Training, Unit
+from emuchain.emulator.network.unit import Data, Inputs, Made, State, Weights
 from emuchain.kernels.jit import Floats, compiled, target
 
 
@@ -24,6 +26,10 @@ class Scaled(SfuOperation):
     def output(self, inputs: Sequence[Shape]) -> Shape:
         """See `Operation`."""
         return inputs[0]
+
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return ScaledUnit(self.factor, site)
 
 
 @compiled
@@ -42,20 +48,17 @@ def scale(x: Floats, factor: float) -> None:
 class ScaledUnit(Unit):
     """Maps times a constant."""
 
-    operation = Scaled
+    def __init__(self, factor: float, site: Site) -> None:
+        super().__init__(site)
+        self._factor = factor
 
-    def __init__(self, step: SfuStep, site: Site) -> None:
-        super().__init__(step, site)
-        assert isinstance(step.operation, Scaled)
-        self._factor = step.operation.factor
-
-    def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
         """See `Unit`."""
         [x] = xs
         scale(x, self._factor)
         return x, ()
 
-    def backward(self, state: State, dz: Data, version: int) -> Sequence[Data]:
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
         """See `Unit`."""
         scale(dz, self._factor)
         return (dz,)

@@ -13,7 +13,9 @@ from emuchain.kernels.optimizers import Optimizer
 
 
 @compiled
-def _update(value: Any, gradient: Any, slow: Any, share: Any, learning_rate: Any, beta3: Any) -> None:
+def _update(
+    value: Any, gradient: Any, slow: Any, share: Any, learning_rate: Any, beta3: Any
+) -> None:
     for i in range(value.size):
         slow[i] = beta3 * slow[i] + (np.float32(1) - beta3) * gradient[i] * share
         value[i] -= learning_rate * np.sign(slow[i])
@@ -29,7 +31,15 @@ class SlowSignum(Optimizer):
 
     beta3: float = 0.9
 
-    def update(self, value: Floats, gradient: Floats, states: Mapping[str, Floats], *, count: int, number: int) -> None:
+    def update(
+        self,
+        value: Floats,
+        gradient: Floats,
+        states: Mapping[str, Floats],
+        *,
+        count: int,
+        number: int,
+    ) -> None:
         """See `Optimizer`."""
         _update(
             in_place(value, "value").reshape(-1),

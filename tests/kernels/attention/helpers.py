@@ -14,7 +14,9 @@ F = np.float32
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """Attention and its data; `sharp` multiplies the scores, `ragged` draws lengths, `drops` a mask of dropout."""
+    """Attention and its data; `sharp` multiplies the scores, `ragged` draws lengths, `drops` a mask
+    of dropout.
+    """
 
     samples: int
     rows: int
@@ -31,13 +33,17 @@ class Case:
 
     @property
     def x(self) -> np.ndarray:
-        x = np.random.default_rng(1).standard_normal((self.samples, self.rows, 3 * self.heads * self.size), F)
+        x = np.random.default_rng(1).standard_normal(
+            (self.samples, self.rows, 3 * self.heads * self.size), F
+        )
         x.reshape(self.samples, self.rows, self.heads, 3, self.size)[:, :, :, 0] *= F(self.sharp)
         return x
 
     @property
     def dy(self) -> np.ndarray:
-        return np.random.default_rng(2).standard_normal((self.samples, self.rows, self.heads * self.size), F)
+        return np.random.default_rng(2).standard_normal(
+            (self.samples, self.rows, self.heads * self.size), F
+        )
 
     @property
     def masks(self) -> dict[str, Any]:

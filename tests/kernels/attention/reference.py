@@ -1,4 +1,5 @@
-"""Attention number by number, as the docstrings of `emuchain.kernels.attention` state it: float32, chains of fma.
+"""Attention number by number, as the docstrings of `emuchain.kernels.attention` state it: float32,
+chains of fma.
 
 Masked keys are left out of every sum. Nothing of the kernels is used but `fma`.
 """

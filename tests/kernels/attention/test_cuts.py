@@ -1,4 +1,6 @@
-"""However rows are cut into blocks, heads into slices, and samples into micro-batches, every bit is the same."""
+"""However rows are cut into blocks, heads into slices, and samples into micro-batches, every bit is
+the same.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def test_equal_blocks_give_the_same_bits(causal: bool, block: int) -> None:
 
 
 def test_tiny_numbers_give_the_same_bits_too() -> None:
-    """Products below the smallest number become zeros of both signs, of which masked keys must change none."""
+    """Products below the smallest number become zeros of both signs, of which masked keys must
+    change none.
+    """
     case = Case(1, 90, 1, 8)
     attention, x, dy = case.attention, case.x, case.dy * F(1e-38)
     x.reshape(1, 90, 3, 8)[:, :, 2] *= F(1e-38)
@@ -76,9 +80,14 @@ def test_a_slice_of_heads_has_the_bits_of_all(heads: slice, causal: bool) -> Non
     found, kept, back = np.full_like(y, 7), np.empty(shape, F), np.full_like(dx, 7)
     attention.forward(case.x[..., wide], found[..., own], kept)  # in place, within all channels
     attention.backward(case.x[..., wide], kept, case.dy[..., own], back[..., wide])
-    assert found[..., own].tobytes() == y[..., own].tobytes() and kept.tobytes() == statistics[:, heads].tobytes()
+    assert (
+        found[..., own].tobytes() == y[..., own].tobytes()
+        and kept.tobytes() == statistics[:, heads].tobytes()
+    )
     assert back[..., wide].tobytes() == dx[..., wide].tobytes()
-    assert (np.delete(found, np.r_[own], 2) == 7).all() and (np.delete(back, np.r_[wide], 2) == 7).all()
+    assert (np.delete(found, np.r_[own], 2) == 7).all() and (
+        np.delete(back, np.r_[wide], 2) == 7
+    ).all()
 
 
 def test_no_bit_depends_on_the_number_of_samples() -> None:

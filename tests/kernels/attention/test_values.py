@@ -44,14 +44,19 @@ def distances(case: Case) -> tuple[float, float]:
     expected = (shares @ v).transpose(1, 2).reshape(y.shape)
     expected.backward(torch.tensor(case.dy, dtype=torch.float64))
     pairs = (y, expected.detach().numpy()), (dx, x.grad.numpy())
-    found = [float(np.abs(ours - theirs).max() / max(np.abs(theirs).max(), 1e-9)) for ours, theirs in pairs]
+    found = [
+        float(np.abs(ours - theirs).max() / max(np.abs(theirs).max(), 1e-9))
+        for ours, theirs in pairs
+    ]
     return found[0], found[1]
 
 
 @pytest.mark.parametrize("case", CASES[1:], ids=str)
 def test_values_are_those_of_pytorch(case: Case) -> None:
     of_outputs, of_errors = distances(case)
-    rounded = max(1, case.sharp / 15)  # large scores are rounded, and PyTorch's float32 is then as far from float64
+    rounded = max(
+        1, case.sharp / 15
+    )  # large scores are rounded, and PyTorch's float32 is then as far from float64
     assert of_outputs <= 2e-6 * rounded and of_errors <= 3e-6 * rounded
 
 
@@ -66,14 +71,20 @@ def test_drawn_values_are_those_of_pytorch(case: Case) -> None:
 @pytest.mark.parametrize("causal", [True, False])
 def test_long_sequences(causal: bool) -> None:
     of_outputs, of_errors = distances(Case(1, 520, 1, 64, causal))
-    assert of_outputs <= 3e-6 and of_errors <= 3e-6  # chains of 520, where PyTorch's float32 is 1e-6 from float64
+    assert (
+        of_outputs <= 3e-6 and of_errors <= 3e-6
+    )  # chains of 520, where PyTorch's float32 is 1e-6 from float64
 
 
 @pytest.mark.parametrize("rate", [80.0, 300.0])
 def test_large_scores_of_both_signs(rate: float) -> None:
     """Scores of +-80, and beyond: the largest takes all, the others exact zeros."""
     x = np.zeros((1, 2, 1, 3, 1), F)
-    x[0, :, 0, 0], x[0, :, 0, 1], x[0, :, 0, 2] = 1, np.array([[rate], [-rate]]), np.array([[3], [5]])
+    x[0, :, 0, 0], x[0, :, 0, 1], x[0, :, 0, 2] = (
+        1,
+        np.array([[rate], [-rate]]),
+        np.array([[3], [5]]),
+    )
     attention = Attention(1, 1, causal=False, scale=1.0)
     y, statistics = forward(x.reshape(1, 2, 3), attention)
     assert y.tolist() == [[[3], [3]]] and statistics.tolist() == [[[[rate, rate], [1, 1]]]]
@@ -133,7 +144,11 @@ def test_a_padded_tail_counts_for_nothing() -> None:
     spoilt = spoilt.reshape(x.shape)
     again, own = forward(spoilt, case.attention, lengths=lengths)
     back = backward(spoilt, own, dy, case.attention, lengths=lengths)
-    assert again.tobytes() == y.tobytes() and own.tobytes() == statistics.tobytes() and back.tobytes() == dx.tobytes()
+    assert (
+        again.tobytes() == y.tobytes()
+        and own.tobytes() == statistics.tobytes()
+        and back.tobytes() == dx.tobytes()
+    )
     by_part = dx.reshape(3, 70, 2, 3, 12)
     assert (by_part[1, 33:, :, 1:] == 0).all() and (by_part[1, :33] != 0).all()
     assert (y[2] == 0).all() and (dx[2] == 0).all() and (statistics[2] == 0).all()
@@ -143,6 +158,9 @@ def test_a_padded_tail_counts_for_nothing() -> None:
 
 
 def test_importing_attention_imports_no_compiler() -> None:
-    code = "import sys; import emuchain.kernels.attention; print('numba' in sys.modules, 'llvmlite' in sys.modules)"
+    code = (
+        "import sys; import emuchain.kernels.attention; print('numba' in sys.modules, 'llvmlite' in"
+        " sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]

@@ -13,9 +13,18 @@ import pytest
 from numpy.typing import NDArray
 
 from emuchain.kernels import CodecError
-from emuchain.kernels.codec import Codec, Inceptionn, NoCodec, Truncation, parse_codec
+from emuchain.kernels.codec import Codec, Inceptionn, NoCodec, parse_codec
+from emuchain.papers.inceptionn.truncation import Truncation
 
-TEXTS = ("none", "inceptionn:-10", "inceptionn:0", "inceptionn-range:-127", "truncate:16", "truncate:22", "truncate:24")
+TEXTS = (
+    "none",
+    "inceptionn:-10",
+    "inceptionn:0",
+    "inceptionn-range:-127",
+    "truncate:16",
+    "truncate:22",
+    "truncate:24",
+)
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -59,13 +68,19 @@ def test_truncation_by_hand() -> None:
     x = np.array([1.75, -1.0, 3.0], np.float32)
     assert Truncation(16).compress(x).tolist() == [0xE0, 0x3F, 0x80, 0xBF, 0x40, 0x40]
     assert Truncation(24).compress(x).tolist() == [0x3F, 0xBF, 0x40]
-    assert Truncation(24).decompress(Truncation(24).compress(x), 3).tolist() == [0.5, -0.5, 2.0]  # exponents lose a bit
+    assert Truncation(24).decompress(Truncation(24).compress(x), 3).tolist() == [
+        0.5,
+        -0.5,
+        2.0,
+    ]  # exponents lose a bit
     assert Truncation(22).decompress(Truncation(22).compress(x), 3).tolist() == [1.5, -1.0, 3.0]
     with pytest.raises(CodecError, match="bits set that belong to no value"):
         Truncation(22).decompress(np.array([0, 4], np.uint8), 1)
 
 
-def test_unknown_codecs_are_refused(one_line: Callable[[pytest.ExceptionInfo[Exception]], str]) -> None:
+def test_unknown_codecs_are_refused(
+    one_line: Callable[[pytest.ExceptionInfo[Exception]], str],
+) -> None:
     for text in (
         "",
         "inceptionn",
@@ -102,7 +117,10 @@ def test_no_codec_copies() -> None:
 
 def test_numba_is_not_imported() -> None:
     program = (
-        "import sys, emuchain.kernels.codec; print([name for name in ('numba', 'llvmlite') if name in sys.modules])"
+        "import sys, emuchain.kernels.codec; print([name for name in ('numba', 'llvmlite') if name"
+        " in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
     assert done.stdout.strip() == "[]", done.stderr

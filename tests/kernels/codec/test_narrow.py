@@ -1,4 +1,6 @@
-"""Number formats as codecs: what comes out is what rounding gives, in as many bytes as the format says."""
+"""Number formats as codecs: what comes out is what rounding gives, in as many bytes as the format
+says.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def test_messages_hold_rounded_values(name: str, numbers: list[float]) -> None:
     codec, values = parse_codec(name), np.array(numbers, np.float32)
     assert str(codec) == name
     sent = codec.compress(values)
-    assert sent.dtype == np.uint8 and sent.size == codec.largest_bytes(len(values)) == codec.expected_bytes(len(values))
+    assert sent.dtype == np.uint8 and sent.size == codec.largest_bytes(
+        len(values)
+    ) == codec.expected_bytes(len(values))
     np.testing.assert_array_equal(codec.decompress(sent, len(values)), rounded(values, name))
 
 

@@ -46,7 +46,9 @@ def test_a_nan_is_never_lost() -> None:
     assert np.isnan(found[2]) and found[3] == math.inf and not found[[0, 1, 4, 5, 6, 7]].any()
 
 
-@pytest.mark.parametrize("text", ["topk:0", "topk:-1", "topk:1.01", "topk:nan", "topk:", "topk", "topk:few"])
+@pytest.mark.parametrize(
+    "text", ["topk:0", "topk:-1", "topk:1.01", "topk:nan", "topk:", "topk", "topk:few"]
+)
 def test_what_is_no_share_is_refused(text: str) -> None:
     with pytest.raises(CodecError, match="topk"):
         parse_codec(text)

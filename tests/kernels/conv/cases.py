@@ -27,11 +27,19 @@ class Case:
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """x, w, dy: real numbers, or small whole numbers, whose sums are exact."""
         rng = np.random.default_rng(self.seed)
-        x_shape, w_shape = (self.n, self.channels[0], *self.size), (self.channels[1], self.channels[0], *self.kernel)
+        x_shape, w_shape = (
+            (self.n, self.channels[0], *self.size),
+            (self.channels[1], self.channels[0], *self.kernel),
+        )
         y_shape = conv.output_shape(x_shape, w_shape, **self.window)
         if self.whole:
-            return tuple(rng.integers(-3, 4, shape).astype(np.float32) for shape in (x_shape, w_shape, y_shape))
-        return tuple(rng.standard_normal(shape, np.float32) for shape in (x_shape, w_shape, y_shape))
+            return tuple(
+                rng.integers(-3, 4, shape).astype(np.float32)
+                for shape in (x_shape, w_shape, y_shape)
+            )
+        return tuple(
+            rng.standard_normal(shape, np.float32) for shape in (x_shape, w_shape, y_shape)
+        )
 
 
 @st.composite
@@ -40,8 +48,12 @@ def cases(draw: st.DrawFn, work: int = 3_000_000, whole: bool = False) -> Case:
     kernel = draw(st.tuples(*[st.integers(1, 11)] * 2))
     stride = draw(st.tuples(*[st.integers(1, 4)] * 2))
     pad = tuple(draw(st.integers(0, k - 1)) for k in kernel)
-    size = tuple(draw(st.integers(max(1, k - 2 * p), k + 10)) for k, p in zip(kernel, pad, strict=True))
-    ho, wo = ((s + 2 * p - k) // t + 1 for s, p, k, t in zip(size, pad, kernel, stride, strict=True))
+    size = tuple(
+        draw(st.integers(max(1, k - 2 * p), k + 10)) for k, p in zip(kernel, pad, strict=True)
+    )
+    ho, wo = (
+        (s + 2 * p - k) // t + 1 for s, p, k, t in zip(size, pad, kernel, stride, strict=True)
+    )
     each = ho * wo * kernel[0] * kernel[1]
     ic = draw(st.integers(1, max(1, min(130, work // each))))
     oc = draw(st.integers(1, max(1, min(130, work // each // ic))))

@@ -1,4 +1,6 @@
-"""Convolution: its order of accumulation bit for bit, its independence of any cut, its values against PyTorch."""
+"""Convolution: its order of accumulation bit for bit, its independence of any cut, its values
+against PyTorch.
+"""
 
 from typing import Any
 
@@ -49,7 +51,9 @@ def reference_error(dx, dy, w, stride, pad):
                                 inside = 0 <= r < dy.shape[2] and 0 <= c < dy.shape[3]
                                 if down == across == 0 and (inside or framed):
                                     value = dy[s, o, r, c] if inside else np.float32(0)
-                                    dx[s, i, row, column] = fma(value, w[o, i, u, v], dx[s, i, row, column])
+                                    dx[s, i, row, column] = fma(
+                                        value, w[o, i, u, v], dx[s, i, row, column]
+                                    )
 
 
 @njit(cache=True)
@@ -108,7 +112,9 @@ def test_every_value_takes_its_products_in_the_stated_order(case: Case) -> None:
 @example(corner)
 @example(sparse)
 def test_zeros_of_padding_are_multiplied(case: Case) -> None:
-    """A sum that is -0 stays so if all its products are -0: not where the frame's zeros, which are +0, take part."""
+    """A sum that is -0 stays so if all its products are -0: not where the frame's zeros, which are
+    +0, take part.
+    """
     x, w, dy = (np.zeros_like(a) for a in case.arrays())
     y, dx, dw = -dy, -x, -w
     found = (
@@ -136,21 +142,30 @@ def test_no_cut_changes_a_bit(case: Case, data: st.DataObject) -> None:
     if i:
         low = conv.forward(x[:, :i], w[:, :i], **window)
         assert same_bits(conv.forward(x[:, i:], w[:, i:], **window, partial=low), y)
-        parts = [conv.error(dy, w[:, a], (n, w[:, a].shape[1], *case.size), **window) for a in np.s_[:i, i:]]
+        parts = [
+            conv.error(dy, w[:, a], (n, w[:, a].shape[1], *case.size), **window)
+            for a in np.s_[:i, i:]
+        ]
         assert same_bits(np.concatenate(parts, 1), dx)
         parts = [conv.gradient(x[:, a], dy, w[:, a].shape, **window) for a in np.s_[:i, i:]]
         assert same_bits(np.concatenate(parts, 1), dw)
     if o:
         high = conv.error(dy[:, o:], w[o:], x.shape, **window)
         assert same_bits(conv.error(dy[:, :o], w[:o], x.shape, **window, partial=high), dx)
-        assert same_bits(np.concatenate([conv.forward(x, w[a], **window) for a in np.s_[:o, o:]], 1), y)
+        assert same_bits(
+            np.concatenate([conv.forward(x, w[a], **window) for a in np.s_[:o, o:]], 1), y
+        )
         parts = [conv.gradient(x, dy[:, a], w[a].shape, **window) for a in np.s_[:o, o:]]
         assert same_bits(np.concatenate(parts), dw)
     if s:
         first = conv.gradient(x[:s], dy[:s], w.shape, **window)
         assert same_bits(conv.gradient(x[s:], dy[s:], w.shape, **window, accumulate=first), dw)
-        assert same_bits(np.concatenate([conv.forward(x[a], w, **window) for a in np.s_[:s, s:]]), y)
-        assert same_bits(np.concatenate([conv.error(dy[a], w, x[a].shape, **window) for a in np.s_[:s, s:]]), dx)
+        assert same_bits(
+            np.concatenate([conv.forward(x[a], w, **window) for a in np.s_[:s, s:]]), y
+        )
+        assert same_bits(
+            np.concatenate([conv.error(dy[a], w, x[a].shape, **window) for a in np.s_[:s, s:]]), dx
+        )
 
 
 def exact(x: np.ndarray, w: np.ndarray, dy: np.ndarray, window: dict[str, Any]) -> list[np.ndarray]:
@@ -179,18 +194,24 @@ def ours(x: np.ndarray, w: np.ndarray, dy: np.ndarray, window: dict[str, Any]) -
 def test_whole_numbers_give_what_pytorch_gives(case: Case) -> None:
     """Sums of products of small whole numbers are exact in float32, so nothing needs a tolerance."""
     arrays = case.arrays()
-    for found, expected in zip(ours(*arrays, case.window), exact(*arrays, case.window), strict=True):
+    for found, expected in zip(
+        ours(*arrays, case.window), exact(*arrays, case.window), strict=True
+    ):
         assert np.array_equal(found, expected)
 
 
 @relaxed
 @given(cases(work=10_000_000))
 def test_real_numbers_are_within_rounding_of_pytorch(case: Case) -> None:
-    """m roundings, each at most 2^-24 of a sum that never exceeds the sum of |products| (but for its rounding)."""
+    """m roundings, each at most 2^-24 of a sum that never exceeds the sum of |products| (but for
+    its rounding).
+    """
     x, w, dy = case.arrays()
     products = w[0].size, w.shape[0] * w[0, 0].size, dy[:, 0].size
     bounds = exact(abs(x), abs(w), abs(dy), case.window)
-    results = zip(ours(x, w, dy, case.window), exact(x, w, dy, case.window), bounds, products, strict=True)
+    results = zip(
+        ours(x, w, dy, case.window), exact(x, w, dy, case.window), bounds, products, strict=True
+    )
     for found, expected, bound, m in results:
         assert found.dtype == np.float32
         assert np.all(abs(found - expected) <= 1.01 * m * 2.0**-24 * bound)
@@ -206,7 +227,9 @@ def test_real_numbers_are_within_rounding_of_pytorch(case: Case) -> None:
         (5, (64, 600), (7, 7), 7, 1, 0),
     ],
 )
-def test_layers_of_real_size(n: int, channels: tuple[int, int], size: Any, kernel: int, stride: int, pad: int) -> None:
+def test_layers_of_real_size(
+    n: int, channels: tuple[int, int], size: Any, kernel: int, stride: int, pad: int
+) -> None:
     case = Case(n, channels, size, (kernel, kernel), (stride, stride), (pad, pad), whole=True)
     arrays = case.arrays()
     by_int = ours(*arrays, {"stride": stride, "pad": pad})
@@ -248,12 +271,16 @@ def test_slices_of_nothing_add_nothing(size: tuple[int, int], pad: tuple[int, in
 @example(connected, 1, 2)
 @example(sparse, 0, 1)
 def test_maps_may_be_slices_of_wider_ones(case: Case, before: int, after: int) -> None:
-    """As training calls it: channels last, weights packed once, results written between other channels."""
+    """As training calls it: channels last, weights packed once, results written between other
+    channels.
+    """
     x, w, dy = case.arrays()
     of = conv.Convolution(*case.channels, case.size, case.kernel, case.stride, case.pad)
 
     def wide(maps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        whole = np.full((*maps.shape[:1], *maps.shape[2:], before + maps.shape[1] + after), np.float32(7))
+        whole = np.full(
+            (*maps.shape[:1], *maps.shape[2:], before + maps.shape[1] + after), np.float32(7)
+        )
         part = whole[..., before : before + maps.shape[1]]
         part[...] = maps.transpose(0, 2, 3, 1)
         return whole, part
@@ -264,7 +291,10 @@ def test_maps_may_be_slices_of_wider_ones(case: Case, before: int, after: int) -
         return part.transpose(0, 3, 1, 2)
 
     packed = of.pack(w)
-    turned, gradient = np.full(of.turned_size, np.nan, np.float32), np.full(of.packed_size, np.nan, np.float32)
+    turned, gradient = (
+        np.full(of.turned_size, np.nan, np.float32),
+        np.full(of.packed_size, np.nan, np.float32),
+    )
     frame = np.full(of.frame_shape(case.n), np.nan, np.float32)
     error_frame = np.full(of.error_frame_shape(case.n), np.nan, np.float32)
     y, dx = wide(np.full_like(dy, np.nan)), wide(np.full_like(x, np.nan))
@@ -281,20 +311,28 @@ def test_maps_may_be_slices_of_wider_ones(case: Case, before: int, after: int) -
     assert same_bits(narrow(*dx), conv.error(dy, w, x.shape, **case.window))
     assert same_bits(of.unpack(gradient), conv.gradient(x, dy, w.shape, **case.window))
     together = of.outputs_together
-    channels = of.pack(np.broadcast_to(np.arange(len(w), dtype=np.float32)[:, None, None, None], w.shape))
+    channels = of.pack(
+        np.broadcast_to(np.arange(len(w), dtype=np.float32)[:, None, None, None], w.shape)
+    )
     if together > 1:
         runs = channels.reshape(-1, together)
         assert same_bits(runs, runs[:, :1] + np.arange(together, dtype=np.float32))
         assert not np.any(runs[:, 0] % together)
     lanes = of.pack(np.ones_like(w))
-    assert not np.any(gradient[lanes == 0])  # spare lanes stay 0, so that an update does not change them
+    assert not np.any(
+        gradient[lanes == 0]
+    )  # spare lanes stay 0, so that an update does not change them
     of.gradient(gradient, frame, wide(dy)[1], fresh=False)
-    twice = conv.gradient(x, dy, w.shape, **case.window, accumulate=conv.gradient(x, dy, w.shape, **case.window))
+    twice = conv.gradient(
+        x, dy, w.shape, **case.window, accumulate=conv.gradient(x, dy, w.shape, **case.window)
+    )
     assert same_bits(of.unpack(gradient), twice)
 
 
 def test_one_rounding_for_each_product() -> None:
-    """(1 + 2^-12)^2 = 1 + 2^-11 + 2^-24; less 1 + 2^-11, only a fused multiply-add keeps the last part."""
+    """(1 + 2^-12)^2 = 1 + 2^-11 + 2^-24; less 1 + 2^-11, only a fused multiply-add keeps the last
+    part.
+    """
     x = np.full((1, 1, 1, 1), 1 + 2.0**-12, np.float32)
     partial = np.full((1, 1, 1, 1), -(1 + 2.0**-11), np.float32)
     window: dict[str, Any] = {"stride": 1, "pad": 0}

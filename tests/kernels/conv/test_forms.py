@@ -55,5 +55,7 @@ def test_the_form_follows_from_the_host(features: str, name: str) -> None:
 
 def test_an_unknown_form_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SETTING, "avx1024")
-    with pytest.raises(ValueError, match="'avx1024': unknown form; choose from avx512, avx2, neon, portable"):
+    with pytest.raises(
+        ValueError, match="'avx1024': unknown form; choose from avx512, avx2, neon, portable"
+    ):
         chosen_form()

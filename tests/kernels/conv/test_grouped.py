@@ -1,4 +1,6 @@
-"""Convolutions in groups: the bits of one convolution for each group, however they are cut, and PyTorch's values."""
+"""Convolutions in groups: the bits of one convolution for each group, however they are cut, and
+PyTorch's values.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Case(NamedTuple):
     @property
     def of(self) -> conv.Convolving:
         channels = self.each * len(self.outputs)
-        return conv.convolution(channels, self.outputs, self.size, self.kernel, self.stride, self.pad)
+        return conv.convolution(
+            channels, self.outputs, self.size, self.kernel, self.stride, self.pad
+        )
 
     @property
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -45,24 +49,39 @@ def cases(draw: st.DrawFn) -> Case:
     kernel = draw(st.tuples(*[st.integers(1, 5)] * 2))
     stride = draw(st.tuples(*[st.integers(1, 3)] * 2))
     pad = tuple(draw(st.integers(0, k - 1)) for k in kernel)
-    size = tuple(draw(st.integers(max(1, k - 2 * p), k + 7)) for k, p in zip(kernel, pad, strict=True))
+    size = tuple(
+        draw(st.integers(max(1, k - 2 * p), k + 7)) for k, p in zip(kernel, pad, strict=True)
+    )
     n, seed = draw(st.integers(1, 4)), draw(st.integers(0, 2**32))
     if draw(st.booleans()):
         return Case(n, 1, (1,) * draw(st.integers(2, 40)), size, kernel, stride, pad, seed)
     inner = draw(st.integers(1, 20))
-    outputs = (draw(st.integers(1, inner)), *[inner] * draw(st.integers(0, 3)), draw(st.integers(1, inner)))
+    outputs = (
+        draw(st.integers(1, inner)),
+        *[inner] * draw(st.integers(0, 3)),
+        draw(st.integers(1, inner)),
+    )
     return Case(n, draw(st.integers(1, 9)), outputs, size, kernel, stride, pad, seed)
 
 
-def results(of: conv.Convolving, x: Any, w: Any, dy: Any, start: Any = None) -> tuple[Any, Any, Any]:
+def results(
+    of: conv.Convolving, x: Any, w: Any, dy: Any, start: Any = None
+) -> tuple[Any, Any, Any]:
     """y, dx and dw; with `start`, added to those."""
     n, packed, turned = len(x), of.pack(w), np.empty(of.turned_size, np.float32)
     of.turn(packed, turned)
-    frame, error_frame = np.empty(of.frame_shape(n), np.float32), np.empty(of.error_frame_shape(n), np.float32)
+    frame, error_frame = (
+        np.empty(of.frame_shape(n), np.float32),
+        np.empty(of.error_frame_shape(n), np.float32),
+    )
     of.frame(x, frame)
     of.error_frame(dy, error_frame)
     fresh = start is None
-    y, dx, dw = (np.full_like(of_, np.nan) for of_ in (dy, x, w)) if fresh else (each.copy() for each in start)
+    y, dx, dw = (
+        (np.full_like(of_, np.nan) for of_ in (dy, x, w))
+        if fresh
+        else (each.copy() for each in start)
+    )
     sums = of.pack(dw, np.full_like(packed, np.nan))
     of.forward(y, frame, packed, fresh=fresh)
     of.error(dx, error_frame, turned, fresh=fresh)
@@ -81,7 +100,9 @@ def test_groups_are_convolutions_side_by_side(case: Case) -> None:
         ins, outs = slice(group * case.each, (group + 1) * case.each), slice(begin, begin + count)
         begin += count
         one = conv.Convolution(case.each, count, *case[3:7])
-        found = results(one, np.ascontiguousarray(x[..., ins]), w[outs], np.ascontiguousarray(dy[..., outs]))
+        found = results(
+            one, np.ascontiguousarray(x[..., ins]), w[outs], np.ascontiguousarray(dy[..., outs])
+        )
         for ours, expected in zip((y[..., outs], dx[..., ins], dw[outs]), found, strict=True):
             assert np.array_equal(ours, expected)
 
@@ -93,12 +114,17 @@ def test_values_are_those_of_pytorch(case: Case) -> None:
     if len(set(case.outputs)) > 1:
         case = case._replace(outputs=case.outputs[:1] * len(case.outputs))
     x, w, dy = case.arrays
-    tx, tw = (torch.tensor(each, dtype=torch.float64, requires_grad=True) for each in (x.transpose(0, 3, 1, 2), w))
+    tx, tw = (
+        torch.tensor(each, dtype=torch.float64, requires_grad=True)
+        for each in (x.transpose(0, 3, 1, 2), w)
+    )
     y = torch.nn.functional.conv2d(tx, tw, None, case.stride, case.pad, groups=len(case.outputs))
     y.backward(torch.tensor(dy.transpose(0, 3, 1, 2), dtype=torch.float64))
     expected = y.detach().numpy(), tx.grad.numpy(), tw.grad.numpy()
     found = results(case.of, x, w, dy)
-    for ours, theirs, axes in zip(found, expected, ((0, 3, 1, 2), (0, 3, 1, 2), (0, 1, 2, 3)), strict=True):
+    for ours, theirs, axes in zip(
+        found, expected, ((0, 3, 1, 2), (0, 3, 1, 2), (0, 1, 2, 3)), strict=True
+    ):
         assert np.abs(ours.transpose(axes) - theirs).max() <= 1e-5 * max(1.0, np.abs(theirs).max())
 
 
@@ -109,7 +135,10 @@ def test_samples_and_sums_go_on(case: Case, cut: int) -> None:
     x, w, dy = case.arrays
     of, starts = (
         case.of,
-        tuple(np.random.default_rng(cut).standard_normal(each.shape, np.float32) for each in (dy, x, w)),
+        tuple(
+            np.random.default_rng(cut).standard_normal(each.shape, np.float32)
+            for each in (dy, x, w)
+        ),
     )
     y, dx, dw = results(of, x, w, dy, starts)
     wide = np.zeros((*x.shape[:3], x.shape[3] + 3), np.float32)
@@ -137,7 +166,10 @@ def test_shapes_that_do_not_fit_are_refused(outputs: tuple[int, ...]) -> None:
     w = np.zeros((of.out_channels, 4 // len(outputs), 3, 3), np.float32)
     with pytest.raises(ValueError, match="do not fit"):
         of.pack(w[:-1])
-    frame, y = np.zeros(of.frame_shape(2), np.float32), np.zeros((2, *of.output, of.out_channels), np.float32)
+    frame, y = (
+        np.zeros(of.frame_shape(2), np.float32),
+        np.zeros((2, *of.output, of.out_channels), np.float32),
+    )
     packed = of.pack(w)
     with pytest.raises(ValueError, match="is needed"):
         of.forward(y[..., :-1], frame, packed, fresh=True)

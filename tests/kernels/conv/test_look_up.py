@@ -10,11 +10,21 @@ from emuchain.kernels.conv import LookUp, convolution
 SIZES = st.integers(1, 40)
 
 
-@given(symbols=SIZES, features=SIZES, steps=st.integers(1, 12), samples=st.integers(0, 4), seed=st.integers(0, 99))
-def test_has_the_bits_of_a_convolution(symbols: int, features: int, steps: int, samples: int, seed: int) -> None:
+@given(
+    symbols=SIZES,
+    features=SIZES,
+    steps=st.integers(1, 12),
+    samples=st.integers(0, 4),
+    seed=st.integers(0, 99),
+)
+def test_has_the_bits_of_a_convolution(
+    symbols: int, features: int, steps: int, samples: int, seed: int
+) -> None:
     draws = np.random.default_rng(seed)
     weights = draws.normal(size=(features, symbols, 1, 1)).astype(np.float32)
-    dy = draws.normal(size=(samples, steps, 1, features + 3)).astype(np.float32)[..., 2:-1]  # channels of wider maps
+    dy = draws.normal(size=(samples, steps, 1, features + 3)).astype(np.float32)[
+        ..., 2:-1
+    ]  # channels of wider maps
     numbers = draws.integers(0, symbols, (samples, steps, 1, 1)).astype(np.float32)
     one_hot = (numbers == np.arange(symbols)).astype(np.float32)
     gradients, outputs = [], []

@@ -1,4 +1,6 @@
-"""Sums in bf16 and fp16, rounded after each product, and in integers: against own sums, and whatever the cut."""
+"""Sums in bf16 and fp16, rounded after each product, and in integers: against own sums, and
+whatever the cut.
+"""
 
 from typing import Any
 
@@ -23,7 +25,9 @@ def on(values: np.ndarray, dtype: Any) -> np.ndarray:
 
 
 def fused(a: np.ndarray, b: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """a * b + total, rounded to fp32 once: of factors of 8 bits, float64 holds product and sum without rounding."""
+    """a * b + total, rounded to fp32 once: of factors of 8 bits, float64 holds product and sum
+    without rounding.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         return (a.astype(np.float64) * b.astype(np.float64) + total).astype(np.float32)
 
@@ -38,7 +42,14 @@ def test_each_product_is_added_and_rounded(sums: Sums, scale: float) -> None:
     expected = start
     for k in range(300):
         expected = on(fused(x[:, None, k], w[None, :, k], expected), dtype)
-    y = conv.forward(x[..., None, None], w[..., None, None], stride=1, pad=0, partial=start[..., None, None], sums=sums)
+    y = conv.forward(
+        x[..., None, None],
+        w[..., None, None],
+        stride=1,
+        pad=0,
+        partial=start[..., None, None],
+        sums=sums,
+    )
     assert same_bits(y[..., 0, 0], expected)
 
 
@@ -47,7 +58,9 @@ def test_infinity_nan_least_and_largest_values(sums: Sums) -> None:
     dtype = NARROW[sums]
     largest = np.float32(ml_dtypes.finfo(dtype).max)
     least = np.float32(ml_dtypes.finfo(dtype).smallest_subnormal)
-    starts = np.float32([largest, -largest, least, -least, 0.75 * least, np.inf, -np.inf, np.nan, 0, -0.0, largest])
+    starts = np.float32(
+        [largest, -largest, least, -least, 0.75 * least, np.inf, -np.inf, np.nan, 0, -0.0, largest]
+    )
     a = np.float32([2**-9, -(2**-8), 0.5, -0.5, 0, 1, -1, 1, 0.25, 0, 1])
     b = np.float32([largest, largest, least, least, 0, 1, 1, 1, least, 0, 0])
     y = conv.forward(
@@ -84,7 +97,9 @@ def test_integers_are_added(case: Case) -> None:
         assert np.array_equal(result.view(np.int32), expected)
 
 
-def _exact(x: np.ndarray, w: np.ndarray, dy: np.ndarray, window: dict[str, Any]) -> list[np.ndarray]:
+def _exact(
+    x: np.ndarray, w: np.ndarray, dy: np.ndarray, window: dict[str, Any]
+) -> list[np.ndarray]:
     """y, dx and dw in float64, tap by tap."""
     (h, width), (kh, kw), (ho, wo) = x.shape[2:], w.shape[2:], dy.shape[2:]
     (sh, sw), (ph, pw) = window["stride"], window["pad"]
@@ -102,7 +117,10 @@ def _exact(x: np.ndarray, w: np.ndarray, dy: np.ndarray, window: dict[str, Any])
 def test_int8_in_fp32_equals_int32_up_to_1040_products() -> None:
     """2^24 is the last whole number before fp32 leaves some out: 1,040 * 127 * 127 is below it."""
     for count, equal in ((1040, True), (1041, False)):
-        x, w = np.full((1, count, 1, 1), 127, np.float32), np.full((1, count, 1, 1), 127, np.float32)
+        x, w = (
+            np.full((1, count, 1, 1), 127, np.float32),
+            np.full((1, count, 1, 1), 127, np.float32),
+        )
         in_integers = conv.forward(x, w, stride=1, pad=0, sums=Sums.INT32).view(np.int32).item()
         assert in_integers == count * 127 * 127
         assert (conv.forward(x, w, stride=1, pad=0).item() == in_integers) is equal
@@ -112,15 +130,22 @@ def test_int8_in_fp32_equals_int32_up_to_1040_products() -> None:
 @relaxed
 @given(cases(300_000), st.data())
 def test_no_cut_changes_a_bit(sums: Sums, case: Case, data: st.DataObject) -> None:
-    x, w, dy = whole_numbers(case) if sums is Sums.INT32 else (on(a, NARROW[sums]) for a in case.arrays())
+    x, w, dy = (
+        whole_numbers(case) if sums is Sums.INT32 else (on(a, NARROW[sums]) for a in case.arrays())
+    )
     window: dict[str, Any] = {**case.window, "sums": sums}
     (n, ic, _, _), oc = x.shape, w.shape[0]
     i, o, s = (data.draw(st.integers(0, count - 1)) for count in (ic, oc, n))
     if i:
         low = conv.forward(x[:, :i], w[:, :i], **window)
-        assert same_bits(conv.forward(x[:, i:], w[:, i:], **window, partial=low), conv.forward(x, w, **window))
+        assert same_bits(
+            conv.forward(x[:, i:], w[:, i:], **window, partial=low), conv.forward(x, w, **window)
+        )
     if o:
-        high, whole = conv.error(dy[:, o:], w[o:], x.shape, **window), conv.error(dy, w, x.shape, **window)
+        high, whole = (
+            conv.error(dy[:, o:], w[o:], x.shape, **window),
+            conv.error(dy, w, x.shape, **window),
+        )
         assert same_bits(conv.error(dy[:, :o], w[:o], x.shape, **window, partial=high), whole)
     if s:
         first = conv.gradient(x[:s], dy[:s], w.shape, **window)

@@ -20,9 +20,13 @@ from emuchain.kernels import conv
         ((1, 3, 8, 8), (4, 3, 3, 3), 1, (0, -1), "at least 0"),
     ],
 )
-def test_shapes_that_do_not_fit_are_refused(x_shape: Any, w_shape: Any, stride: Any, pad: Any, message: str) -> None:
+def test_shapes_that_do_not_fit_are_refused(
+    x_shape: Any, w_shape: Any, stride: Any, pad: Any, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
-        conv.forward(np.zeros(x_shape, np.float32), np.zeros(w_shape, np.float32), stride=stride, pad=pad)
+        conv.forward(
+            np.zeros(x_shape, np.float32), np.zeros(w_shape, np.float32), stride=stride, pad=pad
+        )
 
 
 def test_outputs_that_do_not_fit_are_refused() -> None:
@@ -39,7 +43,9 @@ def test_outputs_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="channels last"):
         of.forward(np.zeros((2, 8, 16, 4), np.float32)[:, :, :8], frame, packed, fresh=True)
     with pytest.raises(ValueError, match="channels last"):
-        of.forward(np.zeros((2, 4, 8, 8), np.float32).transpose(0, 2, 3, 1), frame, packed, fresh=True)
+        of.forward(
+            np.zeros((2, 4, 8, 8), np.float32).transpose(0, 2, 3, 1), frame, packed, fresh=True
+        )
     with pytest.raises(ValueError, match="contiguous float32"):
         of.forward(np.zeros((2, 8, 8, 4), np.float32), frame[:, :, ::2], packed, fresh=True)
     with pytest.raises(TypeError, match="x must be float32"):

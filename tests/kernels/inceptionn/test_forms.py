@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 
 from emuchain.kernels import CodecError
 from emuchain.kernels.form import FORMS, SETTING
-from emuchain.kernels.inceptionn import LONGEST, Limits, Rule, burst, compress, decompress, hardware, stages
+from emuchain.kernels.inceptionn import (
+    LONGEST,
+    Limits,
+    Rule,
+    burst,
+    compress,
+    decompress,
+    hardware,
+    stages,
+)
 from emuchain.kernels.inceptionn.inceptionn import RUN
 from emuchain.kernels.inceptionn.inceptionn import burst as kernels
 
@@ -46,9 +55,13 @@ def test_hardware_gives_the_same_bytes(exponent: int, rule: Rule) -> None:
         assert back.tobytes() == decompress(buffer, count).tobytes()
 
 
-@pytest.mark.parametrize(("exponent", "rule"), [(-10, "bound"), (-15, "bound"), (-16, "bound"), (-10, "range")])
+@pytest.mark.parametrize(
+    ("exponent", "rule"), [(-10, "bound"), (-15, "bound"), (-16, "bound"), (-10, "range")]
+)
 def test_any_number_of_values_has_the_bytes_of_its_bursts(exponent: int, rule: Rule) -> None:
-    """Each burst by the hardware, alone: no loop of pairs, or in stages, leaves one out or takes one twice."""
+    """Each burst by the hardware, alone: no loop of pairs, or in stages, leaves one out or takes
+    one twice.
+    """
     x, whole = values(8 * 50), b""
     for count in range(x.size):
         begin = count // 8 * 8
@@ -62,9 +75,14 @@ def test_any_number_of_values_has_the_bytes_of_its_bursts(exponent: int, rule: R
 
 @pytest.mark.parametrize("exponent", [-10, -20])
 def test_no_room_no_burst(exponent: int) -> None:
-    """The kernel stops where the longest burst might not fit, writes nothing beyond, and goes on from there."""
+    """The kernel stops where the longest burst might not fit, writes nothing beyond, and goes on
+    from there.
+    """
     x, of, mark = values(8 * 60), Limits.of(exponent), 0xA5
-    expected, numbers = compress(x, exponent), (of.zero_below, of.wide_from, of.digits, of.tolerance)
+    expected, numbers = (
+        compress(x, exponent),
+        (of.zero_below, of.wide_from, of.digits, of.tolerance),
+    )
     for room in range(0, LONGEST * 62, 7):
         out, done = np.full(LONGEST * 64, mark, np.uint8), np.zeros(2, np.int64)
         kernels.compress(x.ctypes.data, 60, out.ctypes.data, room, numbers, done)
@@ -76,7 +94,9 @@ def test_no_room_no_burst(exponent: int) -> None:
 
 @pytest.mark.parametrize("rest", [0, 3])
 def test_values_that_a_sample_does_not_show(rest: int) -> None:
-    """Zeros at the beginning of each run, where the sample is taken; and none there, but zeros elsewhere."""
+    """Zeros at the beginning of each run, where the sample is taken; and none there, but zeros
+    elsewhere.
+    """
     count = 8 * 32 * 1000
     for in_sample, elsewhere in ((0, 2), (2, 0)):
         x = np.full((32, count // 32), elsewhere, np.float32)
@@ -112,7 +132,9 @@ def test_hardware_refuses_bytes_that_are_cut() -> None:
 
 
 def test_a_burst_buffer_of_two_bursts_is_too_small_for_eight_values_of_272_bits() -> None:
-    """After 24 and 14 times 272 bits a burst has 8 bits left: with the next one 264 are there, and 272 are needed."""
+    """After 24 and 14 times 272 bits a burst has 8 bits left: with the next one 264 are there, and
+    272 are needed.
+    """
     x = np.concatenate([[0.25], np.zeros(7), np.ones(8 * 20)]).astype(np.float32)
     wire, _ = hardware.compress(x, -10)
     free, _ = hardware.decompress(wire, x.size)
@@ -122,14 +144,22 @@ def test_a_burst_buffer_of_two_bursts_is_too_small_for_eight_values_of_272_bits(
         hardware.decompress(wire, x.size, 512)
     below_one = np.full(80, 0.75 + 2.0**-9, np.float32)
     wire, _ = hardware.compress(below_one, -10)
-    assert hardware.decompress(wire, 80, 512)[0].tolist() == hardware.decompress(wire, 80)[0].tolist()
+    assert (
+        hardware.decompress(wire, 80, 512)[0].tolist() == hardware.decompress(wire, 80)[0].tolist()
+    )
 
 
 def test_shifters_join() -> None:
-    assert hardware.joined(hardware.Vector(0b101, 3), hardware.Vector(0b11, 2)) == hardware.Vector(0b11101, 5)
+    assert hardware.joined(hardware.Vector(0b101, 3), hardware.Vector(0b11, 2)) == hardware.Vector(
+        0b11101, 5
+    )
     bytes_ = [hardware.Vector(place, 8 * (place % 3)) for place in range(8)]
-    expected = b"".join(vector.bits.to_bytes(vector.length // 8, "little") for vector in bytes_ if vector.length)
-    joined = hardware.shifter_tree([vector if vector.length else hardware.Vector(0, 0) for vector in bytes_])
+    expected = b"".join(
+        vector.bits.to_bytes(vector.length // 8, "little") for vector in bytes_ if vector.length
+    )
+    joined = hardware.shifter_tree(
+        [vector if vector.length else hardware.Vector(0, 0) for vector in bytes_]
+    )
     assert joined.bits.to_bytes(joined.length // 8, "little") == expected
 
 
@@ -149,7 +179,9 @@ print(digest.hexdigest())
 
 def without(features: str, prefix: str) -> str:
     """Features in LLVM's notation, without some."""
-    return ",".join("-" + each[1:] if each[1:].startswith(prefix) else each for each in features.split(","))
+    return ",".join(
+        "-" + each[1:] if each[1:].startswith(prefix) else each for each in features.split(",")
+    )
 
 
 HOST = binding.get_host_cpu_features().flatten()
@@ -161,11 +193,15 @@ AVX2_ALONE = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": without(HOST, "
     [
         *((form, {}) for form in FORMS),
         pytest.param(
-            "avx2", AVX2_ALONE, marks=pytest.mark.skipif("+avx512f" not in HOST.split(","), reason="is the form avx2")
+            "avx2",
+            AVX2_ALONE,
+            marks=pytest.mark.skipif("+avx512f" not in HOST.split(","), reason="is the form avx2"),
         ),
     ],
 )
-def test_every_form_gives_the_same_bytes(form: str, processor: dict[str, str], tmp_path: "os.PathLike[str]") -> None:
+def test_every_form_gives_the_same_bytes(
+    form: str, processor: dict[str, str], tmp_path: "os.PathLike[str]"
+) -> None:
     x, path = values(20_001), os.path.join(tmp_path, "x.npy")
     np.save(path, x)
     digest = hashlib.sha256()
@@ -184,7 +220,12 @@ def test_every_form_gives_the_same_bytes(form: str, processor: dict[str, str], t
 @pytest.mark.parametrize(
     ("form", "triple", "features", "expected"),
     [
-        ("avx512", "x86_64-unknown-linux-gnu", "+sse2,+ssse3,+avx512f", "llvm.x86.ssse3.pshuf.b.128"),
+        (
+            "avx512",
+            "x86_64-unknown-linux-gnu",
+            "+sse2,+ssse3,+avx512f",
+            "llvm.x86.ssse3.pshuf.b.128",
+        ),
         ("neon", "aarch64-unknown-linux-gnu", "+neon", "llvm.aarch64.neon.tbl1.v16i8"),
         ("portable", "x86_64-unknown-linux-gnu", "+ssse3", None),
         ("avx2", "x86_64-unknown-linux-gnu", "+sse2,-ssse3", None),
@@ -192,7 +233,9 @@ def test_every_form_gives_the_same_bytes(form: str, processor: dict[str, str], t
         ("neon", "powerpc64le-unknown-linux-gnu", "+altivec", None),
     ],
 )
-def test_the_instruction_that_shuffles(form: str, triple: str, features: str, expected: str | None) -> None:
+def test_the_instruction_that_shuffles(
+    form: str, triple: str, features: str, expected: str | None
+) -> None:
     assert stages.shuffle_of(form, triple, features) == expected
 
 
@@ -205,16 +248,22 @@ def test_arm_has_one_instruction_for_it(monkeypatch: pytest.MonkeyPatch) -> None
     module = ir.Module()
     module.triple = triple
 
-    def is_wide(builder: ir.IRBuilder, values: burst.Values, _: object) -> tuple[ir.Value, ir.Value]:
+    def is_wide(
+        builder: ir.IRBuilder, values: burst.Values, _: object
+    ) -> tuple[ir.Value, ir.Value]:
         return values.large, values.large
 
     for name, count in (("pack", 3), ("unpack", 2)):
-        function = ir.Function(module, ir.FunctionType(ir.IntType(64), [ir.IntType(64)] * count), name)
+        function = ir.Function(
+            module, ir.FunctionType(ir.IntType(64), [ir.IntType(64)] * count), name
+        )
         builder = ir.IRBuilder(function.append_basic_block())
         arguments = list(function.args)
         if name == "pack":
             source, out, limit = arguments
-            end = burst.emit_stores(builder, out, *burst.emit_lanes(builder, is_wide, source, limit))
+            end = burst.emit_stores(
+                builder, out, *burst.emit_lanes(builder, is_wide, source, limit)
+            )
         else:
             end = burst.emit_unpack(builder, *arguments)
         builder.ret(end)

@@ -1,6 +1,7 @@
 """Arbitrary buffers: values, or an error of one line; never a read beyond the buffer.
 
-A buffer ends where a page ends, before one that must not be touched: a read beyond it ends the process.
+A buffer ends where a page ends, before one that must not be touched: a read beyond it ends the
+process.
 """
 
 import ctypes
@@ -98,7 +99,11 @@ def test_many_buffers(cliff: Cliff) -> None:
 def test_long_buffers() -> None:
     """Long enough for four readers at once: valid ones that were cut or changed, and random bytes."""
     cliff, chance = Cliff(pages=60), random.Random(8)
-    x = np.random.Generator(np.random.Philox(key=8)).laplace(0, 2.0**-10, 200_000).astype(np.float32)
+    x = (
+        np.random.Generator(np.random.Philox(key=8))
+        .laplace(0, 2.0**-10, 200_000)
+        .astype(np.float32)
+    )
     valid = compress(x, -10).tobytes()
     assert 1.5 * LEAST_BYTES < len(valid) < cliff.edge
     count_accepted = 0
@@ -122,9 +127,14 @@ def test_any_bytes(cliff: Cliff, data: bytes, count: int) -> None:
 
 
 @hypothesis.given(
-    st.lists(st.floats(width=32), max_size=60), st.integers(-127, 0), st.integers(0, 40), st.binary(max_size=3)
+    st.lists(st.floats(width=32), max_size=60),
+    st.integers(-127, 0),
+    st.integers(0, 40),
+    st.binary(max_size=3),
 )
-def test_valid_buffers(cliff: Cliff, numbers: list[float], exponent: int, less: int, more: bytes) -> None:
+def test_valid_buffers(
+    cliff: Cliff, numbers: list[float], exponent: int, less: int, more: bytes
+) -> None:
     """A buffer is accepted as it is, and neither cut nor extended."""
     data = compress(np.array(numbers, np.float32), exponent).tobytes()
     assert accepted(cliff.put(data), len(numbers))

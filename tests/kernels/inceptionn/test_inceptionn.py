@@ -18,15 +18,21 @@ EXPONENTS = (-127, -126, -125, -40, -24, -23, -17, -16, -15, -14, -10, -8, -7, -
 RULES = get_args(Rule)
 
 
-pytestmark = pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # NumPy's, of signalling NaNs
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:invalid value:RuntimeWarning"
+)  # NumPy's, of signalling NaNs
 
 
 def patterns() -> NDArray[np.float32]:
     """Every exponent and both signs, with mantissas at the edges of all cuts and random ones."""
     ones = [(1 << bits) - 1 for bits in range(24)]
     edges = {0, *(1 << bit for bit in range(23)), *ones, *(0x7FFFFF & ~one for one in ones)}
-    chance = np.random.Generator(np.random.Philox(key=2)).integers(0, 1 << 23, (256, 200), dtype=np.uint32)
-    mantissas = np.concatenate([np.broadcast_to(np.array(sorted(edges), np.uint32), (256, len(edges))), chance], axis=1)
+    chance = np.random.Generator(np.random.Philox(key=2)).integers(
+        0, 1 << 23, (256, 200), dtype=np.uint32
+    )
+    mantissas = np.concatenate(
+        [np.broadcast_to(np.array(sorted(edges), np.uint32), (256, len(edges))), chance], axis=1
+    )
     sizes = (np.arange(256, dtype=np.uint32) << 23)[:, None] | mantissas
     words: NDArray[np.uint32] = np.stack([sizes, sizes | 1 << 31]).reshape(-1)
     return np.random.Generator(np.random.Philox(key=3)).permutation(words).view(np.float32)
@@ -46,7 +52,9 @@ def widths(buffer: NDArray[np.uint8], count: int) -> NDArray[np.int64]:
 
 
 def least_width(values: NDArray[np.float32], exponent: int) -> NDArray[np.int64]:
-    """The shortest width that the rule allows, in double precision, which holds all these numbers exactly."""
+    """The shortest width that the rule allows, in double precision, which holds all these numbers
+    exactly.
+    """
     size = np.abs(values.astype(np.float64))
     bound = 2.0**exponent
     found = np.full(values.shape, 32)
@@ -88,20 +96,26 @@ def test_range_rule(exponent: int) -> None:
     assert (found == expected).all()
     for width in (8, 16):
         such = found == width
-        assert (np.abs(y[such]) == np.floor(size[such] * 2.0 ** (width - 1)) * 2.0 ** (1 - width)).all()
+        assert (
+            np.abs(y[such]) == np.floor(size[such] * 2.0 ** (width - 1)) * 2.0 ** (1 - width)
+        ).all()
         assert (np.signbit(y[such]) == np.signbit(x[such])).all()
 
 
 def test_range_rule_divides_where_grace_does() -> None:
     """eb_e + ceil((127 - eb_e) / 2), eb_e being the bound's exponent: 122 for 2^-10, 124 for 2^-7."""
     for exponent, middle in ((-10, -5), (-7, -3), (-6, -3), (-1, 0), (-127, -63)):
-        x = np.array([2.0**middle, np.nextafter(np.float32(2.0**middle), np.float32(0))], np.float32)
+        x = np.array(
+            [2.0**middle, np.nextafter(np.float32(2.0**middle), np.float32(0))], np.float32
+        )
         expected = [16 if middle < 0 else 32, 8]
         assert widths(compress(x, exponent, "range"), 2).tolist() == expected
 
 
 def test_by_hand() -> None:
-    x = np.array([0.75, -0.5, 2.0**-11, 1.0, -(2.0**-7 + 2.0**-10), -(2.0**-9), 0.0, 127 / 128], np.float32)
+    x = np.array(
+        [0.75, -0.5, 2.0**-11, 1.0, -(2.0**-7 + 2.0**-10), -(2.0**-9), 0.0, 127 / 128], np.float32
+    )
     expected = [
         # tags 1, 1, 0, 3 | 2, 2, 0, 1, the first in the lowest bits
         0b11000101,
@@ -115,7 +129,16 @@ def test_by_hand() -> None:
     ]
     buffer = compress(x, -10)
     assert buffer.tolist() == expected
-    assert decompress(buffer, 8).tolist() == [0.75, -0.5, 0, 1, -(2.0**-7 + 2.0**-10), -(2.0**-9), 0, 127 / 128]
+    assert decompress(buffer, 8).tolist() == [
+        0.75,
+        -0.5,
+        0,
+        1,
+        -(2.0**-7 + 2.0**-10),
+        -(2.0**-9),
+        0,
+        127 / 128,
+    ]
     assert width_counts(buffer, 8) == (2, 3, 2, 1)
 
 
@@ -128,11 +151,17 @@ def test_a_last_burst_that_is_not_full() -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_nothing(rule: Rule) -> None:
     buffer = compress(np.empty(0, np.float32), -10, rule)
-    assert (buffer.size, decompress(buffer, 0).size, width_counts(buffer, 0)) == (0, 0, (0, 0, 0, 0))
+    assert (buffer.size, decompress(buffer, 0).size, width_counts(buffer, 0)) == (
+        0,
+        0,
+        (0, 0, 0, 0),
+    )
 
 
 @hypothesis.given(
-    hypothesis.extra.numpy.arrays(np.uint32, st.integers(0, 70)), st.integers(-127, 0), st.sampled_from(RULES)
+    hypothesis.extra.numpy.arrays(np.uint32, st.integers(0, 70)),
+    st.integers(-127, 0),
+    st.sampled_from(RULES),
 )
 def test_any_values(words: NDArray[np.uint32], exponent: int, rule: Rule) -> None:
     x = words.view(np.float32)
@@ -146,7 +175,9 @@ def test_any_values(words: NDArray[np.uint32], exponent: int, rule: Rule) -> Non
     if rule == "bound":
         assert compress(y, exponent).tobytes() == buffer.tobytes()
     counts = width_counts(buffer, x.size)
-    assert counts == tuple(np.count_nonzero(widths(buffer, x.size) == width) for width in (0, 8, 16, 32))
+    assert counts == tuple(
+        np.count_nonzero(widths(buffer, x.size) == width) for width in (0, 8, 16, 32)
+    )
 
 
 def test_arrays_of_other_layouts() -> None:
@@ -218,7 +249,11 @@ FULL = compress(np.array([0.5, 2, 0, 2.0**-9, *[0.25] * 5], np.float32), -10)
     ],
 )
 def test_buffers_that_are_refused(
-    read: Any, buffer: Any, count: Any, said: str, one_line: Callable[[pytest.ExceptionInfo[Exception]], str]
+    read: Any,
+    buffer: Any,
+    count: Any,
+    said: str,
+    one_line: Callable[[pytest.ExceptionInfo[Exception]], str],
 ) -> None:
     with pytest.raises(CodecError, match=said) as raised:
         read(buffer, count)
@@ -238,4 +273,8 @@ def test_all_lengths_of_all_tags() -> None:
             for found, size in zip(four, sizes, strict=True):
                 code = int.from_bytes(payload[at : at + size].tobytes(), "little")
                 at += size
-                assert found == (code if size == 4 else int(np.float32(code / (1, 2**7, 2**15)[size]).view(np.uint32)))
+                assert found == (
+                    code
+                    if size == 4
+                    else int(np.float32(code / (1, 2**7, 2**15)[size]).view(np.uint32))
+                )

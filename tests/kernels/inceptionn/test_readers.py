@@ -1,4 +1,6 @@
-"""Four readers of a long buffer: the same values and errors as a single reader, whatever the buffer."""
+"""Four readers of a long buffer: the same values and errors as a single reader, whatever the
+buffer.
+"""
 
 import random
 
@@ -22,7 +24,9 @@ def laplace(count: int, scale: float) -> Floats:
 
 def uneven() -> Floats:
     """Bursts of 34 bytes, then of 2 to 18, then mostly of 2."""
-    return np.concatenate([laplace(COUNT // 8, 100.0), laplace(COUNT // 2, 2.0**-7), laplace(COUNT, 2.0**-9)])
+    return np.concatenate(
+        [laplace(COUNT // 8, 100.0), laplace(COUNT // 2, 2.0**-7), laplace(COUNT, 2.0**-9)]
+    )
 
 
 def sparse() -> Floats:
@@ -32,7 +36,9 @@ def sparse() -> Floats:
 
 
 def odd() -> Floats:
-    """One value of 8 bits, then zeros: all other bursts begin at odd places, and no reader can find that out."""
+    """One value of 8 bits, then zeros: all other bursts begin at odd places, and no reader can find
+    that out.
+    """
     x = np.zeros(4 * COUNT, np.float32)
     x[0] = 0.5
     return x
@@ -57,7 +63,16 @@ def outcome(kernel: object, buffer: NDArray[np.uint8], bursts: int) -> tuple[byt
         (sparse(), True),
         (odd(), False),
     ],
-    ids=["small", "middling", "large", "all in 32 bits and alike", "zeros", "uneven", "sparse", "odd"],
+    ids=[
+        "small",
+        "middling",
+        "large",
+        "all in 32 bits and alike",
+        "zeros",
+        "uneven",
+        "sparse",
+        "odd",
+    ],
 )
 @pytest.mark.parametrize("exponent", [-10, -6])
 def test_four_readers_read_the_same_as_one(x: Floats, in_step: bool, exponent: int) -> None:
@@ -82,7 +97,8 @@ def test_any_long_buffer_has_the_outcome_of_a_single_reader() -> None:
     """Cut, changed, or read with another count: the same values, as far, and so the same error."""
     chance = random.Random(3)
     valid = [
-        (compress(x, -10), x.size // BURST) for x in (laplace(COUNT, 2.0**-10), laplace(COUNT // 2, 0.1), uneven())
+        (compress(x, -10), x.size // BURST)
+        for x in (laplace(COUNT, 2.0**-10), laplace(COUNT // 2, 0.1), uneven())
     ]
     read_by_four = 0
     for case in range(300):
@@ -106,12 +122,12 @@ def test_any_long_buffer_has_the_outcome_of_a_single_reader() -> None:
 def test_errors_of_long_buffers() -> None:
     x = laplace(COUNT, 2.0**-10)
     buffer = compress(x, -10)
-    for wrong, count, told in (
+    for wrong, count, message in (
         (buffer[:-1], COUNT, "cut short"),
         (np.append(buffer, np.uint8(0)), COUNT, "goes on after"),
         (buffer, COUNT - 8, "goes on after"),
         (buffer, COUNT + 8, "cut short"),
         (buffer, COUNT // 8, "goes on after"),
     ):
-        with pytest.raises(CodecError, match=told):
+        with pytest.raises(CodecError, match=message):
             decompress(wrong, count)

@@ -27,7 +27,18 @@ READ_ONLY.flags.writeable = False
         np.array(3, np.float32),
         WHOLE[:, 8:],
     ],
-    ids=["whole", "rows", "turned", "strided", "reversed", "read-only", "bytes", "unaligned", "0-d", "empty"],
+    ids=[
+        "whole",
+        "rows",
+        "turned",
+        "strided",
+        "reversed",
+        "read-only",
+        "bytes",
+        "unaligned",
+        "0-d",
+        "empty",
+    ],
 )
 def test_address_is_that_of_the_first_number(array: NDArray[np.float32]) -> None:
     assert address_of(array) == array.__array_interface__["data"][0]

@@ -50,7 +50,9 @@ print(json.dumps([out.tolist(), number, told, "numba" in sys.modules]))
 
 def run(program: str, cache: Path) -> list[object]:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
-    done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, program], env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     found: list[object] = json.loads(done.stdout)
     return found
@@ -73,7 +75,12 @@ def test_arrays_of_another_kind_are_refused() -> None:
     _first(np.zeros((2, 2), np.float32))
     read_only = np.zeros((2, 2), np.float32)
     read_only.flags.writeable = False
-    others = [np.zeros((2, 2)), np.zeros(4, np.float32), np.zeros((4, 4), np.float32)[::2], read_only]
+    others = [
+        np.zeros((2, 2)),
+        np.zeros(4, np.float32),
+        np.zeros((4, 4), np.float32)[::2],
+        read_only,
+    ]
     for other in others:
         with pytest.raises(TypeError, match="float32 in 2 dimensions"):
             _first(other)

@@ -1,4 +1,6 @@
-"""The store of compiled kernels: where it keeps code, what its file names depend on, and files that are damaged."""
+"""The store of compiled kernels: where it keeps code, what its file names depend on, and files that
+are damaged.
+"""
 
 import importlib
 import os
@@ -63,7 +65,9 @@ def file_name(kernel: str) -> str:
 KERNELS = sorted(
     ".".join(path.relative_to(store.SOURCES).with_suffix("").parts)
     for path in store.SOURCES.rglob("*.py")
-    if re.search(r"^@(compiled|over_maps|between_maps)\b", path.read_text(encoding="utf-8"), re.MULTILINE)
+    if re.search(
+        r"^@(compiled|over_maps|between_maps)\b", path.read_text(encoding="utf-8"), re.MULTILINE
+    )
 )
 """The modules that have kernels."""
 
@@ -76,21 +80,42 @@ def test_file_names_depend_on_every_byte_of_what_a_kernel_imports(sources: Path)
         content = path.read_bytes()
         path.write_bytes(content[:-1] + b" " if content else b" ")
         forget()
-        changed = {module for module in KERNELS if store._file_name(f"{ROOM}.{module}.f") != original[module]}
+        changed = {
+            module
+            for module in KERNELS
+            if store._file_name(f"{ROOM}.{module}.f") != original[module]
+        }
         assert changed == {module for module in KERNELS if str(path) in made_of[module]}, path
         path.write_bytes(content)
     assert {module: file_name(f"{module}.f") for module in KERNELS} == original
 
 
 def test_what_a_kernel_is_made_of(sources: Path) -> None:
-    """Its module, those of the kernels that it calls, the compiler's; neither codecs nor layers of another kind."""
+    """Its module, those of the kernels that it calls, the compiler's; neither codecs nor layers of
+    another kind.
+    """
     for module in KERNELS:
         names = {str(Path(path).relative_to(sources)) for path in store.sources(f"{ROOM}.{module}")}
-        assert {f"{module.replace('.', '/')}.py", "jit/compiled.py", "jit/emitter.py", "form.py"} <= names
-        others = tuple(f"{room}/" for room in ("codec", "optimizers") if not module.startswith(room))
+        assert {
+            f"{module.replace('.', '/')}.py",
+            "jit/compiled.py",
+            "jit/emitter.py",
+            "form.py",
+        } <= names
+        others = tuple(
+            f"{room}/" for room in ("codec", "optimizers") if not module.startswith(room)
+        )
         assert not [name for name in names if name.startswith(others)], module
-    steps = {str(Path(path).relative_to(sources)) for path in store.sources(f"{ROOM}.recurrent.gru_steps")}
-    assert {"recurrent/product.py", "llvm/emit.py", "llvm/lanes.py", "conv/microkernel.py"} <= steps
+    steps = {
+        str(Path(path).relative_to(sources))
+        for path in store.sources(f"{ROOM}.recurrent.gru_steps")
+    }
+    assert {
+        "recurrent/step_parts.py",
+        "llvm/emit.py",
+        "llvm/lanes.py",
+        "conv/microkernel.py",
+    } <= steps
 
 
 @pytest.mark.parametrize("module", KERNELS)
@@ -98,16 +123,25 @@ def test_what_a_kernel_calls_is_in_its_key(module: str) -> None:
     """Other kernels, instructions of LLVM, tables."""
     known = set(store.sources(f"{ROOM}.{module}"))
     values = vars(importlib.import_module(f"{ROOM}.{module}"))
-    for kernel in [value for value in values.values() if isinstance(value, Kernel) and value._function is not None]:
+    for kernel in [
+        value
+        for value in values.values()
+        if isinstance(value, Kernel) and value._function is not None
+    ]:
         function: Any = kernel._function
         called = [function.__globals__.get(name) for name in function.__code__.co_names]
-        modules = {str(getattr(value, "_module", None) or getattr(value, "__module__", None)) for value in called}
+        modules = {
+            str(getattr(value, "_module", None) or getattr(value, "__module__", None))
+            for value in called
+        }
         ours = {importlib.import_module(name).__file__ for name in modules if name.startswith(ROOM)}
         assert ours <= known, kernel
 
 
 def test_file_names_depend_on_what_moves(sources: Path) -> None:
-    """A source that is moved to another sub-folder, or that is gone; one that is new and that no kernel imports."""
+    """A source that is moved to another sub-folder, or that is gone; one that is new and that no
+    kernel imports.
+    """
     names = [file_name("conv.layout.f")]
     tile = sources / "conv" / "microkernel.py"
     tile.rename(sources / "layers" / "microkernel.py")
@@ -133,7 +167,11 @@ def test_kernels_of_another_package(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     times = importlib.import_module("mine.times").times
     assert times(7) == 21
     forget()
-    assert {Path(path).name for path in store.sources("mine.times")} >= {"times.py", "factor.py", "emitter.py"}
+    assert {Path(path).name for path in store.sources("mine.times")} >= {
+        "times.py",
+        "factor.py",
+        "emitter.py",
+    }
     assert store.find("mine.times.times") is not None
     (package / "factor.py").write_text("FACTOR = 4\n")
     forget()
@@ -163,7 +201,9 @@ def kernel_of(module: str, factor: int) -> Kernel:
 
 def test_kernels_of_equal_names_in_different_rooms_have_their_own_files() -> None:
     """Also where both are found again, as a process that starts now finds them."""
-    assert [kernel_of(module, factor)(7) for module, factor in (("conv.layout", 2), ("layers.loss", 3))] == [14, 21]
+    assert [
+        kernel_of(module, factor)(7) for module, factor in (("conv.layout", 2), ("layers.loss", 3))
+    ] == [14, 21]
     kept = {path.name: path.read_bytes() for path in store.where().iterdir()}
     names = [f"{ROOM}.conv.layout.f", f"{ROOM}.layers.loss.f"]
     files = [kept[store._file_name(name)] for name in names]
@@ -174,7 +214,9 @@ def test_kernels_of_equal_names_in_different_rooms_have_their_own_files() -> Non
         assert content.endswith(code.image)
 
 
-@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:-100], lambda data: bytes(len(data))])
+@pytest.mark.parametrize(
+    "damage", [lambda data: b"", lambda data: data[:-100], lambda data: bytes(len(data))]
+)
 def test_a_damaged_file_counts_as_none(damage: Callable[[bytes], bytes]) -> None:
     code = Code("run", ["float32 2"], "none", bytes(range(256)))
     store.keep(NAME, code)
@@ -282,14 +324,18 @@ def test_links_and_pipes_for_files(kept: Kept, tmp_path: Path) -> None:
     assert not kept.is_found
 
 
-def test_a_folder_for_the_cache_is_made_for_its_user_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_folder_for_the_cache_is_made_for_its_user_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv(store.SETTING, str(tmp_path / "new" / "cache"))
     before = os.umask(0o002)
     try:
         assert store.where() == tmp_path / "new" / "cache"
     finally:
         os.umask(before)
-    assert [folder.stat().st_mode & 0o777 for folder in (tmp_path / "new", tmp_path / "new" / "cache")] == [0o755] * 2
+    assert [
+        folder.stat().st_mode & 0o777 for folder in (tmp_path / "new", tmp_path / "new" / "cache")
+    ] == [0o755] * 2
 
 
 def test_a_file_in_place_of_a_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -297,13 +343,19 @@ def test_a_file_in_place_of_a_directory(monkeypatch: pytest.MonkeyPatch, tmp_pat
     file = tmp_path / "file"
     file.touch()
     monkeypatch.setattr(store, "SOURCES", tmp_path / "package")
-    for named, in_the_way in ((file, file), (file / "below", file), (tmp_path / "new" / "folder", None)):
+    for named, in_the_way in (
+        (file, file),
+        (file / "below", file),
+        (tmp_path / "new" / "folder", None),
+    ):
         monkeypatch.setenv(store.SETTING, str(named))
         assert store.file_in_the_way() == in_the_way
         assert store.where() == (tmp_path / "package" / "__pycache__" if in_the_way else named)
 
 
-def test_no_home_is_no_folder_named_after_a_tilde(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_home_is_no_folder_named_after_a_tilde(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Where HOME is unset, and the system knows no such user, as in containers."""
 
     def unknown(_: int) -> None:
@@ -348,16 +400,24 @@ def test_threads_that_call_a_kernel_first_link_it_once(monkeypatch: pytest.Monke
     assert linked == ["room.kernel"]
 
 
-@pytest.mark.parametrize(("given", "expected"), [({}, ""), ({"NUMBA_CPU_FEATURES": "+avx"}, "+avx")])
-def test_a_generic_processor_has_the_features_that_numba_compiles_for(given: dict[str, str], expected: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "expected"), [({}, ""), ({"NUMBA_CPU_FEATURES": "+avx"}, "+avx")]
+)
+def test_a_generic_processor_has_the_features_that_numba_compiles_for(
+    given: dict[str, str], expected: str
+) -> None:
     """Others would be asked for what it lacks, and LLVM ends the process then."""
     program = (
         "from numba.core import config; from emuchain.kernels import form;"
         " print(repr((config.CPU_FEATURES, form.cpu_features(), form.FORM.name)))"
     )
     environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_CPU", form.SETTING))
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("NUMBA_CPU", form.SETTING))
     }
     environment |= {"NUMBA_CPU_NAME": "generic", **given}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == repr((expected, expected, "portable"))

@@ -18,7 +18,9 @@ Maps = np.ndarray
 
 
 def both_ways(name: str, x: Maps, dy: Maps, *parameters: float) -> tuple[Maps, Maps]:
-    """Results of an activation, and the errors of its inputs; where it overwrites those, those of a copy."""
+    """Results of an activation, and the errors of its inputs; where it overwrites those, those of a
+    copy.
+    """
     of = activations()[name]
     y, kept = of.forward(x.copy() if of.overwrites else x, np.empty, *parameters)
     of.error(kept, dy, *parameters)
@@ -41,13 +43,17 @@ def maps(seed: int, shape: tuple[int, ...], wider: int) -> Maps:
     random = np.random.default_rng(seed)
     found = (4 * random.standard_normal((*shape[:3], shape[3] + wider))).astype(np.float32)
     corner = random.random(found.shape) < 0.1
-    found[corner] = random.choice(np.array([-3, -0.0, 0, 3, 6, 100, -100], np.float32), corner.sum())
+    found[corner] = random.choice(
+        np.array([-3, -0.0, 0, 3, 6, 100, -100], np.float32), corner.sum()
+    )
     return found[..., : shape[3]]
 
 
 @pytest.mark.parametrize("name", KINDS)
 @given(st.integers(0, 1000), SHAPES, st.integers(0, 3))
-def test_both_ways_are_those_of_pytorch(name: str, seed: int, shape: tuple[int, ...], wider: int) -> None:
+def test_both_ways_are_those_of_pytorch(
+    name: str, seed: int, shape: tuple[int, ...], wider: int
+) -> None:
     theirs = KINDS[name]
     x, dy = maps(seed, shape, wider), maps(seed + 1, shape, 0)
     tx = torch.tensor(x.astype(np.float64), requires_grad=True)
@@ -65,7 +71,9 @@ def test_each_value_is_on_its_own(name: str) -> None:
     y, dx = both_ways(name, x, dy.copy())
     for channel in (0, 17, 36):
         one = slice(channel, channel + 1)
-        few_y, few_dx = both_ways(name, np.ascontiguousarray(x[:1, ..., one]), np.ascontiguousarray(dy[:1, ..., one]))
+        few_y, few_dx = both_ways(
+            name, np.ascontiguousarray(x[:1, ..., one]), np.ascontiguousarray(dy[:1, ..., one])
+        )
         assert few_y.tobytes() == y[:1, ..., one].tobytes()
         assert few_dx.tobytes() == dx[:1, ..., one].tobytes()
 
@@ -85,7 +93,9 @@ def test_sigmoid_has_the_bits_of_recurrent_layers() -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_shapes_must_agree(name: str) -> None:
     x, other = np.zeros((1, 2, 2, 3), np.float32), np.zeros((1, 2, 2, 4), np.float32)
-    with pytest.raises(ValueError, match="must have one shape" if name != "relu" else "marks must be"):
+    with pytest.raises(
+        ValueError, match="must have one shape" if name != "relu" else "marks must be"
+    ):
         both_ways(name, x, other)
 
 

@@ -24,7 +24,9 @@ def both_ways(x: np.ndarray, dy: np.ndarray, by_tanh: int) -> tuple[np.ndarray, 
 @pytest.mark.parametrize(("by_tanh", "approximate"), KINDS)
 def test_both_ways_are_those_of_pytorch(by_tanh: int, approximate: str) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is what the values are compared with")
-    x = np.concatenate([np.linspace(-15, 15, 30_001), np.logspace(-30, 2, 500), -np.logspace(-30, 2, 499)])
+    x = np.concatenate(
+        [np.linspace(-15, 15, 30_001), np.logspace(-30, 2, 500), -np.logspace(-30, 2, 499)]
+    )
     x = x.astype(F).reshape(2, 10, 50, 31)
     dy = np.random.default_rng(1).standard_normal(x.shape, F)
     tx = torch.tensor(x.astype(np.float64), requires_grad=True)
@@ -50,8 +52,13 @@ def test_each_value_is_on_its_own(by_tanh: int) -> None:
     x, dy = (np.random.default_rng(seed).standard_normal((2, 3, 1, 37), F) for seed in (1, 2))
     y, dx = both_ways(x, dy, by_tanh)
     for some in (slice(0, 1), slice(17, 30), slice(36, 37)):
-        few_y, few_dx = both_ways(x[:1, ..., some], np.ascontiguousarray(dy[:1, ..., some]), by_tanh)
-        assert few_y.tobytes() == y[:1, ..., some].tobytes() and few_dx.tobytes() == dx[:1, ..., some].tobytes()
+        few_y, few_dx = both_ways(
+            x[:1, ..., some], np.ascontiguousarray(dy[:1, ..., some]), by_tanh
+        )
+        assert (
+            few_y.tobytes() == y[:1, ..., some].tobytes()
+            and few_dx.tobytes() == dx[:1, ..., some].tobytes()
+        )
 
 
 _DIGEST = """

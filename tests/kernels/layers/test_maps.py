@@ -1,4 +1,6 @@
-"""Bias, rectifier, normalisation and dropout: values against PyTorch, independence of micro-batches, slices of maps."""
+"""Bias, rectifier, normalisation and dropout: values against PyTorch, independence of
+micro-batches, slices of maps.
+"""
 
 from typing import Any
 
@@ -13,7 +15,12 @@ from emuchain.kernels.layers import activations, element_wise, normalisation
 relaxed = settings(deadline=None, max_examples=40)
 ROUNDING = 2.0**-24
 Shape = tuple[int, int, int, int]
-shapes = st.tuples(st.integers(1, 4), st.integers(1, 9), st.integers(1, 9), st.integers(1, 20) | st.integers(30, 70))
+shapes = st.tuples(
+    st.integers(1, 4),
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.integers(1, 20) | st.integers(30, 70),
+)
 seeds = st.integers(0, 2**32)
 margins = st.tuples(st.integers(0, 3), st.integers(0, 3))
 Margins = tuple[int, int]
@@ -24,12 +31,16 @@ def numbers(shape: tuple[int, ...], seed: int) -> np.ndarray:
 
 
 class Wider:
-    """Maps that are some channels of wider ones; the channels to their left and right must not change."""
+    """Maps that are some channels of wider ones; the channels to their left and right must not
+    change.
+    """
 
     def __init__(self, maps: np.ndarray, margins: Margins) -> None:
         left, right = margins
         self._whole = np.full((*maps.shape[:3], left + maps.shape[3] + right), 12345, np.float32)
-        self._beside = np.delete(np.arange(self._whole.shape[3]), np.s_[left : left + maps.shape[3]])
+        self._beside = np.delete(
+            np.arange(self._whole.shape[3]), np.s_[left : left + maps.shape[3]]
+        )
         self.maps = self._whole[..., left : left + maps.shape[3]]
         self.maps[...] = maps
 
@@ -45,7 +56,13 @@ def test_pitch_is_the_step_from_pixel_to_pixel() -> None:
     assert arrays.pitch(maps[:, :, :1, 1:3]) == 20  # from row to row, as there is one column
     assert arrays.pitch(maps[:, :1, :1, 1:3]) == 60
     assert arrays.pitch(maps[:, :, ::2]) == 10
-    for part in (maps[:, ::2], maps[:, :, :3], maps[..., ::2], maps[:, ::-1], maps.transpose(0, 3, 1, 2)):
+    for part in (
+        maps[:, ::2],
+        maps[:, :, :3],
+        maps[..., ::2],
+        maps[:, ::-1],
+        maps.transpose(0, 3, 1, 2),
+    ):
         assert arrays.pitch(part) == 0
     assert arrays.pitch(np.broadcast_to(maps[:, :, :1], maps.shape)) == 0
     overlapping = np.lib.stride_tricks.sliding_window_view(maps.reshape(-1), 5)[None, None]
@@ -75,7 +92,9 @@ def test_maps_of_another_layout_are_copied_to_read_and_refused_to_write() -> Non
 
 @relaxed
 @given(shapes, seeds, margins)
-def test_bias_is_added_to_every_place_and_its_gradient_in_order(shape: Shape, seed: int, margins: Margins) -> None:
+def test_bias_is_added_to_every_place_and_its_gradient_in_order(
+    shape: Shape, seed: int, margins: Margins
+) -> None:
     start, b = numbers(shape, seed), numbers(shape[3:], seed + 1)
     wider = Wider(start, margins)
     y = wider.maps
@@ -138,7 +157,10 @@ def test_rectifier(shape: Shape, seed: int, margins: Margins, others: Margins) -
 
 
 def test_rectifier_keeps_nans_and_gives_no_negative_zeros() -> None:
-    for rectify in (activations.rectify, lambda y: element_wise.rectify_with_bias(y, np.zeros(y.shape[3], np.float32))):
+    for rectify in (
+        activations.rectify,
+        lambda y: element_wise.rectify_with_bias(y, np.zeros(y.shape[3], np.float32)),
+    ):
         y = np.full((1, 1, 1, 40), -0.0, np.float32)
         y[..., 20:] = np.nan
         rectify(y)
@@ -180,14 +202,23 @@ def normalise(x: np.ndarray, **keys: Any) -> tuple[np.ndarray, np.ndarray]:
     return y, scale
 
 
-def normalise_back(x: np.ndarray, y: np.ndarray, scale: np.ndarray, dy: np.ndarray, **keys: Any) -> np.ndarray:
+def normalise_back(
+    x: np.ndarray, y: np.ndarray, scale: np.ndarray, dy: np.ndarray, **keys: Any
+) -> np.ndarray:
     dx = np.full(x.shape, np.nan, np.float32)
     normalisation.lrn_error(x, y, scale, dy, dx, **keys)
     return dx
 
 
 @relaxed
-@given(shapes, seeds, st.integers(1, 7), st.floats(1e-4, 2), st.just(0.75) | st.floats(0.1, 2), st.floats(0.5, 3))
+@given(
+    shapes,
+    seeds,
+    st.integers(1, 7),
+    st.floats(1e-4, 2),
+    st.just(0.75) | st.floats(0.1, 2),
+    st.floats(0.5, 3),
+)
 def test_normalisation_is_that_of_pytorch(
     shape: Shape, seed: int, size: int, alpha: float, beta: float, k: float
 ) -> None:
@@ -201,15 +232,22 @@ def test_normalisation_is_that_of_pytorch(
     dx = normalise_back(x, y, scale, dy, **keys)
 
     # scale is a sum of size + 1 terms, none negative, so its relative error is at most (size + 4)
-    # roundings; a power, of an exponent below 2 that is rounded too, at most doubles and adds to that.
+    # roundings; a power, of an exponent below 2 that is rounded too, at most doubles and adds to
+    # that.
     relative = (4 * (size + 4) + 2 * np.log(scale.max()) + 16) * ROUNDING
-    exact_y, exact_dx = expected.detach().numpy().transpose(0, 2, 3, 1), tx.grad.numpy().transpose(0, 2, 3, 1)
+    exact_y, exact_dx = (
+        expected.detach().numpy().transpose(0, 2, 3, 1),
+        tx.grad.numpy().transpose(0, 2, 3, 1),
+    )
     assert np.all(abs(y - exact_y) <= relative * abs(exact_y) + 1e-38)
-    # dx is a difference of terms with such errors each: the bound is relative to the sum of their sizes
+    # dx is a difference of terms with such errors each: the bound is relative to the sum of their
+    # sizes
     spread = np.zeros(shape)
     terms = abs(dy.astype(np.float64) * y / scale)
     for channel in range(shape[3]):
-        spread[..., channel] = terms[..., max(channel - (size - 1) // 2, 0) : channel + size // 2 + 1].sum(3)
+        spread[..., channel] = terms[
+            ..., max(channel - (size - 1) // 2, 0) : channel + size // 2 + 1
+        ].sum(3)
     bound = abs(dy) / scale.astype(np.float64) ** beta + 2 * alpha * beta / size * abs(x) * spread
     assert np.all(abs(dx - exact_dx) <= 3 * relative * bound + 1e-38)
 
@@ -231,7 +269,9 @@ def test_normalisation_of_a_pixel_depends_on_no_other_and_takes_slices(
         assert np.array_equal(normalise_back(x[one], y[one], scale[one], dy[one], **keys), dx[one])
     results = [Wider(np.zeros(shape, np.float32), margins) for _ in range(3)]
     normalisation.lrn_forward(x, results[0].maps, results[1].maps, **keys)
-    normalisation.lrn_error(Wider(x, margins).maps, results[0].maps, results[1].maps, dy, results[2].maps, **keys)
+    normalisation.lrn_error(
+        Wider(x, margins).maps, results[0].maps, results[1].maps, dy, results[2].maps, **keys
+    )
     for result, expected in zip(results, (y, scale, dx), strict=True):
         assert np.array_equal(result.maps, expected)
         assert result.beside_is_unchanged()
@@ -256,7 +296,14 @@ def drop(shape: Shape, **keys: Any) -> np.ndarray:
 
 
 @relaxed
-@given(shapes, st.floats(0, 0.9), st.integers(0, 2**63 - 1), st.integers(0, 99), st.integers(0, 2**40), margins)
+@given(
+    shapes,
+    st.floats(0, 0.9),
+    st.integers(0, 2**63 - 1),
+    st.integers(0, 99),
+    st.integers(0, 2**40),
+    margins,
+)
 def test_dropout_depends_on_the_sample_and_not_on_its_batch(
     shape: Shape, rate: float, seed: int, layer: int, first: int, margins: Margins
 ) -> None:
@@ -281,7 +328,13 @@ def mixed(z: int) -> int:
 
 def test_dropout_by_hand() -> None:
     """The elements of a sample count channel by channel, row by row, whatever the layout."""
-    (n, rows, columns, channels), rate, seed, layer, step = (2, 3, 4, 40), 0.3, 2**63 - 5, 7, 0x9E3779B97F4A7C15
+    (n, rows, columns, channels), rate, seed, layer, step = (
+        (2, 3, 4, 40),
+        0.3,
+        2**63 - 5,
+        7,
+        0x9E3779B97F4A7C15,
+    )
     samples = np.array([2**40, 3])
     mask = drop((n, rows, columns, channels), rate=rate, seed=seed, layer=layer, samples=samples)
     stream = mixed((mixed((seed + step) % 2**64) + layer + step) % 2**64)
@@ -300,7 +353,15 @@ def test_dropout_drops_at_its_rate(rate: float) -> None:
 
 
 def test_dropout_of_other_seeds_layers_and_samples_is_unrelated() -> None:
-    keys: list[tuple[int, int, int]] = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (2, 0, 0), (0, 0, 2)]
+    keys: list[tuple[int, int, int]] = [
+        (0, 0, 0),
+        (1, 0, 0),
+        (0, 1, 0),
+        (0, 0, 1),
+        (1, 1, 0),
+        (2, 0, 0),
+        (0, 0, 2),
+    ]
     masks = [
         drop((1, 10, 10, 100), rate=0.5, seed=seed, layer=layer, samples=np.array([sample])) > 0
         for seed, layer, sample in keys

@@ -25,7 +25,11 @@ def cases(draw: st.DrawFn) -> tuple[np.ndarray, Window]:
     shape = draw(st.integers(1, 4)), h, w, draw(st.integers(1, 5) | st.integers(30, 40))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     few = draw(st.booleans())  # few different values, for many equal ones in a window
-    x = rng.integers(-2, 3, shape).astype(np.float32) if few else rng.standard_normal(shape, np.float32)
+    x = (
+        rng.integers(-2, 3, shape).astype(np.float32)
+        if few
+        else rng.standard_normal(shape, np.float32)
+    )
     return x, {"kernel": kernel, "stride": stride, "pad": pad}
 
 
@@ -82,7 +86,9 @@ def test_maximum_is_that_of_pytorch(case: tuple[np.ndarray, Window]) -> None:
     expected = torch.nn.functional.max_pool2d(tx, **to_pytorch(window))
     y, places = max_forward(x, window)
     assert np.array_equal(channels_first(y), expected.detach().numpy())
-    errors = np.random.default_rng(0).integers(-9, 10, y.shape).astype(np.float32)  # whole: sums are exact
+    errors = (
+        np.random.default_rng(0).integers(-9, 10, y.shape).astype(np.float32)
+    )  # whole: sums are exact
     expected.backward(torch.tensor(channels_first(errors)))
     assert np.array_equal(channels_first(max_error(errors, places, x, window)), tx.grad.numpy())
 
@@ -97,7 +103,9 @@ def test_average_is_that_of_pytorch(case: tuple[np.ndarray, Window], counts: boo
     tx = torch.tensor(channels_first(x), dtype=torch.float64, requires_grad=True)
     expected = torch.nn.functional.avg_pool2d(tx, **to_pytorch(plain), count_include_pad=counts)
     y = channels_first(average_forward(x, window))
-    bound = channels_first(average_forward(abs(x), window))  # at most one rounding for each addition, and the division
+    bound = channels_first(
+        average_forward(abs(x), window)
+    )  # at most one rounding for each addition, and the division
     assert np.all(abs(y - expected.detach().numpy()) <= 1.01 * area * ROUNDING * bound)
     errors = np.random.default_rng(0).standard_normal(output_shape(x, window), np.float32)
     expected.backward(torch.tensor(channels_first(errors), dtype=torch.float64))
@@ -118,16 +126,23 @@ def test_errors_of_overlapping_windows_add_up_in_the_order_of_the_windows(
     expected = np.zeros_like(x)
     for n, row, column, channel in np.ndindex(*y.shape):
         down, across = divmod(int(places[n, row, column, channel]), kw)
-        expected[n, row * sh - ph + down, column * sw - pw + across, channel] += dy[n, row, column, channel]
+        expected[n, row * sh - ph + down, column * sw - pw + across, channel] += dy[
+            n, row, column, channel
+        ]
     assert np.array_equal(max_error(dy, places, x, window), expected)
 
 
 @relaxed
 @given(cases(), st.data())
-def test_samples_and_channels_are_independent(case: tuple[np.ndarray, Window], data: st.DataObject) -> None:
+def test_samples_and_channels_are_independent(
+    case: tuple[np.ndarray, Window], data: st.DataObject
+) -> None:
     """Some channels are a view with a pitch, to read and to write."""
     x, window = case
-    n, channel = data.draw(st.integers(0, x.shape[0] - 1)), data.draw(st.integers(0, x.shape[3] - 1))
+    n, channel = (
+        data.draw(st.integers(0, x.shape[0] - 1)),
+        data.draw(st.integers(0, x.shape[3] - 1)),
+    )
     last = data.draw(st.integers(channel, x.shape[3] - 1))
     part = np.s_[n : n + 1, ..., channel : last + 1]
     other = np.ones(x.shape[3], bool)
@@ -137,7 +152,9 @@ def test_samples_and_channels_are_independent(case: tuple[np.ndarray, Window], d
     errors, mean_errors = max_error(y, places, x, window), average_error(mean, x, window)
     some_places = places[part].copy()
 
-    results = {name: np.full(shape, 12345, np.float32) for name, shape in (("y", y.shape), ("x", x.shape))}
+    results = {
+        name: np.full(shape, 12345, np.float32) for name, shape in (("y", y.shape), ("x", x.shape))
+    }
     for function, arguments, shape, expected in (
         (pool.max_forward, (x[part], None, np.empty_like(some_places)), "y", y),
         (pool.max_error, (y[part], some_places, None), "x", errors),
@@ -190,7 +207,12 @@ def test_largest_window() -> None:
     assert np.argwhere(max_error(y, places, x, window)).tolist() == [[0, 14, 16, 0]]
     with pytest.raises(ValueError, match="at most 255 places: a kernel of 16 x 16"):
         max_forward(np.zeros((1, 16, 16, 1), np.float32), {"kernel": 16, "stride": 1, "pad": 0})
-    assert average_forward(np.ones((1, 16, 16, 1), np.float32), {"kernel": 16, "stride": 1, "pad": 0}).item() == 1
+    assert (
+        average_forward(
+            np.ones((1, 16, 16, 1), np.float32), {"kernel": 16, "stride": 1, "pad": 0}
+        ).item()
+        == 1
+    )
 
 
 def test_shapes_that_do_not_fit_are_refused() -> None:

@@ -11,9 +11,19 @@ F = np.float32
 SAMPLES, ROWS, BASE = 2, 37, 500.0
 
 
-def turned(x: np.ndarray, size: int, parts: int, rotated: int, *, interleaved: bool, back: bool = False) -> np.ndarray:
+def turned(
+    x: np.ndarray, size: int, parts: int, rotated: int, *, interleaved: bool, back: bool = False
+) -> np.ndarray:
     y, (cosines, sines) = np.full_like(x, np.nan), turns(x.shape[1], size, BASE)
-    rotate(x, y, cosines, -sines if back else sines, parts=parts, rotated=rotated, interleaved=interleaved)
+    rotate(
+        x,
+        y,
+        cosines,
+        -sines if back else sines,
+        parts=parts,
+        rotated=rotated,
+        interleaved=interleaved,
+    )
     return y
 
 
@@ -22,7 +32,9 @@ def drawn(seed: int, groups: int, parts: int, size: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("interleaved", [False, True])
-@pytest.mark.parametrize(("groups", "parts", "rotated", "size"), [(1, 3, 2, 2), (3, 3, 2, 8), (2, 6, 5, 18)])
+@pytest.mark.parametrize(
+    ("groups", "parts", "rotated", "size"), [(1, 3, 2, 2), (3, 3, 2, 8), (2, 6, 5, 18)]
+)
 def test_pytorch(groups: int, parts: int, rotated: int, size: int, interleaved: bool) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is what the values are compared with")
     x, dy = (drawn(seed, groups, parts, size) for seed in (1, 2))
@@ -40,7 +52,10 @@ def test_pytorch(groups: int, parts: int, rotated: int, size: int, interleaved: 
         made = own * twice.cos() + half * twice.sin()
     y = torch.cat([made, whole[:, :, :, rotated:]], 3).reshape(x.shape)
     y.backward(torch.tensor(dy, dtype=torch.float64))
-    ours = (turned(array, size, parts, rotated, interleaved=interleaved, back=array is dy) for array in (x, dy))
+    ours = (
+        turned(array, size, parts, rotated, interleaved=interleaved, back=array is dy)
+        for array in (x, dy)
+    )
     for found, expected in zip(ours, (y.detach().numpy(), leaf.grad.numpy()), strict=True):
         assert np.abs(found - expected).max() <= 2e-7 * np.abs(expected).max()
 

@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.kernels.layers.row_norm import layer_norm_forward, rms_norm_forward, row_norm_error, row_norm_gradient
+from emuchain.kernels.layers.row_norm import (
+    layer_norm_forward,
+    rms_norm_forward,
+    row_norm_error,
+    row_norm_gradient,
+)
 
 F = np.float32
 Maps = np.ndarray
@@ -60,7 +65,11 @@ def test_every_number_is_summed_in_the_stated_order(channels: int, shifted: bool
         dx = ((g - common) - normal * (total(g * normal) / count)) * inverse
         rows.append((normal * scale + shift if shifted else normal * scale, dx))
         dscale, dshift = dscale + error * normal, dshift + error
-    expected = [*(np.array(part).reshape(x.shape) for part in zip(*rows, strict=True)), dscale, dshift][: 3 + shifted]
+    expected = [
+        *(np.array(part).reshape(x.shape) for part in zip(*rows, strict=True)),
+        dscale,
+        dshift,
+    ][: 3 + shifted]
     found = both_ways(x, dy, scale, shift if shifted else None)
     assert [array.tobytes() for array in found] == [array.tobytes() for array in expected]
 
@@ -70,28 +79,37 @@ def test_every_number_is_summed_in_the_stated_order(channels: int, shifted: bool
 def test_values_are_those_of_pytorch(channels: int, shifted: bool) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is what the values are compared with")
     x, dy, scale, shift = numbers(2, channels)
-    leaves = [torch.tensor(array.astype(np.float64), requires_grad=True) for array in (x, scale, shift)]
+    leaves = [
+        torch.tensor(array.astype(np.float64), requires_grad=True) for array in (x, scale, shift)
+    ]
     if shifted:
         y = torch.nn.functional.layer_norm(leaves[0], (channels,), *leaves[1:], 1e-5)
     else:
         y = torch.nn.functional.rms_norm(leaves[0], (channels,), leaves[1], 1e-5)
     y.backward(torch.tensor(dy.astype(np.float64)))
-    expected = [y.detach().numpy(), *(leaf.grad.numpy() for leaf in leaves if leaf.grad is not None)]
+    expected = [
+        y.detach().numpy(),
+        *(leaf.grad.numpy() for leaf in leaves if leaf.grad is not None),
+    ]
     found = both_ways(x, dy, scale, shift if shifted else None)
-    for ours, theirs, limit in zip(found, expected, (2e-6, 3e-6, 3e-6, 3e-6)[: 3 + shifted], strict=True):
+    for ours, theirs, limit in zip(
+        found, expected, (2e-6, 3e-6, 3e-6, 3e-6)[: 3 + shifted], strict=True
+    ):
         assert np.abs(ours - theirs).max() <= limit * np.abs(theirs).max()
 
 
 @given(st.integers(0, 1000), st.sampled_from(CHANNELS), st.integers(0, 6), st.booleans())
-def test_micro_batches_and_slices_give_the_same_bits(seed: int, channels: int, cut: int, shifted: bool) -> None:
+def test_micro_batches_and_slices_give_the_same_bits(
+    seed: int, channels: int, cut: int, shifted: bool
+) -> None:
     x, dy, scale, shift = numbers(seed, channels)
     given_shift = shift if shifted else None
     whole = both_ways(x, dy, scale, given_shift)
     wider = np.full((2, 6, 1, channels + 3), np.nan, F)
     wider[..., 1 : channels + 1] = x
-    assert [a.tobytes() for a in both_ways(wider[..., 1 : channels + 1], dy, scale, given_shift)] == [
-        a.tobytes() for a in whole
-    ]
+    assert [
+        a.tobytes() for a in both_ways(wider[..., 1 : channels + 1], dy, scale, given_shift)
+    ] == [a.tobytes() for a in whole]
     dscale, dshift = np.empty_like(scale), np.empty_like(shift) if shifted else None
     for number, (part, errors) in enumerate(zip(np.split(x, [1]), np.split(dy, [1]), strict=True)):
         parts = both_ways(part[:, :cut], errors[:, :cut], scale, given_shift) if cut else ()
@@ -103,7 +121,9 @@ def test_micro_batches_and_slices_give_the_same_bits(seed: int, channels: int, c
         else:
             rms_norm_forward(part, y, statistics, scale, epsilon=1e-5)
         row_norm_gradient(part, statistics, errors, dscale, dshift, fresh=number == 0)
-    assert dscale.tobytes() == whole[2].tobytes() and (dshift is None or dshift.tobytes() == whole[3].tobytes())
+    assert dscale.tobytes() == whole[2].tobytes() and (
+        dshift is None or dshift.tobytes() == whole[3].tobytes()
+    )
 
 
 def test_errors_may_overwrite_those_of_the_outputs() -> None:

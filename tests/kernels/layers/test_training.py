@@ -29,13 +29,17 @@ ROUNDING = 2.0**-24
     st.sampled_from([0.0, 0.0, 0.1, 0.75]),
     st.integers(0, 2**32),
 )
-def test_loss_is_that_of_pytorch(n: int, classes: int, size: float, smoothing: float, seed: int) -> None:
+def test_loss_is_that_of_pytorch(
+    n: int, classes: int, size: float, smoothing: float, seed: int
+) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is what the values are compared with")
     rng = np.random.default_rng(seed)
     logits = rng.standard_normal((n, classes), np.float32) * np.float32(size)
     labels = rng.integers(0, classes, n)
     tx = torch.tensor(logits, dtype=torch.float64, requires_grad=True)
-    expected = torch.nn.functional.cross_entropy(tx, torch.tensor(labels), reduction="none", label_smoothing=smoothing)
+    expected = torch.nn.functional.cross_entropy(
+        tx, torch.tensor(labels), reduction="none", label_smoothing=smoothing
+    )
     expected.sum().backward()
     losses, errors, correct = loss.softmax_cross_entropy(logits, labels, smoothing)
     # computed in float64 and rounded once; float64 itself errs by some 2^-52 of the logits' size
@@ -51,8 +55,12 @@ def test_loss_is_that_of_pytorch(n: int, classes: int, size: float, smoothing: f
 
 
 def test_smoothed_loss_by_hand() -> None:
-    """Two equal logits: p is 1/2 for both, the target 0.9 and 0.1, and the loss ln 2 whatever the target."""
-    losses, errors, correct = loss.softmax_cross_entropy(np.ones((1, 2), np.float32), np.array([1]), 0.2)
+    """Two equal logits: p is 1/2 for both, the target 0.9 and 0.1, and the loss ln 2 whatever the
+    target.
+    """
+    losses, errors, correct = loss.softmax_cross_entropy(
+        np.ones((1, 2), np.float32), np.array([1]), 0.2
+    )
     assert losses.tolist() == [np.float32(np.log(2))]
     assert errors.tolist() == [[np.float32(0.4), np.float32(-0.4)]]
     assert correct.tolist() == [False]
@@ -114,21 +122,34 @@ def test_update_is_that_of_pytorch(
         )  # a bound on all parts of the sums so far
         before = gradient.copy()
         (nesterov if looks_ahead else sgd).update(w, gradient, velocity, count=count, **keys)
-        assert np.array_equal(gradient, before)  # the first gradient of the next mini-batch replaces it
-    # each step rounds each part a few times, and 1 / count, the rate, the momentum, the decay once each
+        assert np.array_equal(
+            gradient, before
+        )  # the first gradient of the next mini-batch replaces it
+    # each step rounds each part a few times, and 1 / count, the rate, the momentum, the decay once
+    # each
     assert np.all(abs(w - tw.detach().numpy()) <= 3 * 12 * ROUNDING * size)
 
 
 def test_update_by_hand() -> None:
     w, gradient, velocity = (np.array([value], np.float32) for value in (8, 12, 4))
     sgd.update(w, gradient, velocity, count=4, learning_rate=0.5, momentum=0.25, weight_decay=0.125)
-    assert (w.item(), gradient.item(), velocity.item()) == (8 - 0.5 * 5, 12, 0.25 * 4 + 12 / 4 + 0.125 * 8)
+    assert (w.item(), gradient.item(), velocity.item()) == (
+        8 - 0.5 * 5,
+        12,
+        0.25 * 4 + 12 / 4 + 0.125 * 8,
+    )
 
 
 def test_update_by_hand_with_nesterov() -> None:
     w, gradient, velocity = (np.array([value], np.float32) for value in (8, 12, 4))
-    nesterov.update(w, gradient, velocity, count=4, learning_rate=0.5, momentum=0.25, weight_decay=0.125)
-    assert (w.item(), gradient.item(), velocity.item()) == (8 - 0.5 * (4 + 0.25 * 5), 12, 0.25 * 4 + 12 / 4 + 0.125 * 8)
+    nesterov.update(
+        w, gradient, velocity, count=4, learning_rate=0.5, momentum=0.25, weight_decay=0.125
+    )
+    assert (w.item(), gradient.item(), velocity.item()) == (
+        8 - 0.5 * (4 + 0.25 * 5),
+        12,
+        0.25 * 4 + 12 / 4 + 0.125 * 8,
+    )
 
 
 @pytest.mark.parametrize("kernel", [sgd, nesterov])
@@ -147,7 +168,13 @@ def test_update_refuses_what_does_not_fit(kernel: Any) -> None:
 
 def run(program: str, cache: Path, **variables: str) -> str:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), **variables}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -202,7 +229,9 @@ OTHER_CALLS = """
 
 @pytest.mark.slow
 def test_warm_start_compiles_nothing(tmp_path: Path) -> None:
-    """Neither do arguments of other layouts and types; what `warm` has compiled before is all that there is."""
+    """Neither do arguments of other layouts and types; what `warm` has compiled before is all that
+    there is.
+    """
     warm.compile_all()
     kept = {path.name: path.read_bytes() for path in store.where().glob("*.code")}
     (filled := tmp_path / "filled").mkdir()
@@ -232,10 +261,14 @@ digest = hashlib.sha256(b"".join(a.tobytes() for a in (y, dx, dw, w, v))).hexdig
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="names features of x86 processors")
+@pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64"), reason="names features of x86 processors"
+)
 @pytest.mark.parametrize("features", ["-avx,-fma", ""])
 def test_bits_do_not_depend_on_the_processor(tmp_path: Path, features: str) -> None:
-    """A processor with short vectors and no fused multiply-add of its own gives the bits that this one gives."""
+    """A processor with short vectors and no fused multiply-add of its own gives the bits that this
+    one gives.
+    """
     here: dict[str, str] = {}
     exec(CONVOLVE, here)
     plain = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": features}

@@ -1,4 +1,6 @@
-"""Softmax and cross-entropy in parts: the same bits wherever channels are cut, in every form, and PyTorch's numbers."""
+"""Softmax and cross-entropy in parts: the same bits wherever channels are cut, in every form, and
+PyTorch's numbers.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ F = np.float32
 Arrays = tuple[np.ndarray, np.ndarray]
 
 
-def in_parts(logits: np.ndarray, labels: np.ndarray, *cuts: int, steps: np.ndarray | None = None) -> Arrays:
+def in_parts(
+    logits: np.ndarray, labels: np.ndarray, *cuts: int, steps: np.ndarray | None = None
+) -> Arrays:
     """The states of all rows, and the errors, with the channels cut there."""
     parts = [slice(*ends) for ends in itertools.pairwise((0, *cuts, logits.shape[1]))]
     state, out = np.empty((len(logits), vocabulary_loss.STATE), F), []
@@ -32,20 +36,30 @@ def in_parts(logits: np.ndarray, labels: np.ndarray, *cuts: int, steps: np.ndarr
 
 def drawn(rows: int, channels: int, scale: float = 3) -> Arrays:
     random = np.random.default_rng(rows * channels)
-    return (scale * random.standard_normal((rows, channels))).astype(F), random.integers(0, channels, rows)
+    return (scale * random.standard_normal((rows, channels))).astype(F), random.integers(
+        0, channels, rows
+    )
 
 
 @pytest.mark.parametrize(("rows", "channels"), [(1, 2), (5, 7), (16, 64), (33, 200), (3, 1000)])
 def test_cuts_change_no_bit(rows: int, channels: int) -> None:
     logits, labels = drawn(rows, channels)
     state, errors = in_parts(logits, labels)
-    for cuts in ((1,), (channels - 1,), (channels // 3, channels // 2), (*range(1, min(channels, 40)),)):
+    for cuts in (
+        (1,),
+        (channels - 1,),
+        (channels // 3, channels // 2),
+        (*range(1, min(channels, 40)),),
+    ):
         ascending = sorted({cut for cut in cuts if 0 < cut < channels})
         others = in_parts(logits, labels, *ascending)
         assert others[0].tobytes() == state.tobytes() and others[1].tobytes() == errors.tobytes()
     for row in range(rows):  # nor does what else is in a block
         alone = in_parts(logits[row : row + 1], labels[row : row + 1])
-        assert alone[0].tobytes() == state[row].tobytes() and alone[1].tobytes() == errors[row].tobytes()
+        assert (
+            alone[0].tobytes() == state[row].tobytes()
+            and alone[1].tobytes() == errors[row].tobytes()
+        )
 
 
 @pytest.mark.parametrize("scale", [0.1, 3, 80])
@@ -84,7 +98,9 @@ def test_errors_are_divided_by_steps() -> None:
     logits, labels = drawn(6, 9)
     steps = np.array([1, 2, 3, 3, 3, 7], F)
     errors = in_parts(logits, labels)[1]
-    assert in_parts(logits, labels, 5, steps=steps)[1].tobytes() == (errors / steps[:, None]).tobytes()
+    assert (
+        in_parts(logits, labels, 5, steps=steps)[1].tobytes() == (errors / steps[:, None]).tobytes()
+    )
 
 
 def test_a_nan_stays_a_nan() -> None:
@@ -98,10 +114,17 @@ def test_a_nan_stays_a_nan() -> None:
 @pytest.mark.parametrize(("labels", "numbers"), [(3, 4), (2, 3)])
 def test_shapes_that_do_not_fit(labels: int, numbers: int) -> None:
     with pytest.raises(ValueError, match="are needed"):
-        vocabulary_loss.fold(np.ones((2, 5), F), np.zeros(labels, np.int64), 0, np.ones((2, numbers), F))
+        vocabulary_loss.fold(
+            np.ones((2, 5), F), np.zeros(labels, np.int64), 0, np.ones((2, numbers), F)
+        )
     with pytest.raises(ValueError, match="do not fit"):
         vocabulary_loss.errors(
-            np.ones((2, 5), F), np.zeros(2, np.int64), 0, np.ones((2, 2), F), np.ones(2, F), np.ones((2, 4), F)
+            np.ones((2, 5), F),
+            np.zeros(2, np.int64),
+            0,
+            np.ones((2, 2), F),
+            np.ones(2, F),
+            np.ones((2, 4), F),
         )
 
 

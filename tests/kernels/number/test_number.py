@@ -37,7 +37,13 @@ def test_arrays_are_as_numbers(counts: list[int], bits: int) -> None:
 
 
 def time_ps(precision: str | NumberFormat) -> int:
-    settings = {"devices": 2, "schedule": "gpipe", "engines": "turns", "micro_batch": 8, "samples": 256}
+    settings = {
+        "devices": 2,
+        "schedule": "gpipe",
+        "engines": "turns",
+        "micro_batch": 8,
+        "samples": 256,
+    }
     planned = emuchain.plan("quick-cifar", "vc709-10g", precision=precision, **settings)
     return emuchain.simulate(planned).virtual_time_ps
 
@@ -48,7 +54,9 @@ def test_times_follow_from_the_bits_alone() -> None:
 
 
 def test_an_unknown_format() -> None:
-    with pytest.raises(InputError, match="`precision` = 'fp9': did you mean .fp8.. known: fp32, bf16"):
+    with pytest.raises(
+        InputError, match="`precision` = 'fp9': did you mean .fp8.. known: fp32, bf16"
+    ):
         time_ps("fp9")
 
 
@@ -65,5 +73,9 @@ def test_blocks_are_whole_and_hold_their_values(count: int, name: str) -> None:
     number = number_format(name)
     size = number.bytes_of(count)
     assert size == -(-count * number.bits // 8) + -(-count // number.block)
-    assert number.bytes_of(number.values_in(size)) <= size < number.bytes_of(number.values_in(size) + 1)
+    assert (
+        number.bytes_of(number.values_in(size))
+        <= size
+        < number.bytes_of(number.values_in(size) + 1)
+    )
     assert count <= number.values_in(size)

@@ -41,9 +41,12 @@ def test_update_is_that_of_pytorch(
     first, second = np.zeros_like(w), np.zeros_like(w)
     tw = torch.nn.Parameter(torch.tensor(w, dtype=torch.float64))
     kind = torch.optim.AdamW if decoupled else torch.optim.Adam
-    optimizer = kind([tw], lr=learning_rate, betas=(beta1, beta2), eps=epsilon, weight_decay=weight_decay)
+    optimizer = kind(
+        [tw], lr=learning_rate, betas=(beta1, beta2), eps=epsilon, weight_decay=weight_decay
+    )
     for number in range(1, 6):
-        # Gradients well away from 0: their quotient is of 1 then, whatever their size, and rounded as they are.
+        # Gradients well away from 0: their quotient is of 1 then, whatever their size, and rounded
+        # as they are.
         gradient = rng.uniform(1, 2, shape).astype(np.float32) * np.float32(count)
         tw.grad = torch.tensor(gradient, dtype=torch.float64) / count
         optimizer.step()
@@ -71,7 +74,13 @@ def test_update_is_that_of_pytorch(
 
 def test_update_by_hand() -> None:
     w, gradient, first, second = (np.array([value], np.float32) for value in (8, 12, 4, 5))
-    keys = {"learning_rate": 0.5, "beta1": 0.5, "beta2": 0.75, "epsilon": 0.25, "weight_decay": 0.125}
+    keys = {
+        "learning_rate": 0.5,
+        "beta1": 0.5,
+        "beta2": 0.75,
+        "epsilon": 0.25,
+        "weight_decay": 0.125,
+    }
     adam.update(w, gradient, first, second, count=4, number=1, decoupled=False, **keys)
     g = 12 / 4 + 0.125 * 8
     m, v = 0.5 * 4 + 0.5 * g, 0.75 * 5 + 0.25 * g * g
@@ -84,7 +93,11 @@ def test_decoupled_decay_leaves_the_moments_alone() -> None:
     w, gradient, first, second = (np.array([value], np.float32) for value in (8, 0, 0, 0))
     keys = {**KEYS, "weight_decay": 0.5}
     adam.update(w, gradient, first, second, count=1, number=1, decoupled=True, **keys)
-    assert (w.item(), first.item(), second.item()) == (np.float32(8 * np.float32(1 - 0.1 * 0.5)), 0, 0)
+    assert (w.item(), first.item(), second.item()) == (
+        np.float32(8 * np.float32(1 - 0.1 * 0.5)),
+        0,
+        0,
+    )
 
 
 def test_what_gets_no_gradient_stays() -> None:
@@ -105,4 +118,6 @@ def test_update_refuses_what_does_not_fit() -> None:
         with pytest.raises(ValueError, match="numbered from 1"):
             adam.update(*a, count=count, number=number, decoupled=False, **KEYS)
     with pytest.raises(ValueError, match="second is changed in place"):
-        adam.update(*a[:3], np.zeros(4, np.float32)[::2], count=1, number=1, decoupled=False, **KEYS)
+        adam.update(
+            *a[:3], np.zeros(4, np.float32)[::2], count=1, number=1, decoupled=False, **KEYS
+        )

@@ -17,7 +17,9 @@ FLOATS = st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), ma
 def test_the_sum_is_exact_wherever_it_is_cut(numbers: list[float], cut: int, share: float) -> None:
     gradient = np.array(numbers, np.float32)
     squares = squares_sum(gradient, share)
-    exact = sum((Fraction(float(number)) ** 2 for number in gradient * np.float32(share)), Fraction())
+    exact = sum(
+        (Fraction(float(number)) ** 2 for number in gradient * np.float32(share)), Fraction()
+    )
     assert Fraction(squares, 2**298) == exact
     assert added(squares_sum(gradient[cut:], share), squares_sum(gradient[:cut], share)) == squares
     assert norm(squares) == math.sqrt(float(exact))
@@ -39,5 +41,7 @@ def test_gradients_are_clipped_as_pytorch_clips_them(most: float) -> None:
     total = torch.nn.utils.clip_grad_norm_([parameter], most)
     squares = squares_sum(gradient, 1.0)
     assert norm(squares) == pytest.approx(float(total), rel=1e-6)
-    np.testing.assert_allclose(gradient * clip_factor(squares, most), parameter.grad.numpy(), rtol=2e-6)
+    np.testing.assert_allclose(
+        gradient * clip_factor(squares, most), parameter.grad.numpy(), rtol=2e-6
+    )
     assert (clip_factor(squares, most) == 1) == (most > float(total))

@@ -1,4 +1,6 @@
-"""Blocks with a scale, against exact rational arithmetic: OCP's scales and those under which nothing saturates."""
+"""Blocks with a scale, against exact rational arithmetic: OCP's scales and those under which
+nothing saturates.
+"""
 
 from __future__ import annotations
 
@@ -63,11 +65,15 @@ def saturated(values: np.ndarray, grid: BlockGrid) -> int:
     st.booleans(),
     st.sampled_from([1, 4, 32]),
 )
-def test_blocks_by_exact_arithmetic(values: list[float], element: FloatGrid, floor: bool, size: int) -> None:
+def test_blocks_by_exact_arithmetic(
+    values: list[float], element: FloatGrid, floor: bool, size: int
+) -> None:
     grid = BlockGrid(element, size, floor)
     rounded = on_blocks(np.array(values, np.float32), grid, axis=0)
     exact = [
-        value for begin in range(0, len(values), size) for value in exact_block(values[begin : begin + size], grid)
+        value
+        for begin in range(0, len(values), size)
+        for value in exact_block(values[begin : begin + size], grid)
     ]
     # a result below fp32's least number is rounded to it; what is on the grid above is exact
     assert [Fraction(float(value)) for value in rounded] == [
@@ -76,7 +82,9 @@ def test_blocks_by_exact_arithmetic(values: list[float], element: FloatGrid, flo
 
 
 @given(st.lists(NUMBERS, min_size=1, max_size=64), st.sampled_from(ELEMENTS))
-def test_scales_that_round_up_never_saturate_and_stay(values: list[float], element: FloatGrid) -> None:
+def test_scales_that_round_up_never_saturate_and_stay(
+    values: list[float], element: FloatGrid
+) -> None:
     array = np.array(values, np.float32)
     rounded = on_blocks(array, BlockGrid(element), axis=0)
     for begin in range(0, len(values), 32):
@@ -90,7 +98,10 @@ def test_ocp_cuts_the_largest_element() -> None:
     block = np.linspace(0, 511, 32, dtype=np.float32)
     assert on_blocks(block, BlockGrid(E4M3, floor=True), axis=0).max() == 448
     assert on_blocks(block, BlockGrid(E4M3), axis=0).max() == 512
-    assert (on_blocks(np.float32([127 / 64, 1 / 64]), BlockGrid(INT8), axis=0) == np.float32([127 / 64, 1 / 64])).all()
+    assert (
+        on_blocks(np.float32([127 / 64, 1 / 64]), BlockGrid(INT8), axis=0)
+        == np.float32([127 / 64, 1 / 64])
+    ).all()
 
 
 def test_axes_and_last_blocks() -> None:
@@ -98,7 +109,10 @@ def test_axes_and_last_blocks() -> None:
     rounded = on_blocks(values, BlockGrid(E2M1), axis=1)
     for sample in range(2):
         for column in range(3):
-            alone = [np.ascontiguousarray(values[sample, begin:end, column]) for begin, end in ((0, 32), (32, 40))]
+            alone = [
+                np.ascontiguousarray(values[sample, begin:end, column])
+                for begin, end in ((0, 32), (32, 40))
+            ]
             parts = np.concatenate([on_blocks(part, BlockGrid(E2M1), axis=0) for part in alone])
             assert (rounded[sample, :, column] == parts).all()
     assert on_blocks(np.empty((2, 0), np.float32), BlockGrid(E4M3), axis=1).shape == (2, 0)
@@ -129,8 +143,12 @@ def test_counts_and_results_in_place(element: FloatGrid, floor: bool, axis: int)
     rounded = on_blocks(values, grid, axis, counts=counts)
     flushed = (values != 0) & (rounded == 0)
     assert counts[1] == 4 + flushed.sum()
-    blocks = [line[begin : begin + 32] for line in (values if axis else values.T) for begin in (0, 32, 64)]
-    assert counts[0] == 3 + sum(saturated(block, grid) for block in blocks if np.isfinite(block).all())
+    blocks = [
+        line[begin : begin + 32] for line in (values if axis else values.T) for begin in (0, 32, 64)
+    ]
+    assert counts[0] == 3 + sum(
+        saturated(block, grid) for block in blocks if np.isfinite(block).all()
+    )
     assert counts[0] == 3 or floor
     for out in (np.empty_like(values), values.copy()):
         held = on_blocks(values if out[0, 0] != values[0, 0] else out, grid, axis, out=out)
@@ -146,7 +164,9 @@ def same(ours: np.ndarray, theirs: np.ndarray) -> bool:
 def test_lines_of_any_length(shape: tuple[int, ...], size: int) -> None:
     values = np.random.default_rng(4).normal(0, 1, shape).astype(np.float32)
     along = on_blocks(values, BlockGrid(E2M1, size), axis=-1)
-    across = on_blocks(np.ascontiguousarray(values.reshape(-1, shape[-1]).T), BlockGrid(E2M1, size), axis=0)
+    across = on_blocks(
+        np.ascontiguousarray(values.reshape(-1, shape[-1]).T), BlockGrid(E2M1, size), axis=0
+    )
     assert same(along.reshape(-1, shape[-1]), np.ascontiguousarray(across.T))
 
 

@@ -10,7 +10,9 @@ import pytest
 from emuchain.kernels.number import BlockGrid, Rounding, number_format
 from emuchain.kernels.quantise import on_grid
 
-gfloat: Any = pytest.importorskip("gfloat", reason="gfloat, the peer of these tests, is not installed")
+gfloat: Any = pytest.importorskip(
+    "gfloat", reason="gfloat, the peer of these tests, is not installed"
+)
 formats: Any = pytest.importorskip("gfloat.formats")
 
 FORMATS = {
@@ -29,7 +31,9 @@ MODES = {Rounding.EVEN: "TiesToEven", Rounding.AWAY: "TiesToAway", Rounding.ZERO
 @pytest.mark.parametrize("name", FORMATS)
 def test_all_upper_halves_and_what_is_between_them(name: str, rounding: Rounding) -> None:
     upper = np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)
-    values = np.concatenate([upper | np.uint32(lower) for lower in (0, 1, 0x7FFF, 0x8000)]).view(np.float32)
+    values = np.concatenate([upper | np.uint32(lower) for lower in (0, 1, 0x7FFF, 0x8000)]).view(
+        np.float32
+    )
     finite = values[np.isfinite(values)]
     grid = number_format(name).grid
     grid = grid.element if isinstance(grid, BlockGrid) else grid

@@ -32,22 +32,34 @@ NARROW: dict[str, tuple[FloatGrid, Any]] = {
 }
 E8M5 = FloatGrid(5, -126, 2.0**127 * (2 - 2.0**-5), overflows=True)
 """Too large to be rounded by sums, and not bf16."""
-GRIDS = {**{name: grid for name, (grid, _) in NARROW.items()}, "int8": INT8, "q2.14": fixed_point(2, 14), "e8m5": E8M5}
+GRIDS = {
+    **{name: grid for name, (grid, _) in NARROW.items()},
+    "int8": INT8,
+    "q2.14": fixed_point(2, 14),
+    "e8m5": E8M5,
+}
 LOW_HALVES = (0x0000, 0x0001, 0x7FFF, 0x8000, 0x8001, 0xFFFF)
 
 
 @functools.cache
 def patterns() -> np.ndarray:
-    """All upper halves of fp32, with lower ones about the ties of bf16; ties of all formats, and their neighbours."""
+    """All upper halves of fp32, with lower ones about the ties of bf16; ties of all formats, and
+    their neighbours.
+    """
     upper = np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)
     bits = np.concatenate([upper | np.uint32(low) for low in LOW_HALVES])
     ties = upper[::16, None] | (np.uint32(1) << np.arange(16, dtype=np.uint32))
-    return np.concatenate([bits, ties.reshape(-1), ties.reshape(-1) - np.uint32(1)]).view(np.float32)
+    return np.concatenate([bits, ties.reshape(-1), ties.reshape(-1) - np.uint32(1)]).view(
+        np.float32
+    )
 
 
 def same_bits(ours: np.ndarray, theirs: np.ndarray) -> bool:
     is_nan = np.isnan(theirs)
-    return bool((np.isnan(ours) == is_nan).all() and (ours.view(np.uint32) == theirs.view(np.uint32))[~is_nan].all())
+    return bool(
+        (np.isnan(ours) == is_nan).all()
+        and (ours.view(np.uint32) == theirs.view(np.uint32))[~is_nan].all()
+    )
 
 
 def by_library(values: np.ndarray, name: str) -> np.ndarray:
@@ -71,7 +83,9 @@ def test_nearest_values_are_those_of_ml_dtypes(name: str) -> None:
 @pytest.mark.parametrize("name", ["bf16", "e4m3"])
 def test_all_numbers(name: str) -> None:
     for begin in range(0, 1 << 32, 1 << 24):
-        values = np.arange(begin, begin + (1 << 24), dtype=np.uint64).astype(np.uint32).view(np.float32)
+        values = (
+            np.arange(begin, begin + (1 << 24), dtype=np.uint64).astype(np.uint32).view(np.float32)
+        )
         assert same_bits(on_grid(values, GRIDS[name]), by_library(values, name)), hex(begin)
 
 
@@ -79,7 +93,9 @@ def exact(values: np.ndarray, grid: FloatGrid, rounding: Rounding) -> np.ndarray
     """Round in float64, which holds each number as a multiple of its grid's spacing exactly."""
     with np.errstate(all="ignore"):
         magnitudes = np.abs(values.astype(np.float64))
-        exponents = np.maximum(np.frexp(np.where(magnitudes > 0, magnitudes, 1))[1] - 1, grid.least_exponent)
+        exponents = np.maximum(
+            np.frexp(np.where(magnitudes > 0, magnitudes, 1))[1] - 1, grid.least_exponent
+        )
         spacing = np.ldexp(1.0, exponents - grid.fraction_bits)
         steps = magnitudes / spacing
         whole = np.floor(steps + 0.5) if rounding is Rounding.AWAY else np.floor(steps)
@@ -119,7 +135,9 @@ def test_every_value_of_a_format_stays(name: str, rounding: Rounding) -> None:
 def test_numbers_of_formats() -> None:
     counts = {"e4m3": 253, "e3m2": 63, "e2m3": 63, "e2m1": 15, "int8": 255}
     for name, count in counts.items():
-        assert len(np.unique(on_grid(patterns(), GRIDS[name])[~np.isnan(patterns())])) == count, name
+        assert len(np.unique(on_grid(patterns(), GRIDS[name])[~np.isnan(patterns())])) == count, (
+            name
+        )
     assert fixed_point(2, 14) == FloatGrid(15, 1, 2 - 2.0**-14)
     assert fixed_point(1, 7).spacing == 2**-7
 
@@ -128,11 +146,19 @@ def test_numbers_of_formats() -> None:
 @pytest.mark.parametrize("name", GRIDS)
 def test_counts_and_results_in_place(name: str, rounding: Rounding) -> None:
     grid, values = GRIDS[name], patterns()
-    words = np.full(values.shape, 0xFFFFFFFF, np.uint32) if rounding is Rounding.STOCHASTIC else None
+    words = (
+        np.full(values.shape, 0xFFFFFFFF, np.uint32) if rounding is Rounding.STOCHASTIC else None
+    )
     counts = np.array([3, 4])
     rounded = on_grid(values, grid, rounding, words, counts=counts)
-    exactly = Rounding.ZERO if rounding is Rounding.STOCHASTIC else rounding  # these words let no number go up
-    unlimited = exact(values, dataclasses.replace(grid, largest=2.0**127 * (2 - 2.0**-grid.fraction_bits)), exactly)
+    exactly = (
+        Rounding.ZERO if rounding is Rounding.STOCHASTIC else rounding
+    )  # these words let no number go up
+    unlimited = exact(
+        values,
+        dataclasses.replace(grid, largest=2.0**127 * (2 - 2.0**-grid.fraction_bits)),
+        exactly,
+    )
     over = np.isfinite(values) & (np.abs(unlimited.astype(np.float64)) > grid.largest)
     assert (counts == [3 + over.sum(), 4 + ((values != 0) & (rounded == 0)).sum()]).all()
     for out in (np.empty_like(values), values.copy()):
@@ -182,7 +208,9 @@ def test_the_share_that_goes_up() -> None:
     count = 1 << 20
     words = PhiloxStream(5, 0, 0, 0).words(0, count)
     for share in (1 / 3, 0.01, 0.9):
-        rounded = on_grid(np.full(count, 1 + share / 8, np.float32), E4M3, Rounding.STOCHASTIC, words)
+        rounded = on_grid(
+            np.full(count, 1 + share / 8, np.float32), E4M3, Rounding.STOCHASTIC, words
+        )
         exactly = (float(np.float32(1 + share / 8)) - 1) * 8
         assert abs((rounded > 1).mean() - exactly) < 4 * np.sqrt(exactly * (1 - exactly) / count)
 
@@ -197,7 +225,16 @@ def test_shapes(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [(-1, 0, 1.0), (23, 0, 1.0), (3, -127, 1.0), (3, 128, 1.0), (3, 0, 0.0), (3, 0, 0.1), (3, 0, np.inf)]
+    "wrong",
+    [
+        (-1, 0, 1.0),
+        (23, 0, 1.0),
+        (3, -127, 1.0),
+        (3, 128, 1.0),
+        (3, 0, 0.0),
+        (3, 0, 0.1),
+        (3, 0, np.inf),
+    ],
 )
 def test_what_is_no_grid(wrong: tuple[int, int, float]) -> None:
     with pytest.raises(ValueError):

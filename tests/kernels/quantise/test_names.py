@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emuchain.kernels.number import BlockGrid, FloatGrid, Grid, fixed_point, number_format, number_spellings
+from emuchain.kernels.number import (
+    BlockGrid,
+    FloatGrid,
+    Grid,
+    fixed_point,
+    number_format,
+    number_spellings,
+)
 from emuchain.kernels.number.fp8 import E4M3, E5M2
 from emuchain.kernels.number.mx import E2M1, E2M3, E3M2, INT8
 from emuchain.kernels.quantise import on_grid
@@ -20,12 +27,20 @@ def grid_of(name: str) -> Grid:
 def test_published_formats() -> None:
     assert grid_of("fp8") == grid_of("fp8-e4m3") == E4M3
     assert grid_of("fp8-e5m2") == E5M2
-    for name, element in (("mxfp8", E4M3), ("mxfp6", E2M3), ("mxfp6-e3m2", E3M2), ("mxfp4", E2M1), ("mxint8", INT8)):
+    for name, element in (
+        ("mxfp8", E4M3),
+        ("mxfp6", E2M3),
+        ("mxfp6-e3m2", E3M2),
+        ("mxfp4", E2M1),
+        ("mxint8", INT8),
+    ):
         assert grid_of(name) == BlockGrid(element, 32)
     assert grid_of("q2.14") == fixed_point(2, 14)
 
 
-@pytest.mark.parametrize(("name", "element"), [("e2m1@32", E2M1), ("e2m3@32", E2M3), ("e3m2@32", E3M2)])
+@pytest.mark.parametrize(
+    ("name", "element"), [("e2m1@32", E2M1), ("e2m3@32", E2M3), ("e3m2@32", E3M2)]
+)
 def test_floats_by_their_bits_are_ocps(name: str, element: FloatGrid) -> None:
     assert grid_of(name) == BlockGrid(element, 32)
 
@@ -47,7 +62,12 @@ def test_block_floating_point() -> None:
             (name, "known: fp32, bf16, fp16")
             for name in ("", "fp64", "mxfp9", "q2", "q2.14.1", "int9", "int9@", "e2m5", "FP8")
         ],
-        *[("q0.8", "q0.8"), ("q30.30", "q30.30"), ("int1@16", "q1.0"), ("int9@0", "a block has an element")],
+        *[
+            ("q0.8", "q0.8"),
+            ("q30.30", "q30.30"),
+            ("int1@16", "q1.0"),
+            ("int9@0", "a block has an element"),
+        ],
         *[("e0m3@8", "e0m3"), ("e9m3@8", "e9m3"), ("e3m30@8", "`fraction_bits` = 30")],
     ],
 )
@@ -59,8 +79,19 @@ def test_what_is_no_format(name: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("name", "bits", "multiplier"),
     [
-        *[("fp32", 32, "fp32"), ("bf16", 16, "half"), ("mxfp6", 6, "fp8"), ("mxfp4", 4, "int4"), ("mxint8", 8, "int8")],
-        *[("q2.14", 16, "half"), ("int9@16", 9, "half"), ("int8@16", 8, "int8"), ("q1.3", 4, "int4")],
+        *[
+            ("fp32", 32, "fp32"),
+            ("bf16", 16, "half"),
+            ("mxfp6", 6, "fp8"),
+            ("mxfp4", 4, "int4"),
+            ("mxint8", 8, "int8"),
+        ],
+        *[
+            ("q2.14", 16, "half"),
+            ("int9@16", 9, "half"),
+            ("int8@16", 8, "int8"),
+            ("q1.3", 4, "int4"),
+        ],
         *[("e2m5@48", 8, "half"), ("e4m3@8", 8, "fp8"), ("q2.20", 22, "fp32")],
     ],
 )
@@ -71,4 +102,6 @@ def test_bits_and_multipliers(name: str, bits: int, multiplier: str) -> None:
 
 def test_every_spelling_is_known() -> None:
     for name in number_spellings():
-        number_format(name.replace("M.N", "2.5").replace("N@B", "8@4").replace("X", "2").replace("Y@B", "1@4"))
+        number_format(
+            name.replace("M.N", "2.5").replace("N@B", "8@4").replace("X", "2").replace("Y@B", "1@4")
+        )

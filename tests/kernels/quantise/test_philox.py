@@ -21,7 +21,9 @@ PI = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344)
         (PI, (0xA4093822, 0x299F31D0), (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)),
     ],
 )
-def test_known_answers(counter: tuple[int, int, int, int], key: tuple[int, int], words: tuple[int, ...]) -> None:
+def test_known_answers(
+    counter: tuple[int, int, int, int], key: tuple[int, int], words: tuple[int, ...]
+) -> None:
     """Random123's kat_vectors."""
     assert philox(counter, key) == words
 

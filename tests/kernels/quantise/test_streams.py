@@ -20,7 +20,10 @@ CHANCE = Rounding.STOCHASTIC
 GRIDS = {"bf16": BF16.grid, "e4m3": E4M3}
 Draw = Callable[..., np.ndarray]
 FUNCTIONS: dict[str, Draw] = {
-    **{name: lambda values, grid=grid, **how: on_grid(values, grid, CHANCE, **how) for name, grid in GRIDS.items()},
+    **{
+        name: lambda values, grid=grid, **how: on_grid(values, grid, CHANCE, **how)
+        for name, grid in GRIDS.items()
+    },
     "lines": lambda values, **how: on_blocks(values, BlockGrid(E2M1), -1, CHANCE, **how),
     "columns": lambda values, **how: on_blocks(values, BlockGrid(E2M1, 4), 0, CHANCE, **how),
 }
@@ -46,7 +49,9 @@ def test_a_tensor_in_pieces(sizes: list[int], first: int) -> None:
     whole = on_grid(values, E4M3, CHANCE, words=Draws(STREAM, first=first))
     begin = 0
     for size in sizes:
-        piece = on_grid(values[begin : begin + size], E4M3, CHANCE, words=Draws(STREAM, first=first + begin))
+        piece = on_grid(
+            values[begin : begin + size], E4M3, CHANCE, words=Draws(STREAM, first=first + begin)
+        )
         assert (piece == whole[begin : begin + size]).all()
         begin += size
 
@@ -67,7 +72,9 @@ def test_a_slice_by_input_channels(name: str, begin: int, end: int) -> None:
 def test_rows_of_one_element(shape: tuple[int, ...]) -> None:
     values, words = normal(*shape), STREAM.words(2, 64)[::9][:7].reshape(shape).copy()
     for draw in (FUNCTIONS["e4m3"], FUNCTIONS["columns"]):
-        assert (draw(values, words=Draws(STREAM, first=2, stride=9)) == draw(values, words=words)).all()
+        assert (
+            draw(values, words=Draws(STREAM, first=2, stride=9)) == draw(values, words=words)
+        ).all()
 
 
 @pytest.mark.parametrize("name", ["bf16", "e4m3", "lines"])
@@ -76,7 +83,9 @@ def test_each_sample_has_its_number(name: str) -> None:
     rounded = FUNCTIONS[name](maps, words=Draws(STREAM, numbers=numbers))
     for sample, number in enumerate(numbers):
         stream = PhiloxStream(STREAM.seed, STREAM.tensor, STREAM.purpose, int(number))
-        assert (FUNCTIONS[name](maps[sample : sample + 1], words=Draws(stream)) == rounded[sample]).all()
+        assert (
+            FUNCTIONS[name](maps[sample : sample + 1], words=Draws(stream)) == rounded[sample]
+        ).all()
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,9 @@ class Case:
 
     @property
     def projection(self) -> np.ndarray | None:
-        return self.random().standard_normal((self.outputs, self.hidden), F) if self.outputs else None
+        return (
+            self.random().standard_normal((self.outputs, self.hidden), F) if self.outputs else None
+        )
 
     @property
     def lengths(self) -> np.ndarray | None:
@@ -59,7 +61,9 @@ class Case:
         x, h0, c0, dy, dh, dc = self.data
         keys = {"lengths": self.lengths, "reverse": self.reverse}
         if self.gates == 4:
-            y, h, c, saved = recurrent.lstm_forward(x, *self.weights, h0, c0, self.projection, **keys)
+            y, h, c, saved = recurrent.lstm_forward(
+                x, *self.weights, h0, c0, self.projection, **keys
+            )
             found = recurrent.lstm_backward(saved, dy, dh=dh, dc=dc)
             return [y, h, c, *(array for array in found if array is not None)]
         y, h, saved = recurrent.gru_forward(x, *self.weights, h0, self.linear, **keys)
@@ -69,5 +73,6 @@ class Case:
 def same_bits(ours: list[np.ndarray], theirs: list[np.ndarray]) -> bool:
     """Whether arrays agree bit for bit; zeros of both signs are one."""
     return len(ours) == len(theirs) and all(
-        a.shape == b.shape and (a + F(0)).tobytes() == (b + F(0)).tobytes() for a, b in zip(ours, theirs, strict=True)
+        a.shape == b.shape and (a + F(0)).tobytes() == (b + F(0)).tobytes()
+        for a, b in zip(ours, theirs, strict=True)
     )

@@ -1,6 +1,8 @@
-"""LSTM and GRU number by number, as the docstrings of `emuchain.kernels.recurrent` state them: float32, chains of fma.
+"""LSTM and GRU number by number, as the docstrings of `emuchain.kernels.recurrent` state them:
+float32, chains of fma.
 
-Sequences are one sample's, [steps, ...]; weights are PyTorch's, gate by gate. Nothing of the kernels is used but `fma`.
+Sequences are one sample's, [steps, ...]; weights are PyTorch's, gate by gate. Nothing of the
+kernels is used but `fma`.
 """
 
 from __future__ import annotations
@@ -85,7 +87,9 @@ def gate_major(w: np.ndarray, gates: int) -> np.ndarray:
 
 
 def lstm(x, w, r, b_w, b_r, h, c, p, dy, dh, dc, grads, reverse=False):
-    """Run one sample forward and backward; add to grads (dw, dr, db_w, db_r, dp); return y, h, c, dx, dh0, dc0."""
+    """Run one sample forward and backward; add to grads (dw, dr, db_w, db_r, dp); return y, h, c,
+    dx, dh0, dc0.
+    """
     w, r, b_w, b_r = (interleaved(v, 4) for v in (w, r, b_w, b_r))
     order = range(len(x))[::-1] if reverse else range(len(x))
     kept, y = {}, np.zeros((len(x), len(h)), F)
@@ -135,7 +139,11 @@ def gru(x, w, r, b_w, b_r, h, dy, dh, grads, linear=True, reverse=False):
         of_both = (chain(of_x, h, r.T) + b_w) + b_r
         reset, update = sigmoid(of_both[0::3]), sigmoid(of_both[1::3])
         m, q = (chain(zeros, h, r.T) + b_r)[2::3], reset * h
-        n = tanh(fused(reset, m, (of_x + b_w)[2::3])) if linear else tanh(((chain(of_x, q, r.T) + b_w) + b_r)[2::3])
+        n = (
+            tanh(fused(reset, m, (of_x + b_w)[2::3]))
+            if linear
+            else tanh(((chain(of_x, q, r.T) + b_w) + b_r)[2::3])
+        )
         kept[t] = reset, update, n, m, h, q
         h = y[t] = fused(update, h - n, n)
     rec, carry, one = dh, np.zeros_like(dh), F(1)

@@ -21,12 +21,19 @@ def test_what_lies_after_the_end_of_a_sample_counts_for_nothing(reverse: bool) -
         spoilt[n, length:], spoilt_dy[n, length:] = np.nan, np.inf
     results = []
     for inputs, errors in ((x, dy), (spoilt, spoilt_dy)):
-        y, h, c, saved = recurrent.lstm_forward(inputs, *LSTM.weights, h0, c0, lengths=lengths, reverse=reverse)
+        y, h, c, saved = recurrent.lstm_forward(
+            inputs, *LSTM.weights, h0, c0, lengths=lengths, reverse=reverse
+        )
         results.append([y, h, c, *recurrent.lstm_backward(saved, errors)[:-1]])
     assert same_bits(*results)
     y, h, c, dx, *_, dh0, dc0 = results[0]
     assert (y[0, 2:] == 0).all() and (dx[0, 2:] == 0).all() and (y[0, :2] != 0).all()
-    assert (h[2] == h0[2]).all() and (c[2] == c0[2]).all() and (dh0[2] == 0).all() and (dc0[2] == 0).all()
+    assert (
+        (h[2] == h0[2]).all()
+        and (c[2] == c0[2]).all()
+        and (dh0[2] == 0).all()
+        and (dc0[2] == 0).all()
+    )
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
@@ -43,15 +50,22 @@ def test_lengths_are_pytorchs_packed_sequences(bidirectional: bool) -> None:
     (y * dy).sum().backward()
     dx = np.zeros(x.shape, F)
     for way in range(1 + bidirectional):
-        names = [f"{name}_l0" + "_reverse" * way for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+        names = [
+            f"{name}_l0" + "_reverse" * way
+            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        ]
         weights, own = [getattr(layer, name) for name in names], slice(6 * way, 6 * way + 6)
         arrays = [value.detach().numpy() for value in (x, *weights)]
-        ours, last, saved = recurrent.gru_forward(*arrays, lengths=np.array(lengths), reverse=bool(way))
+        ours, last, saved = recurrent.gru_forward(
+            *arrays, lengths=np.array(lengths), reverse=bool(way)
+        )
         found = recurrent.gru_backward(saved, np.ascontiguousarray(dy[..., own].numpy()))
         assert np.abs(ours - y[..., own].detach().numpy()).max() <= 2e-6
         assert np.abs(last - h[way].detach().numpy()).max() <= 2e-6
         for mine, weight in zip(found[1:5], weights, strict=True):
-            assert np.abs(mine - weight.grad.numpy()).max() <= 1e-5 * np.abs(weight.grad.numpy()).max()
+            assert (
+                np.abs(mine - weight.grad.numpy()).max() <= 1e-5 * np.abs(weight.grad.numpy()).max()
+            )
         dx += found.dx
     assert np.abs(dx - x.grad.numpy()).max() <= 1e-5 * np.abs(x.grad.numpy()).max()
 
@@ -87,9 +101,9 @@ def replaced(case: Case, number: int, shape: tuple[int, ...]) -> list[np.ndarray
     ],
 )
 def test_shapes_that_do_not_fit(number: int, shape: tuple[int, ...], words: list[str]) -> None:
-    with pytest.raises(ValueError) as told:
+    with pytest.raises(ValueError) as error:
         recurrent.lstm_forward(*replaced(LSTM, number, shape))
-    assert all(word in str(told.value) for word in words)
+    assert all(word in str(error.value) for word in words)
 
 
 def test_other_things_that_do_not_fit() -> None:
@@ -100,7 +114,12 @@ def test_other_things_that_do_not_fit() -> None:
         recurrent.lstm_forward(x, *Case(4, 3, 5, 4, 6, outputs=3).weights, p=np.zeros((3, 5), F))
     with pytest.raises(TypeError, match="float32"):
         recurrent.lstm_forward(x.astype(np.float64), *LSTM.weights)
-    for lengths in (np.array([1, 2]), np.array([1, 2, 6]), np.array([1, -1, 2]), np.array([1.0, 2.0, 3.0])):
+    for lengths in (
+        np.array([1, 2]),
+        np.array([1, 2, 6]),
+        np.array([1, -1, 2]),
+        np.array([1.0, 2.0, 3.0]),
+    ):
         with pytest.raises(ValueError, match=r"lengths = .*: 3 whole numbers from 0 to 5"):
             recurrent.lstm_forward(x, *LSTM.weights, lengths=lengths)
     *_, saved = recurrent.lstm_forward(x, *LSTM.weights, h0, c0)

@@ -1,4 +1,6 @@
-"""Every number of LSTM and GRU, bit for bit, against a reference that takes its products in the stated order."""
+"""Every number of LSTM and GRU, bit for bit, against a reference that takes its products in the
+stated order.
+"""
 
 import dataclasses
 
@@ -35,7 +37,9 @@ def expected(case: Case) -> list[np.ndarray]:
             y[n, here], h, c, dx[n, here], dh0, dc0 = found
             states.append((h, c, dh0, dc0))
         else:
-            found = reference.gru(x[n, here], *weights, h0[n], dy[n, here], dh[n], grads, case.linear, case.reverse)
+            found = reference.gru(
+                x[n, here], *weights, h0[n], dy[n, here], dh[n], grads, case.linear, case.reverse
+            )
             y[n, here], h, dx[n, here], dh0 = found
             states.append((h, dh0))
     kept = [np.array(state) for state in zip(*states, strict=True)]

@@ -1,4 +1,6 @@
-"""Slices by whole units, single steps and micro-batches give the bits of the whole layer; so does every form."""
+"""Slices by whole units, single steps and micro-batches give the bits of the whole layer; so does
+every form.
+"""
 
 from __future__ import annotations
 
@@ -20,22 +22,32 @@ CUTS = {1: (0, 48), 2: (0, 17, 48), 5: (0, 1, 10, 20, 30, 48), 7: (0, 7, 14, 21,
 
 
 def run_cut(case: Case, cut: tuple[int, ...]) -> list[np.ndarray]:
-    """A layer on several devices, one step a call: h is gathered, errors pass from high units to low."""
+    """A layer on several devices, one step a call: h is gathered, errors pass from high units to
+    low.
+    """
     x, h, c, dy, dh, dc = case.data
     kind = recurrent.LstmSlice if case.gates == 4 else recurrent.GruSlice
     slices = [kind(case.inputs, case.hidden, *ends) for ends in itertools.pairwise(cut)]
     own = [slice(case.gates * each.begin, case.gates * each.end) for each in slices]
     units = [slice(each.begin, each.end) for each in slices]
     weights = [interleaved(array, case.gates) for array in case.weights]
-    packed = [each.pack(*(array[rows] for array in weights)) for each, rows in zip(slices, own, strict=True)]
+    packed = [
+        each.pack(*(array[rows] for array in weights))
+        for each, rows in zip(slices, own, strict=True)
+    ]
     keys = {"lengths": case.lengths, "reverse": case.reverse}
-    tapes = [each.tape(each.input_products(p, x), **keys) for each, p in zip(slices, packed, strict=True)]
+    tapes = [
+        each.tape(each.input_products(p, x), **keys) for each, p in zip(slices, packed, strict=True)
+    ]
     parts = list(zip(slices, packed, tapes, units, strict=True))
     cells = [np.ascontiguousarray(c[:, u]) for u in units]
     for t in range(case.steps):
         at = t, t + 1
         if case.gates == 4:
-            some = [s.forward(p, tape, h, cell, at) for (s, p, tape, _), cell in zip(parts, cells, strict=True)]
+            some = [
+                s.forward(p, tape, h, cell, at)
+                for (s, p, tape, _), cell in zip(parts, cells, strict=True)
+            ]
         else:
             some = [s.forward(p, tape, h.copy(), at) for s, p, tape, _ in parts]
         h = np.concatenate(some, 1)
@@ -55,7 +67,11 @@ def run_cut(case: Case, cut: tuple[int, ...]) -> list[np.ndarray]:
     for s, p, tape, _ in reversed(parts):
         dx = s.input_errors(p, tape.delta, dx)
     grads = [np.zeros_like(array) for array in weights]
-    kept = x if case.lengths is None else x * (np.arange(case.steps)[:, None] < case.lengths[:, None, None])
+    kept = (
+        x
+        if case.lengths is None
+        else x * (np.arange(case.steps)[:, None] < case.lengths[:, None, None])
+    )
     for (s, _, tape, _), rows in zip(parts, own, strict=True):
         s.gradients(tape, kept, *(array[rows] for array in grads))
     y = np.concatenate([tape.y for tape in tapes], 2)
@@ -69,7 +85,9 @@ def run_cut(case: Case, cut: tuple[int, ...]) -> list[np.ndarray]:
 def test_no_bit_depends_on_the_cut(case: Case, devices: int) -> None:
     whole = case.run()
     first = 3 + (case.gates == 4)
-    whole[first : first + 4] = [interleaved(array, case.gates) for array in whole[first : first + 4]]
+    whole[first : first + 4] = [
+        interleaved(array, case.gates) for array in whole[first : first + 4]
+    ]
     assert same_bits(run_cut(case, CUTS[devices]), whole)
 
 
@@ -94,7 +112,9 @@ def test_no_bit_depends_on_the_steps_of_a_call(case: Case) -> None:
 def test_no_bit_depends_on_the_micro_batches(case: Case) -> None:
     x, h0, c0, dy, dh, dc = case.data
     keys = {} if case.gates == 4 else {"linear_before_reset": case.linear}
-    of = (recurrent.LstmSlice if case.gates == 4 else recurrent.GruSlice)(case.inputs, case.hidden, **keys)
+    of = (recurrent.LstmSlice if case.gates == 4 else recurrent.GruSlice)(
+        case.inputs, case.hidden, **keys
+    )
     packed = of.pack(*(interleaved(array, case.gates) for array in case.weights))
     grads = [np.zeros_like(array) for array in case.weights]
     for some in (slice(0, 1), slice(1, 4), slice(4, 5)):
@@ -105,7 +125,9 @@ def test_no_bit_depends_on_the_micro_batches(case: Case) -> None:
         of.backward(packed, tape, dy[some], *errors, np.zeros_like(errors[0]), (0, case.steps))
         of.gradients(tape, x[some], *grads)
     first = 3 + (case.gates == 4)
-    assert same_bits(grads, [interleaved(array, case.gates) for array in case.run()[first : first + 4]])
+    assert same_bits(
+        grads, [interleaved(array, case.gates) for array in case.run()[first : first + 4]]
+    )
 
 
 DIGEST = """
@@ -123,7 +145,9 @@ def digest() -> str:
         Case(3, 7, 3, 17, 70),
         Case(3, 2, 3, 9, 33, linear=False),
     )
-    return hashlib.sha256(b"".join((a + F(0)).tobytes() for case in cases for a in case.run())).hexdigest()
+    return hashlib.sha256(
+        b"".join((a + F(0)).tobytes() for case in cases for a in case.run())
+    ).hexdigest()
 
 
 @pytest.mark.slow

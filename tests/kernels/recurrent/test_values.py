@@ -11,7 +11,14 @@ from emuchain.kernels import recurrent
 
 from .helpers import Case, F
 
-SIZES = [(1, 1, 7, 2), (17, 17, 64, 8), (256, 64, 5, 4), (64, 256, 20, 8), (17, 256, 64, 1), (1, 64, 33, 3)]
+SIZES = [
+    (1, 1, 7, 2),
+    (17, 17, 64, 8),
+    (256, 64, 5, 4),
+    (64, 256, 20, 8),
+    (17, 256, 64, 1),
+    (1, 64, 33, 3),
+]
 LAYERS = [("LSTM", 0), ("LSTM", 1), ("GRU", 0)]
 
 
@@ -24,16 +31,27 @@ def close(ours: np.ndarray, theirs: np.ndarray) -> bool:
 @pytest.mark.parametrize(("kind", "projected"), LAYERS)
 @pytest.mark.parametrize(("inputs", "hidden", "steps", "samples"), SIZES)
 def test_values_are_those_of_pytorch(
-    inputs: int, hidden: int, steps: int, samples: int, kind: str, projected: int, bidirectional: bool
+    inputs: int,
+    hidden: int,
+    steps: int,
+    samples: int,
+    kind: str,
+    projected: int,
+    bidirectional: bool,
 ) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is what the values are compared with")
     outputs = max(1, hidden // 3) if projected and hidden > 1 else 0
     torch.manual_seed(hidden)
     keys = {"proj_size": outputs} if kind == "LSTM" else {}
-    layer = getattr(torch.nn, kind)(inputs, hidden, batch_first=True, bidirectional=bidirectional, **keys)
+    layer = getattr(torch.nn, kind)(
+        inputs, hidden, batch_first=True, bidirectional=bidirectional, **keys
+    )
     ways, width = 1 + bidirectional, outputs or hidden
     x = torch.randn(samples, steps, inputs, requires_grad=True)
-    state = [torch.randn(ways, samples, size, requires_grad=True) for size in (width, hidden)[: 1 + (kind == "LSTM")]]
+    state = [
+        torch.randn(ways, samples, size, requires_grad=True)
+        for size in (width, hidden)[: 1 + (kind == "LSTM")]
+    ]
     y, last = layer(x, tuple(state) if kind == "LSTM" else state[0])
     last = last if kind == "LSTM" else (last,)
     dy, d_last = torch.randn(y.shape), [torch.randn(value.shape) for value in last]
@@ -46,7 +64,10 @@ def test_values_are_those_of_pytorch(
         weights = [getattr(layer, name) for name in names]
         own = slice(way * width, (way + 1) * width)
         arrays = [value.detach().numpy() for value in (x, *weights, *(s[way] for s in state))]
-        errors, here = [value[way].numpy() for value in d_last], np.ascontiguousarray(dy[..., own].numpy())
+        errors, here = (
+            [value[way].numpy() for value in d_last],
+            np.ascontiguousarray(dy[..., own].numpy()),
+        )
         if kind == "LSTM":
             p = getattr(layer, f"weight_hr{ending}") if outputs else None
             given = None if p is None else p.detach().numpy()
@@ -58,7 +79,10 @@ def test_values_are_those_of_pytorch(
         else:
             our_y, *our_last, saved = recurrent.gru_forward(*arrays, reverse=bool(way))
             found = recurrent.gru_backward(saved, here, dh=errors[0])
-        for ours, theirs in ((our_y, y[..., own]), *zip(our_last, (value[way] for value in last), strict=True)):
+        for ours, theirs in (
+            (our_y, y[..., own]),
+            *zip(our_last, (value[way] for value in last), strict=True),
+        ):
             assert np.abs(ours - theirs.detach().numpy()).max() <= 2e-6
         for ours, weight in zip(found[1:5], weights, strict=True):
             assert close(ours, weight.grad.numpy())
@@ -112,7 +136,12 @@ def differences(loss, arrays: list[np.ndarray]) -> list[np.ndarray]:
 
 @pytest.mark.parametrize(
     "case",
-    [Case(4, 2, 3, 4, 5), Case(4, 2, 3, 4, 5, outputs=3), Case(3, 2, 3, 4, 5), Case(3, 2, 3, 4, 5, linear=False)],
+    [
+        Case(4, 2, 3, 4, 5),
+        Case(4, 2, 3, 4, 5, outputs=3),
+        Case(3, 2, 3, 4, 5),
+        Case(3, 2, 3, 4, 5, linear=False),
+    ],
     ids=str,
 )
 def test_gradients_are_differences(case: Case) -> None:
@@ -121,7 +150,10 @@ def test_gradients_are_differences(case: Case) -> None:
     p = None if case.projection is None else case.projection.astype(np.float64)
     of = [x, *weights, h]
     if case.gates == 4:
-        slopes = differences(lambda: lstm_loss(x, *weights, h, c, p, dy, dh, dc), [*of, c, *([] if p is None else [p])])
+        slopes = differences(
+            lambda: lstm_loss(x, *weights, h, c, p, dy, dh, dc),
+            [*of, c, *([] if p is None else [p])],
+        )
     else:
         slopes = differences(lambda: gru_loss(x, *weights, h, dy, dh, case.linear), of)
     for ours, theirs in zip(case.run()[2 + (case.gates == 4) :], slopes, strict=True):
@@ -163,7 +195,9 @@ def test_activations_at_the_ends() -> None:
     far = np.array([1e4, -1e4, np.inf, -np.inf, np.finfo(F).max, np.nan], F)
     assert recurrent.tanh(far)[:5].tolist() == [1, -1, 1, -1, 1]
     assert recurrent.sigmoid(far)[[0, 2, 4]].tolist() == [1, 1, 1]
-    assert (recurrent.sigmoid(far)[[1, 3]] < 1e-16).all() and (recurrent.sigmoid(far)[[1, 3]] >= 0).all()
+    assert (recurrent.sigmoid(far)[[1, 3]] < 1e-16).all() and (
+        recurrent.sigmoid(far)[[1, 3]] >= 0
+    ).all()
     assert np.isnan(recurrent.tanh(far)[5]) and np.isnan(recurrent.sigmoid(far)[5])
     zeros = np.array([0.0, -0.0], F)
     assert recurrent.tanh(zeros).tobytes() == zeros.tobytes()

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from emuchain.emulator.commands.design.exchange import exchange
+from emuchain.emulator.commands.design.study import exchange
 from emuchain.emulator.common import InputError
 from emuchain.emulator.studies import ExchangeTimes, groups_of
 
-TIMES = tuple(field.name for field in dataclasses.fields(ExchangeTimes) if field.name.endswith("_ps"))
+TIMES = tuple(
+    field.name for field in dataclasses.fields(ExchangeTimes) if field.name.endswith("_ps")
+)
 
 ETHERNET = """
 name = "plain"
@@ -48,17 +50,27 @@ def plain(tmp_path: Path) -> str:
 
 
 def test_json_has_the_closed_forms(plain: str) -> None:
-    said = json.loads(printed("lenet-mnist", "--workers", "2,6", "--cluster", plain, "--compress-ratio", "4", "--json"))
+    said = json.loads(
+        printed(
+            "lenet-mnist", "--workers", "2,6", "--cluster", plain, "--compress-ratio", "4", "--json"
+        )
+    )
     n = said["gradient_bytes"]
     assert n == 4 * 61_706
-    assert [(row["workers"], row["ratio"]) for row in said["exchanges"]] == [(2, None), (2, 4.0), (6, None), (6, 4.0)]
+    assert [(row["workers"], row["ratio"]) for row in said["exchanges"]] == [
+        (2, None),
+        (2, 4.0),
+        (6, None),
+        (6, 4.0),
+    ]
     for row in said["exchanges"]:
         p, shrunk = row["workers"], row["ratio"] or 1
         rounds = math.ceil(math.log2(p + 1))
         alpha, beta, gamma = 7_000_000, 800, 125
         ring = 2 * (p - 1) * alpha + 2 * (p - 1) / p * n * beta / shrunk + (p - 1) / p * n * gamma
         aggregator = (1 + rounds) * alpha + (p / shrunk + rounds) * n * beta + (p - 1) * n * gamma
-        # Engines take 10 ns for a burst of 32 bytes, 312.5 ps a byte; with a ratio of 4 the wire takes 200.
+        # Engines take 10 ns for a burst of 32 bytes, 312.5 ps a byte; with a ratio of 4 the wire
+        # takes 200.
         slower = (312.5 / 200 - 1) * beta / shrunk if row["ratio"] else 0
         assert row["ring_ps"] == pytest.approx(ring + 2 * (p - 1) / p * n * slower, rel=1e-3)
         assert row["aggregator_ps"] == pytest.approx(aggregator + p * n * slower, rel=1e-3)
@@ -103,7 +115,7 @@ def test_bad_workers(workers: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["hdc", "--compress-ratio", "0.5"], "`--compress-ratio` = 0.5: must be from 1 to 16"),
         (["hdc", "--compress-ratio", "nan"], "`--compress-ratio` = nan"),
@@ -111,10 +123,12 @@ def test_bad_workers(workers: str) -> None:
         (["hdc", "--cluster", "titan"], "known: "),
     ],
 )
-def test_bad_input(one_line: Callable[[pytest.ExceptionInfo[Exception]], str], arguments: list[str], told: str) -> None:
+def test_bad_input(
+    one_line: Callable[[pytest.ExceptionInfo[Exception]], str], arguments: list[str], message: str
+) -> None:
     with pytest.raises(InputError) as error:
         exchange.main(arguments, standalone_mode=False)
-    assert told in one_line(error)
+    assert message in one_line(error)
 
 
 def test_a_picture(tmp_path: Path) -> None:
@@ -122,7 +136,11 @@ def test_a_picture(tmp_path: Path) -> None:
     path = tmp_path / "x.png"
     assert "3x4" in printed("hdc", "--workers", "2,12", "--plot", str(path))
     assert path.read_bytes().startswith(b"\x89PNG")
-    error = CliRunner().invoke(exchange, ["hdc", "--workers", "2", "--plot", str(tmp_path / "no" / "x.png")]).exception
+    error = (
+        CliRunner()
+        .invoke(exchange, ["hdc", "--workers", "2", "--plot", str(tmp_path / "no" / "x.png")])
+        .exception
+    )
     assert isinstance(error, InputError)
     assert "`--plot`" in str(error)
 
@@ -131,14 +149,19 @@ def test_a_picture(tmp_path: Path) -> None:
     ("words", "idle"),
     [
         ("--cluster titan-xp-10gbe --set links.topology=torus", ["links.topology: has no effect"]),
-        ("--cluster titan-xp-10gbe --set links.topology=torus --set network.latency_us=9", ["links.topology: has no"]),
+        (
+            "--cluster titan-xp-10gbe --set links.topology=torus --set network.latency_us=9",
+            ["links.topology: has no"],
+        ),
         ("--cluster vc709 --set links.bandwidth_gbps=20", []),
         ("", []),
     ],
 )
-def test_keys_without_effect_are_told(words: str, idle: list[str]) -> None:
+def test_keys_without_effect_are_reported(words: str, idle: list[str]) -> None:
     result = CliRunner().invoke(exchange, ["quick-cifar", "--workers", "1,4", *words.split()])
     assert result.exit_code == 0
     notes = [line for line in result.stderr.splitlines() if "has no effect" in line]
-    assert len(notes) == len(idle) and all(part in note for part, note in zip(idle, notes, strict=True))
+    assert len(notes) == len(idle) and all(
+        part in note for part, note in zip(idle, notes, strict=True)
+    )
     assert "\n1 worker:" in result.stdout or "\n4 workers" in result.stdout

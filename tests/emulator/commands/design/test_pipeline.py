@@ -1,4 +1,6 @@
-"""`emuchain pipeline`: the answer first, a table, a drawing; JSON; the schedule's own machine; bad input."""
+"""`emuchain pipeline`: the answer first, a table, a drawing; JSON; the schedule's own machine; bad
+input.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,17 @@ def as_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
 def test_the_answer_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert command(*on("1f1b-so", 4, 32), *COSTS) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "1f1b-so, 4 stages, 32 micro-batches: a mini-batch takes 1,080, bubble 11.1 %"
+    assert (
+        lines[0] == "1f1b-so, 4 stages, 32 micro-batches: a mini-batch takes 1,080, bubble 11.1 %"
+    )
     assert lines[1] == "formula: 1,080, holds; exact where SR <= min(F, B)"
     assert [line[:9] for line in lines[-5:-1]] == [f"device {stage} " for stage in range(4)]
     assert max(map(len, lines[:5] + lines[6:])) <= 80
     *_, to_try = lines[5].partition("emuchain pipeline ")
-    assert to_try == "--schedule 1f1b-min --stages 4 --micro-batches 32 --forward 10 --backward 20 --transfer 5"
+    assert (
+        to_try == "--schedule 1f1b-min --stages 4 --micro-batches 32 --forward 10 --backward 20"
+        " --transfer 5"
+    )
     assert command(*to_try.split()) == 0
     assert all(line == line.rstrip() for line in lines)
 
@@ -100,7 +107,14 @@ def test_machines(name: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_critical_path(capsys: pytest.CaptureFixture[str]) -> None:
     """As a schedule writes actions: device, kind, micro-batch, chunk."""
     times = ["--forward", "1", "--backward", "2"]
-    assert as_json(capsys, *on("1f1b-as", 2, 2), *times)["critical_path"] == ["0F0", "1F0", "1B0", "1F1", "1B1", "0B1"]
+    assert as_json(capsys, *on("1f1b-as", 2, 2), *times)["critical_path"] == [
+        "0F0",
+        "1F0",
+        "1B0",
+        "1F1",
+        "1B1",
+        "0B1",
+    ]
     found = as_json(capsys, *on("interleaved", 2, 2), *times)["critical_path"]
     assert found[:4] == ["0F0", "1F0", "1F1", "1F0c1"] and found[-1] == "0B1"
 
@@ -114,7 +128,9 @@ def test_a_formula_that_does_not_hold(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_picture_and_trace(as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_picture_and_trace(
+    as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("matplotlib")
     picture, trace = tmp_path / "x.svg", tmp_path / "x.json"
     arguments = [*on("1f1b-so", 3, 8), *COSTS, "--plot", str(picture), "--trace", str(trace)]
@@ -130,7 +146,9 @@ def test_picture_and_trace(as_json: bool, tmp_path: Path, capsys: pytest.Capture
     assert len(slices) == 2 * 8 * 3 + 2 * 8 * 2
 
 
-def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_matplotlib(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert command(*on("1f1b-so", 3, 8), *COSTS, "--plot", "x.svg") == 2
     assert "`--plot` needs matplotlib: pip install 'emuchain[plot]'" in capsys.readouterr().err
@@ -144,8 +162,12 @@ def test_times_are_exact(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_chunks_and_gradients(capsys: pytest.CaptureFixture[str]) -> None:
-    assert as_json(capsys, *on("interleaved", 4, 8), "--forward", "2", "--backward", "4")["time"] == 57
-    assert as_json(capsys, *on("zero-bubble", 4, 8), "--forward", "1", "--backward", "2")["time"] == 27
+    assert (
+        as_json(capsys, *on("interleaved", 4, 8), "--forward", "2", "--backward", "4")["time"] == 57
+    )
+    assert (
+        as_json(capsys, *on("zero-bubble", 4, 8), "--forward", "1", "--backward", "2")["time"] == 27
+    )
     uneven = ["--forward", "2", "--backward", "3", "--gradient", "1"]
     assert as_json(capsys, *on("zero-bubble", 4, 8), *uneven)["time"] == 8 * 5 + 3 * 3
 
@@ -160,11 +182,14 @@ def test_a_time_is_read_as_it_is_written(capsys: pytest.CaptureFixture[str], sai
 @pytest.mark.parametrize(
     "said", ["1e12", "1e-13", "1.5e-12", "1e99", "1e-99", "1e", "e3", ".", "٣", "1e99999999", "0x3"]
 )
-def test_advice_on_times_is_taken_as_it_is_written(capsys: pytest.CaptureFixture[str], said: str) -> None:
+def test_advice_on_times_is_taken_as_it_is_written(
+    capsys: pytest.CaptureFixture[str], said: str
+) -> None:
     assert command(*on("gpipe", 2, 2), "--forward", said, "--backward", "1") == 2
     error = capsys.readouterr().err
     assert (
-        f"`forward` = {said!r}: must be a number that is not negative, such as 3, 2.5 or 2e-3, of at most 12" in error
+        f"`forward` = {said!r}: must be a number that is not negative, such as 3, 2.5 or 2e-3, of"
+        " at most 12" in error
     )
     for advised in ("3", "2.5", "2e-3", "999999999999", "0.000000000001"):
         assert command(*on("gpipe", 2, 2), "--forward", advised, "--backward", "1") == 0
@@ -215,7 +240,8 @@ def test_the_bubble_is_of_all_devices(of: str, capsys: pytest.CaptureFixture[str
     first, second, *_ = capsys.readouterr().out.splitlines()
     assert first.endswith(f"bubble {100 * found['bubble']:.1f} %")
     busiest = (
-        f"busiest: device {found['busy'].index(max(found['busy']))}, for {100 * max(found['busy']):.1f} % of the time"
+        f"busiest: device {found['busy'].index(max(found['busy']))}, for"
+        f" {100 * max(found['busy']):.1f} % of the time"
     )
     assert second.startswith("formula: " if work[0] == work[1] else busiest)
 
@@ -228,24 +254,37 @@ def test_by_hand_of_devices_that_differ(capsys: pytest.CaptureFixture[str]) -> N
 UNEQUAL = "--forward 1,8,5,4,2 --backward 7,8,5,8,10 --gradient 6,1,1,1,9".split()
 
 
-def test_an_order_of_equal_stages_is_compared_where_they_differ(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_order_of_equal_stages_is_compared_where_they_differ(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     found = as_json(capsys, *on("zero-bubble", 5, 7), *UNEQUAL)
     assert (found["time"], found["plain_1f1b"]) == (141, 127)
     assert command(*on("zero-bubble", 5, 7), *UNEQUAL) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "order: that of equal stages; 1f1b-sno, W apart, takes 127 here, 9.9 % less" in lines
-    to_try = next(line for line in lines if line.startswith("next: ")).removeprefix("next: emuchain pipeline ")
+    to_try = next(line for line in lines if line.startswith("next: ")).removeprefix(
+        "next: emuchain pipeline "
+    )
     assert as_json(capsys, *to_try.split())["time"] == 127
 
 
 @settings(max_examples=30)
 @given(st.data())
 def test_what_is_tried_next_is_as_fast_as_it_says(data: st.DataObject) -> None:
-    """The note has the time of plain 1F1B on the same machine, whatever the stages take; equal ones have none."""
+    """The note has the time of plain 1F1B on the same machine, whatever the stages take; equal ones
+    have none.
+    """
     stages = data.draw(st.integers(2, 5))
-    times = [data.draw(st.lists(st.integers(1, 12), min_size=stages, max_size=stages)) for _ in range(3)]
+    times = [
+        data.draw(st.lists(st.integers(1, 12), min_size=stages, max_size=stages)) for _ in range(3)
+    ]
     forward, errors, gradient = times
-    flags = ["--forward", forward, "--backward", [a + b for a, b in zip(errors, gradient, strict=True)]]
+    flags = [
+        "--forward",
+        forward,
+        "--backward",
+        [a + b for a, b in zip(errors, gradient, strict=True)],
+    ]
     flags += ["--gradient", gradient]
     words = [word if isinstance(word, str) else ",".join(map(str, word)) for word in flags]
     micro_batches = data.draw(st.integers(1, 9))
@@ -264,9 +303,14 @@ def test_what_is_tried_next_is_as_fast_as_it_says(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", ["interleaved", "2bw"])
-def test_an_order_of_equal_stages_without_a_plain_one(capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_an_order_of_equal_stages_without_a_plain_one(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
     assert command(*on(name, 2, 4), *"--forward 1,9 --backward 2,18".split()) == 0
-    assert "order: that of equal stages; on stages that differ another may be faster" in capsys.readouterr().out
+    assert (
+        "order: that of equal stages; on stages that differ another may be faster"
+        in capsys.readouterr().out
+    )
 
 
 def test_a_command_to_try_on_stages_of_chunks(capsys: pytest.CaptureFixture[str]) -> None:
@@ -274,27 +318,43 @@ def test_a_command_to_try_on_stages_of_chunks(capsys: pytest.CaptureFixture[str]
     assert command(*on("interleaved", 2, 2), *"--forward 1,1,1,2 --backward 3".split()) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[2] == "formula: none for stages that differ"
-    *_, to_try = next(line for line in lines if line.startswith("next: ")).partition("emuchain pipeline ")
+    *_, to_try = next(line for line in lines if line.startswith("next: ")).partition(
+        "emuchain pipeline "
+    )
     times = "--forward 1,1,1,2 --backward 1.5,1.5,1.5,1.5"
     assert to_try == f"--schedule 1f1b-min --stages 4 --micro-batches 2 {times}"
     assert command(*to_try.split()) == 0
 
 
 def test_streamed(capsys: pytest.CaptureFixture[str]) -> None:
-    """FPDeep's machine: (M + 1) (F + B), and 2 (N - 1) rows and their messages; eight rows unless it is said."""
+    """FPDeep's machine: (M + 1) (F + B), and 2 (N - 1) rows and their messages; eight rows unless
+    it is said.
+    """
     arguments = [*on("fbp-as", 3, 8), *COSTS, "--engines", "split", "--transport", "streamed"]
     found = as_json(capsys, *arguments)
-    assert (found["time"], found["formula"], found["rows"]) == (9 * 30 + 4 * 35 / 8, 9 * 30 + 4 * 35 / 8, 8)
-    assert as_json(capsys, *arguments, "--rows", "3")["time"] == pytest.approx(9 * 30 + 4 * 35 / 3, rel=1e-15)
+    assert (found["time"], found["formula"], found["rows"]) == (
+        9 * 30 + 4 * 35 / 8,
+        9 * 30 + 4 * 35 / 8,
+        8,
+    )
+    assert as_json(capsys, *arguments, "--rows", "3")["time"] == pytest.approx(
+        9 * 30 + 4 * 35 / 3, rel=1e-15
+    )
 
 
 BAD = {
-    "list": ("--forward 1,2", "`forward` = '1,2': has 2 values; must be one, or one for each of 3 stages"),
+    "list": (
+        "--forward 1,2",
+        "`forward` = '1,2': has 2 values; must be one, or one for each of 3 stages",
+    ),
     "list of chunks": (
         "--schedule interleaved --forward 1,2",
         "has 2 values; must be one, or one for each of 3 devices, or of 6 stages",
     ),
-    "list of links": ("--transfer 1,2,3,4", "has 4 values; must be one, or one for each link of 3 stages"),
+    "list of links": (
+        "--transfer 1,2,3,4",
+        "has 4 values; must be one, or one for each link of 3 stages",
+    ),
     "in a list": ("--forward 1,x,2", "`forward` = 'x': must be a number that is not negative"),
     "no time in a list": ("--forward 1,0,2", "`forward` = '1,0,2': must be more than 0"),
     "empty": ("--forward 1,,2", "`forward` = ''"),
@@ -304,7 +364,10 @@ BAD = {
     "folder": ("--plot no/x.svg", "`--plot` = 'no/x.svg': the folder"),
     "trace": ("--trace no/x.json", "`trace` = 'no/x.json': the folder"),
     "rows": ("--rows 4", "`rows` = 4: messages are stored; rows need `--transport streamed`"),
-    "shared and streamed": ("--engines shared --transport streamed", "rows of shared engines have no fixed time"),
+    "shared and streamed": (
+        "--engines shared --transport streamed",
+        "rows of shared engines have no fixed time",
+    ),
     "schedule": ("--schedule 1f1b-os", "did you mean `1f1b-so`? must be one of 1f1b-as, "),
     "forward": ("--forward=-1", "`forward` = '-1': must be a number that is not negative"),
     "no time": ("--backward 0", "`backward` = '0': must be more than 0"),
@@ -322,17 +385,19 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    flags, told = BAD[name]
+    flags, message = BAD[name]
     assert command(*on("1f1b-so", 3, 8), *COSTS, *flags.split()) == 2
     out, error = capsys.readouterr()
-    assert out == "" and told in error
+    assert out == "" and message in error
     assert error.startswith("emuchain: error: ") and error.count("\n") == 1
 
 
 V = "0F0,0F1,3F0,3I0,3W0,3F1,0I0,0W0,3I1,0I1,3W1,0W1\n,1F0,2F0,1F1,2F1,2I0,2W0,1I0,1W0,2I1,1I1,2W1,1W1\n"
 
 
-@pytest.mark.parametrize(("text", "chunks", "time"), [("0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n", 1, 90), (V, 2, 80)])
+@pytest.mark.parametrize(
+    ("text", "chunks", "time"), [("0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n", 1, 90), (V, 2, 80)]
+)
 def test_a_file_has_its_sizes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, chunks: int, time: int
 ) -> None:
@@ -345,22 +410,29 @@ def test_a_file_has_its_sizes(
     assert (*sizes, found["time"], found["formula"]) == (2, 2, chunks, time, None)
     assert found["backward"] == ("fused" if chunks == 1 else "split")
     assert command(*words, "--stages", "2", "--micro-batches", "2") == 0
-    told = capsys.readouterr().out.splitlines()
+    message = capsys.readouterr().out.splitlines()
     assert "emuchain pipeline --schedule 1f1b-min --stages 2 --micro-batches 2" in next(
-        line for line in told if line.startswith("next: ")
+        line for line in message if line.startswith("next: ")
     )
 
 
-def test_a_list_of_times_by_device_folds_with_the_stages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_list_of_times_by_device_folds_with_the_stages(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "mine.csv"
     file.write_text(V)
     by_device = as_json(capsys, "--schedule", str(file), "--forward", "2,20", "--backward", "4,40")
-    by_stage = as_json(capsys, "--schedule", str(file), "--forward", "1,10,10,1", "--backward", "2,20,20,2")
-    assert by_device["time"] == by_stage["time"] and by_device["critical_path"] == by_stage["critical_path"]
+    by_stage = as_json(
+        capsys, "--schedule", str(file), "--forward", "1,10,10,1", "--backward", "2,20,20,2"
+    )
+    assert (
+        by_device["time"] == by_stage["time"]
+        and by_device["critical_path"] == by_stage["critical_path"]
+    )
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "message"),
     [
         (["--stages", "3"], "`stages` = 3: `schedule` = "),
         (["--micro-batches", "3"], "`micro_batches` = 3: `schedule` = "),
@@ -369,16 +441,22 @@ def test_a_list_of_times_by_device_folds_with_the_stages(tmp_path: Path, capsys:
     ],
 )
 def test_flags_that_a_file_contradicts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], one_line: Any, flags: list[str], told: str
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    one_line: Any,
+    flags: list[str],
+    message: str,
 ) -> None:
     file = tmp_path / "mine.csv"
     file.write_text("0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n")
     assert command("--schedule", str(file), "--forward", "1", "--backward", "1", *flags) == 2
-    assert told in one_line(capsys.readouterr().err)
+    assert message in one_line(capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("flag", ["--stages", "--micro-batches"])
-def test_a_schedule_by_name_needs_its_sizes(capsys: pytest.CaptureFixture[str], one_line: Any, flag: str) -> None:
+def test_a_schedule_by_name_needs_its_sizes(
+    capsys: pytest.CaptureFixture[str], one_line: Any, flag: str
+) -> None:
     words = on("gpipe", 2, 2)
     place = words.index(flag)
     assert command(*words[:place], *words[place + 2 :], "--forward", "1", "--backward", "1") == 2

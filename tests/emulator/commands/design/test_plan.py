@@ -27,7 +27,9 @@ bandwidth_gbps = 150
 latency_ns = 1000
 """
 
-LARGE_BOARDS = SMALL_BOARDS.replace("dsp_share = 1.0\non_chip_memory_kbit = 1500", "on_chip_memory_kbit = 1_000_000")
+LARGE_BOARDS = SMALL_BOARDS.replace(
+    "dsp_share = 1.0\non_chip_memory_kbit = 1500", "on_chip_memory_kbit = 1_000_000"
+)
 
 
 PlanOf = Callable[..., ChainPlan]
@@ -56,17 +58,23 @@ def as_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize(("network", "devices"), [("quick-cifar", 1), ("quick-cifar", 4), ("alexnet", 5)])
+@pytest.mark.parametrize(
+    ("network", "devices"), [("quick-cifar", 1), ("quick-cifar", 4), ("alexnet", 5)]
+)
 def test_constraints_of_dsps_and_work(plan_of: PlanOf, network: str, devices: int) -> None:
     plan = plan_of(network=network, devices=devices)
     layout, convolutions = plan.layout(), steady_state(plan).convolutions
     assert len(layout.devices) == devices
     for device in layout.devices:
         board = device.board
-        multipliers = sum(engine.multipliers for held in device.slices for engine in held.engines.built)
+        multipliers = sum(
+            engine.multipliers for held in device.slices for engine in held.engines.built
+        )
         dsp = board.limits["dsp"]
         assert dsp is not None
-        assert device.resources.dsp == multipliers <= board.multipliers <= dsp  # equation (11), alpha = 1
+        assert (
+            device.resources.dsp == multipliers <= board.multipliers <= dsp
+        )  # equation (11), alpha = 1
         assert device.slowest.sample_ps <= layout.interval_ps, device.slowest.name
         macs = sum(held.part.macs for held in device.slices)
         # No device does more than its multipliers can.
@@ -84,7 +92,9 @@ def test_without_balanced_parameters_the_interval_is_that_of_the_simulator(plan_
 
 
 def test_balanced_parameters_are_conserved(laid_out: LaidOut, tmp_path: Path) -> None:
-    """Boards too small for the late layers: together they store all parameters, and links carry the balanced ones."""
+    """Boards too small for the late layers: together they store all parameters, and links carry the
+    balanced ones.
+    """
     layout = laid_out("vgg16-cifar", 22, memory="fpdeep")
     blocks = layout.balancing.blocks
     assert blocks
@@ -97,7 +107,9 @@ def test_balanced_parameters_are_conserved(laid_out: LaidOut, tmp_path: Path) ->
     without = laid_out("vgg16-cifar", 22, str(path), memory="fpdeep")
     assert not without.balancing.blocks
     for loaded, free in zip(layout.links, without.links, strict=True):
-        extra = sum(b.parameter_bytes for b in blocks if b.store_device <= loaded.link < b.user_device)
+        extra = sum(
+            b.parameter_bytes for b in blocks if b.store_device <= loaded.link < b.user_device
+        )
         assert loaded.forward_bytes == free.forward_bytes + extra
         assert loaded.backward_bytes == free.backward_bytes + extra
     for device in layout.devices:
@@ -122,13 +134,18 @@ def test_full_size_vgg_does_not_fit_fifteen_vc709(plan_of: PlanOf) -> None:
     assert not layout.balancing.fits
     assert layout.interval_ps == plan.timing.interval_ps, "parameters are not moved then"
     convolutions = sum(
-        held.memory.lpram.bytes for device in layout.devices for held in device.slices if held.part.layer.convolves
+        held.memory.lpram.bytes
+        for device in layout.devices
+        for held in device.slices
+        if held.part.layer.convolves
     )
     assert convolutions == pytest.approx(58.9e6, rel=0.002)
     assert 2 * convolutions > sum(device.board.on_chip_memory_bytes for device in layout.devices)
 
 
-def test_the_smallest_cluster_fits_and_the_one_below_does_not(laid_out: LaidOut, tmp_path: Path) -> None:
+def test_the_smallest_cluster_fits_and_the_one_below_does_not(
+    laid_out: LaidOut, tmp_path: Path
+) -> None:
     path = tmp_path / "small.toml"
     path.write_text(SMALL_BOARDS.replace("1500", "12000"))
     cluster = load_cluster(str(path))
@@ -137,7 +154,9 @@ def test_the_smallest_cluster_fits_and_the_one_below_does_not(laid_out: LaidOut,
     assert found > 2
     assert not laid_out("resnet8-cifar", found, str(path)).off_chip_bytes
     assert laid_out("resnet8-cifar", found - 1, str(path)).off_chip_bytes
-    tiny = dataclasses.replace(cluster, boards=(dataclasses.replace(cluster.boards[0], on_chip_memory_bytes=1000),))
+    tiny = dataclasses.replace(
+        cluster, boards=(dataclasses.replace(cluster.boards[0], on_chip_memory_bytes=1000),)
+    )
     assert smallest_cluster(load_network("lenet-mnist"), tiny, 1, most=20) is None
 
 
@@ -152,39 +171,53 @@ def test_the_aim_of_storage_lowers_the_fullest_device(laid_out: LaidOut, tmp_pat
     assert even.storage_bytes < fast.storage_bytes
 
 
-def test_engines_of_luts_make_it_faster_and_count_as_luts(laid_out: LaidOut, tmp_path: Path) -> None:
+def test_engines_of_luts_make_it_faster_and_count_as_luts(
+    laid_out: LaidOut, tmp_path: Path
+) -> None:
     path = tmp_path / "luts.toml"
     path.write_text(SMALL_BOARDS.replace("dsp_share = 1.0", "dsp_share = 0.5"))
     few = laid_out("quick-cifar", 2, str(path), memory="fpdeep")
-    path.write_text(SMALL_BOARDS.replace("dsp_share = 1.0", "dsp_share = 0.5") + "[resources]\nalpha = 0.9\n")
+    path.write_text(
+        SMALL_BOARDS.replace("dsp_share = 1.0", "dsp_share = 0.5") + "[resources]\nalpha = 0.9\n"
+    )
     more = laid_out("quick-cifar", 2, str(path), memory="fpdeep")
     assert more.interval_ps < few.interval_ps
     assert all(device.resources.dsp <= 1800 for device in more.devices)
-    assert all(d.resources.lut > f.resources.lut for d, f in zip(more.devices, few.devices, strict=True))
+    assert all(
+        d.resources.lut > f.resources.lut for d, f in zip(more.devices, few.devices, strict=True)
+    )
 
 
-def test_json_has_the_numbers_of_the_layout(laid_out: LaidOut, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_numbers_of_the_layout(
+    laid_out: LaidOut, capsys: pytest.CaptureFixture[str]
+) -> None:
     said = as_json(capsys, "quick-cifar", "--devices", "3")
     layout = laid_out("quick-cifar", 3)
     assert said["interval_ps"] == layout.interval_ps
     assert said["fits_in_bytes"] is True
     assert said["smallest_cluster_devices"] == 3
-    assert [device["on_chip_bytes"] for device in said["devices"]] == [d.buffers.bytes for d in layout.devices]
+    assert [device["on_chip_bytes"] for device in said["devices"]] == [
+        d.buffers.bytes for d in layout.devices
+    ]
     assert said["links"][0]["forward_gbps"] == pytest.approx(
         8e3 * said["links"][0]["forward_bytes_per_sample"] / said["interval_ps"]
     )
     for device in said["devices"]:
         for held in device["slices"]:
-            assert held["multipliers"] == {p: n * held["tile_multipliers"] for p, n in held["tiles"].items()}
+            assert held["multipliers"] == {
+                p: n * held["tile_multipliers"] for p, n in held["tiles"].items()
+            }
         for kind in ("dsp", "lut", "ff", "bram", "transceiver"):
             assert 0 < device["utilisation"][f"{kind}_share"] < 1
 
 
-def test_boards_of_which_little_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_boards_of_which_little_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "plain.toml"
     path.write_text(
-        'name = "plain"\nboards = [{ name = "b", clock_mhz = 200, dsp = 900, on_chip_memory_kbit = 90000 }]\n'
-        "links = { bandwidth_gbps = 10, latency_ns = 5 }\n"
+        'name = "plain"\nboards = [{ name = "b", clock_mhz = 200, dsp = 900, on_chip_memory_kbit ='
+        " 90000 }]\nlinks = { bandwidth_gbps = 10, latency_ns = 5 }\n"
     )
     said = as_json(capsys, "lenet-mnist", "--cluster", str(path), "--devices", "2")
     assert said["devices"][0]["utilisation"]["lut_share"] is None
@@ -251,11 +284,11 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input(capsys: pytest.CaptureFixture[str], case: str) -> None:
-    arguments, told = BAD[case]
+    arguments, message = BAD[case]
     if "--plot" in arguments:
         pytest.importorskip("matplotlib")
     assert emuchain("plan", *arguments) == 2
     captured = capsys.readouterr()
     assert not captured.out
     assert len(captured.err.splitlines()) == 1
-    assert told in captured.err
+    assert message in captured.err

@@ -1,4 +1,6 @@
-"""`emuchain study compare` and `emuchain study topology`: tables, JSON, pictures, and bad input as one line."""
+"""`emuchain study compare` and `emuchain study topology`: tables, JSON, pictures, and bad input as
+one line.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,21 @@ def printed(command: click.Command, *arguments: str) -> str:
 
 def test_compare_prints_all_methods_and_metrics() -> None:
     text = printed(compare)
-    for words in ("data parallel", "hybrid parallel", "FLOP utilisation / %", "storage / GB", "mean over 2, 3 devices"):
+    for words in (
+        "data parallel",
+        "hybrid parallel",
+        "FLOP utilisation / %",
+        "storage / GB",
+        "mean over 2, 3 devices",
+    ):
         assert words in text
 
 
 def test_compare_in_json() -> None:
     said = json.loads(printed(compare, "--batch", "32", "--json"))
-    assert {name: method["most_devices"] for name, method in said["methods"].items() if name != "HP"} == {
+    assert {
+        name: method["most_devices"] for name, method in said["methods"].items() if name != "HP"
+    } == {
         "DP": 32,
         "LP": 16,
         "MP": 10,
@@ -40,7 +50,9 @@ def test_compare_in_json() -> None:
     [*_, last] = said["methods"]["DP"]["outcomes"]
     assert last["devices"] == 16
     assert last["total_storage_bytes"] == sum(last["storage_bytes"])
-    assert last["bandwidth_gbps"] == pytest.approx(8000 * last["footprint_bytes"] / last["iteration_ps"])
+    assert last["bandwidth_gbps"] == pytest.approx(
+        8000 * last["footprint_bytes"] / last["iteration_ps"]
+    )
     assert said["ranks"]["devices"] == [2, 3]
     assert set(said["ranks"]["footprint_bytes"]) == {"DP", "LP", "MP", "HP"}
 
@@ -64,7 +76,9 @@ def test_pictures(command: click.Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [compare, topology])
-def test_a_picture_needs_matplotlib(command: click.Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_picture_needs_matplotlib(
+    command: click.Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = CliRunner().invoke(command, [*SHORT, "--plot", str(tmp_path / "x.png")])
     assert isinstance(result.exception, InputError)

@@ -1,4 +1,6 @@
-"""`emuchain sweep`: what it prints, files, a sweep that is killed, ranks, and bad input as one line."""
+"""`emuchain sweep`: what it prints, files, a sweep that is killed, ranks, and bad input as one
+line.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,7 @@ from click.testing import CliRunner, Result
 
 from emuchain.emulator.commands.command_line import commands
 from emuchain.emulator.commands.design.sweep import run_sweep
+from emuchain.emulator.commands.frame import command
 from emuchain.emulator.commands.frame.session import Session
 from emuchain.emulator.common import InputError
 from emuchain.emulator.studies.sweep import Measured, Point, Space, run_space
@@ -44,7 +47,15 @@ def printed(*arguments: str) -> str:
 
 
 def test_pairs() -> None:
-    words = ["lstm-5x1024", "--cluster", "farnn-9p", "--schedule", "farnn,gpu-standard", "--time-steps", "100,800"]
+    words = [
+        "lstm-5x1024",
+        "--cluster",
+        "farnn-9p",
+        "--schedule",
+        "farnn,gpu-standard",
+        "--time-steps",
+        "100,800",
+    ]
     lines = printed(*words, "--batch", "1").splitlines()
     assert lines[0].startswith("best: time_steps = 100, schedule = ")
     [schedules] = (line for line in lines if line.startswith("schedules: "))
@@ -54,7 +65,9 @@ def test_pairs() -> None:
     rows = json.loads(printed(*words, "--batch", "1", "--json"))["rows"]
     assert {(row["schedule"], row["boards"]) for row in rows} == {("farnn", 2), ("gpu-standard", 1)}
     gains = {row["time_steps"]: row["images_per_s"] for row in rows if row["schedule"] == "farnn"}
-    alone = {row["time_steps"]: row["images_per_s"] for row in rows if row["schedule"] == "gpu-standard"}
+    alone = {
+        row["time_steps"]: row["images_per_s"] for row in rows if row["schedule"] == "gpu-standard"
+    }
     assert gains[800] / alone[800] > 2 > gains[100] / alone[100]
 
 
@@ -108,15 +121,19 @@ def test_many_rows() -> None:
     assert "points; `--full` prints all" in printed(*arguments)
     full = printed(*arguments, "--full")
     assert "points; `--full` prints all" not in full
-    assert [line.split()[0] for line in full.splitlines() if line.split()[:1] and line.split()[0].isdigit()] == [
-        str(number) for number in range(1, 27)
-    ]
+    assert [
+        line.split()[0]
+        for line in full.splitlines()
+        if line.split()[:1] and line.split()[0].isdigit()
+    ] == [str(number) for number in range(1, 27)]
 
 
 def test_several_networks_and_clusters() -> None:
     said = json.loads(printed("quick-cifar,lenet-mnist", "--cluster", "vc709,u280", "--json"))
     assert [(row["network"], row["cluster"]) for row in said["rows"]] == [
-        (network, cluster) for network in ("quick-cifar", "lenet-mnist") for cluster in ("vc709", "u280")
+        (network, cluster)
+        for network in ("quick-cifar", "lenet-mnist")
+        for cluster in ("vc709", "u280")
     ]
 
 
@@ -134,7 +151,9 @@ def test_points_that_fail_are_rows() -> None:
 
 
 def test_for_other_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_sweep({"network": "quick-cifar", "devices": range(1, 4)}, {"samples": 640}, jobs=1) == 0
+    result = run_sweep({"network": "quick-cifar", "devices": range(1, 4)}, {"samples": 640}, jobs=1)
+    assert isinstance(result, command.Result)
+    result.show()
     assert capsys.readouterr().out.startswith("best: 3 boards: ")
 
 
@@ -169,7 +188,7 @@ def test_bad_input_is_one_line(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--devices", "4-1"], "runs downwards; write 1-4"),
         (["--devices", "1,two"], "mixes the word 'two' with numbers"),
@@ -178,10 +197,10 @@ def test_bad_input_is_one_line(
         (["--jobs", "0", "--devices", "2"], "--jobs"),
     ],
 )
-def test_bad_flags(arguments: list[str], told: str) -> None:
+def test_bad_flags(arguments: list[str], message: str) -> None:
     result = invoke("quick-cifar", *arguments)
     assert result.exit_code == 2
-    assert told in result.output
+    assert message in result.output
 
 
 def test_help_names_keys() -> None:
@@ -194,7 +213,9 @@ def test_help_names_keys() -> None:
 
 
 def test_a_killed_sweep_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed with its workers at work; only the points that are not in the file are computed by the next one."""
+    """Killed with its workers at work; only the points that are not in the file are computed by the
+    next one.
+    """
     path = tmp_path / "x.csv"
     process = start(*LONG, "--csv", path, "--jobs", "2")
     wait_for_rows(path, 5)
@@ -203,7 +224,9 @@ def test_a_killed_sweep_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     process.communicate(timeout=30)
     psutil.wait_procs(workers, timeout=30)
     assert len(workers) == 2
-    assert not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers)
+    assert not any(
+        worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers
+    )
     kept = path.read_bytes().count(b"\n") - 1
     assert 5 <= kept < LONG_POINTS
 
@@ -218,7 +241,9 @@ def test_a_killed_sweep_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     printed(*LONG, "--csv", str(path), "--jobs", "1")
     assert len(computed) == LONG_POINTS - kept
     monkeypatch.undo()
-    space = Space.of({"network": "quick-cifar", "devices": range(1, 25), "link.bandwidth_gbps": LONG_GBPS})
+    space = Space.of(
+        {"network": "quick-cifar", "devices": range(1, 25), "link.bandwidth_gbps": LONG_GBPS}
+    )
     run_space(space, 1_281_167, csv=tmp_path / "whole.csv")
     assert path.read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
@@ -234,13 +259,13 @@ def test_interrupt(one_line: Callable[[str], str], tmp_path: Path, jobs: int) ->
     assert process.returncode == 130
     assert out == ""
     kept = path.read_bytes().count(b"\n") - 1
-    told = re.fullmatch(
+    message = re.fullmatch(
         rf"emuchain: interrupted after (\d+) of {LONG_POINTS} points;"
         rf" they are kept in {re.escape(str(path))}, from which the same command resumes",
         one_line(err),
     )
-    assert told is not None
-    assert abs(int(told[1]) - kept) <= 1  # which of both a point was in when the signal came
+    assert message is not None
+    assert abs(int(message[1]) - kept) <= 1  # which of both a point was in when the signal came
 
 
 # Ranks
@@ -255,21 +280,26 @@ def test_ranks_give_the_same_rows(mpiexec: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--devices", "400-401"], "all 2 points fail"),
         (["--devices", "1-2", "--jobs", "2"], "`jobs` = 2: under mpiexec the ranks compute"),
         (["--devices", "1-2", "--csv", "/proc/x.csv"], "`csv` = '/proc/x.csv'"),
     ],
 )
-def test_bad_input_on_ranks(mpiexec: Any, one_line: Callable[[str], str], arguments: list[str], told: str) -> None:
+def test_bad_input_on_ranks(
+    mpiexec: Any, one_line: Callable[[str], str], arguments: list[str], message: str
+) -> None:
     finished = mpiexec(2, ["-m", "emuchain", "sweep", "quick-cifar", *arguments], status=2)
-    assert told in one_line(finished.stderr)
+    assert message in one_line(finished.stderr)
     assert finished.stdout == ""
 
 
 def test_progress_is_not_in_the_output() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "emuchain", "sweep", *SHORT], capture_output=True, text=True, env={**os.environ}
+        [sys.executable, "-m", "emuchain", "sweep", *SHORT],
+        capture_output=True,
+        text=True,
+        env={**os.environ},
     )
     assert (done.returncode, done.stderr) == (0, "")

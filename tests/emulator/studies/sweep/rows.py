@@ -31,7 +31,11 @@ def row(devices: int, images_per_s: float | None, **keys: Any) -> dict[str, Any]
 
 def result(rows: Sequence[dict[str, Any]], **others: Sequence[Any]) -> SweepResult:
     """The result with these rows over devices and the keys `others`."""
-    values = {"network": ("n",), "cluster": ("c",), "devices": tuple(dict.fromkeys(row["devices"] for row in rows))}
+    values = {
+        "network": ("n",),
+        "cluster": ("c",),
+        "devices": tuple(dict.fromkeys(row["devices"] for row in rows)),
+    }
     return SweepResult(Space({**values, **others}), list(rows))
 
 

@@ -1,4 +1,6 @@
-"""Choices of a sweep by the same draws: points told apart though ranges overlap, ties, and what is not told apart."""
+"""Choices of a sweep by the same draws: points distinguished though ranges overlap, ties, and what
+is not distinguished.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -19,18 +21,23 @@ def cluster(name: str, clock_mhz: float) -> dict[str, Any]:
     return {"name": name, "boards": [{"type": "vc709", "clock_mhz": clock_mhz}], "links": links}
 
 
-def point(rate: float, speed: tuple[ConstantRange, ...], boards: int = 1) -> tuple[dict[str, Any], str]:
+def point(
+    rate: float, speed: tuple[ConstantRange, ...], boards: int = 1
+) -> tuple[dict[str, Any], str]:
     row = {"images_per_s": rate, "boards": boards, "devices": boards, "error": None}
     return row, Roofs.of([{speed: 1e12}]).at_rate(rate).text
 
 
-def test_clusters_with_overlapping_ranges_are_told_apart() -> None:
+def test_clusters_with_overlapping_ranges_are_distinguished() -> None:
     slow, fast = cluster("slow", 196), cluster("fast", 200)
     result = emuchain.sweep("quick-cifar", [slow, fast], devices=3)
     low, high = sorted(result.rows, key=lambda row: row["images_per_s"])
     assert low["range_high"] > high["images_per_s"] > low["images_per_s"]
     assert result.best is high and high["cluster"] == "fast"
-    assert result.choice is not None and (result.choice.best_share, result.choice.rivals) == (1.0, ())
+    assert result.choice is not None and (result.choice.best_share, result.choice.rivals) == (
+        1.0,
+        (),
+    )
 
 
 def test_constants_of_their_own_decide_by_draw() -> None:
@@ -59,7 +66,8 @@ def test_of_tied_boards_the_fewest_are_the_best() -> None:
     links = {"bandwidth_gbps": 4, "latency_ns": 1000}
     narrow = {"name": "narrow", "boards": [{"type": "vc709"}], "links": links}
     result, plain = (
-        emuchain.sweep("quick-cifar", narrow, devices=range(1, 9), ranged=ranged) for ranged in (True, False)
+        emuchain.sweep("quick-cifar", narrow, devices=range(1, 9), ranged=ranged)
+        for ranged in (True, False)
     )
     best, most = result.best, max(row["images_per_s"] for row in plain.rows)
     assert best is not None

@@ -13,7 +13,6 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import limiting_kind, steady_state
 from emuchain.emulator.studies.sweep import Measured, Space, measure, points_of
-from emuchain.emulator.studies.sweep import measure as measure_module
 
 IMAGES = 36_000_000
 
@@ -48,9 +47,10 @@ def test_figures_are_those_of_the_plan(plan_of: Any, keys: dict[str, Any]) -> No
     assert found.cause == limiting_kind(plan, state)
     moved = sum(device.port_bytes for device in plan.layout().devices)
     off_chip_j = 8e-12 * moved * (plan.cluster.board(0).off_chip_pj_per_bit or 0)
-    assert found.images_per_j == pytest.approx(1 / (plan.nodes * 31.6 / state.images_per_s + off_chip_j))
-    engines = [use for device in state.devices for use in device.engines]
-    macs = sum(use.load.macs for use in engines)
+    assert found.images_per_j == pytest.approx(
+        1 / (plan.nodes * 31.6 / state.images_per_s + off_chip_j)
+    )
+    macs = sum(load.macs for device in state.devices for load in device.engines)
     board = plan.cluster.board(0)
     balanced = 1e12 * plan.nodes * board.multipliers / board.period_ps / macs
     assert found.efficiency == pytest.approx(state.images_per_s / balanced)
@@ -63,7 +63,12 @@ def test_perfect_balance_is_out_of_reach() -> None:
 
 
 def test_a_pair_has_the_figures_of_its_mini_batch() -> None:
-    keys: dict[str, Any] = {"network": "lstm-5x1024", "batch": 2, "time_steps": 400, "schedule": "farnn"}
+    keys: dict[str, Any] = {
+        "network": "lstm-5x1024",
+        "batch": 2,
+        "time_steps": 400,
+        "schedule": "farnn",
+    }
     found, plan = measured(cluster="farnn-9p", **keys), emuchain.plan(cluster="farnn-9p", **keys)
     ps = plan.times.mini_batch_ps
     assert found.error is None and found.boards == 2
@@ -78,7 +83,9 @@ def test_a_pair_has_the_figures_of_its_mini_batch() -> None:
 
 
 def test_a_gpu_alone_has_no_efficiency_but_known_power() -> None:
-    found = measured(network="lstm-5x1024", cluster="p100", batch=1, time_steps=100, schedule="gpu-standard")
+    found = measured(
+        network="lstm-5x1024", cluster="p100", batch=1, time_steps=100, schedule="gpu-standard"
+    )
     board = emuchain.load_cluster("p100").board(0)
     assert found.images_per_s is not None and found.boards == 1
     assert found.images_per_j == pytest.approx(found.images_per_s / (board.power_w or 0))
@@ -90,7 +97,10 @@ def test_a_gpu_alone_has_no_efficiency_but_known_power() -> None:
     [
         ({"devices": 1}, "engine"),
         ({"devices": 4, "link.bandwidth_gbps": 0.001}, "link"),
-        ({"devices": 1, "board.on_chip_memory_kbit": 500, "board.off_chip_gbytes_per_s": 0.01}, "memory"),
+        (
+            {"devices": 1, "board.on_chip_memory_kbit": 500, "board.off_chip_gbytes_per_s": 0.01},
+            "memory",
+        ),
         ({"devices": 1, "replicas": 2, "network.bandwidth_gbps": 0.01}, "exchange"),
     ],
 )
@@ -110,11 +120,14 @@ def test_a_point_that_fails_says_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"), [(InputError("so\nit goes"), "so it goes"), (ValueError("x"), "internal error: ValueError: x")]
+    ("error", "message"),
+    [(InputError("so\nit goes"), "so it goes"), (ValueError("x"), "internal error: ValueError: x")],
 )
-def test_whatever_goes_wrong_is_a_row(monkeypatch: pytest.MonkeyPatch, error: Exception, told: str) -> None:
+def test_whatever_goes_wrong_is_a_row(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
+) -> None:
     def fail(*_: Any, **__: Any) -> ChainPlan:
         raise error
 
-    monkeypatch.setattr(sys.modules[measure_module.__module__], "make_plan", fail)
-    assert measured(network="quick-cifar").error == told
+    monkeypatch.setattr(sys.modules[measure.__module__], "make_plan", fail)
+    assert measured(network="quick-cifar").error == message

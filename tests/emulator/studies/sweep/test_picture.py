@@ -1,4 +1,6 @@
-"""A sweep's picture: shapes by what limits, hollow where it does not fit, and ticks that can be read."""
+"""A sweep's picture: shapes by what limits, hollow where it does not fit, and ticks that can be
+read.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def labels(axis: Any) -> list[str]:
 
 
 def test_shapes_by_what_limits(drawn: Any) -> None:
-    rows = [row(n, 10.0 * n, bottleneck_kind=KINDS[n // 2 % 4]) for n in range(2, 10)] + [row(10, None)]
+    rows = [row(n, 10.0 * n, bottleneck_kind=KINDS[n // 2 % 4]) for n in range(2, 10)] + [
+        row(10, None)
+    ]
     axes = drawn(result(rows))
     assert marks(axes) == {("o", 2), ("s", 2), ("^", 2), ("D", 2)}
     assert {f"{kind} limits" for kind in KINDS} <= {*texts(axes)}
@@ -98,14 +102,18 @@ def test_several_keys_of_lines_that_coincide(drawn: Any) -> None:
 
 
 def test_a_kind_that_is_new_has_a_shape_of_its_own(drawn: Any) -> None:
-    axes = drawn(result([row(n, 1.0, bottleneck_kind="engine" if n < 2 else "cooling") for n in (1, 2)]))
+    axes = drawn(
+        result([row(n, 1.0, bottleneck_kind="engine" if n < 2 else "cooling") for n in (1, 2)])
+    )
     assert marks(axes) == {("o", 1), ("P", 1)}
     assert "cooling limits" in texts(axes)
 
 
 def test_knee_and_memory_are_marked(drawn: Any) -> None:
     axes = drawn(result([row(n, 10.0 * min(n, 4), fits=n > 2) for n in range(1, 9)]))
-    assert {"knee: 4", "all on chip from 3", "hollow: does not fit, memory ignored"} <= {*texts(axes)}
+    assert {"knee: 4", "all on chip from 3", "hollow: does not fit, memory ignored"} <= {
+        *texts(axes)
+    }
     whole = drawn(line([10, 20, 30]))
     assert not any("knee" in text or "chip" in text for text in texts(whole))
 
@@ -127,7 +135,10 @@ def test_doubling_values_have_logarithmic_axes_with_labels(drawn: Any) -> None:
 
 
 def test_words_have_bars(drawn: Any) -> None:
-    rows = [row(4, rate, schedule=name) for name, rate in (("sync", 10.0), ("fpdeep", 20.0), ("gpipe", None))]
+    rows = [
+        row(4, rate, schedule=name)
+        for name, rate in (("sync", 10.0), ("fpdeep", 20.0), ("gpipe", None))
+    ]
     axes = drawn(result(rows, schedule=("sync", "fpdeep", "gpipe")))
     assert [bar.get_height() for bar in axes.patches] == [10, 20]
     assert labels(axes.xaxis) == ["sync", "fpdeep", "gpipe"]

@@ -16,15 +16,26 @@ import pytest
 from emuchain.emulator.common import InputError
 from emuchain.emulator.network import load_network
 from emuchain.emulator.schedule import ScheduleKind, schedules
-from emuchain.emulator.studies.sweep import Interrupted, Measured, Point, Space, SweepResult, run_space
+from emuchain.emulator.studies.sweep import (
+    Interrupted,
+    Measured,
+    Point,
+    Space,
+    SweepResult,
+    run_space,
+)
 
 RUN = sys.modules[run_space.__module__]
-IDENTITY = sys.modules[f"{RUN.__package__}.measure"]
-TINY = 'name = "tiny"\ninput = [3, 8, 8]\nlayers = [{type = "conv", channels = 8, kernel = 8}, {type = "softmax"}]\n'
+TINY = (
+    'name = "tiny"\ninput = [3, 8, 8]\nlayers = [{type = "conv", channels = 8, kernel = 8}, {type ='
+    ' "softmax"}]\n'
+)
 
 
 class Counted:
-    """Computes points, and keeps which; interrupts before point number `last`. By a `bug`, those that fail fail so."""
+    """Computes points, and keeps which; interrupts before point number `last`. By a `bug`, those
+    that fail fail so.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.points: list[Point] = []
@@ -38,7 +49,11 @@ class Counted:
             raise KeyboardInterrupt
         self.points.append(task[0])
         measured = self._measure(task)
-        return measured if measured.error is None or self.bug is None else dataclasses.replace(measured, error=self.bug)
+        return (
+            measured
+            if measured.error is None or self.bug is None
+            else dataclasses.replace(measured, error=self.bug)
+        )
 
 
 @pytest.fixture
@@ -71,7 +86,9 @@ def test_the_file_has_the_rows(tmp_path: Path) -> None:
         found = list(csv.DictReader(file))
     assert len({row.pop("point") for row in found}) == 6
     assert all(row.pop("roofs").startswith("[") == (row["error"] == "") for row in found)
-    assert found == [{key: "" if value is None else str(value) for key, value in row.items()} for row in rows]
+    assert found == [
+        {key: "" if value is None else str(value) for key, value in row.items()} for row in rows
+    ]
     assert not [*tmp_path.glob("x.csv.*")]
 
 
@@ -139,7 +156,9 @@ def test_points_that_failed_by_a_bug_are_computed_again(counted: Counted, tmp_pa
         {"images": 999},
     ],
 )
-def test_the_file_of_another_sweep_is_left_alone(tmp_path: Path, other: dict[str, Any], one_line: Any) -> None:
+def test_the_file_of_another_sweep_is_left_alone(
+    tmp_path: Path, other: dict[str, Any], one_line: Any
+) -> None:
     path = tmp_path / "x.csv"
     sweep(path)
     content = path.read_bytes()
@@ -187,7 +206,9 @@ def test_a_damaged_file(tmp_path: Path, old: str, new: str, one_line: Any) -> No
 
 
 def test_each_flipped_bit_of_a_row_is_seen(tmp_path: Path, counted: Counted) -> None:
-    """Whichever it is; in the 32 bits of a row's checksum, a row whose bit is flipped has another one."""
+    """Whichever it is; in the 32 bits of a row's checksum, a row whose bit is flipped has another
+    one.
+    """
     path, chance = tmp_path / "x.csv", random.Random(7)
     sweep(path, devices=[1, 400])
     whole = path.read_bytes()
@@ -198,7 +219,9 @@ def test_each_flipped_bit_of_a_row_is_seen(tmp_path: Path, counted: Counted) -> 
         with contextlib.suppress(InputError):
             counted.points.clear()
             sweep(path, devices=[1, 400])
-            assert path.read_bytes() == whole, "at most a row without its end was left out, and computed again"
+            assert path.read_bytes() == whole, (
+                "at most a row without its end was left out, and computed again"
+            )
 
 
 @pytest.mark.parametrize("place", [".", "no/x.csv"])
@@ -224,7 +247,9 @@ def test_contents_of_a_board_of_a_cluster_count(tmp_path: Path) -> None:
     board = 'name = "b"\nclock_mhz = 100\ndsp = {}\non_chip_memory_kbit = 90000\n'
     (tmp_path / "b.toml").write_text(board.format(900))
     links = "[links]\nbandwidth_gbps = 10\nlatency_ns = 1\n"
-    (tmp_path / "c.toml").write_text(f'name = "c"\n[[boards]]\ntype = "{tmp_path / "b.toml"}"\n{links}')
+    (tmp_path / "c.toml").write_text(
+        f'name = "c"\n[[boards]]\ntype = "{tmp_path / "b.toml"}"\n{links}'
+    )
     sweep(tmp_path / "x.csv", cluster=str(tmp_path / "c.toml"))
     (tmp_path / "b.toml").write_text(board.format(901))
     with pytest.raises(InputError, match="not of this sweep"):
@@ -233,7 +258,7 @@ def test_contents_of_a_board_of_a_cluster_count(tmp_path: Path) -> None:
 
 def test_the_version_of_emuchain_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep(tmp_path / "x.csv")
-    monkeypatch.setattr(IDENTITY, "_emuchain", functools.cache(lambda: "another one"))
+    monkeypatch.setattr(RUN, "_emuchain", functools.cache(lambda: "another one"))
     with pytest.raises(InputError, match="another version of emuchain"):
         sweep(tmp_path / "x.csv")
 
@@ -242,7 +267,9 @@ def test_a_schedule_of_ones_own_is_never_taken_up_again(tmp_path: Path) -> None:
     def kind() -> ScheduleKind:
         """The same name, another function."""
         return dataclasses.replace(
-            schedules()["sync"], name="mine", generate=lambda epoch: schedules()["sync"].generate(epoch)
+            schedules()["sync"],
+            name="mine",
+            generate=lambda epoch: schedules()["sync"].generate(epoch),
         )
 
     one, other = kind(), kind()
@@ -254,5 +281,10 @@ def test_a_schedule_of_ones_own_is_never_taken_up_again(tmp_path: Path) -> None:
 def test_objects_and_names_are_the_same(counted: Counted, tmp_path: Path) -> None:
     sweep(tmp_path / "x.csv", devices=[1, 2], schedule="sync")
     counted.points.clear()
-    sweep(tmp_path / "x.csv", devices=[1, 2], schedule=schedules()["sync"], network=load_network("quick-cifar"))
+    sweep(
+        tmp_path / "x.csv",
+        devices=[1, 2],
+        schedule=schedules()["sync"],
+        network=load_network("quick-cifar"),
+    )
     assert not counted.points

@@ -30,12 +30,16 @@ def test_knees(amounts: list[float], rates: list[float], place: int | None) -> N
     assert knee(amounts, rates) == place
 
 
-@given(st.lists(st.floats(1, 1e6), min_size=3, max_size=20), st.floats(0.01, 100), st.floats(0.01, 100))
+@given(
+    st.lists(st.floats(1, 1e6), min_size=3, max_size=20), st.floats(0.01, 100), st.floats(0.01, 100)
+)
 def test_a_knee_does_not_depend_on_units(rates: list[float], scale: float, unit: float) -> None:
     """Powers of two, so that nothing is rounded."""
     amounts = [float(n) for n in range(1, len(rates) + 1)]
     scale, unit = 2.0 ** round(scale), 2.0 ** round(unit)
-    assert knee([unit * n for n in amounts], [scale * rate for rate in rates]) == knee(amounts, rates)
+    assert knee([unit * n for n in amounts], [scale * rate for rate in rates]) == knee(
+        amounts, rates
+    )
 
 
 def test_series_are_those_of_the_other_keys() -> None:
@@ -53,7 +57,8 @@ def test_series_in_which_all_fail_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fits", "start"), [("nnyy", 3), ("nyny", 4), ("yyyy", 1), ("yyyn", None), ("nnnn", None), ("nnny", 4)]
+    ("fits", "start"),
+    [("nnyy", 3), ("nyny", 4), ("yyyy", 1), ("yyyn", None), ("nnnn", None), ("nnny", 4)],
 )
 def test_from_where_on_all_is_on_chip(fits: str, start: int | None) -> None:
     for less in ({"fits": False, "missing_mib": 1.0}, {"off_chip_mib": 1.0}):
@@ -63,9 +68,15 @@ def test_from_where_on_all_is_on_chip(fits: str, start: int | None) -> None:
 
 def test_falls() -> None:
     [series] = line([10, 20, 15, 20, 30, 29, 28]).series
-    assert [(slower["devices"], better["devices"]) for slower, better in series.falls()] == [(3, 2), (6, 5), (7, 5)]
+    assert [(slower["devices"], better["devices"]) for slower, better in series.falls()] == [
+        (3, 2),
+        (6, 5),
+        (7, 5),
+    ]
     [level] = line([1000, 999.5, 1000, 998.5]).series
-    assert [slower["devices"] for slower, _ in level.falls()] == [4], "placements are found to a thousandth"
+    assert [slower["devices"] for slower, _ in level.falls()] == [4], (
+        "placements are found to a thousandth"
+    )
 
 
 def test_the_best_has_the_fewest_boards() -> None:

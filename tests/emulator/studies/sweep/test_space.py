@@ -23,9 +23,16 @@ def points(**values: Any) -> list[Point]:
 
 
 def test_all_combinations_with_devices_fastest() -> None:
-    found = points(devices=[1, 2, 4], changes={"link.bandwidth_gbps": (10, 40)}, schedule=["sync", "fpdeep"])
-    assert [(p.keys["schedule"], p.keys["link.bandwidth_gbps"], p.keys["devices"]) for p in found] == [
-        (schedule, gbps, devices) for schedule in ("sync", "fpdeep") for gbps in (10, 40) for devices in (1, 2, 4)
+    found = points(
+        devices=[1, 2, 4], changes={"link.bandwidth_gbps": (10, 40)}, schedule=["sync", "fpdeep"]
+    )
+    assert [
+        (p.keys["schedule"], p.keys["link.bandwidth_gbps"], p.keys["devices"]) for p in found
+    ] == [
+        (schedule, gbps, devices)
+        for schedule in ("sync", "fpdeep")
+        for gbps in (10, 40)
+        for devices in (1, 2, 4)
     ]
     assert [*found[0].keys] == ["network", "cluster", "devices", "schedule", "link.bandwidth_gbps"]
 
@@ -34,12 +41,19 @@ def test_points_have_what_their_keys_say() -> None:
     [slow, fast] = points(devices=3, changes={"link.bandwidth_gbps": [10, 40]}, batch=32)
     assert slow.cluster is not None and fast.cluster is not None
     assert (slow.cluster.link.bandwidth_gbps, fast.cluster.link.bandwidth_gbps) == (10, 40)
-    assert slow.settings == {"devices": 3, "batch": 32, "network": "quick-cifar", "cluster": "vc709"}
+    assert slow.settings == {
+        "devices": 3,
+        "batch": 32,
+        "network": "quick-cifar",
+        "cluster": "vc709",
+    }
     assert slow.network == load_network("quick-cifar")
 
 
 def test_without_devices_a_schedule_has_the_fewest_that_it_takes() -> None:
-    found = points(network="char-lstm", cluster="farnn-9p", schedule=["farnn", "gpu-standard", "sync"])
+    found = points(
+        network="char-lstm", cluster="farnn-9p", schedule=["farnn", "gpu-standard", "sync"]
+    )
     assert [p.keys["devices"] for p in found] == [p.settings["devices"] for p in found] == [2, 1, 1]
     assert points(network="char-lstm", schedule="farnn", devices=3)[0].keys["devices"] == 3
 
@@ -49,12 +63,22 @@ def test_without_devices_a_schedule_has_the_fewest_that_it_takes() -> None:
     [
         ({"devices": [1, 2], "batch": [8, 16]}, "devices", ("devices", "batch")),
         ({"batch": [8, 16], "replicas": [1, 2]}, "batch", ("batch", "replicas")),
-        ({"schedule": ["sync", "fpdeep"], "replicas": [1, 2]}, "replicas", ("schedule", "replicas")),
-        ({"schedule": ["sync", "fpdeep"], "network.blocking": [True, False]}, None, ("schedule", "network.blocking")),
+        (
+            {"schedule": ["sync", "fpdeep"], "replicas": [1, 2]},
+            "replicas",
+            ("schedule", "replicas"),
+        ),
+        (
+            {"schedule": ["sync", "fpdeep"], "network.blocking": [True, False]},
+            None,
+            ("schedule", "network.blocking"),
+        ),
         ({"devices": 4}, None, ()),
     ],
 )
-def test_the_horizontal_axis(values: dict[str, Any], along: str | None, varied: tuple[str, ...]) -> None:
+def test_the_horizontal_axis(
+    values: dict[str, Any], along: str | None, varied: tuple[str, ...]
+) -> None:
     space = Space.of(values)
     assert (space.along, space.varied) == (along, varied)
 
@@ -80,7 +104,9 @@ def test_values_of_any_kind() -> None:
 def test_all_keys_of_clusters_and_those_of_runs_that_change_times() -> None:
     keys = sweepable_keys()
     assert {*changeable_keys()} < {*keys}
-    assert {"network", "devices", "batch", "schedule", "cluster", "replicas", "balancing"} <= {*keys}
+    assert {"network", "devices", "batch", "schedule", "cluster", "replicas", "balancing"} <= {
+        *keys
+    }
     assert not {"seed", "out", "learning_rate", "data", "micro_batch"} & {*keys}
 
 
@@ -101,7 +127,9 @@ def test_what_does_not_fit_together_is_a_point_that_fails() -> None:
     ],
 )
 def test_bad_keys(
-    one_line: Callable[[pytest.ExceptionInfo[Exception]], str], values: dict[str, Any], words: list[str]
+    one_line: Callable[[pytest.ExceptionInfo[Exception]], str],
+    values: dict[str, Any],
+    words: list[str],
 ) -> None:
     with pytest.raises(InputError) as error:
         Space.of(values)
@@ -122,7 +150,9 @@ def test_bad_keys(
     ],
 )
 def test_values_that_are_never_right(
-    one_line: Callable[[pytest.ExceptionInfo[Exception]], str], values: dict[str, Any], words: list[str]
+    one_line: Callable[[pytest.ExceptionInfo[Exception]], str],
+    values: dict[str, Any],
+    words: list[str],
 ) -> None:
     with pytest.raises(InputError) as error:
         points_of(Space.of(values))
@@ -131,18 +161,25 @@ def test_values_that_are_never_right(
 
 
 def test_a_loaded_cluster_cannot_be_changed() -> None:
-    with pytest.raises(InputError, match="`link.latency_ns`: cannot be changed in a loaded cluster"):
+    with pytest.raises(
+        InputError, match="`link.latency_ns`: cannot be changed in a loaded cluster"
+    ):
         points(cluster=load_cluster("vc709"), changes={"link.latency_ns": [1, 2]})
 
 
 def test_clusters_that_some_changes_do_not_fit(tmp_path: Path) -> None:
     """Engines of LUTs need a number of LUTs: the cluster with them is right, the other one fails."""
-    told = 'name = "{}"\n[[boards]]\nname = "b"\nclock_mhz = 100\ndsp = 900\non_chip_memory_kbit = 9000\n{}\n'
+    message = (
+        'name = "{}"\n[[boards]]\nname = "b"\nclock_mhz = 100\ndsp = 900\non_chip_memory_kbit ='
+        " 9000\n{}\n"
+    )
     links = "[links]\nbandwidth_gbps = 10\nlatency_ns = 1\n"
     paths = {name: tmp_path / f"{name}.toml" for name in ("with", "without")}
     for name, path in paths.items():
-        path.write_text(told.format(name, "lut = 100000" if name == "with" else "") + links)
-    found = points(cluster=[str(path) for path in paths.values()], changes={"resources.alpha": [0.5, 1]})
+        path.write_text(message.format(name, "lut = 100000" if name == "with" else "") + links)
+    found = points(
+        cluster=[str(path) for path in paths.values()], changes={"resources.alpha": [0.5, 1]}
+    )
     failing = [point for point in found if point.error is not None]
     assert len(found) == 4
     [only] = failing

@@ -19,7 +19,12 @@ DEVICES_SWEPT, REPLICAS_SWEPT = (1, 2, 3, 4), (1, 2, 4)
 
 
 def swept(target: float, **keys: Any) -> SweepResult:
-    values: dict[str, Any] = {"devices": DEVICES_SWEPT, "replicas": REPLICAS_SWEPT, "schedule": "sync", **keys}
+    values: dict[str, Any] = {
+        "devices": DEVICES_SWEPT,
+        "replicas": REPLICAS_SWEPT,
+        "schedule": "sync",
+        **keys,
+    }
     return emuchain.sweep("quick-cifar", target=target, jobs=1, ranged=False, **values)
 
 
@@ -51,10 +56,17 @@ def test_the_narrowest_links_of_as_few_boards() -> None:
     result = swept(20_000, replicas=1, changes={"link.bandwidth_gbps": [0.2, 10, 40]})
     assert result.target is not None and result.target.row is not None
     row = result.target.row
-    equal = [other for other in result.rows if other["boards"] == row["boards"] and reaches(other, 20_000)]
+    equal = [
+        other
+        for other in result.rows
+        if other["boards"] == row["boards"] and reaches(other, 20_000)
+    ]
     assert row["link.bandwidth_gbps"] == min(other["link.bandwidth_gbps"] for other in equal)
     assert result.target.link_gbps == row["link.bandwidth_gbps"]
-    assert result.target.demand_gbps is not None and 0 < result.target.demand_gbps <= result.target.link_gbps
+    assert (
+        result.target.demand_gbps is not None
+        and 0 < result.target.demand_gbps <= result.target.link_gbps
+    )
 
 
 def test_what_does_not_fit_does_not_count() -> None:
@@ -70,7 +82,9 @@ def test_what_does_not_fit_does_not_count() -> None:
 
 
 def printed(*words: str) -> str:
-    run = click.testing.CliRunner().invoke(commands, ["sweep", "quick-cifar", "--jobs", "1", *words], obj=Session())
+    run = click.testing.CliRunner().invoke(
+        commands, ["sweep", "quick-cifar", "--jobs", "1", *words], obj=Session()
+    )
     assert run.exit_code == 0, run.output
     return run.stdout
 
@@ -80,8 +94,8 @@ def test_the_answer_comes_first() -> None:
     line = printed(*words).splitlines()[0]
     assert line.startswith("target 20,000 images/s: 2 boards: ")
     assert "Gb/s" in line and "limits" in line
-    told = json.loads(printed(*words, "--json"))["target"]
-    assert told["reached"] and told["row"]["boards"] == 2
+    message = json.loads(printed(*words, "--json"))["target"]
+    assert message["reached"] and message["row"]["boards"] == 2
     none = printed(*words[2:], "--target", "1e9").splitlines()
     assert none[0] == "target 1,000,000,000 images/s: no point of the sweep reaches it"
     assert none[1].startswith("best: ") and "limit" in none[1]

@@ -25,13 +25,26 @@ GRU = RecurrentWork("gru", Cell.GRU, 3, 5, 7, reads_again=True)
 PROJECTED = RecurrentWork("projected", Cell.LSTM, 3, 5, 7, 2)
 
 STEPS = {
-    "lstm": {"WEIGHTS": 100 + 40, "SUMS": 20, "OUTPUTS": 5, "TURNED_WEIGHTS": 100, "OUTPUT_ERRORS": 5, "DELTAS": 20},
+    "lstm": {
+        "WEIGHTS": 100 + 40,
+        "SUMS": 20,
+        "OUTPUTS": 5,
+        "TURNED_WEIGHTS": 100,
+        "OUTPUT_ERRORS": 5,
+        "DELTAS": 20,
+    },
     "gru": {
         **{"WEIGHTS": 75 + 30, "SUMS": 15, "OUTPUTS": 5, "TURNED_WEIGHTS": 75, "OUTPUT_ERRORS": 5},
         **{"DELTAS": 15, "RESET": 5},
     },
     "projected": {
-        **{"WEIGHTS": 40 + 10 + 40, "SUMS": 20, "OUTPUTS": 2, "TURNED_WEIGHTS": 50, "OUTPUT_ERRORS": 2},
+        **{
+            "WEIGHTS": 40 + 10 + 40,
+            "SUMS": 20,
+            "OUTPUTS": 2,
+            "TURNED_WEIGHTS": 50,
+            "OUTPUT_ERRORS": 2,
+        },
         **{"DELTAS": 20, "CELLS": 5, "PROJECTED_ERRORS": 2},
     },
 }
@@ -48,7 +61,12 @@ def test_streams_of_a_layer(work: RecurrentWork) -> None:
 def test_streams_of_a_layer_whose_inputs_are_the_fpgas(work: RecurrentWork) -> None:
     found = {each.content.name: each.values for each in streams_of(work, 0, inputs_too=True)}
     weights = 3 * work.gates * 5
-    inputs = {"INPUT_WEIGHTS": weights, "TURNED_INPUT_WEIGHTS": weights, "INPUTS": 3, "INPUT_ERRORS": 3}
+    inputs = {
+        "INPUT_WEIGHTS": weights,
+        "TURNED_INPUT_WEIGHTS": weights,
+        "INPUTS": 3,
+        "INPUT_ERRORS": 3,
+    }
     others = {"OTHER_INPUT_ERRORS": 3} if work.reads_again else {}
     steps = {name: values for name, values in STEPS[work.name].items() if name != "SUMS"}
     assert found == {**steps, **inputs, **others}
@@ -58,7 +76,8 @@ def test_errors_of_other_layers_are_sent_once() -> None:
     """To the direction whose sums begin with them: that of the reverse one is the first."""
     both = RecurrentWork("both", Cell.LSTM, 3, 5, 7, directions=2, reads_again=True)
     sent = [
-        Content.OTHER_INPUT_ERRORS in [each.content for each in streams_of(both, direction, inputs_too=True)]
+        Content.OTHER_INPUT_ERRORS
+        in [each.content for each in streams_of(both, direction, inputs_too=True)]
         for direction in range(2)
     ]
     assert sent == [False, True]
@@ -74,13 +93,15 @@ def test_streams_of_a_network() -> None:
     assert not found[PairKey(1, 1, Content.DELTAS)].to_fpga
 
 
-@pytest.mark.parametrize(("offload", "bytes_in"), [(Offload.OVERLAPPED, 15), (Offload.ALL_STEPS, 3)])
+@pytest.mark.parametrize(
+    ("offload", "bytes_in"), [(Offload.OVERLAPPED, 15), (Offload.ALL_STEPS, 3)]
+)
 def test_needs_have_all_that_travels(offload: Offload, bytes_in: int) -> None:
     devices: Pair = pair()
     [needs] = all_needs(Work("w", (GRU,), 2), devices, offload)
     steps = 4 * 2 * 7
     too = offload is Offload.ALL_STEPS
-    assert (needs.in_bytes, needs.out_bytes) == (steps * bytes_in, steps * 5)
+    assert (needs.values_in_bytes, needs.values_out_bytes) == (steps * bytes_in, steps * 5)
     assert needs.errors_in_bytes == steps * (5 + 3 * too)
     assert needs.errors_out_bytes == steps * (15 + 5 + 3 * too)
     assert (needs.weight_bytes, needs.bias_bytes) == (4 * (75 + 45 * too), 4 * 30)

@@ -9,7 +9,14 @@ import pytest
 
 from emuchain.emulator.common import InputError
 from emuchain.emulator.network import load_network
-from emuchain.emulator.timing.pair import Cell, OtherWork, RecurrentWork, Workload, gpu_bytes, workload_of
+from emuchain.emulator.timing.pair import (
+    Cell,
+    OtherWork,
+    RecurrentWork,
+    Workload,
+    gpu_bytes,
+    workload_of,
+)
 
 from .workloads import pair, synthetic
 
@@ -50,10 +57,14 @@ def test_memory_of_the_gpu(tmp_path: Path) -> None:
     parameters = 2 * (4 * 2 * (3 + 2) + 2 * 4 * 2) + 7
     values = 5 * (3 + 2 * (2 + 2 * 8))
     assert gpu_bytes(workload, pair()) == 4 * (3 * parameters + 4 * values)
-    assert gpu_bytes(workload, pair("p100", "gpu-standard")) == 4 * (3 * parameters + 4 * (values + 5 * 2 * (8 + 2)))
+    assert gpu_bytes(workload, pair("p100", "gpu-standard")) == 4 * (
+        3 * parameters + 4 * (values + 5 * 2 * (8 + 2))
+    )
 
 
-@pytest.mark.parametrize(("name", "cell", "cells"), [("lstm-5x1024", Cell.LSTM, 1024), ("gru-5x1280", Cell.GRU, 1280)])
+@pytest.mark.parametrize(
+    ("name", "cell", "cells"), [("lstm-5x1024", Cell.LSTM, 1024), ("gru-5x1280", Cell.GRU, 1280)]
+)
 def test_the_zoo_has_the_synthetic_benchmarks(name: str, cell: Cell, cells: int) -> None:
     found = workload_of(load_network(name), 1).recurrent
     expected = synthetic(cell, cells=cells).recurrent

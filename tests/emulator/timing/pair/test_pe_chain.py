@@ -54,7 +54,9 @@ def test_pes_one_by_one(outputs: int, inputs: int, pes: int) -> None:
 
 
 def test_a_step_with_a_projection() -> None:
-    """RNN-T's encoder on 768 PEs: its projection takes all units, each with a quarter of the inputs."""
+    """RNN-T's encoder on 768 PEs: its projection takes all units, each with a quarter of the
+    inputs.
+    """
     work = RecurrentWork("encoder", Cell.LSTM, 640, 2048, 10, projection=640)
     array = PeArray(16, 12, 9216)
     forward, backward = (step_cycles(work, array, backward=each) for each in (False, True))
@@ -70,10 +72,15 @@ def test_memory_of_pes() -> None:
     assert unheld_bytes(work, PeArray(16, 16, 4095)) == 4 * 1024
     assert unheld_bytes(RecurrentWork("wide", Cell.LSTM, 1025, 1024, 1), PeArray(16, 16, 4096)) == 0
     assert (
-        unheld_bytes(RecurrentWork("wide", Cell.LSTM, 1025, 1024, 1), PeArray(16, 16, 4096), inputs_too=True) == 16384
+        unheld_bytes(
+            RecurrentWork("wide", Cell.LSTM, 1025, 1024, 1), PeArray(16, 16, 4096), inputs_too=True
+        )
+        == 16384
     )
 
 
 def test_gates_need_units() -> None:
     with pytest.raises(InputError, match="`mvm_units` = 3: the lstm layer x has 4 gates"):
-        step_cycles(RecurrentWork("x", Cell.LSTM, 1, 1, 1), PeArray(1, 1, 9, units=3), backward=False)
+        step_cycles(
+            RecurrentWork("x", Cell.LSTM, 1, 1, 1), PeArray(1, 1, 9, units=3), backward=False
+        )

@@ -29,7 +29,11 @@ from .workloads import pair, synthetic, timed
 MS = 10**9
 GPU = Gpu("toy GPU", 1e-3, 1.0, 1.0, 5000, 1.0, 2.0)
 """1,000 ps for a floating-point operation, and for a byte of memory."""
-TOY = Pair(GPU, Link(8_000, 0), Fpga("toy FPGA", 1000, 1, 1, pe_array=PeArray(1, 2, 99, activation_cycles=3)))
+TOY = Pair(
+    GPU,
+    Link(8_000, 0),
+    Fpga("toy FPGA", 1000, 1, 1, pe_array=PeArray(1, 2, 99, activation_cycles=3)),
+)
 """1,000 ps for a byte of the link, too; MVM units of two PEs at 1 GHz."""
 LAYERS = tuple(RecurrentWork(name, Cell.LSTM, 2, 2, 2) for name in "ab")
 
@@ -37,8 +41,9 @@ LAYERS = tuple(RecurrentWork(name, Cell.LSTM, 2, 2, 2) for name in "ab")
 def test_a_toy_by_hand() -> None:
     """Two layers of two cells, two steps, in ns: docs/time-model.md, with its figures.
 
-    I-MVM: 2 x 16 x 2 = 64. R: 16 weights, 64; in FW with 16 biases, 128. A step: 2 + 3 cycles; but gates, 4 x 2 x 4 =
-    32 bytes a step, come at a byte a ns: 64 for both. Transposition: 128. GC: 128. WU: 5 x 4 x 48 = 960.
+    I-MVM: 2 x 16 x 2 = 64. R: 16 weights, 64; in FW with 16 biases, 128. A step: 2 + 3 cycles; but
+    gates, 4 x 2 x 4 = 32 bytes a step, come at a byte a ns: 64 for both. Transposition: 128.
+    GC: 128. WU: 5 x 4 x 48 = 960.
     """
     found = time_mini_batch(Workload("toy", LAYERS), TOY, Offload.OVERLAPPED)
     times = {each.task.name: (each.start_ps // 1000, each.end_ps // 1000) for each in found.timed}
@@ -125,8 +130,12 @@ works = st.builds(
     st.none() | st.integers(1, 30),
     st.integers(1, 2),
 )
-parts = st.one_of(works, st.builds(OtherWork, st.just("other"), st.integers(1, 10**4), st.integers(0, 99)))
-workloads = st.builds(Workload, st.just("w"), st.lists(parts, min_size=1, max_size=4).map(tuple), st.integers(1, 3))
+parts = st.one_of(
+    works, st.builds(OtherWork, st.just("other"), st.integers(1, 10**4), st.integers(0, 99))
+)
+workloads = st.builds(
+    Workload, st.just("w"), st.lists(parts, min_size=1, max_size=4).map(tuple), st.integers(1, 3)
+)
 ROOMY = dataclasses.replace(
     TOY, fpga=dataclasses.replace(TOY.fpga, pe_array=PeArray(2, 3, 10**6)), link=Link(8_000, 7_000)
 )
@@ -135,12 +144,18 @@ ROOMY = dataclasses.replace(
 @settings(deadline=None)
 @given(workloads, st.sampled_from(Offload))
 def test_timelines_hold_together(workload: Workload, offload: Offload) -> None:
-    """Resources do one task at a time, none before those that it waits for; nothing is lost by any order."""
+    """Resources do one task at a time, none before those that it waits for; nothing is lost by any
+    order.
+    """
     if offload is Offload.PERSISTENT:
         workload = dataclasses.replace(
             workload,
             parts=tuple(
-                dataclasses.replace(part, projection=None) if isinstance(part, RecurrentWork) else part
+                (
+                    dataclasses.replace(part, projection=None)
+                    if isinstance(part, RecurrentWork)
+                    else part
+                )
                 for part in workload.parts
             ),
         )
@@ -150,13 +165,18 @@ def test_timelines_hold_together(workload: Workload, offload: Offload) -> None:
         taken = [each for each in found.timed if resource in each.task.resources]
         assert all(before.end_ps <= after.start_ps for before, after in itertools.pairwise(taken))
     for each in found.timed:
-        assert each.end_ps - each.start_ps == each.task.duration_ps > 0 or each.task.part is Part.UPDATE
+        assert (
+            each.end_ps - each.start_ps == each.task.duration_ps > 0
+            or each.task.part is Part.UPDATE
+        )
         assert all(found.timed[other].end_ps <= each.start_ps for other in each.task.after)
     assert 0 < found.forward_ps < found.mini_batch_ps
     steps = [each.task for each in found.timed if each.task.part is Part.STEPS]
     expected = sum(1 if offload.devices == 1 else part.directions for part in workload.recurrent)
     assert [sum(task.phase is phase for task in steps) for phase in Phase] == [expected, expected]
-    if found.peak_ps is not None and offload is not Offload.ALL_STEPS:  # the peak has I-MVM on the GPU
+    if (
+        found.peak_ps is not None and offload is not Offload.ALL_STEPS
+    ):  # the peak has I-MVM on the GPU
         assert found.peak_ps <= found.mini_batch_ps
 
 
@@ -164,7 +184,8 @@ def test_timelines_hold_together(workload: Workload, offload: Offload) -> None:
 @given(workloads)
 def test_overlap_never_costs_time(workload: Workload) -> None:
     overlapped, in_turn = (
-        time_mini_batch(workload, ROOMY, offload).mini_batch_ps for offload in (Offload.OVERLAPPED, Offload.IN_TURN)
+        time_mini_batch(workload, ROOMY, offload).mini_batch_ps
+        for offload in (Offload.OVERLAPPED, Offload.IN_TURN)
     )
     assert overlapped <= in_turn
 
@@ -172,8 +193,16 @@ def test_overlap_never_costs_time(workload: Workload) -> None:
 def test_two_directions_take_turns_on_the_fpga() -> None:
     [layer] = synthetic(layers=1).recurrent
     both = timed(Workload("both", (dataclasses.replace(layer, directions=2),)))
-    passes = [each for each in both.timed if each.task.part is Part.STEPS and each.task.phase is Phase.FORWARD]
-    loads = [each for each in both.timed if each.task.part is Part.WEIGHTS and each.task.phase is Phase.FORWARD]
+    passes = [
+        each
+        for each in both.timed
+        if each.task.part is Part.STEPS and each.task.phase is Phase.FORWARD
+    ]
+    loads = [
+        each
+        for each in both.timed
+        if each.task.part is Part.WEIGHTS and each.task.phase is Phase.FORWARD
+    ]
     assert passes[0].end_ps == loads[1].start_ps and loads[1].end_ps == passes[1].start_ps
 
 
@@ -198,20 +227,22 @@ def test_chains_take_a_weight_a_cycle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cluster", "schedule", "told"),
+    ("cluster", "schedule", "message"),
     [
         ("vc709", "farnn", "device 0 is a VC709, where `schedule` = 'farnn' needs a GPU"),
         ("p100", "farnn", "device 1, P100, is a GPU, too"),
         ("vc709", "gpu-standard", "needs a GPU"),
     ],
 )
-def test_clusters_that_are_no_pair(cluster: str, schedule: str, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_clusters_that_are_no_pair(cluster: str, schedule: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         pair(cluster, schedule)
 
 
 def test_weights_that_do_not_fit() -> None:
-    with pytest.raises(InputError, match=r"`pe_words` = 4608: .* 16,384 words in a PE, 48,234,496 bytes too much"):
+    with pytest.raises(
+        InputError, match=r"`pe_words` = 4608: .* 16,384 words in a PE, 48,234,496 bytes too much"
+    ):
         timed(synthetic(cells=2048))
 
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from emuchain.emulator.cluster import load_cluster
 from emuchain.emulator.schedule import schedules
-from emuchain.emulator.timing.pair import Cell, Pair, PairTimes, RecurrentWork, Workload, pair_of, time_mini_batch
+from emuchain.emulator.timing.pair import (
+    Cell,
+    Pair,
+    PairTimes,
+    RecurrentWork,
+    Workload,
+    pair_of,
+    time_mini_batch,
+)
 
 
 def synthetic(

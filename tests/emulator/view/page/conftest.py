@@ -44,11 +44,20 @@ def replicas(trained_results: Trained) -> Run:
 
 @pytest.fixture(scope="session")
 def seeds(chain: Run) -> list[Run]:
-    """Three runs that differ in their seeds, and in the files that they wrote; their accuracies are known."""
+    """Three runs that differ in their seeds, and in the files that they wrote; their accuracies are
+    known.
+    """
 
     def of_seed(seed: int, accuracies: list[float]) -> Run:
-        config = {**chain.results.config, "seed": seed, "out": f"run-seed{seed}.h5", "log": f"csv:{seed}.csv"}
+        config = {
+            **chain.results.config,
+            "seed": seed,
+            "out": f"run-seed{seed}.h5",
+            "log": f"csv:{seed}.csv",
+        }
         history = {**chain.results.history, "test_accuracy": np.array(accuracies)}
-        return Run.of(f"run-seed{seed}", dataclasses.replace(chain.results, config=config, history=history))
+        return Run.of(
+            f"run-seed{seed}", dataclasses.replace(chain.results, config=config, history=history)
+        )
 
     return [of_seed(1, [0.25, 0.5]), of_seed(2, [0.25, 0.75]), of_seed(3, [0.25, 0.625])]

@@ -1,4 +1,6 @@
-"""Pages in Chromium: all charts are drawn, in light and dark, on phones and desktops, and nothing is asked for."""
+"""Pages in Chromium: all charts are drawn, in light and dark, on phones and desktops, and nothing
+is asked for.
+"""
 
 from __future__ import annotations
 
@@ -72,9 +74,14 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
         page = context.new_page()
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("request", lambda request: said.append(request.url) if request.url != file.as_uri() else None)
+        page.on(
+            "request",
+            lambda request: said.append(request.url) if request.url != file.as_uri() else None,
+        )
         page.goto(file.as_uri())
-        page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
+        page.evaluate(
+            "document.querySelectorAll('details').forEach(details => details.open = true)"
+        )
         settle(page)
         return page
 
@@ -97,7 +104,9 @@ def settle(page: Any) -> None:
 
 def check(page: Any, width: int) -> list[dict[str, Any]]:
     """Check all charts of a page, and that it does not scroll sideways; return what was drawn."""
-    figures = [page.evaluate(MARKS, figure) for figure in page.query_selector_all("figure[data-kind]")]
+    figures = [
+        page.evaluate(MARKS, figure) for figure in page.query_selector_all("figure[data-kind]")
+    ]
     assert page.evaluate("document.documentElement.scrollWidth") == width
     for figure in figures:
         assert figure["marks"] > 0, figure["kind"]
@@ -114,7 +123,9 @@ def check(page: Any, width: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_all_charts_are_drawn(opened: Opened, chain: Run, replicas: Run, scheme: str, width: int) -> None:
+def test_all_charts_are_drawn(
+    opened: Opened, chain: Run, replicas: Run, scheme: str, width: int
+) -> None:
     figures = check(opened([replicas, chain], scheme, width), width)
     assert {figure["kind"] for figure in figures} == {
         *("curves", "roofs", "heat", "demand", "memory", "histogram", "widths", "gantt"),
@@ -133,8 +144,16 @@ def test_light_and_dark_differ_and_can_be_read(opened: Opened, chain: Run) -> No
     for scheme in SCHEMES:
         page = opened([chain], scheme)
         ink, ground, tick = (
-            sum(page.evaluate(f"({rgb})(getComputedStyle(document.querySelector({place!r})).{name})"))
-            for place, name in (("body", "color"), ("body", "backgroundColor"), (".plot svg text", "fill"))
+            sum(
+                page.evaluate(
+                    f"({rgb})(getComputedStyle(document.querySelector({place!r})).{name})"
+                )
+            )
+            for place, name in (
+                ("body", "color"),
+                ("body", "backgroundColor"),
+                (".plot svg text", "fill"),
+            )
         )
         assert abs(ink - ground) > 500
         assert abs(tick - ground) > 500
@@ -150,21 +169,42 @@ def test_charts_follow_the_width(opened: Opened, chain: Run) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_many_runs_and_many_devices(opened: Opened, chain: Run, plan_of: Callable[..., Any], width: int) -> None:
+def test_many_runs_and_many_devices(
+    opened: Opened, chain: Run, plan_of: Callable[..., Any], width: int
+) -> None:
     """Twelve runs, of which one has thirty devices and another has finished no epoch."""
     from emuchain.emulator.run import results_of
 
     none = dataclasses.replace(chain.results, history={}, devices={}, links={}, weights={})
-    wide = results_of(plan_of(network="vgg16-cifar", devices=30, samples=64), 64, [], {}, chain.results.versions)
-    runs = [Run.of(f"a run with a rather long name {number}", chain.results) for number in range(10)]
+    wide = results_of(
+        plan_of(network="vgg16-cifar", devices=30, samples=64), 64, [], {}, chain.results.versions
+    )
+    runs = [
+        Run.of(f"a run with a rather long name {number}", chain.results) for number in range(10)
+    ]
     check(opened([*runs, Run.of("none", none), Run.of("wide", wide)], width=width), width)
 
 
 @pytest.mark.parametrize("width", [1400, 800])
-def test_no_run_is_clipped(opened: Opened, chain: Run, replicas: Run, seeds: list[Run], width: int) -> None:
-    """The tables that compare runs fit beside one another, with long names, seeds, and many keys that differ."""
-    long = {"schedule": "sync", "batch": 16, "network": "folder/of/networks/with-a-long-name.toml", "epochs": 3}
-    config = {**chain.results.config, **long, "learning_rate": 0.003, "optimizer": "adam", "cluster": "vc709-10g"}
+def test_no_run_is_clipped(
+    opened: Opened, chain: Run, replicas: Run, seeds: list[Run], width: int
+) -> None:
+    """The tables that compare runs fit beside one another, with long names, seeds, and many keys
+    that differ.
+    """
+    long = {
+        "schedule": "sync",
+        "batch": 16,
+        "network": "folder/of/networks/with-a-long-name.toml",
+        "epochs": 3,
+    }
+    config = {
+        **chain.results.config,
+        **long,
+        "learning_rate": 0.003,
+        "optimizer": "adam",
+        "cluster": "vc709-10g",
+    }
     other = dataclasses.replace(chain.results, config=config)
     runs = [Run.of(f"a-run-with-a-rather-long-name-{number}", chain.results) for number in range(8)]
     page = opened([*runs, *seeds, replicas, Run.of("other", other)], width=width)
@@ -184,7 +224,9 @@ def test_bands_of_seeds(opened: Opened, chain: Run, seeds: list[Run], epochs: in
         longer.append(Run.of(run.name, dataclasses.replace(run.results, history=history)))
     page = opened([*longer, chain])
     check(page, 1280)
-    [curve, _] = page.query_selector_all("figure[data-kind=curves]")[0].query_selector_all("[aria-label=line]")[:2]
+    [curve, _] = page.query_selector_all("figure[data-kind=curves]")[0].query_selector_all(
+        "[aria-label=line]"
+    )[:2]
     assert curve.get_attribute("stroke") == "var(--run-0, var(--other))"
     bands = page.query_selector_all("figure[data-kind=curves] [aria-label=area]")
     assert len(bands) == 4
@@ -210,6 +252,8 @@ def test_one_epoch_and_many(opened: Opened, replicas: Run, epochs: int) -> None:
     )
     numbers = np.arange(1, epochs + 1)
     history |= {"epoch": numbers, "virtual_time_ps": numbers * 10**11}
-    results = dataclasses.replace(replicas.results, history=history, exchange={**exchange, "epoch": numbers})
+    results = dataclasses.replace(
+        replicas.results, history=history, exchange={**exchange, "epoch": numbers}
+    )
     for width in WIDTHS:
         check(opened([Run.of("run", results)], width=width), width)

@@ -1,4 +1,6 @@
-"""Figures for print: a PDF and an SVG of each chart, a column wide, always the same, and no other file is replaced."""
+"""Figures for print: a PDF and an SVG of each chart, a column wide, always the same, and no other
+file is replaced.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,22 @@ from emuchain.emulator.view.page import Run, draw_figures, grouped, make_page
 
 pytest.importorskip("matplotlib", reason="matplotlib, which draws figures, is not installed")
 
-OVER = [f"{measure}-over-{axis}" for measure in ("accuracy", "loss") for axis in ("epochs", "virtual-time")]
+OVER = [
+    f"{measure}-over-{axis}"
+    for measure in ("accuracy", "loss")
+    for axis in ("epochs", "virtual-time")
+]
 OF_A_RUN = ["rates", "utilisation", "links", "memory"]
 
 
-def test_a_figure_for_each_chart(chain: Run, replicas: Run, seeds: list[Run], tmp_path: Path) -> None:
+def test_a_figure_for_each_chart(
+    chain: Run, replicas: Run, seeds: list[Run], tmp_path: Path
+) -> None:
     one = draw_figures(make_page(grouped([replicas])), tmp_path / "one")
     assert [path.name for path in one] == [
-        f"{name}.{form}" for name in (*OVER, *OF_A_RUN, "gradients", "widths", "timeline") for form in ("pdf", "svg")
+        f"{name}.{form}"
+        for name in (*OVER, *OF_A_RUN, "gradients", "widths", "timeline")
+        for form in ("pdf", "svg")
     ]
     several = draw_figures(make_page(grouped([*seeds, replicas])), tmp_path / "several")
     assert {path.name for path in several if path.suffix == ".svg"} == {
@@ -28,7 +38,9 @@ def test_a_figure_for_each_chart(chain: Run, replicas: Run, seeds: list[Run], tm
         *(f"run-{name}.svg" for name in (*OF_A_RUN, "weights", "timeline")),
         *(f"replicas-{name}.svg" for name in (*OF_A_RUN, "gradients", "widths", "timeline")),
     }
-    assert sorted(path.name for path in (tmp_path / "several").iterdir()) == sorted(path.name for path in several)
+    assert sorted(path.name for path in (tmp_path / "several").iterdir()) == sorted(
+        path.name for path in several
+    )
     for path in (*one, *several):
         content = path.read_bytes()
         assert content.startswith(b"%PDF" if path.suffix == ".pdf" else b"<?xml")
@@ -53,13 +65,17 @@ def test_the_same_page_gives_the_same_files(
     second = draw_figures(page, tmp_path / "second")
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     again = draw_figures(page, tmp_path / "second")
-    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again], "its own are replaced"
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again], (
+        "its own are replaced"
+    )
 
 
 def test_other_files_are_not_replaced(chain: Run, tmp_path: Path) -> None:
     mine = tmp_path / "memory.pdf"
     mine.write_bytes(b"%PDF-1.4 drawn by hand")
-    with pytest.raises(InputError, match=r"memory\.pdf: is there already, and no figure of `emuchain report`"):
+    with pytest.raises(
+        InputError, match=r"memory\.pdf: is there already, and no figure of `emuchain report`"
+    ):
         draw_figures(make_page(grouped([chain])), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["memory.pdf"]
     mine.unlink()
@@ -70,7 +86,9 @@ def test_other_files_are_not_replaced(chain: Run, tmp_path: Path) -> None:
 
 def test_names_of_runs_are_names_of_files(chain: Run, tmp_path: Path) -> None:
     names = ("../a b", "../a_$x^2$", "../a b.h5", "/a/b", "a/b", "é" * 300)
-    drawn = draw_figures(make_page(grouped([Run.of(name, chain.results) for name in names])), tmp_path / "in")
+    drawn = draw_figures(
+        make_page(grouped([Run.of(name, chain.results) for name in names])), tmp_path / "in"
+    )
     assert all(path.parent == tmp_path / "in" for path in drawn)
     assert len(set(drawn)) == 2 * (4 + len(names) * 6)
 
@@ -78,6 +96,8 @@ def test_names_of_runs_are_names_of_files(chain: Run, tmp_path: Path) -> None:
 def test_without_matplotlib(chain: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = make_page(grouped([chain]))
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(InputError, match=r"`--figures` needs matplotlib: pip install 'emuchain\[plot\]'"):
+    with pytest.raises(
+        InputError, match=r"`--figures` needs matplotlib: pip install 'emuchain\[plot\]'"
+    ):
         draw_figures(page, tmp_path / "none")
     assert not (tmp_path / "none").exists()

@@ -1,4 +1,6 @@
-"""Runs that differ only in their seeds: one group, one line with a band, one row with its seeds below."""
+"""Runs that differ only in their seeds: one group, one line with a band, one row with its seeds
+below.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.common import InputError, Mean
-from emuchain.emulator.view.page import Run, alone, check_seeds, comparison_as_json, grouped, make_page
+from emuchain.emulator.view.page import (
+    Run,
+    alone,
+    check_seeds,
+    comparison_as_json,
+    grouped,
+    make_page,
+)
 from emuchain.emulator.view.page.parts import share_text, time_text
 
 ERROR = 0.125 / math.sqrt(3)
@@ -33,7 +42,9 @@ def test_what_is_a_group(chain: Run, seeds: list[Run]) -> None:
         ("run-seed1", (1,)),
     ]
     again = other(one, "again", out="elsewhere.h5")
-    assert [group.seeds for group in grouped([one, again, two])] == [(1, 2), (1,)], "a seed counts once in a mean"
+    assert [group.seeds for group in grouped([one, again, two])] == [(1, 2), (1,)], (
+        "a seed counts once in a mean"
+    )
     texts = {**two.results.descriptions, "network.toml": "another network of the same name"}
     changed = Run("changed", dataclasses.replace(two.results, descriptions=texts), None)
     assert [group.seeds for group in grouped([one, changed])] == [(1,), (2,)]
@@ -49,7 +60,9 @@ def test_what_is_a_group(chain: Run, seeds: list[Run]) -> None:
     ],
 )
 def test_names_of_groups(seeds: list[Run], names: tuple[str, ...], common: str) -> None:
-    [group] = grouped([dataclasses.replace(run, name=name) for run, name in zip(seeds, names, strict=True)])
+    [group] = grouped(
+        [dataclasses.replace(run, name=name) for run, name in zip(seeds, names, strict=True)]
+    )
     assert group.name == common
 
 
@@ -87,7 +100,10 @@ def test_a_page_of_one_group(seeds: list[Run]) -> None:
     assert page.title.endswith("VC709, 3 seeds")
     assert page.headline.startswith("62.5 ± 7.2 % test accuracy on shapes")
     assert page.headline.endswith("the mean of 3 seeds, ± standard error.")
-    assert [curve["kind"] for curve in page.shared[0].charts[0].data["curves"]] == ["training", "test"]
+    assert [curve["kind"] for curve in page.shared[0].charts[0].data["curves"]] == [
+        "training",
+        "test",
+    ]
     assert page.runs[0].note.endswith("is of seed 1.")
     [table] = page.comparison
     assert len(table.rows) == 4
@@ -98,7 +114,9 @@ def test_a_page_of_one_group(seeds: list[Run]) -> None:
 def test_seeds_apart(seeds: list[Run]) -> None:
     page = make_page(alone(seeds))
     assert page.title == "3 runs of quick-cifar"
-    assert [curve["run"] for curve in page.shared[0].charts[0].data["curves"]] == [run.name for run in seeds]
+    assert [curve["run"] for curve in page.shared[0].charts[0].data["curves"]] == [
+        run.name for run in seeds
+    ]
     assert "seed" in page.comparison[1].columns
 
 
@@ -108,7 +126,9 @@ def test_seeds_of_different_lengths(seeds: list[Run]) -> None:
     page = make_page(grouped([seeds[0], begun]))
     assert page.shared[0].charts[0].data["curves"][1]["y"] == [0.25]
     assert "Of run, 1 of 2 epochs are shown, which all seeds have finished." in page.shared[0].said
-    none = Run.of("run-seed2", dataclasses.replace(seeds[1].results, history={}, devices={}, links={}))
+    none = Run.of(
+        "run-seed2", dataclasses.replace(seeds[1].results, history={}, devices={}, links={})
+    )
     page = make_page(grouped([seeds[0], none]))
     assert page.headline == "Seed 2 has finished no epoch."
     assert not page.shared
@@ -121,7 +141,10 @@ def test_missing_seeds(chain: Run, seeds: list[Run]) -> None:
         check_seeds(grouped([one, three]), 3)
     with pytest.raises(InputError, match="--seeds 2: run has 3 seeds: 1, 2, 3; leave some out$"):
         check_seeds(grouped(seeds), 2)
-    late = [other(run, f"late-seed{seed}", seed=seed, batch=16) for run, seed in ((one, 7), (two, 8), (three, 9))]
+    late = [
+        other(run, f"late-seed{seed}", seed=seed, batch=16)
+        for run, seed in ((one, 7), (two, 8), (three, 9))
+    ]
     with pytest.raises(InputError, match="late has 2 seeds: 7, 8; missing: 9$"):
         check_seeds(grouped(late[:2]), 3)
     sevenths = [other(run, f"x-seed{seed}", seed=seed) for run, seed in ((one, 7), (three, 9))]
@@ -130,7 +153,9 @@ def test_missing_seeds(chain: Run, seeds: list[Run]) -> None:
 
 
 def test_numbers_as_json(chain: Run, seeds: list[Run]) -> None:
-    said = comparison_as_json(grouped([*seeds, other(chain, "sync", schedule="sync")]), {"run-seed2": "x/run-seed2.h5"})
+    said = comparison_as_json(
+        grouped([*seeds, other(chain, "sync", schedule="sync")]), {"run-seed2": "x/run-seed2.h5"}
+    )
     group, alone = said["runs"]
     assert (group["name"], group["seeds"], group["epochs"]) == ("run", [1, 2, 3], 2)
     assert group["test_accuracy"] == 0.625
@@ -150,7 +175,9 @@ def test_means_as_text() -> None:
     assert share_text(Mean(0.5, 0)) == "50.0 ± 0.0 %"
     assert share_text(Mean(math.nan, math.inf)) == "\N{EN DASH}"
     assert time_text(Mean(11_400_000_000, 3_280_000_000)) == "11.4 ± 3.3 ms"
-    assert time_text(Mean(17_300_000_000, 892_000)) == "17.3 ms", "an error that cannot be seen is left out"
+    assert time_text(Mean(17_300_000_000, 892_000)) == "17.3 ms", (
+        "an error that cannot be seen is left out"
+    )
     assert time_text(Mean(3e17, 6e13)) == "83 h 20 min ± 60.0 s"
     assert time_text(Mean(5e6, math.inf)) == "5.00 µs"
     assert np.isnan(Mean.over([math.nan, 1.0]).value)

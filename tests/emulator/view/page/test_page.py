@@ -14,7 +14,14 @@ from emuchain.emulator.view.page import Chart, Page, Run, Section, grouped, make
 
 Trained = Callable[..., Results]
 
-OF_A_PLAN = ["What limits the rate", "Utilisation", "Links", "Memory", "Weights", "Timeline of the first samples"]
+OF_A_PLAN = [
+    "What limits the rate",
+    "Utilisation",
+    "Links",
+    "Memory",
+    "Weights",
+    "Timeline of the first samples",
+]
 
 
 def section(page: Page, title: str) -> Section:
@@ -40,12 +47,17 @@ def test_the_answer(chain: Run) -> None:
     page = make_page(grouped([chain]))
     accuracy = f"{100 * chain.results.test_accuracy:.1f} %"
     assert page.title == "quick-cifar on 3 \N{MULTIPLICATION SIGN} VC709"
-    assert page.headline.startswith(f"{accuracy} test accuracy on shapes after 2 epochs of 64 images")
+    assert page.headline.startswith(
+        f"{accuracy} test accuracy on shapes after 2 epochs of 64 images"
+    )
     assert figure(page, "Test accuracy").value == accuracy
     assert figure(page, "Fits").value.startswith("yes")
     assert chain.steady is not None
     assert figure(page, "Limited by").value == chain.steady.bottleneck.slowest.name
-    assert figure(page, "Rate on the cluster").value == f"{128e12 / chain.results.virtual_time_ps:,.0f} images/s"
+    assert (
+        figure(page, "Rate on the cluster").value
+        == f"{128e12 / chain.results.virtual_time_ps:,.0f} images/s"
+    )
     assert figure(page, "Old weights").value.endswith("of 32 samples")
     assert titles(page) == [*OF_A_PLAN, "Configuration and versions"]
 
@@ -87,7 +99,9 @@ def test_shares_of_the_heat_map(chain: Run) -> None:
     assert shares[1, "FP"] == chain.results.devices["fp_busy"][1]
     assert shares[2, "link →"] is None
     assert shares[0, "link →"] == chain.results.links["utilisation"][0]
-    busy = [shares[0, phase] for phase in ("FP", "EB", "PG")]  # device 0 has no EB of its first layer
+    busy = [
+        shares[0, phase] for phase in ("FP", "EB", "PG")
+    ]  # device 0 has no EB of its first layer
     assert 1 - max(busy) < shares[0, "idle"] < 1 - min(busy)
 
 
@@ -107,14 +121,20 @@ def test_gradients_and_codec(replicas: Run) -> None:
 
 def test_weights_where_there_are_no_gradients(chain: Run) -> None:
     [curve] = section(make_page(grouped([chain])), "Weights").charts[0].data["curves"]
-    weights = np.concatenate([arrays["weight"].ravel() for arrays in chain.results.weights.values()])
+    weights = np.concatenate(
+        [arrays["weight"].ravel() for arrays in chain.results.weights.values()]
+    )
     of_2_to_minus_5 = np.count_nonzero((np.abs(weights) >= 2.0**-5) & (np.abs(weights) < 2.0**-4))
     assert curve["shares"][40 - 5] == pytest.approx(of_2_to_minus_5 / weights.size)
 
 
 def test_an_older_file_without_some_columns(replicas: Run) -> None:
-    exchange = {name: column for name, column in replicas.results.exchange.items() if name != "histogram"}
-    found = section(make_page(grouped([changed(replicas, "old", exchange=exchange)])), "Gradients and codec")
+    exchange = {
+        name: column for name, column in replicas.results.exchange.items() if name != "histogram"
+    }
+    found = section(
+        make_page(grouped([changed(replicas, "old", exchange=exchange)])), "Gradients and codec"
+    )
     assert [chart.kind for chart in found.charts] == ["widths"]
 
 
@@ -132,17 +152,23 @@ def test_a_run_that_was_ended(chain: Run) -> None:
     page = make_page(grouped([none]))
     assert page.headline == "No epoch was finished."
     assert not page.shared
-    assert titles(page) == [title for title in OF_A_PLAN if title not in ("Utilisation", "Weights")] + [
-        "Configuration and versions"
-    ]
+    assert titles(page) == [
+        title for title in OF_A_PLAN if title not in ("Utilisation", "Weights")
+    ] + ["Configuration and versions"]
 
 
 def test_no_test_images(chain: Run) -> None:
-    history = {**chain.results.history, "test_accuracy": np.array([np.nan] * 2), "test_loss": np.array([np.nan] * 2)}
+    history = {
+        **chain.results.history,
+        "test_accuracy": np.array([np.nan] * 2),
+        "test_loss": np.array([np.nan] * 2),
+    }
     page = make_page(grouped([changed(chain, "untested", history=history)]))
     assert "no test images" in page.headline
     curves: list[Chart] = list(page.shared[0].charts)
-    assert [curve["y"] for curve in curves[0].data["curves"] if curve["kind"] == "test"] == [[None, None]]
+    assert [curve["y"] for curve in curves[0].data["curves"] if curve["kind"] == "test"] == [
+        [None, None]
+    ]
 
 
 def test_several_runs(chain: Run, replicas: Run) -> None:

@@ -58,7 +58,9 @@ def test_a_page_is_whole(chain: Run, replicas: Run) -> None:
     assert len(kinds) == len(charts_of(parsed)) == 4 + 6 + 7
     assert sum(tag == "h1" for tag, _ in parsed.tags) == 1
     anchors = [attributes["href"] for tag, attributes in parsed.tags if tag == "a"]
-    assert {f"#{attributes['id']}" for _, attributes in parsed.tags if "id" in attributes} >= set(anchors)
+    assert {f"#{attributes['id']}" for _, attributes in parsed.tags if "id" in attributes} >= set(
+        anchors
+    )
 
 
 def test_a_page_asks_for_nothing_from_elsewhere(chain: Run) -> None:
@@ -78,7 +80,9 @@ def test_names_in_results_are_text(chain: Run) -> None:
     config = {**chain.results.config, "data": NASTY}
     descriptions = {**chain.results.descriptions, "note": NASTY}
     versions = {**chain.results.versions, "command": NASTY}
-    nasty = dataclasses.replace(chain.results, config=config, descriptions=descriptions, versions=versions)
+    nasty = dataclasses.replace(
+        chain.results, config=config, descriptions=descriptions, versions=versions
+    )
     text = render(make_page(grouped([Run.of(NASTY, nasty), chain])))
     assert "<script>alert" not in text
     parsed = Parsed(text)

@@ -22,7 +22,7 @@ Trained = Callable[..., Results]
     "keys",
     [
         {"devices": 3},
-        {"devices": 2, "schedule": "sync", "samples": 70, "learning_rate_steps": (1,)},
+        {"devices": 2, "schedule": "sync", "samples": 70, "lr_schedule": "steps:at=1"},
         {"devices": 2, "replicas": 2, "samples": 67},
         {"devices": 4, "schedule": "data-parallel-aggregator"},
     ],
@@ -35,13 +35,18 @@ def test_the_plan_of_a_run(trained_results: Trained, keys: dict[str, Any]) -> No
     assert list(ends_ps) == results.history["virtual_time_ps"].tolist()
 
 
-def test_files_of_network_and_cluster_are_not_needed(trained_results: Trained, tmp_path: Path) -> None:
+def test_files_of_network_and_cluster_are_not_needed(
+    trained_results: Trained, tmp_path: Path
+) -> None:
     network, cluster = tmp_path / "own.toml", tmp_path / "slow.toml"
     network.write_text(
-        'name = "tiny"\ninput = [3, 32, 32]\nlayers = [{ type = "conv", channels = 4, kernel = 3, stride = 4 },'
-        ' { type = "fc", features = 10 }, { type = "softmax" }]'
+        'name = "tiny"\ninput = [3, 32, 32]\nlayers = [{ type = "conv", channels = 4, kernel = 3,'
+        ' stride = 4 }, { type = "fc", features = 10 }, { type = "softmax" }]'
     )
-    cluster.write_text('name = "slow"\nboards = [{ type = "vc709" }]\n[links]\nbandwidth_gbps = 1\nlatency_ns = 9\n')
+    cluster.write_text(
+        'name = "slow"\nboards = [{ type = "vc709" }]\n[links]\nbandwidth_gbps = 1\nlatency_ns'
+        " = 9\n"
+    )
     results = trained_results(str(network), str(cluster), devices=2)
     network.unlink()
     cluster.unlink()
@@ -50,8 +55,12 @@ def test_files_of_network_and_cluster_are_not_needed(trained_results: Trained, t
     assert (run.network, run.plan.cluster.link.bandwidth_gbps) == ("tiny", 1)
 
 
-@pytest.mark.parametrize("change", [{"link.bandwidth_gbps": 10}, {"board.clock_mhz": 50}, {"board.dsp": 400}])
-def test_a_cluster_that_was_changed_in_python(trained_results: Trained, change: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "change", [{"link.bandwidth_gbps": 10}, {"board.clock_mhz": 50}, {"board.dsp": 400}]
+)
+def test_a_cluster_that_was_changed_in_python(
+    trained_results: Trained, change: dict[str, object]
+) -> None:
     """The results file describes the cluster as it was changed."""
     cluster = load_cluster("vc709", change)
     run = Run.of("run", trained_results(cluster=cluster, devices=2))
@@ -81,9 +90,16 @@ def test_a_cluster_from_python(trained_results: Trained) -> None:
 
 def test_a_schedule_from_python(trained_results: Trained) -> None:
     def late(epoch: EpochShape) -> Schedule:
-        return pipeline("late", [Staleness((0,) * epoch.batch, (0,) * epoch.batch)] * epoch.devices, epoch)
+        return pipeline(
+            "late", [Staleness((0,) * epoch.batch, (0,) * epoch.batch)] * epoch.devices, epoch
+        )
 
-    run = Run.of("run", trained_results(devices=2, schedule=ScheduleKind("late", late, "none is late", drains=True)))
+    run = Run.of(
+        "run",
+        trained_results(
+            devices=2, schedule=ScheduleKind("late", late, "none is late", drains=True)
+        ),
+    )
     assert run.plan is None
     assert "`schedule` = 'late'" in run.why_no_plan
 
@@ -102,7 +118,9 @@ def test_a_file_that_lacks_something(chain: Run, change: dict[str, Any], reason:
 
 
 def test_a_later_version_has_other_keys(chain: Run) -> None:
-    with_more = dataclasses.replace(chain.results, config={**chain.results.config, "colour": "blue"})
+    with_more = dataclasses.replace(
+        chain.results, config={**chain.results.config, "colour": "blue"}
+    )
     assert Run.of("run", with_more).plan is not None
 
 

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.plan import ChainPlan
-from emuchain.emulator.view.page import pace
-from emuchain.emulator.view.page.pace import excerpt
+from emuchain.emulator.view.page import boards
+from emuchain.emulator.view.page.boards import excerpt
 
 PlanOf = Callable[..., ChainPlan]
 
 
-@pytest.mark.parametrize("keys", [{"devices": 4}, {"devices": 1}, {"devices": 3, "schedule": "sync", "batch": 8}])
+@pytest.mark.parametrize(
+    "keys", [{"devices": 4}, {"devices": 1}, {"devices": 3, "schedule": "sync", "batch": 8}]
+)
 def test_bars_of_engines(plan_of: PlanOf, keys: dict[str, object]) -> None:
     plan = plan_of(**keys)
     found = excerpt(plan, 64)
@@ -34,13 +36,15 @@ def test_where_the_pipeline_drains_the_first_update_is_shown(plan_of: PlanOf) ->
     found = excerpt(plan_of(devices=3, schedule="sync", batch=8), 64)
     of_first_engine = found.bars[found.bars[:, 0] == 0]
     gap_ps = of_first_engine[1:, 2] - of_first_engine[:-1, 3]
-    assert of_first_engine[1 + gap_ps.argmax(), 1] == 8  # the first sample of the second mini-batch waits
+    assert (
+        of_first_engine[1 + gap_ps.argmax(), 1] == 8
+    )  # the first sample of the second mini-batch waits
 
 
 def test_too_many_bars_are_joined(plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_of(devices=4)
     apart = excerpt(plan, 64)
-    monkeypatch.setattr(pace, "MOST_BARS", 20)
+    monkeypatch.setattr(boards, "MOST_BARS", 20)
     joined = excerpt(plan, 64)
     assert len(joined.bars) < len(apart.bars)
     assert set(joined.bars[:, 1]) == {-1}

@@ -20,7 +20,13 @@ def traced_plan(plan_of: Any, small_cifar: Path, small_cluster: str) -> TracedPl
     """Makes the plan of a run."""
 
     def make(run: str, **keys: Any) -> ChainPlan:
-        settings = {"data": str(small_cifar), "samples": SAMPLES, "test_samples": 7, "batch": 12, "micro_batch": 5}
+        settings = {
+            "data": str(small_cifar),
+            "samples": SAMPLES,
+            "test_samples": 7,
+            "batch": 12,
+            "micro_batch": 5,
+        }
         chosen = {**RUNS[run], **keys}
         if chosen.get("cluster") == "small":
             chosen["cluster"] = small_cluster

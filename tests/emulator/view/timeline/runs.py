@@ -36,7 +36,9 @@ def run_of(plan: ChainPlan, window: Window | None = None, samples: int = SAMPLES
     return RowRun(RunSamples.of(plan, samples), window or whole_window(plan))
 
 
-def simulated(plan: ChainPlan, window: Window | None = None, samples: int = SAMPLES) -> tuple[RecordedRows, Simulation]:
+def simulated(
+    plan: ChainPlan, window: Window | None = None, samples: int = SAMPLES
+) -> tuple[RecordedRows, Simulation]:
     """The rows of a simulation in a window, or of all its samples, and the simulation."""
     run = run_of(plan, window, samples)
     recorder = run.recorder()
@@ -44,7 +46,9 @@ def simulated(plan: ChainPlan, window: Window | None = None, samples: int = SAMP
     return run.rows([recorder]), simulation
 
 
-def events(recorded: RecordedRows, folder: Path, level: Level = Level.SAMPLE) -> list[dict[str, Any]]:
+def events(
+    recorded: RecordedRows, folder: Path, level: Level = Level.SAMPLE
+) -> list[dict[str, Any]]:
     """The events of a trace, written and read back."""
     path = folder / "trace.json"
     write_trace(path, recorded.timeline(level))

@@ -1,4 +1,6 @@
-"""Boards that take actions as a whole: their traces and charts, with times worked out by hand or by the engine."""
+"""Boards that take actions as a whole: their traces and charts, with times worked out by hand or by
+the engine.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,7 @@ import emuchain
 from emuchain.emulator.plan import ChainPlan, training_data
 from emuchain.emulator.run import train
 from emuchain.emulator.schedule import Machine, StageCosts
-from emuchain.emulator.timing import Timeline
-from emuchain.emulator.timing.pipeline import run_timeline
+from emuchain.emulator.timing import Timeline, run_timeline
 from emuchain.emulator.view import ActionRun, RunSamples, Window, gantt, write_trace
 from emuchain.launch import SingleProcess
 
@@ -40,7 +41,14 @@ ON_THE_ENGINE = [name for name in MACHINES if name not in ("spans", "replicas")]
 
 
 def planned(case: str, **keys: Any) -> ChainPlan:
-    given = {"devices": 3, "batch": 24, "micro_batch": 4, "samples": SAMPLES, **MACHINES[case], **keys}
+    given = {
+        "devices": 3,
+        "batch": 24,
+        "micro_batch": 4,
+        "samples": SAMPLES,
+        **MACHINES[case],
+        **keys,
+    }
     return emuchain.plan(NETWORK, **given)
 
 
@@ -51,7 +59,11 @@ def traced(plan: ChainPlan, folder: Path, **keys: Any) -> list[Event]:
 
 def named(events: list[Event]) -> dict[tuple[int, int | None], str]:
     """The names of processes and threads."""
-    return {(e["pid"], e.get("tid")): e["args"]["name"] for e in events if e["name"] in ("process_name", "thread_name")}
+    return {
+        (e["pid"], e.get("tid")): e["args"]["name"]
+        for e in events
+        if e["name"] in ("process_name", "thread_name")
+    }
 
 
 def slices(events: list[Event]) -> dict[tuple[str, str, int], tuple[int, int]]:
@@ -66,19 +78,28 @@ def slices(events: list[Event]) -> dict[tuple[str, str, int], tuple[int, int]]:
 
 
 def transfers_ps(plan: ChainPlan, stage: int) -> tuple[int, int]:
-    """Time of features and errors of a micro-batch on the link behind a stage, from the bytes of its streams."""
+    """Time of features and errors of a micro-batch on the link behind a stage, from the bytes of
+    its streams.
+    """
     assert plan.stages is not None
     mbps, streams = plan.cluster.link_at(stage).bandwidth_mbps, plan.timing.links[stage]
-    counts = (sum(s.sample_bytes for s in streams if s.path.is_forward is forward) for forward in (True, False))
+    counts = (
+        sum(s.sample_bytes for s in streams if s.path.is_forward is forward)
+        for forward in (True, False)
+    )
     features, errors = (-(-8_000_000 * plan.stages.samples * count // mbps) for count in counts)
     return features, errors
 
 
 def test_gpipe_on_two_boards_by_hand(tmp_path: Path) -> None:
-    """Two micro-batches: each message leaves when its action is done and its link is free, and B follows all of F."""
+    """Two micro-batches: each message leaves when its action is done and its link is free, and B
+    follows all of F.
+    """
     plan = planned("turns", schedule="gpipe", devices=2, batch=8, samples=8)
     assert plan.stages is not None
-    (f0, b0), (f1, b1) = ((c.forward_ps, c.backward_ps) for c in (plan.stages.costs(0, 4), plan.stages.costs(1, 4)))
+    (f0, b0), (f1, b1) = (
+        (c.forward_ps, c.backward_ps) for c in (plan.stages.costs(0, 4), plan.stages.costs(1, 4))
+    )
     (there, back), late = transfers_ps(plan, 0), plan.cluster.link.latency_ps
     second_left = max(2 * f0, f0 + there) + there
     f0_on_1 = f0 + there + late
@@ -105,12 +126,20 @@ def test_gpipe_on_two_boards_by_hand(tmp_path: Path) -> None:
 
 
 def test_arguments_by_hand(tmp_path: Path) -> None:
-    """Sample 29 is number 5 of the second epoch's 24, so in its second micro-batch, samples 28 to 31 of the run."""
+    """Sample 29 is number 5 of the second epoch's 24, so in its second micro-batch, samples 28 to
+    31 of the run.
+    """
     plan = planned("turns", epochs=2, batch=12)
     events = traced(plan, tmp_path, trace_samples=(29, 29))
     threads = named(events)
-    assert [name for (_, tid), name in threads.items() if tid is None] == [f"device {n} (VC709)" for n in range(3)]
-    found = {threads[e["pid"], e["tid"]]: e["args"] for e in events if e["ph"] == "X" and e["name"] == "F1 of stage 1"}
+    assert [name for (_, tid), name in threads.items() if tid is None] == [
+        f"device {n} (VC709)" for n in range(3)
+    ]
+    found = {
+        threads[e["pid"], e["tid"]]: e["args"]
+        for e in events
+        if e["ph"] == "X" and e["name"] == "F1 of stage 1"
+    }
     same = {
         "epoch": 2,
         "mini_batch": 0,
@@ -128,13 +157,19 @@ def test_arguments_by_hand(tmp_path: Path) -> None:
 
 
 def on_the_engine(plan: ChainPlan) -> Timeline:
-    """The timeline of an epoch by the timeline engine, from the stages' costs and the bytes between them."""
+    """The timeline of an epoch by the timeline engine, from the stages' costs and the bytes between
+    them.
+    """
     assert plan.stages is not None
     size, last, costs = plan.stages.samples, plan.stage_count - 1, list[StageCosts]()
     for stage in range(plan.stage_count):
         right, left = transfers_ps(plan, stage) if stage < last else (0, 0)
-        costs.append(dataclasses.replace(plan.stages.costs(stage, size), transfer_ps=right, errors_ps=left))
-    machine: Machine = dataclasses.replace(plan.stages.machine, latency_ps=plan.cluster.link.latency_ps)
+        costs.append(
+            dataclasses.replace(plan.stages.costs(stage, size), transfer_ps=right, errors_ps=left)
+        )
+    machine: Machine = dataclasses.replace(
+        plan.stages.machine, latency_ps=plan.cluster.link.latency_ps
+    )
     return run_timeline(plan.schedule(SAMPLES), costs, machine)
 
 
@@ -143,15 +178,24 @@ def test_slices_are_the_actions_of_the_timeline_engine(case: str, tmp_path: Path
     plan = planned(case)
     timeline, found = on_the_engine(plan), slices(traced(plan, tmp_path))
     assert plan.stages is not None
-    turns, split = plan.stages.machine.engines.value == "turns", plan.stages.machine.backward.value == "split"
+    turns, split = (
+        plan.stages.machine.engines.value == "turns",
+        plan.stages.machine.backward.value == "split",
+    )
     together = "F, B, W" if split else "F, B"
     wanted = {}
     for each in timeline.timed:
         name = f"{each.step.kind.value}{each.step.micro_batch} of stage {each.step.stage}"
-        wanted[f"{each.device} {together if turns else each.step.kind.value}", name, 1] = each.start_ps, each.end_ps
+        wanted[f"{each.device} {together if turns else each.step.kind.value}", name, 1] = (
+            each.start_ps,
+            each.end_ps,
+        )
     for sent in timeline.sent:
         name = f"{sent.step.kind.value}{sent.step.micro_batch} of stage {sent.step.stage}"
-        wanted[f"{sent.sender} link {sent.sender} -> {sent.receiver}", name, 1] = sent.start_ps, sent.end_ps
+        wanted[f"{sent.sender} link {sent.sender} -> {sent.receiver}", name, 1] = (
+            sent.start_ps,
+            sent.end_ps,
+        )
     assert found == wanted
 
 
@@ -160,16 +204,24 @@ def test_arrows_lead_to_the_action_that_takes_the_message(case: str, tmp_path: P
     plan = planned(case)
     events = traced(plan, tmp_path)
     at = {(e["pid"], e["tid"], e["ts"]): e for e in events if e["ph"] == "X" and e["dur"]}
-    starts, ends = ({e["id"]: at[e["pid"], e["tid"], e["ts"]] for e in events if e["ph"] == kind} for kind in "sf")
+    starts, ends = (
+        {e["id"]: at[e["pid"], e["tid"], e["ts"]] for e in events if e["ph"] == kind}
+        for kind in "sf"
+    )
     assert starts.keys() == ends.keys() and starts
     for number, sent in starts.items():
         taken = ends[number]
-        assert (sent["cat"], sent["args"]["micro_batch"]) == (taken["cat"], taken["args"]["micro_batch"])
+        assert (sent["cat"], sent["args"]["micro_batch"]) == (
+            taken["cat"],
+            taken["args"]["micro_batch"],
+        )
         assert taken["args"]["stage"] - sent["args"]["stage"] == (1 if sent["cat"] == "F" else -1)
         assert taken["ts"] >= sent["ts"]
         assert sent["args"]["first_sample"] <= taken["args"]["last_sample"]
     boundaries = plan.stage_count - 1
-    assert case == "spans" or len(starts) == 2 * boundaries * SAMPLES // (4 * plan.data_parallel.replicas)
+    assert case == "spans" or len(starts) == 2 * boundaries * SAMPLES // (
+        4 * plan.data_parallel.replicas
+    )
 
 
 @pytest.mark.parametrize("case", MACHINES)
@@ -182,7 +234,9 @@ def test_nothing_overlaps_and_all_work_is_there(case: str, tmp_path: Path) -> No
         if e["ph"] == "X":
             tracks[e["pid"], e["tid"]].append((e["args"]["start_ps"], e["args"]["end_ps"]))
             if threads[e["pid"], e["tid"]][0] in "FBW":
-                samples[e["cat"], e["args"]["stage"]] += e["args"]["last_sample"] + 1 - e["args"]["first_sample"]
+                samples[e["cat"], e["args"]["stage"]] += (
+                    e["args"]["last_sample"] + 1 - e["args"]["first_sample"]
+                )
     assert len(tracks) == len([name for (_, tid), name in threads.items() if tid is not None])
     for spans in tracks.values():
         assert all(end <= start for (_, end), (start, _) in itertools.pairwise(sorted(spans)))
@@ -192,7 +246,9 @@ def test_nothing_overlaps_and_all_work_is_there(case: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("case", ["turns", "shared", "chunks", "spans", "replicas"])
-def test_traces_of_training_and_simulation_are_the_same(case: str, small_cifar: Path, tmp_path: Path) -> None:
+def test_traces_of_training_and_simulation_are_the_same(
+    case: str, small_cifar: Path, tmp_path: Path
+) -> None:
     plan = emuchain.plan(
         "quick-cifar",
         **{"devices": 2, "batch": 24, "micro_batch": 4, "epochs": 2, **MACHINES[case]},
@@ -210,12 +266,16 @@ def test_traces_of_training_and_simulation_are_the_same(case: str, small_cifar: 
 
 
 def test_rows_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(emuchain.InputError, match="`trace_level` = 'row': these boards take actions as a whole"):
+    with pytest.raises(
+        emuchain.InputError, match="`trace_level` = 'row': these boards take actions as a whole"
+    ):
         emuchain.simulate(planned("turns"), trace=tmp_path / "run.json", trace_level="row")
 
 
 def test_a_chart_by_hand() -> None:
-    """GPipe, where a micro-batch's F and B take nearly all of the time: each column has the mark of the longest."""
+    """GPipe, where a micro-batch's F and B take nearly all of the time: each column has the mark of
+    the longest.
+    """
     plan = planned("turns", schedule="gpipe", devices=1, batch=8, samples=8)
     assert plan.stages is not None
     costs = plan.stages.costs(0, 4)

@@ -1,4 +1,6 @@
-"""The picture of a pipeline: boxes at the times of their actions, with numbers; the same file again."""
+"""The picture of a pipeline: boxes at the times of their actions, with numbers; the same file
+again.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,16 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.schedule import Engines, Machine, Shape, StageCosts, Transport, pipeline_kind
 from emuchain.emulator.timing import PipelineResult, time_shape
 from emuchain.emulator.view import PipelineDrawing, draw_chart
-from emuchain.emulator.view.timeline import chart
+from emuchain.emulator.view.timeline import spans
 
 from ...timing.shapes import shape_of
 
 pytest.importorskip("matplotlib")
 
 
-def timed(name: str, machine: Machine | None = None, chunks: int = 1, count: int = 4) -> tuple[Shape, PipelineResult]:
+def timed(
+    name: str, machine: Machine | None = None, chunks: int = 1, count: int = 4
+) -> tuple[Shape, PipelineResult]:
     shape = shape_of(name, 2, count, StageCosts(10, 20, 10), machine, chunks=chunks)
     return shape, time_shape(pipeline_kind(name), shape)
 
@@ -30,7 +34,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def draw(shape: Shape, result: PipelineResult) -> Any:
         kept: list[Any] = []
-        monkeypatch.setattr(chart, "save_figure", lambda figure, *_, **__: kept.append(figure))
+        monkeypatch.setattr(spans, "save_figure", lambda figure, *_, **__: kept.append(figure))
         draw_chart(PipelineDrawing(shape, result, 10).chart("title"), "x.svg")
         return kept[0].axes[0]
 
@@ -100,7 +104,9 @@ def test_boxes_without_room_have_no_number(drawn: Any) -> None:
 @pytest.mark.parametrize("suffix", ["svg", "pdf", "png"])
 def test_the_same_file_again(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     files = []
-    for number, epoch in enumerate(("0", "1000000000")):  # a date, if it had one, would be of this second
+    for number, epoch in enumerate(
+        ("0", "1000000000")
+    ):  # a date, if it had one, would be of this second
         monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
         files.append(tmp_path / f"{number}.{suffix}")
         draw_chart(PipelineDrawing(*timed("1f1b-so"), 1).chart("title"), files[-1])

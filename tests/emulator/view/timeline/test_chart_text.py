@@ -1,4 +1,6 @@
-"""Charts as text: marks by hand, widths, what a chart of a run shows, and pipelines of whole actions."""
+"""Charts as text: marks by hand, widths, what a chart of a run shows, and pipelines of whole
+actions.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def work(on: RowLane, number: int, *rows_ns: tuple[int, int]) -> Rows:
     return Rows(on, number, left - row_ns * NS, left, row_ns * NS)
 
 
-def chart(served: dict[RowLane, tuple[Rows, ...]], *, end_ns: int, all_lanes: bool = False) -> Chart:
+def chart(
+    served: dict[RowLane, tuple[Rows, ...]], *, end_ns: int, all_lanes: bool = False
+) -> Chart:
     """The chart of what two boards have served, from 0 on."""
     samples: Any = SimpleNamespace(
         plan=SimpleNamespace(devices=2),
@@ -42,24 +46,41 @@ def chart(served: dict[RowLane, tuple[Rows, ...]], *, end_ns: int, all_lanes: bo
     )
     run: Any = SimpleNamespace(samples=samples, window=Window(0, 99), lanes=tuple(served))
     recorded = RecordedRows(run, {lane.resource: rows for lane, rows in served.items()})
-    return dataclasses.replace(recorded.chart(Window(0, 99), all_lanes=all_lanes), begin_ps=0, end_ps=end_ns * NS)
+    return dataclasses.replace(
+        recorded.chart(Window(0, 99), all_lanes=all_lanes), begin_ps=0, end_ps=end_ns * NS
+    )
 
 
 def test_marks_by_hand() -> None:
-    """Ten columns of 10 ns: sample 0 in two, 1 in half of one, 10 in most of one, and 62 with the mark of 0."""
+    """Ten columns of 10 ns: sample 0 in two, 1 in half of one, 10 in most of one, and 62 with the
+    mark of 0.
+    """
     fp, eb = lane(LaneKind.FP), lane(LaneKind.EB, 1)
-    spans = (work(fp, 0, (0, 20)), work(fp, 1, (25, 30)), work(fp, 10, (42, 44), (45, 47), (48, 50)))
-    few = (work(eb, 62, (50, 60)), work(eb, 1, (71, 75)), work(eb, 2, (90, 93), (93, 96)), work(eb, 3, (96, 100)))
+    spans = (
+        work(fp, 0, (0, 20)),
+        work(fp, 1, (25, 30)),
+        work(fp, 10, (42, 44), (45, 47), (48, 50)),
+    )
+    few = (
+        work(eb, 62, (50, 60)),
+        work(eb, 1, (71, 75)),
+        work(eb, 2, (90, 93), (93, 96)),
+        work(eb, 3, (96, 100)),
+    )
     lines = gantt(chart({fp: spans, eb: few}, end_ns=100), width=22)
     assert lines[1] == "device 0 FP 001 a"
     assert lines[2] == "device 1 EB      0 . 2"
     assert lines[0] == "            0 ps 100 ns"
-    assert lines[3] == "column: 10.0 ns; marks: samples 0-9 a-z A-Z in turn; dot: busy for under half"
+    assert (
+        lines[3] == "column: 10.0 ns; marks: samples 0-9 a-z A-Z in turn; dot: busy for under half"
+    )
     assert len(lines) == 4
 
 
 def test_samples_that_share_a_column() -> None:
-    """The one with the longest work has it, whichever lanes it is on; idle time between rows is no work."""
+    """The one with the longest work has it, whichever lanes it is on; idle time between rows is no
+    work.
+    """
     fp = lane(LaneKind.FP)
     spans = (work(fp, 3, (0, 4), (96, 100)), work(fp, 4, (1, 5)), work(fp, 4, (5, 9)))
     line = gantt(chart({fp: spans}, end_ns=100), width=22)[1]
@@ -67,8 +88,14 @@ def test_samples_that_share_a_column() -> None:
 
 
 def test_each_lane_has_its_line_below_its_device() -> None:
-    first, second = lane(LaneKind.FP, title="FP of conv1, long enough to be cut"), lane(LaneKind.FP, 1)
-    found = gantt(chart({first: (work(first, 7, (0, 100)),), second: ()}, end_ns=100, all_lanes=True), width=48)
+    first, second = (
+        lane(LaneKind.FP, title="FP of conv1, long enough to be cut"),
+        lane(LaneKind.FP, 1),
+    )
+    found = gantt(
+        chart({first: (work(first, 7, (0, 100)),), second: ()}, end_ns=100, all_lanes=True),
+        width=48,
+    )
     assert found[1:5] == [
         "device 0 (board0)",
         f"  FP of conv1, long enough to be c {'7' * 13}",
@@ -80,7 +107,9 @@ def test_each_lane_has_its_line_below_its_device() -> None:
 @pytest.mark.parametrize("width", [45, 80, 200])
 @pytest.mark.parametrize("all_lanes", [False, True])
 @pytest.mark.parametrize("run", RUNS)
-def test_it_is_as_wide_as_asked(traced_plan: TracedPlan, run: str, all_lanes: bool, width: int) -> None:
+def test_it_is_as_wide_as_asked(
+    traced_plan: TracedPlan, run: str, all_lanes: bool, width: int
+) -> None:
     timeline, _ = simulated(traced_plan(run), Window(0, 20))
     lines = gantt(timeline.chart(Window(0, 5), all_lanes=all_lanes), width)
     assert max(map(len, lines[:-1])) == width
@@ -100,7 +129,9 @@ def test_a_chart_shows_all_that_runs_while_its_samples_do(traced_plan: TracedPla
     assert found.end_ps == max(
         span.end_ps for spans in timeline.by_resource.values() for span in spans if span.number == 3
     )
-    shown = set("".join(gantt(found, 80)[1:-1]).replace("device", "").replace("FP", "").replace("EB", ""))
+    shown = set(
+        "".join(gantt(found, 80)[1:-1]).replace("device", "").replace("FP", "").replace("EB", "")
+    )
     assert {"2", "3", "4", "5"} <= shown
     assert "0" not in gantt(found, 80)[1][len("device 0") :], "sample 0 has left device 0's FP"
 

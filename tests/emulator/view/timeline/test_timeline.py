@@ -1,4 +1,6 @@
-"""Timelines: busy times and bytes are those of the run's usage; training and simulation have the same ones."""
+"""Timelines: busy times and bytes are those of the run's usage; training and simulation have the
+same ones.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,19 @@ def lanes_by_kind(timeline: RecordedRows, device: int, kind: LaneKind) -> list[R
 
 def assert_usage(timeline: RecordedRows, usage: Usage) -> None:
     """Busy shares of engines, weighted by multipliers, and bytes of data paths."""
-    multipliers = {load.name: load.engine.multipliers for load in engine_loads(timeline.run.samples.plan.timing)}
+    multipliers = {
+        load.name: load.engine.multipliers
+        for load in engine_loads(timeline.run.samples.plan.timing)
+    }
     for device in usage.devices:
         shares = {}
         for phase in PHASES:
             lanes = lanes_by_kind(timeline, device.device, LaneKind(phase))
-            busy = sum(span.busy_ps * multipliers[lane.resource] for lane in lanes for span in spans_of(timeline, lane))
+            busy = sum(
+                span.busy_ps * multipliers[lane.resource]
+                for lane in lanes
+                for span in spans_of(timeline, lane)
+            )
             if lanes:
                 total = sum(multipliers[lane.resource] for lane in lanes)
                 shares[phase] = busy / (total * usage.virtual_time_ps)
@@ -79,7 +88,8 @@ def test_the_exchange_lane_has_the_time_that_the_run_reports(traced_plan: Traced
     lanes = [lane for lane in timeline.run.lanes if lane.kind is LaneKind.EXCHANGE]
     assert [lane.device for lane in lanes] == [0, 1, 2]
     spent_ps = sum(span.busy_ps for lane in lanes for span in spans_of(timeline, lane))
-    # The other replica is ready at other times, so its mean is near, and the first one's own sum is what it spent.
+    # The other replica is ready at other times, so its mean is near, and the first one's own sum is
+    # what it spent.
     assert spent_ps / 3 == pytest.approx(simulation.exchange_ps, rel=0.05)
 
 
@@ -88,7 +98,9 @@ def test_the_exchange_lane_has_the_time_that_the_run_reports(traced_plan: Traced
 def test_traces_of_training_and_simulation_are_the_same(
     traced_plan: TracedPlan, run: str, level: Level, tmp_path: Path
 ) -> None:
-    """Micro-batches differ, a codec's sizes and their times are real, and the window begins within a mini-batch."""
+    """Micro-batches differ, a codec's sizes and their times are real, and the window begins within
+    a mini-batch.
+    """
     plan = traced_plan(run)
     window = Window(10, 17)
     run = run_of(plan, window)
@@ -99,7 +111,9 @@ def test_traces_of_training_and_simulation_are_the_same(
     assert events(trained, tmp_path, level) == events(expected, tmp_path, level)
 
 
-def test_compressed_gradients_have_their_real_bytes_and_times(traced_plan: TracedPlan, trained: Any) -> None:
+def test_compressed_gradients_have_their_real_bytes_and_times(
+    traced_plan: TracedPlan, trained: Any
+) -> None:
     plan = traced_plan("balanced", schedule="sync", compress="truncate:16", samples=36, epochs=1)
     run = run_of(plan, Window(0, 35), 36)
     recorder = run.recorder()
@@ -107,11 +121,16 @@ def test_compressed_gradients_have_their_real_bytes_and_times(traced_plan: Trace
     timeline = run.rows([recorder])
     assert_usage(timeline, result.usage)
     gradients = [
-        lane for lane in timeline.run.lanes if lane.key is not None and lane.key.path is DataPath.PARAMETER_GRADIENTS
+        lane
+        for lane in timeline.run.lanes
+        if lane.key is not None and lane.key.path is DataPath.PARAMETER_GRADIENTS
     ]
     assert gradients
     for lane in gradients:
-        full, compressed = timeline.by_resource[lane.resource][0], timeline.by_resource[lane.resource][12]
+        full, compressed = (
+            timeline.by_resource[lane.resource][0],
+            timeline.by_resource[lane.resource][12],
+        )
         assert full.bytes == 2 * (compressed.bytes or 0)
         assert compressed.busy_ps == -(-full.busy_ps // 2)
 
@@ -159,7 +178,9 @@ def test_places_and_versions_are_those_of_the_schedule(traced_plan: TracedPlan, 
 
 def test_a_window_beyond_the_end_is_cut(traced_plan: TracedPlan) -> None:
     plan = traced_plan("single device")
-    assert Window(80, 200).within(RunSamples.of(plan, SAMPLES).number, "trace_samples") == Window(80, 83)
+    assert Window(80, 200).within(RunSamples.of(plan, SAMPLES).number, "trace_samples") == Window(
+        80, 83
+    )
     assert whole_window(plan).numbers == range(84)
 
 

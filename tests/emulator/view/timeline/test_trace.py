@@ -50,7 +50,11 @@ def test_a_time_that_floating_point_would_cut() -> None:
 def test_slices(traced_plan: TracedPlan, run: str, level: Level, tmp_path: Path) -> None:
     timeline, _ = simulated(traced_plan(run), Window(10, 17))
     found = events(timeline, tmp_path, level)
-    names = {(e["pid"], e.get("tid")): e["args"]["name"] for e in found if e["name"] in ("process_name", "thread_name")}
+    names = {
+        (e["pid"], e.get("tid")): e["args"]["name"]
+        for e in found
+        if e["name"] in ("process_name", "thread_name")
+    }
     by_thread = threads(found)
     assert len(by_thread) == len(timeline.run.lanes)
     for number, lane in enumerate(timeline.run.lanes, 1):
@@ -67,36 +71,52 @@ def test_slices(traced_plan: TracedPlan, run: str, level: Level, tmp_path: Path)
             args = event["args"]
             assert event["cat"] == lane.kind.value
             assert event["ts"] == pytest.approx(args["start_ps"] / 1e6, rel=1e-15)
-            assert event["dur"] == pytest.approx((args["end_ps"] - args["start_ps"]) / 1e6, rel=1e-15)
+            assert event["dur"] == pytest.approx(
+                (args["end_ps"] - args["start_ps"]) / 1e6, rel=1e-15
+            )
             # As Perfetto reads them: slices of a thread do not overlap.
             assert int(event["ts"] * 1000) >= end_ns
             end_ns = int(event["ts"] * 1000) + int(event["dur"] * 1000)
             if rows:
                 assert args["busy_ps"] == args["end_ps"] - args["start_ps"]
-            assert ("bytes" in args) == (lane.kind in (LaneKind.LINK, LaneKind.EXCHANGE, LaneKind.MEMORY))
+            assert ("bytes" in args) == (
+                lane.kind in (LaneKind.LINK, LaneKind.EXCHANGE, LaneKind.MEMORY)
+            )
             assert ("sample" in args) == lane.counts_samples
 
 
 def test_arguments_by_hand(traced_plan: TracedPlan, tmp_path: Path) -> None:
-    """Sample 53 is number 11 of the second epoch's 42: the last of a mini-batch, and in its third block of 5."""
+    """Sample 53 is number 11 of the second epoch's 42: the last of a mini-batch, and in its third
+    block of 5.
+    """
     timeline, _ = simulated(traced_plan("sync"), Window(53, 54))
     found = threads(events(timeline, tmp_path))
     [last, first] = found[1, 1]
     assert last["name"] == "sample 53"
-    assert {k: last["args"][k] for k in ("sample", "epoch", "mini_batch", "micro_batch", "version")} == {
-        **{"sample": 53, "epoch": 2, "mini_batch": 0, "micro_batch": 2, "version": 0}
-    }
-    assert (first["args"]["mini_batch"], first["args"]["micro_batch"], first["args"]["version"]) == (1, 3, 1)
+    assert {
+        k: last["args"][k] for k in ("sample", "epoch", "mini_batch", "micro_batch", "version")
+    } == {**{"sample": 53, "epoch": 2, "mini_batch": 0, "micro_batch": 2, "version": 0}}
+    assert (
+        first["args"]["mini_batch"],
+        first["args"]["micro_batch"],
+        first["args"]["version"],
+    ) == (1, 3, 1)
 
 
 @pytest.mark.parametrize("level", Level)
 @pytest.mark.parametrize("run", RUNS)
-def test_flows_lead_from_a_send_to_work_that_waited_for_it(traced_plan: TracedPlan, run: str, level: Level) -> None:
+def test_flows_lead_from_a_send_to_work_that_waited_for_it(
+    traced_plan: TracedPlan, run: str, level: Level
+) -> None:
     timeline, _ = simulated(traced_plan(run), Window(10, 17))
     feeds, flows = list(timeline.feeds(level)), list(timeline.timeline(level).flows)
     assert bool(feeds) == (timeline.run.samples.plan.devices > 1)
     for (source, target), flow in zip(feeds, flows, strict=True):
-        assert (flow.source, flow.target, flow.leaves_ps) == (source.lane, target.lane, source.start_ps)
+        assert (flow.source, flow.target, flow.leaves_ps) == (
+            source.lane,
+            target.lane,
+            source.start_ps,
+        )
         assert source.lane.kind is LaneKind.LINK
         assert source.lane.receiver == target.lane.stage
         assert source.number == target.number
@@ -124,7 +144,9 @@ FEEDS = {
 
 @pytest.mark.parametrize(("run", "devices"), [("shortcuts", 14), ("balanced", 5)])
 def test_what_streams_feed(traced_plan: TracedPlan, run: str, devices: int) -> None:
-    """Engines, or the next link where a tensor or balanced parameters pass by; gradients end where they are stored."""
+    """Engines, or the next link where a tensor or balanced parameters pass by; gradients end where
+    they are stored.
+    """
     timeline, _ = simulated(traced_plan(run, devices=devices), Window(0, 0))
     kinds: dict[DataPath, set[LaneKind]] = collections.defaultdict(set)
     for source, target in timeline.feeds(Level.SAMPLE):
@@ -142,12 +164,17 @@ def test_each_stream_feeds_something(traced_plan: TracedPlan, run: str) -> None:
     for lane in timeline.run.lanes:
         if lane.key is not None:
             fed = fed_by(clocks[lane.receiver], lane.key)
-            stored = lane.key.path is DataPath.PARAMETER_GRADIENTS and clocks[lane.receiver].streams.stored
+            stored = (
+                lane.key.path is DataPath.PARAMETER_GRADIENTS
+                and clocks[lane.receiver].streams.stored
+            )
             assert fed or stored, lane.title
 
 
 @pytest.mark.parametrize("level", Level)
-def test_flow_events_are_within_their_slices(traced_plan: TracedPlan, level: Level, tmp_path: Path) -> None:
+def test_flow_events_are_within_their_slices(
+    traced_plan: TracedPlan, level: Level, tmp_path: Path
+) -> None:
     timeline, _ = simulated(traced_plan("fpdeep"), Window(0, 5))
     found = events(timeline, tmp_path, level)
     by_thread = threads(found)
