@@ -1,11 +1,13 @@
 """emuchain: an emulator of FPGA clusters that train neural networks.
 
-Every emulated FPGA is an MPI rank. The numbers are real (the network really trains), the time is virtual (the clock is
-the cluster's, not the host's). The rooms, each importing only those before it:
+Every emulated FPGA is an MPI rank. The numbers are real (the network really trains), the time is
+virtual (the clock is the cluster's, not the host's). The rooms, each importing only those before
+it:
 
 - `emuchain.kernels`: Numba kernels on arrays, with a fixed order of accumulation
 - `emuchain.comm`: virtual clocks, links, messages, and the hosts that run devices
-- `emuchain.emulator`: networks, clusters, mapping, schedules, training, simulation, results, commands
+- `emuchain.emulator`: networks, clusters, mapping, schedules, training, simulation, results,
+  commands
 
 In Python (docs/python.md); each name is imported at its first use:
 
@@ -18,9 +20,11 @@ import sys
 
 
 def _leave_current_folder() -> None:
-    """Import nothing from the current folder, where `python -m` and relative entries of PYTHONPATH make Python look.
+    """Import nothing from the current folder, where `python -m` and relative entries of PYTHONPATH
+    make Python look.
 
-    It comes before all imports of a command; the path of a program that imports emuchain is its own.
+    It comes before all imports of a command; the path of a program that imports emuchain is its
+    own.
     """
     if sys.argv[0] == "-m" and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
         del sys.path[0]
@@ -29,7 +33,9 @@ def _leave_current_folder() -> None:
         return
     folders = named.split(os.pathsep)
     try:
-        relative = {os.path.abspath(folder) for folder in folders if not os.path.isabs(folder)} - {*folders}
+        relative = {os.path.abspath(folder) for folder in folders if not os.path.isabs(folder)} - {
+            *folders
+        }
     except FileNotFoundError:  # the current folder is gone, and nothing can be in it
         return
     sys.path[:] = [folder for folder in sys.path if folder not in relative]

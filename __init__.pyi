@@ -6,7 +6,15 @@ from .emulator.data import Dataset, load_data
 from .emulator.finished import evaluate, export, report, results, retime
 from .emulator.network import Network, load_network
 from .emulator.plan import ChainPlan, PairPlan, Plan
-from .emulator.run import AnswerRange, Evaluation, PairSimulation, Results, SeedRuns, Simulation, SteadyState
+from .emulator.run import (
+    AnswerRange,
+    Evaluation,
+    PairSimulation,
+    Results,
+    SeedRuns,
+    Simulation,
+    SteadyState,
+)
 from .emulator.run.steady_state import steady_state
 from .emulator.studies import Retiming
 

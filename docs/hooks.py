@@ -1,7 +1,9 @@
-"""MkDocs' hooks: pages from outside of docs/, the notebook as a page, and links that lead somewhere on the site.
+"""MkDocs' hooks: pages from outside of docs/, the notebook as a page, and links that lead somewhere
+on the site.
 
-Pages are written for the repository, where links to sources and to pages are paths. On the site, links to pages lead to
-pages, and those to sources lead to the repository, if `repo_url` names one, or become their text.
+Pages are written for the repository, where links to sources and to pages are paths. On the site,
+links to pages lead to pages, and those to sources lead to the repository, if `repo_url` names one,
+or become their text.
 """
 
 from __future__ import annotations
@@ -30,13 +32,16 @@ OUTSIDE = {
 
 NOTEBOOK = "docs/tutorial.ipynb"
 _CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"\[(?P<text>(?:[^\[\]]|\[[^\[\]]*\])*)\]\((?P<path>[^)\s#:]+)(?P<anchor>#[^)\s]*)?\)")
+_LINK = re.compile(
+    r"\[(?P<text>(?:[^\[\]]|\[[^\[\]]*\])*)\]\((?P<path>[^)\s#:]+)(?P<anchor>#[^)\s]*)?\)"
+)
 
 
 def on_config(config: Any) -> None:
     """Let mkdocstrings find this checkout, whatever its name, as the package `emuchain`.
 
-    Of a package, mkdocstrings reads all modules; environments and tests in the checkout would be among them.
+    Of a package, mkdocstrings reads all modules; environments and tests in the checkout would be
+    among them.
     """
     packages = Path(tempfile.mkdtemp())
     package = packages / "emuchain"
@@ -57,7 +62,9 @@ def on_files(files: Files, config: Any) -> None:
     from mkdocs.structure.files import File
 
     for path, place in OUTSIDE.items():
-        files.append(File.generated(config, place, content=(ROOT / path).read_text(encoding="utf-8")))
+        files.append(
+            File.generated(config, place, content=(ROOT / path).read_text(encoding="utf-8"))
+        )
     notebook = json.loads((ROOT / NOTEBOOK).read_text(encoding="utf-8"))
     files.append(File.generated(config, place_of(NOTEBOOK), content=as_markdown(notebook)))
 
@@ -70,7 +77,9 @@ def on_page_markdown(markdown: str, page: Page, config: Any, files: Files) -> st
 def as_markdown(notebook: dict[str, Any]) -> str:
     """Return a notebook without its outputs as a page."""
     cells = [(cell["cell_type"], "".join(cell["source"])) for cell in notebook["cells"]]
-    return "\n\n".join(f"```python\n{source}\n```" if kind == "code" else source for kind, source in cells)
+    return "\n\n".join(
+        f"```python\n{source}\n```" if kind == "code" else source for kind, source in cells
+    )
 
 
 def place_of(path: str) -> str | None:
@@ -91,7 +100,9 @@ def relinked(markdown: str, place: str, repository: str | None) -> str:
             return match[0]
         target = place_of(path)
         if target is not None:
-            return f"[{match['text']}]({posixpath.relpath(target, posixpath.dirname(place))}{anchor})"
+            return (
+                f"[{match['text']}]({posixpath.relpath(target, posixpath.dirname(place))}{anchor})"
+            )
         if not repository:
             return match["text"]
         return f"[{match['text']}]({repository.rstrip('/')}/blob/HEAD/{path}{anchor})"
