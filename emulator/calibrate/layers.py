@@ -206,7 +206,9 @@ def _log_mean(values: Sequence[float]) -> float:
 
 def _time(layer: str, samples: int, phases: _Phases) -> LayerTime:
     """Return the times of a layer; the first layer of a network has no EB."""
-    means = {phase: math.exp(_log_mean([us for _, us in rows])) for phase, rows in phases.items()}
+    means = {}
+    for phase, rows in phases.items():
+        means[phase] = math.exp(_log_mean([us for _, us in rows]))
     where = f"layer {layer}, {plural(samples, 'sample')}"
     if "fp" not in means:
         raise InputError(f"{where}: no row has phase FP")

@@ -364,7 +364,7 @@ def _left_out(messages: Messages, models: dict[str, LinkModel]) -> LeftOut | Non
         errors = link_model(others).times(left) / left.times - 1
         by_run = np.array([model.times(left) for other, model in models.items() if other != run])
         rows += [
-            (abs(float(error)), float(time), range_of([float(other) for other in of_others]))
+            (abs(float(error)), float(time), range_of(list(map(float, of_others))))
             for error, time, of_others in zip(errors, left.times, by_run.T, strict=True)
         ]
     return LeftOut.of(rows, len(chosen))

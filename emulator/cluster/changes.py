@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..common import InputError, did_you_mean, plural
 
 if TYPE_CHECKING:
-    from .description import ClusterDescription
+    from .description import ClusterDescription, FpgaDescription, GpuDescription
 
 _NOT_STUDIED = ("kind", "name", "multipliers", "source", "count", "uncertainty")
 """Keys of boards and links that no study changes."""
@@ -102,19 +102,13 @@ def with_table_keys(
     Raises:
         InputError: no board has one of these keys, or there is no table of such a number.
     """
-    keys_of = [{field.name for field in dataclasses.fields(board)} for board in said.boards]
+    keys_of = [_keys(board) for board in said.boards]
     _check_kinds(said.name, keys_of, changes, blame)
-    boards = [
-        _changed(
-            board,
-            {
-                k: v
-                for k, v in _changes_of("board", changes, number).items()
-                if k.partition(".")[0] in keys
-            },
-        )
-        for number, (board, keys) in enumerate(zip(described["boards"], keys_of, strict=True))
-    ]
+    boards = []
+    for number, (board, keys) in enumerate(zip(described["boards"], keys_of, strict=True)):
+        values = _changes_of("board", changes, number)
+        known = {k: v for k, v in values.items() if k.partition(".")[0] in keys}
+        boards.append(_changed(board, known))
     tables = described["links"]
     several = tables if isinstance(tables, list) else [tables]
     _check_numbers("boards", len(boards), changes, blame)
@@ -233,6 +227,11 @@ def _changed(board: dict[str, Any], changes: Mapping[str, object]) -> dict[str, 
                 table[name] = table = dict(inner) if isinstance(inner, dict) else {}
             table[last] = value
     return without_ranges(changed, [f"board.{key}" for key in changes])
+
+
+def _keys(board: FpgaDescription | GpuDescription) -> set[str]:
+    """Return the keys that a description of this kind of board has."""
+    return {field.name for field in dataclasses.fields(board)}
 
 
 def _check_kinds(

@@ -293,10 +293,10 @@ class Cluster:
 
     @property
     def _boards(self) -> str:
+        names = [board.name for board in self.boards]
         return ", ".join(
-            f"{len(list(alike))} x {name}" if more else name
-            for more in (len(self.boards) > 1,)
-            for name, alike in itertools.groupby(board.name for board in self.boards)
+            f"{len(list(alike))} x {name}" if len(names) > 1 else name
+            for name, alike in itertools.groupby(names)
         )
 
     @property

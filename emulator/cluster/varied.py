@@ -51,9 +51,10 @@ def varied(cluster: Cluster, factors: Factors) -> Cluster:
             # The file has a rate, and the cluster its inverse.
             sum_ps_per_kbyte=round(over.sum_ps_per_kbyte / of_network("sum_gbytes_per_s")),
         )
+    boards = tuple(varied_board(board, factors) for board in cluster.boards)
     return dataclasses.replace(
         cluster,
-        boards=tuple(varied_board(board, factors) for board in cluster.boards),
+        boards=boards,
         link=varied_link(cluster.link, factors, cluster.ranges),
         own_links=tuple(varied_link(link, factors, cluster.ranges) for link in cluster.own_links),
         own_interconnect=over,

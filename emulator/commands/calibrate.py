@@ -145,10 +145,8 @@ def _only(given: Sequence[str]) -> dict[str, str]:
     for text in given:
         if "=" not in text:
             raise InputError(f"`--only` = {text!r}: should be COLUMN=VALUE, such as board=520N")
-    return {
-        column.strip().lower(): value.strip()
-        for column, _, value in (text.partition("=") for text in given)
-    }
+    parts = [text.partition("=") for text in given]
+    return {column.strip().lower(): value.strip() for column, _, value in parts}
 
 
 def _print_link(done: LinkCalibration, out: pathlib.Path | None) -> None:
@@ -190,14 +188,10 @@ def _print_board(done: BoardCalibration, fit: BoardFit, out: pathlib.Path | None
         ]
     )
     if fit.measured:
-        rows = [
-            [
-                thing.what,
-                *(f"{rate:,.5g}" for rate in (thing.value, *thing.range[:2])),
-                str(len(thing.rates)),
-            ]
-            for thing in fit.measured
-        ]
+        rows = []
+        for thing in fit.measured:
+            rates = [f"{rate:,.5g}" for rate in (thing.value, *thing.range[:2])]
+            rows.append([thing.what, *rates, str(len(thing.rates))])
         title = "Measured, of one FPGA: GB/s, and 10^9 MACs/s"
         view.table(title, ["what", "mean", "low", "high", "rows"], rows, names=["what"])
     _print_rest(done.constants, done.left_open, done.warnings)

@@ -89,14 +89,16 @@ def info(where: str, **flags: Any) -> None:
         _show_text(dataset)
         return
     normalisation = dataset.normalisation()
+    means = [f"{mean:.3f}" for mean in normalisation.mean]
+    deviations = [f"{std:.3f}" for std in normalisation.std]
     lines = {
         "name": dataset.name,
         "training images": f"{dataset.n_train:,}",
         "test images": f"{dataset.n_test:,}",
         "shape (c, h, w)": " x ".join(map(str, dataset.shape)),
         "classes": f"{dataset.n_classes}: {', '.join(dataset.classes)}",
-        "mean (of 255)": ", ".join(f"{mean:.3f}" for mean in normalisation.mean),
-        "std (of 255)": ", ".join(f"{std:.3f}" for std in normalisation.std),
+        "mean (of 255)": ", ".join(means),
+        "std (of 255)": ", ".join(deviations),
         "note": dataset.note,
     }
     _show(lines)

@@ -151,11 +151,10 @@ def _history(results: Results) -> None:
 
 def _weights(results: Results) -> None:
     rows = []
-    with_bias = {
-        layer
-        for layer, arrays in results.weights.items()
-        if any(array.startswith("bias") for array in arrays)
-    }
+    with_bias = set()
+    for layer, arrays in results.weights.items():
+        if any(array.startswith("bias") for array in arrays):
+            with_bias.add(layer)
     for name, weight in results.weight_arrays.items():
         biased = name in with_bias or name.rpartition(" ")[0] in with_bias
         norm = float(np.sqrt(np.square(weight, dtype=np.float64).mean()))

@@ -203,9 +203,8 @@ def load_text(where: str, steps: int, *, lines: bool = False) -> Dataset:
         ends = np.flatnonzero(_code_points(text) == ord("\n"))
         pieces = [_line_pieces(begin, end, steps) for begin, end in _lines(ends, len(text))]
         places = [place for piece in pieces for place in piece]
-        train, test = (
-            [place for place in places if (place[0] < cut) is first] for first in (True, False)
-        )
+        train = [place for place in places if place[0] < cut]
+        test = [place for place in places if place[0] >= cut]
     else:
         train, test = (_windows(begin, end, steps) for begin, end in ((0, cut), (cut, len(text))))
     if not train or not test:

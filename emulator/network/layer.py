@@ -307,9 +307,10 @@ class Network:
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """The results of all operations, in the description's order."""
-        return tuple(
-            t for layer in self.layers for t in (layer.makes, *(step.makes for step in layer.sfu))
-        )
+        tensors = []
+        for layer in self.layers:
+            tensors += [layer.makes, *(step.makes for step in layer.sfu)]
+        return tuple(tensors)
 
     @property
     def macs(self) -> int:

@@ -275,10 +275,9 @@ def trained_mini_batches(plan: ChainPlan, data: Dataset) -> Reference:
 
 def _all_weights(trainer: ChainTrainer) -> Weights:
     """Return copies of all layers' weights, with the master copy of those that have one."""
-    weights = {
-        layer: {name: array.copy() for name, array in arrays.items()}
-        for layer, arrays in trainer.weights().items()
-    }
+    weights: Weights = {}
+    for layer_name, arrays in trainer.weights().items():
+        weights[layer_name] = {name: array.copy() for name, array in arrays.items()}
     if trainer.plan.config.precision.has_copies:
         for layer in trainer.plan.network.layers:
             state = gathered_state(trainer.ranks, layer, trainer.learnt()[0])

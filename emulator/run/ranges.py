@@ -295,15 +295,15 @@ def _timed(constants: Iterable[ConstantRange], time_ps: Callable[[Factors], floa
     if not drawn:
         return AnswerRange(1.0, 1.0, TIMING_DRAWS, {}, {}, by_timing=True)
     nominal, middles = time_ps({}), {entry: middle(entry) for entry in drawn}
-    draws = (
-        {entry: float(of[place]) for entry, of in drawn.items()} for place in range(TIMING_DRAWS)
-    )
-    low, high = np.percentile([nominal / time_ps(given) for given in draws], [LOWEST, HIGHEST])
+    rates = []
+    for place in range(TIMING_DRAWS):
+        draw = {entry: float(values[place]) for entry, values in drawn.items()}
+        rates.append(nominal / time_ps(draw))
+    low, high = np.percentile(rates, [LOWEST, HIGHEST])
     widths = {}
     for key in dict.fromkeys(entry.key for entry in drawn):
-        lows, highs = (
-            {e: getattr(e, end) for e in drawn if e.key == key} for end in ("low", "high")
-        )
+        lows = {entry: entry.low for entry in drawn if entry.key == key}
+        highs = {entry: entry.high for entry in drawn if entry.key == key}
         widths[key] = abs(
             nominal / time_ps({**middles, **lows}) - nominal / time_ps({**middles, **highs})
         )

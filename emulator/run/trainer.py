@@ -209,10 +209,11 @@ class Trainer(abc.ABC):
             return None
         so_far, self.so_far = self.so_far, SoFar()
         steps = so_far.steps
+        trained = sum((step.tally for step in steps), Tally())
         result = EpochResult(
             number,
             self._rules(number).last_rate,
-            sum((step.tally for step in steps), Tally()),
+            trained,
             sum((tested for tested, _ in of_ranks), Tally()),
             usage.virtual_time_ps + self._from_ps,
             time.perf_counter() - self.started_s,
@@ -262,10 +263,10 @@ class Trainer(abc.ABC):
 
     def learnt(self) -> list[list[Learnt]]:
         """Return what holds parameters on this rank, by replica."""
-        return [
-            [part for numerics in replica.numerics for part in numerics.learnt]
-            for replica in self._hosted
-        ]
+        learnt: list[list[Learnt]] = []
+        for replica in self._hosted:
+            learnt.append([part for numerics in replica.numerics for part in numerics.learnt])
+        return learnt
 
     @abc.abstractmethod
     def usage(self) -> Usage:

@@ -85,9 +85,8 @@ class Workload:
         """Bytes of one sample's maps that layers read, which PG needs again after FP; each map
         once.
         """
-        return FP32.bytes_of(
-            sum(math.prod(t.shape) for t in {layer.reads for layer in self.network.layers})
-        )
+        maps = {layer.reads for layer in self.network.layers}
+        return FP32.bytes_of(sum(math.prod(tensor.shape) for tensor in maps))
 
     def utilisation(self, devices: int, iteration_ps: int) -> float:
         """Return RealFlops / MaxFlops (FPDeep, section 3.3): useful work over the capacity of all
@@ -228,13 +227,13 @@ def model_parallel(workload: Workload, devices: int) -> Outcome:
             )  # outputs, and later parameters
             iteration_ps += workload.transfer_ps(summed, 2 * others) if summed else 0
             footprint += others * (gathered + 2 * summed)
-    own = [
-        sum(
+    own = []
+    for device in range(devices):
+        parts = (
             _part(parameter_bytes(layer), _share(layer, devices, device).channels, layer)
             for layer in layers
         )
-        for device in range(devices)
-    ]
+        own.append(sum(parts))
     return Outcome(
         devices,
         iteration_ps,
@@ -343,12 +342,13 @@ def _stream(workload: Workload, mapping: Mapping) -> Outcome:
     devices = len(mapping.devices)
     iteration_ps = workload.batch * timing.interval_ps
     in_flight = find_steady(timing, workload.batch).in_flight
+    sample_bytes = sum(stream.sample_bytes for link in timing.links for stream in link)
     return Outcome(
         devices,
         iteration_ps,
         workload.utilisation(devices, iteration_ps),
         tuple(_storage_bytes(*held) for held in zip(mapping.devices, in_flight, strict=True)),
-        workload.batch * sum(stream.sample_bytes for link in timing.links for stream in link),
+        workload.batch * sample_bytes,
     )
 
 
@@ -487,10 +487,9 @@ class Comparison:
         """
         ranks = {"most_devices": rank(self.most_devices, more_is_better=True)}
         for metric in METRICS:
-            sums = {
-                method: sum(metric.of(outcomes[count]) for count in devices)
-                for method, outcomes in self.outcomes.items()
-            }
+            sums: dict[Method, float] = {}
+            for method, outcomes in self.outcomes.items():
+                sums[method] = sum(metric.of(outcomes[count]) for count in devices)
             ranks[metric.key] = rank(sums, metric.more_is_better)
         return ranks
 
@@ -500,10 +499,10 @@ def rank(
 ) -> dict[Method, int]:
     """Return ranks: 1 plus the number of methods that are worse; equal values share a rank."""
     sign = 1 if more_is_better else -1
-    return {
-        method: 1 + sum(sign * other < sign * mine for other in values.values())
-        for method, mine in values.items()
-    }
+    ranks = {}
+    for method, mine in values.items():
+        ranks[method] = 1 + sum(sign * other < sign * mine for other in values.values())
+    return ranks
 
 
 def compare_methods(workload: Workload, devices: Sequence[int]) -> Comparison:
@@ -519,14 +518,10 @@ def compare_methods(workload: Workload, devices: Sequence[int]) -> Comparison:
             f"`devices` = {max(devices)}: must be 1 to {most}: no method divides"
             f" {workload.network.name} with batch {workload.batch} among more devices"
         )
-    outcomes = {
-        method: {
-            count: method.run(workload, count)
-            for count in devices
-            if count <= method.most_devices(workload)
-        }
-        for method in Method
-    }
+    outcomes = {}
+    for method in Method:
+        counts = [count for count in devices if count <= method.most_devices(workload)]
+        outcomes[method] = {count: method.run(workload, count) for count in counts}
     return Comparison(workload, outcomes)
 
 

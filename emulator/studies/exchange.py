@@ -98,10 +98,11 @@ def draw_exchanges(
     axes, widths = figure.subplots(), iter(nested_widths(2 * len(_WAYS)))
     for ratio in dict.fromkeys(row.ratio for row in times):
         rows = [row for row in times if row.ratio == ratio]
+        counts = [row.workers for row in rows]
         compressed = "" if ratio is None else f", compressed {ratio:g}:1"
         for field, (name, shape, colour) in _WAYS.items():
             axes.plot(
-                [row.workers for row in rows],
+                counts,
                 [getattr(row, field) / 1e9 for row in rows],
                 shape,
                 linestyle="-" if ratio is None else "--",

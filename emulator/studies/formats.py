@@ -132,10 +132,8 @@ def _bytes(results: Results, samples: int) -> tuple[float, float, int]:
     """Return the bytes of a sample over all links, and on the fullest direction of one, and the
     bytes in memory.
     """
-    by_direction = [
-        sum(float(results.links[name][place]) for name in results.links if name.startswith("path"))
-        for place in range(len(results.links.get("sender", ())))
-    ]
+    paths = [column for name, column in results.links.items() if name.startswith("path")]
+    by_direction = [sum(map(float, sizes)) for sizes in zip(*paths, strict=True)]
     memory = sum(
         int(np.sum(results.devices[name])) for name in _MEMORIES if name in results.devices
     )

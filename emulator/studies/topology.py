@@ -181,7 +181,8 @@ def direct_topology(mapping: Mapping, cluster: Cluster, ports: Ports) -> Topolog
             outputs = FP32.bytes_of(len(part.out_channels) * math.prod(layer.output[1:]))
             exchange(homes.get(layer.reads.number, 0), device, inputs, layer.needs_errors)
             exchange(device, home, outputs, True)
-        made = {tensor.number for tensor in (layer.makes, *(step.makes for step in layer.sfu))}
+        outcomes = (layer.makes, *(step.makes for step in layer.sfu))
+        made = {tensor.number for tensor in outcomes}
         for tensor in {
             tensor for step in layer.sfu for tensor in step.reads if tensor.number not in made
         }:

@@ -313,7 +313,7 @@ class Roofs:
         highest = sorted(whole, reverse=True)
         kept: list[tuple[float, ...]] = []
         for row in highest:  # what exceeds a row in all parts comes before it
-            if not any(all(a >= b for a, b in zip(other, row, strict=True)) for other in kept):
+            if not any(_exceeds(other, row) for other in kept):
                 kept.append(row)
         return cls(speeds, tuple(kept), replicas)
 
@@ -373,6 +373,11 @@ class Roofs:
             {entry: factors(entry, count) for entry in self.constants} if given is None else given
         )
         return self.replicas * 1e12 / self.period_ps(drawn, count)
+
+
+def _exceeds(row: Sequence[float], other: Sequence[float]) -> bool:
+    """Return whether no part of a row is below that of another."""
+    return all(a >= b for a, b in zip(row, other, strict=True))
 
 
 def load_parts(timing: Timing) -> Iterator[Parts]:

@@ -346,7 +346,9 @@ def wide_lines(plan: ChainPlan) -> list[Line]:
         return []
     routes = plan.timing.routes
     directions = [(*hop, routes.streams(hop)) for hop in routes.carried]
-    sizes = [sum(stream.sample_bytes for stream in streams) for _, _, streams in directions]
+    sizes = []
+    for _, _, streams in directions:
+        sizes.append(sum(stream.sample_bytes for stream in streams))
     if not any(sizes):
         return []
     sender, receiver, streams = directions[sizes.index(max(sizes))]

@@ -72,15 +72,17 @@ def simulation_as_json(
 def _usage_as_json(usage: Usage) -> dict[str, Any]:
     """Return devices and links as JSON; data paths by number."""
     devices = [dataclasses.asdict(device) for device in usage.devices]
-    links = [
-        {
-            "sender": link.sender,
-            "receiver": link.receiver,
-            "path_bytes": {str(path.value): count for path, count in link.path_bytes.items()},
-            "utilisation": link.utilisation,
-        }
-        for link in usage.links
-    ]
+    links = []
+    for link in usage.links:
+        path_bytes = {str(path.value): count for path, count in link.path_bytes.items()}
+        links.append(
+            {
+                "sender": link.sender,
+                "receiver": link.receiver,
+                "path_bytes": path_bytes,
+                "utilisation": link.utilisation,
+            }
+        )
     return {"devices": devices, "links": links}
 
 

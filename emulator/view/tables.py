@@ -39,16 +39,17 @@ def table(
     These are left-aligned, all others right-aligned. Where the screen is narrower than all columns,
     those that find no room follow in a second table, with the first column repeated.
     """
-    rows = [[escaped(cell) for cell in row] for row in rows]
-    sizes = [
-        _least_and_most(title, [row[i] for row in rows], title in left)
-        for i, title in enumerate(columns)
-    ]
+    rows = [list(map(escaped, row)) for row in rows]
+    sizes = []
+    for i, column in enumerate(columns):
+        sizes.append(_least_and_most(column, [row[i] for row in rows], column in left))
     width = screen_width()
     for number, part in enumerate(_parts([least for least, _ in sizes], width)):
         words = [columns[i] in left or columns[i] in names for i in part]
         widths = _widths([sizes[i] for i in part], words, width)
-        cells = [[row[i] for i in part] for row in rows]
+        cells = []
+        for row in rows:
+            cells.append([row[i] for i in part])
         shown = f"{title} (continued)" if number else title
         _draw(shown, [columns[i] for i in part], cells, words, widths)
 
@@ -180,16 +181,13 @@ def _device_rows(usage: Usage, full: bool) -> None:
 
     title, shown = most_loaded("Devices", "devices", usage.devices, load, full)
     differ = len({device.board for device in usage.devices}) > 1
-    rows = [
-        [
-            str(device.device),
-            *([device.board] if differ else []),
-            slice_names(device.slices, full),
-            f"{device.multipliers:,}",
-            *(percent(device.busy[phase]) if phase in device.busy else "-" for phase in PHASES),
-        ]
-        for device in shown
-    ]
+    rows = []
+    for device in shown:
+        cells = [str(device.device), *([device.board] if differ else [])]
+        cells += [slice_names(device.slices, full), f"{device.multipliers:,}"]
+        busy = device.busy
+        cells += [percent(busy[phase]) if phase in busy else "-" for phase in PHASES]
+        rows.append(cells)
     columns = [
         "device",
         *(["board"] if differ else []),
@@ -265,18 +263,13 @@ def slice_names(names: Sequence[str], full: bool) -> str:
 def _link_rows(usage: Usage, full: bool) -> None:
     """Print the bytes on each data path, and utilisation."""
     title, shown = most_loaded("Links", "links", usage.links, lambda link: link.utilisation, full)
-    used = [path for path in DataPath if any(path in link.path_bytes for link in shown)]
-    rows = [
-        [
-            f"{link.sender} -> {link.receiver}",
-            *(
-                format_bytes(link.path_bytes[path]) if path in link.path_bytes else "-"
-                for path in used
-            ),
-            percent(link.utilisation),
-        ]
-        for link in shown
-    ]
+    carried = {path for link in shown for path in link.path_bytes}
+    used = [path for path in DataPath if path in carried]
+    rows = []
+    for link in shown:
+        sizes = link.path_bytes
+        cells = [format_bytes(sizes[path]) if path in sizes else "-" for path in used]
+        rows.append([f"{link.sender} -> {link.receiver}", *cells, percent(link.utilisation)])
     names = [f"{path.value} {path.name.lower().replace('_', ' ')}" for path in used]
     table(title, ["link", *names, "utilisation"], rows)
 

@@ -116,12 +116,9 @@ def _loop(
     key, carried = builder.phi(INDEX), [builder.phi(vector(WIDTH)) for _ in begin]
     results = write(key, [Lanes(builder, phi) for phi in carried])
     following = builder.add(key, index(1))
-    for phi, start, value in zip(
-        (key, *carried),
-        (first, *(b.value for b in begin)),
-        (following, *(r.value for r in results)),
-        strict=True,
-    ):
+    starts = (first, *(b.value for b in begin))
+    values = (following, *(r.value for r in results))
+    for phi, start, value in zip((key, *carried), starts, values, strict=True):
         phi.add_incoming(start, before)
         phi.add_incoming(value, builder.block)
     builder.cbranch(builder.icmp_signed("<", following, end), loop, done)

@@ -540,16 +540,12 @@ def _print_stages(question: Question, winner: Candidate) -> None:
         ]
         view.table("Devices", ["device", "on", "micro-batches"], rows, names=("on",))
         return
-    rows = [
-        [
-            str(number),
-            stage["on"],
-            stage["layers"],
-            *(format_time_ps(stage[key]) for key in ("forward_ps", "backward_ps", "transfer_ps")),
-            *(format_bytes(stage[key]) for key in ("feature_bytes", "parameter_bytes")),
-        ]
-        for number, stage in enumerate(_stages_as_json(question, winner))
-    ]
+    rows = []
+    in_ps = ("forward_ps", "backward_ps", "transfer_ps")
+    for n, stage in enumerate(_stages_as_json(question, winner)):
+        times = [format_time_ps(stage[key]) for key in in_ps]
+        sizes = [format_bytes(stage[key]) for key in ("feature_bytes", "parameter_bytes")]
+        rows.append([str(n), stage["on"], stage["layers"], *times, *sizes])
     rows[-1][5] = ""  # nothing is sent behind the last one
     columns = ["stage", "on", "layers", "F", "B", "SR", "features kept", "parameters"]
     view.table(
@@ -586,6 +582,8 @@ def _exploration_as_json(
 ) -> dict[str, Any]:
     """Return an exploration as one JSON object; times in ps."""
     winner, cut = exploration.winner, exploration.best_cut
+    steps = cut.partition.steps if cut and cut.partition else ()
+    reasons = [{"step": step.name, "reason": step.reason} for step in steps]
     return {
         "network": question.stages_of(winner.samples).name,
         "devices": devices,
@@ -596,10 +594,7 @@ def _exploration_as_json(
         ),
         **attributes(exploration, "margin", "bound_ps", "gap"),
         "turn": exploration.turn and dataclasses.asdict(exploration.turn),
-        "steps": [
-            {"step": step.name, "reason": step.reason}
-            for step in (cut.partition.steps if cut and cut.partition else ())
-        ],
+        "steps": reasons,
         "candidates": [_candidate(question, candidate) for candidate in exploration.candidates],
         **({} if sure is None else sure.to_dict()),
     }

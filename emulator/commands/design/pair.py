@@ -154,13 +154,10 @@ def _print_layers(times: PairTimes) -> None:
     for task in (timed.task for timed in times.timed):
         durations = sums.setdefault((task.phase.value, task.layer), {})
         durations[task.part] = durations.get(task.part, 0) + task.duration_ps
-    rows = [
-        [
-            f"{phase} {layer}",
-            *(format_time_ps(durations[part]) if part in durations else "-" for part in parts),
-        ]
-        for (phase, layer), durations in sums.items()
-    ]
+    rows = []
+    for (phase, layer), durations in sums.items():
+        cells = [format_time_ps(durations[part]) if part in durations else "-" for part in parts]
+        rows.append([f"{phase} {layer}", *cells])
     view.table("Tasks", ["layer", *(part.value for part in parts)], rows, names=["layer"])
 
 
@@ -191,15 +188,11 @@ def _print_needs(plan: PairPlan) -> None:
         f" {array.words:,} words each"
     )
     view.table(title, columns, rows, names=["layer"])
-    sizes = ("weight", "values_in", "values_out", "errors_in", "errors_out", "kept")
-    rows = [
-        [
-            need.work.name,
-            f"{need.words_of_a_pe:,}",
-            *(format_bytes(getattr(need, f"{size}_bytes")) for size in sizes),
-        ]
-        for need in plan.needs
-    ]
+    names = ("weight", "values_in", "values_out", "errors_in", "errors_out", "kept")
+    rows = []
+    for need in plan.needs:
+        sizes = [format_bytes(getattr(need, f"{name}_bytes")) for name in names]
+        rows.append([need.work.name, f"{need.words_of_a_pe:,}", *sizes])
     columns = [
         "layer",
         "words of a PE",

@@ -173,6 +173,8 @@ class _Run:
     def as_json(self) -> dict[str, Any]:
         """Return the result as one JSON object."""
         result, machine = self.result, self.shape.machine
+        features = [_plain(feature) for feature in result.features]
+        path = [self._name(timed) for timed in result.critical_path]
         return {
             "schedule": self.kind.name,
             "stages": self.shape.devices,
@@ -185,7 +187,7 @@ class _Run:
             "time": _plain(self.time),
             "bubble": _plain(result.bubble),
             "busy": [_plain(busy) for busy in result.busy],
-            "features": [_plain(feature) for feature in result.features],
+            "features": features,
             "weight_copies": list(result.weight_copies),
             "send_peak": _plain(result.send_peak * self.scale),
             "plain_1f1b": (
@@ -193,7 +195,7 @@ class _Run:
             ),
             "formula": None if self.formula is None else _plain(self.formula),
             "formula_holds": None if self.formula is None else self.formula == self.time,
-            "critical_path": [self._name(timed) for timed in result.critical_path],
+            "critical_path": path,
         }
 
     def _name(self, timed: Timed) -> str:
@@ -348,13 +350,15 @@ def _shape_of(kind: PipelineKind, flags: Mapping[str, Any]) -> tuple[Shape, int]
     scale = rows * math.lcm(
         latency.denominator, *(time.denominator for column in columns for time in column)
     )
-    in_ps = ([int(time * scale) for time in column] for column in columns)
-    costs = tuple(StageCosts(f, b, w, sr, rows=rows) for f, b, w, sr in zip(*in_ps, strict=True))
+    costs = []
+    for times in zip(*columns, strict=True):
+        f, b, w, sr = (int(time * scale) for time in times)
+        costs.append(StageCosts(f, b, w, sr, rows=rows))
     machine = dataclasses.replace(machine, latency_ps=int(latency * scale))
     forwards = (
         None if flags["warm_up"] is None else warm_ups(flags["warm_up"], stages, micro_batches)
     )
-    return Shape(stages, micro_batches, costs, machine, chunks, forwards), scale
+    return Shape(stages, micro_batches, tuple(costs), machine, chunks, forwards), scale
 
 
 def _machine(machine: Machine, flags: Mapping[str, Any]) -> Machine:
@@ -501,10 +505,9 @@ def _to_try(flags: Mapping[str, Any], shape: Shape, scale: int, *, plain: bool) 
         forward_ps = [cost.forward_ps for cost in shape.costs]
         backward_ps = [cost.backward_ps for cost in shape.costs]
         times = {"forward": forward_ps, "backward": backward_ps}
-        by_stage = {
-            name: ",".join(f"{_plain(Fraction(time, scale))}" for time in values)
-            for name, values in times.items()
-        }
+        by_stage = {}
+        for key, values in times.items():
+            by_stage[key] = ",".join(f"{_plain(Fraction(time, scale))}" for time in values)
         flags = {**flags, **by_stage, "stages": len(shape.costs)}
     given = (f"--{name.replace('_', '-')} {flags[name]}" for name in names if flags[name] != "0")
     return f"emuchain pipeline --schedule {other} {' '.join(given)}"

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ...cluster import Cluster
     from ...network import Network
     from ...run import RankedRanges
-    from ...studies import Comparison, ExchangeTimes, Outcome, Topology
+    from ...studies import Comparison, ExchangeTimes, Method, Outcome, Topology
 
 
 _CLUSTER = "vc709"
@@ -169,10 +169,9 @@ def topology(
         ]
 
     def as_json() -> dict[str, Any]:
-        kinds = [
-            {name: _topology_as_json(links) for name, links in laid.items()}
-            for laid in named("1d", "2d")
-        ]
+        kinds = []
+        for laid in named("1d", "2d"):
+            kinds.append({name: _topology_as_json(links) for name, links in laid.items()})
         said = {
             "network": loaded.name,
             "cluster": boards.name,
@@ -276,7 +275,9 @@ def _print_comparison(comparison: Comparison, sure: RankedRanges | None, to_try:
             outcome = outcomes[method].get(count)
             return number(metric.shown(outcome)) if outcome else "-"
 
-        rows = [[str(count), *(shown(method, count) for method in Method)] for count in devices]
+        rows = []
+        for count in devices:
+            rows.append([str(count), *(shown(method, count) for method in Method)])
         view.table(
             f"{metric.name} / {metric.unit}",
             ["devices", *(method.value for method in Method)],
@@ -284,15 +285,11 @@ def _print_comparison(comparison: Comparison, sure: RankedRanges | None, to_try:
         )
     common = comparison.common_devices
     ranks = comparison.ranks(common) if common else {}
-    rows = [
-        [
-            method.value,
-            ", ".join(sorted(method.dimensions)),
-            f"{comparison.most_devices[method]:,}",
-            *(str(ranked[method]) for ranked in ranks.values()),
-        ]
-        for method in Method
-    ]
+    rows = []
+    for method in Method:
+        divided, most = ", ".join(sorted(method.dimensions)), comparison.most_devices[method]
+        places = [str(ranked[method]) for ranked in ranks.values()]
+        rows.append([method.value, divided, f"{most:,}", *places])
     title = "Methods"
     if common:
         title += (
@@ -341,29 +338,29 @@ def _comparison_as_json(comparison: Comparison) -> dict[str, Any]:
     workload, common = comparison.workload, comparison.common_devices
 
     def ranks(devices: Sequence[int]) -> dict[str, Any]:
-        rank_of = comparison.ranks(devices)
-        return {
-            "devices": list(devices),
-            **{k: {m.name: r for m, r in by.items()} for k, by in rank_of.items()},
-        }
+        ranks_by_key: dict[str, Any] = {"devices": list(devices)}
+        for key, by_method in comparison.ranks(devices).items():
+            ranks_by_key[key] = {method.name: rank for method, rank in by_method.items()}
+        return ranks_by_key
 
+    methods = {method.name: _method_as_json(comparison, method) for method in Method}
     return {
         "network": workload.network.name,
         "cluster": workload.cluster.name,
         "batch": workload.batch,
-        "methods": {
-            method.name: {
-                "name": method.value,
-                "divides": sorted(method.dimensions),
-                "most_devices": comparison.most_devices[method],
-                "outcomes": [
-                    _outcome_as_json(outcome) for outcome in comparison.outcomes[method].values()
-                ],
-            }
-            for method in Method
-        },
+        "methods": methods,
         "ranks": ranks(common) if common else None,
         "ranks_by_devices": [ranks([count]) for count in common],
+    }
+
+
+def _method_as_json(comparison: Comparison, method: Method) -> dict[str, Any]:
+    outcomes = comparison.outcomes[method].values()
+    return {
+        "name": method.value,
+        "divides": sorted(method.dimensions),
+        "most_devices": comparison.most_devices[method],
+        "outcomes": [_outcome_as_json(outcome) for outcome in outcomes],
     }
 
 
@@ -442,7 +439,7 @@ def _topology_as_json(links: Topology) -> dict[str, Any]:
     worst = links.bottleneck
     return {
         "devices": links.devices,
-        "degrees": [links.degree(device) for device in range(links.devices)],
+        "degrees": [*map(links.degree, range(links.devices))],
         "compute_images_per_s": links.compute_images_per_s,
         "worst_link_images_per_s": links.worst_link_images_per_s if worst else None,
         "images_per_s": links.images_per_s,

@@ -256,8 +256,11 @@ def _as_json(result: SweepResult) -> dict[str, Any]:
     from ...studies.sweep import findings
 
     series = result.best_series
+    keys = {}
+    for key in result.space.values:
+        keys[key] = [row[key] for row in _firsts(result, key)]
     return {
-        "keys": {key: [row[key] for row in _firsts(result, key)] for key in result.space.values},
+        "keys": keys,
         "findings": findings(result),
         **({} if result.target is None else {"target": result.target.to_dict()}),
         "best": result.best,

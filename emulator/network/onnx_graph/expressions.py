@@ -97,9 +97,8 @@ class Expressions:
         if roots and (node.operator not in _MOVES or not self._arithmetic.isdisjoint(given)):
             self._arithmetic.update(inferred)
         made = [dataclasses.replace(constant, roots=roots) for constant in made]
-        if all(math.prod(constant.shape) <= FEW for constant in made) and all(
-            constant.numbers is not None for constant in given.values()
-        ):
+        are_few = all(math.prod(constant.shape) <= FEW for constant in made)
+        if are_few and all(constant.numbers is not None for constant in given.values()):
             made = self._with_numbers(node, given, made)
         return made
 

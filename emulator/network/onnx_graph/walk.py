@@ -243,15 +243,12 @@ class Walk:
             "last": 1,
             "values": math.prod(shape),
         }
-        parts = [axis.split("·") for axis in axes]
-        return tuple(
-            (
-                math.prod(known[part] for part in factors)
-                if known.keys() >= {*factors} and "directions" not in axes
-                else axis
-            )
-            for axis, factors in zip(axes, parts, strict=True)
-        )
+        sizes: list[int | str] = []
+        for axis in axes:
+            factors = axis.split("·")
+            is_known = known.keys() >= {*factors} and "directions" not in axes
+            sizes.append(math.prod(known[part] for part in factors) if is_known else axis)
+        return tuple(sizes)
 
     def layout(self, value: Value) -> Axes:
         """Return the axes of maps that hold several values of a sample each, in the order in which

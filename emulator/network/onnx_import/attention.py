@@ -16,6 +16,7 @@ of head 0, then of head 1, and so on; where heads share k and v, group by group
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -78,10 +79,8 @@ def channels_of(
     for owner, kind in kinds:
         if owner == owners[0][0]:
             groups.setdefault(kind[size:], []).append(kind)
-    places = {
-        kind: place
-        for place, kind in enumerate(kind for heads in groups.values() for kind in heads)
-    }
+    in_groups = itertools.chain.from_iterable(groups.values())
+    places = {kind: place for place, kind in enumerate(in_groups)}
     for place, (owner, kind) in enumerate(kinds):
         tied[place] = owner * count + places.get(kind, 0)
         begun[owner] = begun.get(owner, 0) + 1

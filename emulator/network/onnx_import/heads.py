@@ -69,13 +69,16 @@ def heads_of(walk: Walk, node: OnnxNode, value: Value) -> Heads:
         )
     sizes = dict(zip(_AXES, (samples, rows, columns, channels), strict=True))
     parts = [part for axis in axes for part in axis.split("·") if part in sizes]
-    order = [_AXES.index(part) for part in (*parts, *(axis for axis in _AXES if axis not in parts))]
+    others = [axis for axis in _AXES if axis not in parts]
+    order = [_AXES.index(part) for part in (*parts, *others)]
     places = (
         np.arange(math.prod(sizes.values()), dtype=np.int32)
         .reshape(tuple(sizes.values()))
         .transpose(order)
     )
-    merged = [math.prod(sizes.get(part, 1) for part in axis.split("·")) for axis in axes]
+    merged = []
+    for axis in axes:
+        merged.append(math.prod(sizes.get(part, 1) for part in axis.split("·")))
     return Heads(value.step, samples, places.reshape(merged))
 
 

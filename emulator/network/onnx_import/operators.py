@@ -97,7 +97,8 @@ def to_description(
         description, source, [*(steps[n].node.where for n in order), f"{source}: the output"]
     )
     begins = list(itertools.takewhile(lambda n: not _opens_layer(steps[n]), order))
-    made = [*(network.entry for _ in begins), *(tensor.shape for tensor in network.tensors)]
+    made = [network.entry for _ in begins]
+    made += [tensor.shape for tensor in network.tensors]
     shapes = dict(zip(order, made, strict=True)) | {FROM_IMAGES: images}
     for expectation in expectations:
         expectation.check(shapes[expectation.step])
@@ -394,7 +395,7 @@ def _left_out(walk: Walk, graph: OnnxGraph) -> list[str]:
         f"`{name}` of node {node.name!r}"
         for node in walk.nodes
         if isinstance(node.attributes, Attributes)
-        and not any(name in walk.constants for name in node.outputs)
+        and walk.constants.keys().isdisjoint(node.outputs)
         for name in node.attributes.unread
         if name not in _WITHOUT_EFFECT
     ]

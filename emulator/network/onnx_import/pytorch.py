@@ -171,11 +171,12 @@ def of_export(walk: Walk) -> list[str]:
     """Return what the user should know of what the export left out, merged or computed."""
     layers_of = [node for node in walk.nodes if node.operator in _LAYERS]
     nodes = collections.Counter((_LAYERS[node.operator], _lost(node)) for node in layers_of)
-    said = [
-        text.format(" and ".join(plural(nodes[layer, lost], layer) for layer in layers))
-        for lost, text in _LOST.items()
-        if (layers := [layer for layer in dict.fromkeys(_LAYERS.values()) if nodes[layer, lost]])
-    ]
+    said = []
+    for lost, text in _LOST.items():
+        layers = [layer for layer in dict.fromkeys(_LAYERS.values()) if nodes[layer, lost]]
+        if layers:
+            counts = [plural(nodes[layer, lost], layer) for layer in layers]
+            said.append(text.format(" and ".join(counts)))
     computed = sum(map(walk.expressions.is_arithmetic, walk.parameters.names))
     if said:
         said.append("docs/configuration.md says how to keep them")

@@ -46,10 +46,13 @@ def groups_of(walk: Walk, value: Value) -> list[list[str]] | None:
     sizes = dict(zip(MAPS[1:], shape, strict=True))
     if value.is_flat:
         axes = "samples", "·".join((value.order or MAPS)[1:])
-    parts = [axis.split("·") for axis in axes[1:]]
-    if not {*sizes, ONE} >= {part for group in parts for part in group}:
-        return None
-    return [[part for part in group if sizes.get(part, 1) > 1] for group in parts]
+    groups = []
+    for axis in axes[1:]:
+        parts = axis.split("·")
+        if not {*sizes, ONE} >= {*parts}:
+            return None
+        groups.append([part for part in parts if sizes.get(part, 1) > 1])
+    return groups
 
 
 def reshape(
@@ -128,9 +131,8 @@ def squeeze(walk: Walk, node: OnnxNode, value: Value, places: tuple[int, ...]) -
     count = len(groups) + 1
     if places and not all(-count <= place < count for place in places):
         return None
-    dropped = {place % count for place in places} or {
-        place for place, group in enumerate(groups, 1) if not group
-    }
+    empty = {place for place, group in enumerate(groups, 1) if not group}
+    dropped = {place % count for place in places} or empty
     if 0 in dropped or any(groups[place - 1] for place in dropped):
         return None
     return regrouped(

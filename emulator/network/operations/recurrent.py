@@ -133,10 +133,11 @@ class Recurrent(RowLayer):
         ends = ("", "_reverse")[: self.directions]
 
         def stacked(key: str) -> NDArray[np.float32]:
-            gates = (np.split(out.held[f"{key}_l0{end}"], self.gates) for end in ends)
-            return np.stack(
-                [np.concatenate([parts[place] for place in self.onnx_gates]) for parts in gates]
-            )
+            directions = []
+            for end in ends:
+                parts = np.split(out.held[f"{key}_l0{end}"], self.gates)
+                directions.append(np.concatenate([parts[place] for place in self.onnx_gates]))
+            return np.stack(directions)
 
         arrays = [
             nodes.array(f"{name}.W", stacked("weight_ih")),

@@ -40,13 +40,10 @@ from .usage import Usage
 
 def usage_as_dict(usage: Usage) -> dict[str, Any]:
     """Return usage as JSON's values."""
-    links = [
-        {
-            **dataclasses.asdict(link),
-            "path_bytes": {path.value: size for path, size in link.path_bytes.items()},
-        }
-        for link in usage.links
-    ]
+    links = []
+    for link in usage.links:
+        path_bytes = {path.value: size for path, size in link.path_bytes.items()}
+        links.append({**dataclasses.asdict(link), "path_bytes": path_bytes})
     devices = [dataclasses.asdict(device) for device in usage.devices]
     said: dict[str, Any] = plain(
         {"virtual_time_ps": usage.virtual_time_ps, "devices": devices, "links": links}
@@ -168,11 +165,10 @@ class Results:
             "sample_noun",
             "missing_bytes",
         )
-        tables = [name for name in TABLES if name != "messages"]
-        shapes = {
-            layer: {name: array.shape for name, array in part.items()}
-            for layer, part in self.weights.items()
-        }
+        tables = {name: getattr(self, name) for name in TABLES if name != "messages"}
+        shapes = {}
+        for layer, part in self.weights.items():
+            shapes[layer] = {name: array.shape for name, array in part.items()}
         bits = None if self.bits is None else {"test": self.bits[0], **self.bits[1]._asdict()}
         usage = None if self.usage is None else usage_as_dict(self.usage)
         said: dict[str, Any] = plain(
@@ -181,7 +177,7 @@ class Results:
                 **{name: getattr(self, name) for name in figures},
                 "bits": bits,
                 "usage": usage,
-                **{name: getattr(self, name) for name in tables},
+                **tables,
                 "weights": shapes,
                 "descriptions": self.descriptions,
                 "versions": self.versions,

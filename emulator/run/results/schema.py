@@ -187,6 +187,10 @@ def _busy(phase: str, *, idle: bool) -> Column:
     return Column(f"{phase.lower()}_busy", values, _map(lambda row: row.busy.get(phase, np.nan)))
 
 
+def _memory_bytes(name: str, *, later: bool = False) -> Column:
+    return Column(f"{name}_bytes", _BYTES, _each(f"memory.{name}"), later=later)
+
+
 DEVICES = Form(
     "devices",
     (
@@ -195,15 +199,11 @@ DEVICES = Form(
         Column("slices", _TEXT, _map(lambda row: ", ".join(row.slices))),
         Column("multipliers", _COUNT, _each("multipliers")),
         *(_busy(phase, idle=idle) for idle in (False, True) for phase in PHASES),
-        *(
-            Column(f"{name}_bytes", _BYTES, _each(f"memory.{name}"))
-            for name in ("lpram", "lgb", "act_ram")
-        ),
+        *map(_memory_bytes, ("lpram", "lgb", "act_ram")),
         Column("board_memory_bytes", _SOME_BYTES, _each("memory.board")),
-        *(
-            Column(f"{name}_bytes", _BYTES, _each(f"memory.{name}"), later=True)
-            for name in ("bpram", "bgb", "off_chip")
-        ),
+        _memory_bytes("bpram", later=True),
+        _memory_bytes("bgb", later=True),
+        _memory_bytes("off_chip", later=True),
         Column("port_bytes", _BYTES, _each("port_bytes"), later=True),
         Column("port_utilisation", _REAL, _each("port_utilisation"), later=True),
     ),
@@ -247,6 +247,11 @@ def _statistic(name: str, *, later: bool = False) -> Column:
     )
 
 
+def _device_ps(exchanges: _Exchanges) -> list[int]:
+    """Return a device's mean time for the exchange of each epoch."""
+    return [row.spent_ps // exchanges.nodes for row in exchanges.piece.exchanged]
+
+
 EXCHANGE = Form(
     "exchange",
     (
@@ -259,9 +264,7 @@ EXCHANGE = Form(
             _SOME_BYTES,
             lambda of: _each("traffic.compressed_bytes")(of.piece.exchanged),
         ),
-        Column(
-            "device_ps", _COUNT, lambda of: [row.spent_ps // of.nodes for row in of.piece.exchanged]
-        ),
+        Column("device_ps", _COUNT, _device_ps),
         *(_statistic(f"width_{bits}") for bits in WIDTHS),
         Column(
             "histogram", _HISTOGRAM, lambda of: _each("histogram")(of.piece.exchanged), later=True
@@ -404,10 +407,10 @@ class Growing:
             for group, table in piece.items():
                 for name, column in table.items():
                     columns.setdefault(group, {}).setdefault(name, []).append(column)
-        return {
-            group: {name: np.concatenate(parts) for name, parts in table.items()}
-            for group, table in columns.items()
-        }
+        tables: dict[str, Table] = {}
+        for group, pieces in columns.items():
+            tables[group] = {name: np.concatenate(parts) for name, parts in pieces.items()}
+        return tables
 
 
 def growing_of(
@@ -492,34 +495,34 @@ _MEMORY = ("lpram", "lgb", "act_ram", "board_memory", "bpram", "bgb", "off_chip"
 
 def usage_from(d: Table, li: Table, virtual_time_ps: int) -> Usage:
     """Return the usage that the tables of devices and links hold."""
-    devices = [
-        DeviceUsage(
-            int(d["device"][i]),
-            str(d["board"][i]),
-            tuple(str(d["slices"][i]).split(", ")),
-            {
-                p: float(d[f"{p.lower()}_busy"][i])
-                for p in PHASES
-                if not np.isnan(d[f"{p.lower()}_busy"][i])
-            },
-            int(d["multipliers"][i]),
-            MemoryUsage(*(int(d[f"{name}_bytes"][i]) for name in _MEMORY if f"{name}_bytes" in d)),
-            int(d["port_bytes"][i]) if "port_bytes" in d else 0,
-            float(d["port_utilisation"][i]) if "port_utilisation" in d else 0.0,
-        )
-        for i in range(len(d["device"]))
-    ]
-    links = [
-        LinkUsage(
-            int(li["sender"][i]),
-            int(li["receiver"][i]),
-            {
-                path: int(li[f"path{path.value}_bytes"][i])
-                for path in DataPath
-                if li[f"path{path.value}_bytes"][i]
-            },
-            float(li["utilisation"][i]),
-        )
-        for i in range(len(li["sender"]))
-    ]
+    devices = [_device_usage(d, i) for i in range(len(d["device"]))]
+    links = [_link_usage(li, i) for i in range(len(li["sender"]))]
     return Usage(virtual_time_ps, tuple(devices), tuple(links))
+
+
+def _device_usage(d: Table, i: int) -> DeviceUsage:
+    """Return the usage that a row of the table of devices holds."""
+    shares = {p: float(d[f"{p.lower()}_busy"][i]) for p in PHASES}
+    busy = {p: share for p, share in shares.items() if not math.isnan(share)}
+    memory = [int(d[f"{name}_bytes"][i]) for name in _MEMORY if f"{name}_bytes" in d]
+    return DeviceUsage(
+        int(d["device"][i]),
+        str(d["board"][i]),
+        tuple(str(d["slices"][i]).split(", ")),
+        busy,
+        int(d["multipliers"][i]),
+        MemoryUsage(*memory),
+        int(d["port_bytes"][i]) if "port_bytes" in d else 0,
+        float(d["port_utilisation"][i]) if "port_utilisation" in d else 0.0,
+    )
+
+
+def _link_usage(li: Table, i: int) -> LinkUsage:
+    """Return the usage that a row of the table of links holds."""
+    sizes = {path: int(li[f"path{path.value}_bytes"][i]) for path in DataPath}
+    return LinkUsage(
+        int(li["sender"][i]),
+        int(li["receiver"][i]),
+        {path: size for path, size in sizes.items() if size},
+        float(li["utilisation"][i]),
+    )

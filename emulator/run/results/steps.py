@@ -417,12 +417,11 @@ def message_columns(first: EpochSizes, steps: int) -> dict[str, np.ndarray]:
     """
     if not first:
         return {}
-    count = [len(first[source]) // steps for source in sorted(first)]
+    sources = sorted(first)
+    count = [len(first[source]) // steps for source in sources]
+    columns = zip(SentBy._fields, zip(*sources, strict=True), strict=True)
     return {
-        **{
-            name: np.repeat([getattr(source, name) for source in sorted(first)], count)
-            for name in SentBy._fields
-        },
+        **{name: np.repeat(values, count) for name, values in columns},
         "value_bytes": _by_step(first, steps)[0, :, 0],
     }
 
@@ -445,7 +444,8 @@ def recorded_sizes(table: Mapping[str, np.ndarray], epochs: int) -> list[Recorde
     }
     after = table["compressed_bytes"].astype(np.int64)
     both = np.stack([np.broadcast_to(table["value_bytes"], after.shape), after], axis=2)
-    return [
-        RecordedSizes({source: epoch[:, place].reshape(-1, 2) for source, place in places.items()})
-        for epoch in both.reshape(epochs, -1, *both.shape[1:])
-    ]
+    recorded = []
+    for epoch in both.reshape(epochs, -1, *both.shape[1:]):
+        sizes = {source: epoch[:, place].reshape(-1, 2) for source, place in places.items()}
+        recorded.append(RecordedSizes(sizes))
+    return recorded

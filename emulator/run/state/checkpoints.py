@@ -123,18 +123,12 @@ def write_history(
     _write_columns(writer, history.steps, "history/steps")
     count = len(history)
     if history.statistics is not None:
-        histograms = (
-            [exchange.histogram for exchange in piece.exchanged] for piece in history.pieces()
-        )
-        writer.pieces(
-            "history/histogram", np.dtype(np.int64), (count, 2, BINS), map(np.stack, histograms)
-        )
+        histograms = map(_histograms, history.pieces())
+        writer.pieces("history/histogram", np.dtype(np.int64), (count, 2, BINS), histograms)
     sizes = next(history.pieces()).sizes[0] if history else {}
     for number, (source, first) in enumerate(sizes.items()):
-        of_epochs = ([size[source] for size in piece.sizes] for piece in history.pieces())
-        writer.pieces(
-            f"history/sizes/{number}", first.dtype, (count, *first.shape), map(np.stack, of_epochs)
-        )
+        pieces = (_source_sizes(piece, source) for piece in history.pieces())
+        writer.pieces(f"history/sizes/{number}", first.dtype, (count, *first.shape), pieces)
     resources = [dataclasses.astuple(use) for use in history[-1].resources] if history else []
     rounded = (
         [dict(counts) for piece in history.pieces() for counts in piece.rounded]
@@ -142,6 +136,16 @@ def write_history(
         else []
     )
     return _rows(history), {"history_sources": [*sizes], "resources": resources, "rounded": rounded}
+
+
+def _histograms(piece: Piece) -> NDArray[Any]:
+    """Return the histograms of a piece's epochs as one array."""
+    return np.stack([exchange.histogram for exchange in piece.exchanged])
+
+
+def _source_sizes(piece: Piece, source: SentBy) -> NDArray[np.int64]:
+    """Return the sizes of a source in a piece's epochs as one array."""
+    return np.stack([sizes[source] for sizes in piece.sizes])
 
 
 def _rows(history: History) -> Iterator[list[dict[str, Any]]]:
@@ -229,10 +233,10 @@ def history_from(reader: CheckpointReader) -> Iterator[EpochResult]:
     ]
     if rounded and len(rounded) != count:
         raise ValueError(f"rounded has {len(rounded)} epochs, not {count}")
-    by_epoch = [
-        {source: column[place] for source, column in zip(sources, sizes, strict=True)}
-        for place in range(count)
-    ]
+    by_epoch: list[dict[SentBy, NDArray[np.int64]]] = [{} for _ in range(count)]
+    for source, column in zip(sources, sizes, strict=True):
+        for epoch_sizes, values in zip(by_epoch, column, strict=True):
+            epoch_sizes[source] = values
     piece = Piece(rows, steps, exchanged, by_epoch, rounded or [{}] * count)
     for place in range(count):
         epoch = piece.epoch(place)

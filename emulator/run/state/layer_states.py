@@ -129,9 +129,8 @@ def deal_state(
                 state.setdefault(name, {})[kind] = np.ascontiguousarray(array[_place(part, name)])
         return state
 
-    for holder, held in zip(
-        own, ranks.deal([[answer(*request) for request in parts] for parts in wanted]), strict=True
-    ):
+    answers = [[*itertools.starmap(answer, requests)] for requests in wanted]
+    for holder, held in zip(own, ranks.deal(answers), strict=True):
         holder.restore(held)
 
 

@@ -135,10 +135,11 @@ def _schedules(result: SweepResult) -> str:
     )
     if not wins:
         return ""
-    shares = {
-        name: sum(rate_of.get(name, 0.0) / max(rate_of.values()) for rate_of in rates.values())
-        for name in wins
-    }
+    shares = {}
+    for name in wins:
+        shares[name] = sum(
+            rate_of.get(name, 0.0) / max(rate_of.values()) for rate_of in rates.values()
+        )
     winner = max(wins, key=lambda name: (wins[name], shares[name]))
     gains: dict[str, list[float]] = {}
     for rate_of in rates.values():

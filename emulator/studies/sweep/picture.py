@@ -83,9 +83,11 @@ def _draw_lines(axes: Axes, result: SweepResult, marks: dict[str, tuple[str, str
                 held = [
                     row for row in series.rows if limiting_kind(row) == kind and row["fits"] is fits
                 ]
-                shown = [row[along] for row in held], [row["images_per_s"] for row in held]
+                values = [row[along] for row in held]
+                rates = [row["images_per_s"] for row in held]
                 axes.plot(
-                    *shown,
+                    values,
+                    rates,
                     shape,
                     color=colour,
                     markerfacecolor=face,
@@ -118,26 +120,27 @@ def _lines(result: SweepResult) -> list[tuple[list[Series], dict[str, Any]]]:
         _GREYS[-min(len(groups), len(_LINES)) :],
     )
     styles = itertools.cycle(zip(_LINES, widths, greys, strict=False))
-    return [
-        (
-            [result.series[place] for place in group],
-            {"linestyle": line, "linewidth": width, "color": grey},
-        )
-        for group, (line, width, grey) in zip(groups, styles, strict=False)
-    ]
+    lines: list[tuple[list[Series], dict[str, Any]]] = []
+    for group, (line, width, grey) in zip(groups, styles, strict=False):
+        alike = [result.series[place] for place in group]
+        lines.append((alike, {"linestyle": line, "linewidth": width, "color": grey}))
+    return lines
 
 
 def _label(alike: Sequence[Series]) -> str:
     """Return what tells a line from others, as text: of several series, all that it stands for."""
-    differing = {
-        key for key in alike[0].others if len({series.others[key] for series in alike}) > 1
-    }
+    differing = {key for key in alike[0].others if len(set(_values(alike, key))) > 1}
     if len(differing) > 1:
         return " | ".join(_label([series]) for series in alike)
     return ", ".join(
-        f"{key} = {', '.join(dict.fromkeys(str(series.others[key]) for series in alike))}"
+        f"{key} = {', '.join(dict.fromkeys(map(str, _values(alike, key))))}"
         for key in alike[0].others
     )
+
+
+def _values(alike: Sequence[Series], key: str) -> list[Any]:
+    """Return the values of a key in several series."""
+    return [series.others[key] for series in alike]
 
 
 def _columns(series: Series) -> tuple[list[float], list[float]]:
@@ -234,11 +237,10 @@ def _draw_bars(axes: Axes, result: SweepResult, marks: dict[str, tuple[str, str]
 def _title(result: SweepResult) -> str:
     """Return the keys that do not vary, as text."""
     row = result.rows[0]
-    fixed = {
-        key: row[key]
-        for key in result.space.values
-        if all(other[key] == row[key] for other in result.rows)
-    }
+    fixed = {}
+    for key in result.space.values:
+        if all(other[key] == row[key] for other in result.rows):
+            fixed[key] = row[key]
     network, cluster = (
         fixed.pop(key, f"{len(result.space.values[key])} {key}s") for key in ("network", "cluster")
     )

@@ -55,9 +55,11 @@ class Choice:
 def drawn_rates(roofs: Sequence[Roofs]) -> Floats:
     """Return the rates of several plans, (plan, draw), in the same draws of all constants."""
     drawn = {entry: factors(entry) for of_plan in roofs for entry in of_plan.constants}
-    return np.stack(
-        [of_plan.rates({entry: drawn[entry] for entry in of_plan.constants}) for of_plan in roofs]
-    )
+    rates = []
+    for plan_roofs in roofs:
+        constants = {entry: drawn[entry] for entry in plan_roofs.constants}
+        rates.append(plan_roofs.rates(constants))
+    return np.stack(rates)
 
 
 def choose(

@@ -174,6 +174,7 @@ def _of_actions(plan: ChainPlan, epoch_images: int) -> Measured:
     rate, usage = steady_actions(plan)
     boards = [plan.cluster.board(device) for device in range(plan.devices)]
     macs = sum(layer.training_macs for layer in plan.network.layers)
+    capacity = sum(board.capacity for board in boards)
     power = [board.power_w for board in boards]
     slowest, *others = busy_shares(plan, usage)
     second = others[0] if others else None
@@ -181,7 +182,7 @@ def _of_actions(plan: ChainPlan, epoch_images: int) -> Measured:
     return Measured(
         boards=plan.nodes,
         images_per_s=rate,
-        efficiency=rate / replicas * macs / (1e12 * sum(board.capacity for board in boards)),
+        efficiency=rate / replicas * macs / (1e12 * capacity),
         images_per_j=rate / replicas / sum(watts or 0 for watts in power) if all(power) else None,
         epoch_hours=epoch_images / rate / 3600,
         fits=plan.fits,

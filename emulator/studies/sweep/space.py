@@ -107,9 +107,7 @@ class Space:
         """The key of a picture's horizontal axis: `devices`, or else the first numeric key with
         several values.
         """
-        numeric = [
-            key for key in self.varied if all(_is_number(value) for value in self.values[key])
-        ]
+        numeric = [key for key in self.varied if all(map(_is_number, self.values[key]))]
         return "devices" if "devices" in numeric else next(iter(numeric), None)
 
     def combinations(self) -> Iterator[dict[str, Any]]:

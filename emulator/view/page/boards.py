@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -313,16 +314,11 @@ def _busy_shares(run: Run, usage: Usage, device: DeviceUsage) -> dict[str, float
 
 
 def _utilisation_table(usage: Usage, columns: list[str], shares: list[dict[str, float]]) -> Table:
-    rows = [
-        [
-            str(device.device),
-            device.board,
-            ", ".join(device.slices),
-            f"{device.multipliers:,}",
-            *(percent(share[column]) if column in share else "–" for column in columns),
-        ]
-        for device, share in zip(usage.devices, shares, strict=True)
-    ]
+    rows = []
+    for device, share in zip(usage.devices, shares, strict=True):
+        cells = [percent(share[column]) if column in share else "–" for column in columns]
+        slices, multipliers = ", ".join(device.slices), f"{device.multipliers:,}"
+        rows.append([str(device.device), device.board, slices, multipliers, *cells])
     return Table(
         "Every device",
         ["device", "board", "slices", "multipliers", *columns],
@@ -402,7 +398,8 @@ def memory(run: Run) -> Section | None:
         held = [_of_usage(device) for device in run.usage.devices]
     else:
         return None
-    parts = [part for part in _MEMORIES if any(device["bytes"].get(part) for device in held)]
+    used = {part for device in held for part, size in device["bytes"].items() if size}
+    parts = [part for part in _MEMORIES if part in used]
     data = {"parts": [{"name": part, "colour": _colour(part)} for part in parts], "devices": held}
     title = "On-chip memory of each device, in MiB, against what its board has"
     legend = (*(Key(part, _colour(part)) for part in parts), Key("on board", "limit", "line"))
@@ -486,21 +483,15 @@ def _memory_table(held: list[dict[str, Any]], parts: list[str]) -> Table:
     extra = [
         (key, name)
         for key, name in (("off_chip", "off chip"), ("missing", "missing"))
-        if any(d[key] for d in held)
+        if any(map(operator.itemgetter(key), held))
     ]
-    rows = [
-        [
-            str(device["device"]),
-            *(
-                format_bytes(device["bytes"][part]) if device["bytes"].get(part) else "–"
-                for part in parts
-            ),
-            format_bytes(device["board"]),
-            percent(_filled(device)),
-            *(format_bytes(device[key]) if device[key] else "–" for key, _ in extra),
-        ]
-        for device in held
-    ]
+    rows = []
+    for device in held:
+        sizes = device["bytes"]
+        cells = [format_bytes(sizes[part]) if sizes.get(part) else "–" for part in parts]
+        cells += [format_bytes(device["board"]), percent(_filled(device))]
+        cells += [format_bytes(device[key]) if device[key] else "–" for key, _ in extra]
+        rows.append([str(device["device"]), *cells])
     return Table(
         "Every device", ["device", *parts, "board", "of board", *(name for _, name in extra)], rows
     )

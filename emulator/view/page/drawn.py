@@ -44,7 +44,9 @@ def draw_figures(page: Page, folder: pathlib.Path) -> list[pathlib.Path]:
     colours, drawn = page_colours(), []
     charts = dict(_named(page))
     with column_figure(), own_folder(folder, FLAG):
-        paths = {name: [folder / f"{name}.{form}" for form in _FORMATS] for name in charts}
+        paths = {}
+        for name in charts:
+            paths[name] = [folder / f"{name}.{form}" for form in _FORMATS]
         for path in (path for of_chart in paths.values() for path in of_chart):
             _check_own(path)
         for name, chart in charts.items():
@@ -241,8 +243,9 @@ def draw_roofs(axes: Axes, data: dict[str, Any], colours: Colours) -> None:
         points = [point for point in data["points"] if point["kind"] == kind]
         # Engines of a device stand side by side; links, halfway between two devices, have room.
         beside = [0 if point["device"] % 1 else place * apart - 0.28 for point in points]
+        places = [point["device"] + shift for point, shift in zip(points, beside, strict=True)]
         axes.scatter(
-            [point["device"] + shift for point, shift in zip(points, beside, strict=True)],
+            places,
             [point["rate"] for point in points],
             s=9,
             color=colours.get(f"kind-{kind}", colours["other"]),
@@ -436,7 +439,9 @@ def _marked(count: int, place: int, curves: int) -> int | tuple[int, int]:
 
 def draw_histogram(axes: Axes, data: dict[str, Any], colours: Colours) -> None:
     """Draw shares of powers of two."""
-    shares = [[100 * share for share in curve["shares"]] for curve in data["curves"]]
+    shares = []
+    for curve in data["curves"]:
+        shares.append([100 * share for share in curve["shares"]])
     seen = [
         data["least"] + i
         for curve in shares

@@ -83,15 +83,13 @@ def _learning_curve(group: Group, place: int, kind: str, measure: str, over: str
         "dashes": mark.dashes,
         "dashed": kind == "train",
         "kind": "training" if kind == "train" else "test",
-        "x": [round(mean.value) for mean in group.curve(over)],
-        "y": [finite(mean.value) for mean in means],
     }
+    curve["x"] = [round(mean.value) for mean in group.curve(over)]
+    curve["y"] = [finite(mean.value) for mean in means]
     if group.has_seeds:
-        curve |= {
-            "seeds": len(group.runs),
-            "low": [finite(mean.value - mean.error) for mean in means],
-            "high": [finite(mean.value + mean.error) for mean in means],
-        }
+        curve["seeds"] = len(group.runs)
+        curve["low"] = [finite(mean.value - mean.error) for mean in means]
+        curve["high"] = [finite(mean.value + mean.error) for mean in means]
     return curve
 
 
@@ -220,14 +218,11 @@ def _distribution_said(run: Run) -> str:
 
 def _widths(run: Run) -> Chart:
     exchange = run.results.exchange
-    epochs = [
-        {
-            "epoch": int(epoch),
-            "values": [int(exchange[f"width_{bits}"][i]) for bits in WIDTHS],
-            "ratio": float(exchange["value_bytes"][i] / exchange["compressed_bytes"][i]),
-        }
-        for i, epoch in enumerate(exchange["epoch"])
-    ]
+    epochs = []
+    for i, epoch in enumerate(exchange["epoch"]):
+        values = [int(exchange[f"width_{bits}"][i]) for bits in WIDTHS]
+        ratio = float(exchange["value_bytes"][i] / exchange["compressed_bytes"][i])
+        epochs.append({"epoch": int(epoch), "values": values, "ratio": ratio})
     legend = tuple(Key(f"{bits} bits", f"width-{bits}") for bits in WIDTHS)
     title = "Codec: share in % of values sent in each width, and the compression ratio"
     return Chart("widths", title, {"widths": list(WIDTHS), "epochs": epochs}, legend, is_wide=False)

@@ -249,57 +249,50 @@ def comparison_as_json(groups: Sequence[Group], files: Mapping[str, str]) -> dic
     name.
     """
     target, differing = common_accuracy(groups), differences(groups)
-    return {
-        "common_accuracy": target,
-        "runs": [
+    runs = []
+    for group in groups:
+        numbers = {
+            "name": group.name,
+            "seeds": list(group.seeds),
+            "epochs": group.epochs,
+            **_numbers(group, group.runs, target),
+            **_limit_numbers(group.first),
+        }
+        config = group.first.results.config
+        numbers["config"] = {key: plain(config.get(key)) for key in differing if key != "seed"}
+        numbers["seed_runs"] = [
             {
-                "name": group.name,
-                "seeds": list(group.seeds),
-                "epochs": group.epochs,
-                **_numbers(group, group.runs, target),
-                **_limit_numbers(group.first),
-                "config": {
-                    key: plain(group.first.results.config.get(key))
-                    for key in differing
-                    if key != "seed"
-                },
-                "seed_runs": [
-                    {
-                        "name": run.name,
-                        "file": files.get(run.name),
-                        "seed": seed_of(run),
-                        "epochs": run.results.epochs,
-                        **_numbers(group, [run], target, errors=False),
-                    }
-                    for run in group.runs
-                ],
+                "name": run.name,
+                "file": files.get(run.name),
+                "seed": seed_of(run),
+                "epochs": run.results.epochs,
+                **_numbers(group, [run], target, errors=False),
             }
-            for group in groups
-        ],
-    }
+            for run in group.runs
+        ]
+        runs.append(numbers)
+    return {"common_accuracy": target, "runs": runs}
 
 
 def common_accuracy(groups: Sequence[Group]) -> float | None:
     """Return the highest test accuracy that all runs have reached, if they have any."""
-    best = [
-        max(
-            (a for a in run.results.history.get("test_accuracy", ()) if not math.isnan(a)),
-            default=None,
-        )
-        for group in groups
-        for run in group.runs
-    ]
+    best = []
+    for group in groups:
+        for run in group.runs:
+            accuracies = run.results.history.get("test_accuracy", ())
+            best.append(max((a for a in accuracies if not math.isnan(a)), default=None))
     return None if None in best else float(min(a for a in best if a is not None))
 
 
 def differences(groups: Sequence[Group]) -> list[str]:
     """Return the keys of the configuration in which groups differ, in their order."""
     keys = dict.fromkeys(key for group in groups for key in group.first.results.config)
-    return [
-        key
-        for key in keys
-        if key not in NOT_COMPARED and len({group.setting(key) for group in groups}) > 1
-    ]
+    return [key for key in keys if key not in NOT_COMPARED and _differs(key, groups)]
+
+
+def _differs(key: str, groups: Sequence[Group]) -> bool:
+    """Return whether groups have several values of a key of the configuration."""
+    return len({group.setting(key) for group in groups}) > 1
 
 
 def _title(group: Group) -> str:
@@ -337,14 +330,14 @@ def _numbers(
     """Return the numbers of some runs of a group: means, and where there are `errors` standard
     errors over seeds.
     """
-    figures: dict[str, Any] = {
-        **{column: [group.value(run, column) for run in runs] for column in _COLUMNS},
-        "time_to_common_accuracy_ps": [
-            math.nan if target is None else _time_to(run, target) for run in runs
-        ],
-        "images_per_s": [group.rate(run) for run in runs],
-        "compression": [codec_ratio(run.results) or math.nan for run in runs],
-    }
+    figures: dict[str, Any] = {}
+    for column in _COLUMNS:
+        figures[column] = [group.value(run, column) for run in runs]
+    figures["time_to_common_accuracy_ps"] = [
+        math.nan if target is None else _time_to(run, target) for run in runs
+    ]
+    figures["images_per_s"] = [group.rate(run) for run in runs]
+    figures["compression"] = [codec_ratio(run.results) or math.nan for run in runs]
     numbers = {}
     for name, values in figures.items():
         mean = Mean.over(values)

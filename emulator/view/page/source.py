@@ -261,9 +261,10 @@ class Group:
         finished.
         """
         columns = [run.results.history[column] for run in self.runs]
-        return [
-            Mean.over([float(values[epoch]) for values in columns]) for epoch in range(self.epochs)
-        ]
+        means = []
+        for epoch in range(self.epochs):
+            means.append(Mean.over([float(values[epoch]) for values in columns]))
+        return means
 
     def last(self, column: str) -> Mean:
         """Return the mean of a column of the history in the last epoch that all have finished; NaN

@@ -352,10 +352,12 @@ class ActionRun:
             if w and w.samples.start < numbers.stop and w.samples.stop > numbers.start
         ]
         kinds, chunks = self._lanes.kinds, self.samples.plan.chunks
+        begin_ps = min(span.start_ps for span in worked)
+        end_ps = max(span.end_ps for span in worked)
         return Chart(
             tuple(self._lane_lines(spans) if all_lanes else self._lanes.lines(spans)),
-            begin_ps=min(span.start_ps for span in worked),
-            end_ps=max(span.end_ps for span in worked),
+            begin_ps=begin_ps,
+            end_ps=end_ps,
             axis="virtual time, µs; numbers are micro-batches",
             marks=f"marks: {', '.join(RANGES[kind] for kind in kinds)} by micro-batch in turn; ",
             keys=action_keys(kinds, chunks),

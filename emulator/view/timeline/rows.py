@@ -277,10 +277,12 @@ class RecordedRows:
         worked = [
             rows for rows in self.all if rows.lane.counts_samples and rows.number in shown.numbers
         ]
+        begin_ps = min(rows.start_ps for rows in worked)
+        end_ps = max(rows.end_ps for rows in worked)
         return Chart(
             tuple(self._lane_lines() if all_lanes else self._phase_lines()),
-            begin_ps=min(rows.start_ps for rows in worked),
-            end_ps=max(rows.end_ps for rows in worked),
+            begin_ps=begin_ps,
+            end_ps=end_ps,
             axis="virtual time, µs; numbers and colours are samples",
             marks="marks: samples 0-9 a-z A-Z in turn; ",
         )
@@ -353,10 +355,9 @@ class RecordedRows:
         # FP of 1       [...] [row 0] [row 1]   before cannot have needed it, so the arrow goes to the next
         plan = self.run.samples.plan
         clocks = [plan.timing.clock(stage) for stage in range(plan.stage_count)]
-        by_number = {
-            name: {rows.number: rows for rows in served}
-            for name, served in self.by_resource.items()
-        }
+        by_number = {}
+        for name, served in self.by_resource.items():
+            by_number[name] = {rows.number: rows for rows in served}
         for lane in self.run.lanes:
             if lane.kind is not LaneKind.LINK or lane.key is None:
                 continue

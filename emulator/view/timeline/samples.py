@@ -178,13 +178,16 @@ class RunSamples:
                     missing -= len(shown)
                 if not missing:
                     break
-        return [
-            {
-                n: Versions(*(versions[n % self.samples] for versions in kinds.values()))
-                for n in samples
-            }
-            for kinds in used
-        ]
+        by_stage: list[Mapping[int, Versions]] = []
+        for kinds in used:
+            forward, backward = kinds.values()
+            by_stage.append(
+                {
+                    n: Versions(forward[n % self.samples], backward[n % self.samples])
+                    for n in samples
+                }
+            )
+        return by_stage
 
 
 class Kept(NamedTuple):
