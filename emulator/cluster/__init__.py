@@ -17,7 +17,8 @@ from .load import (
     load_cluster,
     load_named,
 )
-from .multipliers import DSP_TYPES, MultiplierRate
+from .multipliers import DSP_TYPES, Budget, Implementation, MultiplierRate, best_mix
+from .peak import Peak, peaks
 from .varied import BANDWIDTH, CLOCK, LATENCY, MEMORY, Factors, varied, varied_board, varied_link
 
 __all__ = [
@@ -32,21 +33,25 @@ __all__ = [
     "LSTM_UNITS",
     "MEMORY",
     "Board",
+    "Budget",
     "Cluster",
     "ConstantRange",
     "Engine",
     "Factors",
     "Fpga",
     "Gpu",
+    "Implementation",
     "Link",
     "LinkShare",
     "MultiplierRate",
     "NamedChain",
     "OnBoard",
     "PeArray",
+    "Peak",
     "RangeClass",
     "Resources",
     "Work",
+    "best_mix",
     "board_files",
     "board_keys",
     "board_types",
@@ -60,6 +65,7 @@ __all__ = [
     "load_cluster",
     "load_named",
     "lut_multipliers",
+    "peaks",
     "settable_keys",
     "varied",
     "varied_board",

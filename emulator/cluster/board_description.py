@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import pydantic
 from annotated_types import Ge, Gt, Le
@@ -36,7 +37,7 @@ from .board import ACTIVATION_CYCLES, KBIT, LSTM_UNITS, Board, PeArray
 from .constants import ConstantRange, RangeClass, range_of_class
 from .fpga import LUT_PER_DSP, Fpga, WholeEnginesFpga, lut_multipliers
 from .gpu import Gpu
-from .multipliers import DSP_TYPES, MultiplierRate, lut_each
+from .multipliers import DSP_TYPES, Budget, MultiplierRate, lut_each
 
 
 class RangeDescription(Model):
@@ -123,6 +124,10 @@ def _is_number(value: object) -> bool:
 
 _MOST_DENOMINATOR = 1000
 
+BUILT, ONE_PER_DSP = "built", "one-per-dsp"
+"""How multipliers are counted where a board does not list its own: as they are built, by its type of
+DSPs, which is the default where the type is known; or as papers count."""
+
 
 class MultiplierDescription(Model):
     """The multipliers of a class: how many a DSP makes, and the LUTs of an engine for each."""
@@ -155,6 +160,22 @@ class MultipliersDescription(Model):
         return tuple(said.rate(kind, lut_per_dsp) for kind, said in given if said is not None)
 
 
+def _counted(value: Any, of_table: pydantic.ValidatorFunctionWrapHandler) -> Any:
+    """Return a table of multipliers, or how they are counted."""
+    if not isinstance(value, str):
+        return of_table(value)
+    if value not in (BUILT, ONE_PER_DSP):
+        hint = did_you_mean(value, [BUILT, ONE_PER_DSP])
+        raise ValueError(f"{hint}should be {BUILT!r}, {ONE_PER_DSP!r}, or a table of classes")
+    return value
+
+
+if TYPE_CHECKING:
+    Multipliers: TypeAlias = MultipliersDescription | str
+else:
+    Multipliers = Annotated[MultipliersDescription, pydantic.WrapValidator(_counted)]
+
+
 def _alike(described: Any, kind: type[Board]) -> dict[str, Any]:
     """Return the keys of a description that are fields of its kind of board, in the same unit."""
     own = {field.name for field in dataclasses.fields(described)}
@@ -178,7 +199,12 @@ class FpgaDescription:
     lut: Positive | None = None
     lut_per_dsp: Positive = LUT_PER_DSP
     dsp_type: str | None = None
-    multipliers: MultipliersDescription | None = None
+    multipliers: Multipliers | None = None
+    lut_share: Share = 1.0
+    shell_dsp: NotNegative = 0
+    shell_lut: NotNegative = 0
+    shell_ff: NotNegative = 0
+    shell_bram: NotNegative = 0
     ff: Positive | None = None
     bram: Positive | None = None
     bram_kbit: Annotated[int, Ge(18), Le(1000)] = 36
@@ -228,19 +254,65 @@ class FpgaDescription:
         if self.dsp_type is not None and self.dsp_type not in DSP_TYPES:
             hint = did_you_mean(self.dsp_type, [*DSP_TYPES])
             raise ValueError(f"`dsp_type` = {self.dsp_type!r}: {hint}known: {', '.join(DSP_TYPES)}")
-        off_chip = self.off_chip_memory_gbytes
+        off_chip, given = self.off_chip_memory_gbytes, self.multipliers
         kind = WholeEnginesFpga if self.convolution_engines == "whole" else Fpga
+        keys = _alike(self, kind) | self._beside_shell()
         board = kind(
-            **_alike(self, kind),
+            **keys,
             period_ps=max(1, round(1e6 / (self.clock_mhz * self.efficiency))),
-            on_chip_memory_bytes=self.on_chip_memory_kbit * KBIT // 8,
-            rates=self.multipliers.rates(self.lut_per_dsp) if self.multipliers else (),
+            rates=given.rates(self.lut_per_dsp)
+            if isinstance(given, MultipliersDescription)
+            else (),
+            budget=self._budget(keys),
             off_chip_memory_bytes=None if off_chip is None else round(off_chip * 1e9),
             pe_array=self.pe_array,
         )
         if board.rates and narrowest([rate.kind for rate in board.rates], *board.classes) is None:
             return board  # of no use in single precision; in a narrower one it gets its own
         return dataclasses.replace(board, lut_multipliers=lut_multipliers(board, alpha))
+
+    def _beside_shell(self) -> dict[str, Any]:
+        """Return the resources that the shell leaves.
+
+        Raises:
+            ValueError: it takes all of one.
+        """
+        on_chip_kbit = self.on_chip_memory_kbit - self.shell_bram * self.bram_kbit
+        left = {
+            "dsp": self.dsp - self.shell_dsp,
+            "lut": None if self.lut is None else self.lut - self.shell_lut,
+            "ff": None if self.ff is None else self.ff - self.shell_ff,
+            "bram": None if self.bram is None else self.bram - self.shell_bram,
+            "on_chip_memory_bytes": on_chip_kbit * KBIT // 8,
+        }
+        for key, room in left.items():
+            if room is not None and room <= 0:
+                taken = f"shell_{key}" if key in ("dsp", "lut", "ff") else "shell_bram"
+                raise ValueError(
+                    f"`{taken}` = {getattr(self, taken)} leaves nothing; should be below what the"
+                    " board has"
+                )
+        return left
+
+    def _budget(self, left: Mapping[str, Any]) -> Budget | None:
+        """Return what engines may take of what the shell leaves; None where multipliers are not
+        built.
+
+        Raises:
+            ValueError: the type of DSPs is not given.
+        """
+        if self.multipliers != BUILT and (self.multipliers or self.dsp_type is None):
+            return None
+        if self.dsp_type is None:
+            raise ValueError(
+                f"`multipliers` = {BUILT!r}: needs `dsp_type`, one of {', '.join(DSP_TYPES)}"
+            )
+        # 0.29 of 100 DSPs are 29, but the product of these floats is 28.999999999999996.
+        dsp = math.floor(self.dsp * self.dsp_share + 1e-9) - self.shell_dsp
+        lut, ff = left["lut"], left["ff"]
+        if self.lut is not None:
+            lut = math.floor(self.lut * self.lut_share + 1e-9) - self.shell_lut
+        return Budget(max(1, dsp), lut, ff)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -25,12 +25,13 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 
 from ...kernels.number import FP32
 from ..common import InputError
 from .board import ACTIVATION_CYCLES, KBIT, Board, Engine, PeArray, Resources, Work
 from .constants import ConstantRange
-from .multipliers import SINGLE_CLASSES, MultiplierRate, SharedDsps, rate_of
+from .multipliers import SINGLE_CLASSES, Budget, MultiplierRate, SharedDsps, best_mix, rate_of
 
 _LONG_CYCLES = 1 << 60
 """More cycles than a sample takes on any engine."""
@@ -63,7 +64,10 @@ class Fpga(Board):
 
     Engines of FP, EB and PG multiply in `classes`; of each a DSP makes what `rates` say, or else
     its `dsp_type` (`multipliers.py`). All numbers of multipliers that they share are in parts,
-    which are multipliers where all have one class.
+    which are multipliers where all have one class. Of multipliers that are built of the
+    implementations of the type, `budget` is what they may take; without one, they are as papers
+    count. What the board's shell takes, its memory controllers and host's interface, is not counted
+    among its resources.
     """
 
     name: str
@@ -79,6 +83,7 @@ class Fpga(Board):
     dsp_type: str | None = None
     rates: tuple[MultiplierRate, ...] = ()
     classes: tuple[str, str, str] = SINGLE_CLASSES
+    budget: Budget | None = None
     ff: int | None = None
     bram: int | None = None
     bram_kbit: int = 36
@@ -105,16 +110,25 @@ class Fpga(Board):
             InputError: the board's multipliers are too narrow for a class.
         """
         try:
-            rates = [
-                rate_of(kind, self.rates, self.dsp_type, self.lut_per_dsp) for kind in self.classes
-            ]
+            return SharedDsps.among([self.rate(kind) for kind in self.classes])
         except ValueError as error:
             raise InputError(f"board {self.name}: {error}") from None
-        return SharedDsps.among(rates)
+
+    def rate(self, kind: str) -> MultiplierRate:
+        """Return the rate of multipliers of a class.
+
+        Raises:
+            ValueError: those that the board has are too narrow.
+        """
+        if self.budget is None or self.dsp_type is None:
+            return rate_of(kind, self.rates, self.dsp_type, self.lut_per_dsp)
+        return MultiplierRate.of_mix(kind, best_mix(self.dsp_type, kind, self.budget), self.budget)
 
     @functools.cached_property
     def usable_dsps(self) -> int:
         """Number of DSPs that engines may take, at least one."""
+        if self.budget is not None:
+            return max(1, self.budget.dsp)
         # 0.29 of 100 DSPs are 29, but the product of these floats is 28.999999999999996.
         return max(1, math.floor(self.dsp * self.dsp_share + 1e-9))
 
@@ -149,11 +163,9 @@ class Fpga(Board):
         """
         # A bank has 18 kbit with its parity bits, of which 512 words of 32 bits take 16.
         most = self.on_chip_memory_bytes * 8 // (18 * KBIT)
-        return (
-            most
-            if self.bram is None
-            else min(most, self.bram * (self.bram_kbit // 18) + self.uram * URAM_BANKS)
-        )
+        if self.bram is not None:
+            most = min(most, self.bram * (self.bram_kbit // 18) + self.uram * URAM_BANKS)
+        return most
 
     def fewest_multipliers(self, works: Sequence[Work]) -> int:
         """Return the multipliers of one tile for each engine."""
@@ -265,6 +277,8 @@ class Fpga(Board):
         """See `Board`: f2, f3 and f5 of equations (8), (9) and (11); DSPs are taken first, then
         LUTs.
         """
+        if self.budget is not None:
+            return [self._built(counts) for counts in slices]
         resources, taken, shared = [], 0, self.shared
         for counts in slices:
             before, lut, of_lut = taken, 0, 0
@@ -282,6 +296,15 @@ class Fpga(Board):
             )
         return resources
 
+    def _built(self, counts: Sequence[int]) -> Resources:
+        """Return the resources of a slice's engines of built multipliers."""
+        lut, ff, dsp = 0, Fraction(0), Fraction(0)
+        for count, rate in zip(counts, self.shared.rates, strict=True):
+            lut += rate.lut * count
+            ff += rate.ff * count
+            dsp += rate.dsp * count
+        return Resources(lut=lut, ff=math.ceil(ff), dsp=math.ceil(dsp))
+
     def share(self, parts: int, *, whole: bool) -> Fpga:
         """See `Board`."""
         off_chip = self.off_chip_memory_bytes
@@ -297,6 +320,7 @@ class Fpga(Board):
             board,
             dsp=self.dsp // parts,
             lut_multipliers=self.lut_multipliers // parts,
+            budget=None if self.budget is None else self.budget.part(parts),
             off_chip_gbytes_per_s=None if port is None else port / parts,
         )
 
@@ -315,7 +339,9 @@ class Fpga(Board):
 
     def said(self) -> str:
         """See `Board`."""
-        return f"`dsp` = {self.dsp}, which gives its engines {self.multipliers} multipliers"
+        kinds = " and ".join(dict.fromkeys(self.classes))
+        has = f"`dsp` = {self.dsp}" if self.budget is None else f"multipliers of {kinds} are built"
+        return f"{has}, which gives its engines {self.multipliers} multipliers"
 
 
 def most_within(used: Callable[[int], int], left: int, low: int, high: int) -> tuple[int, int]:

@@ -134,7 +134,8 @@ def _constants_of(table: str, keys: Any) -> Iterator[tuple[str, float | None, Ex
         named, _, key = full.partition(".")
         if named == table:
             yield key, getattr(keys, key, None), existing
-    for kind, rate in getattr(keys, "multipliers", None) or ():
+    listed = getattr(keys, "multipliers", None)
+    for kind, rate in () if listed is None or isinstance(listed, str) else listed:
         if rate is not None:
             yield f"multipliers.{kind}.per_dsp", rate.per_dsp, PER_DSP
 

@@ -1,14 +1,14 @@
-"""Multipliers of DSPs: how many of each class a DSP makes, by its type, and how engines of several
-classes share DSPs.
+"""Multipliers: what a multiply-accumulate of each class takes, how many a board has room for, and
+how engines of several classes share DSPs.
 
-FP32 is not in the table of types: one DSP is one multiplier of single precision, as the papers
-count, whatever its type, unless a board's `[multipliers]` says otherwise. Adders that a DSP lacks
-are of LUTs. Where a figure has no source it is assumed, and `source` says so.
+A type of DSPs has *implementations*, each with the DSPs, LUTs and FFs of one multiply-accumulate and
+who says so. A board takes the mix of them that gives most multipliers within what its shell and
+routing leave to engines (`multipliers = "built"`).
 
-The rates of a board are those of its `[multipliers]`, if it has them. Otherwise they are those of
-its `dsp_type` for narrow classes, and one multiplier a DSP for single precision, and for all where
-the type is unknown. LUTs are then those of an engine for each DSP (`lut_per_dsp`), whatever the DSP
-multiplies: an assumption.
+Papers count otherwise (`multipliers = "one-per-dsp"`): one DSP is one multiplier of single precision
+whatever its type, of narrow classes it makes `per_dsp`, and LUTs are those of an engine for each DSP
+(`lut_per_dsp`), whatever the DSP multiplies. A board's own `[multipliers]` go before both. Where a
+figure has no source it is assumed, and `source` says so.
 
 Engines share DSPs in *parts*, the largest part of a DSP of which every engine's multipliers take
 whole numbers. Where all are of one class, a part is a multiplier. With FP in INT8, of which a DSP
@@ -21,47 +21,84 @@ makes 2, and EB and PG in half, of which it makes 1, a part is half a DSP:
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from typing import Literal, TypeAlias, get_args
 
-from ..number import narrowest
+from ..number import HELD, narrowest
+
+Origin: TypeAlias = Literal["measured", "report", "data sheet", "synthesised", "assumed"]
+"""How it is known what an implementation takes, the surest first."""
+
+ORIGINS: tuple[Origin, ...] = get_args(Origin)
+_SURE = ORIGINS.index("data sheet")
 
 
 @dataclasses.dataclass(frozen=True)
-class RealMultiplier:
-    """What a multiply-accumulate really takes, which accumulates in fp32: DSPs as text and the
-    fewest, and LUTs.
+class Implementation:
+    """A multiply-accumulate of a class as it is built: DSPs, LUTs and FFs of one, and who says so.
+
+    It `adds` in its DSPs, in LUTs, or natively, in the DSP that multiplies. What it takes in nine
+    of ten designs is between `low` and `high` times as much.
     """
 
-    dsps: str
-    fewest_dsp: int
+    kind: str
+    dsp: Fraction
     lut: int
+    ff: int
+    adds: Literal["natively", "in DSPs", "in LUTs"]
+    origin: Origin
+    source: str
+    low: float = 0.95
+    high: float = 1.2
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether a design was built, or its vendor promises it."""
+        return ORIGINS.index(self.origin) <= _SURE
 
 
 @dataclasses.dataclass(frozen=True)
 class DspType:
-    """A type of DSPs; `per_dsp` are the multiply-accumulates a cycle of one, by class.
+    """A type of DSPs.
 
-    `real` has the classes of which one takes more than counted here. A DSP `has_fp32` if it
-    multiplies and adds in single precision by itself.
+    `per_dsp` are the products a cycle that papers count for one, by class; `built` are the
+    implementations of multiply-accumulates that boards have.
     """
 
     name: str
     per_dsp: Mapping[str, int]
     source: str
-    has_fp32: bool = False
-    real: Mapping[str, RealMultiplier] = dataclasses.field(default_factory=dict)
+    built: tuple[Implementation, ...]
 
 
-_REAL = {
-    "fp32": RealMultiplier("2 to 3 DSP48", 2, 1020),
-    "half": RealMultiplier("a DSP48", 1, 846),
-    "fp8": RealMultiplier("no DSP48", 0, 773),
-}
-"""Of fused multiply-adds with exact sums, synthesised by Yosys for the 7 series; Xilinx's
-floating-point operator (PG060) takes 2 or 3 DSP48 for the multiplier of single precision, and up to
-2 more or LUTs for the adder."""
+def _native(kind: str, per_dsp: int, source: str, lut: int, ff: int = 92) -> Implementation:
+    """Return one that a DSP multiplies and adds by itself, as its vendor says; LUTs are control."""
+    own = Fraction(1, per_dsp)
+    return Implementation(kind, own, lut, ff, "natively", "data sheet", source, 0.95, 1.4)
+
+
+_ROUTED = (
+    "pc2/hpcc_fpga_eval 2020: 512 take 2,566 DSPs, 149,486 LUTs, 230,197 FFs on a U280, routed"
+)
+_VITIS = "Vitis HLS: fmul 3 DSPs, 78 LUTs, 143 FFs; fadd without DSPs 338 LUTs, 243 FFs"
+_YOSYS = "Yosys, for the 7 series: a fused multiply-add with an exact sum"
+_SHARED = "two products with a shared operand, sums of 32 bits in the DSP (Xilinx WP486)"
+_FOUR = "twice INT8's (Xilinx WP521)"
+_IN_LUTS = (
+    Implementation("fp32", Fraction(3), 416, 386, "in LUTs", "synthesised", _VITIS),
+    Implementation("half", Fraction(1), 846, 900, "in LUTs", "synthesised", _YOSYS),
+    Implementation("fp8", Fraction(0), 773, 800, "in LUTs", "synthesised", _YOSYS),
+)
+_DSP48 = (
+    Implementation("int8", Fraction(1, 2), 42, 46, "in DSPs", "data sheet", _SHARED),
+    Implementation("int4", Fraction(1, 4), 21, 23, "in DSPs", "data sheet", _FOUR),
+)
+_ZHANG = "C. Zhang et al., FPGA 2015: 448 take 2,240 DSPs, 186,251 LUTs, 205,704 FFs on a VX485T"
+_GEMM = "HPCC FPGA GEMM 1.0: 2,560 take 3,398 DSPs, 275,754 LUTs, 861,277 FFs on a 520N"
+_LIKE_S10 = "addresses and control as on Stratix 10, HPCC FPGA GEMM 1.0"
 
 DSP_TYPES: Mapping[str, DspType] = {
     kind.name: kind
@@ -72,34 +109,64 @@ DSP_TYPES: Mapping[str, DspType] = {
             "INT8: two with a shared operand, for which 24 bits of the wide input suffice, and this"
             " has 25 (Xilinx WP486); INT4: twice INT8's, on Zynq-7000, too (WP521); half, FP8: its"
             " one product, assumed",
-            real=_REAL,
+            (
+                Implementation("fp32", Fraction(5), 416, 459, "in DSPs", "measured", _ZHANG),
+                *_IN_LUTS,
+                *_DSP48,
+            ),
         ),
         DspType(
             "DSP48E2",
             {"half": 1, "fp8": 1, "int8": 2, "int4": 4},
             "INT8: two with a shared operand (Xilinx WP486; WP487: 1.75 without LUTs); INT4: twice"
             " INT8's (WP521); half, FP8: its one product, assumed",
-            real=_REAL,
+            (
+                Implementation("fp32", Fraction(5), 292, 450, "in DSPs", "report", _ROUTED),
+                *_IN_LUTS,
+                *_DSP48,
+            ),
         ),
         DspType(
             "DSP58",
             {"half": 1, "fp8": 1, "int8": 3, "int4": 3},
             "one FP32 multiply-add with FP32 or FP16 inputs; three 9x8 products, summed (AMD"
             " AM004); FP8: as FP16; INT4: as INT8, assumed",
-            has_fp32=True,
+            (
+                _native("fp32", 1, "DSPFP32 multiplies and accumulates (AMD AM004)", 83),
+                _native("int8", 3, "three 9x8 products, summed (AMD AM004)", 28),
+            ),
         ),
         DspType(
             "Stratix V",
             {"half": 2, "fp8": 3, "int8": 3, "int4": 3},
             "two 18x18 or three 9x9 products (Intel 683258); half, FP8: as products of"
             " significands, assumed; INT4: as INT8, assumed",
+            (
+                Implementation(
+                    "fp32",
+                    Fraction(1),
+                    750,
+                    900,
+                    "in LUTs",
+                    "assumed",
+                    "one 27x27 product (Intel 683258), and a sum in LUTs, assumed",
+                    0.67,
+                    1.5,
+                ),
+                _native("int8", 3, "three 9x9 products (Intel 683258)", 28),
+            ),
         ),
         DspType(
             "Stratix 10",
             {"half": 1, "fp8": 1, "int8": 2, "int4": 2},
             "one FP32 multiply-add, two 18x19 products (Intel 683729); half, FP8: as FP32; INT4: as"
             " INT8, assumed",
-            has_fp32=True,
+            (
+                Implementation(
+                    "fp32", Fraction(1699, 1280), 108, 336, "natively", "measured", _GEMM, 0.95, 1.1
+                ),
+                _native("int8", 2, "two 18x19 products (Intel 683729)", 54),
+            ),
         ),
         DspType(
             "Agilex 5",
@@ -108,18 +175,98 @@ DSP_TYPES: Mapping[str, DspType] = {
             " its tensor mode, 20 8x8 products of two columns of preloaded operands (813968), is"
             " not counted: tiles change both operands each cycle; FP8: as FP16; INT4: as INT8,"
             " assumed",
-            has_fp32=True,
+            (
+                _native("fp32", 1, f"one FP32 multiply-add (Intel 813968); {_LIKE_S10}", 108, 336),
+                _native("half", 2, "the sum of two FP16 products (Intel 813968)", 54, 168),
+                _native("int8", 6, "six 9x9 products (Intel 762191)", 18, 56),
+            ),
         ),
         DspType(
             "Agilex 7",
             {"half": 2, "fp8": 2, "int8": 4, "int4": 4},
             "one FP32 or the sum of two FP16 products, four 9x9 products (Intel 683458); FP8: as"
             " FP16; INT4: as INT8, assumed",
-            has_fp32=True,
+            (
+                _native("fp32", 1, f"one FP32 multiply-add (Intel 683458); {_LIKE_S10}", 108, 336),
+                _native("half", 2, "the sum of two FP16 products (Intel 683458)", 54, 168),
+                _native("int8", 4, "four 9x9 products (Intel 683458)", 27, 84),
+            ),
         ),
     )
 }
 """By the names that the key `dsp_type` of a board takes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """What engines may take of a board: DSPs, LUTs and FFs; None where a board's are unknown."""
+
+    dsp: int
+    lut: int | None
+    ff: int | None
+
+    def most(self, built: Implementation) -> int:
+        """Return how many of an implementation fit, one alone."""
+        limits = ((built.dsp, self.dsp), (built.lut, self.lut), (built.ff, self.ff))
+        rooms = [int(room / each) for each, room in limits if each and room is not None]
+        return max(0, min(rooms))
+
+    def part(self, parts: int) -> Budget:
+        """Return one of some equal parts."""
+        lut, ff = (None if room is None else room // parts for room in (self.lut, self.ff))
+        return Budget(self.dsp // parts, lut, ff)
+
+    def without(self, built: Implementation, count: int) -> Budget:
+        """Return what is left beside a number of an implementation."""
+        return Budget(
+            int(self.dsp - count * built.dsp),
+            None if self.lut is None else self.lut - count * built.lut,
+            None if self.ff is None else self.ff - count * built.ff,
+        )
+
+
+Mix: TypeAlias = tuple[tuple[Implementation, int], ...]
+"""Implementations, and how many multipliers of each."""
+
+
+def best_mix(dsp_type: str, kind: str, budget: Budget) -> Mix:
+    """Return the mix of implementations that gives most multipliers of a class within a budget.
+
+    A multiplier of a wider class serves a narrower one. Of two implementations the best mix is a
+    corner of a small linear program: one of them alone, or as many of the first as leaves the
+    second the room that two limits share. More than two at once would win only where all three
+    limits bind. What no design had is left out where a surer one makes the class.
+    """
+    able = [built for built in DSP_TYPES[dsp_type].built if kind in (built.kind, *HELD[built.kind])]
+    if any(built.kind == kind and built.is_sure for built in able):
+        able = [built for built in able if built.is_sure]
+    mixes: list[Mix] = [((built, budget.most(built)),) for built in able]
+    for first, second in itertools.permutations(able, 2):
+        for count in _corners(first, second, budget):
+            rest = budget.without(first, count)
+            mixes.append(((first, count), (second, rest.most(second))))
+    return max(mixes, key=lambda mix: sum(count for _, count in mix))
+
+
+def _corners(first: Implementation, second: Implementation, budget: Budget) -> Iterator[int]:
+    """Yield how many of the first are where two of the limits meet.
+
+        LUTs |\\
+             | \\ . DSPs             a x + b y = r   and   c x + d y = s   at
+             |  \\   .               x = (r d - b s) / (a d - b c)
+             +---\\------ first
+    """
+    limits: tuple[tuple[Fraction | int, Fraction | int, int | None], ...] = (
+        (first.dsp, second.dsp, budget.dsp),
+        (first.lut, second.lut, budget.lut),
+        (first.ff, second.ff, budget.ff),
+    )
+    for (a, b, r), (c, d, s) in itertools.combinations(limits, 2):
+        across = a * d - b * c
+        if r is not None and s is not None and across:
+            count = math.floor((r * d - b * s) / across)
+            if 0 <= count <= budget.most(first):
+                yield count
 
 
 SINGLE_CLASSES = ("fp32", "fp32", "fp32")
@@ -128,11 +275,39 @@ SINGLE_CLASSES = ("fp32", "fp32", "fp32")
 
 @dataclasses.dataclass(frozen=True)
 class MultiplierRate:
-    """Multipliers of a class: a DSP makes `per_dsp`, and an engine has `lut` LUTs for each."""
+    """Multipliers of a class: a DSP makes `per_dsp`, and an engine has `lut` LUTs for each.
+
+    Of built ones, `mix` says of what: then `per_dsp` are those that the engines' DSPs have room
+    for, whether DSPs or LUTs are what is short.
+    """
 
     kind: str
     per_dsp: Fraction
     lut: int
+    mix: Mix = ()
+
+    @classmethod
+    def of_mix(cls, kind: str, mix: Mix, budget: Budget) -> MultiplierRate:
+        """Return the rate of a board that is built of a mix within a budget; at least one."""
+        count = max(1, sum(count for _, count in mix))
+        lut = sum(built.lut * count for built, count in mix)
+        return cls(kind, Fraction(count, max(1, budget.dsp)), -(-lut // count), mix)
+
+    @property
+    def count(self) -> int:
+        """Number of multipliers of the mix."""
+        return sum(count for _, count in self.mix)
+
+    @property
+    def dsp(self) -> Fraction:
+        """DSPs of a multiplier, on average."""
+        taken = sum((built.dsp * count for built, count in self.mix), Fraction(0))
+        return taken / max(1, self.count) if self.mix else 1 / self.per_dsp
+
+    @property
+    def ff(self) -> Fraction:
+        """FFs of a multiplier of the mix, on average."""
+        return Fraction(sum(built.ff * count for built, count in self.mix), max(1, self.count))
 
 
 def rate_of(

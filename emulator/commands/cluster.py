@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from ..common import InputError
+from ..common import InputError, number
 from .frame.command import SET, FileCommand, set_option, set_words
 from .frame.kernels import starting
 from .frame.named import CLUSTER, switch
 
 if TYPE_CHECKING:
-    from ..cluster import Cluster, ConstantRange
+    from ..cluster import Board, Cluster, ConstantRange, Fpga
 
 _Constant: TypeAlias = "tuple[str, str, Any, ConstantRange | None]"
 """Whose it is, its key, its value, and its range if it is a number."""
@@ -135,10 +135,7 @@ def _show(name: str, loaded: Cluster, changes: dict[str, object]) -> None:
     print_answer(
         [
             f"{loaded.name}: {_kind(loaded)}{', '.join(boards)}",
-            *(
-                f"board {board.name}: {board.multipliers:,} multipliers in single precision"
-                for board in _fpgas(loaded)
-            ),
+            *(f"board {board.name}: {_peak_words(board)}" for board in _fpgas(loaded)),
             f"links: {link.bandwidth_gbps:g} Gb/s and {format_time_ps(link.latency_ps)} to each"
             " neighbour" + ("" if loaded.is_chain else f", {loaded.topology.name}"),
             (
@@ -203,7 +200,11 @@ def _show_board(kind: str, *, as_toml: bool, as_json: bool) -> None:
     if as_json:
         print(
             json.dumps(
-                {"board": kind, "constants": [_entry(*constant) for constant in constants]},
+                {
+                    "board": kind,
+                    "peak": _peaks_as_json(loaded.boards[0]),
+                    "constants": [_entry(*constant) for constant in constants],
+                },
                 indent=2,
             )
         )
@@ -211,7 +212,7 @@ def _show_board(kind: str, *, as_toml: bool, as_json: bool) -> None:
     print_answer(
         [
             f"{kind}: a board, {loaded.boards[0].name}; {keys.get('source', 'without a source')}",
-            *(f"{board.multipliers:,} multipliers in single precision" for board in _fpgas(loaded)),
+            *map(_peak_words, _fpgas(loaded)),
             f'a cluster of your own has it as [[boards]] with type = "{kind}"',
             next_line(f"emuchain cluster {kind} --toml"),
         ]
@@ -255,6 +256,41 @@ def _fpgas(loaded: Cluster) -> list[Any]:
     return list({board.name: board for board in loaded.boards if isinstance(board, Fpga)}.values())
 
 
+def _peak_words(board: Fpga) -> str:
+    """Return what a board's multipliers of its widest class reach, and in which range designs do."""
+    from ..cluster import peaks
+
+    widest, *_ = peaks(board)
+    count = f"{widest.multipliers:,} multipliers of {widest.kind}"
+    if board.budget is None:
+        return f"{count}, {number(widest.gflops)} GFLOP/s, {widest.origin}"
+    return (
+        f"{count}, {widest.dsp_each:.3g} DSPs each at {widest.clock_mhz:.0f} MHz:"
+        f" {number(widest.gflops)} GFLOP/s, {number(widest.low)} to {number(widest.high)} in nine of"
+        f" ten designs; {widest.origin}"
+    )
+
+
+def _peaks_as_json(board: Board) -> dict[str, Any]:
+    """Return what a large product reaches on a board, by class of numbers; nothing of a GPU."""
+    from ..cluster import Fpga, peaks
+
+    known = peaks(board) if isinstance(board, Fpga) else ()
+    return {
+        peak.kind: {
+            "multipliers": peak.multipliers,
+            "dsp_each": peak.dsp_each,
+            "clock_mhz": peak.clock_mhz,
+            "gflops": peak.gflops,
+            "low": peak.low,
+            "high": peak.high,
+            "class": peak.origin,
+            "from": peak.source,
+        }
+        for peak in known
+    }
+
+
 def _constants(name: str, loaded: Cluster, changes: dict[str, object]) -> Iterator[_Constant]:
     """Yield a cluster's constants."""
     from ..cluster import cluster_keys
@@ -291,7 +327,7 @@ def _as_json(name: str, loaded: Cluster, changes: dict[str, object]) -> dict[str
     constants = [_entry(*constant) for constant in _constants(name, loaded, changes)]
     return {
         "cluster": loaded.name,
-        "boards": [board.name for board in loaded.boards],
+        "boards": [{"name": board.name, "peak": _peaks_as_json(board)} for board in loaded.boards],
         "constants": constants,
     }
 

@@ -3,6 +3,7 @@ and states.
 """
 
 from .precision import (
+    HELD,
     KINDS,
     SINGLE,
     Precision,
@@ -15,6 +16,7 @@ from .precision import (
 )
 
 __all__ = [
+    "HELD",
     "KINDS",
     "SINGLE",
     "Precision",

@@ -37,6 +37,7 @@ from .chain import (
 from .cuts import Settled, TriedCuts
 from .data import check_deaths, check_faults, check_loss, cluster_of, faults_of, network_of, tuned
 from .layout import place_on_chip
+from .limits import within_limits
 from .pair import make_pair_plan
 from .plan import ChainPlan, Plan, exchange_times
 from .stages import PlannedStages, stages_on_boards
@@ -138,7 +139,10 @@ def make_plan(
 
         measured = load_profile(profile, network, board_number(config))
         check_profile(measured, network, cluster.boards, str(profile))
-    plan = _plan_of(config, ranks, network, cluster, faults, timing_only, measured)
+    plan = within_limits(
+        lambda boards: _plan_of(config, ranks, network, boards, faults, timing_only, measured),
+        cluster,
+    )
     if not faults.deaths:
         return plan
     check_deaths(faults, plan)

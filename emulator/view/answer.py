@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from ..cluster import DSP_TYPES, Board, Fpga, MultiplierRate
+from ..cluster import Board, Budget, Fpga, MultiplierRate, best_mix, peaks
 from ..common import format_bytes, format_time_ps, number, percent, plural
 from ..data import NgramBits
 from ..mapping import DataPath
@@ -271,8 +271,34 @@ def multiplier_texts(boards: Iterable[Board]) -> list[str]:
 
 
 def _of_board(board: Fpga) -> str:
-    kind = board.dsp_type or "DSP"
     rates = [*dict.fromkeys(board.shared.rates)]
+    return _built(board, rates) if board.budget is not None else _counted(board, rates)
+
+
+def _built(board: Fpga, rates: Sequence[MultiplierRate]) -> str:
+    """Return how many multipliers a board is built of, what they reach, who says so, and which
+    class has most.
+    """
+    known = {peak.kind: peak for peak in peaks(board)}
+    used = [known[rate.kind] for rate in rates]
+    counts = ", ".join(
+        f"{peak.multipliers:,} {peak.kind} multipliers of {peak.dsp_each:.3g} DSPs" for peak in used
+    )
+    rate = " or ".join(f"{peak.gflops:,.0f} of {peak.full_gflops:,.0f} GFLOP/s" for peak in used)
+    origins = ", ".join(dict.fromkeys(peak.origin for peak in used))
+    most = max(known.values(), key=lambda peak: peak.multipliers)
+    ratio = most.multipliers / max(peak.multipliers for peak in used)
+    more = f"; {most.kind} has {ratio:.2g} times as many" if ratio > 1 else ""
+    joined = "together " if len(used) > 1 else ""
+    return (
+        f"engines of {board.name}: {joined}{counts} at {board.clock_mhz:.0f} MHz, {rate};"
+        f" {origins}{more}"
+    )
+
+
+def _counted(board: Fpga, rates: Sequence[MultiplierRate]) -> str:
+    """Return what is counted of a board whose multipliers are not built, and what built ones take."""
+    kind = board.dsp_type or "DSP"
     counted = ", ".join(
         f"{_count(rate.per_dsp)} {rate.kind} on a {kind}, {rate.lut} LUTs each" for rate in rates
     )
@@ -286,40 +312,29 @@ def _count(per_dsp: Fraction) -> str:
     return f"{float(per_dsp):g}"
 
 
-def _grounds(board: Fpga, rates: list[MultiplierRate]) -> str:
+def _grounds(board: Fpga, rates: Sequence[MultiplierRate]) -> str:
     if board.rates:
         return "by its `multipliers`"
     if all(rate.kind == "fp32" for rate in rates):
-        return "as papers count, without `multipliers`"
+        return "as papers count"
     if board.dsp_type:
-        return "by its `dsp_type`, LUTs assumed"
+        return "as papers count by its `dsp_type`, LUTs assumed"
     return "assumed, without `dsp_type` and `multipliers`"
 
 
 def _caveat(board: Fpga, rate: MultiplierRate, *, alone: bool) -> str:
-    """Return what a real multiply-accumulate takes, where it is more than is counted; empty where
-    it is not.
+    """Return what a built multiply-accumulate takes, where fewer fit than are counted; empty where
+    as many do.
     """
-    known = DSP_TYPES[board.dsp_type] if board.dsp_type else None
-    if known is None:
-        return "" if board.rates or rate.kind != "fp32" else "a real one takes 2 to 3 DSP48"
-    if rate.kind not in known.real:
-        adds = rate.kind == "fp32" and not (known.has_fp32 or board.rates)
-        return "a real one adds in LUTs, which these do not count" if adds else ""
-    real = known.real[rate.kind]
-    if board.rates and rate.per_dsp * real.fewest_dsp <= 1:
+    if board.dsp_type is None:
+        return "" if board.rates or rate.kind != "fp32" else "a built one takes several DSPs"
+    budget = Budget(board.usable_dsps, board.lut, board.ff)
+    built = MultiplierRate.of_mix(rate.kind, best_mix(board.dsp_type, rate.kind, budget), budget)
+    if built.per_dsp >= rate.per_dsp:
         return ""
-    text = f"a real one takes {real.dsps} and some {real.lut:,} LUTs"
-    if not alone or board.lut is None:
-        return text
-    most = board.lut // real.lut
-    if real.fewest_dsp:
-        most = min(most, board.usable_dsps // real.fewest_dsp)
-    return (
-        f"{text}: at most {most:,} on the board, not {board.multipliers:,}"
-        if most < board.multipliers
-        else text
-    )
+    text = f"a built one takes {float(built.dsp):.3g} DSPs and {built.lut:,} LUTs"
+    most = f": {built.count:,} fit on the board, not {board.multipliers:,}"
+    return text + most * alone
 
 
 def lut_words(plan: ChainPlan) -> str:

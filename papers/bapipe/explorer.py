@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Mapping
 
 from ...comm import Interconnect
-from ...emulator.cluster import KBIT, Board, Link, board_keys, load_cluster
+from ...emulator.cluster import KBIT, Board, Cluster, Link, board_keys, load_cluster
 from ...emulator.common import InputError
 from ...emulator.explore import Candidate, Demand, Wires, data_parallel, ideal, partition, pipelined
 from ...emulator.mapping import LayerCut, cut_layers, whole_layers
@@ -183,7 +184,7 @@ def shares() -> Measured:
 
 def profile() -> Measured:
     """Return what the profile of a layer has on a board."""
-    [part], board = whole_layers(load_network("vgg16"), 3, 4), load_cluster("u280").board(0)
+    [part], board = whole_layers(load_network("vgg16"), 3, 4), _u280({}).board(0)
     costs = board_stage([part], board, 1, 1, number=NUMBER).costs
     said = {
         "FP time": costs.forward_ps,
@@ -197,12 +198,25 @@ def profile() -> Measured:
     )
 
 
+def _u280(changes: Mapping[str, object]) -> Cluster:
+    """Return the cluster `u280` as the papers count: one multiplier a DSP, at 200 MHz, no shell."""
+    counted = {
+        "multipliers": "one-per-dsp",
+        "clock_mhz": 200,
+        **dict.fromkeys(("dsp_share", "lut_share", "efficiency"), 1),
+        **dict.fromkeys(("shell_dsp", "shell_lut", "shell_ff", "shell_bram"), 0),
+    }
+    return load_cluster(
+        "u280", {**{f"board.{key}": value for key, value in counted.items()}, **changes}
+    )
+
+
 def _explored(**keys: float) -> list[str]:
     """Return the steps by which the explorer cuts VGG-16 over four U280, with other values of some
     keys.
     """
     changes = {key.replace("__", "."): value for key, value in keys.items()}
-    cluster = load_cluster("u280", changes)
+    cluster = _u280(changes)
     boards = (cluster.board(0),) * 4
     stages = BoardStages(load_network("vgg16"), boards, 1, NUMBER)
     cut = partition(stages, (cluster.slowest_link,) * 3, Demand((4, 3, 2, 1)))
@@ -211,7 +225,7 @@ def _explored(**keys: float) -> list[str]:
 
 def inputs() -> Measured:
     """Name the hardware constraints of which another value changes what the explorer says."""
-    board, now = load_cluster("u280").board(0), _explored()
+    board, now = _u280({}).board(0), _explored()
     assert board.off_chip_gbytes_per_s is not None
     steps_by_key = {
         "compute": _explored(board__clock_mhz=100),

@@ -35,20 +35,60 @@ def test_boards_hold_together(tmp_path: Path, name: str) -> None:
     # Data sheets give blocks and kilobits: 36 or 20 to a block RAM and 288 to an UltraRAM.
     assert board.on_chip_memory_bytes == (board.bram * board.bram_kbit + board.uram * 288) * 128
     # All these FPGAs have two flip-flops to a LUT, and LUTs enough to drive their DSPs.
-    assert board.ff == 2 * board.lut
-    assert LUT_PER_DSP * board.dsp < board.lut
-    assert FF_PER_DSP * board.dsp < board.ff
+    keys = board_keys(name)
+    assert keys["ff"] == 2 * keys["lut"]
+    assert LUT_PER_DSP * keys["dsp"] < keys["lut"]
+    assert FF_PER_DSP * keys["dsp"] < keys["ff"]
+
+
+@pytest.mark.parametrize("name", FPGAS)
+def test_a_shell_leaves_less(tmp_path: Path, name: str) -> None:
+    board = load_cluster(str(cluster_of(tmp_path, f'[[boards]]\ntype = "{name}"'))).board(0)
+    assert isinstance(board, Fpga)
+    keys = board_keys(name)
+    for key in ("dsp", "lut", "ff", "bram"):
+        assert getattr(board, key) == keys[key] - keys.get(f"shell_{key}", 0)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ("shell_lut = 1_303_680", "`shell_lut` = 1303680 leaves nothing"),
+        ('multipliers = "two"', "multipliers"),
+        ('dsp_type = "DSP99"', "known: DSP48E1"),
+    ],
+)
+def test_a_wrong_shell_or_count_ends_with_what_is_right(
+    tmp_path: Path, keys: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        load_cluster(str(cluster_of(tmp_path, f'[[boards]]\ntype = "u280"\n{keys}')))
+
+
+def test_built_multipliers_need_a_type_of_dsps(tmp_path: Path) -> None:
+    board = '[[boards]]\nname = "b"\nclock_mhz = 1\ndsp = 9\non_chip_memory_kbit = 36\n'
+    with pytest.raises(InputError, match="needs `dsp_type`, one of DSP48E1"):
+        load_cluster(str(cluster_of(tmp_path, board + 'multipliers = "built"')))
 
 
 def test_the_boards_that_come_with_emuchain() -> None:
     assert set(board_types()) >= {
+        "520n",
+        "agf027",
+        "d5005",
         "kc705",
         "stratix-v-gsd5",
         "stratix-v-gxa7",
+        "u250",
         "u280",
+        "u50",
+        "u55c",
+        "v80",
         "vc709",
+        "vck5000",
         "vcu118",
         "vcu129",
+        "zcu102",
     }
 
 

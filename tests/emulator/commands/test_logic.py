@@ -121,20 +121,25 @@ def test_where_luts_are_unknown_nothing_is_said(ended: Ended, tmp_path: Path) ->
             "",
             (),
             (
-                "1 fp32 on a DSP48E2, 83 LUTs each, as papers count, without `multipliers`; a real"
-                " one takes 2 to 3"
+                "1 fp32 on a DSP48E2, 83 LUTs each, as papers count; a built one takes 5 DSPs and"
+                " 292 LUTs: 1,368 fit on the board, not 6,840"
             ),
         ),
         (
             "",
             ("--precision", "int8"),
-            "2 int8 on a DSP48E2, 42 LUTs each, by its `dsp_type`, LUTs assumed",
+            "2 int8 on a DSP48E2, 42 LUTs each, as papers count by its `dsp_type`, LUTs assumed",
         ),
-        ("", ("--precision", "bf16"), "; a real one takes a DSP48 and some 846 LUTs"),
+        ("", ("--precision", "bf16"), "as papers count by its `dsp_type`, LUTs assumed; a built"),
         (
             'dsp_type = "DSP58"\n',
             (),
-            "1 fp32 on a DSP58, 83 LUTs each, as papers count, without `multipliers`",
+            "1 fp32 on a DSP58, 83 LUTs each, as papers count",
+        ),
+        (
+            'multipliers = "built"\n',
+            (),
+            "engines of c: 1,368 fp32 multipliers of 5 DSPs at 200 MHz, 547 of 547 GFLOP/s; report;",
         ),
         (
             "[boards.multipliers]\nfp32 = { per_dsp = 0.5, lut = 900 }\n",
@@ -144,7 +149,7 @@ def test_where_luts_are_unknown_nothing_is_said(ended: Ended, tmp_path: Path) ->
         (
             "[boards.multipliers]\nfp32 = {}\n",
             (),
-            "by its `multipliers`; a real one takes 2 to 3 DSP48",
+            "by its `multipliers`; a built one takes 5 DSPs",
         ),
     ],
 )
@@ -161,11 +166,11 @@ def test_the_answer_says_what_is_counted(
         assert message in " ".join(printed.partition("\n\n")[0].split()), command
 
 
-def test_a_real_multiplier_is_not_held_against_a_dsp_that_has_one(
+def test_a_built_multiplier_is_not_held_against_a_dsp_that_has_one(
     ended: Ended, tmp_path: Path
 ) -> None:
     assert (
-        "a real one"
+        "a built one"
         not in ended("plan", "quick-cifar", "--cluster", cluster(tmp_path, 'dsp_type = "DSP58"\n'))[
             1
         ]

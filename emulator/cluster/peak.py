@@ -1,0 +1,193 @@
+"""What a board's multipliers reach: the peak of each class of numbers, beside designs that were
+measured.
+
+A board's peak is that of a large product on engines that fill what the board leaves to them:
+multipliers x clock x 2, of which pipelines keep a share (`reach`) busy. Its range is what other
+designs on such devices came to, which
+
+- used 0.2 to 1.1 times as much of the device: a range of the board alone must hold small designs;
+- had a clock of 0.55 to 1.25 times that of designs that fill a device of the family as far;
+- reached 0.79 to 0.98 of their peak;
+- took 0.95 to 1.2 times as much for each multiplier, or what its implementation says.
+
+These are independent, so their logarithms add up in squares. For a design of which the DSPs and the
+clock are known, `rate_of_design` leaves out the first two.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Sequence
+from fractions import Fraction
+
+from ...kernels.number import MULTIPLIERS
+from .fpga import Fpga
+from .multipliers import DSP_TYPES, MultiplierRate
+
+
+@dataclasses.dataclass(frozen=True)
+class Design:
+    """A design that was built: the share of its device's DSPs that it uses, its clock, and what it
+    was measured to multiply; 0 where it does something else.
+    """
+
+    board: str
+    dsp_type: str
+    dsp: int
+    dsp_share: float
+    clock_mhz: float
+    source: str
+    multipliers: int = 0
+    gflops: float = 0
+
+    @property
+    def reach(self) -> float:
+        """The share of its multipliers' peak that it reached."""
+        return self.gflops * 1000 / (2 * self.multipliers * self.clock_mhz)
+
+
+_GEMM, _EVAL, _EVAL_21 = "HPCC FPGA GEMM 1.0", "hpcc_fpga_eval 2020", "hpcc_fpga_eval_21"
+
+DESIGNS: tuple[Design, ...] = (
+    Design("U280", "DSP48E2", 7683, 0.851, 236, _GEMM, 1536, 603.86),
+    Design("U280", "DSP48E2", 2566, 0.285, 250, _EVAL, 512, 202.617),
+    Design("520N", "Stratix 10", 3398, 0.590, 160.42, _GEMM, 2560, 708.95),
+    Design("520N", "Stratix 10", 726, 0.126, 320.83, _EVAL, 512, 321.589),
+    Design("PAC D5005", "Stratix 10", 726, 0.126, 296, _EVAL, 512, 241.759),
+    Design("520N", "Stratix 10", 3318, 0.576, 272.5, f"{_EVAL_21}, GEMM", 2560, 1232.41),
+    Design("520N", "Stratix 10", 1560, 0.271, 400, f"{_EVAL_21}, FFT"),
+    Design("520N", "Stratix 10", 2809, 0.488, 225, f"{_EVAL_21}, LINPACK"),
+    Design("520N", "Stratix 10", 2809, 0.488, 244, f"{_EVAL_21}, LINPACK"),
+    Design("520N", "Stratix 10", 3185, 0.553, 280, f"{_EVAL_21}, LINPACK"),
+    Design("520N", "Stratix 10", 3185, 0.553, 233.333, f"{_EVAL_21}, LINPACK"),
+    Design("520N", "Stratix 10", 3129, 0.543, 88.636, f"{_EVAL_21}, LINPACK"),
+    Design("520N", "Stratix 10", 2981, 0.518, 171.429, f"{_EVAL_21}, LINPACK"),
+    Design("VX485T", "DSP48E1", 2240, 0.800, 100, "C. Zhang et al., FPGA 2015"),
+)
+"""Designs of pc2/HPCC_FPGA, pc2/hpcc_fpga_eval and pc2/hpcc_fpga_eval_21 (all MIT), in single
+precision, and FPDeep's reference 42."""
+
+_LIKE = {
+    "DSP58": "DSP48E2",
+    "Agilex 5": "Stratix 10",
+    "Agilex 7": "Stratix 10",
+    "Stratix V": "Stratix 10",
+}
+"""Families of which no design is known, and those that stand for them."""
+_NEAR = 0.25
+"""Difference of two shares of a device at which clocks are comparable: HPCC's designs beside others
+on the 520N have 296 to 400 MHz below 0.3, and 89 to 280 MHz above 0.48."""
+
+CLOCK_RANGE = (0.55, 1.25)
+"""5th and 95th percentile of the designs' clocks over the median of those near them."""
+FILL_RANGE = (0.21, 1.12)
+"""Smallest measured engine over the fullest on its device, and a device that is filled to 0.95."""
+
+
+def clock_mhz(dsp_type: str, dsp_share: float, designs: Sequence[Design] = DESIGNS) -> float:
+    """Return the median clock of designs on a family that use about as much of the device; of none,
+    of all on it.
+    """
+    family = _family(dsp_type, designs)
+    near = [it.clock_mhz for it in family if abs(it.dsp_share - dsp_share) <= _NEAR]
+    return statistics.median(near or [it.clock_mhz for it in family])
+
+
+def fill(dsp_type: str, designs: Sequence[Design] = DESIGNS) -> float:
+    """Return the share of the DSPs that the fullest design on a family uses."""
+    return max(it.dsp_share for it in _family(dsp_type, designs))
+
+
+def reach(designs: Sequence[Design] = DESIGNS) -> tuple[float, float, float]:
+    """Return the median share of their peak that matrix products reach, the lowest and the highest."""
+    shares = sorted(it.reach for it in designs if it.gflops)
+    return statistics.median(shares), shares[0], shares[-1]
+
+
+def _family(dsp_type: str, designs: Sequence[Design]) -> list[Design]:
+    own = [it for it in designs if it.dsp_type == dsp_type]
+    like = _LIKE.get(dsp_type, dsp_type)
+    return own or [it for it in designs if it.dsp_type == like] or [*designs]
+
+
+@dataclasses.dataclass(frozen=True)
+class Peak:
+    """What a large product reaches in a class of numbers: `gflops`, and its 90 % range."""
+
+    kind: str
+    multipliers: int
+    dsp_each: float
+    clock_mhz: float
+    gflops: float
+    low: float
+    high: float
+    origin: str
+    source: str
+
+    @property
+    def full_gflops(self) -> float:
+        """What the multipliers would do if all were busy in each cycle."""
+        return 2 * self.multipliers * self.clock_mhz / 1000
+
+
+def peaks(board: Fpga) -> tuple[Peak, ...]:
+    """Return a board's peak in each class that its multipliers can have."""
+    made = []
+    for kind in MULTIPLIERS:
+        try:
+            rate = board.rate(kind)
+        except ValueError:  # its own multipliers are too narrow
+            continue
+        made.append(_peak(board, rate))
+    return tuple(made)
+
+
+def _peak(board: Fpga, rate: MultiplierRate) -> Peak:
+    multipliers = rate.count or max(1, math.floor(board.usable_dsps * rate.per_dsp))
+    gflops = 2 * multipliers * board.clock_mhz * board.efficiency / 1000
+    if not rate.mix:
+        dsp, origin = float(1 / rate.per_dsp), "counted" if not board.rates else "given"
+        return Peak(
+            rate.kind, multipliers, dsp, board.clock_mhz, gflops, gflops, gflops, origin, ""
+        )
+    built = [implementation for implementation, count in rate.mix if count]
+    least = max(built, key=lambda implementation: _ORDER.index(implementation.origin))
+    _, lowest, highest = reach()
+    median = board.efficiency
+    factors = (
+        FILL_RANGE,
+        CLOCK_RANGE,
+        (min(1.0, lowest / median), max(1.0, highest / median)),
+        (1 / least.high, 1 / least.low),
+    )
+    low = math.exp(-math.hypot(*(math.log(down) for down, _ in factors)))
+    high = math.exp(math.hypot(*(math.log(up) for _, up in factors)))
+    return Peak(
+        rate.kind,
+        multipliers,
+        float(rate.dsp),
+        board.clock_mhz,
+        gflops,
+        gflops * low,
+        gflops * high,
+        least.origin,
+        least.source,
+    )
+
+
+_ORDER = ("measured", "report", "data sheet", "synthesised", "assumed")
+
+
+def rate_of_design(dsp_type: str, dsp: int, clock: float, kind: str = "fp32") -> float:
+    """Return the GFLOP/s of a matrix product on a design, of which the DSPs and the clock in MHz are
+    known.
+
+    Raises:
+        ValueError: no implementation of the class takes DSPs.
+    """
+    each = [it.dsp for it in DSP_TYPES[dsp_type].built if it.kind == kind and it.dsp]
+    if not each:
+        raise ValueError(f"{dsp_type} has no multipliers of {kind} in DSPs")
+    return 2 * float(Fraction(dsp) / each[0]) * clock * reach()[0] / 1000
