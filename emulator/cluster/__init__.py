@@ -1,5 +1,6 @@
 """Clusters: boards in a chain and the links between neighbours; boards and clusters as TOML."""
 
+from .arrays import ArrayFpga, EngineArray
 from .board import BANK_BYTES, KBIT, LSTM_UNITS, Board, Engine, PeArray, Resources, Work
 from .changes import changeable_keys, check_changes, is_settable, settable_keys
 from .cluster import CHAIN, Cluster, Link, LinkShare, OnBoard
@@ -32,11 +33,13 @@ __all__ = [
     "LATENCY",
     "LSTM_UNITS",
     "MEMORY",
+    "ArrayFpga",
     "Board",
     "Budget",
     "Cluster",
     "ConstantRange",
     "Engine",
+    "EngineArray",
     "Factors",
     "Fpga",
     "Gpu",

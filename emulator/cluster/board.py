@@ -128,6 +128,7 @@ class Board(abc.ABC):
     transceivers: int | None
     transceiver_gbps: float | None
     activation_cycles: int = ACTIVATION_CYCLES
+    load_exposed: float = 0.0
     ranges: tuple[ConstantRange, ...] = ()
 
     @property

@@ -33,6 +33,7 @@ from ..common import (
     did_you_mean,
 )
 from ..number import narrowest
+from .arrays import ArrayFpga, EngineArray
 from .board import ACTIVATION_CYCLES, KBIT, LSTM_UNITS, Board, PeArray
 from .constants import ConstantRange, RangeClass, range_of_class
 from .fpga import LUT_PER_DSP, Fpga, WholeEnginesFpga, lut_multipliers
@@ -183,6 +184,13 @@ def _alike(described: Any, kind: type[Board]) -> dict[str, Any]:
     return {field.name: getattr(described, field.name) for field in fields if field.name in own}
 
 
+_ENGINES: Mapping[str, type[Fpga]] = {
+    "tiles": Fpga,
+    "whole": WholeEnginesFpga,
+    "arrays": ArrayFpga,
+}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FpgaDescription:
     """A `[[boards]]` table, with the keys of its `type` filled in."""
@@ -214,7 +222,12 @@ class FpgaDescription:
     off_chip_memory_gbytes: PositiveNumber | None = None
     off_chip_gbytes_per_s: GbytesPerSecond | None = None
     off_chip_pj_per_bit: PositiveNumber | None = None
-    convolution_engines: Literal["tiles", "whole"] = "tiles"
+    convolution_engines: Literal["tiles", "whole", "arrays"] = "tiles"
+    array_outputs: Positive | None = None
+    array_positions: Positive | None = None
+    drain_cycles: NotNegative = 0
+    start_cycles: NotNegative = 0
+    load_exposed: Annotated[float, FINITE, Ge(0), Le(1)] = 0.0
     pe_chains: Positive | None = None
     pes_per_chain: Positive | None = None
     pe_words: Positive | None = None
@@ -255,8 +268,10 @@ class FpgaDescription:
             hint = did_you_mean(self.dsp_type, [*DSP_TYPES])
             raise ValueError(f"`dsp_type` = {self.dsp_type!r}: {hint}known: {', '.join(DSP_TYPES)}")
         off_chip, given = self.off_chip_memory_gbytes, self.multipliers
-        kind = WholeEnginesFpga if self.convolution_engines == "whole" else Fpga
+        kind = _ENGINES[self.convolution_engines]
         keys = _alike(self, kind) | self._beside_shell()
+        if self._array is not None:
+            keys["array"] = self._array
         board = kind(
             **keys,
             period_ps=max(1, round(1e6 / (self.clock_mhz * self.efficiency))),
@@ -270,6 +285,29 @@ class FpgaDescription:
         if board.rates and narrowest([rate.kind for rate in board.rates], *board.classes) is None:
             return board  # of no use in single precision; in a narrower one it gets its own
         return dataclasses.replace(board, lut_multipliers=lut_multipliers(board, alpha))
+
+    @property
+    def _array(self) -> EngineArray | None:
+        """The shape of engines that are arrays; None of others.
+
+        Raises:
+            ValueError: a key is missing, or of other engines.
+        """
+        shape = {"array_outputs": self.array_outputs, "array_positions": self.array_positions}
+        besides = {"drain_cycles": self.drain_cycles, "start_cycles": self.start_cycles}
+        if self.convolution_engines != "arrays":
+            for key, value in (shape | besides).items():
+                if value:
+                    raise ValueError(f'`{key}`: is of `convolution_engines` = "arrays" alone')
+            return None
+        for key, value in shape.items():
+            if value is None:
+                raise ValueError(f'`{key}` is missing: `convolution_engines` = "arrays" needs it')
+        assert self.array_outputs is not None
+        assert self.array_positions is not None
+        return EngineArray(
+            self.array_outputs, self.array_positions, self.drain_cycles, self.start_cycles
+        )
 
     def _beside_shell(self) -> dict[str, Any]:
         """Return the resources that the shell leaves.

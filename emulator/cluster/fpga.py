@@ -36,6 +36,9 @@ from .multipliers import SINGLE_CLASSES, Budget, MultiplierRate, SharedDsps, bes
 _LONG_CYCLES = 1 << 60
 """More cycles than a sample takes on any engine."""
 
+TOO_MANY = 1 << 60
+"""Multipliers that no board has, where the time does not suffice for any number."""
+
 URAM_BANKS = 16
 """Banks in an UltraRAM of 4,096 words of 72 bits (Xilinx UG573)."""
 
@@ -66,8 +69,9 @@ class Fpga(Board):
     its `dsp_type` (`multipliers.py`). All numbers of multipliers that they share are in parts,
     which are multipliers where all have one class. Of multipliers that are built of the
     implementations of the type, `budget` is what they may take; without one, they are as papers
-    count. What the board's shell takes, its memory controllers and host's interface, is not counted
-    among its resources.
+    count. Of the time in which an engine's off-chip data move, it waits for the share
+    `load_exposed`; the rest hides behind its work. What the board's shell takes, its memory
+    controllers and host's interface, is not counted among its resources.
     """
 
     name: str
@@ -94,6 +98,7 @@ class Fpga(Board):
     off_chip_gbytes_per_s: float | None = None
     off_chip_pj_per_bit: float | None = None
     pe_array: PeArray | None = None
+    load_exposed: float = 0.0
     activation_cycles: int = ACTIVATION_CYCLES
     ranges: tuple[ConstantRange, ...] = dataclasses.field(default=(), repr=False, compare=False)
 
@@ -254,7 +259,7 @@ class Fpga(Board):
         # In `low` cycles it cannot be done: a row takes one at least, and so does a product on each
         # multiplier. In `high`, one tile is enough for each engine.
         low = max(max(work.rows for work in works), -(-macs // self.multipliers)) - 1
-        high = max(work.rows * work.convolutions for work in works)
+        high = self._most_cycles(works)
         while high - low > 1:
             middle = (low + high) // 2
             if sum(self._parts_within(work, middle) for work in works) <= self.multipliers:
@@ -262,6 +267,10 @@ class Fpga(Board):
             else:
                 low = middle
         return high
+
+    def _most_cycles(self, works: Sequence[Work]) -> int:
+        """Return the cycles of a sample on the slowest of the smallest engines."""
+        return max(work.rows * work.convolutions for work in works)
 
     def update_ps(self, out_channels: int) -> int:
         """See `Board`: a bank of LPRAM holds OC parameters, updated one a cycle; all banks at once
@@ -387,10 +396,6 @@ def lut_multipliers(board: Fpga, alpha: float) -> int:
     return max(0, math.floor(min(wanted, room)))
 
 
-_TOO_MANY = 1 << 60
-"""Multipliers that no board has, where a row has fewer cycles than pixels."""
-
-
 @dataclasses.dataclass(frozen=True)
 class WholeEnginesFpga(Fpga):
     """An FPGA board whose convolutions have whole engines."""
@@ -406,7 +411,7 @@ class WholeEnginesFpga(Fpga):
             return super().multipliers_within(work, cycles)
         pixel_cycles = cycles // work.rows // work.columns
         if not pixel_cycles:
-            return _TOO_MANY
+            return TOO_MANY
         return -(-work.outputs // pixel_cycles) * engine_multipliers(work)
 
     def row_cycles(self, work: Work, multipliers: int) -> int:

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from ...comm import Chain, FifoResource, Topology
-from ..cluster import Board, Cluster, Link
+from ..cluster import Board, Cluster, Engine, Link
 from ..mapping import (
     BalancedParameters,
     Crossing,
@@ -119,6 +119,23 @@ def port_row_ps(board: Board, stream: MemoryStream, device_bytes: int) -> int:
     return -(-device_bytes * 1_000_000 // (board.off_chip_mbytes_per_s * stream.rows))
 
 
+def _waiting_for(
+    board: Board, engines: SliceEngines, moved: Sequence[MemoryStream]
+) -> SliceEngines:
+    """Return a slice's engines that wait for what is exposed of their own loads."""
+    waits_ps = {}
+    for stream in moved:
+        load_ps = port_row_ps(board, stream, stream.sample_bytes)
+        waits_ps[stream.phase] = round(board.load_exposed * load_ps)
+
+    def waiting(engine: Engine | None, phase: Phase) -> Engine | None:
+        return None if engine is None else engine.waiting(waits_ps.get(phase, 0))
+
+    fp = waiting(engines.fp, Phase.FP)
+    assert fp is not None
+    return SliceEngines(fp, waiting(engines.eb, Phase.EB), waiting(engines.pg, Phase.PG))
+
+
 @dataclasses.dataclass(frozen=True)
 class Timing:
     """All constants of a chain's virtual time.
@@ -164,7 +181,7 @@ class Timing:
         )
         # Waits in lockstep depend on the hops of links, and these on a timing: so in two steps.
         timing = cls(cluster, mapping, engines, links, 1, blocks, off_chip)
-        engines = lockstep(mapping, cluster, engines, timing.hop_ps)
+        engines = lockstep(mapping, cluster, timing.exposed(), timing.hop_ps)
         timing = dataclasses.replace(timing, engines=engines)
         times = [
             engine.sample_ps for held in engines for of_slice in held for engine in of_slice.built
@@ -227,6 +244,23 @@ class Timing:
         board, total = self.cluster.board(device), self.port_bytes(device)
         moved = (stream for of_slice in self.memory(device) for stream in of_slice)
         return max((stream.rows * port_row_ps(board, stream, total) for stream in moved), default=0)
+
+    def exposed(self) -> tuple[tuple[SliceEngines, ...], ...]:
+        """Return the engines with the part of loading that does not hide behind work in the times of
+        their rows (`Board.load_exposed`).
+
+            load_exposed = 0.25    port    [ load, row 1 ][ load, row 2 ]
+                                   engine      ..[ row 1       ]..[ row 2      ]     .. waits
+        """
+        waiting = []
+        for device, held in enumerate(self.engines):
+            board = self.cluster.board(device)
+            if not board.load_exposed or not any(self.memory(device)):
+                waiting.append(held)
+                continue
+            pairs = zip(held, self.memory(device), strict=True)
+            waiting.append(tuple(_waiting_for(board, *pair) for pair in pairs))
+        return tuple(waiting)
 
     def _states_ps(self, device: int) -> int:
         """Return the time in ps in which the memory port moves what the optimiser keeps off chip,

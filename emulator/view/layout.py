@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ..cluster import Board, Engine
+from ..cluster import ArrayFpga, Board, Engine
 from ..common import gbps
 from ..mapping import BalancedParameters, OffChip, Slice, SliceEngines
 from ..plan import DeviceLayout, Layout, PlannedStages, SliceLayout
@@ -89,7 +89,7 @@ def _slice_json(held: SliceLayout, board: Board) -> dict[str, Any]:
         phase: engine.sample_ps // board.period_ps for phase, engine in engines.items() if engine
     }
     return {
-        **slice_as_json(held.part, held.engines),
+        **slice_as_json(held.part, held.engines, board),
         "multipliers": {phase: engine.multipliers for phase, engine in engines.items()},
         "cycles_per_sample": cycles,
         "dsp_count": held.resources.dsp,
@@ -130,7 +130,10 @@ def _slices(timing: Timing, device: int) -> list[dict[str, Any]]:
         return [_place(part) for part in timing.mapping.devices[device]]
     held = zip(timing.engines[device], timing.slices_off_chip(device), strict=True)
     return [
-        {**slice_as_json(part, engines), **off_chip_as_json(off_chip)}
+        {
+            **slice_as_json(part, engines, timing.cluster.board(device)),
+            **off_chip_as_json(off_chip),
+        }
         for engines, (part, off_chip) in held
     ]
 
@@ -144,9 +147,10 @@ def _place(part: Slice) -> dict[str, Any]:
     }
 
 
-def slice_as_json(part: Slice, engines: SliceEngines) -> dict[str, Any]:
-    """Return a slice, with the number of tiles of its engines."""
-    tile = part.layer.engine_view.tile
+def slice_as_json(part: Slice, engines: SliceEngines, board: Board) -> dict[str, Any]:
+    """Return a slice, with the number of tiles of its engines; an array's tile is the array."""
+    is_array = isinstance(board, ArrayFpga) and not part.layer.operation.one_memory
+    tile = board.array.size if is_array else part.layer.engine_view.tile
     return {
         **_place(part),
         "tile_multipliers": tile,

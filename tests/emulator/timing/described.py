@@ -306,6 +306,17 @@ class Slice:
             begun, self.passed = described["begin_channel"] // outputs, self.end // outputs * of_one
             taken = (up(self.end, outputs) - begun) * of_one
         convolutions = of_one * self.made * (pixels if is_fc else 1)
+        taps = math.prod(pair(operation.get("kernel", 1)))
+        self.matrices: dict[str, tuple[int, int, int]] = {}
+        """Of a convolution, its results as two sides and the products of each, by engine."""
+        if operation["type"] == "conv":
+            made_pixels = self.outputs.rows * self.outputs.columns
+            self.matrices = {
+                "fp": (self.made, made_pixels, of_one * taps),
+                "eb": (of_one, pixels, self.made * taps),
+                "pg": (self.made, of_one * taps, made_pixels),
+            }
+        self.tiles: dict[str, int] = described["tiles"]
         work = dict.fromkeys(
             ("fp", "eb", "pg"), self.made if operation["type"] == "embedding" else convolutions
         )

@@ -198,6 +198,23 @@ def chains(draw: st.DrawFn) -> Case:
 
 
 @st.composite
+def array_chains(draw: st.DrawFn) -> Case:
+    """A run of one chain on boards with arrays of any shape, with starts, drains and loads that wait
+    in part.
+    """
+    network, cluster, keys = draw(chains())
+    small, cycles = st.integers(1, 4), st.integers(0, 40)
+    for board in cluster["boards"]:
+        board["dsp"] *= 10
+        if draw(st.integers(0, 3)):
+            board |= {"convolution_engines": "arrays", "array_outputs": draw(small)}
+            board |= {"array_positions": draw(small)}
+            board |= {"drain_cycles": draw(cycles), "start_cycles": draw(cycles)}
+        board["load_exposed"] = draw(st.sampled_from([0, 0.24, 0.64, 1]))
+    return Case(network, cluster, keys)
+
+
+@st.composite
 def frozen_chains(draw: st.DrawFn) -> Case:
     """A run with frozen layers: the first ones, or any but the last."""
     case = draw(st.one_of(chains(), chains(), replicas()))

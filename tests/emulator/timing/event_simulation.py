@@ -312,6 +312,21 @@ class Chain(Marks):
 
     # Servers
 
+    def row_cycles(self, part: Slice, at: str, cycles: int) -> int:
+        """A row's cycles on an array, of which `tiles` is the multipliers of a result; `cycles` on
+        tiles that take turns.
+        """
+        board, rows = self.boards[part.device], part.rows[at]
+        if board.get("convolution_engines") != "arrays":
+            return cycles
+        start = board.get("start_cycles", 0)
+        if at not in part.matrices:
+            return cycles + up(start, rows)
+        long, wide, products = part.matrices[at]
+        passes = up(long, board["array_outputs"]) * up(wide, board["array_positions"])
+        of_pass = max(up(products, part.tiles[at]), board.get("drain_cycles", 0))
+        return up(passes * of_pass + start, rows)
+
     def engines(self) -> Iterator[Server]:
         for device, slices in enumerate(self.devices):
             mbytes_per_s = round(1000 * self.boards[device].get("off_chip_gbytes_per_s", 0))
@@ -323,7 +338,10 @@ class Chain(Marks):
                         port: Mark = (f"{at} port", device, part.layer)
                         yield port, rows, up(10**6 * device_bytes, mbytes_per_s * rows), 0, needs
                         needs = partial(same, port)
-                    row_ps = cycles * self.period_ps[device]
+                    row_ps = self.row_cycles(part, at, cycles) * self.period_ps[device]
+                    if mbytes_per_s and part.port_bytes[at]:
+                        load_ps = up(10**6 * part.port_bytes[at], mbytes_per_s * rows)
+                        row_ps += round(self.boards[device].get("load_exposed", 0) * load_ps)
                     if part.recurs and at != "pg":
                         row_ps = self.step_ps(part.layer, at)
                     yield (at, device, part.layer), rows, row_ps, 0, needs

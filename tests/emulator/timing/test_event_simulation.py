@@ -34,6 +34,7 @@ from .described import read_maps
 from .drawn import (
     Case,
     Table,
+    array_chains,
     attention_chains,
     chains,
     frozen_chains,
@@ -102,6 +103,12 @@ def planned(draw: st.DrawFn, cases: st.SearchStrategy[Case]) -> Drawn:
 @hypothesis.given(planned(st.one_of(*[chains()] * 4, replicas())))
 @hypothesis.settings(max_examples=120)
 def test_same_picoseconds(drawn: Drawn) -> None:
+    check_rows(drawn)
+
+
+@hypothesis.given(planned(array_chains()))
+@hypothesis.settings(max_examples=400)
+def test_same_picoseconds_on_arrays(drawn: Drawn) -> None:
     check_rows(drawn)
 
 
