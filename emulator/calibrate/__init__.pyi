@@ -1,12 +1,14 @@
 from .board import BoardFit
 from .calibrate import BoardCalibration, LinkCalibration, calibrate_board, calibrate_link
 from .constants import Constant, Evidence, Fitness, LeftOut
+from .engine import EngineFit
 from .layers import ProfileFit
 
 __all__ = [
     "BoardCalibration",
     "BoardFit",
     "Constant",
+    "EngineFit",
     "Evidence",
     "Fitness",
     "LeftOut",

@@ -42,6 +42,8 @@ from ..profile import profile_of
 from ..view import log_ticks, new_figure, picture_file, save_figure
 from .board import BoardFit, cluster_of, fit_board, fpga, fpga_keys
 from .constants import Constant, Evidence, as_json
+from .engine import Check, EngineFit, fit_engine, is_of_convolutions, shape_of
+from .engine import check as check_engine
 from .layers import LayerTime, ProfileFit, fit_layers, is_of_layers
 from .link import UNIT_BYTES, LinkFit, LinkModel, Messages, fit_link
 from .plausible import Line, check_link
@@ -84,19 +86,25 @@ class BoardCalibration:
     as TOML.
     """
 
-    fit: BoardFit | ProfileFit
+    fit: BoardFit | ProfileFit | EngineFit
     constants: tuple[Constant, ...]
     left_open: tuple[str, ...]
     warnings: tuple[str, ...]
     toml: str
+    check: Check | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return all figures, for JSON."""
         fit = self.fit
         said = as_json(
-            self.constants, fit.evidence, None if isinstance(fit, ProfileFit) else fit.fitness
+            self.constants, fit.evidence, fit.fitness if isinstance(fit, BoardFit) else None
         )
-        if isinstance(fit, ProfileFit):
+        if isinstance(fit, EngineFit):
+            said |= {**fit.measured, "multipliers_each": fit.each, "rms": fit.rms}
+            said |= {"tap_cycles": fit.tap_cycles, "byte_cycles": fit.byte_cycles}
+            said["left_out_error"] = fit.left_out_error
+            said["check"] = None if self.check is None else dataclasses.asdict(self.check)
+        elif isinstance(fit, ProfileFit):
             said |= {"network": fit.network, "device": fit.device, "rms": fit.rms}
             said["layers"] = [dataclasses.asdict(time) for time in fit.times]
         else:
@@ -183,26 +191,46 @@ def calibrate_board(
     *,
     out: Path | None = None,
     only: Mapping[str, str] | None = None,
+    array: str | None = None,
+    check: Path | Sequence[Path] | None = None,
 ) -> BoardCalibration:
-    """Return a board's memory bandwidth and efficiency with their ranges, or the profile of
-    measured layers.
+    """Return a board's memory bandwidth and efficiency with their ranges, the shape of its engines,
+    or the profile of measured layers.
 
     Args:
         files: CSV files, or what HPCC FPGA's STREAM and GEMM have printed; or files of layers
-            alone.
+            alone, or of single convolutions.
         type: the board that was measured: one that comes with emuchain, or a TOML file.
         out: write the board's file there, or the profile.
         only: of the rows, take those with these values in their columns, such as {"board": "520N"}.
+        array: outputs x pixels that the engine of convolutions makes at once, such as "32x64".
+        check: files of further convolutions, which are predicted and not fitted.
 
     Raises:
         InputError: a file cannot be read or used; what it says can be no board's, or no file can
             have it; an output is an input, or cannot be written.
     """
     names = _checked(files, type, out=out)
+    further = [] if check is None else _checked(check, type, out=out)
     keys = fpga_keys(type)
     with _file(out, "board.toml") as file:
         tables = of_board(read_tables(names, only), str(keys["name"]))
-        if is_of_layers(tables):
+        others = read_tables(further, only) if further else []
+        if not is_of_convolutions(tables) and (array is not None or further):
+            name = "check" if array is None else "array"
+            raise InputError(f"`{name}`: is of convolutions alone (oc, ic, oh, ow, k, cycles)")
+        if is_of_convolutions(tables):
+            engine = fit_engine(tables, type, None if array is None else shape_of(array))
+            done = BoardCalibration(
+                engine,
+                engine.constants,
+                (_OUTPUTS,) if array is None else (),
+                (),
+                board_toml(engine),
+                check_engine(engine, tables, others) if others else None,
+            )
+            _check(lambda: load_cluster(cluster_of(read_description(done.toml), "board")), tables)
+        elif is_of_layers(tables):
             profile = fit_layers(tables, type)
             done = BoardCalibration(profile, (), (), profile.warnings, profile_toml(profile))
             _check(lambda: _read_profile_back(done.toml), tables)
@@ -243,6 +271,10 @@ def _file(path: Path | None, example: str) -> AbstractContextManager[WholeFile |
     return nullcontext() if path is None else WholeFile(path, "out", example)
 
 
+_OUTPUTS = (
+    "outputs of the array and multipliers of a result, where all layers have channels by the same"
+    " power of two: `--array` says the design's"
+)
 _SHARE = (
     "`share` of links: what one message at a time takes says nothing of how several share a link"
 )
@@ -378,12 +410,16 @@ def cluster_toml(
     )
 
 
-def board_toml(fit: BoardFit) -> str:
+def board_toml(fit: BoardFit | EngineFit) -> str:
     """Return the file of a board: the keys of its type, with the constants in their place."""
-    measured = {constant.key.removeprefix("board."): constant.value for constant in fit.constants}
+    measured = (
+        fit.measured
+        if isinstance(fit, EngineFit)
+        else {constant.key.removeprefix("board."): constant.value for constant in fit.constants}
+    )
     keys = {**fit.keys, **measured}
     before = keys.pop("uncertainty", {})
-    if "efficiency" in measured:
+    if "efficiency" in measured and isinstance(fit, BoardFit):
         before = {key: entry for key, entry in before.items() if key not in _HELD_BY_EFFICIENCY}
         before["board.clock_mhz"] = _entry(keys["clock_mhz"], keys["clock_mhz"], fit.evidence)
     return "\n".join(

@@ -185,6 +185,7 @@ class Kind(enum.Enum):
     MEMORY = "off-chip memory"
     PRODUCTS = "matrix products"
     LAYERS = "layers"
+    CONVOLUTIONS = "convolutions"
     BITSTREAM = "a bitstream's report"
 
 
@@ -193,6 +194,7 @@ _HEADERS: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Kind.MEMORY: (("function", "best_mbytes_per_s"), ()),
     Kind.PRODUCTS: (("matrix_size",), ("best_s", "gflops")),
     Kind.LAYERS: (("network", "layer", "phase", "samples"), ("us", "cycles")),
+    Kind.CONVOLUTIONS: (("oc", "ic", "oh", "ow", "k", "cycles"), ()),
     Kind.BITSTREAM: (("clock_mhz", "dsp_used"), ()),
 }
 """By kind, the columns that all files have, and those of which they have one at least."""
@@ -200,7 +202,7 @@ _HEADERS: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
 _KNOWN = (
     "message_bytes with message_ns, _us, _ms, _s or transfer_s and loop_length; matrix_size with"
     " best_s or gflops; function with best_mbytes_per_s; network, layer, phase, samples with us or"
-    " cycles; clock_mhz with dsp_used"
+    " cycles; oc, ic, oh, ow, k with cycles; clock_mhz with dsp_used"
 )
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from ..common import InputError
 from .board import Engine, Work
 from .fpga import TOO_MANY, Fpga, most_within
 
@@ -118,6 +119,27 @@ class ArrayFpga(Fpga):
         most = self.multipliers // self.shared.parts[work.phase]
         each = min(most // self.array.size, _results(work)[2])
         return self._engine(work, max(1, each) * self.array.size)
+
+    def alone_ps(self, work: Work, samples: int) -> int:
+        """Return the time in ps of FP, EB or PG of some samples that has all multipliers: all
+        passes after one start.
+
+        Raises:
+            InputError: the board has too few multipliers for an array.
+        """
+        most = self.multipliers // self.shared.parts[work.phase]
+        if work.takes_turns:
+            cycles = -(-samples * work.macs // most)
+        else:
+            each = min(most // self.array.size, _results(work)[2])
+            if not each:
+                raise InputError(
+                    f"board {self.name}: {self.said()}: an array of {self.array.outputs} x"
+                    f" {self.array.positions} takes {self.array.size:,}"
+                )
+            of_pass = max(-(-_results(work)[2] // each), self.array.drain_cycles)
+            cycles = samples * self.array.passes(work) * of_pass
+        return (cycles + self.array.start_cycles) * self.period_ps
 
     def _most_cycles(self, works: Sequence[Work]) -> int:
         """See `Fpga`."""

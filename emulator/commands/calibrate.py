@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         BoardCalibration,
         BoardFit,
         Constant,
+        EngineFit,
         Evidence,
         Fitness,
         LinkCalibration,
@@ -121,21 +122,36 @@ def calibrate_link(
 
 @calibrate.command("board")
 @_measured(None)
+@word_option("--array", "OxP", "Outputs x pixels that engines of convolutions make at once.")
+@click.option(
+    "--check",
+    type=Named(roles.MEASUREMENTS, PATH),
+    metavar="FILE",
+    multiple=True,
+    help="Predict these convolutions, which are not fitted; may be given several times.",
+)
 def calibrate_board(
-    files: Sequence[pathlib.Path], kind: str, only: Sequence[str], out: pathlib.Path | None
+    files: Sequence[pathlib.Path],
+    kind: str,
+    only: Sequence[str],
+    out: pathlib.Path | None,
+    array: str | None,
+    check: Sequence[pathlib.Path],
 ) -> Result:
-    """Fit memory bandwidth and efficiency of a board to STREAM and GEMM, or make a profile of
-    measured layers.
+    """Fit memory bandwidth and efficiency of a board to STREAM and GEMM, the shape of its engines
+    to convolutions, or make a profile of measured layers.
 
     A FILE is CSV with units in its header (function, best_mbytes_per_s; matrix_size, best_s or
-    gflops; clock_mhz, dsp_used of a bitstream; network, layer, phase, samples, us or cycles), or
-    what HPCC FPGA has printed.
+    gflops; clock_mhz, dsp_used of a bitstream; oc, ic, oh, ow, k, cycles of single convolutions;
+    network, layer, phase, samples, us or cycles), or what HPCC FPGA has printed.
     """
     with starting():
-        from ..calibrate import ProfileFit
+        from ..calibrate import EngineFit, ProfileFit
         from ..calibrate import calibrate_board as run
 
-    done = run(files, kind, only=_only(only), out=out)
+    done = run(files, kind, only=_only(only), out=out, array=array, check=check or None)
+    if isinstance(done.fit, EngineFit):
+        return Result(functools.partial(_print_engine, done, done.fit, out), done.as_json)
     if isinstance(done.fit, ProfileFit):
         return Result(functools.partial(_print_profile, done, done.fit, out), done.as_json)
     return Result(functools.partial(_print_board, done, done.fit, out), done.as_json)
@@ -194,6 +210,35 @@ def _print_board(done: BoardCalibration, fit: BoardFit, out: pathlib.Path | None
             rows.append([thing.what, *rates, str(len(thing.rates))])
         title = "Measured, of one FPGA: GB/s, and 10^9 MACs/s"
         view.table(title, ["what", "mean", "low", "high", "rows"], rows, names=["what"])
+    _print_rest(done.constants, done.left_open, done.warnings)
+
+
+def _print_engine(done: BoardCalibration, fit: EngineFit, out: pathlib.Path | None) -> None:
+    array, check = fit.array, done.check
+    exposed = f"{percent(fit.load_exposed)} of loading weights exposed"
+    view.print_answer(
+        [
+            f"{fit.board}: engines of {array.outputs} outputs x {array.positions} pixels,"
+            f" {fit.each} multipliers each, busy in {percent(fit.efficiency)} of their cycles",
+            f"start of {array.start_cycles:,} cycles a layer, drain of {array.drain_cycles:,} a"
+            f" pass; {exposed}",
+            f"{plural(fit.evidence.rows, 'row')}: rms {100 * fit.rms:.2f} %; each layer from the"
+            f" others: {100 * fit.left_out_error:.2f} %",
+            *(
+                []
+                if check is None
+                else [
+                    f"further layers: {check.near:,} of {check.layers:,} within 10 %, by a"
+                    f" roofline {check.roofline_near:,}; worst {100 * check.worst_error:+.0f} %"
+                    f" ({check.worst})"
+                ]
+            ),
+            *_written(out),
+            view.next_line(
+                f"emuchain calibrate link FILE --type {_file(out, 'board.toml')} -o cluster.toml"
+            ),
+        ]
+    )
     _print_rest(done.constants, done.left_open, done.warnings)
 
 

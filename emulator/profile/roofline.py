@@ -5,7 +5,9 @@ is off chip at the same time. So FP, EB and PG of a layer each take the longer o
 
     samples * multiply-accumulates * clock period / multipliers        and        bytes off chip / bandwidth
 
-for a micro-batch, and the stage takes their sum. A layer that takes images has no EB.
+for a micro-batch, and the stage takes their sum. A layer that takes images has no EB. A board whose
+engines are arrays takes whole passes and a start in place of the former (`cluster/arrays.py`), and
+one that exposes loads adds that share of the shorter time.
 
 Weights, gradients and features of a layer are each on chip or off chip as a whole. Off chip they
 cost bytes of every micro-batch: weights are read for FP and for EB, PG reads and writes gradients,
@@ -28,9 +30,17 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ...kernels.number import FP32, Lines, NumberFormat
-from ..cluster import Board
+from ..cluster import ArrayFpga, Board
 from ..common import InputError
-from ..mapping import COPIES, Slice, Stream, activation_bytes, slice_memory, streams_between
+from ..mapping import (
+    COPIES,
+    Slice,
+    Stream,
+    activation_bytes,
+    slice_memory,
+    slice_works,
+    streams_between,
+)
 from ..network import Layer, Network, Phase
 from ..number import Storage
 from ..schedule import StageCosts
@@ -134,12 +144,14 @@ class LayerData(NamedTuple):
 
     `work_ps` is the time of the multiply-accumulates; a layer without EB has none there. `rooms`
     are the bytes that weights, gradients and features take, `sizes` the bytes of each that a phase
-    goes through.
+    goes through. Of the shorter of work and loads, the share `exposed` does not hide behind the
+    longer.
     """
 
     work_ps: Phases
     rooms: DataBytes
     sizes: DataBytes
+    exposed: float = 0.0
 
     def room(self, data: Data) -> int:
         """Return the bytes that some of the data take."""
@@ -160,8 +172,12 @@ class LayerData(NamedTuple):
         """
         if not off_chip:
             return self.work_ps
-        moved = self.moved(off_chip)
-        return Phases(*map(max, self.work_ps, (port_ps(count, mbytes_per_s) for count in moved)))
+        loads_ps = [port_ps(count, mbytes_per_s) for count in self.moved(off_chip)]
+        times = []
+        for work_ps, load_ps in zip(self.work_ps, loads_ps, strict=True):
+            hidden = min(work_ps, load_ps)
+            times.append(max(work_ps, load_ps) + round(self.exposed * hidden))
+        return Phases(*times)
 
 
 def port_ps(count: int, mbytes_per_s: int) -> int:
@@ -375,10 +391,7 @@ def stage_of_needs(
 def _layer_data(
     needs: PartNeeds, board: Board, samples: int, kept_samples: int, weight_copies: int
 ) -> LayerData:
-    all_macs = needs.macs, needs.eb_macs, needs.pg_macs
-    work_ps, eb_ps, pg_ps = (
-        -(-samples * macs * board.period_ps // board.multipliers) for macs in all_macs
-    )
+    work_ps, eb_ps, pg_ps = _work_ps(needs, board, samples)
     layer, parameters, features = needs.part.layer, needs.parameter_bytes, needs.feature_bytes
     # A step of all samples needs the one before: activations stand between the two, and each goes
     # through the weights.
@@ -392,7 +405,23 @@ def _layer_data(
         DataBytes(
             max(1, steps) * parameters, parameters if needs.copies > 1 else 0, samples * features
         ),
+        board.load_exposed,
     )
+
+
+def _work_ps(needs: PartNeeds, board: Board, samples: int) -> tuple[int, int, int]:
+    """Return the times of FP, EB and PG in ps, without loads: by all multipliers, or as arrays take
+    them.
+    """
+    macs = needs.macs, needs.eb_macs, needs.pg_macs
+    if isinstance(board, ArrayFpga):
+        times = dict.fromkeys(range(len(macs)), 0)
+        times |= {work.phase: board.alone_ps(work, samples) for work in slice_works(needs.part)}
+    else:
+        times = {}
+        for phase, count in enumerate(macs):
+            times[phase] = -(-samples * count * board.period_ps // board.multipliers)
+    return times[0], times[1], times[2]
 
 
 def _layer_costs(part: Slice, layer: LayerData, off_chip: Data, mbytes_per_s: int) -> LayerCosts:

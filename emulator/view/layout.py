@@ -149,8 +149,9 @@ def _place(part: Slice) -> dict[str, Any]:
 
 def slice_as_json(part: Slice, engines: SliceEngines, board: Board) -> dict[str, Any]:
     """Return a slice, with the number of tiles of its engines; an array's tile is the array."""
-    is_array = isinstance(board, ArrayFpga) and not part.layer.operation.one_memory
-    tile = board.array.size if is_array else part.layer.engine_view.tile
+    tile = part.layer.engine_view.tile
+    if isinstance(board, ArrayFpga) and not part.layer.operation.one_memory:
+        tile = board.array.size
     return {
         **_place(part),
         "tile_multipliers": tile,
