@@ -21,13 +21,19 @@ from typing import TYPE_CHECKING
 
 from ..cluster import Budget, Cluster, Fpga
 from ..common import InputError, format_bytes, plural
+from ..number import precision_of
 from .layout import DeviceLayout
 
 if TYPE_CHECKING:
+    from ..config import Config
     from .plan import ChainPlan
 
 _MOST_CUTS = 5
 _SPELT = {"lut": "look-up tables", "ff": "flip-flops", "dsp": "DSPs"}
+
+
+class OverLimits(InputError):
+    """A plan needs more than its boards have."""
 
 
 def within_limits(planned: Callable[[Cluster], ChainPlan], cluster: Cluster) -> ChainPlan:
@@ -38,7 +44,8 @@ def within_limits(planned: Callable[[Cluster], ChainPlan], cluster: Cluster) -> 
         cluster: with the budgets that engines may take at most.
 
     Raises:
-        InputError: the network does not fit, or a plan is over a limit whatever its engines.
+        InputError: the network does not fit.
+        OverLimits: a plan is over a limit whatever its engines.
     """
     plan = planned(cluster)
     for _ in range(_MOST_CUTS):
@@ -109,23 +116,51 @@ def _check(plan: ChainPlan) -> None:
     """Check that a plan is within the limits of all boards whose multipliers are built.
 
     Raises:
-        InputError: it is not.
+        OverLimits: it is not.
     """
     layouts = _layouts(plan)
     for device in layouts:
         for kind, count in _over(device).items():
             has = device.board.limits[kind] or 0
-            raise InputError(
+            raise OverLimits(
                 f"board {device.board.name}: device {device.device} needs {has + count:,}"
                 f" {_SPELT[kind]} and has {has:,}, with the fewest multipliers that its engines"
-                f" can have; give more boards than {plan.devices}, or a narrower `precision`"
+                " can have"
             )
     missing = [device for device in layouts if device.missing_bytes]
     if missing and plan.config.memory == "modelled":
         first, total = missing[0], sum(device.missing_bytes for device in missing)
-        raise InputError(
+        raise OverLimits(
             f"board {first.board.name}: {format_bytes(total)} of memory are missing on"
-            f" {plural(len(missing), 'device')}, on device {first.device} first; give more boards"
-            f" than {plan.devices}, a narrower `precision`, or `memory` = 'ignored' for rates"
-            " without it"
+            f" {plural(len(missing), 'device')}, on device {first.device} first"
         )
+
+
+_MORE_BOARDS = (2, 4, 8)
+_NARROWER = ("bf16", "int8")
+
+
+def what_would_do(config: Config, planned: Callable[[Config], ChainPlan]) -> str:
+    """Return, as text, how many boards hold a run that is over a limit, or which format does."""
+    devices = config.devices or 1
+    counts: list[dict[str, object]] = [{"devices": devices * times} for times in _MORE_BOARDS]
+    formats: list[dict[str, object]] = [{"precision": precision_of(name)} for name in _NARROWER]
+    words = []
+    for keys in (counts, formats):
+        fitting = next((change for change in keys if _fits(config, change, planned)), None)
+        if fitting is not None:
+            [(key, value)] = fitting.items()
+            words.append(f"`{key}` = {value}" if key == "devices" else f"`{key}` = '{value}'")
+    if words:
+        return f"{' or '.join(words)} would do"
+    return f"nor do {devices * _MORE_BOARDS[-1]} boards, {' or '.join(_NARROWER)}"
+
+
+def _fits(
+    config: Config, change: dict[str, object], planned: Callable[[Config], ChainPlan]
+) -> bool:
+    try:
+        planned(config.model_copy(update=change))
+    except InputError:
+        return False
+    return True

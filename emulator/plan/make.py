@@ -37,7 +37,7 @@ from .chain import (
 from .cuts import Settled, TriedCuts
 from .data import check_deaths, check_faults, check_loss, cluster_of, faults_of, network_of, tuned
 from .layout import place_on_chip
-from .limits import within_limits
+from .limits import OverLimits, what_would_do, within_limits
 from .pair import make_pair_plan
 from .plan import ChainPlan, Plan, exchange_times
 from .stages import PlannedStages, stages_on_boards
@@ -104,6 +104,26 @@ def make_plan(
             f"`padding` = {config.padding:g}: applies to a GPU or a pair only; leave it out on a"
             " chain"
         )
+
+    def make(changed: Config) -> ChainPlan:
+        return _make_chain(changed, ranks, cluster_changes, network, cluster, timing_only, profile)
+
+    try:
+        return make(config)
+    except OverLimits as error:
+        raise InputError(f"{error}; {what_would_do(config, make)}") from None
+
+
+def _make_chain(
+    config: Config,
+    ranks: int,
+    cluster_changes: dict[str, object] | None,
+    network: Network | None,
+    cluster: Cluster | None,
+    timing_only: bool,
+    profile: pathlib.Path | None,
+) -> ChainPlan:
+    """Return the plan of a chain; see `make_plan`."""
     network = network_of(
         network or config.network, config.time_steps, config.data, Reading.of(config)
     )
