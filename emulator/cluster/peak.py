@@ -23,8 +23,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from ...kernels.number import MULTIPLIERS
+from .constants import find_range
 from .fpga import Fpga
-from .multipliers import DSP_TYPES, MultiplierRate
+from .multipliers import DSP_TYPES, ORIGINS, Budget, Implementation, MultiplierRate, best_mix
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,25 +146,23 @@ def peaks(board: Fpga) -> tuple[Peak, ...]:
 
 
 def _peak(board: Fpga, rate: MultiplierRate) -> Peak:
-    multipliers = rate.count or max(1, math.floor(board.usable_dsps * rate.per_dsp))
+    counted = max(1, math.floor(board.usable_dsps * rate.per_dsp))
+    multipliers = rate.count or counted
     gflops = 2 * multipliers * board.clock_mhz * board.efficiency / 1000
-    if not rate.mix:
-        dsp, origin = float(1 / rate.per_dsp), "counted" if not board.rates else "given"
+    mix = rate.mix
+    if not mix and board.dsp_type is not None and not board.rates:
+        # What is counted is a bound, and built ones are what there is.
+        mix = best_mix(board.dsp_type, rate.kind, Budget(board.usable_dsps, board.lut, board.ff))
+    if not mix:
+        dsp, origin = float(rate.dsp), "given" if board.rates else "counted"
         return Peak(
             rate.kind, multipliers, dsp, board.clock_mhz, gflops, gflops, gflops, origin, ""
         )
-    built = [implementation for implementation, count in rate.mix if count]
-    least = max(built, key=lambda implementation: _ORDER.index(implementation.origin))
-    _, lowest, highest = reach()
-    median = board.efficiency
-    factors = (
-        FILL_RANGE,
-        CLOCK_RANGE,
-        (min(1.0, lowest / median), max(1.0, highest / median)),
-        (1 / least.high, 1 / least.low),
-    )
-    low = math.exp(-math.hypot(*(math.log(down) for down, _ in factors)))
-    high = math.exp(math.hypot(*(math.log(up) for _, up in factors)))
+    built = [implementation for implementation, count in mix if count]
+    least = max(built, key=lambda implementation: ORIGINS.index(implementation.origin))
+    fewer, most = _factors(board, least)
+    low = fewer * min(1.0, sum(count for _, count in mix) / multipliers)
+    high = most if rate.mix else 1.0
     return Peak(
         rate.kind,
         multipliers,
@@ -172,12 +171,23 @@ def _peak(board: Fpga, rate: MultiplierRate) -> Peak:
         gflops,
         gflops * low,
         gflops * high,
-        least.origin,
-        least.source,
+        least.origin if rate.mix else "counted",
+        least.source if rate.mix else "as papers count",
     )
 
 
-_ORDER = ("measured", "report", "data sheet", "synthesised", "assumed")
+def _factors(board: Fpga, built: Implementation) -> tuple[float, float]:
+    """Return the ends of the range of a board's peak, as multiples of it: of the designs' fill, the
+    board's own constants, and what its implementation takes.
+    """
+    own = [find_range(f"board.{key}", board.ranges) for key in ("clock_mhz", "efficiency")]
+    ends = [
+        FILL_RANGE,
+        *((entry.low, entry.high) for entry in own),
+        (1 / built.high, 1 / built.low),
+    ]
+    downs, ups = zip(*ends, strict=True)
+    return math.exp(-math.hypot(*map(math.log, downs))), math.exp(math.hypot(*map(math.log, ups)))
 
 
 def rate_of_design(dsp_type: str, dsp: int, clock: float, kind: str = "fp32") -> float:

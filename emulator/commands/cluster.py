@@ -112,15 +112,31 @@ def _list_all() -> None:
             keys.get(key)
             for key in ("clock_mhz", "dsp", "on_chip_memory_kbit", "off_chip_gbytes_per_s")
         )
-        rows.append(
-            [
-                kind,
-                *("-" if cell is None else f"{cell:,}" for cell in cells),
-                keys.get("source", ""),
-            ]
-        )
-    columns = ["board", "MHz", "DSPs", "on chip, kbit", "off chip, GB/s", "source"]
+        shown = ["-" if cell is None else f"{cell:,}" for cell in cells]
+        rows.append([kind, *shown, _fp32_gflops(kind), keys.get("source", "")])
+    columns = ["board", "MHz", "DSPs", "on chip, kbit", "off chip, GB/s", "fp32 GFLOP/s", "source"]
     table("Boards", columns, rows, left=("source",), names=("board",))
+
+
+def _fp32_gflops(kind: str) -> str:
+    """Return what a large product in single precision reaches on a board, `counted` where its
+    multipliers are not built.
+    """
+    from ..cluster import Fpga, peaks
+
+    board = _alone(kind).boards[0]
+    if not isinstance(board, Fpga):
+        return "-"
+    single, *_ = peaks(board)
+    return number(single.gflops) + (" counted" if board.budget is None else "")
+
+
+def _alone(kind: str) -> Cluster:
+    """Return a cluster of a board that comes with emuchain."""
+    from ..cluster import load_cluster
+
+    links = {"bandwidth_gbps": 1, "latency_ns": 0}
+    return load_cluster({"name": kind, "boards": [{"type": kind}], "links": links})
 
 
 def _show(name: str, loaded: Cluster, changes: dict[str, object]) -> None:
@@ -182,7 +198,7 @@ def _kind(loaded: Cluster) -> str:
 
 def _show_board(kind: str, *, as_toml: bool, as_json: bool) -> None:
     """Print a board that comes with emuchain, on a chain of its own."""
-    from ..cluster import board_files, board_keys, load_cluster
+    from ..cluster import board_files, board_keys
     from ..common import read_text
     from ..view import next_line, print_answer
 
@@ -190,12 +206,7 @@ def _show_board(kind: str, *, as_toml: bool, as_json: bool) -> None:
         print("".join(map(read_text, board_files(kind))), end="")
         return
     keys = board_keys(kind)
-    alone = {
-        "name": kind,
-        "boards": [{"type": kind}],
-        "links": {"bandwidth_gbps": 1, "latency_ns": 0},
-    }
-    loaded = load_cluster(alone)
+    loaded = _alone(kind)
     constants = list(_of_table(loaded.boards[0].name, "board", keys, loaded, 0))
     if as_json:
         print(
