@@ -3,10 +3,12 @@ from .calibrate import BoardCalibration, LinkCalibration, calibrate_board, calib
 from .constants import Constant, Evidence, Fitness, LeftOut
 from .engine import EngineFit
 from .layers import ProfileFit
+from .reports import Build
 
 __all__ = [
     "BoardCalibration",
     "BoardFit",
+    "Build",
     "Constant",
     "EngineFit",
     "Evidence",

@@ -5,6 +5,9 @@ A phase of a layer takes max(MACs · samples / (multipliers · efficiency · clo
 A product of n x n matrices has n^3 MACs and few bytes, so it measures multipliers · efficiency ·
 clock; `efficiency` is that over what the board's keys allow. Rates that are sums over several FPGAs
 are divided by their number.
+
+Reports of a build (`reports.py`) give what it takes: multipliers of single precision, the clock,
+watts, the shell, and with `dsp_share` as many multipliers as were built.
 """
 
 from __future__ import annotations
@@ -14,17 +17,19 @@ import math
 import pathlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
 
-from ..cluster import Fpga, board_keys, load_cluster
+from ..cluster import Fpga, board_keys, load_cluster, range_of_class
 from ..common import InputError, name_of, plural
 from .constants import ONE_RUN, Constant, Evidence, Fitness, LeftOut, Range, left_out_runs, range_of
 from .link import OTHER_UNIT
 from .plausible import check_clock, check_memory, check_products, check_scatter
-from .reading import Kind, Row, Table
+from .reading import Kind, Row, Table, named
+from .reports import Build, Stage, build_of
 from .robust import LEAST_RMS, MOST_OUTLIERS, OUTLIER_SIGMAS, WORST_RMS, robust_sigma
 
 MEMORY_FUNCTIONS = ("copy", "scale", "add", "triad")
@@ -67,8 +72,8 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True)
 class BoardFit:
-    """The constants of a board, the keys of its type, what was measured, and how well it is
-    predicted.
+    """The constants of a board, all other keys, what was measured, how well it is predicted, and the
+    build that reports are of.
     """
 
     board: str
@@ -79,11 +84,12 @@ class BoardFit:
     fitness: Fitness | None
     evidence: Evidence
     warnings: tuple[str, ...]
+    build: Build | None = None
 
 
-def fit_board(tables: Sequence[Table], kind: str) -> BoardFit:
+def fit_board(tables: Sequence[Table], kind: str, multipliers: int | None = None) -> BoardFit:
     """Return the constants of a board with the keys of its `kind`, a board that comes with emuchain
-    or a TOML file.
+    or a TOML file; `multipliers` are those of the build that reports are of.
 
     Raises:
         InputError: no such board, or no FPGA; files cannot be used.
@@ -101,25 +107,48 @@ def fit_board(tables: Sequence[Table], kind: str) -> BoardFit:
                 f" {other}"
             )
     constants, warnings, has_report = _reported(tables, keys)
+    build = _build(tables, keys, multipliers)
+    built: dict[str, Any] = {}
+    if build is not None:
+        if has_report:
+            raise InputError(
+                f"{named(tables)}: `clock_mhz` and `dsp_used` beside reports of a build, which say"
+                " both; leave one out"
+            )
+        has_report = build.clock_mhz is not None and build.multipliers is not None
+        is_measured = any(table.kind is Kind.PRODUCTS for table in tables)
+        constants = _of_build(build, keys, is_measured)
+        built = _multipliers(build, keys)
+        warnings += _doubts(build)
     by_key = {constant.key.removeprefix("board."): constant.value for constant in constants}
     memory = _measured(_memory_rates(tables), warnings)
     products = _measured(_product_rates(tables), warnings)
     if memory:
         constants.append(_memory(memory, keys, warnings))
     if products:
-        constants.append(_efficiency(products[0], kind, by_key, warnings))
+        constants.append(_efficiency(products[0], kind, {**by_key, **built}, warnings))
     measured = (*memory, *products)
     warnings += [warning for thing in measured for warning in _computed(thing)]
     rates = [rate for thing in measured for rate in thing.rates]
     runs = len({rate.row.run for rate in rates})
     if runs == 1:
         warnings.append(ONE_RUN)
-    rows = len(rates) + sum(len(table.rows) for table in tables if table.kind is Kind.BITSTREAM)
+    reports = (table for table in tables if table.kind in (Kind.BITSTREAM, Kind.BUILD))
+    rows = len(rates) + sum(len(table.rows) for table in reports)
     evidence = Evidence.of(tables, rows, max(1, runs))
-    rounded = tuple(constant.rounded() for constant in constants)
-    fitness = _fitness(measured)
+    rounded = tuple(
+        constant if constant.kind == "report" else constant.rounded() for constant in constants
+    )
     return BoardFit(
-        str(keys["name"]), keys, rounded, measured, has_report, fitness, evidence, tuple(warnings)
+        str(keys["name"]),
+        keys | built,
+        rounded,
+        measured,
+        has_report,
+        _fitness(measured),
+        evidence,
+        tuple(warnings),
+        build,
     )
 
 
@@ -133,7 +162,7 @@ def fpga_keys(kind: str) -> dict[str, Any]:
     return dict(board_keys(kind))
 
 
-def fpga(kind: str, changes: Mapping[str, float]) -> Fpga:
+def fpga(kind: str, changes: Mapping[str, Any]) -> Fpga:
     """Return a board of a kind with changed keys.
 
     Raises:
@@ -180,6 +209,119 @@ def _reported(
     exact = [Constant("board.clock_mhz", clock, Range(clock, clock, 1), "MHz")]
     exact.append(Constant("board.dsp_share", share, Range(share, share, 1), ""))
     return exact, [], True
+
+
+def _build(
+    tables: Sequence[Table], keys: Mapping[str, Any], multipliers: int | None
+) -> Build | None:
+    """Return the build that reports are of; None without any."""
+    reports = [table.report for table in tables if table.report is not None]
+    if not reports:
+        if multipliers is not None:
+            raise InputError(
+                f"`multipliers` = {multipliers}: those of a build, and no file is a report of one"
+            )
+        return None
+    for report in reports:
+        if report.device_dsp not in (None, keys["dsp"]):
+            raise InputError(
+                f"{report.name}: of a device with {report.device_dsp:,} DSPs, and {keys['name']} has"
+                f" {keys['dsp']:,}; give the board's `--type`"
+            )
+    build = build_of(reports, multipliers)
+    if multipliers is not None and not build.kernel.dsp:
+        raise InputError(
+            f"`multipliers` = {multipliers}: no report says in how many DSPs; give csynth,"
+            " kernel_util_routed.rpt or acl_quartus_report.txt, too"
+        )
+    if build.multipliers is None and (build.clock_mhz, build.power_w) == (None, None):
+        raise InputError(
+            f"{reports[0].name}: {report.kind} says nothing of how many multiply-accumulates the"
+            " design has; give their number by `--multipliers`"
+        )
+    return build
+
+
+def _of_build(build: Build, keys: Mapping[str, Any], is_measured: bool) -> list[Constant]:
+    """Return the constants of a build. What it takes is counted, and exact, as is the clock of a
+    routed design, and any where products are measured: the range of efficiency holds it.
+    """
+    constants = []
+    if build.clock_mhz is not None:
+        exact = is_measured or build.clock_stage is Stage.ROUTED
+        constants.append(_reported_as("clock_mhz", build.clock_mhz, "MHz", exact))
+    if build.power_w is not None:
+        constants.append(_reported_as("power_w", build.power_w, "W", False))
+    shell = dataclasses.asdict(build.shell)
+    if build.multipliers is not None and build.kernel.dsp is not None:
+        taken = keys.get("shell_dsp", 0) if shell["dsp"] is None else shell["dsp"]
+        left = keys["dsp"] - taken
+        if build.kernel.dsp > left:
+            raise InputError(
+                f"a kernel of {build.kernel.dsp:,} DSPs beside a shell of {taken:,}:"
+                f" {keys['name']} has {keys['dsp']:,}; give the board's `--type`"
+            )
+        # Upwards, so that the share holds all DSPs that were built.
+        share = math.ceil(1e6 * build.kernel.dsp / left) / 1e6
+        constants.append(_reported_as("dsp_share", share, "", True))
+    for key, unit in _UNITS.items():
+        if shell[key] is not None:
+            constants.append(_reported_as(f"shell_{key}", shell[key], unit, True))
+    return constants
+
+
+_UNITS = {"lut": "LUTs", "ff": "FFs", "bram": "blocks", "dsp": "DSPs"}
+
+
+def _reported_as(key: str, value: float, unit: str, exact: bool) -> Constant:
+    low, high = (1, 1) if exact else range_of_class(f"board.{key}", "report")
+    bounds = Range(round(value * low, 6), round(value * high, 6), 1)
+    return Constant(f"board.{key}", value, bounds, unit, "report")
+
+
+_MOST_DENOMINATOR = 1000
+"""As in a board's file, which keeps `per_dsp` as a fraction."""
+
+
+def _multipliers(build: Build, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the key of the multipliers of a build, and those of other classes that it has."""
+    lut = build.each("lut")
+    if build.multipliers is None or build.kernel.dsp is None:
+        return {}
+    # The least fraction with which the DSPs that were built have all multipliers that were.
+    fractions = (
+        Fraction(-(-build.multipliers * below // build.kernel.dsp), below)
+        for below in range(1, _MOST_DENOMINATOR + 1)
+    )
+    single: dict[str, Any] = {"per_dsp": round(float(min(fractions)), 7)}
+    single |= {} if lut is None else {"lut": math.ceil(lut)}
+    others = keys.get("multipliers")
+    return {"multipliers": {**(others if isinstance(others, Mapping) else {}), "fp32": single}}
+
+
+_ROUTED_LUT = "0.73 times on a U280 and 1.77 times on a 520N"
+"""GEMM of pc2/hpcc_fpga_eval: 149,486 of 205,256 LUTs, and 42,323 ALMs of 47,948 ALUTs."""
+
+
+def _doubts(build: Build) -> list[str]:
+    """Return what a user should know of the figures of reports."""
+    doubts = []
+    if build.multipliers is None:
+        doubts.append(
+            "multipliers: no report tells how many multiply-accumulates the design has; with"
+            " `--multipliers N`, what each takes is written, too"
+        )
+    elif build.lut_stage is None and build.kernel.lut is not None:
+        doubts.append(
+            "LUTs of a multiplier: those of the whole FPGA, its shell included, are divided; a"
+            " report of the kernel, such as area.json or quartus.json, goes before them"
+        )
+    elif build.lut_stage is not Stage.ROUTED and build.kernel.lut is not None:
+        doubts.append(
+            f"LUTs of a multiplier: estimated before routing, which took {_ROUTED_LUT} of what was"
+            " estimated; a report of the routed kernel goes before it"
+        )
+    return doubts
 
 
 def _memory_rates(tables: Sequence[Table]) -> Iterable[Rate]:

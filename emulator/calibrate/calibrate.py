@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ..cluster import Fpga, load_cluster
+from ..cluster import Fpga, RangeClass, load_cluster
 from ..common import (
     InputError,
     NamedFiles,
@@ -48,6 +48,7 @@ from .layers import LayerTime, ProfileFit, fit_layers, is_of_layers
 from .link import UNIT_BYTES, LinkFit, LinkModel, Messages, fit_link
 from .plausible import Line, check_link
 from .reading import Table, named, of_board, read_tables, version_of
+from .reports import Build
 
 Path = str | os.PathLike[str]
 
@@ -117,6 +118,8 @@ class BoardCalibration:
                 }
                 for thing in fit.measured
             ]
+            if fit.build is not None:
+                said["multipliers"] = multipliers_json(fit.build)
         return {**said, "cannot_tell_apart": list(self.left_open), "warnings": list(self.warnings)}
 
 
@@ -193,18 +196,21 @@ def calibrate_board(
     only: Mapping[str, str] | None = None,
     array: str | None = None,
     check: Path | Sequence[Path] | None = None,
+    multipliers: int | None = None,
 ) -> BoardCalibration:
     """Return a board's memory bandwidth and efficiency with their ranges, the shape of its engines,
-    or the profile of measured layers.
+    what a build takes by its reports, or the profile of measured layers.
 
     Args:
-        files: CSV files, or what HPCC FPGA's STREAM and GEMM have printed; or files of layers
-            alone, or of single convolutions.
+        files: CSV files, what HPCC FPGA's STREAM and GEMM have printed, or reports of a build by
+            Vitis, Vivado or Quartus (docs/calibration.md); or files of layers alone, or of single
+            convolutions.
         type: the board that was measured: one that comes with emuchain, or a TOML file.
         out: write the board's file there, or the profile.
         only: of the rows, take those with these values in their columns, such as {"board": "520N"}.
         array: outputs x pixels that the engine of convolutions makes at once, such as "32x64".
         check: files of further convolutions, which are predicted and not fitted.
+        multipliers: the multiply-accumulates of single precision that the reports' build has.
 
     Raises:
         InputError: a file cannot be read or used; what it says can be no board's, or no file can
@@ -212,6 +218,8 @@ def calibrate_board(
     """
     names = _checked(files, type, out=out)
     further = [] if check is None else _checked(check, type, out=out)
+    if multipliers is not None and multipliers < 1:
+        raise InputError(f"`multipliers` = {multipliers}: should be 1 or more")
     keys = fpga_keys(type)
     with _file(out, "board.toml") as file:
         tables = of_board(read_tables(names, only), str(keys["name"]))
@@ -235,7 +243,7 @@ def calibrate_board(
             done = BoardCalibration(profile, (), (), profile.warnings, profile_toml(profile))
             _check(lambda: _read_profile_back(done.toml), tables)
         else:
-            fit = fit_board(tables, type)
+            fit = fit_board(tables, type, multipliers)
             done = BoardCalibration(
                 fit, fit.constants, tuple(open_of_board(fit)), fit.warnings, board_toml(fit)
             )
@@ -275,6 +283,17 @@ _OUTPUTS = (
     "outputs of the array and multipliers of a result, where all layers have channels by the same"
     " power of two: `--array` says the design's"
 )
+
+
+def multipliers_json(build: Build) -> dict[str, Any] | None:
+    """Return the multipliers of a build and what each takes, for JSON; None if their number is
+    unknown.
+    """
+    if build.multipliers is None:
+        return None
+    return {"fp32": build.multipliers, **{key: build.each(key) for key in ("dsp", "lut", "ff")}}
+
+
 _SHARE = (
     "`share` of links: what one message at a time takes says nothing of how several share a link"
 )
@@ -325,6 +344,16 @@ def open_of_board(fit: BoardFit) -> list[str]:
             "reading and writing: bandwidth is the mean of functions that do both, and its range"
             " holds each"
         )
+    if "board.power_w" in keys:
+        assumptions.append(
+            "power of the FPGA and of what stands beside it: Vivado's report estimates the FPGA's"
+        )
+    if fit.build is not None and fit.build.multipliers is not None:
+        assumptions += [
+            "multipliers and what feeds them: the kernel's LUTs and FFs are divided by their number",
+            "multipliers of narrower classes: those of fp32 serve them, unless `[multipliers]` has"
+            " more",
+        ]
     return [*assumptions, _SHARE]
 
 
@@ -418,6 +447,10 @@ def board_toml(fit: BoardFit | EngineFit) -> str:
         else {constant.key.removeprefix("board."): constant.value for constant in fit.constants}
     )
     keys = {**fit.keys, **measured}
+    named_keys = [*measured]
+    if fit.build is not None and fit.build.multipliers is not None:
+        named_keys.append("multipliers")
+    kinds = ["reported" if constant.kind == "report" else "measured" for constant in fit.constants]
     before = keys.pop("uncertainty", {})
     if "efficiency" in measured and isinstance(fit, BoardFit):
         before = {key: entry for key, entry in before.items() if key not in _HELD_BY_EFFICIENCY}
@@ -425,7 +458,8 @@ def board_toml(fit: BoardFit | EngineFit) -> str:
     return "\n".join(
         [
             (
-                f"# {', '.join(measured)} as measured ({fit.evidence}); `emuchain calibrate board`"
+                f"# {', '.join(named_keys)} as {' or '.join(dict.fromkeys(kinds))}"
+                f" ({fit.evidence}); `emuchain calibrate board`"
                 " wrote this file."
             ),
             *_keys(keys),
@@ -468,7 +502,12 @@ def _uncertainty(
     """
     ranges: dict[str, Any] = dict(before)
     for constant in constants:
-        ranges[constant.key] = _entry(constant.range.low, constant.range.high, evidence)
+        if constant.kind == "report" and not constant.value:
+            # Ranges are of values above zero, and a shell may take no DSPs.
+            ranges.pop(constant.key, None)
+            continue
+        low, high, _ = constant.range
+        ranges[constant.key] = _entry(low, high, evidence, constant.kind)
     return [
         "",
         "[uncertainty]",
@@ -476,11 +515,13 @@ def _uncertainty(
     ]
 
 
-def _entry(low: float, high: float, evidence: Evidence) -> dict[str, Any]:
+def _entry(
+    low: float, high: float, evidence: Evidence, kind: RangeClass = "measured"
+) -> dict[str, Any]:
     return {
         "low": low,
         "high": high,
-        "class": "measured",
+        "class": kind,
         "from": str(evidence),
         "date": evidence.date,
     }

@@ -17,6 +17,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ..cluster import RangeClass
 from ..common import plural
 from .reading import Table, digest
 
@@ -113,6 +114,7 @@ class Constant:
     value: float
     range: Range
     unit: str
+    kind: RangeClass = "measured"
 
     @property
     def digits(self) -> int:
@@ -205,7 +207,7 @@ def as_json(
                 "low": constant.range.low,
                 "high": constant.range.high,
                 "runs": constant.range.runs,
-                "class": "measured",
+                "class": constant.kind,
                 "from": str(evidence),
                 "date": evidence.date.isoformat(),
             }

@@ -22,7 +22,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -87,6 +87,9 @@ class EngineFit:
     left_out_error: float
     evidence: Evidence
     keys: dict[str, Any]
+
+    build: ClassVar[None] = None
+    """Cycles report nothing of what a build takes."""
 
     @property
     def each(self) -> int:

@@ -1,5 +1,5 @@
-"""Files of measurements: CSV whose header names units, and what HPCC FPGA prints; the header says
-what a file holds.
+"""Files of measurements: CSV whose header names units, what HPCC FPGA prints, and reports of builds
+(`reports.py`); the header says what a file holds.
 
 A row keeps its cells as text with the line that it stands on; numbers are read where they are used,
 by `Row.number`, so that every error names file, line, column and value. Nothing that a file holds
@@ -30,6 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..common import InputError, decoded, did_you_mean, plural, read_file, shown
+from .reports import Report, read_report
 
 Lines = list[tuple[int, list[str]]]
 Version = tuple[int, ...]
@@ -187,6 +188,7 @@ class Kind(enum.Enum):
     LAYERS = "layers"
     CONVOLUTIONS = "convolutions"
     BITSTREAM = "a bitstream's report"
+    BUILD = "what a build takes"
 
 
 _HEADERS: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -202,7 +204,8 @@ _HEADERS: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
 _KNOWN = (
     "message_bytes with message_ns, _us, _ms, _s or transfer_s and loop_length; matrix_size with"
     " best_s or gflops; function with best_mbytes_per_s; network, layer, phase, samples with us or"
-    " cycles; oc, ic, oh, ow, k with cycles; clock_mhz with dsp_used"
+    " cycles; oc, ic, oh, ow, k with cycles; clock_mhz with dsp_used; and reports of builds by Vitis,"
+    " Vivado and Quartus"
 )
 
 
@@ -265,12 +268,13 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A file: what it measures, and its rows."""
+    """A file: what it measures, and its rows; of a report of a build, one without cells."""
 
     name: str
     kind: Kind
     rows: tuple[Row, ...]
     content: bytes = dataclasses.field(repr=False)
+    report: Report | None = None
 
 
 def read_tables(
@@ -333,6 +337,9 @@ def _read(path: pathlib.Path) -> Table:
         raise InputError(
             f"{name}: is empty; give a CSV file with a header, or what HPCC FPGA has printed"
         )
+    report = read_report(text, name)
+    if report is not None:
+        return Table(name, Kind.BUILD, (Row(name, 1, {}, name),), content, report)
     printed = hpcc_table(text, name)
     header, lines = printed if printed is not None else _csv(text, name)
     kind = _kind(header, name)

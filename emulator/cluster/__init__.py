@@ -4,7 +4,7 @@ from .arrays import ArrayFpga, EngineArray
 from .board import BANK_BYTES, KBIT, LSTM_UNITS, Board, Engine, PeArray, Resources, Work
 from .changes import changeable_keys, check_changes, is_settable, settable_keys
 from .cluster import CHAIN, Cluster, Link, LinkShare, OnBoard
-from .constants import EXISTING, ConstantRange, RangeClass, find_range
+from .constants import EXISTING, ConstantRange, RangeClass, find_range, range_of_class
 from .fpga import Fpga, lut_multipliers
 from .gpu import Gpu
 from .load import (
@@ -69,6 +69,7 @@ __all__ = [
     "load_named",
     "lut_multipliers",
     "peaks",
+    "range_of_class",
     "settable_keys",
     "varied",
     "varied_board",

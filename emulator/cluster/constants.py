@@ -21,7 +21,8 @@ calibration's are. Without an entry, a constant is of the class that its key has
   sheet;
 - a clock is assumed, as are rates of gradient sums and what a packet takes: 0.67 to 1.5 times;
 - what is fitted to a paper's figures is 0.95 to 1.05 times. Of shipped constants only those have an
-  entry.
+  entry;
+- what a report of a build estimates, such as watts, is 0.90 to 1.10 times, an assumption.
 
 What is counted, such as DSPs, has no range: it is what the user builds. Nor has a value that a
 study changes (`--set`, `--what-if`, `--link.bandwidth_gbps`) the entry that its file has: the
@@ -36,10 +37,10 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from ..common import number
 
-RangeClass: TypeAlias = Literal["measured", "data sheet", "assumed", "fitted"]
+RangeClass: TypeAlias = Literal["measured", "data sheet", "assumed", "fitted", "report"]
 
 EXACT = (1.0, 1.0)
-_FITTED, _GUESSED = (0.95, 1.05), (0.67, 1.5)
+_FITTED, _REPORTED, _GUESSED = (0.95, 1.05), (0.9, 1.1), (0.67, 1.5)
 
 
 class Trust(NamedTuple):
@@ -193,6 +194,8 @@ def range_of_class(key: str, kind: RangeClass) -> tuple[float, float]:
     """Return the range of a constant that is not measured, as multiples of its value."""
     if kind == "fitted":
         return _FITTED
+    if kind == "report":
+        return _REPORTED
     trust = _trust_of(key)
     return trust.assumed if kind == "assumed" else trust.data_sheet
 

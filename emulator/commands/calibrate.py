@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..calibrate import (
         BoardCalibration,
         BoardFit,
+        Build,
         Constant,
         EngineFit,
         Evidence,
@@ -130,6 +131,10 @@ def calibrate_link(
     multiple=True,
     help="Predict these convolutions, which are not fitted; may be given several times.",
 )
+@count_option(
+    "--multipliers",
+    "Multiply-accumulates of single precision in the build that reports are of.",
+)
 def calibrate_board(
     files: Sequence[pathlib.Path],
     kind: str,
@@ -137,19 +142,23 @@ def calibrate_board(
     out: pathlib.Path | None,
     array: str | None,
     check: Sequence[pathlib.Path],
+    multipliers: int | None,
 ) -> Result:
     """Fit memory bandwidth and efficiency of a board to STREAM and GEMM, the shape of its engines
-    to convolutions, or make a profile of measured layers.
+    to convolutions, read what a build takes, or make a profile of measured layers.
 
     A FILE is CSV with units in its header (function, best_mbytes_per_s; matrix_size, best_s or
     gflops; clock_mhz, dsp_used of a bitstream; oc, ic, oh, ow, k, cycles of single convolutions;
-    network, layer, phase, samples, us or cycles), or what HPCC FPGA has printed.
+    network, layer, phase, samples, us or cycles), what HPCC FPGA has printed, or a report of a
+    build: csynth, system_estimate, kernel_util_routed, report_timing_summary and report_power of
+    Vitis and Vivado; area.json, quartus.json, acl_quartus_report.txt and fit.summary of Quartus.
     """
     with starting():
         from ..calibrate import EngineFit, ProfileFit
         from ..calibrate import calibrate_board as run
 
-    done = run(files, kind, only=_only(only), out=out, array=array, check=check or None)
+    rows, checked = _only(only), check or None
+    done = run(files, kind, only=rows, out=out, array=array, check=checked, multipliers=multipliers)
     if isinstance(done.fit, EngineFit):
         return Result(functools.partial(_print_engine, done, done.fit, out), done.as_json)
     if isinstance(done.fit, ProfileFit):
@@ -189,13 +198,12 @@ def _print_link(done: LinkCalibration, out: pathlib.Path | None) -> None:
 
 
 def _print_board(done: BoardCalibration, fit: BoardFit, out: pathlib.Path | None) -> None:
-    constants = [
-        f"{constant.key} {constant.value:,.4g} ({_range(constant)})" for constant in done.constants
-    ]
+    constants = [_said(constant) for constant in done.constants]
+    reports = plural(fit.evidence.rows, "report")
     view.print_answer(
         [
-            f"{fit.board}: {', '.join(constants)}",
-            _rows_line(fit.evidence, fit.fitness) if fit.fitness else f"1 report: {fit.evidence}",
+            f"{fit.board}: {', '.join([*_multipliers(fit.build), *constants])}",
+            _rows_line(fit.evidence, fit.fitness) if fit.fitness else f"{reports}: {fit.evidence}",
             *_left_out_lines(fit.fitness, fit.evidence),
             *_written(out),
             view.next_line(
@@ -240,6 +248,25 @@ def _print_engine(done: BoardCalibration, fit: EngineFit, out: pathlib.Path | No
         ]
     )
     _print_rest(done.constants, done.left_open, done.warnings)
+
+
+def _said(constant: Constant) -> str:
+    """Return a constant with its range; what a build takes is counted, and has none."""
+    if constant.kind == "report" and constant.range.low == constant.range.high:
+        return f"{constant.key} {constant.value:,.9g}"
+    return f"{constant.key} {constant.value:,.4g} ({_range(constant)})"
+
+
+def _multipliers(build: Build | None) -> list[str]:
+    """Return how many multipliers a build has, and what each takes."""
+    if build is None or build.multipliers is None:
+        return []
+    takes = [
+        f"{amount:,.4g} {unit}"
+        for key, unit in (("dsp", "DSPs"), ("lut", "LUTs"), ("ff", "FFs"))
+        if (amount := build.each(key)) is not None
+    ]
+    return [f"{plural(build.multipliers, 'multiplier')} of {', '.join(takes)}"]
 
 
 def _print_profile(done: BoardCalibration, fit: ProfileFit, out: pathlib.Path | None) -> None:

@@ -185,6 +185,7 @@ _CLASS_WORDS = {
     "assumed": "assumed",
     "data sheet": "by data sheet",
     "fitted": "fitted to a paper",
+    "report": "by a build's report",
     "measured": "measured",
 }
 """Classes, the least certain first."""

@@ -118,7 +118,7 @@ def test_ranges_make_no_other_cluster() -> None:
         ({"link.latency_ns": {"low": float("nan"), "high": 700}}, "finite"),
         (
             {"link.latency_ns": {"low": 1, "high": 700, "class": "guessed"}},
-            "'measured', 'data sheet', 'assumed' or 'fitted'",
+            "'measured', 'data sheet', 'assumed', 'fitted' or 'report'",
         ),
         ({"link.latency_ns": {"lo": 1, "high": 700}}, "unknown key"),
         ({"link.latency_ns": 3}, "uncertainty"),
