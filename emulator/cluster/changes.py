@@ -221,7 +221,8 @@ def _changed(board: dict[str, Any], changes: Mapping[str, object]) -> dict[str, 
     for key, value in changes.items():
         if "." in key:
             nested, *path, last = key.split(".")
-            table = changed[nested] = dict(changed.get(nested) or {})
+            before = changed.get(nested)
+            table = changed[nested] = dict(before) if isinstance(before, Mapping) else {}
             for name in path:
                 inner = table.get(name)
                 table[name] = table = dict(inner) if isinstance(inner, dict) else {}

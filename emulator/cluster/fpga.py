@@ -307,12 +307,12 @@ class Fpga(Board):
 
     def _built(self, counts: Sequence[int]) -> Resources:
         """Return the resources of a slice's engines of built multipliers."""
-        lut, ff, dsp = 0, Fraction(0), Fraction(0)
+        lut = ff = dsp = Fraction(0)
         for count, rate in zip(counts, self.shared.rates, strict=True):
-            lut += rate.lut * count
+            lut += rate.lut_of_mix * count
             ff += rate.ff * count
             dsp += rate.dsp * count
-        return Resources(lut=lut, ff=math.ceil(ff), dsp=math.ceil(dsp))
+        return Resources(lut=math.ceil(lut), ff=math.ceil(ff), dsp=math.ceil(dsp))
 
     def share(self, parts: int, *, whole: bool) -> Fpga:
         """See `Board`."""
@@ -350,7 +350,8 @@ class Fpga(Board):
         """See `Board`."""
         kinds = " and ".join(dict.fromkeys(self.classes))
         has = f"`dsp` = {self.dsp}" if self.budget is None else f"multipliers of {kinds} are built"
-        return f"{has}, which gives its engines {self.multipliers} multipliers"
+        ending = "s" * (self.multipliers != 1)
+        return f"{has}, which gives its engines {self.multipliers} multiplier{ending}"
 
 
 def most_within(used: Callable[[int], int], left: int, low: int, high: int) -> tuple[int, int]:

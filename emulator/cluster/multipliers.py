@@ -305,6 +305,11 @@ class MultiplierRate:
         return taken / max(1, self.count) if self.mix else 1 / self.per_dsp
 
     @property
+    def lut_of_mix(self) -> Fraction:
+        """LUTs of a multiplier of the mix, on average; `lut` rounds them up."""
+        return Fraction(sum(built.lut * count for built, count in self.mix), max(1, self.count))
+
+    @property
     def ff(self) -> Fraction:
         """FFs of a multiplier of the mix, on average."""
         return Fraction(sum(built.ff * count for built, count in self.mix), max(1, self.count))

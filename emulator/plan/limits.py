@@ -2,14 +2,15 @@
 built.
 
 Engines take what `Fpga.budget` leaves them, and everything else, buffers above all, comes beside.
-Where both together are over a board's limit, engines get as much less, and the network is cut anew:
+Where both together are over a board's limit, engines get what buffers leave, and the network is cut
+anew:
 
     budget   [ engines                      ]            buffers      limit
     1st      |==============================|#################|....... over by d
     2nd      |=======================|      ################# |        engines without d
 
-A plan that is over a limit with the fewest engines, or that has no place for its data, is none: the
-error says what is short, on which device, and what would do. On boards that are counted as papers
+A plan whose engines need more than that, or that has no place for its data, is none: the error says
+what is short, on which device, and what would do. On boards that are counted as papers
 count, a plan only says so (`ChainPlan.short_of_luts`).
 """
 
@@ -19,7 +20,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..cluster import Budget, Cluster, Fpga
+from ..cluster import Budget, Cluster, Fpga, Resources
 from ..common import InputError, format_bytes, plural
 from ..number import precision_of
 from .layout import DeviceLayout
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from ..config import Config
     from .plan import ChainPlan
 
-_MOST_CUTS = 5
+_MOST_CUTS = 8
 _SPELT = {"lut": "look-up tables", "ff": "flip-flops", "dsp": "DSPs"}
 
 
@@ -49,10 +50,10 @@ def within_limits(planned: Callable[[Cluster], ChainPlan], cluster: Cluster) -> 
     """
     plan = planned(cluster)
     for _ in range(_MOST_CUTS):
-        excess = _excess(plan)
-        if not any(excess.values()):
+        rooms = _rooms(plan)
+        if not rooms:
             break
-        cluster = _shrunk(cluster, excess)
+        cluster = _shrunk(cluster, rooms)
         try:
             plan = planned(cluster)
         except InputError:  # engines are too few: the plan before says what is short
@@ -61,16 +62,26 @@ def within_limits(planned: Callable[[Cluster], ChainPlan], cluster: Cluster) -> 
     return plan
 
 
-def _excess(plan: ChainPlan) -> dict[str, dict[str, int]]:
-    """Return by how much each kind of board is over each of its limits; of actions, which share one
-    set of engines, nothing is.
+def _rooms(plan: ChainPlan) -> dict[str, dict[str, int]]:
+    """Return what engines may still take of each kind of board that is over a limit, of each
+    resource that is; of actions, which share one set of engines, nothing is.
     """
-    excess: dict[str, dict[str, int]] = {}
+    rooms: dict[str, dict[str, int]] = {}
     for device in _layouts(plan):
-        over = excess.setdefault(device.board.name, {})
-        for kind, count in _over(device).items():
-            over[kind] = max(count, over.get(kind, 0))
-    return excess
+        over = _over(device)
+        if over:
+            room, engines = rooms.setdefault(device.board.name, {}), _engines(device)
+        for kind, count in over.items():
+            # Each slice's were rounded up.
+            left = getattr(engines, kind) - count - len(device.slices)
+            room[kind] = min(left, room.get(kind, left))
+    return rooms
+
+
+def _engines(device: DeviceLayout) -> Resources:
+    """Return what a device's engines take, without buffers."""
+    counts = [held.engines.multipliers for held in device.slices]
+    return sum(device.board.slice_resources(counts), Resources())
 
 
 def _layouts(plan: ChainPlan) -> tuple[DeviceLayout, ...]:
@@ -85,31 +96,32 @@ def _is_built(board: object) -> bool:
 
 
 def _over(device: DeviceLayout) -> dict[str, int]:
-    taken, limits = device.resources, device.board.limits
-    counts = {
-        kind: getattr(taken, kind) - (limits[kind] or taken.lut + taken.ff) for kind in _SPELT
-    }
-    return {kind: count for kind, count in counts.items() if count > 0}
+    """Return by how much a device is over each limit that it is over."""
+    taken, over = device.resources, {}
+    for kind in _SPELT:
+        limit = device.board.limits[kind]
+        if limit is not None and getattr(taken, kind) > limit:
+            over[kind] = getattr(taken, kind) - limit
+    return over
 
 
-def _shrunk(cluster: Cluster, excess: dict[str, dict[str, int]]) -> Cluster:
-    """Return the cluster whose engines may take as much less as its boards are over their limits."""
+def _shrunk(cluster: Cluster, rooms: dict[str, dict[str, int]]) -> Cluster:
+    """Return the cluster whose engines take no more than there is room for."""
     boards = []
     for board in cluster.boards:
-        over = excess.get(board.name, {})
-        if isinstance(board, Fpga) and board.budget is not None and over:
-            board = dataclasses.replace(board, budget=_less(board.budget, over))
+        if isinstance(board, Fpga) and board.budget is not None and board.name in rooms:
+            board = dataclasses.replace(board, budget=_less(board.budget, rooms[board.name]))
         boards.append(board)
     return dataclasses.replace(cluster, boards=tuple(boards))
 
 
-def _less(budget: Budget, over: dict[str, int]) -> Budget:
-    def room(kind: str, has: int | None) -> int | None:
-        return None if has is None else max(1, has - over.get(kind, 0))
+def _less(budget: Budget, room: dict[str, int]) -> Budget:
+    def least(kind: str, now: int | None) -> int | None:
+        return now if now is None or kind not in room else max(1, min(now, room[kind]))
 
-    dsp = room("dsp", budget.dsp)
+    dsp = least("dsp", budget.dsp)
     assert dsp is not None
-    return Budget(dsp, room("lut", budget.lut), room("ff", budget.ff))
+    return Budget(dsp, least("lut", budget.lut), least("ff", budget.ff))
 
 
 def _check(plan: ChainPlan) -> None:
@@ -124,8 +136,7 @@ def _check(plan: ChainPlan) -> None:
             has = device.board.limits[kind] or 0
             raise OverLimits(
                 f"board {device.board.name}: device {device.device} needs {has + count:,}"
-                f" {_SPELT[kind]} and has {has:,}, with the fewest multipliers that its engines"
-                " can have"
+                f" {_SPELT[kind]} and has {has:,}, which leaves its engines too few multipliers"
             )
     missing = [device for device in layouts if device.missing_bytes]
     if missing and plan.config.memory == "modelled":

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -246,8 +247,16 @@ def _survivors(
         alive = left_alive(boards, faults.in_order[:count])
         config = plan.config.model_copy(update={"devices": len(alive), "cut": None})
         try:
-            left = cluster.among(alive), faults.among(alive)
-            yield _plan_of(config, 1, plan.network, *left, timing_only, profile)
+            planned = functools.partial(
+                _plan_of,
+                config,
+                1,
+                plan.network,
+                faults=faults.among(alive),
+                timing_only=timing_only,
+                profile=profile,
+            )
+            yield within_limits(planned, cluster.among(alive))
         except InputError as error:
             raise InputError(
                 f"`faults.deaths`: without the board that dies at {death.at_us:g} us: {error}"

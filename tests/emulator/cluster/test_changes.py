@@ -56,11 +56,16 @@ BOARD = {
     "efficiency": 0.9,
     "on_chip_memory_kbit": 12345,
     "power_w": 11,
-    "lut": 100_000,
+    "lut": 300_000,
+    "lut_share": 0.5,
     "lut_per_dsp": 90,
     "dsp_type": "DSP48E1",
     "multipliers": {"half": {"per_dsp": 2}},
-    "ff": 100_000,
+    "ff": 400_000,
+    "shell_dsp": 20,
+    "shell_lut": 30_000,
+    "shell_ff": 40_000,
+    "shell_bram": 50,
     "bram": 1000,
     "bram_kbit": 20,
     "uram": 4,
@@ -70,6 +75,7 @@ BOARD = {
     "off_chip_gbytes_per_s": 5,
     "off_chip_pj_per_bit": 20,
     "convolution_engines": "whole",
+    "load_exposed": 0.5,
     "pe_chains": 4,
     "pes_per_chain": 8,
     "pe_words": 256,
@@ -79,6 +85,19 @@ BOARD = {
     "uncertainty": {"board.dsp": {"low": 1, "high": 9999, "class": "measured"}},
     "count": 3,
 }
+ARRAYS: dict[str, Any] = {
+    "name": "arrays",
+    "boards": [
+        {
+            "type": "vc709",
+            "convolution_engines": "arrays",
+            "array_outputs": 8,
+            "array_positions": 16,
+        }
+    ],
+    "links": {"bandwidth_gbps": 100, "latency_ns": 500},
+}
+ON_ARRAYS = {"array_outputs": 4, "array_positions": 8, "drain_cycles": 4, "start_cycles": 99}
 ON_GPU = {
     "name": "other",
     "peak_tflops": 10,
@@ -166,6 +185,7 @@ def bare(cluster: Cluster) -> tuple[Cluster, Any]:
 
 CASES = [
     *((FPGA, "board", key, value) for key, value in BOARD.items()),
+    *((ARRAYS, "board", key, value) for key, value in ON_ARRAYS.items()),
     *((GPU, "board", key, value) for key, value in ON_GPU.items()),
     *((FPGA, "link", key, value) for key, value in LINK.items()),
     *((FPGA, table, key, value) for table, keys in TABLES.items() for key, value in keys.items()),
@@ -217,13 +237,21 @@ def test_a_key_in_a_table_of_a_board() -> None:
     assert changed == bare(edited(FPGA, "board", "multipliers", {"half": {"per_dsp": 2}}))
 
 
+def test_a_key_in_a_table_of_a_board_that_says_how_multipliers_count() -> None:
+    """A word in place of the table is no table to add to."""
+    boards = [{"type": "u280", "multipliers": "built"}]
+    changed = load_cluster({**FPGA, "boards": boards}, {"board.multipliers.half.per_dsp": 2})
+    assert [rate.kind for rate in changed.board(0).rates] == ["half"]  # type: ignore[attr-defined]
+
+
 def test_the_plural_is_the_singular() -> None:
     assert load_cluster(FPGA, {"links.latency_ns": 7}) == load_cluster(FPGA, {"link.latency_ns": 7})
 
 
 def test_one_board_goes_over_all() -> None:
     boards = load_cluster(FPGA, {"boards[1].dsp": 50, "board.dsp": 60}).boards
-    assert [board.dsp for board in boards] == [60, 60, 50]  # type: ignore[attr-defined]  # FPGAs
+    # The shell of a U280 takes 10.
+    assert [board.dsp for board in boards] == [60, 60, 40]  # type: ignore[attr-defined]  # FPGAs
 
 
 BAD = {

@@ -52,8 +52,16 @@ def test_constants_without_entry_have_the_range_of_their_class(
 
 
 def test_clock_that_nobody_fitted_is_assumed() -> None:
-    entry = load_cluster("u280").range_of("board.clock_mhz")
+    entry = load_cluster("u280", {"board.clock_mhz": 300}).range_of("board.clock_mhz")
     assert (entry.low, entry.high, entry.kind) == (0.67, 1.5, "assumed")
+
+
+def test_the_clock_of_a_board_that_is_built_is_that_of_designs() -> None:
+    cluster = load_cluster("u280")
+    entry = cluster.range_of("board.clock_mhz")
+    assert entry.kind == "measured"
+    # From 130 to 295 MHz, around 236.
+    assert (entry.low, entry.high) == (130 / 236, 295 / 236)
 
 
 def test_class_alone_has_the_range_of_the_class() -> None:
@@ -79,8 +87,8 @@ def test_boards_of_two_types_have_ranges_of_their_own() -> None:
     cluster = load_cluster(described(boards=[{"type": "vc709"}, {"type": "u280"}]))
     assert [cluster.range_of("board.clock_mhz", device).kind for device in (0, 1, 2)] == [
         "fitted",
-        "assumed",
-        "assumed",
+        "measured",
+        "measured",
     ]
 
 

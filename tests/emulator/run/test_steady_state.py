@@ -195,9 +195,11 @@ _TOKENS, _WIDE = 1024, 768
 _BLOCKS = 12 * (_WIDE * 3 * _WIDE + _WIDE * _WIDE + 2 * _WIDE * 4 * _WIDE) * _TOKENS
 _SCORES = 12 * 2 * _WIDE * _TOKENS * (_TOKENS + 1) // 2
 _HEAD = 50257 * _WIDE * _TOKENS
+_ALL_DSPS = {"board.multipliers": "one-per-dsp", "board.dsp_share": 1, "board.shell_dsp": 0}
 UNLIKE: dict[str, tuple[dict[str, Any], int | None]] = {
     "attention": (
-        {"network": "gpt2", "cluster": "u280", "devices": 24},
+        # With so many multipliers, whole tiles leave few idle.
+        {"network": "gpt2", "cluster": "u280", "devices": 24, "changes": _ALL_DSPS},
         3 * (_BLOCKS + _HEAD)
         + 7 * _SCORES // 2,  # EB computes the scores again, and the errors of p, q, k and v
     ),

@@ -215,6 +215,20 @@ def array_chains(draw: st.DrawFn) -> Case:
 
 
 @st.composite
+def built_chains(draw: st.DrawFn) -> Case:
+    """A run of one chain on boards whose multipliers are built, with LUTs for few or for all."""
+    case = draw(chains())
+    for board in case.cluster["boards"]:
+        board |= {
+            "dsp_type": draw(st.sampled_from(["DSP48E1", "DSP48E2", "DSP58", "Stratix 10"])),
+            "dsp": 4 * board["dsp"],
+            "lut": draw(st.sampled_from([30_000, 100_000, 400_000])),
+            "lut_share": draw(st.sampled_from([0.6, 1.0])),
+        }
+    return case
+
+
+@st.composite
 def frozen_chains(draw: st.DrawFn) -> Case:
     """A run with frozen layers: the first ones, or any but the last."""
     case = draw(st.one_of(chains(), chains(), replicas()))

@@ -36,6 +36,7 @@ from .drawn import (
     Table,
     array_chains,
     attention_chains,
+    built_chains,
     chains,
     frozen_chains,
     narrow_chains,
@@ -109,6 +110,14 @@ def test_same_picoseconds(drawn: Drawn) -> None:
 @hypothesis.given(planned(array_chains()))
 @hypothesis.settings(max_examples=400)
 def test_same_picoseconds_on_arrays(drawn: Drawn) -> None:
+    check_rows(drawn)
+
+
+@hypothesis.given(planned(built_chains()))
+@hypothesis.settings(max_examples=60)
+def test_same_picoseconds_where_multipliers_are_built(drawn: Drawn) -> None:
+    boards = drawn.plan.cluster.boards
+    assert all(board.budget is not None for board in boards)  # type: ignore[attr-defined]  # FPGAs
     check_rows(drawn)
 
 
