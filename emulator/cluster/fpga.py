@@ -328,6 +328,8 @@ class Fpga(Board):
         return dataclasses.replace(
             board,
             dsp=self.dsp // parts,
+            lut=None if self.lut is None else self.lut // parts,
+            ff=None if self.ff is None else self.ff // parts,
             lut_multipliers=self.lut_multipliers // parts,
             budget=None if self.budget is None else self.budget.part(parts),
             off_chip_gbytes_per_s=None if port is None else port / parts,

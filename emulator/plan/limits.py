@@ -68,12 +68,10 @@ def _rooms(plan: ChainPlan) -> dict[str, dict[str, int]]:
     """
     rooms: dict[str, dict[str, int]] = {}
     for device in _layouts(plan):
-        over = _over(device)
-        if over:
-            room, engines = rooms.setdefault(device.board.name, {}), _engines(device)
-        for kind, count in over.items():
-            # Each slice's were rounded up.
-            left = getattr(engines, kind) - count - len(device.slices)
+        for kind, count in _over(device).items():
+            # Each slice's were rounded up. Stages of one board have equal shares of it.
+            left = plan.chunks * (getattr(_engines(device), kind) - count - len(device.slices))
+            room = rooms.setdefault(device.board.name, {})
             room[kind] = min(left, room.get(kind, left))
     return rooms
 
@@ -147,31 +145,31 @@ def _check(plan: ChainPlan) -> None:
         )
 
 
-_MORE_BOARDS = (2, 4, 8)
+_MORE_BOARDS, _MOST_BOARDS = (2, 4), 64
 _NARROWER = ("bf16", "int8")
 
 
 def what_would_do(config: Config, planned: Callable[[Config], ChainPlan]) -> str:
-    """Return, as text, how many boards hold a run that is over a limit, or which format does."""
+    """Return, as text, how many boards hold a run that is over a limit, or which format does.
+
+    More than 64 boards are not tried: a plan of them takes long, and a sweep finds them.
+    """
     devices = config.devices or 1
-    counts: list[dict[str, object]] = [{"devices": devices * times} for times in _MORE_BOARDS]
-    formats: list[dict[str, object]] = [{"precision": precision_of(name)} for name in _NARROWER]
-    words = []
-    for keys in (counts, formats):
-        fitting = next((change for change in keys if _fits(config, change, planned)), None)
-        if fitting is not None:
-            [(key, value)] = fitting.items()
-            words.append(f"`{key}` = {value}" if key == "devices" else f"`{key}` = '{value}'")
-    if words:
-        return f"{' or '.join(words)} would do"
-    return f"nor do {devices * _MORE_BOARDS[-1]} boards, {' or '.join(_NARROWER)}"
+    more = [devices * times for times in _MORE_BOARDS if devices * times <= _MOST_BOARDS]
+    enough = next((count for count in more if _fits(config, planned, devices=count)), None)
+    narrow = (name for name in _NARROWER if _fits(config, planned, precision=precision_of(name)))
+    fitting = next(narrow, None)
+    would = [] if enough is None else [f"`devices` = {enough}"]
+    would += [] if fitting is None else [f"`precision` = {fitting!r}"]
+    if would:
+        return f"{' or '.join(would)} would do"
+    tried = [f"{more[-1]} boards"] if more else []
+    return f"nor do {', '.join([*tried, ' or '.join(_NARROWER)])}"
 
 
-def _fits(
-    config: Config, change: dict[str, object], planned: Callable[[Config], ChainPlan]
-) -> bool:
+def _fits(config: Config, planned: Callable[[Config], ChainPlan], **changes: object) -> bool:
     try:
-        planned(config.model_copy(update=change))
+        planned(config.model_copy(update=changes))
     except InputError:
         return False
     return True
